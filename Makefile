@@ -1,0 +1,31 @@
+# The two commands: `make run` starts a server, `make test` checks everything.
+
+.PHONY: run test bench soak fuzz fmt
+
+# Builds and starts the server on its embedded store; it prints what to type into a phone.
+# More flags: make run ARGS="--domain example.org --listen udp://0.0.0.0:5070"
+run:
+	@scripts/install-test-tools --build
+	@cargo run --release --locked -p ringway -- serve $(ARGS)
+
+# Formatting, lints, house rules, unit and property tests, then the checks against programs others wrote.
+# Only some of them: make test ONLY="unit interop", make test ONLY=interop CASES="sipp/busy-udp"
+test:
+	@scripts/test $(ONLY)
+
+# Ringway, Kamailio and the datagram floor, side by side in one run.
+bench:
+	@scripts/install-test-tools
+	@interop/bench/run
+
+# 200,000 calls: tables empty and memory back afterwards.
+soak:
+	@scripts/install-test-tools
+	@interop/bench/soak
+
+# Every fuzz target for ten minutes each; shorter: make fuzz TIME=60
+fuzz:
+	@scripts/fuzz $(TIME)
+
+fmt:
+	cargo fmt --all
