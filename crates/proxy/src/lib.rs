@@ -1,1 +1,3 @@
-//! Placeholder.
+//! SIP proxy, registrar and redirect logic, without input or output.
+
+pub mod location;

@@ -1,0 +1,55 @@
+//! Which records hold bindings that came over a connection.
+//!
+//! Only connections are listed: a registration over UDP costs nothing here. A record is named by
+//! the hash of its address-of-record; the table finds it by that hash and looks into the record
+//! whether it is meant, so a collision does no harm.
+
+use ringway_sansio::FlowId;
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+const SHARDS: usize = 64;
+
+/// An ordered set of (flow, record) pairs, in parts with a lock each.
+pub(super) struct FlowIndex {
+    parts: Box<[Mutex<BTreeSet<(u64, u64)>>]>,
+}
+
+impl FlowIndex {
+    pub(super) fn new() -> Self {
+        FlowIndex { parts: (0..SHARDS).map(|_| Mutex::new(BTreeSet::new())).collect() }
+    }
+
+    fn part(&self, flow: FlowId) -> MutexGuard<'_, BTreeSet<(u64, u64)>> {
+        // Serial numbers run, so their low bits spread the flows of one worker evenly.
+        let raw = flow.to_u64();
+        let index = (raw ^ raw >> 56) as usize % SHARDS;
+        self.parts[index].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn add(&self, flow: FlowId, record: u64) {
+        self.part(flow).insert((flow.to_u64(), record));
+    }
+
+    pub(super) fn remove(&self, flow: FlowId, record: u64) {
+        self.part(flow).remove(&(flow.to_u64(), record));
+    }
+
+    /// Takes out all records of a flow.
+    pub(super) fn take(&self, flow: FlowId) -> Vec<u64> {
+        let mut part = self.part(flow);
+        let raw = flow.to_u64();
+        let records: Vec<u64> =
+            part.range((raw, 0)..=(raw, u64::MAX)).map(|&(_, record)| record).collect();
+        for &record in &records {
+            part.remove(&(raw, record));
+        }
+        records
+    }
+
+    /// Number of pairs, over all parts.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.parts.iter().map(|p| p.lock().unwrap_or_else(PoisonError::into_inner).len()).sum()
+    }
+}

@@ -1,0 +1,504 @@
+//! The table in memory.
+//!
+//! Sharded by a keyed hash of the address-of-record, a lock a shard, so that workers hardly ever
+//! meet. An entry is one boxed run of bytes (address-of-record, then the record of
+//! [`super::record`]) beside a little that saves looking into it: 32 bits of the hash, so that a
+//! shard can grow without touching any record, and the second in which its first binding expires, so
+//! that the walk for expired ones reads the table alone.
+//!
+//! A durable store wraps this table with a [`Journal`], fed at start by [`MemoryStore::load`].
+
+use super::flows::FlowIndex;
+use super::record::{self, BindingView, Bindings, CorruptRecord, RecordEdit};
+use super::{Commit, CommitTag, LocationStore, MAX_AOR};
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry as Slot;
+use ringway_sansio::{Flow, FlowId, Time};
+use siphasher::sip::SipHasher13;
+use smallvec::SmallVec;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, TryLockError};
+
+/// Parts of the table; a power of two.
+const SHARDS: usize = 256;
+const SHARD_BITS: u32 = SHARDS.trailing_zeros();
+/// Places looked at under one lock by [`LocationStore::expire`].
+const EXPIRE_STEP: usize = 256;
+/// A shard's buffer for writing records is given back when a record has made it larger than this.
+const SCRATCH_KEEP: usize = 1024;
+/// Below this many places a shard is not made smaller.
+const SHRINK_ABOVE: usize = 64;
+
+/// What a durable store hears of a [`MemoryStore`].
+pub trait Journal: Send + Sync {
+    /// The record of `aor` becomes `record` (`None`: it is removed). Called while the record is
+    /// locked, in the order in which the changes to one record happen, and before they are visible:
+    /// it must only queue. `tag` is what to report when the change is durable; a change without one
+    /// (expiry, a closed flow) is reported to nobody. With [`Commit::Refused`] the change is not
+    /// made.
+    fn record(&self, aor: &[u8], record: Option<&[u8]>, tag: Option<CommitTag>) -> Commit;
+}
+
+/// Told the worker and the address-of-record when a watched record has changed.
+pub type Sink = Arc<dyn Fn(u8, &[u8]) + Send + Sync>;
+
+type Workers = SmallVec<[u8; 8]>;
+
+struct Entry {
+    /// Length of the address-of-record (2), address-of-record, record.
+    blob: Box<[u8]>,
+    tag: u32,
+    /// Seconds since the epoch, rounded down.
+    earliest: u32,
+}
+
+struct Watched {
+    aor: Box<[u8]>,
+    tag: u32,
+    workers: Workers,
+}
+
+#[derive(Default)]
+struct Shard {
+    table: HashTable<Entry>,
+    contacts: usize,
+    scratch: Vec<u8>,
+    /// Empty in nearly every shard: an unwatched record costs one comparison.
+    watched: HashTable<Watched>,
+}
+
+#[derive(Default)]
+struct Cursor {
+    shard: usize,
+    place: usize,
+    /// Places the shard had when last looked at.
+    places: usize,
+}
+
+/// Registrations in memory; see the module's description.
+pub struct MemoryStore {
+    key: [u8; 16],
+    shards: Box<[RwLock<Shard>]>,
+    flows: FlowIndex,
+    cursor: Mutex<Cursor>,
+    journal: Option<Box<dyn Journal>>,
+    sink: OnceLock<Sink>,
+}
+
+impl MemoryStore {
+    /// An empty table. `key` keys the hash and must be random where peers are not trusted.
+    pub fn new(key: [u8; 16]) -> Self {
+        MemoryStore {
+            key,
+            shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
+            flows: FlowIndex::new(),
+            cursor: Mutex::default(),
+            journal: None,
+            sink: OnceLock::new(),
+        }
+    }
+
+    /// An empty table whose changes are told to `journal`.
+    pub fn with_journal(key: [u8; 16], journal: Box<dyn Journal>) -> Self {
+        MemoryStore { journal: Some(journal), ..Self::new(key) }
+    }
+
+    /// Names who is told of changes to watched records. Only the first call has an effect.
+    pub fn set_sink(&self, sink: Sink) {
+        let _ = self.sink.set(sink);
+    }
+
+    /// Puts back a record that a [`Journal`] was given, at start. Flows of an earlier process mean
+    /// nothing in this one: `revive` says which present flow, if any, is meant by an earlier one.
+    /// Bindings that have expired or cannot live without their flow are left out. Returns how many
+    /// bindings were put back; the journal is not told.
+    pub fn load(
+        &self,
+        aor: &[u8],
+        bytes: &[u8],
+        now: Time,
+        revive: &mut dyn FnMut(&Flow) -> Option<Flow>,
+    ) -> Result<usize, CorruptRecord> {
+        record::check(bytes)?;
+        if aor.len() > MAX_AOR {
+            let got = aor.len() as u64;
+            return Err(CorruptRecord { at: 0, expected: "an address of at most 1024", got });
+        }
+        let mut kept = 0;
+        self.change(aor, now, &mut |_, _| Commit::Done, &mut |edit| {
+            for binding in Bindings::new(bytes, now) {
+                let flow = binding.flow.as_ref().and_then(&mut *revive);
+                if flow.is_none() && binding.is_flow_bound() {
+                    continue;
+                }
+                // What was within the limits when it was written is so now.
+                if edit.put(&BindingView { flow, ..binding }).is_ok() {
+                    kept += 1;
+                }
+            }
+            edit.commit();
+        });
+        Ok(kept)
+    }
+
+    fn hash(&self, aor: &[u8]) -> u64 {
+        SipHasher13::new_with_key(&self.key).hash(aor)
+    }
+
+    fn read(&self, hash: u64) -> std::sync::RwLockReadGuard<'_, Shard> {
+        self.shards[shard_of(hash)].read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self, shard: usize) -> std::sync::RwLockWriteGuard<'_, Shard> {
+        self.shards[shard].write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The one place where a record changes: runs `edit`, asks `journal`, then makes it so.
+    fn change(
+        &self,
+        aor: &[u8],
+        now: Time,
+        journal: &mut dyn FnMut(&[u8], Option<&[u8]>) -> Commit,
+        edit: &mut dyn FnMut(&mut RecordEdit<'_>),
+    ) -> Commit {
+        let hash = self.hash(aor);
+        let tag = hash as u32;
+        let mut guard = self.write(shard_of(hash));
+        let shard = &mut *guard;
+        let mut scratch = std::mem::take(&mut shard.scratch);
+        let old = shard.table.find(spread(tag), |e| e.is(tag, aor)).map_or(&[][..], Entry::record);
+        let outcome = rewrite(old, aor, now, &mut scratch, edit);
+        let mut commit = Commit::Done;
+        let mut workers = Workers::new();
+        if let Some((count, earliest)) = outcome {
+            let new = &scratch[2 + aor.len()..];
+            commit = journal(aor, (count > 0).then_some(new));
+            if commit != Commit::Refused {
+                self.follow_flows(hash, old, if count > 0 { new } else { &[] });
+                shard.contacts = shard.contacts + count - record::count(old);
+                shard.set(tag, aor, &scratch, count, earliest);
+                workers = shard.watchers(tag, aor);
+            }
+        }
+        shard.keep_scratch(scratch);
+        drop(guard);
+        self.tell(&workers, aor);
+        commit
+    }
+
+    fn tell(&self, workers: &[u8], aor: &[u8]) {
+        if let Some(sink) = self.sink.get() {
+            for &worker in workers {
+                sink(worker, aor);
+            }
+        }
+    }
+
+    fn journal(&self, aor: &[u8], record: Option<&[u8]>, tag: Option<CommitTag>) -> Commit {
+        self.journal.as_ref().map_or(Commit::Done, |j| j.record(aor, record, tag))
+    }
+
+    /// Keeps the index of flows in step with a record that changes.
+    fn follow_flows(&self, hash: u64, old: &[u8], new: &[u8]) {
+        if !record::connected(old) && !record::connected(new) {
+            return;
+        }
+        let connections = |bytes| {
+            Bindings::new(bytes, Time::ZERO)
+                .filter_map(|b| b.connection())
+                .collect::<SmallVec<[FlowId; 4]>>()
+        };
+        let (before, after) = (connections(old), connections(new));
+        for flow in before.iter().filter(|f| !after.contains(f)) {
+            self.flows.remove(*flow, hash);
+        }
+        for flow in after.iter().filter(|f| !before.contains(f)) {
+            self.flows.add(*flow, hash);
+        }
+    }
+
+    /// Addresses-of-record with this hash that hold a binding over `flow`: nearly always one.
+    fn holders(&self, hash: u64, flow: FlowId) -> SmallVec<[Box<[u8]>; 1]> {
+        let tag = hash as u32;
+        self.read(hash)
+            .table
+            .iter_hash(spread(tag))
+            .filter(|e| e.tag == tag)
+            .filter(|e| Bindings::new(e.record(), Time::ZERO).any(|b| b.connection() == Some(flow)))
+            .map(|e| e.aor().into())
+            .collect()
+    }
+
+    /// Removes what has expired from one record. Returns how many bindings that were.
+    fn expire_record(&self, aor: &[u8], now: Time) -> usize {
+        let mut removed = 0;
+        let mut journal = |aor: &[u8], bytes: Option<&[u8]>| self.journal(aor, bytes, None);
+        let commit = self.change(aor, now, &mut journal, &mut |edit| {
+            let before = edit.stored();
+            let mut live = 0;
+            for binding in edit.current() {
+                live += usize::from(edit.put(&binding).is_ok());
+            }
+            removed = before - live;
+            if removed > 0 {
+                edit.commit();
+            }
+        });
+        if commit == Commit::Refused { 0 } else { removed }
+    }
+}
+
+impl LocationStore for MemoryStore {
+    fn lookup(&self, aor: &[u8], now: Time, visit: &mut dyn FnMut(&BindingView<'_>)) -> usize {
+        let hash = self.hash(aor);
+        let tag = hash as u32;
+        let shard = self.read(hash);
+        let Some(entry) = shard.table.find(spread(tag), |e| e.is(tag, aor)) else { return 0 };
+        let mut count = 0;
+        for binding in Bindings::new(entry.record(), now) {
+            visit(&binding);
+            count += 1;
+        }
+        count
+    }
+
+    fn update(
+        &self,
+        aor: &[u8],
+        now: Time,
+        tag: CommitTag,
+        edit: &mut dyn FnMut(&mut RecordEdit<'_>),
+    ) -> Commit {
+        if aor.len() > MAX_AOR {
+            return Commit::Refused;
+        }
+        self.change(aor, now, &mut |aor, bytes| self.journal(aor, bytes, Some(tag)), edit)
+    }
+
+    fn expire(&self, now: Time, budget: usize) -> usize {
+        // One worker at a time; another has nothing to add.
+        let mut cursor = match self.cursor.try_lock() {
+            Ok(cursor) => cursor,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return 0,
+        };
+        let seconds = saturating_seconds(now);
+        let (mut looked, mut removed, mut shards) = (0, 0, 0);
+        while looked < budget && shards <= SHARDS {
+            let step = EXPIRE_STEP.min(budget - looked);
+            let mut due: SmallVec<[Box<[u8]>; 8]> = SmallVec::new();
+            let guard = self.shards[cursor.shard].read().unwrap_or_else(PoisonError::into_inner);
+            let end = guard.table.num_buckets();
+            if end != cursor.places {
+                // Growing and shrinking move entries: begin this shard again.
+                *cursor = Cursor { place: 0, places: end, ..*cursor };
+            }
+            let stop = end.min(cursor.place + step);
+            for place in cursor.place..stop {
+                if let Some(entry) = guard.table.get_bucket(place)
+                    && entry.earliest <= seconds
+                {
+                    due.push(entry.aor().into());
+                }
+            }
+            drop(guard);
+            // An empty shard counts for something too, or one call could visit them for ever.
+            looked += stop.saturating_sub(cursor.place) + 1;
+            for aor in &due {
+                removed += self.expire_record(aor, now);
+            }
+            if stop >= end {
+                *cursor = Cursor { shard: (cursor.shard + 1) % SHARDS, place: 0, places: 0 };
+                shards += 1;
+            } else {
+                cursor.place = stop;
+            }
+        }
+        removed
+    }
+
+    fn flow_closed(&self, flow: FlowId, now: Time) -> usize {
+        let mut touched = 0;
+        for hash in self.flows.take(flow) {
+            for aor in self.holders(hash, flow) {
+                let mut journal = |aor: &[u8], bytes: Option<&[u8]>| {
+                    // A connection does not outlive the process either: what a journal that takes no
+                    // more still holds is left out when it is loaded.
+                    self.journal(aor, bytes, None);
+                    Commit::Done
+                };
+                self.change(&aor, now, &mut journal, &mut |edit| {
+                    for binding in edit.current() {
+                        let meant = binding.connection() == Some(flow);
+                        touched += usize::from(meant);
+                        if meant && binding.is_flow_bound() {
+                            continue;
+                        }
+                        let flow = if meant { None } else { binding.flow };
+                        // Never larger than the binding it replaces.
+                        let _ = edit.put(&BindingView { flow, ..binding });
+                    }
+                    edit.commit();
+                });
+            }
+        }
+        touched
+    }
+
+    fn watch(&self, aor: &[u8], worker: u8) {
+        let tag = self.hash(aor) as u32;
+        let mut shard = self.write(shard_of(self.hash(aor)));
+        let rehash = |w: &Watched| spread(w.tag);
+        match shard.watched.entry(spread(tag), |w| w.tag == tag && *w.aor == *aor, rehash) {
+            Slot::Occupied(mut slot) => {
+                let workers = &mut slot.get_mut().workers;
+                if !workers.contains(&worker) {
+                    workers.push(worker);
+                }
+            }
+            Slot::Vacant(slot) => {
+                slot.insert(Watched {
+                    aor: aor.into(),
+                    tag,
+                    workers: Workers::from_elem(worker, 1),
+                });
+            }
+        }
+    }
+
+    fn unwatch(&self, aor: &[u8], worker: u8) {
+        let hash = self.hash(aor);
+        let tag = hash as u32;
+        let mut shard = self.write(shard_of(hash));
+        let found = shard.watched.find_entry(spread(tag), |w| w.tag == tag && *w.aor == *aor);
+        let Ok(mut slot) = found else { return };
+        slot.get_mut().workers.retain(|w| *w != worker);
+        if slot.get().workers.is_empty() {
+            slot.remove();
+            if shard.watched.is_empty() {
+                shard.watched = HashTable::new();
+            }
+        }
+    }
+
+    fn records(&self) -> usize {
+        self.shards
+            .iter()
+            .map(|s| s.read().unwrap_or_else(PoisonError::into_inner).table.len())
+            .sum()
+    }
+
+    fn contacts(&self) -> usize {
+        self.shards.iter().map(|s| s.read().unwrap_or_else(PoisonError::into_inner).contacts).sum()
+    }
+}
+
+/// Writes address-of-record and new record into `scratch`.
+fn rewrite(
+    old: &[u8],
+    aor: &[u8],
+    now: Time,
+    scratch: &mut Vec<u8>,
+    edit: &mut dyn FnMut(&mut RecordEdit<'_>),
+) -> Option<(usize, Time)> {
+    scratch.clear();
+    scratch.extend_from_slice(&(aor.len() as u16).to_le_bytes());
+    scratch.extend_from_slice(aor);
+    let mut change = RecordEdit::new(old, now, scratch);
+    edit(&mut change);
+    change.finish()
+}
+
+impl Entry {
+    fn is(&self, tag: u32, aor: &[u8]) -> bool {
+        self.tag == tag && self.aor() == aor
+    }
+
+    fn split(&self) -> (&[u8], &[u8]) {
+        // Every entry is written by `rewrite`, so the fallback is never taken.
+        match *self.blob {
+            [a, b, ref rest @ ..] => {
+                rest.split_at_checked(u16::from_le_bytes([a, b]) as usize).unwrap_or((rest, &[]))
+            }
+            _ => (&[], &[]),
+        }
+    }
+
+    fn aor(&self) -> &[u8] {
+        self.split().0
+    }
+
+    fn record(&self) -> &[u8] {
+        self.split().1
+    }
+}
+
+impl Shard {
+    /// Puts `blob` where the entry of `aor` is or belongs; with `count` 0 takes the entry out.
+    fn set(&mut self, tag: u32, aor: &[u8], blob: &[u8], count: usize, earliest: Time) {
+        let earliest = saturating_seconds(earliest);
+        let entry = self.table.entry(spread(tag), |e| e.is(tag, aor), |e| spread(e.tag));
+        match entry {
+            Slot::Occupied(slot) if count == 0 => {
+                slot.remove();
+                self.shrink();
+            }
+            Slot::Occupied(mut slot) => {
+                let entry = slot.get_mut();
+                entry.earliest = earliest;
+                // A refresh nearly always has the length of what it replaces.
+                if entry.blob.len() == blob.len() {
+                    entry.blob.copy_from_slice(blob);
+                } else {
+                    entry.blob = blob.into();
+                }
+            }
+            Slot::Vacant(slot) if count > 0 => {
+                slot.insert(Entry { blob: blob.into(), tag, earliest });
+            }
+            Slot::Vacant(_) => {}
+        }
+    }
+
+    /// Gives memory back once three quarters of the places are unused.
+    fn shrink(&mut self) {
+        if self.table.is_empty() {
+            self.table = HashTable::new();
+        } else if self.table.num_buckets() > SHRINK_ABOVE
+            && self.table.len() * 8 < self.table.num_buckets()
+        {
+            self.table.shrink_to(self.table.len() * 2, |e| spread(e.tag));
+        }
+    }
+
+    fn watchers(&self, tag: u32, aor: &[u8]) -> Workers {
+        if self.watched.is_empty() {
+            return Workers::new();
+        }
+        self.watched
+            .find(spread(tag), |w| w.tag == tag && *w.aor == *aor)
+            .map_or_else(Workers::new, |w| w.workers.clone())
+    }
+
+    fn keep_scratch(&mut self, scratch: Vec<u8>) {
+        if scratch.capacity() <= SCRATCH_KEEP {
+            self.scratch = scratch;
+        }
+    }
+}
+
+fn shard_of(hash: u64) -> usize {
+    (hash >> (64 - SHARD_BITS)) as usize
+}
+
+/// The hash a table is given: its top bits tell entries apart, its low bits choose the place, so
+/// both must depend on the whole tag.
+fn spread(tag: u32) -> u64 {
+    (tag as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+fn saturating_seconds(time: Time) -> u32 {
+    u32::try_from(time.as_secs()).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,182 @@
+//! The location service: which contacts an address-of-record is bound to (RFC 3261 section 10).
+//!
+//! This module holds the table and the trait behind which other tables (on disk, in a cluster) can
+//! stand. It knows nothing of REGISTER: which binding replaces which is decided by
+//! [`crate::registrar`]. It waits for nothing: a durable store answers [`Commit::Pending`] and tells
+//! later, beside the road, that a [`CommitTag`] is safe.
+//!
+//! Read [`record`] for what one address-of-record is as bytes (the same in memory and on disk),
+//! [`memory`] for the sharded table, [`flows`] for how a closed connection finds its bindings.
+
+pub mod flows;
+pub mod memory;
+pub mod record;
+
+pub use memory::{Journal, MemoryStore, Sink};
+pub use record::{BindingView, Bindings, CorruptRecord, RecordEdit, TooLarge};
+
+use ringway_sansio::{FlowId, Time};
+
+/// Longest address-of-record that is stored, in bytes.
+pub const MAX_AOR: usize = 1024;
+/// Most bindings in one record. A registrar's own limit per user is usually far lower.
+pub const MAX_BINDINGS: usize = 100;
+/// Longest single text of a binding (contact URI, parameters, path, instance, Call-ID), in bytes.
+pub const MAX_TEXT: usize = 4096;
+/// Longest record, in bytes, without its address-of-record.
+pub const MAX_RECORD: usize = 65_535;
+
+/// How far a change has got.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Commit {
+    /// Made, and as durable as this store ever makes it.
+    Done,
+    /// Visible now, durable later: the store will report the [`CommitTag`]. A 200 must wait for it.
+    Pending,
+    /// Not made, nothing changed: the store cannot take more at present.
+    Refused,
+}
+
+/// Names a change to a durable store, so that the worker that asked for it can be told.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+pub struct CommitTag {
+    /// The worker to tell.
+    pub worker: u8,
+    /// The worker's own number for it.
+    pub id: u64,
+}
+
+/// A table of registrations that all workers share.
+///
+/// An address-of-record is the canonical key of RFC 3261 section 10.3 step 5, as bytes; the store
+/// compares it byte for byte. Callbacks run while a part of the table is locked: they must be short
+/// and must not call the store again.
+pub trait LocationStore: Send + Sync {
+    /// Visits the bindings of `aor` that are live at `now`, the most recently registered first.
+    /// Returns how many there are. This is on the road of every call: it allocates nothing.
+    fn lookup(&self, aor: &[u8], now: Time, visit: &mut dyn FnMut(&BindingView<'_>)) -> usize;
+
+    /// Changes one record, all or nothing. `edit` sees the record as it is, writes the bindings it
+    /// is to hold afterwards and calls [`RecordEdit::commit`]; without that call nothing changes and
+    /// the answer is [`Commit::Done`]. `edit` is called exactly once.
+    ///
+    /// An `aor` longer than [`MAX_AOR`] is [`Commit::Refused`] without calling `edit`.
+    fn update(
+        &self,
+        aor: &[u8],
+        now: Time,
+        tag: CommitTag,
+        edit: &mut dyn FnMut(&mut RecordEdit<'_>),
+    ) -> Commit;
+
+    /// Removes bindings that have expired at `now`, looking at about `budget` places of the table
+    /// and going on next time where it stopped. Returns how many bindings were removed. Expired
+    /// bindings are never shown, whether removed yet or not.
+    fn expire(&self, now: Time, budget: usize) -> usize;
+
+    /// A connection has closed: bindings that can only be reached over it are removed, others that
+    /// came over it forget it (RFC 5626 section 7). Returns how many bindings were touched.
+    fn flow_closed(&self, flow: FlowId, now: Time) -> usize;
+
+    /// From now on `worker` is told of every change to `aor`, until [`LocationStore::unwatch`].
+    /// Watching twice is the same as watching once.
+    fn watch(&self, aor: &[u8], worker: u8);
+
+    /// `worker` need no longer be told of changes to `aor`.
+    fn unwatch(&self, aor: &[u8], worker: u8);
+
+    /// Number of addresses-of-record in the table, expired ones that are not removed yet included.
+    fn records(&self) -> usize;
+
+    /// Number of bindings in the table, expired ones that are not removed yet included.
+    fn contacts(&self) -> usize;
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    //! What tests of the location service share.
+
+    use super::*;
+    use proptest::prelude::*;
+    use ringway_sansio::{Flow, Transport};
+
+    pub(crate) fn binding() -> BindingView<'static> {
+        BindingView {
+            contact: b"sip:user000123@192.0.2.17:5060;transport=udp",
+            params: b"",
+            q: record::DEFAULT_Q,
+            expires: Time::from_secs(1_000_000),
+            path: b"",
+            instance: b"",
+            reg_id: 0,
+            flow: None,
+            call_id: b"0123456789012345678901234567890123456789",
+            cseq: 1,
+            outbound: false,
+            epoch: 0,
+        }
+    }
+
+    pub(crate) fn flow(serial: u64, transport: Transport) -> Flow {
+        Flow {
+            id: FlowId::new(0, serial),
+            transport,
+            local: "192.0.2.1:5060".parse().unwrap(),
+            remote: "192.0.2.17:5060".parse().unwrap(),
+        }
+    }
+
+    /// A binding that owns its texts.
+    #[derive(Clone, Debug)]
+    pub(crate) struct Owned {
+        texts: [Vec<u8>; 5],
+        numbers: (u16, u64, u32, u32, u32, bool),
+        flow: Option<Flow>,
+    }
+
+    impl Owned {
+        pub(crate) fn view(&self) -> BindingView<'_> {
+            let [contact, params, path, instance, call_id] = &self.texts;
+            let (q, ms, reg_id, cseq, epoch, outbound) = self.numbers;
+            BindingView {
+                contact,
+                params,
+                q,
+                expires: Time::from_millis(ms),
+                path,
+                instance,
+                reg_id,
+                flow: self.flow,
+                call_id,
+                cseq,
+                outbound,
+                epoch: if instance.is_empty() { 0 } else { epoch },
+            }
+        }
+    }
+
+    pub(crate) fn any_flow() -> impl Strategy<Value = Flow> {
+        let addr = || any::<(std::net::IpAddr, u16)>().prop_map(Into::into);
+        (0u64..6, 0usize..4, addr(), addr()).prop_map(|(serial, t, local, remote)| Flow {
+            id: FlowId::new(0, serial),
+            transport: [Transport::Udp, Transport::Tcp, Transport::Tls, Transport::Ws][t],
+            local,
+            remote,
+        })
+    }
+
+    pub(crate) fn any_binding() -> impl Strategy<Value = Owned> {
+        let text = || {
+            prop_oneof![
+                4 => prop::collection::vec(any::<u8>(), 0..60),
+                1 => prop::collection::vec(any::<u8>(), 100..400),
+            ]
+        };
+        (
+            [text(), text(), text(), text(), text()],
+            (0u16..=1000, 0u64..100_000, any::<u32>(), any::<u32>(), any::<u32>(), any::<bool>()),
+            prop::option::of(any_flow()),
+        )
+            .prop_map(|(texts, numbers, flow)| Owned { texts, numbers, flow })
+    }
+}

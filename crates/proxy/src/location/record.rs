@@ -1,0 +1,654 @@
+//! One address-of-record as bytes.
+//!
+//! A record is written once and read in place, in memory as on disk; there is no second form. So it
+//! must be small, and reading it must survive any bytes a damaged disk may hold: every read is
+//! checked and a fault is a [`CorruptRecord`], never a panic.
+//!
+//! ```text
+//! record  := version(1) flags(1) count(1) binding{count}
+//! binding := length(2) flags(1) expires(6, ms since the epoch) cseq(4)
+//!            text(contact) text(params) text(path) text(instance) text(call-id)
+//!            [q(2)] [reg-id(4)] [epoch(4), if there is an instance]
+//!            [transport(1) flow-id(8) local remote]
+//! address := port(2) v4(4) | port(2) v6(16) scope(4)
+//! text    := length(1, or 2 with the top bit of the first set) bytes
+//! ```
+//! Numbers are little-endian except the length of a text. `length` counts what follows it.
+
+use super::{MAX_BINDINGS, MAX_RECORD, MAX_TEXT};
+use ringway_sansio::{Flow, FlowId, Time, Transport};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+
+/// The form described above.
+const VERSION: u8 = 1;
+const HEADER: usize = 3;
+
+/// Record flag: some binding came over a connection, so the index of flows may name this record.
+pub(super) const CONNECTED: u8 = 1;
+
+const HAS_FLOW: u8 = 1;
+const LOCAL_V6: u8 = 2;
+const REMOTE_V6: u8 = 4;
+const HAS_Q: u8 = 8;
+const HAS_REG_ID: u8 = 16;
+const OUTBOUND: u8 = 32;
+const KNOWN: u8 = HAS_FLOW | LOCAL_V6 | REMOTE_V6 | HAS_Q | HAS_REG_ID | OUTBOUND;
+
+/// The q a contact has when it names none (RFC 3261 section 20.10 leaves it open; like others, 1.0).
+pub const DEFAULT_Q: u16 = 1000;
+
+/// The order of [`Transport`] on disk; only ever appended to.
+const TRANSPORTS: [Transport; 7] = [
+    Transport::Udp,
+    Transport::Tcp,
+    Transport::Tls,
+    Transport::Ws,
+    Transport::Wss,
+    Transport::Sctp,
+    Transport::TlsSctp,
+];
+
+/// Bytes that are not a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CorruptRecord {
+    /// Where, in bytes from the start.
+    pub at: usize,
+    /// What should have been there.
+    pub expected: &'static str,
+    /// The byte or length found instead.
+    pub got: u64,
+}
+
+impl std::fmt::Display for CorruptRecord {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "location record, byte {}: expected {}, got {}", self.at, self.expected, self.got)
+    }
+}
+
+impl std::error::Error for CorruptRecord {}
+
+/// A binding that does not fit: which limit, and by what.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TooLarge {
+    /// What was too large.
+    pub what: &'static str,
+    /// The most that is stored.
+    pub limit: usize,
+    /// What was given.
+    pub got: usize,
+}
+
+impl std::fmt::Display for TooLarge {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} too large: at most {}, got {}", self.what, self.limit, self.got)
+    }
+}
+
+impl std::error::Error for TooLarge {}
+
+/// One binding, borrowed from a record, or about to be written into one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BindingView<'a> {
+    /// The Contact URI, without angle brackets.
+    pub contact: &'a [u8],
+    /// The other Contact header field parameters as they came, each with its leading `;`: without
+    /// `q`, `expires`, `+sip.instance` and `reg-id`, which have fields of their own.
+    pub params: &'a [u8],
+    /// Preference in thousandths, 0 to 1000.
+    pub q: u16,
+    /// When the binding ends. Kept to the millisecond.
+    pub expires: Time,
+    /// The Path elements in order, joined by `, `, or empty (RFC 3327).
+    pub path: &'a [u8],
+    /// The instance without quotes and angle brackets, such as `urn:uuid:...`, or empty.
+    pub instance: &'a [u8],
+    /// The reg-id, or 0 for none (RFC 5626 section 4.2).
+    pub reg_id: u32,
+    /// The flow it was registered over, where the user agent reached us without a proxy between.
+    pub flow: Option<Flow>,
+    /// The Call-ID of the REGISTER.
+    pub call_id: &'a [u8],
+    /// The CSeq number of the REGISTER.
+    pub cseq: u32,
+    /// Whether outbound processing was applied: instance and reg-id name the binding, and its flow
+    /// or path is the only way to it (RFC 5626 section 6).
+    pub outbound: bool,
+    /// Drawn when the instance appeared or changed its Call-ID; decides which temporary GRUUs are
+    /// valid (RFC 5627 section 3.1.2). 0 where there is no instance.
+    pub epoch: u32,
+}
+
+impl BindingView<'_> {
+    /// Whether the binding can be reached over its flow only, so that it ends with the flow:
+    /// outbound (RFC 5626 section 7), and WebSocket, which a server cannot open (RFC 7118 section 5).
+    pub fn is_flow_bound(&self) -> bool {
+        self.path.is_empty()
+            && (self.outbound
+                || self.flow.is_some_and(|f| matches!(f.transport, Transport::Ws | Transport::Wss)))
+    }
+
+    /// The connection the binding came over; `None` for datagrams.
+    pub fn connection(&self) -> Option<FlowId> {
+        self.flow.filter(|f| !f.transport.is_datagram()).map(|f| f.id)
+    }
+}
+
+/// A record being replaced: the bindings as they are, and those that are to be.
+#[derive(Debug)]
+pub struct RecordEdit<'a> {
+    old: &'a [u8],
+    now: Time,
+    out: &'a mut Vec<u8>,
+    start: usize,
+    count: usize,
+    flags: u8,
+    earliest: Time,
+    committed: bool,
+}
+
+impl<'a> RecordEdit<'a> {
+    /// Begins to replace `old` (empty for no record), appending the new record to `out`.
+    pub fn new(old: &'a [u8], now: Time, out: &'a mut Vec<u8>) -> Self {
+        let start = out.len();
+        out.extend_from_slice(&[VERSION, 0, 0]);
+        RecordEdit {
+            old,
+            now,
+            out,
+            start,
+            count: 0,
+            flags: 0,
+            earliest: Time::from_nanos(u64::MAX),
+            committed: false,
+        }
+    }
+
+    /// The bindings as they are, live ones only, the most recently registered first.
+    pub fn current(&self) -> Bindings<'a> {
+        Bindings::new(self.old, self.now)
+    }
+
+    /// How many bindings the record holds as it is, expired ones that are not removed yet included.
+    pub fn stored(&self) -> usize {
+        count(self.old)
+    }
+
+    /// Appends a binding to the record that is to be; begin with the most recently registered.
+    pub fn put(&mut self, binding: &BindingView<'_>) -> Result<(), TooLarge> {
+        if self.count == MAX_BINDINGS {
+            return Err(TooLarge { what: "bindings", limit: MAX_BINDINGS, got: self.count + 1 });
+        }
+        let at = self.out.len();
+        let written = encode(self.out, binding).and_then(|()| {
+            let got = self.out.len() - self.start;
+            if got > MAX_RECORD {
+                return Err(TooLarge { what: "record", limit: MAX_RECORD, got });
+            }
+            Ok(())
+        });
+        if written.is_err() {
+            self.out.truncate(at);
+            return written;
+        }
+        self.count += 1;
+        self.earliest = self.earliest.min(binding.expires);
+        if binding.connection().is_some() {
+            self.flags |= CONNECTED;
+        }
+        Ok(())
+    }
+
+    /// Takes back every [`RecordEdit::put`] so far.
+    pub fn clear(&mut self) {
+        self.out.truncate(self.start + HEADER);
+        self.count = 0;
+        self.flags = 0;
+        self.earliest = Time::from_nanos(u64::MAX);
+    }
+
+    /// Makes what was put the record from now on; if nothing was put, the record is removed.
+    pub fn commit(&mut self) {
+        self.committed = true;
+    }
+
+    /// Ends the edit: `None` if it was not committed; otherwise how many bindings the new record
+    /// has (its bytes are in the buffer) and when the first of them expires.
+    pub fn finish(self) -> Option<(usize, Time)> {
+        if !self.committed {
+            return None;
+        }
+        self.out[self.start + 1] = self.flags;
+        self.out[self.start + 2] = self.count as u8;
+        Some((self.count, self.earliest))
+    }
+}
+
+/// Reads a record's bindings, live ones only. Ends early where the bytes are corrupt: use
+/// [`check`] first on bytes from outside.
+#[derive(Clone, Debug)]
+pub struct Bindings<'a> {
+    rest: &'a [u8],
+    left: u8,
+    now: Time,
+}
+
+impl<'a> Bindings<'a> {
+    /// The bindings of `record` (which may be empty for none) that are live at `now`.
+    pub fn new(record: &'a [u8], now: Time) -> Self {
+        match record {
+            [VERSION, _, count, rest @ ..] => Bindings { rest, left: *count, now },
+            _ => Bindings { rest: &[], left: 0, now },
+        }
+    }
+}
+
+impl<'a> Iterator for Bindings<'a> {
+    type Item = BindingView<'a>;
+
+    fn next(&mut self) -> Option<BindingView<'a>> {
+        while self.left > 0 {
+            self.left -= 1;
+            let mut r = Reader { all: self.rest, at: 0 };
+            let Ok(binding) = decode(&mut r) else {
+                self.left = 0;
+                return None;
+            };
+            self.rest = &self.rest[r.at..];
+            if binding.expires > self.now {
+                return Some(binding);
+            }
+        }
+        None
+    }
+}
+
+/// Number of bindings, expired ones included, that a record says it has. 0 for no record.
+pub(super) fn count(record: &[u8]) -> usize {
+    record.get(2).map_or(0, |&c| c as usize)
+}
+
+/// Whether a record says that some binding came over a connection.
+pub(super) fn connected(record: &[u8]) -> bool {
+    record.get(1).is_some_and(|f| f & CONNECTED != 0)
+}
+
+/// Checks that bytes are a whole record. Returns how many bindings it has, expired ones included.
+pub fn check(record: &[u8]) -> Result<usize, CorruptRecord> {
+    let mut r = Reader { all: record, at: 0 };
+    let version = r.u8("format version 1")?;
+    if version != VERSION {
+        return Err(CorruptRecord { at: 0, expected: "format version 1", got: version.into() });
+    }
+    let flags = r.u8("record flags")?;
+    if flags & !CONNECTED != 0 {
+        return Err(CorruptRecord { at: 1, expected: "known record flags", got: flags.into() });
+    }
+    let count = r.u8("number of bindings")? as usize;
+    if count > MAX_BINDINGS {
+        return Err(CorruptRecord { at: 2, expected: "at most 100 bindings", got: count as u64 });
+    }
+    for _ in 0..count {
+        decode(&mut r)?;
+    }
+    if r.at != record.len() {
+        let got = (record.len() - r.at) as u64;
+        return Err(CorruptRecord { at: r.at, expected: "the end of the record", got });
+    }
+    Ok(count)
+}
+
+fn encode(out: &mut Vec<u8>, b: &BindingView<'_>) -> Result<(), TooLarge> {
+    let start = out.len();
+    let mut flags = 0;
+    if b.q != DEFAULT_Q {
+        flags |= HAS_Q;
+    }
+    if b.reg_id != 0 {
+        flags |= HAS_REG_ID;
+    }
+    if b.outbound {
+        flags |= OUTBOUND;
+    }
+    if let Some(flow) = &b.flow {
+        flags |= HAS_FLOW;
+        flags |= if flow.local.is_ipv6() { LOCAL_V6 } else { 0 };
+        flags |= if flow.remote.is_ipv6() { REMOTE_V6 } else { 0 };
+    }
+    out.extend_from_slice(&[0, 0, flags]);
+    out.extend_from_slice(&b.expires.as_millis().to_le_bytes()[..6]);
+    out.extend_from_slice(&b.cseq.to_le_bytes());
+    put_text(out, "contact URI", b.contact)?;
+    put_text(out, "contact parameters", b.params)?;
+    put_text(out, "path", b.path)?;
+    put_text(out, "instance", b.instance)?;
+    put_text(out, "Call-ID", b.call_id)?;
+    if b.q != DEFAULT_Q {
+        out.extend_from_slice(&b.q.to_le_bytes());
+    }
+    if b.reg_id != 0 {
+        out.extend_from_slice(&b.reg_id.to_le_bytes());
+    }
+    if !b.instance.is_empty() {
+        out.extend_from_slice(&b.epoch.to_le_bytes());
+    }
+    if let Some(flow) = &b.flow {
+        let number = TRANSPORTS.iter().position(|t| *t == flow.transport).unwrap_or(0);
+        out.push(number as u8);
+        out.extend_from_slice(&flow.id.to_u64().to_le_bytes());
+        put_addr(out, flow.local);
+        put_addr(out, flow.remote);
+    }
+    // Five texts of at most MAX_TEXT and less than 100 bytes besides: always fits 16 bits.
+    let length = (out.len() - start - 2) as u16;
+    out[start..start + 2].copy_from_slice(&length.to_le_bytes());
+    Ok(())
+}
+
+fn put_text(out: &mut Vec<u8>, what: &'static str, text: &[u8]) -> Result<(), TooLarge> {
+    if text.len() > MAX_TEXT {
+        return Err(TooLarge { what, limit: MAX_TEXT, got: text.len() });
+    }
+    if text.len() < 0x80 {
+        out.push(text.len() as u8);
+    } else {
+        out.extend_from_slice(&[0x80 | (text.len() >> 8) as u8, text.len() as u8]);
+    }
+    out.extend_from_slice(text);
+    Ok(())
+}
+
+fn put_addr(out: &mut Vec<u8>, addr: SocketAddr) {
+    out.extend_from_slice(&addr.port().to_le_bytes());
+    match addr {
+        SocketAddr::V4(a) => out.extend_from_slice(&a.ip().octets()),
+        SocketAddr::V6(a) => {
+            out.extend_from_slice(&a.ip().octets());
+            out.extend_from_slice(&a.scope_id().to_le_bytes());
+        }
+    }
+}
+
+struct Reader<'a> {
+    all: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    #[inline]
+    fn take(&mut self, n: usize, expected: &'static str) -> Result<&'a [u8], CorruptRecord> {
+        match self.all.get(self.at..self.at + n) {
+            Some(bytes) => {
+                self.at += n;
+                Ok(bytes)
+            }
+            None => {
+                let got = (self.all.len() - self.at) as u64;
+                Err(CorruptRecord { at: self.at, expected, got })
+            }
+        }
+    }
+
+    #[inline]
+    fn array<const N: usize>(&mut self, expected: &'static str) -> Result<[u8; N], CorruptRecord> {
+        let at = self.at;
+        match self.take(N, expected)?.first_chunk::<N>() {
+            Some(bytes) => Ok(*bytes),
+            None => Err(CorruptRecord { at, expected, got: 0 }),
+        }
+    }
+
+    #[inline]
+    fn u8(&mut self, expected: &'static str) -> Result<u8, CorruptRecord> {
+        self.array::<1>(expected).map(|[b]| b)
+    }
+
+    #[inline]
+    fn text(&mut self, expected: &'static str) -> Result<&'a [u8], CorruptRecord> {
+        let at = self.at;
+        let first = self.u8(expected)?;
+        let length = if first < 0x80 {
+            first as usize
+        } else {
+            (first as usize & 0x7f) << 8 | self.u8(expected)? as usize
+        };
+        if length > MAX_TEXT {
+            return Err(CorruptRecord { at, expected, got: length as u64 });
+        }
+        self.take(length, expected)
+    }
+
+    fn addr(&mut self, v6: bool) -> Result<SocketAddr, CorruptRecord> {
+        let port = u16::from_le_bytes(self.array("port")?);
+        if v6 {
+            let ip = Ipv6Addr::from(self.array::<16>("IPv6 address")?);
+            let scope = u32::from_le_bytes(self.array("IPv6 scope")?);
+            Ok(SocketAddr::V6(SocketAddrV6::new(ip, port, 0, scope)))
+        } else {
+            let ip = Ipv4Addr::from(self.array::<4>("IPv4 address")?);
+            Ok(SocketAddr::new(IpAddr::V4(ip), port))
+        }
+    }
+}
+
+fn decode<'a>(r: &mut Reader<'a>) -> Result<BindingView<'a>, CorruptRecord> {
+    let length = u16::from_le_bytes(r.array("length of a binding")?) as usize;
+    let end = r.at + length;
+    if end > r.all.len() {
+        let got = length as u64;
+        return Err(CorruptRecord { at: r.at - 2, expected: "a length within the record", got });
+    }
+    let flags = r.u8("binding flags")?;
+    if flags & !KNOWN != 0 {
+        let got = flags.into();
+        return Err(CorruptRecord { at: r.at - 1, expected: "known binding flags", got });
+    }
+    let expires = decode_expires(r)?;
+    let cseq = u32::from_le_bytes(r.array("CSeq")?);
+    let contact = r.text("contact URI")?;
+    let params = r.text("contact parameters")?;
+    let path = r.text("path")?;
+    let instance = r.text("instance")?;
+    let call_id = r.text("Call-ID")?;
+    let mut q = DEFAULT_Q;
+    if flags & HAS_Q != 0 {
+        q = u16::from_le_bytes(r.array("q")?);
+        if q > 1000 {
+            return Err(CorruptRecord { at: r.at - 2, expected: "q up to 1000", got: q.into() });
+        }
+    }
+    let reg_id = if flags & HAS_REG_ID != 0 { u32::from_le_bytes(r.array("reg-id")?) } else { 0 };
+    let epoch =
+        if instance.is_empty() { 0 } else { u32::from_le_bytes(r.array("instance epoch")?) };
+    let flow = if flags & HAS_FLOW != 0 { Some(decode_flow(r, flags)?) } else { None };
+    if r.at != end {
+        let got = r.at as u64;
+        return Err(CorruptRecord { at: end, expected: "the end of the binding", got });
+    }
+    let outbound = flags & OUTBOUND != 0;
+    Ok(BindingView {
+        contact,
+        params,
+        q,
+        expires,
+        path,
+        instance,
+        reg_id,
+        flow,
+        call_id,
+        cseq,
+        outbound,
+        epoch,
+    })
+}
+
+fn decode_expires(r: &mut Reader<'_>) -> Result<Time, CorruptRecord> {
+    let mut ms = [0; 8];
+    ms[..6].copy_from_slice(&r.array::<6>("expiry")?);
+    let ms = u64::from_le_bytes(ms);
+    // A Time is 64 bits of nanoseconds.
+    if ms > u64::MAX / 1_000_000 {
+        return Err(CorruptRecord { at: r.at - 6, expected: "an expiry before 2554", got: ms });
+    }
+    Ok(Time::from_millis(ms))
+}
+
+fn decode_flow(r: &mut Reader<'_>, flags: u8) -> Result<Flow, CorruptRecord> {
+    let at = r.at;
+    let number = r.u8("transport")?;
+    let Some(transport) = TRANSPORTS.get(number as usize).copied() else {
+        return Err(CorruptRecord { at, expected: "a known transport", got: number.into() });
+    };
+    let id = FlowId::from_u64(u64::from_le_bytes(r.array("flow id")?));
+    let local = r.addr(flags & LOCAL_V6 != 0)?;
+    let remote = r.addr(flags & REMOTE_V6 != 0)?;
+    Ok(Flow { id, transport, local, remote })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{any_binding, binding, flow};
+    use super::*;
+    use proptest::prelude::*;
+
+    fn written(bindings: &[BindingView<'_>]) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut edit = RecordEdit::new(&[], Time::ZERO, &mut out);
+        for b in bindings {
+            edit.put(b).unwrap();
+        }
+        edit.commit();
+        assert!(edit.finish().is_some());
+        out
+    }
+
+    #[test]
+    fn a_typical_binding_is_compact() {
+        let one = written(&[BindingView { flow: Some(flow(1, Transport::Udp)), ..binding() }]);
+        assert!(one.len() <= 140, "{} bytes", one.len());
+    }
+
+    #[test]
+    fn every_field_comes_back() {
+        let full = BindingView {
+            contact: b"sip:a@[2001:db8::1]:5060",
+            params: b";+sip.ice;x=\"y\"",
+            q: 250,
+            expires: Time::from_millis(1_700_000_000_123),
+            path: b"<sip:edge.example.com;lr;ob>, <sip:p2;lr>",
+            instance: b"urn:uuid:00000000-0000-1000-8000-000a95a0e128",
+            reg_id: 3,
+            flow: Some(Flow {
+                id: FlowId::new(7, 99),
+                transport: Transport::Wss,
+                local: "[fe80::1%3]:443".parse().unwrap(),
+                remote: "192.0.2.9:50000".parse().unwrap(),
+            }),
+            call_id: b"abc@host",
+            cseq: u32::MAX,
+            outbound: true,
+            epoch: 0xdead_beef,
+        };
+        let record = written(&[full]);
+        assert_eq!(check(&record), Ok(1));
+        assert!(connected(&record));
+        let back: Vec<_> = Bindings::new(&record, Time::ZERO).collect();
+        assert_eq!(back, [full]);
+    }
+
+    #[test]
+    fn expired_bindings_are_not_shown() {
+        let b = BindingView { expires: Time::from_secs(10), ..binding() };
+        let record = written(&[b]);
+        assert_eq!(Bindings::new(&record, Time::from_millis(9_999)).count(), 1);
+        assert_eq!(Bindings::new(&record, Time::from_secs(10)).count(), 0);
+    }
+
+    #[test]
+    fn limits_are_told_and_leave_the_record_whole() {
+        let mut out = Vec::new();
+        let mut edit = RecordEdit::new(&[], Time::ZERO, &mut out);
+        edit.put(&binding()).unwrap();
+        let long = vec![b'x'; MAX_TEXT + 1];
+        let error = edit.put(&BindingView { path: &long, ..binding() }).unwrap_err();
+        assert_eq!(error, TooLarge { what: "path", limit: MAX_TEXT, got: MAX_TEXT + 1 });
+        for _ in 1..MAX_BINDINGS {
+            edit.put(&binding()).unwrap();
+        }
+        assert_eq!(edit.put(&binding()).unwrap_err().what, "bindings");
+        edit.commit();
+        assert_eq!(edit.finish().unwrap().0, MAX_BINDINGS);
+        assert_eq!(check(&out), Ok(MAX_BINDINGS));
+    }
+
+    #[test]
+    fn a_record_stays_below_its_limit() {
+        let long = vec![b'x'; MAX_TEXT];
+        let wide = BindingView { contact: &long, path: &long, params: &long, ..binding() };
+        let mut out = Vec::new();
+        let mut edit = RecordEdit::new(&[], Time::ZERO, &mut out);
+        let fitted = (0..MAX_BINDINGS).take_while(|_| edit.put(&wide).is_ok()).count();
+        assert_eq!(fitted, MAX_RECORD / (3 * MAX_TEXT));
+        edit.commit();
+        edit.finish();
+        assert!(out.len() <= MAX_RECORD);
+        assert_eq!(check(&out), Ok(fitted));
+    }
+
+    #[test]
+    fn corrupt_bytes_say_where_and_what() {
+        let good = written(&[binding()]);
+        let error = |bytes: &[u8]| check(bytes).unwrap_err();
+        assert_eq!(error(&[]).expected, "format version 1");
+        let mut bad = good.clone();
+        bad[0] = 9;
+        assert_eq!(error(&bad), CorruptRecord { at: 0, expected: "format version 1", got: 9 });
+        bad = good.clone();
+        bad[5] |= 0x80;
+        assert_eq!(error(&bad).expected, "known binding flags");
+        bad = good.clone();
+        bad[6..12].fill(0xff);
+        assert_eq!(error(&bad).expected, "an expiry before 2554");
+        bad = good.clone();
+        bad.push(0);
+        assert_eq!(error(&bad).expected, "the end of the record");
+        assert_eq!(error(&good[..good.len() - 1]).expected, "a length within the record");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(bindings in prop::collection::vec(any_binding(), 0..8)) {
+            let views: Vec<_> = bindings.iter().map(|b| b.view()).collect();
+            let record = written(&views);
+            prop_assert_eq!(check(&record), Ok(views.len()));
+            let live: Vec<_> = views.iter().filter(|v| v.expires > Time::ZERO).copied().collect();
+            let back: Vec<_> = Bindings::new(&record, Time::ZERO).collect();
+            prop_assert_eq!(back, live);
+        }
+
+        #[test]
+        fn reading_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let _ = check(&bytes);
+            let _ = Bindings::new(&bytes, Time::ZERO).count();
+        }
+
+        #[test]
+        fn damage_never_panics(
+            bindings in prop::collection::vec(any_binding(), 1..4),
+            at in any::<prop::sample::Index>(),
+            value in any::<u8>(),
+            cut in any::<prop::sample::Index>(),
+        ) {
+            let views: Vec<_> = bindings.iter().map(|b| b.view()).collect();
+            let mut record = written(&views);
+            let at = at.index(record.len());
+            record[at] = value;
+            let counted = check(&record);
+            let shown = Bindings::new(&record, Time::ZERO).count();
+            if let Ok(count) = counted {
+                prop_assert!(shown <= count);
+            }
+            record.truncate(cut.index(record.len()));
+            prop_assert!(check(&record).is_err());
+        }
+    }
+}
