@@ -10,9 +10,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const SHARDS: usize = 64;
 
+type Part = Mutex<BTreeSet<(u64, u64)>>;
+
 /// An ordered set of (flow, record) pairs, in parts with a lock each.
 pub(super) struct FlowIndex {
-    parts: Box<[Mutex<BTreeSet<(u64, u64)>>]>,
+    parts: Box<[Part]>,
 }
 
 impl FlowIndex {

@@ -41,6 +41,9 @@ pub trait Journal: Send + Sync {
 /// Told the worker and the address-of-record when a watched record has changed.
 pub type Sink = Arc<dyn Fn(u8, &[u8]) + Send + Sync>;
 
+/// Asks the journal about a change, given the address-of-record and the record it is to have.
+type Ask<'a> = &'a mut dyn FnMut(&[u8], Option<&[u8]>) -> Commit;
+
 type Workers = SmallVec<[u8; 8]>;
 
 struct Entry {
@@ -157,7 +160,7 @@ impl MemoryStore {
         &self,
         aor: &[u8],
         now: Time,
-        journal: &mut dyn FnMut(&[u8], Option<&[u8]>) -> Commit,
+        journal: Ask<'_>,
         edit: &mut dyn FnMut(&mut RecordEdit<'_>),
     ) -> Commit {
         let hash = self.hash(aor);

@@ -114,6 +114,7 @@ pub(crate) mod tests {
             cseq: 1,
             outbound: false,
             epoch: 0,
+            first_cseq: 0,
         }
     }
 
@@ -130,7 +131,7 @@ pub(crate) mod tests {
     #[derive(Clone, Debug)]
     pub(crate) struct Owned {
         texts: [Vec<u8>; 5],
-        numbers: (u16, u64, u32, u32, u32, bool),
+        numbers: (u16, u64, u32, u32, u64, bool),
         flow: Option<Flow>,
     }
 
@@ -151,6 +152,7 @@ pub(crate) mod tests {
                 cseq,
                 outbound,
                 epoch: if instance.is_empty() { 0 } else { epoch },
+                first_cseq: if instance.is_empty() { 0 } else { cseq / 2 },
             }
         }
     }
@@ -174,7 +176,7 @@ pub(crate) mod tests {
         };
         (
             [text(), text(), text(), text(), text()],
-            (0u16..=1000, 0u64..100_000, any::<u32>(), any::<u32>(), any::<u32>(), any::<bool>()),
+            (0u16..=1000, 0u64..100_000, any::<u32>(), any::<u32>(), any::<u64>(), any::<bool>()),
             prop::option::of(any_flow()),
         )
             .prop_map(|(texts, numbers, flow)| Owned { texts, numbers, flow })

@@ -8,7 +8,7 @@
 //! record  := version(1) flags(1) count(1) binding{count}
 //! binding := length(2) flags(1) expires(6, ms since the epoch) cseq(4)
 //!            text(contact) text(params) text(path) text(instance) text(call-id)
-//!            [q(2)] [reg-id(4)] [epoch(4), if there is an instance]
+//!            [q(2)] [reg-id(4)] [epoch(8) first-cseq(4), if there is an instance]
 //!            [transport(1) flow-id(8) local remote]
 //! address := port(2) v4(4) | port(2) v6(16) scope(4)
 //! text    := length(1, or 2 with the top bit of the first set) bytes
@@ -115,7 +115,10 @@ pub struct BindingView<'a> {
     pub outbound: bool,
     /// Drawn when the instance appeared or changed its Call-ID; decides which temporary GRUUs are
     /// valid (RFC 5627 section 3.1.2). 0 where there is no instance.
-    pub epoch: u32,
+    pub epoch: u64,
+    /// The CSeq number of the REGISTER that began the epoch, so of the oldest temporary GRUU that is
+    /// valid (RFC 5628 section 5). 0 where there is no instance.
+    pub first_cseq: u32,
 }
 
 impl BindingView<'_> {
@@ -330,6 +333,7 @@ fn encode(out: &mut Vec<u8>, b: &BindingView<'_>) -> Result<(), TooLarge> {
     }
     if !b.instance.is_empty() {
         out.extend_from_slice(&b.epoch.to_le_bytes());
+        out.extend_from_slice(&b.first_cseq.to_le_bytes());
     }
     if let Some(flow) = &b.flow {
         let number = TRANSPORTS.iter().position(|t| *t == flow.transport).unwrap_or(0);
@@ -457,8 +461,11 @@ fn decode<'a>(r: &mut Reader<'a>) -> Result<BindingView<'a>, CorruptRecord> {
         }
     }
     let reg_id = if flags & HAS_REG_ID != 0 { u32::from_le_bytes(r.array("reg-id")?) } else { 0 };
-    let epoch =
-        if instance.is_empty() { 0 } else { u32::from_le_bytes(r.array("instance epoch")?) };
+    let (mut epoch, mut first_cseq) = (0, 0);
+    if !instance.is_empty() {
+        epoch = u64::from_le_bytes(r.array("instance epoch")?);
+        first_cseq = u32::from_le_bytes(r.array("first CSeq")?);
+    }
     let flow = if flags & HAS_FLOW != 0 { Some(decode_flow(r, flags)?) } else { None };
     if r.at != end {
         let got = r.at as u64;
@@ -478,6 +485,7 @@ fn decode<'a>(r: &mut Reader<'a>) -> Result<BindingView<'a>, CorruptRecord> {
         cseq,
         outbound,
         epoch,
+        first_cseq,
     })
 }
 
@@ -546,7 +554,8 @@ mod tests {
             call_id: b"abc@host",
             cseq: u32::MAX,
             outbound: true,
-            epoch: 0xdead_beef,
+            epoch: 0xdead_beef_0000_0001,
+            first_cseq: 77,
         };
         let record = written(&[full]);
         assert_eq!(check(&record), Ok(1));

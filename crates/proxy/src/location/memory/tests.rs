@@ -170,8 +170,11 @@ fn only_watched_records_are_told() {
 
 type Disk = BTreeMap<Vec<u8>, Vec<u8>>;
 
+/// What is on the disk, the tags seen, whether to refuse.
+type Heard = (Disk, Vec<Option<CommitTag>>, bool);
+
 #[derive(Clone, Default)]
-struct Recorder(Arc<Mutex<(Disk, Vec<Option<CommitTag>>, bool)>>);
+struct Recorder(Arc<Mutex<Heard>>);
 
 impl Journal for Recorder {
     fn record(&self, aor: &[u8], record: Option<&[u8]>, tag: Option<CommitTag>) -> Commit {
