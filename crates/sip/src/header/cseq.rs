@@ -1,0 +1,66 @@
+//! CSeq (RFC 3261 section 20.16).
+
+use crate::message::{Got, Malformed, Method};
+use crate::syntax::{DIGIT, TOKEN, WS, number, span};
+
+/// The value of a CSeq header field.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CSeq<'a> {
+    /// Sequence number, below 2^31 (RFC 3261 section 8.1.1.5).
+    pub seq: u32,
+    /// Method, which in a request is that of the start line.
+    pub method: Method<'a>,
+}
+
+impl<'a> CSeq<'a> {
+    /// Parses a field value.
+    pub fn parse(value: &'a [u8]) -> Result<Self, Malformed> {
+        let end = span(value, 0, DIGIT);
+        if end == 0 {
+            return Err(Malformed::here("CSeq: expected a sequence number", value, 0));
+        }
+        // RFC 3261 section 8.1.1.5; RFC 4475 section 3.1.2.4 has one above it.
+        let Some(seq) = number(&value[..end], (1 << 31) - 1) else {
+            let number = number(&value[..end], u64::MAX).unwrap_or(u64::MAX);
+            return Err(Malformed::bad(
+                "CSeq: expected a number below 2^31",
+                Got::Number(number),
+                0,
+            ));
+        };
+        let start = span(value, end, WS);
+        let stop = span(value, start, TOKEN);
+        if start == end || stop == start {
+            return Err(Malformed::here("CSeq: expected a method", value, start));
+        }
+        if stop != value.len() {
+            return Err(Malformed::here("CSeq: expected the end", value, stop));
+        }
+        Ok(CSeq { seq: seq as u32, method: Method::parse(&value[start..stop]) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 3261 section 20.16; leading zeros as in RFC 4475 section 3.1.1.1.
+    #[test]
+    fn number_and_method() {
+        let c = CSeq::parse(b"4711 INVITE").unwrap();
+        assert_eq!((c.seq, c.method), (4711, Method::Invite));
+        let c = CSeq::parse(b"0009\r\n  INVITE").unwrap();
+        assert_eq!((c.seq, c.method), (9, Method::Invite));
+        assert_eq!(CSeq::parse(b"2147483647 BYE").unwrap().seq, 2147483647);
+    }
+
+    #[test]
+    fn faults_are_told() {
+        for bad in [&b"2147483648 BYE"[..], b"36893488147419103232 BYE", b"BYE", b"1", b"1BYE"] {
+            assert_eq!(CSeq::parse(bad).unwrap_err().status, 400);
+        }
+        assert!(CSeq::parse(b"1 BYE x").is_err());
+        assert!(CSeq::parse(b"1 BY(E").is_err());
+        assert!(CSeq::parse(b"-1 BYE").is_err());
+    }
+}

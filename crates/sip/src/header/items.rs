@@ -1,0 +1,95 @@
+//! The elements of a header field value that is a list.
+
+use crate::syntax::{quoted_end, trim};
+
+/// Splits a field value at its commas (RFC 3261 section 7.3.1), except within quoted strings and
+/// angle brackets. Empty elements are given as they are: whether they may be is for the reader.
+///
+/// No list of RFC 3261 admits comments, and parentheses may stand in the user part of a URI
+/// without brackets, so they are ordinary characters here (section 25.1).
+#[derive(Clone, Debug)]
+pub struct Items<'a> {
+    rest: Option<&'a [u8]>,
+}
+
+impl<'a> Items<'a> {
+    /// The elements of one field value; none if it is empty.
+    pub fn new(value: &'a [u8]) -> Self {
+        Items { rest: (!value.is_empty()).then_some(value) }
+    }
+
+    /// What has not been given yet.
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest.unwrap_or_default()
+    }
+}
+
+/// Index of the comma that ends the first element, or the length where none does.
+pub(crate) fn item_end(bytes: &[u8]) -> usize {
+    // Most lists have one element and most elements neither quotes nor a comma.
+    let Some(mut i) = memchr::memchr3(b',', b'"', b'<', bytes) else {
+        return bytes.len();
+    };
+    let mut angle = false;
+    while i < bytes.len() {
+        match bytes[i] {
+            b',' if !angle => return i,
+            b'"' if !angle => match quoted_end(bytes, i) {
+                Some(end) => {
+                    i = end;
+                    continue;
+                }
+                // An open quote takes the rest of the line with it; nothing after it is guessed.
+                None => return bytes.len(),
+            },
+            b'<' => angle = true,
+            b'>' => angle = false,
+            _ => {}
+        }
+        i += 1;
+    }
+    bytes.len()
+}
+
+impl<'a> Iterator for Items<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let rest = self.rest?;
+        let end = item_end(rest);
+        self.rest = rest.get(end + 1..);
+        Some(trim(&rest[..end]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn split(value: &str) -> Vec<&str> {
+        Items::new(value.as_bytes()).map(|i| core::str::from_utf8(i).unwrap()).collect()
+    }
+
+    /// RFC 3261 section 7.3.1.
+    #[test]
+    fn commas_separate_outside_quotes_and_brackets() {
+        assert_eq!(split("a, b ,c"), ["a", "b", "c"]);
+        assert_eq!(
+            split(r#""x, \"y" <sip:a,b@c>;p="1,2", <sip:d>"#),
+            [r#""x, \"y" <sip:a,b@c>;p="1,2""#, "<sip:d>"]
+        );
+        assert_eq!(split("sip:a(b@c, sip:d"), ["sip:a(b@c", "sip:d"]);
+        assert_eq!(split("a,\r\n b"), ["a", "b"]);
+    }
+
+    #[test]
+    fn empty_elements_are_kept() {
+        assert_eq!(split(""), Vec::<&str>::new());
+        assert_eq!(split("a,,b,"), ["a", "", "b", ""]);
+    }
+
+    #[test]
+    fn an_open_quote_takes_the_rest() {
+        assert_eq!(split(r#"a, "b, c"#), ["a", r#""b, c"#]);
+    }
+}

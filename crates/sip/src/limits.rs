@@ -1,0 +1,57 @@
+//! Every bound on what a peer may send, with the status that answers a message beyond it.
+//!
+//! A bound is a promise in both directions: memory and time spent on one message stay below it, and
+//! no message within all bounds is refused for its size.
+
+/// Octets of one message, start line to end of body: what fits into one UDP datagram, and what a
+/// stream may send as one message. Beyond it: 513 Message Too Large.
+pub const MAX_MESSAGE: usize = 65_535;
+
+/// Octets of the body. Beyond it: 413 Request Entity Too Large, told from Content-Length alone.
+pub const MAX_BODY: usize = 57_344;
+
+/// Octets of the start line and header section together. Beyond it: 513.
+pub const MAX_HEAD: usize = 32_768;
+
+/// Header fields of one message, counted as lines (folds belong to their line). Beyond it: 513.
+pub const MAX_HEADERS: usize = 255;
+
+/// Octets of one header field with its folds. Beyond it: 513.
+pub const MAX_LINE: usize = 8_192;
+
+/// Octets of the Request-URI. Beyond it: 414 Request-URI Too Long.
+pub const MAX_REQUEST_URI: usize = 2_048;
+
+/// Octets of a URI elsewhere. Beyond it: 400.
+pub const MAX_URI: usize = 2_048;
+
+/// Parameters of one URI or of one header field element. Beyond it: 400.
+pub const MAX_PARAMS: usize = 64;
+
+/// Via elements of one message. Max-Forwards starts at 70, so an honest request never has more
+/// (RFC 3261 section 8.1.1.6). Beyond it: 483 Too Many Hops.
+pub const MAX_VIAS: usize = 71;
+
+/// Contact elements of one message. Beyond it: 513.
+pub const MAX_CONTACTS: usize = 64;
+
+/// Route or Record-Route elements of one message, each. Beyond it: 513.
+pub const MAX_ROUTES: usize = 64;
+
+/// Elements of one header field that is a list of tokens (Require, Supported, Allow). Beyond it: 400.
+pub const MAX_TOKENS: usize = 128;
+
+/// How deep comments may nest (RFC 3261 section 25.1). Beyond it: 400.
+pub const MAX_NESTING: usize = 16;
+
+/// Octets of a Call-ID. Beyond it: 400.
+pub const MAX_CALL_ID: usize = 512;
+
+/// Octets of a branch or a tag. Beyond it: 400.
+pub const MAX_TAG: usize = 512;
+
+/// Octets of a method name. Beyond it: 400.
+pub const MAX_METHOD: usize = 64;
+
+/// Octets of a host name (RFC 1035 section 2.3.4). Beyond it: 400.
+pub const MAX_HOST: usize = 255;

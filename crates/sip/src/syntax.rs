@@ -1,0 +1,236 @@
+//! Character classes and the few scanners of RFC 3261 section 25.1 that everything shares.
+
+/// `token`.
+pub(crate) const TOKEN: u16 = 1 << 0;
+/// `word`, of which a Call-ID is made.
+pub(crate) const WORD: u16 = 1 << 1;
+/// `user` without `escaped`.
+pub(crate) const USER: u16 = 1 << 2;
+/// `password` without `escaped`.
+pub(crate) const PASSWORD: u16 = 1 << 3;
+/// `paramchar` without `escaped`.
+pub(crate) const PARAM: u16 = 1 << 4;
+/// `hname` and `hvalue` without `escaped`.
+pub(crate) const HEADER: u16 = 1 << 5;
+/// `hostname`, and the underscore that host names in the field carry.
+pub(crate) const HOST: u16 = 1 << 6;
+/// `DIGIT`.
+pub(crate) const DIGIT: u16 = 1 << 7;
+/// `HEXDIG`.
+pub(crate) const HEX: u16 = 1 << 8;
+/// `ALPHA`.
+pub(crate) const ALPHA: u16 = 1 << 9;
+/// Linear white space. CR and LF count: where they stand inside a header field they are a fold.
+pub(crate) const WS: u16 = 1 << 10;
+/// `gen-value` that is not a quoted string: `token` or `host`.
+pub(crate) const VALUE: u16 = 1 << 11;
+/// `uric` without `escaped`, of which URIs of unknown schemes are made.
+pub(crate) const URIC: u16 = 1 << 12;
+/// Control characters other than HTAB, CR and LF, and DEL.
+pub(crate) const CONTROL: u16 = 1 << 13;
+/// `unreserved`.
+pub(crate) const UNRESERVED: u16 = 1 << 14;
+/// What may follow an unquoted display name's first character: `token`, white space, UTF-8.
+pub(crate) const DISPLAY: u16 = 1 << 15;
+
+static CLASS: [u16; 256] = classes();
+
+const fn mark(mut table: [u16; 256], bytes: &[u8], class: u16) -> [u16; 256] {
+    let mut i = 0;
+    while i < bytes.len() {
+        table[bytes[i] as usize] |= class;
+        i += 1;
+    }
+    table
+}
+
+const fn classes() -> [u16; 256] {
+    let mut t = [0u16; 256];
+    let mut i = 0usize;
+    while i < 256 {
+        let b = i as u8;
+        if b.is_ascii_alphanumeric() {
+            t[i] |= TOKEN | WORD | USER | PASSWORD | PARAM | HEADER | HOST | VALUE | URIC;
+            t[i] |= UNRESERVED | DISPLAY;
+        }
+        if b.is_ascii_digit() {
+            t[i] |= DIGIT;
+        }
+        if b.is_ascii_hexdigit() {
+            t[i] |= HEX;
+        }
+        if b.is_ascii_alphabetic() {
+            t[i] |= ALPHA;
+        }
+        if b == 0x7f || b < 0x20 && b != b'\t' && b != b'\r' && b != b'\n' {
+            t[i] |= CONTROL;
+        }
+        if b >= 0x80 {
+            t[i] |= DISPLAY;
+        }
+        i += 1;
+    }
+    t = mark(t, b"-.!%*_+`'~", TOKEN | WORD | VALUE | DISPLAY);
+    t = mark(t, b"()<>:\\\"/[]?{}", WORD);
+    t = mark(t, b"[]:", VALUE);
+    t = mark(t, b"-_.!~*'()", USER | PASSWORD | PARAM | HEADER | URIC | UNRESERVED);
+    t = mark(t, b"&=+$,;?/", USER);
+    t = mark(t, b"&=+$,", PASSWORD);
+    t = mark(t, b"[]/:&+$", PARAM);
+    t = mark(t, b"[]/?:+$", HEADER);
+    t = mark(t, b";/?:@&=+$,", URIC);
+    t = mark(t, b"-._", HOST);
+    mark(t, b" \t\r\n", WS | DISPLAY)
+}
+
+/// Whether `b` belongs to one of `class`.
+#[inline(always)]
+pub(crate) fn is(b: u8, class: u16) -> bool {
+    CLASS[b as usize] & class != 0
+}
+
+/// Whether all of `bytes` belong to `class`; true of nothing.
+#[inline]
+pub(crate) fn all(bytes: &[u8], class: u16) -> bool {
+    bytes.iter().all(|&b| is(b, class))
+}
+
+/// Index of the first byte at or after `from` that is not of `class`.
+#[inline(always)]
+pub(crate) fn span(bytes: &[u8], from: usize, class: u16) -> usize {
+    let mut i = from;
+    while i < bytes.len() && is(bytes[i], class) {
+        i += 1;
+    }
+    i
+}
+
+/// Like [`span`], but `%` and two hexadecimal digits pass as well. A `%` that stands alone stops.
+#[inline]
+pub(crate) fn span_escaped(bytes: &[u8], from: usize, class: u16) -> usize {
+    let mut i = from;
+    while i < bytes.len() {
+        if is(bytes[i], class) {
+            i += 1;
+        } else if bytes[i] == b'%'
+            && i + 2 < bytes.len()
+            && is(bytes[i + 1], HEX)
+            && is(bytes[i + 2], HEX)
+        {
+            i += 3;
+        } else {
+            break;
+        }
+    }
+    i
+}
+
+/// Without white space and folds at either end.
+#[inline]
+pub(crate) fn trim(bytes: &[u8]) -> &[u8] {
+    let mut start = 0;
+    let mut end = bytes.len();
+    while start < end && is(bytes[start], WS) {
+        start += 1;
+    }
+    while end > start && is(bytes[end - 1], WS) {
+        end -= 1;
+    }
+    &bytes[start..end]
+}
+
+/// Index after the closing quote of the quoted string that opens at `from`; `None` where it does
+/// not close. A backslash takes the next character with it, but never CR or LF.
+pub(crate) fn quoted_end(bytes: &[u8], from: usize) -> Option<usize> {
+    let mut i = from + 1;
+    while i < bytes.len() {
+        match bytes[i] {
+            b'"' => return Some(i + 1),
+            b'\\' => {
+                if matches!(bytes.get(i + 1), None | Some(b'\r' | b'\n')) {
+                    return None;
+                }
+                i += 2;
+            }
+            _ => i += 1,
+        }
+    }
+    None
+}
+
+/// A decimal number of digits alone; `None` when empty, not digits, or above `max`.
+#[inline]
+pub(crate) fn number(bytes: &[u8], max: u64) -> Option<u64> {
+    if bytes.is_empty() {
+        return None;
+    }
+    let mut n: u64 = 0;
+    for &b in bytes {
+        let d = b.wrapping_sub(b'0');
+        if d > 9 {
+            return None;
+        }
+        n = n.checked_mul(10)?.checked_add(d as u64)?;
+        if n > max {
+            return None;
+        }
+    }
+    Some(n)
+}
+
+/// The value of a hexadecimal digit.
+#[inline]
+pub(crate) fn hex(b: u8) -> Option<u8> {
+    match b {
+        b'0'..=b'9' => Some(b - b'0'),
+        b'a'..=b'f' => Some(b - b'a' + 10),
+        b'A'..=b'F' => Some(b - b'A' + 10),
+        _ => None,
+    }
+}
+
+/// Where `inner` begins within `outer`, from which it was cut.
+#[inline]
+pub(crate) fn offset(outer: &[u8], inner: &[u8]) -> usize {
+    let at = (inner.as_ptr() as usize).wrapping_sub(outer.as_ptr() as usize);
+    if at <= outer.len() { at } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_follow_the_grammar() {
+        assert!(all(b"abc-.!%*_+`'~09AZ", TOKEN));
+        for b in b"()<>@,;:\\\"/[]?={} \t" {
+            assert!(!is(*b, TOKEN), "{}", *b as char);
+        }
+        assert!(!is(b'@', WORD) && is(b'"', WORD));
+        assert!(is(b'/', USER) && !is(b'@', USER) && !is(b':', USER));
+        assert!(is(0x7f, CONTROL) && is(0, CONTROL) && !is(b'\t', CONTROL));
+    }
+
+    #[test]
+    fn a_lone_percent_stops_an_escaped_span() {
+        assert_eq!(span_escaped(b"a%41b", 0, USER), 5);
+        assert_eq!(span_escaped(b"a%4", 0, USER), 1);
+        assert_eq!(span_escaped(b"a%zzb", 0, USER), 1);
+    }
+
+    #[test]
+    fn quoted_strings_end_where_they_should() {
+        assert_eq!(quoted_end(br#""a\"b" c"#, 0), Some(6));
+        assert_eq!(quoted_end(br#""a"#, 0), None);
+        assert_eq!(quoted_end(b"\"a\\\r\n b\"", 0), None);
+    }
+
+    #[test]
+    fn numbers_do_not_overflow() {
+        assert_eq!(number(b"4294967295", u32::MAX as u64), Some(4294967295));
+        assert_eq!(number(b"4294967296", u32::MAX as u64), None);
+        assert_eq!(number(b"99999999999999999999999999", u64::MAX), None);
+        assert_eq!(number(b"-1", 9), None);
+        assert_eq!(number(b"", 9), None);
+    }
+}

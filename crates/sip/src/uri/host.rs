@@ -1,0 +1,159 @@
+//! Hosts and ports.
+
+use crate::limits::MAX_HOST;
+use crate::message::{Got, Malformed};
+use crate::syntax::{HOST, is, number};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// The host as an address, where it is one; an IPv6 address with or without brackets.
+pub fn host_ip(host: &[u8]) -> Option<IpAddr> {
+    match host.first()? {
+        b'[' => {
+            let inner = host.strip_prefix(b"[")?.strip_suffix(b"]")?;
+            ipv6(inner).map(IpAddr::V6)
+        }
+        b'0'..=b'9' => match ipv4(host) {
+            Some(v4) => Some(IpAddr::V4(v4)),
+            None => ipv6(host).map(IpAddr::V6),
+        },
+        b':' | b'a'..=b'f' | b'A'..=b'F' => ipv6(host).map(IpAddr::V6),
+        _ => None,
+    }
+}
+
+/// `1*3DIGIT` four times. Written out because it runs for every Via and Request-URI.
+fn ipv4(host: &[u8]) -> Option<Ipv4Addr> {
+    let mut octets = [0u8; 4];
+    let mut parts = host.split(|&b| b == b'.');
+    for octet in &mut octets {
+        let part = parts.next()?;
+        if part.len() > 3 {
+            return None;
+        }
+        *octet = number(part, 255)? as u8;
+    }
+    if parts.next().is_some() { None } else { Some(octets.into()) }
+}
+
+fn ipv6(text: &[u8]) -> Option<Ipv6Addr> {
+    if text.len() > 45 {
+        return None;
+    }
+    core::str::from_utf8(text).ok()?.parse().ok()
+}
+
+/// The index after the host that begins at `at`.
+///
+/// Host names are taken a little wider than the grammar: labels may hold underscores and the last
+/// may begin with a digit, as names given to machines do. What consists of digits and dots must be
+/// an IPv4 address.
+pub(crate) fn host_end(b: &[u8], at: usize, expected: &'static str) -> Result<usize, Malformed> {
+    if b.get(at) == Some(&b'[') {
+        let close = b[at..].iter().take(64).position(|&c| c == b']');
+        let Some(close) = close else {
+            return Err(Malformed::bad("expected ']' after an IPv6 address", Got::Missing, at));
+        };
+        let end = at + close + 1;
+        if ipv6(&b[at + 1..end - 1]).is_none() {
+            return Err(Malformed::here("expected an IPv6 address", b, at));
+        }
+        return Ok(end);
+    }
+    let mut end = at;
+    let mut digits = true;
+    let mut before = b'.';
+    while end < b.len() && is(b[end], HOST) {
+        let c = b[end];
+        // No empty label, and none that begins with a hyphen.
+        if before == b'.' && matches!(c, b'.' | b'-') {
+            return Err(Malformed::here(expected, b, end));
+        }
+        digits &= c == b'.' || c.is_ascii_digit();
+        before = c;
+        end += 1;
+    }
+    if end == at || before == b'-' {
+        return Err(Malformed::here(expected, b, end));
+    }
+    if end - at > MAX_HOST {
+        let got = Got::Number((end - at) as u64);
+        return Err(Malformed::bad("expected a shorter host name", got, at));
+    }
+    if digits && ipv4(&b[at..end]).is_none() {
+        return Err(Malformed::here("expected an IPv4 address", b, at));
+    }
+    Ok(end)
+}
+
+/// Host, port where there is one, and the index after them.
+type HostPort<'a> = (&'a [u8], Option<u16>, usize);
+
+/// `host [ ":" port ]` at `at`. Ports are 1 to 65535: the grammar bounds them by nothing, UDP and
+/// TCP do.
+#[inline]
+pub(super) fn host_port<'a>(
+    b: &'a [u8],
+    at: usize,
+    expected: &'static str,
+) -> Result<HostPort<'a>, Malformed> {
+    let end = host_end(b, at, expected)?;
+    let host = &b[at..end];
+    if b.get(end) != Some(&b':') {
+        return Ok((host, None, end));
+    }
+    let (port, end) = port(b, end + 1)?;
+    Ok((host, Some(port), end))
+}
+
+/// The port whose digits begin at `at`, and the index after them.
+pub(crate) fn port(b: &[u8], at: usize) -> Result<(u16, usize), Malformed> {
+    let end = crate::syntax::span(b, at, crate::syntax::DIGIT);
+    match number(&b[at..end], u16::MAX as u64) {
+        Some(n) if n > 0 => Ok((n as u16, end)),
+        _ => Err(Malformed::here("expected a port number", b, at)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses() {
+        assert_eq!(host_ip(b"192.0.2.1"), Some("192.0.2.1".parse().unwrap()));
+        assert_eq!(host_ip(b"[2001:db8::1]"), Some("2001:db8::1".parse().unwrap()));
+        assert_eq!(host_ip(b"2001:db8::1"), Some("2001:db8::1".parse().unwrap()));
+        assert_eq!(host_ip(b"::ffff:192.0.2.1"), Some("::ffff:192.0.2.1".parse().unwrap()));
+        for name in
+            [&b""[..], b"example.com", b"1.2.3", b"1.2.3.4.5", b"1.2.3.256", b"[::1", b"bad"]
+        {
+            assert_eq!(host_ip(name), None, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn hosts_and_ports() {
+        let ok = |text: &'static str| host_port(text.as_bytes(), 0, "host").unwrap();
+        assert_eq!(ok("example.com:5060;x"), (&b"example.com"[..], Some(5060), 16));
+        assert_eq!(ok("example.com."), (&b"example.com."[..], None, 12));
+        assert_eq!(ok("[::1]:5061"), (&b"[::1]"[..], Some(5061), 10));
+        assert_eq!(ok("3f2a1bc_9"), (&b"3f2a1bc_9"[..], None, 9));
+        for bad in [
+            "",
+            "-a",
+            "a-",
+            "a..b",
+            ".a",
+            "1.2.3",
+            "256.1.1.1",
+            "[::1",
+            "[:::1]",
+            "a:",
+            "a:0",
+            "a:65536",
+            "a:99999999999999999999",
+        ] {
+            assert!(host_port(bad.as_bytes(), 0, "host").is_err(), "{bad}");
+        }
+    }
+}

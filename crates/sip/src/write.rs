@@ -1,0 +1,475 @@
+//! Writing messages into a buffer that the caller owns.
+//!
+//! Nothing here goes through the formatting machinery, and nothing allocates but the buffer itself
+//! when it is too small.
+
+use crate::header::HeaderId;
+use crate::message::Message;
+use ringway_sansio::Flow;
+use std::net::{IpAddr, SocketAddr};
+
+/// Appends `n` in decimal.
+#[inline]
+pub fn decimal(buf: &mut Vec<u8>, mut n: u64) {
+    let mut digits = [0u8; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (n % 10) as u8;
+        n /= 10;
+        if n == 0 {
+            break;
+        }
+    }
+    buf.extend_from_slice(&digits[at..]);
+}
+
+/// Appends bytes in lower-case hexadecimal.
+pub fn hex(buf: &mut Vec<u8>, bytes: &[u8]) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    buf.reserve(2 * bytes.len());
+    for &b in bytes {
+        buf.push(DIGITS[(b >> 4) as usize]);
+        buf.push(DIGITS[(b & 15) as usize]);
+    }
+}
+
+/// Appends one header field: name, colon, value, CRLF.
+#[inline]
+pub fn header(buf: &mut Vec<u8>, name: &str, value: &[u8]) {
+    buf.extend_from_slice(name.as_bytes());
+    buf.extend_from_slice(b": ");
+    buf.extend_from_slice(value);
+    buf.extend_from_slice(b"\r\n");
+}
+
+/// Appends one header field whose value is a number.
+#[inline]
+pub fn header_decimal(buf: &mut Vec<u8>, name: &str, value: u64) {
+    buf.extend_from_slice(name.as_bytes());
+    buf.extend_from_slice(b": ");
+    decimal(buf, value);
+    buf.extend_from_slice(b"\r\n");
+}
+
+/// Appends an address, an IPv6 address without brackets and in the form of RFC 5952.
+pub fn ip(buf: &mut Vec<u8>, ip: IpAddr) {
+    match ip {
+        IpAddr::V4(v4) => ipv4(buf, v4.octets()),
+        IpAddr::V6(v6) => match v6.to_ipv4_mapped() {
+            Some(v4) => {
+                buf.extend_from_slice(b"::ffff:");
+                ipv4(buf, v4.octets());
+            }
+            None => ipv6(buf, v6.segments()),
+        },
+    }
+}
+
+fn ipv4(buf: &mut Vec<u8>, octets: [u8; 4]) {
+    for (i, octet) in octets.into_iter().enumerate() {
+        if i > 0 {
+            buf.push(b'.');
+        }
+        decimal(buf, octet as u64);
+    }
+}
+
+fn ipv6(buf: &mut Vec<u8>, segments: [u16; 8]) {
+    // RFC 5952 section 4.2: the longest run of two or more zeros, the first of equals.
+    let (mut best, mut best_len) = (0, 1);
+    let mut i = 0;
+    while i < 8 {
+        let run = segments[i..].iter().take_while(|&&s| s == 0).count();
+        if run > best_len {
+            (best, best_len) = (i, run);
+        }
+        i += run.max(1);
+    }
+    let mut i = 0;
+    while i < 8 {
+        if best_len > 1 && i == best {
+            buf.extend_from_slice(b"::");
+            i += best_len;
+            continue;
+        }
+        if i > 0 && !(best_len > 1 && i == best + best_len) {
+            buf.push(b':');
+        }
+        hex_short(buf, segments[i]);
+        i += 1;
+    }
+}
+
+fn hex_short(buf: &mut Vec<u8>, n: u16) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digits = (16 - n.leading_zeros()).div_ceil(4).max(1);
+    for place in (0..digits).rev() {
+        buf.push(DIGITS[(n >> (4 * place) & 15) as usize]);
+    }
+}
+
+/// Appends an address as a `host`: an IPv6 address in brackets.
+pub fn host(buf: &mut Vec<u8>, addr: IpAddr) {
+    if addr.is_ipv6() {
+        buf.push(b'[');
+        ip(buf, addr);
+        buf.push(b']');
+    } else {
+        ip(buf, addr);
+    }
+}
+
+/// Appends `host ":" port`: an IPv6 address in brackets.
+pub fn addr(buf: &mut Vec<u8>, addr: SocketAddr) {
+    host(buf, addr.ip());
+    buf.push(b':');
+    decimal(buf, addr.port() as u64);
+}
+
+/// Appends `text` as a quoted string, with quotes and backslashes escaped. Octets that a quoted
+/// string cannot hold, CR and LF among them, are left out.
+pub fn quoted(buf: &mut Vec<u8>, text: &[u8]) {
+    buf.push(b'"');
+    for &b in text {
+        match b {
+            b'"' | b'\\' => buf.extend_from_slice(&[b'\\', b]),
+            0..=8 | 10..=31 | 127 => {}
+            _ => buf.push(b),
+        }
+    }
+    buf.push(b'"');
+}
+
+/// Appends a value as it came, without its folds: CR and LF become spaces (RFC 3261
+/// section 7.3.1 makes them mean the same).
+#[inline]
+pub fn unfolded(buf: &mut Vec<u8>, value: &[u8]) {
+    let start = buf.len();
+    buf.extend_from_slice(value);
+    if memchr::memchr2(b'\r', b'\n', value).is_some() {
+        for b in &mut buf[start..] {
+            if matches!(*b, b'\r' | b'\n') {
+                *b = b' ';
+            }
+        }
+    }
+}
+
+/// Appends the top Via value of a received request with what its receiver adds: `received` where
+/// the source address is not the host of sent-by (RFC 3261 section 18.2.1) or `rport` asks
+/// (RFC 3581 section 4), and the value of `rport` where it asks. What a client has already written
+/// there itself is taken away, because it may not be believed.
+///
+/// `value` is the field value the Via stands in; elements after the first are kept.
+pub fn via_received(buf: &mut Vec<u8>, value: &[u8], source: SocketAddr) {
+    let end = crate::header::item_end(value);
+    let first = crate::syntax::trim(&value[..end]);
+    match crate::header::Via::parse(first) {
+        Ok(via) => via_element(buf, &via, source),
+        Err(_) => unfolded(buf, first),
+    }
+    if end < value.len() {
+        buf.extend_from_slice(b", ");
+        unfolded(buf, crate::syntax::trim(&value[end + 1..]));
+    }
+}
+
+fn via_element(buf: &mut Vec<u8>, via: &crate::header::Via<'_>, source: SocketAddr) {
+    let same = crate::uri::host_ip(via.host) == Some(source.ip());
+    if via.received.is_none() && via.rport.is_none() {
+        unfolded(buf, via.element);
+        if !same {
+            buf.extend_from_slice(b";received=");
+            ip(buf, source.ip());
+        }
+        return;
+    }
+    unfolded(buf, &via.element[..via.element.len() - via.params.len()]);
+    while buf.last() == Some(&b' ') {
+        buf.pop();
+    }
+    for (name, value) in crate::header::Params::new(via.params) {
+        if name.eq_ignore_ascii_case(b"received") || name.eq_ignore_ascii_case(b"rport") {
+            continue;
+        }
+        buf.push(b';');
+        buf.extend_from_slice(name);
+        if let Some(value) = value {
+            buf.push(b'=');
+            unfolded(buf, value);
+        }
+    }
+    if !same || via.rport.is_some() {
+        buf.extend_from_slice(b";received=");
+        ip(buf, source.ip());
+    }
+    if via.rport.is_some() {
+        buf.extend_from_slice(b";rport=");
+        decimal(buf, source.port() as u64);
+    }
+}
+
+/// Appends a status line.
+pub fn status_line(buf: &mut Vec<u8>, status: u16, reason: &str) {
+    buf.extend_from_slice(b"SIP/2.0 ");
+    decimal(buf, status as u64);
+    buf.push(b' ');
+    buf.extend_from_slice(reason.as_bytes());
+    buf.extend_from_slice(b"\r\n");
+}
+
+/// Appends a response to `request` (RFC 3261 section 8.2.6): status line, all Via, From, To,
+/// Call-ID and CSeq of the request, `extra`, Content-Length and `body`.
+///
+/// `source` is the flow the request came over; its remote address goes into the top Via. Without
+/// it the Via header fields are copied as they are (for a request that was stored after that had
+/// been done). `to_tag` is added where To has no tag yet. `extra` holds ready header fields, each
+/// with its CRLF, and Content-Type among them if there is a body. An empty `reason` means the
+/// standard's phrase.
+///
+/// The request need not have passed [`check`](Message::check): what it has is copied.
+pub fn response(
+    buf: &mut Vec<u8>,
+    request: &Message<'_>,
+    source: Option<&Flow>,
+    status: u16,
+    reason: &str,
+    to_tag: Option<&[u8]>,
+    extra: &[u8],
+    body: &[u8],
+) {
+    let reason = if reason.is_empty() { reason_phrase(status) } else { reason };
+    status_line(buf, status, reason);
+    let mut top = source;
+    for value in request.all(HeaderId::Via) {
+        buf.extend_from_slice(b"Via: ");
+        match top.take() {
+            Some(flow) => via_received(buf, value, flow.remote),
+            None => unfolded(buf, value),
+        }
+        buf.extend_from_slice(b"\r\n");
+    }
+    copy(buf, request, HeaderId::From);
+    if let Some(value) = request.first(HeaderId::To) {
+        buf.extend_from_slice(b"To: ");
+        unfolded(buf, value);
+        // RFC 3261 section 8.2.6.2. A To that cannot be read is copied and nothing added.
+        if let Some(tag) = to_tag
+            && request.to().is_ok_and(|to| to.tag().is_none())
+        {
+            buf.extend_from_slice(b";tag=");
+            buf.extend_from_slice(tag);
+        }
+        buf.extend_from_slice(b"\r\n");
+    }
+    copy(buf, request, HeaderId::CallId);
+    copy(buf, request, HeaderId::CSeq);
+    if status == 100 {
+        // RFC 3261 section 8.2.6.1.
+        copy(buf, request, HeaderId::Timestamp);
+    }
+    buf.extend_from_slice(extra);
+    end(buf, body);
+}
+
+/// Appends Content-Length, the empty line and `body`.
+pub fn end(buf: &mut Vec<u8>, body: &[u8]) {
+    header_decimal(buf, "Content-Length", body.len() as u64);
+    buf.extend_from_slice(b"\r\n");
+    buf.extend_from_slice(body);
+}
+
+/// Appends the first header field of a name, where the message has one.
+fn copy(buf: &mut Vec<u8>, from: &Message<'_>, id: HeaderId) {
+    if let Some(value) = from.first(id) {
+        buf.extend_from_slice(id.name().as_bytes());
+        buf.extend_from_slice(b": ");
+        unfolded(buf, value);
+        buf.extend_from_slice(b"\r\n");
+    }
+}
+
+/// The reason phrase the standards give for a status; for others, that of its class.
+pub const fn reason_phrase(status: u16) -> &'static str {
+    match status {
+        100 => "Trying",
+        180 => "Ringing",
+        181 => "Call Is Being Forwarded",
+        182 => "Queued",
+        183 => "Session Progress",
+        199 => "Early Dialog Terminated",
+        200 => "OK",
+        202 => "Accepted",
+        204 => "No Notification",
+        300 => "Multiple Choices",
+        301 => "Moved Permanently",
+        302 => "Moved Temporarily",
+        305 => "Use Proxy",
+        380 => "Alternative Service",
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        402 => "Payment Required",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        406 => "Not Acceptable",
+        407 => "Proxy Authentication Required",
+        408 => "Request Timeout",
+        410 => "Gone",
+        412 => "Conditional Request Failed",
+        413 => "Request Entity Too Large",
+        414 => "Request-URI Too Long",
+        415 => "Unsupported Media Type",
+        416 => "Unsupported URI Scheme",
+        420 => "Bad Extension",
+        421 => "Extension Required",
+        422 => "Session Interval Too Small",
+        423 => "Interval Too Brief",
+        428 => "Use Identity Header",
+        429 => "Provide Referrer Identity",
+        430 => "Flow Failed",
+        433 => "Anonymity Disallowed",
+        436 => "Bad Identity Info",
+        437 => "Unsupported Credential",
+        438 => "Invalid Identity Header",
+        439 => "First Hop Lacks Outbound Support",
+        440 => "Max-Breadth Exceeded",
+        469 => "Bad Info Package",
+        470 => "Consent Needed",
+        480 => "Temporarily Unavailable",
+        481 => "Call/Transaction Does Not Exist",
+        482 => "Loop Detected",
+        483 => "Too Many Hops",
+        484 => "Address Incomplete",
+        485 => "Ambiguous",
+        486 => "Busy Here",
+        487 => "Request Terminated",
+        488 => "Not Acceptable Here",
+        489 => "Bad Event",
+        491 => "Request Pending",
+        493 => "Undecipherable",
+        494 => "Security Agreement Required",
+        500 => "Server Internal Error",
+        501 => "Not Implemented",
+        502 => "Bad Gateway",
+        503 => "Service Unavailable",
+        504 => "Server Time-out",
+        505 => "Version Not Supported",
+        513 => "Message Too Large",
+        580 => "Precondition Failure",
+        600 => "Busy Everywhere",
+        603 => "Decline",
+        604 => "Does Not Exist Anywhere",
+        606 => "Not Acceptable",
+        607 => "Unwanted",
+        608 => "Rejected",
+        _ => match status / 100 {
+            1 => "Session Progress",
+            2 => "OK",
+            3 => "Multiple Choices",
+            4 => "Bad Request",
+            5 => "Server Internal Error",
+            _ => "Decline",
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::parse;
+    use ringway_sansio::{FlowId, Transport};
+
+    fn text(write: impl FnOnce(&mut Vec<u8>)) -> String {
+        let mut buf = Vec::new();
+        write(&mut buf);
+        String::from_utf8(buf).unwrap()
+    }
+
+    #[test]
+    fn numbers_and_addresses() {
+        assert_eq!(text(|b| decimal(b, 0)), "0");
+        assert_eq!(text(|b| decimal(b, u64::MAX)), u64::MAX.to_string());
+        for a in [
+            "0.0.0.0",
+            "192.0.2.255",
+            "::",
+            "::1",
+            "1::",
+            "2001:db8::1",
+            "1:0:0:2::3",
+            "1:2:3:4:5:6:7:8",
+            "fe80::1:0:0:1",
+            "::ffff:192.0.2.1",
+            "1:0:2:3:4:5:6:7",
+        ] {
+            let a: IpAddr = a.parse().unwrap();
+            assert_eq!(text(|b| ip(b, a)), a.to_string());
+        }
+        assert_eq!(text(|b| addr(b, "[2001:db8::1]:5060".parse().unwrap())), "[2001:db8::1]:5060");
+        assert_eq!(text(|b| quoted(b, b"a\"b\\c\r\n\0d")), r#""a\"b\\cd""#);
+    }
+
+    /// RFC 3581 section 4 and RFC 3261 section 18.2.1.
+    #[test]
+    fn the_top_via_learns_the_source() {
+        let via = |value: &str, source: &str| {
+            text(|b| via_received(b, value.as_bytes(), source.parse().unwrap()))
+        };
+        let plain = "SIP/2.0/UDP 192.0.2.1:5060;branch=z9hG4bKa";
+        assert_eq!(via(plain, "192.0.2.1:9"), plain);
+        assert_eq!(via(plain, "192.0.2.2:9"), format!("{plain};received=192.0.2.2"));
+        assert_eq!(
+            via(
+                "SIP/2.0/UDP 10.1.1.1:4540;rport;branch=z9hG4bKa , SIP/2.0/UDP x",
+                "192.0.2.1:9988"
+            ),
+            "SIP/2.0/UDP 10.1.1.1:4540;branch=z9hG4bKa;received=192.0.2.1;rport=9988, SIP/2.0/UDP x"
+        );
+        // With rport, received is added even where the address is the same.
+        assert_eq!(
+            via("SIP/2.0/UDP 192.0.2.1;rport", "192.0.2.1:5060"),
+            "SIP/2.0/UDP 192.0.2.1;received=192.0.2.1;rport=5060"
+        );
+        // What the client claims is not believed.
+        assert_eq!(
+            via("SIP/2.0/UDP 192.0.2.1;received=198.51.100.1;branch=b", "192.0.2.1:1"),
+            "SIP/2.0/UDP 192.0.2.1;branch=b"
+        );
+        assert_eq!(
+            via("SIP/2.0/UDP [2001:db8::9]", "[2001:db8::8]:1"),
+            "SIP/2.0/UDP [2001:db8::9];received=2001:db8::8"
+        );
+    }
+
+    /// RFC 3261 section 8.2.6.
+    #[test]
+    fn a_response_copies_what_it_must() {
+        let request = parse(
+            b"INVITE sip:bob@b SIP/2.0\r\nv: SIP/2.0/UDP 192.0.2.1;branch=z9hG4bK1\r\n\
+            Via: SIP/2.0/TCP\r\n  192.0.2.9;branch=z9hG4bK0\r\nt: <sip:bob@b>\r\n\
+            f: <sip:a@a>;tag=1\r\ni: x\r\nCSeq: 1 INVITE\r\nTimestamp: 54\r\n\r\n",
+        )
+        .unwrap();
+        let flow = Flow {
+            id: FlowId::new(0, 0),
+            transport: Transport::Udp,
+            local: "192.0.2.100:5060".parse().unwrap(),
+            remote: "192.0.2.7:5060".parse().unwrap(),
+        };
+        let out = text(|b| {
+            response(b, &request, Some(&flow), 180, "", Some(b"tt"), b"Server: x\r\n", b"")
+        });
+        assert_eq!(
+            out,
+            "SIP/2.0 180 Ringing\r\n\
+            Via: SIP/2.0/UDP 192.0.2.1;branch=z9hG4bK1;received=192.0.2.7\r\n\
+            Via: SIP/2.0/TCP    192.0.2.9;branch=z9hG4bK0\r\nFrom: <sip:a@a>;tag=1\r\n\
+            To: <sip:bob@b>;tag=tt\r\nCall-ID: x\r\nCSeq: 1 INVITE\r\nServer: x\r\n\
+            Content-Length: 0\r\n\r\n"
+        );
+        let out = text(|b| response(b, &request, None, 100, "", None, b"", b""));
+        assert!(out.contains("To: <sip:bob@b>\r\n") && out.contains("Timestamp: 54\r\n"));
+    }
+}
