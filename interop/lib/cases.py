@@ -1,0 +1,112 @@
+"""What a case is, and what it may ask for while it runs."""
+
+import shutil
+import subprocess
+import time
+from dataclasses import dataclass
+from typing import Callable
+
+import process
+import slots
+
+
+class Failed(Exception):
+    """The server did not do what the case expects."""
+
+
+@dataclass
+class Case:
+    """A named check with its time limit in seconds."""
+
+    name: str
+    limit: float
+    own: bool
+    alone: bool
+    body: Callable
+
+
+ALL = []
+
+
+def case(name, limit=60, own=False, alone=False):
+    """Marks a function as a case.
+
+    `own`: it uses Ringway's own commands, so no other server can stand in. `alone`: it measures
+    time or loads the machine, so nothing may run beside it.
+    """
+    def mark(body):
+        if any(c.name == name for c in ALL):
+            raise ValueError(f"two cases are named {name}")
+        ALL.append(Case(name, limit, own, alone, body))
+        return body
+    return mark
+
+
+class Context:
+    """Handed to a running case: its folder, its ports, its processes."""
+
+    def __init__(self, chosen, folder, slot, server_kind):
+        self.case, self.folder, self.server_kind = chosen, folder, server_kind
+        self.ports = slots.Ports(slot)
+        self._processes, self._after = [], []
+        self._capture = None
+
+    def start(self, name, argv, **options):
+        """Starts a program that ends with the case."""
+        started = process.Process(name, argv, self.folder, **options)
+        self._processes.append(started)
+        return started
+
+    def run(self, name, argv, seconds=30, stdin=None, env=None):
+        """Runs a program to its end: (status, output)."""
+        import os
+        done = subprocess.run(
+            [str(a) for a in argv], input=stdin, capture_output=True, timeout=seconds, check=False,
+            cwd=self.folder, text=True, errors="replace", env={**os.environ, **(env or {})},
+            **({} if stdin is not None else {"stdin": subprocess.DEVNULL}),
+        )
+        output = done.stdout + done.stderr
+        with open(self.folder / f"{name}.out", "a", encoding="utf-8") as log:
+            log.write(f"$ {' '.join(map(str, argv))}\n{output}[{done.returncode}]\n")
+        return done.returncode, output
+
+    def after(self, action):
+        """Does `action` when the case ends, last one first."""
+        self._after.append(action)
+
+    def capture(self):
+        """Writes what passes over this case's ports to capture.pcapng, where the user may capture."""
+        if self._capture is None and shutil.which("dumpcap"):
+            self._capture = self.start("dumpcap", [
+                "dumpcap", "-q", "-i", "lo", "-w", self.folder / "capture.pcapng", "-s", "2048",
+                "-f", f"portrange {self.ports.first}-{self.ports.last}", "-a", "filesize:40000",
+            ])
+            self._capture.wait_output("File:", 3)
+
+    def close(self):
+        """Ends all that the case started."""
+        for action in reversed(self._after):
+            try:
+                action()
+            except Exception as error:  # the next one must still be cleaned up
+                print(f"cleaning up: {error}")
+        for started in reversed(self._processes):
+            started.end()
+
+    @staticmethod
+    def expect(condition, text):
+        """Fails the case with `text` unless `condition` holds."""
+        if not condition:
+            raise Failed(text)
+
+    @staticmethod
+    def until(condition, seconds, text, every=0.1):
+        """Waits until `condition()` holds and returns its value; fails with `text` after `seconds`."""
+        deadline = time.monotonic() + seconds
+        while True:
+            value = condition()
+            if value:
+                return value
+            if time.monotonic() > deadline:
+                raise Failed(text() if callable(text) else text)
+            time.sleep(every)

@@ -1,0 +1,64 @@
+"""SIPp: scenario templates, and a process that passes or says why not."""
+
+import re
+from pathlib import Path
+
+from cases import Failed
+
+SCENARIOS = Path(__file__).resolve().parent.parent / "sipp"
+# Milliseconds: how long a call is held, rings, how late the ringing starts, how soon a caller gives up.
+DEFAULTS = {"hold": 300, "ring": 200, "delay": 0, "wait": 500, "invite_cseq": 1}
+
+
+def render(context, name, template, parts=(), words=None):
+    """Writes a scenario from a template; returns its path.
+
+    A template may hold sections between `<!-- if NAME -->` and `<!-- end -->`, kept when NAME is in
+    `parts`, and `%word%`s that `words` replaces.
+    """
+    text = (SCENARIOS / f"{template}.xml").read_text()
+    text = re.sub(r"[ \t]*<!-- if (\w+) -->\n(.*?)[ \t]*<!-- end -->\n",
+                  lambda m: m.group(2) if m.group(1) in parts else "", text, flags=re.S)
+    words = {name: str(value) for name, value in {**DEFAULTS, **(words or {})}.items()}
+    # A line that only holds an empty word goes: a blank line would end the header.
+    text = re.sub(r"^[ \t]*%(\w+)%\n", lambda m: m.group(0) if words[m.group(1)] else "", text, flags=re.M)
+    text = re.sub(r"%(\w+)%", lambda m: words[m.group(1)], text)
+    # SIPp refuses a variable that is only assigned; what a check assigns is of no further use.
+    names = dict.fromkeys(re.findall(r'assign_to="(\w+)"', text))
+    references = "".join(f'  <Reference variables="{n}"/>\n' for n in names)
+    path = context.folder / f"{name}.xml"
+    path.write_text(text.replace("</scenario>", references + "</scenario>"))
+    return path
+
+
+class Sipp:
+    """A running SIPp with one scenario."""
+
+    def __init__(self, context, name, template, *, remote=None, transport="udp", service="bob", caller="alice",
+                 domain="ringway.test", port=None, source="127.0.0.1", calls=1, rate=10, seconds=30,
+                 parts=(), words=None, keys=None, login=None, arguments=()):
+        self.context, self.name = context, name
+        self.port = port or context.ports.take(2)
+        self.seconds = seconds
+        scenario = render(context, name, template, parts, words)
+        keys = {"domain": domain, "caller": caller, **(keys or {})}
+        argv = ["sipp", "-sf", scenario, "-i", source, "-p", self.port, "-t", "t1" if transport == "tcp" else "u1",
+                "-m", calls, "-r", rate, "-s", service, "-mp", context.ports.take(4), "-nostdin",
+                "-timeout", f"{seconds}s", "-timeout_error",
+                "-trace_err", "-error_file", context.folder / f"{name}.err",
+                "-trace_msg", "-message_file", context.folder / f"{name}.msg", *arguments]
+        for key, value in keys.items():
+            argv += ["-key", key, value]
+        if login:
+            argv += ["-au", login[0], "-ap", login[1]]
+        argv.append(f"{remote[0]}:{remote[1]}" if remote else source)
+        self.process = context.start(name, argv)
+
+    def passed(self):
+        """Waits for the end; fails unless every call went by the scenario."""
+        status = self.process.wait(self.seconds + 10)
+        if status == 0:
+            return
+        error = self.context.folder / f"{self.name}.err"
+        said = error.read_text(errors="replace") if error.exists() else ""
+        raise Failed(f"sipp {self.name} ended with {status}: {' '.join(said.split())[:700]}")
