@@ -61,6 +61,9 @@ impl<'a> Via<'a> {
             }
             match name.len() {
                 6 if name.eq_ignore_ascii_case(b"branch") => {
+                    if !via.branch.is_empty() {
+                        return Err(Malformed::bad("Via: expected one branch", Got::Several, at));
+                    }
                     via.branch =
                         value.ok_or_else(|| Malformed::here("Via: expected a branch", b, next))?;
                     if via.branch.len() > MAX_TAG {
@@ -85,9 +88,12 @@ impl<'a> Via<'a> {
         Transport::from_token(self.transport)
     }
 
-    /// Whether the branch begins with the cookie of RFC 3261 section 8.1.1.7, in any case.
+    /// Whether the branch begins with the cookie of RFC 3261 section 8.1.1.7, in any case, and
+    /// says something after it: what is the cookie alone identifies nothing and is treated as a
+    /// branch of RFC 2543 (RFC 4475 section 3.2.1).
     pub fn has_cookie(&self) -> bool {
-        self.branch.get(..MAGIC_COOKIE.len()).is_some_and(|b| b.eq_ignore_ascii_case(MAGIC_COOKIE))
+        let (cookie, rest) = self.branch.split_at(MAGIC_COOKIE.len().min(self.branch.len()));
+        cookie.eq_ignore_ascii_case(MAGIC_COOKIE) && !rest.is_empty()
     }
 
     /// The value of a parameter: `Some(None)` where it has none.
@@ -211,6 +217,7 @@ mod tests {
             b"SIP/2.0/UDP host:",
             b"SIP/2.0/UDP [::1",
             b"SIP/2.0/UDP host x",
+            b"SIP/2.0/UDP host;branch=a;branch=b",
         ] {
             assert_eq!(Via::parse(bad).unwrap_err().status, 400, "{bad:?}");
         }

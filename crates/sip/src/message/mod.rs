@@ -6,6 +6,7 @@
 //! may be relied on. Neither copies anything.
 
 mod check;
+mod fields;
 mod malformed;
 mod method;
 mod parse;

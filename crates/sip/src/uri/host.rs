@@ -2,7 +2,7 @@
 
 use crate::limits::MAX_HOST;
 use crate::message::{Got, Malformed};
-use crate::syntax::{HOST, is, number};
+use crate::syntax::{DIGIT, HOST, is, number};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The host as an address, where it is one; an IPv6 address with or without brackets.
@@ -36,10 +36,23 @@ fn ipv4(host: &[u8]) -> Option<Ipv4Addr> {
 }
 
 fn ipv6(text: &[u8]) -> Option<Ipv6Addr> {
-    if text.len() > 45 {
+    if text.len() > 46 {
         return None;
     }
-    core::str::from_utf8(text).ok()?.parse().ok()
+    if let Ok(address) = core::str::from_utf8(text).ok()?.parse() {
+        return Some(address);
+    }
+    // RFC 5118 section 4.10: the grammar of RFC 3261 makes `2001:db8:::192.0.2.1`, with a colon
+    // too many before the IPv4 address, and both forms must be tolerated.
+    let extra = memchr::memmem::find(text, b":::")?;
+    if !is(*text.get(extra + 3)?, DIGIT) || memchr::memchr(b'.', &text[extra..]).is_none() {
+        return None;
+    }
+    let mut corrected = [0u8; 46];
+    let rest = &text[extra + 1..];
+    corrected[..extra].copy_from_slice(&text[..extra]);
+    corrected[extra..extra + rest.len()].copy_from_slice(rest);
+    core::str::from_utf8(&corrected[..extra + rest.len()]).ok()?.parse().ok()
 }
 
 /// The index after the host that begins at `at`.
@@ -107,7 +120,7 @@ pub(super) fn host_port<'a>(
 
 /// The port whose digits begin at `at`, and the index after them.
 pub(crate) fn port(b: &[u8], at: usize) -> Result<(u16, usize), Malformed> {
-    let end = crate::syntax::span(b, at, crate::syntax::DIGIT);
+    let end = crate::syntax::span(b, at, DIGIT);
     match number(&b[at..end], u16::MAX as u64) {
         Some(n) if n > 0 => Ok((n as u16, end)),
         _ => Err(Malformed::here("expected a port number", b, at)),

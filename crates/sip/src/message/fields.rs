@@ -1,0 +1,219 @@
+//! The strict check of single header fields.
+
+use super::{Got, Malformed};
+use crate::header::{HeaderId, Items, NameAddr, Params, Via};
+use crate::limits::{
+    MAX_CALL_ID, MAX_CONTACTS, MAX_NESTING, MAX_ROUTES, MAX_TAG, MAX_TOKENS, MAX_VIAS,
+};
+use crate::syntax::{DIGIT, TOKEN, WORD, WS, all, number, span};
+use crate::uri::Uri;
+
+/// Elements seen so far of what is bounded over a whole message.
+#[derive(Default)]
+pub(super) struct Counts {
+    vias: usize,
+    contacts: usize,
+    routes: usize,
+    record_routes: usize,
+    paths: usize,
+}
+
+/// Checks one field value.
+#[inline]
+pub(super) fn check(id: HeaderId, value: &[u8], counts: &mut Counts) -> Result<(), Malformed> {
+    match id {
+        HeaderId::Via => vias(value, &mut counts.vias),
+        HeaderId::From | HeaderId::To => party(value),
+        HeaderId::CallId => call_id(value),
+        HeaderId::MaxForwards => max_forwards(value),
+        HeaderId::Contact => contacts(value, &mut counts.contacts),
+        HeaderId::Route => routes(value, &mut counts.routes),
+        HeaderId::RecordRoute => routes(value, &mut counts.record_routes),
+        HeaderId::Path | HeaderId::ServiceRoute => routes(value, &mut counts.paths),
+        HeaderId::Require | HeaderId::ProxyRequire => tokens(value),
+        HeaderId::ContentType => content_type(value),
+        HeaderId::MinExpires => min_expires(value),
+        HeaderId::UserAgent | HeaderId::Server | HeaderId::RetryAfter => nesting(value),
+        _ => Ok(()),
+    }
+}
+
+/// An element's fault, told from the start of its field value.
+fn within(value: &[u8], item: &[u8]) -> impl FnOnce(Malformed) -> Malformed + use<> {
+    let base = crate::syntax::offset(value, item);
+    move |e| e.moved(base)
+}
+
+fn too_many(status: u16, reason: &'static str, count: usize) -> Malformed {
+    Malformed::with_status(status, reason, Got::Number(count as u64), 0)
+}
+
+/// RFC 3261 section 20.42.
+fn vias(value: &[u8], count: &mut usize) -> Result<(), Malformed> {
+    if value.is_empty() {
+        return Err(Malformed::here("Via: expected a protocol name", value, 0));
+    }
+    for item in Items::new(value) {
+        *count += 1;
+        if *count > MAX_VIAS {
+            return Err(too_many(483, "Via: expected fewer", *count));
+        }
+        Via::parse(item).map_err(within(value, item))?;
+    }
+    Ok(())
+}
+
+/// RFC 3261 section 20.20 and section 20.39. A tag may be absent (RFC 4475 section 3.4.1), but
+/// there are never two, and none without a value.
+fn party(value: &[u8]) -> Result<(), Malformed> {
+    let address = NameAddr::parse(value)?;
+    Uri::parse(address.uri).map_err(within(value, address.uri))?;
+    let mut tag = false;
+    for (name, content) in Params::new(address.params) {
+        if !name.eq_ignore_ascii_case(b"tag") {
+            continue;
+        }
+        let at = crate::syntax::offset(value, name);
+        match content {
+            Some(content) if content.len() > MAX_TAG => {
+                let got = Got::Number(content.len() as u64);
+                return Err(Malformed::bad("expected a shorter tag", got, at));
+            }
+            Some(content) if !all(content, TOKEN) => {
+                return Err(Malformed::here("expected a token as tag", value, at));
+            }
+            Some(_) if !tag => tag = true,
+            Some(_) => return Err(Malformed::bad("expected one tag", Got::Several, at)),
+            None => return Err(Malformed::here("expected a value of the tag", value, at)),
+        }
+    }
+    Ok(())
+}
+
+/// `word [ "@" word ]` (RFC 3261 section 20.8).
+fn call_id(value: &[u8]) -> Result<(), Malformed> {
+    if value.len() > MAX_CALL_ID {
+        return Err(too_many(400, "Call-ID: expected fewer octets", value.len()));
+    }
+    let mut end = span(value, 0, WORD);
+    if end > 0 && value.get(end) == Some(&b'@') && span(value, end + 1, WORD) > end + 1 {
+        end = span(value, end + 1, WORD);
+    }
+    if end == 0 || end != value.len() {
+        return Err(Malformed::here("Call-ID: expected a word", value, end));
+    }
+    Ok(())
+}
+
+/// RFC 3261 section 20.22.
+fn max_forwards(value: &[u8]) -> Result<(), Malformed> {
+    match number(value, u8::MAX as u64) {
+        Some(_) => Ok(()),
+        None => Err(Malformed::here("Max-Forwards: expected 0 to 255", value, 0)),
+    }
+}
+
+/// RFC 3261 section 20.10.
+fn contacts(value: &[u8], count: &mut usize) -> Result<(), Malformed> {
+    if value == b"*" {
+        return Ok(());
+    }
+    if value.is_empty() {
+        return Err(Malformed::here("Contact: expected an address", value, 0));
+    }
+    for item in Items::new(value) {
+        *count += 1;
+        if *count > MAX_CONTACTS {
+            return Err(too_many(513, "Contact: expected fewer", *count));
+        }
+        let address = NameAddr::parse(item).map_err(within(value, item))?;
+        Uri::parse(address.uri).map_err(within(value, address.uri))?;
+    }
+    Ok(())
+}
+
+/// RFC 3261 section 20.30 and section 20.34, RFC 3327, RFC 3608: always `name-addr`.
+fn routes(value: &[u8], count: &mut usize) -> Result<(), Malformed> {
+    if value.is_empty() {
+        return Err(Malformed::here("route: expected an address", value, 0));
+    }
+    for item in Items::new(value) {
+        *count += 1;
+        if *count > MAX_ROUTES {
+            return Err(too_many(513, "route: expected fewer", *count));
+        }
+        let address = NameAddr::parse(item).map_err(within(value, item))?;
+        if !address.bracketed {
+            let at = crate::syntax::offset(value, item);
+            return Err(Malformed::here("route: expected '<'", value, at));
+        }
+        Uri::parse(address.uri).map_err(within(value, address.uri))?;
+    }
+    Ok(())
+}
+
+/// A list of option tags (RFC 3261 section 20.32).
+fn tokens(value: &[u8]) -> Result<(), Malformed> {
+    for (i, item) in Items::new(value).enumerate() {
+        if i >= MAX_TOKENS {
+            return Err(too_many(400, "expected fewer option tags", i + 1));
+        }
+        let end = span(item, 0, TOKEN);
+        if end == 0 || end != item.len() {
+            let at = crate::syntax::offset(value, item) + end;
+            return Err(Malformed::here("expected an option tag", value, at));
+        }
+    }
+    Ok(())
+}
+
+/// `m-type SLASH m-subtype *(SEMI m-parameter)` (RFC 3261 section 20.15).
+fn content_type(value: &[u8]) -> Result<(), Malformed> {
+    let end = span(value, 0, TOKEN);
+    let slash = span(value, end, WS);
+    if end == 0 || value.get(slash) != Some(&b'/') {
+        return Err(Malformed::here("Content-Type: expected a type", value, slash));
+    }
+    let start = span(value, slash + 1, WS);
+    let mut at = span(value, start, TOKEN);
+    if at == start {
+        return Err(Malformed::here("Content-Type: expected a subtype", value, at));
+    }
+    let mut count = 0;
+    while let Some((_, next)) = crate::header::next_param(value, at)? {
+        at = next;
+        count += 1;
+        if count > crate::limits::MAX_PARAMS {
+            return Err(too_many(400, "Content-Type: expected fewer parameters", count));
+        }
+    }
+    Ok(())
+}
+
+/// RFC 3261 section 20.23.
+fn min_expires(value: &[u8]) -> Result<(), Malformed> {
+    if value.is_empty() || !all(value, DIGIT) {
+        return Err(Malformed::here("Min-Expires: expected seconds", value, 0));
+    }
+    Ok(())
+}
+
+/// Comments may nest (RFC 3261 section 25.1), but no reader should have to follow them for ever.
+fn nesting(value: &[u8]) -> Result<(), Malformed> {
+    let mut depth = 0usize;
+    let mut i = 0;
+    while i < value.len() {
+        match value[i] {
+            b'\\' => i += 1,
+            b'(' => depth += 1,
+            b')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > MAX_NESTING {
+            let got = Got::Number(depth as u64);
+            return Err(Malformed::bad("expected fewer nested comments", got, i));
+        }
+        i += 1;
+    }
+    Ok(())
+}
