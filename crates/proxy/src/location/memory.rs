@@ -9,7 +9,8 @@
 //! A durable store wraps this table with a [`Journal`], fed at start by [`MemoryStore::load`].
 
 use super::flows::FlowIndex;
-use super::record::{self, BindingView, Bindings, CorruptRecord, RecordEdit};
+use super::record::{self, BindingView, Bindings, RecordEdit};
+use super::wire::CorruptRecord;
 use super::{Commit, CommitTag, LocationStore, MAX_AOR};
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as Slot;

@@ -11,9 +11,11 @@
 pub mod flows;
 pub mod memory;
 pub mod record;
+pub(crate) mod wire;
 
 pub use memory::{Journal, MemoryStore, Sink};
-pub use record::{BindingView, Bindings, CorruptRecord, RecordEdit, TooLarge};
+pub use record::{BindingView, Bindings, RecordEdit, TooLarge};
+pub use wire::CorruptRecord;
 
 use ringway_sansio::{FlowId, Time};
 

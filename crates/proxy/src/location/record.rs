@@ -9,15 +9,14 @@
 //! binding := length(2) flags(1) expires(6, ms since the epoch) cseq(4)
 //!            text(contact) text(params) text(path) text(instance) text(call-id)
 //!            [q(2)] [reg-id(4)] [epoch(8) first-cseq(4), if there is an instance]
-//!            [transport(1) flow-id(8) local remote]
-//! address := port(2) v4(4) | port(2) v6(16) scope(4)
-//! text    := length(1, or 2 with the top bit of the first set) bytes
+//!            [flow]
 //! ```
-//! Numbers are little-endian except the length of a text. `length` counts what follows it.
+//! Numbers are little-endian. `length` counts what follows it. Text and flow are as in
+//! [`super::wire`].
 
+use super::wire::{self, CorruptRecord, Reader, put_flow};
 use super::{MAX_BINDINGS, MAX_RECORD, MAX_TEXT};
 use ringway_sansio::{Flow, FlowId, Time, Transport};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 /// The form described above.
 const VERSION: u8 = 1;
@@ -27,45 +26,13 @@ const HEADER: usize = 3;
 pub(super) const CONNECTED: u8 = 1;
 
 const HAS_FLOW: u8 = 1;
-const LOCAL_V6: u8 = 2;
-const REMOTE_V6: u8 = 4;
-const HAS_Q: u8 = 8;
-const HAS_REG_ID: u8 = 16;
-const OUTBOUND: u8 = 32;
-const KNOWN: u8 = HAS_FLOW | LOCAL_V6 | REMOTE_V6 | HAS_Q | HAS_REG_ID | OUTBOUND;
+const HAS_Q: u8 = 2;
+const HAS_REG_ID: u8 = 4;
+const OUTBOUND: u8 = 8;
+const KNOWN: u8 = HAS_FLOW | HAS_Q | HAS_REG_ID | OUTBOUND;
 
 /// The q a contact has when it names none (RFC 3261 section 20.10 leaves it open; like others, 1.0).
 pub const DEFAULT_Q: u16 = 1000;
-
-/// The order of [`Transport`] on disk; only ever appended to.
-const TRANSPORTS: [Transport; 7] = [
-    Transport::Udp,
-    Transport::Tcp,
-    Transport::Tls,
-    Transport::Ws,
-    Transport::Wss,
-    Transport::Sctp,
-    Transport::TlsSctp,
-];
-
-/// Bytes that are not a record.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CorruptRecord {
-    /// Where, in bytes from the start.
-    pub at: usize,
-    /// What should have been there.
-    pub expected: &'static str,
-    /// The byte or length found instead.
-    pub got: u64,
-}
-
-impl std::fmt::Display for CorruptRecord {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "location record, byte {}: expected {}, got {}", self.at, self.expected, self.got)
-    }
-}
-
-impl std::error::Error for CorruptRecord {}
 
 /// A binding that does not fit: which limit, and by what.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -251,7 +218,7 @@ impl<'a> Iterator for Bindings<'a> {
     fn next(&mut self) -> Option<BindingView<'a>> {
         while self.left > 0 {
             self.left -= 1;
-            let mut r = Reader { all: self.rest, at: 0 };
+            let mut r = Reader::new(self.rest);
             let Ok(binding) = decode(&mut r) else {
                 self.left = 0;
                 return None;
@@ -277,7 +244,7 @@ pub(super) fn connected(record: &[u8]) -> bool {
 
 /// Checks that bytes are a whole record. Returns how many bindings it has, expired ones included.
 pub fn check(record: &[u8]) -> Result<usize, CorruptRecord> {
-    let mut r = Reader { all: record, at: 0 };
+    let mut r = Reader::new(record);
     let version = r.u8("format version 1")?;
     if version != VERSION {
         return Err(CorruptRecord { at: 0, expected: "format version 1", got: version.into() });
@@ -312,10 +279,8 @@ fn encode(out: &mut Vec<u8>, b: &BindingView<'_>) -> Result<(), TooLarge> {
     if b.outbound {
         flags |= OUTBOUND;
     }
-    if let Some(flow) = &b.flow {
+    if b.flow.is_some() {
         flags |= HAS_FLOW;
-        flags |= if flow.local.is_ipv6() { LOCAL_V6 } else { 0 };
-        flags |= if flow.remote.is_ipv6() { REMOTE_V6 } else { 0 };
     }
     out.extend_from_slice(&[0, 0, flags]);
     out.extend_from_slice(&b.expires.as_millis().to_le_bytes()[..6]);
@@ -336,11 +301,7 @@ fn encode(out: &mut Vec<u8>, b: &BindingView<'_>) -> Result<(), TooLarge> {
         out.extend_from_slice(&b.first_cseq.to_le_bytes());
     }
     if let Some(flow) = &b.flow {
-        let number = TRANSPORTS.iter().position(|t| *t == flow.transport).unwrap_or(0);
-        out.push(number as u8);
-        out.extend_from_slice(&flow.id.to_u64().to_le_bytes());
-        put_addr(out, flow.local);
-        put_addr(out, flow.remote);
+        put_flow(out, flow);
     }
     // Five texts of at most MAX_TEXT and less than 100 bytes besides: always fits 16 bits.
     let length = (out.len() - start - 2) as u16;
@@ -352,86 +313,8 @@ fn put_text(out: &mut Vec<u8>, what: &'static str, text: &[u8]) -> Result<(), To
     if text.len() > MAX_TEXT {
         return Err(TooLarge { what, limit: MAX_TEXT, got: text.len() });
     }
-    if text.len() < 0x80 {
-        out.push(text.len() as u8);
-    } else {
-        out.extend_from_slice(&[0x80 | (text.len() >> 8) as u8, text.len() as u8]);
-    }
-    out.extend_from_slice(text);
+    wire::put_text(out, text);
     Ok(())
-}
-
-fn put_addr(out: &mut Vec<u8>, addr: SocketAddr) {
-    out.extend_from_slice(&addr.port().to_le_bytes());
-    match addr {
-        SocketAddr::V4(a) => out.extend_from_slice(&a.ip().octets()),
-        SocketAddr::V6(a) => {
-            out.extend_from_slice(&a.ip().octets());
-            out.extend_from_slice(&a.scope_id().to_le_bytes());
-        }
-    }
-}
-
-struct Reader<'a> {
-    all: &'a [u8],
-    at: usize,
-}
-
-impl<'a> Reader<'a> {
-    #[inline]
-    fn take(&mut self, n: usize, expected: &'static str) -> Result<&'a [u8], CorruptRecord> {
-        match self.all.get(self.at..self.at + n) {
-            Some(bytes) => {
-                self.at += n;
-                Ok(bytes)
-            }
-            None => {
-                let got = (self.all.len() - self.at) as u64;
-                Err(CorruptRecord { at: self.at, expected, got })
-            }
-        }
-    }
-
-    #[inline]
-    fn array<const N: usize>(&mut self, expected: &'static str) -> Result<[u8; N], CorruptRecord> {
-        let at = self.at;
-        match self.take(N, expected)?.first_chunk::<N>() {
-            Some(bytes) => Ok(*bytes),
-            None => Err(CorruptRecord { at, expected, got: 0 }),
-        }
-    }
-
-    #[inline]
-    fn u8(&mut self, expected: &'static str) -> Result<u8, CorruptRecord> {
-        self.array::<1>(expected).map(|[b]| b)
-    }
-
-    #[inline]
-    fn text(&mut self, expected: &'static str) -> Result<&'a [u8], CorruptRecord> {
-        let at = self.at;
-        let first = self.u8(expected)?;
-        let length = if first < 0x80 {
-            first as usize
-        } else {
-            (first as usize & 0x7f) << 8 | self.u8(expected)? as usize
-        };
-        if length > MAX_TEXT {
-            return Err(CorruptRecord { at, expected, got: length as u64 });
-        }
-        self.take(length, expected)
-    }
-
-    fn addr(&mut self, v6: bool) -> Result<SocketAddr, CorruptRecord> {
-        let port = u16::from_le_bytes(self.array("port")?);
-        if v6 {
-            let ip = Ipv6Addr::from(self.array::<16>("IPv6 address")?);
-            let scope = u32::from_le_bytes(self.array("IPv6 scope")?);
-            Ok(SocketAddr::V6(SocketAddrV6::new(ip, port, 0, scope)))
-        } else {
-            let ip = Ipv4Addr::from(self.array::<4>("IPv4 address")?);
-            Ok(SocketAddr::new(IpAddr::V4(ip), port))
-        }
-    }
 }
 
 fn decode<'a>(r: &mut Reader<'a>) -> Result<BindingView<'a>, CorruptRecord> {
@@ -466,7 +349,7 @@ fn decode<'a>(r: &mut Reader<'a>) -> Result<BindingView<'a>, CorruptRecord> {
         epoch = u64::from_le_bytes(r.array("instance epoch")?);
         first_cseq = u32::from_le_bytes(r.array("first CSeq")?);
     }
-    let flow = if flags & HAS_FLOW != 0 { Some(decode_flow(r, flags)?) } else { None };
+    let flow = if flags & HAS_FLOW != 0 { Some(r.flow()?) } else { None };
     if r.at != end {
         let got = r.at as u64;
         return Err(CorruptRecord { at: end, expected: "the end of the binding", got });
@@ -498,18 +381,6 @@ fn decode_expires(r: &mut Reader<'_>) -> Result<Time, CorruptRecord> {
         return Err(CorruptRecord { at: r.at - 6, expected: "an expiry before 2554", got: ms });
     }
     Ok(Time::from_millis(ms))
-}
-
-fn decode_flow(r: &mut Reader<'_>, flags: u8) -> Result<Flow, CorruptRecord> {
-    let at = r.at;
-    let number = r.u8("transport")?;
-    let Some(transport) = TRANSPORTS.get(number as usize).copied() else {
-        return Err(CorruptRecord { at, expected: "a known transport", got: number.into() });
-    };
-    let id = FlowId::from_u64(u64::from_le_bytes(r.array("flow id")?));
-    let local = r.addr(flags & LOCAL_V6 != 0)?;
-    let remote = r.addr(flags & REMOTE_V6 != 0)?;
-    Ok(Flow { id, transport, local, remote })
 }
 
 #[cfg(test)]
