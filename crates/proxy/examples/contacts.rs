@@ -57,6 +57,7 @@ impl User {
             call_id: &self.call_id,
             cseq: 1,
             outbound: false,
+            nat: false,
             epoch: 0,
             first_cseq: 0,
         }

@@ -50,14 +50,17 @@ impl FlowTokens {
     /// Appends the token of `flow`: at most [`MAX_TOKEN`] characters that a SIP user part may hold
     /// without escaping.
     pub fn write(&self, out: &mut Vec<u8>, flow: &Flow) {
-        let mut raw = Vec::with_capacity(MAX_RAW);
-        raw.extend_from_slice(&[0; MAC]);
-        put_flow(&mut raw, flow);
-        let mac = self.mac(&raw[MAC..]);
+        // The caller's buffer serves for the bytes first, then for the characters.
+        let start = out.len();
+        put_flow(out, flow);
+        let (mut raw, length) = ([0; MAX_RAW], MAC + out.len() - start);
+        raw[MAC..length].copy_from_slice(&out[start..]);
+        let mac = self.mac(&out[start..]);
         raw[..MAC].copy_from_slice(&mac);
+        out.truncate(start);
         let mut text = [0; MAX_TOKEN];
         // The buffer is as long as the longest token, so encoding cannot fail.
-        let length = URL_SAFE_NO_PAD.encode_slice(&raw, &mut text).unwrap_or(0);
+        let length = URL_SAFE_NO_PAD.encode_slice(&raw[..length], &mut text).unwrap_or(0);
         out.extend_from_slice(&text[..length]);
     }
 

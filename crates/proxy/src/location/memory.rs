@@ -11,7 +11,7 @@
 use super::flows::FlowIndex;
 use super::record::{self, BindingView, Bindings, RecordEdit};
 use super::wire::CorruptRecord;
-use super::{Commit, CommitTag, LocationStore, MAX_AOR};
+use super::{Change, Commit, CommitTag, LocationStore, MAX_AOR};
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as Slot;
 use ringway_sansio::{Flow, FlowId, Time};
@@ -39,8 +39,9 @@ pub trait Journal: Send + Sync {
     fn record(&self, aor: &[u8], record: Option<&[u8]>, tag: Option<CommitTag>) -> Commit;
 }
 
-/// Told the worker and the address-of-record when a watched record has changed.
-pub type Sink = Arc<dyn Fn(u8, &[u8]) + Send + Sync>;
+/// Told the worker, the address-of-record and the reason when a watched record has changed. Called
+/// without a lock held: it may read the store.
+pub type Sink = Arc<dyn Fn(u8, &[u8], Change) + Send + Sync>;
 
 /// Asks the journal about a change, given the address-of-record and the record it is to have.
 type Ask<'a> = &'a mut dyn FnMut(&[u8], Option<&[u8]>) -> Commit;
@@ -128,7 +129,7 @@ impl MemoryStore {
             return Err(CorruptRecord { at: 0, expected: "an address of at most 1024", got });
         }
         let mut kept = 0;
-        self.change(aor, now, &mut |_, _| Commit::Done, &mut |edit| {
+        self.change(aor, now, Change::Updated, &mut |_, _| Commit::Done, &mut |edit| {
             for binding in Bindings::new(bytes, now) {
                 let flow = binding.flow.as_ref().and_then(&mut *revive);
                 if flow.is_none() && binding.is_flow_bound() {
@@ -161,6 +162,7 @@ impl MemoryStore {
         &self,
         aor: &[u8],
         now: Time,
+        why: Change,
         journal: Ask<'_>,
         edit: &mut dyn FnMut(&mut RecordEdit<'_>),
     ) -> Commit {
@@ -185,14 +187,14 @@ impl MemoryStore {
         }
         shard.keep_scratch(scratch);
         drop(guard);
-        self.tell(&workers, aor);
+        self.tell(&workers, aor, why);
         commit
     }
 
-    fn tell(&self, workers: &[u8], aor: &[u8]) {
+    fn tell(&self, workers: &[u8], aor: &[u8], why: Change) {
         if let Some(sink) = self.sink.get() {
             for &worker in workers {
-                sink(worker, aor);
+                sink(worker, aor, why);
             }
         }
     }
@@ -236,7 +238,7 @@ impl MemoryStore {
     fn expire_record(&self, aor: &[u8], now: Time) -> usize {
         let mut removed = 0;
         let mut journal = |aor: &[u8], bytes: Option<&[u8]>| self.journal(aor, bytes, None);
-        let commit = self.change(aor, now, &mut journal, &mut |edit| {
+        let commit = self.change(aor, now, Change::Expired, &mut journal, &mut |edit| {
             let before = edit.stored();
             let mut live = 0;
             for binding in edit.current() {
@@ -275,7 +277,8 @@ impl LocationStore for MemoryStore {
         if aor.len() > MAX_AOR {
             return Commit::Refused;
         }
-        self.change(aor, now, &mut |aor, bytes| self.journal(aor, bytes, Some(tag)), edit)
+        let mut journal = |aor: &[u8], bytes: Option<&[u8]>| self.journal(aor, bytes, Some(tag));
+        self.change(aor, now, Change::Updated, &mut journal, edit)
     }
 
     fn expire(&self, now: Time, budget: usize) -> usize {
@@ -330,7 +333,7 @@ impl LocationStore for MemoryStore {
                     self.journal(aor, bytes, None);
                     Commit::Done
                 };
-                self.change(&aor, now, &mut journal, &mut |edit| {
+                self.change(&aor, now, Change::FlowClosed, &mut journal, &mut |edit| {
                     for binding in edit.current() {
                         let meant = binding.connection() == Some(flow);
                         touched += usize::from(meant);

@@ -48,6 +48,17 @@ pub struct CommitTag {
     pub id: u64,
 }
 
+/// Why a record changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// By [`LocationStore::update`].
+    Updated,
+    /// Bindings expired.
+    Expired,
+    /// The flow of some binding closed.
+    FlowClosed,
+}
+
 /// A table of registrations that all workers share.
 ///
 /// An address-of-record is the canonical key of RFC 3261 section 10.3 step 5, as bytes; the store
@@ -115,6 +126,7 @@ pub(crate) mod tests {
             call_id: b"0123456789012345678901234567890123456789",
             cseq: 1,
             outbound: false,
+            nat: false,
             epoch: 0,
             first_cseq: 0,
         }
@@ -153,6 +165,7 @@ pub(crate) mod tests {
                 call_id,
                 cseq,
                 outbound,
+                nat: cseq % 2 == 1,
                 epoch: if instance.is_empty() { 0 } else { epoch },
                 first_cseq: if instance.is_empty() { 0 } else { cseq / 2 },
             }

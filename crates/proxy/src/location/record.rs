@@ -29,7 +29,8 @@ const HAS_FLOW: u8 = 1;
 const HAS_Q: u8 = 2;
 const HAS_REG_ID: u8 = 4;
 const OUTBOUND: u8 = 8;
-const KNOWN: u8 = HAS_FLOW | HAS_Q | HAS_REG_ID | OUTBOUND;
+const NAT: u8 = 16;
+const KNOWN: u8 = HAS_FLOW | HAS_Q | HAS_REG_ID | OUTBOUND | NAT;
 
 /// The q a contact has when it names none (RFC 3261 section 20.10 leaves it open; like others, 1.0).
 pub const DEFAULT_Q: u16 = 1000;
@@ -80,6 +81,9 @@ pub struct BindingView<'a> {
     /// Whether outbound processing was applied: instance and reg-id name the binding, and its flow
     /// or path is the only way to it (RFC 5626 section 6).
     pub outbound: bool,
+    /// Whether the sender of the REGISTER believed in another address than it came from (its Via
+    /// against its source), so that its Contact most likely means nothing outside its network.
+    pub nat: bool,
     /// Drawn when the instance appeared or changed its Call-ID; decides which temporary GRUUs are
     /// valid (RFC 5627 section 3.1.2). 0 where there is no instance.
     pub epoch: u64,
@@ -95,6 +99,17 @@ impl BindingView<'_> {
         self.path.is_empty()
             && (self.outbound
                 || self.flow.is_some_and(|f| matches!(f.transport, Transport::Ws | Transport::Wss)))
+    }
+
+    /// The flow a request to this binding must take, or is best sent over where its Contact cannot
+    /// be trusted to lead there: `None` means that Path, if there is one, and Contact decide. With a
+    /// flow for outbound, nothing else may be tried (RFC 5626 section 7); a connection or a way
+    /// through a NAT is used while it lasts.
+    pub fn over_flow(&self) -> Option<Flow> {
+        if !self.path.is_empty() {
+            return None;
+        }
+        self.flow.filter(|f| self.outbound || self.nat || !f.transport.is_datagram())
     }
 
     /// The connection the binding came over; `None` for datagrams.
@@ -279,6 +294,9 @@ fn encode(out: &mut Vec<u8>, b: &BindingView<'_>) -> Result<(), TooLarge> {
     if b.outbound {
         flags |= OUTBOUND;
     }
+    if b.nat {
+        flags |= NAT;
+    }
     if b.flow.is_some() {
         flags |= HAS_FLOW;
     }
@@ -354,7 +372,7 @@ fn decode<'a>(r: &mut Reader<'a>) -> Result<BindingView<'a>, CorruptRecord> {
         let got = r.at as u64;
         return Err(CorruptRecord { at: end, expected: "the end of the binding", got });
     }
-    let outbound = flags & OUTBOUND != 0;
+    let (outbound, nat) = (flags & OUTBOUND != 0, flags & NAT != 0);
     Ok(BindingView {
         contact,
         params,
@@ -367,6 +385,7 @@ fn decode<'a>(r: &mut Reader<'a>) -> Result<BindingView<'a>, CorruptRecord> {
         call_id,
         cseq,
         outbound,
+        nat,
         epoch,
         first_cseq,
     })
@@ -425,6 +444,7 @@ mod tests {
             call_id: b"abc@host",
             cseq: u32::MAX,
             outbound: true,
+            nat: true,
             epoch: 0xdead_beef_0000_0001,
             first_cseq: 77,
         };

@@ -151,18 +151,21 @@ fn only_watched_records_are_told() {
     let s = store();
     let heard = Arc::new(Mutex::new(Vec::new()));
     let sink = heard.clone();
-    s.set_sink(Arc::new(move |worker, aor: &[u8]| {
-        sink.lock().unwrap().push((worker, aor.to_vec()))
+    s.set_sink(Arc::new(move |worker, aor: &[u8], why| {
+        sink.lock().unwrap().push((worker, aor.to_vec(), why));
     }));
     s.watch(b"a", 1);
     s.watch(b"a", 1);
     s.watch(b"a", 3);
     set(&s, b"b", &[binding()]);
     set(&s, b"a", &[BindingView { expires: secs(5), ..binding() }]);
-    assert_eq!(*heard.lock().unwrap(), [(1, b"a".to_vec()), (3, b"a".to_vec())]);
+    assert_eq!(
+        *heard.lock().unwrap(),
+        [(1, b"a".to_vec(), Change::Updated), (3, b"a".to_vec(), Change::Updated)]
+    );
     s.unwatch(b"a", 1);
     expire_all(&s, secs(6));
-    assert_eq!(heard.lock().unwrap().len(), 3);
+    assert_eq!(heard.lock().unwrap()[2..], [(3, b"a".to_vec(), Change::Expired)]);
     s.unwatch(b"a", 3);
     set(&s, b"a", &[binding()]);
     assert_eq!(heard.lock().unwrap().len(), 3);

@@ -1,0 +1,413 @@
+//! Globally routable user agent URIs (RFC 5627): made by the registrar, understood by the proxy.
+//!
+//! No table is kept. A public GRUU is the address-of-record with the instance in its `gr`
+//! parameter. A temporary GRUU hides both: its user part is the user of the address-of-record and
+//! the epoch of the instance, encrypted and authenticated under a key. It is valid as long as some
+//! binding of the address-of-record has that epoch; the registrar draws a new epoch when an instance
+//! appears and when it changes its Call-ID, which invalidates every temporary GRUU before it.
+//!
+//! [`Gruus::resolve`] says what a Request-URI is; which bindings it means is then for
+//! [`Gruu::matches`] to decide while the location service is read.
+
+use crate::location::BindingView;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hmac::{Hmac, KeyInit, Mac};
+use ringway_sansio::Time;
+use ringway_sip::{Scheme, Uri};
+use sha2::Sha256;
+use subtle::ConstantTimeEq;
+
+/// How the user part of a temporary GRUU begins.
+const PREFIX: &[u8] = b"tgruu.";
+/// Bytes of the synthetic initialisation vector, which is the MAC as well: 96 bits.
+const IV: usize = 12;
+/// Epoch, distinguisher, length of the user.
+const FIXED: usize = 8 + 4 + 1;
+/// Encrypted texts are padded to a multiple of this, so that their length tells little of the user.
+const BLOCK: usize = 32;
+/// Longest user part that temporary GRUUs are made for.
+pub const MAX_USER: usize = 7 * BLOCK - FIXED;
+const MAX_PLAIN: usize = 7 * BLOCK;
+const MAX_RAW: usize = IV + MAX_PLAIN;
+const MAX_TEXT: usize = MAX_RAW.div_ceil(3) * 4;
+
+/// Makes and understands GRUUs under one key.
+///
+/// The key must outlive the process as long as registrations do, or the temporary GRUUs in use stop
+/// working; every registrar and proxy of a domain needs the same.
+#[derive(Clone)]
+pub struct Gruus {
+    mac: Hmac<Sha256>,
+    cipher: Hmac<Sha256>,
+}
+
+/// What a Request-URI is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Resolved<'a> {
+    /// Without a `gr` parameter.
+    NotAGruu,
+    /// With a `gr` parameter, but no GRUU of ours: 404 (RFC 5627 section 6.1).
+    Unknown,
+    /// A GRUU.
+    Gruu(Gruu<'a>),
+}
+
+/// A GRUU of an address-of-record: a choice among its bindings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Gruu<'a> {
+    /// The value of its `gr` parameter: an instance, perhaps with escapes.
+    Public(&'a [u8]),
+    /// The epoch that the instance must still be in.
+    Temporary(u64),
+}
+
+impl Gruu<'_> {
+    /// Whether a binding of the address-of-record belongs to the instance that is meant.
+    pub fn matches(&self, binding: &BindingView<'_>) -> bool {
+        if binding.instance.is_empty() {
+            return false;
+        }
+        match self {
+            Gruu::Public(gr) => same_instance(gr, binding.instance),
+            Gruu::Temporary(epoch) => *epoch == binding.epoch,
+        }
+    }
+
+    /// The status for a request to a GRUU that no binding matches: a public one stays valid without
+    /// bindings, a temporary one does not (RFC 5627 section 5.3, section 6.1).
+    pub fn unbound_status(&self) -> u16 {
+        match self {
+            Gruu::Public(_) => 480,
+            Gruu::Temporary(_) => 404,
+        }
+    }
+}
+
+impl Gruus {
+    /// GRUUs under `key`, which must be random and secret.
+    pub fn new(key: &[u8; 32]) -> Self {
+        Gruus { mac: keyed(&derive(key, b"gruu mac")), cipher: keyed(&derive(key, b"gruu cipher")) }
+    }
+
+    /// Appends the public GRUU of an instance. Says whether there is one: only a canonical SIP
+    /// address-of-record with a user has.
+    pub fn write_public(out: &mut Vec<u8>, aor: &[u8], instance: &[u8]) -> bool {
+        if split(aor).is_none() || instance.is_empty() {
+            return false;
+        }
+        out.extend_from_slice(aor);
+        out.extend_from_slice(b";gr=");
+        escape(out, instance);
+        true
+    }
+
+    /// Appends the temporary GRUU of an instance in `epoch` that was made at `expires`, the expiry of
+    /// its newest binding: every registration gets another one, and the newest can be told again.
+    /// Says whether there is one, as for a public GRUU.
+    pub fn write_temporary(
+        &self,
+        out: &mut Vec<u8>,
+        aor: &[u8],
+        epoch: u64,
+        expires: Time,
+    ) -> bool {
+        let Some((user, host)) = split(aor) else { return false };
+        if user.len() > MAX_USER {
+            return false;
+        }
+        let length = (FIXED + user.len()).next_multiple_of(BLOCK);
+        let mut raw = [0; MAX_RAW];
+        let (iv, rest) = raw.split_at_mut(IV);
+        let plain = &mut rest[..length];
+        plain[..8].copy_from_slice(&epoch.to_le_bytes());
+        plain[8..12].copy_from_slice(&(expires.as_millis() as u32).to_le_bytes());
+        plain[12] = user.len() as u8;
+        plain[FIXED..FIXED + user.len()].copy_from_slice(user);
+        iv.copy_from_slice(&self.vector(host, plain));
+        self.crypt(iv, plain);
+        let mut text = [0; MAX_TEXT];
+        // The buffer is as long as the longest text, so encoding cannot fail.
+        let written = URL_SAFE_NO_PAD.encode_slice(&raw[..IV + length], &mut text).unwrap_or(0);
+        out.extend_from_slice(b"sip:");
+        out.extend_from_slice(PREFIX);
+        out.extend_from_slice(&text[..written]);
+        out.push(b'@');
+        out.extend_from_slice(host);
+        out.extend_from_slice(b";gr");
+        true
+    }
+
+    /// What `uri` is. For a GRUU, the canonical address-of-record is appended to `aor`; otherwise
+    /// `aor` stays as it is. The domain must be checked by the caller to be one of ours.
+    pub fn resolve<'a>(&self, uri: &Uri<'a>, aor: &mut Vec<u8>) -> Resolved<'a> {
+        if !uri.is_sip() {
+            return Resolved::NotAGruu;
+        }
+        let start = aor.len();
+        match uri.param(b"gr") {
+            None => Resolved::NotAGruu,
+            Some(Some(gr)) if !gr.is_empty() => {
+                uri.aor(aor);
+                Resolved::Gruu(Gruu::Public(gr))
+            }
+            Some(_) => match self.open(uri, aor) {
+                Some(epoch) => Resolved::Gruu(Gruu::Temporary(epoch)),
+                None => {
+                    aor.truncate(start);
+                    Resolved::Unknown
+                }
+            },
+        }
+    }
+
+    /// Decrypts a temporary GRUU: appends the address-of-record and gives the epoch.
+    fn open(&self, uri: &Uri<'_>, aor: &mut Vec<u8>) -> Option<u64> {
+        let text = uri.user?.strip_prefix(PREFIX)?;
+        if text.len() > MAX_TEXT {
+            return None;
+        }
+        let mut raw = [0; MAX_TEXT];
+        let length = URL_SAFE_NO_PAD.decode_slice(text, &mut raw).ok()?;
+        let (iv, plain) = raw[..length].split_at_mut_checked(IV)?;
+        if plain.is_empty() || !plain.len().is_multiple_of(BLOCK) {
+            return None;
+        }
+        self.crypt(iv, plain);
+        // The host as it stands in the address-of-record: in lower case, without a default port.
+        let bare = Uri { user: None, scheme: Scheme::Sip, ..*uri };
+        let start = aor.len();
+        bare.aor(aor);
+        let host = aor.get(start + 4..)?;
+        if !bool::from(self.vector(host, plain).ct_eq(iv)) {
+            return None;
+        }
+        let length = plain[12] as usize;
+        if (FIXED + length).next_multiple_of(BLOCK) != plain.len() {
+            return None;
+        }
+        let user = plain.get(FIXED..FIXED + length)?;
+        let at = start + 4;
+        aor.splice(at..at, user.iter().copied().chain([b'@']));
+        Some(u64::from_le_bytes(*plain.first_chunk()?))
+    }
+
+    /// The MAC of what is encrypted and of the domain, used as its initialisation vector: the same
+    /// text is always encrypted alike, and nothing else passes for it.
+    fn vector(&self, host: &[u8], plain: &[u8]) -> [u8; IV] {
+        let mut mac = self.mac.clone();
+        mac.update(plain);
+        mac.update(host);
+        let mut iv = [0; IV];
+        iv.copy_from_slice(&mac.finalize().into_bytes()[..IV]);
+        iv
+    }
+
+    /// Encrypts and decrypts: a key stream from the vector and a counter.
+    fn crypt(&self, iv: &[u8], text: &mut [u8]) {
+        for (counter, block) in text.chunks_mut(BLOCK).enumerate() {
+            let mut stream = self.cipher.clone();
+            stream.update(iv);
+            stream.update(&[counter as u8]);
+            for (b, key) in block.iter_mut().zip(stream.finalize().into_bytes()) {
+                *b ^= key;
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Gruus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Gruus")
+    }
+}
+
+fn keyed(key: &[u8; 32]) -> Hmac<Sha256> {
+    #[allow(clippy::expect_used, reason = "HMAC takes keys of any length (RFC 2104 section 2)")]
+    Hmac::new_from_slice(key).expect("HMAC takes any key")
+}
+
+fn derive(key: &[u8; 32], purpose: &[u8]) -> [u8; 32] {
+    let mut mac = keyed(key);
+    mac.update(purpose);
+    mac.finalize().into_bytes().into()
+}
+
+/// User and host of a canonical SIP address-of-record.
+fn split(aor: &[u8]) -> Option<(&[u8], &[u8])> {
+    let rest = aor.strip_prefix(b"sip:")?;
+    let at = memchr::memchr(b'@', rest)?;
+    Some((&rest[..at], &rest[at + 1..]))
+}
+
+/// Appends a URI parameter value (RFC 3261 section 25.1: `paramchar`).
+fn escape(out: &mut Vec<u8>, text: &[u8]) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    for &b in text {
+        if b.is_ascii_alphanumeric() || b"-_.!~*'()[]/:&+$".contains(&b) {
+            out.push(b);
+        } else {
+            out.extend_from_slice(&[b'%', DIGITS[(b >> 4) as usize], DIGITS[(b & 15) as usize]]);
+        }
+    }
+}
+
+/// Whether an escaped `gr` value means an instance. URI parameters compare without regard to case
+/// (RFC 3261 section 19.1.4).
+fn same_instance(gr: &[u8], instance: &[u8]) -> bool {
+    if memchr::memchr(b'%', gr).is_none() {
+        return gr.eq_ignore_ascii_case(instance);
+    }
+    let mut plain = Vec::with_capacity(gr.len());
+    ringway_sip::uri::unescape_into(gr, &mut plain);
+    plain.eq_ignore_ascii_case(instance)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::location::tests::binding;
+    use proptest::prelude::*;
+
+    const AOR: &[u8] = b"sip:callee@example.com";
+    const INSTANCE: &[u8] = b"urn:uuid:f81d4fae-7dec-11d0-a765-00a0c91e6bf6";
+
+    fn gruus() -> Gruus {
+        Gruus::new(&[5; 32])
+    }
+
+    fn temporary(aor: &[u8], epoch: u64, expires: u64) -> Vec<u8> {
+        let mut out = Vec::new();
+        assert!(gruus().write_temporary(&mut out, aor, epoch, Time::from_secs(expires)));
+        out
+    }
+
+    fn resolve(uri: &[u8]) -> (Option<Gruu<'_>>, Vec<u8>) {
+        let mut aor = Vec::new();
+        match gruus().resolve(&Uri::parse(uri).unwrap(), &mut aor) {
+            Resolved::Gruu(gruu) => (Some(gruu), aor),
+            _ => (None, aor),
+        }
+    }
+
+    /// RFC 5627 section 5.1: a public GRUU is the AOR with a `gr` parameter.
+    #[test]
+    fn a_public_gruu_names_its_instance() {
+        let mut uri = Vec::new();
+        assert!(Gruus::write_public(&mut uri, AOR, INSTANCE));
+        assert_eq!(uri, b"sip:callee@example.com;gr=urn:uuid:f81d4fae-7dec-11d0-a765-00a0c91e6bf6");
+        let (gruu, aor) = resolve(&uri);
+        assert_eq!(aor, AOR);
+        assert!(gruu.unwrap().matches(&BindingView { instance: INSTANCE, ..binding() }));
+        assert!(!gruu.unwrap().matches(&BindingView { instance: b"urn:x", ..binding() }));
+        assert!(!gruu.unwrap().matches(&binding()));
+        assert_eq!(gruu.unwrap().unbound_status(), 480);
+    }
+
+    #[test]
+    fn an_instance_with_odd_characters_is_escaped() {
+        let mut uri = Vec::new();
+        assert!(Gruus::write_public(&mut uri, AOR, b"urn:a;b=\"c\" d"));
+        assert_eq!(uri, b"sip:callee@example.com;gr=urn:a%3Bb%3D%22c%22%20d");
+        let (gruu, _) = resolve(&uri);
+        assert!(gruu.unwrap().matches(&BindingView { instance: b"URN:a;b=\"c\" d", ..binding() }));
+    }
+
+    /// RFC 5627 section 5.4: given a GRUU, the AOR and the instance can be determined.
+    #[test]
+    fn a_temporary_gruu_is_opened_again() {
+        let uri = temporary(AOR, 77, 1000);
+        assert!(uri.starts_with(b"sip:tgruu.") && uri.ends_with(b"@example.com;gr"));
+        let (gruu, aor) = resolve(&uri);
+        assert_eq!(aor, AOR);
+        assert_eq!(gruu, Some(Gruu::Temporary(77)));
+        let of = |epoch| BindingView { instance: INSTANCE, epoch, ..binding() };
+        assert!(gruu.unwrap().matches(&of(77)));
+        assert!(!gruu.unwrap().matches(&of(78)));
+        assert_eq!(gruu.unwrap().unbound_status(), 404);
+    }
+
+    /// The host is compared as URIs are (RFC 3261 section 19.1.4).
+    #[test]
+    fn case_of_the_host_does_not_matter() {
+        let text = String::from_utf8(temporary(AOR, 77, 1000)).unwrap();
+        let text = text.replace("example.com", "EXAMPLE.com:5060");
+        assert_eq!(resolve(text.as_bytes()).1, AOR);
+    }
+
+    /// RFC 5627 section 5.1: no two temporary GRUUs are equal, and nobody can tell whether two
+    /// belong together: of the same user they share no more than of different ones.
+    #[test]
+    fn temporary_gruus_cannot_be_linked() {
+        let (a, b) = (temporary(AOR, 77, 1000), temporary(AOR, 77, 1001));
+        let c = temporary(b"sip:bob@example.com", 77, 1000);
+        assert_eq!((a.len(), a.len()), (b.len(), c.len()));
+        let alike = |x: &[u8], y: &[u8]| {
+            let end = x.len() - b"@example.com;gr".len();
+            x[10..end].iter().zip(&y[10..end]).filter(|(x, y)| x == y).count()
+        };
+        assert!(alike(&a, &b) < 10 && alike(&a, &c) < 10);
+        assert_eq!(a, temporary(AOR, 77, 1000));
+    }
+
+    #[test]
+    fn a_forged_one_is_unknown() {
+        let good = temporary(AOR, 77, 1000);
+        let at = good.iter().position(|b| *b == b'@').unwrap();
+        for i in 10..at {
+            let mut bad = good.clone();
+            bad[i] = if bad[i] == b'A' { b'Q' } else { b'A' };
+            assert_eq!(resolve(&bad).0, None, "character {i}");
+            assert!(resolve(&bad).1.is_empty());
+        }
+        for bad in [
+            "sip:tgruu.@example.com;gr",
+            "sip:alice@example.com;gr",
+            "sip:example.com;gr",
+            "sip:tgruu.AAAA@example.com;gr",
+        ] {
+            assert_eq!(resolve(bad.as_bytes()).0, None);
+        }
+        let moved = String::from_utf8(good).unwrap().replace("example.com", "example.org");
+        assert_eq!(resolve(moved.as_bytes()).0, None);
+    }
+
+    #[test]
+    fn other_uris_are_no_gruus() {
+        let mut aor = Vec::new();
+        for uri in ["sip:callee@example.com", "tel:+1555;gr=x", "sip:a@b;gr2"] {
+            let uri = Uri::parse(uri.as_bytes()).unwrap();
+            assert_eq!(gruus().resolve(&uri, &mut aor), Resolved::NotAGruu);
+        }
+        assert!(aor.is_empty());
+        let mut out = Vec::new();
+        assert!(!Gruus::write_public(&mut out, b"tel:+1555", INSTANCE));
+        assert!(!Gruus::write_public(&mut out, b"sip:example.com", INSTANCE));
+        assert!(!gruus().write_temporary(&mut out, b"tel:+1555", 1, Time::ZERO));
+        assert!(out.is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn any_user_comes_back(
+            user in "[a-zA-Z0-9._-]{1,230}", epoch in any::<u64>(), at in 0u64..1 << 30,
+        ) {
+            let aor = format!("sip:{user}@[2001:db8::1]:5070");
+            let mut out = Vec::new();
+            let made =
+                gruus().write_temporary(&mut out, aor.as_bytes(), epoch, Time::from_secs(at));
+            prop_assert_eq!(made, user.len() <= MAX_USER);
+            if made {
+                let (gruu, back) = resolve(&out);
+                prop_assert_eq!(gruu, Some(Gruu::Temporary(epoch)));
+                prop_assert_eq!(back, aor.as_bytes());
+            }
+        }
+
+        #[test]
+        fn opening_never_panics(user in "[A-Za-z0-9_-]{0,400}") {
+            let uri = format!("sip:tgruu.{user}@example.com;gr");
+            prop_assert!(resolve(uri.as_bytes()).0.is_none());
+        }
+    }
+}
