@@ -125,6 +125,22 @@ pub(crate) fn span_escaped(bytes: &[u8], from: usize, class: u16) -> usize {
     i
 }
 
+/// Index of the first `wanted` from `from` on; eight octets at a time, for what is near.
+#[inline(always)]
+pub(crate) fn find_near(bytes: &[u8], from: usize, wanted: u8) -> Option<usize> {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    let mut i = from;
+    while let Some(chunk) = bytes.get(i..i + 8).and_then(|c| <[u8; 8]>::try_from(c).ok()) {
+        let x = u64::from_le_bytes(chunk) ^ (wanted as u64 * ONES);
+        let zero = x.wrapping_sub(ONES) & !x & (0x80 * ONES);
+        if zero != 0 {
+            return Some(i + zero.trailing_zeros() as usize / 8);
+        }
+        i += 8;
+    }
+    bytes.get(i..)?.iter().position(|&b| b == wanted).map(|n| i + n)
+}
+
 /// Without white space and folds at either end.
 #[inline]
 pub(crate) fn trim(bytes: &[u8]) -> &[u8] {
@@ -223,6 +239,16 @@ mod tests {
         assert_eq!(quoted_end(br#""a\"b" c"#, 0), Some(6));
         assert_eq!(quoted_end(br#""a"#, 0), None);
         assert_eq!(quoted_end(b"\"a\\\r\n b\"", 0), None);
+    }
+
+    #[test]
+    fn what_is_near_is_found() {
+        let text = b"Max-Forwards: 70 : x";
+        assert_eq!(find_near(text, 0, b':'), Some(12));
+        assert_eq!(find_near(text, 13, b':'), Some(17));
+        assert_eq!(find_near(text, 18, b':'), None);
+        assert_eq!(find_near(b"", 0, b':'), None);
+        assert_eq!(find_near(b"\x3b\x39\xba\x3a\x3a\x00\x01\x02", 0, b':'), Some(3));
     }
 
     #[test]

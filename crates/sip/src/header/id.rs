@@ -250,6 +250,15 @@ const TABLE: usize = 512;
 static BY_NAME: [u8; TABLE] = by_name();
 /// Ids by compact form, stored plus one.
 static BY_LETTER: [u8; 128] = by_letter();
+/// The full names in lower case, as `words` gives them.
+static WORDS: [Words; HeaderId::COUNT - 1] = by_words();
+
+/// A name of up to 32 octets in little-endian words, filled up with zeros: comparing two of them
+/// takes no call and no loop.
+type Words = [u64; 4];
+
+/// The longest name that can be one of ours.
+const MAX_NAME: usize = 32;
 
 /// Length and three letters tell all these names apart, whatever their case; the factors were
 /// searched for that.
@@ -260,6 +269,60 @@ const fn place(name: &[u8]) -> usize {
     let middle = (name[n / 2] | 0x20) as usize;
     let last = (name[n - 1] | 0x20) as usize;
     (n * 96 + first * 23 + middle * 113 + last * 170) % TABLE
+}
+
+/// The letters of a word in lower case, eight at a time.
+#[inline(always)]
+const fn lower(w: u64) -> u64 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    let low = w & (0x7f * ONES);
+    let from_a = low + (0x80 - b'A' as u64) * ONES;
+    let above_z = low + (0x7f - b'Z' as u64) * ONES;
+    let upper = (from_a ^ above_z) & !w & (0x80 * ONES);
+    w | (upper >> 2)
+}
+
+/// `N` octets from `at` on, as far as there are, in a little-endian word.
+#[inline(always)]
+fn load<const N: usize>(name: &[u8], at: usize) -> u64 {
+    let mut word = [0u8; 8];
+    if let Some(octets) = name.get(at..at + N) {
+        word[..N].copy_from_slice(octets);
+    }
+    u64::from_le_bytes(word)
+}
+
+/// The words of a name of 2 to 32 octets. The last word is loaded so that it ends where the name
+/// ends; what it shares with the word before is shifted out, or the same.
+#[inline(always)]
+fn words(name: &[u8]) -> Words {
+    let n = name.len();
+    let word = |at| lower(load::<8>(name, at));
+    let tail = || lower(load::<8>(name, n - 8) >> (8 * (n.wrapping_neg() % 8)));
+    match n {
+        0..=3 => [lower(load::<2>(name, 0) | load::<1>(name, n - 1) << (8 * (n - 1))), 0, 0, 0],
+        4..=7 => [lower(load::<4>(name, 0) | load::<4>(name, n - 4) << (8 * (n - 4))), 0, 0, 0],
+        8 => [word(0), 0, 0, 0],
+        9..=16 => [word(0), tail(), 0, 0],
+        17..=24 => [word(0), word(8), tail(), 0],
+        _ => [word(0), word(8), word(16), tail()],
+    }
+}
+
+const fn by_words() -> [Words; HeaderId::COUNT - 1] {
+    let mut table = [[0; 4]; HeaderId::COUNT - 1];
+    let mut i = 0;
+    while i < ROWS.len() {
+        let name = ROWS[i].1.as_bytes();
+        assert!(name.len() >= 2 && name.len() <= MAX_NAME);
+        let mut j = 0;
+        while j < name.len() {
+            table[i][j / 8] |= (name[j].to_ascii_lowercase() as u64) << (8 * (j % 8));
+            j += 1;
+        }
+        i += 1;
+    }
+    table
 }
 
 const fn by_name() -> [u8; TABLE] {
@@ -297,22 +360,21 @@ impl HeaderId {
     /// The id of a name, without white space around it.
     #[inline]
     pub fn of(name: &[u8]) -> Self {
-        if name.len() < 2 {
-            return match name.first() {
-                Some(&b) if b < 128 => Self::stored(BY_LETTER[b as usize]),
+        if name.len() < 2 || name.len() > MAX_NAME {
+            return match name {
+                &[b] if b < 128 => Self::stored(BY_LETTER[b as usize]),
                 _ => HeaderId::Other,
             };
         }
+        let words = words(name);
         let mut at = place(name);
         loop {
             let stored = BY_NAME[at];
             if stored == 0 {
                 return HeaderId::Other;
             }
-            let row = &ROWS[stored as usize - 1];
-            let full = row.1.as_bytes();
-            if full.len() == name.len() && (full == name || full.eq_ignore_ascii_case(name)) {
-                return row.0;
+            if WORDS[stored as usize - 1] == words {
+                return ROWS[stored as usize - 1].0;
             }
             at = (at + 1) % TABLE;
         }
@@ -438,7 +500,18 @@ mod tests {
 
     #[test]
     fn other_names_are_other() {
-        for name in [&b""[..], b"q", b"Z", b"Vi", b"Viaa", b"X-Unknown", b"Fron", b"\xff\xff"] {
+        for name in [
+            &b""[..],
+            b"q",
+            b"Z",
+            b"Vi",
+            b"Viaa",
+            b"X-Unknown",
+            b"Fron",
+            b"\xff\xff",
+            b"Call\rID",
+            b"Call-ID\0",
+        ] {
             assert_eq!(HeaderId::of(name), HeaderId::Other);
         }
         assert_eq!(HeaderId::Other.name(), "");

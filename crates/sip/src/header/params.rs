@@ -8,7 +8,7 @@ pub(crate) type Param<'a> = (&'a [u8], Option<&'a [u8]>);
 
 /// Reads the parameter at `from`, where a semicolon is expected. Gives it with the index after it;
 /// `None` at the end of the text.
-#[inline]
+#[inline(always)]
 pub(crate) fn next_param(
     bytes: &[u8],
     from: usize,

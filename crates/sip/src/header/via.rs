@@ -60,7 +60,7 @@ impl<'a> Via<'a> {
                 return Err(Malformed::bad("Via: expected fewer parameters", got, at));
             }
             match name.len() {
-                6 if name.eq_ignore_ascii_case(b"branch") => {
+                6 if is_name(name, b"branch") => {
                     if !via.branch.is_empty() {
                         return Err(Malformed::bad("Via: expected one branch", Got::Several, at));
                     }
@@ -71,11 +71,9 @@ impl<'a> Via<'a> {
                         return Err(Malformed::bad("Via: expected a shorter branch", got, at));
                     }
                 }
-                8 if name.eq_ignore_ascii_case(b"received") => via.received = value,
-                5 if name.eq_ignore_ascii_case(b"rport") => {
-                    via.rport = Some(port_of(value, b, at)?)
-                }
-                5 if name.eq_ignore_ascii_case(b"maddr") => via.maddr = value,
+                8 if is_name(name, b"received") => via.received = value,
+                5 if is_name(name, b"rport") => via.rport = Some(port_of(value, b, at)?),
+                5 if is_name(name, b"maddr") => via.maddr = value,
                 _ => {}
             }
             at = next;
@@ -145,6 +143,12 @@ fn sent_by(b: &[u8], at: usize) -> Result<(&[u8], Option<u16>, usize), Malformed
     }
     let (port, end) = port(b, span(b, colon + 1, WS))?;
     Ok((host, Some(port), end))
+}
+
+/// Nearly everybody writes them in lower case.
+#[inline(always)]
+fn is_name<const N: usize>(name: &[u8], known: &[u8; N]) -> bool {
+    name == known || name.eq_ignore_ascii_case(known)
 }
 
 fn port_of(value: Option<&[u8]>, b: &[u8], at: usize) -> Result<Option<u16>, Malformed> {

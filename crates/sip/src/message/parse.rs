@@ -3,7 +3,7 @@
 use super::{Got, Malformed, Message, Method, Slot, Start};
 use crate::header::HeaderId;
 use crate::limits::{MAX_BODY, MAX_HEAD, MAX_HEADERS, MAX_LINE, MAX_MESSAGE};
-use crate::syntax::{TOKEN, all, number, span, trim};
+use crate::syntax::{TOKEN, all, find_near, number, span, trim};
 use smallvec::SmallVec;
 
 /// A line with what the next one says about it.
@@ -11,6 +11,8 @@ use smallvec::SmallVec;
 pub(crate) struct Line {
     /// Index of its line feed.
     pub(crate) feed: usize,
+    /// How many line ends it has: one, and one for each fold.
+    pub(crate) ends: u16,
     /// Whether every line end in it is CRLF, not a bare LF.
     pub(crate) clean: bool,
 }
@@ -22,12 +24,14 @@ pub(crate) struct Line {
 pub(crate) fn line_end(b: &[u8], at: usize) -> Option<Line> {
     let mut from = at;
     let mut clean = true;
+    let mut ends = 0u16;
     loop {
         let feed = from + memchr::memchr(b'\n', &b[from..])?;
         clean &= feed > at && b[feed - 1] == b'\r';
+        ends = ends.saturating_add(1);
         match b.get(feed + 1) {
             Some(b' ' | b'\t') => from = feed + 1,
-            _ => return Some(Line { feed, clean }),
+            _ => return Some(Line { feed, ends, clean }),
         }
     }
 }
@@ -64,6 +68,7 @@ pub fn parse(bytes: &[u8]) -> Result<Message<'_>, Malformed> {
         bytes: b,
         start,
         start_len: (feed + 1) as u16,
+        line_ends: 2,
         body: &b[b.len()..],
         slots: SmallVec::new(),
         first: [0; HeaderId::COUNT],
@@ -193,6 +198,7 @@ fn header_section(message: &mut Message<'_>, at: usize) -> usize {
         } else {
             header_field(message, at, line.feed + 1, &mut last);
         }
+        message.line_ends = message.line_ends.saturating_add(line.ends);
         at = line.feed + 1;
     }
 }
@@ -206,23 +212,28 @@ fn header_field(
     last: &mut [u8; HeaderId::COUNT],
 ) {
     let b = message.bytes;
-    let name_end = span(&b[..end], start, TOKEN);
-    let mut colon = name_end;
-    while matches!(b[colon], b' ' | b'\t') {
-        colon += 1;
-    }
-    let (name_len, value) = if name_end > start && b[colon] == b':' {
-        (name_end - start, trim(&b[colon + 1..end]))
-    } else {
-        note(&mut message.fault, Malformed::here("expected a header name and ':'", b, colon));
-        (0, trim(&b[start..end]))
+    let (name, value) = match find_near(&b[..end], start, b':') {
+        Some(colon) => {
+            let mut name_end = colon;
+            while name_end > start && matches!(b[name_end - 1], b' ' | b'\t') {
+                name_end -= 1;
+            }
+            (&b[start..name_end], trim(&b[colon + 1..end]))
+        }
+        None => (&b[..0], trim(&b[start..end])),
     };
+    let id = HeaderId::of(name);
+    let (mut name_len, mut value) = (name.len(), value);
+    // A name with an id is a token.
+    if id == HeaderId::Other && (name.is_empty() || !all(name, TOKEN)) {
+        note(&mut message.fault, Malformed::here("expected a header name and ':'", b, start));
+        (name_len, value) = (0, trim(&b[start..end]));
+    }
     if end - start > MAX_LINE {
         let got = Got::Number((end - start) as u64);
         let fault = Malformed::with_status(513, "expected a shorter header field", got, start);
         note(&mut message.fault, fault);
     }
-    let id = HeaderId::of(&b[start..start + name_len]);
     let value_start = if value.is_empty() { end } else { crate::syntax::offset(b, value) };
     message.slots.push(Slot {
         id,

@@ -21,18 +21,38 @@ pub fn host_ip(host: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// `1*3DIGIT` four times. Written out because it runs for every Via and Request-URI.
 fn ipv4(host: &[u8]) -> Option<Ipv4Addr> {
+    match ipv4_prefix(host, 0) {
+        Some((address, end)) if end == host.len() => Some(address),
+        _ => None,
+    }
+}
+
+/// `1*3DIGIT` four times, each up to 255, from `at` on; with the index after it. Written out
+/// because it runs for most hosts of most messages.
+#[inline]
+fn ipv4_prefix(b: &[u8], at: usize) -> Option<(Ipv4Addr, usize)> {
     let mut octets = [0u8; 4];
-    let mut parts = host.split(|&b| b == b'.');
-    for octet in &mut octets {
-        let part = parts.next()?;
-        if part.len() > 3 {
+    let mut at = at;
+    for (i, octet) in octets.iter_mut().enumerate() {
+        if i > 0 {
+            if b.get(at) != Some(&b'.') {
+                return None;
+            }
+            at += 1;
+        }
+        let start = at;
+        let mut n = 0u32;
+        while at < b.len() && at < start + 4 && b[at].is_ascii_digit() {
+            n = n * 10 + (b[at] - b'0') as u32;
+            at += 1;
+        }
+        if at == start || at > start + 3 || n > 255 {
             return None;
         }
-        *octet = number(part, 255)? as u8;
+        *octet = n as u8;
     }
-    if parts.next().is_some() { None } else { Some(octets.into()) }
+    Some((octets.into(), at))
 }
 
 fn ipv6(text: &[u8]) -> Option<Ipv6Addr> {
@@ -72,6 +92,11 @@ pub(crate) fn host_end(b: &[u8], at: usize, expected: &'static str) -> Result<us
         }
         return Ok(end);
     }
+    if let Some((_, end)) = ipv4_prefix(b, at)
+        && !b.get(end).is_some_and(|&c| is(c, HOST))
+    {
+        return Ok(end);
+    }
     let mut end = at;
     let mut digits = true;
     let mut before = b'.';
@@ -92,7 +117,7 @@ pub(crate) fn host_end(b: &[u8], at: usize, expected: &'static str) -> Result<us
         let got = Got::Number((end - at) as u64);
         return Err(Malformed::bad("expected a shorter host name", got, at));
     }
-    if digits && ipv4(&b[at..end]).is_none() {
+    if digits {
         return Err(Malformed::here("expected an IPv4 address", b, at));
     }
     Ok(end)
