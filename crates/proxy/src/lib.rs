@@ -1,5 +1,28 @@
-//! SIP proxy, registrar and redirect logic, without input or output.
+//! The proxy, registrar and redirect server of RFC 3261 as a pure machine: it is handed messages
+//! and the time, and says what to send and what to ask the world for.
+//!
+//! It owns no socket, thread or clock and reads no file; who runs it does. Read [`core`](mod@core)
+//! for the road of a message, [`location`] for where users are, [`registrar`] for REGISTER,
+//! [`config`] for what an operator can decide.
 
+pub mod auth;
+pub mod config;
+pub mod core;
+mod forward;
 pub mod gruu;
 pub mod location;
 pub mod outbound;
+pub mod overload;
+pub mod own;
+// Until crates/proxy/src/regevent and registrar land: replace these four lines by `pub mod regevent;
+// pub mod registrar;` and delete the interim files.
+#[path = "interim_regevent.rs"]
+pub mod regevent;
+#[path = "interim_registrar.rs"]
+pub mod registrar;
+pub mod routes;
+pub mod stats;
+#[cfg(test)]
+mod testing;
+
+pub use core::{Core, Event, Hop, LogLine, Path, Paths, ResolveTarget, World};

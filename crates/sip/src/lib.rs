@@ -11,6 +11,7 @@ pub mod header;
 pub mod limits;
 pub mod message;
 mod syntax;
+pub mod transaction;
 pub mod uri;
 pub mod write;
 

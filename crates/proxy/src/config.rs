@@ -1,0 +1,134 @@
+//! What an operator decides, as plain data. Reading it from a file is the server's affair.
+
+use crate::routes::RouteTable;
+use ringway_sansio::{Duration, Transport};
+type Algorithm = u8;
+use ringway_sip::transaction::Timers;
+use std::net::{IpAddr, SocketAddr};
+
+/// How requests for a domain are treated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Mode {
+    /// Stateful proxy (RFC 3261 section 16).
+    #[default]
+    Proxy,
+    /// Stateless proxy (RFC 3261 section 16.11): no forking, no retransmission, no fail-over.
+    Stateless,
+    /// Redirect server (RFC 3261 section 8.3): 302 with the contacts and their q.
+    Redirect,
+}
+
+/// A domain this network is responsible for (RFC 3261 section 10.2).
+#[derive(Clone, Debug)]
+pub struct Domain {
+    /// Its name in lower case; part of every address-of-record and the digest realm.
+    pub name: Box<str>,
+    /// Other names and addresses that mean the same domain, in lower case; IPv6 in brackets.
+    pub aliases: Vec<Box<str>>,
+    /// How requests for it are treated.
+    pub mode: Mode,
+}
+
+/// A place where requests are taken in.
+#[derive(Clone, Debug)]
+pub struct Listener {
+    /// What it speaks.
+    pub transport: Transport,
+    /// Its address; the port is never 0, the address may be a wildcard.
+    pub addr: SocketAddr,
+}
+
+/// A network in CIDR notation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network {
+    /// First address.
+    pub addr: IpAddr,
+    /// Bits of the prefix: at most 32 for IPv4 and 128 for IPv6.
+    pub prefix: u8,
+}
+
+impl Network {
+    /// Whether `ip` lies in the network. An IPv4-mapped IPv6 address counts as IPv4.
+    pub fn contains(&self, ip: IpAddr) -> bool {
+        match (self.addr, ip.to_canonical()) {
+            (IpAddr::V4(net), IpAddr::V4(ip)) => {
+                let keep = u32::MAX.checked_shl(32 - u32::from(self.prefix.min(32))).unwrap_or(0);
+                u32::from(net) & keep == u32::from(ip) & keep
+            }
+            (IpAddr::V6(net), IpAddr::V6(ip)) => {
+                let keep =
+                    u128::MAX.checked_shl(128 - u32::from(self.prefix.min(128))).unwrap_or(0);
+                u128::from(net) & keep == u128::from(ip) & keep
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Digest authentication (RFC 8760).
+#[derive(Clone, Debug)]
+pub struct Auth {
+    /// Off only for laboratories and networks that are closed by other means.
+    pub enabled: bool,
+    /// Offered in this order.
+    pub algorithms: Vec<Algorithm>,
+    /// How long a nonce is good for.
+    pub nonce_lifetime: Duration,
+}
+
+/// Rates and sizes. Each is per worker unless it says otherwise.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Requests a second taken from one source address; trusted peers are exempt. 0 is no limit.
+    pub requests_per_source: u32,
+    /// New requests a second taken from all together; beyond it 503. 0 is no limit.
+    pub requests: u32,
+    /// Contacts a request is forked to at most.
+    pub max_forks: usize,
+}
+
+/// All of it.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// At least one; the first is where requests without a better place belong.
+    pub domains: Vec<Domain>,
+    /// Everything listened on.
+    pub listeners: Vec<Listener>,
+    /// The addresses of this host, for listeners on a wildcard.
+    pub addresses: Vec<IpAddr>,
+    /// Digest.
+    pub auth: Auth,
+    /// Peers believed without digest: other proxies and gateways of ours.
+    pub trusted: Vec<Network>,
+    /// Where requests go that are not for a registered user.
+    pub routes: RouteTable,
+    /// Whether to stay in the path of dialogs (RFC 3261 section 16.6 item 4).
+    pub record_route: bool,
+    /// Base timers.
+    pub timers: Timers,
+    /// Timer C: how long an INVITE may ring; above three minutes (RFC 3261 section 16.6 item 11).
+    pub timer_c: Duration,
+    /// The registrar's rules.
+    pub registrar: crate::registrar::RegistrarConfig,
+    /// Rates and sizes.
+    pub limits: Limits,
+    /// Keys of nonces, flow tokens and temporary GRUUs are derived from this. All workers have the
+    /// same; kept over restarts so that tokens stay good.
+    pub secret: [u8; 32],
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks_contain_what_they_should() {
+        let net = |s: &str, prefix| Network { addr: s.parse().unwrap(), prefix };
+        assert!(net("10.1.0.0", 16).contains("10.1.255.3".parse().unwrap()));
+        assert!(!net("10.1.0.0", 16).contains("10.2.0.3".parse().unwrap()));
+        assert!(net("10.1.2.3", 32).contains("::ffff:10.1.2.3".parse().unwrap()));
+        assert!(net("0.0.0.0", 0).contains("192.0.2.1".parse().unwrap()));
+        assert!(!net("0.0.0.0", 0).contains("2001:db8::1".parse().unwrap()));
+        assert!(net("2001:db8::", 32).contains("2001:db8:ffff::1".parse().unwrap()));
+    }
+}

@@ -1,0 +1,390 @@
+//! Response processing: RFC 3261 section 16.7, and what stands in for a response: timer C (16.8),
+//! time-outs and transport errors (16.9).
+
+use super::context::{Branch, State};
+use super::{Core, Event};
+use crate::forward;
+use ringway_sansio::{Flow, Outbox, Target, Time, TimerId};
+use ringway_sip::header::{HeaderId, Via};
+use ringway_sip::message::Message;
+use ringway_sip::transaction::machine::ServerState;
+use ringway_sip::transaction::{ClientEvent, Kind};
+use ringway_sip::write;
+use slab::Slab;
+
+impl Core {
+    /// A response that its client transaction passed up.
+    pub(super) fn answer(
+        &mut self,
+        now: Time,
+        event: ClientEvent,
+        _flow: &Flow,
+        msg: &Message<'_>,
+        via: &Via<'_>,
+        out: &mut Outbox,
+    ) {
+        if self.notification_answer(now, event, msg.status()) {
+            return;
+        }
+        let Some((place, b)) = self.find(event.user) else { return };
+        match msg.status() {
+            status @ 100..=199 => self.provisional(now, place, b, status, msg, via, out),
+            status @ 200..=299 => self.success(now, place, b, status, msg, via, out),
+            status => self.failure(now, place, b, status, msg, via, out),
+        }
+    }
+
+    fn provisional(
+        &mut self,
+        now: Time,
+        place: usize,
+        b: usize,
+        status: u16,
+        msg: &Message<'_>,
+        via: &Via<'_>,
+        out: &mut Outbox,
+    ) {
+        let ctx = &mut self.contexts[place];
+        let branch = &mut ctx.branches[b];
+        if branch.cancel {
+            // Section 9.1: now the CANCEL may go.
+            branch.cancel = false;
+            if let Some(client) = branch.client {
+                self.tx.cancel(now, client, out);
+            }
+        }
+        // Section 16.7 item 5: a 100 is for this hop only.
+        if status == 100 {
+            return;
+        }
+        if ctx.kind == Kind::Invite && branch.timer_c != TimerId::NONE {
+            // Section 16.7 item 2: ringing is a sign of life.
+            let serial = ctx.serial;
+            self.wheel.cancel(branch.timer_c);
+            let tick = super::Tick::TimerC { context: place, serial, branch: b };
+            branch.timer_c = self.wheel.set(now + self.config.timer_c, tick);
+        }
+        if ctx.answered {
+            return;
+        }
+        // RFC 4320 section 4.1: no provisional response but 100 to a request that is no INVITE.
+        if ctx.kind == Kind::NonInvite {
+            return;
+        }
+        if ctx.session && !ctx.rang {
+            ctx.rang = true;
+            self.stats.session_request_delay.add(now - ctx.came);
+        }
+        let server = ctx.server;
+        let start = out.buffer().len();
+        forward::response(out.buffer(), msg, via);
+        self.tx.respond(now, server, status, out, start);
+    }
+
+    fn success(
+        &mut self,
+        now: Time,
+        place: usize,
+        b: usize,
+        status: u16,
+        msg: &Message<'_>,
+        via: &Via<'_>,
+        out: &mut Outbox,
+    ) {
+        self.branch_done(place, b);
+        let ctx = &mut self.contexts[place];
+        let (server, reply, first) = (ctx.server, ctx.reply, !ctx.answered);
+        if !first && ctx.kind == Kind::NonInvite {
+            return;
+        }
+        let start = out.buffer().len();
+        forward::response(out.buffer(), msg, via);
+        match self.tx.server_state(server) {
+            Some(ServerState::Trying | ServerState::Proceeding | ServerState::Accepted) => {
+                self.tx.respond(now, server, status, out, start);
+            }
+            // Section 16.7 item 5: a 2xx to an INVITE goes back even after another final response;
+            // no transaction takes it any more.
+            _ => out.finish(start, Target::Flow(reply), 0),
+        }
+        if first {
+            self.count_session(now, place, status);
+            self.close(place);
+            // Section 16.7 item 10.
+            self.cancel_branches(now, place, out);
+        }
+    }
+
+    fn failure(
+        &mut self,
+        now: Time,
+        place: usize,
+        b: usize,
+        status: u16,
+        msg: &Message<'_>,
+        via: &Via<'_>,
+        out: &mut Outbox,
+    ) {
+        self.branch_done(place, b);
+        let ctx = &mut self.contexts[place];
+        if ctx.answered {
+            return;
+        }
+        let branch = &mut ctx.branches[b];
+        // RFC 3263 section 4.3 and RFC 5626 section 5.3.2: another server, or another flow.
+        let elsewhere = status == 503 || (status == 430 && branch.on_flow);
+        if elsewhere && !branch.goal.tries.is_empty() && !ctx.cancelled {
+            return self.fail_over(now, place, b, out);
+        }
+        if matches!(status, 401 | 407) {
+            for slot in msg.headers() {
+                if matches!(slot.id, HeaderId::WwwAuthenticate | HeaderId::ProxyAuthenticate) {
+                    ctx.challenges.extend_from_slice(msg.line(slot));
+                }
+            }
+        }
+        ctx.offer(status, || {
+            let mut bytes = Vec::new();
+            forward::response(&mut bytes, msg, via);
+            bytes
+        });
+        if status >= 600 {
+            // Section 16.7 item 5: a 6xx ends the search, once all branches have ended.
+            for branch in ctx.branches.iter_mut().filter(|b| b.state == State::Waiting) {
+                branch.state = State::Done;
+            }
+            self.cancel_branches(now, place, out);
+        }
+        self.settle(now, place, out);
+    }
+
+    fn fail_over(&mut self, now: Time, place: usize, b: usize, out: &mut Outbox) {
+        self.stats.failovers += 1;
+        let branch = &mut self.contexts[place].branches[b];
+        branch.state = State::Waiting;
+        branch.on_flow = false;
+        if let Some(hop) = branch.hop.take() {
+            self.events.push_back(Event::Failed(hop));
+        }
+        self.retry(now, place, b, out);
+    }
+
+    /// Timer B or F (section 16.7: "as if a 408 had been received").
+    pub(super) fn branch_timeout(&mut self, now: Time, event: ClientEvent, out: &mut Outbox) {
+        self.stats.timeouts += 1;
+        if self.notification_answer(now, event, 408) {
+            return;
+        }
+        self.branch_failed(now, event, 408, out);
+    }
+
+    /// The transport could not send it (section 16.9: "as if a 503 had been received").
+    pub(super) fn branch_unsent(&mut self, now: Time, event: ClientEvent, out: &mut Outbox) {
+        if self.notification_answer(now, event, 503) {
+            return;
+        }
+        self.branch_failed(now, event, 503, out);
+    }
+
+    fn branch_failed(&mut self, now: Time, event: ClientEvent, status: u16, out: &mut Outbox) {
+        let Some((place, b)) = self.find(event.user) else { return };
+        let ctx = &mut self.contexts[place];
+        if ctx.branches[b].client != Some(event.id) || ctx.branches[b].state != State::Sent {
+            return;
+        }
+        self.branch_done(place, b);
+        let ctx = &mut self.contexts[place];
+        if ctx.answered {
+            return;
+        }
+        if !ctx.branches[b].goal.tries.is_empty() && !ctx.cancelled {
+            return self.fail_over(now, place, b, out);
+        }
+        // RFC 5626 section 5.3.2: a flow that a token named is gone.
+        let status = match status {
+            503 if ctx.branches[b].on_flow => 430,
+            _ if ctx.cancelled => 487,
+            other => other,
+        };
+        if let Some(hop) = ctx.branches[b].hop.take() {
+            self.events.push_back(Event::Failed(hop));
+        }
+        self.contexts[place].offer(status, Vec::new);
+        self.settle(now, place, out);
+    }
+
+    /// A client transaction has ended for good.
+    pub(super) fn branch_gone(&mut self, now: Time, event: ClientEvent, out: &mut Outbox) {
+        let Some((place, b)) = self.find(event.user) else { return };
+        // Should it end without anything having been heard (it cannot, by its machine), the branch
+        // must not hang.
+        let ctx = &mut self.contexts[place];
+        if ctx.branches[b].client == Some(event.id) && ctx.branches[b].state == State::Sent {
+            self.branch_done(place, b);
+            self.contexts[place].offer(408, Vec::new);
+            self.settle(now, place, out);
+        }
+        self.release(place);
+    }
+
+    /// A server transaction has ended for good.
+    pub(super) fn server_gone(&mut self, user: u64) {
+        let (place, serial, _) = super::context::from_user(user);
+        if self.contexts.get(place).is_some_and(|c| c.serial & 0xffff == serial) {
+            self.release(place);
+        }
+    }
+
+    fn release(&mut self, place: usize) {
+        let ctx = &mut self.contexts[place];
+        ctx.alive = ctx.alive.saturating_sub(1);
+        if ctx.alive > 0 || ctx.branches.iter().any(|b| b.state == State::Resolving) {
+            return;
+        }
+        let ctx = self.contexts.remove(place);
+        for branch in &ctx.branches {
+            self.wheel.cancel(branch.timer_c);
+        }
+        if self.contexts.is_empty() && self.contexts.capacity() > 1024 {
+            self.contexts = Slab::new();
+        }
+    }
+
+    fn branch_done(&mut self, place: usize, b: usize) {
+        let Branch { state, timer_c, .. } = &mut self.contexts[place].branches[b];
+        *state = State::Done;
+        self.wheel.cancel(std::mem::replace(timer_c, TimerId::NONE));
+    }
+
+    /// Timer C fired: a branch has rung long enough (section 16.8).
+    pub(super) fn timer_c(
+        &mut self,
+        now: Time,
+        place: usize,
+        serial: u32,
+        b: usize,
+        out: &mut Outbox,
+    ) {
+        let Some(ctx) = self.contexts.get_mut(place).filter(|c| c.serial == serial) else { return };
+        let branch = &mut ctx.branches[b];
+        branch.timer_c = TimerId::NONE;
+        if branch.state != State::Sent {
+            return;
+        }
+        self.stats.timeouts += 1;
+        if let Some(client) = branch.client {
+            self.tx.cancel(now, client, out);
+        }
+    }
+
+    /// Section 16.7 item 10: whatever still runs is cancelled, at once or as soon as it may be.
+    pub(super) fn cancel_branches(&mut self, now: Time, place: usize, out: &mut Outbox) {
+        if self.contexts[place].kind != Kind::Invite {
+            return;
+        }
+        for b in 0..self.contexts[place].branches.len() {
+            let branch = &mut self.contexts[place].branches[b];
+            match (branch.state, branch.client) {
+                (State::Waiting, _) => branch.state = State::Done,
+                (State::Sent, Some(client)) if self.tx.is_proceeding(client) => {
+                    self.tx.cancel(now, client, out);
+                }
+                (State::Sent, _) => branch.cancel = true,
+                _ => {}
+            }
+        }
+    }
+
+    /// If no branch is under way: starts the next q, or answers with the best there is.
+    pub(super) fn settle(&mut self, now: Time, place: usize, out: &mut Outbox) {
+        let Some(ctx) = self.contexts.get(place) else { return };
+        let under_way = |b: &Branch| matches!(b.state, State::Sent | State::Resolving);
+        if ctx.answered || ctx.branches.iter().any(under_way) {
+            return;
+        }
+        if ctx.is_pending() && !ctx.cancelled {
+            return self.with_request(place, |core, msg| core.start_group(now, place, msg, out));
+        }
+        self.answer_best(now, place, out);
+    }
+
+    /// Section 16.7 items 6 to 9.
+    fn answer_best(&mut self, now: Time, place: usize, out: &mut Outbox) {
+        let ctx = &mut self.contexts[place];
+        let (server, kind) = (ctx.server, ctx.kind);
+        let Some(best) = ctx.best.take() else { return };
+        let mut status = best.status;
+        if status == 408 && kind == Kind::NonInvite {
+            // RFC 4320 section 4.2: a 408 to a request that is no INVITE would come too late to
+            // be of use, and is not sent.
+            self.close(place);
+            self.tx.drop_server(server);
+            return self.release(place);
+        }
+        if status == 503 {
+            // Section 16.7 item 6: that a server behind us is busy does not mean that we are.
+            status = 500;
+        }
+        let start = out.buffer().len();
+        if best.bytes.is_empty() || status != best.status {
+            let bytes = ctx.request.clone().unwrap_or_default();
+            if let Ok(msg) = ringway_sip::message::parse(&bytes) {
+                let (flow, tag, buf) = (ctx.flow, self.own.tag(msg.call_id()), out.buffer());
+                write::response(buf, &msg, Some(&flow), status, "", Some(&tag), &[], &[]);
+            }
+        } else if matches!(status, 401 | 407) {
+            with_challenges(out.buffer(), &best.bytes, &ctx.challenges);
+        } else {
+            out.buffer().extend_from_slice(&best.bytes);
+        }
+        self.tx.respond(now, server, status, out, start);
+        self.count_session(now, place, status);
+        self.close(place);
+    }
+
+    /// A final answer has gone back: what was kept for another one is let go.
+    fn close(&mut self, place: usize) {
+        let ctx = &mut self.contexts[place];
+        ctx.answered = true;
+        ctx.request = None;
+        ctx.challenges = Vec::new();
+        ctx.best = None;
+        for branch in &mut ctx.branches {
+            branch.goal.uri = Vec::new();
+            branch.goal.path = Vec::new();
+        }
+    }
+
+    /// RFC 6076 sections 4.3 and 4.6 to 4.8.
+    fn count_session(&mut self, now: Time, place: usize, status: u16) {
+        let ctx = &mut self.contexts[place];
+        if !ctx.session {
+            return;
+        }
+        if !ctx.rang && status < 300 {
+            ctx.rang = true;
+            self.stats.session_request_delay.add(now - ctx.came);
+        }
+        match status {
+            200..=299 => self.stats.sessions_established += 1,
+            300..=399 => self.stats.sessions_redirected += 1,
+            480 | 486 | 600 | 603 => self.stats.sessions_refused += 1,
+            408 | 500 | 503 | 504 => self.stats.sessions_ineffective += 1,
+            _ => {}
+        }
+    }
+}
+
+/// A 401 or 407 with the challenges of all others added (section 16.7 item 7).
+fn with_challenges(buf: &mut Vec<u8>, best: &[u8], challenges: &[u8]) {
+    let Some(end) = memchr::memmem::find(best, b"\r\n\r\n") else {
+        return buf.extend_from_slice(best);
+    };
+    buf.extend_from_slice(&best[..end + 2]);
+    for line in challenges.split_inclusive(|&b| b == b'\n') {
+        if memchr::memmem::find(&best[..end + 2], line).is_none() {
+            buf.extend_from_slice(line);
+        }
+    }
+    buf.extend_from_slice(&best[end + 2..]);
+}

@@ -1,0 +1,515 @@
+//! Request forwarding: RFC 3261 section 16.6, one branch at a time.
+
+use super::context::{self, Branch, Context, Goal, Kept, State, Try};
+use super::preroute::default_port;
+use super::reply::reply_to;
+use super::{Core, Event, Hop, MAX_RESOLVING, Pass, ResolveTarget, Tick};
+use crate::forward::{self, Plan};
+use ringway_sansio::{Flow, Outbox, Target, Time, TimerId, Transport};
+use ringway_sip::header::{HeaderId, Items, NameAddr};
+use ringway_sip::message::{self, Message, Method};
+use ringway_sip::transaction::{self, ClientId, Kind};
+use ringway_sip::uri::{Scheme, Uri};
+use ringway_sip::write;
+use smallvec::SmallVec;
+use std::net::SocketAddr;
+
+/// A request larger than this goes over TCP unless the way is given (RFC 3261 section 18.1.1).
+pub(super) const MAX_DATAGRAM: usize = 1300;
+
+/// Where a try leads.
+pub(super) struct Way {
+    pub target: Target,
+    pub transport: Transport,
+    /// Our address on it.
+    pub local: SocketAddr,
+    /// Over a flow that exists: what it is.
+    pub flow: Option<Flow>,
+}
+
+impl Core {
+    /// Takes a request on: opens the server transaction and the response context, and starts the
+    /// branches of best q.
+    pub(super) fn begin(
+        &mut self,
+        pass: &Pass<'_>,
+        kept: Kept,
+        goals: Vec<Goal>,
+        out: &mut Outbox,
+    ) {
+        let msg = pass.msg;
+        let kind = if msg.method() == Method::Invite { Kind::Invite } else { Kind::NonInvite };
+        if self.draining && msg.to().is_ok_and(|to| to.tag().is_none()) {
+            return self.turn_away(pass, 30, out);
+        }
+        if goals.is_empty() {
+            return self.refuse(pass, 480, "", &[], out);
+        }
+        let (reply, port) = reply_to(pass.flow, pass.via);
+        self.serial = self.serial.wrapping_add(1);
+        let (place, serial) = (self.contexts.vacant_key(), self.serial);
+        let user = context::user(place, serial, 0);
+        let Some(server) = self.tx.open(pass.key, kind, reply, port, user) else {
+            self.stats.limits_hit += 1;
+            return self.turn_away(pass, 10, out);
+        };
+        let session = kind == Kind::Invite && msg.to().is_ok_and(|to| to.tag().is_none());
+        if session {
+            self.stats.sessions += 1;
+        }
+        let branches: SmallVec<[Branch; 1]> = goals.into_iter().map(Branch::waiting).collect();
+        self.contexts.insert(Context {
+            serial,
+            kind,
+            server,
+            request: Some(msg.whole().into()),
+            flow: *pass.flow,
+            reply,
+            kept,
+            branches,
+            best: None,
+            challenges: Vec::new(),
+            came: pass.now,
+            answered: false,
+            cancelled: false,
+            session,
+            rang: false,
+            alive: 1,
+        });
+        if kind == Kind::Invite {
+            // Section 17.2.1: a 100 at once, so that the peer stops sending the INVITE again.
+            let start = out.buffer().len();
+            write::response(out.buffer(), msg, Some(pass.flow), 100, "Trying", None, &[], &[]);
+            self.tx.respond(pass.now, server, 100, out, start);
+        }
+        self.start_group(pass.now, place, msg, out);
+    }
+
+    /// Starts the waiting branches of the best q (section 16.6: parallel within one q, serial from
+    /// one q to the next).
+    pub(super) fn start_group(
+        &mut self,
+        now: Time,
+        place: usize,
+        msg: &Message<'_>,
+        out: &mut Outbox,
+    ) {
+        let ctx = &mut self.contexts[place];
+        let waiting = |b: &&Branch| b.state == State::Waiting;
+        let Some(q) = ctx.branches.iter().filter(waiting).map(|b| b.goal.q).max() else { return };
+        let count = ctx.branches.iter().filter(waiting).filter(|b| b.goal.q == q).count() as u32;
+        // RFC 5393 section 5.3.3: parallel branches share the breadth; one that would get none is
+        // not started.
+        let breadth = ctx.kept.max_breadth;
+        if count > breadth {
+            for b in ctx.branches.iter_mut().filter(|b| b.state == State::Waiting && b.goal.q == q)
+            {
+                b.state = State::Done;
+            }
+            ctx.offer(440, Vec::new);
+            return self.settle(now, place, out);
+        }
+        for b in 0..self.contexts[place].branches.len() {
+            let branch = &self.contexts[place].branches[b];
+            if branch.state == State::Waiting && branch.goal.q == q {
+                self.try_next(now, place, b, breadth / count, msg, out);
+            }
+        }
+        self.settle(now, place, out);
+    }
+
+    /// Goes the next way to the goal of a branch; without one left the branch is done.
+    pub(super) fn try_next(
+        &mut self,
+        now: Time,
+        place: usize,
+        b: usize,
+        breadth: u32,
+        msg: &Message<'_>,
+        out: &mut Outbox,
+    ) {
+        loop {
+            let ctx = &mut self.contexts[place];
+            let branch = &mut ctx.branches[b];
+            let Some(next) = branch.goal.tries.pop() else {
+                branch.state = State::Done;
+                // Nothing could be reached: what section 16.9 has for a transport error.
+                ctx.offer(503, Vec::new);
+                return;
+            };
+            let found = match next {
+                Try::Flow(flow) => {
+                    branch.on_flow = true;
+                    Found::Way(Way {
+                        target: Target::Flow(flow),
+                        transport: flow.transport,
+                        local: flow.local,
+                        flow: Some(flow),
+                    })
+                }
+                Try::Hop(hop) => self.way_to_hop(hop).map_or(Found::Nowhere, Found::Way),
+                Try::Via(uri) => {
+                    branch.through = Some(uri.clone());
+                    let Ok(uri) = Uri::parse(uri.as_bytes()) else { continue };
+                    self.locate_uri(&uri)
+                }
+                Try::Uri => self.locate_next(place, b, msg),
+            };
+            match found {
+                Found::Way(way) => {
+                    return self.launch(now, place, b, way, breadth, msg, out);
+                }
+                Found::Name(target) => {
+                    if self.ask(place, b, target) {
+                        return;
+                    }
+                }
+                Found::Nowhere => {}
+            }
+        }
+    }
+
+    /// Where the topmost Route, or else the Request-URI, leads (section 16.6 item 7).
+    fn locate_next(&mut self, place: usize, b: usize, msg: &Message<'_>) -> Found {
+        let ctx = &self.contexts[place];
+        let (goal, kept) = (&ctx.branches[b].goal, &ctx.kept);
+        let route = Items::new(&goal.path).next().or_else(|| next_route(msg, kept));
+        let uri = match route.map(NameAddr::parse) {
+            Some(Ok(route)) => SmallVec::<[u8; 128]>::from_slice(route.uri),
+            Some(Err(_)) => return Found::Nowhere,
+            None => SmallVec::from_slice(&goal.uri),
+        };
+        Uri::parse(&uri).map_or(Found::Nowhere, |uri| self.locate_uri(&uri))
+    }
+
+    /// Asks the world to locate a server for a branch.
+    fn ask(&mut self, place: usize, b: usize, target: ResolveTarget) -> bool {
+        if self.resolving >= MAX_RESOLVING {
+            self.stats.limits_hit += 1;
+            return false;
+        }
+        let ctx = &mut self.contexts[place];
+        ctx.branches[b].state = State::Resolving;
+        let id = context::user(place, ctx.serial, b);
+        self.resolving += 1;
+        self.events.push_back(Event::Resolve { id, target });
+        true
+    }
+
+    /// Server location (RFC 3263) as far as it needs no question to the world: literal addresses.
+    pub(super) fn locate_uri(&mut self, uri: &Uri<'_>) -> Found {
+        if !uri.is_sip() {
+            return Found::Nowhere;
+        }
+        let host = uri.param(b"maddr").flatten().unwrap_or(uri.host);
+        let secure = uri.scheme == Scheme::Sips;
+        let named = match (uri.param(b"transport"), uri.transport()) {
+            (None, _) => None,
+            (Some(_), Some(Transport::Tcp)) if secure => Some(Transport::Tls),
+            (Some(_), Some(t)) => Some(t),
+            (Some(_), None) => return Found::Nowhere,
+        };
+        if let Some(ip) = crate::own::parse_ip(host) {
+            // RFC 3263 section 4.1 and 4.2: a literal address needs no look-up.
+            let transport = named.unwrap_or(if secure { Transport::Tls } else { Transport::Udp });
+            let addr = SocketAddr::new(ip, uri.port.unwrap_or(default_port(uri)));
+            let hop = Hop { transport, addr, name: None };
+            return self.way_to_hop(hop).map_or(Found::Nowhere, Found::Way);
+        }
+        let Ok(host) = std::str::from_utf8(host) else { return Found::Nowhere };
+        Found::Name(ResolveTarget { host: host.into(), port: uri.port, transport: named, secure })
+    }
+
+    pub(super) fn way_to_hop(&mut self, hop: Hop) -> Option<Way> {
+        // A WebSocket client cannot be connected to (RFC 7118 section 5).
+        if matches!(hop.transport, Transport::Ws | Transport::Wss) {
+            return None;
+        }
+        let path = self.paths.path(hop.transport, hop.addr)?;
+        let target = match path.flow {
+            Some(id) => Target::Flow(Flow {
+                id,
+                transport: hop.transport,
+                local: path.local,
+                remote: hop.addr,
+            }),
+            None => Target::Peer { transport: hop.transport, remote: hop.addr, name: hop.name },
+        };
+        Some(Way { target, transport: hop.transport, local: path.local, flow: None })
+    }
+
+    /// An answer to [`Event::Resolve`]; no hops means that there is no such server.
+    pub fn handle_resolved(&mut self, now: Time, id: u64, hops: &[Hop], out: &mut Outbox) {
+        self.resolving = self.resolving.saturating_sub(1);
+        if id & super::stateless::PARKED != 0 {
+            return self.unpark(now, id, hops, out);
+        }
+        let Some((place, b)) = self.find(id) else { return };
+        let ctx = &mut self.contexts[place];
+        if ctx.branches[b].state != State::Resolving {
+            return;
+        }
+        if ctx.cancelled || ctx.answered {
+            ctx.branches[b].state = State::Done;
+            ctx.offer(487, Vec::new);
+            return self.settle(now, place, out);
+        }
+        let tries = &mut ctx.branches[b].goal.tries;
+        tries.extend(hops.iter().rev().cloned().map(Try::Hop));
+        self.retry(now, place, b, out);
+    }
+
+    /// Goes on with a branch from the request as it was kept.
+    pub(super) fn retry(&mut self, now: Time, place: usize, b: usize, out: &mut Outbox) {
+        self.with_request(place, |core, msg| {
+            let breadth = core.contexts[place].kept.max_breadth;
+            core.try_next(now, place, b, breadth, msg, out);
+            core.settle(now, place, out);
+        });
+    }
+
+    /// Runs `f` with the kept request of a context, parsed once more.
+    pub(super) fn with_request(&mut self, place: usize, f: impl FnOnce(&mut Core, &Message<'_>)) {
+        let Some(bytes) = self.contexts[place].request.clone() else { return };
+        if let Ok(msg) = message::parse(&bytes) {
+            f(self, &msg);
+        }
+    }
+
+    /// Steps 1 to 11 of section 16.6 for one branch.
+    fn launch(
+        &mut self,
+        now: Time,
+        place: usize,
+        b: usize,
+        way: Way,
+        breadth: u32,
+        msg: &Message<'_>,
+        out: &mut Outbox,
+    ) {
+        let client = self.tx.reserve(&mut *self.random);
+        let ctx = &self.contexts[place];
+        let (kept, flow, kind, serial) = (ctx.kept, ctx.flow, ctx.kind, ctx.serial);
+        let branch = &ctx.branches[b];
+        let start = out.buffer().len();
+        let mut on_top = std::mem::take(&mut self.scratch);
+        on_top.clear();
+        if kept.record_route {
+            self.write_record_route(&mut on_top, msg, &flow, &way);
+        }
+        self.write_request(out.buffer(), &on_top, msg, &flow, &kept, branch, &way, breadth, client);
+        let mut way = way;
+        if self.too_large_for_udp(&way, out.buffer().len() - start)
+            && let Some(tcp) = self.over_tcp(&way)
+        {
+            // Should TCP be refused, UDP is tried after all (section 18.1.1).
+            let udp = Hop { transport: Transport::Udp, addr: way.target.remote(), name: None };
+            self.contexts[place].branches[b].goal.tries.push(Try::Hop(udp));
+            way = tcp;
+            out.abandon(start);
+            on_top.clear();
+            if kept.record_route {
+                self.write_record_route(&mut on_top, msg, &flow, &way);
+            }
+            let branch = &self.contexts[place].branches[b];
+            self.write_request(
+                out.buffer(),
+                &on_top,
+                msg,
+                &flow,
+                &kept,
+                branch,
+                &way,
+                breadth,
+                client,
+            );
+        }
+        on_top.clear();
+        self.scratch = on_top;
+        let hop = way.target.remote();
+        self.tx.send(now, client, kind, way.target, context::user(place, serial, b), out, start);
+        self.stats.forwarded += 1;
+        let timer_c = if kind == Kind::Invite {
+            let tick = Tick::TimerC { context: place, serial, branch: b };
+            self.wheel.set(now + self.config.timer_c, tick)
+        } else {
+            TimerId::NONE
+        };
+        let ctx = &mut self.contexts[place];
+        ctx.alive += 1;
+        let branch = &mut ctx.branches[b];
+        branch.state = State::Sent;
+        branch.client = Some(client);
+        branch.timer_c = timer_c;
+        branch.hop = way.flow.is_none().then_some(hop);
+    }
+
+    /// Whether size alone asks for another transport than the UDP that was chosen. A flow a phone
+    /// registered on is kept: it is known to work, and its TCP port may not exist.
+    fn too_large_for_udp(&self, way: &Way, len: usize) -> bool {
+        len > MAX_DATAGRAM && way.transport == Transport::Udp && way.flow.is_none()
+    }
+
+    fn over_tcp(&mut self, way: &Way) -> Option<Way> {
+        let addr = way.target.remote();
+        self.way_to_hop(Hop { transport: Transport::Tcp, addr, name: None })
+    }
+
+    fn write_request(
+        &self,
+        buf: &mut Vec<u8>,
+        record_route: &[u8],
+        msg: &Message<'_>,
+        flow: &Flow,
+        kept: &Kept,
+        branch: &Branch,
+        way: &Way,
+        breadth: u32,
+        client: ClientId,
+    ) {
+        let goal = &branch.goal;
+        let mut routes = SmallVec::<[u8; 256]>::from_slice(record_route);
+        let mut plan = Plan {
+            uri: &goal.uri,
+            transport: way.transport,
+            sent_by: way.local,
+            on_top: &[],
+            routes_used: kept.routes_used,
+            last_route_used: kept.last_route_used,
+            last_route: &[],
+            max_forwards: kept.max_forwards,
+            // Written only where it says something: 60 is what an absent one means.
+            max_breadth: (breadth < 60 || msg.has(HeaderId::MaxBreadth)).then_some(breadth),
+            drop_credentials: kept.drop_credentials,
+        };
+        let through;
+        let mut top: SmallVec<[&[u8]; 2]> = SmallVec::new();
+        if let Some(uri) = &branch.through {
+            // The next hop of a routing rule is a loose router by decree (section 16.6 item 6).
+            let end: &[u8] = if has_lr(uri) { b">" } else { b";lr>" };
+            through = [b"<", uri.as_bytes(), end].concat();
+            top.push(&through);
+        }
+        if !goal.path.is_empty() {
+            top.push(&goal.path);
+        }
+        let mut strict = None;
+        if top.is_empty() && way.flow.is_none() {
+            // Section 16.6 item 6: a strict router takes the Request-URI's place.
+            strict = next_route(msg, kept)
+                .and_then(|item| NameAddr::parse(item).ok())
+                .filter(|r| Uri::parse(r.uri).is_ok_and(|uri| !uri.is_loose_router()));
+        }
+        for value in &top {
+            routes.extend_from_slice(b"Route: ");
+            routes.extend_from_slice(value);
+            routes.extend_from_slice(b"\r\n");
+        }
+        let displaced;
+        if let Some(route) = strict {
+            displaced = [b"<", goal.uri.as_slice(), b">"].concat();
+            plan.uri = route.uri;
+            plan.routes_used += 1;
+            plan.last_route = &displaced;
+        }
+        plan.on_top = &routes;
+        let name = transaction::Branch { worker: self.worker, client, spiral: kept.spiral };
+        forward::request(buf, msg, flow, &plan, |buf| name.write(buf));
+    }
+
+    /// Record-Route for both sides (section 16.6 item 4): one value where both sides see the same
+    /// address, two where they do not (RFC 5658) or where a side must be reached over its flow
+    /// (RFC 5626 section 5.3).
+    fn write_record_route(&self, buf: &mut Vec<u8>, msg: &Message<'_>, from: &Flow, to: &Way) {
+        let mark = self.own.mark(msg.call_id());
+        let near = needs_flow(msg, from).then_some(*from);
+        // A datagram flow is used only where the Contact does not tell the address.
+        let far = to.flow;
+        let secure = msg.request_uri().get(..5).is_some_and(|s| s.eq_ignore_ascii_case(b"sips:"));
+        let same = from.transport == to.transport && from.local == to.local;
+        let mut write = |transport: Transport, local: SocketAddr, token: Option<Flow>| {
+            buf.extend_from_slice(b"Record-Route: <");
+            buf.extend_from_slice(if secure { b"sips:" } else { b"sip:" });
+            match token {
+                Some(flow) => self.tokens.write(buf, &flow),
+                None => buf.extend_from_slice(&mark),
+            }
+            buf.push(b'@');
+            write::addr(buf, local);
+            if transport != Transport::Udp {
+                buf.extend_from_slice(b";transport=");
+                buf.extend_from_slice(transport.uri().as_bytes());
+            }
+            buf.extend_from_slice(b";lr>\r\n");
+        };
+        if same && near.is_none() && far.is_none() {
+            return write(from.transport, from.local, None);
+        }
+        write(to.transport, to.local, far);
+        write(from.transport, from.local, near);
+    }
+
+    /// The context and branch a number of ours means, if it still lives.
+    pub(super) fn find(&self, user: u64) -> Option<(usize, usize)> {
+        let (place, serial, b) = context::from_user(user);
+        let ctx = self.contexts.get(place)?;
+        (ctx.serial & 0xffff == serial && b < ctx.branches.len()).then_some((place, b))
+    }
+}
+
+/// What came of looking for the next hop.
+pub(super) enum Found {
+    /// Here.
+    Way(Way),
+    /// Behind a name: the world must be asked.
+    Name(ResolveTarget),
+    /// Nothing we could reach.
+    Nowhere,
+}
+
+impl Branch {
+    fn waiting(goal: Goal) -> Branch {
+        Branch {
+            goal,
+            state: State::Waiting,
+            client: None,
+            timer_c: TimerId::NONE,
+            cancel: false,
+            through: None,
+            hop: None,
+            on_flow: false,
+        }
+    }
+}
+
+/// The first Route element that is not ours.
+pub(super) fn next_route<'a>(msg: &Message<'a>, kept: &Kept) -> Option<&'a [u8]> {
+    if !msg.has(HeaderId::Route) {
+        return None;
+    }
+    let total = msg.items(HeaderId::Route).count() - usize::from(kept.last_route_used);
+    msg.items(HeaderId::Route).take(total).nth(kept.routes_used)
+}
+
+fn has_lr(uri: &str) -> bool {
+    Uri::parse(uri.as_bytes()).is_ok_and(|u| u.is_loose_router())
+}
+
+/// Whether requests back to the sender of this one can only travel on the flow it came on: a
+/// connection it opened, or an address that its Contact does not tell. Only for a user agent right
+/// before us; behind another proxy it is that proxy's affair.
+fn needs_flow(msg: &Message<'_>, flow: &Flow) -> bool {
+    if msg.items(HeaderId::Via).nth(1).is_some() {
+        return false;
+    }
+    if !flow.transport.is_datagram() {
+        return true;
+    }
+    let contact = msg.items(HeaderId::Contact).next().map(NameAddr::parse);
+    let Some(Ok(contact)) = contact else { return false };
+    let Ok(uri) = Uri::parse(contact.uri) else { return false };
+    match uri.host_ip() {
+        Some(ip) => ip != flow.remote.ip(),
+        None => uri.host.to_ascii_lowercase().ends_with(b".invalid"),
+    }
+}

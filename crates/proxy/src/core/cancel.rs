@@ -1,0 +1,51 @@
+//! CANCEL: RFC 3261 sections 9.2 and 16.10.
+
+use super::context::State;
+use super::{Core, Event, Pass};
+use ringway_sansio::Outbox;
+
+impl Core {
+    pub(super) fn cancel_request(&mut self, pass: &Pass<'_>, out: &mut Outbox) {
+        if let Err(fault) = pass.msg.check() {
+            self.stats.malformed += 1;
+            return self.refuse(pass, fault.status, fault.reason, &[], out);
+        }
+        let Some((_, user)) = self.tx.cancelled(pass.msg, pass.via) else {
+            return self.unknown_cancel(pass, out);
+        };
+        // Section 9.2: 200 whatever becomes of the INVITE, with the To tag its answers have.
+        self.refuse(pass, 200, "OK", &[], out);
+        let Some((place, _)) = self.find(user) else { return };
+        let ctx = &mut self.contexts[place];
+        if ctx.answered || ctx.cancelled {
+            return;
+        }
+        ctx.cancelled = true;
+        for branch in &mut ctx.branches {
+            if matches!(branch.state, State::Waiting | State::Resolving) {
+                branch.state = State::Done;
+                branch.goal.tries.clear();
+            }
+        }
+        ctx.offer(487, Vec::new);
+        self.cancel_branches(pass.now, place, out);
+        self.settle(pass.now, place, out);
+    }
+
+    /// A CANCEL for nothing known here. Another worker may hold the INVITE, if the peer sent the two
+    /// from different ports: each is asked in turn, and the last answers.
+    fn unknown_cancel(&mut self, pass: &Pass<'_>, out: &mut Outbox) {
+        let from = pass.flow.id.worker();
+        let next = (self.worker + 1) % self.workers.max(1);
+        if next != from && self.workers > 1 {
+            self.stats.handed_over += 1;
+            let bytes = pass.msg.bytes().to_vec();
+            self.events.push_back(Event::HandOver { worker: next, flow: *pass.flow, bytes });
+            return;
+        }
+        if let Some(goals) = self.stateless_goals(pass) {
+            return self.forward_cancel(pass, goals, out);
+        }
+        self.refuse(pass, 481, "Call/Transaction Does Not Exist", &[], out);
+    }
+}

@@ -1,0 +1,169 @@
+//! The response context (RFC 3261 section 16.2): one proxied request, its branches and the best
+//! answer so far.
+
+use super::Hop;
+use ringway_sansio::{Flow, Time, TimerId};
+use ringway_sip::transaction::{ClientId, Kind, ServerId};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// One element of the target set.
+#[derive(Debug)]
+pub(super) struct Goal {
+    /// The Request-URI on this branch.
+    pub uri: Vec<u8>,
+    /// Value of the Route header field to put on top: the Path of a binding; empty for none.
+    pub path: Vec<u8>,
+    /// Preference in thousandths.
+    pub q: u16,
+    /// Where to try, last first.
+    pub tries: SmallVec<[Try; 1]>,
+}
+
+/// One way to reach a goal.
+#[derive(Debug)]
+pub(super) enum Try {
+    /// Over the flow a phone registered on.
+    Flow(Flow),
+    /// A located server.
+    Hop(Hop),
+    /// Whatever the topmost Route or else the Request-URI says.
+    Uri,
+    /// Through this next hop, which is put on top as a Route.
+    Via(Box<str>),
+}
+
+/// How far a branch is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Waits for its turn (serial forking).
+    Waiting,
+    /// Waits for server location.
+    Resolving,
+    /// Sent.
+    Sent,
+    /// Has had its final response, or never will.
+    Done,
+}
+
+#[derive(Debug)]
+pub(super) struct Branch {
+    pub goal: Goal,
+    pub state: State,
+    pub client: Option<ClientId>,
+    pub timer_c: TimerId,
+    /// To be cancelled as soon as a provisional response comes (RFC 3261 section 9.1).
+    pub cancel: bool,
+    /// The next hop that is put on top as a Route on this try.
+    pub through: Option<Box<str>>,
+    /// Where it went, to remember a failure.
+    pub hop: Option<std::net::SocketAddr>,
+    /// Over a flow, not to an address.
+    pub on_flow: bool,
+}
+
+/// What the first parse found out that later branches need again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kept {
+    pub routes_used: usize,
+    pub last_route_used: bool,
+    pub max_forwards: u8,
+    pub max_breadth: u32,
+    pub drop_credentials: bool,
+    pub spiral: u64,
+    pub record_route: bool,
+}
+
+/// The best final response so far.
+#[derive(Debug)]
+pub(super) struct Best {
+    pub status: u16,
+    /// The response as it would be forwarded; empty for one of our own making.
+    pub bytes: Vec<u8>,
+}
+
+#[derive(Debug)]
+pub(super) struct Context {
+    pub serial: u32,
+    pub kind: Kind,
+    pub server: ServerId,
+    /// The request as it came; freed once a final answer has gone back.
+    pub request: Option<Arc<[u8]>>,
+    /// The flow it came on.
+    pub flow: Flow,
+    /// Where answers go.
+    pub reply: Flow,
+    pub kept: Kept,
+    pub branches: SmallVec<[Branch; 1]>,
+    pub best: Option<Best>,
+    /// WWW-Authenticate and Proxy-Authenticate lines of all 401 and 407 (section 16.7 item 7).
+    pub challenges: Vec<u8>,
+    pub came: Time,
+    /// A final response has gone back.
+    pub answered: bool,
+    pub cancelled: bool,
+    /// Whether a session attempt is being counted.
+    pub session: bool,
+    /// Whether the first ringing has been seen.
+    pub rang: bool,
+    /// Client transactions that still exist, and the server transaction.
+    pub alive: u32,
+}
+
+impl Context {
+    pub(super) fn is_answered(&self) -> bool {
+        self.answered
+    }
+
+    /// Whether a branch is under way or yet to come.
+    pub(super) fn is_pending(&self) -> bool {
+        self.branches.iter().any(|b| b.state != State::Done)
+    }
+
+    /// Keeps a final response if it is better than what there is (section 16.7 item 6).
+    pub(super) fn offer(&mut self, status: u16, bytes: impl FnOnce() -> Vec<u8>) {
+        if self.best.as_ref().is_none_or(|b| rank(status) < rank(b.status)) {
+            self.best = Some(Best { status, bytes: bytes() });
+        }
+    }
+}
+
+/// Lower is better (RFC 3261 section 16.7 item 6): any 6xx, then the lowest class; within 4xx those
+/// that tell how to do better; and 503 last of its class, because it speaks of one server only.
+fn rank(status: u16) -> u16 {
+    match status {
+        600.. => 0,
+        401 | 407 | 415 | 420 | 484 => 4_000,
+        408 => 4_900,
+        503 => 5_900,
+        _ => (status / 100) * 1_000 + 100,
+    }
+}
+
+/// The number under which transactions know a branch.
+pub(super) fn user(context: usize, serial: u32, branch: usize) -> u64 {
+    (context as u64 & 0xffff_ffff) << 32 | u64::from(serial & 0xffff) << 16 | branch as u64 & 0xffff
+}
+
+/// Back from [`user`]: place, low half of the serial, branch.
+pub(super) fn from_user(user: u64) -> (usize, u32, usize) {
+    ((user >> 32) as usize, (user >> 16 & 0xffff) as u32, (user & 0xffff) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 3261 section 16.7 item 6.
+    #[test]
+    fn best_response_order() {
+        let mut order = [603, 503, 500, 408, 404, 486, 401, 302];
+        order.sort_by_key(|&s| (rank(s), s));
+        assert_eq!(order, [603, 302, 401, 404, 486, 408, 500, 503]);
+    }
+
+    #[test]
+    fn user_numbers_read_back() {
+        assert_eq!(from_user(user(70_000, 0x1_0005, 3)), (70_000, 5, 3));
+    }
+}

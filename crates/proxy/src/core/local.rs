@@ -1,0 +1,221 @@
+//! What is addressed to the server itself: REGISTER, OPTIONS, redirection.
+
+use super::context::Goal;
+use super::reply::reply_to;
+use super::validate::Refusal;
+use super::{Core, MAX_PENDING_COMMITS, Pass, PendingRegister};
+use crate::auth::Verdict;
+use crate::location::{Commit, CommitTag};
+use ringway_sansio::{Outbox, Target, Time};
+use ringway_sip::header::{HeaderId, NameAddr};
+use ringway_sip::message::{self, Method};
+use ringway_sip::uri::{self, Uri};
+use ringway_sip::write;
+
+/// Methods a request to the server itself may have.
+const ALLOW: &[u8] = b"Allow: OPTIONS, REGISTER, SUBSCRIBE\r\n";
+
+/// What the server understands, for OPTIONS (RFC 3261 section 11.2).
+const CAPABILITIES: &[u8] =
+    b"Allow: OPTIONS, REGISTER, SUBSCRIBE, INVITE, ACK, CANCEL, BYE, MESSAGE, \
+NOTIFY, REFER, INFO, UPDATE, PRACK, PUBLISH\r\nAccept: application/sdp, application/reginfo+xml\r\n\
+Accept-Encoding: identity\r\nAccept-Language: en\r\nAllow-Events: reg\r\n\
+Supported: path, outbound, gruu\r\n";
+
+impl Core {
+    /// A request whose Request-URI is the server, without a user.
+    pub(super) fn to_self(&mut self, pass: &Pass<'_>, out: &mut Outbox) -> Result<(), Refusal> {
+        let msg = pass.msg;
+        match msg.method() {
+            Method::Ack => {}
+            // RFC 3261 section 8.2.2.3: an extension that is required and not understood.
+            _ if msg.has(HeaderId::Require) => {
+                let mut headers = Vec::new();
+                unsupported(&mut headers, msg.items(HeaderId::Require));
+                return Err(Refusal { status: 420, reason: "Bad Extension", headers });
+            }
+            Method::Options => self.refuse(pass, 200, "OK", CAPABILITIES, out),
+            Method::Other(_) => {
+                let headers = ALLOW.to_vec();
+                return Err(Refusal { status: 501, reason: "Not Implemented", headers });
+            }
+            Method::Bye | Method::Update | Method::Info | Method::Prack | Method::Notify => {
+                return Err(Refusal::new(481, "Call/Transaction Does Not Exist"));
+            }
+            Method::Invite | Method::Message | Method::Refer | Method::Publish => {
+                return Err(Refusal::new(404, "Not Found"));
+            }
+            _ => {
+                let headers = ALLOW.to_vec();
+                return Err(Refusal { status: 405, reason: "Method Not Allowed", headers });
+            }
+        }
+        Ok(())
+    }
+
+    /// RFC 3261 section 10.3, items 2 to 5; the rest is the registrar's.
+    pub(super) fn register(
+        &mut self,
+        pass: &Pass<'_>,
+        _domain: usize,
+        out: &mut Outbox,
+    ) -> Result<(), Refusal> {
+        let msg = pass.msg;
+        let to = msg.to().map_err(|e| Refusal::new(e.status, e.reason))?;
+        let to = Uri::parse(to.uri).map_err(|e| Refusal::new(e.status, e.reason))?;
+        // Item 5: the address-of-record must lie in a domain of ours.
+        let not_found = || Refusal::new(404, "Not Found");
+        let domain = self.own_domain(&to, pass.flow, false).ok_or_else(not_found)?;
+        let user = super::targets::user_of(&to).ok_or_else(not_found)?;
+        self.authorise_register(pass, domain, user)?;
+        let mut aor = std::mem::take(&mut self.scratch);
+        aor.clear();
+        self.write_aor(user, domain, &mut aor);
+        let result = self.do_register(pass, &aor, out);
+        self.scratch = aor;
+        result
+    }
+
+    /// Items 3 and 4: who asks, and whether the address-of-record is theirs.
+    fn authorise_register(
+        &mut self,
+        pass: &Pass<'_>,
+        domain: usize,
+        user: &[u8],
+    ) -> Result<(), Refusal> {
+        if !self.config.auth.enabled || self.is_trusted(pass) {
+            return Ok(());
+        }
+        let config = self.config.clone();
+        let realm = &config.domains[domain].name;
+        match self.auth.check(pass.now, pass.msg, HeaderId::Authorization, realm) {
+            Verdict::Proved(name) if super::validate::same_user(user, &name) => Ok(()),
+            Verdict::Proved(_) => {
+                self.stats.forbidden += 1;
+                self.log(pass, "register as another user", 403);
+                Err(Refusal::new(403, "Forbidden"))
+            }
+            verdict => {
+                self.note_verdict(&verdict);
+                let mut headers = Vec::with_capacity(512);
+                let stale = verdict == Verdict::Stale;
+                let id = HeaderId::WwwAuthenticate;
+                let random = &mut *self.random;
+                self.auth.challenge(pass.now, random, id, realm, stale, &mut headers);
+                Err(Refusal { status: 401, reason: "Unauthorized", headers })
+            }
+        }
+    }
+
+    fn do_register(
+        &mut self,
+        pass: &Pass<'_>,
+        aor: &[u8],
+        out: &mut Outbox,
+    ) -> Result<(), Refusal> {
+        if self.pending.len() >= MAX_PENDING_COMMITS {
+            self.stats.limits_hit += 1;
+            return Err(busy());
+        }
+        let place = self.pending.vacant_key();
+        let tag = CommitTag { worker: self.worker, id: place as u64 };
+        let mut headers = Vec::with_capacity(256);
+        let store = self.store.clone();
+        let done = self.registrar.register(
+            pass.now,
+            pass.flow,
+            pass.msg,
+            aor,
+            tag,
+            &*store,
+            &mut *self.random,
+            &mut headers,
+        );
+        match done.commit {
+            Commit::Refused => return Err(busy()),
+            Commit::Pending if done.status == 200 => {
+                self.pending.insert(PendingRegister {
+                    request: pass.msg.whole().to_vec(),
+                    flow: *pass.flow,
+                    headers,
+                    came: pass.now,
+                });
+                return Ok(());
+            }
+            _ => {}
+        }
+        if done.status == 200 {
+            self.stats.registers_ok += 1;
+            self.stats.registration_request_delay.add(Default::default());
+        } else {
+            self.stats.registers_failed += 1;
+            self.log(pass, "registration refused", done.status);
+        }
+        self.refuse(pass, done.status, done.reason, &headers, out);
+        Ok(())
+    }
+
+    /// The store has made a change durable (or has failed to): the REGISTER that waited for it is
+    /// answered.
+    pub fn handle_committed(&mut self, now: Time, id: u64, ok: bool, out: &mut Outbox) {
+        let Some(pending) = self.pending.try_remove(id as usize) else { return };
+        if self.pending.is_empty() && self.pending.capacity() > 4096 {
+            self.pending = slab::Slab::new();
+        }
+        let Ok(msg) = message::parse(&pending.request) else { return };
+        let Ok(via) = msg.top_via() else { return };
+        let (reply, _) = reply_to(&pending.flow, &via);
+        let tag = self.own.tag(msg.call_id());
+        let (status, headers): (u16, &[u8]) = if ok {
+            self.stats.registers_ok += 1;
+            self.stats.registration_request_delay.add(now - pending.came);
+            (200, &pending.headers)
+        } else {
+            self.stats.registers_failed += 1;
+            (503, b"Retry-After: 10\r\n")
+        };
+        out.push(Target::Flow(reply), 0, |buf| {
+            write::response(buf, &msg, Some(&pending.flow), status, "", Some(&tag), headers, &[]);
+        });
+    }
+
+    /// Redirection (RFC 3261 section 8.3): the contacts with their q, best first.
+    pub(super) fn redirect(&mut self, pass: &Pass<'_>, goals: &[Goal], out: &mut Outbox) {
+        let mut headers = Vec::with_capacity(64 * goals.len());
+        for goal in goals {
+            headers.extend_from_slice(b"Contact: <");
+            headers.extend_from_slice(&goal.uri);
+            headers.extend_from_slice(b">;q=");
+            headers.extend_from_slice(if goal.q >= 1000 { b"1." } else { b"0." });
+            let digits = goal.q % 1000;
+            for d in [digits / 100, digits / 10 % 10, digits % 10] {
+                headers.push(b'0' + d as u8);
+            }
+            headers.extend_from_slice(b"\r\n");
+        }
+        if pass.msg.method() == Method::Invite && pass.msg.to().is_ok_and(|t| t.tag().is_none()) {
+            self.stats.sessions += 1;
+            self.stats.sessions_redirected += 1;
+        }
+        self.refuse(pass, 302, "Moved Temporarily", &headers, out);
+    }
+}
+
+fn busy() -> Refusal {
+    Refusal { status: 503, reason: "Service Unavailable", headers: b"Retry-After: 10\r\n".to_vec() }
+}
+
+/// Appends an Unsupported header field with these option tags.
+pub(super) fn unsupported<'a>(buf: &mut Vec<u8>, tags: impl Iterator<Item = &'a [u8]>) {
+    buf.extend_from_slice(b"Unsupported: ");
+    for (i, tag) in tags.enumerate() {
+        if i > 0 {
+            buf.extend_from_slice(b", ");
+        }
+        buf.extend_from_slice(tag);
+    }
+    buf.extend_from_slice(b"\r\n");
+}
+
+#[allow(unused_imports)]
+use {NameAddr as _, uri as _};

@@ -1,0 +1,442 @@
+//! The proxy of one worker: everything between a message's arrival and its leaving.
+//!
+//! [`Core`] is handed messages with the flow they came on, the time, and answers to what it asked
+//! for (server location, durable commits); it writes what is to be sent into an [`Outbox`] and asks
+//! by [`Event`]. It is single-threaded on purpose: workers share nothing but the location table.
+//!
+//! Read on in the order of RFC 3261 section 16: `validate` (16.3), `preroute` (16.4), `targets`
+//! (16.5), `branch` (16.6), `answers` (16.7 and 16.8), `cancel` (16.10), `stateless` (16.11). What is
+//! addressed to the server itself is in `local`.
+
+mod answers;
+mod branch;
+mod cancel;
+mod context;
+mod local;
+mod notify;
+mod preroute;
+mod reply;
+mod stateless;
+mod targets;
+mod validate;
+
+use crate::auth::{Authenticator, Users};
+use crate::config::Config;
+use crate::gruu::Gruus;
+use crate::location::LocationStore;
+use crate::outbound::FlowTokens;
+use crate::overload::Guard;
+use crate::own::Own;
+use crate::regevent::RegEvents;
+use crate::registrar::Registrar;
+use crate::stats::{Stats, Tables};
+use context::Context;
+use ringway_sansio::{Flow, FlowId, Outbox, Random, Time, TimerWheel, Transport};
+use ringway_sip::header::Via;
+use ringway_sip::message::{self, Message, Method};
+use ringway_sip::transaction::{Branch, Expired, Incoming, ServerKey, Transactions};
+use slab::Slab;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// Branches that may wait for server location at one time; more are answered with 503.
+pub const MAX_RESOLVING: usize = 10_000;
+
+/// Registrations that may wait for the store at one time; more are answered with 503.
+pub const MAX_PENDING_COMMITS: usize = 100_000;
+
+/// Log lines and questions to the world that may wait to be taken away; beyond it log lines are
+/// dropped.
+pub const MAX_EVENTS: usize = 20_000;
+
+/// How many expired bindings the store may take out at each of a worker's sweeps.
+const SWEEP_BUDGET: usize = 2_000;
+
+/// How often a worker sweeps.
+const SWEEP_EVERY: core::time::Duration = core::time::Duration::from_secs(1);
+
+/// A next hop found by server location (RFC 3263).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hop {
+    /// What to speak.
+    pub transport: Transport,
+    /// Where.
+    pub addr: SocketAddr,
+    /// Name the peer's certificate must carry, for TLS.
+    pub name: Option<Arc<str>>,
+}
+
+/// What server location is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResolveTarget {
+    /// Host part of the URI, never a literal address.
+    pub host: Box<str>,
+    /// Port, where the URI has one.
+    pub port: Option<u16>,
+    /// Transport, where the URI names one.
+    pub transport: Option<Transport>,
+    /// Whether the URI is a `sips` one.
+    pub secure: bool,
+}
+
+/// What the core asks of the world.
+#[derive(Debug)]
+pub enum Event {
+    /// Locate a server; answer with [`Core::handle_resolved`].
+    Resolve {
+        /// To give back with the answer.
+        id: u64,
+        /// What to locate.
+        target: ResolveTarget,
+    },
+    /// This message is another worker's: hand it to that worker's [`Core::handle_handed_over`].
+    HandOver {
+        /// Whose it is.
+        worker: u8,
+        /// The flow it came on.
+        flow: Flow,
+        /// The message.
+        bytes: Vec<u8>,
+    },
+    /// A next hop did not answer or could not be reached; remember it for a while.
+    Failed(SocketAddr),
+    /// Something about a call or registration worth a line in the log.
+    Log(LogLine),
+}
+
+/// A line for the log.
+#[derive(Debug)]
+pub struct LogLine {
+    /// What happened.
+    pub what: &'static str,
+    /// The status sent, or 0.
+    pub status: u16,
+    /// Method of the request.
+    pub method: Box<str>,
+    /// Call-ID of the request.
+    pub call_id: Box<str>,
+    /// Request-URI.
+    pub uri: Box<str>,
+    /// Where the request came from.
+    pub source: SocketAddr,
+}
+
+/// The way a datagram or connection to a peer would leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Path {
+    /// For datagrams: the listening socket to send from.
+    pub flow: Option<FlowId>,
+    /// Our address as the peer can reach it: that of the listening socket, never a wildcard.
+    pub local: SocketAddr,
+}
+
+/// What the world knows of its interfaces.
+pub trait Paths: Send {
+    /// The way to `remote` over `transport`; `None` where nothing listens for such answers.
+    fn path(&mut self, transport: Transport, remote: SocketAddr) -> Option<Path>;
+}
+
+/// What the proxy gets from the world at the start.
+pub struct World {
+    /// Bindings, shared by all workers.
+    pub store: Arc<dyn LocationStore>,
+    /// Who may use the server.
+    pub users: Arc<dyn Users>,
+    /// Randomness nobody can guess.
+    pub random: Box<dyn Random + Send>,
+    /// Our addresses.
+    pub paths: Box<dyn Paths>,
+    /// How many workers there are.
+    pub workers: u8,
+}
+
+enum Tick {
+    /// Timer C of a branch (RFC 3261 section 16.8).
+    TimerC { context: usize, serial: u32, branch: usize },
+    /// Expired bindings are taken out.
+    Sweep,
+}
+
+/// A REGISTER whose answer waits until the store has it on disk.
+struct PendingRegister {
+    request: Vec<u8>,
+    flow: Flow,
+    headers: Vec<u8>,
+    came: Time,
+}
+
+/// The proxy, registrar and redirect server of one worker.
+pub struct Core {
+    config: Arc<Config>,
+    own: Own,
+    worker: u8,
+    workers: u8,
+    store: Arc<dyn LocationStore>,
+    random: Box<dyn Random + Send>,
+    paths: Box<dyn Paths>,
+    auth: Authenticator,
+    guard: Guard,
+    registrar: Registrar,
+    regevents: RegEvents,
+    tokens: FlowTokens,
+    gruus: Gruus,
+    spiral_key: [u8; 16],
+    /// Requests that are forwarded statelessly as soon as their next hop has been located.
+    parked: Slab<stateless::Parked>,
+    tx: Transactions,
+    contexts: Slab<Context>,
+    /// Tells contexts that had the same place apart.
+    serial: u32,
+    resolving: usize,
+    pending: Slab<PendingRegister>,
+    wheel: TimerWheel<Tick>,
+    events: VecDeque<Event>,
+    draining: bool,
+    /// Reused for header lines under construction.
+    scratch: Vec<u8>,
+    stats: Stats,
+}
+
+/// One request on its way through: what every step needs to know of it.
+#[derive(Clone, Copy)]
+struct Pass<'a> {
+    now: Time,
+    flow: &'a Flow,
+    msg: &'a Message<'a>,
+    via: &'a Via<'a>,
+    key: ServerKey,
+}
+
+impl Core {
+    /// The core of worker `worker`.
+    pub fn new(config: Arc<Config>, worker: u8, world: World, now: Time) -> Core {
+        let World { store, users, mut random, paths, workers } = world;
+        let mut spiral_key = [0; 16];
+        spiral_key.copy_from_slice(&config.secret[16..]);
+        let tx = Transactions::new(worker, config.timers, &mut *random, now);
+        let mut wheel = TimerWheel::new(now);
+        wheel.set(now + SWEEP_EVERY, Tick::Sweep);
+        Core {
+            own: Own::new(&config),
+            worker,
+            workers,
+            store,
+            paths,
+            auth: Authenticator::new(&config, worker, users, now),
+            guard: Guard::new(&config, &mut *random, now),
+            registrar: Registrar::new(config.registrar.clone(), &config.secret),
+            regevents: RegEvents::new(&config.secret, now),
+            tokens: FlowTokens::new(derive(&config.secret, b"flow tokens")),
+            gruus: Gruus::new(&config.secret),
+            spiral_key,
+            parked: Slab::new(),
+            random,
+            tx,
+            contexts: Slab::new(),
+            serial: 0,
+            resolving: 0,
+            pending: Slab::new(),
+            wheel,
+            events: VecDeque::new(),
+            draining: false,
+            scratch: Vec::new(),
+            stats: Stats::default(),
+            config,
+        }
+    }
+
+    /// A message has come: a whole datagram, or one that has been framed.
+    pub fn handle_message(&mut self, now: Time, flow: &Flow, bytes: &[u8], out: &mut Outbox) {
+        let Ok(msg) = message::parse(bytes) else {
+            self.handle_unparsable(flow, bytes, out);
+            return;
+        };
+        if msg.is_request() {
+            self.stats.requests += 1;
+            self.request(now, flow, &msg, out);
+        } else {
+            self.stats.responses += 1;
+            self.response(now, flow, &msg, out);
+        }
+    }
+
+    /// A message that another worker took in and that belongs here. A CANCEL that found no
+    /// transaction goes on to the next worker until all have seen it.
+    pub fn handle_handed_over(&mut self, now: Time, flow: &Flow, bytes: &[u8], out: &mut Outbox) {
+        let Ok(msg) = message::parse(bytes) else { return };
+        if msg.is_request() {
+            self.request(now, flow, &msg, out);
+        } else {
+            self.response(now, flow, &msg, out);
+        }
+    }
+
+    fn request(&mut self, now: Time, flow: &Flow, msg: &Message<'_>, out: &mut Outbox) {
+        let Ok(via) = msg.top_via() else {
+            // Without a Via there is nowhere to answer to (RFC 3261 section 18.2.2).
+            self.stats.garbage += 1;
+            return;
+        };
+        let key = match self.tx.receive(now, msg, &via, out) {
+            Incoming::Absorbed => return,
+            Incoming::New(key) => key,
+            Incoming::AckOf2xx(_) => self.tx.key(msg, &via),
+        };
+        let pass = Pass { now, flow, msg, via: &via, key };
+        if let Some(retry) = self.guard.refuses(now, flow, msg) {
+            return self.turn_away(&pass, retry, out);
+        }
+        if msg.method() == Method::Cancel {
+            return self.cancel_request(&pass, out);
+        }
+        if let Err(fault) = msg.check() {
+            self.stats.malformed += 1;
+            return self.refuse(&pass, fault.status, fault.reason, &[], out);
+        }
+        self.route(&pass, out);
+    }
+
+    fn response(&mut self, now: Time, flow: &Flow, msg: &Message<'_>, out: &mut Outbox) {
+        let Ok(via) = msg.top_via() else {
+            self.stats.garbage += 1;
+            return;
+        };
+        let Some(branch) = Branch::parse(via.branch) else {
+            return self.stateless_response(flow, msg, &via, out);
+        };
+        if branch.worker != self.worker {
+            if branch.worker < self.workers {
+                self.stats.handed_over += 1;
+                let bytes = msg.bytes().to_vec();
+                self.events.push_back(Event::HandOver {
+                    worker: branch.worker,
+                    flow: *flow,
+                    bytes,
+                });
+            }
+            return;
+        }
+        match self.tx.response(now, branch.client, msg, out) {
+            Some(event) => self.answer(now, event, flow, msg, &via, out),
+            // RFC 6026 section 8.8: a stray response goes no further.
+            None if msg.method() == Method::Cancel => {}
+            None => self.stats.stray_responses += 1,
+        }
+    }
+
+    /// A connection is gone: bindings that live on it are no longer tried.
+    pub fn handle_flow_closed(&mut self, now: Time, flow: FlowId) {
+        self.store.flow_closed(flow, now);
+    }
+
+    /// What was sent under this report number could not be sent.
+    pub fn handle_not_sent(&mut self, now: Time, report: u64, out: &mut Outbox) {
+        if let Some(event) = self.tx.not_sent(now, report, out) {
+            self.branch_unsent(now, event, out);
+        }
+    }
+
+    /// Runs everything that is due.
+    pub fn handle_timeout(&mut self, now: Time, out: &mut Outbox) {
+        while let Some(expired) = self.tx.expire(now, out) {
+            match expired {
+                Expired::ClientTimeout(event) => self.branch_timeout(now, event, out),
+                Expired::ClientGone(event) => self.branch_gone(now, event, out),
+                Expired::ServerGone(user) => self.server_gone(user),
+                Expired::Nothing => {}
+            }
+        }
+        while let Some(tick) = self.wheel.expire(now) {
+            match tick {
+                Tick::TimerC { context, serial, branch } => {
+                    self.timer_c(now, context, serial, branch, out);
+                }
+                Tick::Sweep => {
+                    self.store.expire(now, SWEEP_BUDGET);
+                    self.guard.sweep(now);
+                    self.wheel.set(now + SWEEP_EVERY, Tick::Sweep);
+                }
+            }
+        }
+        self.regevents.handle_timeout(now, &*self.store);
+        self.send_notifications(now, out);
+    }
+
+    /// When [`Core::handle_timeout`] should be called next.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        [self.tx.next_timeout(), self.wheel.next(), self.regevents.poll_timeout()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// What the core asks of the world, in order.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        let event = self.events.pop_front();
+        if event.is_none() && self.events.capacity() > 4096 {
+            self.events = VecDeque::new();
+        }
+        event
+    }
+
+    /// New rules; calls in progress keep what they were started with.
+    pub fn reconfigure(&mut self, config: Arc<Config>) {
+        self.own = Own::new(&config);
+        self.tx.set_timers(config.timers);
+        self.auth.reconfigure(&config);
+        self.guard.reconfigure(&config);
+        self.registrar.reconfigure(config.registrar.clone());
+        self.config = config;
+    }
+
+    /// From now on new calls are refused with 503; what runs is finished.
+    pub fn drain(&mut self) {
+        self.draining = true;
+    }
+
+    /// Whether nothing is under way any more that a peer waits for.
+    pub fn is_idle(&self) -> bool {
+        self.pending.is_empty() && self.contexts.iter().all(|(_, c)| c.is_answered())
+    }
+
+    /// Tells how many messages wait to be taken in; decides what is turned away (overload).
+    pub fn handle_backlog(&mut self, now: Time, waiting: usize) {
+        self.guard.backlog(now, waiting);
+    }
+
+    /// Counters.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// Counters of the transaction layer.
+    pub fn transaction_counters(&self) -> &ringway_sip::transaction::table::Counters {
+        &self.tx.counters
+    }
+
+    /// Table sizes.
+    pub fn tables(&self) -> Tables {
+        Tables {
+            server_transactions: self.tx.servers(),
+            client_transactions: self.tx.clients(),
+            contexts: self.contexts.len(),
+            pending_commits: self.pending.len(),
+            resolving: self.resolving,
+            subscriptions: self.regevents.len(),
+            sources: self.guard.sources(),
+        }
+    }
+}
+
+/// A key for one purpose out of the secret that all workers share.
+fn derive(secret: &[u8; 32], purpose: &[u8]) -> [u8; 16] {
+    use siphasher::sip128::{Hasher128, SipHasher24};
+    use std::hash::Hasher;
+    let mut key = [0; 16];
+    key.copy_from_slice(&secret[..16]);
+    let mut h = SipHasher24::new_with_key(&key);
+    h.write(&secret[16..]);
+    h.write(purpose);
+    h.finish128().as_bytes()
+}

@@ -1,0 +1,115 @@
+//! Route information preprocessing: RFC 3261 section 16.4.
+
+use super::{Core, Pass};
+use crate::own::MARK_LEN;
+use ringway_sansio::{Flow, Transport};
+use ringway_sip::header::{HeaderId, NameAddr};
+use ringway_sip::message::Malformed;
+use ringway_sip::uri::{Scheme, Uri};
+
+/// Where a request points once our own Route elements are taken off.
+pub(super) struct Routed<'a> {
+    /// The Request-URI to go by.
+    pub uri_bytes: &'a [u8],
+    /// The same, taken apart.
+    pub uri: Uri<'a>,
+    /// Route elements that were ours.
+    pub routes_used: usize,
+    /// The last Route element was the real Request-URI (a strict router before us).
+    pub last_route_used: bool,
+    /// The first Route element that is not ours.
+    pub next: Option<NameAddr<'a>>,
+    /// A Route of ours carried a mark that only we can have made for this dialog.
+    pub marked: bool,
+    /// The flow a token of ours names, if it is not the one the request came on (RFC 5626
+    /// section 5.3).
+    pub flow: Option<Flow>,
+}
+
+/// The default port of a SIP URI, as far as it decides whether the URI means us.
+pub(super) fn default_port(uri: &Uri<'_>) -> u16 {
+    match uri.transport() {
+        Some(t) => t.default_port(),
+        None if uri.scheme == Scheme::Sips => Transport::Tls.default_port(),
+        None => Transport::Udp.default_port(),
+    }
+}
+
+impl Core {
+    pub(super) fn preroute<'a>(&self, pass: &Pass<'a>) -> Result<Routed<'a>, Malformed> {
+        let msg = pass.msg;
+        let mut uri_bytes = msg.request_uri();
+        let mut uri = Uri::parse(uri_bytes)?;
+        let mut last_route_used = false;
+        if msg.first(HeaderId::Route).is_none() {
+            return Ok(Routed {
+                uri_bytes,
+                uri,
+                routes_used: 0,
+                last_route_used,
+                next: None,
+                marked: false,
+                flow: None,
+            });
+        }
+        let total = msg.items(HeaderId::Route).count();
+        // A strict router put the Record-Route value we made into the Request-URI and the real one
+        // at the end of Route.
+        if uri.is_sip() && self.is_us(&uri, pass.flow) && uri.is_loose_router() {
+            if let Some(last) = msg.items(HeaderId::Route).last() {
+                uri_bytes = NameAddr::parse(last)?.uri;
+                uri = Uri::parse(uri_bytes)?;
+                last_route_used = true;
+            }
+        }
+        let mut routed = Routed {
+            uri_bytes,
+            uri,
+            routes_used: 0,
+            last_route_used,
+            next: None,
+            marked: false,
+            flow: None,
+        };
+        for item in msg.items(HeaderId::Route).take(total - usize::from(last_route_used)) {
+            let route = NameAddr::parse(item)?;
+            let target = Uri::parse(route.uri)?;
+            if !(target.is_sip() && self.is_us(&target, pass.flow)) {
+                routed.next = Some(route);
+                break;
+            }
+            routed.routes_used += 1;
+            self.read_mark(pass, &target, &mut routed);
+        }
+        Ok(routed)
+    }
+
+    /// Whether a URI's host and port are this server's.
+    pub(super) fn is_us(&self, uri: &Uri<'_>, flow: &Flow) -> bool {
+        self.own.is_us(uri.host, uri.port, default_port(uri), flow.local)
+    }
+
+    fn read_mark(&self, pass: &Pass<'_>, route: &Uri<'_>, routed: &mut Routed<'_>) {
+        let Some(user) = route.user else { return };
+        if user.len() == MARK_LEN && user == self.own.mark(pass.msg.call_id()) {
+            routed.marked = true;
+        } else if let Ok(flow) = self.tokens.read(user) {
+            routed.marked = true;
+            // RFC 5626 section 5.3.2: a token of the flow the request came on has served; another
+            // says where the request goes on.
+            if !same_flow(&flow, pass.flow) {
+                routed.flow = Some(flow);
+            }
+        }
+    }
+}
+
+/// Whether two flows lead to the same peer the same way. Each worker has a datagram socket of its
+/// own under the same address, so for datagrams it is the addresses that count.
+fn same_flow(a: &Flow, b: &Flow) -> bool {
+    if a.transport.is_datagram() {
+        a.transport == b.transport && a.local == b.local && a.remote == b.remote
+    } else {
+        a.id == b.id
+    }
+}

@@ -1,0 +1,102 @@
+//! Answers the server gives itself.
+
+use super::{Core, Pass};
+use ringway_sansio::{Flow, Outbox, Target};
+use ringway_sip::header::{HeaderId, Via};
+use ringway_sip::message::{Message, Method, Start};
+use ringway_sip::write;
+use std::net::SocketAddr;
+
+/// Where a response goes (RFC 3261 section 18.2.2, RFC 3581 section 4), and the port to open a new
+/// connection to should the flow be gone.
+pub(super) fn reply_to(flow: &Flow, via: &Via<'_>) -> (Flow, u16) {
+    let port = via.port.unwrap_or(flow.transport.default_port());
+    if !flow.transport.is_datagram() {
+        return (*flow, port);
+    }
+    let remote = if let Some(maddr) = via.maddr.and_then(crate::own::parse_ip) {
+        SocketAddr::new(maddr, port)
+    } else if via.rport.is_some() {
+        flow.remote
+    } else {
+        SocketAddr::new(flow.remote.ip(), port)
+    };
+    (Flow { remote, ..*flow }, port)
+}
+
+impl Core {
+    /// Answers without a transaction: whoever sends the request again gets the same answer again
+    /// (RFC 3261 section 8.2.7).
+    pub(super) fn refuse(
+        &mut self,
+        pass: &Pass<'_>,
+        status: u16,
+        reason: &str,
+        headers: &[u8],
+        out: &mut Outbox,
+    ) {
+        if pass.msg.method() == Method::Ack {
+            return;
+        }
+        self.reply(pass.flow, pass.msg, pass.via, status, reason, headers, out);
+    }
+
+    pub(super) fn reply(
+        &mut self,
+        flow: &Flow,
+        msg: &Message<'_>,
+        via: &Via<'_>,
+        status: u16,
+        reason: &str,
+        headers: &[u8],
+        out: &mut Outbox,
+    ) {
+        let (reply, _) = reply_to(flow, via);
+        let tag = self.own.tag(msg.call_id());
+        out.push(Target::Flow(reply), 0, |buf| {
+            write::response(buf, msg, Some(flow), status, reason, Some(&tag), headers, &[]);
+        });
+    }
+
+    /// Whether an ACK is for an answer of [`Core::refuse`].
+    pub(super) fn is_own_tag(&self, msg: &Message<'_>) -> bool {
+        msg.to().ok().and_then(|to| to.tag()).is_some_and(|t| t == self.own.tag(msg.call_id()))
+    }
+
+    /// 503 for a request that comes at a bad time, as cheaply as can be.
+    pub(super) fn turn_away(&mut self, pass: &Pass<'_>, retry_after: u32, out: &mut Outbox) {
+        self.stats.overloaded += 1;
+        if retry_after == 0 {
+            // Dropped: its source sends far too much.
+            self.stats.rate_limited += 1;
+            return;
+        }
+        let mut headers = Vec::with_capacity(24);
+        write::header_decimal(&mut headers, "Retry-After", u64::from(retry_after));
+        self.refuse(pass, 503, "Service Unavailable", &headers, out);
+    }
+
+    /// Bytes that begin like a request but are not one that can be read: an answer is owed only
+    /// where the header fields that it needs are there, and parsing says they are not.
+    pub(super) fn handle_unparsable(&mut self, _flow: &Flow, _bytes: &[u8], _out: &mut Outbox) {
+        self.stats.garbage += 1;
+    }
+
+    /// A request whose framing on a stream broke (RFC 3261 section 18.3): answered as far as it can
+    /// be read; the connection is closed afterwards by who owns it.
+    pub fn handle_malformed(
+        &mut self,
+        flow: &Flow,
+        head: &[u8],
+        status: u16,
+        reason: &str,
+        out: &mut Outbox,
+    ) {
+        self.stats.malformed += 1;
+        let Ok(msg) = ringway_sip::message::parse(head) else { return };
+        let (Ok(via), Start::Request { method, .. }) = (msg.top_via(), msg.start()) else { return };
+        if method != Method::Ack && msg.first(HeaderId::CSeq).is_some() {
+            self.reply(flow, &msg, &via, status, reason, &[], out);
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Stateless forwarding: RFC 3261 section 16.11, and the ACK for a 2xx, which is a transaction of
+//! its own without an answer (section 16.7, RFC 6026).
+
+use super::branch::{Found, Way, next_route};
+use super::context::{Goal, Kept, Try};
+use super::{Core, Event, Hop, MAX_RESOLVING, Pass, ResolveTarget};
+use crate::config::Mode;
+use crate::forward::{self, Plan};
+use ringway_sansio::{Flow, Outbox, Target, Time};
+use ringway_sip::header::{HeaderId, Items, NameAddr, Via};
+use ringway_sip::message::{Message, Method};
+use ringway_sip::transaction::id::MAGIC_COOKIE;
+use ringway_sip::uri::Uri;
+use siphasher::sip::SipHasher13;
+use std::hash::Hasher;
+use std::net::SocketAddr;
+
+/// A request that waits for server location: the ACK of a call to a host name, say.
+pub(super) struct Parked {
+    request: Vec<u8>,
+    flow: Flow,
+    kept: Kept,
+    goal: Goal,
+}
+
+/// Marks the numbers of parked requests among those of branches.
+pub(super) const PARKED: u64 = 1 << 63;
+
+/// Tells branches of stateless forwarding from those of transactions.
+const STATELESS: &[u8] = b"-s";
+
+impl Core {
+    /// Sends a request on without keeping anything: only ever to the first goal, so that the same
+    /// request always takes the same way (section 16.11).
+    pub(super) fn forward_statelessly(
+        &mut self,
+        pass: &Pass<'_>,
+        kept: &Kept,
+        goals: Vec<Goal>,
+        out: &mut Outbox,
+    ) {
+        let Some(goal) = goals.into_iter().next() else {
+            return self.refuse(pass, 480, "", &[], out);
+        };
+        match self.stateless_way(pass.msg, kept, &goal) {
+            Found::Way(way) => self.send_statelessly(pass, kept, &goal, way, out),
+            Found::Name(target) => self.park(pass, kept, goal, target, out),
+            Found::Nowhere => self.refuse(pass, 503, "", &[], out),
+        }
+    }
+
+    fn park(
+        &mut self,
+        pass: &Pass<'_>,
+        kept: &Kept,
+        goal: Goal,
+        target: ResolveTarget,
+        out: &mut Outbox,
+    ) {
+        if self.resolving >= MAX_RESOLVING {
+            self.stats.limits_hit += 1;
+            return self.refuse(pass, 503, "", &[], out);
+        }
+        self.resolving += 1;
+        let request = pass.msg.whole().to_vec();
+        let place = self.parked.insert(Parked { request, flow: *pass.flow, kept: *kept, goal });
+        self.events.push_back(Event::Resolve { id: PARKED | place as u64, target });
+    }
+
+    /// The next hop of a parked request has been located.
+    pub(super) fn unpark(&mut self, now: Time, id: u64, hops: &[Hop], out: &mut Outbox) {
+        let Some(parked) = self.parked.try_remove((id & !PARKED) as usize) else { return };
+        let Ok(msg) = ringway_sip::message::parse(&parked.request) else { return };
+        let Ok(via) = msg.top_via() else { return };
+        let key = self.tx.key(&msg, &via);
+        let pass = Pass { now, flow: &parked.flow, msg: &msg, via: &via, key };
+        match hops.first().cloned().and_then(|hop| self.way_to_hop(hop)) {
+            Some(way) => self.send_statelessly(&pass, &parked.kept, &parked.goal, way, out),
+            None => self.refuse(&pass, 503, "", &[], out),
+        }
+    }
+
+    fn send_statelessly(
+        &mut self,
+        pass: &Pass<'_>,
+        kept: &Kept,
+        goal: &Goal,
+        way: Way,
+        out: &mut Outbox,
+    ) {
+        let msg = pass.msg;
+        let mut on_top = std::mem::take(&mut self.scratch);
+        on_top.clear();
+        if let Some(Try::Via(uri)) = goal.tries.last() {
+            for part in [b"Route: <", uri.as_bytes(), b";lr>\r\n"] {
+                on_top.extend_from_slice(part);
+            }
+        }
+        if !goal.path.is_empty() {
+            for part in [b"Route: ", goal.path.as_slice(), b"\r\n"] {
+                on_top.extend_from_slice(part);
+            }
+        }
+        let strict = strict_route(msg, kept, goal, &way);
+        let displaced = [b"<", goal.uri.as_slice(), b">"].concat();
+        let plan = Plan {
+            uri: strict.unwrap_or(&goal.uri),
+            transport: way.transport,
+            sent_by: way.local,
+            on_top: &on_top,
+            routes_used: kept.routes_used + usize::from(strict.is_some()),
+            last_route_used: kept.last_route_used,
+            last_route: if strict.is_some() { &displaced } else { &[] },
+            max_forwards: kept.max_forwards,
+            max_breadth: None,
+            drop_credentials: kept.drop_credentials,
+        };
+        let tag = self.stateless_tag(pass, kept);
+        let start = out.buffer().len();
+        forward::request(out.buffer(), msg, pass.flow, &plan, |buf| {
+            buf.extend_from_slice(MAGIC_COOKIE);
+            buf.extend_from_slice(STATELESS);
+            ringway_sip::write::hex(buf, &tag.to_be_bytes());
+        });
+        out.finish(start, way.target, 0);
+        self.stats.forwarded += 1;
+        on_top.clear();
+        self.scratch = on_top;
+    }
+
+    /// The branch must be the same for a retransmission, and for the ACK and CANCEL of an INVITE
+    /// (section 16.11), and different for another transaction: the branch it came with decides.
+    fn stateless_tag(&self, pass: &Pass<'_>, kept: &Kept) -> u64 {
+        let mut h = SipHasher13::new_with_key(&self.spiral_key);
+        h.write(pass.via.branch);
+        h.write(pass.via.host);
+        h.write_u16(pass.via.port.unwrap_or(0));
+        if pass.via.branch.is_empty() {
+            h.write_u64(kept.spiral);
+        }
+        h.finish()
+    }
+
+    fn stateless_way(&mut self, msg: &Message<'_>, kept: &Kept, goal: &Goal) -> Found {
+        let bytes = match goal.tries.last() {
+            Some(Try::Flow(flow)) => {
+                return Found::Way(Way {
+                    target: Target::Flow(*flow),
+                    transport: flow.transport,
+                    local: flow.local,
+                    flow: Some(*flow),
+                });
+            }
+            Some(Try::Hop(hop)) => {
+                return self.way_to_hop(hop.clone()).map_or(Found::Nowhere, Found::Way);
+            }
+            Some(Try::Via(uri)) => uri.as_bytes(),
+            Some(Try::Uri) => {
+                match Items::new(&goal.path).next().or_else(|| next_route(msg, kept)) {
+                    Some(route) => NameAddr::parse(route).map_or(&[][..], |r| r.uri),
+                    None => &goal.uri,
+                }
+            }
+            None => return Found::Nowhere,
+        };
+        Uri::parse(bytes).map_or(Found::Nowhere, |uri| self.locate_uri(&uri))
+    }
+
+    /// A response whose topmost Via is ours but names no transaction: sent on by the next Via, if
+    /// we forward statelessly at all (section 16.11).
+    pub(super) fn stateless_response(
+        &mut self,
+        flow: &Flow,
+        msg: &Message<'_>,
+        via: &Via<'_>,
+        out: &mut Outbox,
+    ) {
+        let ours = via.branch.strip_prefix(MAGIC_COOKIE).is_some_and(|b| b.starts_with(STATELESS));
+        let next = msg.items(HeaderId::Via).nth(1).and_then(|v| Via::parse(v).ok());
+        let (Some(next), true) = (next, ours) else {
+            self.stats.stray_responses += 1;
+            return;
+        };
+        let Some(way) = self.way_back(&next) else {
+            self.stats.stray_responses += 1;
+            return;
+        };
+        let _ = flow;
+        out.push(way.target, 0, |buf| forward::response(buf, msg, via));
+    }
+
+    /// RFC 3261 section 18.2.2, from what we wrote into the Via when the request came.
+    fn way_back(&mut self, via: &Via<'_>) -> Option<Way> {
+        let transport = via.transport()?;
+        let ip = crate::own::parse_ip(via.received.unwrap_or(via.host))?;
+        let port = via.rport.flatten().or(via.port).unwrap_or(transport.default_port());
+        self.way_to_hop(Hop { transport, addr: SocketAddr::new(ip, port), name: None })
+    }
+
+    /// The goals of a CANCEL whose INVITE may have been forwarded statelessly (section 16.10).
+    pub(super) fn stateless_goals(&mut self, pass: &Pass<'_>) -> Option<(Kept, Vec<Goal>)> {
+        let routed = self.preroute(pass).ok()?;
+        let domain = self.own_domain(&routed.uri, pass.flow, routed.marked)?;
+        if self.config.domains[domain].mode != Mode::Stateless {
+            return None;
+        }
+        let kept = self.validate(pass, &routed).ok()?;
+        let goals = self.local_goals(pass, &routed.uri, domain).ok()?;
+        (!goals.is_empty()).then_some((kept, goals))
+    }
+
+    pub(super) fn forward_cancel(
+        &mut self,
+        pass: &Pass<'_>,
+        (kept, goals): (Kept, Vec<Goal>),
+        out: &mut Outbox,
+    ) {
+        debug_assert!(pass.msg.method() == Method::Cancel);
+        self.forward_statelessly(pass, &kept, goals, out);
+    }
+}
+
+fn strict_route<'a>(msg: &Message<'a>, kept: &Kept, goal: &Goal, way: &Way) -> Option<&'a [u8]> {
+    if !goal.path.is_empty() || way.flow.is_some() {
+        return None;
+    }
+    let route = NameAddr::parse(next_route(msg, kept)?).ok()?;
+    let uri = Uri::parse(route.uri).ok()?;
+    (!uri.is_loose_router()).then_some(route.uri)
+}

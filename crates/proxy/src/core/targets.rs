@@ -1,0 +1,333 @@
+//! Determining request targets: RFC 3261 section 16.5.
+
+use super::context::{Goal, Try};
+use super::preroute::Routed;
+use super::validate::{Proof, Refusal};
+use super::{Core, Pass};
+use crate::config::Mode;
+use crate::gruu::Resolved;
+use crate::location::BindingView;
+use crate::routes::{self, Rule};
+use ringway_sansio::{Flow, Outbox};
+use ringway_sip::header::HeaderId;
+use ringway_sip::message::Method;
+use ringway_sip::uri::{self, Scheme, Uri};
+use ringway_sip::write;
+use smallvec::{SmallVec, smallvec};
+
+/// A user part longer than this names nobody.
+const MAX_USER: usize = 512;
+
+impl Core {
+    /// Steps 16.3 to 16.6 for a request that is new and well-formed.
+    pub(super) fn route(&mut self, pass: &Pass<'_>, out: &mut Outbox) {
+        if let Err(refusal) = self.try_route(pass, out) {
+            if refusal.status != 0 && pass.msg.method() != Method::Ack {
+                self.log(pass, "refused", refusal.status);
+                self.refuse(pass, refusal.status, refusal.reason, &refusal.headers, out);
+            }
+        }
+    }
+
+    fn try_route(&mut self, pass: &Pass<'_>, out: &mut Outbox) -> Result<(), Refusal> {
+        let msg = pass.msg;
+        let method = msg.method();
+        let routed = self.preroute(pass).map_err(|e| Refusal::new(e.status, e.reason))?;
+        let mut kept = self.validate(pass, &routed)?;
+        let here = routed.next.is_none() && routed.flow.is_none();
+        let domain =
+            if here { self.own_domain(&routed.uri, pass.flow, routed.marked) } else { None };
+        if method == Method::Ack && self.is_own_tag(msg) {
+            // The ACK of an answer that was given without a transaction.
+            return Ok(());
+        }
+        if let Some(domain) = domain {
+            if method == Method::Register {
+                return self.register(pass, domain, out);
+            }
+            if user_of(&routed.uri).is_none() {
+                return self.to_self(pass, out);
+            }
+            if method == Method::Subscribe && self.is_reg_event(msg) {
+                return self.subscribe(pass, &routed, domain, out);
+            }
+        }
+        let proof = self.authorise(pass, &routed, domain.is_some())?;
+        kept.drop_credentials = proof == Proof::Digest;
+        let mode = domain.map_or(Mode::Proxy, |d| self.config.domains[d].mode);
+        let goals = match domain {
+            Some(domain) => self.local_goals(pass, &routed.uri, domain)?,
+            None => self.remote_goals(&routed)?,
+        };
+        match mode {
+            _ if method == Method::Ack => self.forward_statelessly(pass, &kept, goals, out),
+            Mode::Proxy => self.begin(pass, kept, goals, out),
+            Mode::Stateless => self.forward_statelessly(pass, &kept, goals, out),
+            Mode::Redirect => self.redirect(pass, &goals, out),
+        }
+        Ok(())
+    }
+
+    /// The domain of ours that a Request-URI names. A number without a domain (RFC 3966) belongs to
+    /// the first. A literal address counts only with a port we listen on: a phone may share our
+    /// host.
+    pub(super) fn own_domain(&self, uri: &Uri<'_>, flow: &Flow, in_dialog: bool) -> Option<usize> {
+        if uri.scheme == Scheme::Tel {
+            return Some(0);
+        }
+        if !uri.is_sip() {
+            return None;
+        }
+        let domain = self.own.domain(uri.host).or_else(|| {
+            let ip = crate::own::parse_ip(uri.host)?;
+            (ip == flow.local.ip()).then_some(0)
+        })?;
+        let listens = |port| port == flow.local.port() || self.own.listens_on(port);
+        let ours = match uri.port {
+            Some(port) => listens(port),
+            None => !in_dialog || listens(super::preroute::default_port(uri)),
+        };
+        ours.then_some(domain)
+    }
+
+    /// Appends the address-of-record of a user at a domain of ours (RFC 3261 section 10.3 item 5).
+    pub(super) fn write_aor(&self, user: &[u8], domain: usize, aor: &mut Vec<u8>) {
+        aor.extend_from_slice(b"sip:");
+        if user.contains(&b'%') {
+            let mut plain = Vec::with_capacity(user.len());
+            uri::unescape_into(user, &mut plain);
+            uri::escape_into(&plain, aor);
+        } else {
+            aor.extend_from_slice(user);
+        }
+        aor.push(b'@');
+        aor.extend_from_slice(self.config.domains[domain].name.as_bytes());
+    }
+
+    pub(super) fn local_goals(
+        &mut self,
+        pass: &Pass<'_>,
+        uri: &Uri<'_>,
+        domain: usize,
+    ) -> Result<Vec<Goal>, Refusal> {
+        let user = user_of(uri).unwrap_or_default();
+        if user.len() > MAX_USER {
+            return Err(Refusal::new(414, "Request-URI Too Long"));
+        }
+        let mut aor = std::mem::take(&mut self.scratch);
+        aor.clear();
+        self.write_aor(user, domain, &mut aor);
+        let goals = if uri.param(b"gr").is_some() {
+            self.gruu_goals(pass, uri, domain, &mut aor)
+        } else {
+            Ok(self.contacts(pass, &aor, &|_| true))
+        };
+        let aor_found = goals.as_ref().is_ok_and(|g| !g.is_empty());
+        let result = if aor_found {
+            goals
+        } else if let Err(refusal) = goals {
+            Err(refusal)
+        } else {
+            self.unregistered(uri, user, domain)
+        };
+        aor.clear();
+        self.scratch = aor;
+        result
+    }
+
+    /// The contacts of the instance a GRUU names (RFC 5627 section 5.1).
+    fn gruu_goals(
+        &mut self,
+        pass: &Pass<'_>,
+        uri: &Uri<'_>,
+        domain: usize,
+        aor: &mut Vec<u8>,
+    ) -> Result<Vec<Goal>, Refusal> {
+        let mut named = Vec::new();
+        let Resolved::Gruu(gruu) = self.gruus.resolve(uri, &mut named) else {
+            return Err(Refusal::new(404, "Not Found"));
+        };
+        let user = Uri::parse(&named).ok().and_then(|u| u.user.map(<[u8]>::to_vec));
+        aor.clear();
+        self.write_aor(&user.unwrap_or_default(), domain, aor);
+        let goals = self.contacts(pass, aor, &|binding| gruu.matches(binding));
+        if goals.is_empty() {
+            return Err(Refusal::new(gruu.unbound_status(), ""));
+        }
+        Ok(goals)
+    }
+
+    /// Where a request for a user without contacts goes: through the routing table, or nowhere.
+    fn unregistered(
+        &mut self,
+        uri: &Uri<'_>,
+        user: &[u8],
+        domain: usize,
+    ) -> Result<Vec<Goal>, Refusal> {
+        let config = self.config.clone();
+        let name = &config.domains[domain].name;
+        if let Some(rule) = config.routes.find(true, name.as_bytes(), user) {
+            return self.apply_rule(rule, uri, user, name.as_bytes());
+        }
+        let mut plain = Vec::new();
+        uri::unescape_into(user, &mut plain);
+        if self.auth.knows(&plain, name) {
+            // Known, but not here now.
+            Err(Refusal::new(480, "Temporarily Unavailable"))
+        } else {
+            Err(Refusal::new(404, "Not Found"))
+        }
+    }
+
+    /// The contacts of an address-of-record that are wanted, best q first, as goals. Contacts of one instance over several flows make one goal (RFC 5626
+    /// section 5.1: never more than one flow of an instance at a time).
+    fn contacts(
+        &mut self,
+        pass: &Pass<'_>,
+        aor: &[u8],
+        wanted: &dyn Fn(&BindingView<'_>) -> bool,
+    ) -> Vec<Goal> {
+        let mut goals: Vec<Goal> = Vec::new();
+        let mut instances: SmallVec<[(u64, usize); 4]> = SmallVec::new();
+        let (limit, worker) = (self.config.limits.max_forks, self.worker);
+        let store = self.store.clone();
+        store.lookup(aor, pass.now, &mut |binding| {
+            if !wanted(binding) {
+                return;
+            }
+            let way = way_to(binding, worker);
+            if binding.reg_id != 0 && !binding.instance.is_empty() {
+                let key = hash_instance(binding.instance);
+                if let Some(&(_, at)) = instances.iter().find(|(k, _)| *k == key) {
+                    // A further flow of the same instance: tried if the first fails.
+                    goals[at].tries.insert(0, way);
+                    return;
+                }
+                instances.push((key, goals.len()));
+            }
+            if goals.len() < limit {
+                let mut tries = SmallVec::new();
+                if binding.path.is_empty() && !binding.outbound && !is_websocket(&way) {
+                    if let Try::Flow(flow) = &way {
+                        // A connection that is gone does not mean that the phone is.
+                        if !flow.transport.is_datagram() {
+                            tries.push(Try::Uri);
+                        }
+                    }
+                }
+                tries.push(way);
+                goals.push(Goal {
+                    uri: binding.contact.to_vec(),
+                    path: binding.path.to_vec(),
+                    q: binding.q,
+                    tries,
+                });
+            }
+        });
+        goals.sort_by_key(|g| std::cmp::Reverse(g.q));
+        goals
+    }
+
+    fn remote_goals(&mut self, routed: &Routed<'_>) -> Result<Vec<Goal>, Refusal> {
+        let goal =
+            |tries| Goal { uri: routed.uri_bytes.to_vec(), path: Vec::new(), q: 1000, tries };
+        if let Some(flow) = routed.flow {
+            return Ok(vec![goal(smallvec![Try::Flow(self.own_socket(flow))])]);
+        }
+        if routed.next.is_none() {
+            let user = user_of(&routed.uri).unwrap_or_default();
+            let config = self.config.clone();
+            if !routed.marked {
+                if let Some(rule) = config.routes.find(false, routed.uri.host, user) {
+                    return self.apply_rule(rule, &routed.uri, user, routed.uri.host);
+                }
+            }
+        }
+        Ok(vec![goal(smallvec![Try::Uri])])
+    }
+
+    fn apply_rule(
+        &mut self,
+        rule: &Rule,
+        uri: &Uri<'_>,
+        user: &[u8],
+        host: &[u8],
+    ) -> Result<Vec<Goal>, Refusal> {
+        if let Some(status) = rule.reject {
+            return Err(Refusal::new(status, write::reason_phrase(status)));
+        }
+        let mut new = Vec::with_capacity(64);
+        new.extend_from_slice(if uri.scheme == Scheme::Sips { b"sips:" } else { b"sip:" });
+        rule.rewrite.user(user, &mut new);
+        if new.last() != Some(&b':') {
+            new.push(b'@');
+        }
+        match &rule.rewrite.domain {
+            Some(domain) => new.extend_from_slice(domain.as_bytes()),
+            None => {
+                new.extend_from_slice(host);
+                if let Some(port) = uri.port {
+                    new.push(b':');
+                    write::decimal(&mut new, u64::from(port));
+                }
+            }
+        }
+        let mut order = Vec::new();
+        routes::order(&rule.next_hops, &mut *self.random, &mut order);
+        let mut tries: SmallVec<[Try; 1]> =
+            order.iter().rev().map(|&i| Try::Via(rule.next_hops[i].uri.clone())).collect();
+        if tries.is_empty() {
+            tries.push(Try::Uri);
+        }
+        Ok(vec![Goal { uri: new, path: Vec::new(), q: 1000, tries }])
+    }
+
+    /// A datagram flow of another worker, as one of this worker's own socket on the same address.
+    pub(super) fn own_socket(&self, flow: Flow) -> Flow {
+        own_socket(flow, self.worker)
+    }
+
+    pub(super) fn is_reg_event(&self, msg: &ringway_sip::message::Message<'_>) -> bool {
+        msg.first(HeaderId::Event).is_some_and(|v| {
+            v.split(|&b| b == b';').next().unwrap_or_default().trim_ascii() == b"reg"
+        })
+    }
+}
+
+/// The user part, or the number of a `tel` URI.
+pub(super) fn user_of<'a>(uri: &Uri<'a>) -> Option<&'a [u8]> {
+    match uri.scheme {
+        Scheme::Tel => Some(uri.opaque.split(|&b| b == b';').next().unwrap_or_default()),
+        _ => uri.user.filter(|u| !u.is_empty()),
+    }
+}
+
+fn own_socket(flow: Flow, worker: u8) -> Flow {
+    if !flow.transport.is_datagram() {
+        return flow;
+    }
+    let serial = flow.id.to_u64() & 0x00ff_ffff_ffff_ffff;
+    Flow { id: ringway_sansio::FlowId::new(worker, serial), ..flow }
+}
+
+/// How a binding is reached: by its Path if it has one, else over the flow it registered on where
+/// that is known better than the Contact.
+fn way_to(binding: &BindingView<'_>, worker: u8) -> Try {
+    match binding.over_flow() {
+        Some(flow) if binding.path.is_empty() => Try::Flow(own_socket(flow, worker)),
+        _ => Try::Uri,
+    }
+}
+
+fn is_websocket(way: &Try) -> bool {
+    use ringway_sansio::Transport::{Ws, Wss};
+    matches!(way, Try::Flow(Flow { transport: Ws | Wss, .. }))
+}
+
+fn hash_instance(instance: &[u8]) -> u64 {
+    use std::hash::Hasher;
+    // Within one record only, whose owner gains nothing from a collision.
+    let mut h = siphasher::sip::SipHasher13::new();
+    h.write(instance);
+    h.finish()
+}

@@ -1,0 +1,244 @@
+//! Writing the message that goes on: RFC 3261 section 16.6 for requests, 16.7 item 3 for responses.
+//!
+//! A message is never taken apart and put together again. What stays is copied in as long runs as
+//! there are between the header fields that change, so unknown ones stay byte for byte and in order.
+
+use ringway_sansio::{Flow, Transport};
+use ringway_sip::header::{HeaderId, Items, Via};
+use ringway_sip::message::Message;
+use ringway_sip::write;
+use std::net::SocketAddr;
+
+/// What changes in a request on its way through (RFC 3261 section 16.6).
+pub(crate) struct Plan<'a> {
+    /// The new Request-URI.
+    pub(crate) uri: &'a [u8],
+    /// The transport of our Via.
+    pub(crate) transport: Transport,
+    /// The sent-by of our Via.
+    pub(crate) sent_by: SocketAddr,
+    /// Header lines of ours to go on top: Record-Route and Route.
+    pub(crate) on_top: &'a [u8],
+    /// How many Route elements have served their purpose, counted from the first.
+    pub(crate) routes_used: usize,
+    /// Whether the last Route element goes too, because it became the Request-URI (section 16.4).
+    pub(crate) last_route_used: bool,
+    /// A Route element to append after all others, because a strict router takes its place in the
+    /// Request-URI (section 16.6 item 6).
+    pub(crate) last_route: &'a [u8],
+    /// The new Max-Forwards.
+    pub(crate) max_forwards: u8,
+    /// The new Max-Breadth, where it is to be written (RFC 5393 section 5.3).
+    pub(crate) max_breadth: Option<u32>,
+    /// Whether Proxy-Authorization was for us and goes no further (RFC 3261 section 22.3).
+    pub(crate) drop_credentials: bool,
+}
+
+/// Appends `request`, which came in on `flow`, as it goes on. `branch` writes our branch. The Via that
+/// was topmost gets `received` and `rport` (RFC 3261 section 18.2.1, RFC 3581 section 4).
+pub(crate) fn request(
+    buf: &mut Vec<u8>,
+    request: &Message<'_>,
+    flow: &Flow,
+    plan: &Plan<'_>,
+    branch: impl FnOnce(&mut Vec<u8>),
+) {
+    let bytes = request.bytes();
+    buf.reserve(bytes.len() + plan.on_top.len() + plan.uri.len() + 160);
+    buf.extend_from_slice(request.method().as_bytes());
+    buf.push(b' ');
+    buf.extend_from_slice(plan.uri);
+    buf.extend_from_slice(b" SIP/2.0\r\nVia: SIP/2.0/");
+    buf.extend_from_slice(plan.transport.via().as_bytes());
+    buf.push(b' ');
+    write::addr(buf, plan.sent_by);
+    buf.extend_from_slice(b";branch=");
+    branch(buf);
+    // RFC 3581 section 3: ask for the source port as well.
+    buf.extend_from_slice(b";rport\r\n");
+    buf.extend_from_slice(plan.on_top);
+
+    let mut run = Run::after_start_line(request);
+    let mut routes = RouteEdit::new(request, plan);
+    let (mut vias, mut forwards, mut length) = (0, false, false);
+    for slot in request.headers() {
+        let line = request.line(slot);
+        match slot.id {
+            HeaderId::Via if vias == 0 => {
+                vias = 1;
+                let value = request.value(slot);
+                run.replace(buf, bytes, line, |buf| {
+                    buf.extend_from_slice(b"Via: ");
+                    write::via_received(buf, value, flow.remote);
+                    buf.extend_from_slice(b"\r\n");
+                });
+            }
+            HeaderId::MaxForwards => {
+                forwards = true;
+                run.replace(buf, bytes, line, |buf| {
+                    buf.extend_from_slice(b"Max-Forwards: ");
+                    write::decimal(buf, u64::from(plan.max_forwards));
+                    buf.extend_from_slice(b"\r\n");
+                });
+            }
+            HeaderId::Route if routes.changes() => {
+                let value = request.value(slot);
+                run.replace(buf, bytes, line, |buf| routes.line(buf, line, value));
+            }
+            HeaderId::ProxyAuthorization if plan.drop_credentials => {
+                run.replace(buf, bytes, line, |_| {});
+            }
+            HeaderId::MaxBreadth if plan.max_breadth.is_some() => {
+                run.replace(buf, bytes, line, |_| {});
+            }
+            HeaderId::ContentLength => length = true,
+            _ => {}
+        }
+    }
+    run.flush(buf, bytes);
+    if !plan.last_route.is_empty() {
+        buf.extend_from_slice(b"Route: ");
+        buf.extend_from_slice(plan.last_route);
+        buf.extend_from_slice(b"\r\n");
+    }
+    if !forwards {
+        // Section 16.6 item 3.
+        buf.extend_from_slice(b"Max-Forwards: ");
+        write::decimal(buf, u64::from(plan.max_forwards));
+        buf.extend_from_slice(b"\r\n");
+    }
+    if let Some(breadth) = plan.max_breadth {
+        buf.extend_from_slice(b"Max-Breadth: ");
+        write::decimal(buf, u64::from(breadth));
+        buf.extend_from_slice(b"\r\n");
+    }
+    if !length {
+        // Section 18.3: a stream needs it, and the next hop may be one.
+        buf.extend_from_slice(b"Content-Length: ");
+        write::decimal(buf, request.body().len() as u64);
+        buf.extend_from_slice(b"\r\n");
+    }
+    buf.extend_from_slice(b"\r\n");
+    buf.extend_from_slice(request.body());
+}
+
+/// Appends `response` without its topmost Via (RFC 3261 section 16.7 item 3).
+pub(crate) fn response(buf: &mut Vec<u8>, response: &Message<'_>, via: &Via<'_>) {
+    let bytes = response.bytes();
+    buf.reserve(bytes.len());
+    buf.extend_from_slice(response.start_line());
+    let mut run = Run::after_start_line(response);
+    let (mut cut, mut length) = (false, false);
+    for slot in response.headers() {
+        match slot.id {
+            HeaderId::Via if !cut => {
+                cut = true;
+                let line = response.line(slot);
+                run.replace(buf, bytes, line, |buf| without_first(buf, line, via.element));
+            }
+            HeaderId::ContentLength => length = true,
+            _ => {}
+        }
+    }
+    run.flush(buf, bytes);
+    if !length {
+        buf.extend_from_slice(b"Content-Length: ");
+        write::decimal(buf, response.body().len() as u64);
+        buf.extend_from_slice(b"\r\n");
+    }
+    buf.extend_from_slice(b"\r\n");
+    buf.extend_from_slice(response.body());
+}
+
+/// The stretch of the header section that has been passed but not yet copied.
+struct Run {
+    start: usize,
+    end: usize,
+}
+
+impl Run {
+    fn after_start_line(message: &Message<'_>) -> Run {
+        let start = message.start_line().len();
+        let end = message.headers().last().map_or(start, |slot| {
+            let line = message.line(slot);
+            offset(message.bytes(), line) + line.len()
+        });
+        Run { start, end }
+    }
+
+    /// Copies what came before `line` and puts `with` in its place.
+    fn replace(
+        &mut self,
+        buf: &mut Vec<u8>,
+        bytes: &[u8],
+        line: &[u8],
+        with: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let at = offset(bytes, line);
+        buf.extend_from_slice(&bytes[self.start..at]);
+        with(buf);
+        self.start = at + line.len();
+    }
+
+    fn flush(&self, buf: &mut Vec<u8>, bytes: &[u8]) {
+        buf.extend_from_slice(&bytes[self.start..self.end]);
+    }
+}
+
+/// Where a part lies in the message it was taken from.
+fn offset(bytes: &[u8], part: &[u8]) -> usize {
+    (part.as_ptr() as usize).wrapping_sub(bytes.as_ptr() as usize).min(bytes.len())
+}
+
+/// A header line without its first element; nothing at all if that was the only one.
+fn without_first(buf: &mut Vec<u8>, line: &[u8], element: &[u8]) {
+    let at = offset(line, element);
+    let rest = line[at + element.len()..].trim_ascii_start();
+    if let Some(rest) = rest.strip_prefix(b",") {
+        buf.extend_from_slice(&line[..at]);
+        buf.extend_from_slice(rest.trim_ascii_start());
+    }
+}
+
+/// Takes Route elements off the front and, if asked, the last off the end.
+struct RouteEdit {
+    skip: usize,
+    keep: usize,
+    all: bool,
+}
+
+impl RouteEdit {
+    fn new(request: &Message<'_>, plan: &Plan<'_>) -> Self {
+        if plan.routes_used == 0 && !plan.last_route_used {
+            return RouteEdit { skip: 0, keep: usize::MAX, all: true };
+        }
+        let total = request.items(HeaderId::Route).count();
+        let end = total - usize::from(plan.last_route_used && total > 0);
+        RouteEdit { skip: plan.routes_used, keep: end.saturating_sub(plan.routes_used), all: false }
+    }
+
+    fn changes(&self) -> bool {
+        !self.all
+    }
+
+    fn line(&mut self, buf: &mut Vec<u8>, line: &[u8], value: &[u8]) {
+        let name = &line[..offset(line, value)];
+        let mut first = true;
+        for item in Items::new(value) {
+            if self.skip > 0 {
+                self.skip -= 1;
+                continue;
+            }
+            if self.keep == 0 {
+                break;
+            }
+            self.keep -= 1;
+            buf.extend_from_slice(if first { name } else { b", " });
+            buf.extend_from_slice(item);
+            first = false;
+        }
+        if !first {
+            buf.extend_from_slice(b"\r\n");
+        }
+    }
+}

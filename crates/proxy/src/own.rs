@@ -1,0 +1,171 @@
+//! What is ours: domains, addresses, and the marks we put into URIs we will see again.
+
+use crate::config::{Config, Domain};
+use hashbrown::HashMap;
+use siphasher::sip::SipHasher13;
+use std::hash::Hasher;
+use std::net::{IpAddr, SocketAddr};
+
+/// Longest host name looked at (RFC 1035 section 2.3.4).
+const MAX_HOST: usize = 255;
+
+/// Length of a dialog mark.
+pub const MARK_LEN: usize = 12;
+
+/// Answers "is this us?" for hosts and addresses, from the configuration.
+pub struct Own {
+    /// Lower-case names and literal addresses (IPv6 in brackets) to the place in `Config::domains`.
+    names: HashMap<Box<[u8]>, usize>,
+    ports: Vec<u16>,
+    ips: Vec<IpAddr>,
+    mark_key: [u8; 16],
+}
+
+impl Own {
+    /// Prepares the look-ups.
+    pub fn new(config: &Config) -> Own {
+        let mut names = HashMap::new();
+        for (i, Domain { name, aliases, .. }) in config.domains.iter().enumerate() {
+            for n in std::iter::once(name).chain(aliases) {
+                names.entry(n.to_ascii_lowercase().into_bytes().into_boxed_slice()).or_insert(i);
+            }
+        }
+        let mut ips: Vec<IpAddr> = config.addresses.clone();
+        ips.extend(config.listeners.iter().map(|l| l.addr.ip()).filter(|ip| !ip.is_unspecified()));
+        ips.sort_unstable();
+        ips.dedup();
+        let mut ports: Vec<u16> = config.listeners.iter().map(|l| l.addr.port()).collect();
+        ports.sort_unstable();
+        ports.dedup();
+        let mut mark_key = [0; 16];
+        mark_key.copy_from_slice(&config.secret[..16]);
+        Own { names, ports, ips, mark_key }
+    }
+
+    /// The place in `Config::domains` of the domain that `host` names. A literal address of ours
+    /// counts as the first domain.
+    pub fn domain(&self, host: &[u8]) -> Option<usize> {
+        if host.len() > MAX_HOST {
+            return None;
+        }
+        let mut lower = [0; MAX_HOST];
+        let lower = &mut lower[..host.len()];
+        lower.copy_from_slice(host);
+        lower.make_ascii_lowercase();
+        // RFC 1034: a trailing dot means the same name.
+        let lower = lower.strip_suffix(b".").unwrap_or(lower);
+        if let Some(&i) = self.names.get(lower) {
+            return Some(i);
+        }
+        let ip = parse_ip(lower)?;
+        self.is_own_ip(ip).then_some(0)
+    }
+
+    /// Whether an address is one of this host's.
+    pub fn is_own_ip(&self, ip: IpAddr) -> bool {
+        self.ips.binary_search(&ip).is_ok()
+    }
+
+    /// Whether some listener has this port.
+    pub fn listens_on(&self, port: u16) -> bool {
+        self.ports.contains(&port)
+    }
+
+    /// Whether a URI's host and port mean this server itself. `local` is where the request arrived,
+    /// which is ours whatever the configuration says.
+    pub fn is_us(&self, host: &[u8], port: Option<u16>, default: u16, local: SocketAddr) -> bool {
+        let port = port.unwrap_or(default);
+        if let Some(ip) = parse_ip(host) {
+            return (ip == local.ip() && port == local.port())
+                || (self.ports.contains(&port) && self.is_own_ip(ip));
+        }
+        (self.ports.contains(&port) || port == default) && self.domain(host).is_some()
+    }
+
+    /// The mark of a dialog: put into our Record-Route and asked for in the Route of later
+    /// requests, so that a Route of one's own making does not open a relay.
+    pub fn mark(&self, call_id: &[u8]) -> [u8; MARK_LEN] {
+        self.word(b'd', call_id)
+    }
+
+    /// The To tag of answers given without a transaction (RFC 3261 section 8.2.7: the same for each
+    /// copy of a request). An ACK that carries it is for such an answer.
+    pub fn tag(&self, call_id: &[u8]) -> [u8; MARK_LEN] {
+        self.word(b't', call_id)
+    }
+
+    fn word(&self, purpose: u8, call_id: &[u8]) -> [u8; MARK_LEN] {
+        const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+        let mut h = SipHasher13::new_with_key(&self.mark_key);
+        h.write_u8(purpose);
+        h.write(call_id);
+        let mut sum = h.finish();
+        let mut mark = [purpose; MARK_LEN];
+        for c in &mut mark[1..] {
+            *c = ALPHABET[(sum & 31) as usize];
+            sum >>= 5;
+        }
+        mark
+    }
+}
+
+/// Reads a host as an address; IPv6 with or without brackets.
+pub fn parse_ip(host: &[u8]) -> Option<IpAddr> {
+    // Names are told from addresses by one look at most hosts.
+    match host.first()? {
+        b'[' => {
+            let inner = host.strip_prefix(b"[")?.strip_suffix(b"]")?;
+            std::str::from_utf8(inner).ok()?.parse().ok().map(IpAddr::V6)
+        }
+        b'0'..=b'9' | b':' | b'a'..=b'f' | b'A'..=b'F' => {
+            if host.len() > 45 {
+                return None;
+            }
+            std::str::from_utf8(host).ok()?.parse().ok()
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn own() -> Own {
+        let mut config = crate::testing::config();
+        config.domains[0].aliases = vec!["sip.example.org".into(), "[2001:db8::1]".into()];
+        config.addresses = vec!["192.0.2.1".parse().unwrap()];
+        Own::new(&config)
+    }
+
+    #[test]
+    fn names_and_addresses_of_the_domain() {
+        let own = own();
+        for host in ["example.org", "EXAMPLE.org.", "sip.Example.org", "192.0.2.1", "[2001:DB8::1]"]
+        {
+            assert_eq!(own.domain(host.as_bytes()), Some(0), "{host}");
+        }
+        for host in ["example.com", "192.0.2.2", "", "org", "[2001:db8::2]"] {
+            assert_eq!(own.domain(host.as_bytes()), None, "{host}");
+        }
+    }
+
+    #[test]
+    fn us_is_host_and_port() {
+        let own = own();
+        let local: SocketAddr = "127.0.0.1:5099".parse().unwrap();
+        assert!(own.is_us(b"127.0.0.1", Some(5099), 5060, local));
+        assert!(own.is_us(b"192.0.2.1", None, 5060, local));
+        assert!(own.is_us(b"example.org", None, 5060, local));
+        // A phone that shares our host but not our port is not us.
+        assert!(!own.is_us(b"192.0.2.1", Some(7000), 5060, local));
+        assert!(!own.is_us(b"127.0.0.1", Some(5098), 5060, local));
+    }
+
+    #[test]
+    fn marks_differ_by_dialog_and_key() {
+        let own = own();
+        assert_eq!(own.mark(b"a"), own.mark(b"a"));
+        assert_ne!(own.mark(b"a"), own.mark(b"b"));
+    }
+}

@@ -1,0 +1,632 @@
+//! The transactions of one worker: their machines, buffers and timers.
+//!
+//! A message to send is written by the caller at the end of the outbox's buffer and then given over
+//! by the position where it starts, so that it is written once and copied only where it must be
+//! kept for retransmission.
+
+use super::id::{self, ClientId, ServerId, ServerKey};
+use super::machine::{
+    Client, ClientState, Deadline, Kind, Server, ServerState, Step, Timers, Transmit,
+};
+use super::request;
+use crate::header::Via;
+use crate::message::{self, Message, Method};
+use hashbrown::HashMap;
+use ringway_sansio::{Flow, Outbox, Random, Target, Time, TimerId, TimerWheel, Transport};
+use slab::Slab;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::net::SocketAddr;
+
+/// Transactions (server and client together) one worker holds at most; a request beyond it is
+/// refused with 503.
+pub const MAX_TRANSACTIONS: usize = 2_000_000;
+
+/// Tables larger than this give their memory back when they fall empty.
+const KEEP_ENTRIES: usize = 1024;
+
+/// The keys are keyed hashes already; their low half serves as it is.
+#[derive(Default)]
+struct Identity(u64);
+
+impl Hasher for Identity {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.0 ^= u64::from_le_bytes(word);
+        }
+    }
+    fn write_u128(&mut self, n: u128) {
+        self.0 = n as u64;
+    }
+}
+
+struct ServerEntry {
+    key: ServerKey,
+    generation: u32,
+    machine: Server,
+    /// Where responses go: the flow the request came on, for datagrams with the address that
+    /// RFC 3261 section 18.2.2 and RFC 3581 name.
+    reply: Flow,
+    /// Port to open a new connection to when the flow is gone (RFC 3261 section 18.2.2).
+    sent_by_port: u16,
+    user: u64,
+    response: Vec<u8>,
+    clock: Clocks,
+}
+
+struct ClientEntry {
+    nonce: u64,
+    machine: Client,
+    target: Target,
+    user: u64,
+    request: Vec<u8>,
+    /// Place of the transaction that cancels this one.
+    cancel: Option<u32>,
+    clock: Clocks,
+}
+
+/// The two deadlines of a transaction share one place in the wheel: that of the earlier.
+struct Clocks {
+    timer: TimerId,
+    repeat: Option<Time>,
+    deadline: Option<Time>,
+}
+
+impl Clocks {
+    const fn new() -> Self {
+        Clocks { timer: TimerId::NONE, repeat: None, deadline: None }
+    }
+
+    fn earliest(&self) -> Option<Time> {
+        match (self.repeat, self.deadline) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    fn apply(&mut self, now: Time, step: &Step, wheel: &mut TimerWheel<Tick>, tick: Tick) {
+        let before = self.earliest();
+        match step.repeat {
+            None => {}
+            Some(d) if d.is_zero() => self.repeat = None,
+            Some(d) => self.repeat = Some(now + d),
+        }
+        match step.deadline {
+            Deadline::Keep => {}
+            Deadline::Clear => self.deadline = None,
+            Deadline::After(d) => self.deadline = Some(now + d),
+        }
+        if self.earliest() != before || self.timer == TimerId::NONE {
+            wheel.cancel(self.timer);
+            self.timer = self.earliest().map_or(TimerId::NONE, |at| wheel.set(at, tick));
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Tick {
+    Server(u32),
+    Client(u32),
+}
+
+/// What a request turned out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Incoming {
+    /// No transaction has it: the user decides, and may open one under this key.
+    New(ServerKey),
+    /// A retransmission, or the ACK of a final response: dealt with.
+    Absorbed,
+    /// An ACK for a 2xx that passed through this transaction.
+    AckOf2xx(ServerId),
+}
+
+/// A response that goes up to the transaction user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientEvent {
+    /// The transaction.
+    pub id: ClientId,
+    /// What the user gave when it sent the request.
+    pub user: u64,
+}
+
+/// What the passing of time brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expired {
+    /// Timer B or F: no final response came.
+    ClientTimeout(ClientEvent),
+    /// A client transaction has come to its end and is forgotten.
+    ClientGone(ClientEvent),
+    /// A server transaction has come to its end and is forgotten, with the user's number.
+    ServerGone(u64),
+    /// Something was retransmitted.
+    Nothing,
+}
+
+/// Counts kept for the operator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Requests and responses sent again by a timer.
+    pub retransmitted: u64,
+    /// Requests recognised as retransmissions.
+    pub absorbed: u64,
+    /// Final responses to INVITE that no ACK ever came for (timer H).
+    pub unacknowledged: u64,
+    /// Requests turned away because [`MAX_TRANSACTIONS`] was reached.
+    pub refused: u64,
+}
+
+/// All transactions of one worker.
+pub struct Transactions {
+    worker: u8,
+    secret: [u8; 16],
+    timers: Timers,
+    servers: Slab<ServerEntry>,
+    keys: HashMap<u128, u32, BuildHasherDefault<Identity>>,
+    clients: Slab<ClientEntry>,
+    wheel: TimerWheel<Tick>,
+    generation: u32,
+    /// What has been done for the operator to see.
+    pub counters: Counters,
+}
+
+impl Transactions {
+    /// An empty table. `random` gives the key of the look-up hash.
+    pub fn new(worker: u8, timers: Timers, random: &mut dyn Random, now: Time) -> Self {
+        let mut secret = [0; 16];
+        random.fill(&mut secret);
+        Transactions {
+            worker,
+            secret,
+            timers,
+            servers: Slab::new(),
+            keys: HashMap::default(),
+            clients: Slab::new(),
+            wheel: TimerWheel::new(now),
+            generation: 0,
+            counters: Counters::default(),
+        }
+    }
+
+    /// Number of server transactions.
+    pub fn servers(&self) -> usize {
+        self.servers.len()
+    }
+
+    /// Number of client transactions.
+    pub fn clients(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// Changes the base timers for transactions to come.
+    pub fn set_timers(&mut self, timers: Timers) {
+        self.timers = timers;
+    }
+
+    /// The base timers.
+    pub fn timers(&self) -> &Timers {
+        &self.timers
+    }
+
+    /// Whether no more transactions can be opened.
+    pub fn is_full(&self) -> bool {
+        self.servers.len() + self.clients.len() >= MAX_TRANSACTIONS
+    }
+
+    /// Matches a request (RFC 3261 section 17.2.3): answers a retransmission, absorbs an ACK.
+    pub fn receive(
+        &mut self,
+        now: Time,
+        request: &Message<'_>,
+        via: &Via<'_>,
+        out: &mut Outbox,
+    ) -> Incoming {
+        let method = request.method();
+        let looked_for = if method == Method::Ack { Method::Invite } else { method };
+        let key = id::server_key(&self.secret, request, via, looked_for);
+        let Some(&index) = self.keys.get(&key.0) else {
+            return Incoming::New(key);
+        };
+        let entry = &mut self.servers[index as usize];
+        let id = ServerId { index, generation: entry.generation };
+        let step = if method == Method::Ack {
+            entry.machine.ack(&self.timers)
+        } else {
+            self.counters.absorbed += 1;
+            entry.machine.request_again()
+        };
+        if step.transmit == Transmit::Last && !entry.response.is_empty() {
+            let reply = Target::Flow(entry.reply);
+            out.push(reply, 0, |buf| buf.extend_from_slice(&entry.response));
+        }
+        entry.clock.apply(now, &step, &mut self.wheel, Tick::Server(index));
+        if step.pass { Incoming::AckOf2xx(id) } else { Incoming::Absorbed }
+    }
+
+    /// The key under which a transaction for `request` would be opened.
+    pub fn key(&self, request: &Message<'_>, via: &Via<'_>) -> ServerKey {
+        id::server_key(&self.secret, request, via, request.method())
+    }
+
+    /// The INVITE server transaction that a CANCEL is for, with its user's number (RFC 3261
+    /// section 9.2).
+    pub fn cancelled(&self, cancel: &Message<'_>, via: &Via<'_>) -> Option<(ServerId, u64)> {
+        let key = id::server_key(&self.secret, cancel, via, Method::Invite);
+        let index = *self.keys.get(&key.0)?;
+        let entry = &self.servers[index as usize];
+        Some((ServerId { index, generation: entry.generation }, entry.user))
+    }
+
+    /// Opens a server transaction; `None` when the table is full.
+    pub fn open(
+        &mut self,
+        key: ServerKey,
+        kind: Kind,
+        reply: Flow,
+        sent_by_port: u16,
+        user: u64,
+    ) -> Option<ServerId> {
+        if self.is_full() {
+            self.counters.refused += 1;
+            return None;
+        }
+        self.generation = self.generation.wrapping_add(1) & 0x7fff_ffff;
+        let index = self.servers.insert(ServerEntry {
+            key,
+            generation: self.generation,
+            machine: Server::new(kind, reply.transport.is_reliable()),
+            reply,
+            sent_by_port,
+            user,
+            response: Vec::new(),
+            clock: Clocks::new(),
+        }) as u32;
+        self.keys.insert(key.0, index);
+        Some(ServerId { index, generation: self.generation })
+    }
+
+    /// Sends the response that was written into the outbox from `start` on, as far as the machine
+    /// allows it.
+    pub fn respond(
+        &mut self,
+        now: Time,
+        id: ServerId,
+        status: u16,
+        out: &mut Outbox,
+        start: usize,
+    ) {
+        let Some(entry) = server(&mut self.servers, id) else {
+            out.abandon(start);
+            return;
+        };
+        let step = entry.machine.respond(status, &self.timers);
+        if step.transmit != Transmit::Given {
+            out.abandon(start);
+            return;
+        }
+        match entry.machine.state() {
+            // RFC 6026 section 8.5: 2xx is retransmitted by the UAS, not by us.
+            ServerState::Accepted => entry.response = Vec::new(),
+            // Kept for retransmission, and for a connection that breaks under a final response.
+            _ if entry.reply.transport.is_reliable() && status < 200 => {}
+            _ => {
+                entry.response.clear();
+                entry.response.extend_from_slice(&out.buffer()[start..]);
+            }
+        }
+        let report = report(true, id.index, id.generation as u64);
+        out.finish(start, Target::Flow(entry.reply), report);
+        entry.clock.apply(now, &step, &mut self.wheel, Tick::Server(id.index));
+    }
+
+    /// The user's number of a server transaction that still lives.
+    pub fn server_user(&self, id: ServerId) -> Option<u64> {
+        self.servers
+            .get(id.index as usize)
+            .filter(|e| e.generation == id.generation)
+            .map(|e| e.user)
+    }
+
+    /// The state of a server transaction that still lives.
+    pub fn server_state(&self, id: ServerId) -> Option<ServerState> {
+        self.servers
+            .get(id.index as usize)
+            .filter(|e| e.generation == id.generation)
+            .map(|e| e.machine.state())
+    }
+
+    /// Forgets a server transaction without an answer (RFC 4320 section 4.2 asks for it).
+    pub fn drop_server(&mut self, id: ServerId) {
+        if server(&mut self.servers, id).is_some() {
+            self.remove_server(id.index);
+        }
+    }
+
+    /// Chooses the name of a client transaction to be: the branch of the request must carry it.
+    /// Follow with [`Transactions::send`].
+    pub fn reserve(&mut self, random: &mut dyn Random) -> ClientId {
+        let nonce = random.next_u64() >> 8;
+        ClientId { index: self.clients.vacant_key() as u32, nonce }
+    }
+
+    /// Sends the request that was written into the outbox from `start` on, in the client
+    /// transaction just reserved.
+    pub fn send(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        kind: Kind,
+        target: Target,
+        user: u64,
+        out: &mut Outbox,
+        start: usize,
+    ) {
+        let reliable = target.transport().is_reliable();
+        let (machine, step) = Client::new(kind, reliable, &self.timers);
+        // A reliable non-INVITE is never sent again and needs no ACK: no copy.
+        let request = if reliable && kind == Kind::NonInvite {
+            Vec::new()
+        } else {
+            out.buffer()[start..].to_vec()
+        };
+        let index = self.clients.insert(ClientEntry {
+            nonce: id.nonce,
+            machine,
+            target: target.clone(),
+            user,
+            request,
+            cancel: None,
+            clock: Clocks::new(),
+        }) as u32;
+        debug_assert_eq!(index, id.index);
+        out.finish(start, target, report(false, index, id.nonce & 0x7fff_ffff));
+        self.clients[index as usize].clock.apply(now, &step, &mut self.wheel, Tick::Client(index));
+    }
+
+    /// Matches a response to its client transaction (RFC 3261 section 17.1.3); the event is for
+    /// the user, `None` means it has been dealt with or belongs to nothing.
+    pub fn response(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        response: &Message<'_>,
+        out: &mut Outbox,
+    ) -> Option<ClientEvent> {
+        // Section 17.1.3: the method in CSeq tells a CANCEL's response from its INVITE's.
+        let method = response.method();
+        if method == Method::Cancel {
+            self.cancel_response(now, id, response.status());
+            return None;
+        }
+        let entry = client(&mut self.clients, id)?;
+        if (method == Method::Invite) != (entry.machine.kind() == Kind::Invite) {
+            return None;
+        }
+        let status = response.status();
+        let step = entry.machine.response(status, &self.timers);
+        if step.transmit == Transmit::Ack {
+            let target = entry.target.clone();
+            if let Ok(sent) = message::parse(&entry.request) {
+                out.push(target, 0, |buf| request::ack(buf, &sent, response));
+            }
+        }
+        if entry.machine.state() == ClientState::Accepted && !entry.request.is_empty() {
+            entry.request = Vec::new();
+        }
+        let user = entry.user;
+        entry.clock.apply(now, &step, &mut self.wheel, Tick::Client(id.index));
+        step.pass.then_some(ClientEvent { id, user })
+    }
+
+    /// Whether a client INVITE transaction has had a provisional but no final response, so that a
+    /// CANCEL may be sent now (RFC 3261 section 9.1).
+    pub fn is_proceeding(&self, id: ClientId) -> bool {
+        self.clients
+            .get(id.index as usize)
+            .is_some_and(|e| e.nonce == id.nonce && e.machine.state() == ClientState::Proceeding)
+    }
+
+    /// Whether a client transaction has had no response at all.
+    pub fn is_calling(&self, id: ClientId) -> bool {
+        self.clients.get(id.index as usize).is_some_and(|e| {
+            e.nonce == id.nonce
+                && matches!(e.machine.state(), ClientState::Calling | ClientState::Trying)
+        })
+    }
+
+    /// Sends a CANCEL for a client INVITE transaction, in a transaction of its own, to where the
+    /// INVITE went (RFC 3261 section 9.1). The INVITE is given 64*T1 more to end by itself.
+    pub fn cancel(&mut self, now: Time, id: ClientId, out: &mut Outbox) {
+        let Some(entry) = client(&mut self.clients, id) else { return };
+        if entry.request.is_empty() {
+            return;
+        }
+        let step = Step { deadline: Deadline::After(self.timers.lifetime()), ..Step::default() };
+        entry.clock.apply(now, &step, &mut self.wheel, Tick::Client(id.index));
+        let target = entry.target.clone();
+        let start = out.buffer().len();
+        let Ok(invite) = message::parse(&entry.request) else { return };
+        request::cancel(out.buffer(), &invite);
+        // The CANCEL carries the INVITE's branch (section 9.1), so what answers it comes to the
+        // INVITE's name with another method, and is looked for from there.
+        let reliable = target.transport().is_reliable();
+        let (machine, step) = Client::new(Kind::NonInvite, reliable, &self.timers);
+        let request = if reliable { Vec::new() } else { out.buffer()[start..].to_vec() };
+        let index = self.clients.insert(ClientEntry {
+            nonce: NO_NAME,
+            machine,
+            target: target.clone(),
+            user: 0,
+            request,
+            cancel: None,
+            clock: Clocks::new(),
+        }) as u32;
+        out.finish(start, target, 0);
+        self.clients[index as usize].clock.apply(now, &step, &mut self.wheel, Tick::Client(index));
+        self.clients[id.index as usize].cancel = Some(index);
+    }
+
+    fn cancel_response(&mut self, now: Time, invite: ClientId, status: u16) {
+        let Some(index) = client(&mut self.clients, invite).and_then(|e| e.cancel) else { return };
+        // The place may have passed to another transaction since: only a nameless one is a CANCEL.
+        let Some(entry) = self.clients.get_mut(index as usize) else { return };
+        if entry.nonce != NO_NAME {
+            return;
+        }
+        let step = entry.machine.response(status, &self.timers);
+        entry.clock.apply(now, &step, &mut self.wheel, Tick::Client(index));
+    }
+
+    /// Tells that what was sent under `report` could not be sent. A client transaction ends
+    /// (RFC 3261 section 17.1.4) and its user is told; a response is tried once over a new
+    /// connection (section 18.2.2).
+    pub fn not_sent(&mut self, now: Time, number: u64, out: &mut Outbox) -> Option<ClientEvent> {
+        let index = (number & 0xffff_ffff) as u32;
+        let check = number >> 32 & 0x7fff_ffff;
+        if number & SERVER_REPORT != 0 {
+            self.reply_anew(index, check, out);
+            return None;
+        }
+        let entry = self.clients.get_mut(index as usize)?;
+        if entry.nonce & 0x7fff_ffff != check {
+            return None;
+        }
+        if !matches!(entry.machine.state(), ClientState::Calling | ClientState::Trying) {
+            return None;
+        }
+        let event = ClientEvent { id: ClientId { index, nonce: entry.nonce }, user: entry.user };
+        entry.machine.terminate();
+        let step = Step { deadline: Deadline::After(Default::default()), ..Step::default() };
+        entry.clock.apply(now, &step, &mut self.wheel, Tick::Client(index));
+        Some(event)
+    }
+
+    fn reply_anew(&mut self, index: u32, check: u64, out: &mut Outbox) {
+        let Some(entry) = self.servers.get_mut(index as usize) else { return };
+        let port = core::mem::take(&mut entry.sent_by_port);
+        if u64::from(entry.generation) != check
+            || port == 0
+            || entry.response.is_empty()
+            || !matches!(entry.reply.transport, Transport::Tcp | Transport::Tls)
+        {
+            return;
+        }
+        let to = Target::Peer {
+            transport: entry.reply.transport,
+            remote: SocketAddr::new(entry.reply.remote.ip(), port),
+            name: None,
+        };
+        out.push(to, 0, |buf| buf.extend_from_slice(&entry.response));
+    }
+
+    /// When [`Transactions::expire`] should be called next.
+    pub fn next_timeout(&self) -> Option<Time> {
+        self.wheel.next()
+    }
+
+    /// Fires one timer that is due; `None` when no more are.
+    pub fn expire(&mut self, now: Time, out: &mut Outbox) -> Option<Expired> {
+        match self.wheel.expire(now)? {
+            Tick::Server(index) => Some(self.server_tick(now, index, out)),
+            Tick::Client(index) => Some(self.client_tick(now, index, out)),
+        }
+    }
+
+    fn server_tick(&mut self, now: Time, index: u32, out: &mut Outbox) -> Expired {
+        let entry = &mut self.servers[index as usize];
+        entry.clock.timer = TimerId::NONE;
+        if entry.clock.deadline.is_some_and(|d| d <= now) {
+            let step = entry.machine.deadline();
+            if step.pass {
+                self.counters.unacknowledged += 1;
+            }
+            let user = entry.user;
+            self.remove_server(index);
+            return Expired::ServerGone(user);
+        }
+        let step = entry.machine.repeat(&self.timers);
+        if step.transmit == Transmit::Last && !entry.response.is_empty() {
+            self.counters.retransmitted += 1;
+            out.push(Target::Flow(entry.reply), 0, |buf| buf.extend_from_slice(&entry.response));
+        }
+        entry.clock.apply(now, &step, &mut self.wheel, Tick::Server(index));
+        Expired::Nothing
+    }
+
+    fn client_tick(&mut self, now: Time, index: u32, out: &mut Outbox) -> Expired {
+        let entry = &mut self.clients[index as usize];
+        entry.clock.timer = TimerId::NONE;
+        let event = ClientEvent { id: ClientId { index, nonce: entry.nonce }, user: entry.user };
+        if entry.clock.deadline.is_some_and(|d| d <= now) {
+            let nameless = entry.nonce == NO_NAME;
+            let timed_out = entry.machine.deadline().pass;
+            if timed_out && !nameless {
+                // The user hears of the time-out first and of the end with the next tick.
+                entry.clock.deadline = None;
+                let step =
+                    Step { deadline: Deadline::After(Default::default()), ..Step::default() };
+                entry.clock.apply(now, &step, &mut self.wheel, Tick::Client(index));
+                return Expired::ClientTimeout(event);
+            }
+            self.remove_client(index);
+            return if nameless { Expired::Nothing } else { Expired::ClientGone(event) };
+        }
+        let step = entry.machine.repeat(&self.timers);
+        if step.transmit == Transmit::Last {
+            self.counters.retransmitted += 1;
+            let number = report(false, index, entry.nonce & 0x7fff_ffff);
+            out.push(entry.target.clone(), number, |buf| buf.extend_from_slice(&entry.request));
+        }
+        entry.clock.apply(now, &step, &mut self.wheel, Tick::Client(index));
+        Expired::Nothing
+    }
+
+    fn remove_server(&mut self, index: u32) {
+        let entry = self.servers.remove(index as usize);
+        self.wheel.cancel(entry.clock.timer);
+        // Another transaction may have taken the key over, if the same request came in twice at
+        // once from two workers; only its own is removed.
+        if self.keys.get(&entry.key.0) == Some(&index) {
+            self.keys.remove(&entry.key.0);
+        }
+        if self.servers.is_empty() && self.servers.capacity() > KEEP_ENTRIES {
+            self.servers = Slab::new();
+            self.keys = HashMap::default();
+        }
+    }
+
+    fn remove_client(&mut self, index: u32) {
+        let entry = self.clients.remove(index as usize);
+        self.wheel.cancel(entry.clock.timer);
+        if self.clients.is_empty() && self.clients.capacity() > KEEP_ENTRIES {
+            self.clients = Slab::new();
+        }
+    }
+
+    /// The worker whose transactions these are; stands in every branch.
+    pub fn worker(&self) -> u8 {
+        self.worker
+    }
+}
+
+/// The nonce of a client transaction that no branch names. Drawn nonces have 56 bits.
+const NO_NAME: u64 = u64::MAX;
+
+/// Marks report numbers of server transactions.
+const SERVER_REPORT: u64 = 1 << 63;
+
+/// The number under which a failure to send is told: whose, which place, and 31 bits of its name.
+fn report(server: bool, index: u32, check: u64) -> u64 {
+    (if server { SERVER_REPORT } else { 0 }) | (check & 0x7fff_ffff) << 32 | u64::from(index)
+}
+
+fn server(slab: &mut Slab<ServerEntry>, id: ServerId) -> Option<&mut ServerEntry> {
+    slab.get_mut(id.index as usize).filter(|e| e.generation == id.generation)
+}
+
+fn client(slab: &mut Slab<ClientEntry>, id: ClientId) -> Option<&mut ClientEntry> {
+    slab.get_mut(id.index as usize).filter(|e| e.nonce == id.nonce)
+}
