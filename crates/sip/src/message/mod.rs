@@ -15,6 +15,8 @@ pub use malformed::{Got, Malformed};
 pub use method::Method;
 pub use parse::parse;
 
+pub(crate) use parse::{Line, line_end, start_line};
+
 use crate::header::{CSeq, HeaderId, Items, NameAddr, Via};
 use crate::syntax::{number, offset};
 use smallvec::SmallVec;

@@ -99,7 +99,10 @@ pub(crate) fn span_line_ends(bytes: &[u8]) -> usize {
 }
 
 /// RFC 3261 section 7.1 and section 7.2.
-fn start_line<'a>(line: &'a [u8], fault: &mut Option<Malformed>) -> Result<Start<'a>, Malformed> {
+pub(crate) fn start_line<'a>(
+    line: &'a [u8],
+    fault: &mut Option<Malformed>,
+) -> Result<Start<'a>, Malformed> {
     if line.get(..4).is_some_and(|b| b.eq_ignore_ascii_case(b"SIP/")) {
         return status_line(line, fault);
     }
