@@ -36,17 +36,22 @@ class Sipp:
 
     def __init__(self, context, name, template, *, remote=None, transport="udp", service="bob", caller="alice",
                  domain="ringway.test", port=None, source="127.0.0.1", calls=1, rate=10, seconds=30,
-                 parts=(), words=None, keys=None, login=None, arguments=()):
+                 parts=(), words=None, keys=None, login=None, quiet=False, sockets="one", arguments=()):
         self.context, self.name = context, name
         self.port = port or context.ports.take(2)
         self.seconds = seconds
         scenario = render(context, name, template, parts, words)
         keys = {"domain": domain, "caller": caller, **(keys or {})}
-        argv = ["sipp", "-sf", scenario, "-i", source, "-p", self.port, "-t", "t1" if transport == "tcp" else "u1",
+        mode = {"udp": "u", "tcp": "t"}[transport] + {"one": "1", "each": "n"}[sockets]
+        argv = ["sipp", "-sf", scenario, "-i", source, "-p", self.port, "-t", mode,
                 "-m", calls, "-r", rate, "-s", service, "-mp", context.ports.take(4), "-nostdin",
                 "-timeout", f"{seconds}s", "-timeout_error",
-                "-trace_err", "-error_file", context.folder / f"{name}.err",
-                "-trace_msg", "-message_file", context.folder / f"{name}.msg", *arguments]
+                *arguments]
+        if sockets == "each":
+            argv += ["-max_socket", 900]
+        if not quiet:
+            argv += ["-trace_err", "-error_file", context.folder / f"{name}.err",
+                     "-trace_msg", "-message_file", context.folder / f"{name}.msg"]
         for key, value in keys.items():
             argv += ["-key", key, value]
         if login:

@@ -238,3 +238,31 @@ def wrong_password(c, transport):
     phone.send(["Contact: <sip:bob@127.0.0.1:9001>"], answer="401", password="wrong")
     c.expect(server.contacts() == 0, f"expected no contact, got {server.contacts()}")
     finish(server)
+
+
+FLOODS = sorted(path.stem for path in (HERE / "floods").glob("*.sip"))
+FLOOD_SECONDS = 4
+FLOOD_RATE = {"udp": 2_000, "tcp": 200}
+
+
+def flood(kind, transport):
+    """Malformed messages at a high rate from one address, calls from another: they must all pass."""
+    def body(c):
+        server = quick(c, auth=kind == "forged-credentials")
+        login = ("alice", "wonderland") if server.wanted.auth else None
+        uas = callee(c, server, "uas", "uas-answer", "udp", calls=4)
+        rate = FLOOD_RATE[transport]
+        message = (HERE / "floods" / f"{kind}.sip").read_text()
+        # A socket a call over TCP: the server may close a stream it cannot make sense of.
+        attack = Sipp(c, "flood", "flood", remote=(server.host, server.port), source="127.0.0.2",
+                      transport=transport, words={"message": message}, calls=rate * FLOOD_SECONDS, rate=rate,
+                      quiet=True, sockets="each" if transport == "tcp" else "one")
+        uac = call(c, server, "udp", calls=4, rate=1, login=login)
+        finish(server, attack, uac, uas)
+    body.__doc__ = flood.__doc__
+    case(f"sipp/flood-{kind}-{transport}")(body)
+
+
+for _kind in FLOODS:
+    for _transport in TRANSPORTS:
+        flood(_kind, _transport)
