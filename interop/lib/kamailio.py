@@ -41,10 +41,12 @@ def write_config(folder, host, port, *, domain, routes=(), users=None, redirect=
     if tls_port or wss_port:
         modules.append("tls")
         globals_.append("enable_tls=yes")
-        params += [f'modparam("tls", "certificate", "{certificate}")', f'modparam("tls", "private_key", "{key}")']
+        params += [f'modparam("tls", "certificate", "{certificate}")', f'modparam("tls", "private_key", "{key}")',
+                   'modparam("tls", "tls_method", "TLSv1.2+")']
         listen += [f"listen=tls:{host}:{p}" for p in (tls_port, wss_port) if p]
     if ws_port:
         modules += ["xhttp", "websocket"]
+        params += [f'modparam("{m}", "received_avp", "$avp(received)")' for m in ("registrar", "nathelper")]
         listen.append(f"listen=tcp:{host}:{ws_port}")
     script = (Path(__file__).with_suffix(".cfg")).read_text()
     for mark, on in [("AUTH", users is not None), ("REDIRECT", redirect), ("WEBSOCKET", bool(ws_port))]:

@@ -1,0 +1,179 @@
+"""Two phones that others wrote, run without a screen or a sound card: baresip and linphone's linphonec.
+
+Both play a tone from a file and record what they hear to one.
+"""
+
+import json
+import re
+import socket
+
+import audio
+from cases import Failed
+
+
+class Baresip:
+    """baresip 1.0: a file as microphone, its sndfile module as recorder, its TCP control socket."""
+
+    def __init__(self, context, user, password, domain, server, *, tone, answer=True, transport="udp"):
+        self.context, self.user = context, user
+        self.folder = context.folder / f"baresip-{user}"
+        self.folder.mkdir()
+        self.control = context.ports.take()
+        self._buffer = b""
+        sip_port, rtp_port = context.ports.take(2), context.ports.take(20)
+        audio.write_tone(self.folder / "tone.wav", tone)
+        (self.folder / "contacts").touch()
+        (self.folder / "config").write_text("\n".join([
+            f"sip_listen 127.0.0.1:{sip_port}", "net_interface 127.0.0.1", f"rtp_ports {rtp_port}-{rtp_port + 19}",
+            f"audio_source aufile,{self.folder}/tone.wav", f"snd_path {self.folder}",
+            "audio_path /usr/share/baresip", f"ctrl_tcp_listen 127.0.0.1:{self.control}",
+            "module_path /usr/lib/baresip/modules",
+            *(f"module {m}.so" for m in ("g711", "aufile", "sndfile", "rtcpsummary", "ctrl_tcp")),
+            "module_tmp account.so", "module_app menu.so", ""]))
+        (self.folder / "accounts").write_text(
+            f"<sip:{user}@{domain};transport={transport}>;auth_user={user};auth_pass={password}"
+            f';outbound="sip:127.0.0.1:{server.port};transport={transport}";regint=120'
+            f";answermode={'auto' if answer else 'manual'}\n")
+        self.process = context.start(f"baresip-{user}", ["baresip", "-f", self.folder, "-s"])
+        context.until(self._connect, 10, lambda: f"baresip's control port does not open: {self._said()}")
+
+    def _said(self):
+        return self.process.output()[-400:]
+
+    def _connect(self):
+        try:
+            self.socket = socket.create_connection(("127.0.0.1", self.control), timeout=2)
+        except OSError:
+            return False
+        self.context.after(self.socket.close)
+        return True
+
+    def command(self, command, params=""):
+        """One command, as a netstring of JSON."""
+        text = json.dumps({"command": command, "params": params, "token": command}).encode()
+        self.socket.sendall(b"%d:%s," % (len(text), text))
+
+    def event(self, wanted, seconds=15):
+        """Waits for an event of the control socket."""
+        def read():
+            self.socket.settimeout(0.2)
+            try:
+                self._buffer += self.socket.recv(65_536)
+            except TimeoutError:
+                pass
+            return f'"type":"{wanted}"'.encode() in self._buffer
+        self.context.until(read, seconds, lambda: f"baresip: no {wanted} in {seconds} s: {self._said()}")
+
+    def registered(self):
+        """Waits until it is registered."""
+        # Not by the control socket: the answer may come before that is open.
+        self.context.until(lambda: " 200 OK (" in self.process.output() and "binding" in self.process.output(), 15,
+                           lambda: f"baresip does not register: {self._said()}")
+
+    def call(self, uri):
+        """Calls."""
+        self.command("dial", uri)
+
+    def established(self):
+        """Waits until a call is up."""
+        self.event("CALL_ESTABLISHED")
+
+    def hang_up(self):
+        """Ends the call."""
+        self.command("hangup")
+
+    def ended(self):
+        """Waits until the call is over."""
+        self.event("CALL_CLOSED")
+
+    def packets_received(self):
+        """RTP packets it received in its last call, by its own count."""
+        found = re.findall(r"EX=BareSip;.*?PR=(\d+)", self.process.output())
+        return int(found[-1]) if found else 0
+
+    def recording(self):
+        """What it heard in its last call."""
+        found = sorted(self.folder.glob("dump-*-dec.wav"))
+        if not found:
+            raise Failed("baresip recorded nothing")
+        return found[-1]
+
+
+class Linphone:
+    """linphonec 5: files instead of a sound card, commands on its standard input."""
+
+    def __init__(self, context, user, password, domain, server, *, tone, answer=True, transport="udp"):
+        self.context, self.user = context, user
+        self.folder = context.folder / f"linphone-{user}"
+        for name in (".local/share/linphone", ".config/linphone"):
+            (self.folder / name).mkdir(parents=True)
+        audio.write_tone(self.folder / "tone.wav", tone)
+        self.debug = self.folder / "debug.log"
+        ports = {"udp": -1, "tcp": -1, "tls": -1, transport: context.ports.take(2)}
+        proxy = f"<sip:127.0.0.1:{server.port};transport={transport}"
+        (self.folder / "rc").write_text(f"""[sip]
+sip_port={ports["udp"]}
+sip_tcp_port={ports["tcp"]}
+sip_tls_port={ports["tls"]}
+register_only_when_network_is_up=0
+use_ipv6=0
+[rtp]
+audio_rtp_port={context.ports.take(2)}
+[video]
+enabled=0
+[auth_info_0]
+username={user}
+passwd={password}
+realm={domain}
+domain={domain}
+algorithm=MD5
+[proxy_0]
+reg_proxy={proxy}>
+reg_identity=sip:{user}@{domain}
+reg_route={proxy};lr>
+reg_expires=120
+reg_sendregister=1
+publish=0
+""")
+        self.process = context.start(
+            f"linphone-{user}", ["linphonec", "-c", self.folder / "rc", "-d", "6", "-l", self.debug,
+                                 *(["-a"] if answer else [])],
+            env={"HOME": str(self.folder), "XDG_DATA_HOME": "", "XDG_CONFIG_HOME": ""}, stdin=True)
+        for line in ("soundcard use files", f"play {self.folder}/tone.wav", f"record {self.folder}/heard.wav"):
+            self.process.write(line)
+
+    def _wait(self, text, seconds=15, what=None):
+        self.context.until(lambda: text in self.process.output(), seconds, lambda:
+                           f"linphone: no {what or text!r} in {seconds} s: {self.process.output()[-400:]}")
+
+    def registered(self):
+        """Waits until it is registered."""
+        self.context.until(
+            lambda: self.debug.exists() and "to [LinphoneRegistrationOk]" in self.debug.read_text(errors="replace"),
+            15, lambda: f"linphone does not register: {self.process.output()[-400:]}")
+
+    def call(self, uri):
+        """Calls."""
+        self.process.write(f"call {uri}")
+
+    def established(self):
+        """Waits until a call is up."""
+        self._wait("Media streams established")
+
+    def hang_up(self):
+        """Ends the call."""
+        self.process.write("terminate")
+
+    def ended(self):
+        """Waits until the call is over."""
+        self._wait("ended (")
+
+    def packets_received(self):
+        """RTP packets it received in its last call, by its own count."""
+        text = self.debug.read_text(errors="replace")
+        found = re.findall(r"AUDIO SESSION'S RTP STATISTICS.*?received +(\d+) packets", text, flags=re.S)
+        return int(found[-1]) if found else 0
+
+    def recording(self):
+        """What it heard."""
+        return self.folder / "heard.wav"
