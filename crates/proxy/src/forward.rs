@@ -39,6 +39,7 @@ pub(crate) struct Plan<'a> {
 pub(crate) fn request(
     buf: &mut Vec<u8>,
     request: &Message<'_>,
+    via: &Via<'_>,
     flow: &Flow,
     plan: &Plan<'_>,
     branch: impl FnOnce(&mut Vec<u8>),
@@ -69,7 +70,9 @@ pub(crate) fn request(
                 let value = request.value(slot);
                 run.replace(buf, bytes, line, |buf| {
                     buf.extend_from_slice(b"Via: ");
-                    write::via_received(buf, value, flow.remote);
+                    write::via_element(buf, via, flow.remote);
+                    // Further elements on the line, which a fold may part, and the line end.
+                    buf.extend_from_slice(&value[offset(value, via.element) + via.element.len()..]);
                     buf.extend_from_slice(b"\r\n");
                 });
             }

@@ -175,7 +175,8 @@ pub fn via_received(buf: &mut Vec<u8>, value: &[u8], source: SocketAddr) {
     }
 }
 
-fn via_element(buf: &mut Vec<u8>, via: &crate::header::Via<'_>, source: SocketAddr) {
+/// The same as [`via_received`] for one Via that has been parsed already.
+pub fn via_element(buf: &mut Vec<u8>, via: &crate::header::Via<'_>, source: SocketAddr) {
     let same = crate::uri::host_ip(via.host) == Some(source.ip());
     if via.received.is_none() && via.rport.is_none() {
         unfolded(buf, via.element);

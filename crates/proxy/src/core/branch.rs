@@ -6,7 +6,7 @@ use super::reply::reply_to;
 use super::{Core, Event, Hop, MAX_RESOLVING, Pass, ResolveTarget, Tick};
 use crate::forward::{self, Plan};
 use ringway_sansio::{Flow, Outbox, Target, Time, TimerId, Transport};
-use ringway_sip::header::{HeaderId, Items, NameAddr};
+use ringway_sip::header::{HeaderId, Items, NameAddr, Via};
 use ringway_sip::message::{self, Message, Method};
 use ringway_sip::transaction::{self, ClientId, Kind};
 use ringway_sip::uri::{Scheme, Uri};
@@ -287,6 +287,8 @@ impl Core {
         msg: &Message<'_>,
         out: &mut Outbox,
     ) {
+        // It has been read before, when the request came.
+        let Ok(via) = msg.top_via() else { return };
         let client = self.tx.reserve(&mut *self.random);
         let ctx = &self.contexts[place];
         let (kept, flow, kind, serial) = (ctx.kept, ctx.flow, ctx.kind, ctx.serial);
@@ -297,7 +299,18 @@ impl Core {
         if kept.record_route {
             self.write_record_route(&mut on_top, msg, &flow, &way);
         }
-        self.write_request(out.buffer(), &on_top, msg, &flow, &kept, branch, &way, breadth, client);
+        self.write_request(
+            out.buffer(),
+            &on_top,
+            msg,
+            &via,
+            &flow,
+            &kept,
+            branch,
+            &way,
+            breadth,
+            client,
+        );
         let mut way = way;
         if self.too_large_for_udp(&way, out.buffer().len() - start)
             && let Some(tcp) = self.over_tcp(&way)
@@ -316,6 +329,7 @@ impl Core {
                 out.buffer(),
                 &on_top,
                 msg,
+                &via,
                 &flow,
                 &kept,
                 branch,
@@ -360,6 +374,7 @@ impl Core {
         buf: &mut Vec<u8>,
         record_route: &[u8],
         msg: &Message<'_>,
+        via: &Via<'_>,
         flow: &Flow,
         kept: &Kept,
         branch: &Branch,
@@ -414,7 +429,7 @@ impl Core {
         }
         plan.on_top = &routes;
         let name = transaction::Branch { worker: self.worker, client, spiral: kept.spiral };
-        forward::request(buf, msg, flow, &plan, |buf| name.write(buf));
+        forward::request(buf, msg, via, flow, &plan, |buf| name.write(buf));
     }
 
     /// Record-Route for both sides (section 16.6 item 4): one value where both sides see the same
@@ -487,8 +502,10 @@ pub(super) fn next_route<'a>(msg: &Message<'a>, kept: &Kept) -> Option<&'a [u8]>
     if !msg.has(HeaderId::Route) {
         return None;
     }
-    let total = msg.items(HeaderId::Route).count() - usize::from(kept.last_route_used);
-    msg.items(HeaderId::Route).take(total).nth(kept.routes_used)
+    let mut rest = msg.items(HeaderId::Route).skip(kept.routes_used);
+    let next = rest.next()?;
+    // The last one has become the Request-URI, if a strict router sent this.
+    (!kept.last_route_used || rest.next().is_some()).then_some(next)
 }
 
 fn has_lr(uri: &str) -> bool {

@@ -52,7 +52,6 @@ impl Core {
                 flow: None,
             });
         }
-        let total = msg.items(HeaderId::Route).count();
         // A strict router put the Record-Route value we made into the Request-URI and the real one
         // at the end of Route.
         if uri.is_sip() && self.is_us(&uri, pass.flow) && uri.is_loose_router() {
@@ -71,7 +70,11 @@ impl Core {
             marked: false,
             flow: None,
         };
-        for item in msg.items(HeaderId::Route).take(total - usize::from(last_route_used)) {
+        let left = match last_route_used {
+            true => msg.items(HeaderId::Route).count() - 1,
+            false => usize::MAX,
+        };
+        for item in msg.items(HeaderId::Route).take(left) {
             let route = NameAddr::parse(item)?;
             let target = Uri::parse(route.uri)?;
             if !(target.is_sip() && self.is_us(&target, pass.flow)) {

@@ -117,7 +117,7 @@ impl Core {
         };
         let tag = self.stateless_tag(pass, kept);
         let start = out.buffer().len();
-        forward::request(out.buffer(), msg, pass.flow, &plan, |buf| {
+        forward::request(out.buffer(), msg, pass.via, pass.flow, &plan, |buf| {
             buf.extend_from_slice(MAGIC_COOKIE);
             buf.extend_from_slice(STATELESS);
             ringway_sip::write::hex(buf, &tag.to_be_bytes());

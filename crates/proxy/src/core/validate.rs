@@ -115,13 +115,19 @@ impl Core {
     }
 
     fn is_loop(&self, pass: &Pass<'_>, spiral: u64) -> bool {
-        pass.msg.items(HeaderId::Via).any(|element| {
+        let ours = |via: &Via<'_>| Branch::parse(via.branch).is_some_and(|b| b.spiral == spiral);
+        if ours(pass.via) {
+            return true;
+        }
+        let only = |value: &[u8]| value.len() == pass.via.element.len();
+        let mut lines = pass.msg.all(HeaderId::Via);
+        if lines.next().is_some_and(only) && lines.next().is_none() {
+            return false;
+        }
+        pass.msg.items(HeaderId::Via).skip(1).any(|element| {
             // Only a Via that has the shape of ours is worth parsing.
             memchr::memmem::find(element, b"z9hG4bK").is_some()
-                && Via::parse(element)
-                    .ok()
-                    .and_then(|via| Branch::parse(via.branch))
-                    .is_some_and(|branch| branch.spiral == spiral)
+                && Via::parse(element).is_ok_and(|via| ours(&via))
         })
     }
 
