@@ -14,11 +14,10 @@ pub mod location;
 pub mod outbound;
 pub mod overload;
 pub mod own;
-// Until crates/proxy/src/regevent and registrar land: replace these four lines by `pub mod regevent;
-// pub mod registrar;` and delete the interim files.
+// Until crates/proxy/src/regevent lands: replace these lines by `pub mod regevent;` and delete the
+// interim file.
 #[path = "interim_regevent.rs"]
 pub mod regevent;
-#[path = "interim_registrar.rs"]
 pub mod registrar;
 pub mod routes;
 pub mod stats;

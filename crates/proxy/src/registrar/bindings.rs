@@ -1,0 +1,156 @@
+//! What the contacts of a REGISTER do to the bindings there are: all of it, or nothing (RFC 3261
+//! section 10.3 steps 6 and 7).
+
+use super::request::{Contact, Contacts, Wanted};
+use super::{Refusal, RegistrarConfig};
+use crate::location::{BindingView, RecordEdit};
+use ringway_sansio::{Duration, Random, Time};
+use ringway_sip::Uri;
+use smallvec::SmallVec;
+
+type List<'a> = SmallVec<[BindingView<'a>; 4]>;
+
+/// Replaces the record by what it is to be after the request, and shows that to `list`. Says whether
+/// anything changed.
+pub(super) fn change(
+    edit: &mut RecordEdit<'_>,
+    wanted: &Wanted<'_>,
+    scratch: &[u8],
+    now: Time,
+    config: &RegistrarConfig,
+    random: &mut dyn Random,
+    list: &mut dyn FnMut(&[BindingView<'_>]),
+) -> Result<bool, Refusal> {
+    let old: List<'_> = edit.current().collect();
+    let (new, changed) = match &wanted.contacts {
+        Contacts::Fetch => (old, false),
+        Contacts::RemoveAll => {
+            for binding in &old {
+                check_order(wanted, binding)?;
+            }
+            let changed = !old.is_empty();
+            (List::new(), changed)
+        }
+        Contacts::Each(contacts) => each(&old, contacts, wanted, scratch, now, config, random)?,
+    };
+    if changed {
+        for binding in &new {
+            // Texts are within limits that the record has room for; so are most lists of them.
+            edit.put(binding).map_err(|_| Refusal::new(403, "Too Many Contacts"))?;
+        }
+        edit.commit();
+    }
+    list(&new);
+    Ok(changed)
+}
+
+/// RFC 3261 section 10.3: a request that is not newer than the binding aborts the whole.
+fn check_order(wanted: &Wanted<'_>, binding: &BindingView<'_>) -> Result<(), Refusal> {
+    if binding.call_id == wanted.call_id && wanted.cseq <= binding.cseq {
+        return Err(Refusal::new(500, "CSeq: expected a higher number than before"));
+    }
+    Ok(())
+}
+
+/// Step 7: the most recent bindings first, then those that the request leaves alone.
+fn each<'a, 'r: 'a>(
+    old: &[BindingView<'a>],
+    contacts: &[Contact<'r>],
+    wanted: &Wanted<'r>,
+    scratch: &'a [u8],
+    now: Time,
+    config: &RegistrarConfig,
+    random: &mut dyn Random,
+) -> Result<(List<'a>, bool), Refusal> {
+    let mut kept: SmallVec<[bool; 8]> = SmallVec::from_elem(true, old.len());
+    let mut new = List::new();
+    for contact in contacts {
+        for (binding, kept) in old.iter().zip(&mut kept) {
+            if is_binding_of(contact, binding) {
+                check_order(wanted, binding)?;
+                *kept = false;
+            }
+        }
+        // The same contact twice in one request: the last one counts.
+        new.retain(|earlier| !is_binding_of(contact, earlier));
+        if contact.expires > 0 {
+            new.push(binding(contact, wanted, scratch, now));
+        }
+    }
+    let changed = !new.is_empty() || kept.contains(&false);
+    let fresh = new.len();
+    new.extend(old.iter().zip(&kept).filter(|(_, kept)| **kept).map(|(binding, _)| *binding));
+    if new.len() > config.max_contacts && new.len() > old.len() {
+        return Err(Refusal::new(403, "Too Many Contacts"));
+    }
+    for at in 0..fresh {
+        if !new[at].instance.is_empty() {
+            settle_epoch(old, &mut new, at, random);
+        }
+    }
+    Ok((new, changed))
+}
+
+fn binding<'a, 'r: 'a>(
+    contact: &Contact<'r>,
+    wanted: &Wanted<'r>,
+    scratch: &'a [u8],
+    now: Time,
+) -> BindingView<'a> {
+    BindingView {
+        contact: contact.uri,
+        params: &scratch[contact.params.clone()],
+        q: contact.q,
+        expires: now + Duration::from_secs(u64::from(contact.expires)),
+        path: &scratch[wanted.path.clone()],
+        instance: contact.instance,
+        reg_id: contact.reg_id,
+        flow: wanted.flow,
+        call_id: wanted.call_id,
+        cseq: wanted.cseq,
+        outbound: contact.reg_id != 0,
+        nat: wanted.nat,
+        epoch: 0,
+        first_cseq: 0,
+    }
+}
+
+/// Whether a contact of the request means this binding: by instance and reg-id where it registers a
+/// flow (RFC 5626 section 6), by its URI otherwise (RFC 3261 section 19.1.4).
+fn is_binding_of(contact: &Contact<'_>, binding: &BindingView<'_>) -> bool {
+    if contact.reg_id != 0 || binding.outbound {
+        return binding.outbound
+            && contact.reg_id == binding.reg_id
+            && same_instance(contact.instance, binding.instance);
+    }
+    contact.uri == binding.contact
+        || Uri::parse(binding.contact).is_ok_and(|uri| contact.parsed.equivalent(&uri))
+}
+
+/// URNs compare without regard to the case of all that matters here (RFC 4122 section 3).
+pub(super) fn same_instance(a: &[u8], b: &[u8]) -> bool {
+    a.eq_ignore_ascii_case(b)
+}
+
+/// Decides which temporary GRUUs are valid after the binding at `at` was registered (RFC 5627
+/// section 5.1): all so far, if its instance, over its flow if it names one, was registered under
+/// the same Call-ID before; otherwise a new epoch begins for every binding of the instance.
+fn settle_epoch(
+    old: &[BindingView<'_>],
+    new: &mut [BindingView<'_>],
+    at: usize,
+    random: &mut dyn Random,
+) {
+    let BindingView { instance, outbound, reg_id, call_id, cseq, .. } = new[at];
+    // Most recently registered first.
+    let mut before = old.iter().filter(|b| same_instance(b.instance, instance));
+    let epoch = before.clone().next().map(|b| (b.epoch, b.first_cseq));
+    let last = before.find(|b| !outbound || b.outbound && b.reg_id == reg_id);
+    let (epoch, first_cseq) = match epoch {
+        Some(epoch) if last.is_none_or(|b| b.call_id == call_id) => epoch,
+        _ => (random.next_u64(), cseq),
+    };
+    for binding in new.iter_mut().filter(|b| same_instance(b.instance, instance)) {
+        (binding.epoch, binding.first_cseq) = (epoch, first_cseq);
+    }
+}

@@ -1,0 +1,240 @@
+//! The registrar: what a REGISTER does to the bindings of an address-of-record (RFC 3261
+//! section 10.3), with Path (RFC 3327), Service-Route (RFC 3608), GRUU (RFC 5627) and Outbound
+//! (RFC 5626).
+//!
+//! It is not a transaction and not a judge: the caller has checked the message, found the domain to
+//! be its own, authenticated the sender and allowed it to change the address-of-record (steps 1, 3
+//! and 4). It writes no answer either, only the header fields that belong into one. Nothing is kept
+//! here between requests; the state is in the [location service](crate::location).
+//!
+//! [`request`] reads a REGISTER, [`bindings`] is steps 6 and 7, [`answer`] is step 8.
+
+mod answer;
+mod bindings;
+mod request;
+
+use crate::gruu::Gruus;
+use crate::location::{BindingView, Commit, CommitTag, LocationStore};
+use answer::DateLine;
+use request::Wanted;
+use ringway_sansio::{Flow, Random, Time};
+use ringway_sip::{Message, write};
+use smallvec::SmallVec;
+
+/// Most contacts that one REGISTER may name.
+pub const MAX_CONTACTS_PER_REQUEST: usize = 16;
+/// Longest Contact URI, in bytes.
+pub const MAX_CONTACT_URI: usize = 1024;
+/// Longest further parameters of one Contact, together, in bytes.
+pub const MAX_CONTACT_PARAMS: usize = 1024;
+/// Longest instance, in bytes. That of RFC 5626 section 4.1 has 45.
+pub const MAX_INSTANCE: usize = 255;
+/// Longest Path, all elements together, in bytes.
+pub const MAX_PATH: usize = 2048;
+
+/// Seconds after which a client may try again when the store could take no more.
+const RETRY_AFTER: u64 = 5;
+
+/// What the operator decides.
+#[derive(Clone, Debug)]
+pub struct RegistrarConfig {
+    /// Seconds a binding lasts when the request names no time.
+    pub default_expires: u32,
+    /// Fewest seconds a binding may last; a shorter one is answered 423.
+    pub min_expires: u32,
+    /// Most seconds a binding lasts, whatever is asked for.
+    pub max_expires: u32,
+    /// Most contacts one address-of-record may have; one more is answered 403.
+    pub max_contacts: usize,
+    /// The value of Service-Route in answers, elements with their angle brackets and `;lr`; empty for
+    /// none (RFC 3608).
+    pub service_route: Vec<u8>,
+    /// Seconds for Flow-Timer in answers to direct outbound registrations (RFC 5626 section 6).
+    pub flow_timer: Option<u32>,
+}
+
+impl Default for RegistrarConfig {
+    fn default() -> Self {
+        RegistrarConfig {
+            default_expires: 3600,
+            min_expires: 60,
+            max_expires: 7200,
+            max_contacts: 10,
+            service_route: Vec::new(),
+            flow_timer: None,
+        }
+    }
+}
+
+/// What became of a REGISTER.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Registered {
+    /// The status to answer with.
+    pub status: u16,
+    /// Its reason phrase; where it is a fault of the request, what was expected.
+    pub reason: &'static str,
+    /// With [`Commit::Pending`], the answer must wait until the store reports the tag.
+    pub commit: Commit,
+    /// Whether bindings were changed.
+    pub changed: bool,
+}
+
+/// Why a REGISTER fails: status, reason, and what the answer must carry besides.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refusal {
+    status: u16,
+    reason: &'static str,
+    header: Option<RefusalHeader>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum RefusalHeader {
+    MinExpires(u32),
+    RetryAfter,
+    /// `Unsupported: path`; unknown extensions are listed from the request.
+    PathUnsupported,
+    Unsupported,
+}
+
+impl Refusal {
+    const fn new(status: u16, reason: &'static str) -> Self {
+        Refusal { status, reason, header: None }
+    }
+}
+
+/// A registrar; one a worker.
+#[derive(Debug)]
+pub struct Registrar {
+    config: RegistrarConfig,
+    gruus: Gruus,
+    date: DateLine,
+    /// Holds Path and contact parameters while a request is worked on.
+    scratch: Vec<u8>,
+}
+
+impl Registrar {
+    /// A registrar; `secret` keys its GRUUs (see [`Gruus::new`]).
+    pub fn new(config: RegistrarConfig, secret: &[u8; 32]) -> Self {
+        Registrar {
+            config,
+            gruus: Gruus::new(secret),
+            date: DateLine::default(),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Replaces what the operator decides, from the next request on.
+    pub fn reconfigure(&mut self, config: RegistrarConfig) {
+        self.config = config;
+    }
+
+    /// Works on a REGISTER for `aor`, the canonical address-of-record of its To. The message must
+    /// have passed [`Message::check`].
+    ///
+    /// Appends to `headers` the header fields that the answer must carry, ready with CRLF, for a
+    /// refusal too.
+    pub fn register(
+        &mut self,
+        now: Time,
+        flow: &Flow,
+        request: &Message<'_>,
+        aor: &[u8],
+        tag: CommitTag,
+        store: &dyn LocationStore,
+        random: &mut dyn Random,
+        headers: &mut Vec<u8>,
+    ) -> Registered {
+        let start = headers.len();
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.clear();
+        let outcome = Wanted::read(request, flow, aor, &self.config, &self.gruus, &mut scratch)
+            .and_then(|wanted| {
+                self.carry_out(now, &wanted, &scratch, aor, tag, store, random, headers)
+            });
+        self.scratch = scratch;
+        match outcome {
+            Ok((commit, changed)) => Registered { status: 200, reason: "OK", commit, changed },
+            Err(refusal) => {
+                headers.truncate(start);
+                refuse(headers, request, &refusal);
+                let Refusal { status, reason, .. } = refusal;
+                Registered { status, reason, commit: Commit::Done, changed: false }
+            }
+        }
+    }
+
+    fn carry_out(
+        &mut self,
+        now: Time,
+        wanted: &Wanted<'_>,
+        scratch: &[u8],
+        aor: &[u8],
+        tag: CommitTag,
+        store: &dyn LocationStore,
+        random: &mut dyn Random,
+        headers: &mut Vec<u8>,
+    ) -> Result<(Commit, bool), Refusal> {
+        let listing = answer::Listing { gruus: &self.gruus, aor, now, gruu: wanted.supported.gruu };
+        let mut commit = Commit::Done;
+        let mut outcome = Ok(false);
+        if wanted.is_fetch() {
+            let mut run = |b: &[BindingView<'_>]| listing.write(headers, b);
+            fetch(store, aor, now, &mut run);
+        } else {
+            commit = store.update(aor, now, tag, &mut |edit| {
+                outcome =
+                    bindings::change(edit, wanted, scratch, now, &self.config, random, &mut |b| {
+                        listing.write(headers, b);
+                    });
+            });
+        }
+        let changed = outcome?;
+        if commit == Commit::Refused {
+            let header = Some(RefusalHeader::RetryAfter);
+            return Err(Refusal { header, ..Refusal::new(503, "Location Service Overloaded") });
+        }
+        answer::finish(headers, wanted, scratch, &self.config, self.date.at(now));
+        Ok((commit, changed))
+    }
+}
+
+/// Gives all bindings of `aor` at once. They are copied, because they cannot leave the store.
+fn fetch(
+    store: &dyn LocationStore,
+    aor: &[u8],
+    now: Time,
+    run: &mut dyn FnMut(&[BindingView<'_>]),
+) {
+    let mut record = Vec::new();
+    let mut copy = crate::location::RecordEdit::new(&[], now, &mut record);
+    store.lookup(aor, now, &mut |b| {
+        // What fitted into one record fits into another.
+        let _ = copy.put(b);
+    });
+    copy.commit();
+    copy.finish();
+    let bindings: SmallVec<[BindingView<'_>; 4]> =
+        crate::location::Bindings::new(&record, now).collect();
+    run(&bindings);
+}
+
+fn refuse(headers: &mut Vec<u8>, request: &Message<'_>, refusal: &Refusal) {
+    match refusal.header {
+        None => {}
+        Some(RefusalHeader::MinExpires(seconds)) => {
+            write::header_decimal(headers, "Min-Expires", u64::from(seconds));
+        }
+        Some(RefusalHeader::RetryAfter) => {
+            write::header_decimal(headers, "Retry-After", RETRY_AFTER);
+        }
+        Some(RefusalHeader::PathUnsupported) => write::header(headers, "Unsupported", b"path"),
+        Some(RefusalHeader::Unsupported) => {
+            for option in request::unsupported(request) {
+                write::header(headers, "Unsupported", option);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,423 @@
+//! A REGISTER, read: everything that can be decided without the bindings as they are.
+
+use super::{
+    MAX_CONTACT_PARAMS, MAX_CONTACT_URI, MAX_CONTACTS_PER_REQUEST, MAX_INSTANCE, MAX_PATH, Refusal,
+    RefusalHeader, RegistrarConfig,
+};
+use crate::gruu::{Gruus, Resolved};
+use crate::location::record::DEFAULT_Q;
+use ringway_sansio::Flow;
+use ringway_sip::{HeaderId, Message, NameAddr, Uri, write};
+use smallvec::SmallVec;
+use std::ops::Range;
+
+/// An interval from here on is never too brief (RFC 3261 section 10.3 step 7).
+const ONE_HOUR: u32 = 3600;
+
+/// Extensions a REGISTER may require of us (RFC 3261 section 10.3 step 2).
+const EXTENSIONS: [&[u8]; 3] = [b"path", b"gruu", b"outbound"];
+
+/// Extensions that the user agent says it supports.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Supported {
+    pub(super) path: bool,
+    pub(super) gruu: bool,
+    pub(super) outbound: bool,
+}
+
+/// One Contact of the request.
+#[derive(Clone, Debug)]
+pub(super) struct Contact<'a> {
+    pub(super) uri: &'a [u8],
+    /// The URI in its parts.
+    pub(super) parsed: Uri<'a>,
+    /// Further parameters, in the scratch buffer.
+    pub(super) params: Range<usize>,
+    pub(super) q: u16,
+    /// Seconds the binding shall last, by request and configuration; 0 removes it.
+    pub(super) expires: u32,
+    pub(super) instance: &'a [u8],
+    /// Not 0 only where outbound processing applies.
+    pub(super) reg_id: u32,
+}
+
+/// What is to happen to the bindings.
+#[derive(Debug)]
+pub(super) enum Contacts<'a> {
+    /// No Contact: only list them.
+    Fetch,
+    /// `*`.
+    RemoveAll,
+    /// These, each for itself.
+    Each(SmallVec<[Contact<'a>; 1]>),
+}
+
+/// What a REGISTER asks for.
+#[derive(Debug)]
+pub(super) struct Wanted<'a> {
+    pub(super) call_id: &'a [u8],
+    pub(super) cseq: u32,
+    pub(super) supported: Supported,
+    pub(super) contacts: Contacts<'a>,
+    /// Path elements, in the scratch buffer.
+    pub(super) path: Range<usize>,
+    /// The flow to the user agent, where there is no proxy between.
+    pub(super) flow: Option<Flow>,
+    /// Whether there is a NAT between it and us.
+    pub(super) nat: bool,
+    /// Whether some contact has a reg-id that was not ignored.
+    pub(super) outbound: bool,
+}
+
+impl<'a> Wanted<'a> {
+    pub(super) fn read(
+        request: &Message<'a>,
+        flow: &Flow,
+        aor: &[u8],
+        config: &RegistrarConfig,
+        gruus: &Gruus,
+        scratch: &mut Vec<u8>,
+    ) -> Result<Self, Refusal> {
+        // RFC 3261 section 8.2.2.3.
+        if unsupported(request).next().is_some() {
+            let header = Some(RefusalHeader::Unsupported);
+            return Err(Refusal { header, ..Refusal::new(420, "Bad Extension") });
+        }
+        let cseq = request.cseq().map_err(|e| Refusal::new(e.status, e.reason))?.seq;
+        let via = request.top_via().map_err(|e| Refusal::new(e.status, e.reason))?;
+        let supported = supported(request);
+        let path = read_path(request, supported, scratch)?;
+        // RFC 5626 section 6: the Via tells whether a proxy stands between.
+        let direct = request.items(HeaderId::Via).nth(1).is_none();
+        let mut wanted = Wanted {
+            call_id: request.call_id(),
+            cseq,
+            supported,
+            contacts: Contacts::Fetch,
+            path,
+            flow: direct.then_some(*flow),
+            nat: direct && is_behind_nat(via.host, flow),
+            outbound: false,
+        };
+        let reader = Reader {
+            aor,
+            config,
+            gruus,
+            expires: request.first(HeaderId::Expires).and_then(seconds),
+            outbound: direct || path_has_ob(&scratch[wanted.path.clone()]),
+            supports_outbound: supported.outbound,
+        };
+        wanted.contacts = reader.contacts(request, scratch)?;
+        if let Contacts::Each(contacts) = &wanted.contacts {
+            wanted.outbound = contacts.iter().any(|c| c.reg_id != 0);
+        }
+        Ok(wanted)
+    }
+
+    pub(super) fn is_fetch(&self) -> bool {
+        matches!(self.contacts, Contacts::Fetch)
+    }
+}
+
+/// What decides about each Contact of a request.
+struct Reader<'p> {
+    aor: &'p [u8],
+    config: &'p RegistrarConfig,
+    gruus: &'p Gruus,
+    /// The Expires header field.
+    expires: Option<u32>,
+    /// Whether outbound processing may be applied: the first hop supports it.
+    outbound: bool,
+    supports_outbound: bool,
+}
+
+impl Reader<'_> {
+    fn contacts<'a>(
+        &self,
+        request: &Message<'a>,
+        scratch: &mut Vec<u8>,
+    ) -> Result<Contacts<'a>, Refusal> {
+        let mut contacts: SmallVec<[Contact<'a>; 1]> = SmallVec::new();
+        let mut all = false;
+        for element in request.items(HeaderId::Contact) {
+            if element == b"*" {
+                all = true;
+                continue;
+            }
+            if contacts.len() == MAX_CONTACTS_PER_REQUEST {
+                return Err(Refusal::new(400, "Contact: expected at most 16"));
+            }
+            contacts.push(self.contact(element, scratch)?);
+        }
+        if all {
+            // RFC 3261 section 10.3 step 6. Two `*` say no more than one.
+            if !contacts.is_empty() {
+                return Err(Refusal::new(400, "Contact: expected * alone"));
+            }
+            if self.expires != Some(0) {
+                return Err(Refusal::new(400, "Expires: expected 0 with Contact *"));
+            }
+            return Ok(Contacts::RemoveAll);
+        }
+        if contacts.is_empty() {
+            return Ok(Contacts::Fetch);
+        }
+        // RFC 5626 section 6: one flow, one contact.
+        let kept = contacts.iter().filter(|c| c.expires > 0);
+        if kept.clone().count() > 1 && kept.clone().any(|c| c.reg_id != 0) {
+            return Err(Refusal::new(400, "Contact: expected one contact with a reg-id"));
+        }
+        Ok(Contacts::Each(contacts))
+    }
+
+    fn contact<'a>(
+        &self,
+        element: &'a [u8],
+        scratch: &mut Vec<u8>,
+    ) -> Result<Contact<'a>, Refusal> {
+        let address = NameAddr::parse(element).map_err(|e| Refusal::new(e.status, e.reason))?;
+        if address.uri.len() > MAX_CONTACT_URI {
+            return Err(Refusal::new(400, "Contact: expected a shorter URI"));
+        }
+        let uri = Uri::parse(address.uri).map_err(|e| Refusal::new(e.status, e.reason))?;
+        let start = scratch.len();
+        let mut contact = Contact {
+            uri: address.uri,
+            parsed: uri,
+            params: start..start,
+            q: DEFAULT_Q,
+            expires: 0,
+            instance: b"",
+            reg_id: 0,
+        };
+        let mut expires = None;
+        for (name, value) in address.params() {
+            self.param(&mut contact, &mut expires, name, value, scratch)?;
+        }
+        contact.params.end = scratch.len();
+        if contact.params.len() > MAX_CONTACT_PARAMS {
+            return Err(Refusal::new(400, "Contact: expected shorter parameters"));
+        }
+        // RFC 5626 section 6: without an instance a reg-id means nothing.
+        if contact.instance.is_empty() {
+            contact.reg_id = 0;
+        }
+        if contact.reg_id != 0 && !self.outbound {
+            if self.supports_outbound {
+                return Err(Refusal::new(439, "First Hop Lacks Outbound Support"));
+            }
+            contact.reg_id = 0;
+        }
+        contact.expires = self.granted(expires.or(self.expires))?;
+        if contact.expires > 0 {
+            self.check_target(&contact)?;
+        }
+        Ok(contact)
+    }
+
+    fn param<'a>(
+        &self,
+        contact: &mut Contact<'a>,
+        expires: &mut Option<u32>,
+        name: &'a [u8],
+        value: Option<&'a [u8]>,
+        scratch: &mut Vec<u8>,
+    ) -> Result<(), Refusal> {
+        let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
+        if is(b"expires") {
+            // A value that cannot be read means the default.
+            *expires = expires.or(value.and_then(seconds));
+        } else if is(b"q") {
+            contact.q = value
+                .and_then(thousandths)
+                .ok_or(Refusal::new(400, "Contact: expected q from 0 to 1"))?;
+        } else if is(b"+sip.instance") {
+            contact.instance = instance(value.unwrap_or_default());
+            if contact.instance.len() > MAX_INSTANCE {
+                return Err(Refusal::new(400, "Contact: expected a shorter instance"));
+            }
+        } else if is(b"reg-id") {
+            // RFC 5626 section 9: 1 to 2^31 - 1.
+            let id = value.and_then(seconds).filter(|id| (1..1 << 31).contains(id));
+            contact.reg_id = id.ok_or(Refusal::new(400, "Contact: expected reg-id from 1"))?;
+        } else if !is(b"pub-gruu") && !is(b"temp-gruu") {
+            // RFC 5627 section 5.1: nobody suggests a GRUU to us. All else is kept.
+            scratch.push(b';');
+            scratch.extend_from_slice(name);
+            if let Some(value) = value {
+                scratch.push(b'=');
+                write::unfolded(scratch, value);
+            }
+        }
+        Ok(())
+    }
+
+    /// How long a binding lasts (RFC 3261 section 10.3 step 7).
+    fn granted(&self, requested: Option<u32>) -> Result<u32, Refusal> {
+        let requested = requested.unwrap_or(self.config.default_expires);
+        if requested > 0 && requested < ONE_HOUR && requested < self.config.min_expires {
+            let header = Some(RefusalHeader::MinExpires(self.config.min_expires));
+            return Err(Refusal { header, ..Refusal::new(423, "Interval Too Brief") });
+        }
+        Ok(requested.min(self.config.max_expires))
+    }
+
+    /// A contact that leads back here, or none that a GRUU could stand for (RFC 5627 section 5.1).
+    /// The first would be a loop without an instance as well.
+    fn check_target(&self, contact: &Contact<'_>) -> Result<(), Refusal> {
+        if !contact.parsed.is_sip() {
+            if !contact.instance.is_empty() {
+                return Err(Refusal::new(403, "Contact: expected a SIP URI with an instance"));
+            }
+            return Ok(());
+        }
+        let itself = Uri::parse(self.aor).is_ok_and(|aor| contact.parsed.equivalent(&aor));
+        let mut aor = Vec::new();
+        if itself
+            || matches!(self.gruus.resolve(&contact.parsed, &mut aor), Resolved::Gruu(_))
+                && aor == self.aor
+        {
+            return Err(Refusal::new(
+                403,
+                "Contact: expected another URI than the address-of-record",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Extensions the request requires and that are not ours, in order.
+pub(super) fn unsupported<'m, 'a>(
+    request: &'m Message<'a>,
+) -> impl Iterator<Item = &'a [u8]> + use<'m, 'a> {
+    request
+        .items(HeaderId::Require)
+        .filter(|option| !EXTENSIONS.iter().any(|known| known.eq_ignore_ascii_case(option)))
+}
+
+fn supported(request: &Message<'_>) -> Supported {
+    let mut supported = Supported::default();
+    // What a user agent requires it supports as well.
+    for option in request.items(HeaderId::Supported).chain(request.items(HeaderId::Require)) {
+        supported.path |= option.eq_ignore_ascii_case(b"path");
+        supported.gruu |= option.eq_ignore_ascii_case(b"gruu");
+        supported.outbound |= option.eq_ignore_ascii_case(b"outbound");
+    }
+    supported
+}
+
+/// Collects the Path elements (RFC 3327 section 5.3).
+fn read_path(
+    request: &Message<'_>,
+    supported: Supported,
+    scratch: &mut Vec<u8>,
+) -> Result<Range<usize>, Refusal> {
+    let start = scratch.len();
+    if !request.has(HeaderId::Path) {
+        return Ok(start..start);
+    }
+    if !supported.path {
+        // The user agent cannot know that somebody stands between it and us.
+        let header = Some(RefusalHeader::PathUnsupported);
+        return Err(Refusal { header, ..Refusal::new(420, "Bad Extension") });
+    }
+    for element in request.items(HeaderId::Path) {
+        if scratch.len() > start {
+            scratch.extend_from_slice(b", ");
+        }
+        write::unfolded(scratch, element);
+    }
+    if scratch.len() - start > MAX_PATH {
+        return Err(Refusal::new(400, "Path: expected fewer octets"));
+    }
+    Ok(start..scratch.len())
+}
+
+/// Whether the first hop of a Path supports outbound. Only the first hop may say `ob`, wherever in
+/// the Path it stands (RFC 5626 section 5.1).
+fn path_has_ob(path: &[u8]) -> bool {
+    ringway_sip::header::Items::new(path).any(|element| {
+        NameAddr::parse(element)
+            .and_then(|address| Uri::parse(address.uri))
+            .is_ok_and(|uri| uri.param(b"ob").is_some())
+    })
+}
+
+/// Whether the sender took itself to be at another address than it is (RFC 3581 section 4).
+fn is_behind_nat(sent_by: &[u8], flow: &Flow) -> bool {
+    match ringway_sip::uri::host_ip(sent_by) {
+        Some(ip) => ip.to_canonical() != flow.remote.ip().to_canonical(),
+        // A name that cannot exist (RFC 2606), from a browser for one (RFC 7118 section 5).
+        None => sent_by.to_ascii_lowercase().ends_with(b".invalid"),
+    }
+}
+
+/// The instance without its quotes and angle brackets.
+fn instance(value: &[u8]) -> &[u8] {
+    let value = value.strip_prefix(b"\"").and_then(|v| v.strip_suffix(b"\"")).unwrap_or(value);
+    value.strip_prefix(b"<").and_then(|v| v.strip_suffix(b">")).unwrap_or(value)
+}
+
+/// `delta-seconds`; more than 32 bits is the most that 32 bits hold (RFC 4475 section 3.1.2.4).
+fn seconds(digits: &[u8]) -> Option<u32> {
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let add = |n: u32, d: &u8| n.saturating_mul(10).saturating_add(u32::from(d - b'0'));
+    Some(digits.iter().fold(0, add))
+}
+
+/// `qvalue` in thousandths (RFC 3261 section 25.1).
+fn thousandths(value: &[u8]) -> Option<u16> {
+    let (whole, rest) = value.split_first()?;
+    let digits = match rest {
+        [] => rest,
+        [b'.', digits @ ..] if digits.len() <= 3 => digits,
+        _ => return None,
+    };
+    if !matches!(whole, b'0' | b'1') || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let mut q = u16::from(whole - b'0') * 1000;
+    let mut place = 100;
+    for digit in digits {
+        q += u16::from(digit - b'0') * place;
+        place /= 10;
+    }
+    (q <= 1000).then_some(q)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 3261 section 25.1.
+    #[test]
+    fn q_is_read_in_thousandths() {
+        for (text, q) in
+            [("0", 0), ("1", 1000), ("1.", 1000), ("0.5", 500), ("0.123", 123), ("1.000", 1000)]
+        {
+            assert_eq!(thousandths(text.as_bytes()), Some(q), "{text}");
+        }
+        for text in ["", "2", ".5", "1.001", "0.1234", "0,5", "-1", "0.x"] {
+            assert_eq!(thousandths(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn seconds_saturate() {
+        assert_eq!(seconds(b"3600"), Some(3600));
+        assert_eq!(seconds(b"280297596632815"), Some(u32::MAX));
+        assert_eq!(seconds(b""), None);
+        assert_eq!(seconds(b"1h"), None);
+    }
+
+    /// RFC 5626 section 4.1.
+    #[test]
+    fn an_instance_loses_its_wrapping() {
+        assert_eq!(instance(b"\"<urn:uuid:1>\""), b"urn:uuid:1");
+        assert_eq!(instance(b"<urn:uuid:1>"), b"urn:uuid:1");
+        assert_eq!(instance(b"\"urn:uuid:1\""), b"urn:uuid:1");
+        assert_eq!(instance(b"\"<"), b"\"<");
+    }
+}
