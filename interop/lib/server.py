@@ -160,10 +160,20 @@ class Ringway:
             listen += [f"ws://{server.host}:{server.ws_port}", f"wss://{server.host}:{server.wss_port}"]
         lines = [
             f"listen = {json.dumps(listen)}",
+            f"domains = {json.dumps([wanted.domain])}",
             f'http = "{server.host}:{server.http_port}"',
             f'store = "{wanted.store}"',
             f"workers = {wanted.workers}",
+            f'mode = "{"redirect" if wanted.redirect else "proxy"}"',
+            f"trusted = {json.dumps(wanted.trusted)}",
+            "[auth]",
+            f'mode = "{"digest" if wanted.auth else "off"}"',
+            f"algorithms = {json.dumps(wanted.algorithms)}",
         ]
+        if wanted.tls or wanted.websocket:
+            lines += ["[tls]", f'certificate = "{server.certificate}"', f'key = "{server.key}"']
+        for route in wanted.routes:
+            lines += ["[[route]]", f'domain = "{route.domain}"', f'next_hops = [{{ uri = "{route.hop}" }}]']
         self.config.write_text("\n".join(lines) + "\n" + wanted.extra)
 
     def add_user(self, user, password):

@@ -203,3 +203,12 @@ class Client:
         fields.append("Authorization: " + credentials(challenge, user, password, "REGISTER", uri, qop=qop))
         return self.ask(self.request("REGISTER", uri, to=aor, sender=aor, headers=fields,
                                      call_id=call_id, cseq=cseq + 1))
+
+
+def register(server, user, port, transport="udp", parameters=""):
+    """Registers an address on this host for `user`, as that user's phone would."""
+    with Client(server.host, server.port) as client:
+        contact = f"<sip:{user}@127.0.0.1:{port};transport={transport}>{parameters}"
+        answer = client.register(user, server.wanted.users.get(user, ""), server.domain, [contact])
+    server.context.expect(answer is not None and answer.status == 200,
+                          f"REGISTER of {user}: expected 200, got {answer and answer.start}")

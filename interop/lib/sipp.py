@@ -7,7 +7,9 @@ from cases import Failed
 
 SCENARIOS = Path(__file__).resolve().parent.parent / "sipp"
 # Milliseconds: how long a call is held, rings, how late the ringing starts, how soon a caller gives up.
-DEFAULTS = {"hold": 300, "ring": 200, "delay": 0, "wait": 500, "invite_cseq": 1}
+DEFAULTS = {"hold": 300, "ring": 200, "delay": 0, "wait": 500, "invite_cseq": 1,
+            # One proxy on the way to the callee.
+            "max_forwards": 69, "too_many_vias": "Via:.*Via:.*Via:"}
 
 
 def render(context, name, template, parts=(), words=None):
@@ -31,17 +33,23 @@ def render(context, name, template, parts=(), words=None):
     return path
 
 
+def listens(port, transport):
+    """Whether something listens on a local port."""
+    table = Path(f"/proc/net/{transport}").read_text().splitlines()[1:]
+    return any(line.split()[1].endswith(f":{port:04X}") for line in table)
+
+
 class Sipp:
     """A running SIPp with one scenario."""
 
     def __init__(self, context, name, template, *, remote=None, transport="udp", service="bob", caller="alice",
                  domain="ringway.test", port=None, source="127.0.0.1", calls=1, rate=10, seconds=30,
                  parts=(), words=None, keys=None, login=None, quiet=False, sockets="one", arguments=()):
-        self.context, self.name = context, name
+        self.context, self.name, self.transport = context, name, transport
         self.port = port or context.ports.take(2)
         self.seconds = seconds
         scenario = render(context, name, template, parts, words)
-        keys = {"domain": domain, "caller": caller, **(keys or {})}
+        keys = {"domain": domain, "target": domain, "caller": caller, **(keys or {})}
         mode = {"udp": "u", "tcp": "t"}[transport] + {"one": "1", "each": "n"}[sockets]
         argv = ["sipp", "-sf", scenario, "-i", source, "-p", self.port, "-t", mode,
                 "-m", calls, "-r", rate, "-s", service, "-mp", context.ports.take(4), "-nostdin",
@@ -58,6 +66,11 @@ class Sipp:
             argv += ["-au", login[0], "-ap", login[1]]
         argv.append(f"{remote[0]}:{remote[1]}" if remote else source)
         self.process = context.start(name, argv)
+
+    def listening(self):
+        """Waits until a callee can be called."""
+        self.context.until(lambda: listens(self.port, self.transport), 5, f"sipp {self.name} does not listen")
+        return self
 
     def passed(self):
         """Waits for the end; fails unless every call went by the scenario."""

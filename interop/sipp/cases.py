@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cases import case
 from server import Server
-from sip import Client
+from sip import Client, register
 from sipp import Sipp
 
 HERE = Path(__file__).resolve().parent
@@ -27,29 +27,11 @@ def over_both(name, **options):
     return mark
 
 
-def register(server, user, port, transport, parameters=""):
-    """Registers a SIPp callee's address for `user`, as that user's phone would."""
-    with Client(server.host, server.port) as client:
-        contact = f"<sip:{user}@127.0.0.1:{port};transport={transport}>{parameters}"
-        password = server.wanted.users.get(user, "")
-        answer = client.register(user, password, server.domain, [contact])
-    server.context.expect(answer is not None and answer.status == 200,
-                          f"REGISTER of {user}: expected 200, got {answer and answer.start}")
-
-
 def callee(c, server, name, template, transport, parameters="", user="bob", **options):
     """A SIPp that waits for a call, registered."""
-    waiting = Sipp(c, name, template, transport=transport, service=user, **options)
-    c.until(lambda: port_is_taken(waiting.port, transport), 5, f"sipp {name} does not listen")
+    waiting = Sipp(c, name, template, transport=transport, service=user, **options).listening()
     register(server, user, waiting.port, transport, parameters)
     return waiting
-
-
-def port_is_taken(port, transport):
-    """Whether something listens on a local port."""
-    table = Path(f"/proc/net/{transport}").read_text()
-    wanted = f":{port:04X} "
-    return any(wanted in line.split(" ", 5)[4] + " " or wanted in line for line in table.splitlines()[1:])
 
 
 def caller(c, server, name, template, transport, **options):
