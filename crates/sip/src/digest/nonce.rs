@@ -1,0 +1,348 @@
+//! Nonces that need no memory until they are used, and cannot be used twice.
+//!
+//! A nonce is the time it was made, the worker that made it, some random octets, and a keyed MAC
+//! over all that and the realm. Whether it is ours and how old it is shows from the nonce itself.
+//! Only the counts of nonces in use are remembered, in a bounded table; what falls out of it takes
+//! every older nonce with it, so that forgetting never lets a replay through.
+
+use super::Credentials;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hmac::{Hmac, KeyInit, Mac};
+use ringway_sansio::time::Duration;
+use ringway_sansio::{Random, Time};
+use sha2::Sha256;
+use std::collections::BTreeMap;
+use subtle::ConstantTimeEq;
+
+/// Nonces in use that one [`Nonces`] remembers.
+pub const MAX_REMEMBERED: usize = 65_536;
+
+/// Octets that make a nonce unlike any other: six of time, one of worker, five random.
+const ID: usize = 12;
+/// Octets of MAC in a nonce.
+const MAC: usize = 18;
+/// Characters of a nonce.
+const TEXT: usize = (ID + MAC) / 3 * 4;
+/// How many counts behind the highest one a late request may be.
+const WINDOW: u32 = 64;
+
+/// What a nonce in credentials is worth.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NonceVerdict {
+    /// Ours, young, and not used with this count.
+    Fresh,
+    /// Ours, but too old, of another worker, or forgotten: challenge again and say `stale`.
+    Stale,
+    /// Ours, but this count has been used: challenge again and say `stale`.
+    Replay,
+    /// Not ours: challenge again.
+    Forged,
+}
+
+/// Counts used with one nonce.
+#[derive(Clone, Copy, Debug)]
+struct Counts {
+    highest: u32,
+    /// Bit `i` stands for the count `highest - i`.
+    seen: u64,
+}
+
+/// Makes nonces and checks them.
+pub struct Nonces {
+    mac: Hmac<Sha256>,
+    worker: u8,
+    lifetime: Duration,
+    /// By id; the time comes first in it, so that the oldest is the first.
+    used: BTreeMap<[u8; ID], Counts>,
+    /// Ids up to this one are stale, whatever their age.
+    horizon: [u8; ID],
+    capacity: usize,
+}
+
+impl Nonces {
+    /// Nonces made with `key`, which must be random and may be the same for all workers. `worker`
+    /// tells the nonces of one worker from those of another, because each remembers only its own.
+    /// `lifetime` is how long a nonce is good for.
+    pub fn new(key: &[u8; 32], worker: u8, lifetime: Duration) -> Self {
+        #[allow(clippy::expect_used, reason = "HMAC takes keys of any length, RFC 2104 section 2")]
+        let mac = Hmac::new_from_slice(key).expect("a key of 32 octets");
+        Nonces {
+            mac,
+            worker,
+            lifetime,
+            used: BTreeMap::new(),
+            horizon: [0; ID],
+            capacity: MAX_REMEMBERED,
+        }
+    }
+
+    /// How many nonces are remembered.
+    pub fn remembered(&self) -> usize {
+        self.used.len()
+    }
+
+    /// Appends a new nonce for `realm`.
+    pub fn create(&self, now: Time, realm: &[u8], random: &mut dyn Random, buf: &mut Vec<u8>) {
+        let mut id = [0; ID];
+        id[..6].copy_from_slice(&now.as_millis().to_be_bytes()[2..]);
+        id[6] = self.worker;
+        id[7..].copy_from_slice(&random.next_u64().to_le_bytes()[..5]);
+        let mut octets = [0; ID + MAC];
+        octets[..ID].copy_from_slice(&id);
+        octets[ID..].copy_from_slice(&self.tag(&id, realm));
+        let start = buf.len();
+        buf.resize(start + TEXT, 0);
+        // Cannot fail: TEXT characters are what these octets take.
+        let written = URL_SAFE_NO_PAD.encode_slice(octets, &mut buf[start..]);
+        debug_assert_eq!(written, Ok(TEXT));
+    }
+
+    /// What the nonce of `credentials` for `realm` is worth now. Changes nothing: whoever does not
+    /// know the password shall not fill the table.
+    pub fn check(&self, now: Time, realm: &[u8], credentials: &Credentials<'_>) -> NonceVerdict {
+        let Some(id) = self.open(realm, credentials.nonce) else {
+            return NonceVerdict::Forged;
+        };
+        if id[6] != self.worker || id <= self.horizon || self.expired(now, &id) {
+            return NonceVerdict::Stale;
+        }
+        match (self.used.get(&id), count(credentials)) {
+            (Some(counts), count) if !counts.admits(count) => NonceVerdict::Replay,
+            _ => NonceVerdict::Fresh,
+        }
+    }
+
+    /// Remembers that these credentials have been used. To be called once the rest of them has
+    /// been [verified](super::verify()); gives the same verdict as [`Nonces::check`] before, and
+    /// only after [`NonceVerdict::Fresh`] may the request go on.
+    pub fn remember(
+        &mut self,
+        now: Time,
+        realm: &[u8],
+        credentials: &Credentials<'_>,
+    ) -> NonceVerdict {
+        let verdict = self.check(now, realm, credentials);
+        if verdict != NonceVerdict::Fresh {
+            return verdict;
+        }
+        let Some(id) = self.open(realm, credentials.nonce) else {
+            return NonceVerdict::Forged;
+        };
+        self.forget(now);
+        let count = count(credentials);
+        self.used.entry(id).or_insert(Counts { highest: 0, seen: 0 }).note(count);
+        if self.used.len() > self.capacity
+            && let Some((oldest, _)) = self.used.pop_first()
+        {
+            self.horizon = self.horizon.max(oldest);
+        }
+        verdict
+    }
+
+    /// Drops what is too old to be accepted anyway: at most two at a time, which is more than come.
+    fn forget(&mut self, now: Time) {
+        for _ in 0..2 {
+            match self.used.first_key_value() {
+                Some((id, _)) if self.expired(now, id) => self.used.pop_first(),
+                _ => return,
+            };
+        }
+    }
+
+    /// A nonce from the future is as bad as one too old: the clock was set back.
+    fn expired(&self, now: Time, id: &[u8; ID]) -> bool {
+        let made = Time::from_millis(id[..6].iter().fold(0, |n, &b| n << 8 | b as u64));
+        now.as_millis() < made.as_millis() || now.since(made) > self.lifetime
+    }
+
+    fn tag(&self, id: &[u8; ID], realm: &[u8]) -> [u8; MAC] {
+        let mut mac = self.mac.clone();
+        mac.update(id);
+        mac.update(realm);
+        let full = mac.finalize().into_bytes();
+        let mut tag = [0; MAC];
+        tag.copy_from_slice(&full[..MAC]);
+        tag
+    }
+
+    /// The id of a nonce that we made for this realm.
+    fn open(&self, realm: &[u8], nonce: &[u8]) -> Option<[u8; ID]> {
+        let nonce: &[u8; TEXT] = nonce.try_into().ok()?;
+        let mut octets = [0; ID + MAC];
+        URL_SAFE_NO_PAD.decode_slice(nonce, &mut octets).ok()?;
+        let mut id = [0; ID];
+        id.copy_from_slice(&octets[..ID]);
+        let ours: bool = octets[ID..].ct_eq(&self.tag(&id, realm)).into();
+        ours.then_some(id)
+    }
+}
+
+impl core::fmt::Debug for Nonces {
+    /// Without the key.
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Nonces")
+            .field("worker", &self.worker)
+            .field("remembered", &self.used.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The count to remember. Credentials without qop have none: their nonce is good for one request,
+/// so it is the last.
+fn count(credentials: &Credentials<'_>) -> u32 {
+    match credentials.qop {
+        Some(_) => credentials.count().unwrap_or(0),
+        None => u32::MAX,
+    }
+}
+
+impl Counts {
+    fn admits(&self, count: u32) -> bool {
+        match self.highest.checked_sub(count) {
+            None => true,
+            Some(behind) => count > 0 && behind < WINDOW && self.seen & 1 << behind == 0,
+        }
+    }
+
+    fn note(&mut self, count: u32) {
+        match self.highest.checked_sub(count) {
+            Some(behind) => self.seen |= 1u64.checked_shl(behind).unwrap_or(0),
+            None => {
+                self.seen = self.seen.checked_shl(count - self.highest).unwrap_or(0) | 1;
+                self.highest = count;
+            }
+        }
+        if count == u32::MAX {
+            // Nothing may follow, and nothing that was left out either.
+            self.seen = u64::MAX;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use ringway_sansio::SplitMix;
+
+    const REALM: &[u8] = b"example.com";
+
+    fn nonces(worker: u8) -> Nonces {
+        Nonces::new(&[7; 32], worker, Duration::from_secs(300))
+    }
+
+    fn make(nonces: &Nonces, now: Time, random: &mut SplitMix) -> Vec<u8> {
+        let mut buf = Vec::new();
+        nonces.create(now, REALM, random, &mut buf);
+        buf
+    }
+
+    fn used<'a>(nonce: &'a [u8], nc: &'a [u8]) -> Credentials<'a> {
+        let mut c = Credentials::parse(
+            b"Digest username=\"u\", realm=\"r\", nonce=\"\", uri=\"\", response=\"\"",
+        )
+        .unwrap();
+        c.nonce = nonce;
+        if !nc.is_empty() {
+            (c.qop, c.nc) = (Some(super::super::Qop::Auth), nc);
+        }
+        c
+    }
+
+    /// RFC 7616 section 3.4: the count tells a replay.
+    #[test]
+    fn a_count_is_accepted_once() {
+        let (mut n, mut random, now) = (nonces(1), SplitMix::new(1), Time::from_secs(1_000_000));
+        let nonce = make(&n, now, &mut random);
+        for (nc, verdict) in [
+            (&b"00000001"[..], NonceVerdict::Fresh),
+            (b"00000001", NonceVerdict::Replay),
+            (b"00000003", NonceVerdict::Fresh),
+            (b"00000002", NonceVerdict::Fresh),
+            (b"00000002", NonceVerdict::Replay),
+            (b"00000100", NonceVerdict::Fresh),
+            (b"000000c1", NonceVerdict::Fresh),
+            (b"000000c0", NonceVerdict::Replay),
+            (b"", NonceVerdict::Fresh),
+            (b"", NonceVerdict::Replay),
+            (b"00000101", NonceVerdict::Replay),
+            (b"fffffffe", NonceVerdict::Replay),
+        ] {
+            let c = used(&nonce, nc);
+            assert_eq!(n.check(now, REALM, &c), verdict, "{nc:?}");
+            assert_eq!(n.remember(now, REALM, &c), verdict, "{nc:?}");
+        }
+        assert_eq!(n.remembered(), 1);
+    }
+
+    #[test]
+    fn old_and_strange_nonces_are_told_apart() {
+        let (mut n, mut random, now) = (nonces(1), SplitMix::new(1), Time::from_secs(1_000_000));
+        let nonce = make(&n, now, &mut random);
+        let c = used(&nonce, b"00000001");
+        assert_eq!(n.check(now + Duration::from_secs(301), REALM, &c), NonceVerdict::Stale);
+        assert_eq!(n.check(Time::from_secs(999_999), REALM, &c), NonceVerdict::Stale);
+        assert_eq!(nonces(2).check(now, REALM, &c), NonceVerdict::Stale);
+        assert_eq!(n.check(now, b"other", &c), NonceVerdict::Forged);
+        for i in 0..nonce.len() {
+            let mut changed = nonce.clone();
+            changed[i] = if changed[i] == b'A' { b'B' } else { b'A' };
+            let c = used(&changed, b"00000001");
+            assert_eq!(n.remember(now, REALM, &c), NonceVerdict::Forged);
+        }
+        for wrong in [&b""[..], b"abc", &nonce[1..], b"////////////////////////////////////////"] {
+            assert_eq!(n.check(now, REALM, &used(wrong, b"00000001")), NonceVerdict::Forged);
+        }
+        assert_eq!(n.remembered(), 0);
+    }
+
+    #[test]
+    fn what_falls_out_of_the_table_is_stale_with_all_before_it() {
+        let (mut n, mut random) = (nonces(1), SplitMix::new(1));
+        n.capacity = 3;
+        let all: Vec<_> = (0..5)
+            .map(|i| (Time::from_secs(1000 + i), make(&n, Time::from_secs(1000 + i), &mut random)))
+            .collect();
+        let now = Time::from_secs(1010);
+        for (_, nonce) in &all[1..] {
+            assert_eq!(n.remember(now, REALM, &used(nonce, b"00000001")), NonceVerdict::Fresh);
+        }
+        assert_eq!(n.remembered(), 3);
+        // The second fell out; the first, never used, is older and goes with it.
+        for (_, nonce) in &all[..2] {
+            assert_eq!(n.check(now, REALM, &used(nonce, b"00000002")), NonceVerdict::Stale);
+        }
+        for (_, nonce) in &all[2..] {
+            assert_eq!(n.check(now, REALM, &used(nonce, b"00000002")), NonceVerdict::Fresh);
+        }
+        // What has expired makes room by itself.
+        let later = now + Duration::from_secs(301);
+        let nonce = make(&n, later, &mut random);
+        n.remember(later, REALM, &used(&nonce, b"00000001"));
+        let nonce = make(&n, later, &mut random);
+        n.remember(later, REALM, &used(&nonce, b"00000001"));
+        assert_eq!(n.remembered(), 2);
+    }
+
+    proptest! {
+        /// Whatever is sent in whatever order: no count of a nonce is ever accepted twice.
+        #[test]
+        fn no_replay_is_ever_accepted(uses in prop::collection::vec((0usize..6, 1u32..200), 1..300)) {
+            let (mut n, mut random) = (nonces(1), SplitMix::new(1));
+            n.capacity = 4;
+            let start = Time::from_secs(1000);
+            let all: Vec<_> = (0..6).map(|i| make(&n, start + Duration::from_millis(i), &mut random)).collect();
+            let mut accepted = std::collections::BTreeSet::new();
+            for (i, (which, count)) in uses.into_iter().enumerate() {
+                let now = start + Duration::from_millis(10 + i as u64);
+                let nc = format!("{count:08x}");
+                let c = used(&all[which], nc.as_bytes());
+                if n.remember(now, REALM, &c) == NonceVerdict::Fresh {
+                    prop_assert!(accepted.insert((which, count)));
+                }
+                prop_assert!(n.remembered() <= 4);
+            }
+        }
+    }
+}
