@@ -1,1 +1,9 @@
-//! Placeholder.
+//! `ringway serve`: the process around the protocols.
+//!
+//! This crate owns what the pure rooms must not: threads, sockets' workers, the disk, the logs and
+//! the operator's questions. It knows no SIP beyond what it must hand on. Read [`serve`] for how a
+//! process begins and ends, [`worker`] for how one worker runs, [`store`] for what outlives the
+//! process, [`config`] for what an operator may decide.
+
+pub mod config;
+pub mod random;

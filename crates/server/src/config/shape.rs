@@ -1,0 +1,379 @@
+//! The forms a configured value may have: durations, listen URIs, networks, stores, patterns.
+
+use super::reader::{Shape, mismatch};
+use ringway_sansio::Transport;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+use toml::de::DeValue;
+
+/// A duration as written: `"500ms"`, `"32s"`, `"5m"`, `"1h"`, `"7d"`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Span(pub(crate) Duration);
+
+impl Span {
+    pub(crate) const fn ms(n: u64) -> Self {
+        Span(Duration::from_millis(n))
+    }
+
+    pub(crate) const fn secs(n: u64) -> Self {
+        Span(Duration::from_secs(n))
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms = self.0.as_millis();
+        let (n, unit) = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s")]
+            .into_iter()
+            .find(|(size, _)| ms >= *size && ms.is_multiple_of(*size))
+            .map_or((ms, "ms"), |(size, unit)| (ms / size, unit));
+        write!(f, "{n}{unit}")
+    }
+}
+
+impl Shape for Span {
+    fn read(value: &DeValue<'_>) -> Result<Self, String> {
+        const EXPECTED: &str = "a duration in quotes with its unit, such as \"500ms\", \"32s\", \"5m\", \"1h\", \"7d\"";
+        let DeValue::String(text) = value else { return mismatch(EXPECTED, value) };
+        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, unit) = text.split_at(digits);
+        let scale = match unit.trim() {
+            "ms" => 1,
+            "s" => 1_000,
+            "m" => 60_000,
+            "h" => 3_600_000,
+            "d" => 86_400_000u64,
+            _ => return mismatch(EXPECTED, value),
+        };
+        number
+            .parse::<u64>()
+            .ok()
+            .and_then(|n| n.checked_mul(scale))
+            .map(Span::ms)
+            .map_or_else(|| mismatch(EXPECTED, value), Ok)
+    }
+}
+
+/// Reads a value that is written as a string and parsed by `FromStr`.
+fn parse<T: FromStr<Err = String>>(value: &DeValue<'_>, expected: &str) -> Result<T, String> {
+    match value {
+        DeValue::String(text) => text.parse(),
+        other => mismatch(expected, other),
+    }
+}
+
+/// Where to listen: `udp://A:P`, `tcp://`, `tls://`, `ws://` or `wss://`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Listen {
+    /// What to listen for.
+    pub transport: Transport,
+    /// The address to bind; a wildcard means every address of that family.
+    pub addr: SocketAddr,
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}", self.transport.uri(), self.addr)
+    }
+}
+
+impl FromStr for Listen {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let expected = || {
+            format!(
+                "expected a URI such as \"udp://0.0.0.0:5060\" or \"tls://[::]:5061\" \
+                 (udp, tcp, tls, ws, wss), got {text:?}"
+            )
+        };
+        let (scheme, rest) = text.split_once("://").ok_or_else(expected)?;
+        let transport = match scheme {
+            "udp" => Transport::Udp,
+            "tcp" => Transport::Tcp,
+            "tls" => Transport::Tls,
+            "ws" => Transport::Ws,
+            "wss" => Transport::Wss,
+            "sctp" | "sctp+udp" => {
+                return Err(format!("{scheme} is not spoken by this version, got {text:?}"));
+            }
+            _ => return Err(expected()),
+        };
+        let addr = match rest.parse::<SocketAddr>() {
+            Ok(addr) => addr,
+            Err(_) => {
+                // Without a port: the transport's own.
+                let host = rest.strip_prefix('[').and_then(|r| r.strip_suffix(']'));
+                let ip: IpAddr = match host {
+                    Some(v6) => IpAddr::V6(v6.parse().map_err(|_| expected())?),
+                    None => IpAddr::V4(rest.parse::<Ipv4Addr>().map_err(|_| expected())?),
+                };
+                SocketAddr::new(ip, transport.default_port())
+            }
+        };
+        Ok(Listen { transport, addr })
+    }
+}
+
+impl Shape for Listen {
+    fn read(value: &DeValue<'_>) -> Result<Self, String> {
+        parse(value, "a URI in quotes, such as \"udp://0.0.0.0:5060\"")
+    }
+}
+
+/// Which store keeps users and registrations.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum StoreKind {
+    /// Nothing outlives the process.
+    Memory,
+    /// One redb file.
+    Redb(PathBuf),
+}
+
+impl fmt::Display for StoreKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StoreKind::Memory => f.write_str("memory"),
+            StoreKind::Redb(path) => write!(f, "redb:{}", path.display()),
+        }
+    }
+}
+
+impl FromStr for StoreKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            None if text == "memory" => Ok(StoreKind::Memory),
+            Some(("redb", path)) if !path.is_empty() => Ok(StoreKind::Redb(path.into())),
+            Some(("redis", _)) => {
+                Err(format!("the redis store is not part of this version, got {text:?}"))
+            }
+            _ => Err(format!("expected \"memory\" or \"redb:PATH\", got {text:?}")),
+        }
+    }
+}
+
+impl Shape for StoreKind {
+    fn read(value: &DeValue<'_>) -> Result<Self, String> {
+        parse(value, "\"memory\" or \"redb:PATH\"")
+    }
+}
+
+/// The management address, or `off`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HttpAddr(pub Option<SocketAddr>);
+
+impl FromStr for HttpAddr {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "off" {
+            return Ok(HttpAddr(None));
+        }
+        match text.parse::<SocketAddr>() {
+            Ok(addr) if addr.ip().is_loopback() => Ok(HttpAddr(Some(addr))),
+            Ok(addr) => Err(format!(
+                "management is served on loopback only: expected 127.0.0.1:PORT, [::1]:PORT or \
+                 \"off\", got {addr}"
+            )),
+            Err(_) => Err(format!("expected ADDRESS:PORT or \"off\", got {text:?}")),
+        }
+    }
+}
+
+impl Shape for HttpAddr {
+    fn read(value: &DeValue<'_>) -> Result<Self, String> {
+        parse(value, "ADDRESS:PORT in quotes or \"off\"")
+    }
+}
+
+/// An address, or a block of them in CIDR form.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Network {
+    /// The address, with its host bits zero.
+    pub addr: IpAddr,
+    /// How many leading bits count.
+    pub prefix: u8,
+}
+
+impl FromStr for Network {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!(
+                "expected an address or a block such as \"192.0.2.0/24\" or \"2001:db8::/32\", got {text:?}"
+            )
+        };
+        let (addr, prefix) = match text.split_once('/') {
+            Some((a, p)) => (a, Some(p.parse::<u8>().map_err(|_| wrong())?)),
+            None => (text, None),
+        };
+        let addr: IpAddr = addr.parse().map_err(|_| wrong())?;
+        let width = if addr.is_ipv4() { 32 } else { 128 };
+        let prefix = prefix.unwrap_or(width);
+        if prefix > width {
+            return Err(wrong());
+        }
+        let network = Network { addr: mask(addr, prefix), prefix };
+        if network.addr != addr {
+            return Err(format!(
+                "the host bits of {text:?} are not zero: did you mean \"{}/{prefix}\"?",
+                network.addr
+            ));
+        }
+        Ok(network)
+    }
+}
+
+fn mask(addr: IpAddr, prefix: u8) -> IpAddr {
+    match addr {
+        IpAddr::V4(a) => {
+            let keep = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
+            IpAddr::V4((a.to_bits() & keep).into())
+        }
+        IpAddr::V6(a) => {
+            let keep = u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0);
+            IpAddr::V6((a.to_bits() & keep).into())
+        }
+    }
+}
+
+impl Shape for Network {
+    fn read(value: &DeValue<'_>) -> Result<Self, String> {
+        parse(value, "an address or a block in quotes, such as \"192.0.2.0/24\"")
+    }
+}
+
+/// A host name or address as it may stand in a SIP URI, lower case; IPv6 in brackets.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Host(pub String);
+
+/// The longest host name (RFC 1035 section 2.3.4).
+const MAX_HOST: usize = 253;
+
+impl FromStr for Host {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Ok(ip) = text.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
+            return Ok(Host(match ip {
+                IpAddr::V4(a) => a.to_string(),
+                IpAddr::V6(a) => format!("[{a}]"),
+            }));
+        }
+        let label = |l: &str| {
+            !l.is_empty()
+                && l.len() <= 63
+                && !l.starts_with('-')
+                && !l.ends_with('-')
+                && l.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+        };
+        let name = text.strip_suffix('.').unwrap_or(text);
+        if name.len() <= MAX_HOST && name.split('.').all(label) {
+            Ok(Host(name.to_ascii_lowercase()))
+        } else {
+            Err(format!("expected a host name or an address, got {text:?}"))
+        }
+    }
+}
+
+impl Shape for Host {
+    fn read(value: &DeValue<'_>) -> Result<Self, String> {
+        parse(value, "a host name or an address in quotes")
+    }
+}
+
+/// One word out of a few.
+pub(crate) trait Word: Sized + Copy + 'static {
+    /// The words and what they mean.
+    const WORDS: &'static [(&'static str, Self)];
+}
+
+/// Finds a word without regard to case.
+pub(crate) fn word<T: Word>(text: &str) -> Result<T, String> {
+    T::WORDS.iter().find(|(w, _)| w.eq_ignore_ascii_case(text)).map(|(_, t)| *t).ok_or_else(|| {
+        let words: Vec<String> = T::WORDS.iter().map(|(w, _)| format!("\"{w}\"")).collect();
+        format!("expected {}, got {text:?}", words.join(" or "))
+    })
+}
+
+impl<T: Word> Shape for T {
+    fn read(value: &DeValue<'_>) -> Result<Self, String> {
+        match value {
+            DeValue::String(text) => word(text),
+            other => {
+                let words: Vec<String> = T::WORDS.iter().map(|(w, _)| format!("\"{w}\"")).collect();
+                mismatch(&words.join(" or "), other)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listen_uris() {
+        let l: Listen = "udp://0.0.0.0:5080".parse().unwrap();
+        assert_eq!((l.transport, l.addr), (Transport::Udp, "0.0.0.0:5080".parse().unwrap()));
+        let l: Listen = "tls://[::]".parse().unwrap();
+        assert_eq!(l.to_string(), "tls://[::]:5061");
+        for (text, part) in [
+            ("sctp://10.0.0.1:5060", "sctp is not spoken"),
+            ("sctp+udp://10.0.0.1:5060?encap=9899", "sctp+udp is not spoken"),
+            ("udp:0.0.0.0:5060", "expected a URI"),
+            ("udp://host:5060", "expected a URI"),
+            ("udp://::1", "expected a URI"),
+            ("http://127.0.0.1:80", "expected a URI"),
+            ("udp://127.0.0.1:70000", "expected a URI"),
+        ] {
+            let e = text.parse::<Listen>().unwrap_err();
+            assert!(e.contains(part) && e.contains(text), "{e}");
+        }
+    }
+
+    #[test]
+    fn networks_have_no_host_bits() {
+        let n: Network = "10.1.0.0/16".parse().unwrap();
+        assert_eq!(n.prefix, 16);
+        assert_eq!("::1".parse::<Network>().unwrap().prefix, 128);
+        assert_eq!("0.0.0.0/0".parse::<Network>().unwrap().prefix, 0);
+        assert!("10.1.2.3/16".parse::<Network>().unwrap_err().contains("10.1.0.0/16"));
+        assert!("10.0.0.0/33".parse::<Network>().is_err());
+        assert!("example.org".parse::<Network>().is_err());
+    }
+
+    #[test]
+    fn stores_and_management() {
+        assert_eq!("redb:/x y".parse::<StoreKind>().unwrap(), StoreKind::Redb("/x y".into()));
+        assert!("redis://a".parse::<StoreKind>().unwrap_err().contains("not part"));
+        assert!("redb:".parse::<StoreKind>().is_err());
+        assert_eq!("off".parse::<HttpAddr>().unwrap().0, None);
+        assert!("0.0.0.0:8060".parse::<HttpAddr>().unwrap_err().contains("loopback"));
+    }
+
+    #[test]
+    fn hosts() {
+        assert_eq!("Example.ORG.".parse::<Host>().unwrap().0, "example.org");
+        assert_eq!("::1".parse::<Host>().unwrap().0, "[::1]");
+        assert!("a b".parse::<Host>().is_err());
+        assert!("sip:a@b".parse::<Host>().is_err());
+    }
+
+    #[test]
+    fn spans_read_and_show_the_same() {
+        for text in ["500ms", "32s", "5m", "1h", "7d"] {
+            let value = DeValue::String(text.into());
+            assert_eq!(Span::read(&value).unwrap().to_string(), text);
+        }
+        for text in ["", "5", "s", "-1s", "1.5s", "1w", "99999999999999999999s"] {
+            assert!(Span::read(&DeValue::String(text.into())).is_err(), "{text}");
+        }
+    }
+}

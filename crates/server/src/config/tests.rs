@@ -1,0 +1,232 @@
+//! What is said of wrong files, and that the example is right.
+
+use super::*;
+use ringway_proxy::routes::{DomainMatch, UserMatch};
+
+fn problems(text: &str) -> Vec<String> {
+    match Settings::parse("r.toml", text) {
+        Ok(_) => Vec::new(),
+        Err(list) => list.iter().map(ToString::to_string).collect(),
+    }
+}
+
+/// Each file with the one line it must get.
+#[test]
+fn each_mistake_has_its_line() {
+    let table = [
+        ("lisen = []", r#"r.toml:1:1: unknown key "lisen", the nearest is "listen""#),
+        (
+            "\n[limits]\nidel = \"5m\"",
+            r#"r.toml:3:1: unknown key "limits.idel", the nearest is "limits.idle""#,
+        ),
+        (
+            "[limits]\nidle = 5",
+            "r.toml:2:8: limits.idle: expected a duration in quotes with its unit, such as \
+             \"500ms\", \"32s\", \"5m\", \"1h\", \"7d\", got the number 5",
+        ),
+        (
+            "[limits]\nidle = \"1s\"",
+            "r.toml:2:8: limits.idle: expected a duration from 10s to 1d, got 1s",
+        ),
+        (
+            "[limits]\nrequests = \"many\"",
+            "r.toml:2:12: limits.requests: expected a whole number of requests a second (0 is no \
+             limit), 0 to 10000000, got \"many\"",
+        ),
+        (
+            "workers = 65",
+            "r.toml:1:11: workers: expected a whole number of threads, 0 to 64, got 65",
+        ),
+        (
+            "workers = 1.5",
+            "r.toml:1:11: workers: expected a whole number of threads, 0 to 64, got the number 1.5",
+        ),
+        (
+            "record_route = \"yes\"",
+            r#"r.toml:1:16: record_route: expected true or false, got "yes""#,
+        ),
+        (
+            "listen = \"udp://0.0.0.0:5060\"",
+            "r.toml:1:10: listen: expected a list in [ ], got \"udp://0.0.0.0:5060\"",
+        ),
+        (
+            "listen = [\"udp://0.0.0.0:5060\", 5]",
+            "r.toml:1:33: listen: expected a URI in quotes, such as \"udp://0.0.0.0:5060\", got the number 5",
+        ),
+        (
+            "listen = [\"udp://0.0.0.0:5060\", \"udp://0.0.0.0:5060\"]",
+            "r.toml:1:33: listen: udp://0.0.0.0:5060 is there twice",
+        ),
+        (
+            "listen = [\"sctp://10.0.0.1:5060\"]",
+            "r.toml:1:11: listen: sctp is not spoken by this version, got \"sctp://10.0.0.1:5060\"",
+        ),
+        (
+            "listen = [\"tls://0.0.0.0:5061\"]",
+            "r.toml:1:1: tls://0.0.0.0:5061 needs a certificate: [tls] certificate and key are missing",
+        ),
+        ("auth = \"off\"", "r.toml:1:8: auth: expected a section [auth], got \"off\""),
+        ("[auth]\nmode = \"on\"", r#"r.toml:2:8: auth.mode: expected "digest" or "off", got "on""#),
+        (
+            "[auth]\nalgorithms = [\"SHA1\"]",
+            r#"r.toml:2:15: auth.algorithms: expected "SHA-512-256" or "SHA-256" or "MD5", got "SHA1""#,
+        ),
+        ("[auth]\nalgorithms = []", "r.toml:1:1: auth.algorithms: expected at least one"),
+        (
+            "http = \"0.0.0.0:8060\"",
+            "r.toml:1:8: http: management is served on loopback only: expected 127.0.0.1:PORT, \
+             [::1]:PORT or \"off\", got 0.0.0.0:8060",
+        ),
+        (
+            "trusted = [\"10.0.0.1/8\"]",
+            "r.toml:1:12: trusted: the host bits of \"10.0.0.1/8\" are not zero: did you mean \"10.0.0.0/8\"?",
+        ),
+        (
+            "store = \"disk\"",
+            "r.toml:1:9: store: expected \"memory\" or \"redb:PATH\", got \"disk\"",
+        ),
+        ("domain = \"x.org\"", "r.toml:1:10: domain: expected [[domain]], got \"x.org\""),
+        ("[[domain]]\nmode = \"proxy\"", "r.toml:1:1: domain.name is missing"),
+        (
+            "[[domain]]\nname = \"a.org\"\n[[domain]]\nname = \"b.org\"\naliases = [\"A.org\"]",
+            "r.toml:3:1: domain: a.org belongs to an earlier domain",
+        ),
+        (
+            "[tls]\ncertificate = \"c.pem\"",
+            "r.toml:1:1: tls.key is missing: a certificate needs its key",
+        ),
+        (
+            "[timers]\nc = \"3m\"",
+            "r.toml:2:5: timers.c: expected a duration from 181s to 1h, got 3m",
+        ),
+        (
+            "[registrar]\nexpires_min = \"2h\"",
+            "r.toml:1:1: registrar: expected expires_min <= expires_default <= expires_max, got 2h, 1h, 1d",
+        ),
+        (
+            "[[route]]\nprefix = \"0\"\npattern = \"0.\"\nreject = 403",
+            "r.toml:3:11: route: expected a prefix or a pattern, got both",
+        ),
+        (
+            "[[route]]\nprefix = \"0\"",
+            "r.toml:1:1: route: does nothing; expected next_hops, reject, strip, prepend or to_domain",
+        ),
+        (
+            "[[route]]\nnext_hops = [{ uri = \"gw\" }]",
+            "r.toml:2:22: route.next_hops.uri: expected a SIP URI such as \
+             \"sip:gw.example.net;transport=tcp\", got \"gw\"",
+        ),
+    ];
+    for (text, line) in table {
+        assert_eq!(problems(text), [line], "{text}");
+    }
+}
+
+#[test]
+fn everything_wrong_is_said_at_once_in_order() {
+    let list = problems("workers = 99\nlisen = []\n[log]\nlevel = \"loud\"\n");
+    assert_eq!(list.len(), 3, "{list:?}");
+    assert!(list[0].starts_with("r.toml:1:") && list[1].starts_with("r.toml:2:"));
+    assert!(list[2].starts_with("r.toml:4:9: log.level"));
+}
+
+#[test]
+fn broken_syntax_has_its_place() {
+    let list = problems("listen = [\nworkers 3\n");
+    assert!(!list.is_empty());
+    assert!(list[0].starts_with("r.toml:"), "{list:?}");
+    let twice = problems("workers = 1\nworkers = 2\n");
+    assert!(twice[0].starts_with("r.toml:2:1: duplicate key"), "{twice:?}");
+}
+
+#[test]
+fn a_flood_of_mistakes_is_cut() {
+    let text: String = (0..200).map(|i| format!("k{i} = 1\n")).collect();
+    let list = problems(&text);
+    assert_eq!(list.len(), MAX_PROBLEMS + 1);
+    assert_eq!(list[MAX_PROBLEMS], "r.toml: 150 more problems not shown");
+}
+
+#[test]
+fn columns_count_characters() {
+    assert!(problems("\"é\" = 1")[0].starts_with("r.toml:1:1: unknown key"));
+    assert!(problems("listen = [\"é\", 5]")[1].starts_with("r.toml:1:16:"));
+}
+
+#[test]
+fn the_example_is_right_and_says_the_defaults() {
+    let text = include_str!("../../../../docs/ringway.example.toml");
+    let s = Settings::parse("docs/ringway.example.toml", text)
+        .unwrap_or_else(|e| panic!("{}", e.iter().map(|p| format!("{p}\n")).collect::<String>()));
+    let d = Settings::default();
+    assert_eq!(s.auth, d.auth);
+    assert_eq!(s.limits, d.limits);
+    assert_eq!(s.timers, d.timers);
+    assert_eq!(s.log, d.log);
+    assert_eq!(s.http, d.http);
+    assert_eq!(s.registrar, d.registrar);
+    assert_eq!(s.record_route, d.record_route);
+}
+
+/// The lines that the example keeps commented out are right as well.
+#[test]
+fn the_example_uncommented_is_right() {
+    let text = include_str!("../../../../docs/ringway.example.toml");
+    let text: String =
+        text.lines().map(|l| l.strip_prefix("#: ").unwrap_or(l)).flat_map(|l| [l, "\n"]).collect();
+    let s = Settings::parse("docs/ringway.example.toml", &text)
+        .unwrap_or_else(|e| panic!("{}", e.iter().map(|p| format!("{p}\n")).collect::<String>()));
+    assert!(s.routes.len() >= 4);
+    assert_eq!(s.domains.len(), 1);
+    assert_eq!(s.tls.domains.len(), 1);
+}
+
+/// Every key the example knows is described, and nothing else.
+#[test]
+fn every_key_is_described() {
+    let docs = include_str!("../../../../docs/configuration.md");
+    let example = include_str!("../../../../docs/ringway.example.toml");
+    for line in example.lines() {
+        let line = line.strip_prefix("#: ").unwrap_or(line);
+        let Some((key, _)) = line.split_once(" = ") else { continue };
+        if key.starts_with('#') || key.contains(' ') {
+            continue;
+        }
+        assert!(docs.contains(&format!("`{key}`")), "{key} is not in docs/configuration.md");
+    }
+}
+
+#[test]
+fn routes_become_rules() {
+    let s = Settings::parse(
+        "r.toml",
+        r#"
+        [[route]]
+        domain = "*.Example.NET"
+        pattern = "0NXX."
+        strip = 1
+        prepend = "+49"
+        next_hops = [
+          { uri = "sip:a.example.net", priority = 1, weight = 3 },
+          { uri = "sip:b.example.net;transport=tcp", priority = 2 },
+        ]
+        [[route]]
+        prefix = "0900"
+        reject = 403
+        "#,
+    )
+    .unwrap();
+    assert_eq!(s.routes[0].domain, DomainMatch::Below(".example.net".into()));
+    assert_eq!(s.routes[0].user, UserMatch::Pattern("0NXX.".into()));
+    assert_eq!(s.routes[0].next_hops[1].priority, 2);
+    assert_eq!(s.routes[1].domain, DomainMatch::Own);
+    assert_eq!(s.routes[1].reject, Some(403));
+}
+
+#[test]
+fn files_that_cannot_be_read_say_so() {
+    let e = Settings::load(Path::new("/nonexistent/r.toml")).unwrap_err();
+    assert!(e[0].to_string().starts_with("/nonexistent/r.toml: No such file"), "{}", e[0]);
+    let e = Settings::load(Path::new("/tmp")).unwrap_err();
+    assert_eq!(e[0].to_string(), "/tmp: is a directory");
+}
