@@ -1,0 +1,252 @@
+//! The redb file: its tables, how it is opened, read whole and changed in groups.
+//!
+//! Nothing here knows what a record means; keys and values are bytes.
+
+use redb::{
+    Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, ReadableTableMetadata,
+    StorageError, TableDefinition, TableError,
+};
+use std::fmt;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Memory that redb may use for pages. The tables that calls need are in our own memory; this only
+/// has to hold the inner pages of the tree and what one group of changes touches.
+pub const CACHE_BYTES: usize = 16 << 20;
+/// The form of the tables described here.
+const FORMAT: &[u8] = b"1";
+
+type Bytes = TableDefinition<'static, &'static [u8], &'static [u8]>;
+
+/// `realm NUL user` to hashed passwords.
+const USERS: Bytes = TableDefinition::new("users");
+/// Address-of-record to its location record.
+const BINDINGS: Bytes = TableDefinition::new("bindings");
+/// Format, realm and keys.
+const META: Bytes = TableDefinition::new("meta");
+
+/// One of the tables.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Table {
+    Users,
+    Bindings,
+    Meta,
+}
+
+impl Table {
+    const fn definition(self) -> Bytes {
+        match self {
+            Table::Users => USERS,
+            Table::Bindings => BINDINGS,
+            Table::Meta => META,
+        }
+    }
+}
+
+/// Why the store file cannot be used.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// Another process has it open.
+    Locked(PathBuf),
+    /// It is not a store of ours, or of a later version.
+    Format(PathBuf, String),
+    /// Its contents are damaged.
+    Damaged(PathBuf, String),
+    /// The system refuses: no space, no permission, an I/O error.
+    Io(PathBuf, io::Error),
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StoreError::Locked(path) => {
+                write!(f, "store {}: in use by another process", path.display())
+            }
+            StoreError::Format(path, what) => write!(f, "store {}: {what}", path.display()),
+            StoreError::Damaged(path, what) => {
+                write!(f, "store {}: damaged: {what}", path.display())
+            }
+            StoreError::Io(path, e) => write!(f, "store {}: {e}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for StoreError {}
+
+/// An open store file. One process at a time.
+pub(super) struct StoreFile {
+    path: PathBuf,
+    db: Database,
+}
+
+impl StoreFile {
+    /// Opens the file, or makes it, readable by its owner only; its directory is made with mode 0700
+    /// if it does not exist. With `verify` every page is checked before any is trusted.
+    pub(super) fn open(path: &Path, verify: bool) -> Result<Self, StoreError> {
+        let io = |e: io::Error| StoreError::Io(path.to_owned(), e);
+        let directory =
+            path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(io)?;
+        let fresh = fs::metadata(path).map(|m| m.len() == 0).unwrap_or(true);
+        let options = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path)
+            .map(drop);
+        options.map_err(io)?;
+        let mut builder = Database::builder();
+        builder.set_cache_size(CACHE_BYTES).set_check_integrity_on_open(verify && !fresh);
+        let db = builder.create(path).map_err(|e| database_error(path, e))?;
+        let file = StoreFile::over(path, db)?;
+        if fresh {
+            // The file's own contents are safe; its name is once the directory is.
+            File::open(directory).and_then(|d| d.sync_all()).map_err(io)?;
+        }
+        Ok(file)
+    }
+
+    /// A store in a database that is open.
+    pub(super) fn over(path: &Path, db: Database) -> Result<Self, StoreError> {
+        let file = StoreFile { path: path.to_owned(), db };
+        file.check_format()?;
+        Ok(file)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn check_format(&self) -> Result<(), StoreError> {
+        match self.get(Table::Meta, b"format")? {
+            Some(format) if format == FORMAT => Ok(()),
+            Some(format) => {
+                let what = format!(
+                    "written by another version: expected format {}, got {}",
+                    String::from_utf8_lossy(FORMAT),
+                    String::from_utf8_lossy(&format)
+                );
+                Err(StoreError::Format(self.path.clone(), what))
+            }
+            None => self.put(Table::Meta, b"format", FORMAT),
+        }
+    }
+
+    /// One value.
+    pub(super) fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        let read = self.db.begin_read().map_err(|e| self.error(e.into()))?;
+        match read.open_table(table.definition()) {
+            Ok(table) => {
+                let value = table.get(key).map_err(|e| self.error(e.into()))?;
+                Ok(value.map(|v| v.value().to_vec()))
+            }
+            Err(TableError::TableDoesNotExist(_)) => Ok(None),
+            Err(e) => Err(self.error(e.into())),
+        }
+    }
+
+    /// Sets one value, durably.
+    pub(super) fn put(&self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        self.apply([(table, key, Some(value))].into_iter())
+    }
+
+    /// Removes one value, durably.
+    pub(super) fn remove(&self, table: Table, key: &[u8]) -> Result<(), StoreError> {
+        self.apply([(table, key, None)].into_iter())
+    }
+
+    /// Number of values in a table.
+    pub(super) fn len(&self, table: Table) -> Result<u64, StoreError> {
+        let read = self.db.begin_read().map_err(|e| self.error(e.into()))?;
+        match read.open_table(table.definition()) {
+            Ok(table) => table.len().map_err(|e| self.error(e.into())),
+            Err(TableError::TableDoesNotExist(_)) => Ok(0),
+            Err(e) => Err(self.error(e.into())),
+        }
+    }
+
+    /// Visits every pair of a table in the order of its keys.
+    pub(super) fn each(
+        &self,
+        table: Table,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<(), StoreError> {
+        let read = self.db.begin_read().map_err(|e| self.error(e.into()))?;
+        let table = match read.open_table(table.definition()) {
+            Ok(table) => table,
+            Err(TableError::TableDoesNotExist(_)) => return Ok(()),
+            Err(e) => return Err(self.error(e.into())),
+        };
+        for pair in table.iter().map_err(|e| self.error(e.into()))? {
+            let (key, value) = pair.map_err(|e| self.error(e.into()))?;
+            visit(key.value(), value.value());
+        }
+        Ok(())
+    }
+
+    /// Makes a group of changes in one transaction. When it returns, all are on the disk; when it
+    /// fails, none is, and the file must be opened again before it is used.
+    pub(super) fn apply<'c>(
+        &self,
+        changes: impl Iterator<Item = (Table, &'c [u8], Option<&'c [u8]>)>,
+    ) -> Result<(), StoreError> {
+        let mut write = self.db.begin_write().map_err(|e| self.error(e.into()))?;
+        write.set_durability(Durability::Immediate).map_err(|e| self.error(e.into()))?;
+        {
+            let mut users = None;
+            let mut bindings = None;
+            let mut meta = None;
+            for (table, key, value) in changes {
+                let slot = match table {
+                    Table::Users => &mut users,
+                    Table::Bindings => &mut bindings,
+                    Table::Meta => &mut meta,
+                };
+                let open = match slot {
+                    Some(open) => open,
+                    None => slot.insert(
+                        write.open_table(table.definition()).map_err(|e| self.error(e.into()))?,
+                    ),
+                };
+                let done = match value {
+                    Some(value) => open.insert(key, value).map(drop),
+                    None => open.remove(key).map(drop),
+                };
+                done.map_err(|e| self.error(e.into()))?;
+            }
+        }
+        write.commit().map_err(|e| self.error(e.into()))
+    }
+
+    fn error(&self, e: redb::Error) -> StoreError {
+        let path = self.path.clone();
+        match e {
+            redb::Error::Io(e) => StoreError::Io(path, e),
+            redb::Error::PreviousIo => {
+                StoreError::Io(path, io::Error::other("an earlier write failed"))
+            }
+            redb::Error::Corrupted(what) => StoreError::Damaged(path, what),
+            other => StoreError::Damaged(path, other.to_string()),
+        }
+    }
+}
+
+fn database_error(path: &Path, e: DatabaseError) -> StoreError {
+    let path = path.to_owned();
+    match e {
+        DatabaseError::DatabaseAlreadyOpen | DatabaseError::LockProtocolMismatch => {
+            StoreError::Locked(path)
+        }
+        DatabaseError::Storage(StorageError::Io(e)) if e.kind() == io::ErrorKind::InvalidData => {
+            StoreError::Format(path, "not a redb file".to_owned())
+        }
+        DatabaseError::Storage(StorageError::Io(e)) => StoreError::Io(path, e),
+        DatabaseError::Storage(StorageError::Corrupted(what)) => StoreError::Damaged(path, what),
+        other => StoreError::Damaged(path, other.to_string()),
+    }
+}

@@ -1,0 +1,312 @@
+//! What outlives the process: users, registrations and keys, in one file.
+//!
+//! Reads never touch the file. Everything is loaded at start into tables in memory; a change goes to
+//! memory at once and to the disk by way of [`writer`]. `docs/durability.md` says what that means
+//! for a REGISTER. Read [`file`] for the tables on disk, [`users`] for who may call.
+
+mod file;
+mod users;
+mod writer;
+
+pub use file::{CACHE_BYTES, StoreError};
+pub use users::{
+    BadUser, Hashes, MAX_REALM, MAX_USER, MAX_USERS, PASSWORD_BYTES, UserTable, check_name,
+    check_password,
+};
+pub use writer::{COMMIT_INTERVAL, CommitSink, MAX_QUEUE, MAX_QUEUE_BYTES, WriterStats};
+
+use crate::config::StoreKind;
+use crate::random;
+use file::{StoreFile, Table};
+use ringway_proxy::auth::Users;
+use ringway_proxy::location::MemoryStore;
+use ringway_sansio::{Flow, Time};
+use std::path::Path;
+use std::sync::Arc;
+use writer::{Reopen, Writer};
+
+/// What was found at start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Loaded {
+    /// Users.
+    pub users: usize,
+    /// Bindings put back.
+    pub contacts: usize,
+    /// Location records whose bindings had all expired or were bound to a connection; removed.
+    pub ended: usize,
+    /// Users and location records that could not be read; left where they are.
+    pub corrupt: usize,
+}
+
+/// Users, registrations and keys.
+pub struct Store {
+    users: Arc<UserTable>,
+    location: Arc<MemoryStore>,
+    secret: [u8; 32],
+    domain: Option<String>,
+    writer: Option<Writer>,
+    loaded: Loaded,
+}
+
+impl Store {
+    /// Opens a store and loads it. `revive` says which present flow an earlier one means, as
+    /// [`MemoryStore::load`] has it.
+    ///
+    /// # Errors
+    /// When the file cannot be used.
+    pub fn open(
+        kind: &StoreKind,
+        now: Time,
+        revive: &mut dyn FnMut(&Flow) -> Option<Flow>,
+    ) -> Result<Self, StoreError> {
+        let key = random::bytes().map_err(|e| StoreError::Io("memory".into(), e))?;
+        let StoreKind::Redb(path) = kind else {
+            return Ok(Store {
+                users: Arc::default(),
+                location: Arc::new(MemoryStore::new(key)),
+                secret: random::bytes().map_err(|e| StoreError::Io("memory".into(), e))?,
+                domain: None,
+                writer: None,
+                loaded: Loaded::default(),
+            });
+        };
+        let file = StoreFile::open(path, true)?;
+        let again = path.clone();
+        Store::load(file, key, now, revive, Box::new(move || StoreFile::open(&again, false)))
+    }
+
+    fn load(
+        file: StoreFile,
+        key: [u8; 16],
+        now: Time,
+        revive: &mut dyn FnMut(&Flow) -> Option<Flow>,
+        reopen: Reopen,
+    ) -> Result<Self, StoreError> {
+        let mut loaded = Loaded::default();
+        let users = UserTable::default();
+        load_users(&file, &users, &mut loaded)?;
+        let mut writer = Writer::new();
+        let location = MemoryStore::with_journal(key, Box::new(writer.appender()));
+        load_bindings(&file, &location, now, revive, &mut loaded)?;
+        let secret = secret(&file)?;
+        let domain = domain(&file)?;
+        let path = file.path().to_owned();
+        writer.start(file, reopen).map_err(|e| StoreError::Io(path, e))?;
+        Ok(Store {
+            users: Arc::new(users),
+            location: Arc::new(location),
+            secret,
+            domain,
+            writer: Some(writer),
+            loaded,
+        })
+    }
+
+    /// Who may register and call.
+    pub fn users(&self) -> &Arc<UserTable> {
+        &self.users
+    }
+
+    /// The registrations.
+    pub fn location(&self) -> &Arc<MemoryStore> {
+        &self.location
+    }
+
+    /// From which the keys of nonces, flow tokens and GRUUs are derived; the same after a restart.
+    pub fn secret(&self) -> [u8; 32] {
+        self.secret
+    }
+
+    /// The name that the main domain was given when the store was new, if the configuration gave
+    /// none then.
+    pub fn domain(&self) -> Option<&str> {
+        self.domain.as_deref()
+    }
+
+    /// What was found at start.
+    pub fn loaded(&self) -> Loaded {
+        self.loaded
+    }
+
+    /// What the writer counts; `None` when nothing is written.
+    pub fn writer_stats(&self) -> Option<Arc<WriterStats>> {
+        self.writer.as_ref().map(Writer::stats)
+    }
+
+    /// Names who is told of commits. Only the first call has an effect.
+    pub fn set_commit_sink(&self, sink: CommitSink) {
+        if let Some(writer) = &self.writer {
+            writer.set_sink(sink);
+        }
+    }
+
+    /// Remembers the name of the main domain.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn set_domain(&mut self, name: &str) -> Result<(), String> {
+        self.write(Table::Meta, b"domain", Some(name.as_bytes()))?;
+        self.domain = Some(name.to_owned());
+        Ok(())
+    }
+
+    fn write(&self, table: Table, key: &[u8], value: Option<&[u8]>) -> Result<(), String> {
+        match &self.writer {
+            Some(writer) => writer.change(table, key, value),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Adding, changing and removing users, in a running server or in a store at rest.
+pub trait UserStore {
+    /// Makes a user, or gives one a new password. Returns whether the user is new.
+    ///
+    /// # Errors
+    /// When there are too many, or it cannot be written; then nothing has changed.
+    fn set_user(&self, user: &str, realm: &str, hashes: Hashes) -> Result<bool, String>;
+
+    /// Removes a user. Returns whether there was one.
+    ///
+    /// # Errors
+    /// When it cannot be written; then nothing has changed.
+    fn remove_user(&self, user: &str, realm: &str) -> Result<bool, String>;
+
+    /// Every user and realm, in order of realm and name.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    fn list_users(&self) -> Result<Vec<(String, String)>, String>;
+}
+
+impl UserStore for Store {
+    fn set_user(&self, user: &str, realm: &str, hashes: Hashes) -> Result<bool, String> {
+        let new = !self.users.exists(user.as_bytes(), realm.as_bytes());
+        if new && self.users.len() >= MAX_USERS {
+            return Err(format!("expected at most {MAX_USERS} users"));
+        }
+        let key = users::key(user.as_bytes(), realm.as_bytes());
+        self.write(Table::Users, &key, Some(hashes.bytes()))?;
+        self.users.put(user.as_bytes(), realm.as_bytes(), hashes);
+        Ok(new)
+    }
+
+    fn remove_user(&self, user: &str, realm: &str) -> Result<bool, String> {
+        self.write(Table::Users, &users::key(user.as_bytes(), realm.as_bytes()), None)?;
+        Ok(self.users.take(user.as_bytes(), realm.as_bytes()))
+    }
+
+    fn list_users(&self) -> Result<Vec<(String, String)>, String> {
+        Ok(self.users.list())
+    }
+}
+
+/// A store file that no server has open: for changes of users while none runs.
+pub struct RestingStore(StoreFile);
+
+impl RestingStore {
+    /// Opens the file, or makes it.
+    ///
+    /// # Errors
+    /// [`StoreError::Locked`] while a server runs on it.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        StoreFile::open(path, false).map(RestingStore)
+    }
+
+    /// As [`Store::domain`].
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn domain(&self) -> Result<Option<String>, StoreError> {
+        domain(&self.0)
+    }
+
+    /// As [`Store::set_domain`].
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn set_domain(&self, name: &str) -> Result<(), StoreError> {
+        self.0.put(Table::Meta, b"domain", name.as_bytes())
+    }
+}
+
+impl UserStore for RestingStore {
+    fn set_user(&self, user: &str, realm: &str, hashes: Hashes) -> Result<bool, String> {
+        let key = users::key(user.as_bytes(), realm.as_bytes());
+        let text = |e: StoreError| e.to_string();
+        let new = self.0.get(Table::Users, &key).map_err(text)?.is_none();
+        if new && self.0.len(Table::Users).map_err(text)? >= MAX_USERS as u64 {
+            return Err(format!("expected at most {MAX_USERS} users"));
+        }
+        self.0.put(Table::Users, &key, hashes.bytes()).map_err(text)?;
+        Ok(new)
+    }
+
+    fn remove_user(&self, user: &str, realm: &str) -> Result<bool, String> {
+        let key = users::key(user.as_bytes(), realm.as_bytes());
+        let text = |e: StoreError| e.to_string();
+        let was = self.0.get(Table::Users, &key).map_err(text)?.is_some();
+        self.0.remove(Table::Users, &key).map_err(text)?;
+        Ok(was)
+    }
+
+    fn list_users(&self) -> Result<Vec<(String, String)>, String> {
+        let mut out = Vec::new();
+        self.0
+            .each(Table::Users, &mut |key, _| {
+                out.extend(users::from_key(key).map(|(u, r)| (u.to_owned(), r.to_owned())));
+            })
+            .map_err(|e| e.to_string())?;
+        Ok(out)
+    }
+}
+
+fn domain(file: &StoreFile) -> Result<Option<String>, StoreError> {
+    Ok(file.get(Table::Meta, b"domain")?.and_then(|d| String::from_utf8(d).ok()))
+}
+
+fn secret(file: &StoreFile) -> Result<[u8; 32], StoreError> {
+    if let Some(secret) = file.get(Table::Meta, b"secret")?.and_then(|s| s.try_into().ok()) {
+        return Ok(secret);
+    }
+    let secret: [u8; 32] =
+        random::bytes().map_err(|e| StoreError::Io(file.path().to_owned(), e))?;
+    file.put(Table::Meta, b"secret", &secret)?;
+    Ok(secret)
+}
+
+fn load_users(file: &StoreFile, table: &UserTable, loaded: &mut Loaded) -> Result<(), StoreError> {
+    file.each(Table::Users, &mut |key, value| match (
+        users::from_key(key),
+        Hashes::from_bytes(value),
+    ) {
+        (Some((user, realm)), Some(hashes)) => {
+            table.put(user.as_bytes(), realm.as_bytes(), hashes);
+            loaded.users += 1;
+        }
+        _ => loaded.corrupt += 1,
+    })
+}
+
+fn load_bindings(
+    file: &StoreFile,
+    location: &MemoryStore,
+    now: Time,
+    revive: &mut dyn FnMut(&Flow) -> Option<Flow>,
+    loaded: &mut Loaded,
+) -> Result<(), StoreError> {
+    let mut ended: Vec<Box<[u8]>> = Vec::new();
+    file.each(Table::Bindings, &mut |aor, record| match location.load(aor, record, now, revive) {
+        Ok(0) => ended.push(aor.into()),
+        Ok(n) => loaded.contacts += n,
+        Err(_) => loaded.corrupt += 1,
+    })?;
+    loaded.ended = ended.len();
+    if !ended.is_empty() {
+        file.apply(ended.iter().map(|aor| (Table::Bindings, &aor[..], None)))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,291 @@
+//! The store as a whole: what is there after it was closed or could not be written.
+
+use super::*;
+use ringway_proxy::location::{BindingView, Commit, CommitTag, LocationStore};
+use ringway_sansio::Time;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+fn open(path: &Path) -> Store {
+    Store::open(&StoreKind::Redb(path.to_owned()), now(), &mut |_| None).unwrap()
+}
+
+fn now() -> Time {
+    Time::from_secs(1_800_000_000)
+}
+
+fn register(store: &Store, aor: &str, id: u64) -> Commit {
+    let tag = CommitTag { worker: (id % 3) as u8, id };
+    store.location().update(aor.as_bytes(), now(), tag, &mut |edit| {
+        edit.put(&BindingView {
+            contact: b"sip:101@192.0.2.9:5060",
+            params: b"",
+            q: 1000,
+            expires: now() + Duration::from_secs(3600),
+            path: b"",
+            instance: b"",
+            reg_id: 0,
+            flow: None,
+            call_id: b"call",
+            cseq: 1,
+            first_cseq: 1,
+            outbound: false,
+            epoch: 0,
+            nat: false,
+        })
+        .unwrap();
+        edit.commit();
+    })
+}
+
+fn found(store: &Store, aor: &str) -> usize {
+    store.location().lookup(aor.as_bytes(), now(), &mut |_| ())
+}
+
+/// Collects what the sink is told.
+#[derive(Clone, Default)]
+struct Told(Arc<Mutex<Vec<(u8, u64, bool)>>>);
+
+impl Told {
+    fn attach(store: &Store) -> Self {
+        let told = Told::default();
+        let list = told.0.clone();
+        store.set_commit_sink(Arc::new(move |worker, ids, ok| {
+            list.lock().unwrap().extend(ids.iter().map(|id| (worker, *id, ok)));
+        }));
+        told
+    }
+
+    fn wait(&self, n: usize) -> Vec<(u8, u64, bool)> {
+        let until = Instant::now() + Duration::from_secs(20);
+        loop {
+            let list = self.0.lock().unwrap().clone();
+            if list.len() >= n || Instant::now() > until {
+                return list;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+#[test]
+fn a_reported_registration_is_there_after_reopening() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("state/x.redb");
+    let store = open(&path);
+    let told = Told::attach(&store);
+    for i in 0..500 {
+        assert_eq!(register(&store, &format!("sip:{i}@a.org"), i), Commit::Pending);
+    }
+    let mut list = told.wait(500);
+    list.sort_by_key(|t| t.1);
+    assert_eq!(list.len(), 500);
+    assert!(list.iter().enumerate().all(|(i, t)| *t == ((i % 3) as u8, i as u64, true)));
+    let stats = store.writer_stats().unwrap();
+    assert_eq!(stats.changes.load(std::sync::atomic::Ordering::Relaxed), 500);
+    drop(store);
+    let store = open(&path);
+    assert_eq!(store.loaded().contacts, 500);
+    assert_eq!(found(&store, "sip:499@a.org"), 1);
+}
+
+#[test]
+fn the_state_directory_and_the_file_are_the_owners_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("state/x.redb");
+    drop(open(&path));
+    let mode = |p: &Path| std::fs::metadata(p).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&path), 0o600);
+    assert_eq!(mode(path.parent().unwrap()), 0o700);
+}
+
+#[test]
+fn keys_and_users_stay() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.redb");
+    let mut store = open(&path);
+    let secret = store.secret();
+    store.set_domain("a.org").unwrap();
+    assert!(store.set_user("101", "a.org", Hashes::new("101", "a.org", "one")).unwrap());
+    assert!(!store.set_user("101", "a.org", Hashes::new("101", "a.org", "two")).unwrap());
+    assert!(store.set_user("102", "a.org", Hashes::new("102", "a.org", "x")).unwrap());
+    assert!(store.remove_user("102", "a.org").unwrap());
+    assert!(!store.remove_user("102", "a.org").unwrap());
+    drop(store);
+    let store = open(&path);
+    assert_eq!((store.secret(), store.domain()), (secret, Some("a.org")));
+    assert_eq!(store.list_users().unwrap(), [("101".to_owned(), "a.org".to_owned())]);
+}
+
+#[test]
+fn a_store_in_use_is_locked_and_free_afterwards() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.redb");
+    let store = open(&path);
+    let e = RestingStore::open(&path).err().unwrap();
+    assert!(matches!(e, StoreError::Locked(_)), "{e}");
+    assert_eq!(e.to_string(), format!("store {}: in use by another process", path.display()));
+    drop(store);
+    let rest = RestingStore::open(&path).unwrap();
+    assert!(rest.set_user("7", "a.org", Hashes::new("7", "a.org", "p")).unwrap());
+    drop(rest);
+    assert!(open(&path).users().exists(b"7", b"a.org"));
+}
+
+#[test]
+fn what_is_no_store_is_said_and_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.redb");
+    let text = "This is somebody's thesis. ".repeat(1000);
+    std::fs::write(&path, &text).unwrap();
+    let e = RestingStore::open(&path).err().unwrap();
+    assert!(e.to_string().starts_with(&format!("store {}: ", path.display())), "{e}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+    let e = RestingStore::open(dir.path()).err().unwrap();
+    assert!(matches!(e, StoreError::Io(..)), "{e}");
+}
+
+#[test]
+fn corrupt_records_are_skipped_and_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.redb");
+    let store = open(&path);
+    let told = Told::attach(&store);
+    register(&store, "sip:1@a.org", 1);
+    told.wait(1);
+    drop(store);
+    let file = StoreFile::open(&path, false).unwrap();
+    file.put(Table::Bindings, b"sip:2@a.org", b"\xffnonsense").unwrap();
+    file.put(Table::Users, b"no realm", b"x").unwrap();
+    drop(file);
+    let store = open(&path);
+    assert_eq!(store.loaded(), Loaded { users: 0, contacts: 1, ended: 0, corrupt: 2 });
+}
+
+#[test]
+fn expired_records_are_removed_at_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.redb");
+    let store = open(&path);
+    let told = Told::attach(&store);
+    register(&store, "sip:1@a.org", 1);
+    told.wait(1);
+    drop(store);
+    let later = now() + Duration::from_secs(3601);
+    let kind = StoreKind::Redb(path.clone());
+    let store = Store::open(&kind, later, &mut |_| None).unwrap();
+    assert_eq!(store.loaded().ended, 1);
+    drop(store);
+    assert_eq!(StoreFile::open(&path, false).unwrap().len(Table::Bindings).unwrap(), 0);
+}
+
+#[test]
+fn a_store_in_memory_answers_at_once() {
+    let store = Store::open(&StoreKind::Memory, now(), &mut |_| None).unwrap();
+    assert_eq!(register(&store, "sip:1@a.org", 1), Commit::Done);
+    assert!(store.writer_stats().is_none());
+    assert!(store.set_user("1", "a.org", Hashes::new("1", "a.org", "p")).unwrap());
+    assert!(store.users().exists(b"1", b"a.org"));
+}
+
+/// A disk that can be made to refuse writes.
+#[derive(Debug)]
+struct Disk {
+    inner: redb::backends::FileBackend,
+    full: Arc<std::sync::atomic::AtomicBool>,
+}
+
+impl Disk {
+    fn check(&self) -> std::io::Result<()> {
+        if self.full.load(std::sync::atomic::Ordering::SeqCst) {
+            return Err(std::io::ErrorKind::StorageFull.into());
+        }
+        Ok(())
+    }
+}
+
+impl redb::StorageBackend for Disk {
+    fn len(&self) -> std::io::Result<u64> {
+        self.inner.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
+        self.inner.read(offset, out)
+    }
+
+    fn set_len(&self, len: u64) -> std::io::Result<()> {
+        self.check()?;
+        self.inner.set_len(len)
+    }
+
+    fn sync_data(&self) -> std::io::Result<()> {
+        self.check()?;
+        self.inner.sync_data()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> std::io::Result<()> {
+        self.check()?;
+        self.inner.write(offset, data)
+    }
+
+    fn close(&self) -> std::io::Result<()> {
+        self.inner.close()
+    }
+}
+
+/// Full disk: registrations fail, calls find what memory has, and once there is space again what
+/// failed is written and registrations are taken.
+#[test]
+fn a_full_disk_refuses_and_recovers() {
+    use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.redb");
+    let full = Arc::new(AtomicBool::new(false));
+    let (disk_path, disk_full) = (path.clone(), full.clone());
+    let reopen: Reopen = Box::new(move || {
+        let file = std::fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&disk_path)
+            .unwrap();
+        let inner = redb::backends::FileBackend::new(file).unwrap();
+        let disk = Disk { inner, full: disk_full.clone() };
+        let db = redb::Database::builder()
+            .create_with_backend(disk)
+            .map_err(|e| StoreError::Damaged(disk_path.clone(), e.to_string()))?;
+        StoreFile::over(&disk_path, db)
+    });
+    let file = reopen().unwrap();
+    let store = Store::load(file, [7; 16], now(), &mut |_| None, reopen).unwrap();
+    let told = Told::attach(&store);
+    let failed = || store.writer_stats().unwrap().failed.load(SeqCst);
+
+    assert_eq!(register(&store, "sip:1@a.org", 1), Commit::Pending);
+    assert_eq!(told.wait(1), [(1, 1, true)]);
+    full.store(true, SeqCst);
+    assert_eq!(register(&store, "sip:2@a.org", 2), Commit::Pending);
+    assert_eq!(told.wait(2)[1], (2, 2, false), "a registration must not be confirmed");
+    let until = Instant::now() + Duration::from_secs(5);
+    while !failed() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(register(&store, "sip:3@a.org", 3), Commit::Refused);
+    assert_eq!(found(&store, "sip:1@a.org"), 1, "calls go on");
+    assert!(store.set_user("1", "a.org", Hashes::new("1", "a.org", "p")).is_err());
+    assert!(!store.users().exists(b"1", b"a.org"));
+
+    full.store(false, SeqCst);
+    let until = Instant::now() + Duration::from_secs(20);
+    while failed() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(register(&store, "sip:4@a.org", 4), Commit::Pending);
+    assert_eq!(told.wait(3)[2], (1, 4, true));
+    drop(store);
+    let store = open(&path);
+    assert_eq!(store.loaded().contacts, 3, "1, 4, and 2, which memory had all the time");
+    assert_eq!(store.loaded().users, 0);
+}

@@ -1,0 +1,259 @@
+//! Who may register and call: names, realms and hashed passwords.
+//!
+//! The clear text of a password is hashed at once and forgotten. What is kept is H(user:realm:password)
+//! for each algorithm of RFC 8760, so that the list of algorithms may change without asking anyone for
+//! a password again. The table in memory is what workers read; the file holds the same.
+
+use md5::{Digest, Md5};
+use ringway_proxy::auth::Users;
+use sha2::{Sha256, Sha512_256};
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{PoisonError, RwLock};
+
+/// Longest user name, in bytes.
+pub const MAX_USER: usize = 128;
+/// Longest realm, in bytes.
+pub const MAX_REALM: usize = 255;
+/// Shortest and longest password, in bytes.
+pub const PASSWORD_BYTES: std::ops::RangeInclusive<usize> = 1..=256;
+/// Most users.
+pub const MAX_USERS: usize = 1_000_000;
+
+const SHARDS: usize = 64;
+/// Version, then MD5, SHA-256 and SHA-512-256.
+const VALUE: usize = 1 + 16 + 32 + 32;
+const VERSION: u8 = 1;
+
+/// What is wrong with a name or password.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BadUser(pub String);
+
+impl fmt::Display for BadUser {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadUser {}
+
+/// Checks a user name: what may stand unescaped in the user part of a SIP URI and in a digest
+/// response.
+///
+/// # Errors
+/// Says what was expected.
+pub fn check_name(user: &str) -> Result<(), BadUser> {
+    let fine = |b: u8| b.is_ascii_alphanumeric() || b"-_.!~*'()&=+$,?/".contains(&b);
+    if user.is_empty() || user.len() > MAX_USER || !user.bytes().all(fine) {
+        return Err(BadUser(format!(
+            "user name: expected 1 to {MAX_USER} letters, digits or -_.!~*'()&=+$,?/ , got {user:?}"
+        )));
+    }
+    Ok(())
+}
+
+/// Checks a password.
+///
+/// # Errors
+/// Says what was expected; never shows the password.
+pub fn check_password(password: &str) -> Result<(), BadUser> {
+    if !PASSWORD_BYTES.contains(&password.len()) {
+        return Err(BadUser(format!(
+            "password: expected {} to {} bytes, got {}",
+            PASSWORD_BYTES.start(),
+            PASSWORD_BYTES.end(),
+            password.len()
+        )));
+    }
+    if password.bytes().any(|b| b < 0x20 || b == 0x7f) {
+        return Err(BadUser("password: expected no control characters".to_owned()));
+    }
+    Ok(())
+}
+
+/// The hashes of one user.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Hashes([u8; VALUE]);
+
+impl fmt::Debug for Hashes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hashes(..)")
+    }
+}
+
+impl Hashes {
+    /// Hashes a password.
+    pub fn new(user: &str, realm: &str, password: &str) -> Self {
+        let text = [user, ":", realm, ":", password].concat();
+        let mut out = [0; VALUE];
+        out[0] = VERSION;
+        out[1..17].copy_from_slice(&Md5::digest(&text));
+        out[17..49].copy_from_slice(&Sha256::digest(&text));
+        out[49..].copy_from_slice(&Sha512_256::digest(&text));
+        Hashes(out)
+    }
+
+    /// As stored.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Back from the store; `None` for what is not ours.
+    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let value: [u8; VALUE] = bytes.try_into().ok()?;
+        (value[0] == VERSION).then_some(Hashes(value))
+    }
+}
+
+/// The key of a user in the store.
+pub(super) fn key(user: &[u8], realm: &[u8]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(user.len() + realm.len() + 1);
+    key.extend_from_slice(realm);
+    key.push(0);
+    key.extend_from_slice(user);
+    key
+}
+
+/// Back from [`key`]: user and realm.
+pub(super) fn from_key(key: &[u8]) -> Option<(&str, &str)> {
+    let nul = memchr::memchr(0, key)?;
+    Some((std::str::from_utf8(&key[nul + 1..]).ok()?, std::str::from_utf8(&key[..nul]).ok()?))
+}
+
+type Shard = RwLock<HashMap<Box<[u8]>, Hashes, RandomState>>;
+
+/// All users in memory. A reader takes one of many locks that a writer holds for the time of one
+/// insertion.
+pub struct UserTable {
+    hash: RandomState,
+    shards: Vec<Shard>,
+}
+
+impl Default for UserTable {
+    fn default() -> Self {
+        let hash = RandomState::new();
+        let shards = (0..SHARDS).map(|_| RwLock::new(HashMap::with_hasher(hash.clone()))).collect();
+        UserTable { hash, shards }
+    }
+}
+
+impl UserTable {
+    fn with<T>(
+        &self,
+        user: &[u8],
+        realm: &[u8],
+        then: impl FnOnce(&Shard, &[u8]) -> T,
+    ) -> Option<T> {
+        const KEY: usize = MAX_USER + MAX_REALM + 1;
+        let length = user.len() + realm.len() + 1;
+        if length > KEY {
+            return None;
+        }
+        let mut key = [0; KEY];
+        key[..realm.len()].copy_from_slice(realm);
+        key[realm.len() + 1..length].copy_from_slice(user);
+        let key = &key[..length];
+        let shard = &self.shards[(self.hash.hash_one(key) >> 32) as usize % SHARDS];
+        Some(then(shard, key))
+    }
+
+    pub(super) fn put(&self, user: &[u8], realm: &[u8], hashes: Hashes) {
+        self.with(user, realm, |shard, key| {
+            shard.write().unwrap_or_else(PoisonError::into_inner).insert(key.into(), hashes);
+        });
+    }
+
+    pub(super) fn take(&self, user: &[u8], realm: &[u8]) -> bool {
+        self.with(user, realm, |shard, key| {
+            shard.write().unwrap_or_else(PoisonError::into_inner).remove(key).is_some()
+        })
+        .unwrap_or(false)
+    }
+
+    fn find<T>(&self, user: &[u8], realm: &[u8], then: impl FnOnce(&Hashes) -> T) -> Option<T> {
+        self.with(user, realm, |shard, key| {
+            shard.read().unwrap_or_else(PoisonError::into_inner).get(key).map(then)
+        })
+        .flatten()
+    }
+
+    /// Number of users.
+    pub fn len(&self) -> usize {
+        self.shards.iter().map(|s| s.read().unwrap_or_else(PoisonError::into_inner).len()).sum()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Every user and realm, in order of realm and name.
+    pub fn list(&self) -> Vec<(String, String)> {
+        let mut out = Vec::new();
+        for shard in &self.shards {
+            let shard = shard.read().unwrap_or_else(PoisonError::into_inner);
+            out.extend(shard.keys().filter_map(|k| from_key(k)).map(|(u, r)| (u.into(), r.into())));
+        }
+        out.sort_by(|a: &(String, String), b| (&a.1, &a.0).cmp(&(&b.1, &b.0)));
+        out
+    }
+
+    /// How many users each realm has.
+    pub fn realms(&self) -> BTreeMap<String, usize> {
+        let mut out = BTreeMap::new();
+        for (_, realm) in self.list() {
+            *out.entry(realm).or_insert(0) += 1;
+        }
+        out
+    }
+}
+
+impl Users for UserTable {
+    fn exists(&self, user: &[u8], realm: &[u8]) -> bool {
+        self.find(user, realm, |_| ()).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_are_found_by_name_and_realm() {
+        let table = UserTable::default();
+        table.put(b"101", b"a.org", Hashes::new("101", "a.org", "secret"));
+        assert!(table.exists(b"101", b"a.org"));
+        assert!(!table.exists(b"101", b"b.org"));
+        assert!(!table.exists(b"a.org", b"101"));
+        assert!(table.take(b"101", b"a.org"));
+        assert!(!table.take(b"101", b"a.org"));
+        assert!(table.is_empty());
+    }
+
+    #[test]
+    fn a_name_too_long_is_nobody() {
+        let table = UserTable::default();
+        assert!(!table.exists(&[b'x'; 1000], b"a.org"));
+    }
+
+    #[test]
+    fn hashes_survive_the_store_and_are_not_shown() {
+        let hashes = Hashes::new("u", "r", "p");
+        assert_eq!(Hashes::from_bytes(hashes.bytes()), Some(hashes.clone()));
+        assert_eq!(Hashes::from_bytes(&hashes.bytes()[1..]), None);
+        assert_eq!(format!("{hashes:?}"), "Hashes(..)");
+        assert_eq!(from_key(&key(b"u", b"r")), Some(("u", "r")));
+    }
+
+    #[test]
+    fn names_and_passwords_have_their_form() {
+        assert!(check_name("101").is_ok() && check_name("alice.b+c").is_ok());
+        for name in ["", "a b", "a:b", "a@b", "ü", "\"", &"x".repeat(129)] {
+            assert!(check_name(name).is_err(), "{name}");
+        }
+        assert!(check_password("pä ss").is_ok());
+        assert!(check_password("").is_err() && check_password("a\nb").is_err());
+        assert!(!check_password(&"geheim".repeat(99)).unwrap_err().to_string().contains("geheim"));
+    }
+}

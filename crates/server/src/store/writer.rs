@@ -1,0 +1,416 @@
+//! One thread that brings changes to the disk, in groups.
+//!
+//! Whoever changes something appends it to a bounded queue, which takes a lock for the time of a
+//! copy, and goes on. The thread takes everything that queued while its last commit ran, makes one
+//! transaction of it, and reports. So a quiet server commits each change at once, a busy one a
+//! hundred at a time, and neither waits for the disk.
+
+use super::file::{StoreError, StoreFile, Table};
+use ringway_proxy::location::{Commit, CommitTag, Journal};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tracing::{error, info, warn};
+
+/// Changes that may wait for the disk; with more, registrations are refused.
+pub const MAX_QUEUE: usize = 65_536;
+/// Bytes of changes that may wait for the disk.
+pub const MAX_QUEUE_BYTES: usize = 32 << 20;
+/// Two commits begin at least this far apart: it bounds what commits cost when every one of them is
+/// small and the disk is fast. A change after a quiet moment is not delayed.
+pub const COMMIT_INTERVAL: Duration = Duration::from_millis(5);
+/// How long after a failure the file is tried again, at first and at most.
+const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+/// Longest wait for a single change that its caller waits for (user and key changes).
+const REPLY_WITHIN: Duration = Duration::from_secs(10);
+
+/// Opens the file again after a failure.
+pub(super) type Reopen = Box<dyn Fn() -> Result<StoreFile, StoreError> + Send>;
+
+/// Told which numbers of a worker are durable (`true`) or failed.
+pub type CommitSink = Arc<dyn Fn(u8, &[u64], bool) + Send + Sync>;
+
+/// What the writer counts; read by anyone at any time.
+#[derive(Default, Debug)]
+pub struct WriterStats {
+    /// Transactions committed.
+    pub commits: AtomicU64,
+    /// Changes in them.
+    pub changes: AtomicU64,
+    /// Time spent committing, in microseconds.
+    pub commit_micros: AtomicU64,
+    /// The longest commit so far, in microseconds.
+    pub commit_micros_max: AtomicU64,
+    /// Commits, and attempts to open the file again, that failed.
+    pub failures: AtomicU64,
+    /// Changes refused because the queue was full.
+    pub refused_full: AtomicU64,
+    /// Changes refused because the disk had failed.
+    pub refused_failed: AtomicU64,
+    /// Changes waiting.
+    pub queued: AtomicU64,
+    /// Whether the disk has failed and not recovered.
+    pub failed: AtomicBool,
+}
+
+enum Tell {
+    Nobody,
+    Worker(CommitTag),
+    /// Index into `Batch::replies`.
+    Caller(usize),
+}
+
+struct Change {
+    table: Table,
+    key: Range<usize>,
+    value: Option<Range<usize>>,
+    tell: Tell,
+}
+
+/// Changes in the order they were made, their bytes in one run.
+#[derive(Default)]
+struct Batch {
+    bytes: Vec<u8>,
+    changes: Vec<Change>,
+    replies: Vec<SyncSender<Result<(), String>>>,
+}
+
+impl Batch {
+    fn push(&mut self, table: Table, key: &[u8], value: Option<&[u8]>, tell: Tell) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(key);
+        let middle = self.bytes.len();
+        let value = value.map(|v| {
+            self.bytes.extend_from_slice(v);
+            middle..self.bytes.len()
+        });
+        self.changes.push(Change { table, key: start..middle, value, tell });
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.bytes.shrink_to(MAX_QUEUE_BYTES / 8);
+        self.changes.clear();
+        self.replies.clear();
+    }
+
+    /// The indices of the last change to each key, in the order of the keys: neighbours share pages.
+    fn order(&self, order: &mut Vec<u32>) {
+        let key = |i: u32| {
+            let change = &self.changes[i as usize];
+            (change.table, &self.bytes[change.key.clone()])
+        };
+        order.clear();
+        order.extend(0..self.changes.len() as u32);
+        order.sort_unstable_by(|&a, &b| key(a).cmp(&key(b)).then(b.cmp(&a)));
+        order.dedup_by(|later, kept| key(*later) == key(*kept));
+    }
+}
+
+#[derive(Default)]
+struct Queue {
+    batch: Batch,
+    stop: bool,
+}
+
+struct Shared {
+    queue: Mutex<Queue>,
+    wake: Condvar,
+    stats: Arc<WriterStats>,
+    sink: OnceLock<CommitSink>,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        // A batch is only ever appended to: it is whole whatever happened to another thread.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, table: Table, key: &[u8], value: Option<&[u8]>, tell: Tell) -> bool {
+        let size = key.len() + value.map_or(0, <[u8]>::len);
+        let mut queue = self.lock();
+        let full = queue.batch.changes.len() >= MAX_QUEUE
+            || queue.batch.bytes.len() + size > MAX_QUEUE_BYTES
+            || queue.stop;
+        if full {
+            return false;
+        }
+        queue.batch.push(table, key, value, tell);
+        let first = queue.batch.changes.len() == 1;
+        self.stats.queued.store(queue.batch.changes.len() as u64, Relaxed);
+        drop(queue);
+        if first {
+            self.wake.notify_one();
+        }
+        true
+    }
+}
+
+/// A handle that appends to the queue; the location table's journal.
+#[derive(Clone)]
+pub(super) struct Appender(Arc<Shared>);
+
+impl Journal for Appender {
+    fn record(&self, aor: &[u8], record: Option<&[u8]>, tag: Option<CommitTag>) -> Commit {
+        let stats = &self.0.stats;
+        match tag {
+            Some(_) if stats.failed.load(Relaxed) => {
+                stats.refused_failed.fetch_add(1, Relaxed);
+                Commit::Refused
+            }
+            Some(tag) => {
+                if self.0.push(Table::Bindings, aor, record, Tell::Worker(tag)) {
+                    Commit::Pending
+                } else {
+                    stats.refused_full.fetch_add(1, Relaxed);
+                    Commit::Refused
+                }
+            }
+            None => {
+                // An expiry or a closed flow. If it is lost, the file keeps a record that has expired
+                // or that loading leaves out: harmless, and removed at the next start.
+                self.0.push(Table::Bindings, aor, record, Tell::Nobody);
+                Commit::Done
+            }
+        }
+    }
+}
+
+/// The thread and its queue. Dropped, it commits what waits and ends.
+pub(super) struct Writer {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Writer {
+    /// A queue that nobody empties yet.
+    pub(super) fn new() -> Self {
+        let shared = Arc::new(Shared {
+            queue: Mutex::default(),
+            wake: Condvar::new(),
+            stats: Arc::default(),
+            sink: OnceLock::new(),
+        });
+        Writer { shared, thread: None }
+    }
+
+    /// Starts the thread, which owns the file from now on; `reopen` opens it again after a failure.
+    pub(super) fn start(&mut self, file: StoreFile, reopen: Reopen) -> std::io::Result<()> {
+        let shared = self.shared.clone();
+        let thread = std::thread::Builder::new().name("store".into()).spawn(move || {
+            Thread { shared, reopen, file: Some(file), order: Vec::new() }.run();
+        })?;
+        self.thread = Some(thread);
+        Ok(())
+    }
+
+    pub(super) fn appender(&self) -> Appender {
+        Appender(self.shared.clone())
+    }
+
+    pub(super) fn stats(&self) -> Arc<WriterStats> {
+        self.shared.stats.clone()
+    }
+
+    /// Names who is told of commits. Only the first call has an effect.
+    pub(super) fn set_sink(&self, sink: CommitSink) {
+        let _ = self.shared.sink.set(sink);
+    }
+
+    /// Makes one change and waits until it is durable. For rare changes only, never on a worker.
+    pub(super) fn change(
+        &self,
+        table: Table,
+        key: &[u8],
+        value: Option<&[u8]>,
+    ) -> Result<(), String> {
+        let (reply, answer) = sync_channel(1);
+        if self.shared.stats.failed.load(Relaxed) {
+            return Err("the store cannot be written at present".to_owned());
+        }
+        let mut queue = self.shared.lock();
+        if queue.stop || queue.batch.changes.len() >= MAX_QUEUE + 16 {
+            return Err("the store is busy or stopping".to_owned());
+        }
+        let index = queue.batch.replies.len();
+        queue.batch.replies.push(reply);
+        queue.batch.push(table, key, value, Tell::Caller(index));
+        drop(queue);
+        self.shared.wake.notify_one();
+        answer
+            .recv_timeout(REPLY_WITHIN)
+            .unwrap_or_else(|_| Err("the disk does not answer".to_owned()))
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.shared.lock().stop = true;
+        self.shared.wake.notify_one();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Thread {
+    shared: Arc<Shared>,
+    reopen: Reopen,
+    file: Option<StoreFile>,
+    order: Vec<u32>,
+}
+
+impl Thread {
+    fn run(mut self) {
+        let mut batch = Batch::default();
+        loop {
+            let stop = self.take(&mut batch);
+            if !batch.changes.is_empty() {
+                let began = Instant::now();
+                if let Err(e) = self.commit(&batch) {
+                    if !self.recover(&mut batch, &e) {
+                        return;
+                    }
+                } else {
+                    self.count(&batch, began);
+                    self.report(&batch, Ok(()));
+                    let left = COMMIT_INTERVAL.saturating_sub(began.elapsed());
+                    if !stop && !left.is_zero() {
+                        std::thread::sleep(left);
+                    }
+                }
+                batch.clear();
+            }
+            if stop && self.shared.lock().batch.changes.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Waits for changes and swaps them into `batch`, which is empty. Returns whether to stop.
+    fn take(&self, batch: &mut Batch) -> bool {
+        let mut queue = self.shared.lock();
+        while queue.batch.changes.is_empty() && !queue.stop {
+            queue = self.shared.wake.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+        std::mem::swap(&mut queue.batch, batch);
+        self.shared.stats.queued.store(0, Relaxed);
+        queue.stop
+    }
+
+    fn commit(&mut self, batch: &Batch) -> Result<(), StoreError> {
+        let file = match &self.file {
+            Some(file) => file,
+            None => self.file.insert((self.reopen)()?),
+        };
+        batch.order(&mut self.order);
+        let result = file.apply(self.order.iter().map(|&i| {
+            let change = &batch.changes[i as usize];
+            let value = change.value.as_ref().map(|v| &batch.bytes[v.clone()]);
+            (change.table, &batch.bytes[change.key.clone()], value)
+        }));
+        if result.is_err() {
+            // redb takes nothing more after a failed write until it is opened again.
+            self.file = None;
+        }
+        result
+    }
+
+    fn count(&self, batch: &Batch, began: Instant) {
+        let stats = &self.shared.stats;
+        let micros = began.elapsed().as_micros() as u64;
+        stats.commits.fetch_add(1, Relaxed);
+        stats.changes.fetch_add(batch.changes.len() as u64, Relaxed);
+        stats.commit_micros.fetch_add(micros, Relaxed);
+        stats.commit_micros_max.fetch_max(micros, Relaxed);
+    }
+
+    /// Tells everyone who waits for a change of the batch.
+    fn report(&self, batch: &Batch, result: Result<(), &str>) {
+        let mut tags: Vec<CommitTag> = Vec::with_capacity(batch.changes.len());
+        for change in &batch.changes {
+            match change.tell {
+                Tell::Nobody => {}
+                Tell::Worker(tag) => tags.push(tag),
+                Tell::Caller(index) => {
+                    // The caller may have given up waiting.
+                    let _ = batch.replies[index].try_send(result.map_err(str::to_owned));
+                }
+            }
+        }
+        let Some(sink) = self.shared.sink.get() else { return };
+        tags.sort_by_key(|tag| tag.worker);
+        let mut ids = Vec::with_capacity(tags.len());
+        for group in tags.chunk_by(|a, b| a.worker == b.worker) {
+            ids.clear();
+            ids.extend(group.iter().map(|tag| tag.id));
+            sink(group[0].worker, &ids, result.is_ok());
+        }
+    }
+
+    /// The disk has failed. Memory already holds what `batch` says, so it is tried again until it is
+    /// on the disk; meanwhile no registration is accepted. Returns false if the process stops first.
+    fn recover(&mut self, batch: &mut Batch, first: &StoreError) -> bool {
+        let stats = self.shared.stats.clone();
+        stats.failed.store(true, Relaxed);
+        stats.failures.fetch_add(1, Relaxed);
+        error!(
+            "{first}: registrations are refused until it can be written; calls go on from memory"
+        );
+        self.refuse(batch, first);
+        let mut pause = RETRY.0;
+        loop {
+            // What came in before everyone had seen the failure must not wait for the recovery.
+            self.refuse(&mut self.shared.lock().batch, first);
+            if !self.sleep(pause) {
+                warn!("{first}: stopping with {} changes not written", batch.changes.len());
+                return false;
+            }
+            let began = Instant::now();
+            match self.commit(batch) {
+                Ok(()) => {
+                    self.count(batch, began);
+                    stats.failed.store(false, Relaxed);
+                    info!("the store can be written again");
+                    return true;
+                }
+                Err(e) => {
+                    stats.failures.fetch_add(1, Relaxed);
+                    pause = (pause * 2).min(RETRY.1);
+                    warn!("{e}: trying again in {} s", pause.as_secs());
+                }
+            }
+        }
+    }
+
+    /// Tells everyone in a batch that it failed. Changes of registrations stay, because memory has
+    /// them; a change that its caller was told has failed must not come true later.
+    fn refuse(&self, batch: &mut Batch, why: &StoreError) {
+        self.report(batch, Err(&why.to_string()));
+        batch.changes.retain(|c| !matches!(c.tell, Tell::Caller(_)));
+        batch.changes.iter_mut().for_each(|c| c.tell = Tell::Nobody);
+        batch.replies.clear();
+    }
+
+    /// Sleeps; false if told to stop.
+    fn sleep(&self, pause: Duration) -> bool {
+        let until = Instant::now() + pause;
+        let mut queue = self.shared.lock();
+        while !queue.stop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return true;
+            }
+            queue = self
+                .shared
+                .wake
+                .wait_timeout(queue, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+        false
+    }
+}
