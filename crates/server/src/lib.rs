@@ -6,5 +6,7 @@
 //! process, [`config`] for what an operator may decide.
 
 pub mod config;
+pub mod log;
+pub mod observe;
 pub mod random;
 pub mod store;

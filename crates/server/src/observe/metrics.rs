@@ -1,0 +1,360 @@
+//! Metrics in the text format of Prometheus (OpenMetrics).
+//!
+//! Names are those of RFC 6076 where it has one: registration request delay, session request delay,
+//! session establishment ratio, session establishment effectiveness ratio, ineffective session
+//! attempts. RFC 6076 measures them at the user agent; here they are as seen by the proxy, so the
+//! way between the phone and the proxy is not in them. `docs/operation.md` lists them all.
+
+use super::{Observed, Snapshot, resident_bytes};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::{Registry, Unit};
+use ringway_proxy::location::LocationStore;
+use ringway_proxy::stats::{DELAY_BOUNDS_US, Delays};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+type Visit<'v> = &'v mut dyn FnMut(&'static str, &'static str, u64);
+
+/// Visits the proxy's and the transaction layer's counters of one worker.
+pub fn each_counter(s: &Snapshot, visit: Visit<'_>) {
+    let (p, t) = (&s.stats, &s.transactions);
+    visit("requests", "Requests taken in", p.requests);
+    visit("responses", "Responses taken in", p.responses);
+    visit("garbage", "Messages that were not SIP or cannot be answered", p.garbage);
+    visit("malformed", "Requests refused because of their form", p.malformed);
+    visit("challenged", "Requests answered with 401 or 407", p.challenged);
+    visit("auth_failed", "Requests with wrong credentials", p.auth_failed);
+    visit("forbidden", "Requests answered with 403", p.forbidden);
+    visit("rate_limited", "Requests dropped: too many from their source", p.rate_limited);
+    visit("overloaded", "Requests answered with 503: overload", p.overloaded);
+    visit("looped", "Requests answered with 482 or 483", p.looped);
+    visit("registers_ok", "REGISTER requests answered with 200", p.registers_ok);
+    visit(
+        "registers_failed",
+        "REGISTER requests refused, challenges not counted",
+        p.registers_failed,
+    );
+    visit("sessions", "Session attempts: INVITE requests outside a dialog", p.sessions);
+    visit("sessions_established", "Session attempts answered with 2xx", p.sessions_established);
+    visit("sessions_redirected", "Session attempts answered with 3xx", p.sessions_redirected);
+    visit(
+        "sessions_refused",
+        "Session attempts answered with 480, 486, 600 or 603",
+        p.sessions_refused,
+    );
+    visit(
+        "sessions_ineffective",
+        "Session attempts answered with 408, 500, 503 or 504",
+        p.sessions_ineffective,
+    );
+    visit("forwarded", "Requests sent on", p.forwarded);
+    visit("stray_responses", "Responses that belong to no transaction", p.stray_responses);
+    visit("timeouts", "Branches that timed out", p.timeouts);
+    visit("failovers", "Next hops passed over for another", p.failovers);
+    visit("handed_over", "Messages handed to the worker they belong to", p.handed_over);
+    visit("limits_hit", "Times a bounded table was full", p.limits_hit);
+    visit("retransmitted", "Messages sent again by a timer", t.retransmitted);
+    visit("absorbed", "Requests recognised as retransmissions", t.absorbed);
+    visit("unacknowledged", "Final responses to INVITE that no ACK came for", t.unacknowledged);
+    visit("transactions_refused", "Requests refused: transaction table full", t.refused);
+}
+
+/// Visits the table sizes of one worker.
+pub fn each_table(s: &Snapshot, visit: Visit<'_>) {
+    let t = &s.tables;
+    visit("server_transactions", "Server transactions", t.server_transactions as u64);
+    visit("client_transactions", "Client transactions", t.client_transactions as u64);
+    visit("contexts", "Requests being proxied", t.contexts as u64);
+    visit("pending_commits", "Registrations that wait for the store", t.pending_commits as u64);
+    visit("resolving", "Branches that wait for server location", t.resolving as u64);
+    visit("subscriptions", "Event subscriptions", t.subscriptions as u64);
+    visit("sources", "Sources whose rate is watched", t.sources as u64);
+}
+
+/// The ratios of RFC 6076, all workers together, from 0 to 1.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ratios {
+    sessions: u64,
+    established: u64,
+    redirected: u64,
+    refused: u64,
+    ineffective: u64,
+}
+
+impl Ratios {
+    /// Over all workers.
+    pub fn new(snapshots: &[Snapshot]) -> Self {
+        let sum = |f: fn(&Snapshot) -> u64| snapshots.iter().map(f).sum();
+        Ratios {
+            sessions: sum(|s| s.stats.sessions),
+            established: sum(|s| s.stats.sessions_established),
+            redirected: sum(|s| s.stats.sessions_redirected),
+            refused: sum(|s| s.stats.sessions_refused),
+            ineffective: sum(|s| s.stats.sessions_ineffective),
+        }
+    }
+
+    /// Visits those that have something to divide by.
+    pub fn each(&self, visit: &mut dyn FnMut(&'static str, &'static str, f64)) {
+        let mut ratio = |name, help, part: u64, whole: u64| {
+            if whole > 0 {
+                visit(name, help, part as f64 / whole as f64);
+            }
+        };
+        let counted = self.sessions.saturating_sub(self.redirected);
+        ratio(
+            "session_establishment_ratio",
+            "SER, RFC 6076 section 4.6",
+            self.established,
+            counted,
+        );
+        ratio(
+            "session_establishment_effectiveness_ratio",
+            "SEER, RFC 6076 section 4.7",
+            self.established + self.refused,
+            counted,
+        );
+        ratio(
+            "ineffective_session_attempts_ratio",
+            "ISA, RFC 6076 section 4.8",
+            self.ineffective,
+            self.sessions,
+        );
+    }
+}
+
+/// All metrics as text.
+///
+/// # Errors
+/// Never in practice: writing to a string does not fail.
+pub fn render(observed: &Arc<Observed>, snapshots: Vec<Snapshot>) -> Result<String, fmt::Error> {
+    let mut registry = Registry::with_prefix("ringway");
+    registry.register_collector(Box::new(Scrape { observed: observed.clone(), snapshots }));
+    let mut out = String::with_capacity(16 << 10);
+    text::encode(&mut out, &registry)?;
+    Ok(out)
+}
+
+struct Scrape {
+    observed: Arc<Observed>,
+    snapshots: Vec<Snapshot>,
+}
+
+impl fmt::Debug for Scrape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Scrape")
+    }
+}
+
+/// One name, its meaning, and its value for each worker.
+type Row = (&'static str, &'static str, Vec<u64>);
+
+fn gather(workers: usize, mut each: impl FnMut(usize, Visit<'_>)) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    for worker in 0..workers {
+        let mut at = 0;
+        each(worker, &mut |name, help, value| {
+            if worker == 0 {
+                rows.push((name, help, Vec::with_capacity(workers)));
+            }
+            if let Some(row) = rows.get_mut(at) {
+                row.2.push(value);
+            }
+            at += 1;
+        });
+    }
+    rows
+}
+
+impl Collector for Scrape {
+    fn encode(&self, mut out: DescriptorEncoder<'_>) -> fmt::Result {
+        let workers = self.snapshots.len();
+        for (name, help, values) in
+            gather(workers, |w, visit| each_counter(&self.snapshots[w], visit))
+        {
+            per_worker(&mut out, name, help, MetricType::Counter, &values)?;
+        }
+        for (name, help, values) in gather(workers, |w, visit| (self.observed.net)(w, visit)) {
+            // Two of the sockets' numbers go up and down.
+            let kind = match name {
+                "connections" | "udp_receive_buffer" => MetricType::Gauge,
+                _ => MetricType::Counter,
+            };
+            per_worker(&mut out, name, help.trim_end_matches('.'), kind, &values)?;
+        }
+        for (name, help, values) in
+            gather(workers, |w, visit| each_table(&self.snapshots[w], visit))
+        {
+            per_worker(&mut out, name, help, MetricType::Gauge, &values)?;
+        }
+        self.delays(&mut out)?;
+        self.process(&mut out)?;
+        self.writer(&mut out)
+    }
+}
+
+fn per_worker(
+    out: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    kind: MetricType,
+    values: &[u64],
+) -> fmt::Result {
+    let counter = matches!(kind, MetricType::Counter);
+    let mut metric = out.encode_descriptor(name, help, None, kind)?;
+    for (worker, value) in values.iter().enumerate() {
+        let labels = [("worker", worker.to_string())];
+        let mut one = metric.encode_family(&labels)?;
+        if counter {
+            one.encode_counter::<NoLabelSet, u64, u64>(value, None)?;
+        } else {
+            one.encode_gauge(value)?;
+        }
+    }
+    Ok(())
+}
+
+impl Scrape {
+    fn delays(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        type Histogram = (&'static str, &'static str, fn(&Snapshot) -> &Delays);
+        let all: [Histogram; 2] = [
+            (
+                "registration_request_delay",
+                "RRD, RFC 6076 section 4.1: from REGISTER to its 200",
+                |s| &s.stats.registration_request_delay,
+            ),
+            (
+                "session_request_delay",
+                "SRD, RFC 6076 section 4.3: from INVITE to the first ringing or answer",
+                |s| &s.stats.session_request_delay,
+            ),
+        ];
+        for (name, help, delays) in all {
+            let mut buckets = [0u64; DELAY_BOUNDS_US.len() + 1];
+            let mut sum = 0;
+            for snapshot in &self.snapshots {
+                let delays = delays(snapshot);
+                buckets.iter_mut().zip(&delays.buckets).for_each(|(all, one)| *all += one);
+                sum += delays.sum_us;
+            }
+            let bounds = DELAY_BOUNDS_US
+                .iter()
+                .map(|us| *us as f64 / 1e6)
+                .chain(std::iter::once(f64::INFINITY));
+            let buckets: Vec<(f64, u64)> = bounds.zip(buckets).collect();
+            let count = buckets.iter().map(|b| b.1).sum();
+            out.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Histogram)?
+                .encode_histogram::<NoLabelSet>(sum as f64 / 1e6, count, &buckets, None)?;
+        }
+        let mut result = Ok(());
+        Ratios::new(&self.snapshots).each(&mut |name, help, value| {
+            if result.is_ok() {
+                result = gauge(out, name, help, value);
+            }
+        });
+        result
+    }
+
+    fn process(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let o = &self.observed;
+        let loaded = o.store.loaded();
+        gauge(out, "users", "Users that may register", o.store.users().len() as f64)?;
+        gauge(
+            out,
+            "records",
+            "Addresses-of-record with a registration",
+            o.store.location().records() as f64,
+        )?;
+        gauge(out, "contacts", "Registered contacts", o.store.location().contacts() as f64)?;
+        gauge(out, "workers", "Worker threads", self.snapshots.len() as f64)?;
+        gauge(
+            out,
+            "draining",
+            "1 while the process finishes what is under way before it ends",
+            f64::from(o.phase() == super::Phase::Draining),
+        )?;
+        gauge(
+            out,
+            "uptime_seconds",
+            "Time since it began to serve",
+            o.started.elapsed().as_secs_f64(),
+        )?;
+        gauge(out, "resident_bytes", "Memory resident", resident_bytes() as f64)?;
+        gauge(
+            out,
+            "store_corrupt_records",
+            "Records that could not be read at start",
+            loaded.corrupt as f64,
+        )?;
+        counter(out, "log_lines_dropped", "Log lines dropped: slow reader", (o.log_dropped)())?;
+        counter(out, "reloads", "Reloads of the configuration", o.reloads.0.load(Relaxed))?;
+        counter(
+            out,
+            "reloads_failed",
+            "Reloads refused because of a mistake",
+            o.reloads.1.load(Relaxed),
+        )
+    }
+
+    fn writer(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let Some(w) = self.observed.store.writer_stats() else { return Ok(()) };
+        counter(out, "store_commits", "Transactions committed", w.commits.load(Relaxed))?;
+        counter(
+            out,
+            "store_changes",
+            "Changes in committed transactions",
+            w.changes.load(Relaxed),
+        )?;
+        counter(out, "store_failures", "Commits that failed", w.failures.load(Relaxed))?;
+        counter(
+            out,
+            "store_refused_full",
+            "Registrations refused: too many wait for the disk",
+            w.refused_full.load(Relaxed),
+        )?;
+        counter(
+            out,
+            "store_refused_failed",
+            "Registrations refused: the disk has failed",
+            w.refused_failed.load(Relaxed),
+        )?;
+        gauge(
+            out,
+            "store_queued",
+            "Changes that wait for the disk",
+            w.queued.load(Relaxed) as f64,
+        )?;
+        gauge(
+            out,
+            "store_failed",
+            "1 while the disk cannot be written",
+            f64::from(w.failed.load(Relaxed)),
+        )?;
+        gauge(
+            out,
+            "store_commit_seconds_max",
+            "The longest commit so far",
+            w.commit_micros_max.load(Relaxed) as f64 / 1e6,
+        )?;
+        let seconds = w.commit_micros.load(Relaxed) as f64 / 1e6;
+        out.encode_descriptor(
+            "store_commit",
+            "Time spent committing",
+            Some(&Unit::Seconds),
+            MetricType::Counter,
+        )?
+        .encode_counter::<NoLabelSet, f64, f64>(&seconds, None)
+    }
+}
+
+fn counter(out: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> fmt::Result {
+    out.encode_descriptor(name, help, None, MetricType::Counter)?
+        .encode_counter::<NoLabelSet, u64, u64>(&value, None)
+}
+
+fn gauge(out: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: f64) -> fmt::Result {
+    out.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)
+}

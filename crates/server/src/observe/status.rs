@@ -1,0 +1,201 @@
+//! The status as JSON, and as a few lines for people. The JSON is stable: keys are added, not
+//! changed.
+
+use super::metrics::Ratios;
+use super::{Observed, Snapshot, resident_bytes};
+use ringway_proxy::location::LocationStore;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// What `ringway status --json` prints.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Status {
+    /// Version of the running program.
+    pub version: String,
+    /// Process id.
+    pub pid: u32,
+    /// `serving` or `draining`.
+    pub phase: String,
+    /// Seconds since it began to serve.
+    pub uptime_seconds: u64,
+    /// Worker threads.
+    pub workers: usize,
+    /// What is listened on, as URIs.
+    pub listen: Vec<String>,
+    /// Domains.
+    pub domains: Vec<DomainStatus>,
+    /// `digest` or `off`.
+    pub auth: String,
+    /// The store.
+    pub store: StoreStatus,
+    /// Users that may register.
+    pub users: usize,
+    /// Addresses-of-record with a registration.
+    pub records: usize,
+    /// Registered contacts.
+    pub contacts: usize,
+    /// Sizes of tables, all workers together.
+    pub tables: BTreeMap<String, u64>,
+    /// Counters, all workers together.
+    pub counters: BTreeMap<String, u64>,
+    /// Ratios of RFC 6076 from 0 to 1; absent while there is nothing to divide by.
+    pub ratios: BTreeMap<String, f64>,
+    /// Bytes of memory resident.
+    pub resident_bytes: u64,
+}
+
+/// One domain.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DomainStatus {
+    /// Its name, also the digest realm.
+    pub name: String,
+    /// Other names of it.
+    pub aliases: Vec<String>,
+}
+
+/// The store.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StoreStatus {
+    /// As configured.
+    pub name: String,
+    /// Whether changes can be written.
+    pub healthy: bool,
+    /// Changes that wait to be written.
+    pub queued: u64,
+    /// Transactions committed.
+    pub commits: u64,
+    /// Changes in them.
+    pub changes: u64,
+    /// Failed commits.
+    pub failures: u64,
+}
+
+impl Status {
+    /// From what workers have published.
+    pub fn new(observed: &Observed, snapshots: &[Snapshot]) -> Self {
+        let facts = observed.facts.load();
+        let mut tables = BTreeMap::new();
+        let mut counters = BTreeMap::new();
+        for snapshot in snapshots {
+            super::metrics::each_table(snapshot, &mut |name, _, value| {
+                *tables.entry(name.to_owned()).or_insert(0) += value;
+            });
+            super::metrics::each_counter(snapshot, &mut |name, _, value| {
+                *counters.entry(name.to_owned()).or_insert(0) += value;
+            });
+        }
+        for worker in 0..snapshots.len() {
+            (observed.net)(worker, &mut |name, _, value| {
+                *counters.entry(name.to_owned()).or_insert(0) += value;
+            });
+        }
+        let mut ratios = BTreeMap::new();
+        Ratios::new(snapshots).each(&mut |name, _, value| {
+            ratios.insert(name.to_owned(), value);
+        });
+        let writer = observed.store.writer_stats();
+        let count = |read: fn(&crate::store::WriterStats) -> u64| writer.as_deref().map_or(0, read);
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            phase: observed.phase().word().to_owned(),
+            uptime_seconds: observed.started.elapsed().as_secs(),
+            workers: snapshots.len(),
+            listen: facts.listen.clone(),
+            domains: facts
+                .domains
+                .iter()
+                .map(|(name, aliases)| DomainStatus {
+                    name: name.clone(),
+                    aliases: aliases.clone(),
+                })
+                .collect(),
+            auth: facts.auth.to_owned(),
+            store: StoreStatus {
+                name: facts.store.clone(),
+                healthy: !writer.as_ref().is_some_and(|w| w.failed.load(Relaxed)),
+                queued: count(|w| w.queued.load(Relaxed)),
+                commits: count(|w| w.commits.load(Relaxed)),
+                changes: count(|w| w.changes.load(Relaxed)),
+                failures: count(|w| w.failures.load(Relaxed)),
+            },
+            users: observed.store.users().len(),
+            records: observed.store.location().records(),
+            contacts: observed.store.location().contacts(),
+            tables,
+            counters,
+            ratios,
+            resident_bytes: resident_bytes(),
+        }
+    }
+
+    /// A few lines for people.
+    pub fn text(&self) -> String {
+        let counter = |name: &str| self.counters.get(name).copied().unwrap_or(0);
+        let table = |name: &str| self.tables.get(name).copied().unwrap_or(0);
+        let mut out = String::new();
+        let mut line = |label: &str, text: String| {
+            let _ = writeln!(out, "{label:<14}{text}");
+        };
+        line(
+            "ringway",
+            format!(
+                "{}, {} for {}, {} workers, {} MiB",
+                self.version,
+                self.phase,
+                duration(self.uptime_seconds),
+                self.workers,
+                self.resident_bytes >> 20
+            ),
+        );
+        line("listening", self.listen.join(" "));
+        for domain in &self.domains {
+            let aliases = match domain.aliases.is_empty() {
+                true => String::new(),
+                false => format!(" (also {})", domain.aliases.join(", ")),
+            };
+            line("domain", format!("{}{aliases}", domain.name));
+        }
+        line(
+            "users",
+            format!("{}, {} contacts registered, digest {}", self.users, self.contacts, self.auth),
+        );
+        line(
+            "calls",
+            format!(
+                "{} under way, {} attempted, {} answered",
+                table("contexts"),
+                counter("sessions"),
+                counter("sessions_established")
+            ),
+        );
+        line(
+            "requests",
+            format!(
+                "{} taken in, {} sent on, {} challenged, {} turned away",
+                counter("requests"),
+                counter("forwarded"),
+                counter("challenged"),
+                counter("overloaded") + counter("rate_limited")
+            ),
+        );
+        let health = match (self.store.healthy, self.store.queued) {
+            (true, 0) => "all written".to_owned(),
+            (true, n) => format!("{n} changes to write"),
+            (false, _) => "CANNOT BE WRITTEN, registrations are refused".to_owned(),
+        };
+        line("store", format!("{}, {health}", self.store.name));
+        out
+    }
+}
+
+fn duration(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        3600..86_400 => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
+        _ => format!("{} d {} h", seconds / 86_400, seconds / 3600 % 24),
+    }
+}
