@@ -8,12 +8,16 @@ use ringway_proxy::config::{Auth, Config, Domain, Limits, Listener, Mode};
 use ringway_proxy::location::{BindingView, CommitTag, LocationStore, MemoryStore};
 use ringway_proxy::{Core, Path, Paths, World};
 use ringway_sansio::{Duration, Flow, FlowId, Outbox, SplitMix, Time, Transport};
+use ringway_sip::digest::{Algorithm, Ha1};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 struct Nobody;
 
 impl ringway_proxy::auth::Users for Nobody {
+    fn ha1(&self, _: &[u8], _: &[u8], _: Algorithm) -> Option<Ha1> {
+        None
+    }
     fn exists(&self, _: &[u8], _: &[u8]) -> bool {
         false
     }
@@ -32,7 +36,12 @@ fn config(local: SocketAddr) -> Config {
         domains: vec![Domain { name: "example.org".into(), aliases: vec![], mode: Mode::Proxy }],
         listeners: vec![Listener { transport: Transport::Udp, addr: local }],
         addresses: vec![],
-        auth: Auth { enabled: false, algorithms: vec![], nonce_lifetime: Duration::from_secs(300) },
+        auth: Auth {
+            enabled: false,
+            algorithms: vec![],
+            auth_int: false,
+            nonce_lifetime: Duration::from_secs(300),
+        },
         trusted: vec![],
         routes: Default::default(),
         record_route: true,

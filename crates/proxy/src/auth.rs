@@ -1,53 +1,257 @@
-//! Who may use the server: digest against the users the world knows.
+//! Who may use the server: digest authentication (RFC 3261 section 22, RFC 8760) against the users
+//! the world knows.
+
 use crate::config::Config;
-use ringway_sansio::*;
-use ringway_sip::{HeaderId, Message};
+use ringway_sansio::{Random, Time};
+use ringway_sip::digest::{self, Algorithm, Credentials, Ha1, NonceVerdict, Nonces, Qop};
+use ringway_sip::message::Message;
+use ringway_sip::{HeaderId, Method};
 use std::sync::Arc;
-/// u
-pub trait Users: core::marker::Send + Sync {
-    /// k
+
+/// Header fields with credentials that are looked at in one request. More than one realm is rare;
+/// each may cost a digest.
+const MAX_CREDENTIALS: usize = 8;
+
+/// The users of all realms. Read on the road of calls, so it answers at once, from memory.
+pub trait Users: Send + Sync {
+    /// What the server keeps instead of the password; `None` for a user it does not know. Names
+    /// are compared octet by octet.
+    fn ha1(&self, user: &[u8], realm: &[u8], algorithm: Algorithm) -> Option<Ha1>;
+
+    /// Whether there is such a user.
     fn exists(&self, user: &[u8], realm: &[u8]) -> bool;
 }
-/// v
+
+/// What the credentials of a request are worth.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// p
+    /// They prove that the sender is this user.
     Proved(Vec<u8>),
-    /// s
+    /// They are right, but for a nonce that is used up: challenge again and say so.
     Stale,
-    /// w
+    /// They are wrong.
     Wrong,
-    /// n
-    None,
+    /// There are none for this realm.
+    Missing,
 }
-/// a
+
+/// Checks credentials and asks for them. Each worker has one.
 pub struct Authenticator {
     users: Arc<dyn Users>,
+    nonces: Nonces,
+    key: [u8; 32],
+    worker: u8,
+    started: Time,
+    algorithms: Vec<Algorithm>,
+    qop: Vec<Qop>,
 }
+
 impl Authenticator {
-    /// n
-    pub fn new(_: &Config, _: u8, users: Arc<dyn Users>, _: Time) -> Self {
-        Authenticator { users }
+    /// An authenticator that begins at `now`; nonces from before are stale, because what was used
+    /// with them is not known any more.
+    pub fn new(config: &Config, worker: u8, users: Arc<dyn Users>, now: Time) -> Self {
+        let mut auth = Authenticator {
+            users,
+            nonces: Nonces::new(&config.secret, worker, config.auth.nonce_lifetime).since(now),
+            key: config.secret,
+            worker,
+            started: now,
+            algorithms: Vec::new(),
+            qop: Vec::new(),
+        };
+        auth.offer(config);
+        auth
     }
-    /// n
-    pub fn reconfigure(&mut self, _: &Config) {}
-    /// n
-    pub fn check(&mut self, _: Time, _: &Message<'_>, _: HeaderId, _: &str) -> Verdict {
-        Verdict::None
+
+    fn offer(&mut self, config: &Config) {
+        self.algorithms.clone_from(&config.auth.algorithms);
+        self.qop = vec![Qop::Auth];
+        if config.auth.auth_int {
+            self.qop.push(Qop::AuthInt);
+        }
     }
-    /// n
-    pub fn challenge(
-        &mut self,
-        _: Time,
-        _: &mut dyn Random,
-        _: HeaderId,
-        _: &str,
-        _: bool,
-        _: &mut Vec<u8>,
-    ) {
+
+    /// New rules. Nonces in use stay good unless their lifetime has changed.
+    pub fn reconfigure(&mut self, config: &Config, now: Time) {
+        self.offer(config);
+        if self.nonces.lifetime() != config.auth.nonce_lifetime {
+            self.started = now;
+            self.nonces =
+                Nonces::new(&self.key, self.worker, config.auth.nonce_lifetime).since(now);
+        }
     }
-    /// n
+
+    /// Whether a user exists.
     pub fn knows(&self, user: &[u8], realm: &str) -> bool {
         self.users.exists(user, realm.as_bytes())
+    }
+
+    /// Looks for credentials for `realm` in the header fields `id` (Authorization or
+    /// Proxy-Authorization) and checks them.
+    pub fn check(&mut self, now: Time, msg: &Message<'_>, id: HeaderId, realm: &str) -> Verdict {
+        let mut verdict = Verdict::Missing;
+        for value in msg.all(id).take(MAX_CREDENTIALS) {
+            let Ok(credentials) = Credentials::parse(value) else {
+                verdict = Verdict::Wrong;
+                continue;
+            };
+            if !credentials.is_for(realm.as_bytes()) {
+                continue;
+            }
+            verdict = self.check_one(now, msg, &credentials, realm.as_bytes());
+            if matches!(verdict, Verdict::Proved(_) | Verdict::Stale) {
+                break;
+            }
+        }
+        verdict
+    }
+
+    fn check_one(
+        &mut self,
+        now: Time,
+        msg: &Message<'_>,
+        credentials: &Credentials<'_>,
+        realm: &[u8],
+    ) -> Verdict {
+        // A nonce that is not ours is not worth a look at the password.
+        let nonce = self.nonces.check(now, realm, credentials);
+        let Some(algorithm) = credentials.algorithm.filter(|a| self.algorithms.contains(a)) else {
+            return Verdict::Wrong;
+        };
+        if nonce == NonceVerdict::Forged {
+            return Verdict::Missing;
+        }
+        let user = credentials.user();
+        // An unknown user costs as much time as a known one with a wrong password.
+        let ha1 = self.users.ha1(&user, realm, algorithm);
+        let known = ha1.is_some();
+        let ha1 = ha1.unwrap_or_else(|| Ha1::new(algorithm, &user, realm, &self.key));
+        let method = match msg.method() {
+            // RFC 3261 section 22.1: the ACK carries what the INVITE did.
+            Method::Ack => Method::Invite,
+            other => other,
+        };
+        if !digest::verify(credentials, method.as_bytes(), msg.body(), &ha1) || !known {
+            return Verdict::Wrong;
+        }
+        // RFC 7616 section 3.3: stale is said only to who knows the password.
+        match nonce {
+            NonceVerdict::Fresh => {
+                self.nonces.remember(now, realm, credentials);
+                Verdict::Proved(user.into_owned())
+            }
+            _ => Verdict::Stale,
+        }
+    }
+
+    /// Appends the challenges to `buf`: one header field for each algorithm, in the order of
+    /// preference. `id` is WWW-Authenticate or Proxy-Authenticate.
+    pub fn challenge(
+        &mut self,
+        now: Time,
+        random: &mut dyn Random,
+        id: HeaderId,
+        realm: &str,
+        stale: bool,
+        buf: &mut Vec<u8>,
+    ) {
+        let mut nonce = Vec::with_capacity(64);
+        self.nonces.create(now, realm.as_bytes(), random, &mut nonce);
+        let (name, realm) = (id.name(), realm.as_bytes());
+        digest::challenge(buf, name, realm, &nonce, &self.algorithms, &self.qop, stale);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+    use ringway_sansio::SplitMix;
+    use ringway_sip::digest::{Answer, choose};
+    use ringway_sip::message::parse;
+
+    struct OneUser;
+
+    impl Users for OneUser {
+        fn ha1(&self, user: &[u8], realm: &[u8], algorithm: Algorithm) -> Option<Ha1> {
+            self.exists(user, realm).then(|| Ha1::new(algorithm, user, realm, b"secret"))
+        }
+        fn exists(&self, user: &[u8], realm: &[u8]) -> bool {
+            user == b"alice" && realm == b"example.org"
+        }
+    }
+
+    fn authenticator(worker: u8, now: Time) -> Authenticator {
+        let mut config = testing::config();
+        config.auth.algorithms = vec![Algorithm::Sha256, Algorithm::Md5];
+        Authenticator::new(&config, worker, Arc::new(OneUser), now)
+    }
+
+    /// A REGISTER with the answer to a challenge of `auth`.
+    fn answered(auth: &mut Authenticator, now: Time, user: &str, password: &str) -> String {
+        let mut lines = Vec::new();
+        let id = HeaderId::WwwAuthenticate;
+        auth.challenge(now, &mut SplitMix::new(3), id, "example.org", false, &mut lines);
+        let lines = String::from_utf8(lines).unwrap();
+        let values: Vec<&[u8]> =
+            lines.lines().map(|l| l.split_once(": ").unwrap().1.as_bytes()).collect();
+        assert_eq!(values.len(), 2);
+        let challenge = choose(values).unwrap();
+        let answer = Answer {
+            user: user.as_bytes(),
+            password: password.as_bytes(),
+            method: b"REGISTER",
+            uri: b"sip:example.org",
+            body: b"",
+            count: 1,
+            cnonce: b"abc",
+        };
+        let mut value = Vec::new();
+        digest::authorize(&mut value, "Authorization", &challenge, &answer);
+        let value = String::from_utf8(value).unwrap();
+        testing::request("REGISTER").replacen("Max-Forwards", &format!("{value}Max-Forwards"), 1)
+    }
+
+    fn check(auth: &mut Authenticator, now: Time, text: &str) -> Verdict {
+        let msg = parse(text.as_bytes()).unwrap();
+        auth.check(now, &msg, HeaderId::Authorization, "example.org")
+    }
+
+    const NOW: Time = Time::from_secs(1_000);
+    const SOON: Time = Time::from_secs(1_001);
+
+    #[test]
+    fn the_right_password_proves_the_user_once() {
+        let mut auth = authenticator(0, NOW);
+        let text = answered(&mut auth, SOON, "alice", "secret");
+        assert_eq!(check(&mut auth, SOON, &text), Verdict::Proved(b"alice".to_vec()));
+        // RFC 7616 section 3.4: the same nonce count again is a replay.
+        assert_eq!(check(&mut auth, SOON, &text), Verdict::Stale);
+    }
+
+    #[test]
+    fn wrong_password_unknown_user_and_no_credentials() {
+        let mut auth = authenticator(0, NOW);
+        let wrong = answered(&mut auth, SOON, "alice", "guess");
+        assert_eq!(check(&mut auth, SOON, &wrong), Verdict::Wrong);
+        let nobody = answered(&mut auth, SOON, "mallory", "secret");
+        assert_eq!(check(&mut auth, SOON, &nobody), Verdict::Wrong);
+        assert_eq!(check(&mut auth, SOON, &testing::request("REGISTER")), Verdict::Missing);
+    }
+
+    #[test]
+    fn a_nonce_of_another_worker_or_an_earlier_process_is_stale() {
+        let mut first = authenticator(0, NOW);
+        let text = answered(&mut first, SOON, "alice", "secret");
+        assert_eq!(check(&mut authenticator(1, NOW), SOON, &text), Verdict::Stale);
+        let later = Time::from_secs(1_010);
+        assert_eq!(check(&mut authenticator(0, later), later, &text), Verdict::Stale);
+    }
+
+    #[test]
+    fn an_old_nonce_is_stale() {
+        let mut auth = authenticator(0, NOW);
+        let text = answered(&mut auth, SOON, "alice", "secret");
+        assert_eq!(check(&mut auth, Time::from_secs(1_400), &text), Verdict::Stale);
     }
 }

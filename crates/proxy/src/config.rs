@@ -2,7 +2,7 @@
 
 use crate::routes::RouteTable;
 use ringway_sansio::{Duration, Transport};
-type Algorithm = u8;
+use ringway_sip::digest::Algorithm;
 use ringway_sip::transaction::Timers;
 use std::net::{IpAddr, SocketAddr};
 
@@ -72,6 +72,8 @@ pub struct Auth {
     pub enabled: bool,
     /// Offered in this order.
     pub algorithms: Vec<Algorithm>,
+    /// Whether the integrity of bodies is offered too (`auth-int`); `auth` always is.
+    pub auth_int: bool,
     /// How long a nonce is good for.
     pub nonce_lifetime: Duration,
 }

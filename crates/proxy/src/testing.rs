@@ -10,7 +10,12 @@ pub(crate) fn config() -> Config {
         domains: vec![Domain { name: "example.org".into(), aliases: vec![], mode: Mode::Proxy }],
         listeners: vec![listener(Transport::Udp, 5060), listener(Transport::Tcp, 5060)],
         addresses: vec![],
-        auth: Auth { enabled: false, algorithms: vec![], nonce_lifetime: Duration::from_secs(300) },
+        auth: Auth {
+            enabled: false,
+            algorithms: vec![],
+            auth_int: false,
+            nonce_lifetime: Duration::from_secs(300),
+        },
         trusted: vec![],
         routes: Default::default(),
         record_route: true,

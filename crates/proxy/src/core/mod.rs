@@ -381,10 +381,10 @@ impl Core {
     }
 
     /// New rules; calls in progress keep what they were started with.
-    pub fn reconfigure(&mut self, config: Arc<Config>) {
+    pub fn reconfigure(&mut self, now: Time, config: Arc<Config>) {
         self.own = Own::new(&config);
         self.tx.set_timers(config.timers);
-        self.auth.reconfigure(&config);
+        self.auth.reconfigure(&config, now);
         self.guard.reconfigure(&config);
         self.registrar.reconfigure(config.registrar.clone());
         self.config = config;

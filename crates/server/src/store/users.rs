@@ -6,6 +6,7 @@
 
 use md5::{Digest, Md5};
 use ringway_proxy::auth::Users;
+use ringway_sip::digest::{Algorithm, Ha1};
 use sha2::{Sha256, Sha512_256};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -210,6 +211,17 @@ impl UserTable {
 }
 
 impl Users for UserTable {
+    fn ha1(&self, user: &[u8], realm: &[u8], algorithm: Algorithm) -> Option<Ha1> {
+        self.find(user, realm, |hashes| {
+            let octets = match algorithm {
+                Algorithm::Md5 => &hashes.0[1..17],
+                Algorithm::Sha256 => &hashes.0[17..49],
+                Algorithm::Sha512_256 => &hashes.0[49..],
+            };
+            Ha1::from_octets(algorithm, octets)
+        })?
+    }
+
     fn exists(&self, user: &[u8], realm: &[u8]) -> bool {
         self.find(user, realm, |_| ()).is_some()
     }

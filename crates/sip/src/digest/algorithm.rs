@@ -113,6 +113,16 @@ impl Ha1 {
         Some(Ha1 { algorithm, octets: octets_from_hex(algorithm, hex)? })
     }
 
+    /// From its octets; `None` if there are not as many as the algorithm makes.
+    pub fn from_octets(algorithm: Algorithm, bytes: &[u8]) -> Option<Self> {
+        let mut octets = Octets::default();
+        if bytes.len() != algorithm.octets() {
+            return None;
+        }
+        octets[..bytes.len()].copy_from_slice(bytes);
+        Some(Ha1 { algorithm, octets })
+    }
+
     /// The algorithm it was made with.
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm

@@ -77,6 +77,19 @@ impl Nonces {
         }
     }
 
+    /// Makes all nonces created before `start` stale: what was used with them before this process
+    /// began is not remembered.
+    pub fn since(mut self, start: Time) -> Self {
+        self.horizon = [0; ID];
+        self.horizon[..6].copy_from_slice(&start.as_millis().to_be_bytes()[2..]);
+        self
+    }
+
+    /// How long a nonce is good for.
+    pub fn lifetime(&self) -> Duration {
+        self.lifetime
+    }
+
     /// How many nonces are remembered.
     pub fn remembered(&self) -> usize {
         self.used.len()
