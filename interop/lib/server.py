@@ -145,6 +145,7 @@ class Ringway:
     def __init__(self, server):
         self.server = server
         self.program = binary()
+        self.prefix = []  # what the program is started under
         self.config = server.folder / "ringway.toml"
         self.write_config()
         for user, password in server.wanted.users.items():
@@ -182,8 +183,8 @@ class Ringway:
 
     def start(self, name):
         """Starts the server."""
-        return self.server.context.start(name, [self.program, "serve", "--config", self.config],
-                                         env={"RINGWAY_STATE": str(self.server.folder)})
+        return self.server.context.start(name, [*self.prefix, self.program, "serve", "--config", self.config],
+                                         env={"XDG_STATE_HOME": str(self.server.folder)})
 
     def status(self):
         """`ringway status --json`, as a dictionary."""
@@ -192,10 +193,18 @@ class Ringway:
             raise Failed(f"ringway status ended with {code}: {output}")
         return json.loads(output)
 
+    def _get(self, path):
+        with urllib.request.urlopen(f"http://{self.server.host}:{self.server.http_port}{path}", timeout=2) as got:
+            return got.read().decode()
+
     def ready(self):
         """Whether /healthz says so."""
         try:
-            with urllib.request.urlopen(f"http://{self.server.host}:{self.server.http_port}/healthz", timeout=2) as got:
-                return got.status == 200
+            self._get("/healthz")
+            return True
         except OSError:
             return False
+
+    def metrics(self):
+        """The text of /metrics."""
+        return self._get("/metrics")

@@ -1,0 +1,377 @@
+"""The process itself: what survives a kill, a reload and a full disk, and what it says when it cannot start."""
+
+import json
+import os
+import re
+import signal
+import socket
+import ssl
+import threading
+import time
+
+from cases import case
+from server import Route, Server
+from sip import Client, register
+from sipp import Sipp
+
+CRASHES = 3
+CLIENTS = 4
+REGISTERING_SECONDS = 1.5
+
+
+def one_line(c, output, *words):
+    """A start that failed is explained by a single line that names what and where."""
+    lines = [line for line in output.strip().splitlines() if line.strip()]
+    c.expect(len(lines) == 1, f"expected one line, got {len(lines)}: {output[-800:]}")
+    for word in words:
+        c.expect(str(word) in lines[0], f"expected {str(word)!r} in {lines[0]!r}")
+
+
+def refuses_to_start(c, server, *words, seconds=10):
+    """Starts a server that must not come up: non-zero, one clear line."""
+    process = server.kind.start("refused")
+    status = process.wait(seconds)
+    c.expect(status is not None, f"it started: {process.output()[-400:]}")
+    c.expect(status not in (0, -signal.SIGABRT, 101), f"expected a plain non-zero exit, got {status}: {process.output()}")
+    one_line(c, process.output(), *words)
+
+
+def durable(c, folder=None, **wanted):
+    """A server on the embedded store that asks nobody for a password."""
+    path = (folder or c.folder) / "state"
+    path.mkdir(exist_ok=True)
+    return Server(c, auth=False, users={}, store=f"redb:{path}/ringway.redb", **wanted)
+
+
+def fetch(client, user, domain):
+    """The contacts the registrar has for a user, as one string."""
+    answer = client.register(user, "", domain, [])
+    if answer is None or answer.status != 200:
+        return f"no answer: {answer and answer.start}"
+    return ", ".join(answer.all("contact"))
+
+
+def register_until(server, stop, number, answered, offset):
+    """Registers new users one after another; notes those answered 200."""
+    with Client(server.host, server.port) as client:
+        count = 0
+        while not stop.is_set():
+            user = f"u{offset}-{number}-{count}"
+            count += 1
+            try:
+                answer = client.register(user, "", server.domain, [f"<sip:{user}@192.0.2.1:{5060 + number}>"])
+            except OSError:
+                return
+            if answer is not None and answer.status == 200:
+                answered.append(user)
+
+
+@case("serve/kill-9-loses-no-registration", limit=120, own=True)
+def kill(c):
+    """Every REGISTER that was answered 200 is there after `kill -9` and a restart; counted one by one."""
+    server = durable(c)
+    answered = []
+    for crash in range(CRASHES):
+        stop = threading.Event()
+        workers = [threading.Thread(target=register_until, args=(server, stop, n, answered, crash))
+                   for n in range(CLIENTS)]
+        for worker in workers:
+            worker.start()
+        time.sleep(REGISTERING_SECONDS)
+        server.kill()
+        stop.set()
+        for worker in workers:
+            worker.join()
+        server.start()
+        with Client(server.host, server.port) as client:
+            lost = [user for user in answered if f"sip:{user}@192.0.2.1" not in fetch(client, user, server.domain)]
+        c.expect(not lost, f"crash {crash + 1}: {len(lost)} of {len(answered)} registrations lost, such as {lost[:3]}")
+    c.expect(len(answered) >= 100, f"only {len(answered)} registrations were answered")
+    print(f"{len(answered)} registrations answered, none lost in {CRASHES} crashes")
+
+
+@case("serve/stop-and-start-keeps-registrations", own=True)
+def restart(c):
+    """A graceful stop loses nothing either, removals included."""
+    server = durable(c)
+    with Client(server.host, server.port) as client:
+        for user in ("stays", "goes"):
+            client.register(user, "", server.domain, [f"<sip:{user}@192.0.2.1>"], call_id=user, cseq=1)
+        client.register("goes", "", server.domain, ["<sip:goes@192.0.2.1>"], expires=0, call_id="goes", cseq=2)
+    c.expect(server.stop() == 0, "expected exit 0 after SIGTERM")
+    server.start()
+    with Client(server.host, server.port) as client:
+        c.expect("sip:stays@" in fetch(client, "stays", server.domain), "a registration was lost by a restart")
+        c.expect("sip:goes@" not in fetch(client, "goes", server.domain), "a removed registration came back")
+
+
+@case("serve/full-disk", limit=120, own=True)
+def full_disk(c):
+    """No room for the store: refused with a 5xx, what was answered 200 stays, and it goes on when there is room."""
+    state = c.folder / "small"
+    state.mkdir()
+    # A tmpfs in a mount namespace of the server's own: seen from here through /proc/PID/root.
+    server = Server(c, start=False, auth=False, users={}, store=f"redb:{state}/ringway.redb")
+    wrapped = ["unshare", "--mount", *([] if os.getuid() == 0 else ["--map-root-user"]), "sh", "-c",
+               f"mount -t tmpfs -o size=6m tmpfs {state} && head -c 2m /dev/zero >{state}/filler && exec \"$@\"", "sh"]
+    server.kind.prefix = wrapped
+    server.start()
+    answered, refused = [], None
+    with Client(server.host, server.port) as client:
+        padding = "x" * 200
+        deadline = time.monotonic() + 60
+        while refused is None and time.monotonic() < deadline:
+            user = f"u{len(answered)}"
+            contacts = [f"<sip:{user}@192.0.2.{n}:5060;pad={padding}>" for n in range(1, 10)]
+            answer = client.register(user, "", server.domain, contacts)
+            c.expect(answer is not None, f"no answer after {len(answered)} registrations: {server.process.output()[-500:]}")
+            if answer.status == 200:
+                answered.append(user)
+            else:
+                refused = answer
+        c.expect(refused is not None, f"a store of 4 MB took {len(answered)} registrations of 9 contacts")
+        c.expect(500 <= refused.status <= 503, f"expected a 5xx, got {refused.start}")
+        lost = [user for user in answered if f"sip:{user}@192.0.2.1" not in fetch(client, user, server.domain)]
+        c.expect(not lost, f"{len(lost)} of {len(answered)} answered registrations are gone: {lost[:3]}")
+        said = server.process.output().lower()
+        c.expect("no space" in said or "full" in said or "disk" in said, f"the log does not say why: {said[-500:]}")
+        # Room again.
+        os.unlink(f"/proc/{server.process.pid}/root{state}/filler")
+        c.until(lambda: (client.register("later", "", server.domain, ["<sip:later@192.0.2.1>"]) or refused).status == 200,
+                10, "no registration is taken although there is room again")
+    server.alive()
+
+
+@case("serve/no-room-to-start", own=True)
+def no_room(c):
+    """A store that cannot be created: one line, not a crash."""
+    state = c.folder / "small"
+    state.mkdir()
+    server = Server(c, start=False, auth=False, users={}, store=f"redb:{state}/ringway.redb")
+    server.kind.prefix = ["unshare", "--mount", *([] if os.getuid() == 0 else ["--map-root-user"]), "sh", "-c",
+                          f"mount -t tmpfs -o size=64k tmpfs {state} && exec \"$@\"", "sh"]
+    refuses_to_start(c, server, "ringway.redb")
+
+
+@case("serve/port-in-use", own=True)
+def port_in_use(c):
+    """Somebody has the port already: the line names it."""
+    server = Server(c, start=False)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind((server.host, server.port))
+        refuses_to_start(c, server, f"{server.host}:{server.port}")
+    with socket.create_server((server.host, server.port)):
+        refuses_to_start(c, server, f"{server.host}:{server.port}")
+
+
+@case("serve/second-server-on-the-same-port", own=True)
+def second_server(c):
+    """A second server must not silently share the ports of the first (SO_REUSEPORT would let it)."""
+    first = Server(c, auth=False)
+    second = Server(c, start=False, auth=False)
+    second.port = first.port
+    second.kind.write_config()
+    refuses_to_start(c, second, f"{first.host}:{first.port}")
+    with Client(first.host, first.port) as client:
+        for _ in range(20):
+            answer = client.ask(client.request("OPTIONS", f"sip:{first.domain}"))
+            c.expect(answer is not None, "the first server no longer gets all of its requests")
+    first.alive()
+
+
+@case("serve/certificate", own=True)
+def certificate(c):
+    """A certificate that is missing, unreadable, not a certificate, or not the key's: the line names the file."""
+    server = Server(c, start=False, tls=True)
+    good = server.certificate.read_bytes()
+    server.certificate.unlink()
+    refuses_to_start(c, server, server.certificate)
+    server.certificate.mkdir()  # unreadable even for root
+    refuses_to_start(c, server, server.certificate)
+    server.certificate.rmdir()
+    server.certificate.write_text("not a certificate\n")
+    refuses_to_start(c, server, server.certificate)
+    server.certificate.write_bytes(good)
+    key = server.key.read_bytes()
+    server.make_certificate()
+    server.certificate.write_bytes(good)
+    refuses_to_start(c, server, "key")
+    server.key.write_bytes(key)
+    server.start()
+    server.alive()
+
+
+@case("serve/wrong-key-in-the-configuration", own=True)
+def wrong_key(c):
+    """The line names file, line, the wrong key and the nearest right one; `config check` says the same."""
+    server = Server(c, start=False)
+    text = server.kind.config.read_text()
+    server.kind.config.write_text("lisen = []\n" + text)
+    refuses_to_start(c, server, f"{server.kind.config}:1", "lisen", '"listen"')
+    code, output = c.run("check", [server.kind.program, "config", "check", server.kind.config])
+    c.expect(code == 1, f"config check: expected status 1, got {code}")
+    one_line(c, output, f"{server.kind.config}:1", "lisen", '"listen"')
+    server.kind.config.write_text(text + "[registrar]\nexpire_max = \"1h\"\n")
+    refuses_to_start(c, server, "expire_max", "expires_max")
+    server.kind.config.write_text(text)
+    code, output = c.run("check", [server.kind.program, "config", "check", server.kind.config])
+    c.expect(code == 0, f"config check of a good file: status {code}: {output}")
+    code, output = c.run("check", [server.kind.program, "config", "check", c.folder / "absent.toml"])
+    c.expect(code == 1 and "absent.toml" in output, f"config check of an absent file: status {code}: {output}")
+
+
+@case("serve/reload-during-calls", own=True)
+def reload(c):
+    """SIGHUP during calls loses none; users, routes and certificates are new afterwards."""
+    server = Server(c, auth=True, tls=True)
+    uas = Sipp(c, "uas", "uas-answer", service="bob", calls=6, words={"ring": 700}).listening()
+    register(server, "bob", uas.port)
+    uac = Sipp(c, "uac", "uac-call", remote=(server.host, server.port), calls=6, rate=2, parts=("auth",),
+               words={"invite_cseq": 2, "hold": 2000}, login=("alice", "wonderland"))
+    before = ssl.get_server_certificate((server.host, server.tls_port))
+    server.make_certificate()
+    server.wanted.routes.append(Route("elsewhere.test", f"sip:127.0.0.1:{uas.port}"))
+    server.kind.write_config()
+    server.kind.add_user("carol", "new")
+    for _ in range(8):
+        time.sleep(0.5)
+        server.reload()
+    uac.passed()
+    uas.passed()
+    server.alive()
+    c.until(lambda: ssl.get_server_certificate((server.host, server.tls_port)) != before, 5,
+            "the certificate is still the old one after SIGHUP")
+    with Client(server.host, server.port) as client:
+        answer = client.register("carol", "new", server.domain, ["<sip:carol@192.0.2.1>"])
+        c.expect(answer is not None and answer.status == 200, f"a new user cannot register: {answer and answer.start}")
+    uas = Sipp(c, "uas2", "uas-answer", service="dave").listening()
+    server.wanted.routes[-1].hop = f"sip:127.0.0.1:{uas.port}"
+    server.kind.write_config()
+    server.reload()
+    time.sleep(0.5)
+    uac = Sipp(c, "uac2", "uac-call", remote=(server.host, server.port), parts=("auth",), service="dave",
+               keys={"target": "elsewhere.test"}, words={"invite_cseq": 2}, login=("alice", "wonderland"))
+    uac.passed()
+    uas.passed()
+
+
+@case("serve/reload-of-a-broken-file", own=True)
+def broken_reload(c):
+    """A reload that cannot be read leaves everything as it was, and says so."""
+    server = Server(c)
+    server.kind.config.write_text("lisen = 3\n")
+    server.reload()
+    c.expect(server.process.wait_output("lisen", 5), f"nothing was said about the broken file: {server.process.output()[-300:]}")
+    server.alive()
+    with Client(server.host, server.port) as client:
+        answer = client.register("alice", "wonderland", server.domain, ["<sip:alice@192.0.2.1>"])
+        c.expect(answer is not None and answer.status == 200, f"after a refused reload: {answer and answer.start}")
+
+
+@case("serve/drain", own=True, limit=90)
+def drain(c):
+    """SIGTERM while a call is being set up: it is, new ones get 503, then exit 0."""
+    server = Server(c, auth=False, extra='[timers]\nt1 = "100ms"\n')
+    uas = Sipp(c, "uas", "uas-answer", service="bob", words={"ring": 2500}).listening()
+    register(server, "bob", uas.port)
+    uac = Sipp(c, "uac", "uac-call", remote=(server.host, server.port), words={"hold": 0})
+    c.until(lambda: (c.folder / "uac.msg").exists() and "180 Ringing" in (c.folder / "uac.msg").read_text(), 5,
+            "the call does not ring")
+    server.process.signal(signal.SIGTERM)
+    time.sleep(0.3)
+    with Client(server.host, server.port) as client:
+        answer = client.ask(client.request("INVITE", f"sip:bob@{server.domain}"), seconds=2)
+        c.expect(answer is not None and answer.status == 503, f"a new call while stopping: expected 503, got {answer and answer.start}")
+        c.expect(answer.get("retry-after"), f"no Retry-After in {answer.text}")
+    uac.passed()
+    uas.passed()
+    status = server.process.wait(40)
+    c.expect(status == 0, f"expected exit 0 after the last transaction, got {status}")
+
+
+@case("serve/first-start-prints-what-to-type", own=True)
+def first_start(c):
+    """On an empty store two users are made and printed; they can register; the next start keeps them."""
+    server = Server(c, start=False, users={}, store=f"redb:{c.folder}/first.redb")
+    server.start()
+    printed = server.process.output()
+    found = re.findall(r"(?im)^\W*user\w*\W+(\S+).*?^\W*password\W+(\S+)", printed, flags=re.S | re.M)
+    c.expect(len(found) == 2, f"expected two users with passwords, got {found} in: {printed}")
+    with Client(server.host, server.port) as client:
+        for user, password in found:
+            answer = client.register(user, password, server.domain, [f"<sip:{user}@192.0.2.1>"])
+            c.expect(answer is not None and answer.status == 200, f"{user} cannot register: {answer and answer.start}")
+    c.expect(server.stop() == 0, "expected exit 0")
+    server.start()
+    with Client(server.host, server.port) as client:
+        for user, password in found:
+            answer = client.register(user, password, server.domain, [])
+            c.expect(answer is not None and f"sip:{user}@192.0.2.1" in str(answer.get("contact")),
+                     f"{user} or its contact is gone after a restart: {answer and answer.text}")
+
+
+@case("serve/closed-by-default", own=True)
+def closed(c):
+    """Nobody registers, relays or manages without leave."""
+    server = Server(c)
+    with Client(server.host, server.port) as client:
+        answer = client.ask(client.request("REGISTER", f"sip:{server.domain}", to=f"sip:alice@{server.domain}",
+                                           sender=f"sip:alice@{server.domain}", headers=["Contact: <sip:x@192.0.2.1>"]))
+        c.expect(answer is not None and answer.status == 401, f"REGISTER: expected 401, got {answer and answer.start}")
+        answer = client.ask(client.request("INVITE", "sip:eve@elsewhere.test", sender="sip:mallory@elsewhere.test"))
+        c.expect(answer is not None and answer.status in (403, 407), f"relay: expected 403 or 407, got {answer and answer.start}")
+        # One user may not register for another.
+        sender = f"sip:bob@{server.domain}"
+        answer = client.register("alice", "wonderland", server.domain, ["<sip:alice@192.0.2.1>"])
+        c.expect(answer.status == 200, f"REGISTER: {answer.start}")
+        challenge = client.ask(client.request("REGISTER", f"sip:{server.domain}", to=sender, sender=sender,
+                                              headers=["Contact: <sip:x@192.0.2.1>"]))
+        from sip import credentials
+        proof = credentials(challenge.get("www-authenticate"), "alice", "wonderland", "REGISTER", f"sip:{server.domain}")
+        answer = client.ask(client.request("REGISTER", f"sip:{server.domain}", to=sender, sender=sender, cseq=2,
+                                           headers=["Contact: <sip:x@192.0.2.1>", f"Authorization: {proof}"]))
+        c.expect(answer is not None and answer.status == 403, f"alice registers bob: expected 403, got {answer and answer.start}")
+        # A nonce is not good twice for the same count (RFC 7616 section 3.4).
+        challenge = client.ask(client.request("REGISTER", f"sip:{server.domain}", to=f"sip:alice@{server.domain}"))
+        proof = credentials(challenge.get("www-authenticate"), "alice", "wonderland", "REGISTER", f"sip:{server.domain}")
+        statuses = [client.ask(client.request("REGISTER", f"sip:{server.domain}", to=f"sip:alice@{server.domain}",
+                                              sender=f"sip:alice@{server.domain}", cseq=n,
+                                              headers=[f"Authorization: {proof}"])).status for n in (11, 12)]
+        c.expect(statuses == [200, 401], f"the same credentials twice: expected 200 and 401, got {statuses}")
+    listening = c.run("ss", ["ss", "-ltnH", f"( sport = :{server.http_port} )"])[1]
+    c.expect(f"127.0.0.1:{server.http_port}" in listening and "0.0.0.0" not in listening.split()[3],
+             f"management listens beyond loopback: {listening}")
+
+
+@case("serve/digest-algorithms", own=True)
+def algorithms(c):
+    """RFC 8760: every configured algorithm is offered in its order and accepted, with auth and auth-int."""
+    names = ("SHA-512-256", "SHA-256", "MD5")
+    server = Server(c, algorithms=names)
+    with Client(server.host, server.port) as client:
+        answer = client.ask(client.request("REGISTER", f"sip:{server.domain}", to=f"sip:alice@{server.domain}"))
+        offered = [re.search(r"algorithm=([\w-]+)", line).group(1) for line in answer.all("www-authenticate")]
+        c.expect(offered == list(names), f"expected {names}, got {offered}")
+        for name in names:
+            for qop in ("auth", "auth-int"):
+                answer = client.register("alice", "wonderland", server.domain, ["<sip:alice@192.0.2.1>"],
+                                         algorithm=name, qop=qop)
+                c.expect(answer is not None and answer.status == 200, f"{name} {qop}: {answer and answer.text}")
+                answer = client.register("alice", "wrong", server.domain, ["<sip:alice@192.0.2.1>"],
+                                         algorithm=name, qop=qop)
+                c.expect(answer is not None and answer.status == 401, f"wrong {name} {qop}: {answer and answer.start}")
+
+
+@case("serve/metrics", own=True)
+def metrics(c):
+    """/metrics counts a call and a registration under the names of RFC 6076."""
+    server = Server(c, auth=False)
+    uas = Sipp(c, "uas", "uas-answer", service="bob").listening()
+    register(server, "bob", uas.port)
+    Sipp(c, "uac", "uac-call", remote=(server.host, server.port)).passed()
+    uas.passed()
+    text = server.kind.metrics()
+    for name in ("registration_request_delay", "session_request_delay", "session_establishment_ratio"):
+        c.expect(name in text, f"no {name} in /metrics: {text[:400]}")
+    c.expect(re.search(r"session_request_delay\w*_count\S* 1\b", text), "the call is not in session_request_delay")
+    c.expect(json.dumps(server.kind.status()), "status is not JSON")
