@@ -29,6 +29,8 @@ pub enum Verdict {
     Proved(Vec<u8>),
     /// They are right, but for a nonce that is used up: challenge again and say so.
     Stale,
+    /// They are right and have been used before: a retransmission, or a replay.
+    Repeated,
     /// They are wrong.
     Wrong,
     /// There are none for this realm.
@@ -99,7 +101,7 @@ impl Authenticator {
                 continue;
             }
             verdict = self.check_one(now, msg, &credentials, realm.as_bytes());
-            if matches!(verdict, Verdict::Proved(_) | Verdict::Stale) {
+            if matches!(verdict, Verdict::Proved(_) | Verdict::Stale | Verdict::Repeated) {
                 break;
             }
         }
@@ -140,6 +142,7 @@ impl Authenticator {
                 self.nonces.remember(now, realm, credentials);
                 Verdict::Proved(user.into_owned())
             }
+            NonceVerdict::Replay => Verdict::Repeated,
             _ => Verdict::Stale,
         }
     }
@@ -226,7 +229,7 @@ mod tests {
         let text = answered(&mut auth, SOON, "alice", "secret");
         assert_eq!(check(&mut auth, SOON, &text), Verdict::Proved(b"alice".to_vec()));
         // RFC 7616 section 3.4: the same nonce count again is a replay.
-        assert_eq!(check(&mut auth, SOON, &text), Verdict::Stale);
+        assert_eq!(check(&mut auth, SOON, &text), Verdict::Repeated);
     }
 
     #[test]

@@ -7,9 +7,9 @@ use super::{Core, MAX_PENDING_COMMITS, Pass, PendingRegister};
 use crate::auth::Verdict;
 use crate::location::{Commit, CommitTag};
 use ringway_sansio::{Outbox, Target, Time};
-use ringway_sip::header::{HeaderId, NameAddr};
+use ringway_sip::header::HeaderId;
 use ringway_sip::message::{self, Method};
-use ringway_sip::uri::{self, Uri};
+use ringway_sip::uri::Uri;
 use ringway_sip::write;
 
 /// Methods a request to the server itself may have.
@@ -24,7 +24,11 @@ Supported: path, outbound, gruu\r\n";
 
 impl Core {
     /// A request whose Request-URI is the server, without a user.
-    pub(super) fn to_self(&mut self, pass: &Pass<'_>, out: &mut Outbox) -> Result<(), Refusal> {
+    pub(super) fn serve_itself(
+        &mut self,
+        pass: &Pass<'_>,
+        out: &mut Outbox,
+    ) -> Result<(), Refusal> {
         let msg = pass.msg;
         match msg.method() {
             Method::Ack => {}
@@ -67,11 +71,12 @@ impl Core {
         let not_found = || Refusal::new(404, "Not Found");
         let domain = self.own_domain(&to, pass.flow, false).ok_or_else(not_found)?;
         let user = super::targets::user_of(&to).ok_or_else(not_found)?;
-        self.authorise_register(pass, domain, user)?;
         let mut aor = std::mem::take(&mut self.scratch);
         aor.clear();
         self.write_aor(user, domain, &mut aor);
-        let result = self.do_register(pass, &aor, out);
+        let result = self
+            .authorise_register(pass, domain, user, &aor)
+            .and_then(|()| self.do_register(pass, &aor, out));
         self.scratch = aor;
         result
     }
@@ -82,6 +87,7 @@ impl Core {
         pass: &Pass<'_>,
         domain: usize,
         user: &[u8],
+        aor: &[u8],
     ) -> Result<(), Refusal> {
         if !self.config.auth.enabled || self.is_trusted(pass) {
             return Ok(());
@@ -90,6 +96,9 @@ impl Core {
         let realm = &config.domains[domain].name;
         match self.auth.check(pass.now, pass.msg, HeaderId::Authorization, realm) {
             Verdict::Proved(name) if super::validate::same_user(user, &name) => Ok(()),
+            // Its answer may have been lost or still wait for the disk. Digest does not protect the
+            // Contact, so nothing but the same bindings may come of it.
+            Verdict::Repeated if self.is_repeated(pass, aor) => Ok(()),
             Verdict::Proved(_) => {
                 self.stats.forbidden += 1;
                 self.log(pass, "register as another user", 403);
@@ -98,13 +107,18 @@ impl Core {
             verdict => {
                 self.note_verdict(&verdict);
                 let mut headers = Vec::with_capacity(512);
-                let stale = verdict == Verdict::Stale;
+                let stale = matches!(verdict, Verdict::Stale | Verdict::Repeated);
                 let id = HeaderId::WwwAuthenticate;
                 let random = &mut *self.random;
                 self.auth.challenge(pass.now, random, id, realm, stale, &mut headers);
                 Err(Refusal { status: 401, reason: "Unauthorized", headers })
             }
         }
+    }
+
+    fn is_repeated(&mut self, pass: &Pass<'_>, aor: &[u8]) -> bool {
+        let store = self.store.clone();
+        self.registrar.is_repeat(pass.now, pass.flow, pass.msg, aor, &*store)
     }
 
     fn do_register(
@@ -216,6 +230,3 @@ pub(super) fn unsupported<'a>(buf: &mut Vec<u8>, tags: impl Iterator<Item = &'a 
     }
     buf.extend_from_slice(b"\r\n");
 }
-
-#[allow(unused_imports)]
-use {NameAddr as _, uri as _};

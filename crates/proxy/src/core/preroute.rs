@@ -54,12 +54,14 @@ impl Core {
         }
         // A strict router put the Record-Route value we made into the Request-URI and the real one
         // at the end of Route.
-        if uri.is_sip() && self.is_us(&uri, pass.flow) && uri.is_loose_router() {
-            if let Some(last) = msg.items(HeaderId::Route).last() {
-                uri_bytes = NameAddr::parse(last)?.uri;
-                uri = Uri::parse(uri_bytes)?;
-                last_route_used = true;
-            }
+        if uri.is_sip()
+            && self.is_us(&uri, pass.flow)
+            && uri.is_loose_router()
+            && let Some(last) = msg.items(HeaderId::Route).last()
+        {
+            uri_bytes = NameAddr::parse(last)?.uri;
+            uri = Uri::parse(uri_bytes)?;
+            last_route_used = true;
         }
         let mut routed = Routed {
             uri_bytes,

@@ -21,11 +21,12 @@ const MAX_USER: usize = 512;
 impl Core {
     /// Steps 16.3 to 16.6 for a request that is new and well-formed.
     pub(super) fn route(&mut self, pass: &Pass<'_>, out: &mut Outbox) {
-        if let Err(refusal) = self.try_route(pass, out) {
-            if refusal.status != 0 && pass.msg.method() != Method::Ack {
-                self.log(pass, "refused", refusal.status);
-                self.refuse(pass, refusal.status, refusal.reason, &refusal.headers, out);
-            }
+        if let Err(refusal) = self.try_route(pass, out)
+            && refusal.status != 0
+            && pass.msg.method() != Method::Ack
+        {
+            self.log(pass, "refused", refusal.status);
+            self.refuse(pass, refusal.status, refusal.reason, &refusal.headers, out);
         }
     }
 
@@ -46,7 +47,7 @@ impl Core {
                 return self.register(pass, domain, out);
             }
             if user_of(&routed.uri).is_none() {
-                return self.to_self(pass, out);
+                return self.serve_itself(pass, out);
             }
             if method == Method::Subscribe && self.is_reg_event(msg) {
                 return self.subscribe(pass, &routed, domain, out);
@@ -207,12 +208,14 @@ impl Core {
             }
             if goals.len() < limit {
                 let mut tries = SmallVec::new();
-                if binding.path.is_empty() && !binding.outbound && !is_websocket(&way) {
-                    if let Try::Flow(flow) = &way {
-                        // A connection that is gone does not mean that the phone is.
-                        if !flow.transport.is_datagram() {
-                            tries.push(Try::Uri);
-                        }
+                if binding.path.is_empty()
+                    && !binding.outbound
+                    && !is_websocket(&way)
+                    && let Try::Flow(flow) = &way
+                {
+                    // A connection that is gone does not mean that the phone is.
+                    if !flow.transport.is_datagram() {
+                        tries.push(Try::Uri);
                     }
                 }
                 tries.push(way);
@@ -237,10 +240,10 @@ impl Core {
         if routed.next.is_none() {
             let user = user_of(&routed.uri).unwrap_or_default();
             let config = self.config.clone();
-            if !routed.marked {
-                if let Some(rule) = config.routes.find(false, routed.uri.host, user) {
-                    return self.apply_rule(rule, &routed.uri, user, routed.uri.host);
-                }
+            if !routed.marked
+                && let Some(rule) = config.routes.find(false, routed.uri.host, user)
+            {
+                return self.apply_rule(rule, &routed.uri, user, routed.uri.host);
             }
         }
         Ok(vec![goal(smallvec![Try::Uri])])

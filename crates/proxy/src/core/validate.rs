@@ -52,10 +52,11 @@ impl Core {
     ) -> Result<Kept, Refusal> {
         let msg = pass.msg;
         // Item 2: a scheme that is not understood.
-        if let Scheme::Other(_) = routed.uri.scheme {
-            if routed.next.is_none() && routed.flow.is_none() {
-                return Err(Refusal::new(416, "Unsupported URI Scheme"));
-            }
+        if let Scheme::Other(_) = routed.uri.scheme
+            && routed.next.is_none()
+            && routed.flow.is_none()
+        {
+            return Err(Refusal::new(416, "Unsupported URI Scheme"));
         }
         // Item 3.
         let hops = msg.max_forwards().map_err(|e| Refusal::new(e.status, e.reason))?;
@@ -168,7 +169,7 @@ impl Core {
             }
             verdict => {
                 let mut headers = Vec::new();
-                let stale = verdict == Verdict::Stale;
+                let stale = matches!(verdict, Verdict::Stale | Verdict::Repeated);
                 self.note_verdict(&verdict);
                 self.auth.challenge(
                     pass.now,

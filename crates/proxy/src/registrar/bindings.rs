@@ -8,6 +8,9 @@ use ringway_sansio::{Duration, Random, Time};
 use ringway_sip::Uri;
 use smallvec::SmallVec;
 
+/// 64*T1: how long a client sends a request again.
+const REPEATED_WITHIN: Duration = Duration::from_secs(32);
+
 type List<'a> = SmallVec<[BindingView<'a>; 4]>;
 
 /// Replaces the record by what it is to be after the request, and shows that to `list`. Says whether
@@ -64,12 +67,20 @@ fn each<'a, 'r: 'a>(
 ) -> Result<(List<'a>, bool), Refusal> {
     let mut kept: SmallVec<[bool; 8]> = SmallVec::from_elem(true, old.len());
     let mut new = List::new();
+    let mut repeats = 0;
     for contact in contacts {
+        let mut repeated = false;
         for (binding, kept) in old.iter().zip(&mut kept) {
-            if is_binding_of(contact, binding) {
+            if is_repeat(contact, wanted, binding, now) {
+                repeated = true;
+            } else if is_binding_of(contact, binding) {
                 check_order(wanted, binding)?;
                 *kept = false;
             }
+        }
+        if repeated {
+            repeats += 1;
+            continue;
         }
         // The same contact twice in one request: the last one counts.
         new.retain(|earlier| !is_binding_of(contact, earlier));
@@ -77,7 +88,9 @@ fn each<'a, 'r: 'a>(
             new.push(binding(contact, wanted, scratch, now));
         }
     }
-    let changed = !new.is_empty() || kept.contains(&false);
+    // A repetition changes nothing, but its answer too must wait until the change it repeats is
+    // durable, so it goes the same way.
+    let changed = !new.is_empty() || kept.contains(&false) || repeats > 0;
     let fresh = new.len();
     new.extend(old.iter().zip(&kept).filter(|(_, kept)| **kept).map(|(binding, _)| *binding));
     if new.len() > config.max_contacts && new.len() > old.len() {
@@ -113,6 +126,27 @@ fn binding<'a, 'r: 'a>(
         epoch: 0,
         first_cseq: 0,
     }
+}
+
+/// Whether this is the very request that made the binding, come again because its answer was lost.
+/// The registrar keeps no transactions: it knows a retransmission by Call-ID and CSeq, and by the
+/// end of the binding, which lies no further off than a transaction lasts (RFC 3261 section
+/// 17.1.2.2: 64*T1).
+pub(super) fn is_repeat(
+    contact: &Contact<'_>,
+    wanted: &Wanted<'_>,
+    binding: &BindingView<'_>,
+    now: Time,
+) -> bool {
+    let end = now + Duration::from_secs(u64::from(contact.expires));
+    contact.expires > 0
+        && end >= binding.expires
+        && end - binding.expires <= REPEATED_WITHIN
+        && contact.uri == binding.contact
+        && binding.cseq == wanted.cseq
+        && binding.call_id == wanted.call_id
+        && binding.flow == wanted.flow
+        && is_binding_of(contact, binding)
 }
 
 /// Whether a contact of the request means this binding: by instance and reg-id where it registers a

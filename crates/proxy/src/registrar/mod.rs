@@ -163,6 +163,28 @@ impl Registrar {
         }
     }
 
+    /// Whether a REGISTER for `aor` is a retransmission of the one that made the bindings it names,
+    /// and nothing else: then answering it once more gives nobody anything.
+    pub fn is_repeat(
+        &mut self,
+        now: Time,
+        flow: &Flow,
+        request: &Message<'_>,
+        aor: &[u8],
+        store: &dyn LocationStore,
+    ) -> bool {
+        let mut scratch = Vec::new();
+        let wanted = Wanted::read(request, flow, aor, &self.config, &self.gruus, &mut scratch);
+        let Ok(wanted) = wanted else { return false };
+        let request::Contacts::Each(contacts) = &wanted.contacts else { return false };
+        let mut repeated = 0;
+        store.lookup(aor, now, &mut |binding| {
+            repeated +=
+                contacts.iter().filter(|c| bindings::is_repeat(c, &wanted, binding, now)).count();
+        });
+        repeated >= contacts.len()
+    }
+
     fn carry_out(
         &mut self,
         now: Time,

@@ -130,6 +130,23 @@ fn an_old_cseq_fails() {
     w.only(|b| assert_eq!((b.call_id, b.cseq), (&b"d"[..], 2)));
 }
 
+/// RFC 3261 section 17.2.2 asks that a retransmission be answered like the request it repeats; here
+/// that needs no transaction. What differs from the request in anything is no retransmission.
+#[test]
+fn a_retransmission_is_answered_again() {
+    let mut w = World::new();
+    let lines = "Contact: <sip:a@h>;expires=500";
+    let first = w.register("c", 7, lines);
+    w.pass(4);
+    let again = w.register("c", 7, lines);
+    assert_eq!((first.status(), again.status()), (200, 200));
+    // It does not lengthen the binding.
+    assert!(again.contacts()[0].contains(";expires=496"), "{again:?}");
+    assert_eq!(w.register("c", 7, "Contact: <sip:b@h>, <sip:a@h>;expires=0").status(), 500);
+    w.pass(40);
+    assert_eq!(w.register("c", 7, lines).status(), 500);
+}
+
 /// RFC 3261 section 10.3: all updates are made or none.
 #[test]
 fn one_contact_that_fails_fails_all() {

@@ -42,7 +42,7 @@ fn a_service_route_is_given() {
     assert_eq!(w.register("c", 1, "").all("Service-Route"), ["<sip:hsp.example.com;lr>"]);
     let a = w.register("c", 1, "Contact: <sip:a@h>");
     assert_eq!(a.all("Service-Route").len(), 1);
-    assert!(w.register("c", 1, "Contact: <sip:a@h>").all("Service-Route").is_empty());
+    assert!(w.register("c", 0, "Contact: <sip:a@h>").all("Service-Route").is_empty());
 }
 
 fn outbound(reg_id: u32, host: &str) -> String {
