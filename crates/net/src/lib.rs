@@ -1,1 +1,37 @@
-//! Placeholder.
+//! The real world of Ringway: sockets, and the loop that lets a pure protocol run over them.
+//!
+//! One [`Endpoint`] a worker thread owns that worker's listeners and connections and runs its
+//! [`Handler`]: UDP received and sent in batches, TCP and TLS with SIP's framing, WebSockets
+//! (RFC 7118). What the handler puts into its outbox leaves once the batch is done. Everything a peer
+//! can make grow is bounded by [`Limits`] and counted in [`Counters`]. Server location (RFC 3263) comes
+//! beside the road: it never makes a worker wait.
+//!
+//! This crate knows how messages are framed, not what they say: it never reads a header field. Read
+//! [`handler`] first, then [`endpoint`].
+
+mod bind;
+pub mod clock;
+pub mod counters;
+pub mod endpoint;
+pub mod error;
+pub mod handler;
+mod hub;
+pub mod limits;
+pub mod mailbox;
+pub mod route;
+pub mod shared;
+mod stream;
+mod sys;
+pub mod tls;
+mod udp;
+
+pub use clock::Clock;
+pub use counters::{Counter, Counters};
+pub use endpoint::{Config, Endpoint, bind};
+pub use error::BindError;
+pub use handler::{Backlog, CloseReason, Handler, Peer};
+pub use limits::Limits;
+pub use mailbox::Mailbox;
+pub use route::{Listener, LocalAddresses, source_for};
+pub use shared::Control;
+pub use tls::{ClientCertificates, Identity, Roots, TlsClient, TlsError, TlsServer};

@@ -1,0 +1,123 @@
+//! Opening the sockets of all workers at once, before any of them runs.
+//!
+//! The first worker's socket is bound without `SO_REUSEPORT`, so that an address already in use is
+//! an error even when another process of ours uses it; the option is set right after, and the other
+//! workers join. A port the system chose for the first is thereby the port of all.
+
+use crate::error::BindError;
+use crate::route::Listener;
+use crate::sys::set_option;
+use ringway_sansio::Transport;
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+
+/// Connections the kernel completes and keeps for us until they are accepted; the system may cut it
+/// to `net.core.somaxconn`.
+const ACCEPT_BACKLOG: i32 = 4096;
+
+/// One listener with a socket for every worker.
+pub(crate) struct Bound {
+    pub(crate) listener: Listener,
+    /// By worker.
+    pub(crate) sockets: Vec<Socket>,
+}
+
+/// Opens `workers` sockets for one listener.
+pub(crate) fn bind(
+    transport: Transport,
+    addr: SocketAddr,
+    workers: usize,
+) -> Result<Bound, BindError> {
+    let failed = |error| BindError::Address { transport, addr, error };
+    let first = open(transport, addr, false).map_err(failed)?;
+    let mut actual = addr;
+    let chosen = first.local_addr().map_err(failed)?.as_socket().map_or(0, |a| a.port());
+    actual.set_port(chosen);
+    if workers > 1 {
+        first.set_reuse_port(true).map_err(failed)?;
+    }
+    let mut sockets = vec![first];
+    for _ in 1..workers {
+        sockets.push(open(transport, actual, true).map_err(failed)?);
+    }
+    if !transport.is_datagram() {
+        for socket in &sockets {
+            socket.listen(ACCEPT_BACKLOG).map_err(failed)?;
+        }
+    }
+    Ok(Bound { listener: Listener { transport, addr: actual }, sockets })
+}
+
+fn open(transport: Transport, addr: SocketAddr, shared: bool) -> io::Result<Socket> {
+    let (kind, protocol) = if transport.is_datagram() {
+        (Type::DGRAM, Protocol::UDP)
+    } else {
+        (Type::STREAM, Protocol::TCP)
+    };
+    let socket = Socket::new(Domain::for_address(addr), kind, Some(protocol))?;
+    socket.set_nonblocking(true)?;
+    if addr.is_ipv6() {
+        // IPv4 has listeners of its own; a mapped address never appears as a peer's.
+        socket.set_only_v6(true)?;
+    }
+    if !transport.is_datagram() {
+        // Connections of an earlier process may still be in TIME-WAIT.
+        socket.set_reuse_address(true)?;
+    }
+    if shared {
+        socket.set_reuse_port(true)?;
+    }
+    socket.bind(&addr.into())?;
+    Ok(socket)
+}
+
+/// Asks for socket buffers of `bytes` each way, past the system's limit where the process may. Gives
+/// the size of the receive buffer that was granted.
+pub(crate) fn enlarge_buffers(socket: &Socket, bytes: usize) -> io::Result<usize> {
+    let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX / 2);
+    if set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, value).is_err() {
+        socket.set_recv_buffer_size(bytes)?;
+    }
+    if set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, value).is_err() {
+        socket.set_send_buffer_size(bytes)?;
+    }
+    // Linux tells twice what may be used for data (socket(7)).
+    Ok(socket.recv_buffer_size()? / 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_share_one_port_and_others_may_not() {
+        for transport in [Transport::Udp, Transport::Tcp] {
+            for addr in ["127.0.0.1:0", "[::1]:0"] {
+                let bound = bind(transport, addr.parse().unwrap(), 3).unwrap();
+                let port = bound.listener.addr.port();
+                assert_ne!(port, 0);
+                for socket in &bound.sockets {
+                    let addr = socket.local_addr().unwrap().as_socket().unwrap();
+                    assert_eq!(addr, bound.listener.addr);
+                }
+                let error = bind(transport, bound.listener.addr, 2).err().unwrap();
+                assert!(error.to_string().ends_with(": address in use"), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_address_that_is_not_ours_is_told() {
+        let error = bind(Transport::Udp, "192.0.2.77:5060".parse().unwrap(), 1).err().unwrap();
+        assert_eq!(error.to_string(), "udp://192.0.2.77:5060: no such address on this host");
+    }
+
+    #[test]
+    fn buffers_are_granted_or_cut_never_refused() {
+        let bound = bind(Transport::Udp, "127.0.0.1:0".parse().unwrap(), 1).unwrap();
+        let got = enlarge_buffers(&bound.sockets[0], 8 << 20).unwrap();
+        assert!(got >= 100_000, "{got}");
+    }
+}

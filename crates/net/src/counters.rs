@@ -1,0 +1,117 @@
+//! What a worker counts. Written by the one thread that runs the worker, read by any.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A number that one thread writes and any thread reads, so that adding costs no more than adding to
+/// a plain integer.
+#[derive(Default, Debug)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// The number as it stands.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn add(&self, n: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// For the few counters that several threads write, all of them by this.
+    pub(crate) fn add_shared(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set(&self, n: u64) {
+        self.0.store(n, Ordering::Relaxed);
+    }
+}
+
+macro_rules! counters {
+    ($($(#[doc = $doc:literal])* $name:ident,)*) => {
+        /// The counters of one worker.
+        #[derive(Default, Debug)]
+        pub struct Counters { $($(#[doc = $doc])* pub $name: Counter,)* }
+
+        impl Counters {
+            /// Every counter: its name, what it counts, its value. In a fixed order.
+            pub fn visit(&self, visit: &mut dyn FnMut(&'static str, &'static str, u64)) {
+                $(visit(stringify!($name), concat!($($doc,)*).trim(), self.$name.get());)*
+            }
+        }
+    };
+}
+
+counters! {
+    /// Datagrams received.
+    udp_received,
+    /// Datagrams sent.
+    udp_sent,
+    /// Receive system calls that gave datagrams.
+    udp_batches,
+    /// Receive batches that came full.
+    udp_full_batches,
+    /// Keep-alive datagrams: CRLF, empty, and STUN binding requests.
+    udp_keepalives,
+    /// Datagrams that could not be sent.
+    udp_not_sent,
+    /// Datagrams reported undeliverable by ICMP.
+    udp_refused,
+    /// Datagrams that waited because the socket's send buffer was full.
+    udp_waited,
+    /// Bytes of receive buffer the system granted, all UDP sockets together.
+    udp_receive_buffer,
+    /// Connections open now, in either direction.
+    connections,
+    /// Connections accepted.
+    accepted,
+    /// Connections opened by us.
+    connected,
+    /// Connections we failed to open.
+    connect_failed,
+    /// TLS or WebSocket handshakes that failed.
+    handshake_failed,
+    /// Connections refused: limit on all connections.
+    refused_total,
+    /// Connections refused: limit on one source address.
+    refused_source,
+    /// Accept calls that failed, as when file descriptors run out.
+    accept_failed,
+    /// Messages received over connections.
+    stream_received,
+    /// Messages sent over connections.
+    stream_sent,
+    /// Messages that could not be sent over a connection.
+    stream_not_sent,
+    /// Keep-alives received over connections.
+    stream_keepalives,
+    /// Connections closed: nothing heard for too long.
+    closed_idle,
+    /// Connections closed: no complete first message in time, or too many such.
+    closed_half_open,
+    /// Connections closed: a message came too slowly.
+    closed_slow,
+    /// Connections closed: the peer did not read, its write queue was full or stuck.
+    closed_slow_reader,
+    /// Connections closed: what came could not be framed.
+    closed_malformed,
+    /// Messages handed over to the worker that owns the connection.
+    handed_over,
+    /// Items and messages not taken because the mailbox of this worker was full.
+    mailbox_full,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_counter_is_visited_with_its_words() {
+        let counters = Counters::default();
+        counters.udp_received.add(3);
+        let mut seen = Vec::new();
+        counters.visit(&mut |name, words, value| seen.push((name, words, value)));
+        assert_eq!(seen[0], ("udp_received", "Datagrams received.", 3));
+        assert!(seen.iter().all(|(name, words, _)| !name.is_empty() && words.ends_with('.')));
+    }
+}

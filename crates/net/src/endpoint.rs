@@ -1,0 +1,416 @@
+//! A worker's connection to the world: its listeners, and the loop that runs its handler.
+
+use crate::bind::{self, Bound};
+use crate::clock::Clock;
+use crate::counters::Counters;
+use crate::error::BindError;
+use crate::handler::{Backlog, CloseReason, Handler};
+use crate::hub::Hub;
+use crate::limits::{Limits, MAX_WORKERS, UDP_RECEIVE_BUFFER};
+use crate::mailbox::{Inbox, Mail, mailbox};
+use crate::route::Listener;
+use crate::shared::{Control, Shared};
+use crate::stream::{self, SharedHub};
+use crate::tls::{TlsClient, TlsServer};
+use crate::udp::{QUOTE, RECEIVE_BATCH, ReceiveBuffers, UdpPort};
+use ringway_sansio::{FlowId, Time, Transport};
+use socket2::Socket;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::Interest;
+use tokio::net::TcpListener;
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, Sleep};
+
+/// Receive batches taken from one UDP socket before timers, posts and connections get their turn.
+const BATCHES_A_TURN: usize = 4;
+
+/// Posts taken before the others get their turn.
+const POSTS_A_TURN: usize = 256;
+
+/// ICMP messages read before the others get their turn.
+const REFUSALS_A_TURN: usize = 64;
+
+/// What to listen on and within which bounds.
+pub struct Config {
+    /// Workers, each with a socket of every listener: 1 to [`MAX_WORKERS`].
+    pub workers: usize,
+    /// Transports and addresses. Port 0 lets the system choose one, the same for all workers.
+    pub listen: Vec<(Transport, SocketAddr)>,
+    /// Bounds on connections.
+    pub limits: Limits,
+    /// The time of the world.
+    pub clock: Clock,
+    /// Needed to listen on TLS and secure WebSocket.
+    pub tls_server: Option<Arc<TlsServer>>,
+    /// Needed to open TLS connections.
+    pub tls_client: Option<Arc<TlsClient>>,
+    /// Receive buffer to ask for each UDP socket, in bytes.
+    pub udp_receive_buffer: usize,
+}
+
+impl Config {
+    /// One worker, the usual bounds, no TLS.
+    pub fn new(listen: Vec<(Transport, SocketAddr)>) -> Self {
+        Config {
+            workers: 1,
+            listen,
+            limits: Limits::default(),
+            clock: Clock::new(),
+            tls_server: None,
+            tls_client: None,
+            udp_receive_buffer: UDP_RECEIVE_BUFFER,
+        }
+    }
+}
+
+/// One worker's listeners, bound and not yet running. May be moved to the worker's thread.
+pub struct Endpoint<P> {
+    shared: Arc<Shared<P>>,
+    worker: u8,
+    sockets: Vec<Socket>,
+    inbox: Inbox<P>,
+    receive_buffer: usize,
+}
+
+/// Binds all listeners for all workers; gives an endpoint for each worker. Nothing is received
+/// until [`Endpoint::run`].
+pub fn bind<P: Send + 'static>(config: Config) -> Result<Vec<Endpoint<P>>, BindError> {
+    if !(1..=MAX_WORKERS).contains(&config.workers) {
+        return Err(BindError::Workers { asked: config.workers, most: MAX_WORKERS });
+    }
+    let mut bound: Vec<Bound> = Vec::new();
+    for &(transport, addr) in &config.listen {
+        match transport {
+            Transport::Sctp | Transport::TlsSctp => {
+                return Err(BindError::Unsupported { transport, addr });
+            }
+            _ if transport.is_secure() && config.tls_server.is_none() => {
+                return Err(BindError::NoCertificate { transport, addr });
+            }
+            _ => bound.push(bind::bind(transport, addr, config.workers)?),
+        }
+    }
+    let counters: Vec<Arc<Counters>> = (0..config.workers).map(|_| Arc::default()).collect();
+    let (mailboxes, inboxes): (Vec<_>, Vec<_>) =
+        counters.iter().map(|counters| mailbox(counters.clone())).unzip();
+    let shared = Arc::new(Shared {
+        mailboxes,
+        counters,
+        listeners: bound.iter().map(|b| b.listener).collect(),
+        limits: config.limits,
+        clock: config.clock,
+        tls_server: config.tls_server,
+        tls_client: config.tls_client,
+        stop: tokio::sync::watch::channel(None).0,
+        admission: Default::default(),
+        directory: Default::default(),
+    });
+    let mut sockets: Vec<_> = bound.into_iter().map(|b| b.sockets.into_iter()).collect();
+    let endpoints = inboxes.into_iter().enumerate().map(|(worker, inbox)| Endpoint {
+        shared: shared.clone(),
+        worker: worker as u8,
+        sockets: sockets.iter_mut().filter_map(Iterator::next).collect(),
+        inbox,
+        receive_buffer: config.udp_receive_buffer,
+    });
+    Ok(endpoints.collect())
+}
+
+impl<P: Send + 'static> Endpoint<P> {
+    /// The number of this worker, which its flows carry.
+    pub fn worker(&self) -> u8 {
+        self.worker
+    }
+
+    /// What may be asked of the endpoints while they run, from any thread.
+    pub fn control(&self) -> Control<P> {
+        Control(self.shared.clone())
+    }
+
+    /// Runs `handler` on this thread until [`Control::stop`]; gives it back then. An error means
+    /// that the system refused what every worker needs, at the start.
+    pub fn run<H: Handler<Post = P>>(self, handler: H) -> io::Result<H> {
+        let runtime = Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .build_local(LocalOptions::default())?;
+        runtime.block_on(self.serve(handler))
+    }
+
+    async fn serve<H: Handler<Post = P>>(self, handler: H) -> io::Result<H> {
+        let mut udp = Vec::new();
+        let mut tcp = Vec::new();
+        let counters = self.shared.counters[self.worker as usize].clone();
+        for (place, socket) in self.sockets.into_iter().enumerate() {
+            let listener = self.shared.listeners[place];
+            if !listener.transport.is_datagram() {
+                tcp.push((listener.transport, TcpListener::from_std(socket.into())?));
+                udp.push(None);
+                continue;
+            }
+            let id = FlowId::new(self.worker, place as u64);
+            let (port, granted) = UdpPort::new(socket, listener, id, self.receive_buffer)?;
+            counters.udp_receive_buffer.add(granted as u64);
+            report_buffer(&listener, self.worker, self.receive_buffer, granted);
+            udp.push(Some(port));
+        }
+        let ios: Vec<_> = udp.iter().flatten().map(UdpPort::io).collect();
+        let mut stop = self.shared.stop.subscribe();
+        let hub = Hub::new(self.shared, self.worker, udp, handler);
+        let mut tasks: Vec<JoinHandle<()>> = Vec::new();
+        for (transport, listener) in tcp {
+            let accepting = stream::accept(hub.clone(), listener, transport);
+            tasks.push(tokio::task::spawn_local(accepting));
+        }
+        for (place, io) in ios.into_iter().enumerate() {
+            tasks.push(tokio::task::spawn_local(hear_refusals(hub.clone(), place, io)));
+        }
+        let stopping = async move {
+            // The sender lives in `shared`, which the hub holds.
+            stop.wait_for(Option::is_some).await.ok().and_then(|grace| *grace).unwrap_or_default()
+        };
+        let mut turn = Turn {
+            inbox: self.inbox,
+            mails: Vec::new(),
+            buffers: ReceiveBuffers::new(),
+            sleep: Box::pin(tokio::time::sleep(Duration::ZERO)),
+            armed: None,
+            stop: Box::pin(stopping),
+            end: None,
+            first: 0,
+        };
+        poll_fn(|cx| turn.poll(&hub, &mut tasks, cx)).await;
+        for task in tasks {
+            let _ = task.await;
+        }
+        let hub = Rc::try_unwrap(hub).map_err(|_| io::Error::other("a connection did not end"))?;
+        Ok(hub.into_inner().handler)
+    }
+}
+
+fn report_buffer(listener: &Listener, worker: u8, asked: usize, granted: usize) {
+    if granted < asked && worker == 0 {
+        tracing::warn!(
+            listener = %format_args!("udp://{}", listener.addr),
+            asked,
+            granted,
+            "receive buffer is smaller than asked: raise net.core.rmem_max"
+        );
+    }
+}
+
+/// The main task's state from turn to turn.
+struct Turn<P> {
+    inbox: Inbox<P>,
+    mails: Vec<Mail<P>>,
+    buffers: ReceiveBuffers,
+    sleep: Pin<Box<Sleep>>,
+    /// When `sleep` ends.
+    armed: Option<Time>,
+    stop: Pin<Box<dyn Future<Output = Duration>>>,
+    /// Set once we stop: when the last connection must be gone.
+    end: Option<Time>,
+    /// Which UDP socket comes first.
+    first: usize,
+}
+
+impl<P: Send + 'static> Turn<P> {
+    fn poll<H: Handler<Post = P>>(
+        &mut self,
+        hub: &SharedHub<H>,
+        tasks: &mut [JoinHandle<()>],
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
+        let mut hub = hub.borrow_mut();
+        let hub = &mut *hub;
+        match &mut hub.main {
+            Some(waker) => waker.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
+        // Awake: no need to be woken for a deadline.
+        hub.armed = Some(Time::ZERO);
+        hub.tick();
+        hub.send_waiting();
+        hub.flush();
+        let mut more = false;
+        if self.end.is_none() {
+            more |= self.receive(hub, cx);
+        }
+        more |= self.take_mail(hub, cx);
+        if hub.handler.next_timeout().is_some_and(|at| at <= hub.now) {
+            let now = hub.now;
+            hub.handler.timeout(now, &mut hub.outbox);
+            hub.flush();
+        }
+        hub.expire_connections();
+        if self.poll_stopped(hub, tasks, cx) {
+            return Poll::Ready(());
+        }
+        more |= self.arm(hub, cx);
+        if more {
+            cx.waker().wake_by_ref();
+        }
+        Poll::Pending
+    }
+
+    /// Receives some batches from every UDP socket. Tells whether there may be more.
+    fn receive<H: Handler<Post = P>>(&mut self, hub: &mut Hub<H>, cx: &mut Context<'_>) -> bool {
+        let mut more = false;
+        let ports = hub.udp.len();
+        self.first = self.first.wrapping_add(1);
+        for turn in 0..ports {
+            let place = self.first.wrapping_add(turn) % ports;
+            let mut emptied = false;
+            for _ in 0..BATCHES_A_TURN {
+                let Some(port) = &mut hub.udp[place] else {
+                    emptied = true;
+                    break;
+                };
+                match port.poll_receive(cx, &mut self.buffers) {
+                    Poll::Pending => {
+                        emptied = true;
+                        break;
+                    }
+                    // An ICMP message came for an earlier datagram; it is heard elsewhere.
+                    Poll::Ready(Err(_)) => {}
+                    Poll::Ready(Ok(count)) => self.take_batch(hub, place, count),
+                }
+            }
+            more |= !emptied;
+        }
+        more
+    }
+
+    fn take_batch<H: Handler<Post = P>>(&mut self, hub: &mut Hub<H>, place: usize, count: usize) {
+        let now = hub.tick();
+        let Some(port) = &mut hub.udp[place] else { return };
+        let mut backlog = Backlog { datagrams: port.behind + count, delay: Duration::ZERO };
+        hub.counters.udp_batches.add(1);
+        if count == RECEIVE_BATCH {
+            hub.counters.udp_full_batches.add(1);
+            backlog.delay = self.buffers.delay();
+            port.behind += count;
+        } else {
+            port.behind = 0;
+        }
+        hub.handler.batch(now, backlog);
+        let mut received = 0;
+        for (meta, bytes) in self.buffers.datagrams(count) {
+            received += 1;
+            let Some(port) = &hub.udp[place] else { return };
+            let flow = port.flow(meta);
+            hub.datagram(&flow, bytes);
+        }
+        hub.counters.udp_received.add(received);
+        hub.flush();
+    }
+
+    /// Takes what other threads sent. Tells whether there may be more.
+    fn take_mail<H: Handler<Post = P>>(&mut self, hub: &mut Hub<H>, cx: &mut Context<'_>) -> bool {
+        let taken = self.inbox.poll_take(cx, &mut self.mails, POSTS_A_TURN);
+        let Poll::Ready(count @ 1..) = taken else { return false };
+        let now = hub.now;
+        for mail in self.mails.drain(..) {
+            match mail {
+                Mail::Post(item) => hub.handler.posted(now, item, &mut hub.outbox),
+                Mail::Carry(carry) => hub.carried(&carry),
+                Mail::NotSent(reports) => hub.fail(reports.into_iter()),
+            }
+        }
+        hub.flush();
+        // Asking again is what leaves our waker with the mailbox.
+        count > 0
+    }
+
+    /// Once told to stop: ends accepting, then the connections. Tells when all is over.
+    fn poll_stopped<H: Handler<Post = P>>(
+        &mut self,
+        hub: &mut Hub<H>,
+        tasks: &mut [JoinHandle<()>],
+        cx: &mut Context<'_>,
+    ) -> bool {
+        let now = hub.now;
+        let end = match self.end {
+            Some(end) => end,
+            None => {
+                let Poll::Ready(grace) = self.stop.as_mut().poll(cx) else { return false };
+                for task in tasks {
+                    task.abort();
+                }
+                let end = now + grace;
+                for conn in hub.conns.iter_mut() {
+                    conn.end(CloseReason::Stopped, Some(end));
+                }
+                self.end = Some(end);
+                end
+            }
+        };
+        if now >= end {
+            for conn in hub.conns.iter_mut() {
+                conn.end(CloseReason::Stopped, None);
+            }
+        }
+        let waiting = hub.udp.iter().flatten().any(UdpPort::has_waiting);
+        hub.conns.len() == 0 && (now >= end || !waiting)
+    }
+
+    /// Sees to it that we are woken for the next deadline. Tells when it has come already.
+    fn arm<H: Handler<Post = P>>(&mut self, hub: &mut Hub<H>, cx: &mut Context<'_>) -> bool {
+        if self.sleep.is_elapsed() {
+            self.armed = None;
+        }
+        let next = [hub.next_timeout(), self.end].into_iter().flatten().min();
+        let mut due = false;
+        if let Some(next) = next {
+            if self.armed.is_none_or(|armed| next < armed) {
+                let at = Instant::from_std(hub.shared.clock.instant(next));
+                self.sleep.as_mut().reset(at);
+                self.armed = Some(next);
+            }
+            due = self.sleep.as_mut().poll(cx).is_ready();
+        }
+        hub.armed = self.armed;
+        due
+    }
+}
+
+/// Listens for ICMP messages about what was sent from a socket.
+async fn hear_refusals<H: Handler>(hub: SharedHub<H>, place: usize, io: Rc<tokio::net::UdpSocket>) {
+    let mut quote = [0; QUOTE];
+    while io.ready(Interest::ERROR).await.is_ok() {
+        // From here on a new message makes the socket ready again.
+        let _ = io.try_io(Interest::ERROR, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
+        while hear_some(&hub, place, &mut quote) {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// Reads some ICMP messages. Tells whether there may be more.
+fn hear_some<H: Handler>(hub: &SharedHub<H>, place: usize, quote: &mut [u8]) -> bool {
+    let mut hub = hub.borrow_mut();
+    let hub = &mut *hub;
+    hub.tick();
+    for _ in 0..REFUSALS_A_TURN {
+        let Some(Some(port)) = hub.udp.get(place) else { return false };
+        let Some(refusal) = port.next_refusal(quote) else {
+            hub.flush();
+            return false;
+        };
+        if let Some(to) = refusal.to.filter(|_| refusal.unreachable) {
+            hub.counters.udp_refused.add(1);
+            let report = hub.outstanding.take(to, &quote[..refusal.quoted]);
+            hub.fail(report.into_iter());
+        }
+    }
+    hub.flush();
+    true
+}

@@ -1,0 +1,100 @@
+//! What can go wrong before the first message moves.
+
+use ringway_sansio::Transport;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+
+/// A listener could not be set up. Prints as one line: what, where, why.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum BindError {
+    /// The system refused the address.
+    Address {
+        /// The transport asked for.
+        transport: Transport,
+        /// The address asked for.
+        addr: SocketAddr,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// A secure listener needs a certificate and none is configured.
+    NoCertificate {
+        /// The transport asked for.
+        transport: Transport,
+        /// The address asked for.
+        addr: SocketAddr,
+    },
+    /// The transport has no listener here.
+    Unsupported {
+        /// The transport asked for.
+        transport: Transport,
+        /// The address asked for.
+        addr: SocketAddr,
+    },
+    /// The number of workers cannot be served.
+    Workers {
+        /// How many were asked for.
+        asked: usize,
+        /// The most there can be.
+        most: usize,
+    },
+}
+
+impl fmt::Display for BindError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BindError::Address { transport, addr, error } => {
+                write!(f, "{}://{addr}: {}", transport.uri(), plain(error))
+            }
+            BindError::NoCertificate { transport, addr } => {
+                write!(f, "{}://{addr}: no certificate is configured", transport.uri())
+            }
+            BindError::Unsupported { transport, addr } => {
+                write!(f, "{}://{addr}: this transport cannot be listened on", transport.uri())
+            }
+            BindError::Workers { asked, most } => {
+                write!(f, "workers: expected 1 to {most}, got {asked}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for BindError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            BindError::Address { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// The words of an I/O error without the number behind them.
+fn plain(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "address in use".into(),
+        io::ErrorKind::AddrNotAvailable => "no such address on this host".into(),
+        io::ErrorKind::PermissionDenied => "permission denied".into(),
+        _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_line_says_what_where_and_why() {
+        let error = BindError::Address {
+            transport: Transport::Udp,
+            addr: "0.0.0.0:5060".parse().unwrap(),
+            error: io::ErrorKind::AddrInUse.into(),
+        };
+        assert_eq!(error.to_string(), "udp://0.0.0.0:5060: address in use");
+        let error = BindError::NoCertificate {
+            transport: Transport::Tls,
+            addr: "[::1]:5061".parse().unwrap(),
+        };
+        assert_eq!(error.to_string(), "tls://[::1]:5061: no certificate is configured");
+    }
+}

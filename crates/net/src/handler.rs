@@ -1,0 +1,113 @@
+//! What a worker must be able to do so that an [`Endpoint`](crate::Endpoint) can run it.
+
+use ringway_sansio::{Flow, Outbox, Time};
+use ringway_sip::Malformed;
+use std::fmt;
+use std::time::Duration;
+
+/// How far a worker is behind its UDP socket, as seen when a batch is received.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Backlog {
+    /// Datagrams received and not yet handled: this batch and the full batches in a row before it.
+    pub datagrams: usize,
+    /// How long the oldest datagram of the batch had waited in the socket. Measured when batches
+    /// come full, zero otherwise.
+    pub delay: Duration,
+}
+
+/// Who is at the other end of a flow, as far as a certificate proved it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Peer {
+    /// SIP domains the peer's verified certificate stands for (RFC 5922 section 7.1), lower case.
+    /// Empty without TLS, and for a peer that showed no certificate.
+    pub domains: Vec<Box<str>>,
+    /// Whether the peer opened the connection (we did otherwise).
+    pub inbound: bool,
+}
+
+/// Why a flow ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum CloseReason {
+    /// The peer closed it.
+    Peer,
+    /// The connection broke.
+    Broken,
+    /// Nothing was heard for longer than [`Limits::idle`](crate::Limits::idle).
+    Idle,
+    /// No complete first message came within
+    /// [`Limits::first_message`](crate::Limits::first_message), or it made room for others.
+    HalfOpen,
+    /// A message took longer than [`Limits::partial`](crate::Limits::partial) to arrive.
+    Slow,
+    /// The peer does not read what is sent to it.
+    SlowReader,
+    /// The peer sent what cannot be framed as SIP.
+    Malformed,
+    /// The endpoint stops.
+    Stopped,
+}
+
+impl fmt::Display for CloseReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            CloseReason::Peer => "closed by the peer",
+            CloseReason::Broken => "connection broken",
+            CloseReason::Idle => "idle for too long",
+            CloseReason::HalfOpen => "no message came",
+            CloseReason::Slow => "message came too slowly",
+            CloseReason::SlowReader => "peer does not read",
+            CloseReason::Malformed => "not SIP",
+            CloseReason::Stopped => "stopping",
+        })
+    }
+}
+
+/// One worker's logic. All calls come from the one thread that runs the endpoint; what is put into
+/// the outbox leaves once the batch is done. `now` never goes backwards.
+pub trait Handler: Sized + 'static {
+    /// What other threads may post to this worker.
+    type Post: Send + 'static;
+
+    /// A datagram, or a whole message framed from a stream or WebSocket. Datagrams are not checked
+    /// at all: they may be of any length from one byte up, and any bytes.
+    fn message(&mut self, now: Time, flow: &Flow, bytes: &[u8], out: &mut Outbox);
+
+    /// The bytes of a stream can no longer be framed, or a message came too slowly (status 408).
+    /// `head` is what has come of the message. Answers put into `out` for this flow are still sent,
+    /// then the flow closes.
+    fn malformed(
+        &mut self,
+        now: Time,
+        flow: &Flow,
+        head: &[u8],
+        error: &Malformed,
+        out: &mut Outbox,
+    );
+
+    /// A connection is ready to carry messages.
+    fn opened(&mut self, now: Time, flow: &Flow, peer: &Peer, out: &mut Outbox) {
+        let _ = (now, flow, peer, out);
+    }
+
+    /// A connection that was opened has ended.
+    fn closed(&mut self, now: Time, flow: &Flow, reason: CloseReason, out: &mut Outbox);
+
+    /// The message pushed with this report number could not be sent, or was refused by the peer's
+    /// host. Told at most once for each message pushed; silence is no proof of delivery.
+    fn not_sent(&mut self, now: Time, report: u64, out: &mut Outbox);
+
+    /// Something another thread posted.
+    fn posted(&mut self, now: Time, item: Self::Post, out: &mut Outbox);
+
+    /// The time told by [`Handler::next_timeout`] has come.
+    fn timeout(&mut self, now: Time, out: &mut Outbox);
+
+    /// When [`Handler::timeout`] wants to be called next.
+    fn next_timeout(&self) -> Option<Time>;
+
+    /// Told before the messages of each batch of datagrams, for overload decisions.
+    fn batch(&mut self, now: Time, backlog: Backlog) {
+        let _ = (now, backlog);
+    }
+}

@@ -1,0 +1,576 @@
+//! The middle of a worker: the handler, its outbox, and where each message of the outbox goes.
+//!
+//! The endpoint's main task and the tasks of all connections share one hub and borrow it for the
+//! moment of one batch; none holds it while it waits.
+
+use crate::counters::Counters;
+use crate::handler::{CloseReason, Handler, Peer};
+use crate::limits::Limits;
+use crate::mailbox::{Carry, Mail};
+use crate::route::LocalAddresses;
+use crate::shared::Shared;
+use crate::stream::conn::{Conns, Key, Phase};
+use crate::stream::{self, Dial};
+use crate::sys::{Datagram, SEND_BATCH, SendBatch};
+use crate::udp::{Outstanding, UdpPort};
+use ringway_sansio::{Flow, FlowId, Outbox, Target, Time, TimerId, TimerWheel, Transport};
+use smallvec::SmallVec;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+/// Times in a row a failed message may be answered by another before others get their turn.
+const FLUSH_ROUNDS: usize = 8;
+
+/// Bytes read from a connection at once.
+const READ_BUFFER: usize = 64 * 1024;
+
+/// How soon datagrams are tried again for which the socket had no room.
+const WAITING_RETRY: Duration = Duration::from_millis(1);
+
+/// A message that goes by no UDP socket.
+const ELSEWHERE: u16 = u16::MAX;
+
+pub(crate) struct Hub<H: Handler> {
+    pub(crate) me: Weak<RefCell<Hub<H>>>,
+    pub(crate) shared: Arc<Shared<H::Post>>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) worker: u8,
+    pub(crate) now: Time,
+    pub(crate) handler: H,
+    pub(crate) outbox: Outbox,
+    /// By place among the listeners; `None` for those that are not UDP.
+    pub(crate) udp: Vec<Option<UdpPort>>,
+    pub(crate) conns: Conns,
+    /// Deadlines of connections.
+    pub(crate) wheel: TimerWheel<FlowId>,
+    /// Accepted connections without a whole message, oldest first; those that got further are
+    /// skipped when met.
+    half_open: VecDeque<FlowId>,
+    half_open_count: usize,
+    pub(crate) outstanding: Outstanding,
+    /// Where connections' bytes are read into before they are framed.
+    pub(crate) read_buffer: Vec<u8>,
+    /// Of the main task.
+    pub(crate) main: Option<Waker>,
+    /// When the main task wakes by itself.
+    pub(crate) armed: Option<Time>,
+    local: LocalAddresses,
+    failed: Vec<u64>,
+    carries: Vec<Option<Box<Carry>>>,
+    routes: Vec<u16>,
+    send_buffers: SendBatch,
+}
+
+impl<H: Handler> Hub<H> {
+    pub(crate) fn new(
+        shared: Arc<Shared<H::Post>>,
+        worker: u8,
+        udp: Vec<Option<UdpPort>>,
+        handler: H,
+    ) -> Rc<RefCell<Self>> {
+        let now = shared.clock.now();
+        Rc::new_cyclic(|me| {
+            RefCell::new(Hub {
+                me: me.clone(),
+                counters: shared.counters[worker as usize].clone(),
+                worker,
+                now,
+                handler,
+                outbox: Outbox::new(),
+                udp,
+                conns: Conns::new(worker, now),
+                wheel: TimerWheel::new(now),
+                half_open: VecDeque::new(),
+                half_open_count: 0,
+                outstanding: Outstanding::new(),
+                read_buffer: vec![0; READ_BUFFER],
+                main: None,
+                armed: None,
+                local: LocalAddresses::new(&shared.listeners),
+                failed: Vec::new(),
+                carries: shared.mailboxes.iter().map(|_| None).collect(),
+                routes: Vec::new(),
+                send_buffers: SendBatch::new(),
+                shared,
+            })
+        })
+    }
+
+    /// Reads the clock: once a batch.
+    pub(crate) fn tick(&mut self) -> Time {
+        self.now = self.now.max(self.shared.clock.now());
+        self.now
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.shared.limits
+    }
+
+    /// Sends all that is in the outbox and tells what failed at once, which may bring more to send.
+    pub(crate) fn flush(&mut self) {
+        for _ in 0..FLUSH_ROUNDS {
+            if !self.outbox.is_empty() {
+                self.send_outbox();
+            }
+            if self.failed.is_empty() {
+                break;
+            }
+            let mut failed = std::mem::take(&mut self.failed);
+            for report in failed.drain(..).filter(|report| *report != 0) {
+                self.handler.not_sent(self.now, report, &mut self.outbox);
+            }
+            self.failed = failed;
+        }
+        if !self.outbox.is_empty() || !self.failed.is_empty() {
+            self.wake_main();
+        }
+        self.rearm();
+    }
+
+    /// Reports a message as not sent, with the next flush.
+    pub(crate) fn fail(&mut self, reports: impl Iterator<Item = u64>) {
+        self.failed.extend(reports);
+    }
+
+    pub(crate) fn wake_main(&self) {
+        if let Some(waker) = &self.main {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// When the main task must be awake next.
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
+        let handler = self.handler.next_timeout();
+        let wheel = self.wheel.next();
+        let waiting = self.udp.iter().flatten().any(UdpPort::has_waiting);
+        let retry = waiting.then(|| self.now + WAITING_RETRY);
+        [handler, wheel, retry].into_iter().flatten().min()
+    }
+
+    /// Wakes the main task if it would sleep past the next deadline.
+    fn rearm(&self) {
+        if let Some(next) = self.next_timeout()
+            && self.armed.is_none_or(|armed| next < armed)
+        {
+            self.wake_main();
+        }
+    }
+
+    /// Tries again the datagrams that wait for room.
+    pub(crate) fn send_waiting(&mut self) {
+        for port in self.udp.iter_mut().flatten() {
+            let sent = port.send_waiting(&mut self.send_buffers, &mut self.failed);
+            self.counters.udp_sent.add(sent);
+        }
+    }
+
+    fn send_outbox(&mut self) {
+        let mut outbox = std::mem::take(&mut self.outbox);
+        let mut routes = std::mem::take(&mut self.routes);
+        let mut ports: SmallVec<[u16; 8]> = SmallVec::new();
+        routes.clear();
+        for (send, bytes) in outbox.iter() {
+            let route = match &send.to {
+                Target::Flow(flow) if flow.transport == Transport::Udp => self.port_of(flow.id),
+                Target::Peer { transport: Transport::Udp, remote, .. } => self.port_towards(remote),
+                Target::Flow(flow) => {
+                    self.send_on(flow, bytes, send.report);
+                    ELSEWHERE
+                }
+                Target::Peer { transport, remote, name } => {
+                    self.send_to(*transport, *remote, name.as_ref(), bytes, send.report);
+                    ELSEWHERE
+                }
+            };
+            if route != ELSEWHERE && !ports.contains(&route) {
+                ports.push(route);
+            }
+            if route == ELSEWHERE && send.to.transport() == Transport::Udp {
+                self.counters.udp_not_sent.add(1);
+                self.failed.push(send.report);
+            }
+            routes.push(route);
+        }
+        for port in ports {
+            self.send_datagrams(&outbox, &routes, port);
+        }
+        self.post_carries();
+        outbox.clear();
+        self.outbox = outbox;
+        self.routes = routes;
+    }
+
+    /// Sends the datagrams of the outbox that go by one socket.
+    fn send_datagrams(&mut self, outbox: &Outbox, routes: &[u16], route: u16) {
+        let Some(Some(port)) = self.udp.get_mut(route as usize) else { return };
+        let mut batch: SmallVec<[Datagram<'_>; SEND_BATCH]> = SmallVec::new();
+        let mut reports: SmallVec<[u64; SEND_BATCH]> = SmallVec::new();
+        let mut mine = outbox.iter().zip(routes).filter(|(_, r)| **r == route).map(|(s, _)| s);
+        loop {
+            batch.clear();
+            reports.clear();
+            for (send, bytes) in mine.by_ref().take(SEND_BATCH) {
+                let (to, from) = match &send.to {
+                    Target::Flow(flow) => (flow.remote, port.source(flow.local)),
+                    Target::Peer { remote, .. } => (*remote, None),
+                };
+                if send.report != 0 {
+                    self.outstanding.insert(to, bytes, send.report);
+                }
+                batch.push(Datagram { bytes, to, from });
+                reports.push(send.report);
+            }
+            if batch.is_empty() {
+                return;
+            }
+            let before = self.failed.len();
+            let sent = port.send(&mut self.send_buffers, &batch, &reports, &mut self.failed);
+            self.counters.udp_sent.add(sent.sent);
+            if sent.waited > 0 {
+                self.counters.udp_waited.add(sent.waited);
+            }
+            if self.failed.len() > before {
+                self.counters.udp_not_sent.add((self.failed.len() - before) as u64);
+            }
+        }
+    }
+
+    /// The socket of a datagram flow. All workers have the same listeners in the same order, so a
+    /// flow of another worker is as good as ours.
+    fn port_of(&self, id: FlowId) -> u16 {
+        let serial = FlowId::new(0, id.to_u64()).to_u64();
+        match self.udp.get(serial as usize) {
+            Some(Some(_)) => serial as u16,
+            _ => ELSEWHERE,
+        }
+    }
+
+    fn port_towards(&mut self, remote: &SocketAddr) -> u16 {
+        self.local.choose(self.now, Transport::Udp, remote.ip()).map_or(ELSEWHERE, |i| i as u16)
+    }
+
+    /// Takes one datagram: keep-alives are dealt with here, the rest is the handler's.
+    pub(crate) fn datagram(&mut self, flow: &Flow, bytes: &[u8]) {
+        match bytes.first() {
+            // CRLF keeps a NAT binding open (RFC 5626 section 3.5.1 has it for streams, many phones
+            // send it in datagrams), and so does an empty datagram. Neither is answered.
+            None => self.counters.udp_keepalives.add(1),
+            Some(b'\r' | b'\n') if bytes.iter().all(|b| matches!(b, b'\r' | b'\n')) => {
+                self.counters.udp_keepalives.add(1);
+            }
+            Some(_) => self.handler.message(self.now, flow, bytes, &mut self.outbox),
+        }
+    }
+
+    /// Queues a message on a connection: ours, or handed over to the worker whose it is.
+    pub(crate) fn send_on(&mut self, flow: &Flow, bytes: &[u8], report: u64) {
+        if flow.id.worker() != self.worker {
+            self.hand_over(flow, bytes, report);
+            return;
+        }
+        let limit = self.limits().write_queue;
+        let Some(conn) = self.conns.get_mut(flow.id).filter(|c| c.takes_messages()) else {
+            self.counters.stream_not_sent.add(1);
+            self.failed.push(report);
+            return;
+        };
+        if conn.queue.push(bytes, report, limit) {
+            conn.wake();
+            return;
+        }
+        // A slow reader is cut off rather than waited for.
+        conn.end(CloseReason::SlowReader, None);
+        self.counters.stream_not_sent.add(1);
+        self.failed.push(report);
+    }
+
+    fn hand_over(&mut self, flow: &Flow, bytes: &[u8], report: u64) {
+        let Some(slot) = self.carries.get_mut(flow.id.worker() as usize) else {
+            self.counters.stream_not_sent.add(1);
+            self.failed.push(report);
+            return;
+        };
+        let carry = slot.get_or_insert_default();
+        carry.from = self.worker;
+        let start = carry.bytes.len();
+        carry.bytes.extend_from_slice(bytes);
+        carry.items.push((*flow, start..carry.bytes.len(), report));
+    }
+
+    fn post_carries(&mut self) {
+        for (slot, mailbox) in self.carries.iter_mut().zip(&self.shared.mailboxes) {
+            let Some(carry) = slot.take() else { continue };
+            let count = carry.items.len() as u64;
+            match mailbox.try_send(Mail::Carry(carry)) {
+                Ok(()) => self.counters.handed_over.add(count),
+                Err(Mail::Carry(carry)) => {
+                    self.counters.stream_not_sent.add(count);
+                    self.failed.extend(carry.items.iter().map(|item| item.2));
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Sends what another worker handed over, and tells it what could not be sent.
+    pub(crate) fn carried(&mut self, carry: &Carry) {
+        let outer = std::mem::take(&mut self.failed);
+        for (flow, range, report) in &carry.items {
+            if flow.id.worker() == self.worker {
+                self.send_on(flow, &carry.bytes[range.clone()], *report);
+            }
+        }
+        let mut failed = std::mem::replace(&mut self.failed, outer);
+        failed.retain(|report| *report != 0);
+        if !failed.is_empty()
+            && let Some(mailbox) = self.shared.mailboxes.get(carry.from as usize)
+        {
+            // When its mailbox is full too, its timers must find out.
+            let _ = mailbox.try_send(Mail::NotSent(failed));
+        }
+    }
+
+    /// Queues a message for a peer: on a connection that is open to it, or on a new one.
+    fn send_to(
+        &mut self,
+        transport: Transport,
+        remote: SocketAddr,
+        name: Option<&Arc<str>>,
+        bytes: &[u8],
+        report: u64,
+    ) {
+        let key = Key::new(transport, remote, name);
+        if let Some(id) = self.conns.find(&key) {
+            if let Some(flow) = self.conns.get_mut(id).map(|c| c.flow) {
+                self.send_on(&flow, bytes, report);
+            }
+            return;
+        }
+        let known = self.shared.directory().find(transport, remote, name.map(|n| &**n));
+        if let Some(flow) = known {
+            self.send_on(&flow, bytes, report);
+            return;
+        }
+        match self.dial(key, transport, remote, name) {
+            Some(flow) => self.send_on(&flow, bytes, report),
+            None => {
+                self.counters.stream_not_sent.add(1);
+                self.failed.push(report);
+            }
+        }
+    }
+
+    /// Begins to open a connection. `None` when the transport cannot be opened from here or there
+    /// are too many connections.
+    fn dial(
+        &mut self,
+        key: Key,
+        transport: Transport,
+        remote: SocketAddr,
+        name: Option<&Arc<str>>,
+    ) -> Option<Flow> {
+        let secure = match transport {
+            Transport::Tcp => None,
+            Transport::Tls => Some(self.shared.tls_client.clone()?),
+            _ => return None,
+        };
+        let hub = self.me.upgrade()?;
+        if self.shared.admission().admit(self.limits(), None).is_err() {
+            self.counters.refused_total.add(1);
+            return None;
+        }
+        let listener = self.local.choose(self.now, transport, remote.ip());
+        let from = listener
+            .map(|i| self.shared.listeners[i].addr.ip())
+            .filter(|ip| !ip.is_unspecified() && ip.is_loopback() == remote.ip().is_loopback());
+        let now = self.now;
+        let unknown = SocketAddr::new(from.unwrap_or(remote.ip()), 0);
+        let id = self.conns.insert(|id| {
+            let flow = Flow { id, transport, local: unknown, remote };
+            stream::new_conn(flow, None, Some(key), now)
+        });
+        let Some(id) = id else {
+            self.shared.admission().release(None);
+            return None;
+        };
+        self.watch(id);
+        self.counters.connections.set(self.conns.len() as u64);
+        let name = name.cloned();
+        tokio::task::spawn_local(stream::dial(hub, id, Dial { remote, from, name, secure }));
+        self.conns.get_mut(id).map(|c| c.flow)
+    }
+
+    /// Enters an accepted connection, or says by `None` that it is to be dropped.
+    pub(crate) fn accept(
+        &mut self,
+        transport: Transport,
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> Option<FlowId> {
+        let source = Some(remote.ip());
+        let admitted = self.shared.admission().admit(self.limits(), source);
+        if let Err(refused) = admitted {
+            match refused {
+                crate::shared::Refused::Total => self.counters.refused_total.add(1),
+                crate::shared::Refused::Source => self.counters.refused_source.add(1),
+            }
+            return None;
+        }
+        let now = self.now;
+        let id = self.conns.insert(|id| {
+            stream::new_conn(Flow { id, transport, local, remote }, source, None, now)
+        });
+        let Some(id) = id else {
+            self.shared.admission().release(source);
+            return None;
+        };
+        self.counters.accepted.add(1);
+        self.counters.connections.set(self.conns.len() as u64);
+        self.watch(id);
+        self.bound_half_open(id);
+        Some(id)
+    }
+
+    /// Keeps the number of connections without a message within its limit: the oldest goes first,
+    /// so that a flood of empty connections does not shut out those that speak.
+    fn bound_half_open(&mut self, newest: FlowId) {
+        let limit = self.limits().half_open.max(1);
+        self.half_open.push_back(newest);
+        self.half_open_count += 1;
+        let conns = &mut self.conns;
+        let mut is_half_open =
+            |id: &FlowId| conns.get_mut(*id).is_some_and(|c| !c.proven && c.ending.is_none());
+        if self.half_open.len() > 2 * limit {
+            self.half_open.retain(&mut is_half_open);
+        }
+        while self.half_open_count > limit {
+            let Some(oldest) = self.half_open.pop_front() else { break };
+            if is_half_open(&oldest) {
+                if let Some(conn) = self.conns.get_mut(oldest) {
+                    conn.end(CloseReason::HalfOpen, None);
+                }
+                break;
+            }
+        }
+    }
+
+    /// A whole message came over the connection.
+    pub(crate) fn proven(&mut self, id: FlowId) {
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        if !conn.proven {
+            conn.proven = true;
+            if conn.source.is_some() {
+                self.half_open_count = self.half_open_count.saturating_sub(1);
+            }
+        }
+    }
+
+    /// A connection is ready: the handler hears of it.
+    pub(crate) fn opened(&mut self, id: FlowId, local: Option<SocketAddr>, peer: Peer) {
+        let now = self.tick();
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        conn.phase = Phase::Open;
+        conn.heard = now;
+        if let Some(local) = local {
+            conn.flow.local = local;
+        }
+        let flow = conn.flow;
+        if peer.inbound {
+            self.shared.directory().insert(flow, peer.domains.clone());
+        } else {
+            self.counters.connected.add(1);
+        }
+        self.watch(id);
+        self.handler.opened(now, &flow, &peer, &mut self.outbox);
+        self.flush();
+    }
+
+    /// A connection has ended, for `reason` unless it was told to end for another.
+    pub(crate) fn closed(&mut self, id: FlowId, reason: CloseReason) {
+        let now = self.tick();
+        let Some(mut conn) = self.conns.remove(id) else { return };
+        self.wheel.cancel(conn.timer);
+        self.shared.admission().release(conn.source);
+        self.counters.connections.set(self.conns.len() as u64);
+        if conn.source.is_some() && !conn.proven {
+            self.half_open_count = self.half_open_count.saturating_sub(1);
+        }
+        let reason = conn.ending.map_or(reason, |e| e.reason);
+        let before = self.failed.len();
+        self.failed.extend(conn.queue.fail());
+        self.counters.stream_not_sent.add((self.failed.len() - before) as u64);
+        match reason {
+            CloseReason::Idle => self.counters.closed_idle.add(1),
+            CloseReason::HalfOpen => self.counters.closed_half_open.add(1),
+            CloseReason::Slow => self.counters.closed_slow.add(1),
+            CloseReason::SlowReader => self.counters.closed_slow_reader.add(1),
+            CloseReason::Malformed => self.counters.closed_malformed.add(1),
+            CloseReason::Peer | CloseReason::Broken | CloseReason::Stopped => {}
+        }
+        if conn.phase == Phase::Open {
+            if conn.source.is_some() {
+                self.shared.directory().remove(&conn.flow);
+            }
+            self.handler.closed(now, &conn.flow, reason, &mut self.outbox);
+        } else if conn.source.is_some() {
+            self.counters.handshake_failed.add(1);
+        } else {
+            self.counters.connect_failed.add(1);
+        }
+        self.flush();
+        self.wake_main();
+    }
+
+    /// Sets the connection's timer, if its first deadline has come closer.
+    pub(crate) fn watch(&mut self, id: FlowId) {
+        let Hub { shared, conns, wheel, .. } = self;
+        let Some(conn) = conns.get_mut(id) else { return };
+        let (at, _) = conn.deadline(&shared.limits);
+        if conn.timer != TimerId::NONE {
+            if at >= conn.due {
+                // It is looked at again when the timer fires: cheaper than moving it each time.
+                return;
+            }
+            wheel.cancel(conn.timer);
+        }
+        conn.timer = wheel.set(at, id);
+        conn.due = at;
+        self.rearm();
+    }
+
+    /// Ends the connections whose time is up.
+    pub(crate) fn expire_connections(&mut self) {
+        while let Some(id) = self.wheel.expire(self.now) {
+            let now = self.now;
+            let Hub { shared, conns, .. } = self;
+            let Some(conn) = conns.get_mut(id) else { continue };
+            conn.timer = TimerId::NONE;
+            let (at, reason) = conn.deadline(&shared.limits);
+            if at <= now {
+                if conn.ending.is_some() {
+                    // Its last moment to write has passed.
+                    conn.end(reason, None);
+                    continue;
+                }
+                match reason {
+                    CloseReason::SlowReader | CloseReason::HalfOpen | CloseReason::Broken => {
+                        conn.end(reason, None);
+                        continue;
+                    }
+                    CloseReason::Slow => {
+                        conn.partial = None;
+                        conn.overdue = true;
+                        conn.wake();
+                    }
+                    _ => conn.end_flushed(now, reason),
+                }
+            }
+            self.watch(id);
+        }
+    }
+}

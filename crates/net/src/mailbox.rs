@@ -1,0 +1,94 @@
+//! How other threads reach a worker: a bounded queue that never blocks its writer.
+
+use crate::counters::Counters;
+use crate::limits::MAILBOX;
+use ringway_sansio::Flow;
+use std::ops::Range;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::sync::mpsc;
+
+/// What travels to a worker.
+pub(crate) enum Mail<P> {
+    /// For the handler.
+    Post(P),
+    /// Messages for connections that the worker owns.
+    Carry(Box<Carry>),
+    /// Messages of this worker that another could not send, by report number.
+    NotSent(Vec<u64>),
+}
+
+/// Messages handed over to the worker that owns their connections, in one piece.
+#[derive(Default)]
+pub(crate) struct Carry {
+    /// The worker they come from, which is told of failures.
+    pub(crate) from: u8,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) items: Vec<(Flow, Range<usize>, u64)>,
+}
+
+/// The way to one worker from anywhere. Cheap to copy.
+pub struct Mailbox<P> {
+    sender: mpsc::Sender<Mail<P>>,
+    counters: Arc<Counters>,
+}
+
+impl<P> Clone for Mailbox<P> {
+    fn clone(&self) -> Self {
+        Mailbox { sender: self.sender.clone(), counters: self.counters.clone() }
+    }
+}
+
+impl<P> Mailbox<P> {
+    /// Posts an item to the worker's handler. `false` when [`MAILBOX`] items wait already, or the
+    /// worker has ended: the item is dropped and counted.
+    pub fn try_post(&self, item: P) -> bool {
+        self.try_send(Mail::Post(item)).is_ok()
+    }
+
+    pub(crate) fn try_send(&self, mail: Mail<P>) -> Result<(), Mail<P>> {
+        self.sender.try_send(mail).map_err(|error| {
+            self.counters.mailbox_full.add_shared(1);
+            error.into_inner()
+        })
+    }
+}
+
+/// The worker's end.
+pub(crate) struct Inbox<P>(mpsc::Receiver<Mail<P>>);
+
+impl<P> Inbox<P> {
+    /// Takes up to `most` items.
+    pub(crate) fn poll_take(
+        &mut self,
+        cx: &mut Context<'_>,
+        into: &mut Vec<Mail<P>>,
+        most: usize,
+    ) -> Poll<usize> {
+        self.0.poll_recv_many(cx, into, most)
+    }
+}
+
+/// A mailbox and its other end.
+pub(crate) fn mailbox<P>(counters: Arc<Counters>) -> (Mailbox<P>, Inbox<P>) {
+    let (sender, receiver) = mpsc::channel(MAILBOX);
+    (Mailbox { sender, counters }, Inbox(receiver))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_mailbox_refuses_and_counts() {
+        let counters = Arc::new(Counters::default());
+        let (mailbox, inbox) = mailbox(counters.clone());
+        for n in 0..MAILBOX {
+            assert!(mailbox.try_post(n));
+        }
+        assert!(!mailbox.try_post(0));
+        assert_eq!(counters.mailbox_full.get(), 1);
+        drop(inbox);
+        assert!(!mailbox.try_post(0));
+    }
+}

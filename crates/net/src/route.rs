@@ -1,0 +1,135 @@
+//! Which of our own addresses the system would use to reach a peer.
+
+use ringway_sansio::{Duration, Time, Transport};
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+
+/// How many peers' source addresses are remembered; beyond it everything is forgotten.
+pub const SOURCES_REMEMBERED: usize = 4096;
+/// For how long, so that a change of routes is noticed.
+pub const SOURCE_LIFETIME: Duration = Duration::from_secs(30);
+
+/// One address that is listened on, with the port the system chose where none was asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Listener {
+    /// What is carried.
+    pub transport: Transport,
+    /// Where; the address may be a wildcard.
+    pub addr: SocketAddr,
+}
+
+/// The source address the system's routes give towards `remote`, or `None` when there is no route.
+/// Sends nothing.
+pub fn source_for(remote: IpAddr) -> Option<IpAddr> {
+    let any: IpAddr = match remote {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    // The port does not matter: connecting a datagram socket only looks up the route.
+    socket.connect((remote, 9)).ok()?;
+    Some(socket.local_addr().ok()?.ip()).filter(|ip| !ip.is_unspecified())
+}
+
+/// Our own addresses as seen from a peer: which listener would be used towards it, and the real
+/// address to write for it where it listens on a wildcard. Remembers what the system said.
+#[derive(Clone, Debug)]
+pub struct LocalAddresses {
+    listeners: Vec<Listener>,
+    sources: HashMap<IpAddr, Option<IpAddr>>,
+    forget_at: Time,
+}
+
+impl LocalAddresses {
+    /// For these listeners.
+    pub fn new(listeners: &[Listener]) -> Self {
+        LocalAddresses {
+            listeners: listeners.to_vec(),
+            sources: HashMap::new(),
+            forget_at: Time::ZERO,
+        }
+    }
+
+    /// The address a peer at `remote` would reach us at over `transport`: never a wildcard. `None`
+    /// when nothing listens for that transport and address family, or there is no route.
+    pub fn local_addr_for(
+        &mut self,
+        now: Time,
+        transport: Transport,
+        remote: IpAddr,
+    ) -> Option<SocketAddr> {
+        let chosen = self.choose(now, transport, remote)?;
+        let listener = self.listeners[chosen].addr;
+        if listener.ip().is_unspecified() {
+            let ip = self.source(now, remote)?;
+            return Some(SocketAddr::new(ip, listener.port()));
+        }
+        Some(listener)
+    }
+
+    /// The index of the listener to send from towards `remote`: the only one of that transport and
+    /// family, else the one bound to the address the routes give, else a wildcard, else one that is
+    /// a loopback address just when the peer is, else the first.
+    pub(crate) fn choose(
+        &mut self,
+        now: Time,
+        transport: Transport,
+        remote: IpAddr,
+    ) -> Option<usize> {
+        let fits = |l: &Listener| l.transport == transport && l.addr.is_ipv4() == remote.is_ipv4();
+        let mut fitting = self.listeners.iter().enumerate().filter(|(_, l)| fits(l));
+        let (first, _) = fitting.next()?;
+        if fitting.next().is_none() {
+            return Some(first);
+        }
+        let source = self.source(now, remote);
+        let find = |test: &dyn Fn(&Listener) -> bool| {
+            self.listeners.iter().position(|l| fits(l) && test(l))
+        };
+        find(&|l| Some(l.addr.ip()) == source)
+            .or_else(|| find(&|l| l.addr.ip().is_unspecified()))
+            .or_else(|| find(&|l| l.addr.ip().is_loopback() == remote.is_loopback()))
+            .or(Some(first))
+    }
+
+    fn source(&mut self, now: Time, remote: IpAddr) -> Option<IpAddr> {
+        if now >= self.forget_at || self.sources.len() >= SOURCES_REMEMBERED {
+            self.sources.clear();
+            self.forget_at = now + SOURCE_LIFETIME;
+        }
+        *self.sources.entry(remote).or_insert_with(|| source_for(remote))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn udp(addr: &str) -> Listener {
+        Listener { transport: Transport::Udp, addr: addr.parse().unwrap() }
+    }
+
+    #[test]
+    fn a_wildcard_is_told_as_a_real_address() {
+        let mut local = LocalAddresses::new(&[udp("0.0.0.0:5060")]);
+        let addr = local.local_addr_for(Time::ZERO, Transport::Udp, [127, 0, 0, 1].into());
+        assert_eq!(addr, Some("127.0.0.1:5060".parse().unwrap()));
+        assert_eq!(local.local_addr_for(Time::ZERO, Transport::Tcp, [127, 0, 0, 1].into()), None);
+        assert_eq!(
+            local.local_addr_for(Time::ZERO, Transport::Udp, Ipv6Addr::LOCALHOST.into()),
+            None
+        );
+    }
+
+    #[test]
+    fn the_listener_on_the_route_is_chosen() {
+        let mut local = LocalAddresses::new(&[
+            udp("192.0.2.1:5060"),
+            udp("127.0.0.1:5070"),
+            udp("0.0.0.0:5080"),
+        ]);
+        assert_eq!(local.choose(Time::ZERO, Transport::Udp, [127, 0, 0, 1].into()), Some(1));
+        let mut local = LocalAddresses::new(&[udp("192.0.2.1:5060"), udp("127.0.0.9:5070")]);
+        assert_eq!(local.choose(Time::ZERO, Transport::Udp, [127, 0, 0, 1].into()), Some(1));
+    }
+}

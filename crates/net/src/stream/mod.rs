@@ -1,0 +1,202 @@
+//! Connections: TCP and TLS with SIP's own framing, WebSockets with theirs. Each has a task that
+//! owns the socket; [`conn`] is what the rest of the worker sees of it, [`drive`] and [`websocket`]
+//! move its messages.
+
+pub(crate) mod conn;
+mod drive;
+pub(crate) mod queue;
+mod upgrade;
+mod websocket;
+
+use crate::handler::{CloseReason, Handler, Peer};
+use crate::hub::Hub;
+use crate::tls::{TlsClient, peer_domains, server_name};
+use conn::{Conn, Key, Phase};
+use queue::WriteQueue;
+use ringway_sansio::{Flow, FlowId, Time, TimerId, Transport};
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+
+/// How long accepting pauses after a failure such as too many open files.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long the system may wait for the peer to acknowledge what was sent before it calls the
+/// connection broken (RFC 5482), in milliseconds: the length of a SIP transaction (RFC 3261
+/// section 17.1.1.2, timer B).
+const USER_TIMEOUT: Duration = Duration::from_secs(32);
+
+pub(crate) type SharedHub<H> = Rc<RefCell<Hub<H>>>;
+
+/// A connection that has just begun.
+pub(crate) fn new_conn(flow: Flow, source: Option<IpAddr>, key: Option<Key>, now: Time) -> Conn {
+    Conn {
+        flow,
+        source,
+        phase: Phase::Opening,
+        ending: None,
+        overdue: false,
+        queue: WriteQueue::default(),
+        waker: None,
+        since: now,
+        heard: now,
+        partial: None,
+        stalled: None,
+        proven: false,
+        timer: TimerId::NONE,
+        due: now,
+        key,
+    }
+}
+
+/// Accepts connections for as long as the worker lives.
+pub(crate) async fn accept<H: Handler>(
+    hub: SharedHub<H>,
+    listener: TcpListener,
+    transport: Transport,
+) {
+    loop {
+        match listener.accept().await {
+            Ok((tcp, remote)) => {
+                let Ok(local) = tcp.local_addr() else { continue };
+                let mut h = hub.borrow_mut();
+                h.tick();
+                if let Some(id) = h.accept(transport, local, remote) {
+                    tokio::task::spawn_local(serve(hub.clone(), id, tcp, transport));
+                }
+            }
+            Err(error) => {
+                hub.borrow().counters.accept_failed.add(1);
+                tracing::warn!(%transport, %error, "cannot accept connections");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// The life of a connection we accepted.
+async fn serve<H: Handler>(hub: SharedHub<H>, id: FlowId, tcp: TcpStream, transport: Transport) {
+    tune(&tcp);
+    let reason = match serve_open(&hub, id, tcp, transport).await {
+        Ok(reason) => reason,
+        Err(error) => {
+            tracing::debug!(%transport, %error, "handshake failed");
+            CloseReason::Broken
+        }
+    };
+    hub.borrow_mut().closed(id, reason);
+}
+
+async fn serve_open<H: Handler>(
+    hub: &SharedHub<H>,
+    id: FlowId,
+    tcp: TcpStream,
+    transport: Transport,
+) -> io::Result<CloseReason> {
+    let mut peer = Peer { domains: Vec::new(), inbound: true };
+    if !transport.is_secure() {
+        if transport == Transport::Ws {
+            let ws = guarded(hub, id, upgrade::upgrade(tcp)).await?;
+            hub.borrow_mut().opened(id, None, peer);
+            return Ok(websocket::drive(hub, id, ws).await);
+        }
+        hub.borrow_mut().opened(id, None, peer);
+        return Ok(drive::drive(hub, id, tcp).await);
+    }
+    let server = hub.borrow().shared.tls_server.clone();
+    let acceptor = server.ok_or_else(|| io::Error::other("no certificate"))?.acceptor();
+    let tls = guarded(hub, id, acceptor.accept(tcp)).await?;
+    peer.domains = peer_domains(tls.get_ref().1.peer_certificates());
+    if transport == Transport::Wss {
+        let ws = guarded(hub, id, upgrade::upgrade(tls)).await?;
+        hub.borrow_mut().opened(id, None, peer);
+        return Ok(websocket::drive(hub, id, ws).await);
+    }
+    hub.borrow_mut().opened(id, None, peer);
+    Ok(drive::drive(hub, id, tls).await)
+}
+
+/// What to connect to.
+pub(crate) struct Dial {
+    pub(crate) remote: SocketAddr,
+    /// The address to connect from, where the listener has one of its own.
+    pub(crate) from: Option<IpAddr>,
+    /// The name the certificate must carry.
+    pub(crate) name: Option<Arc<str>>,
+    /// For TLS.
+    pub(crate) secure: Option<Arc<TlsClient>>,
+}
+
+/// The life of a connection we open.
+pub(crate) async fn dial<H: Handler>(hub: SharedHub<H>, id: FlowId, dial: Dial) {
+    let remote = dial.remote;
+    let reason = match dial_open(&hub, id, dial).await {
+        Ok(reason) => reason,
+        Err(error) => {
+            tracing::debug!(%remote, %error, "cannot connect");
+            CloseReason::Broken
+        }
+    };
+    hub.borrow_mut().closed(id, reason);
+}
+
+async fn dial_open<H: Handler>(
+    hub: &SharedHub<H>,
+    id: FlowId,
+    dial: Dial,
+) -> io::Result<CloseReason> {
+    let tcp = guarded(hub, id, connect(dial.remote, dial.from)).await?;
+    tune(&tcp);
+    let local = tcp.local_addr().ok();
+    let mut peer = Peer { domains: Vec::new(), inbound: false };
+    let Some(client) = dial.secure else {
+        hub.borrow_mut().opened(id, local, peer);
+        return Ok(drive::drive(hub, id, tcp).await);
+    };
+    let name = server_name(dial.name.as_deref(), dial.remote.ip())
+        .ok_or_else(|| io::Error::other("not a name a certificate can carry"))?;
+    let tls = guarded(hub, id, client.connector().connect(name, tcp)).await?;
+    peer.domains = peer_domains(tls.get_ref().1.peer_certificates());
+    hub.borrow_mut().opened(id, local, peer);
+    Ok(drive::drive(hub, id, tls).await)
+}
+
+async fn connect(remote: SocketAddr, from: Option<IpAddr>) -> io::Result<TcpStream> {
+    let socket = if remote.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    if let Some(from) = from {
+        socket.bind(SocketAddr::new(from, 0))?;
+    }
+    socket.connect(remote).await
+}
+
+/// Messages are small and complete when written: nothing is gained by waiting for more.
+fn tune(tcp: &TcpStream) {
+    let socket = socket2::SockRef::from(tcp);
+    // A socket that refuses these options still carries messages.
+    let _ = socket.set_tcp_nodelay(true);
+    let _ = socket.set_tcp_user_timeout(Some(USER_TIMEOUT));
+}
+
+/// Does `work` unless the connection is told to end before it is done.
+async fn guarded<H: Handler, T>(
+    hub: &SharedHub<H>,
+    id: FlowId,
+    work: impl Future<Output = io::Result<T>>,
+) -> io::Result<T> {
+    let mut work = pin!(work);
+    poll_fn(|cx| {
+        match hub.borrow_mut().conns.get_mut(id).filter(|c| c.ending.is_none()) {
+            Some(conn) => conn.listen(cx),
+            None => return Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+        }
+        work.as_mut().poll(cx)
+    })
+    .await
+}

@@ -1,0 +1,120 @@
+//! What waits to be written to one connection.
+
+use std::collections::VecDeque;
+
+/// Memory kept by an empty queue.
+const KEEP: usize = 16 * 1024;
+
+#[derive(Clone, Copy)]
+struct Mark {
+    /// Bytes of the message not yet written.
+    left: usize,
+    report: u64,
+}
+
+/// A queue of messages in one buffer, bounded in bytes.
+#[derive(Default)]
+pub(crate) struct WriteQueue {
+    bytes: Vec<u8>,
+    head: usize,
+    marks: VecDeque<Mark>,
+}
+
+impl WriteQueue {
+    /// Bytes not yet written.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len() - self.head
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.marks.is_empty()
+    }
+
+    /// Appends a message; `false` when that would be more than `limit` bytes.
+    pub(crate) fn push(&mut self, bytes: &[u8], report: u64, limit: usize) -> bool {
+        if bytes.is_empty() {
+            return true;
+        }
+        if self.len() + bytes.len() > limit {
+            return false;
+        }
+        if self.head > 0 && self.head >= self.len() {
+            self.bytes.drain(..self.head);
+            self.head = 0;
+        }
+        self.bytes.extend_from_slice(bytes);
+        self.marks.push_back(Mark { left: bytes.len(), report });
+        true
+    }
+
+    /// All bytes that wait.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[self.head..]
+    }
+
+    /// The first message, whole. Only for a writer that takes whole messages.
+    pub(crate) fn message(&self) -> Option<&[u8]> {
+        self.marks.front().map(|m| &self.bytes[self.head..self.head + m.left])
+    }
+
+    /// The first `n` bytes are written. Gives how many messages ended with them.
+    pub(crate) fn written(&mut self, mut n: usize) -> u64 {
+        self.head += n;
+        let mut ended = 0;
+        while let Some(mark) = self.marks.front_mut() {
+            if mark.left > n {
+                mark.left -= n;
+                break;
+            }
+            n -= mark.left;
+            self.marks.pop_front();
+            ended += 1;
+        }
+        if self.marks.is_empty() {
+            self.bytes.clear();
+            self.head = 0;
+            if self.bytes.capacity() > KEEP {
+                self.bytes = Vec::new();
+            }
+        }
+        ended
+    }
+
+    /// Gives up: the report numbers of all messages not wholly written.
+    pub(crate) fn fail(&mut self) -> impl Iterator<Item = u64> {
+        self.bytes = Vec::new();
+        self.head = 0;
+        std::mem::take(&mut self.marks).into_iter().map(|m| m.report)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_leave_in_order_across_messages() {
+        let mut q = WriteQueue::default();
+        assert!(q.push(b"abc", 1, 100) && q.push(b"defg", 2, 100) && q.push(b"h", 3, 100));
+        assert_eq!(q.message(), Some(&b"abc"[..]));
+        assert_eq!(q.written(4), 1);
+        assert_eq!(q.bytes(), b"efgh");
+        assert!(q.push(b"ij", 4, 100));
+        assert_eq!(q.bytes(), b"efghij");
+        assert_eq!(q.written(4), 2);
+        assert_eq!(q.message(), Some(&b"ij"[..]));
+        assert_eq!(q.fail().collect::<Vec<_>>(), [4]);
+        assert_eq!((q.is_empty(), q.len()), (true, 0));
+    }
+
+    #[test]
+    fn the_limit_holds_for_what_waits_only() {
+        let mut q = WriteQueue::default();
+        assert!(q.push(&[0; 10], 0, 10));
+        assert!(!q.push(&[0; 1], 0, 10));
+        q.written(9);
+        assert!(q.push(&[0; 9], 0, 10));
+        assert!(!q.push(&[0; 1], 0, 10));
+        assert_eq!(q.written(10), 2);
+    }
+}

@@ -1,0 +1,123 @@
+//! The HTTP request that begins a WebSocket (RFC 6455 section 4.2, RFC 7118 section 4).
+
+use ringway_sip::limits::MAX_MESSAGE;
+use std::io;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::handshake::machine::TryParse;
+use tokio_tungstenite::tungstenite::handshake::server::{Request, create_response};
+use tokio_tungstenite::tungstenite::http::{HeaderMap, HeaderValue, header};
+use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
+
+/// Octets of the request that asks for a WebSocket.
+pub(super) const MAX_UPGRADE: usize = 8_192;
+
+/// The subprotocol (RFC 7118 section 4.1).
+const SUBPROTOCOL: &str = "sip";
+
+/// Buffer sizes of one WebSocket: a message of usual size fits, and an idle connection costs little.
+const BUFFER: usize = 4_096;
+
+const NOT_HTTP: &[u8] = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\
+    Content-Type: text/plain\r\nContent-Length: 30\r\n\r\nThis is a WebSocket for SIP.\r\n";
+const TOO_LARGE: &[u8] = b"HTTP/1.1 431 Request Header Fields Too Large\r\n\
+    Connection: close\r\nContent-Length: 0\r\n\r\n";
+const UPGRADE_REQUIRED: &[u8] = b"HTTP/1.1 426 Upgrade Required\r\nUpgrade: websocket\r\n\
+    Connection: Upgrade, close\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: sip\r\n\
+    Content-Type: text/plain\r\nContent-Length: 30\r\n\r\nThis is a WebSocket for SIP.\r\n";
+const WRONG_PROTOCOL: &[u8] = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\
+    Sec-WebSocket-Protocol: sip\r\nContent-Type: text/plain\r\nContent-Length: 49\r\n\r\n\
+    Sec-WebSocket-Protocol: expected sip among them\r\n";
+
+/// Reads the request and answers it. Any path will do; the subprotocol `sip` must be offered.
+pub(super) async fn upgrade<S: AsyncRead + AsyncWrite + Unpin>(
+    mut stream: S,
+) -> io::Result<WebSocketStream<S>> {
+    let mut head = Vec::new();
+    let (length, request) = loop {
+        if head.len() >= MAX_UPGRADE {
+            return refuse(stream, TOO_LARGE).await;
+        }
+        let room = (MAX_UPGRADE - head.len()) as u64;
+        if (&mut stream).take(room).read_buf(&mut head).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        match Request::try_parse(&head) {
+            Ok(Some(parsed)) => break parsed,
+            Ok(None) => {}
+            Err(_) => return refuse(stream, NOT_HTTP).await,
+        }
+    };
+    let Ok(mut response) = create_response(&request) else {
+        return refuse(stream, UPGRADE_REQUIRED).await;
+    };
+    if !offers_sip(request.headers()) {
+        return refuse(stream, WRONG_PROTOCOL).await;
+    }
+    let protocol = HeaderValue::from_static(SUBPROTOCOL);
+    response.headers_mut().insert(header::SEC_WEBSOCKET_PROTOCOL, protocol);
+    let mut answer = Vec::new();
+    tokio_tungstenite::tungstenite::handshake::server::write_response(&mut answer, &response)
+        .map_err(io::Error::other)?;
+    stream.write_all(&answer).await?;
+    stream.flush().await?;
+    let rest = head.split_off(length);
+    let config = WebSocketConfig::default()
+        .read_buffer_size(BUFFER)
+        .write_buffer_size(BUFFER)
+        .max_write_buffer_size(4 * MAX_MESSAGE)
+        .max_message_size(Some(MAX_MESSAGE))
+        .max_frame_size(Some(MAX_MESSAGE));
+    Ok(WebSocketStream::from_partially_read(stream, rest, Role::Server, Some(config)).await)
+}
+
+/// RFC 7118 section 4.1: the client lists `sip` among its subprotocols.
+fn offers_sip(headers: &HeaderMap) -> bool {
+    headers
+        .get_all(header::SEC_WEBSOCKET_PROTOCOL)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .any(|protocol| protocol.trim().eq_ignore_ascii_case(SUBPROTOCOL))
+}
+
+async fn refuse<S: AsyncRead + AsyncWrite + Unpin, T>(
+    mut stream: S,
+    answer: &[u8],
+) -> io::Result<T> {
+    stream.write_all(answer).await?;
+    stream.shutdown().await?;
+    // Until the peer has read the answer: a socket closed with unread bytes would take it back. The
+    // handshake's deadline bounds this.
+    let mut rest = [0; 1_024];
+    while stream.read(&mut rest).await? > 0 {}
+    Err(io::Error::other("not a WebSocket for SIP"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_refusals_are_as_long_as_they_say() {
+        for answer in [NOT_HTTP, TOO_LARGE, UPGRADE_REQUIRED, WRONG_PROTOCOL] {
+            let text = std::str::from_utf8(answer).unwrap();
+            let (head, body) = text.split_once("\r\n\r\n").unwrap();
+            assert!(
+                head.contains(&format!("Content-Length: {}", body.len())),
+                "{head} {}",
+                body.len()
+            );
+        }
+    }
+
+    #[test]
+    fn sip_is_found_among_other_subprotocols() {
+        let mut headers = HeaderMap::new();
+        assert!(!offers_sip(&headers));
+        headers.append(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static("chat, xmpp"));
+        assert!(!offers_sip(&headers));
+        headers.append(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static("msrp,SIP"));
+        assert!(offers_sip(&headers));
+    }
+}

@@ -1,0 +1,87 @@
+//! Datagrams that wait because the socket's send buffer is full.
+
+use crate::sys::{Datagram, SEND_BATCH};
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
+
+/// Most bytes that wait for one socket; what comes on top is reported as not sent.
+pub(crate) const WAITING_BYTES: usize = 1 << 20;
+
+struct Item {
+    to: SocketAddr,
+    from: Option<IpAddr>,
+    range: Range<usize>,
+    report: u64,
+}
+
+/// A queue of datagrams in one buffer, which is given back when it runs empty.
+#[derive(Default)]
+pub(crate) struct Waiting {
+    bytes: Vec<u8>,
+    items: VecDeque<Item>,
+}
+
+impl Waiting {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// Takes a copy of the datagram; `false` when there is no room.
+    pub(crate) fn push(&mut self, datagram: &Datagram<'_>, report: u64) -> bool {
+        if self.bytes.len() + datagram.bytes.len() > WAITING_BYTES {
+            return false;
+        }
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(datagram.bytes);
+        self.items.push_back(Item {
+            to: datagram.to,
+            from: datagram.from,
+            range: start..self.bytes.len(),
+            report,
+        });
+        true
+    }
+
+    /// Lends the first batch.
+    pub(crate) fn with_front<R>(&self, f: impl FnOnce(&[Datagram<'_>], &[u64]) -> R) -> R {
+        let front = || self.items.iter().take(SEND_BATCH);
+        let batch: SmallVec<[Datagram<'_>; SEND_BATCH]> = front()
+            .map(|i| Datagram { bytes: &self.bytes[i.range.clone()], to: i.to, from: i.from })
+            .collect();
+        let reports: SmallVec<[u64; SEND_BATCH]> = front().map(|i| i.report).collect();
+        f(&batch, &reports)
+    }
+
+    /// Forgets the first `n`.
+    pub(crate) fn pop(&mut self, n: usize) {
+        self.items.drain(..n.min(self.items.len()));
+        if self.items.is_empty() {
+            *self = Waiting::default();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keeps_order_and_bound() {
+        let mut w = Waiting::default();
+        let to = "127.0.0.1:1".parse().unwrap();
+        let bytes = vec![1u8; WAITING_BYTES / 2];
+        assert!(w.push(&Datagram { bytes: b"first", to, from: None }, 1));
+        assert!(w.push(&Datagram { bytes: &bytes, to, from: None }, 2));
+        assert!(!w.push(&Datagram { bytes: &bytes, to, from: None }, 3));
+        w.with_front(|batch, reports| {
+            assert_eq!(batch[0].bytes, b"first");
+            assert_eq!(reports, [1, 2]);
+        });
+        w.pop(1);
+        w.with_front(|batch, reports| assert_eq!((batch.len(), reports), (1, &[2][..])));
+        w.pop(1);
+        assert!(w.is_empty());
+    }
+}

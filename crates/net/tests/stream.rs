@@ -1,0 +1,408 @@
+//! TCP over loopback.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+
+use ringway_net::{CloseReason, Config, Limits};
+use ringway_sansio::{Target, Transport};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+use support::{Event, PATIENCE, Server, listen, peer, sip};
+
+const SHORT: Duration = Duration::from_millis(250);
+
+fn tcp(limits: Limits) -> Config {
+    let mut config = listen(&[(Transport::Tcp, "127.0.0.1:0")]);
+    config.limits = limits;
+    config
+}
+
+fn connect(addr: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(addr).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_nodelay(true).unwrap();
+    stream
+}
+
+fn read(stream: &mut TcpStream, n: usize) -> Vec<u8> {
+    let mut bytes = vec![0; n];
+    stream.read_exact(&mut bytes).unwrap();
+    bytes
+}
+
+/// All that comes until the peer closes, in either way of closing.
+fn read_to_close(stream: &mut TcpStream) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    match stream.read_to_end(&mut bytes) {
+        Ok(_) => {}
+        Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset),
+    }
+    bytes
+}
+
+/// RFC 3261 section 18.3.
+#[test]
+fn messages_are_found_however_the_stream_is_cut() {
+    let server = Server::start(tcp(Limits::default()));
+    let mut stream = connect(server.addr(0));
+    let (flow, opened) = server.wait_opened();
+    assert!(opened.inbound && opened.domains.is_empty());
+    assert_eq!((flow.remote, flow.local), (stream.local_addr().unwrap(), server.addr(0)));
+    let (a, b, c) = (sip("a", 10), sip("b", 0), sip("c", 40_000));
+    let all = [a.clone(), b.clone(), c.clone()].concat();
+    stream.write_all(&all).unwrap();
+    for want in [&a, &b, &c] {
+        let (_, from, bytes) = server.wait_message();
+        assert_eq!((from, &bytes), (flow, want));
+    }
+    assert_eq!(read(&mut stream, all.len()), all);
+    for byte in &a {
+        stream.write_all(&[*byte]).unwrap();
+    }
+    assert_eq!(server.wait_message().2, a);
+    assert_eq!(read(&mut stream, a.len()), a);
+    drop(stream);
+    assert_eq!(server.wait_closed(), (flow, CloseReason::Peer));
+    server.wait_count("stream_received", 4);
+    server.wait_count("stream_sent", 4);
+    server.wait_count("connections", 0);
+}
+
+/// RFC 5626 section 4.4.1.
+#[test]
+fn a_ping_is_answered_with_a_pong() {
+    let server = Server::start(tcp(Limits::default()));
+    let mut stream = connect(server.addr(0));
+    stream.write_all(b"\r\n\r\n").unwrap();
+    assert_eq!(read(&mut stream, 2), b"\r\n");
+}
+
+#[test]
+fn what_cannot_be_framed_is_answered_and_closed() {
+    let server = Server::start(tcp(Limits::default()));
+    let mut stream = connect(server.addr(0));
+    let bytes = b"OPTIONS sip:a@b SIP/2.0\r\nCall-ID: x\r\nContent-Length: many\r\n\r\nrest";
+    stream.write_all(bytes).unwrap();
+    let (status, head) = server.wait(|e| match e {
+        Event::Malformed { status, head, .. } => Some((*status, head.clone())),
+        _ => None,
+    });
+    assert_eq!(status, 400);
+    assert!(head.starts_with(b"OPTIONS sip:a@b SIP/2.0\r\nCall-ID: x\r\n"));
+    assert_eq!(read_to_close(&mut stream), b"SIP/2.0 400 No\r\n\r\n");
+    drop(stream);
+    assert_eq!(server.wait_closed().1, CloseReason::Malformed);
+    server.wait_count("closed_malformed", 1);
+}
+
+#[test]
+fn a_message_that_comes_too_slowly_is_answered_408_and_closed() {
+    let server = Server::start(tcp(Limits { partial: SHORT, ..Limits::default() }));
+    let mut stream = connect(server.addr(0));
+    let message = sip("slow", 100);
+    stream.write_all(&message[..message.len() - 50]).unwrap();
+    let begun = Instant::now();
+    let (status, head) = server.wait(|e| match e {
+        Event::Malformed { status, head, .. } => Some((*status, head.clone())),
+        _ => None,
+    });
+    assert_eq!((status, head.as_slice()), (408, &message[..message.len() - 50]));
+    assert!(begun.elapsed() >= SHORT - Duration::from_millis(20));
+    assert_eq!(read_to_close(&mut stream), b"SIP/2.0 408 No\r\n\r\n");
+    drop(stream);
+    assert_eq!(server.wait_closed().1, CloseReason::Slow);
+    server.wait_count("closed_slow", 1);
+}
+
+#[test]
+fn a_connection_that_never_speaks_is_closed() {
+    let server = Server::start(tcp(Limits { first_message: SHORT, ..Limits::default() }));
+    let mut quiet = connect(server.addr(0));
+    let mut speaking = connect(server.addr(0));
+    // A keep-alive is no message.
+    quiet.write_all(b"\r\n\r\n").unwrap();
+    speaking.write_all(&sip("s", 0)).unwrap();
+    let (flow, reason) = server.wait_closed();
+    assert_eq!((flow.remote, reason), (quiet.local_addr().unwrap(), CloseReason::HalfOpen));
+    assert_eq!(read_to_close(&mut quiet), b"\r\n");
+    read(&mut speaking, sip("s", 0).len());
+    speaking.write_all(&sip("t", 0)).unwrap();
+    read(&mut speaking, sip("t", 0).len());
+}
+
+#[test]
+fn the_oldest_of_too_many_silent_connections_makes_room() {
+    let server = Server::start(tcp(Limits { half_open: 3, ..Limits::default() }));
+    let mut speaking = connect(server.addr(0));
+    speaking.write_all(&sip("s", 0)).unwrap();
+    read(&mut speaking, sip("s", 0).len());
+    let silent: Vec<_> = (0..5).map(|_| connect(server.addr(0))).collect();
+    for connection in &silent[..2] {
+        let (flow, reason) = server.wait_closed();
+        assert_eq!(flow.remote, connection.local_addr().unwrap());
+        assert_eq!(reason, CloseReason::HalfOpen);
+    }
+    server.wait_count("connections", 4);
+    speaking.write_all(&sip("t", 0)).unwrap();
+    read(&mut speaking, sip("t", 0).len());
+}
+
+#[test]
+fn silence_ends_a_connection_and_keep_alives_do_not() {
+    let idle = Duration::from_millis(400);
+    let server = Server::start(tcp(Limits { idle, ..Limits::default() }));
+    let mut silent = connect(server.addr(0));
+    let mut alive = connect(server.addr(0));
+    for stream in [&mut silent, &mut alive] {
+        stream.write_all(&sip("s", 0)).unwrap();
+        read(stream, sip("s", 0).len());
+    }
+    let begun = Instant::now();
+    while begun.elapsed() < 3 * idle {
+        alive.write_all(b"\r\n\r\n").unwrap();
+        assert_eq!(read(&mut alive, 2), b"\r\n");
+        std::thread::sleep(idle / 8);
+    }
+    let (flow, reason) = server.wait_closed();
+    assert_eq!((flow.remote, reason), (silent.local_addr().unwrap(), CloseReason::Idle));
+    assert_eq!(read_to_close(&mut silent), b"");
+    server.wait_count("closed_idle", 1);
+}
+
+#[test]
+fn one_source_gets_its_share_and_no_more() {
+    let server = Server::start(tcp(Limits { connections_per_source: 2, ..Limits::default() }));
+    let first = connect(server.addr(0));
+    let _second = connect(server.addr(0));
+    server.wait_opened();
+    server.wait_opened();
+    let mut third = connect(server.addr(0));
+    assert_eq!(read_to_close(&mut third), b"");
+    server.wait_count("refused_source", 1);
+    drop(first);
+    server.wait_closed();
+    let mut fourth = connect(server.addr(0));
+    fourth.write_all(b"\r\n\r\n").unwrap();
+    assert_eq!(read(&mut fourth, 2), b"\r\n");
+}
+
+#[test]
+fn the_total_is_bounded() {
+    let server = Server::start(tcp(Limits { connections: 1, ..Limits::default() }));
+    let _first = connect(server.addr(0));
+    server.wait_opened();
+    assert_eq!(read_to_close(&mut connect(server.addr(0))), b"");
+    // Connections we open count too.
+    server.send(0, peer(Transport::Tcp, server.addr(0)), 3, &sip("x", 0));
+    assert_eq!(server.wait_not_sent(), 3);
+    server.wait_count("refused_total", 2);
+}
+
+#[test]
+fn a_slow_reader_is_cut_off_and_delays_nobody() {
+    let server = Server::start(tcp(Limits { write_queue: 200_000, ..Limits::default() }));
+    let slow = connect(server.addr(0));
+    let (flow, _) = server.wait_opened();
+    let mut quick = connect(server.addr(0));
+    let large = sip("large", 50_000);
+    let begun = Instant::now();
+    let mut report = 0;
+    let failed = loop {
+        report += 1;
+        server.send(0, Target::Flow(flow), report, &large);
+        quick.write_all(&sip("q", 0)).unwrap();
+        assert_eq!(read(&mut quick, sip("q", 0).len()), sip("q", 0));
+        if let Some(n) = server.events.try_iter().find_map(|e| match e {
+            Event::NotSent(n) => Some(n),
+            _ => None,
+        }) {
+            break n;
+        }
+        assert!(begun.elapsed() < PATIENCE, "never full");
+    };
+    assert!(failed <= report);
+    assert_eq!(server.wait_closed(), (flow, CloseReason::SlowReader));
+    server.wait_count("closed_slow_reader", 1);
+    // It is gone: the next message fails at once.
+    server.send(0, Target::Flow(flow), 1_000_000, &large);
+    assert_eq!(
+        server.wait(|e| match e {
+            Event::NotSent(n) if *n == 1_000_000 => Some(*n),
+            _ => None,
+        }),
+        1_000_000
+    );
+    drop(slow);
+}
+
+#[test]
+fn a_peer_that_takes_nothing_for_too_long_is_cut_off() {
+    let limits = Limits { write_stall: SHORT, write_queue: 64 << 20, ..Limits::default() };
+    let server = Server::start(tcp(limits));
+    let slow = connect(server.addr(0));
+    let (flow, _) = server.wait_opened();
+    let message = sip("large", 50_000);
+    server.post(0, move |_, _, out| {
+        for report in 1..=400 {
+            out.push(Target::Flow(flow), report, |b| b.extend_from_slice(&message));
+        }
+    });
+    assert_eq!(server.wait_closed(), (flow, CloseReason::SlowReader));
+    server.wait_not_sent();
+    drop(slow);
+}
+
+/// RFC 3261 section 18, RFC 5923: one connection for all messages to a peer.
+#[test]
+fn messages_wait_for_a_connection_and_share_it() {
+    let a = Server::start_with(tcp(Limits::default()), |p| p.echo = false);
+    let b = Server::start(tcp(Limits::default()));
+    let to = peer(Transport::Tcp, b.addr(0));
+    let target = to.clone();
+    a.post(0, move |_, _, out| {
+        for n in 0..20 {
+            out.push(target.clone(), 0, |x| x.extend_from_slice(&sip(&n.to_string(), n)));
+        }
+    });
+    for n in 0..20 {
+        assert_eq!(b.wait_message().2, sip(&n.to_string(), n));
+    }
+    for n in 0..20 {
+        assert_eq!(a.wait_message().2, sip(&n.to_string(), n));
+    }
+    a.send(0, to, 0, &sip("again", 1));
+    assert_eq!(b.wait_message().2, sip("again", 1));
+    a.wait_count("connected", 1);
+    b.wait_count("accepted", 1);
+    // The other way the same connection is found by the address it came from.
+    let flow = a.wait_message().1;
+    assert!(flow.local.port() != 0 && flow.remote == b.addr(0));
+    b.send(0, peer(Transport::Tcp, flow.local), 0, &sip("back", 1));
+    assert_eq!(a.wait_message().2, sip("back", 1));
+    b.wait_count("connected", 0);
+}
+
+#[test]
+fn a_refused_connection_fails_every_message_that_asked() {
+    let server = Server::start(tcp(Limits::default()));
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    server.post(0, move |_, _, out| {
+        for report in [0, 1, 2] {
+            out.push(peer(Transport::Tcp, closed), report, |b| b.extend_from_slice(&sip("x", 0)));
+        }
+    });
+    assert_eq!((server.wait_not_sent(), server.wait_not_sent()), (1, 2));
+    server.wait_count("connect_failed", 1);
+    server.wait_count("connections", 0);
+    for transport in [Transport::Ws, Transport::Sctp, Transport::Tls] {
+        server.send(0, peer(transport, closed), 9, &sip("x", 0));
+        assert_eq!(server.wait_not_sent(), 9);
+    }
+}
+
+#[test]
+fn connecting_takes_only_so_long() {
+    let server = Server::start(tcp(Limits { connect: SHORT, ..Limits::default() }));
+    // A listener that accepts nobody, with its queue full.
+    let full = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    full.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
+    full.listen(0).unwrap();
+    let addr = full.local_addr().unwrap().as_socket().unwrap();
+    let fillers: Vec<_> = (0..3)
+        .map(|_| {
+            let s = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
+            let s = s.unwrap();
+            s.set_nonblocking(true).unwrap();
+            let _ = s.connect(&addr.into());
+            s
+        })
+        .collect();
+    let begun = Instant::now();
+    server.send(0, peer(Transport::Tcp, addr), 4, &sip("x", 0));
+    assert_eq!(server.wait_not_sent(), 4);
+    assert!(begun.elapsed() >= SHORT - Duration::from_millis(20));
+    drop(fillers);
+}
+
+#[test]
+fn a_message_for_another_workers_connection_is_handed_over() {
+    let mut config = tcp(Limits::default());
+    config.workers = 2;
+    let server = Server::start_with(config, |p| p.echo = false);
+    let mut stream = connect(server.addr(0));
+    let (flow, _) = server.wait_opened();
+    let other = 1 - flow.id.worker() as usize;
+    server.send(other, Target::Flow(flow), 1, &sip("over", 3));
+    assert_eq!(read(&mut stream, sip("over", 3).len()), sip("over", 3));
+    // Found by address as well, whoever owns it.
+    server.send(other, peer(Transport::Tcp, flow.remote), 2, &sip("by", 3));
+    assert_eq!(read(&mut stream, sip("by", 3).len()), sip("by", 3));
+    server.wait_count("handed_over", 2);
+    drop(stream);
+    server.wait_closed();
+    // The worker that asked hears of the failure.
+    server.send(other, Target::Flow(flow), 3, &sip("late", 3));
+    assert_eq!(server.wait_not_sent(), 3);
+}
+
+#[test]
+fn a_flood_on_one_connection_leaves_turns_for_others() {
+    let server = Server::start_with(tcp(Limits::default()), |p| (p.tell, p.echo) = (false, true));
+    let addr = server.addr(0);
+    let flood = std::thread::spawn(move || {
+        let stream = connect(addr);
+        let mut reader = stream.try_clone().unwrap();
+        let reading = std::thread::spawn(move || {
+            let mut buffer = vec![0; 1 << 16];
+            while reader.read(&mut buffer).is_ok_and(|n| n > 0) {}
+        });
+        let mut writer = &stream;
+        let block = sip("flood", 100).repeat(500);
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_millis(800) {
+            writer.write_all(&block).unwrap();
+        }
+        stream.shutdown(std::net::Shutdown::Both).unwrap();
+        reading.join().unwrap();
+    });
+    let mut other = connect(addr);
+    let mut worst = Duration::ZERO;
+    for _ in 0..20 {
+        let begun = Instant::now();
+        other.write_all(&sip("o", 0)).unwrap();
+        read(&mut other, sip("o", 0).len());
+        worst = worst.max(begun.elapsed());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    flood.join().unwrap();
+    assert!(worst < Duration::from_secs(1), "{worst:?}");
+}
+
+#[test]
+fn stopping_writes_what_is_queued_and_accepts_no_more() {
+    let server =
+        Server::start_with(tcp(Limits { write_queue: 8 << 20, ..Limits::default() }), |p| {
+            p.echo = false
+        });
+    let addr = server.addr(0);
+    let mut stream = connect(addr);
+    let (flow, _) = server.wait_opened();
+    let message = sip("last", 50_000);
+    let copy = message.clone();
+    server.post(0, move |_, _, out| {
+        for _ in 0..100 {
+            out.push(Target::Flow(flow), 1, |b| b.extend_from_slice(&copy));
+        }
+    });
+    let reading = std::thread::spawn(move || {
+        std::thread::sleep(SHORT);
+        read_to_close(&mut stream)
+    });
+    // Posted before the stop, so taken before it.
+    std::thread::sleep(Duration::from_millis(50));
+    server.stop(PATIENCE);
+    assert_eq!(reading.join().unwrap(), message.repeat(100));
+    assert!(TcpStream::connect(addr).is_err());
+}
