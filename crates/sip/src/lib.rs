@@ -12,6 +12,7 @@ pub mod framing;
 pub mod header;
 pub mod limits;
 pub mod message;
+pub mod sdp;
 mod syntax;
 pub mod transaction;
 pub mod uri;
