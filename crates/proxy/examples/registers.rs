@@ -9,7 +9,9 @@ use ringway_sip::message::parse;
 use std::hint::black_box;
 use std::time::Instant;
 
-const ROUNDS: u32 = 300_000;
+const ROUNDS: u32 = 50_000;
+/// The fastest of so many runs counts: on a machine that does other things too, the rest is theirs.
+const RUNS: usize = 20;
 const TAG: CommitTag = CommitTag { worker: 0, id: 0 };
 
 const PLAIN: &str = "Contact: <sip:alice@192.0.2.17:5060;transport=udp>\r\nExpires: 3600\r\n";
@@ -28,6 +30,18 @@ fn request(cseq: u32, lines: &str) -> String {
          To: <sip:alice@example.com>\r\nCall-ID: 843817637684230@998sdasdh09-0123456789ab\r\n\
          CSeq: {cseq:08} REGISTER\r\n{lines}User-Agent: phone/1.0\r\nContent-Length: 0\r\n\r\n"
     )
+}
+
+fn fastest(mut work: impl FnMut()) -> u128 {
+    let mut best = u128::MAX;
+    for _ in 0..RUNS {
+        let start = Instant::now();
+        for _ in 0..ROUNDS {
+            work();
+        }
+        best = best.min(start.elapsed().as_nanos() / u128::from(ROUNDS));
+    }
+    best
 }
 
 fn main() {
@@ -54,17 +68,13 @@ fn main() {
             }
         };
 
-        let start = Instant::now();
-        for _ in 0..ROUNDS {
+        let parsing = fastest(|| {
             let message = parse(black_box(&bytes)).unwrap();
             message.check().unwrap();
             black_box(&message);
-        }
-        let parsing = start.elapsed() / ROUNDS;
-
+        });
         let mut headers = Vec::with_capacity(1024);
-        let start = Instant::now();
-        for _ in 0..ROUNDS {
+        let whole = fastest(|| {
             count_up(&mut bytes);
             headers.clear();
             let message = parse(black_box(&bytes)).unwrap();
@@ -80,11 +90,8 @@ fn main() {
                 &mut headers,
             );
             assert_eq!(done.status, 200);
-        }
-        let whole = start.elapsed() / ROUNDS;
-        println!(
-            "{label:<12} parse and check {parsing:>8.0?}, registrar {:>8.0?}",
-            whole.saturating_sub(parsing)
-        );
+        });
+        let more = whole.saturating_sub(parsing);
+        println!("{label:<12} parse and check {parsing:>6} ns, registrar {more:>6} ns");
     }
 }
