@@ -14,9 +14,6 @@ pub mod location;
 pub mod outbound;
 pub mod overload;
 pub mod own;
-// Until crates/proxy/src/regevent lands: replace these lines by `pub mod regevent;` and delete the
-// interim file.
-#[path = "interim_regevent.rs"]
 pub mod regevent;
 pub mod registrar;
 pub mod routes;

@@ -226,7 +226,7 @@ impl Core {
             auth: Authenticator::new(&config, worker, users, now),
             guard: Guard::new(&config, &mut *random, now),
             registrar: Registrar::new(config.registrar.clone(), &config.secret),
-            regevents: RegEvents::new(&config.secret, now),
+            regevents: RegEvents::new(Default::default(), &config.secret, worker, now),
             tokens: FlowTokens::new(derive(&config.secret, b"flow tokens")),
             gruus: Gruus::new(&config.secret),
             spiral_key,

@@ -162,7 +162,7 @@ fn is_binding_of(contact: &Contact<'_>, binding: &BindingView<'_>) -> bool {
 }
 
 /// URNs compare without regard to the case of all that matters here (RFC 4122 section 3).
-pub(super) fn same_instance(a: &[u8], b: &[u8]) -> bool {
+pub(crate) fn same_instance(a: &[u8], b: &[u8]) -> bool {
     a.eq_ignore_ascii_case(b)
 }
 

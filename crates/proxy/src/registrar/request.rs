@@ -287,7 +287,7 @@ impl Reader<'_> {
 }
 
 /// Extensions the request requires and that are not ours, in order.
-pub(super) fn unsupported<'m, 'a>(
+pub(crate) fn unsupported<'m, 'a>(
     request: &'m Message<'a>,
 ) -> impl Iterator<Item = &'a [u8]> + use<'m, 'a> {
     request
@@ -344,7 +344,7 @@ fn path_has_ob(path: &[u8]) -> bool {
 }
 
 /// Whether the sender took itself to be at another address than it is (RFC 3581 section 4).
-fn is_behind_nat(sent_by: &[u8], flow: &Flow) -> bool {
+pub(crate) fn is_behind_nat(sent_by: &[u8], flow: &Flow) -> bool {
     match ringway_sip::uri::host_ip(sent_by) {
         Some(ip) => ip.to_canonical() != flow.remote.ip().to_canonical(),
         // A name that cannot exist (RFC 2606), from a browser for one (RFC 7118 section 5).
@@ -359,7 +359,7 @@ fn instance(value: &[u8]) -> &[u8] {
 }
 
 /// `delta-seconds`; more than 32 bits is the most that 32 bits hold (RFC 4475 section 3.1.2.4).
-fn seconds(digits: &[u8]) -> Option<u32> {
+pub(crate) fn seconds(digits: &[u8]) -> Option<u32> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }

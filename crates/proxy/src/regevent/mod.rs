@@ -1,0 +1,379 @@
+//! The registration event package (RFC 3680, with GRUUs by RFC 5628) and the notifier of RFC 6665
+//! that carries it.
+//!
+//! A pure machine, one a worker: SUBSCRIBE goes in, whole NOTIFY requests come out. It sends
+//! nothing itself and runs no transactions; it does not decide who may subscribe to what. The
+//! bindings are in the [location service](crate::location), which is asked to tell of changes to
+//! those addresses-of-record that somebody subscribes to, and to no others.
+//!
+//! [`subscription`] is one dialog and its NOTIFY, [`watch`] is one address-of-record and what
+//! happened to its contacts, [`document`] is the body.
+
+mod document;
+mod subscribe;
+mod subscription;
+mod watch;
+
+use crate::gruu::Gruus;
+use crate::location::{Change, LocationStore};
+use document::Document;
+use hashbrown::HashMap;
+use ringway_sansio::{Duration, Flow, Random, Time, TimerId, TimerWheel};
+use ringway_sip::Message;
+use siphasher::sip::SipHasher13;
+use slab::Slab;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use subscription::{Due, Subscription};
+use watch::Watch;
+
+/// Longest texts of one dialog that are kept, all together, in bytes; more is answered 400.
+pub const MAX_DIALOG: usize = 8192;
+/// Longest document, in bytes; contacts that do not fit are left out.
+pub const MAX_DOCUMENT: usize = 48 * 1024;
+/// Most contacts that have ended and that some subscriber has not heard of yet, for one
+/// address-of-record. Beyond it, that subscriber is sent the full state instead.
+pub const MAX_ENDED: usize = 64;
+
+/// Seconds after which a subscriber may try again when there is room for no more.
+const RETRY_AFTER: u64 = 60;
+
+/// What the operator decides.
+#[derive(Clone, Debug)]
+pub struct RegEventConfig {
+    /// Seconds a subscription lasts when the request names no time (RFC 3680 section 4.4).
+    pub default_expires: u32,
+    /// Fewest seconds a subscription may last; a shorter one is answered 423.
+    pub min_expires: u32,
+    /// Most seconds a subscription lasts, whatever is asked for.
+    pub max_expires: u32,
+    /// Most subscriptions of one worker; one more is answered 503.
+    pub max_subscriptions: usize,
+    /// Most subscriptions to one address-of-record, of one worker; one more is answered 403.
+    pub max_per_user: usize,
+    /// Least time between two notifications of changes to one subscriber (RFC 3680 section 4.10).
+    pub min_interval: Duration,
+}
+
+impl Default for RegEventConfig {
+    fn default() -> Self {
+        RegEventConfig {
+            default_expires: 3761,
+            min_expires: 60,
+            max_expires: 7200,
+            max_subscriptions: 10_000,
+            max_per_user: 20,
+            min_interval: Duration::from_secs(5),
+        }
+    }
+}
+
+/// The answer to a SUBSCRIBE.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Subscribed {
+    /// The status to answer with.
+    pub status: u16,
+    /// Its reason phrase; where it is a fault of the request, what was expected.
+    pub reason: &'static str,
+    /// The tag that To must carry if it has none yet: of the dialog, where one began.
+    pub to_tag: Option<Vec<u8>>,
+}
+
+/// A NOTIFY to send.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Notify {
+    /// Names it in [`RegEvents::handle_notify_response`].
+    pub id: u64,
+    /// Where in the buffer Via belongs: after the request line.
+    pub via_at: usize,
+    /// The flow to send it over while it lasts, where the subscriber reached us without a proxy and
+    /// its Contact may lead nowhere. Otherwise, and if that flow is gone: topmost Route, else
+    /// Request-URI.
+    pub flow: Option<Flow>,
+}
+
+/// Keys the tables: addresses-of-record and tags come from the network.
+#[derive(Clone)]
+struct Keyed(SipHasher13);
+
+impl std::hash::BuildHasher for Keyed {
+    type Hasher = SipHasher13;
+
+    fn build_hasher(&self) -> SipHasher13 {
+        self.0
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Deadline {
+    /// A subscription ends.
+    Expiry(usize),
+    /// A notification may be sent again.
+    Interval(usize),
+    /// The first contact of an address-of-record expires.
+    Contact(Arc<[u8]>),
+}
+
+/// The notifier of one worker.
+pub struct RegEvents {
+    worker: u8,
+    config: RegEventConfig,
+    gruus: Gruus,
+    /// Keys the ids in documents, which must tell nothing.
+    ids: SipHasher13,
+    subscriptions: Slab<Subscription>,
+    /// By local tag, which is random.
+    dialogs: HashMap<Vec<u8>, usize, Keyed>,
+    watches: HashMap<Arc<[u8]>, Watch, Keyed>,
+    wheel: TimerWheel<Deadline>,
+    ready: VecDeque<usize>,
+    generation: u32,
+    body: Vec<u8>,
+}
+
+impl RegEvents {
+    /// A notifier without subscriptions for `worker`. `secret` keys GRUUs (see [`Gruus::new`]) and
+    /// the ids in documents.
+    pub fn new(config: RegEventConfig, secret: &[u8; 32], worker: u8, now: Time) -> Self {
+        let mut key = [0; 16];
+        key.copy_from_slice(&secret[..16]);
+        let ids = SipHasher13::new_with_key(&key);
+        RegEvents {
+            worker,
+            config,
+            gruus: Gruus::new(secret),
+            ids,
+            subscriptions: Slab::new(),
+            dialogs: HashMap::with_hasher(Keyed(ids)),
+            watches: HashMap::with_hasher(Keyed(ids)),
+            wheel: TimerWheel::new(now),
+            ready: VecDeque::new(),
+            generation: 0,
+            body: Vec::new(),
+        }
+    }
+
+    /// Replaces what the operator decides, from the next request on.
+    pub fn reconfigure(&mut self, config: RegEventConfig) {
+        self.config = config;
+    }
+
+    /// Number of subscriptions, those included whose last NOTIFY is not answered yet.
+    pub fn len(&self) -> usize {
+        self.subscriptions.len()
+    }
+
+    /// Whether there is no subscription.
+    pub fn is_empty(&self) -> bool {
+        self.subscriptions.is_empty()
+    }
+
+    /// The worker whose notifier gave out this tag, so that a request within its dialog can be
+    /// brought there; `None` if no notifier did.
+    pub fn worker_of_tag(tag: &[u8]) -> Option<u8> {
+        subscribe::worker_of_tag(tag)
+    }
+
+    /// The address-of-record of the dialog that a request is within; `None` if there is no such
+    /// dialog (481).
+    pub fn dialog_aor(&self, request: &Message<'_>) -> Option<&[u8]> {
+        let index = self.find_dialog(request)?;
+        Some(&self.subscriptions[index].aor)
+    }
+
+    /// The registrations of `aor` have changed.
+    pub fn changed(&mut self, now: Time, aor: &[u8], why: Change, store: &dyn LocationStore) {
+        let Some(watch) = self.watches.get_mut(aor) else { return };
+        if watch.look(now, why, store, &self.ids) {
+            let dropped = watch.bound();
+            for &index in &watch.subscriptions {
+                let subscription = &mut self.subscriptions[index];
+                if !subscription.is_over() {
+                    subscription.due = subscription.due.max(Due::Changes);
+                    subscription.lost |= dropped.is_some_and(|upto| subscription.seen < upto);
+                }
+            }
+            let told: Vec<usize> = watch.subscriptions.clone();
+            for index in told {
+                self.schedule(now, index);
+            }
+        }
+        self.set_contact_timer(aor);
+    }
+
+    /// Writes the next NOTIFY that is due to the end of `buf`; `None` if none is.
+    pub fn poll_notify(&mut self, now: Time, buf: &mut Vec<u8>) -> Option<Notify> {
+        while let Some(index) = self.ready.pop_front() {
+            let Some(subscription) = self.subscriptions.get_mut(index) else { continue };
+            subscription.queued = false;
+            if subscription.due == Due::Nothing || subscription.in_flight {
+                continue;
+            }
+            let Some(watch) = self.watches.get_mut(&subscription.aor) else { continue };
+            let full = subscription.due > Due::Changes || subscription.lost;
+            self.body.clear();
+            let document = Document {
+                watch,
+                version: subscription.version,
+                full,
+                since: subscription.seen,
+                own: subscription.own,
+                now,
+                gruus: &self.gruus,
+            };
+            let said = document.write(&mut self.body);
+            subscription.seen = watch.serial;
+            if !said && subscription.due == Due::Changes {
+                // What happened has been undone meanwhile.
+                subscription.due = Due::Nothing;
+                continue;
+            }
+            let notify = subscription.write_notify(now, index, &self.body, buf);
+            watch.forget(&self.subscriptions);
+            return Some(notify);
+        }
+        None
+    }
+
+    /// The final status of a NOTIFY, or 408 if there was none or it could not be sent.
+    pub fn handle_notify_response(
+        &mut self,
+        now: Time,
+        id: u64,
+        status: u16,
+        store: &dyn LocationStore,
+    ) {
+        let index = (id & 0xffff_ffff) as usize;
+        let Some(subscription) = self.subscriptions.get_mut(index) else { return };
+        if u64::from(subscription.generation) != id >> 32 || !subscription.in_flight || status < 200
+        {
+            return;
+        }
+        subscription.in_flight = false;
+        if subscription.ended || ends_subscription(status) {
+            self.remove(index, store);
+            return;
+        }
+        // RFC 6665 section 4.2.2: a failure is no reason to notify again; but what was lost is made
+        // good with the next notification.
+        subscription.lost = status >= 300;
+        self.schedule(now, index);
+    }
+
+    /// When [`RegEvents::handle_timeout`] must be called next.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.wheel.next()
+    }
+
+    /// Lets time pass. [`RegEvents::poll_notify`] may have something afterwards.
+    pub fn handle_timeout(&mut self, now: Time, store: &dyn LocationStore) {
+        while let Some(deadline) = self.wheel.expire(now) {
+            match deadline {
+                Deadline::Expiry(index) => {
+                    let subscription = &mut self.subscriptions[index];
+                    subscription.expiry = TimerId::NONE;
+                    // RFC 6665 section 4.2.1.4.
+                    subscription.due = Due::Last;
+                    self.schedule(now, index);
+                }
+                Deadline::Interval(index) => {
+                    self.subscriptions[index].interval = TimerId::NONE;
+                    self.schedule(now, index);
+                }
+                Deadline::Contact(aor) => {
+                    if let Some(watch) = self.watches.get_mut(&aor) {
+                        watch.timer = TimerId::NONE;
+                    }
+                    self.changed(now, &aor, Change::Expired, store);
+                }
+            }
+        }
+    }
+
+    /// Queues a subscription that has something to say, now or when it may.
+    fn schedule(&mut self, now: Time, index: usize) {
+        let subscription = &mut self.subscriptions[index];
+        if subscription.due == Due::Nothing || subscription.in_flight || subscription.queued {
+            return;
+        }
+        // RFC 3680 section 4.10. A SUBSCRIBE is answered at once (RFC 6665 section 4.2.1.2).
+        if subscription.due == Due::Changes
+            && let Some(last) = subscription.last
+            && last + self.config.min_interval > now
+        {
+            if subscription.interval == TimerId::NONE {
+                let at = last + self.config.min_interval;
+                subscription.interval = self.wheel.set(at, Deadline::Interval(index));
+            }
+            return;
+        }
+        subscription.queued = true;
+        self.ready.push_back(index);
+    }
+
+    /// Sets the timer for the next contact of `aor` that expires.
+    fn set_contact_timer(&mut self, aor: &[u8]) {
+        let Some(watch) = self.watches.get_mut(aor) else { return };
+        self.wheel.cancel(watch.timer);
+        watch.timer = match watch.next_expiry() {
+            Some(at) => self.wheel.set(at, Deadline::Contact(watch.aor.clone())),
+            None => TimerId::NONE,
+        };
+    }
+
+    fn remove(&mut self, index: usize, store: &dyn LocationStore) {
+        let subscription = self.subscriptions.remove(index);
+        self.wheel.cancel(subscription.expiry);
+        self.wheel.cancel(subscription.interval);
+        self.dialogs.remove(&subscription.dialog.local_tag);
+        let Some(watch) = self.watches.get_mut(&subscription.aor) else { return };
+        watch.subscriptions.retain(|i| *i != index);
+        if watch.subscriptions.is_empty() {
+            self.wheel.cancel(watch.timer);
+            self.watches.remove(&subscription.aor);
+            store.unwatch(&subscription.aor, self.worker);
+        }
+        if self.subscriptions.is_empty() {
+            // The memory of a crowd is given back once it has gone.
+            self.subscriptions = Slab::new();
+            self.dialogs.shrink_to_fit();
+            self.watches.shrink_to_fit();
+            self.ready = VecDeque::new();
+        }
+    }
+
+    /// Works on a SUBSCRIBE for Event `reg`, or any other event (489). The message must have passed
+    /// [`Message::check`] and the sender must be allowed to see the registrations of `aor`: that
+    /// which the Request-URI names, or [`RegEvents::dialog_aor`] within a dialog. `own` says whether
+    /// it may register there as well; only then is it told temporary GRUUs (RFC 5628 section 5).
+    /// `contact` is the URI under which we are reached within the dialog.
+    ///
+    /// Appends to `headers` the header fields that the answer must carry, ready with CRLF. After a
+    /// 2xx, [`RegEvents::poll_notify`] has a NOTIFY, which must follow the answer.
+    pub fn subscribe(
+        &mut self,
+        now: Time,
+        flow: &Flow,
+        request: &Message<'_>,
+        aor: &[u8],
+        own: bool,
+        contact: &[u8],
+        store: &dyn LocationStore,
+        random: &mut dyn Random,
+        headers: &mut Vec<u8>,
+    ) -> Subscribed {
+        let subscriber = subscribe::Subscriber { now, flow, aor, own, contact };
+        match self.accept(&subscriber, request, store, random, headers) {
+            Ok(to_tag) => Subscribed { status: 200, reason: "OK", to_tag },
+            Err((status, reason)) => Subscribed { status, reason, to_tag: None },
+        }
+    }
+}
+
+/// RFC 6665 section 4.2.2: after these, and after none at all, the subscription is removed.
+fn ends_subscription(status: u16) -> bool {
+    matches!(status, 404 | 405 | 408 | 410 | 416 | 480..=485 | 489 | 501 | 604)
+}
+
+#[cfg(test)]
+mod tests {}

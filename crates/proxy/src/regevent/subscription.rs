@@ -1,0 +1,173 @@
+//! One subscription: its dialog, what it has been told, and its NOTIFY (RFC 6665 section 4.2.2).
+
+use super::Notify;
+use super::subscribe::CONTENT_TYPE;
+use ringway_sansio::{Flow, Time, TimerId};
+use ringway_sip::header::Items;
+use ringway_sip::{NameAddr, Uri, write};
+use std::sync::Arc;
+
+/// What a subscriber is owed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Due {
+    Nothing,
+    /// What has changed since.
+    Changes,
+    /// The state as it is.
+    Full,
+    /// The state as it is, for the last time.
+    Last,
+}
+
+/// The state of the dialog (RFC 3261 section 12), from our side.
+pub(super) struct Dialog {
+    pub(super) call_id: Box<[u8]>,
+    pub(super) local_tag: Vec<u8>,
+    pub(super) remote_tag: Box<[u8]>,
+    /// Value of From in our requests.
+    pub(super) local: Box<[u8]>,
+    /// Value of To in our requests.
+    pub(super) remote: Box<[u8]>,
+    /// Remote target URI.
+    pub(super) target: Box<[u8]>,
+    /// Route set, joined by `, `.
+    pub(super) route: Box<[u8]>,
+    /// The `id` of Event, or empty.
+    pub(super) event_id: Box<[u8]>,
+    /// Our Contact URI.
+    pub(super) contact: Box<[u8]>,
+    pub(super) flow: Option<Flow>,
+    pub(super) remote_cseq: u32,
+    pub(super) local_cseq: u32,
+}
+
+impl Dialog {
+    /// Octets of all texts.
+    pub(super) fn len(&self) -> usize {
+        [
+            &self.call_id,
+            &self.remote_tag,
+            &self.local,
+            &self.remote,
+            &self.target,
+            &self.route,
+            &self.event_id,
+            &self.contact,
+        ]
+        .iter()
+        .map(|text| text.len())
+        .sum()
+    }
+}
+
+pub(super) struct Subscription {
+    pub(super) aor: Arc<[u8]>,
+    /// Tells this subscription from an earlier one in the same place.
+    pub(super) generation: u32,
+    /// Whether the subscriber may register here.
+    pub(super) own: bool,
+    pub(super) dialog: Dialog,
+    /// Version of the next document.
+    pub(super) version: u64,
+    /// Serial number of the last change that has been told.
+    pub(super) seen: u64,
+    pub(super) expires: Time,
+    pub(super) due: Due,
+    /// Whether a notification was not understood, so that the next must be full.
+    pub(super) lost: bool,
+    /// Whether a NOTIFY is not answered yet. The next one waits for that: they must arrive in order.
+    pub(super) in_flight: bool,
+    /// Whether it waits in the queue of those that are ready.
+    pub(super) queued: bool,
+    /// Whether the NOTIFY that ends it has been sent.
+    pub(super) ended: bool,
+    /// When the last notification was sent.
+    pub(super) last: Option<Time>,
+    pub(super) expiry: TimerId,
+    pub(super) interval: TimerId,
+}
+
+impl Subscription {
+    /// Whether it has ended, or will when its last NOTIFY is answered.
+    pub(super) fn is_over(&self) -> bool {
+        self.due == Due::Last || self.ended
+    }
+
+    /// Appends a NOTIFY with `body` to `buf` and notes that it is on its way.
+    pub(super) fn write_notify(
+        &mut self,
+        now: Time,
+        index: usize,
+        body: &[u8],
+        buf: &mut Vec<u8>,
+    ) -> Notify {
+        let last = self.due == Due::Last;
+        self.dialog.local_cseq += 1;
+        let via_at = self.dialog.write_start(buf);
+        if last {
+            buf.extend_from_slice(b"Subscription-State: terminated;reason=timeout\r\n");
+        } else {
+            let left = self.expires.since(now).as_secs();
+            buf.extend_from_slice(b"Subscription-State: active;expires=");
+            write::decimal(buf, left);
+            buf.extend_from_slice(b"\r\n");
+        }
+        write::header(buf, "Content-Type", CONTENT_TYPE);
+        write::end(buf, body);
+        self.version += 1;
+        self.due = Due::Nothing;
+        self.lost = false;
+        self.in_flight = true;
+        self.last = Some(now);
+        self.ended = last;
+        let id = u64::from(self.generation) << 32 | index as u64;
+        Notify { id, via_at, flow: self.dialog.flow }
+    }
+}
+
+impl Dialog {
+    /// Appends request line and header fields of a request within the dialog (RFC 3261
+    /// section 12.2.1.1). Gives where Via belongs.
+    fn write_start(&self, buf: &mut Vec<u8>) -> usize {
+        let strict = self.strict_router();
+        buf.extend_from_slice(b"NOTIFY ");
+        buf.extend_from_slice(strict.map_or(&self.target[..], |(uri, _)| uri));
+        buf.extend_from_slice(b" SIP/2.0\r\n");
+        let via_at = buf.len();
+        if let Some((_, rest)) = strict {
+            buf.extend_from_slice(b"Route: ");
+            if !rest.is_empty() {
+                buf.extend_from_slice(rest);
+                buf.extend_from_slice(b", ");
+            }
+            buf.push(b'<');
+            buf.extend_from_slice(&self.target);
+            buf.extend_from_slice(b">\r\n");
+        } else if !self.route.is_empty() {
+            write::header(buf, "Route", &self.route);
+        }
+        buf.extend_from_slice(b"Max-Forwards: 70\r\n");
+        write::header(buf, "From", &self.local);
+        write::header(buf, "To", &self.remote);
+        write::header(buf, "Call-ID", &self.call_id);
+        buf.extend_from_slice(b"CSeq: ");
+        write::decimal(buf, u64::from(self.local_cseq));
+        buf.extend_from_slice(b" NOTIFY\r\nContact: <");
+        buf.extend_from_slice(&self.contact);
+        buf.extend_from_slice(b">\r\nEvent: reg");
+        if !self.event_id.is_empty() {
+            buf.extend_from_slice(b";id=");
+            buf.extend_from_slice(&self.event_id);
+        }
+        buf.extend_from_slice(b"\r\n");
+        via_at
+    }
+
+    /// URI of the first router and the rest of the route, where that router is a strict one.
+    fn strict_router(&self) -> Option<(&[u8], &[u8])> {
+        let mut items = Items::new(&self.route);
+        let first = NameAddr::parse(items.next()?).ok()?;
+        let loose = Uri::parse(first.uri).is_ok_and(|uri| uri.is_loose_router());
+        (!loose).then(|| (first.uri, items.rest().trim_ascii()))
+    }
+}
