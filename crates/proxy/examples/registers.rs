@@ -59,7 +59,7 @@ fn main() {
         // The CSeq is counted up in place, so that nothing but the registrar is timed.
         let mut bytes = request(1, lines).into_bytes();
         let at = bytes.windows(6).position(|w| w == b"CSeq: ").unwrap() + 6;
-        let mut count_up = |bytes: &mut Vec<u8>| {
+        let count_up = |bytes: &mut Vec<u8>| {
             for digit in bytes[at..at + 8].iter_mut().rev() {
                 *digit = if *digit == b'9' { b'0' } else { *digit + 1 };
                 if *digit != b'0' {

@@ -127,7 +127,8 @@ pub struct RegEvents {
     watches: HashMap<Arc<[u8]>, Watch, Keyed>,
     wheel: TimerWheel<Deadline>,
     ready: VecDeque<usize>,
-    generation: u32,
+    /// Number of the last NOTIFY.
+    serial: u32,
     body: Vec<u8>,
 }
 
@@ -148,7 +149,7 @@ impl RegEvents {
             watches: HashMap::with_hasher(Keyed(ids)),
             wheel: TimerWheel::new(now),
             ready: VecDeque::new(),
-            generation: 0,
+            serial: 0,
             body: Vec::new(),
         }
     }
@@ -206,7 +207,7 @@ impl RegEvents {
         while let Some(index) = self.ready.pop_front() {
             let Some(subscription) = self.subscriptions.get_mut(index) else { continue };
             subscription.queued = false;
-            if subscription.due == Due::Nothing || subscription.in_flight {
+            if subscription.due == Due::Nothing || subscription.in_flight.is_some() {
                 continue;
             }
             let Some(watch) = self.watches.get_mut(&subscription.aor) else { continue };
@@ -228,7 +229,8 @@ impl RegEvents {
                 subscription.due = Due::Nothing;
                 continue;
             }
-            let notify = subscription.write_notify(now, index, &self.body, buf);
+            self.serial = self.serial.wrapping_add(1);
+            let notify = subscription.write_notify(now, index, self.serial, &self.body, buf);
             watch.forget(&self.subscriptions);
             return Some(notify);
         }
@@ -245,18 +247,17 @@ impl RegEvents {
     ) {
         let index = (id & 0xffff_ffff) as usize;
         let Some(subscription) = self.subscriptions.get_mut(index) else { return };
-        if u64::from(subscription.generation) != id >> 32 || !subscription.in_flight || status < 200
-        {
+        if subscription.in_flight != Some((id >> 32) as u32) || status < 200 {
             return;
         }
-        subscription.in_flight = false;
+        subscription.in_flight = None;
         if subscription.ended || ends_subscription(status) {
             self.remove(index, store);
             return;
         }
         // RFC 6665 section 4.2.2: a failure is no reason to notify again; but what was lost is made
         // good with the next notification.
-        subscription.lost = status >= 300;
+        subscription.lost |= status >= 300;
         self.schedule(now, index);
     }
 
@@ -293,7 +294,10 @@ impl RegEvents {
     /// Queues a subscription that has something to say, now or when it may.
     fn schedule(&mut self, now: Time, index: usize) {
         let subscription = &mut self.subscriptions[index];
-        if subscription.due == Due::Nothing || subscription.in_flight || subscription.queued {
+        if subscription.due == Due::Nothing
+            || subscription.in_flight.is_some()
+            || subscription.queued
+        {
             return;
         }
         // RFC 3680 section 4.10. A SUBSCRIBE is answered at once (RFC 6665 section 4.2.1.2).
@@ -376,4 +380,4 @@ fn ends_subscription(status: u16) -> bool {
 }
 
 #[cfg(test)]
-mod tests {}
+mod tests;

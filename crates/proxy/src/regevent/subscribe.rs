@@ -129,10 +129,8 @@ impl RegEvents {
         let tag = new_tag(self.worker, random);
         let dialog = self.dialog(subscriber, request, event, &tag, random)?;
         let aor = self.watch(subscriber, store);
-        self.generation = self.generation.wrapping_add(1);
         let index = self.subscriptions.insert(Subscription {
             aor: aor.clone(),
-            generation: self.generation,
             own: subscriber.own,
             dialog,
             version: 0,
@@ -140,7 +138,7 @@ impl RegEvents {
             expires: subscriber.now,
             due: Due::Full,
             lost: false,
-            in_flight: false,
+            in_flight: None,
             queued: false,
             ended: false,
             last: None,

@@ -62,8 +62,6 @@ impl Dialog {
 
 pub(super) struct Subscription {
     pub(super) aor: Arc<[u8]>,
-    /// Tells this subscription from an earlier one in the same place.
-    pub(super) generation: u32,
     /// Whether the subscriber may register here.
     pub(super) own: bool,
     pub(super) dialog: Dialog,
@@ -75,8 +73,9 @@ pub(super) struct Subscription {
     pub(super) due: Due,
     /// Whether a notification was not understood, so that the next must be full.
     pub(super) lost: bool,
-    /// Whether a NOTIFY is not answered yet. The next one waits for that: they must arrive in order.
-    pub(super) in_flight: bool,
+    /// Number of the NOTIFY that is not answered yet. The next one waits for that: they must arrive
+    /// in order.
+    pub(super) in_flight: Option<u32>,
     /// Whether it waits in the queue of those that are ready.
     pub(super) queued: bool,
     /// Whether the NOTIFY that ends it has been sent.
@@ -98,6 +97,7 @@ impl Subscription {
         &mut self,
         now: Time,
         index: usize,
+        serial: u32,
         body: &[u8],
         buf: &mut Vec<u8>,
     ) -> Notify {
@@ -117,10 +117,10 @@ impl Subscription {
         self.version += 1;
         self.due = Due::Nothing;
         self.lost = false;
-        self.in_flight = true;
+        self.in_flight = Some(serial);
         self.last = Some(now);
         self.ended = last;
-        let id = u64::from(self.generation) << 32 | index as u64;
+        let id = u64::from(serial) << 32 | index as u64;
         Notify { id, via_at, flow: self.dialog.flow }
     }
 }

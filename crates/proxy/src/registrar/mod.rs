@@ -254,7 +254,7 @@ fn refuse(headers: &mut Vec<u8>, request: &Message<'_>, refusal: &Refusal) {
         }
         Some(RefusalHeader::PathUnsupported) => write::header(headers, "Unsupported", b"path"),
         Some(RefusalHeader::Unsupported) => {
-            for option in request::unsupported(request) {
+            for option in unsupported(request) {
                 write::header(headers, "Unsupported", option);
             }
         }

@@ -1,0 +1,300 @@
+//! A notifier with a store, spoken to in messages.
+
+use super::*;
+use crate::location::tests::binding;
+use crate::location::{BindingView, CommitTag, MemoryStore};
+use proptest::prelude::*;
+use ringway_sansio::{FlowId, SplitMix, Transport};
+use ringway_sip::message::parse;
+
+mod requests;
+mod states;
+mod xml;
+
+const AOR: &[u8] = b"sip:joe@example.com";
+const TAG: CommitTag = CommitTag { worker: 0, id: 1 };
+
+struct World {
+    events: RegEvents,
+    store: MemoryStore,
+    random: SplitMix,
+    now: Time,
+    flow: Flow,
+    /// Whether the subscriber may register.
+    own: bool,
+}
+
+/// A NOTIFY that was polled, as text with lines ended by LF.
+#[derive(Clone, Debug)]
+struct Sent {
+    notify: Notify,
+    text: String,
+}
+
+impl Sent {
+    fn header(&self, name: &str) -> Option<&str> {
+        self.text
+            .lines()
+            .take_while(|line| !line.is_empty())
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+    }
+
+    fn body(&self) -> &str {
+        self.text.split_once("\n\n").unwrap().1
+    }
+
+    /// `state` and `event` of each contact with its URI.
+    fn contacts(&self) -> Vec<(String, String, String)> {
+        let doc = xml::parse(self.body());
+        doc.all("contact")
+            .map(|c| {
+                let uri = c.all("uri").next().unwrap().text.clone();
+                (uri, c.attribute("state").to_owned(), c.attribute("event").to_owned())
+            })
+            .collect()
+    }
+
+    /// Of the document and of the registration.
+    fn states(&self) -> (String, String) {
+        let doc = xml::parse(self.body());
+        let registration = doc.all("registration").next().unwrap();
+        (doc.attribute("state").to_owned(), registration.attribute("state").to_owned())
+    }
+
+    fn version(&self) -> u64 {
+        xml::parse(self.body()).attribute("version").parse().unwrap()
+    }
+}
+
+impl World {
+    fn new() -> Self {
+        Self::with(RegEventConfig::default())
+    }
+
+    fn with(config: RegEventConfig) -> Self {
+        let now = Time::from_secs(1_700_000_000);
+        World {
+            events: RegEvents::new(config, &[6; 32], 3, now),
+            store: MemoryStore::new([1; 16]),
+            random: SplitMix::new(1),
+            now,
+            flow: Flow {
+                id: FlowId::new(3, 1),
+                transport: Transport::Udp,
+                local: "192.0.2.1:5060".parse().unwrap(),
+                remote: "192.0.2.40:5060".parse().unwrap(),
+            },
+            own: false,
+        }
+    }
+
+    /// Sends a SUBSCRIBE; `lines` are further header fields, one a line. `to` is the value of To.
+    fn send(&mut self, call_id: &str, cseq: u32, to: &str, lines: &str) -> (Subscribed, String) {
+        let text = format!(
+            "SUBSCRIBE sip:joe@example.com SIP/2.0\n\
+             Via: SIP/2.0/UDP 192.0.2.40;branch=z9hG4bKnashds7\nMax-Forwards: 70\n\
+             From: <sip:app.example.com>;tag=123aa9\nTo: {to}\nCall-ID: {call_id}\n\
+             CSeq: {cseq} SUBSCRIBE\n{lines}\nContent-Length: 0\n\n"
+        );
+        let bytes = text.replace('\n', "\r\n");
+        let message = parse(bytes.as_bytes()).unwrap();
+        message.check().unwrap();
+        let aor = self.events.dialog_aor(&message).unwrap_or(AOR).to_vec();
+        let mut headers = Vec::new();
+        let answer = self.events.subscribe(
+            self.now,
+            &self.flow,
+            &message,
+            &aor,
+            self.own,
+            b"sip:192.0.2.1:5060",
+            &self.store,
+            &mut self.random,
+            &mut headers,
+        );
+        (answer, String::from_utf8(headers).unwrap().replace("\r\n", "\n"))
+    }
+
+    /// A new subscription for `expires` seconds. Gives the value of To within its dialog.
+    fn subscribe(&mut self, call_id: &str, expires: u32) -> String {
+        let lines = format!("Contact: <sip:app.example.com>\nEvent: reg\nExpires: {expires}");
+        let (answer, headers) = self.send(call_id, 10, "<sip:joe@example.com>", &lines);
+        assert_eq!(answer.status, 200, "{}", answer.reason);
+        assert!(headers.contains(&format!("Expires: {expires}\n")));
+        assert!(headers.contains("Contact: <sip:192.0.2.1:5060>\n"));
+        let tag = String::from_utf8(answer.to_tag.unwrap()).unwrap();
+        format!("<sip:joe@example.com>;tag={tag}")
+    }
+
+    fn refresh(&mut self, call_id: &str, cseq: u32, to: &str, expires: u32) -> u16 {
+        let lines = format!("Contact: <sip:app.example.com>\nEvent: reg\nExpires: {expires}");
+        self.send(call_id, cseq, to, &lines).0.status
+    }
+
+    fn poll(&mut self) -> Option<Sent> {
+        let mut buf = b"before".to_vec();
+        let notify = self.events.poll_notify(self.now, &mut buf)?;
+        let bytes = &buf[6..];
+        // With its Via, it is a SIP request without fault.
+        let mut whole = bytes[..notify.via_at - 6].to_vec();
+        whole.extend_from_slice(b"Via: SIP/2.0/UDP 192.0.2.1;branch=z9hG4bKx\r\n");
+        whole.extend_from_slice(&bytes[notify.via_at - 6..]);
+        parse(&whole).unwrap().check().unwrap();
+        let text = String::from_utf8(bytes.to_vec()).unwrap().replace("\r\n", "\n");
+        xml::parse(text.split_once("\n\n").unwrap().1);
+        Some(Sent { notify, text })
+    }
+
+    /// Polls a NOTIFY that need not be a message a peer could have caused.
+    fn poll_unchecked(&mut self) -> String {
+        let mut buf = Vec::new();
+        self.events.poll_notify(self.now, &mut buf).unwrap();
+        String::from_utf8(buf).unwrap()
+    }
+
+    /// Polls a NOTIFY and answers it.
+    fn told(&mut self) -> Option<Sent> {
+        let sent = self.poll()?;
+        self.answer(&sent, 200);
+        Some(sent)
+    }
+
+    fn answer(&mut self, sent: &Sent, status: u16) {
+        self.events.handle_notify_response(self.now, sent.notify.id, status, &self.store);
+    }
+
+    /// Lets time pass, calling as the machine asks for it.
+    fn pass(&mut self, seconds: u64) {
+        let end = self.now + Duration::from_secs(seconds);
+        while let Some(at) = self.events.poll_timeout().filter(|at| *at <= end) {
+            self.now = self.now.max(at);
+            self.events.handle_timeout(self.now, &self.store);
+        }
+        self.now = end;
+    }
+
+    /// Sets the bindings of joe's, for an hour where the binding says nothing else.
+    fn bind(&mut self, bindings: &[BindingView<'_>]) {
+        let default = binding().expires;
+        self.store.update(AOR, self.now, TAG, &mut |edit| {
+            for b in bindings {
+                let expires =
+                    if b.expires == default { Time::from_secs(1_700_003_600) } else { b.expires };
+                edit.put(&BindingView { expires, ..*b }).unwrap();
+            }
+            edit.commit();
+        });
+        self.events.changed(self.now, AOR, Change::Updated, &self.store);
+    }
+}
+
+fn contact<'a>(uri: &'a str, cseq: u32) -> BindingView<'a> {
+    BindingView { contact: uri.as_bytes(), cseq, ..binding() }
+}
+
+fn told(uri: &str, state: &str, event: &str) -> (String, String, String) {
+    (uri.to_owned(), state.to_owned(), event.to_owned())
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    Bind(Vec<(u8, u32, u64)>),
+    Subscribe(u32),
+    Pass(u64),
+    Deliver(u16),
+}
+
+fn any_act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        3 => prop::collection::vec((0u8..5, 0u32..4, 1u64..400), 0..4).prop_map(Act::Bind),
+        1 => prop_oneof![Just(0u32), 60u32..400].prop_map(Act::Subscribe),
+        3 => (0u64..90).prop_map(Act::Pass),
+        4 => prop_oneof![8 => Just(200u16), 1 => Just(500), 1 => Just(481)].prop_map(Act::Deliver),
+    ]
+}
+
+/// What the documents of one dialog add up to (contact id to URI), and the last version.
+type Views = std::collections::BTreeMap<String, (std::collections::BTreeMap<String, String>, i64)>;
+
+proptest! {
+    /// A subscriber that puts its documents together (RFC 3680 section 5.2) arrives at the state of
+    /// the store, whatever happened on the way; everything is empty at the end.
+    #[test]
+    fn subscribers_learn_the_truth(acts in prop::collection::vec(any_act(), 1..60)) {
+        let mut w = World::new();
+        let start = w.now;
+        let mut views = Views::new();
+        let mut serial = 0;
+        let deliver = |w: &mut World, status: u16, views: &mut Views| {
+            let Some(sent) = w.poll() else { return };
+            let call_id = sent.header("Call-ID").unwrap().to_owned();
+            let (table, version) = views.entry(call_id).or_insert((Default::default(), -1));
+            if status == 200 {
+                let doc = xml::parse(sent.body());
+                if doc.attribute("state") == "full" {
+                    table.clear();
+                } else {
+                    // A gap would make the subscriber ask again.
+                    assert!(sent.version() as i64 == *version + 1);
+                }
+                *version = sent.version() as i64;
+                for c in doc.all("contact") {
+                    let id = c.attribute("id").to_owned();
+                    if c.attribute("state") == "active" {
+                        table.insert(id, c.all("uri").next().unwrap().text.clone());
+                    } else {
+                        table.remove(&id);
+                    }
+                }
+            }
+            w.answer(&sent, status);
+        };
+        for act in acts {
+            match act {
+                Act::Bind(bindings) => {
+                    let uris: Vec<_> =
+                        bindings.iter().map(|b| format!("sip:joe@h{}", b.0)).collect();
+                    let mut all: Vec<BindingView<'_>> = Vec::new();
+                    for ((_, cseq, lasts), uri) in bindings.iter().zip(&uris) {
+                        if all.iter().all(|b| b.contact != uri.as_bytes()) {
+                            let expires = w.now + Duration::from_secs(*lasts);
+                            all.push(BindingView { expires, ..contact(uri, *cseq) });
+                        }
+                    }
+                    w.bind(&all);
+                }
+                Act::Subscribe(expires) => {
+                    serial += 1;
+                    w.subscribe(&format!("call{serial}"), expires);
+                }
+                Act::Pass(seconds) => w.pass(seconds),
+                Act::Deliver(status) => deliver(&mut w, status, &mut views),
+            }
+        }
+        // One more change, then quiet: everybody who still subscribes must know.
+        w.bind(&[contact("sip:joe@last", 1)]);
+        for _ in 0..200 {
+            w.pass(6);
+            while !w.events.ready.is_empty() {
+                deliver(&mut w, 200, &mut views);
+            }
+            for (_, s) in &w.events.subscriptions {
+                if s.due == Due::Nothing && s.in_flight.is_none() && !s.lost {
+                    let call_id = String::from_utf8(s.dialog.call_id.to_vec()).unwrap();
+                    let known: Vec<_> = views[&call_id].0.values().cloned().collect();
+                    let live: Vec<_> = w.events.watches[AOR]
+                        .contacts
+                        .iter()
+                        .filter(|c| c.event.is_active())
+                        .map(|c| String::from_utf8(c.binding().unwrap().contact.to_vec()).unwrap())
+                        .collect();
+                    prop_assert_eq!(known, live);
+                }
+            }
+        }
+        prop_assert!(w.now > start);
+        prop_assert!(w.events.is_empty());
+        prop_assert!(w.events.dialogs.is_empty() && w.events.watches.is_empty());
+        prop_assert!(w.events.poll_timeout().is_none());
+    }
+}
