@@ -1,7 +1,7 @@
 //! Who is turned away, and when: rates by source and in all, and overload.
 //!
-//! Overload is told by how many messages wait to be taken in. While more than [`HIGH`] wait, what
-//! would begin something new is answered with 503 at once; what belongs to something begun is always
+//! Overload is told by how long messages have waited to be taken in. While that is longer than
+//! [`HIGH`], what would begin something new is answered with 503 at once; what belongs to something begun is always
 //! let through, because work already done would be lost with it (RFC 7339 section 5.10.1 orders
 //! requests likewise). Turning away is so cheap that the queue falls again, and the server goes on
 //! at the rate it can bear.
@@ -14,11 +14,12 @@ use siphasher::sip::SipHasher13;
 use std::hash::BuildHasher;
 use std::net::IpAddr;
 
-/// Waiting messages above which new work is turned away.
-pub const HIGH: usize = 400;
+/// Wait above which new work is turned away. Long enough not to be reached because the machine was
+/// busy elsewhere for a moment, and a tenth of T1, after which peers would begin to repeat.
+pub const HIGH: Duration = Duration::from_millis(50);
 
-/// Waiting messages below which new work is taken on again.
-pub const LOW: usize = 200;
+/// Wait below which new work is taken on again.
+pub const LOW: Duration = Duration::from_millis(20);
 
 /// Source addresses whose rate is watched at one time. When there are more, new ones share one
 /// allowance, so that forged sources cannot fill the memory.
@@ -104,9 +105,14 @@ impl Guard {
         self.trusted.clone_from(&config.trusted);
     }
 
-    /// Told before each batch how many messages wait.
-    pub fn backlog(&mut self, _now: Time, waiting: usize) {
-        self.overloaded = waiting > if self.overloaded { LOW } else { HIGH };
+    /// Told before each batch how long its oldest message has waited.
+    pub fn backlog(&mut self, waited: Duration) {
+        self.overloaded = waited > if self.overloaded { LOW } else { HIGH };
+    }
+
+    /// Whether new work is being turned away now.
+    pub fn is_overloaded(&self) -> bool {
+        self.overloaded
     }
 
     /// Number of sources that are watched.
@@ -213,12 +219,12 @@ mod tests {
     #[test]
     fn overload_turns_new_calls_away_and_lets_the_old_go_on() {
         let mut g = guard(0, 0);
-        g.backlog(Time::ZERO, HIGH + 1);
+        g.backlog(HIGH + Duration::from_millis(1));
         assert!(asks(&mut g, 0, "INVITE").is_some_and(|s| (2..10).contains(&s)));
         assert!(asks(&mut g, 0, "BYE").is_none());
-        g.backlog(Time::ZERO, LOW + 1);
+        g.backlog(LOW + Duration::from_millis(1));
         assert!(asks(&mut g, 0, "INVITE").is_some());
-        g.backlog(Time::ZERO, LOW);
+        g.backlog(LOW);
         assert!(asks(&mut g, 0, "INVITE").is_none());
     }
 }

@@ -230,7 +230,10 @@ impl Core {
     /// A server transaction has ended for good.
     pub(super) fn server_gone(&mut self, user: u64) {
         let (place, serial, _) = super::context::from_user(user);
-        if self.contexts.get(place).is_some_and(|c| c.serial & 0xffff == serial) {
+        let Some(ctx) = self.contexts.get(place).filter(|c| c.serial & 0xffff == serial) else {
+            return;
+        };
+        if !(ctx.answered && ctx.kind == Kind::NonInvite) {
             self.release(place);
         }
     }
@@ -238,6 +241,12 @@ impl Core {
     fn release(&mut self, place: usize) {
         let ctx = &mut self.contexts[place];
         ctx.alive = ctx.alive.saturating_sub(1);
+        self.forget_if_over(place);
+    }
+
+    /// Forgets a context that nothing refers to any more.
+    pub(super) fn forget_if_over(&mut self, place: usize) {
+        let ctx = &self.contexts[place];
         if ctx.alive > 0 || ctx.branches.iter().any(|b| b.state == State::Resolving) {
             return;
         }
@@ -317,9 +326,9 @@ impl Core {
         if status == 408 && kind == Kind::NonInvite {
             // RFC 4320 section 4.2: a 408 to a request that is no INVITE would come too late to
             // be of use, and is not sent.
-            self.close(place);
             self.tx.drop_server(server);
-            return self.release(place);
+            self.close(place);
+            return self.forget_if_over(place);
         }
         if status == 503 {
             // Section 16.7 item 6: that a server behind us is busy does not mean that we are.
@@ -340,12 +349,18 @@ impl Core {
         self.tx.respond(now, server, status, out, start);
         self.count_session(now, place, status);
         self.close(place);
+        self.forget_if_over(place);
     }
 
     /// A final answer has gone back: what was kept for another one is let go.
     fn close(&mut self, place: usize) {
         let ctx = &mut self.contexts[place];
         ctx.answered = true;
+        if ctx.kind == Kind::NonInvite {
+            // Once answered, the server transaction needs no context any more; that of an INVITE
+            // may still have another 2xx to carry.
+            ctx.alive = ctx.alive.saturating_sub(1);
+        }
         ctx.request = None;
         ctx.challenges = Vec::new();
         ctx.best = None;

@@ -251,6 +251,9 @@ impl Core {
         }
         if ctx.cancelled || ctx.answered {
             ctx.branches[b].state = State::Done;
+            if ctx.answered {
+                return self.forget_if_over(place);
+            }
             ctx.offer(487, Vec::new);
             return self.settle(now, place, out);
         }

@@ -400,9 +400,10 @@ impl Core {
         self.pending.is_empty() && self.contexts.iter().all(|(_, c)| c.is_answered())
     }
 
-    /// Tells how many messages wait to be taken in; decides what is turned away (overload).
-    pub fn handle_backlog(&mut self, now: Time, waiting: usize) {
-        self.guard.backlog(now, waiting);
+    /// Tells before each batch of messages how long the oldest of it has waited; decides what is
+    /// turned away (overload).
+    pub fn handle_backlog(&mut self, waited: core::time::Duration) {
+        self.guard.backlog(waited);
     }
 
     /// Counters.
