@@ -6,7 +6,14 @@
 //! process, [`config`] for what an operator may decide.
 
 pub mod config;
+pub mod first_run;
+pub mod host;
+mod locate;
 pub mod log;
+pub mod manage;
 pub mod observe;
 pub mod random;
+pub mod serve;
+pub mod setup;
 pub mod store;
+pub mod worker;

@@ -58,10 +58,8 @@ fn child(path: &Path) -> ! {
     let store = open(path);
     store.set_commit_sink(Arc::new(|_, ids, ok| {
         assert!(ok);
-        let mut out = std::io::stderr().lock();
-        for id in ids {
-            writeln!(out, "durable {id}").unwrap();
-        }
+        let lines: String = ids.iter().map(|id| format!("durable {id}\n")).collect();
+        std::io::stderr().write_all(lines.as_bytes()).unwrap();
     }));
     for id in 0.. {
         register(&store, id);
@@ -89,13 +87,15 @@ fn confirmed_registrations_survive_kill_9() {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
+        let mut lines = BufReader::new(process.stderr.take().unwrap());
         let enough = 700 * round;
         let mut seen = 0;
-        for line in &mut lines {
-            let line = line.unwrap();
-            let Some(id) = line.strip_prefix("durable ") else { panic!("{line}") };
+        let mut line = String::new();
+        // The last line may have been cut by the kill.
+        while lines.read_line(&mut line).unwrap() > 0 && line.ends_with('\n') {
+            let Some(id) = line.trim_end().strip_prefix("durable ") else { panic!("{line}") };
             confirmed.push(id.parse::<u64>().unwrap());
+            line.clear();
             seen += 1;
             if seen == enough {
                 process.kill().unwrap();

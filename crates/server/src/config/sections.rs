@@ -47,6 +47,8 @@ pub struct AuthSettings {
     pub mode: AuthMode,
     /// Offered in this order.
     pub algorithms: Vec<HashName>,
+    /// Whether `auth-int` is offered beside `auth`.
+    pub auth_int: bool,
     /// How long a nonce is good for.
     pub nonce_lifetime: Duration,
 }
@@ -140,10 +142,6 @@ pub struct RegistrarSettings {
     pub expires_max: Duration,
     /// Service-Route elements, URIs without angle brackets (RFC 3608).
     pub service_route: Vec<String>,
-    /// RFC 5626.
-    pub outbound: bool,
-    /// RFC 5627.
-    pub gruu: bool,
 }
 
 /// `[timers]`
@@ -275,6 +273,7 @@ fn auth(section: Option<Section<'_, '_>>) -> AuthSettings {
     let mut out = AuthSettings {
         mode: AuthMode::Digest,
         algorithms: vec![HashName::Sha256, HashName::Md5],
+        auth_int: true,
         nonce_lifetime: Duration::from_secs(300),
     };
     let Some(mut s) = section else { return out };
@@ -290,6 +289,7 @@ fn auth(section: Option<Section<'_, '_>>) -> AuthSettings {
         }
         out.algorithms = values(list);
     }
+    out.auth_int = s.or("auth_int", out.auth_int);
     out.nonce_lifetime =
         s.duration("nonce_lifetime", Span::secs(10)..=Span::secs(86_400), Span::secs(300));
     s.finish();
@@ -340,9 +340,9 @@ fn limits(section: Option<Section<'_, '_>>) -> LimitSettings {
         requests_per_source: 0,
         requests: 0,
         forks: 10,
-        connections: 10_000,
-        connections_per_source: 100,
-        idle: Duration::from_secs(900),
+        connections: 50_000,
+        connections_per_source: 1000,
+        idle: Duration::from_secs(1200),
         handshake: Duration::from_secs(10),
         drain: Duration::from_secs(30),
     };
@@ -360,7 +360,7 @@ fn limits(section: Option<Section<'_, '_>>) -> LimitSettings {
         out.connections_per_source,
     );
     let day = Span::secs(86_400);
-    out.idle = s.duration("idle", Span::secs(10)..=day, Span::secs(900));
+    out.idle = s.duration("idle", Span::secs(10)..=day, Span::secs(1200));
     out.handshake = s.duration("handshake", Span::secs(1)..=Span::secs(120), Span::secs(10));
     out.drain = s.duration("drain", Span::secs(0)..=day, Span::secs(30));
     s.finish();
@@ -372,10 +372,8 @@ fn registrar(section: Option<Section<'_, '_>>) -> RegistrarSettings {
         contacts_per_user: 10,
         expires_min: Duration::from_secs(60),
         expires_default: Duration::from_secs(3600),
-        expires_max: Duration::from_secs(86_400),
+        expires_max: Duration::from_secs(7200),
         service_route: Vec::new(),
-        outbound: true,
-        gruu: true,
     };
     let Some(mut s) = section else { return out };
     out.contacts_per_user =
@@ -383,7 +381,7 @@ fn registrar(section: Option<Section<'_, '_>>) -> RegistrarSettings {
     let any = Span::secs(1)..=Span::secs(30 * 86_400);
     out.expires_min = s.duration("expires_min", any.clone(), Span::secs(60));
     out.expires_default = s.duration("expires_default", any.clone(), Span::secs(3600));
-    out.expires_max = s.duration("expires_max", any, Span::secs(86_400));
+    out.expires_max = s.duration("expires_max", any, Span::secs(7200));
     if out.expires_min > out.expires_default || out.expires_default > out.expires_max {
         s.wrong(
             s.span(),
@@ -400,8 +398,6 @@ fn registrar(section: Option<Section<'_, '_>>) -> RegistrarSettings {
         sip_uri(&s, "registrar.service_route", route);
     }
     out.service_route = values(routes);
-    out.outbound = s.or("outbound", out.outbound);
-    out.gruu = s.or("gruu", out.gruu);
     s.finish();
     out
 }

@@ -101,7 +101,7 @@ fn each_mistake_has_its_line() {
         ),
         (
             "[registrar]\nexpires_min = \"2h\"",
-            "r.toml:1:1: registrar: expected expires_min <= expires_default <= expires_max, got 2h, 1h, 1d",
+            "r.toml:1:1: registrar: expected expires_min <= expires_default <= expires_max, got 2h, 1h, 2h",
         ),
         (
             "[[route]]\nprefix = \"0\"\npattern = \"0.\"\nreject = 403",

@@ -4,7 +4,8 @@
 //! of its management and a token made at this start. Whoever can read the file may manage it; a web
 //! page or another user on the same host cannot.
 
-use crate::random;
+use crate::config::StoreKind;
+use crate::{host, random};
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -34,6 +35,17 @@ impl std::fmt::Debug for Control {
 /// The control file of a store file.
 pub fn path_for(store: &Path) -> PathBuf {
     store.with_extension("control")
+}
+
+/// The control file of a store. One in memory takes the place of the default one.
+///
+/// # Errors
+/// When there is no state directory to put it in.
+pub fn path_of(store: &StoreKind) -> io::Result<PathBuf> {
+    Ok(match store {
+        StoreKind::Redb(path) => path_for(path),
+        StoreKind::Memory => path_for(&host::state_directory()?.join(host::STORE_FILE)),
+    })
 }
 
 /// Removes the control file when dropped.

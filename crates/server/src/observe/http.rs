@@ -158,10 +158,14 @@ async fn prometheus(State(context): Shared) -> Response {
     }
 }
 
-async fn status(State(context): Shared) -> Json<Status> {
+/// The status needs no token; a wrong one means that another server was expected here.
+async fn status(State(context): Shared, headers: axum::http::HeaderMap) -> Response {
+    if headers.contains_key(header::AUTHORIZATION) && !allowed(&context, &headers) {
+        return error(StatusCode::UNAUTHORIZED, NO_TOKEN);
+    }
     let o = &context.observed;
     let snapshots = o.board.refresh(|| (o.ask)()).await;
-    Json(Status::new(o, &snapshots))
+    Json(Status::new(o, &snapshots)).into_response()
 }
 
 fn allowed(context: &Context, request: &axum::http::HeaderMap) -> bool {

@@ -160,7 +160,12 @@ impl Status {
         }
         line(
             "users",
-            format!("{}, {} contacts registered, digest {}", self.users, self.contacts, self.auth),
+            format!(
+                "{}, {} contacts registered{}",
+                self.users,
+                self.contacts,
+                if self.auth == "off" { ", nobody proves who they are (auth off)" } else { "" }
+            ),
         );
         line(
             "calls",

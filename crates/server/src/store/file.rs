@@ -155,11 +155,6 @@ impl StoreFile {
         self.apply([(table, key, Some(value))].into_iter())
     }
 
-    /// Removes one value, durably.
-    pub(super) fn remove(&self, table: Table, key: &[u8]) -> Result<(), StoreError> {
-        self.apply([(table, key, None)].into_iter())
-    }
-
     /// Number of values in a table.
     pub(super) fn len(&self, table: Table) -> Result<u64, StoreError> {
         let read = self.db.begin_read().map_err(|e| self.error(e.into()))?;

@@ -44,6 +44,7 @@ pub struct Store {
     location: Arc<MemoryStore>,
     secret: [u8; 32],
     domain: Option<String>,
+    new: bool,
     writer: Option<Writer>,
     loaded: Loaded,
 }
@@ -66,6 +67,7 @@ impl Store {
                 location: Arc::new(MemoryStore::new(key)),
                 secret: random::bytes().map_err(|e| StoreError::Io("memory".into(), e))?,
                 domain: None,
+                new: true,
                 writer: None,
                 loaded: Loaded::default(),
             });
@@ -88,8 +90,8 @@ impl Store {
         let mut writer = Writer::new();
         let location = MemoryStore::with_journal(key, Box::new(writer.appender()));
         load_bindings(&file, &location, now, revive, &mut loaded)?;
-        let secret = secret(&file)?;
         let domain = domain(&file)?;
+        let (secret, new) = secret(&file)?;
         let path = file.path().to_owned();
         writer.start(file, reopen).map_err(|e| StoreError::Io(path, e))?;
         Ok(Store {
@@ -97,6 +99,7 @@ impl Store {
             location: Arc::new(location),
             secret,
             domain,
+            new: new && loaded.users == 0,
             writer: Some(writer),
             loaded,
         })
@@ -115,6 +118,11 @@ impl Store {
     /// From which the keys of nonces, flow tokens and GRUUs are derived; the same after a restart.
     pub fn secret(&self) -> [u8; 32] {
         self.secret
+    }
+
+    /// Whether nobody has used it before.
+    pub fn is_new(&self) -> bool {
+        self.new
     }
 
     /// The name that the main domain was given when the store was new, if the configuration gave
@@ -137,6 +145,13 @@ impl Store {
     pub fn set_commit_sink(&self, sink: CommitSink) {
         if let Some(writer) = &self.writer {
             writer.set_sink(sink);
+        }
+    }
+
+    /// Writes what waits and ends the writer; later changes are refused.
+    pub fn flush(&self) {
+        if let Some(writer) = &self.writer {
+            writer.stop();
         }
     }
 
@@ -213,6 +228,15 @@ impl RestingStore {
         StoreFile::open(path, false).map(RestingStore)
     }
 
+    /// Whether there is such a user.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn has_user(&self, user: &str, realm: &str) -> Result<bool, String> {
+        let key = users::key(user.as_bytes(), realm.as_bytes());
+        Ok(self.0.get(Table::Users, &key).map_err(|e| e.to_string())?.is_some())
+    }
+
     /// As [`Store::domain`].
     ///
     /// # Errors
@@ -246,7 +270,11 @@ impl UserStore for RestingStore {
         let key = users::key(user.as_bytes(), realm.as_bytes());
         let text = |e: StoreError| e.to_string();
         let was = self.0.get(Table::Users, &key).map_err(text)?.is_some();
-        self.0.remove(Table::Users, &key).map_err(text)?;
+        // Whoever may no longer register is no longer called.
+        let aor = format!("sip:{user}@{realm}");
+        let changes: [(Table, &[u8], _); 2] =
+            [(Table::Users, &key, None), (Table::Bindings, aor.as_bytes(), None)];
+        self.0.apply(changes.into_iter()).map_err(text)?;
         Ok(was)
     }
 
@@ -265,14 +293,15 @@ fn domain(file: &StoreFile) -> Result<Option<String>, StoreError> {
     Ok(file.get(Table::Meta, b"domain")?.and_then(|d| String::from_utf8(d).ok()))
 }
 
-fn secret(file: &StoreFile) -> Result<[u8; 32], StoreError> {
+/// The secret, and whether it was made now.
+fn secret(file: &StoreFile) -> Result<([u8; 32], bool), StoreError> {
     if let Some(secret) = file.get(Table::Meta, b"secret")?.and_then(|s| s.try_into().ok()) {
-        return Ok(secret);
+        return Ok((secret, false));
     }
     let secret: [u8; 32] =
         random::bytes().map_err(|e| StoreError::Io(file.path().to_owned(), e))?;
     file.put(Table::Meta, b"secret", &secret)?;
-    Ok(secret)
+    Ok((secret, true))
 }
 
 fn load_users(file: &StoreFile, table: &UserTable, loaded: &mut Loaded) -> Result<(), StoreError> {

@@ -182,7 +182,7 @@ impl Journal for Appender {
 /// The thread and its queue. Dropped, it commits what waits and ends.
 pub(super) struct Writer {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Writer {
@@ -194,7 +194,7 @@ impl Writer {
             stats: Arc::default(),
             sink: OnceLock::new(),
         });
-        Writer { shared, thread: None }
+        Writer { shared, thread: Mutex::default() }
     }
 
     /// Starts the thread, which owns the file from now on; `reopen` opens it again after a failure.
@@ -203,7 +203,7 @@ impl Writer {
         let thread = std::thread::Builder::new().name("store".into()).spawn(move || {
             Thread { shared, reopen, file: Some(file), order: Vec::new() }.run();
         })?;
-        self.thread = Some(thread);
+        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
         Ok(())
     }
 
@@ -246,13 +246,20 @@ impl Writer {
     }
 }
 
-impl Drop for Writer {
-    fn drop(&mut self) {
+impl Writer {
+    /// Commits what waits and ends the thread; later changes are refused.
+    pub(super) fn stop(&self) {
         self.shared.lock().stop = true;
         self.shared.wake.notify_one();
-        if let Some(thread) = self.thread.take() {
+        if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
             let _ = thread.join();
         }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.stop();
     }
 }
 

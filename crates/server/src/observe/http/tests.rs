@@ -112,6 +112,7 @@ fn nobody_without_the_token_or_from_a_web_page() {
     }
     assert!(is_loopback("127.0.0.1:8060") && is_loopback("[::1]:8060") && is_loopback("localhost"));
     assert!(!is_loopback("evil.example:8060") && !is_loopback("192.0.2.1") && !is_loopback(""));
+    assert_eq!(stranger.ask("GET", "/status", "").unwrap().0, 401, "another server was expected");
     let big = format!(r#"{{"user":"{}"}}"#, "x".repeat(MAX_BODY));
     let (status, _) = s.control.ask("PUT", "/users", &big).unwrap();
     assert!((400..500).contains(&status), "{status}");

@@ -1,0 +1,45 @@
+//! How results and errors are shown.
+
+use serde::Serialize;
+use std::io::{self, IsTerminal, Write};
+
+/// Why a command failed, a line each.
+pub(crate) struct Fail(pub(crate) Vec<String>);
+
+impl From<String> for Fail {
+    fn from(line: String) -> Self {
+        Fail(vec![line])
+    }
+}
+
+/// Prints a text as it is. A reader that has gone away is no failure.
+pub(crate) fn text(text: &str) -> Result<(), Fail> {
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Fail(vec![format!("standard output: {e}")]))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Prints a line.
+pub(crate) fn line(line: &str) -> Result<(), Fail> {
+    text(&format!("{line}\n"))
+}
+
+/// Prints a value as JSON.
+pub(crate) fn json(value: &impl Serialize) -> Result<(), Fail> {
+    let json = serde_json::to_string_pretty(value).map_err(|e| Fail(vec![e.to_string()]))?;
+    line(&json)
+}
+
+/// Shows errors, in red on a terminal.
+pub(crate) fn errors(lines: &[String]) {
+    let colour = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let (on, off) = if colour { ("\x1b[31m", "\x1b[0m") } else { ("", "") };
+    let mut out = io::stderr().lock();
+    for line in lines {
+        // There is nobody left to tell.
+        let _ = writeln!(out, "{on}ringway:{off} {line}");
+    }
+}

@@ -1,0 +1,115 @@
+//! What the host says of itself: its name, its addresses, where state is kept.
+
+use crate::config::Host;
+use nix::ifaddrs::getifaddrs;
+use nix::net::if_::InterfaceFlags;
+use std::env;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
+
+/// The file of the embedded store in the state directory.
+pub const STORE_FILE: &str = "ringway.redb";
+
+/// The host's name in lower case; `localhost` where it has none that may stand in a URI.
+pub fn name() -> Host {
+    std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .ok()
+        .and_then(|name| name.trim().parse().ok())
+        .unwrap_or_else(|| Host("localhost".to_owned()))
+}
+
+/// The addresses of all interfaces that are up, in a fixed order: IPv4 first, loopback last of its
+/// family. Link-local IPv6 addresses are left out: they mean nothing without an interface.
+pub fn addresses() -> Vec<IpAddr> {
+    let Ok(interfaces) = getifaddrs() else { return vec![Ipv4Addr::LOCALHOST.into()] };
+    let mut out: Vec<IpAddr> = interfaces
+        .filter(|i| i.flags.contains(InterfaceFlags::IFF_UP))
+        .filter_map(|i| i.address)
+        .filter_map(|a| match (a.as_sockaddr_in(), a.as_sockaddr_in6()) {
+            (Some(v4), _) => Some(IpAddr::V4(v4.ip())),
+            (_, Some(v6)) => Some(IpAddr::V6(v6.ip())),
+            _ => None,
+        })
+        .filter(|ip| !is_link_local(*ip))
+        .collect();
+    out.sort_by_key(|ip| (ip.is_ipv6(), ip.is_loopback(), *ip));
+    out.dedup();
+    out
+}
+
+fn is_link_local(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    }
+}
+
+/// The address a telephone on the same network should be given: the one the default route leaves
+/// from, or the first that is not loopback, or loopback.
+pub fn reachable(addresses: &[IpAddr]) -> IpAddr {
+    // 192.0.2.1 (RFC 5737) is nobody's: only the route is looked up, nothing is sent.
+    let route = ringway_net::source_for(Ipv4Addr::new(192, 0, 2, 1).into())
+        .or_else(|| ringway_net::source_for(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into()));
+    route
+        .filter(|ip| !ip.is_loopback())
+        .or_else(|| addresses.iter().copied().find(|ip| !ip.is_loopback()))
+        .unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
+}
+
+/// Whether IPv6 sockets can be opened at all.
+pub fn has_ipv6() -> bool {
+    std::net::UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok()
+}
+
+/// Where state is kept: `$STATE_DIRECTORY`; `$XDG_STATE_HOME/ringway`; for root `/var/lib/ringway`;
+/// `~/.local/state/ringway`.
+///
+/// # Errors
+/// When none of these is known.
+pub fn state_directory() -> io::Result<PathBuf> {
+    let set = |name: &str| env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    if let Some(directory) = set("STATE_DIRECTORY") {
+        // systemd separates several by colons.
+        let text = directory.to_string_lossy();
+        return Ok(PathBuf::from(text.split(':').next().unwrap_or_default()));
+    }
+    if let Some(directory) = set("XDG_STATE_HOME").filter(|d| d.is_absolute()) {
+        return Ok(directory.join("ringway"));
+    }
+    if nix::unistd::geteuid().is_root() {
+        return Ok("/var/lib/ringway".into());
+    }
+    set("HOME").map(|home| home.join(".local/state/ringway")).ok_or_else(|| {
+        io::Error::other("no state directory: STATE_DIRECTORY, XDG_STATE_HOME and HOME are not set")
+    })
+}
+
+/// Lets the process open as many files as the system permits it: each connection is one. Returns
+/// how many that is.
+pub fn raise_open_files() -> u64 {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return 0 };
+    if soft < hard && setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok() {
+        return hard;
+    }
+    soft
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_has_a_name_and_loopback() {
+        assert!(!name().0.is_empty());
+        let addresses = addresses();
+        assert!(addresses.contains(&Ipv4Addr::LOCALHOST.into()), "{addresses:?}");
+        assert!(!reachable(&addresses).is_unspecified());
+    }
+
+    #[test]
+    fn files_may_be_opened() {
+        assert!(raise_open_files() >= 256);
+    }
+}

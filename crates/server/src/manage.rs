@@ -1,0 +1,210 @@
+//! The commands that are not the server: users and status.
+//!
+//! A store belongs to one process. While a server runs on it, users are changed by asking that
+//! server; otherwise the file is opened. Which of the two it is, is found out by trying.
+
+use crate::config::{Host, StoreKind};
+use crate::observe::control::path_of;
+use crate::observe::http::{NewUser, UserName};
+use crate::observe::{Control, Status};
+use crate::random;
+use crate::setup::{self, Sources};
+use crate::store::{Hashes, RestingStore, StoreError, UserStore, check_name, check_password};
+use serde::Serialize;
+use std::io;
+
+/// What came of making a user or changing a password.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Made {
+    /// Name.
+    pub user: String,
+    /// Domain it belongs to.
+    pub realm: String,
+    /// The password, if it was drawn and is to be told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub password: Option<String>,
+}
+
+/// Users, wherever they are.
+pub struct Users {
+    place: Place,
+    /// Domains of this server, the main one first.
+    realms: Vec<String>,
+}
+
+enum Place {
+    Running(Control),
+    Resting(RestingStore),
+}
+
+impl Users {
+    /// Finds the users of the server that these sources describe: the running one if there is one,
+    /// the store otherwise.
+    ///
+    /// # Errors
+    /// One line for each thing that is wrong.
+    pub fn open(sources: &Sources) -> Result<Self, Vec<String>> {
+        let one = |e: &dyn std::fmt::Display| vec![e.to_string()];
+        let settings = sources.read()?;
+        let kind = setup::store(&settings).map_err(|e| one(&e))?;
+        if let Some((control, status)) = running(&kind).map_err(|e| one(&e))? {
+            let realms = status.domains.into_iter().map(|d| d.name).collect();
+            return Ok(Users { place: Place::Running(control), realms });
+        }
+        let StoreKind::Redb(path) = &kind else {
+            return Err(vec![
+                "no server is running, and a store in memory ends with it".to_owned(),
+            ]);
+        };
+        let store = RestingStore::open(path).map_err(|e| match e {
+            StoreError::Locked(_) => one(&format!("{e}, which cannot be asked (--http off?)")),
+            e => one(&e),
+        })?;
+        let mut kept = store.domain().map_err(|e| one(&e))?;
+        if let (None, Some(Host(name))) = (&kept, setup::default_domain(&settings)) {
+            store.set_domain(&name).map_err(|e| one(&e))?;
+            kept = Some(name);
+        }
+        let domains = setup::domains(&settings, kept.as_deref());
+        let realms = domains.iter().map(|d| d.name.to_string()).collect();
+        Ok(Users { place: Place::Resting(store), realms })
+    }
+
+    /// Splits `name` or `name@domain`; without a domain the main one is meant.
+    fn name(&self, text: &str) -> Result<(String, String), String> {
+        let (user, realm) = match text.rsplit_once('@') {
+            Some((user, realm)) => (user, realm.to_ascii_lowercase()),
+            None => (text, self.realms.first().cloned().unwrap_or_default()),
+        };
+        check_name(user).map_err(|e| e.to_string())?;
+        if !self.realms.contains(&realm) {
+            let ours = self.realms.join(", ");
+            return Err(format!("{realm:?} is not a domain of this server, which has {ours}"));
+        }
+        Ok((user.to_owned(), realm))
+    }
+
+    /// Makes a user (`new`), or gives one a new password. Without a password one is drawn, and told.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn set(&self, name: &str, password: Option<String>, new: bool) -> Result<Made, String> {
+        let (user, realm) = self.name(name)?;
+        let drawn = match &password {
+            Some(_) => None,
+            None => Some(random::password().map_err(|e| e.to_string())?),
+        };
+        let password = password.or_else(|| drawn.clone()).unwrap_or_default();
+        check_password(&password).map_err(|e| e.to_string())?;
+        match &self.place {
+            Place::Running(control) => {
+                let body = NewUser { user: user.clone(), realm: realm.clone(), password, new };
+                ask(control, "PUT", &body)?;
+            }
+            Place::Resting(store) => {
+                let exists = store.has_user(&user, &realm)?;
+                if exists == new {
+                    let what = if exists { "exists already" } else { "does not exist" };
+                    return Err(format!("user {user}@{realm} {what}"));
+                }
+                store.set_user(&user, &realm, Hashes::new(&user, &realm, &password))?;
+            }
+        }
+        Ok(Made { user, realm, password: drawn })
+    }
+
+    /// Removes a user and what it has registered.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn remove(&self, name: &str) -> Result<UserName, String> {
+        // A user of a domain that is gone from the configuration can still be removed.
+        let (user, realm) = match name.rsplit_once('@') {
+            Some((user, realm)) => (user.to_owned(), realm.to_ascii_lowercase()),
+            None => self.name(name)?,
+        };
+        let name = UserName { user, realm };
+        match &self.place {
+            Place::Running(control) => {
+                ask(control, "DELETE", &name)?;
+            }
+            Place::Resting(store) => {
+                if !store.remove_user(&name.user, &name.realm)? {
+                    return Err(format!("user {}@{} does not exist", name.user, name.realm));
+                }
+            }
+        }
+        Ok(name)
+    }
+
+    /// Every user, in order of domain and name.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn list(&self) -> Result<Vec<UserName>, String> {
+        match &self.place {
+            Place::Running(control) => {
+                let text = answer(control.ask("GET", "/users", ""))?;
+                serde_json::from_str(&text).map_err(|e| format!("unexpected answer: {e}"))
+            }
+            Place::Resting(store) => Ok(store
+                .list_users()?
+                .into_iter()
+                .map(|(user, realm)| UserName { user, realm })
+                .collect()),
+        }
+    }
+}
+
+/// The status of the server that these sources describe.
+///
+/// # Errors
+/// One line for each thing that is wrong.
+pub fn status(sources: &Sources) -> Result<Status, Vec<String>> {
+    let settings = sources.read()?;
+    let kind = setup::store(&settings).map_err(|e| vec![e.to_string()])?;
+    match running(&kind).map_err(|e| vec![e])? {
+        Some((_, status)) => Ok(status),
+        None => Err(vec![format!("no server is running on store {kind}, or its http is off")]),
+    }
+}
+
+/// The server that runs on a store and how it is; `None` when there is none that can be asked.
+fn running(kind: &StoreKind) -> Result<Option<(Control, Status)>, String> {
+    let path = path_of(kind).map_err(|e| e.to_string())?;
+    let control = match Control::read(&path) {
+        Ok(control) => control,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(format!("{}: {e}", path.display())),
+    };
+    match control.ask("GET", "/status", "") {
+        // The file was left by a server that was killed; another listens there now, or none.
+        Ok((401, _)) => Ok(None),
+        Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => Ok(None),
+        result => {
+            let text = answer(result)?;
+            let status =
+                serde_json::from_str(&text).map_err(|e| format!("unexpected answer: {e}"))?;
+            Ok(Some((control, status)))
+        }
+    }
+}
+
+fn ask(control: &Control, method: &str, body: &impl Serialize) -> Result<String, String> {
+    let body = serde_json::to_string(body).map_err(|e| e.to_string())?;
+    answer(control.ask(method, "/users", &body))
+}
+
+fn answer(result: io::Result<(u16, String)>) -> Result<String, String> {
+    match result {
+        Ok((200, text)) => Ok(text),
+        Ok((status, text)) => {
+            let what = serde_json::from_str::<serde_json::Value>(&text)
+                .ok()
+                .and_then(|v| Some(v.get("error")?.as_str()?.to_owned()))
+                .unwrap_or(text);
+            Err(if what.is_empty() { format!("the server answered {status}") } else { what })
+        }
+        Err(e) => Err(format!("the server does not answer: {e}")),
+    }
+}

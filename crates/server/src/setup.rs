@@ -1,0 +1,389 @@
+//! From what the operator wrote to what the proxy and the sockets are told.
+//!
+//! Everything that the file leaves open is decided here: default listeners, the main domain, the
+//! host's addresses, certificates read from their files.
+
+use crate::config::{
+    AuthMode, Certificate, HashName, Host, HttpAddr, Listen, Settings, StoreKind, TlsSettings,
+};
+use crate::host;
+use crate::observe::Facts;
+use ringway_net::{ClientCertificates, Identity, Roots, TlsClient, TlsServer};
+use ringway_proxy::config::{Auth, Config, Domain, Limits, Listener, Network};
+use ringway_proxy::registrar::RegistrarConfig;
+use ringway_proxy::routes::RouteTable;
+use ringway_sansio::Transport;
+use ringway_sip::digest::Algorithm;
+use ringway_sip::transaction::Timers;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The port of SIP without TLS.
+const SIP: u16 = 5060;
+/// Below this, phones are told how often to show that they are alive (RFC 5626 section 4.4.1: they
+/// would do it every 95 to 120 seconds by themselves).
+const FLOW_TIMER_BELOW: Duration = Duration::from_secs(150);
+
+/// What the command line says; it wins over the file.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    /// `--listen`, instead of the file's if there is one.
+    pub listen: Vec<Listen>,
+    /// `--domain`, instead of the file's if there is one.
+    pub domains: Vec<Host>,
+    /// `--store`
+    pub store: Option<StoreKind>,
+    /// `--auth`
+    pub auth: Option<AuthMode>,
+    /// `--workers`
+    pub workers: Option<u8>,
+    /// `--http`
+    pub http: Option<HttpAddr>,
+}
+
+/// Where the configuration comes from; asked again on reload.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    /// `--config`
+    pub config: Option<PathBuf>,
+    /// The other flags.
+    pub overrides: Overrides,
+}
+
+impl Sources {
+    /// Reads the file, if there is one, and applies the flags.
+    ///
+    /// # Errors
+    /// One line for each mistake.
+    pub fn read(&self) -> Result<Settings, Vec<String>> {
+        let mut settings = match &self.config {
+            Some(path) => Settings::load(path)
+                .map_err(|list| list.iter().map(ToString::to_string).collect::<Vec<_>>())?,
+            None => Settings::default(),
+        };
+        let o = &self.overrides;
+        if !o.listen.is_empty() {
+            settings.listen.clone_from(&o.listen);
+        }
+        if !o.domains.is_empty() {
+            settings.names.clone_from(&o.domains);
+        }
+        if let Some(store) = &o.store {
+            settings.store = Some(store.clone());
+        }
+        settings.workers = o.workers.or(settings.workers);
+        settings.auth.mode = o.auth.unwrap_or(settings.auth.mode);
+        settings.http = o.http.unwrap_or(settings.http);
+        Ok(settings)
+    }
+}
+
+/// The store of these settings.
+///
+/// # Errors
+/// When none is named and there is no state directory.
+pub fn store(settings: &Settings) -> std::io::Result<StoreKind> {
+    match &settings.store {
+        Some(store) => Ok(store.clone()),
+        None => Ok(StoreKind::Redb(host::state_directory()?.join(host::STORE_FILE))),
+    }
+}
+
+/// How many workers.
+pub fn workers(settings: &Settings) -> usize {
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    settings.workers.map_or_else(cores, usize::from).clamp(1, crate::config::MAX_WORKERS.into())
+}
+
+/// What to listen on: UDP and TCP on every address unless the operator says otherwise.
+pub fn listen(settings: &Settings) -> Vec<(Transport, SocketAddr)> {
+    if !settings.listen.is_empty() {
+        return settings.listen.iter().map(|l| (l.transport, l.addr)).collect();
+    }
+    let mut any: Vec<IpAddr> = vec![Ipv4Addr::UNSPECIFIED.into()];
+    if host::has_ipv6() {
+        any.push(Ipv6Addr::UNSPECIFIED.into());
+    }
+    let of = |transport| any.iter().map(move |ip| (transport, SocketAddr::new(*ip, SIP)));
+    of(Transport::Udp).chain(of(Transport::Tcp)).collect()
+}
+
+/// The domains; the main one first. `kept` is the name that the main domain was given when the store
+/// was new: users belong to it, so it stays when the host is renamed.
+pub fn domains(settings: &Settings, kept: Option<&str>) -> Vec<Domain> {
+    let mut out = Vec::new();
+    let text = |host: &Host| host.0.as_str().into();
+    if let Some((first, others)) = settings.names.split_first() {
+        out.push(Domain {
+            name: text(first),
+            aliases: others.iter().map(text).collect(),
+            mode: settings.mode,
+        });
+    } else if settings.domains.is_empty() {
+        let name = host::name();
+        let main = kept.map_or_else(|| name.0.clone(), str::to_owned);
+        let aliases = [name.0, "localhost".to_owned()];
+        out.push(Domain {
+            aliases: aliases.into_iter().filter(|a| *a != main).map(Into::into).collect(),
+            name: main.into(),
+            mode: settings.mode,
+        });
+    }
+    out.extend(settings.domains.iter().map(|d| Domain {
+        name: text(&d.name),
+        aliases: d.aliases.iter().map(text).collect(),
+        mode: d.mode,
+    }));
+    out
+}
+
+/// The name that the main domain has by default.
+pub fn default_domain(settings: &Settings) -> Option<Host> {
+    (settings.names.is_empty() && settings.domains.is_empty()).then(host::name)
+}
+
+/// What the proxy is told. `listeners` have their ports.
+pub fn proxy(
+    settings: &Settings,
+    kept: Option<&str>,
+    listeners: &[ringway_net::Listener],
+    workers: usize,
+    secret: [u8; 32],
+) -> Config {
+    let r = &settings.registrar;
+    let seconds = |d: Duration| d.as_secs().min(u32::MAX.into()) as u32;
+    let idle = settings.limits.idle;
+    let listeners =
+        listeners.iter().map(|l| Listener { transport: l.transport, addr: l.addr }).collect();
+    let limits = &settings.limits;
+    Config {
+        domains: domains(settings, kept),
+        listeners,
+        addresses: host::addresses(),
+        auth: Auth {
+            enabled: settings.auth.mode == AuthMode::Digest,
+            algorithms: settings.auth.algorithms.iter().map(|a| algorithm(*a)).collect(),
+            auth_int: settings.auth.auth_int,
+            nonce_lifetime: settings.auth.nonce_lifetime,
+        },
+        trusted: settings
+            .trusted
+            .iter()
+            .map(|n| Network { addr: n.addr, prefix: n.prefix })
+            .collect(),
+        routes: RouteTable { rules: settings.routes.clone() },
+        record_route: settings.record_route,
+        timers: Timers { t1: settings.timers.t1, t2: settings.timers.t2, t4: settings.timers.t4 },
+        timer_c: settings.timers.c,
+        registrar: RegistrarConfig {
+            default_expires: seconds(r.expires_default),
+            min_expires: seconds(r.expires_min),
+            max_expires: seconds(r.expires_max),
+            max_contacts: r.contacts_per_user,
+            service_route: service_route(&r.service_route),
+            // Two thirds, so that one keep-alive may be late.
+            flow_timer: (idle < FLOW_TIMER_BELOW).then(|| seconds(idle) * 2 / 3),
+        },
+        limits: Limits {
+            requests_per_source: limits.requests_per_source,
+            // Each worker takes its share.
+            requests: limits.requests.div_ceil(workers.max(1) as u32),
+            max_forks: limits.forks,
+        },
+        secret,
+    }
+}
+
+fn algorithm(name: HashName) -> Algorithm {
+    match name {
+        HashName::Md5 => Algorithm::Md5,
+        HashName::Sha256 => Algorithm::Sha256,
+        HashName::Sha512t256 => Algorithm::Sha512_256,
+    }
+}
+
+/// The value of Service-Route (RFC 3608 section 5): loose routers all.
+fn service_route(uris: &[String]) -> Vec<u8> {
+    let elements: Vec<String> = uris
+        .iter()
+        .map(|uri| {
+            let loose = uri.split(';').skip(1).any(|p| p.eq_ignore_ascii_case("lr"));
+            if loose { format!("<{uri}>") } else { format!("<{uri};lr>") }
+        })
+        .collect();
+    elements.join(", ").into_bytes()
+}
+
+/// Bounds on connections.
+pub fn net_limits(settings: &Settings) -> ringway_net::Limits {
+    let l = &settings.limits;
+    ringway_net::Limits {
+        connections: l.connections,
+        connections_per_source: l.connections_per_source,
+        idle: l.idle,
+        handshake: l.handshake,
+        partial: l.handshake,
+        ..ringway_net::Limits::default()
+    }
+}
+
+/// The certificates that are shown to peers.
+///
+/// # Errors
+/// One line: which file, and what is wrong with it.
+pub fn identities(tls: &TlsSettings) -> Result<Vec<Identity>, String> {
+    let mut out = Vec::new();
+    for Certificate { name, certificate, key } in tls.default.iter().chain(&tls.domains) {
+        let identity = Identity::load(certificate, key).map_err(|e| e.to_string())?;
+        if !name.is_empty() && !identity.names().iter().any(|n| covers(n, name)) {
+            return Err(format!(
+                "{}: expected a certificate for {name}, got one for {}",
+                certificate.display(),
+                identity.names().join(", ")
+            ));
+        }
+        out.push(identity);
+    }
+    Ok(out)
+}
+
+/// Whether a name in a certificate stands for a host (RFC 6125 section 6.4.3: a wildcard is one
+/// label).
+fn covers(certified: &str, host: &str) -> bool {
+    match certified.strip_prefix("*.") {
+        Some(parent) => host.split_once('.').is_some_and(|(_, rest)| rest == parent),
+        None => certified == host,
+    }
+}
+
+/// TLS for those who connect to us, and for those we connect to.
+#[derive(Clone, Default)]
+pub struct Tls {
+    /// Absent without a certificate.
+    pub server: Option<Arc<TlsServer>>,
+    /// Absent where the system has no authorities and none are configured.
+    pub client: Option<Arc<TlsClient>>,
+}
+
+impl Tls {
+    /// Reads certificates and authorities.
+    ///
+    /// # Errors
+    /// One line: which file, and what is wrong with it.
+    pub fn load(settings: &TlsSettings) -> Result<Self, String> {
+        let identities = identities(settings)?;
+        let server = match identities.is_empty() {
+            true => None,
+            false => {
+                let server = TlsServer::new(&identities, &ClientCertificates::NotAsked);
+                Some(Arc::new(server.map_err(|e| e.to_string())?))
+            }
+        };
+        let client = match roots(settings)? {
+            Some(roots) => {
+                let client = TlsClient::new(&roots, identities.first());
+                Some(Arc::new(client.map_err(|e| e.to_string())?))
+            }
+            None => None,
+        };
+        Ok(Tls { server, client })
+    }
+
+    /// Reads everything again; on an error nothing changes.
+    ///
+    /// # Errors
+    /// One line: which file, and what is wrong with it.
+    pub fn reload(&self, settings: &TlsSettings) -> Result<(), String> {
+        let identities = identities(settings)?;
+        let roots = roots(settings)?;
+        if let (Some(server), false) = (&self.server, identities.is_empty()) {
+            server
+                .replace(&identities, &ClientCertificates::NotAsked)
+                .map_err(|e| e.to_string())?;
+        }
+        if let (Some(client), Some(roots)) = (&self.client, roots) {
+            client.replace(&roots, identities.first()).map_err(|e| e.to_string())?;
+        }
+        Ok(())
+    }
+}
+
+fn roots(settings: &TlsSettings) -> Result<Option<Roots>, String> {
+    match &settings.roots {
+        Some(file) => Roots::load(&[file]).map(Some).map_err(|e| e.to_string()),
+        None => match Roots::system() {
+            Ok(roots) => Ok(Some(roots)),
+            Err(e) => {
+                tracing::warn!("{e}: TLS connections to other servers cannot be opened");
+                Ok(None)
+            }
+        },
+    }
+}
+
+/// What the status shows.
+pub fn facts(config: &Config, store: &StoreKind) -> Facts {
+    let domain = |d: &Domain| {
+        (d.name.to_string(), d.aliases.iter().map(ToString::to_string).collect::<Vec<_>>())
+    };
+    let uri = |l: &Listener| Listen { transport: l.transport, addr: l.addr }.to_string();
+    Facts {
+        domains: config.domains.iter().map(domain).collect(),
+        listen: config.listeners.iter().map(uri).collect(),
+        store: store.to_string(),
+        auth: if config.auth.enabled { "digest" } else { "off" },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn service_routes_are_loose() {
+        let uris = ["sip:a.org".to_owned(), "sip:b.org;transport=tcp;lr".to_owned()];
+        assert_eq!(service_route(&uris), b"<sip:a.org;lr>, <sip:b.org;transport=tcp;lr>");
+        assert!(service_route(&[]).is_empty());
+    }
+
+    #[test]
+    fn the_main_domain_keeps_its_name() {
+        let s = Settings::default();
+        let d = domains(&s, Some("old-name"));
+        assert_eq!(&*d[0].name, "old-name");
+        assert!(d[0].aliases.iter().any(|a| **a == *host::name().0));
+        let s = Settings { names: vec![Host("a.org".into()), Host("b.org".into())], ..s };
+        let d = domains(&s, Some("old-name"));
+        assert_eq!((&*d[0].name, &*d[0].aliases[0], d.len()), ("a.org", "b.org", 1));
+    }
+
+    #[test]
+    fn flags_win_over_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("r.toml");
+        let text = "workers = 3\nstore = \"redb:x.redb\"\nlisten = [\"udp://127.0.0.1:5080\"]\n";
+        std::fs::write(&path, text).unwrap();
+        let mut sources = Sources { config: Some(path), overrides: Overrides::default() };
+        let s = sources.read().unwrap();
+        assert_eq!(workers(&s), 3);
+        assert_eq!(store(&s).unwrap(), StoreKind::Redb(dir.path().join("x.redb")));
+        sources.overrides = Overrides {
+            workers: Some(1),
+            store: Some(StoreKind::Memory),
+            listen: vec!["tcp://127.0.0.1:5090".parse().unwrap()],
+            auth: Some(AuthMode::Off),
+            ..Overrides::default()
+        };
+        let s = sources.read().unwrap();
+        assert_eq!((workers(&s), s.auth.mode), (1, AuthMode::Off));
+        assert_eq!(listen(&s), [(Transport::Tcp, "127.0.0.1:5090".parse().unwrap())]);
+    }
+
+    #[test]
+    fn a_wildcard_certificate_covers_one_label() {
+        assert!(covers("*.a.org", "sip.a.org") && covers("a.org", "a.org"));
+        assert!(!covers("*.a.org", "a.org") && !covers("*.a.org", "x.sip.a.org"));
+    }
+}

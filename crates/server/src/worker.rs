@@ -1,0 +1,212 @@
+//! One worker: a proxy core, and what carries its questions to the rest of the process.
+//!
+//! It runs on a thread of its own inside [`ringway_net::Endpoint`], and nothing it does waits: what
+//! is slow (the disk, server location) is asked for here and answered by a [`Post`].
+
+use crate::locate::Locator;
+use crate::observe::{Board, Snapshot};
+use crate::random::ChaCha;
+use ringway_net::{Backlog, CloseReason, Control, Handler, LocalAddresses, Peer};
+use ringway_proxy::config::Config;
+use ringway_proxy::{Core, Event, Hop, LogLine, Path, Paths, World};
+use ringway_sansio::{Flow, Outbox, Time, Transport};
+use ringway_sip::Malformed;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tracing::{debug, info};
+
+/// What other threads tell a worker.
+pub enum Post {
+    /// A message that another worker took in and that belongs here.
+    HandedOver(Flow, Vec<u8>),
+    /// These changes are durable, or have failed.
+    Committed(Box<[u64]>, bool),
+    /// Server location has found these, best first; or nothing.
+    Resolved(u64, Vec<Hop>),
+    /// New rules.
+    Configured(Arc<Config>),
+    /// Take no new calls.
+    Drain,
+    /// Put your counters on the board.
+    Publish,
+}
+
+/// Runs a core on one thread.
+pub struct Worker {
+    core: Core,
+    index: u8,
+    control: Control<Post>,
+    locator: Locator,
+    board: Arc<Board>,
+}
+
+/// Our addresses as a peer sees them.
+struct Interfaces {
+    local: LocalAddresses,
+    clock: ringway_net::Clock,
+}
+
+impl Paths for Interfaces {
+    fn path(&mut self, transport: Transport, remote: SocketAddr) -> Option<Path> {
+        // The socket to send from is chosen by the endpoint, by the same rule.
+        let now = self.clock.now();
+        let local = self.local.local_addr_for(now, transport, remote.ip())?;
+        Some(Path { flow: None, local })
+    }
+}
+
+/// What a worker is made of.
+pub struct Parts {
+    /// Its number.
+    pub index: u8,
+    /// The rules.
+    pub config: Arc<Config>,
+    /// Registrations.
+    pub store: Arc<dyn ringway_proxy::location::LocationStore>,
+    /// Who may use the server.
+    pub users: Arc<dyn ringway_proxy::auth::Users>,
+    /// The way to the endpoints.
+    pub control: Control<Post>,
+    /// Finds servers.
+    pub locator: Locator,
+    /// Where counters are shown.
+    pub board: Arc<Board>,
+    /// The time.
+    pub clock: ringway_net::Clock,
+}
+
+impl Worker {
+    /// A worker that has seen nothing yet.
+    ///
+    /// # Errors
+    /// When the system gives no randomness.
+    pub fn new(parts: Parts) -> std::io::Result<Self> {
+        let Parts { index, config, store, users, control, locator, board, clock } = parts;
+        let world = World {
+            store,
+            users,
+            random: Box::new(ChaCha::from_os()?),
+            paths: Box::new(Interfaces { local: control.local_addresses(), clock }),
+            workers: control.mailboxes().len() as u8,
+        };
+        let core = Core::new(config, index, world, clock.now());
+        Ok(Worker { core, index, control, locator, board })
+    }
+
+    fn publish(&self) {
+        let snapshot = Snapshot {
+            stats: *self.core.stats(),
+            transactions: *self.core.transaction_counters(),
+            tables: self.core.tables(),
+            idle: self.core.is_idle(),
+        };
+        self.board.publish(self.index.into(), snapshot);
+    }
+
+    /// Carries away what the core asks for.
+    fn pump(&mut self) {
+        while let Some(event) = self.core.poll_event() {
+            match event {
+                Event::Resolve { id, target } => self.locator.locate(self.index, id, target),
+                Event::HandOver { worker, flow, bytes } => {
+                    // A full mailbox counts what it refuses; the peer sends again.
+                    if let Some(mailbox) = self.control.mailboxes().get(usize::from(worker)) {
+                        mailbox.try_post(Post::HandedOver(flow, bytes));
+                    }
+                }
+                Event::Failed(addr) => debug!(%addr, "next hop failed"),
+                Event::Log(line) => log(&line),
+            }
+        }
+    }
+}
+
+fn log(line: &LogLine) {
+    info!(
+        call_id = %line.call_id,
+        method = %line.method,
+        uri = %line.uri,
+        source = %line.source,
+        status = line.status,
+        "{}",
+        line.what
+    );
+}
+
+impl Handler for Worker {
+    type Post = Post;
+
+    fn message(&mut self, now: Time, flow: &Flow, bytes: &[u8], out: &mut Outbox) {
+        self.core.handle_message(now, flow, bytes, out);
+        self.pump();
+    }
+
+    fn malformed(
+        &mut self,
+        _now: Time,
+        flow: &Flow,
+        head: &[u8],
+        error: &Malformed,
+        out: &mut Outbox,
+    ) {
+        debug!(source = %flow.remote, transport = %flow.transport, %error, "cannot be framed");
+        self.core.handle_malformed(flow, head, error.status, error.reason, out);
+        self.pump();
+    }
+
+    fn opened(&mut self, _now: Time, flow: &Flow, peer: &Peer, _out: &mut Outbox) {
+        debug!(
+            flow = flow.id.to_u64(),
+            source = %flow.remote,
+            transport = %flow.transport,
+            inbound = peer.inbound,
+            "connection opened"
+        );
+    }
+
+    fn closed(&mut self, now: Time, flow: &Flow, reason: CloseReason, _out: &mut Outbox) {
+        debug!(
+            flow = flow.id.to_u64(),
+            source = %flow.remote,
+            transport = %flow.transport,
+            %reason,
+            "connection closed"
+        );
+        self.core.handle_flow_closed(now, flow.id);
+        self.pump();
+    }
+
+    fn not_sent(&mut self, now: Time, report: u64, out: &mut Outbox) {
+        self.core.handle_not_sent(now, report, out);
+        self.pump();
+    }
+
+    fn posted(&mut self, now: Time, item: Post, out: &mut Outbox) {
+        match item {
+            Post::HandedOver(flow, bytes) => self.core.handle_handed_over(now, &flow, &bytes, out),
+            Post::Committed(ids, ok) => {
+                for id in ids {
+                    self.core.handle_committed(now, id, ok, out);
+                }
+            }
+            Post::Resolved(id, hops) => self.core.handle_resolved(now, id, &hops, out),
+            Post::Configured(config) => self.core.reconfigure(now, config),
+            Post::Drain => self.core.drain(),
+            Post::Publish => self.publish(),
+        }
+        self.pump();
+    }
+
+    fn timeout(&mut self, now: Time, out: &mut Outbox) {
+        self.core.handle_timeout(now, out);
+        self.pump();
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        self.core.poll_timeout()
+    }
+
+    fn batch(&mut self, now: Time, backlog: Backlog) {
+        self.core.handle_backlog(now, backlog.datagrams);
+    }
+}
