@@ -236,6 +236,9 @@ impl Reader<'_> {
             if contact.instance.len() > MAX_INSTANCE {
                 return Err(Refusal::new(400, "Contact: expected a shorter instance"));
             }
+            if contact.instance.iter().any(u8::is_ascii_control) {
+                return Err(Refusal::new(400, "Contact: expected an instance in one line"));
+            }
         } else if is(b"reg-id") {
             // RFC 5626 section 9: 1 to 2^31 - 1.
             let id = value.and_then(seconds).filter(|id| (1..1 << 31).contains(id));
@@ -269,6 +272,18 @@ impl Reader<'_> {
             if !contact.instance.is_empty() {
                 return Err(Refusal::new(403, "Contact: expected a SIP URI with an instance"));
             }
+            return Ok(());
+        }
+        // Nearly every contact is at another host, and then there is nothing to ask. The host of an
+        // address-of-record is in lower case; an IPv6 address has more ways to be written.
+        let host = contact.parsed.host;
+        let host = host.strip_suffix(b".").unwrap_or(host);
+        let elsewhere = memchr::memchr(b'@', self.aor).is_some_and(|at| {
+            let ours = &self.aor[at + 1..];
+            !host.starts_with(b"[")
+                && !ours.get(..host.len()).is_some_and(|ours| ours.eq_ignore_ascii_case(host))
+        });
+        if elsewhere {
             return Ok(());
         }
         let itself = Uri::parse(self.aor).is_ok_and(|aor| contact.parsed.equivalent(&aor));

@@ -213,7 +213,12 @@ fn q_and_other_parameters_are_kept() {
 #[test]
 fn bad_parameters_are_told() {
     let mut w = World::new();
-    for contact in ["<sip:a@h>;q=2", "<sip:a@h>;q", "<sip:a@h>;reg-id=0;+sip.instance=\"<x>\""] {
+    for contact in [
+        "<sip:a@h>;q=2",
+        "<sip:a@h>;q",
+        "<sip:a@h>;reg-id=0;+sip.instance=\"<x>\"",
+        "<sip:a@h>;+sip.instance=\"<x\n y>\"",
+    ] {
         let a = w.register("c", 1, &format!("Contact: {contact}"));
         assert_eq!(a.status(), 400, "{contact}");
         assert!(a.outcome.reason.contains("expected"), "{}", a.outcome.reason);
@@ -266,8 +271,17 @@ fn limit_of_contacts_for_a_user() {
 #[test]
 fn an_address_of_record_is_no_contact_of_itself() {
     let mut w = World::new();
-    for contact in ["<sip:alice@example.com>", "<sip:%61lice@EXAMPLE.com>"] {
+    for contact in [
+        "<sip:alice@example.com>",
+        "<sip:alice@example.com.>",
+        "<sip:%61lice@EXAMPLE.com>;+sip.instance=\"<x>\"",
+    ] {
         assert_eq!(w.register("c", 1, &format!("Contact: {contact}")).status(), 403, "{contact}");
+    }
+    // The same user elsewhere is no loop.
+    for contact in ["<sip:alice@example.community>", "<sip:alice@example.com:5070>"] {
+        assert_eq!(w.register("c", 1, &format!("Contact: {contact};expires=60")).status(), 200);
+        w.pass(60);
     }
     // Taking one back that came there otherwise is no harm.
     assert_eq!(w.register("c", 1, "Contact: <sip:alice@example.com>;expires=0").status(), 200);
