@@ -206,7 +206,7 @@ impl Handler for Worker {
         self.core.poll_timeout()
     }
 
-    fn batch(&mut self, now: Time, backlog: Backlog) {
-        self.core.handle_backlog(now, backlog.datagrams);
+    fn batch(&mut self, _now: Time, backlog: Backlog) {
+        self.core.handle_backlog(backlog.delay);
     }
 }
