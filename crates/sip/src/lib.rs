@@ -7,6 +7,7 @@
 //! [`limits`]. Read [`message`] first: one pass over a datagram gives a [`Message`], a view from
 //! which everything else is reached. [`write`](mod@write) goes the other way.
 
+pub mod dialog;
 pub mod digest;
 pub mod framing;
 pub mod header;

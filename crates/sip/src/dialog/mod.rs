@@ -1,0 +1,365 @@
+//! Dialogs (RFC 3261 section 12) as state without input, output or timers.
+//!
+//! A user agent makes a [`Dialog`] of a request and the response that establishes it, writes its
+//! requests within the dialog with [`Dialog::request`], and shows it the requests and responses
+//! that come. [`Dialogs`] keeps all that one INVITE brings forth when it was forked. The
+//! transactions below and the session above are others' business; proxies have no dialogs.
+
+mod fork;
+mod request;
+
+pub use fork::{Dialogs, Effect, MAX_FORKS};
+pub use request::Outgoing;
+
+use crate::header::{HeaderId, NameAddr};
+use crate::message::{Malformed, Message, Method};
+use crate::uri::{Scheme, Uri};
+use std::fmt;
+
+/// Where a dialog stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// A provisional response made it.
+    Early,
+    /// A 2xx response made it or confirmed it.
+    Confirmed,
+    /// It is over; nothing may be sent in it any more.
+    Terminated,
+}
+
+/// Why a message does not belong to a dialog or makes none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum DialogError {
+    /// The message cannot be read.
+    Malformed(Malformed),
+    /// The method or the status establishes no dialog (RFC 3261 section 12.1).
+    NotEstablishing,
+    /// The message is of another dialog: other Call-ID or tags.
+    Foreign,
+    /// The dialog is over.
+    Terminated,
+    /// The request comes out of order.
+    OutOfOrder {
+        /// The highest sequence number so far.
+        highest: u32,
+        /// That of the request.
+        got: u32,
+    },
+    /// Our sequence numbers are used up.
+    Exhausted,
+}
+
+impl DialogError {
+    /// The status that answers a request with this fault (RFC 3261 section 12.2.2).
+    pub fn status(&self) -> u16 {
+        match self {
+            DialogError::Malformed(fault) => fault.status,
+            DialogError::NotEstablishing => 400,
+            DialogError::Foreign | DialogError::Terminated => 481,
+            DialogError::OutOfOrder { .. } | DialogError::Exhausted => 500,
+        }
+    }
+}
+
+impl From<Malformed> for DialogError {
+    fn from(fault: Malformed) -> Self {
+        DialogError::Malformed(fault)
+    }
+}
+
+impl fmt::Display for DialogError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DialogError::Malformed(fault) => fault.fmt(f),
+            DialogError::NotEstablishing => {
+                f.write_str("expected a request and a response that establish a dialog")
+            }
+            DialogError::Foreign => f.write_str("expected the Call-ID and tags of the dialog"),
+            DialogError::Terminated => f.write_str("expected a dialog that is not over"),
+            DialogError::OutOfOrder { highest, got } => {
+                write!(f, "expected a CSeq above {highest}, got {got}")
+            }
+            DialogError::Exhausted => f.write_str("expected a CSeq below 2^31, got to its end"),
+        }
+    }
+}
+
+impl std::error::Error for DialogError {}
+
+/// One side's state of a dialog (RFC 3261 section 12).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Dialog {
+    state: State,
+    call_id: Box<[u8]>,
+    local_tag: Box<[u8]>,
+    remote_tag: Box<[u8]>,
+    /// Of our requests: the last one used.
+    local_cseq: Option<u32>,
+    /// Of the peer's requests: the highest seen.
+    remote_cseq: Option<u32>,
+    local_uri: Box<[u8]>,
+    remote_uri: Box<[u8]>,
+    remote_target: Box<[u8]>,
+    /// Elements of Route as they are to be written, brackets and parameters and all.
+    route_set: Vec<Box<[u8]>>,
+    secure: bool,
+}
+
+impl Dialog {
+    /// The dialog of the side that answers `request` with `status` and the tag `local_tag`
+    /// (RFC 3261 section 12.1.1). `secure_flow`: whether the request came over TLS.
+    pub fn answering(
+        request: &Message<'_>,
+        status: u16,
+        local_tag: &[u8],
+        secure_flow: bool,
+    ) -> Result<Self, DialogError> {
+        let state = established(request.method(), status)?;
+        let (from, to) = (request.from()?, request.to()?);
+        let target = contact(request)?.ok_or(Malformed::bad(
+            "Contact: expected one in a request that makes a dialog",
+            crate::message::Got::Missing,
+            0,
+        ))?;
+        Ok(Dialog {
+            state,
+            call_id: request.call_id().into(),
+            local_tag: local_tag.into(),
+            // RFC 2543 has no From tag: then it is null.
+            remote_tag: from.tag().unwrap_or_default().into(),
+            local_cseq: None,
+            remote_cseq: Some(request.cseq()?.seq),
+            local_uri: to.uri.into(),
+            remote_uri: from.uri.into(),
+            remote_target: target.uri.into(),
+            route_set: request.items(HeaderId::RecordRoute).map(Box::from).collect(),
+            secure: is_secure(request, secure_flow),
+        })
+    }
+
+    /// The dialog of the side that sent `request` and got `response` (RFC 3261 section 12.1.2).
+    /// `secure_flow`: whether the request went over TLS.
+    ///
+    /// A response without Contact leaves the Request-URI as the remote target: provisional
+    /// responses often have none, and a BYE must go somewhere.
+    pub fn asking(
+        request: &Message<'_>,
+        response: &Message<'_>,
+        secure_flow: bool,
+    ) -> Result<Self, DialogError> {
+        let state = established(request.method(), response.status())?;
+        let (from, to) = (request.from()?, response.to()?);
+        let target = contact(response)?.map_or(request.request_uri(), |contact| contact.uri);
+        Ok(Dialog {
+            state,
+            call_id: request.call_id().into(),
+            local_tag: from.tag().unwrap_or_default().into(),
+            remote_tag: to.tag().unwrap_or_default().into(),
+            local_cseq: Some(request.cseq()?.seq),
+            remote_cseq: None,
+            local_uri: from.uri.into(),
+            remote_uri: to.uri.into(),
+            remote_target: target.into(),
+            route_set: reversed_routes(response),
+            secure: is_secure(request, secure_flow),
+        })
+    }
+
+    /// Where it stands.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Call-ID.
+    pub fn call_id(&self) -> &[u8] {
+        &self.call_id
+    }
+
+    /// Our tag; empty for null.
+    pub fn local_tag(&self) -> &[u8] {
+        &self.local_tag
+    }
+
+    /// The peer's tag; empty for null.
+    pub fn remote_tag(&self) -> &[u8] {
+        &self.remote_tag
+    }
+
+    /// Our sequence number, that of the last request; `None` before the first.
+    pub fn local_cseq(&self) -> Option<u32> {
+        self.local_cseq
+    }
+
+    /// The peer's highest sequence number; `None` before his first request.
+    pub fn remote_cseq(&self) -> Option<u32> {
+        self.remote_cseq
+    }
+
+    /// The URI that requests are addressed to.
+    pub fn remote_target(&self) -> &[u8] {
+        &self.remote_target
+    }
+
+    /// The route set: elements of a Route header field.
+    pub fn route_set(&self) -> impl Iterator<Item = &[u8]> {
+        self.route_set.iter().map(|r| &**r)
+    }
+
+    /// Whether only protected hops may be used (RFC 3261 section 12.1).
+    pub fn is_secure(&self) -> bool {
+        self.secure
+    }
+
+    /// Whether a message we received belongs to this dialog, a request of the peer or a response
+    /// to one of ours (RFC 3261 section 12). Null tags match absent ones.
+    pub fn matches(&self, message: &Message<'_>) -> bool {
+        let (Ok(from), Ok(to)) = (message.from(), message.to()) else {
+            return false;
+        };
+        let (local, remote) = if message.is_request() { (to, from) } else { (from, to) };
+        message.call_id() == &*self.call_id
+            && local.tag().unwrap_or_default() == &*self.local_tag
+            && remote.tag().unwrap_or_default() == &*self.remote_tag
+    }
+
+    /// Takes a request of the peer within the dialog: checks that it belongs here and comes in
+    /// order, and counts it (RFC 3261 section 12.2.2). ACK and CANCEL bear the number of their
+    /// INVITE. Call [`Dialog::accept`] when it is answered 2xx.
+    pub fn receive(&mut self, request: &Message<'_>) -> Result<(), DialogError> {
+        if !request.is_request() || !self.matches(request) {
+            return Err(DialogError::Foreign);
+        }
+        if self.state == State::Terminated {
+            return Err(DialogError::Terminated);
+        }
+        let seq = request.cseq()?.seq;
+        if matches!(request.method(), Method::Ack | Method::Cancel) {
+            return Ok(());
+        }
+        if let Some(highest) = self.remote_cseq
+            && seq <= highest
+        {
+            return Err(DialogError::OutOfOrder { highest, got: seq });
+        }
+        self.remote_cseq = Some(seq);
+        Ok(())
+    }
+
+    /// Does what a request of the peer that we answer with 2xx does to the dialog: a target
+    /// refresh moves the remote target (RFC 3261 section 12.2.2), a BYE ends it (section 15).
+    pub fn accept(&mut self, request: &Message<'_>) -> Result<(), DialogError> {
+        if request.method() == Method::Bye {
+            self.state = State::Terminated;
+        } else if request.method().refreshes_target() {
+            self.retarget(request)?;
+        }
+        Ok(())
+    }
+
+    /// Says that we have sent `status` as the response to the request that made this dialog.
+    pub fn answered(&mut self, status: u16) {
+        match (self.state, status) {
+            (State::Early, 200..=299) => self.state = State::Confirmed,
+            // RFC 3261 section 12.3.
+            (State::Early, 300..) => self.state = State::Terminated,
+            _ => {}
+        }
+    }
+
+    /// Takes a response to a request of ours in this dialog, or another one to the request that
+    /// made it. A 2xx confirms an early dialog and then decides the route set anew (RFC 3261
+    /// section 13.2.2.4); a 2xx to a target refresh moves the remote target; 408 and 481 end the
+    /// dialog, and so does the answer to a BYE (section 12.2.1.2, section 15.1.1).
+    pub fn response(&mut self, response: &Message<'_>) -> Result<(), DialogError> {
+        if response.is_request() || !self.matches(response) {
+            return Err(DialogError::Foreign);
+        }
+        if self.state == State::Terminated {
+            return Err(DialogError::Terminated);
+        }
+        let method = response.cseq()?.method;
+        match response.status() {
+            200..=299 if method == Method::Bye => self.state = State::Terminated,
+            status @ 101..=299 if method.refreshes_target() || method.makes_dialog() => {
+                if status >= 200 && self.state == State::Early {
+                    self.route_set = reversed_routes(response);
+                    self.state = State::Confirmed;
+                }
+                // A provisional response moves the target of an early dialog only.
+                if status >= 200 || self.state == State::Early {
+                    self.retarget(response)?;
+                }
+            }
+            408 | 481 => self.state = State::Terminated,
+            300.. if self.state == State::Early && method.makes_dialog() => {
+                self.state = State::Terminated;
+            }
+            300..
+                if method == Method::Bye
+                    && response.status() != 401
+                    && response.status() != 407 =>
+            {
+                // Whatever the peer says, a session we have left is over.
+                self.state = State::Terminated;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Ends the dialog, for a reason of the caller's: no answer at all, a BYE of ours.
+    pub fn terminate(&mut self) {
+        self.state = State::Terminated;
+    }
+
+    fn retarget(&mut self, message: &Message<'_>) -> Result<(), DialogError> {
+        if let Some(contact) = contact(message)? {
+            self.remote_target = contact.uri.into();
+        }
+        Ok(())
+    }
+}
+
+/// Appends the Record-Route header fields that a response which makes a dialog copies from its
+/// request, in their order (RFC 3261 section 12.1.1).
+pub fn record_routes(buf: &mut Vec<u8>, request: &Message<'_>) {
+    for value in request.all(HeaderId::RecordRoute) {
+        buf.extend_from_slice(b"Record-Route: ");
+        crate::write::unfolded(buf, value);
+        buf.extend_from_slice(b"\r\n");
+    }
+}
+
+/// RFC 3261 section 12.1: 101 to 199 make an early dialog, 2xx a confirmed one.
+fn established(method: Method<'_>, status: u16) -> Result<State, DialogError> {
+    match status {
+        _ if !method.makes_dialog() => Err(DialogError::NotEstablishing),
+        101..=199 => Ok(State::Early),
+        200..=299 => Ok(State::Confirmed),
+        _ => Err(DialogError::NotEstablishing),
+    }
+}
+
+/// The one Contact of a message of a dialog.
+fn contact<'a>(message: &Message<'a>) -> Result<Option<NameAddr<'a>>, DialogError> {
+    let Some(element) = message.items(HeaderId::Contact).next() else {
+        return Ok(None);
+    };
+    let contact = NameAddr::parse(element)?;
+    Uri::parse(contact.uri)?;
+    Ok(Some(contact))
+}
+
+fn reversed_routes(response: &Message<'_>) -> Vec<Box<[u8]>> {
+    let mut routes: Vec<_> = response.items(HeaderId::RecordRoute).map(Box::from).collect();
+    routes.reverse();
+    routes
+}
+
+fn is_secure(request: &Message<'_>, secure_flow: bool) -> bool {
+    secure_flow && Uri::parse(request.request_uri()).is_ok_and(|uri| uri.scheme == Scheme::Sips)
+}
+
+#[cfg(test)]
+mod tests;
