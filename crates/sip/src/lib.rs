@@ -14,6 +14,7 @@ pub mod header;
 pub mod limits;
 pub mod message;
 pub mod sdp;
+pub mod stun;
 mod syntax;
 pub mod transaction;
 pub mod uri;
