@@ -244,6 +244,9 @@ impl Core {
         if id & super::stateless::PARKED != 0 {
             return self.unpark(now, id, hops, out);
         }
+        if id & super::notify::PARKED_NOTIFY != 0 {
+            return self.unpark_notify(now, id, hops, out);
+        }
         let Some((place, b)) = self.find(id) else { return };
         let ctx = &mut self.contexts[place];
         if ctx.branches[b].state != State::Resolving {

@@ -27,7 +27,7 @@ use crate::location::LocationStore;
 use crate::outbound::FlowTokens;
 use crate::overload::Guard;
 use crate::own::Own;
-use crate::regevent::RegEvents;
+use crate::regevent::{Notify, RegEvents};
 use crate::registrar::Registrar;
 use crate::stats::{Stats, Tables};
 use context::Context;
@@ -184,6 +184,10 @@ pub struct Core {
     spiral_key: [u8; 16],
     /// Requests that are forwarded statelessly as soon as their next hop has been located.
     parked: Slab<stateless::Parked>,
+    /// NOTIFY requests that wait for the same.
+    parked_notifies: Slab<(Notify, Vec<u8>)>,
+    /// NOTIFY requests under way, by the notifier's number.
+    notifies: Slab<u64>,
     tx: Transactions,
     contexts: Slab<Context>,
     /// Tells contexts that had the same place apart.
@@ -231,6 +235,8 @@ impl Core {
             gruus: Gruus::new(&config.secret),
             spiral_key,
             parked: Slab::new(),
+            parked_notifies: Slab::new(),
+            notifies: Slab::new(),
             random,
             tx,
             contexts: Slab::new(),

@@ -42,6 +42,13 @@ impl Core {
             // The ACK of an answer that was given without a transaction.
             return Ok(());
         }
+        if method == Method::Subscribe && here {
+            match self.is_own_subscription(pass) {
+                Some(true) => return self.subscribe(pass, &routed, domain.unwrap_or(0), out),
+                Some(false) => return Ok(()),
+                None => {}
+            }
+        }
         if let Some(domain) = domain {
             if method == Method::Register {
                 return self.register(pass, domain, out);
