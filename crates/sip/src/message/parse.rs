@@ -113,7 +113,7 @@ pub(crate) fn start_line<'a>(
     // The version is the last word, whatever stands between.
     let trimmed = trim(line);
     let last = trimmed.iter().rposition(|&b| matches!(b, b' ' | b'\t')).unwrap_or(method_end);
-    let version = &trimmed[last + 1..];
+    let version = trimmed.get(last + 1..).unwrap_or_default();
     if !version.get(..4).is_some_and(|b| b.eq_ignore_ascii_case(b"SIP/")) {
         return Err(Malformed::here("start line: expected SIP-Version", line, last + 1));
     }

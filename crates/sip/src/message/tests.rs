@@ -90,6 +90,8 @@ fn what_is_not_sip_is_refused() {
         b"GET / HTTP/1.1\r\n\r\n",
         b"INVITE sip:a@b\r\n\r\n",
         b"INVITE\r\n\r\n",
+        b"INVITE \r\n\r\n",
+        b"INVITE\t \r\n\r\n",
         b" INVITE sip:a@b SIP/2.0\r\n\r\n",
         b"INVITE sip:a@b SIP/2.0",
         b"SIP/2.0 4294967301 x\r\n\r\n",
