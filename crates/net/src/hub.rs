@@ -14,6 +14,7 @@ use crate::stream::{self, Dial};
 use crate::sys::{Datagram, SEND_BATCH, SendBatch};
 use crate::udp::{Outstanding, UdpPort};
 use ringway_sansio::{Flow, FlowId, Outbox, Target, Time, TimerId, TimerWheel, Transport};
+use ringway_sip::stun;
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -257,6 +258,16 @@ impl<H: Handler> Hub<H> {
     /// Takes one datagram: keep-alives are dealt with here, the rest is the handler's.
     pub(crate) fn datagram(&mut self, flow: &Flow, bytes: &[u8]) {
         match bytes.first() {
+            // RFC 5626 section 4.4.2: a STUN server answers on the SIP port.
+            Some(0 | 1) if stun::is_stun(bytes) => {
+                self.counters.udp_keepalives.add(1);
+                let start = self.outbox.buffer().len();
+                if stun::answer(bytes, flow.remote, self.outbox.buffer()) {
+                    self.outbox.finish(start, Target::Flow(*flow), 0);
+                } else {
+                    self.outbox.abandon(start);
+                }
+            }
             // CRLF keeps a NAT binding open (RFC 5626 section 3.5.1 has it for streams, many phones
             // send it in datagrams), and so does an empty datagram. Neither is answered.
             None => self.counters.udp_keepalives.add(1),

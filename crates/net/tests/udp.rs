@@ -160,6 +160,19 @@ fn keep_alives_do_not_reach_the_handler_and_garbage_does() {
     }
     assert_eq!(server.wait_message().2, b"\0");
     assert_eq!(server.wait_message().2, b"z");
+    let mut binding = vec![0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42];
+    binding.extend_from_slice(b"transaction.");
+    let mut buffer = [0; 600];
+    // The two echoes of the garbage come first.
+    for _ in 0..2 {
+        client.recv(&mut buffer).unwrap();
+    }
+    let (answer, _) = exchange(&client, server.addr(0), &binding);
+    assert_eq!(answer[4..20], binding[4..20]);
+    assert_eq!(answer[..2], [1, 1]);
+    // XOR-MAPPED-ADDRESS of the port we sent from (RFC 8489 section 14.2).
+    let port = client.local_addr().unwrap().port() ^ 0x2112;
+    assert!(answer.windows(2).any(|w| w == port.to_be_bytes()));
 }
 
 #[test]
