@@ -277,11 +277,14 @@ impl Client {
     pub fn response(&mut self, status: u16, t: &Timers) -> Step {
         let pass = Step { pass: true, ..Step::default() };
         match (self.kind, self.state, status) {
-            (Kind::Invite, ClientState::Calling | ClientState::Proceeding, 100..=199) => {
+            (Kind::Invite, ClientState::Calling, 100..=199) => {
                 self.state = ClientState::Proceeding;
                 // Timers A and B stop; how long to ring is the user's (timer C of a proxy).
                 Step { repeat: Step::STOP, deadline: Deadline::Clear, ..pass }
             }
+            // What a CANCEL has set stays: ringing on does not keep a cancelled INVITE alive
+            // (RFC 3261 section 9.1).
+            (Kind::Invite, ClientState::Proceeding, 100..=199) => pass,
             (Kind::Invite, ClientState::Calling | ClientState::Proceeding, 200..=299) => {
                 self.state = ClientState::Accepted;
                 // Timer M (RFC 6026 section 7.2).

@@ -438,10 +438,11 @@ impl Transactions {
     }
 
     /// Sends a CANCEL for a client INVITE transaction, in a transaction of its own, to where the
-    /// INVITE went (RFC 3261 section 9.1). The INVITE is given 64*T1 more to end by itself.
+    /// INVITE went (RFC 3261 section 9.1). The INVITE is given 64*T1 more to end by itself. What
+    /// has been cancelled already is not cancelled again (section 16.7 item 10).
     pub fn cancel(&mut self, now: Time, id: ClientId, out: &mut Outbox) {
         let Some(entry) = client(&mut self.clients, id) else { return };
-        if entry.request.is_empty() {
+        if entry.request.is_empty() || entry.cancel.is_some() {
             return;
         }
         let step = Step { deadline: Deadline::After(self.timers.lifetime()), ..Step::default() };
@@ -459,7 +460,8 @@ impl Transactions {
             nonce: NO_NAME,
             machine,
             target: target.clone(),
-            user: 0,
+            // Whose CANCEL it is, for what answers it.
+            user: id.nonce,
             request,
             cancel: None,
             clock: Clocks::new(),
@@ -471,9 +473,9 @@ impl Transactions {
 
     fn cancel_response(&mut self, now: Time, invite: ClientId, status: u16) {
         let Some(index) = client(&mut self.clients, invite).and_then(|e| e.cancel) else { return };
-        // The place may have passed to another transaction since: only a nameless one is a CANCEL.
+        // The place may have passed to another transaction since.
         let Some(entry) = self.clients.get_mut(index as usize) else { return };
-        if entry.nonce != NO_NAME {
+        if entry.nonce != NO_NAME || entry.user != invite.nonce {
             return;
         }
         let step = entry.machine.response(status, &self.timers);
@@ -501,7 +503,8 @@ impl Transactions {
         entry.machine.terminate();
         let step = Step { deadline: Deadline::After(Default::default()), ..Step::default() };
         entry.clock.apply(now, &step, &mut self.wheel, Tick::Client(index));
-        Some(event)
+        // A CANCEL has no user; its INVITE has a deadline of its own.
+        (event.id.nonce != NO_NAME).then_some(event)
     }
 
     fn reply_anew(&mut self, index: u32, check: u64, out: &mut Outbox) {
