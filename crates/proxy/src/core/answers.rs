@@ -6,7 +6,7 @@ use super::{Core, Event};
 use crate::forward;
 use ringway_sansio::{Flow, Outbox, Target, Time, TimerId};
 use ringway_sip::header::{HeaderId, Via};
-use ringway_sip::message::Message;
+use ringway_sip::message::{Message, Slot};
 use ringway_sip::transaction::machine::ServerState;
 use ringway_sip::transaction::{ClientEvent, Kind};
 use ringway_sip::write;
@@ -137,11 +137,16 @@ impl Core {
             return self.fail_over(now, place, b, out);
         }
         if matches!(status, 401 | 407) {
-            for slot in msg.headers() {
-                if matches!(slot.id, HeaderId::WwwAuthenticate | HeaderId::ProxyAuthenticate) {
-                    ctx.challenges.extend_from_slice(msg.line(slot));
+            for slot in msg.headers().iter().filter(|slot| is_challenge(slot)) {
+                let line = msg.line(slot);
+                if !ctx.challenges.iter().any(|known| **known == *line) {
+                    ctx.challenges.push(line.into());
                 }
             }
+        }
+        if status == 487 && ctx.cancelled {
+            // The callee's own says more than ours.
+            ctx.best.take_if(|best| best.status == 487 && best.bytes.is_empty());
         }
         ctx.offer(status, || {
             let mut bytes = Vec::new();
@@ -149,10 +154,8 @@ impl Core {
             bytes
         });
         if status >= 600 {
-            // Section 16.7 item 5: a 6xx ends the search, once all branches have ended.
-            for branch in ctx.branches.iter_mut().filter(|b| b.state == State::Waiting) {
-                branch.state = State::Done;
-            }
+            // Section 16.7 item 5: a 6xx ends the search; it goes back once all branches have ended.
+            ctx.end_search();
             self.cancel_branches(now, place, out);
         }
         self.settle(now, place, out);
@@ -247,7 +250,7 @@ impl Core {
     /// Forgets a context that nothing refers to any more.
     pub(super) fn forget_if_over(&mut self, place: usize) {
         let ctx = &self.contexts[place];
-        if ctx.alive > 0 || ctx.branches.iter().any(|b| b.state == State::Resolving) {
+        if ctx.alive > 0 {
             return;
         }
         let ctx = self.contexts.remove(place);
@@ -280,10 +283,15 @@ impl Core {
         if branch.state != State::Sent {
             return;
         }
+        let Some(client) = branch.client else { return };
         self.stats.timeouts += 1;
-        if let Some(client) = branch.client {
-            self.tx.cancel(now, client, out);
+        if self.tx.is_proceeding(client) {
+            return self.tx.cancel(now, client, out);
         }
+        // Nothing has been heard at all: as if it were a 408.
+        branch.cancel = true;
+        let event = ClientEvent { id: client, user: super::context::user(place, serial, b) };
+        self.branch_failed(now, event, 408, out);
     }
 
     /// Section 16.7 item 10: whatever still runs is cancelled, at once or as soon as it may be.
@@ -294,7 +302,6 @@ impl Core {
         for b in 0..self.contexts[place].branches.len() {
             let branch = &mut self.contexts[place].branches[b];
             match (branch.state, branch.client) {
-                (State::Waiting, _) => branch.state = State::Done,
                 (State::Sent, Some(client)) if self.tx.is_proceeding(client) => {
                     self.tx.cancel(now, client, out);
                 }
@@ -361,6 +368,7 @@ impl Core {
             // may still have another 2xx to carry.
             ctx.alive = ctx.alive.saturating_sub(1);
         }
+        ctx.end_search();
         ctx.request = None;
         ctx.challenges = Vec::new();
         ctx.best = None;
@@ -390,16 +398,23 @@ impl Core {
     }
 }
 
-/// A 401 or 407 with the challenges of all others added (section 16.7 item 7).
-fn with_challenges(buf: &mut Vec<u8>, best: &[u8], challenges: &[u8]) {
-    let Some(end) = memchr::memmem::find(best, b"\r\n\r\n") else {
+/// A 401 or 407 with the challenges of all others added (section 16.7 item 7). `challenges` are
+/// whole header fields, those of `best` among them.
+fn with_challenges(buf: &mut Vec<u8>, best: &[u8], challenges: &[Box<[u8]>]) {
+    let Ok(msg) = ringway_sip::message::parse(best) else {
         return buf.extend_from_slice(best);
     };
-    buf.extend_from_slice(&best[..end + 2]);
-    for line in challenges.split_inclusive(|&b| b == b'\n') {
-        if memchr::memmem::find(&best[..end + 2], line).is_none() {
-            buf.extend_from_slice(line);
-        }
+    buf.extend_from_slice(msg.start_line());
+    for slot in msg.headers().iter().filter(|slot| !is_challenge(slot)) {
+        buf.extend_from_slice(msg.line(slot));
     }
-    buf.extend_from_slice(&best[end + 2..]);
+    for line in challenges {
+        buf.extend_from_slice(line);
+    }
+    buf.extend_from_slice(b"\r\n");
+    buf.extend_from_slice(msg.body());
+}
+
+fn is_challenge(slot: &Slot) -> bool {
+    matches!(slot.id, HeaderId::WwwAuthenticate | HeaderId::ProxyAuthenticate)
 }

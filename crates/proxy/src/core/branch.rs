@@ -252,14 +252,6 @@ impl Core {
         if ctx.branches[b].state != State::Resolving {
             return;
         }
-        if ctx.cancelled || ctx.answered {
-            ctx.branches[b].state = State::Done;
-            if ctx.answered {
-                return self.forget_if_over(place);
-            }
-            ctx.offer(487, Vec::new);
-            return self.settle(now, place, out);
-        }
         let tries = &mut ctx.branches[b].goal.tries;
         tries.extend(hops.iter().rev().cloned().map(Try::Hop));
         self.retry(now, place, b, out);

@@ -1,6 +1,5 @@
 //! CANCEL: RFC 3261 sections 9.2 and 16.10.
 
-use super::context::State;
 use super::{Core, Event, Pass};
 use ringway_sansio::Outbox;
 
@@ -21,12 +20,9 @@ impl Core {
             return;
         }
         ctx.cancelled = true;
-        for branch in &mut ctx.branches {
-            if matches!(branch.state, State::Waiting | State::Resolving) {
-                branch.state = State::Done;
-                branch.goal.tries.clear();
-            }
-        }
+        ctx.end_search();
+        // What a branch has refused with before is no answer to a caller who gave up; a 6xx is.
+        ctx.best.take_if(|best| best.status < 600);
         ctx.offer(487, Vec::new);
         self.cancel_branches(pass.now, place, out);
         self.settle(pass.now, place, out);

@@ -97,7 +97,7 @@ pub(super) struct Context {
     pub branches: SmallVec<[Branch; 1]>,
     pub best: Option<Best>,
     /// WWW-Authenticate and Proxy-Authenticate lines of all 401 and 407 (section 16.7 item 7).
-    pub challenges: Vec<u8>,
+    pub challenges: Vec<Box<[u8]>>,
     pub came: Time,
     /// A final response has gone back.
     pub answered: bool,
@@ -118,6 +118,17 @@ impl Context {
     /// Whether a branch is under way or yet to come.
     pub(super) fn is_pending(&self) -> bool {
         self.branches.iter().any(|b| b.state != State::Done)
+    }
+
+    /// No branch that has not been sent yet ever will be: the search is over (RFC 3261 sections
+    /// 16.7 item 5 and 16.10).
+    pub(super) fn end_search(&mut self) {
+        for branch in &mut self.branches {
+            branch.goal.tries.clear();
+            if matches!(branch.state, State::Waiting | State::Resolving) {
+                branch.state = State::Done;
+            }
+        }
     }
 
     /// Keeps a final response if it is better than what there is (section 16.7 item 6).

@@ -204,7 +204,7 @@ impl Core {
         if self.config.domains[domain].mode != Mode::Stateless {
             return None;
         }
-        let kept = self.validate(pass, &routed).ok()?;
+        let kept = self.validate(pass, &routed, false).ok()?;
         let goals = self.local_goals(pass, &routed.uri, domain).ok()?;
         (!goals.is_empty()).then_some((kept, goals))
     }

@@ -34,10 +34,18 @@ impl Core {
         let msg = pass.msg;
         let method = msg.method();
         let routed = self.preroute(pass).map_err(|e| Refusal::new(e.status, e.reason))?;
-        let mut kept = self.validate(pass, &routed)?;
         let here = routed.next.is_none() && routed.flow.is_none();
         let domain =
             if here { self.own_domain(&routed.uri, pass.flow, routed.marked) } else { None };
+        let ends_here =
+            domain.is_some() && (method == Method::Register || user_of(&routed.uri).is_none());
+        let mut kept = match self.validate(pass, &routed, ends_here) {
+            // Section 11: an OPTIONS that may go no further is answered as if it were for us.
+            Err(refusal) if refusal.status == 483 && method == Method::Options => {
+                return self.serve_itself(pass, out);
+            }
+            result => result?,
+        };
         if method == Method::Ack && self.is_own_tag(msg) {
             // The ACK of an answer that was given without a transaction.
             return Ok(());

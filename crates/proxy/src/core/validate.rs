@@ -12,7 +12,7 @@ use ringway_sip::uri::{Scheme, Uri};
 use siphasher::sip::SipHasher13;
 use std::hash::Hasher;
 
-/// Max-Forwards where a request has none (RFC 3261 section 16.6 item 3).
+/// Max-Forwards of a request that comes without (RFC 3261 section 16.6 item 3).
 const DEFAULT_MAX_FORWARDS: u8 = 70;
 
 /// Max-Breadth where a request has none (RFC 5393 section 5.3.1).
@@ -44,11 +44,13 @@ pub(super) enum Proof {
 }
 
 impl Core {
-    /// Section 16.3 items 2 to 5.
+    /// Section 16.3 items 2 to 5. `ends_here` says that the request is for the server itself and will
+    /// not be forwarded.
     pub(super) fn validate(
         &mut self,
         pass: &Pass<'_>,
         routed: &Routed<'_>,
+        ends_here: bool,
     ) -> Result<Kept, Refusal> {
         let msg = pass.msg;
         // Item 2: a scheme that is not understood.
@@ -60,8 +62,7 @@ impl Core {
         }
         // Item 3.
         let hops = msg.max_forwards().map_err(|e| Refusal::new(e.status, e.reason))?;
-        let hops = hops.unwrap_or(DEFAULT_MAX_FORWARDS);
-        if hops == 0 && msg.method() != Method::Options {
+        if hops == Some(0) && !ends_here {
             self.stats.looped += 1;
             return Err(Refusal::new(483, "Too Many Hops"));
         }
@@ -84,7 +85,7 @@ impl Core {
         Ok(Kept {
             routes_used: routed.routes_used,
             last_route_used: routed.last_route_used,
-            max_forwards: hops.saturating_sub(1),
+            max_forwards: hops.map_or(DEFAULT_MAX_FORWARDS, |hops| hops.saturating_sub(1)),
             max_breadth: breadth,
             drop_credentials: false,
             spiral,
