@@ -1,0 +1,484 @@
+//! A small world in virtual time around [`ringway_proxy::Core`].
+//!
+//! A test says who sends what and what must arrive where, in order; everything the proxy sends is
+//! parsed, judged and logged, and a test that fails prints the ladder so far. What this world leaves
+//! out: latency (a message is handled at once), loss, and sockets.
+
+#![allow(dead_code, reason = "not every test binary uses everything")]
+
+pub mod bind;
+pub mod msg;
+pub mod ua;
+
+pub use bind::bind;
+pub use msg::Msg;
+pub use ua::*;
+
+use ringway_proxy::config::{Auth, Config, Domain, Limits, Listener, Mode};
+use ringway_proxy::location::MemoryStore;
+use ringway_proxy::{Core, Event, Hop, LogLine, Path, Paths, ResolveTarget, World as Surroundings};
+use ringway_sansio::{Duration, Flow, FlowId, Outbox, Random, SplitMix, Target, Time, Transport};
+use ringway_sip::digest::{Algorithm, Ha1};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// The domain that the proxy under test is responsible for.
+pub const DOMAIN: &str = "example.org";
+
+/// Everybody's password.
+pub const PASSWORD: &str = "secret";
+
+/// Where the proxy under test is reached over `transport` from `remote`.
+pub fn local(transport: Transport, remote: SocketAddr) -> SocketAddr {
+    let port = match transport {
+        Transport::Tls => 5061,
+        Transport::Ws => 80,
+        Transport::Wss => 443,
+        _ => 5060,
+    };
+    if remote.is_ipv6() {
+        SocketAddr::new("2001:db8::1".parse().unwrap(), port)
+    } else {
+        ([192, 0, 2, 1], port).into()
+    }
+}
+
+/// A configuration: one domain, no digest, every transport.
+pub fn config() -> Config {
+    let transports =
+        [Transport::Udp, Transport::Tcp, Transport::Tls, Transport::Ws, Transport::Wss];
+    let addrs = ["192.0.2.9:1", "[2001:db8::9]:1"];
+    let listeners = transports
+        .iter()
+        .flat_map(|&t| addrs.iter().map(move |a| (t, local(t, a.parse().unwrap()))))
+        .map(|(transport, addr)| Listener { transport, addr })
+        .collect();
+    Config {
+        domains: vec![Domain { name: DOMAIN.into(), aliases: vec![], mode: Mode::Proxy }],
+        listeners,
+        addresses: vec![],
+        auth: Auth {
+            enabled: false,
+            algorithms: vec![Algorithm::Md5],
+            auth_int: false,
+            nonce_lifetime: Duration::from_secs(300),
+        },
+        trusted: vec![],
+        routes: Default::default(),
+        record_route: true,
+        timers: Default::default(),
+        timer_c: Duration::from_secs(185),
+        registrar: Default::default(),
+        limits: Limits { requests_per_source: 0, requests: 0, max_forks: 10 },
+        secret: [7; 32],
+    }
+}
+
+/// Ways out as a host with one address has them.
+struct Table {
+    worker: u8,
+    /// Transports without a listener.
+    missing: Vec<Transport>,
+}
+
+impl Paths for Table {
+    fn path(&mut self, transport: Transport, remote: SocketAddr) -> Option<Path> {
+        if self.missing.contains(&transport) {
+            return None;
+        }
+        let flow = transport.is_datagram().then(|| FlowId::new(self.worker, 0));
+        Some(Path { flow, local: local(transport, remote) })
+    }
+}
+
+struct People;
+
+impl ringway_proxy::auth::Users for People {
+    fn ha1(&self, user: &[u8], realm: &[u8], algorithm: Algorithm) -> Option<Ha1> {
+        self.exists(user, realm).then(|| Ha1::new(algorithm, user, realm, PASSWORD.as_bytes()))
+    }
+
+    fn exists(&self, user: &[u8], _realm: &[u8]) -> bool {
+        matches!(user, b"alice" | b"bob" | b"carol")
+    }
+}
+
+/// A message the proxy sent.
+#[derive(Clone, Debug)]
+pub struct Sent {
+    pub at: Time,
+    pub worker: u8,
+    pub to: Target,
+    pub msg: Msg,
+    pub report: u64,
+}
+
+/// A question of the proxy's that nobody has answered yet.
+pub struct Question {
+    pub worker: u8,
+    pub id: u64,
+    pub target: ResolveTarget,
+}
+
+/// Which question [`World::expect`] found open, and everything that happened.
+pub struct World {
+    pub cores: Vec<Core>,
+    pub store: Arc<MemoryStore>,
+    pub now: Time,
+    start: Time,
+    out: Outbox,
+    /// What was sent and not yet expected.
+    pub sent: VecDeque<Sent>,
+    /// Answers that name resolution gives at once.
+    names: BTreeMap<String, Vec<Hop>>,
+    pub questions: Vec<Question>,
+    /// Addresses that cannot be reached, and flows that have closed.
+    broken: Vec<(Transport, SocketAddr)>,
+    closed: BTreeSet<u64>,
+    /// What [`Event::Failed`] told.
+    pub failed: Vec<SocketAddr>,
+    pub lines: Vec<LogLine>,
+    pub handed_over: usize,
+    ladder: String,
+    serial: u32,
+}
+
+impl World {
+    /// One worker, the plain configuration.
+    pub fn new() -> World {
+        World::with(|_| {})
+    }
+
+    /// One worker, the configuration changed by `change`.
+    pub fn with(change: impl FnOnce(&mut Config)) -> World {
+        World::build(1, &[], change)
+    }
+
+    pub fn build(workers: u8, missing: &[Transport], change: impl FnOnce(&mut Config)) -> World {
+        let mut config = config();
+        change(&mut config);
+        let config = Arc::new(config);
+        let store = Arc::new(MemoryStore::new([3; 16]));
+        let now = Time::from_secs(1_700_000_000);
+        let cores = (0..workers)
+            .map(|worker| {
+                let random = SplitMix::new(42 + u64::from(worker));
+                let surroundings = Surroundings {
+                    store: store.clone(),
+                    users: Arc::new(People),
+                    random: Box::new(random) as Box<dyn Random + Send>,
+                    paths: Box::new(Table { worker, missing: missing.to_vec() }),
+                    workers,
+                };
+                Core::new(config.clone(), worker, surroundings, now)
+            })
+            .collect();
+        World {
+            cores,
+            store,
+            now,
+            start: now,
+            out: Outbox::new(),
+            sent: VecDeque::new(),
+            names: BTreeMap::new(),
+            questions: Vec::new(),
+            broken: Vec::new(),
+            closed: BTreeSet::new(),
+            failed: Vec::new(),
+            lines: Vec::new(),
+            handed_over: 0,
+            ladder: String::new(),
+            serial: 0,
+        }
+    }
+
+    /// A name that resolution knows at once.
+    pub fn name(&mut self, name: &str, hops: &[(Transport, &str)]) {
+        let hops = hops
+            .iter()
+            .map(|&(transport, addr)| Hop { transport, addr: addr.parse().unwrap(), name: None })
+            .collect();
+        self.names.insert(name.into(), hops);
+    }
+
+    /// From now on nothing can be sent there: connections are refused, datagrams come back.
+    pub fn break_way(&mut self, transport: Transport, addr: &str) {
+        self.broken.push((transport, addr.parse().unwrap()));
+    }
+
+    /// The peer's connection closes.
+    pub fn close(&mut self, peer: Peer) {
+        let flow = peer.flow(0).id;
+        self.closed.insert(flow.to_u64());
+        for core in &mut self.cores {
+            core.handle_flow_closed(self.now, flow);
+        }
+        self.note(&format!("the connection of {} closes", peer.name));
+    }
+
+    /// The peer's connection breaks, and the proxy has not noticed yet.
+    pub fn break_flow(&mut self, peer: Peer) {
+        self.closed.insert(peer.flow(0).id.to_u64());
+    }
+
+    /// A branch that was not there before.
+    pub fn branch(&mut self) -> String {
+        self.serial += 1;
+        format!("z9hG4bKtest{}", self.serial)
+    }
+
+    /// A request outside a dialog as `me` makes it (RFC 3261 section 8.1.1): `line` is method and
+    /// Request-URI.
+    pub fn request(&mut self, me: Peer, line: &str) -> Msg {
+        let (method, uri) = line.split_once(' ').expect("method and URI");
+        let branch = self.branch();
+        let to = uri.split([';', '?']).next().unwrap();
+        Msg { start: format!("{line} SIP/2.0"), headers: vec![], body: String::new() }
+            .add("Via", via(me, &branch))
+            .add("From", format!("<sip:{}@{DOMAIN}>;tag=from-{}", me.name, self.serial))
+            .add("To", format!("<{to}>"))
+            .add("Call-ID", format!("call-{}@{}", self.serial, me.name))
+            .add("CSeq", format!("1 {method}"))
+            .add("Contact", format!("<{}>", me.contact()))
+            .add("Max-Forwards", "70")
+    }
+
+    /// `me` sends a request made by [`World::request`]; gives the request back.
+    pub fn call(&mut self, me: Peer, line: &str) -> Msg {
+        let request = self.request(me, line);
+        self.from(me, &request);
+        request
+    }
+
+    /// `me` sends `msg`; it comes to the first worker.
+    pub fn from(&mut self, me: Peer, msg: &Msg) {
+        self.from_at(0, me, msg);
+    }
+
+    /// `me` sends `msg`; it comes to this worker.
+    pub fn from_at(&mut self, worker: u8, me: Peer, msg: &Msg) {
+        self.note(&format!("{:>8} -> proxy   {}", me.name, msg.start));
+        self.bytes_from(worker, me.flow(worker), &msg.bytes());
+    }
+
+    /// `me` sends bytes.
+    pub fn bytes_from(&mut self, worker: u8, flow: Flow, bytes: &[u8]) {
+        let (now, mut out) = (self.now, std::mem::take(&mut self.out));
+        self.cores[worker as usize].handle_message(now, &flow, bytes, &mut out);
+        self.out = out;
+        self.pump(worker);
+    }
+
+    /// `me` answers a request it got; gives the response back.
+    pub fn answer(&mut self, me: Peer, request: &Msg, status: u16) -> Msg {
+        let response = response(me, request, status);
+        self.from(me, &response);
+        response
+    }
+
+    /// The next message to `peer` must be this one.
+    pub fn expect(&mut self, peer: Peer, words: &str) -> Msg {
+        self.expect_sent(peer, words).msg
+    }
+
+    /// As [`World::expect`], with how it was sent.
+    pub fn expect_sent(&mut self, peer: Peer, words: &str) -> Sent {
+        let at = self
+            .sent
+            .iter()
+            .position(|s| s.to.remote() == peer.remote() && s.to.transport() == peer.transport);
+        let Some(at) = at else {
+            panic!("nothing was sent to {}, expected {words}\n{}", peer.name, self.ladder)
+        };
+        let sent = self.sent.remove(at).unwrap();
+        if let Target::Flow(flow) = sent.to {
+            assert_eq!(flow, peer.flow(flow.id.worker()), "another flow\n{}", self.ladder);
+        }
+        assert!(
+            sent.msg.is(words),
+            "expected {words} to {}, got {:?}\n{}",
+            peer.name,
+            sent.msg,
+            self.ladder
+        );
+        sent
+    }
+
+    /// Nothing more has been sent to anybody.
+    pub fn quiet(&self) {
+        assert!(self.sent.is_empty(), "not expected: {:?}\n{}", self.sent, self.ladder);
+    }
+
+    /// What was sent and not expected is forgotten.
+    pub fn ignore(&mut self) {
+        self.sent.clear();
+    }
+
+    /// How many messages like this are waiting to be expected by `peer`; they are taken away.
+    pub fn count(&mut self, peer: Peer, words: &str) -> usize {
+        let before = self.sent.len();
+        let fits = |s: &Sent| s.to.remote() == peer.remote() && s.msg.is(words);
+        self.sent.retain(|s| !fits(s));
+        before - self.sent.len()
+    }
+
+    /// Lets time pass; timers fire when they are due.
+    pub fn pass(&mut self, span: Duration) {
+        let end = self.now + span;
+        let mut fired = 0;
+        while let Some((next, worker)) = self.next_timeout().filter(|&(next, _)| next <= end) {
+            fired = if next <= self.now { fired + 1 } else { 0 };
+            assert!(fired < 1000, "timers do not advance\n{}", self.ladder);
+            self.now = self.now.max(next);
+            let (now, mut out) = (self.now, std::mem::take(&mut self.out));
+            self.cores[worker].handle_timeout(now, &mut out);
+            self.out = out;
+            self.pump(worker as u8);
+        }
+        self.now = end;
+    }
+
+    pub fn pass_ms(&mut self, ms: u64) {
+        self.pass(Duration::from_millis(ms));
+    }
+
+    pub fn pass_secs(&mut self, secs: u64) {
+        self.pass(Duration::from_secs(secs));
+    }
+
+    fn next_timeout(&self) -> Option<(Time, usize)> {
+        let timeouts = self.cores.iter().enumerate();
+        timeouts.filter_map(|(i, core)| core.poll_timeout().map(|t| (t, i))).min()
+    }
+
+    /// Answers an open question of name resolution.
+    pub fn resolved(&mut self, question: Question, hops: &[(Transport, &str)]) {
+        let hops: Vec<Hop> = hops
+            .iter()
+            .map(|&(transport, addr)| Hop { transport, addr: addr.parse().unwrap(), name: None })
+            .collect();
+        self.note(&format!("{} is {hops:?}", question.target.host));
+        self.resolve(question.worker, question.id, &hops);
+        self.pump(question.worker);
+    }
+
+    fn resolve(&mut self, worker: u8, id: u64, hops: &[Hop]) {
+        let (now, mut out) = (self.now, std::mem::take(&mut self.out));
+        self.cores[worker as usize].handle_resolved(now, id, hops, &mut out);
+        self.out = out;
+    }
+
+    /// The failure of a message that was sent under this number is told.
+    pub fn not_sent(&mut self, worker: u8, report: u64) {
+        let (now, mut out) = (self.now, std::mem::take(&mut self.out));
+        self.cores[worker as usize].handle_not_sent(now, report, &mut out);
+        self.out = out;
+        self.pump(worker);
+    }
+
+    /// Takes away what a core wants sent and asks for, until there is nothing more.
+    pub fn pump(&mut self, worker: u8) {
+        loop {
+            let mut reports = Vec::new();
+            let out = std::mem::take(&mut self.out);
+            for (send, bytes) in out.iter() {
+                if self.deliver(worker, send, bytes) && send.report != 0 {
+                    reports.push(send.report);
+                }
+            }
+            self.out = out;
+            self.out.clear();
+            let mut idle = reports.is_empty();
+            for report in reports {
+                self.note("          could not be sent");
+                let (now, mut out) = (self.now, std::mem::take(&mut self.out));
+                self.cores[worker as usize].handle_not_sent(now, report, &mut out);
+                self.out = out;
+            }
+            while let Some(event) = self.cores[worker as usize].poll_event() {
+                idle = false;
+                self.event(worker, event);
+            }
+            if idle && self.out.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Notes one message; says whether it could not be sent.
+    fn deliver(&mut self, worker: u8, send: &ringway_sansio::Send, bytes: &[u8]) -> bool {
+        let parsed = ringway_sip::message::parse(bytes);
+        if let Err(fault) = parsed.and_then(|m| m.check()) {
+            panic!("malformed: {fault}\n{}\n{}", String::from_utf8_lossy(bytes), self.ladder);
+        }
+        let msg = Msg::parse(bytes);
+        let (transport, remote) = (send.to.transport(), send.to.remote());
+        self.note(&format!("   proxy -> {remote}/{transport}   {}", msg.start));
+        let gone = match &send.to {
+            Target::Flow(flow) => self.closed.contains(&flow.id.to_u64()),
+            Target::Peer { .. } => false,
+        };
+        if gone || self.broken.contains(&(transport, remote)) {
+            return true;
+        }
+        let sent = Sent { at: self.now, worker, to: send.to.clone(), msg, report: send.report };
+        self.sent.push_back(sent);
+        false
+    }
+
+    fn event(&mut self, worker: u8, event: Event) {
+        match event {
+            Event::Resolve { id, target } => match self.names.get(&*target.host).cloned() {
+                Some(hops) => self.resolve(worker, id, &hops),
+                None => self.questions.push(Question { worker, id, target }),
+            },
+            Event::HandOver { worker: to, flow, bytes } => {
+                assert_ne!(to, worker, "handed to itself");
+                self.handed_over += 1;
+                assert!(self.handed_over < 1000, "handed over for ever");
+                let (now, mut out) = (self.now, Outbox::new());
+                self.cores[to as usize].handle_handed_over(now, &flow, &bytes, &mut out);
+                let before = std::mem::replace(&mut self.out, out);
+                self.pump(to);
+                self.out = before;
+            }
+            Event::Failed(addr) => self.failed.push(addr),
+            Event::Log(line) => self.lines.push(line),
+        }
+    }
+
+    fn note(&mut self, text: &str) {
+        let at = self.now - self.start;
+        self.ladder += &format!("{:>9.3} {text}\n", at.as_secs_f64());
+    }
+
+    /// The end of every test: nothing is left that was not expected, and five minutes later the
+    /// proxy remembers nothing.
+    pub fn finish(mut self) {
+        self.quiet();
+        self.pass_secs(300);
+        self.quiet();
+        self.forgets();
+    }
+
+    /// As [`World::finish`], for tests that end in the middle of retransmissions.
+    pub fn finish_anyhow(mut self) {
+        self.pass_secs(300);
+        self.forgets();
+    }
+
+    fn forgets(&self) {
+        assert!(self.questions.is_empty(), "a question is open");
+        for core in &self.cores {
+            let tables = core.tables();
+            assert_eq!(tables, Default::default(), "{}", self.ladder);
+            assert!(core.is_idle());
+        }
+    }
+
+    /// Everything that happened, for a message of a test's own.
+    pub fn ladder(&self) -> &str {
+        &self.ladder
+    }
+}

@@ -1,0 +1,16 @@
+//! Whole-proxy tests in virtual time, one behaviour a file.
+//!
+//! Each test reads as the ladder of messages it is about; `common` holds the world it runs in.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says what it expects")]
+#![allow(unreachable_pub, reason = "what tests share is public to them")]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod basic_call;
+mod best_response;
+mod busy;
+mod cancel;
+mod forking;
+mod timers;
