@@ -98,6 +98,10 @@ class Baresip:
             raise Failed("baresip recorded nothing")
         return found[-1]
 
+    def recorded(self):
+        """Bytes recorded so far."""
+        return sum(path.stat().st_size for path in self.folder.glob("dump-*-dec.wav"))
+
 
 class Linphone:
     """linphonec 5: files instead of a sound card, commands on its standard input."""
@@ -177,3 +181,7 @@ publish=0
     def recording(self):
         """What it heard."""
         return self.folder / "heard.wav"
+
+    def recorded(self):
+        """Bytes recorded so far."""
+        return self.recording().stat().st_size if self.recording().exists() else 0

@@ -18,6 +18,9 @@ from cases import Failed
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
+# Tables that must be empty when nothing is under way.
+UNDER_WAY = ("server_transactions", "client_transactions", "contexts", "pending_commits", "resolving")
+
 
 def binary():
     """The ringway program, as `cargo build --profile quick` leaves it."""
@@ -49,7 +52,7 @@ class Wanted:
     trusted: list = field(default_factory=list)
     tls: bool = False
     websocket: bool = False
-    store: str = "memory"
+    store: str = ""  # the embedded one, in the case's folder
     workers: int = 2
     algorithms: tuple = ("MD5",)
     extra: str = ""
@@ -146,6 +149,7 @@ class Ringway:
         self.server = server
         self.program = binary()
         self.prefix = []  # what the program is started under
+        self.flags = None  # instead of the configuration file
         self.config = server.folder / "ringway.toml"
         self.write_config()
         for user, password in server.wanted.users.items():
@@ -163,7 +167,7 @@ class Ringway:
             f"listen = {json.dumps(listen)}",
             f"domains = {json.dumps([wanted.domain])}",
             f'http = "{server.host}:{server.http_port}"',
-            f'store = "{wanted.store}"',
+            f'store = "{wanted.store or f"redb:{server.folder}/ringway.redb"}"',
             f"workers = {wanted.workers}",
             f'mode = "{"redirect" if wanted.redirect else "proxy"}"',
             f"trusted = {json.dumps(wanted.trusted)}",
@@ -179,19 +183,37 @@ class Ringway:
 
     def add_user(self, user, password):
         """`ringway user add`, with the password on standard input."""
-        raise NotImplementedError
+        self._command("user", "add", user, "--password-stdin", stdin=password + "\n")
 
     def start(self, name):
         """Starts the server."""
-        return self.server.context.start(name, [*self.prefix, self.program, "serve", "--config", self.config],
+        flags = self.flags or ["--config", self.config]
+        return self.server.context.start(name, [*self.prefix, self.program, "serve", *flags],
                                          env={"XDG_STATE_HOME": str(self.server.folder)})
 
     def status(self):
         """`ringway status --json`, as a dictionary."""
-        code, output = self.server.context.run("status", [self.program, "status", "--json"])
+        return json.loads(self._command("status", "--json"))
+
+    def tables(self):
+        """The sizes of its tables."""
+        return self.status()["tables"]
+
+    def transactions(self):
+        """What is under way."""
+        tables = self.tables()
+        return sum(tables[name] for name in UNDER_WAY)
+
+    def contacts(self):
+        """Registered contacts."""
+        return self.status()["contacts"]
+
+    def _command(self, *words, stdin=None):
+        """Runs one of Ringway's other commands on the same configuration; what it printed."""
+        code, output = self.server.context.run("ringway", [self.program, *words, "--config", self.config], stdin=stdin)
         if code != 0:
-            raise Failed(f"ringway status ended with {code}: {output}")
-        return json.loads(output)
+            raise Failed(f"ringway {' '.join(words)} ended with {code}: {output}")
+        return output
 
     def _get(self, path):
         with urllib.request.urlopen(f"http://{self.server.host}:{self.server.http_port}{path}", timeout=2) as got:

@@ -291,21 +291,30 @@ def drain(c):
 
 @case("serve/first-start-prints-what-to-type", own=True)
 def first_start(c):
-    """On an empty store two users are made and printed; they can register; the next start keeps them."""
-    server = Server(c, start=False, users={}, store=f"redb:{c.folder}/first.redb")
+    """On an empty store and without a file two users are made and printed; the next start keeps them."""
+    server = Server(c, start=False, users={})
+    server.wanted.domain = server.host
+    server.kind.flags = ["--listen", f"udp://{server.host}:{server.port}", "--http", f"{server.host}:{server.http_port}",
+                         "--store", f"redb:{c.folder}/first.redb"]
     server.start()
     printed = server.process.output()
-    found = re.findall(r"(?im)^\W*user\w*\W+(\S+).*?^\W*password\W+(\S+)", printed, flags=re.S | re.M)
-    c.expect(len(found) == 2, f"expected two users with passwords, got {found} in: {printed}")
+    rows = {name: found.groups() for name in ("server", "user", "password", "transport")
+            if (found := re.search(rf"(?m)^ *{name} +(\S+) +(\S+) *$", printed))}
+    c.expect(len(rows) == 4, f"expected what to type into two phones, got: {printed}")
+    c.expect(rows["server"][0] == f"{server.host}:{server.port}", f"expected the server's address, got {rows}")
+    accounts = list(zip(rows["user"], rows["password"]))
     with Client(server.host, server.port) as client:
-        for user, password in found:
-            answer = client.register(user, password, server.domain, [f"<sip:{user}@192.0.2.1>"])
+        for user, password in accounts:
+            answer = client.register(user, password, server.host, [f"<sip:{user}@192.0.2.1>"])
             c.expect(answer is not None and answer.status == 200, f"{user} cannot register: {answer and answer.start}")
     c.expect(server.stop() == 0, "expected exit 0")
     server.start()
+    printed = server.process.output()
+    c.expect("kept" in printed and not any(password in printed for _, password in accounts),
+             f"the second start must say that the users are kept, without their passwords: {printed}")
     with Client(server.host, server.port) as client:
-        for user, password in found:
-            answer = client.register(user, password, server.domain, [])
+        for user, password in accounts:
+            answer = client.register(user, password, server.host, [])
             c.expect(answer is not None and f"sip:{user}@192.0.2.1" in str(answer.get("contact")),
                      f"{user} or its contact is gone after a restart: {answer and answer.text}")
 
