@@ -54,6 +54,7 @@ class Wanted:
     websocket: bool = False
     store: str = ""  # the embedded one, in the case's folder
     workers: int = 2
+    also_ipv6: bool = False
     algorithms: tuple = ("MD5",)
     extra: str = ""
 
@@ -159,6 +160,8 @@ class Ringway:
         """Writes the configuration the case described."""
         server, wanted = self.server, self.server.wanted
         listen = [f"udp://{server.host}:{server.port}", f"tcp://{server.host}:{server.port}"]
+        if wanted.also_ipv6:
+            listen += [f"udp://[::1]:{server.port}", f"tcp://[::1]:{server.port}"]
         if wanted.tls:
             listen.append(f"tls://{server.host}:{server.tls_port}")
         if wanted.websocket:

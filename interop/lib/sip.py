@@ -88,15 +88,16 @@ class Client:
         self.host, self.port, self.transport = host, port, transport
         self._rest = b""
         self.last = b""
+        self.family = socket.AF_INET6 if ":" in host else socket.AF_INET
         if transport == "udp":
-            self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            self.socket = socket.socket(self.family, socket.SOCK_DGRAM)
             self.socket.bind((source, 0))
             self.socket.connect((host, port))
         else:
             self.socket = socket.create_connection((host, port), timeout=5, source_address=(source, 0))
             if transport == "tls":
                 self.socket = context.wrap_socket(self.socket, server_hostname=server_name)
-        self.local = self.socket.getsockname()
+        self.local = self.socket.getsockname()[:2]
 
     def close(self):
         """Closes the socket."""
@@ -129,7 +130,7 @@ class Client:
             self.socket.settimeout(left)
             try:
                 data = self.socket.recv(65_535)
-            except (TimeoutError, ConnectionError, ssl.SSLError):
+            except (TimeoutError, ConnectionError, ssl.SSLError):  # silence, or the peer is gone
                 return None
             if not data and self.transport != "udp":
                 return None
@@ -157,9 +158,10 @@ class Client:
                 cseq=1, call_id=None, tag=None):
         """A request's bytes with the fields every request has."""
         body = body.encode() if isinstance(body, str) else body
+        here = f"[{self.local[0]}]" if ":" in self.local[0] else self.local[0]
         lines = [
             f"{method} {uri} SIP/2.0",
-            f"Via: SIP/2.0/{self.transport.upper()} {self.local[0]}:{self.local[1]}"
+            f"Via: SIP/2.0/{self.transport.upper()} {here}:{self.local[1]}"
             f";branch=z9hG4bK{secrets.token_hex(8)};rport",
             "Max-Forwards: 70",
             f"From: <{sender}>;tag={tag or secrets.token_hex(4)}",

@@ -48,6 +48,9 @@ class Sipp:
         self.context, self.name, self.transport = context, name, transport
         self.port = port or context.ports.take(2)
         self.seconds = seconds
+        # Unless told otherwise the caller hangs up.
+        if not {"hangs_up", "waits"} & set(parts):
+            parts = (*parts, "hangs_up" if template.startswith("uac") else "waits")
         scenario = render(context, name, template, parts, words)
         keys = {"domain": domain, "target": domain, "caller": caller, **(keys or {})}
         mode = {"udp": "u", "tcp": "t"}[transport] + {"one": "1", "each": "n"}[sockets]

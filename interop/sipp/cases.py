@@ -41,8 +41,8 @@ def caller(c, server, name, template, transport, **options):
 
 def call(c, server, transport, name="uac", **options):
     """A caller whose call is answered."""
-    login = options.pop("login", None)
-    return caller(c, server, name, "uac-call", transport, login=login, parts=("auth",) if login else (),
+    login, parts = options.pop("login", None), options.pop("parts", ())
+    return caller(c, server, name, "uac-call", transport, login=login, parts=(*parts, "auth") if login else parts,
                   words={"invite_cseq": 2 if login else 1, **options.pop("words", {})}, **options)
 
 
@@ -66,6 +66,31 @@ def answered_call(c, transport):
     uas = callee(c, server, "uas", "uas-answer", transport, calls=5)
     uac = call(c, server, transport, calls=5, rate=2)
     finish(server, uac, uas)
+
+
+@over_both("callee-hangs-up")
+def callee_hangs_up(c, transport):
+    """A BYE from the callee takes the recorded route backwards (RFC 3261 12.1.1 and 16.12)."""
+    server = quick(c, auth=False)
+    uas = callee(c, server, "uas", "uas-answer", transport, parts=("hangs_up",))
+    uac = call(c, server, transport, parts=("waits",))
+    finish(server, uac, uas)
+
+
+def across(who_hangs_up):
+    """A caller and a callee on different transports; the server is in both their routes (RFC 3261 16.6 step 4)."""
+    parts = (("hangs_up",), ("waits",)) if who_hangs_up == "caller" else (("waits",), ("hangs_up",))
+    for one, other in (TRANSPORTS, TRANSPORTS[::-1]):
+        def body(c, one=one, other=other):
+            server = quick(c, auth=False)
+            uas = callee(c, server, "uas", "uas-answer", other, parts=parts[1])
+            uac = call(c, server, one, parts=parts[0])
+            finish(server, uac, uas)
+        case(f"sipp/{one}-calls-{other}-{who_hangs_up}-hangs-up")(body)
+
+
+across("caller")
+across("callee")
 
 
 @over_both("call-auth")
