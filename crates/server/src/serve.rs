@@ -397,7 +397,7 @@ fn open_store(
     let revive = &mut |flow: &Flow| revive(flow, listeners, workers);
     let mut store = Store::open(kind, clock.now(), revive)?;
     if let (None, Some(name)) = (store.domain(), setup::default_domain(settings)) {
-        store.set_domain(&name.0).map_err(|e| format!("store {kind}: {e}"))?;
+        store.set_domain(&name.0)?;
     }
     let config =
         Arc::new(setup::proxy(settings, store.domain(), listeners, workers, store.secret()));

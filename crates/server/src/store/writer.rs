@@ -278,7 +278,10 @@ impl Thread {
             if !batch.changes.is_empty() {
                 let began = Instant::now();
                 if let Err(e) = self.commit(&batch) {
-                    if !self.recover(&mut batch, &e) {
+                    if batch.changes.iter().all(|c| matches!(c.tell, Tell::Caller(_))) {
+                        // Whoever asked hears of it, and memory was not changed before.
+                        self.refuse(&mut batch, &e);
+                    } else if !self.recover(&mut batch, &e) {
                         return;
                     }
                 } else {
