@@ -3,8 +3,8 @@
 //! One [`Endpoint`] a worker thread owns that worker's listeners and connections and runs its
 //! [`Handler`]: UDP received and sent in batches, TCP and TLS with SIP's framing, WebSockets
 //! (RFC 7118). What the handler puts into its outbox leaves once the batch is done. Everything a peer
-//! can make grow is bounded by [`Limits`] and counted in [`Counters`]. Server location (RFC 3263) comes
-//! beside the road: it never makes a worker wait.
+//! can make grow is bounded by [`Limits`] and counted in [`Counters`]. Server location (RFC 3263) is
+//! in [`locate`], beside the road: it never makes a worker wait.
 //!
 //! This crate knows how messages are framed, not what they say: it never reads a header field. Read
 //! [`handler`] first, then [`endpoint`].
@@ -17,6 +17,7 @@ pub mod error;
 pub mod handler;
 mod hub;
 pub mod limits;
+pub mod locate;
 pub mod mailbox;
 pub mod route;
 pub mod shared;

@@ -1,0 +1,288 @@
+//! The decisions of RFC 3263, as functions of what DNS said. Nothing here asks DNS, reads a clock or
+//! draws a random number.
+
+use ringway_sansio::{Random, Transport};
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+/// Services looked up for one domain: one for each transport, and some doubles.
+pub const MAX_SERVICES: usize = 8;
+/// SRV records used of one service; those of the worst priority go first.
+pub const MAX_SRV: usize = 32;
+/// Hops given for one query.
+pub const MAX_HOPS: usize = 32;
+
+/// What a request is to be sent to: what its next-hop URI says.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Query {
+    /// The host part (or the `maddr` parameter), a name or a literal address, IPv6 with or without
+    /// brackets.
+    pub host: Box<str>,
+    /// The port, where the URI has one.
+    pub port: Option<u16>,
+    /// The transport, where the URI names one.
+    pub transport: Option<Transport>,
+    /// Whether the URI is a `sips` one.
+    pub secure: bool,
+}
+
+/// One place to try.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Hop {
+    /// What to speak.
+    pub transport: Transport,
+    /// Where.
+    pub addr: SocketAddr,
+    /// The domain the server's certificate must stand for (RFC 5922 section 7.3): the one asked for,
+    /// whatever names DNS led through. Only for TLS, and not for a literal address.
+    pub name: Option<Arc<str>>,
+}
+
+/// A host to reach over a transport at a port.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Server {
+    pub(crate) transport: Transport,
+    pub(crate) host: Box<str>,
+    pub(crate) port: u16,
+}
+
+/// A name that may have SRV records.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Service {
+    pub(crate) transport: Transport,
+    pub(crate) name: Box<str>,
+}
+
+/// A NAPTR record.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Naptr {
+    pub(crate) order: u16,
+    pub(crate) preference: u16,
+    pub(crate) flags: Box<[u8]>,
+    pub(crate) services: Box<[u8]>,
+    pub(crate) regexp: Box<[u8]>,
+    pub(crate) replacement: Box<str>,
+}
+
+/// An SRV record.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Srv {
+    pub(crate) priority: u16,
+    pub(crate) weight: u16,
+    pub(crate) port: u16,
+    pub(crate) target: Box<str>,
+}
+
+/// What to ask DNS next.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Step {
+    /// Nothing: this is it.
+    Known(Hop),
+    /// Nothing: no transport of ours serves the URI.
+    Nowhere,
+    /// The addresses of this server's host.
+    Addresses(Server),
+    /// The SRV records of each of these, in our order; where none has any, the addresses of the
+    /// server behind them.
+    Services(Vec<Service>, Server),
+    /// The NAPTR records of the host.
+    Naptr,
+}
+
+/// What a `sips` URI makes of a transport (RFC 3261 section 26.2.2).
+fn secured(transport: Transport) -> Option<Transport> {
+    match transport {
+        Transport::Tcp | Transport::Tls => Some(Transport::Tls),
+        Transport::Sctp | Transport::TlsSctp => Some(Transport::TlsSctp),
+        Transport::Ws | Transport::Wss => Some(Transport::Wss),
+        Transport::Udp => None,
+    }
+}
+
+/// RFC 3263 sections 4.1 and 4.2, as far as they go without DNS. `ours` are the transports we can
+/// send on, the best first.
+pub(crate) fn first_step(query: &Query, ours: &[Transport]) -> Step {
+    let literal = literal(&query.host);
+    // An explicit transport is used; a literal address or a port without one means UDP or TLS.
+    let default = if query.secure { Transport::Tls } else { Transport::Udp };
+    let given = match query.transport {
+        Some(transport) if query.secure => match secured(transport) {
+            Some(transport) => Some(transport),
+            None => return Step::Nowhere,
+        },
+        other => other,
+    };
+    let fallback = given.or_else(|| fallback(query.secure, ours)).unwrap_or(default);
+    if !ours.contains(&fallback) {
+        return Step::Nowhere;
+    }
+    let port = query.port.unwrap_or_else(|| fallback.default_port());
+    if let Some(ip) = literal {
+        let addr = SocketAddr::new(ip, port);
+        return Step::Known(Hop { transport: fallback, addr, name: None });
+    }
+    let server = Server { transport: fallback, host: query.host.clone(), port };
+    match (query.port, given) {
+        (Some(_), _) => Step::Addresses(server),
+        (None, Some(transport)) => match service_name(transport, &query.host) {
+            Some(name) => Step::Services(vec![Service { transport, name }], server),
+            None => Step::Addresses(server),
+        },
+        (None, None) => Step::Naptr,
+    }
+}
+
+/// The transport where nothing names one: UDP, or TLS for `sips`; the best of ours where we have no
+/// UDP (section 4.1 leaves us the choice).
+fn fallback(secure: bool, ours: &[Transport]) -> Option<Transport> {
+    let default = if secure { Transport::Tls } else { Transport::Udp };
+    let fits = |t: &Transport| !secure || t.is_secure();
+    ours.iter().copied().find(|t| *t == default).or_else(|| ours.iter().copied().find(fits))
+}
+
+/// A host that is an address already.
+fn literal(host: &str) -> Option<IpAddr> {
+    let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
+    bare.parse().ok()
+}
+
+/// Where the SRV records of a transport stand (RFC 3263 section 4.2, RFC 4168 section 5.1).
+fn service_name(transport: Transport, host: &str) -> Option<Box<str>> {
+    let prefix = match transport {
+        Transport::Udp => "_sip._udp.",
+        Transport::Tcp => "_sip._tcp.",
+        Transport::Tls => "_sips._tcp.",
+        Transport::Sctp => "_sip._sctp.",
+        Transport::TlsSctp => "_sips._sctp.",
+        // RFC 7118 section 5.4 leaves finding a WebSocket server to the application.
+        Transport::Ws | Transport::Wss => return None,
+    };
+    Some([prefix, host].concat().into())
+}
+
+/// RFC 3263 section 4.1: what a NAPTR service field stands for.
+fn naptr_transport(services: &[u8]) -> Option<Transport> {
+    const NAMES: [(&[u8], Transport); 5] = [
+        (b"SIP+D2U", Transport::Udp),
+        (b"SIP+D2T", Transport::Tcp),
+        (b"SIPS+D2T", Transport::Tls),
+        (b"SIP+D2S", Transport::Sctp),
+        (b"SIPS+D2S", Transport::TlsSctp),
+    ];
+    NAMES.iter().find(|(name, _)| name.eq_ignore_ascii_case(services)).map(|(_, t)| *t)
+}
+
+/// RFC 3263 section 4.1: the services NAPTR records lead to, or without usable ones those we would
+/// look for ourselves.
+pub(crate) fn after_naptr(query: &Query, ours: &[Transport], records: &[Naptr]) -> Step {
+    let mut usable: Vec<(&Naptr, Transport)> = records
+        .iter()
+        .filter(|r| r.flags.eq_ignore_ascii_case(b"s") && r.regexp.is_empty())
+        .filter(|r| !r.replacement.is_empty())
+        .filter_map(|r| naptr_transport(&r.services).map(|t| (r, t)))
+        .filter(|(_, t)| ours.contains(t) && (!query.secure || t.is_secure()))
+        .collect();
+    // RFC 3403 section 4.1: once a record of one order fits, those of other orders do not count.
+    let order = usable.iter().map(|(r, _)| r.order).min();
+    usable.retain(|(r, _)| Some(r.order) == order);
+    usable.sort_by_key(|(r, _)| r.preference);
+    let mut services: Vec<Service> = usable
+        .into_iter()
+        .map(|(r, transport)| Service { transport, name: r.replacement.clone() })
+        .collect();
+    if services.is_empty() {
+        // "_sip" for SIP URIs and "_sips" for SIPS URIs, for each transport we have.
+        services = ours
+            .iter()
+            .filter(|t| t.is_secure() == query.secure)
+            .filter_map(|t| Some(Service { transport: *t, name: service_name(*t, &query.host)? }))
+            .collect();
+    }
+    services.truncate(MAX_SERVICES);
+    let transport = match services.first() {
+        // Section 4.2: without SRV records, the transport NAPTR chose at its default port.
+        Some(service) if order.is_some() => service.transport,
+        _ => match fallback(query.secure, ours) {
+            Some(transport) => transport,
+            None => return Step::Nowhere,
+        },
+    };
+    let port = transport.default_port();
+    let server = Server { transport, host: query.host.clone(), port };
+    if services.is_empty() { Step::Addresses(server) } else { Step::Services(services, server) }
+}
+
+/// All DNS said about one query.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Found {
+    /// The SRV records of each service that has some, in the order to try them.
+    pub(crate) services: Vec<(Transport, Vec<Srv>)>,
+    /// What to try where there are none.
+    pub(crate) server: Option<Server>,
+    /// The addresses of each host, the best first.
+    pub(crate) addresses: HashMap<Box<str>, Vec<IpAddr>>,
+}
+
+impl Found {
+    /// The hops in the order to try them: services in turn, within each the order of RFC 2782, and
+    /// each target's addresses in turn (RFC 3263 sections 4.2 and 4.3).
+    pub(crate) fn hops(&self, query: &Query, random: &mut dyn Random) -> Vec<Hop> {
+        let name: Arc<str> = query.host.trim_end_matches('.').into();
+        let mut hops = Vec::new();
+        let mut add = |transport: Transport, host: &str, port| {
+            for ip in self.addresses.get(host).into_iter().flatten() {
+                let name = transport.is_secure().then(|| name.clone());
+                let hop = Hop { transport, addr: SocketAddr::new(*ip, port), name };
+                if hops.len() < MAX_HOPS && !hops.contains(&hop) {
+                    hops.push(hop);
+                }
+            }
+        };
+        for (transport, records) in &self.services {
+            for record in order_srv(records, random) {
+                add(*transport, &record.target, record.port);
+            }
+        }
+        if let Some(server) = &self.server {
+            add(server.transport, &server.host, server.port);
+        }
+        hops
+    }
+}
+
+/// What is left of a service's SRV records: none where it says that it is not offered (RFC 2782, a
+/// target of "."), and no more than [`MAX_SRV`].
+pub(crate) fn usable_srv(mut records: Vec<Srv>) -> Vec<Srv> {
+    records.retain(|r| !r.target.is_empty() && r.port != 0);
+    records.sort_by_key(|r| r.priority);
+    records.truncate(MAX_SRV);
+    records
+}
+
+/// RFC 2782: the lower priority first; among equals, each next one drawn by weight.
+fn order_srv<'a>(records: &'a [Srv], random: &mut dyn Random) -> Vec<&'a Srv> {
+    let mut left: Vec<&Srv> = records.iter().collect();
+    // Those of weight zero first, so that they have their small chance.
+    left.sort_by_key(|r| (r.priority, r.weight != 0));
+    let mut ordered = Vec::with_capacity(left.len());
+    while let Some(first) = left.first() {
+        let priority = first.priority;
+        let rivals = left.iter().take_while(|r| r.priority == priority).count();
+        let total: u64 = left[..rivals].iter().map(|r| u64::from(r.weight)).sum();
+        let draw = random.next_u64() % (total + 1);
+        let mut sum = 0;
+        let chosen = left[..rivals].iter().position(|r| {
+            sum += u64::from(r.weight);
+            sum >= draw
+        });
+        ordered.push(left.remove(chosen.unwrap_or(0)));
+    }
+    ordered
+}
+
+/// Moves the hops that failed lately behind the others. They are not dropped: where all failed, all
+/// are tried.
+pub(crate) fn failed_last(hops: &mut [Hop], mut failed: impl FnMut(&Hop) -> bool) {
+    hops.sort_by_cached_key(|hop| failed(hop));
+}
