@@ -5,6 +5,8 @@
 //! for the road of a message, [`location`] for where users are, [`registrar`] for REGISTER,
 //! [`config`] for what an operator can decide.
 
+#![forbid(unsafe_code)]
+
 pub mod auth;
 pub mod config;
 pub mod core;

@@ -6,6 +6,8 @@
 //! protocol and no input or output. Read [`flow`] for what a transport looks like from above,
 //! [`outbox`] for how bytes leave, [`timer`] for how a machine with many deadlines keeps them.
 
+#![forbid(unsafe_code)]
+
 pub mod flow;
 pub mod outbox;
 pub mod random;

@@ -5,6 +5,8 @@
 //! process begins and ends, [`worker`] for how one worker runs, [`store`] for what outlives the
 //! process, [`config`] for what an operator may decide.
 
+#![forbid(unsafe_code)]
+
 pub mod config;
 pub mod first_run;
 pub mod host;

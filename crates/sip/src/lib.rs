@@ -7,6 +7,8 @@
 //! [`limits`]. Read [`message`] first: one pass over a datagram gives a [`Message`], a view from
 //! which everything else is reached. [`write`](mod@write) goes the other way.
 
+#![forbid(unsafe_code)]
+
 pub mod dialog;
 pub mod digest;
 pub mod framing;

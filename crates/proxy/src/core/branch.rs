@@ -310,12 +310,15 @@ impl Core {
             client,
         );
         let mut way = way;
-        if self.too_large_for_udp(&way, out.buffer().len() - start)
+        if !branch.large_over_udp
+            && self.too_large_for_udp(&way, out.buffer().len() - start)
             && let Some(tcp) = self.over_tcp(&way)
         {
             // Should TCP be refused, UDP is tried after all (section 18.1.1).
             let udp = Hop { transport: Transport::Udp, addr: way.target.remote(), name: None };
-            self.contexts[place].branches[b].goal.tries.push(Try::Hop(udp));
+            let branch = &mut self.contexts[place].branches[b];
+            branch.goal.tries.push(Try::Hop(udp));
+            branch.large_over_udp = true;
             way = tcp;
             out.abandon(start);
             on_top.clear();
@@ -491,6 +494,7 @@ impl Branch {
             through: None,
             hop: None,
             on_flow: false,
+            large_over_udp: false,
         }
     }
 }

@@ -60,6 +60,8 @@ pub(super) struct Branch {
     pub hop: Option<std::net::SocketAddr>,
     /// Over a flow, not to an address.
     pub on_flow: bool,
+    /// TCP has been refused for a request that is large for UDP: now UDP, whatever its size.
+    pub large_over_udp: bool,
 }
 
 /// What the first parse found out that later branches need again.
