@@ -96,7 +96,7 @@ counters! {
     /// Connections closed: what came could not be framed.
     closed_malformed,
     /// Messages handed over to the worker that owns the connection.
-    handed_over,
+    sends_handed_over,
     /// Items and messages not taken because the mailbox of this worker was full.
     mailbox_full,
 }

@@ -318,7 +318,7 @@ impl<H: Handler> Hub<H> {
             let Some(carry) = slot.take() else { continue };
             let count = carry.items.len() as u64;
             match mailbox.try_send(Mail::Carry(carry)) {
-                Ok(()) => self.counters.handed_over.add(count),
+                Ok(()) => self.counters.sends_handed_over.add(count),
                 Err(Mail::Carry(carry)) => {
                     self.counters.stream_not_sent.add(count);
                     self.failed.extend(carry.items.iter().map(|item| item.2));

@@ -339,7 +339,7 @@ fn a_message_for_another_workers_connection_is_handed_over() {
     // Found by address as well, whoever owns it.
     server.send(other, peer(Transport::Tcp, flow.remote), 2, &sip("by", 3));
     assert_eq!(read(&mut stream, sip("by", 3).len()), sip("by", 3));
-    server.wait_count("handed_over", 2);
+    server.wait_count("sends_handed_over", 2);
     drop(stream);
     server.wait_closed();
     // The worker that asked hears of the failure.
