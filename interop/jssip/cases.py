@@ -11,7 +11,7 @@ HERE = Path(__file__).resolve().parent
 
 def browse(c, scheme):
     """Two pages register and call each other; the browser's own statistics tell whether audio came."""
-    server = Server(c, websocket=True, tls=True)
+    server = Server(c, websocket=True, tls=True, extra='[timers]\nt1 = "100ms"\n')
     port = server.wss_port if scheme == "wss" else server.ws_port
     program = c.start("node", ["node", HERE / "call.mjs", c.folder, server.domain,
                                f"{scheme}://127.0.0.1:{port}/", "alice:wonderland", "bob:builder"], cwd=HERE)

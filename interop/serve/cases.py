@@ -29,7 +29,8 @@ def one_line(c, output, *words):
 
 def refuses_to_start(c, server, *words, seconds=10):
     """Starts a server that must not come up: non-zero, one clear line."""
-    process = server.kind.start("refused")
+    server.refusals = getattr(server, "refusals", 0) + 1
+    process = server.kind.start(f"refused{server.refusals}")
     status = process.wait(seconds)
     c.expect(status is not None, f"it started: {process.output()[-400:]}")
     c.expect(status not in (0, -signal.SIGABRT, 101), f"expected a plain non-zero exit, got {status}: {process.output()}")
@@ -149,7 +150,7 @@ def no_room(c):
     state.mkdir()
     server = Server(c, start=False, auth=False, users={}, store=f"redb:{state}/ringway.redb")
     server.kind.prefix = ["unshare", "--mount", *([] if os.getuid() == 0 else ["--map-root-user"]), "sh", "-c",
-                          f"mount -t tmpfs -o size=64k tmpfs {state} && exec \"$@\"", "sh"]
+                          f"mount -t tmpfs -o size=64k tmpfs {state} && ! head -c 1m /dev/zero >{state}/filler 2>&- && exec \"$@\"", "sh"]
     refuses_to_start(c, server, "ringway.redb")
 
 
@@ -298,9 +299,9 @@ def first_start(c):
                          "--store", f"redb:{c.folder}/first.redb"]
     server.start()
     printed = server.process.output()
-    rows = {name: found.groups() for name in ("server", "user", "password", "transport")
-            if (found := re.search(rf"(?m)^ *{name} +(\S+) +(\S+) *$", printed))}
-    c.expect(len(rows) == 4, f"expected what to type into two phones, got: {printed}")
+    rows = {name: re.findall(rf"(?m)^ *{name} +(\S+) *$", printed)
+            for name in ("server", "user", "password", "transport")}
+    c.expect(all(len(values) == 2 for values in rows.values()), f"expected what to type into two phones, got: {printed}")
     c.expect(rows["server"][0] == f"{server.host}:{server.port}", f"expected the server's address, got {rows}")
     accounts = list(zip(rows["user"], rows["password"]))
     with Client(server.host, server.port) as client:

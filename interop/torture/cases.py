@@ -30,7 +30,8 @@ def messages():
 def response_port(octets):
     """Where a server answers over UDP: the port of the topmost Via, RFC 3261 18.2.2."""
     head = re.sub(rb"\r\n[ \t]+", b" ", octets.split(b"\r\n\r\n")[0])
-    via = re.search(rb"(?im)^v(?:ia)?[ \t]*:[^\r\n]*?(?:\]|\w)[ \t]*:[ \t]*(\d{2,5})", head)
+    head = re.sub(rb"\[[^\]\r\n]*\]", b"v6", head)
+    via = re.search(rb"(?im)^v(?:ia)?[ \t]*:[^\r\n;,]*?\w[ \t]*:[ \t]*(\d{2,5})", head)
     return int(via.group(1)) if via else 5060
 
 
@@ -94,9 +95,9 @@ def over_udp(c):
 
 def framed(octets):
     """Whether a stream carries this message alone and whole: its Content-Length is that of its body."""
-    head, _, body = octets.partition(b"\r\n\r\n")
+    head, end, body = octets.partition(b"\r\n\r\n")
     length = re.search(rb"(?im)^(?:l|content-length)[ \t]*:[ \t]*(\d+)[ \t]*\r?$", head)
-    return length is not None and int(length.group(1)) == len(body)
+    return bool(end) and length is not None and int(length.group(1)) == len(body)
 
 
 @case("torture/tcp", limit=150, own=True)
