@@ -1,7 +1,7 @@
 //! Response processing: RFC 3261 section 16.7, and what stands in for a response: timer C (16.8),
 //! time-outs and transport errors (16.9).
 
-use super::context::{Branch, State};
+use super::context::{Branch, State, Try};
 use super::{Core, Event};
 use crate::forward;
 use ringway_sansio::{Flow, Outbox, Target, Time, TimerId};
@@ -166,7 +166,11 @@ impl Core {
         let branch = &mut self.contexts[place].branches[b];
         branch.state = State::Waiting;
         branch.on_flow = false;
-        if let Some(hop) = branch.hop.take() {
+        let hop = branch.hop.take();
+        // That TCP is refused where UDP is still to be tried says nothing of the server.
+        if !matches!(branch.goal.tries.last(), Some(Try::Datagram(_)))
+            && let Some(hop) = hop
+        {
             self.events.push_back(Event::Failed(hop));
         }
         self.retry(now, place, b, out);
@@ -294,6 +298,19 @@ impl Core {
         self.branch_failed(now, event, 408, out);
     }
 
+    /// A request that is no INVITE still has no final answer when timer E of its sender has grown to
+    /// T2 (RFC 4320 section 4.1): a 100 slows the retransmissions down.
+    pub(super) fn still_trying(&mut self, now: Time, place: usize, serial: u32, out: &mut Outbox) {
+        let Some(ctx) = self.contexts.get_mut(place).filter(|c| c.serial == serial) else { return };
+        ctx.trying = TimerId::NONE;
+        let (server, flow) = (ctx.server, ctx.flow);
+        self.with_request(place, |core, msg| {
+            let start = out.buffer().len();
+            write::response(out.buffer(), msg, Some(&flow), 100, "", None, &[], &[]);
+            core.tx.respond(now, server, 100, out, start);
+        });
+    }
+
     /// Section 16.7 item 10: whatever still runs is cancelled, at once or as soon as it may be.
     pub(super) fn cancel_branches(&mut self, now: Time, place: usize, out: &mut Outbox) {
         if self.contexts[place].kind != Kind::Invite {
@@ -369,6 +386,7 @@ impl Core {
             ctx.alive = ctx.alive.saturating_sub(1);
         }
         ctx.end_search();
+        self.wheel.cancel(std::mem::replace(&mut ctx.trying, TimerId::NONE));
         ctx.request = None;
         ctx.challenges = Vec::new();
         ctx.best = None;

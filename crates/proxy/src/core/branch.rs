@@ -1,7 +1,6 @@
 //! Request forwarding: RFC 3261 section 16.6, one branch at a time.
 
 use super::context::{self, Branch, Context, Goal, Kept, State, Try};
-use super::preroute::default_port;
 use super::reply::reply_to;
 use super::{Core, Event, Hop, MAX_RESOLVING, Pass, ResolveTarget, Tick};
 use crate::forward::{self, Plan};
@@ -25,6 +24,8 @@ pub(super) struct Way {
     pub local: SocketAddr,
     /// Over a flow that exists: what it is.
     pub flow: Option<Flow>,
+    /// Over UDP however large, because TCP has been refused there.
+    pub any_size: bool,
 }
 
 impl Core {
@@ -57,6 +58,13 @@ impl Core {
         if session {
             self.stats.sessions += 1;
         }
+        let trying = match kind {
+            Kind::Invite => TimerId::NONE,
+            Kind::NonInvite => {
+                let at = pass.now + self.tx.timers().trying();
+                self.wheel.set(at, Tick::Trying { context: place, serial })
+            }
+        };
         let branches: SmallVec<[Branch; 1]> = goals.into_iter().map(Branch::waiting).collect();
         self.contexts.insert(Context {
             serial,
@@ -74,6 +82,7 @@ impl Core {
             cancelled: false,
             session,
             rang: false,
+            trying,
             alive: 1,
         });
         if kind == Kind::Invite {
@@ -145,13 +154,20 @@ impl Core {
                         transport: flow.transport,
                         local: flow.local,
                         flow: Some(flow),
+                        any_size: true,
                     })
                 }
                 Try::Hop(hop) => self.way_to_hop(hop).map_or(Found::Nowhere, Found::Way),
+                Try::Datagram(addr) => {
+                    let hop = Hop { transport: Transport::Udp, addr, name: None };
+                    let way = self.way_to_hop(hop).map(|way| Way { any_size: true, ..way });
+                    way.map_or(Found::Nowhere, Found::Way)
+                }
                 Try::Via(uri) => {
                     branch.through = Some(uri.clone());
+                    let target = SmallVec::<[u8; 128]>::from_slice(&branch.goal.uri);
                     let Ok(uri) = Uri::parse(uri.as_bytes()) else { continue };
-                    self.locate_uri(&uri)
+                    self.locate_uri(&uri, &target)
                 }
                 Try::Uri => self.locate_next(place, b, msg),
             };
@@ -174,12 +190,13 @@ impl Core {
         let ctx = &self.contexts[place];
         let (goal, kept) = (&ctx.branches[b].goal, &ctx.kept);
         let route = Items::new(&goal.path).next().or_else(|| next_route(msg, kept));
+        let target = SmallVec::<[u8; 128]>::from_slice(&goal.uri);
         let uri = match route.map(NameAddr::parse) {
             Some(Ok(route)) => SmallVec::<[u8; 128]>::from_slice(route.uri),
             Some(Err(_)) => return Found::Nowhere,
-            None => SmallVec::from_slice(&goal.uri),
+            None => target.clone(),
         };
-        Uri::parse(&uri).map_or(Found::Nowhere, |uri| self.locate_uri(&uri))
+        Uri::parse(&uri).map_or(Found::Nowhere, |uri| self.locate_uri(&uri, &target))
     }
 
     /// Asks the world to locate a server for a branch.
@@ -197,22 +214,25 @@ impl Core {
     }
 
     /// Server location (RFC 3263) as far as it needs no question to the world: literal addresses.
-    pub(super) fn locate_uri(&mut self, uri: &Uri<'_>) -> Found {
+    /// `target` is the Request-URI of the request to be sent: if that is a `sips` one, every URI is
+    /// followed as if it were (section 16.6 item 7).
+    pub(super) fn locate_uri(&mut self, uri: &Uri<'_>, target: &[u8]) -> Found {
         if !uri.is_sip() {
             return Found::Nowhere;
         }
         let host = uri.param(b"maddr").flatten().unwrap_or(uri.host);
-        let secure = uri.scheme == Scheme::Sips;
+        let secure = uri.scheme == Scheme::Sips || is_sips(target);
         let named = match (uri.param(b"transport"), uri.transport()) {
             (None, _) => None,
             (Some(_), Some(Transport::Tcp)) if secure => Some(Transport::Tls),
-            (Some(_), Some(t)) => Some(t),
-            (Some(_), None) => return Found::Nowhere,
+            (Some(_), Some(Transport::Sctp)) if secure => Some(Transport::TlsSctp),
+            (Some(_), Some(t)) if t.is_secure() || !secure => Some(t),
+            (Some(_), _) => return Found::Nowhere,
         };
         if let Some(ip) = crate::own::parse_ip(host) {
             // RFC 3263 section 4.1 and 4.2: a literal address needs no look-up.
             let transport = named.unwrap_or(if secure { Transport::Tls } else { Transport::Udp });
-            let addr = SocketAddr::new(ip, uri.port.unwrap_or(default_port(uri)));
+            let addr = SocketAddr::new(ip, uri.port.unwrap_or(transport.default_port()));
             let hop = Hop { transport, addr, name: None };
             return self.way_to_hop(hop).map_or(Found::Nowhere, Found::Way);
         }
@@ -235,7 +255,8 @@ impl Core {
             }),
             None => Target::Peer { transport: hop.transport, remote: hop.addr, name: hop.name },
         };
-        Some(Way { target, transport: hop.transport, local: path.local, flow: None })
+        let (transport, local) = (hop.transport, path.local);
+        Some(Way { target, transport, local, flow: None, any_size: false })
     }
 
     /// An answer to [`Event::Resolve`]; no hops means that there is no such server.
@@ -310,15 +331,12 @@ impl Core {
             client,
         );
         let mut way = way;
-        if !branch.large_over_udp
-            && self.too_large_for_udp(&way, out.buffer().len() - start)
+        if self.too_large_for_udp(&way, out.buffer().len() - start)
             && let Some(tcp) = self.over_tcp(&way)
         {
             // Should TCP be refused, UDP is tried after all (section 18.1.1).
-            let udp = Hop { transport: Transport::Udp, addr: way.target.remote(), name: None };
-            let branch = &mut self.contexts[place].branches[b];
-            branch.goal.tries.push(Try::Hop(udp));
-            branch.large_over_udp = true;
+            let udp = Try::Datagram(way.target.remote());
+            self.contexts[place].branches[b].goal.tries.push(udp);
             way = tcp;
             out.abandon(start);
             on_top.clear();
@@ -362,7 +380,7 @@ impl Core {
     /// Whether size alone asks for another transport than the UDP that was chosen. A flow a phone
     /// registered on is kept: it is known to work, and its TCP port may not exist.
     fn too_large_for_udp(&self, way: &Way, len: usize) -> bool {
-        len > MAX_DATAGRAM && way.transport == Transport::Udp && way.flow.is_none()
+        len > MAX_DATAGRAM && way.transport == Transport::Udp && !way.any_size
     }
 
     fn over_tcp(&mut self, way: &Way) -> Option<Way> {
@@ -441,7 +459,7 @@ impl Core {
         let near = needs_flow(msg, from).then_some(*from);
         // A datagram flow is used only where the Contact does not tell the address.
         let far = to.flow;
-        let secure = msg.request_uri().get(..5).is_some_and(|s| s.eq_ignore_ascii_case(b"sips:"));
+        let secure = is_sips(msg.request_uri());
         let same = from.transport == to.transport && from.local == to.local;
         let mut write = |transport: Transport, local: SocketAddr, token: Option<Flow>| {
             buf.extend_from_slice(b"Record-Route: <");
@@ -494,7 +512,6 @@ impl Branch {
             through: None,
             hop: None,
             on_flow: false,
-            large_over_udp: false,
         }
     }
 }
@@ -508,6 +525,10 @@ pub(super) fn next_route<'a>(msg: &Message<'a>, kept: &Kept) -> Option<&'a [u8]>
     let next = rest.next()?;
     // The last one has become the Request-URI, if a strict router sent this.
     (!kept.last_route_used || rest.next().is_some()).then_some(next)
+}
+
+pub(super) fn is_sips(uri: &[u8]) -> bool {
+    uri.get(..5).is_some_and(|s| s.eq_ignore_ascii_case(b"sips:"))
 }
 
 fn has_lr(uri: &str) -> bool {

@@ -27,6 +27,8 @@ pub(super) enum Try {
     Flow(Flow),
     /// A located server.
     Hop(Hop),
+    /// Over UDP, whatever the size: TCP has been refused there (RFC 3261 section 18.1.1).
+    Datagram(std::net::SocketAddr),
     /// Whatever the topmost Route or else the Request-URI says.
     Uri,
     /// Through this next hop, which is put on top as a Route.
@@ -60,8 +62,6 @@ pub(super) struct Branch {
     pub hop: Option<std::net::SocketAddr>,
     /// Over a flow, not to an address.
     pub on_flow: bool,
-    /// TCP has been refused for a request that is large for UDP: now UDP, whatever its size.
-    pub large_over_udp: bool,
 }
 
 /// What the first parse found out that later branches need again.
@@ -108,6 +108,8 @@ pub(super) struct Context {
     pub session: bool,
     /// Whether the first ringing has been seen.
     pub rang: bool,
+    /// Fires when a request that is no INVITE is due its 100 (RFC 4320 section 4.1).
+    pub trying: TimerId,
     /// Client transactions that still exist, and the server transaction.
     pub alive: u32,
 }
@@ -135,6 +137,11 @@ impl Context {
 
     /// Keeps a final response if it is better than what there is (section 16.7 item 6).
     pub(super) fn offer(&mut self, status: u16, bytes: impl FnOnce() -> Vec<u8>) {
+        // A 408 to what is no INVITE is never sent (RFC 4320 section 4.2): anything else is better.
+        let rank = |status| match (self.kind, status) {
+            (Kind::NonInvite, 408) => u16::MAX,
+            _ => rank(status),
+        };
         if self.best.as_ref().is_none_or(|b| rank(status) < rank(b.status)) {
             self.best = Some(Best { status, bytes: bytes() });
         }

@@ -154,6 +154,8 @@ pub struct World {
 enum Tick {
     /// Timer C of a branch (RFC 3261 section 16.8).
     TimerC { context: usize, serial: u32, branch: usize },
+    /// A request that is no INVITE has not been answered for long (RFC 4320 section 4.1).
+    Trying { context: usize, serial: u32 },
     /// Expired bindings are taken out.
     Sweep,
 }
@@ -358,6 +360,7 @@ impl Core {
                 Tick::TimerC { context, serial, branch } => {
                     self.timer_c(now, context, serial, branch, out);
                 }
+                Tick::Trying { context, serial } => self.still_trying(now, context, serial, out),
                 Tick::Sweep => {
                     self.store.expire(now, SWEEP_BUDGET);
                     self.guard.sweep(now);

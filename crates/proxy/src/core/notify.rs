@@ -130,6 +130,7 @@ impl Core {
                     transport: flow.transport,
                     local: flow.local,
                     flow: Some(flow),
+                    any_size: true,
                 }),
                 None => self.locate_notify(&bytes),
             };
@@ -152,7 +153,8 @@ impl Core {
             Some(Err(_)) => return Found::Nowhere,
             None => msg.request_uri(),
         };
-        Uri::parse(next).map_or(Found::Nowhere, |uri| self.locate_uri(&uri))
+        let target = msg.request_uri();
+        Uri::parse(next).map_or(Found::Nowhere, |uri| self.locate_uri(&uri, target))
     }
 
     /// Where a NOTIFY goes has been found out.

@@ -149,11 +149,14 @@ impl Core {
                     transport: flow.transport,
                     local: flow.local,
                     flow: Some(*flow),
+                    any_size: true,
                 });
             }
             Some(Try::Hop(hop)) => {
                 return self.way_to_hop(hop.clone()).map_or(Found::Nowhere, Found::Way);
             }
+            // Only a request that was too large for UDP comes back to it, in a transaction.
+            Some(Try::Datagram(_)) => return Found::Nowhere,
             Some(Try::Via(uri)) => uri.as_bytes(),
             Some(Try::Uri) => {
                 match Items::new(&goal.path).next().or_else(|| next_route(msg, kept)) {
@@ -163,7 +166,7 @@ impl Core {
             }
             None => return Found::Nowhere,
         };
-        Uri::parse(bytes).map_or(Found::Nowhere, |uri| self.locate_uri(&uri))
+        Uri::parse(bytes).map_or(Found::Nowhere, |uri| self.locate_uri(&uri, &goal.uri))
     }
 
     /// A response whose topmost Via is ours but names no transaction: sent on by the next Via, if

@@ -379,7 +379,7 @@ impl World {
 
     /// Takes away what a core wants sent and asks for, until there is nothing more.
     pub fn pump(&mut self, worker: u8) {
-        loop {
+        for _ in 0..1000 {
             let mut reports = Vec::new();
             let out = std::mem::take(&mut self.out);
             for (send, bytes) in out.iter() {
@@ -404,6 +404,7 @@ impl World {
                 return;
             }
         }
+        panic!("sends for ever\n{}", self.ladder);
     }
 
     /// Notes one message; says whether it could not be sent.

@@ -8,9 +8,13 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod accepted;
 mod basic_call;
 mod best_response;
 mod busy;
 mod cancel;
+mod fail_over;
 mod forking;
+mod names;
+mod non_invite;
 mod timers;

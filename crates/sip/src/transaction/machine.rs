@@ -34,6 +34,17 @@ impl Timers {
         self.t1 * 64
     }
 
+    /// How long it takes timer E to grow to T2: until then a request that is no INVITE is answered
+    /// finally or not at all, then with 100 (RFC 4320 section 4.1).
+    pub fn trying(&self) -> Duration {
+        let (mut interval, mut sum) = (self.t1, self.t1);
+        while !interval.is_zero() && interval * 2 < self.t2 {
+            interval *= 2;
+            sum += interval;
+        }
+        sum
+    }
+
     /// Timer D: at least 32 s over an unreliable transport (RFC 3261 table 4).
     fn d(&self) -> Duration {
         self.lifetime().max(Duration::from_secs(32))
