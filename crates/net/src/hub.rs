@@ -4,16 +4,15 @@
 //! moment of one batch; none holds it while it waits.
 
 use crate::counters::Counters;
-use crate::handler::{CloseReason, Handler, Peer};
+use crate::handler::{CloseReason, Handler};
 use crate::limits::Limits;
 use crate::mailbox::{Carry, Mail};
 use crate::route::LocalAddresses;
 use crate::shared::Shared;
-use crate::stream::conn::{Conns, Key, Phase};
-use crate::stream::{self, Dial};
+use crate::stream::conn::{Conns, Key};
 use crate::sys::{Datagram, SEND_BATCH, SendBatch};
 use crate::udp::{Outstanding, UdpPort};
-use ringway_sansio::{Flow, FlowId, Outbox, Target, Time, TimerId, TimerWheel, Transport};
+use ringway_sansio::{Flow, FlowId, Outbox, Target, Time, TimerWheel, Transport};
 use ringway_sip::stun;
 use smallvec::SmallVec;
 use std::cell::RefCell;
@@ -51,8 +50,8 @@ pub(crate) struct Hub<H: Handler> {
     pub(crate) wheel: TimerWheel<FlowId>,
     /// Accepted connections without a whole message, oldest first; those that got further are
     /// skipped when met.
-    half_open: VecDeque<FlowId>,
-    half_open_count: usize,
+    pub(crate) half_open: VecDeque<FlowId>,
+    pub(crate) half_open_count: usize,
     pub(crate) outstanding: Outstanding,
     /// Where connections' bytes are read into before they are framed.
     pub(crate) read_buffer: Vec<u8>,
@@ -60,7 +59,7 @@ pub(crate) struct Hub<H: Handler> {
     pub(crate) main: Option<Waker>,
     /// When the main task wakes by itself.
     pub(crate) armed: Option<Time>,
-    local: LocalAddresses,
+    pub(crate) local: LocalAddresses,
     failed: Vec<u64>,
     carries: Vec<Option<Box<Carry>>>,
     routes: Vec<u16>,
@@ -154,7 +153,7 @@ impl<H: Handler> Hub<H> {
     }
 
     /// Wakes the main task if it would sleep past the next deadline.
-    fn rearm(&self) {
+    pub(crate) fn rearm(&self) {
         if let Some(next) = self.next_timeout()
             && self.armed.is_none_or(|armed| next < armed)
         {
@@ -373,215 +372,6 @@ impl<H: Handler> Hub<H> {
                 self.counters.stream_not_sent.add(1);
                 self.failed.push(report);
             }
-        }
-    }
-
-    /// Begins to open a connection. `None` when the transport cannot be opened from here or there
-    /// are too many connections.
-    fn dial(
-        &mut self,
-        key: Key,
-        transport: Transport,
-        remote: SocketAddr,
-        name: Option<&Arc<str>>,
-    ) -> Option<Flow> {
-        let secure = match transport {
-            Transport::Tcp => None,
-            Transport::Tls => Some(self.shared.tls_client.clone()?),
-            _ => return None,
-        };
-        let hub = self.me.upgrade()?;
-        if self.shared.admission().admit(self.limits(), None).is_err() {
-            self.counters.refused_total.add(1);
-            return None;
-        }
-        let listener = self.local.choose(self.now, transport, remote.ip());
-        let from = listener
-            .map(|i| self.shared.listeners[i].addr.ip())
-            .filter(|ip| !ip.is_unspecified() && ip.is_loopback() == remote.ip().is_loopback());
-        let now = self.now;
-        let unknown = SocketAddr::new(from.unwrap_or(remote.ip()), 0);
-        let id = self.conns.insert(|id| {
-            let flow = Flow { id, transport, local: unknown, remote };
-            stream::new_conn(flow, None, Some(key), now)
-        });
-        let Some(id) = id else {
-            self.shared.admission().release(None);
-            return None;
-        };
-        self.watch(id);
-        self.counters.connections.set(self.conns.len() as u64);
-        let name = name.cloned();
-        tokio::task::spawn_local(stream::dial(hub, id, Dial { remote, from, name, secure }));
-        self.conns.get_mut(id).map(|c| c.flow)
-    }
-
-    /// Enters an accepted connection, or says by `None` that it is to be dropped.
-    pub(crate) fn accept(
-        &mut self,
-        transport: Transport,
-        local: SocketAddr,
-        remote: SocketAddr,
-    ) -> Option<FlowId> {
-        let source = Some(remote.ip());
-        let admitted = self.shared.admission().admit(self.limits(), source);
-        if let Err(refused) = admitted {
-            match refused {
-                crate::shared::Refused::Total => self.counters.refused_total.add(1),
-                crate::shared::Refused::Source => self.counters.refused_source.add(1),
-            }
-            return None;
-        }
-        let now = self.now;
-        let id = self.conns.insert(|id| {
-            stream::new_conn(Flow { id, transport, local, remote }, source, None, now)
-        });
-        let Some(id) = id else {
-            self.shared.admission().release(source);
-            return None;
-        };
-        self.counters.accepted.add(1);
-        self.counters.connections.set(self.conns.len() as u64);
-        self.watch(id);
-        self.bound_half_open(id);
-        Some(id)
-    }
-
-    /// Keeps the number of connections without a message within its limit: the oldest goes first,
-    /// so that a flood of empty connections does not shut out those that speak.
-    fn bound_half_open(&mut self, newest: FlowId) {
-        let limit = self.limits().half_open.max(1);
-        self.half_open.push_back(newest);
-        self.half_open_count += 1;
-        let conns = &mut self.conns;
-        let mut is_half_open =
-            |id: &FlowId| conns.get_mut(*id).is_some_and(|c| !c.proven && c.ending.is_none());
-        if self.half_open.len() > 2 * limit {
-            self.half_open.retain(&mut is_half_open);
-        }
-        while self.half_open_count > limit {
-            let Some(oldest) = self.half_open.pop_front() else { break };
-            if is_half_open(&oldest) {
-                if let Some(conn) = self.conns.get_mut(oldest) {
-                    conn.end(CloseReason::HalfOpen, None);
-                }
-                break;
-            }
-        }
-    }
-
-    /// A whole message came over the connection.
-    pub(crate) fn proven(&mut self, id: FlowId) {
-        let Some(conn) = self.conns.get_mut(id) else { return };
-        if !conn.proven {
-            conn.proven = true;
-            if conn.source.is_some() {
-                self.half_open_count = self.half_open_count.saturating_sub(1);
-            }
-        }
-    }
-
-    /// A connection is ready: the handler hears of it.
-    pub(crate) fn opened(&mut self, id: FlowId, local: Option<SocketAddr>, peer: Peer) {
-        let now = self.tick();
-        let Some(conn) = self.conns.get_mut(id) else { return };
-        conn.phase = Phase::Open;
-        conn.heard = now;
-        if let Some(local) = local {
-            conn.flow.local = local;
-        }
-        let flow = conn.flow;
-        if peer.inbound {
-            self.shared.directory().insert(flow, peer.domains.clone());
-        } else {
-            self.counters.connected.add(1);
-        }
-        self.watch(id);
-        self.handler.opened(now, &flow, &peer, &mut self.outbox);
-        self.flush();
-    }
-
-    /// A connection has ended, for `reason` unless it was told to end for another.
-    pub(crate) fn closed(&mut self, id: FlowId, reason: CloseReason) {
-        let now = self.tick();
-        let Some(mut conn) = self.conns.remove(id) else { return };
-        self.wheel.cancel(conn.timer);
-        self.shared.admission().release(conn.source);
-        self.counters.connections.set(self.conns.len() as u64);
-        if conn.source.is_some() && !conn.proven {
-            self.half_open_count = self.half_open_count.saturating_sub(1);
-        }
-        let reason = conn.ending.map_or(reason, |e| e.reason);
-        let before = self.failed.len();
-        self.failed.extend(conn.queue.fail());
-        self.counters.stream_not_sent.add((self.failed.len() - before) as u64);
-        match reason {
-            CloseReason::Idle => self.counters.closed_idle.add(1),
-            CloseReason::HalfOpen => self.counters.closed_half_open.add(1),
-            CloseReason::Slow => self.counters.closed_slow.add(1),
-            CloseReason::SlowReader => self.counters.closed_slow_reader.add(1),
-            CloseReason::Malformed => self.counters.closed_malformed.add(1),
-            CloseReason::Peer | CloseReason::Broken | CloseReason::Stopped => {}
-        }
-        if conn.phase == Phase::Open {
-            if conn.source.is_some() {
-                self.shared.directory().remove(&conn.flow);
-            }
-            self.handler.closed(now, &conn.flow, reason, &mut self.outbox);
-        } else if conn.source.is_some() {
-            self.counters.handshake_failed.add(1);
-        } else {
-            self.counters.connect_failed.add(1);
-        }
-        self.flush();
-        self.wake_main();
-    }
-
-    /// Sets the connection's timer, if its first deadline has come closer.
-    pub(crate) fn watch(&mut self, id: FlowId) {
-        let Hub { shared, conns, wheel, .. } = self;
-        let Some(conn) = conns.get_mut(id) else { return };
-        let (at, _) = conn.deadline(&shared.limits);
-        if conn.timer != TimerId::NONE {
-            if at >= conn.due {
-                // It is looked at again when the timer fires: cheaper than moving it each time.
-                return;
-            }
-            wheel.cancel(conn.timer);
-        }
-        conn.timer = wheel.set(at, id);
-        conn.due = at;
-        self.rearm();
-    }
-
-    /// Ends the connections whose time is up.
-    pub(crate) fn expire_connections(&mut self) {
-        while let Some(id) = self.wheel.expire(self.now) {
-            let now = self.now;
-            let Hub { shared, conns, .. } = self;
-            let Some(conn) = conns.get_mut(id) else { continue };
-            conn.timer = TimerId::NONE;
-            let (at, reason) = conn.deadline(&shared.limits);
-            if at <= now {
-                if conn.ending.is_some() {
-                    // Its last moment to write has passed.
-                    conn.end(reason, None);
-                    continue;
-                }
-                match reason {
-                    CloseReason::SlowReader | CloseReason::HalfOpen | CloseReason::Broken => {
-                        conn.end(reason, None);
-                        continue;
-                    }
-                    CloseReason::Slow => {
-                        conn.partial = None;
-                        conn.overdue = true;
-                        conn.wake();
-                    }
-                    _ => conn.end_flushed(now, reason),
-                }
-            }
-            self.watch(id);
         }
     }
 }

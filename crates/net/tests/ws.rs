@@ -12,7 +12,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 use support::{PATIENCE, Server, listen, sip};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::{Bytes, Error, Message};
 use tokio_tungstenite::{WebSocketStream, client_async};
@@ -149,6 +149,23 @@ fn a_message_too_large_ends_the_connection() {
         let _ = socket.send(Message::binary(vec![b'x'; 100_000])).await;
         while socket.next().await.is_some_and(|m| m.is_ok()) {}
         assert_eq!(server.wait_closed().1, CloseReason::Malformed);
+    });
+}
+
+#[test]
+fn a_frame_that_comes_too_slowly_ends_the_connection() {
+    let limits = Limits { partial: Duration::from_millis(250), ..Limits::default() };
+    let server = start(limits);
+    block_on(async {
+        let mut socket = connect(server.addr(0)).await;
+        socket.send(Message::text("whole")).await.unwrap();
+        socket.next().await.unwrap().unwrap();
+        // The header of a masked text frame of 100 bytes, and a little of it.
+        let stream = socket.get_mut();
+        stream.write_all(&[0x81, 0x80 | 100, 1, 2, 3, 4, 0, 0, 0]).await.unwrap();
+        while socket.next().await.is_some_and(|m| m.is_ok()) {}
+        drop(socket);
+        assert_eq!(server.wait_closed().1, CloseReason::Slow);
     });
 }
 

@@ -4,6 +4,7 @@
 
 pub(crate) mod conn;
 mod drive;
+mod life;
 pub(crate) mod queue;
 mod upgrade;
 mod websocket;
@@ -11,9 +12,7 @@ mod websocket;
 use crate::handler::{CloseReason, Handler, Peer};
 use crate::hub::Hub;
 use crate::tls::{TlsClient, peer_domains, server_name};
-use conn::{Conn, Key, Phase};
-use queue::WriteQueue;
-use ringway_sansio::{Flow, FlowId, Time, TimerId, Transport};
+use ringway_sansio::{FlowId, Transport};
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::io;
@@ -34,27 +33,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const USER_TIMEOUT: Duration = Duration::from_secs(32);
 
 pub(crate) type SharedHub<H> = Rc<RefCell<Hub<H>>>;
-
-/// A connection that has just begun.
-pub(crate) fn new_conn(flow: Flow, source: Option<IpAddr>, key: Option<Key>, now: Time) -> Conn {
-    Conn {
-        flow,
-        source,
-        phase: Phase::Opening,
-        ending: None,
-        overdue: false,
-        queue: WriteQueue::default(),
-        waker: None,
-        since: now,
-        heard: now,
-        partial: None,
-        stalled: None,
-        proven: false,
-        timer: TimerId::NONE,
-        due: now,
-        key,
-    }
-}
 
 /// Accepts connections for as long as the worker lives.
 pub(crate) async fn accept<H: Handler>(
@@ -124,18 +102,18 @@ async fn serve_open<H: Handler>(
 }
 
 /// What to connect to.
-pub(crate) struct Dial {
-    pub(crate) remote: SocketAddr,
+struct Dial {
+    remote: SocketAddr,
     /// The address to connect from, where the listener has one of its own.
-    pub(crate) from: Option<IpAddr>,
+    from: Option<IpAddr>,
     /// The name the certificate must carry.
-    pub(crate) name: Option<Arc<str>>,
+    name: Option<Arc<str>>,
     /// For TLS.
-    pub(crate) secure: Option<Arc<TlsClient>>,
+    secure: Option<Arc<TlsClient>>,
 }
 
 /// The life of a connection we open.
-pub(crate) async fn dial<H: Handler>(hub: SharedHub<H>, id: FlowId, dial: Dial) {
+async fn dial<H: Handler>(hub: SharedHub<H>, id: FlowId, dial: Dial) {
     let remote = dial.remote;
     let reason = match dial_open(&hub, id, dial).await {
         Ok(reason) => reason,

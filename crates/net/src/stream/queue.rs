@@ -26,6 +26,11 @@ impl WriteQueue {
         self.bytes.len() - self.head
     }
 
+    /// Messages not wholly written.
+    pub(crate) fn messages(&self) -> usize {
+        self.marks.len()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.marks.is_empty()
     }

@@ -1,5 +1,6 @@
 //! The HTTP request that begins a WebSocket (RFC 6455 section 4.2, RFC 7118 section 4).
 
+use super::websocket::Metered;
 use ringway_sip::limits::MAX_MESSAGE;
 use std::io;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -32,7 +33,7 @@ const WRONG_PROTOCOL: &[u8] = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\
 /// Reads the request and answers it. Any path will do; the subprotocol `sip` must be offered.
 pub(super) async fn upgrade<S: AsyncRead + AsyncWrite + Unpin>(
     mut stream: S,
-) -> io::Result<WebSocketStream<S>> {
+) -> io::Result<WebSocketStream<Metered<S>>> {
     let mut head = Vec::new();
     let (length, request) = loop {
         if head.len() >= MAX_UPGRADE {
@@ -68,6 +69,7 @@ pub(super) async fn upgrade<S: AsyncRead + AsyncWrite + Unpin>(
         .max_write_buffer_size(4 * MAX_MESSAGE)
         .max_message_size(Some(MAX_MESSAGE))
         .max_frame_size(Some(MAX_MESSAGE));
+    let stream = Metered::new(stream);
     Ok(WebSocketStream::from_partially_read(stream, rest, Role::Server, Some(config)).await)
 }
 

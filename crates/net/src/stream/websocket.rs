@@ -7,9 +7,10 @@ use crate::hub::Hub;
 use futures_util::{Sink, Stream};
 use ringway_sansio::FlowId;
 use std::future::poll_fn;
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::{Bytes, Error, Message, Utf8Bytes};
 
@@ -20,17 +21,62 @@ const MESSAGES_A_TURN: usize = 16;
 pub(super) async fn drive<H: Handler, S: AsyncRead + AsyncWrite + Unpin>(
     hub: &SharedHub<H>,
     id: FlowId,
-    socket: WebSocketStream<S>,
+    socket: WebSocketStream<Metered<S>>,
 ) -> CloseReason {
-    let mut driver = Driver { id, socket, closing: false };
+    let mut driver = Driver { id, socket, closing: false, taken: 0 };
     poll_fn(|cx| driver.poll(hub, cx)).await
+}
+
+/// A stream that counts what is read from it.
+pub(super) struct Metered<S> {
+    stream: S,
+    read: u64,
+}
+
+impl<S> Metered<S> {
+    pub(super) fn new(stream: S) -> Self {
+        Metered { stream, read: 0 }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let result = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        self.read += (buffer.filled().len() - before) as u64;
+        result
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
 }
 
 struct Driver<S> {
     id: FlowId,
-    socket: WebSocketStream<S>,
+    socket: WebSocketStream<Metered<S>>,
     /// Whether the closing handshake has begun from our side.
     closing: bool,
+    /// How much had been read when the last message was whole.
+    taken: u64,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
@@ -43,6 +89,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
                 return Poll::Ready(CloseReason::Broken);
             };
             conn.listen(cx);
+            if std::mem::take(&mut conn.overdue) {
+                // There is no telling what the message would have been: nothing to answer.
+                conn.end_flushed(hub.now, CloseReason::Slow);
+                hub.watch(self.id);
+            }
             let written = self.write(hub, cx);
             let Some(conn) = hub.conns.get_mut(self.id) else {
                 return Poll::Ready(CloseReason::Broken);
@@ -59,9 +110,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
                 (Ok(_), None) => {}
             }
             match Pin::new(&mut self.socket).poll_next(cx) {
-                Poll::Pending => return Poll::Pending,
+                Poll::Pending => {
+                    self.note_partial(hub);
+                    return Poll::Pending;
+                }
                 Poll::Ready(None) => return Poll::Ready(CloseReason::Peer),
-                Poll::Ready(Some(Err(error))) => return Poll::Ready(self.fault(hub, &error)),
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(Self::fault(&error)),
                 Poll::Ready(Some(Ok(message))) => self.take(hub, &message),
             }
         }
@@ -71,8 +125,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
 
     fn take<H: Handler>(&mut self, hub: &mut Hub<H>, message: &Message) {
         let now = hub.now;
+        self.taken = self.socket.get_ref().read;
         let Some(conn) = hub.conns.get_mut(self.id) else { return };
         conn.heard = now;
+        conn.partial = None;
         let flow = conn.flow;
         let bytes: &[u8] = match message {
             Message::Text(text) => text.as_bytes(),
@@ -98,10 +154,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         hub.flush();
     }
 
-    /// Why reading failed, and what can still be done about it.
-    fn fault<H: Handler>(&mut self, hub: &mut Hub<H>, error: &Error) -> CloseReason {
+    /// Bytes came that made no whole message: the clock of its slowness runs.
+    fn note_partial<H: Handler>(&mut self, hub: &mut Hub<H>) {
+        let begun = self.socket.get_ref().read > self.taken;
+        let now = hub.now;
+        if let Some(conn) = hub.conns.get_mut(self.id)
+            && begun
+            && conn.partial.is_none()
+        {
+            conn.partial = Some(now);
+            hub.watch(self.id);
+        }
+    }
+
+    /// Why reading failed.
+    fn fault(error: &Error) -> CloseReason {
         tracing::debug!(%error, "WebSocket failed");
-        let _ = hub;
         match error {
             Error::ConnectionClosed | Error::AlreadyClosed => CloseReason::Peer,
             Error::Capacity(_) | Error::Protocol(_) | Error::Utf8(_) => CloseReason::Malformed,

@@ -274,3 +274,37 @@ fn set_options(socket: &Socket, addr: SocketAddr) -> io::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn what_waits_goes_first_and_in_order() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let _entered = runtime.enter();
+        let addr = "127.0.0.1:0".parse().unwrap();
+        let bound = crate::bind::bind(Transport::Udp, addr, 1).unwrap();
+        let socket = bound.sockets.into_iter().next().unwrap();
+        let id = FlowId::new(0, 0);
+        let (mut port, _) = UdpPort::new(socket, bound.listener, id, 1 << 20).unwrap();
+        let receiver = std::net::UdpSocket::bind(addr).unwrap();
+        receiver.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let to = receiver.local_addr().unwrap();
+        let numbers: Vec<[u8; 1]> = (0..SEND_BATCH as u8 + 6).map(|n| [n]).collect();
+        for bytes in &numbers {
+            assert!(port.waiting.push(&Datagram { bytes, to, from: None }, 1));
+        }
+        let (mut buffers, mut failed) = (SendBatch::new(), Vec::new());
+        let last = [Datagram { bytes: &[200], to, from: None }];
+        let sent = port.send(&mut buffers, &last, &[1], &mut failed);
+        assert_eq!(sent, Sent { sent: 0, waited: 1 });
+        assert_eq!(port.send_waiting(&mut buffers, &mut failed), SEND_BATCH as u64 + 7);
+        assert!(!port.has_waiting() && failed.is_empty());
+        let mut buffer = [0; 4];
+        for bytes in numbers.iter().chain([&[200]]) {
+            assert_eq!((receiver.recv(&mut buffer).unwrap(), buffer[0]), (1, bytes[0]));
+        }
+    }
+}

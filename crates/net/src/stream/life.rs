@@ -1,0 +1,242 @@
+//! The life of a worker's connections: begun, opened, watched, closed.
+
+use super::conn::{Conn, Key, Phase};
+use super::queue::WriteQueue;
+use super::{Dial, dial};
+use crate::handler::{CloseReason, Handler, Peer};
+use crate::hub::Hub;
+use crate::shared::Refused;
+use ringway_sansio::{Flow, FlowId, Time, TimerId, Transport};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+impl<H: Handler> Hub<H> {
+    /// Begins to open a connection. `None` when the transport cannot be opened from here or there
+    /// are too many connections.
+    pub(crate) fn dial(
+        &mut self,
+        key: Key,
+        transport: Transport,
+        remote: SocketAddr,
+        name: Option<&Arc<str>>,
+    ) -> Option<Flow> {
+        let secure = match transport {
+            Transport::Tcp => None,
+            Transport::Tls => Some(self.shared.tls_client.clone()?),
+            _ => return None,
+        };
+        let hub = self.me.upgrade()?;
+        if self.shared.admission().admit(self.limits(), None).is_err() {
+            self.counters.refused_total.add(1);
+            return None;
+        }
+        let listener = self.local.choose(self.now, transport, remote.ip());
+        let from = listener
+            .map(|i| self.shared.listeners[i].addr.ip())
+            .filter(|ip| !ip.is_unspecified() && ip.is_loopback() == remote.ip().is_loopback());
+        let now = self.now;
+        let unknown = SocketAddr::new(from.unwrap_or(remote.ip()), 0);
+        let id = self.conns.insert(|id| {
+            let flow = Flow { id, transport, local: unknown, remote };
+            new_conn(flow, None, Some(key), now)
+        });
+        let Some(id) = id else {
+            self.shared.admission().release(None);
+            return None;
+        };
+        self.watch(id);
+        self.counters.connections.set(self.conns.len() as u64);
+        let name = name.cloned();
+        tokio::task::spawn_local(dial(hub, id, Dial { remote, from, name, secure }));
+        self.conns.get_mut(id).map(|c| c.flow)
+    }
+
+    /// Enters an accepted connection, or says by `None` that it is to be dropped.
+    pub(crate) fn accept(
+        &mut self,
+        transport: Transport,
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> Option<FlowId> {
+        let source = Some(remote.ip());
+        let admitted = self.shared.admission().admit(self.limits(), source);
+        if let Err(refused) = admitted {
+            match refused {
+                Refused::Total => self.counters.refused_total.add(1),
+                Refused::Source => self.counters.refused_source.add(1),
+            }
+            return None;
+        }
+        let now = self.now;
+        let id = self
+            .conns
+            .insert(|id| new_conn(Flow { id, transport, local, remote }, source, None, now));
+        let Some(id) = id else {
+            self.shared.admission().release(source);
+            return None;
+        };
+        self.counters.accepted.add(1);
+        self.counters.connections.set(self.conns.len() as u64);
+        self.watch(id);
+        self.bound_half_open(id);
+        Some(id)
+    }
+
+    /// Keeps the number of connections without a message within its limit: the oldest goes first,
+    /// so that a flood of empty connections does not shut out those that speak.
+    fn bound_half_open(&mut self, newest: FlowId) {
+        let limit = self.limits().half_open.max(1);
+        self.half_open.push_back(newest);
+        self.half_open_count += 1;
+        let conns = &mut self.conns;
+        let mut is_half_open =
+            |id: &FlowId| conns.get_mut(*id).is_some_and(|c| !c.proven && c.ending.is_none());
+        if self.half_open.len() > 2 * limit {
+            self.half_open.retain(&mut is_half_open);
+        }
+        while self.half_open_count > limit {
+            let Some(oldest) = self.half_open.pop_front() else { break };
+            if is_half_open(&oldest) {
+                if let Some(conn) = self.conns.get_mut(oldest) {
+                    conn.end(CloseReason::HalfOpen, None);
+                }
+                break;
+            }
+        }
+    }
+
+    /// A whole message came over the connection.
+    pub(crate) fn proven(&mut self, id: FlowId) {
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        if !conn.proven {
+            conn.proven = true;
+            if conn.source.is_some() {
+                self.half_open_count = self.half_open_count.saturating_sub(1);
+            }
+        }
+    }
+
+    /// A connection is ready: the handler hears of it.
+    pub(crate) fn opened(&mut self, id: FlowId, local: Option<SocketAddr>, peer: Peer) {
+        let now = self.tick();
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        conn.phase = Phase::Open;
+        conn.heard = now;
+        if let Some(local) = local {
+            conn.flow.local = local;
+        }
+        let flow = conn.flow;
+        if peer.inbound {
+            self.shared.directory().insert(flow, peer.domains.clone());
+        } else {
+            self.counters.connected.add(1);
+        }
+        self.watch(id);
+        self.handler.opened(now, &flow, &peer, &mut self.outbox);
+        self.flush();
+    }
+
+    /// A connection has ended, for `reason` unless it was told to end for another.
+    pub(crate) fn closed(&mut self, id: FlowId, reason: CloseReason) {
+        let now = self.tick();
+        let Some(mut conn) = self.conns.remove(id) else { return };
+        self.wheel.cancel(conn.timer);
+        self.shared.admission().release(conn.source);
+        self.counters.connections.set(self.conns.len() as u64);
+        if conn.source.is_some() && !conn.proven {
+            self.half_open_count = self.half_open_count.saturating_sub(1);
+        }
+        let reason = conn.ending.map_or(reason, |e| e.reason);
+        self.counters.stream_not_sent.add(conn.queue.messages() as u64);
+        self.fail(conn.queue.fail());
+        match reason {
+            CloseReason::Idle => self.counters.closed_idle.add(1),
+            CloseReason::HalfOpen => self.counters.closed_half_open.add(1),
+            CloseReason::Slow => self.counters.closed_slow.add(1),
+            CloseReason::SlowReader => self.counters.closed_slow_reader.add(1),
+            CloseReason::Malformed => self.counters.closed_malformed.add(1),
+            CloseReason::Peer | CloseReason::Broken | CloseReason::Stopped => {}
+        }
+        if conn.phase == Phase::Open {
+            if conn.source.is_some() {
+                self.shared.directory().remove(&conn.flow);
+            }
+            self.handler.closed(now, &conn.flow, reason, &mut self.outbox);
+        } else if conn.source.is_some() {
+            self.counters.handshake_failed.add(1);
+        } else {
+            self.counters.connect_failed.add(1);
+        }
+        self.flush();
+        self.wake_main();
+    }
+
+    /// Sets the connection's timer, if its first deadline has come closer.
+    pub(crate) fn watch(&mut self, id: FlowId) {
+        let Hub { shared, conns, wheel, .. } = self;
+        let Some(conn) = conns.get_mut(id) else { return };
+        let (at, _) = conn.deadline(&shared.limits);
+        if conn.timer != TimerId::NONE {
+            if at >= conn.due {
+                // It is looked at again when the timer fires: cheaper than moving it each time.
+                return;
+            }
+            wheel.cancel(conn.timer);
+        }
+        conn.timer = wheel.set(at, id);
+        conn.due = at;
+        self.rearm();
+    }
+
+    /// Ends the connections whose time is up.
+    pub(crate) fn expire_connections(&mut self) {
+        while let Some(id) = self.wheel.expire(self.now) {
+            let now = self.now;
+            let Hub { shared, conns, .. } = self;
+            let Some(conn) = conns.get_mut(id) else { continue };
+            conn.timer = TimerId::NONE;
+            let (at, reason) = conn.deadline(&shared.limits);
+            if at <= now {
+                if conn.ending.is_some() {
+                    // Its last moment to write has passed.
+                    conn.end(reason, None);
+                    continue;
+                }
+                match reason {
+                    CloseReason::SlowReader | CloseReason::HalfOpen | CloseReason::Broken => {
+                        conn.end(reason, None);
+                        continue;
+                    }
+                    CloseReason::Slow => {
+                        conn.partial = None;
+                        conn.overdue = true;
+                        conn.wake();
+                    }
+                    _ => conn.end_flushed(now, reason),
+                }
+            }
+            self.watch(id);
+        }
+    }
+}
+
+/// A connection that has just begun.
+fn new_conn(flow: Flow, source: Option<IpAddr>, key: Option<Key>, now: Time) -> Conn {
+    Conn {
+        flow,
+        source,
+        phase: Phase::Opening,
+        ending: None,
+        overdue: false,
+        queue: WriteQueue::default(),
+        waker: None,
+        since: now,
+        heard: now,
+        partial: None,
+        stalled: None,
+        proven: false,
+        timer: TimerId::NONE,
+        due: now,
+        key,
+    }
+}
