@@ -115,6 +115,9 @@ impl Dialog {
         local_tag: &[u8],
         secure_flow: bool,
     ) -> Result<Self, DialogError> {
+        if !request.is_request() {
+            return Err(DialogError::NotEstablishing);
+        }
         let state = established(request.method(), status)?;
         let (from, to) = (request.from()?, request.to()?);
         let target = contact(request)?.ok_or(Malformed::bad(
@@ -148,6 +151,9 @@ impl Dialog {
         response: &Message<'_>,
         secure_flow: bool,
     ) -> Result<Self, DialogError> {
+        if !request.is_request() || response.is_request() {
+            return Err(DialogError::NotEstablishing);
+        }
         let state = established(request.method(), response.status())?;
         let (from, to) = (request.from()?, response.to()?);
         let target = contact(response)?.map_or(request.request_uri(), |contact| contact.uri);

@@ -62,10 +62,7 @@ impl Dialog {
             .filter(|uri| !Uri::parse(uri).is_ok_and(|uri| uri.is_loose_router()));
         buf.extend_from_slice(out.method.as_bytes());
         buf.push(b' ');
-        match strict {
-            Some(uri) => request_uri(buf, uri),
-            None => buf.extend_from_slice(&self.remote_target),
-        }
+        request_uri(buf, strict.unwrap_or(&self.remote_target));
         buf.extend_from_slice(b" SIP/2.0\r\n");
         write::header(buf, "Via", out.via);
         for route in self.route_set.iter().skip(strict.is_some() as usize) {
@@ -75,7 +72,7 @@ impl Dialog {
         }
         if strict.is_some() {
             buf.extend_from_slice(b"Route: <");
-            buf.extend_from_slice(&self.remote_target);
+            request_uri(buf, &self.remote_target);
             buf.extend_from_slice(b">\r\n");
         }
         buf.extend_from_slice(b"Max-Forwards: 70\r\n");
@@ -105,8 +102,8 @@ fn party(buf: &mut Vec<u8>, name: &str, uri: &[u8], tag: &[u8]) {
     buf.extend_from_slice(b"\r\n");
 }
 
-/// A URI without what is not allowed in a Request-URI: header fields and the method parameter
-/// (RFC 3261 section 19.1.1, table 1).
+/// A URI without what is not allowed in a Request-URI nor in a Route: header fields and the method
+/// parameter (RFC 3261 section 19.1.1, table 1).
 fn request_uri(buf: &mut Vec<u8>, uri: &[u8]) {
     let Ok(parsed) = Uri::parse(uri) else {
         buf.extend_from_slice(uri);

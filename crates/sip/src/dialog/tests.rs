@@ -83,6 +83,19 @@ fn strict_routing() {
     assert_eq!(dialog.next_hop(), b"sip:proxy1;method=BYE;x=y?a=b");
 }
 
+/// RFC 3261 section 19.1.1, table 1: what a Contact may hold and a Request-URI may not.
+#[test]
+fn a_contact_with_header_fields() {
+    let invite = INVITE.replace("pc33.atlanta.com>", "pc33.atlanta.com;method=X;y?a=b>");
+    let invite = parse(invite.as_bytes()).unwrap();
+    let mut dialog = Dialog::answering(&invite, 200, b"bt", false).unwrap();
+    assert!(request(&mut dialog, Method::Bye).starts_with("BYE sip:alice@pc33.atlanta.com;y SIP"));
+    let answer = response(200, ";tag=bt", "INVITE", "Contact: <sip:x>\r\n");
+    let answer = parse(answer.as_bytes()).unwrap();
+    let error = Dialog::answering(&answer, 200, b"t", false);
+    assert_eq!(error, Err(DialogError::NotEstablishing));
+}
+
 /// RFC 3261 section 12.2.2: order of requests, target refresh, end.
 #[test]
 fn requests_of_the_peer() {

@@ -151,8 +151,14 @@ fn same_host(a: &[u8], b: &[u8]) -> bool {
     }
 }
 
+/// The value of the first parameter of this name; empty where it has none. A name may be escaped
+/// as well, so that [`Uri::param`], which compares octets, is not enough.
+fn find<'u>(uri: &Uri<'u>, name: &[u8]) -> Option<&'u [u8]> {
+    uri.params().find(|(n, _)| same(n, name, true)).map(|(_, value)| value.unwrap_or_default())
+}
+
 fn same_params(a: &Uri<'_>, b: &Uri<'_>, never: &[&[u8]], tel: bool) -> bool {
-    if a.params.is_empty() && b.params.is_empty() {
+    if a.params == b.params {
         return true;
     }
     for name in never {
@@ -160,14 +166,13 @@ fn same_params(a: &Uri<'_>, b: &Uri<'_>, never: &[&[u8]], tel: bool) -> bool {
             return false;
         }
     }
-    let find = |uri: &Uri<'_>, name: &[u8]| {
-        // A name may be escaped as well, so that `param`, which compares octets, is not enough.
-        uri.params().find(|(n, _)| same(n, name, true)).map(|(_, v)| v.unwrap_or_default().to_vec())
-    };
-    let every = a.params().all(|(name, value)| match find(b, name) {
-        None => !tel,
-        Some(other) if tel && name.eq_ignore_ascii_case(b"ext") => same_number(value, Some(&other)),
-        Some(other) => same(value.unwrap_or_default(), &other, true),
+    // Of a name that stands twice, which it must not (section 19.1.1), the first counts.
+    let every = a.params().all(|(name, _)| match (find(a, name), find(b, name)) {
+        (Some(one), Some(two)) if tel && name.eq_ignore_ascii_case(b"ext") => {
+            same_number(Some(one), Some(two))
+        }
+        (Some(one), Some(two)) => same(one, two, true),
+        _ => !tel,
     });
     // RFC 3966 section 5.1: a `tel` URI with a parameter the other lacks is another one.
     every && (!tel || b.params().all(|(name, _)| find(a, name).is_some()))

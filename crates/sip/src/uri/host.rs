@@ -102,8 +102,8 @@ pub(crate) fn host_end(b: &[u8], at: usize, expected: &'static str) -> Result<us
     let mut before = b'.';
     while end < b.len() && is(b[end], HOST) {
         let c = b[end];
-        // No empty label, and none that begins with a hyphen.
-        if before == b'.' && matches!(c, b'.' | b'-') {
+        // No empty label, and none that begins or ends with a hyphen.
+        if before == b'.' && matches!(c, b'.' | b'-') || before == b'-' && c == b'.' {
             return Err(Malformed::here(expected, b, end));
         }
         digits &= c == b'.' || c.is_ascii_digit();
@@ -180,6 +180,7 @@ mod tests {
             "",
             "-a",
             "a-",
+            "a-.b",
             "a..b",
             ".a",
             "1.2.3",
