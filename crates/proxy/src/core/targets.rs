@@ -101,7 +101,12 @@ impl Core {
         let listens = |port| port == flow.local.port() || self.own.listens_on(port);
         let ours = match uri.port {
             Some(port) => listens(port),
-            None => !in_dialog || listens(super::preroute::default_port(uri)),
+            // A name without a port is the domain, found by SRV: a GRUU in a dialog is one.
+            None => {
+                !in_dialog
+                    || crate::own::parse_ip(uri.host).is_none()
+                    || listens(super::preroute::default_port(uri))
+            }
         };
         ours.then_some(domain)
     }
