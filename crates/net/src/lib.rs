@@ -35,4 +35,5 @@ pub use limits::Limits;
 pub use mailbox::Mailbox;
 pub use route::{Listener, LocalAddresses, source_for};
 pub use shared::Control;
+pub use sys::give_memory_back;
 pub use tls::{ClientCertificates, Identity, Roots, TlsClient, TlsError, TlsServer};

@@ -309,6 +309,16 @@ pub(crate) fn set_option(
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Gives memory that is not in use back to the system. The allocator keeps what a burst needed; the
+/// peak of one busy hour need not be held for the rest of the month.
+pub fn give_memory_back() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: malloc_trim has no precondition; it takes the allocator's own locks.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,10 +1,10 @@
 //! Who is turned away, and when: rates by source and in all, and overload.
 //!
-//! Overload is told by how long messages have waited to be taken in. While that is longer than
-//! [`HIGH`], what would begin something new is answered with 503 at once; what belongs to something begun is always
-//! let through, because work already done would be lost with it (RFC 7339 section 5.10.1 orders
-//! requests likewise). Turning away is so cheap that the queue falls again, and the server goes on
-//! at the rate it can bear.
+//! Overload is told by how long messages have waited to be taken in, and by how many have come
+//! without a pause. While both are high, what would begin something new is answered with 503 at
+//! once; what belongs to something begun is always let through, because work already done would be
+//! lost with it (RFC 7339 section 5.10.1 orders requests likewise). Turning away is so cheap that
+//! the queue falls again, and the server goes on at the rate it can bear.
 
 use crate::config::{Config, Network};
 use hashbrown::HashMap;
@@ -14,12 +14,19 @@ use siphasher::sip::SipHasher13;
 use std::hash::BuildHasher;
 use std::net::IpAddr;
 
-/// Wait above which new work is turned away. Long enough not to be reached because the machine was
-/// busy elsewhere for a moment, and a tenth of T1, after which peers would begin to repeat.
-pub const HIGH: Duration = Duration::from_millis(50);
+/// Wait above which new work is turned away, if [`BEHIND`] messages have come without a pause: less
+/// than a tenth of T1, after which peers would begin to repeat.
+pub const HIGH: Duration = Duration::from_millis(40);
+
+/// Messages without a pause that make a wait overload. A machine that was busy elsewhere for a
+/// moment catches up sooner.
+pub const BEHIND: usize = 6_000;
+
+/// Wait that is overload in any case.
+pub const TOO_LONG: Duration = Duration::from_millis(300);
 
 /// Wait below which new work is taken on again.
-pub const LOW: Duration = Duration::from_millis(20);
+pub const LOW: Duration = Duration::from_millis(15);
 
 /// Source addresses whose rate is watched at one time. When there are more, new ones share one
 /// allowance, so that forged sources cannot fill the memory.
@@ -105,9 +112,13 @@ impl Guard {
         self.trusted.clone_from(&config.trusted);
     }
 
-    /// Told before each batch how long its oldest message has waited.
-    pub fn backlog(&mut self, waited: Duration) {
-        self.overloaded = waited > if self.overloaded { LOW } else { HIGH };
+    /// Told before each batch how long its oldest message has waited, and how many messages have
+    /// come in full batches without a pause.
+    pub fn backlog(&mut self, waited: Duration, behind: usize) {
+        self.overloaded = match self.overloaded {
+            true => waited > LOW,
+            false => waited > TOO_LONG || waited > HIGH && behind > BEHIND,
+        };
     }
 
     /// Whether new work is being turned away now.
@@ -219,12 +230,14 @@ mod tests {
     #[test]
     fn overload_turns_new_calls_away_and_lets_the_old_go_on() {
         let mut g = guard(0, 0);
-        g.backlog(HIGH + Duration::from_millis(1));
+        g.backlog(TOO_LONG, BEHIND);
+        assert!(asks(&mut g, 0, "INVITE").is_none());
+        g.backlog(HIGH + Duration::from_millis(1), BEHIND + 1);
         assert!(asks(&mut g, 0, "INVITE").is_some_and(|s| (2..10).contains(&s)));
         assert!(asks(&mut g, 0, "BYE").is_none());
-        g.backlog(LOW + Duration::from_millis(1));
+        g.backlog(LOW + Duration::from_millis(1), 0);
         assert!(asks(&mut g, 0, "INVITE").is_some());
-        g.backlog(LOW);
+        g.backlog(LOW, 0);
         assert!(asks(&mut g, 0, "INVITE").is_none());
     }
 }

@@ -200,6 +200,9 @@ impl Handler for Worker {
     fn timeout(&mut self, now: Time, out: &mut Outbox) {
         self.core.handle_timeout(now, out);
         self.pump();
+        if self.core.take_emptied() {
+            ringway_net::give_memory_back();
+        }
     }
 
     fn next_timeout(&self) -> Option<Time> {
@@ -207,6 +210,6 @@ impl Handler for Worker {
     }
 
     fn batch(&mut self, _now: Time, backlog: Backlog) {
-        self.core.handle_backlog(backlog.delay);
+        self.core.handle_backlog(backlog.delay, backlog.datagrams);
     }
 }

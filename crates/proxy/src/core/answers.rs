@@ -263,6 +263,7 @@ impl Core {
         }
         if self.contexts.is_empty() && self.contexts.capacity() > 1024 {
             self.contexts = Slab::new();
+            self.emptied = true;
         }
     }
 

@@ -9,7 +9,7 @@ use crate::location::{Commit, CommitTag};
 use ringway_sansio::{Outbox, Target, Time};
 use ringway_sip::header::HeaderId;
 use ringway_sip::message::{self, Method};
-use ringway_sip::uri::Uri;
+use ringway_sip::uri::{Scheme, Uri};
 use ringway_sip::write;
 
 /// Methods a request to the server itself may have.
@@ -67,6 +67,10 @@ impl Core {
         let msg = pass.msg;
         let to = msg.to().map_err(|e| Refusal::new(e.status, e.reason))?;
         let to = Uri::parse(to.uri).map_err(|e| Refusal::new(e.status, e.reason))?;
+        if !to.is_sip() && to.scheme != Scheme::Tel {
+            // RFC 4475 section 3.3.4: no registrar can have such an address-of-record.
+            return Err(Refusal::new(400, "To: expected a SIP URI"));
+        }
         // Item 5: the address-of-record must lie in a domain of ours.
         let not_found = || Refusal::new(404, "Not Found");
         let domain = self.own_domain(&to, pass.flow, false).ok_or_else(not_found)?;

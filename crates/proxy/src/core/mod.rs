@@ -199,6 +199,7 @@ pub struct Core {
     wheel: TimerWheel<Tick>,
     events: VecDeque<Event>,
     draining: bool,
+    emptied: bool,
     /// Reused for header lines under construction.
     scratch: Vec<u8>,
     stats: Stats,
@@ -248,6 +249,7 @@ impl Core {
             wheel,
             events: VecDeque::new(),
             draining: false,
+            emptied: false,
             scratch: Vec::new(),
             stats: Stats::default(),
             config,
@@ -281,10 +283,9 @@ impl Core {
     }
 
     fn request(&mut self, now: Time, flow: &Flow, msg: &Message<'_>, out: &mut Outbox) {
-        let Ok(via) = msg.top_via() else {
-            // Without a Via there is nowhere to answer to (RFC 3261 section 18.2.2).
-            self.stats.garbage += 1;
-            return;
+        let via = match msg.top_via() {
+            Ok(via) => via,
+            Err(fault) => return self.refuse_without_via(flow, msg, fault.reason, out),
         };
         let key = match self.tx.receive(now, msg, &via, out) {
             Incoming::Absorbed => return,
@@ -409,10 +410,16 @@ impl Core {
         self.pending.is_empty() && self.contexts.iter().all(|(_, c)| c.is_answered())
     }
 
-    /// Tells before each batch of messages how long the oldest of it has waited; decides what is
-    /// turned away (overload).
-    pub fn handle_backlog(&mut self, waited: core::time::Duration) {
-        self.guard.backlog(waited);
+    /// Tells before each batch of messages how long the oldest of it has waited, and how many have
+    /// come in full batches without a pause; decides what is turned away (overload).
+    pub fn handle_backlog(&mut self, waited: core::time::Duration, behind: usize) {
+        self.guard.backlog(waited, behind);
+    }
+
+    /// Whether tables that had been large have fallen empty since this was asked last: a good time to
+    /// give memory back to the system.
+    pub fn take_emptied(&mut self) -> bool {
+        std::mem::take(&mut self.emptied)
     }
 
     /// Counters.

@@ -58,6 +58,28 @@ impl Core {
         });
     }
 
+    /// 400 for a request whose topmost Via cannot be read, so that RFC 3261 section 18.2.2 has nothing
+    /// to go by: sent back to where the request came from, if it has what an answer must repeat.
+    pub(super) fn refuse_without_via(
+        &mut self,
+        flow: &Flow,
+        msg: &Message<'_>,
+        reason: &str,
+        out: &mut Outbox,
+    ) {
+        let needed =
+            [HeaderId::Via, HeaderId::From, HeaderId::To, HeaderId::CallId, HeaderId::CSeq];
+        if msg.method() == Method::Ack || !needed.iter().all(|id| msg.has(*id)) {
+            self.stats.garbage += 1;
+            return;
+        }
+        self.stats.malformed += 1;
+        let tag = self.own.tag(msg.call_id());
+        out.push(Target::Flow(*flow), 0, |buf| {
+            write::response(buf, msg, Some(flow), 400, reason, Some(&tag), &[], &[]);
+        });
+    }
+
     /// Whether an ACK is for an answer of [`Core::refuse`].
     pub(super) fn is_own_tag(&self, msg: &Message<'_>) -> bool {
         msg.to().ok().and_then(|to| to.tag()).is_some_and(|t| t == self.own.tag(msg.call_id()))

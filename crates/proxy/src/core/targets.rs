@@ -15,6 +15,9 @@ use ringway_sip::uri::{self, Scheme, Uri};
 use ringway_sip::write;
 use smallvec::{SmallVec, smallvec};
 
+/// How often a user's contact may be another user of ours in turn.
+const MAX_REDIRECTIONS: u8 = 5;
+
 /// A user part longer than this names nobody.
 const MAX_USER: usize = 512;
 
@@ -39,13 +42,9 @@ impl Core {
             if here { self.own_domain(&routed.uri, pass.flow, routed.marked) } else { None };
         let ends_here =
             domain.is_some() && (method == Method::Register || user_of(&routed.uri).is_none());
-        let mut kept = match self.validate(pass, &routed, ends_here) {
-            // Section 11: an OPTIONS that may go no further is answered as if it were for us.
-            Err(refusal) if refusal.status == 483 && method == Method::Options => {
-                return self.serve_itself(pass, out);
-            }
-            result => result?,
-        };
+        // RFC 3261 section 16.3 item 3 would let us answer an OPTIONS that has run out of hops as if it
+        // were for us; RFC 4475 section 3.3.11 expects 483 unless it is.
+        let mut kept = self.validate(pass, &routed, ends_here)?;
         if method == Method::Ack && self.is_own_tag(msg) {
             // The ACK of an answer that was given without a transaction.
             return Ok(());
@@ -101,12 +100,12 @@ impl Core {
         let listens = |port| port == flow.local.port() || self.own.listens_on(port);
         let ours = match uri.port {
             Some(port) => listens(port),
-            // A name without a port is the domain, found by SRV: a GRUU in a dialog is one.
-            None => {
-                !in_dialog
-                    || crate::own::parse_ip(uri.host).is_none()
-                    || listens(super::preroute::default_port(uri))
+            // Within a dialog a literal address is some phone's Contact, and may be on our host; a
+            // name without a port is the domain, whatever port SRV records lead to.
+            None if in_dialog && crate::own::parse_ip(uri.host).is_some() => {
+                listens(super::preroute::default_port(uri))
             }
+            None => true,
         };
         ours.then_some(domain)
     }
@@ -141,7 +140,7 @@ impl Core {
         let goals = if uri.param(b"gr").is_some() {
             self.gruu_goals(pass, uri, domain, &mut aor)
         } else {
-            Ok(self.contacts(pass, &aor, &|_| true))
+            Ok(self.contacts_of(pass, &aor, MAX_REDIRECTIONS))
         };
         let aor_found = goals.as_ref().is_ok_and(|g| !g.is_empty());
         let result = if aor_found {
@@ -176,6 +175,45 @@ impl Core {
             return Err(Refusal::new(gruu.unbound_status(), ""));
         }
         Ok(goals)
+    }
+
+    /// The contacts of an address-of-record. A contact that is another user at a domain of ours stands
+    /// for that user's contacts (RFC 3261 section 16.5: a target for which we are responsible may be
+    /// located in turn).
+    fn contacts_of(&mut self, pass: &Pass<'_>, aor: &[u8], left: u8) -> Vec<Goal> {
+        let mut goals = self.contacts(pass, aor, &|_| true);
+        let mut at = 0;
+        while at < goals.len() {
+            let Some(next) = self.own_aor(pass, &goals[at]) else {
+                at += 1;
+                continue;
+            };
+            let q = goals.remove(at).q;
+            if left > 0 && next != aor {
+                let mut further = self.contacts_of(pass, &next, left - 1);
+                further.iter_mut().for_each(|goal| goal.q = q);
+                let count = further.len();
+                goals.splice(at..at, further);
+                at += count;
+            }
+        }
+        goals.truncate(self.config.limits.max_forks);
+        goals
+    }
+
+    /// The address-of-record that a contact names, if it is one of ours and not a phone.
+    fn own_aor(&self, pass: &Pass<'_>, goal: &Goal) -> Option<Vec<u8>> {
+        if !matches!(goal.tries.as_slice(), [Try::Uri]) || !goal.path.is_empty() {
+            return None;
+        }
+        let uri = Uri::parse(&goal.uri).ok()?;
+        if crate::own::parse_ip(uri.host).is_some() {
+            return None;
+        }
+        let domain = self.own_domain(&uri, pass.flow, true)?;
+        let mut aor = Vec::new();
+        self.write_aor(uri.user?, domain, &mut aor);
+        Some(aor)
     }
 
     /// Where a request for a user without contacts goes: through the routing table, or nowhere.
