@@ -248,6 +248,16 @@ fn many_callers_share_one_question() {
     assert_eq!(world.asked(), 2 * once);
 }
 
+/// Whoever wrote the hosts file need not ask DNS, and waits for no name server that is away.
+#[test]
+fn the_hosts_file_comes_before_dns() {
+    let world = World::new(|_| {});
+    world.zone.broken.store(true, Ordering::Relaxed);
+    let hops = world.hops(query("localhost"));
+    assert!(hops.contains(&"UDP 127.0.0.1:5060".to_owned()), "{hops:?}");
+    assert_eq!(world.asked(), 0);
+}
+
 #[test]
 fn a_name_server_that_fails_is_answered_with_nothing_in_time() {
     let world = World::new(|z| z.a("x.example", "127.0.0.1"));

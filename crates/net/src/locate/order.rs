@@ -90,6 +90,16 @@ pub(crate) enum Step {
     Naptr,
 }
 
+impl Step {
+    /// The server whose addresses are to be tried without any SRV record.
+    pub(crate) fn server(self) -> Option<Server> {
+        match self {
+            Step::Addresses(server) | Step::Services(_, server) => Some(server),
+            Step::Known(_) | Step::Nowhere | Step::Naptr => None,
+        }
+    }
+}
+
 /// What a `sips` URI makes of a transport (RFC 3261 section 26.2.2).
 fn secured(transport: Transport) -> Option<Transport> {
     match transport {

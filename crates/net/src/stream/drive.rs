@@ -188,7 +188,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
             match Pin::new(&mut self.stream).poll_shutdown(cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Err(_)) => return Poll::Ready(()),
-                Poll::Ready(Ok(())) => self.shut = true,
+                Poll::Ready(Ok(())) => {
+                    self.shut = true;
+                    hub.linger(self.id);
+                }
             }
         }
         for _ in 0..READS_A_TURN {

@@ -171,6 +171,15 @@ impl<H: Handler> Hub<H> {
         self.wake_main();
     }
 
+    /// Everything is written and our side is closed: the peer has a last moment to close its own.
+    pub(crate) fn linger(&mut self, id: FlowId) {
+        let now = self.now;
+        if let Some(conn) = self.conns.get_mut(id) {
+            conn.end_flushed(now, CloseReason::Stopped);
+        }
+        self.watch(id);
+    }
+
     /// Sets the connection's timer, if its first deadline has come closer.
     pub(crate) fn watch(&mut self, id: FlowId) {
         let Hub { shared, conns, wheel, .. } = self;

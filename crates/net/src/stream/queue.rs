@@ -96,6 +96,7 @@ impl WriteQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn bytes_leave_in_order_across_messages() {
@@ -121,5 +122,36 @@ mod tests {
         assert!(q.push(&[0; 9], 0, 10));
         assert!(!q.push(&[0; 1], 0, 10));
         assert_eq!(q.written(10), 2);
+    }
+
+    proptest! {
+        /// Against a plain list of bytes: whatever is pushed and written, the same bytes in the same
+        /// order, each message counted once, the limit never passed.
+        #[test]
+        fn behaves_like_a_list_of_bytes(steps in prop::collection::vec((any::<bool>(), 0usize..300), 1..100)) {
+            const LIMIT: usize = 1_000;
+            let mut queue = WriteQueue::default();
+            let mut model: VecDeque<u8> = VecDeque::new();
+            let (mut pushed, mut ended) = (0, 0);
+            for (n, (push, size)) in steps.into_iter().enumerate() {
+                if push && size > 0 {
+                    let bytes = vec![n as u8; size];
+                    let taken = queue.push(&bytes, n as u64 + 1, LIMIT);
+                    prop_assert_eq!(taken, model.len() + size <= LIMIT);
+                    if taken {
+                        model.extend(bytes);
+                        pushed += 1;
+                    }
+                } else {
+                    let n = size.min(queue.len());
+                    ended += queue.written(n);
+                    model.drain(..n);
+                }
+                prop_assert_eq!(queue.len(), model.len());
+                prop_assert!(queue.bytes().iter().eq(model.iter()));
+                prop_assert_eq!(queue.messages() as u64, pushed - ended);
+            }
+            prop_assert_eq!(queue.fail().count() as u64, pushed - ended);
+        }
     }
 }

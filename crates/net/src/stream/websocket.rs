@@ -105,7 +105,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
                 }
                 (Ok(done), Some(ending)) => {
                     let reason = ending.reason;
-                    return self.poll_end(done, cx).map(|()| reason);
+                    return self.poll_end(done, hub, cx).map(|()| reason);
                 }
                 (Ok(_), None) => {}
             }
@@ -218,7 +218,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
 
     /// Once all is written: the closing handshake (RFC 6455 section 7), within the connection's
     /// deadline.
-    fn poll_end(&mut self, written: bool, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_end<H: Handler>(
+        &mut self,
+        written: bool,
+        hub: &mut Hub<H>,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
         if !written {
             return Poll::Pending;
         }
@@ -226,7 +231,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
             match Pin::new(&mut self.socket).poll_close(cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Err(_)) => return Poll::Ready(()),
-                Poll::Ready(Ok(())) => self.closing = true,
+                Poll::Ready(Ok(())) => {
+                    self.closing = true;
+                    hub.linger(self.id);
+                }
             }
         }
         for _ in 0..MESSAGES_A_TURN {
