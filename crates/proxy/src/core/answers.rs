@@ -169,9 +169,9 @@ impl Core {
         let hop = branch.hop.take();
         // That TCP is refused where UDP is still to be tried says nothing of the server.
         if !matches!(branch.goal.tries.last(), Some(Try::Datagram(_)))
-            && let Some(hop) = hop
+            && let Some((transport, addr)) = hop
         {
-            self.events.push_back(Event::Failed(hop));
+            self.events.push_back(Event::Failed(transport, addr));
         }
         self.retry(now, place, b, out);
     }
@@ -213,8 +213,8 @@ impl Core {
             _ if ctx.cancelled => 487,
             other => other,
         };
-        if let Some(hop) = ctx.branches[b].hop.take() {
-            self.events.push_back(Event::Failed(hop));
+        if let Some((transport, addr)) = ctx.branches[b].hop.take() {
+            self.events.push_back(Event::Failed(transport, addr));
         }
         self.contexts[place].offer(status, Vec::new);
         self.settle(now, place, out);

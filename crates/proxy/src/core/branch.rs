@@ -374,7 +374,7 @@ impl Core {
         branch.state = State::Sent;
         branch.client = Some(client);
         branch.timer_c = timer_c;
-        branch.hop = way.flow.is_none().then_some(hop);
+        branch.hop = way.flow.is_none().then_some((way.transport, hop));
     }
 
     /// Whether size alone asks for another transport than the UDP that was chosen. A flow a phone

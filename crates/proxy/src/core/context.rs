@@ -59,7 +59,7 @@ pub(super) struct Branch {
     /// The next hop that is put on top as a Route on this try.
     pub through: Option<Box<str>>,
     /// Where it went, to remember a failure.
-    pub hop: Option<std::net::SocketAddr>,
+    pub hop: Option<(ringway_sansio::Transport, std::net::SocketAddr)>,
     /// Over a flow, not to an address.
     pub on_flow: bool,
 }

@@ -100,7 +100,7 @@ pub enum Event {
         bytes: Vec<u8>,
     },
     /// A next hop did not answer or could not be reached; remember it for a while.
-    Failed(SocketAddr),
+    Failed(Transport, SocketAddr),
     /// Something about a call or registration worth a line in the log.
     Log(LogLine),
 }
