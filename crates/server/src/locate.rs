@@ -1,84 +1,84 @@
-//! Server location beside the road: a thread that asks the DNS and posts what it found.
+//! Server location for workers: asks [`ringway_net::locate`], which never waits, and posts what is
+//! found later.
 
 use crate::worker::Post;
+use ringway_net::locate::{self, LocatorConfig, Query};
 use ringway_net::{Clock, Control};
 use ringway_proxy::{Hop, ResolveTarget};
 use ringway_sansio::Transport;
-use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread;
-use tokio::sync::mpsc;
 
-/// Questions that may wait to be asked; more are answered "not found" at once.
-const MAX_WAITING: usize = 16_384;
-/// Questions asked at one time.
-const MAX_ASKED: usize = 256;
+/// The transports a request is sent over where the URI and DNS leave it open, the best first: what
+/// every SIP element speaks comes first (RFC 3261 section 18).
+const PREFERRED: [Transport; 3] = [Transport::Udp, Transport::Tcp, Transport::Tls];
 
-struct Question {
-    worker: u8,
-    id: u64,
-    target: ResolveTarget,
-}
-
-/// The way to the thread. Cheap to copy.
+/// Finds servers for all workers. Cheap to copy.
 #[derive(Clone)]
 pub struct Locator {
-    questions: mpsc::Sender<Question>,
+    inner: Arc<locate::Locator>,
     control: Control<Post>,
 }
 
 impl Locator {
-    /// Starts the thread; it ends with the last copy.
+    /// Starts the thread that asks the DNS; it lives as long as the process.
     ///
     /// # Errors
-    /// When it cannot be started.
-    pub fn start(control: Control<Post>, _clock: Clock) -> io::Result<Self> {
-        let (questions, asked) = mpsc::channel(MAX_WAITING);
-        let answers = control.clone();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        thread::Builder::new().name("locate".into()).spawn(move || {
-            runtime.block_on(run(asked, answers));
-        })?;
-        Ok(Locator { questions, control })
+    /// When it cannot be started, or the system's name servers cannot be read.
+    pub fn start(control: Control<Post>, clock: Clock) -> Result<Self, String> {
+        let listeners = control.listeners();
+        let speaks = |t: &Transport| listeners.iter().any(|l| l.transport == *t);
+        let config = LocatorConfig {
+            servers: Vec::new(),
+            transports: PREFERRED.into_iter().filter(speaks).collect(),
+            ipv4: listeners.iter().any(|l| l.addr.is_ipv4()),
+            ipv6: listeners.iter().any(|l| l.addr.is_ipv6()),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|e| e.to_string())?;
+        let inner = locate::Locator::new(config, clock, runtime.handle().clone())
+            .map_err(|e| e.to_string())?;
+        thread::Builder::new()
+            .name("locate".into())
+            .spawn(move || runtime.block_on(std::future::pending::<()>()))
+            .map_err(|e| e.to_string())?;
+        Ok(Locator { inner, control })
     }
 
-    /// Asks for the servers of `target`; the answer comes as [`Post::Resolved`] with this `id`.
-    pub fn locate(&self, worker: u8, id: u64, target: ResolveTarget) {
-        if self.questions.try_send(Question { worker, id, target }).is_err() {
-            answer(&self.control, worker, id, Vec::new());
-        }
+    /// The servers of `target`, if they are known already; otherwise they come as
+    /// [`Post::Resolved`] with this `id`. `seed` decides between servers of equal standing.
+    pub fn locate(
+        &self,
+        worker: u8,
+        id: u64,
+        target: ResolveTarget,
+        seed: u64,
+    ) -> Option<Vec<Hop>> {
+        let ResolveTarget { host, port, transport, secure } = target;
+        let control = self.control.clone();
+        let done = move |hops| {
+            if let Some(mailbox) = control.mailboxes().get(usize::from(worker)) {
+                // A full mailbox counts what it refuses; the branch then ends by its timer.
+                mailbox.try_post(Post::Resolved(id, ours(hops)));
+            }
+        };
+        self.inner.locate(Query { host, port, transport, secure }, seed, done).map(ours)
+    }
+
+    /// A server did not answer: for a while it is tried last.
+    pub fn failed(&self, transport: Transport, addr: SocketAddr) {
+        self.inner.failed(transport, addr, None);
+    }
+
+    /// How many queries are remembered and under way, and how many servers count as failed.
+    pub fn sizes(&self) -> (usize, usize, usize) {
+        self.inner.sizes()
     }
 }
 
-fn answer(control: &Control<Post>, worker: u8, id: u64, hops: Vec<Hop>) {
-    if let Some(mailbox) = control.mailboxes().get(usize::from(worker)) {
-        // A full mailbox counts what it refuses; the branch then ends by its timer.
-        mailbox.try_post(Post::Resolved(id, hops));
-    }
-}
-
-async fn run(mut questions: mpsc::Receiver<Question>, control: Control<Post>) {
-    let slots = Arc::new(tokio::sync::Semaphore::new(MAX_ASKED));
-    while let Some(question) = questions.recv().await {
-        let Question { worker, id, target } = question;
-        let Ok(slot) = slots.clone().acquire_owned().await else { return };
-        let control = control.clone();
-        tokio::spawn(async move {
-            let hops = find(&target).await;
-            answer(&control, worker, id, hops);
-            drop(slot);
-        });
-    }
-}
-
-async fn find(target: &ResolveTarget) -> Vec<Hop> {
-    let transport =
-        target.transport.unwrap_or(if target.secure { Transport::Tls } else { Transport::Udp });
-    let port = target.port.unwrap_or(transport.default_port());
-    match tokio::net::lookup_host((&*target.host, port)).await {
-        Ok(addrs) => {
-            addrs.map(|addr| Hop { transport, addr, name: Some((&*target.host).into()) }).collect()
-        }
-        Err(_) => Vec::new(),
-    }
+fn ours(hops: Vec<locate::Hop>) -> Vec<Hop> {
+    hops.into_iter().map(|h| Hop { transport: h.transport, addr: h.addr, name: h.name }).collect()
 }

@@ -136,7 +136,8 @@ impl Server {
         wire(&store, &control);
         let locator = Locator::start(control.clone(), clock)?;
         let board = Arc::new(Board::new(workers));
-        let observed = observe(&board, &control, &store, &log, setup::facts(&config, &kind));
+        let facts = setup::facts(&config, &kind);
+        let observed = observe(&board, &control, &locator, &store, &log, facts);
         let mut server = Server {
             sources: sources.clone(),
             settings,
@@ -433,6 +434,7 @@ fn wire(store: &Store, control: &ringway_net::Control<Post>) {
 fn observe(
     board: &Arc<Board>,
     control: &ringway_net::Control<Post>,
+    locator: &Locator,
     store: &Arc<Store>,
     log: &Log,
     facts: crate::observe::Facts,
@@ -443,6 +445,7 @@ fn observe(
             mailbox.try_post(Post::Publish);
         }
     };
+    let locator = locator.clone();
     let counters = control.counters().to_vec();
     let net = move |worker: usize, visit: &mut dyn FnMut(&'static str, &'static str, u64)| {
         if let Some(counters) = counters.get(worker) {
@@ -453,6 +456,7 @@ fn observe(
         board.clone(),
         Box::new(ask),
         Box::new(net),
+        Box::new(move || locator.sizes()),
         store.clone(),
         Box::new(log.dropped()),
         facts,

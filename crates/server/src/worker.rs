@@ -9,7 +9,7 @@ use crate::random::ChaCha;
 use ringway_net::{Backlog, CloseReason, Control, Handler, LocalAddresses, Peer};
 use ringway_proxy::config::Config;
 use ringway_proxy::{Core, Event, Hop, LogLine, Path, Paths, World};
-use ringway_sansio::{Flow, Outbox, Time, Transport};
+use ringway_sansio::{Flow, Outbox, Random, Time, Transport};
 use ringway_sip::Malformed;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -38,6 +38,7 @@ pub struct Worker {
     control: Control<Post>,
     locator: Locator,
     board: Arc<Board>,
+    random: ChaCha,
 }
 
 /// Our addresses as a peer sees them.
@@ -90,7 +91,7 @@ impl Worker {
             workers: control.mailboxes().len() as u8,
         };
         let core = Core::new(config, index, world, clock.now());
-        Ok(Worker { core, index, control, locator, board })
+        Ok(Worker { core, index, control, locator, board, random: ChaCha::from_os()? })
     }
 
     fn publish(&self) {
@@ -104,17 +105,22 @@ impl Worker {
     }
 
     /// Carries away what the core asks for.
-    fn pump(&mut self) {
+    fn pump(&mut self, now: Time, out: &mut Outbox) {
         while let Some(event) = self.core.poll_event() {
             match event {
-                Event::Resolve { id, target } => self.locator.locate(self.index, id, target),
+                Event::Resolve { id, target } => {
+                    let seed = self.random.next_u64();
+                    if let Some(hops) = self.locator.locate(self.index, id, target, seed) {
+                        self.core.handle_resolved(now, id, &hops, out);
+                    }
+                }
                 Event::HandOver { worker, flow, bytes } => {
                     // A full mailbox counts what it refuses; the peer sends again.
                     if let Some(mailbox) = self.control.mailboxes().get(usize::from(worker)) {
                         mailbox.try_post(Post::HandedOver(flow, bytes));
                     }
                 }
-                Event::Failed(addr) => debug!(%addr, "next hop failed"),
+                Event::Failed(transport, addr) => self.locator.failed(transport, addr),
                 Event::Log(line) => log(&line),
             }
         }
@@ -138,12 +144,12 @@ impl Handler for Worker {
 
     fn message(&mut self, now: Time, flow: &Flow, bytes: &[u8], out: &mut Outbox) {
         self.core.handle_message(now, flow, bytes, out);
-        self.pump();
+        self.pump(now, out);
     }
 
     fn malformed(
         &mut self,
-        _now: Time,
+        now: Time,
         flow: &Flow,
         head: &[u8],
         error: &Malformed,
@@ -151,7 +157,7 @@ impl Handler for Worker {
     ) {
         debug!(source = %flow.remote, transport = %flow.transport, %error, "cannot be framed");
         self.core.handle_malformed(flow, head, error.status, error.reason, out);
-        self.pump();
+        self.pump(now, out);
     }
 
     fn opened(&mut self, _now: Time, flow: &Flow, peer: &Peer, _out: &mut Outbox) {
@@ -164,7 +170,7 @@ impl Handler for Worker {
         );
     }
 
-    fn closed(&mut self, now: Time, flow: &Flow, reason: CloseReason, _out: &mut Outbox) {
+    fn closed(&mut self, now: Time, flow: &Flow, reason: CloseReason, out: &mut Outbox) {
         debug!(
             flow = flow.id.to_u64(),
             source = %flow.remote,
@@ -173,12 +179,12 @@ impl Handler for Worker {
             "connection closed"
         );
         self.core.handle_flow_closed(now, flow.id);
-        self.pump();
+        self.pump(now, out);
     }
 
     fn not_sent(&mut self, now: Time, report: u64, out: &mut Outbox) {
         self.core.handle_not_sent(now, report, out);
-        self.pump();
+        self.pump(now, out);
     }
 
     fn posted(&mut self, now: Time, item: Post, out: &mut Outbox) {
@@ -194,12 +200,12 @@ impl Handler for Worker {
             Post::Drain => self.core.drain(),
             Post::Publish => self.publish(),
         }
-        self.pump();
+        self.pump(now, out);
     }
 
     fn timeout(&mut self, now: Time, out: &mut Outbox) {
         self.core.handle_timeout(now, out);
-        self.pump();
+        self.pump(now, out);
         if self.core.take_emptied() {
             ringway_net::give_memory_back();
         }

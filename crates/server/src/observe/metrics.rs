@@ -269,6 +269,10 @@ impl Scrape {
             o.store.location().records() as f64,
         )?;
         gauge(out, "contacts", "Registered contacts", o.store.location().contacts() as f64)?;
+        let (remembered, under_way, failed) = (o.located)();
+        gauge(out, "dns_remembered", "Queries for servers remembered", remembered as f64)?;
+        gauge(out, "dns_under_way", "Queries for servers under way", under_way as f64)?;
+        gauge(out, "servers_failed", "Servers tried last because they failed", failed as f64)?;
         gauge(out, "workers", "Worker threads", self.snapshots.len() as f64)?;
         gauge(
             out,

@@ -65,6 +65,8 @@ pub struct Observed {
     pub ask: Box<dyn Fn() + Send + Sync>,
     /// Counters of the sockets.
     pub net: VisitNet,
+    /// How many queries for servers are remembered and under way, and servers that count as failed.
+    pub located: Box<dyn Fn() -> (usize, usize, usize) + Send + Sync>,
     /// Users, registrations and their writer.
     pub store: Arc<Store>,
     /// Log lines dropped so far.
@@ -84,6 +86,7 @@ impl Observed {
         board: Arc<Board>,
         ask: Box<dyn Fn() + Send + Sync>,
         net: VisitNet,
+        located: Box<dyn Fn() -> (usize, usize, usize) + Send + Sync>,
         store: Arc<Store>,
         log_dropped: Box<dyn Fn() -> u64 + Send + Sync>,
         facts: Facts,
@@ -92,6 +95,7 @@ impl Observed {
             board,
             ask,
             net,
+            located,
             store,
             log_dropped,
             started: Instant::now(),

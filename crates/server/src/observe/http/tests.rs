@@ -42,8 +42,15 @@ fn start(kind: &StoreKind) -> Server {
         store: kind.to_string(),
         auth: "digest",
     };
-    let observed =
-        Arc::new(Observed::new(board, Box::new(ask), Box::new(net), store, Box::new(|| 7), facts));
+    let observed = Arc::new(Observed::new(
+        board,
+        Box::new(ask),
+        Box::new(net),
+        Box::new(|| (1, 2, 3)),
+        store,
+        Box::new(|| 7),
+        facts,
+    ));
     let control = Control::new(addr).unwrap();
     let (o, c) = (observed.clone(), control.clone());
     std::thread::spawn(move || serve(listener, o, c, Box::new(|| Time::from_secs(2))));
