@@ -421,12 +421,18 @@ fn revive(flow: &Flow, listeners: &[ringway_net::Listener], workers: usize) -> O
     Some(Flow { id: FlowId::new(worker as u8, place as u64), ..*flow })
 }
 
-/// Lets the store tell workers what has become durable.
+/// Lets the store tell workers what has become durable, and of changes they watch.
 fn wire(store: &Store, control: &ringway_net::Control<Post>) {
     let mailboxes = control.mailboxes().to_vec();
     store.set_commit_sink(Arc::new(move |worker, ids, ok| {
         if let Some(mailbox) = mailboxes.get(usize::from(worker)) {
             mailbox.try_post(Post::Committed(ids.into(), ok));
+        }
+    }));
+    let mailboxes = control.mailboxes().to_vec();
+    store.location().set_sink(Arc::new(move |worker, aor, why| {
+        if let Some(mailbox) = mailboxes.get(usize::from(worker)) {
+            mailbox.try_post(Post::Changed(aor.into(), why));
         }
     }));
 }

@@ -8,6 +8,7 @@ use crate::observe::{Board, Snapshot};
 use crate::random::ChaCha;
 use ringway_net::{Backlog, CloseReason, Control, Handler, LocalAddresses, Peer};
 use ringway_proxy::config::Config;
+use ringway_proxy::location::Change;
 use ringway_proxy::{Core, Event, Hop, LogLine, Path, Paths, World};
 use ringway_sansio::{Flow, Outbox, Random, Time, Transport};
 use ringway_sip::Malformed;
@@ -21,6 +22,8 @@ pub enum Post {
     HandedOver(Flow, Vec<u8>),
     /// These changes are durable, or have failed.
     Committed(Box<[u64]>, bool),
+    /// A registration that is watched has changed.
+    Changed(Box<[u8]>, Change),
     /// Server location has found these, best first; or nothing.
     Resolved(u64, Vec<Hop>),
     /// New rules.
@@ -195,6 +198,7 @@ impl Handler for Worker {
                     self.core.handle_committed(now, id, ok, out);
                 }
             }
+            Post::Changed(aor, why) => self.core.handle_changed(now, &aor, why, out),
             Post::Resolved(id, hops) => self.core.handle_resolved(now, id, &hops, out),
             Post::Configured(config) => self.core.reconfigure(now, config),
             Post::Drain => self.core.drain(),
