@@ -444,7 +444,7 @@ impl World {
                 self.pump(to);
                 self.out = before;
             }
-            Event::Failed(addr) => self.failed.push(addr),
+            Event::Failed(_, addr) => self.failed.push(addr),
             Event::Log(line) => self.lines.push(line),
         }
     }
