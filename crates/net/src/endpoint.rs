@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::task::JoinHandle;
@@ -383,11 +384,11 @@ impl<P: Send + 'static> Turn<P> {
 }
 
 /// Listens for ICMP messages about what was sent from a socket.
-async fn hear_refusals<H: Handler>(hub: SharedHub<H>, place: usize, io: Rc<tokio::net::UdpSocket>) {
+async fn hear_refusals<H: Handler>(hub: SharedHub<H>, place: usize, io: Rc<AsyncFd<Socket>>) {
     let mut quote = [0; QUOTE];
-    while io.ready(Interest::ERROR).await.is_ok() {
+    while let Ok(mut ready) = io.ready(Interest::ERROR).await {
         // From here on a new message makes the socket ready again.
-        let _ = io.try_io(Interest::ERROR, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
+        ready.clear_ready();
         while hear_some(&hub, place, &mut quote) {
             tokio::task::yield_now().await;
         }

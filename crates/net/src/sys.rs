@@ -3,10 +3,13 @@
 //! project's servers with `unsafe` in it. Sockets are borrowed; nothing is remembered but buffers.
 #![allow(unsafe_code)]
 
+use socket2::Socket;
 use std::io;
 use std::mem::{MaybeUninit, size_of};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsRawFd, BorrowedFd};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 /// Most datagrams handed to the kernel in one call.
 pub(crate) const SEND_BATCH: usize = 64;
@@ -317,6 +320,17 @@ pub fn give_memory_back() {
     unsafe {
         libc::malloc_trim(0);
     }
+}
+
+/// Has the runtime watch a socket for datagrams and ICMP messages to read. Not for room to write: each
+/// datagram sent would wake us when the kernel is done with it.
+pub(crate) fn watch_reading(socket: Socket) -> io::Result<AsyncFd<Socket>> {
+    let interest = Interest::READABLE | Interest::ERROR;
+    // SAFETY: `Socket` owns its descriptor and gives the same one until it is dropped. The `AsyncFd`
+    // owns the `Socket` and lends it immutably only, so the descriptor stays open as long as it is
+    // watched.
+    let watched = unsafe { AsyncFd::register_with_interest(socket, interest) };
+    Ok(watched?)
 }
 
 #[cfg(test)]

@@ -11,7 +11,9 @@ pub(crate) use outstanding::{Outstanding, QUOTE};
 
 use crate::bind::enlarge_buffers;
 use crate::route::{Listener, source_for};
-use crate::sys::{After, Datagram, Refusal, SEND_BATCH, SendBatch, next_refusal, set_option};
+use crate::sys::{
+    After, Datagram, Refusal, SEND_BATCH, SendBatch, next_refusal, set_option, watch_reading,
+};
 use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSockRef, UdpSocketState};
 use ringway_sansio::{Flow, FlowId, Transport};
 use socket2::Socket;
@@ -22,7 +24,7 @@ use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 use waiting::Waiting;
 
 /// Most datagrams one receive call gives (more when the system coalesced them).
@@ -73,7 +75,7 @@ impl ReceiveBuffers {
 
 /// One worker's socket of one UDP listener.
 pub(crate) struct UdpPort {
-    io: Rc<tokio::net::UdpSocket>,
+    io: Rc<AsyncFd<Socket>>,
     state: UdpSocketState,
     id: FlowId,
     local: SocketAddr,
@@ -101,7 +103,7 @@ impl UdpPort {
         let granted = enlarge_buffers(&socket, receive_buffer)?;
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
         set_options(&socket, listener.addr)?;
-        let io = Rc::new(tokio::net::UdpSocket::from_std(socket.into())?);
+        let io = Rc::new(watch_reading(socket)?);
         let wildcard = listener.addr.ip().is_unspecified();
         let waiting = Waiting::default();
         let local = listener.addr;
@@ -116,25 +118,21 @@ impl UdpPort {
         buffers: &mut ReceiveBuffers,
     ) -> Poll<io::Result<usize>> {
         loop {
-            ready!(self.io.poll_recv_ready(cx))?;
-            let mut got = 0;
-            let result = self.io.try_io(Interest::READABLE, || {
-                let mut chunks = buffers.storage.chunks_exact_mut(BUFFER);
-                let mut slices: [IoSliceMut<'_>; RECEIVE_BATCH] =
-                    array::from_fn(|_| IoSliceMut::new(chunks.next().unwrap_or_default()));
-                got =
-                    self.state.recv(UdpSockRef::from(&self.io), &mut slices, &mut buffers.meta)?;
-                // recvmmsg stops early only when the queue is empty: say so to the runtime, which
-                // saves a system call that would find nothing.
-                if got < RECEIVE_BATCH { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
-            });
-            match result {
-                Ok(()) => return Poll::Ready(Ok(got)),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if got > 0 {
-                        return Poll::Ready(Ok(got));
+            let mut ready = ready!(self.io.poll_read_ready(cx))?;
+            let mut chunks = buffers.storage.chunks_exact_mut(BUFFER);
+            let mut slices: [IoSliceMut<'_>; RECEIVE_BATCH] =
+                array::from_fn(|_| IoSliceMut::new(chunks.next().unwrap_or_default()));
+            let socket = UdpSockRef::from(self.io.get_ref());
+            match self.state.recv(socket, &mut slices, &mut buffers.meta) {
+                Ok(got) => {
+                    // recvmmsg stops early only when the queue is empty. Noting that saves a system
+                    // call that would find nothing.
+                    if got < RECEIVE_BATCH {
+                        ready.clear_ready();
                     }
+                    return Poll::Ready(Ok(got));
                 }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
                 Err(error) => return Poll::Ready(Err(error)),
             }
         }
@@ -173,7 +171,7 @@ impl UdpPort {
         let mut room = self.waiting.is_empty();
         while room && done < batch.len() {
             let (batch, reports) = (&batch[done..], &reports[done..]);
-            let (dealt, skipped) = attempt(&self.io, buffers, batch, reports, failed);
+            let (dealt, skipped) = attempt(self.io.get_ref(), buffers, batch, reports, failed);
             done += dealt;
             result.sent += (dealt - skipped) as u64;
             room = dealt == batch.len().min(SEND_BATCH);
@@ -198,9 +196,9 @@ impl UdpPort {
     pub(crate) fn send_waiting(&mut self, buffers: &mut SendBatch, failed: &mut Vec<u64>) -> u64 {
         let mut sent = 0;
         while !self.waiting.is_empty() {
-            let (dealt, skipped) = self
-                .waiting
-                .with_front(|batch, reports| attempt(&self.io, buffers, batch, reports, failed));
+            let (dealt, skipped) = self.waiting.with_front(|batch, reports| {
+                attempt(self.io.get_ref(), buffers, batch, reports, failed)
+            });
             sent += (dealt - skipped) as u64;
             if dealt == 0 {
                 break;
@@ -211,19 +209,19 @@ impl UdpPort {
     }
 
     /// The socket, for a task that waits for ICMP messages.
-    pub(crate) fn io(&self) -> Rc<tokio::net::UdpSocket> {
+    pub(crate) fn io(&self) -> Rc<AsyncFd<Socket>> {
         self.io.clone()
     }
 
     /// Takes one ICMP message; the datagram it quotes is in `quote`.
     pub(crate) fn next_refusal(&self, quote: &mut [u8]) -> Option<Refusal> {
-        next_refusal(self.io.as_fd(), quote)
+        next_refusal(self.io.get_ref().as_fd(), quote)
     }
 }
 
 /// One round of sending. Gives how many datagrams are dealt with, and how many of those failed.
 fn attempt(
-    io: &tokio::net::UdpSocket,
+    socket: &Socket,
     buffers: &mut SendBatch,
     batch: &[Datagram<'_>],
     reports: &[u64],
@@ -231,7 +229,7 @@ fn attempt(
 ) -> (usize, usize) {
     let mut skipped = 0;
     let mut tried = (usize::MAX, 0);
-    let dealt = buffers.send(io.as_fd(), batch, |index, code| {
+    let dealt = buffers.send(socket.as_fd(), batch, |index, code| {
         if code == libc::EAGAIN || code == libc::EWOULDBLOCK {
             return After::Stop;
         }
