@@ -56,7 +56,12 @@ pub(crate) fn request(
     buf.extend_from_slice(b";branch=");
     branch(buf);
     // RFC 3581 section 3: ask for the source port as well.
-    buf.extend_from_slice(b";rport\r\n");
+    buf.extend_from_slice(b";rport");
+    if plan.transport == Transport::Tls {
+        // RFC 5923 section 4: the connection may serve requests back to us too.
+        buf.extend_from_slice(b";alias");
+    }
+    buf.extend_from_slice(b"\r\n");
     buf.extend_from_slice(plan.on_top);
 
     let mut run = Run::after_start_line(request);

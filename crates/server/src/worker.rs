@@ -124,6 +124,9 @@ impl Worker {
                     }
                 }
                 Event::Failed(transport, addr) => self.locator.failed(transport, addr),
+                Event::Alias(flow, addr) => {
+                    self.control.alias(&flow, addr);
+                }
                 Event::Log(line) => log(&line),
             }
         }

@@ -101,6 +101,9 @@ pub enum Event {
     },
     /// A next hop did not answer or could not be reached; remember it for a while.
     Failed(Transport, SocketAddr),
+    /// The peer at the other end of this connection offers it for requests to this address of its
+    /// own too (RFC 5923 section 8).
+    Alias(Flow, SocketAddr),
     /// Something about a call or registration worth a line in the log.
     Log(LogLine),
 }
@@ -292,6 +295,11 @@ impl Core {
             Incoming::New(key) => key,
             Incoming::AckOf2xx(_) => self.tx.key(msg, &via),
         };
+        if !flow.transport.is_datagram() && via.param(b"alias").is_some() {
+            let port = via.port.unwrap_or(flow.transport.default_port());
+            let addr = SocketAddr::new(flow.remote.ip(), port);
+            self.events.push_back(Event::Alias(*flow, addr));
+        }
         let pass = Pass { now, flow, msg, via: &via, key };
         if let Some(retry) = self.guard.refuses(now, flow, msg) {
             return self.turn_away(&pass, retry, out);

@@ -445,6 +445,7 @@ impl World {
                 self.out = before;
             }
             Event::Failed(_, addr) => self.failed.push(addr),
+            Event::Alias(..) => {}
             Event::Log(line) => self.lines.push(line),
         }
     }
