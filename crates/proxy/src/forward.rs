@@ -28,8 +28,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) last_route: &'a [u8],
     /// The new Max-Forwards.
     pub(crate) max_forwards: u8,
-    /// The new Max-Breadth, where it is to be written (RFC 5393 section 5.3).
-    pub(crate) max_breadth: Option<u32>,
+    /// The new Max-Breadth (RFC 5393 section 5.3.3).
+    pub(crate) max_breadth: u32,
     /// Whether Proxy-Authorization was for us and goes no further (RFC 3261 section 22.3).
     pub(crate) drop_credentials: bool,
 }
@@ -96,7 +96,7 @@ pub(crate) fn request(
             HeaderId::ProxyAuthorization if plan.drop_credentials => {
                 run.replace(buf, bytes, line, |_| {});
             }
-            HeaderId::MaxBreadth if plan.max_breadth.is_some() => {
+            HeaderId::MaxBreadth => {
                 run.replace(buf, bytes, line, |_| {});
             }
             HeaderId::ContentLength => length = true,
@@ -115,11 +115,9 @@ pub(crate) fn request(
         write::decimal(buf, u64::from(plan.max_forwards));
         buf.extend_from_slice(b"\r\n");
     }
-    if let Some(breadth) = plan.max_breadth {
-        buf.extend_from_slice(b"Max-Breadth: ");
-        write::decimal(buf, u64::from(breadth));
-        buf.extend_from_slice(b"\r\n");
-    }
+    buf.extend_from_slice(b"Max-Breadth: ");
+    write::decimal(buf, u64::from(plan.max_breadth));
+    buf.extend_from_slice(b"\r\n");
     if !length {
         // Section 18.3: a stream needs it, and the next hop may be one.
         buf.extend_from_slice(b"Content-Length: ");

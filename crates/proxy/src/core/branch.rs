@@ -119,9 +119,10 @@ impl Core {
             return self.settle(now, place, out);
         }
         for b in 0..self.contexts[place].branches.len() {
-            let branch = &self.contexts[place].branches[b];
+            let branch = &mut self.contexts[place].branches[b];
             if branch.state == State::Waiting && branch.goal.q == q {
-                self.try_next(now, place, b, breadth / count, msg, out);
+                branch.breadth = breadth / count;
+                self.try_next(now, place, b, msg, out);
             }
         }
         self.settle(now, place, out);
@@ -133,7 +134,6 @@ impl Core {
         now: Time,
         place: usize,
         b: usize,
-        breadth: u32,
         msg: &Message<'_>,
         out: &mut Outbox,
     ) {
@@ -173,7 +173,7 @@ impl Core {
             };
             match found {
                 Found::Way(way) => {
-                    return self.launch(now, place, b, way, breadth, msg, out);
+                    return self.launch(now, place, b, way, msg, out);
                 }
                 Found::Name(target) => {
                     if self.ask(place, b, target) {
@@ -281,8 +281,7 @@ impl Core {
     /// Goes on with a branch from the request as it was kept.
     pub(super) fn retry(&mut self, now: Time, place: usize, b: usize, out: &mut Outbox) {
         self.with_request(place, |core, msg| {
-            let breadth = core.contexts[place].kept.max_breadth;
-            core.try_next(now, place, b, breadth, msg, out);
+            core.try_next(now, place, b, msg, out);
             core.settle(now, place, out);
         });
     }
@@ -302,7 +301,6 @@ impl Core {
         place: usize,
         b: usize,
         way: Way,
-        breadth: u32,
         msg: &Message<'_>,
         out: &mut Outbox,
     ) {
@@ -318,18 +316,7 @@ impl Core {
         if kept.record_route {
             self.write_record_route(&mut on_top, msg, &flow, &way);
         }
-        self.write_request(
-            out.buffer(),
-            &on_top,
-            msg,
-            &via,
-            &flow,
-            &kept,
-            branch,
-            &way,
-            breadth,
-            client,
-        );
+        self.write_request(out.buffer(), &on_top, msg, &via, &flow, &kept, branch, &way, client);
         let mut way = way;
         if self.too_large_for_udp(&way, out.buffer().len() - start)
             && let Some(tcp) = self.over_tcp(&way)
@@ -353,7 +340,6 @@ impl Core {
                 &kept,
                 branch,
                 &way,
-                breadth,
                 client,
             );
         }
@@ -398,7 +384,6 @@ impl Core {
         kept: &Kept,
         branch: &Branch,
         way: &Way,
-        breadth: u32,
         client: ClientId,
     ) {
         let goal = &branch.goal;
@@ -412,8 +397,7 @@ impl Core {
             last_route_used: kept.last_route_used,
             last_route: &[],
             max_forwards: kept.max_forwards,
-            // Written only where it says something: 60 is what an absent one means.
-            max_breadth: (breadth < 60 || msg.has(HeaderId::MaxBreadth)).then_some(breadth),
+            max_breadth: branch.breadth,
             drop_credentials: kept.drop_credentials,
         };
         let through;
@@ -509,6 +493,7 @@ impl Branch {
             client: None,
             timer_c: TimerId::NONE,
             cancel: false,
+            breadth: 0,
             through: None,
             hop: None,
             on_flow: false,

@@ -56,6 +56,8 @@ pub(super) struct Branch {
     pub timer_c: TimerId,
     /// To be cancelled as soon as a provisional response comes (RFC 3261 section 9.1).
     pub cancel: bool,
+    /// Its share of Max-Breadth (RFC 5393 section 5.3.3).
+    pub breadth: u32,
     /// The next hop that is put on top as a Route on this try.
     pub through: Option<Box<str>>,
     /// Where it went, to remember a failure.

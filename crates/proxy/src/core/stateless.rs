@@ -112,7 +112,7 @@ impl Core {
             last_route_used: kept.last_route_used,
             last_route: if strict.is_some() { &displaced } else { &[] },
             max_forwards: kept.max_forwards,
-            max_breadth: None,
+            max_breadth: kept.max_breadth,
             drop_credentials: kept.drop_credentials,
         };
         let tag = self.stateless_tag(pass, kept);

@@ -15,8 +15,8 @@ use std::hash::Hasher;
 /// Max-Forwards of a request that comes without (RFC 3261 section 16.6 item 3).
 const DEFAULT_MAX_FORWARDS: u8 = 70;
 
-/// Max-Breadth where a request has none (RFC 5393 section 5.3.1).
-const DEFAULT_MAX_BREADTH: u32 = 60;
+/// The largest Max-Breadth taken on, and that of a request without one (RFC 5393 section 5.3.3).
+const MAX_BREADTH: u32 = 60;
 
 /// Why a request goes no further.
 pub(super) struct Refusal {
@@ -81,12 +81,12 @@ impl Core {
         let breadth = msg
             .first(HeaderId::MaxBreadth)
             .and_then(|v| std::str::from_utf8(v).ok()?.parse().ok())
-            .unwrap_or(DEFAULT_MAX_BREADTH);
+            .unwrap_or(MAX_BREADTH);
         Ok(Kept {
             routes_used: routed.routes_used,
             last_route_used: routed.last_route_used,
             max_forwards: hops.map_or(DEFAULT_MAX_FORWARDS, |hops| hops.saturating_sub(1)),
-            max_breadth: breadth,
+            max_breadth: breadth.min(MAX_BREADTH),
             drop_credentials: false,
             spiral,
             record_route: self.config.record_route
