@@ -12,8 +12,8 @@ pub(crate) const PASSWORD: u16 = 1 << 3;
 pub(crate) const PARAM: u16 = 1 << 4;
 /// `hname` and `hvalue` without `escaped`.
 pub(crate) const HEADER: u16 = 1 << 5;
-/// `hostname`, and the underscore that host names in the field carry.
-pub(crate) const HOST: u16 = 1 << 6;
+/// A label of `hostname`, and the underscore that host names in the field carry.
+pub(crate) const LABEL: u16 = 1 << 6;
 /// `DIGIT`.
 pub(crate) const DIGIT: u16 = 1 << 7;
 /// `HEXDIG`.
@@ -50,7 +50,7 @@ const fn classes() -> [u16; 256] {
     while i < 256 {
         let b = i as u8;
         if b.is_ascii_alphanumeric() {
-            t[i] |= TOKEN | WORD | USER | PASSWORD | PARAM | HEADER | HOST | VALUE | URIC;
+            t[i] |= TOKEN | WORD | USER | PASSWORD | PARAM | HEADER | LABEL | VALUE | URIC;
             t[i] |= UNRESERVED | DISPLAY;
         }
         if b.is_ascii_digit() {
@@ -79,7 +79,7 @@ const fn classes() -> [u16; 256] {
     t = mark(t, b"[]/:&+$", PARAM);
     t = mark(t, b"[]/?:+$", HEADER);
     t = mark(t, b";/?:@&=+$,", URIC);
-    t = mark(t, b"-._", HOST);
+    t = mark(t, b"-_", LABEL);
     mark(t, b" \t\r\n", WS | DISPLAY)
 }
 
@@ -143,16 +143,20 @@ pub(crate) fn find_near(bytes: &[u8], from: usize, wanted: u8) -> Option<usize> 
 
 /// Without white space and folds at either end.
 #[inline]
-pub(crate) fn trim(bytes: &[u8]) -> &[u8] {
-    let mut start = 0;
-    let mut end = bytes.len();
-    while start < end && is(bytes[start], WS) {
-        start += 1;
+pub(crate) fn trim(mut bytes: &[u8]) -> &[u8] {
+    while let [first, rest @ ..] = bytes
+        && *first <= b' '
+        && is(*first, WS)
+    {
+        bytes = rest;
     }
-    while end > start && is(bytes[end - 1], WS) {
-        end -= 1;
+    while let [rest @ .., last] = bytes
+        && *last <= b' '
+        && is(*last, WS)
+    {
+        bytes = rest;
     }
-    &bytes[start..end]
+    bytes
 }
 
 /// Index after the closing quote of the quoted string that opens at `from`; `None` where it does

@@ -30,23 +30,21 @@ pub(crate) fn item_end(bytes: &[u8]) -> usize {
     let Some(mut i) = memchr::memchr3(b',', b'"', b'<', bytes) else {
         return bytes.len();
     };
-    let mut angle = false;
     while i < bytes.len() {
         match bytes[i] {
-            b',' if !angle => return i,
-            b'"' if !angle => match quoted_end(bytes, i) {
-                Some(end) => {
-                    i = end;
-                    continue;
-                }
-                // An open quote takes the rest of the line with it; nothing after it is guessed.
+            b',' => return i,
+            // An open quote or bracket takes the rest of the line with it; nothing after it is
+            // guessed.
+            b'"' => match quoted_end(bytes, i) {
+                Some(end) => i = end,
                 None => return bytes.len(),
             },
-            b'<' => angle = true,
-            b'>' => angle = false,
-            _ => {}
+            b'<' => match memchr::memchr(b'>', &bytes[i..]) {
+                Some(close) => i += close + 1,
+                None => return bytes.len(),
+            },
+            _ => i += 1,
         }
-        i += 1;
     }
     bytes.len()
 }

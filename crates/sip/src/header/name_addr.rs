@@ -19,6 +19,8 @@ pub struct NameAddr<'a> {
     pub bracketed: bool,
     /// This one element, without white space around it.
     pub element: &'a [u8],
+    /// The tag parameter: `Some(None)` where it has no value.
+    tag: Option<Option<&'a [u8]>>,
 }
 
 impl<'a> NameAddr<'a> {
@@ -63,7 +65,15 @@ impl<'a> NameAddr<'a> {
         let start = span(b, end, WS);
         let mut at = end;
         let mut count = 0;
-        while let Some((_, next)) = next_param(b, at)? {
+        let mut tag = None;
+        while let Some(((name, value), next)) = next_param(b, at)? {
+            // RFC 3261 section 7.3.1: no parameter twice. It matters for this one.
+            if name.len() == 3
+                && (name == b"tag" || name.eq_ignore_ascii_case(b"tag"))
+                && tag.replace(value).is_some()
+            {
+                return Err(Malformed::bad("expected one tag", Got::Several, at));
+            }
             count += 1;
             if count > MAX_PARAMS {
                 let got = Got::Number(count as u64);
@@ -71,12 +81,18 @@ impl<'a> NameAddr<'a> {
             }
             at = next;
         }
-        Ok(NameAddr { display, uri, params: &b[start..], bracketed: open.is_some(), element: b })
+        let (params, bracketed) = (&b[start..], open.is_some());
+        Ok(NameAddr { display, uri, params, bracketed, element: b, tag })
     }
 
     /// The tag parameter (RFC 3261 section 19.3), where it has a value.
     pub fn tag(&self) -> Option<&'a [u8]> {
-        self.param(b"tag").flatten()
+        self.tag.flatten()
+    }
+
+    /// Whether there is a tag parameter, with or without a value.
+    pub(crate) fn has_tag(&self) -> bool {
+        self.tag.is_some()
     }
 
     /// A header field parameter: `Some(None)` where it has no value. Quoted values keep their
@@ -158,6 +174,7 @@ mod tests {
             "<sip:a@b>;",
             "<sip:a@b>;;tag=1",
             "just words",
+            "<sip:a@b>;tag=1;TAG=2",
         ] {
             assert_eq!(NameAddr::parse(bad.as_bytes()).unwrap_err().status, 400, "{bad}");
         }

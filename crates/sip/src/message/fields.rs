@@ -1,7 +1,7 @@
 //! The strict check of single header fields.
 
 use super::{Got, Malformed};
-use crate::header::{HeaderId, Items, NameAddr, Params, Via};
+use crate::header::{HeaderId, Items, NameAddr, Via};
 use crate::limits::{
     MAX_CALL_ID, MAX_CONTACTS, MAX_NESTING, MAX_ROUTES, MAX_TAG, MAX_TOKENS, MAX_VIAS,
 };
@@ -68,26 +68,21 @@ fn vias(value: &[u8], count: &mut usize) -> Result<(), Malformed> {
 fn party(value: &[u8]) -> Result<(), Malformed> {
     let address = NameAddr::parse(value)?;
     Uri::parse(address.uri).map_err(within(value, address.uri))?;
-    let mut tag = false;
-    for (name, content) in Params::new(address.params) {
-        if !name.eq_ignore_ascii_case(b"tag") {
-            continue;
+    match address.tag() {
+        Some(tag) if tag.len() > MAX_TAG => {
+            let got = Got::Number(tag.len() as u64);
+            Err(Malformed::bad("expected a shorter tag", got, crate::syntax::offset(value, tag)))
         }
-        let at = crate::syntax::offset(value, name);
-        match content {
-            Some(content) if content.len() > MAX_TAG => {
-                let got = Got::Number(content.len() as u64);
-                return Err(Malformed::bad("expected a shorter tag", got, at));
-            }
-            Some(content) if !all(content, TOKEN) => {
-                return Err(Malformed::here("expected a token as tag", value, at));
-            }
-            Some(_) if !tag => tag = true,
-            Some(_) => return Err(Malformed::bad("expected one tag", Got::Several, at)),
-            None => return Err(Malformed::here("expected a value of the tag", value, at)),
+        Some(tag) if !all(tag, TOKEN) => {
+            let at = crate::syntax::offset(value, tag);
+            Err(Malformed::here("expected a token as tag", value, at))
         }
+        None if address.has_tag() => {
+            let at = crate::syntax::offset(value, address.params);
+            Err(Malformed::here("expected a value of the tag", value, at))
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// `word [ "@" word ]` (RFC 3261 section 20.8).

@@ -221,7 +221,9 @@ fn header_field(
             while name_end > start && matches!(b[name_end - 1], b' ' | b'\t') {
                 name_end -= 1;
             }
-            (&b[start..name_end], trim(&b[colon + 1..end]))
+            // The line end is known; what is left to trim is most often one space.
+            let feed = end - 1 - (b[end - 2] == b'\r') as usize;
+            (&b[start..name_end], trim(&b[colon + 1..feed.max(colon + 1)]))
         }
         None => (&b[..0], trim(&b[start..end])),
     };

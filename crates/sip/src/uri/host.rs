@@ -2,7 +2,7 @@
 
 use crate::limits::MAX_HOST;
 use crate::message::{Got, Malformed};
-use crate::syntax::{DIGIT, HOST, is, number};
+use crate::syntax::{DIGIT, LABEL, is, number, span};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The host as an address, where it is one; an IPv6 address with or without brackets.
@@ -93,31 +93,36 @@ pub(crate) fn host_end(b: &[u8], at: usize, expected: &'static str) -> Result<us
         return Ok(end);
     }
     if let Some((_, end)) = ipv4_prefix(b, at)
-        && !b.get(end).is_some_and(|&c| is(c, HOST))
+        && !b.get(end).is_some_and(|&c| c == b'.' || is(c, LABEL))
     {
         return Ok(end);
     }
     let mut end = at;
-    let mut digits = true;
-    let mut before = b'.';
-    while end < b.len() && is(b[end], HOST) {
-        let c = b[end];
-        // No empty label, and none that begins or ends with a hyphen.
-        if before == b'.' && matches!(c, b'.' | b'-') || before == b'-' && c == b'.' {
+    loop {
+        // One label: not empty, with no hyphen at either end.
+        let start = end;
+        end = span(b, start, LABEL);
+        if end == start {
+            // After the last label a dot may stand, but no two.
+            if start == at || b.get(end) == Some(&b'.') {
+                return Err(Malformed::here(expected, b, end));
+            }
+            break;
+        }
+        if b[start] == b'-' || b[end - 1] == b'-' {
             return Err(Malformed::here(expected, b, end));
         }
-        digits &= c == b'.' || c.is_ascii_digit();
-        before = c;
+        if b.get(end) != Some(&b'.') {
+            break;
+        }
         end += 1;
-    }
-    if end == at || before == b'-' {
-        return Err(Malformed::here(expected, b, end));
     }
     if end - at > MAX_HOST {
         let got = Got::Number((end - at) as u64);
         return Err(Malformed::bad("expected a shorter host name", got, at));
     }
-    if digits {
+    let digits = |host: &[u8]| host.iter().all(|&c| c == b'.' || c.is_ascii_digit());
+    if b[at].is_ascii_digit() && digits(&b[at..end]) {
         return Err(Malformed::here("expected an IPv4 address", b, at));
     }
     Ok(end)
@@ -145,7 +150,7 @@ pub(super) fn host_port<'a>(
 
 /// The port whose digits begin at `at`, and the index after them.
 pub(crate) fn port(b: &[u8], at: usize) -> Result<(u16, usize), Malformed> {
-    let end = crate::syntax::span(b, at, DIGIT);
+    let end = span(b, at, DIGIT);
     match number(&b[at..end], u16::MAX as u64) {
         Some(n) if n > 0 => Ok((n as u16, end)),
         _ => Err(Malformed::here("expected a port number", b, at)),
