@@ -258,6 +258,7 @@ async fn remove(
     };
     let store = context.observed.store.clone();
     let now = (context.now)();
+    let missing = format!("user {}@{} does not exist", name.user, name.realm);
     let work = move || {
         let removed = store.remove_user(&name.user, &name.realm)?;
         if removed {
@@ -271,7 +272,7 @@ async fn remove(
     };
     match blocking(work).await {
         Ok(true) => Json(serde_json::json!({ "removed": true })).into_response(),
-        Ok(false) => error(StatusCode::NOT_FOUND, "no such user"),
+        Ok(false) => error(StatusCode::NOT_FOUND, &missing),
         Err(response) => response,
     }
 }

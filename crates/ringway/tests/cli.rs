@@ -1,0 +1,338 @@
+//! The program as an operator meets it: each test runs it, on loopback and in a folder of its own.
+
+#![allow(clippy::unwrap_used)]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const WITHIN: Duration = Duration::from_secs(20);
+
+struct Place {
+    dir: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Place { dir: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ringway"));
+        command
+            .args(args)
+            .env_clear()
+            .env("XDG_STATE_HOME", self.dir.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
+    }
+
+    /// Runs what must succeed; its standard output.
+    fn fine(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{args:?}: {:?} {error}", output.status);
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Runs what must fail with exit status 1; its standard error.
+    fn fails(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        String::from_utf8(output.stderr).unwrap()
+    }
+
+    fn serve(&self, args: &[&str]) -> Server {
+        let mut all = vec!["serve", "--workers", "2"];
+        all.extend(args);
+        let child = self.command(&all).spawn().unwrap();
+        let server = Server { child: Some(child) };
+        let control = self.path("ringway/ringway.control");
+        let until = Instant::now() + WITHIN;
+        while !control.exists() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(control.exists(), "the server did not start: {}", server.end().1);
+        server
+    }
+
+    fn status(&self) -> serde_json::Value {
+        serde_json::from_str(&self.fine(&["status", "--json"])).unwrap()
+    }
+}
+
+struct Server {
+    child: Option<Child>,
+}
+
+impl Server {
+    fn signal(&self, name: &str) {
+        let id = self.child.as_ref().unwrap().id().to_string();
+        assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
+    }
+
+    /// Ends it if it still runs; standard output and error.
+    fn end(mut self) -> (String, String) {
+        let mut child = self.child.take().unwrap();
+        let _ = child.kill();
+        let output = child.wait_with_output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (text(output.stdout), text(output.stderr))
+    }
+
+    /// Waits for it to end by itself; exit status, standard output and error.
+    fn wait(mut self) -> (Option<i32>, String, String) {
+        let mut child = self.child.take().unwrap();
+        let until = Instant::now() + WITHIN;
+        while child.try_wait().unwrap().is_none() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let code = child.try_wait().unwrap().map(|status| status.code());
+        let _ = child.kill();
+        let output = child.wait_with_output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (code.expect("it did not end"), text(output.stdout), text(output.stderr))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// A port that was free a moment ago, for UDP and TCP.
+fn port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn register(server: SocketAddr, user: &str) -> String {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let local = socket.local_addr().unwrap();
+    let request = format!(
+        "REGISTER sip:a.test SIP/2.0\r\nVia: SIP/2.0/UDP {local};branch=z9hG4bK{user}\r\n\
+         From: <sip:{user}@a.test>;tag=1\r\nTo: <sip:{user}@a.test>\r\nCall-ID: {user}{local}\r\n\
+         CSeq: 1 REGISTER\r\nContact: <sip:{user}@{local}>\r\nMax-Forwards: 70\r\n\
+         Content-Length: 0\r\n\r\n"
+    );
+    socket.send_to(request.as_bytes(), server).unwrap();
+    let mut buffer = [0; 4096];
+    let length = socket.recv(&mut buffer).unwrap();
+    String::from_utf8_lossy(&buffer[..length]).into_owned()
+}
+
+#[test]
+fn wrong_usage_is_two() {
+    let place = Place::new();
+    for args in [&[][..], &["serv"], &["serve", "--workers", "0"], &["serve", "--listen", "udp:1"]]
+    {
+        assert_eq!(place.run(args).status.code(), Some(2), "{args:?}");
+    }
+    let output = place.run(&["serve", "--listen", "sctp://127.0.0.1:5060"]);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(error.contains("sctp is not spoken by this version"), "{error}");
+    assert!(place.fine(&["--version"]).starts_with("ringway "));
+}
+
+#[test]
+fn a_configuration_is_checked() {
+    let place = Place::new();
+    let file = place.path("r.toml");
+    let name = file.to_str().unwrap();
+    std::fs::write(&file, "workers = 2\n").unwrap();
+    assert_eq!(place.fine(&["config", "check", name]), "ok\n");
+    std::fs::write(&file, "wokers = 2\n[log]\nlevel = 3\n").unwrap();
+    let error = place.fails(&["config", "check", name]);
+    let lines: Vec<&str> = error.lines().collect();
+    assert_eq!(lines.len(), 2, "{error}");
+    assert!(lines[0].contains("r.toml:1:1: unknown key \"wokers\", the nearest is \"workers\""));
+    assert!(lines[1].contains("r.toml:3:9: log.level: expected \"error\" or "));
+}
+
+#[test]
+fn users_of_a_store_at_rest() {
+    let place = Place::new();
+    let made = place.fine(&["user", "add", "101"]);
+    let (first, second) = made.split_once('\n').unwrap();
+    assert!(first.starts_with("101@") && first.ends_with(" added"), "{made}");
+    assert_eq!(second.trim().strip_prefix("password: ").unwrap().len(), 19, "{made}");
+    assert!(place.fails(&["user", "add", "101"]).contains("exists already"));
+    assert!(place.fails(&["user", "passwd", "102"]).contains("does not exist"));
+    assert!(place.fails(&["user", "add", "1@else.where"]).contains("not a domain of this server"));
+    assert!(place.fails(&["user", "add", "a b"]).contains("user name: expected"));
+
+    let mut child = place
+        .command(&["user", "passwd", "101", "--password-stdin", "--json"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"secret words\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["user"], "101");
+    assert!(json.get("password").is_none(), "a given password is not shown: {json}");
+    let mut store = Vec::new();
+    let path = place.path("ringway/ringway.redb");
+    std::fs::File::open(&path).unwrap().read_to_end(&mut store).unwrap();
+    assert!(!store.windows(12).any(|w| w == b"secret words"), "clear text in the store");
+
+    let list = place.fine(&["user", "list"]);
+    assert!(list.starts_with("101@") && list.lines().count() == 1, "{list}");
+    assert!(place.fine(&["user", "del", "101"]).ends_with(" removed\n"));
+    assert!(place.fails(&["user", "del", "101"]).contains("does not exist"));
+    assert_eq!(place.fine(&["user", "list", "--json"]), "[]\n");
+    assert!(place.fails(&["status"]).contains("no server is running on store redb:"));
+}
+
+#[test]
+fn the_first_start_makes_two_users_and_the_second_keeps_them() {
+    let place = Place::new();
+    let (sip, http) = (port(), port());
+    let args =
+        ["--listen", &format!("udp://127.0.0.1:{sip}"), "--http", &format!("127.0.0.1:{http}")];
+    let server = place.serve(&args);
+    let list = place.fine(&["user", "list"]);
+    assert_eq!(list.lines().count(), 2, "{list}");
+    assert!(place.fine(&["user", "add", "103"]).contains("103@"));
+    assert!(place.fine(&["user", "passwd", "103"]).contains("has a new password"));
+    assert!(place.fails(&["user", "add", "103"]).contains("exists already"));
+    assert!(place.fine(&["user", "del", "103"]).contains("removed"));
+    assert!(place.fails(&["user", "del", "103"]).contains("does not exist"));
+    server.signal("-TERM");
+    let (code, out, log) = server.wait();
+    assert_eq!(code, Some(0), "{log}");
+    assert!(out.contains("Type this into two phones") && out.contains(&format!("127.0.0.1:{sip}")));
+    assert!(!place.path("ringway/ringway.control").exists());
+    let password = out.lines().find_map(|l| l.trim().strip_prefix("password")).unwrap();
+    let password = password.split_whitespace().next().unwrap().to_owned();
+
+    let server = place.serve(&args);
+    let (out, log) = server.end();
+    assert!(out.contains("Users are kept from before: 101, 102"), "{out}");
+    assert!(!out.contains(&password) && !log.contains(&password));
+}
+
+#[test]
+fn a_server_is_reloaded_asked_and_stopped() {
+    let place = Place::new();
+    let (sip, http) = (port(), port());
+    let file = place.path("r.toml");
+    let config = |domains: &str| {
+        let text = format!(
+            "listen = [\"udp://127.0.0.1:{sip}\"]\nhttp = \"127.0.0.1:{http}\"\ndomains = {domains}\n\
+             [auth]\nmode = \"off\"\n[log]\nformat = \"json\"\n"
+        );
+        std::fs::write(&file, text).unwrap();
+    };
+    config("[\"a.test\"]");
+    let server = place.serve(&["--config", file.to_str().unwrap()]);
+    let address = SocketAddr::from(([127, 0, 0, 1], sip));
+    assert!(register(address, "alice").starts_with("SIP/2.0 200 "));
+    let status = place.status();
+    assert_eq!((&status["contacts"], &status["phase"]), (&1.into(), &"serving".into()), "{status}");
+    assert_eq!(status["counters"]["registers_ok"], 1);
+    assert!(place.fine(&["status"]).contains("1 contacts registered"));
+
+    config("[\"a.test\", \"b.test\"]");
+    server.signal("-HUP");
+    let until = Instant::now() + WITHIN;
+    while place.status()["domains"][0]["aliases"] != serde_json::json!(["b.test"]) {
+        assert!(Instant::now() < until, "not reloaded");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    config("[\"a.test\"");
+    server.signal("-HUP");
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(place.status()["domains"][0]["aliases"], serde_json::json!(["b.test"]));
+    assert!(register(address, "bob").starts_with("SIP/2.0 200 "));
+
+    server.signal("-INT");
+    let (code, _, log) = server.wait();
+    assert_eq!(code, Some(0), "{log}");
+    let lines: Vec<serde_json::Value> = log
+        .lines()
+        .map(|l| serde_json::from_str(l).unwrap_or_else(|e| panic!("{l}: {e}")))
+        .collect();
+    let said = |text: &str| lines.iter().any(|l| l["message"].as_str().unwrap().contains(text));
+    assert!(said("configuration reloaded") && said("not reloaded") && said("stopped"), "{log}");
+
+    // What was answered 200 is there again.
+    config("[\"a.test\"]");
+    let server = place.serve(&["--config", file.to_str().unwrap()]);
+    assert_eq!(place.status()["contacts"], 2);
+    drop(server);
+}
+
+fn refused(place: &Place, args: &[&str], what: &str) {
+    let error = place.fails(args);
+    let lines: Vec<&str> = error.lines().collect();
+    assert_eq!(lines.len(), 1, "{error}");
+    assert!(lines[0].starts_with("ringway: ") && lines[0].contains(what), "{error}");
+}
+
+/// What stops a start is one line that says what and where.
+#[test]
+fn a_start_that_fails_says_why_in_one_line() {
+    let place = Place::new();
+    let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let listen = format!("udp://{}", taken.local_addr().unwrap());
+    let off = ["serve", "--http", "off", "--listen"];
+    let with = |rest: &[&'static str]| [&off[..], &["udp://127.0.0.1:0"], rest].concat();
+    refused(&place, &[&off[..], &[&listen]].concat(), &format!("{listen}: address in use"));
+    let held = TcpListener::bind("127.0.0.1:0").unwrap();
+    let http = held.local_addr().unwrap().to_string();
+    let args = ["serve", "--listen", "udp://127.0.0.1:0", "--http", &http];
+    refused(&place, &args, &format!("http://{http}: address in use"));
+    refused(&place, &with(&["--store", "redb:/proc/x/y.redb"]), "store /proc/x/y.redb: ");
+    refused(&place, &with(&["--config", "/nonexistent.toml"]), "/nonexistent.toml: No such file");
+    let file = place.path("tls.toml");
+    let text =
+        "listen = [\"tls://127.0.0.1:0\"]\n[tls]\ncertificate = \"no.pem\"\nkey = \"no.key\"\n";
+    std::fs::write(&file, text).unwrap();
+    let missing = place.path("no.pem");
+    refused(
+        &place,
+        &["serve", "--http", "off", "--config", file.to_str().unwrap()],
+        missing.to_str().unwrap(),
+    );
+    std::fs::write(&file, "lisen = []\n").unwrap();
+    refused(&place, &["serve", "--config", file.to_str().unwrap()], "the nearest is \"listen\"");
+}
+
+#[test]
+fn a_store_in_use_is_not_shared() {
+    let place = Place::new();
+    let http = format!("127.0.0.1:{}", port());
+    let args = ["--listen", "udp://127.0.0.1:0", "--auth", "off"];
+    let server = place.serve(&[&args[..], &["--http", &http]].concat());
+    refused(
+        &place,
+        &[&["serve", "--http", "off"], &args[..]].concat(),
+        "ringway.redb: in use by another process",
+    );
+    assert_eq!(place.status()["phase"], "serving");
+    let pid = place.status()["pid"].as_u64().unwrap();
+    assert_eq!(pid, u64::from(server.child.as_ref().unwrap().id()));
+    // After a kill the store is free and the file it left behind is not believed.
+    let (_, log) = server.end();
+    assert!(Path::new(&place.path("ringway/ringway.control")).exists(), "{log}");
+    assert!(place.fails(&["status"]).contains("no server is running"));
+    assert!(place.fine(&["user", "add", "7"]).contains("added"));
+}
