@@ -21,7 +21,7 @@ bench:
 # 200,000 calls: tables empty and memory back afterwards.
 soak:
 	@scripts/install-test-tools
-	@interop/bench/soak
+	@interop/bench/drain
 
 # Every fuzz target for ten minutes each; shorter: make fuzz TIME=60
 fuzz:

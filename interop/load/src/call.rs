@@ -31,8 +31,10 @@ pub(crate) struct Rules {
     pub(crate) timeout: u64,
     /// Time to 200 above which a call is late, nanoseconds.
     pub(crate) late: u64,
-    /// Whether messages are sent again as RFC 3261 has it for UDP.
+    /// Whether messages are sent again as RFC 3261 has it.
     pub(crate) retransmit: bool,
+    /// Whether the transport loses nothing, so that requests are never sent again.
+    pub(crate) reliable: bool,
     /// Whether the other side is a floor, which changes nothing in a message.
     pub(crate) floor: bool,
 }
@@ -166,10 +168,14 @@ impl Calls {
         let mark = self.mark(Kind::Invite, parties.callee_port);
         self.composer.invite(out.begin(mark), local, key, parties.caller, parties.callee);
         out.end(Some(stamp(key, Sent::Invite)));
-        if self.rules.retransmit {
+        if self.resends_requests() {
             self.keep_request(key, out);
             self.arm(due, T1, key, Resend::Invite);
         }
+    }
+
+    fn resends_requests(&self) -> bool {
+        self.rules.retransmit && !self.rules.reliable
     }
 
     fn mark(&self, kind: Kind, port: u16) -> Option<Mark> {
@@ -357,7 +363,7 @@ impl Calls {
         if self.rules.hold == 0 {
             self.composer.in_dialog(out.begin(mark), local, key, message, true);
             out.end(Some(stamp(key, Sent::Bye)));
-            if self.rules.retransmit {
+            if self.resends_requests() {
                 self.keep_request(key, out);
                 self.arm(now, T1, key, Resend::Bye);
             }
@@ -477,7 +483,7 @@ impl Calls {
                 break;
             }
             self.holding.pop_front();
-            let retransmit = self.rules.retransmit;
+            let retransmit = self.resends_requests();
             if let Some(call) = self.live(key) {
                 again(ports, call.caller_port, &call.request, Some(stamp(key, Sent::Bye)));
                 if retransmit {

@@ -10,7 +10,7 @@ use crate::clock::{self, MILLISECOND};
 use crate::compose::Composer;
 use crate::drive::{self, Desk, Outcome, Plan, Play};
 use crate::error::Error;
-use crate::port::{Incoming, Local, Outgoing, Port, Stamp};
+use crate::port::{Incoming, Local, Outgoing, Port, Stamp, Transport};
 use crate::registration::{Registrations, SETUP_WINDOW, Terms};
 use crate::report::{CallReport, listed, publish, ratio, spread_line};
 use crate::tally::Tally;
@@ -38,13 +38,14 @@ pub(crate) struct Manner {
 }
 
 impl Manner {
-    fn rules(self, floor: bool) -> Rules {
+    fn rules(self, target: &Target) -> Rules {
         Rules {
             hold: self.hold_ms * MILLISECOND,
             timeout: self.timeout_ms * MILLISECOND,
             late: self.late_ms * MILLISECOND,
             retransmit: self.retransmit,
-            floor,
+            reliable: target.transport == Transport::Tcp,
+            floor: target.floor,
         }
     }
 }
@@ -123,7 +124,7 @@ fn measure(target: &Target, manner: Manner, plan: Plan) -> Result<CallReport, Er
             let composer =
                 Composer::new(&target.domain(), run.wrapping_add(1), worker as u8, target.floor);
             let caller = Caller {
-                calls: Calls::new(manner.rules(target.floor), composer),
+                calls: Calls::new(manner.rules(target), composer),
                 registrations,
                 numbers: desk.homes.iter().map(|home| home.number).collect(),
                 callers: desk.callers,
@@ -141,7 +142,7 @@ fn measure(target: &Target, manner: Manner, plan: Plan) -> Result<CallReport, Er
     for caller in &outcome.plays {
         tally.add(&caller.calls.tally);
     }
-    let rules = manner.rules(target.floor);
+    let rules = manner.rules(target);
     let seconds = |ns: u64| ns as f64 / 1e9;
     let mut report = CallReport {
         server_address: target.server.to_string(),

@@ -4,8 +4,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::AtomicU64;
 
+use memchr::memmem;
+
 use crate::clock::{MILLISECOND, SECOND};
-use crate::compose::{Composer, Key, Register, branch_key};
+use crate::compose::{Composer, Key, Register, branch_key, decimal};
 use crate::digest::{Algorithm, Challenge};
 use crate::drive::{self, Desk, Home, Pace, Play, Task};
 use crate::error::Error;
@@ -283,6 +285,24 @@ impl Registrations {
         self.tally.faults[fault as usize] += 1;
     }
 
+    /// Whether a 200 names the contact its REGISTER had, which shows that the server kept it. Nothing
+    /// is asked of a floor, nor of an answer to a removal.
+    fn lists_contact(&self, index: u32, answer: &[u8]) -> bool {
+        if self.floor || self.terms.expires == 0 {
+            return true;
+        }
+        let number = self.user_number(index);
+        let mut wanted = b"sip:u".to_vec();
+        decimal(&mut wanted, number);
+        wanted.push(b'@');
+        if self.terms.elsewhere {
+            wanted.extend_from_slice(&host_elsewhere(number));
+        } else {
+            wanted.extend_from_slice(&self.homes[index as usize % self.homes.len()].0);
+        }
+        memmem::find(answer, &wanted).is_some()
+    }
+
     fn accepted(&mut self, index: u32, at: u64) {
         let user = &self.users[index as usize];
         let delay = at.saturating_sub(user.sent_at);
@@ -366,7 +386,12 @@ impl Play for Registrations {
         };
         match status {
             100..=199 => {}
-            200..=299 => self.accepted(index, incoming.at),
+            200..=299 => {
+                if !self.lists_contact(index, bytes) {
+                    self.fault(Fault::ContactMissing);
+                }
+                self.accepted(index, incoming.at);
+            }
             401 | 407 if self.challenged(index, &message, status == 407) => {
                 let measured = self.users[index as usize].measured;
                 self.send(now, index, measured, local, out);

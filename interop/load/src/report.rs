@@ -163,6 +163,9 @@ pub(crate) struct Server {
     pub(crate) system_share: f64,
     /// Processors used.
     pub(crate) cpus: f64,
+    /// Processors it was ready for but did not get: above a few hundredths, other work disturbed the
+    /// measurement, or its own processes stood in each other's way.
+    pub(crate) waited: f64,
     /// Memory of all its processes at the end, shared pages counted once, bytes.
     pub(crate) memory: u64,
 }
@@ -172,10 +175,12 @@ impl Server {
     pub(crate) fn between(start: &Use, end: &Use, each: u64) -> Self {
         let cpu = end.cpu.saturating_sub(start.cpu);
         let ticks = end.ticks().saturating_sub(start.ticks());
+        let span = end.at.saturating_sub(start.at) as f64;
         Self {
             cpu_us_each: ratio(cpu as f64 / 1e3, each as f64),
             system_share: ratio(end.system.saturating_sub(start.system) as f64, ticks as f64),
-            cpus: ratio(cpu as f64, end.at.saturating_sub(start.at) as f64),
+            cpus: ratio(cpu as f64, span),
+            waited: ratio(end.waited.saturating_sub(start.waited) as f64, span),
             memory: end.memory,
         }
     }
@@ -327,10 +332,11 @@ impl Generator {
 pub(crate) fn server_line(server: Option<&Server>, each: &str) -> String {
     server.map_or_else(String::new, |s| {
         format!(
-            "  server: {:.1} us a {each} ({:.0} % in the kernel), {:.2} processors, {:.1} MiB\n",
+            "  server: {:.1} us a {each} ({:.0} % in the kernel), {:.2} processors, waited for {:.2}, {:.1} MiB\n",
             s.cpu_us_each,
             100.0 * s.system_share,
             s.cpus,
+            s.waited,
             s.memory as f64 / f64::from(1 << 20)
         )
     })

@@ -59,10 +59,12 @@ pub(crate) enum Fault {
     Truncated,
     /// A method or status that has no place in the flow.
     Unexpected,
+    /// A 200 to REGISTER that does not list the contact just registered (RFC 3261 10.3 step 8).
+    ContactMissing,
 }
 
 /// Number of faults.
-pub(crate) const FAULTS: usize = 7;
+pub(crate) const FAULTS: usize = 8;
 
 impl Fault {
     /// Names in the report, in order.
@@ -74,6 +76,7 @@ impl Fault {
         "unreadable",
         "truncated",
         "unexpected",
+        "contact_missing",
     ];
 }
 

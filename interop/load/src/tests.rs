@@ -17,8 +17,14 @@ use crate::tally::{Fault, Step};
 use crate::target::Target;
 use crate::udp::Socket;
 
-const RULES: Rules =
-    Rules { hold: 0, timeout: 4 * SECOND, late: SECOND / 2, retransmit: false, floor: false };
+const RULES: Rules = Rules {
+    hold: 0,
+    timeout: 4 * SECOND,
+    late: SECOND / 2,
+    retransmit: false,
+    reliable: false,
+    floor: false,
+};
 
 fn local() -> Local {
     Local::new(0, "127.0.0.1:4000".parse().unwrap(), Transport::Udp)
@@ -84,10 +90,8 @@ impl Bench {
             _ if message.starts_with("SIP/2.0 ") => vec![self.back(message)],
             _ => vec![self.forth(message)],
         };
-        if let Wrong::Double(what) = self.wrong {
-            if what == name {
-                out.push(out[0].clone());
-            }
+        if matches!(self.wrong, Wrong::Double(what) if what == name) {
+            out.push(out[0].clone());
         }
         if name == "INVITE" && self.wrong != Wrong::Lose("100") {
             out.insert(0, answer(message, "100 Trying"));
@@ -135,7 +139,7 @@ fn name_of(message: &str) -> &str {
 fn answer(request: &str, status: &str) -> String {
     let mut text = format!("SIP/2.0 {status}\r\n");
     for line in request.split("\r\n").skip(1) {
-        let copied = ["Via:", "From:", "To:", "Call-ID:", "CSeq:"];
+        let copied = ["Via:", "From:", "To:", "Call-ID:", "CSeq:", "Contact:"];
         if copied.iter().any(|name| line.starts_with(name)) {
             text += &format!("{line}\r\n");
         }
@@ -260,6 +264,24 @@ fn an_unanswered_invite_is_sent_again_by_timer_a() {
     assert_eq!(times, [500, 1_500, 3_500]);
 }
 
+/// RFC 3261 sections 17.1.1.2 and 13.3.1.4: over a reliable transport a request is sent once, but
+/// the 200 is still repeated until its ACK comes.
+#[test]
+fn over_a_reliable_transport_only_the_200_is_repeated() {
+    let rules = Rules { retransmit: true, reliable: true, ..RULES };
+    for (lost, repeated) in [("INVITE", 0), ("200", 3), ("BYE", 0)] {
+        let mut bench = Bench::new(rules, Wrong::Lose(lost));
+        bench.call();
+        let mut ports = [udp_port()];
+        let mut count = 0;
+        for step in 0..80 {
+            bench.calls.tick(bench.now + step * 50 * MILLISECOND, &mut ports);
+            count += ports[0].out.drain().len();
+        }
+        assert_eq!(count, repeated, "{lost}");
+    }
+}
+
 fn udp_port() -> crate::port::Port {
     let server: SocketAddr = "127.0.0.1:9".parse().unwrap();
     crate::port::Port::connect(0, server, Transport::Udp).unwrap()
@@ -308,6 +330,20 @@ fn a_refresh_keeps_its_call_id() {
         ("CSeq: 1 REGISTER", "CSeq: 2 REGISTER")
     );
     assert_eq!(field[0].2, "To: <sip:u3@127.0.0.1>");
+}
+
+/// RFC 3261 section 10.3 step 8: the answer lists the bindings; one that does not is a fault.
+#[test]
+fn an_answer_without_the_contact_is_not_clean() {
+    let mut users = registrar_side(&[]);
+    let mut out = Outgoing::default();
+    users.launch(3, SECOND, true, &local(), &mut out);
+    let good = answer(&out.drain().remove(0), "200 OK");
+    let line = good.lines().find(|l| l.starts_with("Contact:")).unwrap().to_owned() + "\r\n";
+    tell(&mut users, &good.replace(&line, ""), &mut out);
+    assert_eq!(users.tally.accepted, 1);
+    assert_eq!(users.tally.faults[Fault::ContactMissing as usize], 1);
+    assert!(!users.tally.clean());
 }
 
 #[test]

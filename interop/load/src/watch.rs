@@ -13,7 +13,9 @@ pub(crate) struct Use {
     pub(crate) at: u64,
     /// Time on a processor, nanoseconds, exact.
     pub(crate) cpu: u64,
-    /// Of which in user mode, in the kernel's ticks; only the proportion is of use.
+    /// Time ready to run while something else had the processor, nanoseconds, exact.
+    pub(crate) waited: u64,
+    /// Of the time on a processor, that in user mode, in the kernel's ticks; only the proportion is of use.
     pub(crate) user: u64,
     /// And in the kernel.
     pub(crate) system: u64,
@@ -31,7 +33,9 @@ impl Use {
     pub(crate) fn of(processes: &[u32]) -> Self {
         let mut sum = Self { at: clock::monotonic(), ..Self::default() };
         for process in processes {
-            sum.cpu += threads_cpu(*process);
+            let (cpu, waited) = threads_time(*process);
+            sum.cpu += cpu;
+            sum.waited += waited;
             let (user, system) = ticks(*process);
             sum.user += user;
             sum.system += system;
@@ -46,14 +50,17 @@ impl Use {
     }
 }
 
-/// First field of every thread's schedstat: nanoseconds spent running.
-fn threads_cpu(process: u32) -> u64 {
-    let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return 0 };
-    threads
-        .flatten()
-        .filter_map(|thread| fs::read_to_string(thread.path().join("schedstat")).ok())
-        .filter_map(|text| text.split_ascii_whitespace().next()?.parse::<u64>().ok())
-        .sum()
+/// The first two fields of every thread's schedstat: nanoseconds spent running, and ready to run.
+fn threads_time(process: u32) -> (u64, u64) {
+    let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return (0, 0) };
+    let mut sum = (0, 0);
+    for thread in threads.flatten() {
+        let Ok(text) = fs::read_to_string(thread.path().join("schedstat")) else { continue };
+        let mut fields = text.split_ascii_whitespace().map(|field| field.parse().unwrap_or(0));
+        sum.0 += fields.next().unwrap_or(0);
+        sum.1 += fields.next().unwrap_or(0);
+    }
+    sum
 }
 
 /// utime and stime: the 14th and 15th field of `stat`, counted after the name, which may itself
