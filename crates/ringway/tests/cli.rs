@@ -1,6 +1,6 @@
 //! The program as an operator meets it: each test runs it, on loopback and in a folder of its own.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
