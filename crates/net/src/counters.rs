@@ -72,7 +72,7 @@ counters! {
     /// TLS or WebSocket handshakes that failed.
     handshake_failed,
     /// Connections refused: limit on all connections.
-    refused_total,
+    refused_full,
     /// Connections refused: limit on one source address.
     refused_source,
     /// Accept calls that failed, as when file descriptors run out.

@@ -197,7 +197,7 @@ fn the_total_is_bounded() {
     // Connections we open count too.
     server.send(0, peer(Transport::Tcp, server.addr(0)), 3, &sip("x", 0));
     assert_eq!(server.wait_not_sent(), 3);
-    server.wait_count("refused_total", 2);
+    server.wait_count("refused_full", 2);
 }
 
 #[test]

@@ -27,7 +27,7 @@ impl<H: Handler> Hub<H> {
         };
         let hub = self.me.upgrade()?;
         if self.shared.admission().admit(self.limits(), None).is_err() {
-            self.counters.refused_total.add(1);
+            self.counters.refused_full.add(1);
             return None;
         }
         let listener = self.local.choose(self.now, transport, remote.ip());
@@ -62,7 +62,7 @@ impl<H: Handler> Hub<H> {
         let admitted = self.shared.admission().admit(self.limits(), source);
         if let Err(refused) = admitted {
             match refused {
-                Refused::Total => self.counters.refused_total.add(1),
+                Refused::Total => self.counters.refused_full.add(1),
                 Refused::Source => self.counters.refused_source.add(1),
             }
             return None;
