@@ -380,6 +380,64 @@ fn a_flood_on_one_connection_leaves_turns_for_others() {
     assert!(worst < Duration::from_secs(1), "{worst:?}");
 }
 
+/// Floods over one transport while single messages pass over the other; the slowest of those.
+fn worst_beside_a_flood(datagrams: bool) -> Duration {
+    let config = listen(&[(Transport::Tcp, "127.0.0.1:0"), (Transport::Udp, "127.0.0.1:0")]);
+    let server = Server::start_with(config, |p| p.tell = false);
+    let (tcp, udp) = (server.addr(0), server.addr(1));
+    let flood = std::thread::spawn(move || {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let stream = connect(tcp);
+        stream.set_nonblocking(true).unwrap();
+        let block = sip("flood", 1_000).repeat(30);
+        let mut buffer = vec![0; 1 << 16];
+        let begun = Instant::now();
+        let mut at = 0;
+        while begun.elapsed() < Duration::from_millis(800) {
+            if datagrams {
+                for _ in 0..64 {
+                    let _ = socket.send_to(&[b'x'; 600], udp);
+                }
+            } else {
+                // Whatever of the block there is room for, message after message.
+                at += (&stream).write(&block[at..]).unwrap_or(0);
+                at %= block.len();
+                while (&stream).read(&mut buffer).is_ok_and(|n| n > 0) {}
+            }
+        }
+    });
+    let mut stream = connect(tcp);
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut worst = Duration::ZERO;
+    for _ in 0..20 {
+        let begun = Instant::now();
+        if datagrams {
+            stream.write_all(&sip("o", 0)).unwrap();
+            read(&mut stream, sip("o", 0).len());
+        } else {
+            socket.send_to(b"datagram", udp).unwrap();
+            socket.recv(&mut [0; 20]).unwrap();
+        }
+        worst = worst.max(begun.elapsed());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    flood.join().unwrap();
+    worst
+}
+
+#[test]
+fn a_flood_of_datagrams_leaves_turns_for_connections() {
+    let worst = worst_beside_a_flood(true);
+    assert!(worst < Duration::from_secs(1), "{worst:?}");
+}
+
+#[test]
+fn a_flood_on_a_connection_leaves_turns_for_datagrams() {
+    let worst = worst_beside_a_flood(false);
+    assert!(worst < Duration::from_secs(1), "{worst:?}");
+}
+
 #[test]
 fn stopping_writes_what_is_queued_and_accepts_no_more() {
     let server =

@@ -219,6 +219,29 @@ fn a_timer_fires_on_time_under_a_flood() {
 }
 
 #[test]
+fn the_backlog_is_told() {
+    let server = Server::start_with(listen(&[(Transport::Udp, "127.0.0.1:0")]), |p| p.echo = false);
+    let client = client("127.0.0.1:0");
+    let late = Duration::from_millis(600);
+    // The worker is busy while a hundred datagrams come.
+    server.post(0, move |_, _, _| std::thread::sleep(late));
+    std::thread::sleep(late / 4);
+    for _ in 0..100 {
+        client.send_to(b"waiting", server.addr(0)).unwrap();
+    }
+    let mut told = Vec::new();
+    while told.len() < 4 {
+        told.push(server.wait(|e| match e {
+            Event::Batch(backlog) => Some(*backlog),
+            _ => None,
+        }));
+    }
+    assert_eq!(told.iter().map(|b| b.datagrams).collect::<Vec<_>>(), [32, 64, 96, 100]);
+    assert!(told[0].delay > late / 4 && told[0].delay < PATIENCE, "{:?}", told[0].delay);
+    assert_eq!(told[3].delay, Duration::ZERO);
+}
+
+#[test]
 fn any_worker_answers_on_a_datagram_flow_of_another() {
     let mut config = listen(&[(Transport::Udp, "127.0.0.1:0")]);
     config.workers = 2;

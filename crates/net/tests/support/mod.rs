@@ -21,7 +21,7 @@ pub enum Event {
     Closed { flow: Flow, reason: CloseReason },
     NotSent(u64),
     Timeout(Time),
-    Batch(usize),
+    Batch(Backlog),
 }
 
 /// Something to do on the worker's thread.
@@ -97,7 +97,7 @@ impl Handler for Probe {
 
     fn batch(&mut self, _: Time, backlog: Backlog) {
         if self.tell {
-            self.tell(Event::Batch(backlog.datagrams));
+            self.tell(Event::Batch(backlog));
         }
     }
 }
