@@ -26,8 +26,8 @@ pub(crate) const WS: u16 = 1 << 10;
 pub(crate) const VALUE: u16 = 1 << 11;
 /// `uric` without `escaped`, of which URIs of unknown schemes are made.
 pub(crate) const URIC: u16 = 1 << 12;
-/// Control characters other than HTAB, CR and LF, and DEL.
-pub(crate) const CONTROL: u16 = 1 << 13;
+/// What phones put into the user part although it must be escaped there: `#`.
+pub(crate) const HASH: u16 = 1 << 13;
 /// `unreserved`.
 pub(crate) const UNRESERVED: u16 = 1 << 14;
 /// What may follow an unquoted display name's first character: `token`, white space, UTF-8.
@@ -62,9 +62,6 @@ const fn classes() -> [u16; 256] {
         if b.is_ascii_alphabetic() {
             t[i] |= ALPHA;
         }
-        if b == 0x7f || b < 0x20 && b != b'\t' && b != b'\r' && b != b'\n' {
-            t[i] |= CONTROL;
-        }
         if b >= 0x80 {
             t[i] |= DISPLAY;
         }
@@ -80,6 +77,7 @@ const fn classes() -> [u16; 256] {
     t = mark(t, b"[]/?:+$", HEADER);
     t = mark(t, b";/?:@&=+$,", URIC);
     t = mark(t, b"-_", LABEL);
+    t = mark(t, b"#", HASH);
     mark(t, b" \t\r\n", WS | DISPLAY)
 }
 
@@ -228,7 +226,7 @@ mod tests {
         }
         assert!(!is(b'@', WORD) && is(b'"', WORD));
         assert!(is(b'/', USER) && !is(b'@', USER) && !is(b':', USER));
-        assert!(is(0x7f, CONTROL) && is(0, CONTROL) && !is(b'\t', CONTROL));
+        assert!(is(b'#', HASH) && !is(b'#', USER) && !is(b'#', TOKEN));
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub enum NonceVerdict {
     Stale,
     /// Ours, but this count has been used: challenge again and say `stale`.
     Replay,
-    /// Not ours: challenge again.
+    /// Not ours, or made with the key of an earlier life: challenge again.
     Forged,
 }
 

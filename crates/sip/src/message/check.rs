@@ -3,7 +3,7 @@
 use super::{Got, Malformed, Message, Method, Start, fields};
 use crate::header::{CSeq, HeaderId};
 use crate::limits::{MAX_METHOD, MAX_REQUEST_URI};
-use crate::syntax::{CONTROL, is, offset};
+use crate::syntax::offset;
 use crate::uri::Uri;
 
 impl Message<'_> {
@@ -35,7 +35,7 @@ impl Message<'_> {
         let mut counts = fields::Counts::default();
         for slot in &self.slots {
             // RFC 4475 section 3.3.8.
-            if slot.next != 0 && slot.id.is_single() {
+            if slot.next != 0 && fields::stands_once(slot.id) {
                 let at = self.slots[slot.next as usize - 1].start as usize;
                 return Err(Malformed::bad("expected this header field once", Got::Several, at));
             }
@@ -87,7 +87,8 @@ impl Message<'_> {
                 return Err(Malformed::here("expected CR only before LF", head, i));
             }
             // RFC 4475 section 3.1.1.2 has escaped ones in a quoted string.
-            if is(b, CONTROL) && (i == 0 || head[i - 1] != b'\\') {
+            let control = (b < 0x20 && !matches!(b, b'\t' | b'\r' | b'\n')) || b == 0x7f;
+            if control && (i == 0 || head[i - 1] != b'\\') {
                 return Err(Malformed::here("expected no control character", head, i));
             }
         }

@@ -18,6 +18,30 @@ pub(super) struct Counts {
     paths: usize,
 }
 
+/// Whether a second header field of this name is a fault: where two values would leave in doubt
+/// what the message means to a server. Those that only endpoints read are theirs to judge.
+#[inline]
+pub(super) fn stands_once(id: HeaderId) -> bool {
+    use HeaderId::*;
+    matches!(
+        id,
+        From | To
+            | CallId
+            | CSeq
+            | MaxForwards
+            | ContentLength
+            | ContentType
+            | Expires
+            | MinExpires
+            | Event
+            | SubscriptionState
+            | RAck
+            | RSeq
+            | SipIfMatch
+            | MaxBreadth
+    )
+}
+
 /// Checks one field value.
 #[inline]
 pub(super) fn check(id: HeaderId, value: &[u8], counts: &mut Counts) -> Result<(), Malformed> {

@@ -73,7 +73,7 @@ impl Uri<'_> {
 }
 
 fn canonical_user(user: &[u8], out: &mut Vec<u8>) {
-    if memchr::memchr(b'%', user).is_none() {
+    if memchr::memchr2(b'%', b'#', user).is_none() {
         out.extend_from_slice(user);
         return;
     }

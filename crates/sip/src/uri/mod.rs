@@ -18,7 +18,7 @@ pub(crate) use host::{host_end, port};
 
 use crate::limits::{MAX_PARAMS, MAX_URI};
 use crate::message::{Got, Malformed};
-use crate::syntax::{ALPHA, DIGIT, HEADER, PARAM, PASSWORD, URIC, USER, is, span_escaped};
+use crate::syntax::{ALPHA, DIGIT, HASH, HEADER, PARAM, PASSWORD, URIC, USER, is, span_escaped};
 use ringway_sansio::Transport;
 use std::net::IpAddr;
 
@@ -73,6 +73,9 @@ pub struct Uri<'a> {
 
 impl<'a> Uri<'a> {
     /// Parses a URI that fills `bytes`.
+    ///
+    /// A little more than the grammar passes: `#` in the user part, which phones send unescaped in
+    /// dialled codes, and a parameter with `=` but no value.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         if bytes.len() > MAX_URI {
             let got = Got::Number(bytes.len() as u64);
@@ -162,7 +165,7 @@ fn sip<'a>(b: &'a [u8], scheme: Scheme<'a>, start: usize) -> Result<Uri<'a>, Mal
     // The user part may hold ';' and '?', so the '@' decides; none may stand unescaped after it.
     if let Some(i) = memchr::memchr(b'@', &b[start..]) {
         let sign = start + i;
-        let end = span_escaped(b, start, USER);
+        let end = span_escaped(b, start, USER | HASH);
         if end == start {
             return Err(Malformed::here("URI: expected a user", b, end));
         }

@@ -164,6 +164,8 @@ fn address_of_record() {
     assert_eq!(aor("sip:null-%00-%40@a"), "sip:null-%00-%40@a");
     assert_eq!(aor("sip:a%c3%a9@a"), "sip:a%C3%A9@a");
     assert_eq!(aor("sip:a@[2001:DB8:0:0::1]"), "sip:a@[2001:db8::1]");
+    assert_eq!(aor("sip:*21*5#@a"), "sip:*21*5%23@a");
+    assert_eq!(aor("sip:*21*5%23@a"), "sip:*21*5%23@a");
     assert_eq!(aor("sip:Example.COM"), "sip:example.com");
     assert_eq!(aor("tel:+1-(201).555"), "tel:+1201555");
 }
