@@ -119,6 +119,13 @@ pub struct Config {
     pub secret: [u8; 32],
 }
 
+impl Config {
+    /// The digest realm of a domain, by its place.
+    pub(crate) fn realm(&self, domain: Option<usize>) -> Option<&str> {
+        domain.and_then(|d| self.domains.get(d)).map(|d| &*d.name)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,6 +4,7 @@
 //! there are between the header fields that change, so unknown ones stay byte for byte and in order.
 
 use ringway_sansio::{Flow, Transport};
+use ringway_sip::digest::Credentials;
 use ringway_sip::header::{HeaderId, Items, Via};
 use ringway_sip::message::Message;
 use ringway_sip::write;
@@ -30,8 +31,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) max_forwards: u8,
     /// The new Max-Breadth (RFC 5393 section 5.3.3).
     pub(crate) max_breadth: u32,
-    /// Whether Proxy-Authorization was for us and goes no further (RFC 3261 section 22.3).
-    pub(crate) drop_credentials: bool,
+    /// The realm whose Proxy-Authorization was for us and goes no further (RFC 3261 section 22.3).
+    pub(crate) realm: Option<&'a str>,
 }
 
 /// Appends `request`, which came in on `flow`, as it goes on. `branch` writes our branch. The Via that
@@ -93,7 +94,7 @@ pub(crate) fn request(
                 let value = request.value(slot);
                 run.replace(buf, bytes, line, |buf| routes.line(buf, line, value));
             }
-            HeaderId::ProxyAuthorization if plan.drop_credentials => {
+            HeaderId::ProxyAuthorization if is_for(request.value(slot), plan.realm) => {
                 run.replace(buf, bytes, line, |_| {});
             }
             HeaderId::MaxBreadth => {
@@ -126,6 +127,12 @@ pub(crate) fn request(
     }
     buf.extend_from_slice(b"\r\n");
     buf.extend_from_slice(request.body());
+}
+
+fn is_for(credentials: &[u8], realm: Option<&str>) -> bool {
+    realm.is_some_and(|realm| {
+        Credentials::parse(credentials).is_ok_and(|c| c.is_for(realm.as_bytes()))
+    })
 }
 
 /// Appends `response` without its topmost Via (RFC 3261 section 16.7 item 3).

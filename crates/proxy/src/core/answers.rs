@@ -130,12 +130,19 @@ impl Core {
         if ctx.answered {
             return;
         }
-        let branch = &mut ctx.branches[b];
-        // RFC 3263 section 4.3 and RFC 5626 section 5.3.2: another server, or another flow.
-        let elsewhere = status == 503 || (status == 430 && branch.on_flow);
-        if elsewhere && !branch.goal.tries.is_empty() && !ctx.cancelled {
+        let goal = &mut ctx.branches[b].goal;
+        match status {
+            // RFC 3263 section 4.3: another server may serve the same request.
+            503 => goal.tries.retain(|way| matches!(way, Try::Hop(_) | Try::Via(_))),
+            // RFC 5626 section 7: another flow may lead to the same instance.
+            408 | 430 => goal.tries.retain(|way| matches!(way, Try::Binding(_))),
+            // Any other answer is the answer.
+            _ => goal.tries.clear(),
+        }
+        if !goal.tries.is_empty() {
             return self.fail_over(now, place, b, out);
         }
+        let located = goal.located;
         if matches!(status, 401 | 407) {
             for slot in msg.headers().iter().filter(|slot| is_challenge(slot)) {
                 let line = msg.line(slot);
@@ -148,11 +155,16 @@ impl Core {
             // The callee's own says more than ours.
             ctx.best.take_if(|best| best.status == 487 && best.bytes.is_empty());
         }
-        ctx.offer(status, || {
-            let mut bytes = Vec::new();
-            forward::response(&mut bytes, msg, via);
-            bytes
-        });
+        if status == 430 && located {
+            // RFC 5626 section 11.5: endpoints should never get one. The user is not there.
+            ctx.offer(480, Vec::new);
+        } else {
+            ctx.offer(status, || {
+                let mut bytes = Vec::new();
+                forward::response(&mut bytes, msg, via);
+                bytes
+            });
+        }
         if status >= 600 {
             // Section 16.7 item 5: a 6xx ends the search; it goes back once all branches have ended.
             ctx.end_search();
@@ -207,10 +219,17 @@ impl Core {
         if !ctx.branches[b].goal.tries.is_empty() && !ctx.cancelled {
             return self.fail_over(now, place, b, out);
         }
-        // RFC 5626 section 5.3.2: a flow that a token named is gone.
         let status = match status {
-            503 if ctx.branches[b].on_flow => 430,
             _ if ctx.cancelled => 487,
+            // RFC 5626 section 5.3.1: a flow that a token named is gone; and section 11.5: of a user
+            // of ours it was the only way.
+            503 if ctx.branches[b].on_flow => {
+                if ctx.branches[b].goal.located {
+                    480
+                } else {
+                    430
+                }
+            }
             other => other,
         };
         if let Some((transport, addr)) = ctx.branches[b].hop.take() {

@@ -1,6 +1,7 @@
 //! Request forwarding: RFC 3261 section 16.6, one branch at a time.
 
 use super::context::{self, Branch, Context, Goal, Kept, State, Try};
+use super::preroute::MARK_AFTER;
 use super::reply::reply_to;
 use super::{Core, Event, Hop, MAX_RESOLVING, Pass, ResolveTarget, Tick};
 use crate::forward::{self, Plan};
@@ -11,6 +12,7 @@ use ringway_sip::transaction::{self, ClientId, Kind};
 use ringway_sip::uri::{Scheme, Uri};
 use ringway_sip::write;
 use smallvec::SmallVec;
+use std::borrow::Cow;
 use std::net::SocketAddr;
 
 /// A request larger than this goes over TCP unless the way is given (RFC 3261 section 18.1.1).
@@ -156,6 +158,13 @@ impl Core {
                         flow: Some(flow),
                         any_size: true,
                     })
+                }
+                Try::Binding(other) => {
+                    let Goal { uri, path, tries, .. } = *other;
+                    branch.goal.uri = uri;
+                    branch.goal.path = path;
+                    branch.goal.tries.extend(tries);
+                    continue;
                 }
                 Try::Hop(hop) => self.way_to_hop(hop).map_or(Found::Nowhere, Found::Way),
                 Try::Datagram(addr) => {
@@ -314,7 +323,7 @@ impl Core {
         let mut on_top = std::mem::take(&mut self.scratch);
         on_top.clear();
         if kept.record_route {
-            self.write_record_route(&mut on_top, msg, &flow, &way);
+            self.write_record_route(&mut on_top, msg, &branch.goal.uri, &flow, &way);
         }
         self.write_request(out.buffer(), &on_top, msg, &via, &flow, &kept, branch, &way, client);
         let mut way = way;
@@ -327,10 +336,10 @@ impl Core {
             way = tcp;
             out.abandon(start);
             on_top.clear();
-            if kept.record_route {
-                self.write_record_route(&mut on_top, msg, &flow, &way);
-            }
             let branch = &self.contexts[place].branches[b];
+            if kept.record_route {
+                self.write_record_route(&mut on_top, msg, &branch.goal.uri, &flow, &way);
+            }
             self.write_request(
                 out.buffer(),
                 &on_top,
@@ -387,9 +396,10 @@ impl Core {
         client: ClientId,
     ) {
         let goal = &branch.goal;
+        let uri = as_request_uri(&goal.uri);
         let mut routes = SmallVec::<[u8; 256]>::from_slice(record_route);
         let mut plan = Plan {
-            uri: &goal.uri,
+            uri: &uri,
             transport: way.transport,
             sent_by: way.local,
             on_top: &[],
@@ -398,7 +408,7 @@ impl Core {
             last_route: &[],
             max_forwards: kept.max_forwards,
             max_breadth: branch.breadth,
-            drop_credentials: kept.drop_credentials,
+            realm: self.config.realm(kept.realm),
         };
         let through;
         let mut top: SmallVec<[&[u8]; 2]> = SmallVec::new();
@@ -425,7 +435,7 @@ impl Core {
         }
         let displaced;
         if let Some(route) = strict {
-            displaced = [b"<", goal.uri.as_slice(), b">"].concat();
+            displaced = [b"<", &*uri, b">"].concat();
             plan.uri = route.uri;
             plan.routes_used += 1;
             plan.last_route = &displaced;
@@ -437,21 +447,29 @@ impl Core {
 
     /// Record-Route for both sides (section 16.6 item 4): one value where both sides see the same
     /// address, two where they do not (RFC 5658) or where a side must be reached over its flow
-    /// (RFC 5626 section 5.3).
-    fn write_record_route(&self, buf: &mut Vec<u8>, msg: &Message<'_>, from: &Flow, to: &Way) {
+    /// (RFC 5626 section 5.3). `uri` is the Request-URI that is sent.
+    fn write_record_route(
+        &self,
+        buf: &mut Vec<u8>,
+        msg: &Message<'_>,
+        uri: &[u8],
+        from: &Flow,
+        to: &Way,
+    ) {
         let mark = self.own.mark(msg.call_id());
         let near = needs_flow(msg, from).then_some(*from);
         // A datagram flow is used only where the Contact does not tell the address.
         let far = to.flow;
-        let secure = is_sips(msg.request_uri());
+        let secure = is_sips(uri);
         let same = from.transport == to.transport && from.local == to.local;
         let mut write = |transport: Transport, local: SocketAddr, token: Option<Flow>| {
             buf.extend_from_slice(b"Record-Route: <");
             buf.extend_from_slice(if secure { b"sips:" } else { b"sip:" });
-            match token {
-                Some(flow) => self.tokens.write(buf, &flow),
-                None => buf.extend_from_slice(&mark),
+            if let Some(flow) = token {
+                self.tokens.write(buf, &flow);
+                buf.push(MARK_AFTER);
             }
+            buf.extend_from_slice(&mark);
             buf.push(b'@');
             write::addr(buf, local);
             if transport != Transport::Udp {
@@ -510,6 +528,33 @@ pub(super) fn next_route<'a>(msg: &Message<'a>, kept: &Kept) -> Option<&'a [u8]>
     let next = rest.next()?;
     // The last one has become the Request-URI, if a strict router sent this.
     (!kept.last_route_used || rest.next().is_some()).then_some(next)
+}
+
+/// A URI without what a Request-URI may not have: header fields and the `method` parameter
+/// (section 16.6 item 2, section 19.1.1).
+pub(super) fn as_request_uri(uri: &[u8]) -> Cow<'_, [u8]> {
+    const METHOD: &[u8] = b";method";
+    let suspect = memchr::memchr2_iter(b'?', b'=', uri).any(|at| {
+        let before = &uri[at.saturating_sub(METHOD.len())..at];
+        uri[at] == b'?' || before.eq_ignore_ascii_case(METHOD)
+    });
+    let parsed = match suspect {
+        true => Uri::parse(uri).ok().filter(Uri::is_sip),
+        false => None,
+    };
+    let Some(parsed) = parsed else { return Cow::Borrowed(uri) };
+    let tail =
+        parsed.params.len() + if parsed.headers.is_empty() { 0 } else { parsed.headers.len() + 1 };
+    let mut plain = uri[..uri.len() - tail].to_vec();
+    for (name, value) in parsed.params().filter(|(name, _)| !name.eq_ignore_ascii_case(b"method")) {
+        plain.push(b';');
+        plain.extend_from_slice(name);
+        if let Some(value) = value {
+            plain.push(b'=');
+            plain.extend_from_slice(value);
+        }
+    }
+    Cow::Owned(plain)
 }
 
 pub(super) fn is_sips(uri: &[u8]) -> bool {

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// One element of the target set.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(super) struct Goal {
     /// The Request-URI on this branch.
     pub uri: Vec<u8>,
@@ -18,13 +18,24 @@ pub(super) struct Goal {
     pub q: u16,
     /// Where to try, last first.
     pub tries: SmallVec<[Try; 1]>,
+    /// From the location service, so that a flow that is lost is a user who is not there.
+    pub located: bool,
+}
+
+impl Goal {
+    /// A target that does not come from the location service.
+    pub(super) fn remote(uri: Vec<u8>, tries: SmallVec<[Try; 1]>) -> Goal {
+        Goal { uri, path: Vec::new(), q: 1000, tries, located: false }
+    }
 }
 
 /// One way to reach a goal.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(super) enum Try {
     /// Over the flow a phone registered on.
     Flow(Flow),
+    /// Another binding of the same instance (RFC 5626 section 7).
+    Binding(Box<Goal>),
     /// A located server.
     Hop(Hop),
     /// Over UDP, whatever the size: TCP has been refused there (RFC 3261 section 18.1.1).
@@ -73,7 +84,8 @@ pub(super) struct Kept {
     pub last_route_used: bool,
     pub max_forwards: u8,
     pub max_breadth: u32,
-    pub drop_credentials: bool,
+    /// The domain for whose realm the credentials were.
+    pub realm: Option<usize>,
     pub spiral: u64,
     pub record_route: bool,
 }

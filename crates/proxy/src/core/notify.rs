@@ -56,7 +56,9 @@ impl Core {
                 self.write_aor(user, domain, &mut aor);
             }
         }
-        if proof != Proof::Trusted && !(proof == Proof::Digest && self.is_from(pass, &aor)) {
+        if proof != Proof::Trusted
+            && !(matches!(proof, Proof::Digest(_)) && self.is_from(pass, &aor))
+        {
             self.stats.forbidden += 1;
             return Err(Refusal::new(403, "Forbidden"));
         }

@@ -1,10 +1,11 @@
 //! Route information preprocessing: RFC 3261 section 16.4.
 
 use super::{Core, Pass};
+use crate::outbound::BadToken;
 use crate::own::MARK_LEN;
 use ringway_sansio::{Flow, Transport};
 use ringway_sip::header::{HeaderId, NameAddr};
-use ringway_sip::message::Malformed;
+use ringway_sip::message::{Got, Malformed};
 use ringway_sip::uri::{Scheme, Uri};
 
 /// Where a request points once our own Route elements are taken off.
@@ -26,6 +27,9 @@ pub(super) struct Routed<'a> {
     pub flow: Option<Flow>,
 }
 
+/// Stands between a flow token and a mark; no character of either.
+pub(super) const MARK_AFTER: u8 = b'.';
+
 /// The default port of a SIP URI, as far as it decides whether the URI means us.
 pub(super) fn default_port(uri: &Uri<'_>) -> u16 {
     match uri.transport() {
@@ -40,18 +44,18 @@ impl Core {
         let msg = pass.msg;
         let mut uri_bytes = msg.request_uri();
         let mut uri = Uri::parse(uri_bytes)?;
-        let mut last_route_used = false;
         if msg.first(HeaderId::Route).is_none() {
             return Ok(Routed {
                 uri_bytes,
                 uri,
                 routes_used: 0,
-                last_route_used,
+                last_route_used: false,
                 next: None,
                 marked: false,
                 flow: None,
             });
         }
+        let mut ours = None;
         // A strict router put the Record-Route value we made into the Request-URI and the real one
         // at the end of Route.
         if uri.is_sip()
@@ -59,20 +63,23 @@ impl Core {
             && uri.is_loose_router()
             && let Some(last) = msg.items(HeaderId::Route).last()
         {
+            ours = Some(uri);
             uri_bytes = NameAddr::parse(last)?.uri;
             uri = Uri::parse(uri_bytes)?;
-            last_route_used = true;
         }
         let mut routed = Routed {
             uri_bytes,
             uri,
             routes_used: 0,
-            last_route_used,
+            last_route_used: ours.is_some(),
             next: None,
             marked: false,
             flow: None,
         };
-        let left = match last_route_used {
+        if let Some(ours) = ours {
+            self.read_mark(pass, &ours, &mut routed)?;
+        }
+        let left = match routed.last_route_used {
             true => msg.items(HeaderId::Route).count() - 1,
             false => usize::MAX,
         };
@@ -84,8 +91,11 @@ impl Core {
                 break;
             }
             routed.routes_used += 1;
-            self.read_mark(pass, &target, &mut routed);
+            self.read_mark(pass, &target, &mut routed)?;
         }
+        // A mark is for requests within its dialog. Outside of one it is worth nothing, or whoever has
+        // had one call through us could begin others in its name.
+        routed.marked &= msg.to().is_ok_and(|to| to.tag().is_some());
         Ok(routed)
     }
 
@@ -94,18 +104,33 @@ impl Core {
         self.own.is_us(uri.host, uri.port, default_port(uri), flow.local)
     }
 
-    fn read_mark(&self, pass: &Pass<'_>, route: &Uri<'_>, routed: &mut Routed<'_>) {
-        let Some(user) = route.user else { return };
-        if user.len() == MARK_LEN && user == self.own.mark(pass.msg.call_id()) {
-            routed.marked = true;
-        } else if let Ok(flow) = self.tokens.read(user) {
-            routed.marked = true;
+    /// What we wrote into the user part of a Record-Route: the dialog's mark, with a flow token
+    /// before it where the flow counts.
+    fn read_mark(
+        &self,
+        pass: &Pass<'_>,
+        route: &Uri<'_>,
+        routed: &mut Routed<'_>,
+    ) -> Result<(), Malformed> {
+        let Some(user) = route.user else { return Ok(()) };
+        let (token, mark) = match memchr::memrchr(MARK_AFTER, user) {
+            Some(at) => (&user[..at], &user[at + 1..]),
+            None if user.len() == MARK_LEN => (&user[..0], user),
+            None => (user, &user[..0]),
+        };
+        routed.marked |= *mark == self.own.mark(pass.msg.call_id());
+        match self.tokens.read(token) {
             // RFC 5626 section 5.3.2: a token of the flow the request came on has served; another
             // says where the request goes on.
-            if !same_flow(&flow, pass.flow) {
-                routed.flow = Some(flow);
+            Ok(flow) if !same_flow(&flow, pass.flow) => routed.flow = Some(flow),
+            // RFC 5626 section 5.3.1.
+            Err(BadToken::Forged) => {
+                let got = Got::Number(token.len() as u64);
+                return Err(Malformed::with_status(403, "Forbidden: flow token", got, 0));
             }
+            _ => {}
         }
+        Ok(())
     }
 }
 

@@ -1,7 +1,7 @@
 //! Stateless forwarding: RFC 3261 section 16.11, and the ACK for a 2xx, which is a transaction of
 //! its own without an answer (section 16.7, RFC 6026).
 
-use super::branch::{Found, Way, next_route};
+use super::branch::{Found, Way, as_request_uri, next_route};
 use super::context::{Goal, Kept, Try};
 use super::{Core, Event, Hop, MAX_RESOLVING, Pass, ResolveTarget};
 use crate::config::Mode;
@@ -102,9 +102,12 @@ impl Core {
             }
         }
         let strict = strict_route(msg, kept, goal, &way);
-        let displaced = [b"<", goal.uri.as_slice(), b">"].concat();
+        let uri = as_request_uri(&goal.uri);
+        let tag = self.stateless_tag(pass, kept);
+        let config = &self.config;
+        let displaced = [b"<", &*uri, b">"].concat();
         let plan = Plan {
-            uri: strict.unwrap_or(&goal.uri),
+            uri: strict.unwrap_or(&uri),
             transport: way.transport,
             sent_by: way.local,
             on_top: &on_top,
@@ -113,9 +116,8 @@ impl Core {
             last_route: if strict.is_some() { &displaced } else { &[] },
             max_forwards: kept.max_forwards,
             max_breadth: kept.max_breadth,
-            drop_credentials: kept.drop_credentials,
+            realm: config.realm(kept.realm),
         };
-        let tag = self.stateless_tag(pass, kept);
         let start = out.buffer().len();
         forward::request(out.buffer(), msg, pass.via, pass.flow, &plan, |buf| {
             buf.extend_from_slice(MAGIC_COOKIE);
@@ -155,8 +157,8 @@ impl Core {
             Some(Try::Hop(hop)) => {
                 return self.way_to_hop(hop.clone()).map_or(Found::Nowhere, Found::Way);
             }
-            // Only a request that was too large for UDP comes back to it, in a transaction.
-            Some(Try::Datagram(_)) => return Found::Nowhere,
+            // These come second, after a first try in a transaction.
+            Some(Try::Datagram(_) | Try::Binding(_)) => return Found::Nowhere,
             Some(Try::Via(uri)) => uri.as_bytes(),
             Some(Try::Uri) => {
                 match Items::new(&goal.path).next().or_else(|| next_route(msg, kept)) {

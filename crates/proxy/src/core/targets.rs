@@ -15,8 +15,8 @@ use ringway_sip::uri::{self, Scheme, Uri};
 use ringway_sip::write;
 use smallvec::{SmallVec, smallvec};
 
-/// How often a user's contact may be another user of ours in turn.
-const MAX_REDIRECTIONS: u8 = 5;
+/// Users looked up for one request, where contacts are other users of ours.
+const MAX_LOOKUPS: usize = 16;
 
 /// A user part longer than this names nobody.
 const MAX_USER: usize = 512;
@@ -68,7 +68,9 @@ impl Core {
             }
         }
         let proof = self.authorise(pass, &routed, domain.is_some())?;
-        kept.drop_credentials = proof == Proof::Digest;
+        if let Proof::Digest(domain) = proof {
+            kept.realm = Some(domain);
+        }
         let mode = domain.map_or(Mode::Proxy, |d| self.config.domains[d].mode);
         let goals = match domain {
             Some(domain) => self.local_goals(pass, &routed.uri, domain)?,
@@ -140,7 +142,10 @@ impl Core {
         let goals = if uri.param(b"gr").is_some() {
             self.gruu_goals(pass, uri, domain, &mut aor)
         } else {
-            Ok(self.contacts_of(pass, &aor, MAX_REDIRECTIONS))
+            let mut goals = Vec::new();
+            self.add_contacts(pass, &aor, None, &mut Vec::new(), &mut goals);
+            goals.truncate(self.config.limits.max_forks);
+            Ok(goals)
         };
         let aor_found = goals.as_ref().is_ok_and(|g| !g.is_empty());
         let result = if aor_found {
@@ -177,28 +182,34 @@ impl Core {
         Ok(goals)
     }
 
-    /// The contacts of an address-of-record. A contact that is another user at a domain of ours stands
-    /// for that user's contacts (RFC 3261 section 16.5: a target for which we are responsible may be
-    /// located in turn).
-    fn contacts_of(&mut self, pass: &Pass<'_>, aor: &[u8], left: u8) -> Vec<Goal> {
-        let mut goals = self.contacts(pass, aor, &|_| true);
-        let mut at = 0;
-        while at < goals.len() {
-            let Some(next) = self.own_aor(pass, &goals[at]) else {
-                at += 1;
-                continue;
-            };
-            let q = goals.remove(at).q;
-            if left > 0 && next != aor {
-                let mut further = self.contacts_of(pass, &next, left - 1);
-                further.iter_mut().for_each(|goal| goal.q = q);
-                let count = further.len();
-                goals.splice(at..at, further);
-                at += count;
+    /// Adds the contacts of an address-of-record to `goals`. A contact that is another user at a domain
+    /// of ours stands for that user's contacts (RFC 3261 section 16.5: a target for which we are
+    /// responsible may be located in turn). `seen` are the users looked up so far; each is looked up
+    /// once, and no target is there twice.
+    fn add_contacts(
+        &mut self,
+        pass: &Pass<'_>,
+        aor: &[u8],
+        q: Option<u16>,
+        seen: &mut Vec<Vec<u8>>,
+        goals: &mut Vec<Goal>,
+    ) {
+        for mut goal in self.contacts(pass, aor, &|_| true) {
+            goal.q = q.unwrap_or(goal.q);
+            match self.own_aor(pass, &goal) {
+                None if goals.contains(&goal) => {}
+                None => goals.push(goal),
+                Some(next) => {
+                    if seen.is_empty() {
+                        seen.push(aor.to_vec());
+                    }
+                    if seen.len() < MAX_LOOKUPS && !seen.contains(&next) {
+                        seen.push(next.clone());
+                        self.add_contacts(pass, &next, Some(goal.q), seen, goals);
+                    }
+                }
             }
         }
-        goals.truncate(self.config.limits.max_forks);
-        goals
     }
 
     /// The address-of-record that a contact names, if it is one of ours and not a phone.
@@ -238,8 +249,9 @@ impl Core {
         }
     }
 
-    /// The contacts of an address-of-record that are wanted, best q first, as goals. Contacts of one instance over several flows make one goal (RFC 5626
-    /// section 5.1: never more than one flow of an instance at a time).
+    /// The contacts of an address-of-record that are wanted, best q first, as goals. Contacts of one
+    /// instance over several flows make one goal (RFC 5626 section 7: never more than one flow of an
+    /// instance at a time).
     fn contacts(
         &mut self,
         pass: &Pass<'_>,
@@ -254,44 +266,25 @@ impl Core {
             if !wanted(binding) {
                 return;
             }
-            let way = way_to(binding, worker);
+            let goal = goal_of(binding, worker);
             if binding.reg_id != 0 && !binding.instance.is_empty() {
                 let key = hash_instance(binding.instance);
                 if let Some(&(_, at)) = instances.iter().find(|(k, _)| *k == key) {
                     // A further flow of the same instance: tried if the first fails.
-                    goals[at].tries.insert(0, way);
+                    goals[at].tries.insert(0, Try::Binding(Box::new(goal)));
                     return;
                 }
                 instances.push((key, goals.len()));
             }
-            if goals.len() < limit {
-                let mut tries = SmallVec::new();
-                if binding.path.is_empty()
-                    && !binding.outbound
-                    && !is_websocket(&way)
-                    && let Try::Flow(flow) = &way
-                {
-                    // A connection that is gone does not mean that the phone is.
-                    if !flow.transport.is_datagram() {
-                        tries.push(Try::Uri);
-                    }
-                }
-                tries.push(way);
-                goals.push(Goal {
-                    uri: binding.contact.to_vec(),
-                    path: binding.path.to_vec(),
-                    q: binding.q,
-                    tries,
-                });
-            }
+            goals.push(goal);
         });
         goals.sort_by_key(|g| std::cmp::Reverse(g.q));
+        goals.truncate(limit);
         goals
     }
 
     fn remote_goals(&mut self, routed: &Routed<'_>) -> Result<Vec<Goal>, Refusal> {
-        let goal =
-            |tries| Goal { uri: routed.uri_bytes.to_vec(), path: Vec::new(), q: 1000, tries };
+        let goal = |tries| Goal::remote(routed.uri_bytes.to_vec(), tries);
         if let Some(flow) = routed.flow {
             return Ok(vec![goal(smallvec![Try::Flow(self.own_socket(flow))])]);
         }
@@ -340,7 +333,7 @@ impl Core {
         if tries.is_empty() {
             tries.push(Try::Uri);
         }
-        Ok(vec![Goal { uri: new, path: Vec::new(), q: 1000, tries }])
+        Ok(vec![Goal::remote(new, tries)])
     }
 
     /// A datagram flow of another worker, as one of this worker's own socket on the same address.
@@ -371,13 +364,25 @@ fn own_socket(flow: Flow, worker: u8) -> Flow {
     Flow { id: ringway_sansio::FlowId::new(worker, serial), ..flow }
 }
 
-/// How a binding is reached: by its Path if it has one, else over the flow it registered on where
+/// A binding as a goal: reached by its Path if it has one, else over the flow it registered on where
 /// that is known better than the Contact.
-fn way_to(binding: &BindingView<'_>, worker: u8) -> Try {
-    match binding.over_flow() {
+fn goal_of(binding: &BindingView<'_>, worker: u8) -> Goal {
+    let mut tries = SmallVec::new();
+    let way = match binding.over_flow() {
         Some(flow) if binding.path.is_empty() => Try::Flow(own_socket(flow, worker)),
         _ => Try::Uri,
+    };
+    if let Try::Flow(flow) = &way
+        && !binding.outbound
+        && !is_websocket(&way)
+        && !flow.transport.is_datagram()
+    {
+        // A connection that is gone does not mean that the phone is.
+        tries.push(Try::Uri);
     }
+    tries.push(way);
+    let (uri, path) = (binding.contact.to_vec(), binding.path.to_vec());
+    Goal { uri, path, q: binding.q, tries, located: true }
 }
 
 fn is_websocket(way: &Try) -> bool {

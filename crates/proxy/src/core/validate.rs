@@ -39,8 +39,8 @@ pub(super) enum Proof {
     None,
     /// A dialog we are in the path of, a trusted peer, or a network without digest.
     Trusted,
-    /// Digest credentials that hold.
-    Digest,
+    /// Digest credentials that hold in this domain's realm.
+    Digest(usize),
 }
 
 impl Core {
@@ -87,10 +87,14 @@ impl Core {
             last_route_used: routed.last_route_used,
             max_forwards: hops.map_or(DEFAULT_MAX_FORWARDS, |hops| hops.saturating_sub(1)),
             max_breadth: breadth.min(MAX_BREADTH),
-            drop_credentials: false,
+            realm: None,
             spiral,
+            // What makes a dialog; NOTIFY may be the first of one (RFC 6665 section 4.3).
             record_route: self.config.record_route
-                && matches!(msg.method(), Method::Invite | Method::Subscribe | Method::Refer),
+                && matches!(
+                    msg.method(),
+                    Method::Invite | Method::Subscribe | Method::Notify | Method::Refer
+                ),
         })
     }
 
@@ -166,7 +170,7 @@ impl Core {
                     self.stats.forbidden += 1;
                     return Err(Refusal::new(403, "Forbidden: From is another user"));
                 }
-                Ok(Proof::Digest)
+                Ok(Proof::Digest(domain))
             }
             verdict => {
                 let mut headers = Vec::new();

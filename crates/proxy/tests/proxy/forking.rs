@@ -222,3 +222,18 @@ fn a_non_invite_has_one_final_response() {
     w.answer(BOB3, &got[2], 200);
     w.finish();
 }
+
+/// RFC 3261 section 16.6: those of lower q are left out first, and flows of one instance count once.
+#[test]
+fn the_best_contacts_are_kept() {
+    let mut w = World::with(|config| config.limits.max_forks = 1);
+    w.bind("bob", bind("sip:x@10.0.0.1").over(DAVE_TCP).outbound("urn:uuid:1", 1).q(100));
+    w.bind("bob", bind("sip:x@10.0.0.1").over(CAROL_TCP).outbound("urn:uuid:1", 2).q(100));
+    w.bind("bob", bind(BOB.contact()).q(900));
+    w.bind("bob", bind(BOB2.contact()).q(50));
+    w.call(ALICE, "OPTIONS sip:bob@example.org");
+    let got = w.expect(BOB, "OPTIONS");
+    w.answer(BOB, &got, 404);
+    w.expect(ALICE, "404");
+    w.finish();
+}

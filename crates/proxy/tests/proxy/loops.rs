@@ -81,20 +81,55 @@ fn another_cseq_or_call_is_no_loop() {
     w.finish();
 }
 
-/// RFC 3261 section 16.3 item 4: a user who registered the own address-of-record as contact.
+/// RFC 3261 section 16.5: a contact that is the user's own address-of-record leads nowhere, and one
+/// in a ring of users neither.
 #[test]
-fn a_binding_to_itself_ends_in_482() {
+fn a_binding_to_itself_leads_nowhere() {
     let mut w = World::new();
     w.bind("bob", bind("sip:bob@example.org"));
-    w.name("example.org", &[(ringway_sansio::Transport::Udp, "192.0.2.1:5060")]);
-    w.call(ALICE, "MESSAGE sip:bob@example.org");
-    let myself = Peer { name: "proxy itself", addr: "192.0.2.1:5060", ..ALICE };
-    let got = w.expect(myself, "MESSAGE sip:bob@example.org");
-    w.from(myself, &got);
-    let looped = w.expect(myself, "482");
-    w.from(myself, &looped);
-    w.expect(ALICE, "482");
+    w.bind("alice", bind("sip:carol@example.org"));
+    w.bind("carol", bind("sip:alice@example.org"));
+    for user in ["bob", "alice"] {
+        w.call(ALICE, &format!("MESSAGE sip:{user}@example.org"));
+        w.expect(ALICE, "480");
+    }
     w.finish();
+}
+
+/// RFC 3261 section 16.5: contacts that are users of ours stand for theirs, and each target is there
+/// once, however many ways lead to it.
+#[test]
+fn each_target_once() {
+    let mut w = World::new();
+    w.bind("sales", bind("sip:carol@example.org"));
+    w.bind("sales", bind("sip:bob@example.org"));
+    w.bind("carol", bind(BOB2.contact()));
+    w.bind("carol", bind("sip:bob@example.org"));
+    w.register("bob", BOB);
+    w.call(ALICE, "OPTIONS sip:sales@example.org");
+    let one = w.expect(BOB, "OPTIONS");
+    w.expect(BOB2, "OPTIONS");
+    w.quiet();
+    w.answer(BOB, &one, 200);
+    w.expect(ALICE, "200");
+    w.finish_anyhow();
+}
+
+/// Users whose contacts are all the others: the work for one request stays small.
+#[test]
+fn a_net_of_users_is_searched_once() {
+    let mut w = World::new();
+    let users: Vec<String> = (0..40).map(|i| format!("u{i}")).collect();
+    for user in &users {
+        for other in &users {
+            w.bind(user, bind(format!("sip:{other}@example.org")));
+        }
+    }
+    w.register("u7", BOB);
+    w.call(ALICE, "OPTIONS sip:u0@example.org");
+    // Whether the one phone is found depends on the order; what counts is that this ends.
+    w.ignore();
+    w.finish_anyhow();
 }
 
 /// RFC 5393 section 5.3.3: every request carries Max-Breadth, 60 where it had none, never more.
