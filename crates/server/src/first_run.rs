@@ -63,17 +63,14 @@ impl Users {
             Users::NotAsked => Ok(()),
             Users::Made(users) => {
                 let (server, transport) = server(config);
-                writeln!(out, "\nType this into two phones:\n")?;
-                let mut row = |label: &str, cell: &dyn Fn(usize) -> String| {
-                    write!(out, "  {label:<12}")?;
-                    (0..users.len()).try_for_each(|i| write!(out, "{:<24}", cell(i)))?;
-                    writeln!(out)
-                };
-                row("", &|i| format!("phone {}", i + 1))?;
-                row("server", &|_| server.clone())?;
-                row("user", &|i| users[i].0.clone())?;
-                row("password", &|i| users[i].1.clone())?;
-                row("transport", &|_| transport.clone())?;
+                writeln!(out, "\nType this into two phones:")?;
+                for (number, (user, password)) in users.iter().enumerate() {
+                    writeln!(out, "\n  phone {}", number + 1)?;
+                    writeln!(out, "    server     {server}")?;
+                    writeln!(out, "    user       {user}")?;
+                    writeln!(out, "    password   {password}")?;
+                    writeln!(out, "    transport  {transport}")?;
+                }
                 let [one, two] = NAMES;
                 writeln!(
                     out,
