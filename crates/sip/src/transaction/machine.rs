@@ -118,6 +118,9 @@ pub enum Deadline {
     Clear,
     /// So much from now.
     After(Duration),
+    /// About so much from now, never less: nobody waits for it, it only ends what is kept to absorb
+    /// late messages. Whoever keeps the time may let many such end together.
+    Linger(Duration),
 }
 
 /// The answer of a machine to an input.
@@ -185,7 +188,7 @@ impl Server {
                 self.state = ServerState::Confirmed;
                 // Timer I: T4 over an unreliable transport, else none.
                 let i = if self.reliable { Duration::ZERO } else { t.t4 };
-                Step { repeat: Step::STOP, deadline: Deadline::After(i), ..Step::default() }
+                Step { repeat: Step::STOP, deadline: Deadline::Linger(i), ..Step::default() }
             }
             // RFC 6026 section 7.1: an ACK in Accepted goes to the transaction user.
             ServerState::Accepted => Step { pass: true, ..Step::default() },
@@ -204,7 +207,7 @@ impl Server {
             (Kind::Invite, ServerState::Proceeding, 200..=299) => {
                 self.state = ServerState::Accepted;
                 // Timer L (RFC 6026 section 7.1).
-                Step { deadline: Deadline::After(t.lifetime()), ..given }
+                Step { deadline: Deadline::Linger(t.lifetime()), ..given }
             }
             // RFC 6026 section 7.1: further 2xx pass through Accepted.
             (Kind::Invite, ServerState::Accepted, 200..=299) => given,
@@ -219,7 +222,7 @@ impl Server {
                 self.state = ServerState::Completed;
                 // Timer J.
                 let j = if self.reliable { Duration::ZERO } else { t.lifetime() };
-                Step { deadline: Deadline::After(j), ..given }
+                Step { deadline: Deadline::Linger(j), ..given }
             }
             // "Any other final responses passed by the TU MUST be discarded" (17.2.2).
             _ => Step::default(),
@@ -299,7 +302,7 @@ impl Client {
             (Kind::Invite, ClientState::Calling | ClientState::Proceeding, 200..=299) => {
                 self.state = ClientState::Accepted;
                 // Timer M (RFC 6026 section 7.2).
-                Step { repeat: Step::STOP, deadline: Deadline::After(t.lifetime()), ..pass }
+                Step { repeat: Step::STOP, deadline: Deadline::Linger(t.lifetime()), ..pass }
             }
             (Kind::Invite, ClientState::Accepted, 200..=299) => pass,
             (Kind::Invite, ClientState::Calling | ClientState::Proceeding, _) => {
@@ -308,7 +311,7 @@ impl Client {
                 Step {
                     transmit: Transmit::Ack,
                     repeat: Step::STOP,
-                    deadline: Deadline::After(d),
+                    deadline: Deadline::Linger(d),
                     ..pass
                 }
             }
@@ -325,7 +328,7 @@ impl Client {
                 self.state = ClientState::Completed;
                 // Timer K.
                 let k = if self.reliable { Duration::ZERO } else { t.t4 };
-                Step { repeat: Step::STOP, deadline: Deadline::After(k), ..pass }
+                Step { repeat: Step::STOP, deadline: Deadline::Linger(k), ..pass }
             }
             _ => Step::default(),
         }
@@ -367,6 +370,7 @@ mod tests {
         t2: Duration::from_secs(4),
         t4: Duration::from_secs(5),
     };
+    const LINGER_32: Deadline = Deadline::Linger(Duration::from_secs(32));
     const S32: Deadline = Deadline::After(Duration::from_secs(32));
 
     /// RFC 3261 section 17.1.1.2: timer A doubles without a ceiling, timer B ends it.
@@ -392,7 +396,7 @@ mod tests {
         assert_eq!(first.repeat, None);
         let s = c.response(486, &T);
         assert_eq!((s.transmit, s.pass), (Transmit::Ack, true));
-        assert_eq!(s.deadline, Deadline::After(Duration::ZERO));
+        assert_eq!(s.deadline, Deadline::Linger(Duration::ZERO));
     }
 
     /// RFC 3261 section 17.1.1.2: each copy of a final response is acknowledged, one is passed up.
@@ -411,7 +415,7 @@ mod tests {
     #[test]
     fn invite_client_passes_each_2xx() {
         let (mut c, _) = Client::new(Kind::Invite, false, &T);
-        assert_eq!(c.response(200, &T).deadline, S32);
+        assert_eq!(c.response(200, &T).deadline, LINGER_32);
         assert!(c.response(200, &T).pass);
         assert!(!c.response(486, &T).pass);
         assert!(!c.response(180, &T).pass);
@@ -428,7 +432,7 @@ mod tests {
         assert!(c.response(100, &T).pass);
         assert_eq!(c.repeat(&T).repeat, Some(T.t2));
         let s = c.response(200, &T);
-        assert_eq!(s.deadline, Deadline::After(T.t4));
+        assert_eq!(s.deadline, Deadline::Linger(T.t4));
         assert!(!c.response(200, &T).pass);
     }
 
@@ -446,7 +450,7 @@ mod tests {
         let mut unacked = s;
         assert!(unacked.deadline().pass);
         let a = s.ack(&T);
-        assert_eq!(a.deadline, Deadline::After(T.t4));
+        assert_eq!(a.deadline, Deadline::Linger(T.t4));
         assert_eq!(s.ack(&T), Step::default());
         assert!(!s.deadline().pass);
     }
@@ -455,7 +459,7 @@ mod tests {
     #[test]
     fn invite_server_accepted() {
         let mut s = Server::new(Kind::Invite, false);
-        assert_eq!(s.respond(200, &T).deadline, S32);
+        assert_eq!(s.respond(200, &T).deadline, LINGER_32);
         assert_eq!(s.request_again(), Step::default());
         assert_eq!(s.respond(200, &T).transmit, Transmit::Given);
         assert_eq!(s.respond(486, &T), Step::default());
@@ -467,10 +471,10 @@ mod tests {
     fn non_invite_server() {
         let mut s = Server::new(Kind::NonInvite, false);
         assert_eq!(s.request_again(), Step::default());
-        assert_eq!(s.respond(200, &T).deadline, S32);
+        assert_eq!(s.respond(200, &T).deadline, LINGER_32);
         assert_eq!(s.request_again().transmit, Transmit::Last);
         assert_eq!(s.respond(500, &T), Step::default());
         let mut s = Server::new(Kind::NonInvite, true);
-        assert_eq!(s.respond(200, &T).deadline, Deadline::After(Duration::ZERO));
+        assert_eq!(s.respond(200, &T).deadline, Deadline::Linger(Duration::ZERO));
     }
 }

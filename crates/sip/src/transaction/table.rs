@@ -99,12 +99,20 @@ impl Clocks {
             Deadline::Keep => {}
             Deadline::Clear => self.deadline = None,
             Deadline::After(d) => self.deadline = Some(now + d),
+            Deadline::Linger(d) => self.deadline = Some(together(now + d)),
         }
         if self.earliest() != before || self.timer == TimerId::NONE {
             wheel.cancel(self.timer);
             self.timer = self.earliest().map_or(TimerId::NONE, |at| wheel.set(at, tick));
         }
     }
+}
+
+/// The next of the moments at which what lingers ends, ten a second: a worker would else be woken for
+/// every single one.
+fn together(at: Time) -> Time {
+    const STEP: u64 = 100;
+    Time::from_millis(at.as_nanos().div_ceil(STEP * 1_000_000) * STEP)
 }
 
 #[derive(Clone, Copy)]
