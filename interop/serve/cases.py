@@ -299,9 +299,10 @@ def first_start(c):
                          "--store", f"redb:{c.folder}/first.redb"]
     server.start()
     printed = server.process.output()
-    rows = {name: re.findall(rf"(?m)^ *{name} +(\S+) *$", printed)
+    rows = {name: re.search(rf"(?m)^ *{name} +(\S+) +(\S+) *$", printed)
             for name in ("server", "user", "password", "transport")}
-    c.expect(all(len(values) == 2 for values in rows.values()), f"expected what to type into two phones, got: {printed}")
+    c.expect(all(rows.values()), f"expected what to type into two phones, got: {printed}")
+    rows = {name: found.groups() for name, found in rows.items()}
     c.expect(rows["server"][0] == f"{server.host}:{server.port}", f"expected the server's address, got {rows}")
     accounts = list(zip(rows["user"], rows["password"]))
     with Client(server.host, server.port) as client:
