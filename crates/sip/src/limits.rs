@@ -35,7 +35,8 @@ pub const MAX_VIAS: usize = 71;
 /// Contact elements of one message. Beyond it: 513.
 pub const MAX_CONTACTS: usize = 64;
 
-/// Route or Record-Route elements of one message, each. Beyond it: 513.
+/// Elements of one message in Route, in Record-Route, and in Path and Service-Route together.
+/// Beyond it: 513.
 pub const MAX_ROUTES: usize = 64;
 
 /// Elements of one header field that is a list of tokens (Require, Supported, Allow). Beyond it: 400.
@@ -55,3 +56,38 @@ pub const MAX_METHOD: usize = 64;
 
 /// Octets of a host name (RFC 1035 section 2.3.4). Beyond it: 400.
 pub const MAX_HOST: usize = 255;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What operators read is what the code does.
+    #[test]
+    fn the_documentation_has_the_same_numbers() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/messages.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let all = [
+            ("MAX_MESSAGE", MAX_MESSAGE),
+            ("MAX_HEAD", MAX_HEAD),
+            ("MAX_BODY", MAX_BODY),
+            ("MAX_HEADERS", MAX_HEADERS),
+            ("MAX_LINE", MAX_LINE),
+            ("MAX_REQUEST_URI", MAX_REQUEST_URI),
+            ("MAX_URI", MAX_URI),
+            ("MAX_METHOD", MAX_METHOD),
+            ("MAX_HOST", MAX_HOST),
+            ("MAX_PARAMS", MAX_PARAMS),
+            ("MAX_VIAS", MAX_VIAS),
+            ("MAX_CONTACTS", MAX_CONTACTS),
+            ("MAX_ROUTES", MAX_ROUTES),
+            ("MAX_TOKENS", MAX_TOKENS),
+            ("MAX_NESTING", MAX_NESTING),
+            ("MAX_CALL_ID", MAX_CALL_ID),
+            ("MAX_TAG", MAX_TAG),
+        ];
+        for (name, value) in all {
+            assert!(page.contains(&format!("| `{name}` | {value} |")), "{name}");
+        }
+        assert_eq!(page.matches("| `MAX_").count(), all.len());
+    }
+}
