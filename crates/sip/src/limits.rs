@@ -64,8 +64,7 @@ mod tests {
     /// What operators read is what the code does.
     #[test]
     fn the_documentation_has_the_same_numbers() {
-        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/messages.md");
-        let page = std::fs::read_to_string(page).unwrap();
+        let page = include_str!("../../../docs/messages.md");
         let all = [
             ("MAX_MESSAGE", MAX_MESSAGE),
             ("MAX_HEAD", MAX_HEAD),
