@@ -245,9 +245,14 @@ pub fn response(
     let mut top = source;
     for value in request.all(HeaderId::Via) {
         buf.extend_from_slice(b"Via: ");
-        match top.take() {
-            Some(flow) => via_received(buf, value, flow.remote),
-            None => unfolded(buf, value),
+        match (top.take(), request.top_via()) {
+            (Some(flow), Ok(via)) => {
+                via_element(buf, &via, flow.remote);
+                let end = crate::syntax::offset(value, via.element) + via.element.len();
+                // A comma and more elements, or nothing.
+                unfolded(buf, &value[end..]);
+            }
+            _ => unfolded(buf, value),
         }
         buf.extend_from_slice(b"\r\n");
     }

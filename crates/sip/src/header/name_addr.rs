@@ -20,7 +20,7 @@ pub struct NameAddr<'a> {
     /// This one element, without white space around it.
     pub element: &'a [u8],
     /// The tag parameter: `Some(None)` where it has no value.
-    tag: Option<Option<&'a [u8]>>,
+    pub(crate) tag: Option<Option<&'a [u8]>>,
 }
 
 impl<'a> NameAddr<'a> {

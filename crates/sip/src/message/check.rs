@@ -32,6 +32,12 @@ impl Message<'_> {
         }
         self.check_octets()?;
         self.check_mandatory()?;
+        // These keep what they read for whoever asks next.
+        self.top_via()?;
+        for address in [self.from()?, self.to()?] {
+            let base = offset(self.bytes, address.element);
+            fields::party(&address).map_err(|e| e.moved(base))?;
+        }
         let mut counts = fields::Counts::default();
         for slot in &self.slots {
             // RFC 4475 section 3.3.8.

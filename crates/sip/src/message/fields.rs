@@ -42,12 +42,11 @@ pub(super) fn stands_once(id: HeaderId) -> bool {
     )
 }
 
-/// Checks one field value.
+/// Checks one field value. The first Via, From and To are not looked at: they have been.
 #[inline]
 pub(super) fn check(id: HeaderId, value: &[u8], counts: &mut Counts) -> Result<(), Malformed> {
     match id {
         HeaderId::Via => vias(value, &mut counts.vias),
-        HeaderId::From | HeaderId::To => party(value),
         HeaderId::CallId => call_id(value),
         HeaderId::MaxForwards => max_forwards(value),
         HeaderId::Contact => contacts(value, &mut counts.contacts),
@@ -82,15 +81,17 @@ fn vias(value: &[u8], count: &mut usize) -> Result<(), Malformed> {
         if *count > MAX_VIAS {
             return Err(too_many(483, "Via: expected fewer", *count));
         }
-        Via::parse(item).map_err(within(value, item))?;
+        if *count > 1 {
+            Via::parse(item).map_err(within(value, item))?;
+        }
     }
     Ok(())
 }
 
 /// RFC 3261 section 20.20 and section 20.39. A tag may be absent (RFC 4475 section 3.4.1), but
 /// there are never two, and none without a value.
-fn party(value: &[u8]) -> Result<(), Malformed> {
-    let address = NameAddr::parse(value)?;
+pub(super) fn party(address: &NameAddr<'_>) -> Result<(), Malformed> {
+    let value = address.element;
     Uri::parse(address.uri).map_err(within(value, address.uri))?;
     match address.tag() {
         Some(tag) if tag.len() > MAX_TAG => {

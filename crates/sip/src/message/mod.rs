@@ -10,6 +10,7 @@ mod fields;
 mod malformed;
 mod method;
 mod parse;
+mod views;
 
 pub use malformed::{Got, Malformed};
 pub use method::Method;
@@ -20,6 +21,8 @@ pub(crate) use parse::{Line, line_end, start_line};
 use crate::header::{CSeq, HeaderId, Items, NameAddr, Via};
 use crate::syntax::{number, offset};
 use smallvec::SmallVec;
+use std::cell::Cell;
+use views::{AddressPlaces, ViaPlaces, Views};
 
 /// Header fields kept without allocating: an honest message has fewer.
 const INLINE: usize = 48;
@@ -71,6 +74,8 @@ pub struct Message<'a> {
     first: [u8; HeaderId::COUNT],
     /// What `parse` saw and let pass, for `check` to report.
     fault: Option<Malformed>,
+    /// Views that are asked for again and again, once they have been made.
+    views: Views,
 }
 
 impl<'a> Message<'a> {
@@ -204,31 +209,46 @@ impl<'a> Message<'a> {
         self.body
     }
 
-    /// The first element of the first Via.
+    /// The first element of the first Via. Read once, however often it is asked for.
     pub fn top_via(&self) -> Result<Via<'a>, Malformed> {
+        if let Some(places) = self.views.via.get() {
+            return Ok(places.view(self.bytes));
+        }
         let Some(value) = self.first(HeaderId::Via) else {
             return Err(self.missing("Via: expected one"));
         };
         let end = crate::header::item_end(value);
         let element = crate::syntax::trim(&value[..end]);
-        Via::parse(element).map_err(|e| e.moved(offset(self.bytes, element)))
+        let via = Via::parse(element).map_err(|e| e.moved(offset(self.bytes, element)))?;
+        self.views.via.set(Some(ViaPlaces::of(self.bytes, &via)));
+        Ok(via)
     }
 
-    /// From.
+    /// From. Read once, however often it is asked for.
     pub fn from(&self) -> Result<NameAddr<'a>, Malformed> {
-        self.address(HeaderId::From, "From: expected one")
+        self.address(&self.views.from, HeaderId::From, "From: expected one")
     }
 
-    /// To.
+    /// To. Read once, however often it is asked for.
     pub fn to(&self) -> Result<NameAddr<'a>, Malformed> {
-        self.address(HeaderId::To, "To: expected one")
+        self.address(&self.views.to, HeaderId::To, "To: expected one")
     }
 
-    fn address(&self, id: HeaderId, expected: &'static str) -> Result<NameAddr<'a>, Malformed> {
+    fn address(
+        &self,
+        view: &Cell<Option<AddressPlaces>>,
+        id: HeaderId,
+        expected: &'static str,
+    ) -> Result<NameAddr<'a>, Malformed> {
+        if let Some(places) = view.get() {
+            return Ok(places.view(self.bytes));
+        }
         let Some(value) = self.first(id) else {
             return Err(self.missing(expected));
         };
-        NameAddr::parse(value).map_err(|e| e.moved(offset(self.bytes, value)))
+        let address = NameAddr::parse(value).map_err(|e| e.moved(offset(self.bytes, value)))?;
+        view.set(Some(AddressPlaces::of(self.bytes, &address)));
+        Ok(address)
     }
 
     /// Call-ID; empty if there is none.

@@ -1,5 +1,6 @@
 //! One pass over the bytes: start line, header fields, body.
 
+use super::views::Views;
 use super::{Got, Malformed, Message, Method, Slot, Start};
 use crate::header::HeaderId;
 use crate::limits::{MAX_BODY, MAX_HEAD, MAX_HEADERS, MAX_LINE, MAX_MESSAGE};
@@ -73,6 +74,7 @@ pub fn parse(bytes: &[u8]) -> Result<Message<'_>, Malformed> {
         slots: SmallVec::new(),
         first: [0; HeaderId::COUNT],
         fault,
+        views: Views::default(),
     };
     let head = header_section(&mut message, feed + 1);
     let rest = &b[head..];

@@ -45,6 +45,24 @@ fn an_invite_in_its_parts() {
     assert_eq!(m.bytes().len() - m.whole().len(), 4);
 }
 
+/// A view that is kept is the view that was made.
+#[test]
+fn views_are_the_same_the_second_time() {
+    let other = "Via: SIP/2.0/TCP [2001:db8::1]:5070;received=1.2.3.4;rport=7;maddr=x;branch=z9;q , \
+        SIP/2.0/UDP y\r\nX-Via: ";
+    for text in [with("Via: ", other), with(";tag=1928301774", ";tag"), INVITE.to_owned()] {
+        let m = parse(text.as_bytes()).unwrap();
+        for view in [Message::from, Message::to] {
+            let first = view(&m).unwrap();
+            assert_eq!(view(&m), Ok(first));
+            assert_eq!(NameAddr::parse(first.element), Ok(first));
+        }
+        let first = m.top_via().unwrap();
+        assert_eq!(m.top_via(), Ok(first));
+        assert_eq!(Via::parse(first.element), Ok(first));
+    }
+}
+
 /// RFC 3261 section 24.2, message F8.
 #[test]
 fn a_response_in_its_parts() {

@@ -1,0 +1,121 @@
+//! Views of header fields that are asked for again and again, kept once they have been made.
+//!
+//! What is kept are offsets, not slices: a cell of slices would tie a message to one lifetime
+//! (make it invariant), which every function that takes one would feel.
+
+use crate::header::{NameAddr, Via};
+use crate::syntax::offset;
+use std::cell::Cell;
+
+/// The views of one message that have been made.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Views {
+    pub(super) via: Cell<Option<ViaPlaces>>,
+    pub(super) from: Cell<Option<AddressPlaces>>,
+    pub(super) to: Cell<Option<AddressPlaces>>,
+}
+
+/// A slice of the message, by where it begins and how long it is.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    start: u16,
+    len: u16,
+}
+
+impl Place {
+    /// A message is no longer than 65,535 octets, and what is cut from it lies within it; nothing
+    /// may lie elsewhere.
+    #[inline]
+    fn of(bytes: &[u8], part: &[u8]) -> Self {
+        let start = if part.is_empty() { 0 } else { offset(bytes, part) };
+        Place { start: start as u16, len: part.len() as u16 }
+    }
+
+    #[inline]
+    fn cut(self, bytes: &[u8]) -> &[u8] {
+        bytes.get(self.start as usize..self.start as usize + self.len as usize).unwrap_or_default()
+    }
+}
+
+/// Where a [`Via`] has its parts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ViaPlaces {
+    transport: Place,
+    host: Place,
+    params: Place,
+    branch: Place,
+    element: Place,
+    received: Option<Place>,
+    maddr: Option<Place>,
+    port: Option<u16>,
+    rport: Option<Option<u16>>,
+}
+
+impl ViaPlaces {
+    pub(super) fn of(bytes: &[u8], via: &Via<'_>) -> Self {
+        let place = |part| Place::of(bytes, part);
+        ViaPlaces {
+            transport: place(via.transport),
+            host: place(via.host),
+            params: place(via.params),
+            branch: place(via.branch),
+            element: place(via.element),
+            received: via.received.map(place),
+            maddr: via.maddr.map(place),
+            port: via.port,
+            rport: via.rport,
+        }
+    }
+
+    #[inline]
+    pub(super) fn view(self, bytes: &[u8]) -> Via<'_> {
+        Via {
+            transport: self.transport.cut(bytes),
+            host: self.host.cut(bytes),
+            port: self.port,
+            params: self.params.cut(bytes),
+            branch: self.branch.cut(bytes),
+            received: self.received.map(|p| p.cut(bytes)),
+            rport: self.rport,
+            maddr: self.maddr.map(|p| p.cut(bytes)),
+            element: self.element.cut(bytes),
+        }
+    }
+}
+
+/// Where a [`NameAddr`] has its parts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AddressPlaces {
+    display: Place,
+    uri: Place,
+    params: Place,
+    element: Place,
+    tag: Option<Option<Place>>,
+    bracketed: bool,
+}
+
+impl AddressPlaces {
+    pub(super) fn of(bytes: &[u8], address: &NameAddr<'_>) -> Self {
+        let place = |part| Place::of(bytes, part);
+        AddressPlaces {
+            display: place(address.display),
+            uri: place(address.uri),
+            params: place(address.params),
+            element: place(address.element),
+            tag: address.tag.map(|tag| tag.map(place)),
+            bracketed: address.bracketed,
+        }
+    }
+
+    #[inline]
+    pub(super) fn view(self, bytes: &[u8]) -> NameAddr<'_> {
+        NameAddr {
+            display: self.display.cut(bytes),
+            uri: self.uri.cut(bytes),
+            params: self.params.cut(bytes),
+            bracketed: self.bracketed,
+            element: self.element.cut(bytes),
+            tag: self.tag.map(|tag| tag.map(|p| p.cut(bytes))),
+        }
+    }
+}
