@@ -18,11 +18,12 @@ TWO_PROXIES = {"max_forwards": 68, "too_many_vias": "Via:.*Via:.*Via:.*Via:"}
 class Neighbour:
     """A Kamailio that serves its own domain and knows the way to the other."""
 
-    def __init__(self, c, routes, port):
+    def __init__(self, c, routes, port, registrar=None):
         self.context, self.port = c, port
         self.folder = c.folder / "neighbour"
         self.folder.mkdir()
-        config = kamailio.write_config(self.folder, THEIR_HOST, self.port, domain=THEIR_DOMAIN, routes=routes)
+        config = kamailio.write_config(self.folder, THEIR_HOST, self.port, domain=THEIR_DOMAIN, routes=routes,
+                                       registrar=registrar)
         kamailio.start(c, "neighbour", self.folder, config)
         c.until(lambda: kamailio.rpc(c, self.folder, "core.uptime"), 10, "Kamailio does not start")
 
@@ -60,6 +61,23 @@ def from_kamailio(c, transport):
     server.alive()
 
 
-for _name, _body in (("next-hop", to_kamailio), ("callers-proxy", from_kamailio)):
+def behind_an_edge(c, transport):
+    """A phone registers through Kamailio as edge proxy, which adds a Path; calls find it that way (RFC 3327)."""
+    server = Server(c)
+    edge = Neighbour(c, [], c.ports.take(), registrar=f"sip:{server.host}:{server.port};transport={transport}")
+    uas = Sipp(c, "uas", "uas-answer", transport=transport, service="bob", words=TWO_PROXIES).listening()
+    with Client(THEIR_HOST, edge.port, transport) as client:
+        answer = client.register("bob", "builder", server.domain,
+                                 [f"<sip:bob@127.0.0.1:{uas.port};transport={transport}>"], headers=["Supported: path"])
+    c.expect(answer is not None and answer.status == 200, f"REGISTER through the edge: {answer and answer.start}")
+    c.expect(THEIR_HOST in (answer.get("path") or ""), f"the 200 does not repeat the Path: {answer.text}")
+    uac = Sipp(c, "uac", "uac-call", remote=(server.host, server.port), transport=transport, parts=("auth",),
+               words={"invite_cseq": 2}, login=("alice", "wonderland"))
+    uac.passed()
+    uas.passed()
+    server.alive()
+
+
+for _name, _body in (("next-hop", to_kamailio), ("callers-proxy", from_kamailio), ("edge-with-path", behind_an_edge)):
     for _transport in ("udp", "tcp"):
         case(f"kamailio/{_name}-{_transport}")(lambda c, b=_body, t=_transport: b(c, t))

@@ -14,10 +14,11 @@ MODULES = "tm sl rr maxfwd usrloc registrar pv textops siputils sanity xlog ctl 
 
 
 def write_config(folder, host, port, *, domain, routes=(), users=None, redirect=False, tls_port=None,
-                 ws_port=None, wss_port=None, certificate=None, key=None):
+                 ws_port=None, wss_port=None, certificate=None, key=None, registrar=None):
     """Writes kamailio.cfg (and what it needs) to `folder`; returns its path.
 
-    `routes` are (domain, next hop URI) pairs; `users` is None where nobody is asked for a password.
+    `routes` are (domain, next hop URI) pairs; `users` is None where nobody is asked for a password;
+    `registrar` is the URI that an edge proxy sends registrations on to, with a Path (RFC 3327).
     """
     folder = Path(folder)
     modules = MODULES.split()
@@ -39,6 +40,8 @@ def write_config(folder, host, port, *, domain, routes=(), users=None, redirect=
         (folder / "db" / "subscriber").write_text(
             "id(int,auto) username(string) domain(string) password(string)\n" + rows)
         (folder / "db" / "version").write_text("table_name(string) table_version(int)\nsubscriber:7\n")
+    if registrar:
+        modules.append("path")
     if tls_port or wss_port:
         modules.append("tls")
         globals_.append("enable_tls=yes")
@@ -50,12 +53,13 @@ def write_config(folder, host, port, *, domain, routes=(), users=None, redirect=
         params += [f'modparam("{m}", "received_avp", "$avp(received)")' for m in ("registrar", "nathelper")]
         listen.append(f"listen=tcp:{host}:{ws_port}")
     script = (Path(__file__).with_suffix(".cfg")).read_text()
-    for mark, on in [("AUTH", users is not None), ("REDIRECT", redirect), ("WEBSOCKET", bool(ws_port))]:
+    for mark, on in [("AUTH", users is not None), ("REDIRECT", redirect), ("WEBSOCKET", bool(ws_port)),
+                     ("EDGE", bool(registrar))]:
         if not on:
             script = re.sub(rf"#!{mark}\n.*?#!END\n", "", script, flags=re.S)
-    script = re.sub(r"#!(AUTH|REDIRECT|WEBSOCKET|END)\n", "", script)
+    script = re.sub(r"#!(AUTH|REDIRECT|WEBSOCKET|EDGE|END)\n", "", script)
     hops = "".join(f'    if ($rd == "{name}") {{ $du = "{hop}"; route(RELAY); exit; }}\n' for name, hop in routes)
-    script = script.replace("    # ROUTES\n", hops)
+    script = script.replace("    # ROUTES\n", hops).replace("REGISTRAR", registrar or "")
     path = folder / "kamailio.cfg"
     path.write_text("\n".join([
         *globals_, *listen, 'mpath="/usr/lib/x86_64-linux-gnu/kamailio/modules/"',

@@ -155,8 +155,8 @@ class Client:
         return Message(data)
 
     def request(self, method, uri, to=None, sender="sip:probe@probe.invalid", headers=(), body=b"",
-                cseq=1, call_id=None, tag=None):
-        """A request's bytes with the fields every request has."""
+                cseq=1, call_id=None, tag=None, to_field=None):
+        """A request's bytes with the fields every request has; `to_field` is the To of a dialog, tag and all."""
         body = body.encode() if isinstance(body, str) else body
         here = f"[{self.local[0]}]" if ":" in self.local[0] else self.local[0]
         lines = [
@@ -165,7 +165,7 @@ class Client:
             f";branch=z9hG4bK{secrets.token_hex(8)};rport",
             "Max-Forwards: 70",
             f"From: <{sender}>;tag={tag or secrets.token_hex(4)}",
-            f"To: <{to or uri}>",
+            f"To: {to_field or f'<{to or uri}>'}",
             f"Call-ID: {call_id or secrets.token_hex(8)}",
             f"CSeq: {cseq} {method}",
             *headers,

@@ -256,3 +256,46 @@ def ipv6(c):
             ack, _ = bob.receive()
             c.expect(ack is not None and ack.method == "ACK", "the server does not acknowledge the 486")
     server.alive()
+
+
+@case("sockets/registration-event-package", own=True)
+def reg_event(c):
+    """RFC 3680: a subscriber is told the registration at once, when it changes, and when the subscription ends."""
+    server = opened(c)
+    aor = f"sip:bob@{server.domain}"
+    registered(c, server, "bob", "<sip:bob@192.0.2.1>")
+    with Client(server.host, server.port) as watcher:
+        call_id, tag = secrets.token_hex(8), secrets.token_hex(4)
+        contact = f"Contact: <sip:bob@{watcher.local[0]}:{watcher.local[1]}>"
+
+        def subscribe(cseq, expires, to_field=None):
+            return watcher.request("SUBSCRIBE", aor, to_field=to_field, sender=aor, call_id=call_id, tag=tag, cseq=cseq,
+                                   headers=["Event: reg", "Accept: application/reginfo+xml", f"Expires: {expires}", contact])
+
+        def notified(*words):
+            """The next NOTIFY, answered; its body and state hold these words."""
+            deadline = time.monotonic() + 5
+            while time.monotonic() < deadline:
+                request = watcher.receive(deadline - time.monotonic())
+                if request is None or request.method != "NOTIFY" or request.status:
+                    continue
+                kept = [f"{n.title()}: {v}" for n, v in request.headers if n in ("via", "from", "to", "call-id", "cseq")]
+                watcher.send("\r\n".join(["SIP/2.0 200 OK", *kept, "Content-Length: 0", "", ""]))
+                body = request.body.decode()
+                for word in words:
+                    c.expect(word in body or word in request.get("subscription-state"), f"no {word!r} in {request.text}")
+                return request
+            c.expect(False, f"no NOTIFY with {words} in 5 s")
+
+        watcher.send(subscribe(1, 600))
+        answer = watcher.receive(5)
+        c.expect(answer is not None and answer.status == 200, f"SUBSCRIBE: expected 200, got {answer and answer.text}")
+        c.expect(answer.get("expires"), "no Expires in the 200")
+        first = notified("sip:bob@192.0.2.1", 'state="full"', "active")
+        c.expect(first.get("content-type") == "application/reginfo+xml", f"Content-Type {first.get('content-type')}")
+        with Client(server.host, server.port) as phone:
+            registered(c, server, "bob", "<sip:bob@192.0.2.2>", client=phone)
+            notified("sip:bob@192.0.2.2")
+        watcher.send(subscribe(2, 0, to_field=answer.get("to")))
+        notified("terminated")
+    server.alive()
