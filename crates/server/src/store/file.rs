@@ -2,6 +2,7 @@
 //!
 //! Nothing here knows what a record means; keys and values are bytes.
 
+use super::batch::Batch;
 use redb::{
     Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, ReadableTableMetadata,
     StorageError, TableDefinition, TableError,
@@ -24,6 +25,8 @@ type Bytes = TableDefinition<'static, &'static [u8], &'static [u8]>;
 const USERS: Bytes = TableDefinition::new("users");
 /// Address-of-record to its location record.
 const BINDINGS: Bytes = TableDefinition::new("bindings");
+/// Groups of changes that are not in `bindings` yet, in the order they were made.
+const JOURNAL: TableDefinition<'static, u64, &'static [u8]> = TableDefinition::new("journal");
 /// Format, realm and keys.
 const META: Bytes = TableDefinition::new("meta");
 
@@ -76,7 +79,18 @@ impl fmt::Display for StoreError {
 
 impl std::error::Error for StoreError {}
 
-/// An open store file. One process at a time.
+/// What a transaction does to the journal.
+#[derive(Clone, Copy)]
+pub(super) enum Journal<'j> {
+    /// Nothing.
+    Keep,
+    /// Appends a group of changes under its number.
+    Append(u64, &'j [u8]),
+    /// Empties it: all that is in it is among the changes of this transaction, or older than they.
+    Empty,
+}
+
+/// An open store file, its journal empty when it is opened. One process at a time.
 pub(super) struct StoreFile {
     path: PathBuf,
     db: Database,
@@ -115,7 +129,31 @@ impl StoreFile {
     pub(super) fn over(path: &Path, db: Database) -> Result<Self, StoreError> {
         let file = StoreFile { path: path.to_owned(), db };
         file.check_format()?;
+        file.replay()?;
         Ok(file)
+    }
+
+    /// Brings what an earlier process left in the journal to its place.
+    fn replay(&self) -> Result<(), StoreError> {
+        let mut batch = Batch::default();
+        {
+            let read = self.db.begin_read().map_err(|e| self.error(e.into()))?;
+            let journal = match read.open_table(JOURNAL) {
+                Ok(journal) => journal,
+                Err(TableError::TableDoesNotExist(_)) => return Ok(()),
+                Err(e) => return Err(self.error(e.into())),
+            };
+            for entry in journal.iter().map_err(|e| self.error(e.into()))? {
+                let (number, changes) = entry.map_err(|e| self.error(e.into()))?;
+                batch.decode(changes.value()).ok_or_else(|| {
+                    let what = format!("journal entry {} cannot be read", number.value());
+                    StoreError::Damaged(self.path.clone(), what)
+                })?;
+            }
+        }
+        let mut order = Vec::new();
+        batch.order(&mut order);
+        self.apply(Journal::Empty, order.iter().map(|&i| batch.get(i)))
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -152,7 +190,7 @@ impl StoreFile {
 
     /// Sets one value, durably.
     pub(super) fn put(&self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        self.apply([(table, key, Some(value))].into_iter())
+        self.apply(Journal::Keep, [(table, key, Some(value))].into_iter())
     }
 
     /// Number of values in a table.
@@ -188,6 +226,7 @@ impl StoreFile {
     /// fails, none is, and the file must be opened again before it is used.
     pub(super) fn apply<'c>(
         &self,
+        journal: Journal<'_>,
         changes: impl Iterator<Item = (Table, &'c [u8], Option<&'c [u8]>)>,
     ) -> Result<(), StoreError> {
         let mut write = self.db.begin_write().map_err(|e| self.error(e.into()))?;
@@ -213,6 +252,16 @@ impl StoreFile {
                     None => open.remove(key).map(drop),
                 };
                 done.map_err(|e| self.error(e.into()))?;
+            }
+        }
+        match journal {
+            Journal::Keep => {}
+            Journal::Append(number, changes) => {
+                let mut journal = write.open_table(JOURNAL).map_err(|e| self.error(e.into()))?;
+                journal.insert(number, changes).map_err(|e| self.error(e.into()))?;
+            }
+            Journal::Empty => {
+                write.delete_table(JOURNAL).map_err(|e| self.error(e.into()))?;
             }
         }
         write.commit().map_err(|e| self.error(e.into()))

@@ -4,6 +4,7 @@
 //! memory at once and to the disk by way of [`writer`]. `docs/durability.md` says what that means
 //! for a REGISTER. Read [`file`] for the tables on disk, [`users`] for who may call.
 
+mod batch;
 mod file;
 mod users;
 mod writer;
@@ -13,11 +14,14 @@ pub use users::{
     BadUser, Hashes, MAX_REALM, MAX_USER, MAX_USERS, PASSWORD_BYTES, UserTable, check_name,
     check_password,
 };
-pub use writer::{COMMIT_INTERVAL, CommitSink, MAX_QUEUE, MAX_QUEUE_BYTES, WriterStats};
+pub use writer::{
+    COMMIT_INTERVAL, CommitSink, MAX_JOURNAL, MAX_JOURNAL_BYTES, MAX_QUEUE, MAX_QUEUE_BYTES,
+    WriterStats,
+};
 
 use crate::config::StoreKind;
 use crate::random;
-use file::{StoreFile, Table};
+use file::{Journal, StoreFile, Table};
 use ringway_proxy::auth::Users;
 use ringway_proxy::location::MemoryStore;
 use ringway_sansio::{Flow, Time};
@@ -274,7 +278,7 @@ impl UserStore for RestingStore {
         let aor = format!("sip:{user}@{realm}");
         let changes: [(Table, &[u8], _); 2] =
             [(Table::Users, &key, None), (Table::Bindings, aor.as_bytes(), None)];
-        self.0.apply(changes.into_iter()).map_err(text)?;
+        self.0.apply(Journal::Keep, changes.into_iter()).map_err(text)?;
         Ok(was)
     }
 
@@ -332,7 +336,7 @@ fn load_bindings(
     })?;
     loaded.ended = ended.len();
     if !ended.is_empty() {
-        file.apply(ended.iter().map(|aor| (Table::Bindings, &aor[..], None)))?;
+        file.apply(Journal::Keep, ended.iter().map(|aor| (Table::Bindings, &aor[..], None)))?;
     }
     Ok(())
 }

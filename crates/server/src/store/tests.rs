@@ -289,3 +289,38 @@ fn a_full_disk_refuses_and_recovers() {
     assert_eq!(store.loaded().contacts, 3, "1, 4, and 2, which memory had all the time");
     assert_eq!(store.loaded().users, 0);
 }
+
+fn unregister(store: &Store, aor: &str, id: u64) -> Commit {
+    let tag = CommitTag { worker: 0, id };
+    store.location().update(aor.as_bytes(), now(), tag, &mut |edit| edit.commit())
+}
+
+/// More changes than the journal holds, some of them of the same records: what was last said is what
+/// is there, wherever in the file it lies.
+#[test]
+fn the_journal_is_emptied_and_the_last_change_counts() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.redb");
+    let store = open(&path);
+    let told = Told::attach(&store);
+    let aor = |i: usize| format!("sip:{}@a.org", i % 12_000);
+    let mut queued = 0;
+    for i in 0..MAX_JOURNAL + 10_000 {
+        while register(&store, &aor(i), i as u64) == Commit::Refused {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        queued += 1;
+    }
+    for i in (0..12_000).step_by(3) {
+        while unregister(&store, &aor(i), 0) == Commit::Refused {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        queued += 1;
+    }
+    let list = told.wait(queued);
+    assert!(list.len() == queued && list.iter().all(|t| t.2));
+    drop(store);
+    let store = open(&path);
+    assert_eq!(store.loaded(), Loaded { users: 0, contacts: 8_000, ended: 0, corrupt: 0 });
+    assert_eq!((found(&store, &aor(3)), found(&store, &aor(4))), (0, 1));
+}

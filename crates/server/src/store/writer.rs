@@ -5,18 +5,23 @@
 //! transaction of it, and reports. So a quiet server commits each change at once, a busy one a
 //! hundred at a time, and neither waits for the disk.
 
-use super::file::{StoreError, StoreFile, Table};
+use super::batch::{Batch, Tell};
+use super::file::{self, StoreError, StoreFile, Table};
 use ringway_proxy::location::{Commit, CommitTag, Journal};
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
 
-/// Changes that may wait for the disk; with more, registrations are refused.
-pub const MAX_QUEUE: usize = 65_536;
+/// Changes that may wait for the disk; with more, registrations are refused. So few that even on a
+/// slow disk whoever waits is answered before it asks again.
+pub const MAX_QUEUE: usize = 16_384;
+/// Changes that may be in the journal before they are brought to their places.
+pub const MAX_JOURNAL: usize = 16_384;
+/// Bytes of changes that may be in the journal.
+pub const MAX_JOURNAL_BYTES: usize = 8 << 20;
 /// Bytes of changes that may wait for the disk.
 pub const MAX_QUEUE_BYTES: usize = 32 << 20;
 /// Two commits begin at least this far apart: it bounds what commits cost when every one of them is
@@ -56,60 +61,6 @@ pub struct WriterStats {
     pub failed: AtomicBool,
 }
 
-enum Tell {
-    Nobody,
-    Worker(CommitTag),
-    /// Index into `Batch::replies`.
-    Caller(usize),
-}
-
-struct Change {
-    table: Table,
-    key: Range<usize>,
-    value: Option<Range<usize>>,
-    tell: Tell,
-}
-
-/// Changes in the order they were made, their bytes in one run.
-#[derive(Default)]
-struct Batch {
-    bytes: Vec<u8>,
-    changes: Vec<Change>,
-    replies: Vec<SyncSender<Result<(), String>>>,
-}
-
-impl Batch {
-    fn push(&mut self, table: Table, key: &[u8], value: Option<&[u8]>, tell: Tell) {
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(key);
-        let middle = self.bytes.len();
-        let value = value.map(|v| {
-            self.bytes.extend_from_slice(v);
-            middle..self.bytes.len()
-        });
-        self.changes.push(Change { table, key: start..middle, value, tell });
-    }
-
-    fn clear(&mut self) {
-        self.bytes.clear();
-        self.bytes.shrink_to(MAX_QUEUE_BYTES / 8);
-        self.changes.clear();
-        self.replies.clear();
-    }
-
-    /// The indices of the last change to each key, in the order of the keys: neighbours share pages.
-    fn order(&self, order: &mut Vec<u32>) {
-        let key = |i: u32| {
-            let change = &self.changes[i as usize];
-            (change.table, &self.bytes[change.key.clone()])
-        };
-        order.clear();
-        order.extend(0..self.changes.len() as u32);
-        order.sort_unstable_by(|&a, &b| key(a).cmp(&key(b)).then(b.cmp(&a)));
-        order.dedup_by(|later, kept| key(*later) == key(*kept));
-    }
-}
-
 #[derive(Default)]
 struct Queue {
     batch: Batch,
@@ -132,15 +83,15 @@ impl Shared {
     fn push(&self, table: Table, key: &[u8], value: Option<&[u8]>, tell: Tell) -> bool {
         let size = key.len() + value.map_or(0, <[u8]>::len);
         let mut queue = self.lock();
-        let full = queue.batch.changes.len() >= MAX_QUEUE
-            || queue.batch.bytes.len() + size > MAX_QUEUE_BYTES
+        let full = queue.batch.len() >= MAX_QUEUE
+            || queue.batch.size() + size > MAX_QUEUE_BYTES
             || queue.stop;
         if full {
             return false;
         }
         queue.batch.push(table, key, value, tell);
-        let first = queue.batch.changes.len() == 1;
-        self.stats.queued.store(queue.batch.changes.len() as u64, Relaxed);
+        let first = queue.batch.len() == 1;
+        self.stats.queued.store(queue.batch.len() as u64, Relaxed);
         drop(queue);
         if first {
             self.wake.notify_one();
@@ -201,7 +152,16 @@ impl Writer {
     pub(super) fn start(&mut self, file: StoreFile, reopen: Reopen) -> std::io::Result<()> {
         let shared = self.shared.clone();
         let thread = std::thread::Builder::new().name("store".into()).spawn(move || {
-            Thread { shared, reopen, file: Some(file), order: Vec::new() }.run();
+            let thread = Thread {
+                shared,
+                reopen,
+                file: Some(file),
+                journaled: Batch::default(),
+                number: 0,
+                order: Vec::new(),
+                entry: Vec::new(),
+            };
+            thread.run();
         })?;
         *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
         Ok(())
@@ -232,7 +192,7 @@ impl Writer {
             return Err("the store cannot be written at present".to_owned());
         }
         let mut queue = self.shared.lock();
-        if queue.stop || queue.batch.changes.len() >= MAX_QUEUE + 16 {
+        if queue.stop || queue.batch.len() >= MAX_QUEUE + 16 {
             return Err("the store is busy or stopping".to_owned());
         }
         let index = queue.batch.replies.len();
@@ -267,7 +227,14 @@ struct Thread {
     shared: Arc<Shared>,
     reopen: Reopen,
     file: Option<StoreFile>,
+    /// What is in the file's journal and not in its place.
+    journaled: Batch,
+    /// Number of the next journal entry.
+    number: u64,
+    /// Reused.
     order: Vec<u32>,
+    /// Reused for a journal entry.
+    entry: Vec<u8>,
 }
 
 impl Thread {
@@ -275,7 +242,7 @@ impl Thread {
         let mut batch = Batch::default();
         loop {
             let stop = self.take(&mut batch);
-            if !batch.changes.is_empty() {
+            if !batch.is_empty() {
                 let began = Instant::now();
                 if let Err(e) = self.commit(&batch) {
                     if batch.changes.iter().all(|c| matches!(c.tell, Tell::Caller(_))) {
@@ -292,9 +259,9 @@ impl Thread {
                         std::thread::sleep(left);
                     }
                 }
-                batch.clear();
+                batch.clear(MAX_QUEUE_BYTES / 8);
             }
-            if stop && self.shared.lock().batch.changes.is_empty() {
+            if stop && self.shared.lock().batch.is_empty() {
                 return;
             }
         }
@@ -303,7 +270,7 @@ impl Thread {
     /// Waits for changes and swaps them into `batch`, which is empty. Returns whether to stop.
     fn take(&self, batch: &mut Batch) -> bool {
         let mut queue = self.shared.lock();
-        while queue.batch.changes.is_empty() && !queue.stop {
+        while queue.batch.is_empty() && !queue.stop {
             queue = self.shared.wake.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
         std::mem::swap(&mut queue.batch, batch);
@@ -311,17 +278,44 @@ impl Thread {
         queue.stop
     }
 
+    /// Brings a batch to the disk. A group goes to the journal as one run of bytes: its records lie
+    /// all over the tree, and writing a page for each would cost far more. When the journal has
+    /// enough, all of it goes to its places at once, ordered, what was changed again only once.
     fn commit(&mut self, batch: &Batch) -> Result<(), StoreError> {
         let file = match &self.file {
             Some(file) => file,
-            None => self.file.insert((self.reopen)()?),
+            None => {
+                // Opening the file has emptied its journal.
+                self.journaled.clear(MAX_JOURNAL_BYTES);
+                self.file.insert((self.reopen)()?)
+            }
         };
         batch.order(&mut self.order);
-        let result = file.apply(self.order.iter().map(|&i| {
-            let change = &batch.changes[i as usize];
-            let value = change.value.as_ref().map(|v| &batch.bytes[v.clone()]);
-            (change.table, &batch.bytes[change.key.clone()], value)
-        }));
+        let full = self.journaled.len() + batch.len() > MAX_JOURNAL
+            || self.journaled.size() + batch.size() > MAX_JOURNAL_BYTES;
+        let result = if full {
+            let others = |i: &u32| batch.get(*i).0 != Table::Bindings;
+            self.journaled.append_bindings(batch);
+            let mut all = Vec::new();
+            self.journaled.order(&mut all);
+            let others = self.order.iter().copied().filter(others).map(|i| batch.get(i));
+            let bindings = all.iter().map(|&i| self.journaled.get(i));
+            let result = file.apply(file::Journal::Empty, others.chain(bindings));
+            self.journaled.clear(MAX_JOURNAL_BYTES);
+            result
+        } else {
+            batch.encode(&self.order, &mut self.entry);
+            let journal = match self.entry.is_empty() {
+                true => file::Journal::Keep,
+                false => file::Journal::Append(self.number, &self.entry),
+            };
+            let others = self.order.iter().map(|&i| batch.get(i));
+            let result =
+                file.apply(journal, others.filter(|(table, ..)| *table != Table::Bindings));
+            self.number += 1;
+            self.journaled.append_bindings(batch);
+            result
+        };
         if result.is_err() {
             // redb takes nothing more after a failed write until it is opened again.
             self.file = None;
@@ -333,14 +327,14 @@ impl Thread {
         let stats = &self.shared.stats;
         let micros = began.elapsed().as_micros() as u64;
         stats.commits.fetch_add(1, Relaxed);
-        stats.changes.fetch_add(batch.changes.len() as u64, Relaxed);
+        stats.changes.fetch_add(batch.len() as u64, Relaxed);
         stats.commit_micros.fetch_add(micros, Relaxed);
         stats.commit_micros_max.fetch_max(micros, Relaxed);
     }
 
     /// Tells everyone who waits for a change of the batch.
     fn report(&self, batch: &Batch, result: Result<(), &str>) {
-        let mut tags: Vec<CommitTag> = Vec::with_capacity(batch.changes.len());
+        let mut tags: Vec<CommitTag> = Vec::with_capacity(batch.len());
         for change in &batch.changes {
             match change.tell {
                 Tell::Nobody => {}
@@ -376,7 +370,7 @@ impl Thread {
             // What came in before everyone had seen the failure must not wait for the recovery.
             self.refuse(&mut self.shared.lock().batch, first);
             if !self.sleep(pause) {
-                warn!("{first}: stopping with {} changes not written", batch.changes.len());
+                warn!("{first}: stopping with {} changes not written", batch.len());
                 return false;
             }
             let began = Instant::now();
