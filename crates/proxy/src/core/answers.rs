@@ -27,6 +27,14 @@ impl Core {
             return;
         }
         let Some((place, b)) = self.find(event.user) else { return };
+        if msg.items(HeaderId::Via).nth(1).is_none() {
+            // Section 16.7 item 3: with no other Via it cannot be forwarded. Whoever lost them will
+            // not do better, so the branch has failed.
+            if msg.status() >= 200 && self.contexts[place].branches[b].state == State::Sent {
+                return self.branch_failed(now, event, 502, out);
+            }
+            return;
+        }
         match msg.status() {
             status @ 100..=199 => self.provisional(now, place, b, status, msg, via, out),
             status @ 200..=299 => self.success(now, place, b, status, msg, via, out),

@@ -561,7 +561,7 @@ pub(super) fn is_sips(uri: &[u8]) -> bool {
     uri.get(..5).is_some_and(|s| s.eq_ignore_ascii_case(b"sips:"))
 }
 
-fn has_lr(uri: &str) -> bool {
+pub(super) fn has_lr(uri: &str) -> bool {
     Uri::parse(uri.as_bytes()).is_ok_and(|u| u.is_loose_router())
 }
 

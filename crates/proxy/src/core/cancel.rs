@@ -28,15 +28,21 @@ impl Core {
         self.settle(pass.now, place, out);
     }
 
-    /// A CANCEL for nothing known here. Another worker may hold the INVITE, if the peer sent the two
-    /// from different ports: each is asked in turn, and the last answers.
-    fn unknown_cancel(&mut self, pass: &Pass<'_>, out: &mut Outbox) {
-        let from = pass.flow.id.worker();
+    /// A CANCEL or an ACK for nothing known here. Another worker may hold the INVITE, if the peer sent
+    /// the two from different ports: each is asked in turn. Says whether there is one left to ask.
+    pub(super) fn pass_on(&mut self, pass: &Pass<'_>) -> bool {
         let next = (self.worker + 1) % self.workers.max(1);
-        if next != from && self.workers > 1 {
-            self.stats.handed_over += 1;
-            let bytes = pass.msg.bytes().to_vec();
-            self.events.push_back(Event::HandOver { worker: next, flow: *pass.flow, bytes });
+        if self.workers < 2 || next == pass.flow.id.worker() {
+            return false;
+        }
+        self.stats.handed_over += 1;
+        let bytes = pass.msg.bytes().to_vec();
+        self.events.push_back(Event::HandOver { worker: next, flow: *pass.flow, bytes });
+        true
+    }
+
+    fn unknown_cancel(&mut self, pass: &Pass<'_>, out: &mut Outbox) {
+        if self.pass_on(pass) {
             return;
         }
         if let Some(goals) = self.stateless_goals(pass) {

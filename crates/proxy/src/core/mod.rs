@@ -319,8 +319,14 @@ impl Core {
             self.stats.garbage += 1;
             return;
         };
+        // RFC 3261 section 18.3: what is cut off is no response. What else user agents get wrong is
+        // for the one that asked to judge.
+        if msg.check_frame().is_err() {
+            self.stats.garbage += 1;
+            return;
+        }
         let Some(branch) = Branch::parse(via.branch) else {
-            return self.stateless_response(flow, msg, &via, out);
+            return self.stateless_response(msg, &via, out);
         };
         if branch.worker != self.worker {
             if branch.worker < self.workers {

@@ -16,6 +16,8 @@ pub(super) struct Routed<'a> {
     pub uri: Uri<'a>,
     /// Route elements that were ours.
     pub routes_used: usize,
+    /// Whether the Request-URI says where it is to be sent.
+    pub maddr: Maddr,
     /// The last Route element was the real Request-URI (a strict router before us).
     pub last_route_used: bool,
     /// The first Route element that is not ours.
@@ -29,6 +31,16 @@ pub(super) struct Routed<'a> {
 
 /// Stands between a flow token and a mark; no character of either.
 pub(super) const MARK_AFTER: u8 = b'.';
+
+/// What an `maddr` in the Request-URI says (RFC 3261 sections 16.4 and 16.5).
+pub(super) enum Maddr {
+    /// There is none.
+    None,
+    /// It means us, and has led the request here: taken off.
+    Ours,
+    /// It means someone else, or another port or transport of ours: the only target.
+    Other,
+}
 
 /// The default port of a SIP URI, as far as it decides whether the URI means us.
 pub(super) fn default_port(uri: &Uri<'_>) -> u16 {
@@ -48,6 +60,7 @@ impl Core {
             return Ok(Routed {
                 uri_bytes,
                 uri,
+                maddr: self.maddr(&uri, pass.flow),
                 routes_used: 0,
                 last_route_used: false,
                 next: None,
@@ -70,6 +83,7 @@ impl Core {
         let mut routed = Routed {
             uri_bytes,
             uri,
+            maddr: self.maddr(&uri, pass.flow),
             routes_used: 0,
             last_route_used: ours.is_some(),
             next: None,
@@ -97,6 +111,19 @@ impl Core {
         // had one call through us could begin others in its name.
         routed.marked &= msg.to().is_ok_and(|to| to.tag().is_some());
         Ok(routed)
+    }
+
+    fn maddr(&self, uri: &Uri<'_>, flow: &Flow) -> Maddr {
+        let Some(Some(host)) = uri.param(b"maddr").filter(|_| uri.is_sip()) else {
+            return Maddr::None;
+        };
+        let here = uri.port.unwrap_or(default_port(uri)) == flow.local.port()
+            && uri.transport().is_none_or(|transport| transport == flow.transport);
+        if here && self.own.is_us(host, Some(flow.local.port()), 0, flow.local) {
+            Maddr::Ours
+        } else {
+            Maddr::Other
+        }
     }
 
     /// Whether a URI's host and port are this server's.

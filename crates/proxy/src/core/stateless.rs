@@ -1,8 +1,9 @@
 //! Stateless forwarding: RFC 3261 section 16.11, and the ACK for a 2xx, which is a transaction of
 //! its own without an answer (section 16.7, RFC 6026).
 
-use super::branch::{Found, Way, as_request_uri, next_route};
+use super::branch::{Found, Way, as_request_uri, has_lr, next_route};
 use super::context::{Goal, Kept, Try};
+use super::reply::reply_to;
 use super::{Core, Event, Hop, MAX_RESOLVING, Pass, ResolveTarget};
 use crate::config::Mode;
 use crate::forward::{self, Plan};
@@ -13,7 +14,6 @@ use ringway_sip::transaction::id::MAGIC_COOKIE;
 use ringway_sip::uri::Uri;
 use siphasher::sip::SipHasher13;
 use std::hash::Hasher;
-use std::net::SocketAddr;
 
 /// A request that waits for server location: the ACK of a call to a host name, say.
 pub(super) struct Parked {
@@ -92,7 +92,8 @@ impl Core {
         let mut on_top = std::mem::take(&mut self.scratch);
         on_top.clear();
         if let Some(Try::Via(uri)) = goal.tries.last() {
-            for part in [b"Route: <", uri.as_bytes(), b";lr>\r\n"] {
+            let end: &[u8] = if has_lr(uri) { b">\r\n" } else { b";lr>\r\n" };
+            for part in [b"Route: <", uri.as_bytes(), end] {
                 on_top.extend_from_slice(part);
             }
         }
@@ -103,7 +104,6 @@ impl Core {
         }
         let strict = strict_route(msg, kept, goal, &way);
         let uri = as_request_uri(&goal.uri);
-        let tag = self.stateless_tag(pass, kept);
         let config = &self.config;
         let displaced = [b"<", &*uri, b">"].concat();
         let plan = Plan {
@@ -120,9 +120,7 @@ impl Core {
         };
         let start = out.buffer().len();
         forward::request(out.buffer(), msg, pass.via, pass.flow, &plan, |buf| {
-            buf.extend_from_slice(MAGIC_COOKIE);
-            buf.extend_from_slice(STATELESS);
-            ringway_sip::write::hex(buf, &tag.to_be_bytes());
+            self.write_stateless_branch(buf, pass);
         });
         out.finish(start, way.target, 0);
         self.stats.forwarded += 1;
@@ -130,17 +128,34 @@ impl Core {
         self.scratch = on_top;
     }
 
-    /// The branch must be the same for a retransmission, and for the ACK and CANCEL of an INVITE
-    /// (section 16.11), and different for another transaction: the branch it came with decides.
-    fn stateless_tag(&self, pass: &Pass<'_>, kept: &Kept) -> u64 {
+    /// The branch: the same for a retransmission, and for the ACK and CANCEL of an INVITE, and
+    /// different for another transaction (section 16.11). It carries the way back under a MAC, so that
+    /// a response goes to whom the request came from, over the same connection, and nowhere else.
+    fn write_stateless_branch(&self, buf: &mut Vec<u8>, pass: &Pass<'_>) {
         let mut h = SipHasher13::new_with_key(&self.spiral_key);
-        h.write(pass.via.branch);
-        h.write(pass.via.host);
-        h.write_u16(pass.via.port.unwrap_or(0));
-        if pass.via.branch.is_empty() {
-            h.write_u64(kept.spiral);
+        let mut field = |bytes: &[u8]| {
+            h.write(bytes);
+            h.write_u8(b'\n');
+        };
+        if pass.via.has_cookie() {
+            field(pass.via.branch);
+            field(pass.via.host);
+            field(&pass.via.port.unwrap_or(0).to_be_bytes());
+        } else {
+            // RFC 2543. The To tag is left out: the ACK has one where the INVITE has none.
+            field(pass.via.element);
+            field(pass.msg.request_uri());
+            field(pass.msg.from().ok().and_then(|from| from.tag()).unwrap_or_default());
+            field(pass.msg.call_id());
+            field(&pass.msg.cseq().map_or(0, |cseq| cseq.seq).to_be_bytes());
         }
-        h.finish()
+        buf.extend_from_slice(MAGIC_COOKIE);
+        buf.extend_from_slice(STATELESS);
+        ringway_sip::write::hex(buf, &h.finish().to_be_bytes());
+        buf.push(b'.');
+        let (back, _) = reply_to(pass.flow, pass.via);
+        // Whichever worker's socket it came in at.
+        self.tokens.write(buf, &super::targets::own_socket(back, 0));
     }
 
     fn stateless_way(&mut self, msg: &Message<'_>, kept: &Kept, goal: &Goal) -> Found {
@@ -171,35 +186,26 @@ impl Core {
         Uri::parse(bytes).map_or(Found::Nowhere, |uri| self.locate_uri(&uri, &goal.uri))
     }
 
-    /// A response whose topmost Via is ours but names no transaction: sent on by the next Via, if
-    /// we forward statelessly at all (section 16.11).
+    /// A response whose topmost Via is ours but names no transaction: sent on to whom its request came
+    /// from, if we forwarded that statelessly (section 16.11).
     pub(super) fn stateless_response(
         &mut self,
-        flow: &Flow,
         msg: &Message<'_>,
         via: &Via<'_>,
         out: &mut Outbox,
     ) {
-        let ours = via.branch.strip_prefix(MAGIC_COOKIE).is_some_and(|b| b.starts_with(STATELESS));
-        let next = msg.items(HeaderId::Via).nth(1).and_then(|v| Via::parse(v).ok());
-        let (Some(next), true) = (next, ours) else {
+        let back = via
+            .branch
+            .strip_prefix(MAGIC_COOKIE)
+            .and_then(|rest| rest.strip_prefix(STATELESS))
+            .and_then(|rest| rest.get(memchr::memchr(b'.', rest)? + 1..))
+            .and_then(|token| self.tokens.read(token).ok());
+        let (Some(back), true) = (back, msg.items(HeaderId::Via).nth(1).is_some()) else {
             self.stats.stray_responses += 1;
             return;
         };
-        let Some(way) = self.way_back(&next) else {
-            self.stats.stray_responses += 1;
-            return;
-        };
-        let _ = flow;
-        out.push(way.target, 0, |buf| forward::response(buf, msg, via));
-    }
-
-    /// RFC 3261 section 18.2.2, from what we wrote into the Via when the request came.
-    fn way_back(&mut self, via: &Via<'_>) -> Option<Way> {
-        let transport = via.transport()?;
-        let ip = crate::own::parse_ip(via.received.unwrap_or(via.host))?;
-        let port = via.rport.flatten().or(via.port).unwrap_or(transport.default_port());
-        self.way_to_hop(Hop { transport, addr: SocketAddr::new(ip, port), name: None })
+        let to = Target::Flow(self.own_socket(back));
+        out.push(to, 0, |buf| forward::response(buf, msg, via));
     }
 
     /// The goals of a CANCEL whose INVITE may have been forwarded statelessly (section 16.10).

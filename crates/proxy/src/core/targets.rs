@@ -1,14 +1,14 @@
 //! Determining request targets: RFC 3261 section 16.5.
 
 use super::context::{Goal, Try};
-use super::preroute::Routed;
+use super::preroute::{Maddr, Routed};
 use super::validate::{Proof, Refusal};
 use super::{Core, Pass};
 use crate::config::Mode;
 use crate::gruu::Resolved;
 use crate::location::BindingView;
 use crate::routes::{self, Rule};
-use ringway_sansio::{Flow, Outbox};
+use ringway_sansio::{Flow, Outbox, Transport};
 use ringway_sip::header::HeaderId;
 use ringway_sip::message::Method;
 use ringway_sip::uri::{self, Scheme, Uri};
@@ -38,8 +38,16 @@ impl Core {
         let method = msg.method();
         let routed = self.preroute(pass).map_err(|e| Refusal::new(e.status, e.reason))?;
         let here = routed.next.is_none() && routed.flow.is_none();
-        let domain =
-            if here { self.own_domain(&routed.uri, pass.flow, routed.marked) } else { None };
+        let domain = match routed.maddr {
+            _ if !here => None,
+            Maddr::None => self.own_domain(&routed.uri, pass.flow, routed.marked),
+            // Its port led to us, and goes with it.
+            Maddr::Ours => {
+                let uri = Uri { port: None, ..routed.uri };
+                self.own_domain(&uri, pass.flow, routed.marked)
+            }
+            Maddr::Other => None,
+        };
         let ends_here =
             domain.is_some() && (method == Method::Register || user_of(&routed.uri).is_none());
         // RFC 3261 section 16.3 item 3 would let us answer an OPTIONS that has run out of hops as if it
@@ -47,6 +55,11 @@ impl Core {
         let mut kept = self.validate(pass, &routed, ends_here)?;
         if method == Method::Ack && self.is_own_tag(msg) {
             // The ACK of an answer that was given without a transaction.
+            return Ok(());
+        }
+        if method == Method::Ack && domain.is_some() && !routed.marked && self.pass_on(pass) {
+            // It goes where the INVITE went and by no route of ours: most likely the ACK of a refusal
+            // that another worker waits for.
             return Ok(());
         }
         if method == Method::Subscribe && here {
@@ -284,11 +297,15 @@ impl Core {
     }
 
     fn remote_goals(&mut self, routed: &Routed<'_>) -> Result<Vec<Goal>, Refusal> {
-        let goal = |tries| Goal::remote(routed.uri_bytes.to_vec(), tries);
+        let uri = match routed.maddr {
+            Maddr::Ours => without_maddr(&routed.uri, routed.uri_bytes),
+            _ => routed.uri_bytes.to_vec(),
+        };
+        let goal = |tries| Goal::remote(uri, tries);
         if let Some(flow) = routed.flow {
             return Ok(vec![goal(smallvec![Try::Flow(self.own_socket(flow))])]);
         }
-        if routed.next.is_none() {
+        if routed.next.is_none() && !matches!(routed.maddr, Maddr::Other) {
             let user = user_of(&routed.uri).unwrap_or_default();
             let config = self.config.clone();
             if !routed.marked
@@ -348,6 +365,35 @@ impl Core {
     }
 }
 
+/// A URI without the maddr that led here, and the port and transport that came with it unless they
+/// are what would be meant without them (section 16.4).
+fn without_maddr(uri: &Uri<'_>, bytes: &[u8]) -> Vec<u8> {
+    let transport = uri.transport().filter(|&t| t != Transport::Udp);
+    let end = bytes.len() - uri.params.len();
+    // The port, where there is one, stands right before the parameters.
+    let port = match uri.port {
+        Some(port) if port != super::preroute::default_port(uri) => {
+            bytes[..end].iter().rev().take_while(|b| b.is_ascii_digit()).count() + 1
+        }
+        _ => 0,
+    };
+    let mut plain = bytes[..end - port].to_vec();
+    for (name, value) in uri.params() {
+        if name.eq_ignore_ascii_case(b"maddr")
+            || transport.is_some() && name.eq_ignore_ascii_case(b"transport")
+        {
+            continue;
+        }
+        plain.push(b';');
+        plain.extend_from_slice(name);
+        if let Some(value) = value {
+            plain.push(b'=');
+            plain.extend_from_slice(value);
+        }
+    }
+    plain
+}
+
 /// The user part, or the number of a `tel` URI.
 pub(super) fn user_of<'a>(uri: &Uri<'a>) -> Option<&'a [u8]> {
     match uri.scheme {
@@ -356,7 +402,8 @@ pub(super) fn user_of<'a>(uri: &Uri<'a>) -> Option<&'a [u8]> {
     }
 }
 
-fn own_socket(flow: Flow, worker: u8) -> Flow {
+/// A datagram flow as one of `worker`'s own socket on the same address.
+pub(super) fn own_socket(flow: Flow, worker: u8) -> Flow {
     if !flow.transport.is_datagram() {
         return flow;
     }

@@ -253,11 +253,11 @@ impl World {
 
     /// `me` sends `msg`; it comes to the first worker.
     pub fn from(&mut self, me: Peer, msg: &Msg) {
-        self.from_at(0, me, msg);
+        self.arrives(0, me, msg);
     }
 
     /// `me` sends `msg`; it comes to this worker.
-    pub fn from_at(&mut self, worker: u8, me: Peer, msg: &Msg) {
+    pub fn arrives(&mut self, worker: u8, me: Peer, msg: &Msg) {
         self.note(&format!("{:>8} -> proxy   {}", me.name, msg.start));
         self.bytes_from(worker, me.flow(worker), &msg.bytes());
     }

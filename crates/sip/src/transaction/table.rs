@@ -317,7 +317,9 @@ impl Transactions {
         }
         match entry.machine.state() {
             // RFC 6026 section 8.5: 2xx is retransmitted by the UAS, not by us.
-            ServerState::Accepted => entry.response = Vec::new(),
+            ServerState::Accepted if !entry.reply.transport.is_reliable() => {
+                entry.response = Vec::new();
+            }
             // Kept for retransmission, and for a connection that breaks under a final response.
             _ if entry.reply.transport.is_reliable() && status < 200 => {}
             _ => {
@@ -517,19 +519,19 @@ impl Transactions {
 
     fn reply_anew(&mut self, index: u32, check: u64, out: &mut Outbox) {
         let Some(entry) = self.servers.get_mut(index as usize) else { return };
-        let port = core::mem::take(&mut entry.sent_by_port);
         if u64::from(entry.generation) != check
-            || port == 0
             || entry.response.is_empty()
+            || entry.sent_by_port == 0
             || !matches!(entry.reply.transport, Transport::Tcp | Transport::Tls)
         {
             return;
         }
         let to = Target::Peer {
             transport: entry.reply.transport,
-            remote: SocketAddr::new(entry.reply.remote.ip(), port),
+            remote: SocketAddr::new(entry.reply.remote.ip(), entry.sent_by_port),
             name: None,
         };
+        // Should this fail too, nobody is told: it is tried once for each response.
         out.push(to, 0, |buf| buf.extend_from_slice(&entry.response));
     }
 
