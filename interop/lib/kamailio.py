@@ -26,7 +26,7 @@ def write_config(folder, host, port, *, domain, routes=(), users=None, redirect=
     params = [f'modparam("ctl", "binrpc", "unix:{folder}/ctl")', 'modparam("rr", "enable_double_rr", 1)',
               'modparam("registrar", "method_filtering", 0)', 'modparam("tm", "fr_timer", 32000)', 
               'modparam("tm", "contacts_avp", "tm_contacts")', 'modparam("tm", "contact_flows_avp", "tm_flows")',
-              'modparam("registrar", "gruu_enabled", 0)', 'modparam("usrloc", "db_mode", 0)']
+              'modparam("registrar", "gruu_enabled", 0)', 'modparam("registrar", "use_path", 1)', 'modparam("usrloc", "db_mode", 0)']
     globals_ = ["debug=2", "log_stderror=yes", "fork=yes", "children=2", "tcp_children=2", "auto_aliases=no",
                 f'alias="{domain}"', "server_header=\"Server: stand-in\"", "mlock_pages=no", "dns=no",
                 "rev_dns=no", "use_dns_cache=off", "tcp_connection_lifetime=3605",
