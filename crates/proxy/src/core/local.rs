@@ -109,7 +109,7 @@ impl Core {
                 Err(Refusal::new(403, "Forbidden"))
             }
             verdict => {
-                self.note_verdict(&verdict);
+                self.note_verdict(pass, &verdict, 401);
                 let mut headers = Vec::with_capacity(512);
                 let stale = matches!(verdict, Verdict::Stale | Verdict::Repeated);
                 let id = HeaderId::WwwAuthenticate;

@@ -28,7 +28,10 @@ impl Core {
             && refusal.status != 0
             && pass.msg.method() != Method::Ack
         {
-            self.log(pass, "refused", refusal.status);
+            // A challenge is the usual beginning, not worth a line.
+            if !matches!(refusal.status, 401 | 407) {
+                self.log(pass, "refused", refusal.status);
+            }
             self.refuse(pass, refusal.status, refusal.reason, &refusal.headers, out);
         }
     }

@@ -175,7 +175,7 @@ impl Core {
             verdict => {
                 let mut headers = Vec::new();
                 let stale = matches!(verdict, Verdict::Stale | Verdict::Repeated);
-                self.note_verdict(&verdict);
+                self.note_verdict(pass, &verdict, 407);
                 self.auth.challenge(
                     pass.now,
                     &mut *self.random,
@@ -189,10 +189,11 @@ impl Core {
         }
     }
 
-    pub(super) fn note_verdict(&mut self, verdict: &Verdict) {
+    pub(super) fn note_verdict(&mut self, pass: &Pass<'_>, verdict: &Verdict, status: u16) {
         self.stats.challenged += 1;
         if *verdict == Verdict::Wrong {
             self.stats.auth_failed += 1;
+            self.log(pass, "wrong credentials", status);
         }
     }
 
