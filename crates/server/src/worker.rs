@@ -14,7 +14,7 @@ use ringway_sansio::{Flow, Outbox, Random, Time, Transport};
 use ringway_sip::Malformed;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 /// What other threads tell a worker.
 pub enum Post {
@@ -42,7 +42,11 @@ pub struct Worker {
     locator: Locator,
     board: Arc<Board>,
     random: ChaCha,
+    lines: Lines,
 }
+
+/// Lines about requests that one worker writes to the log within a second.
+pub const LINES_A_SECOND: u32 = 200;
 
 /// Our addresses as a peer sees them.
 struct Interfaces {
@@ -94,7 +98,15 @@ impl Worker {
             workers: control.mailboxes().len() as u8,
         };
         let core = Core::new(config, index, world, clock.now());
-        Ok(Worker { core, index, control, locator, board, random: ChaCha::from_os()? })
+        Ok(Worker {
+            core,
+            index,
+            control,
+            locator,
+            board,
+            random: ChaCha::from_os()?,
+            lines: Lines::default(),
+        })
     }
 
     fn publish(&self) {
@@ -127,9 +139,35 @@ impl Worker {
                 Event::Alias(flow, addr) => {
                     self.control.alias(&flow, addr);
                 }
-                Event::Log(line) => log(&line),
+                Event::Log(line) => {
+                    if self.lines.take(now) {
+                        log(&line);
+                    }
+                }
             }
         }
+    }
+}
+
+/// How many lines about requests a worker may still write in this second. Whoever floods the server
+/// must not make it spend its time on writing about it; counters tell of all.
+#[derive(Default)]
+struct Lines {
+    second: u64,
+    written: u32,
+}
+
+impl Lines {
+    fn take(&mut self, now: Time) -> bool {
+        if now.as_secs() != self.second {
+            let dropped = self.written.saturating_sub(LINES_A_SECOND);
+            if dropped > 0 {
+                warn!("{dropped} more requests were refused within a second");
+            }
+            *self = Lines { second: now.as_secs(), written: 0 };
+        }
+        self.written = self.written.saturating_add(1);
+        self.written <= LINES_A_SECOND
     }
 }
 
@@ -224,5 +262,19 @@ impl Handler for Worker {
 
     fn batch(&mut self, _now: Time, backlog: Backlog) {
         self.core.handle_backlog(backlog.delay, backlog.datagrams);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_writes_few_lines() {
+        let mut lines = Lines::default();
+        let second = |n| Time::from_secs(n);
+        let written = (0..10_000).filter(|_| lines.take(second(5))).count();
+        assert_eq!(written, LINES_A_SECOND as usize);
+        assert!(lines.take(second(6)));
     }
 }
