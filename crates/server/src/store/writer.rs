@@ -28,7 +28,7 @@ pub const MAX_QUEUE_BYTES: usize = 32 << 20;
 /// small and the disk is fast. A change after a quiet moment is not delayed.
 pub const COMMIT_INTERVAL: Duration = Duration::from_millis(5);
 /// How long after a failure the file is tried again, at first and at most.
-const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(4));
 /// Longest wait for a single change that its caller waits for (user and key changes).
 const REPLY_WITHIN: Duration = Duration::from_secs(10);
 
