@@ -170,10 +170,10 @@ impl Status {
         line(
             "calls",
             format!(
-                "{} under way, {} attempted, {} answered",
-                table("contexts"),
+                "{} attempted, {} answered; {} requests in memory",
                 counter("sessions"),
-                counter("sessions_established")
+                counter("sessions_established"),
+                table("contexts")
             ),
         );
         line(

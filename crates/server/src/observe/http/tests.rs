@@ -155,7 +155,10 @@ fn status_adds_up() {
     assert!((status.ratios["session_establishment_effectiveness_ratio"] - 1.0).abs() < 1e-9);
     assert!(status.resident_bytes > 1 << 20);
     let text = status.text();
-    assert!(text.contains("a.org (also 127.0.0.1)") && text.contains("6 under way"), "{text}");
+    assert!(
+        text.contains("a.org (also 127.0.0.1)") && text.contains("6 requests in memory"),
+        "{text}"
+    );
 }
 
 /// One sample of the text format: name, labels, value.
