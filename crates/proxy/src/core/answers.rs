@@ -30,14 +30,25 @@ impl Core {
         if msg.items(HeaderId::Via).nth(1).is_none() {
             // Section 16.7 item 3: with no other Via it cannot be forwarded. Whoever lost them will
             // not do better, so the branch has failed.
-            if msg.status() >= 200 && self.contexts[place].branches[b].state == State::Sent {
-                return self.branch_failed(now, event, 502, out);
+            if msg.status() >= 200 && self.contexts[place].branches[b].is(event.id) {
+                self.contexts[place].branches[b].goal.tries.clear();
+                self.branch_failed(now, event, 502, out);
             }
             return;
         }
+        // A try that was given up may still speak. If it rings after all it is cancelled; if it
+        // answers after all, that is as good as any 2xx.
+        let given_up = !self.contexts[place].branches[b].is(event.id);
         match msg.status() {
+            100..=199 if given_up => self.tx.cancel(now, event.id, out),
             status @ 100..=199 => self.provisional(now, place, b, status, msg, via, out),
-            status @ 200..=299 => self.success(now, place, b, status, msg, via, out),
+            status @ 200..=299 => {
+                if !given_up {
+                    self.branch_done(place, b);
+                }
+                self.success(now, place, status, msg, via, out);
+            }
+            _ if given_up => {}
             status => self.failure(now, place, b, status, msg, via, out),
         }
     }
@@ -93,13 +104,11 @@ impl Core {
         &mut self,
         now: Time,
         place: usize,
-        b: usize,
         status: u16,
         msg: &Message<'_>,
         via: &Via<'_>,
         out: &mut Outbox,
     ) {
-        self.branch_done(place, b);
         let ctx = &mut self.contexts[place];
         let (server, reply, first) = (ctx.server, ctx.reply, !ctx.answered);
         if !first && ctx.kind == Kind::NonInvite {
@@ -215,8 +224,7 @@ impl Core {
 
     fn branch_failed(&mut self, now: Time, event: ClientEvent, status: u16, out: &mut Outbox) {
         let Some((place, b)) = self.find(event.user) else { return };
-        let ctx = &mut self.contexts[place];
-        if ctx.branches[b].client != Some(event.id) || ctx.branches[b].state != State::Sent {
+        if !self.contexts[place].branches[b].is(event.id) {
             return;
         }
         self.branch_done(place, b);
@@ -321,7 +329,6 @@ impl Core {
             return self.tx.cancel(now, client, out);
         }
         // Nothing has been heard at all: as if it were a 408.
-        branch.cancel = true;
         let event = ClientEvent { id: client, user: super::context::user(place, serial, b) };
         self.branch_failed(now, event, 408, out);
     }

@@ -77,6 +77,13 @@ pub(super) struct Branch {
     pub on_flow: bool,
 }
 
+impl Branch {
+    /// Whether this client transaction carries the present try, and is waited for.
+    pub(super) fn is(&self, client: ClientId) -> bool {
+        self.state == State::Sent && self.client == Some(client)
+    }
+}
+
 /// What the first parse found out that later branches need again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kept {

@@ -140,6 +140,8 @@ pub struct World {
     pub failed: Vec<SocketAddr>,
     pub lines: Vec<LogLine>,
     pub handed_over: usize,
+    /// What is sent need not be well-formed, because what comes in is not.
+    pub lenient: bool,
     ladder: String,
     serial: u32,
 }
@@ -188,6 +190,7 @@ impl World {
             failed: Vec::new(),
             lines: Vec::new(),
             handed_over: 0,
+            lenient: false,
             ladder: String::new(),
             serial: 0,
         }
@@ -220,6 +223,11 @@ impl World {
     /// The peer's connection breaks, and the proxy has not noticed yet.
     pub fn break_flow(&mut self, peer: Peer) {
         self.closed.insert(peer.flow(0).id.to_u64());
+    }
+
+    /// Every way works again but for connections that have closed.
+    pub fn mend(&mut self) {
+        self.broken.clear();
     }
 
     /// A branch that was not there before.
@@ -258,12 +266,14 @@ impl World {
 
     /// `me` sends `msg`; it comes to this worker.
     pub fn arrives(&mut self, worker: u8, me: Peer, msg: &Msg) {
-        self.note(&format!("{:>8} -> proxy   {}", me.name, msg.start));
         self.bytes_from(worker, me.flow(worker), &msg.bytes());
     }
 
     /// `me` sends bytes.
     pub fn bytes_from(&mut self, worker: u8, flow: Flow, bytes: &[u8]) {
+        let text = String::from_utf8_lossy(bytes);
+        let line = text.lines().next().unwrap_or_default();
+        self.note(&format!("{}/{} -> proxy[{worker}]   {line}", flow.remote, flow.transport));
         let (now, mut out) = (self.now, std::mem::take(&mut self.out));
         self.cores[worker as usize].handle_message(now, &flow, bytes, &mut out);
         self.out = out;
@@ -411,11 +421,11 @@ impl World {
     fn deliver(&mut self, worker: u8, send: &ringway_sansio::Send, bytes: &[u8]) -> bool {
         let parsed = ringway_sip::message::parse(bytes);
         // The answer to a malformed request repeats what was wrong.
-        let echo = bytes.starts_with(b"SIP/2.0 400");
-        if let Err(fault) = parsed.and_then(|m| if echo { Ok(()) } else { m.check() }) {
+        let lax = self.lenient || bytes.starts_with(b"SIP/2.0 400");
+        if let Err(fault) = parsed.and_then(|m| if lax { Ok(()) } else { m.check() }) {
             panic!("malformed: {fault}\n{}\n{}", String::from_utf8_lossy(bytes), self.ladder);
         }
-        let msg = Msg::parse(bytes);
+        let msg = if self.lenient { Msg::lossy(bytes) } else { Msg::parse(bytes) };
         let (transport, remote) = (send.to.transport(), send.to.remote());
         self.note(&format!("   proxy -> {remote}/{transport}   {}", msg.start));
         let gone = match &send.to {
@@ -439,7 +449,6 @@ impl World {
             Event::HandOver { worker: to, flow, bytes } => {
                 assert_ne!(to, worker, "handed to itself");
                 self.handed_over += 1;
-                assert!(self.handed_over < 1000, "handed over for ever");
                 let (now, mut out) = (self.now, Outbox::new());
                 self.cores[to as usize].handle_handed_over(now, &flow, &bytes, &mut out);
                 let before = std::mem::replace(&mut self.out, out);

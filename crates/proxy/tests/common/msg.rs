@@ -46,6 +46,16 @@ impl Msg {
         Msg { start, headers, body: body.to_string() }
     }
 
+    /// Reads what can be read.
+    pub fn lossy(bytes: &[u8]) -> Msg {
+        let text = String::from_utf8_lossy(bytes);
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+        let mut lines = head.split("\r\n");
+        let start = lines.next().unwrap_or_default().to_string();
+        let pair = |l: &str| l.split_once(':').map(|(n, v)| (n.trim().into(), v.trim().into()));
+        Msg { start, headers: lines.filter_map(pair).collect(), body: body.to_string() }
+    }
+
     /// As it goes over the wire. Content-Length is added where it has not been set.
     pub fn bytes(&self) -> Vec<u8> {
         let mut text = format!("{}\r\n", self.start);

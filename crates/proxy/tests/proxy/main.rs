@@ -13,6 +13,7 @@ mod basic_call;
 mod best_response;
 mod busy;
 mod cancel;
+mod chaos;
 mod fail_over;
 mod flows;
 mod forking;

@@ -191,6 +191,23 @@ fn a_response_without_a_further_via_is_not_forwarded() {
     }
 }
 
+/// RFC 3261 section 16.7 item 3: nor does it lead to another hop, whose answer would come on top.
+#[test]
+fn a_response_without_a_further_via_ends_the_branch() {
+    let mut w = World::new();
+    let hops =
+        [(ringway_sansio::Transport::Udp, BOB.addr), (ringway_sansio::Transport::Udp, BOB2.addr)];
+    w.name("pbx.example.net", &hops);
+    w.bind("bob", bind("sip:bob@pbx.example.net"));
+    let invite = w.call(ALICE, "INVITE sip:bob@example.org");
+    w.expect(ALICE, "100");
+    let got = w.expect(BOB, "INVITE");
+    w.from(BOB, &response(BOB, &got, 200).set("Via", &got.all("Via")[0]));
+    let answer = w.expect(ALICE, "502");
+    w.from(ALICE, &ack(&invite, &answer));
+    w.finish();
+}
+
 /// RFC 3261 section 18.3: a datagram shorter than its Content-Length says is no response; sections
 /// 16.3 and 18.1.2: nor is what is malformed.
 #[test]

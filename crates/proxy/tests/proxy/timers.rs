@@ -155,3 +155,53 @@ fn timer_c_without_any_response_is_a_408() {
     // Section 9.1: should it ring after all, it is cancelled.
     w.finish_anyhow();
 }
+
+/// RFC 3261 sections 16.7 and 16.8: a hop that was given up rings and answers after all, while the
+/// next one rings. The late ringing is cancelled, the late answer counts, and the other is cancelled.
+#[test]
+fn a_try_that_was_given_up_speaks_after_all() {
+    for late in [180, 200, 404] {
+        let mut w = World::with(|config| config.timer_c = Duration::from_secs(10));
+        w.name("pbx.example.net", &[(ringway_sansio::Transport::Udp, BOB.addr)]);
+        w.bind("bob", bind("sip:bob@10.0.0.7").outbound("urn:uuid:1", 1).over(BOB2));
+        w.bind("bob", bind("sip:bob@10.0.0.8").outbound("urn:uuid:1", 2).over(BOB));
+        let invite = w.call(ALICE, "INVITE sip:bob@example.org");
+        w.expect(ALICE, "100");
+        let first = w.expect(BOB, "INVITE");
+        w.pass_secs(10);
+        w.count(BOB, "INVITE");
+        let second = w.expect(BOB2, "INVITE");
+        w.answer(BOB2, &second, 180);
+        w.expect(ALICE, "180");
+        w.answer(BOB, &first, late);
+        match late {
+            180 => {
+                let there = w.expect(BOB, "CANCEL");
+                w.quiet();
+                w.answer(BOB, &there, 200);
+                w.answer(BOB, &first, 487);
+                w.expect(BOB, "ACK");
+                w.quiet();
+                w.answer(BOB2, &second, 200);
+                w.expect(ALICE, "200");
+            }
+            200 => {
+                let ok = w.expect(ALICE, "200");
+                assert_eq!(ok.tag("To"), Some("to-bob"));
+                let there = w.expect(BOB2, "CANCEL");
+                w.answer(BOB2, &there, 200);
+                w.answer(BOB2, &second, 487);
+                w.expect(BOB2, "ACK");
+            }
+            _ => {
+                w.expect(BOB, "ACK");
+                w.quiet();
+                w.answer(BOB2, &second, 486);
+                w.expect(BOB2, "ACK");
+                let answer = w.expect(ALICE, "486");
+                w.from(ALICE, &ack(&invite, &answer));
+            }
+        }
+        w.finish();
+    }
+}
