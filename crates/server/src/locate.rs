@@ -1,7 +1,7 @@
 //! Server location for workers: asks [`ringway_net::locate`], which never waits, and posts what is
 //! found later.
 
-use crate::worker::Post;
+use crate::worker::{Post, post_surely_later};
 use ringway_net::locate::{self, LocatorConfig, Query};
 use ringway_net::{Clock, Control};
 use ringway_proxy::{Hop, ResolveTarget};
@@ -60,9 +60,13 @@ impl Locator {
         let ResolveTarget { host, port, transport, secure } = target;
         let control = self.control.clone();
         let done = move |hops| {
-            if let Some(mailbox) = control.mailboxes().get(usize::from(worker)) {
-                // A full mailbox counts what it refuses; the branch then ends by its timer.
-                mailbox.try_post(Post::Resolved(id, ours(hops)));
+            let Some(mailbox) = control.mailboxes().get(usize::from(worker)) else { return };
+            let hops = ours(hops);
+            if !mailbox.try_post(Post::Resolved(id, hops.clone())) {
+                let later =
+                    post_surely_later(mailbox.clone(), move || Post::Resolved(id, hops.clone()));
+                // This runs on the runtime's thread.
+                tokio::spawn(later);
             }
         };
         self.inner.locate(Query { host, port, transport, secure }, seed, done).map(ours)

@@ -15,14 +15,14 @@ use crate::log::Log;
 use crate::observe::{Board, Control, Observed, Phase, control, http};
 use crate::setup::{self, Sources, Tls};
 use crate::store::Store;
-use crate::worker::{Parts, Post, Worker};
+use crate::worker::{Parts, Post, Worker, post_surely};
 use ringway_net::{Clock, Endpoint};
 use ringway_proxy::config::Config;
 use ringway_sansio::{Flow, FlowId, Transport};
 use std::io::{self, Write};
 use std::net::TcpListener;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -106,7 +106,11 @@ struct Server {
     workers: Vec<JoinHandle<io::Result<()>>>,
     /// Told by each worker as it ends.
     ended: tokio::sync::mpsc::UnboundedReceiver<usize>,
+    /// Nobody reads the mailboxes any more.
+    workers_ended: Arc<AtomicBool>,
     first_run: first_run::Users,
+    /// How management is reached.
+    management: Option<Control>,
     control_file: Option<control::ControlFile>,
     log: Log,
 }
@@ -133,7 +137,8 @@ impl Server {
         };
         let (store, config, first_run) = open_store(&settings, &kind, clock, &control)?;
         let store = Arc::new(store);
-        wire(&store, &control);
+        let workers_ended = Arc::new(AtomicBool::new(false));
+        wire(&store, &control, &workers_ended);
         let locator = Locator::start(control.clone(), clock)?;
         let board = Arc::new(Board::new(workers));
         let facts = setup::facts(&config, &kind);
@@ -149,7 +154,9 @@ impl Server {
             control,
             workers: Vec::new(),
             ended: tokio::sync::mpsc::unbounded_channel().1,
+            workers_ended,
             first_run,
+            management: None,
             control_file: None,
             log,
         };
@@ -194,9 +201,7 @@ impl Server {
 
     fn start_management(&mut self, listener: TcpListener, clock: Clock) -> Result<(), Failure> {
         let control = Control::new(listener.local_addr()?)?;
-        let path = control::path_of(&self.kind)?;
-        let file = control.write(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-        self.control_file = Some(file);
+        self.management = Some(control.clone());
         let observed = self.observed.clone();
         thread::Builder::new().name("http".into()).spawn(move || {
             if let Err(e) = http::serve(listener, observed, control, Box::new(move || clock.now()))
@@ -207,8 +212,9 @@ impl Server {
         Ok(())
     }
 
-    /// Says that the server runs, and what to type into a phone when users are new.
-    fn greet(&self) -> io::Result<()> {
+    /// Says that the server runs, and what to type into a phone when users are new. The control file
+    /// comes last: who sees it finds a server that listens and heeds signals.
+    fn greet(&mut self) -> Result<(), Failure> {
         let loaded = self.store.loaded();
         info!(
             listen = self.observed.facts.load().listen.join(" "),
@@ -227,6 +233,11 @@ impl Server {
             let mut out = io::stdout().lock();
             out.write_all(text.as_bytes())?;
             out.flush()?;
+        }
+        if let Some(control) = &self.management {
+            let path = control::path_of(&self.kind)?;
+            let file = control.write(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+            self.control_file = Some(file);
         }
         Ok(())
     }
@@ -267,8 +278,10 @@ impl Server {
     }
 
     fn post(&self, make: impl Fn() -> Post) {
-        for mailbox in self.control.mailboxes() {
-            mailbox.try_post(make());
+        for (index, mailbox) in self.control.mailboxes().iter().enumerate() {
+            if !post_surely(mailbox, &make) {
+                error!("worker {index} does not take its mail");
+            }
         }
     }
 
@@ -283,6 +296,7 @@ impl Server {
                 Err(_) => failures.push(format!("worker {index}: it ended unexpectedly")),
             }
         }
+        self.workers_ended.store(true, Relaxed);
         self.store.flush();
         info!("stopped");
         if failures.is_empty() { Ok(()) } else { Err(Failure(failures)) }
@@ -422,11 +436,13 @@ fn revive(flow: &Flow, listeners: &[ringway_net::Listener], workers: usize) -> O
 }
 
 /// Lets the store tell workers what has become durable, and of changes they watch.
-fn wire(store: &Store, control: &ringway_net::Control<Post>) {
+fn wire(store: &Store, control: &ringway_net::Control<Post>, ended: &Arc<AtomicBool>) {
     let mailboxes = control.mailboxes().to_vec();
+    let ended = ended.clone();
     store.set_commit_sink(Arc::new(move |worker, ids, ok| {
-        if let Some(mailbox) = mailboxes.get(usize::from(worker)) {
-            mailbox.try_post(Post::Committed(ids.into(), ok));
+        // A REGISTER waits for this: the store rather waits for a worker that is behind.
+        if let (Some(mailbox), false) = (mailboxes.get(usize::from(worker)), ended.load(Relaxed)) {
+            post_surely(mailbox, || Post::Committed(ids.into(), ok));
         }
     }));
     let mailboxes = control.mailboxes().to_vec();

@@ -386,4 +386,36 @@ mod tests {
         assert!(covers("*.a.org", "sip.a.org") && covers("a.org", "a.org"));
         assert!(!covers("*.a.org", "a.org") && !covers("*.a.org", "x.sip.a.org"));
     }
+
+    /// A certificate for a name, and its key, as files.
+    fn certificate(dir: &std::path::Path, name: &str) -> Certificate {
+        let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+        let (certificate, key) = (dir.join(format!("{name}.pem")), dir.join(format!("{name}.key")));
+        std::fs::write(&certificate, made.cert.pem()).unwrap();
+        std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+        Certificate { name: name.to_owned(), certificate, key }
+    }
+
+    #[test]
+    fn certificates_must_fit_their_key_and_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let (a, b) = (certificate(dir.path(), "a.org"), certificate(dir.path(), "b.org"));
+        let with = |domains: Vec<Certificate>| TlsSettings {
+            default: Some(Certificate { name: String::new(), ..a.clone() }),
+            domains,
+            roots: Some(a.certificate.clone()),
+        };
+        let tls = Tls::load(&with(vec![b.clone()])).unwrap();
+        assert!(tls.server.is_some() && tls.client.is_some());
+        assert!(tls.reload(&with(vec![])).is_ok());
+
+        let other = Certificate { name: "c.org".into(), ..b.clone() };
+        let error = Tls::load(&with(vec![other.clone()])).err().unwrap();
+        assert!(error.ends_with("b.org.pem: expected a certificate for c.org, got one for b.org"));
+        assert!(tls.reload(&with(vec![other])).is_err());
+
+        let crossed = Certificate { key: a.key.clone(), ..b };
+        let error = Tls::load(&with(vec![crossed])).err().unwrap();
+        assert!(error.contains("b.org.pem"), "{error}");
+    }
 }

@@ -6,7 +6,7 @@
 use crate::locate::Locator;
 use crate::observe::{Board, Snapshot};
 use crate::random::ChaCha;
-use ringway_net::{Backlog, CloseReason, Control, Handler, LocalAddresses, Peer};
+use ringway_net::{Backlog, CloseReason, Control, Handler, LocalAddresses, Mailbox, Peer};
 use ringway_proxy::config::Config;
 use ringway_proxy::location::Change;
 use ringway_proxy::{Core, Event, Hop, LogLine, Path, Paths, World};
@@ -14,6 +14,7 @@ use ringway_sansio::{Flow, Outbox, Random, Time, Transport};
 use ringway_sip::Malformed;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 use tracing::{debug, info, warn};
 
 /// What other threads tell a worker.
@@ -32,6 +33,31 @@ pub enum Post {
     Drain,
     /// Put your counters on the board.
     Publish,
+}
+
+/// How often and how long apart a post that must arrive is tried while the mailbox is full.
+const POST_TRIES: u32 = 200;
+const POST_PAUSE: Duration = Duration::from_millis(10);
+
+/// Posts what must arrive: a worker that is behind is waited for, up to two seconds. Never called on
+/// a worker. False when the worker has ended or does not come back.
+pub fn post_surely(mailbox: &Mailbox<Post>, make: impl Fn() -> Post) -> bool {
+    (0..POST_TRIES).any(|tries| {
+        if tries > 0 {
+            std::thread::sleep(POST_PAUSE);
+        }
+        mailbox.try_post(make())
+    })
+}
+
+/// The same from a task, which waits without holding up others.
+pub async fn post_surely_later(mailbox: Mailbox<Post>, make: impl Fn() -> Post) {
+    for _ in 0..POST_TRIES {
+        tokio::time::sleep(POST_PAUSE).await;
+        if mailbox.try_post(make()) {
+            return;
+        }
+    }
 }
 
 /// Runs a core on one thread.
