@@ -159,6 +159,10 @@ def notes(results):
     ]
     for name, about in results["subjects"].items():
         lines.append(f"{name}: " + ", ".join(f"{key} {value}" for key, value in about.items()))
+    buffers = {name: about["receive_buffer"] for name, about in results["subjects"].items() if about.get("receive_buffer")}
+    if len(set(buffers.values())) > 1:
+        lines.append("RECEIVE BUFFERS DIFFER, which favours the larger in the search for the highest clean rate: "
+                     + ", ".join(f"{name} {size}" for name, size in buffers.items()))
     for name, by_command in results["clean"].items():
         for command, found in by_command.items():
             lines.append(f"clean {command} of {name}: {len(found['trials'])} trials, "
