@@ -105,7 +105,7 @@ pub(crate) fn start_line<'a>(
     line: &'a [u8],
     fault: &mut Option<Malformed>,
 ) -> Result<Start<'a>, Malformed> {
-    if line.get(..4).is_some_and(|b| b.eq_ignore_ascii_case(b"SIP/")) {
+    if begins_version(line) {
         return status_line(line, fault);
     }
     let method_end = span(line, 0, TOKEN);
@@ -116,7 +116,7 @@ pub(crate) fn start_line<'a>(
     let trimmed = trim(line);
     let last = trimmed.iter().rposition(|&b| matches!(b, b' ' | b'\t')).unwrap_or(method_end);
     let version = trimmed.get(last + 1..).unwrap_or_default();
-    if !version.get(..4).is_some_and(|b| b.eq_ignore_ascii_case(b"SIP/")) {
+    if !begins_version(version) {
         return Err(Malformed::here("start line: expected SIP-Version", line, last + 1));
     }
     check_version(version, last + 1, fault);
@@ -151,9 +151,18 @@ fn status_line<'a>(line: &'a [u8], fault: &mut Option<Malformed>) -> Result<Star
     Ok(Start::Response { status, reason: code.get(code_end + 1..).unwrap_or_default() })
 }
 
+/// Whether a text begins with `SIP/`, in any case.
+#[inline]
+fn begins_version(text: &[u8]) -> bool {
+    match text.first_chunk() {
+        Some(first @ [b's' | b'S', _, _, _]) => first.eq_ignore_ascii_case(b"SIP/"),
+        _ => false,
+    }
+}
+
 /// RFC 3261 section 7.1: `SIP/2.0` in any case. Another version is answered 505 (section 21.5.6).
 fn check_version(version: &[u8], at: usize, fault: &mut Option<Malformed>) {
-    if version.eq_ignore_ascii_case(b"SIP/2.0") {
+    if version == b"SIP/2.0" || version.eq_ignore_ascii_case(b"SIP/2.0") {
         return;
     }
     let digits = &version[4..];
