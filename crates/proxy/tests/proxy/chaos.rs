@@ -393,7 +393,7 @@ impl Chaos {
                     continue;
                 }
                 assert!(
-                    !(told.invite && told.taken) || !told.finals.is_empty(),
+                    !(told.invite && told.taken && told.finals.is_empty()),
                     "{key:?} was never answered\n{}",
                     self.w.ladder()
                 );
