@@ -143,7 +143,10 @@ impl<P: Send + 'static> Endpoint<P> {
             .enable_io()
             .enable_time()
             .build_local(LocalOptions::default())?;
-        runtime.block_on(self.serve(handler))
+        // The runtime moves what a poll gives, ready or not. Boxed, that is a pointer; unboxed it would
+        // be room for the whole handler, copied at every wake-up.
+        let handler = runtime.block_on(async { self.serve(handler).await.map(Box::new) })?;
+        Ok(*handler)
     }
 
     async fn serve<H: Handler<Post = P>>(self, handler: H) -> io::Result<H> {
