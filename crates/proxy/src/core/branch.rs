@@ -464,7 +464,10 @@ impl Core {
         let same = from.transport == to.transport && from.local == to.local;
         let mut write = |transport: Transport, local: SocketAddr, token: Option<Flow>| {
             buf.extend_from_slice(b"Record-Route: <");
-            buf.extend_from_slice(if secure { b"sips:" } else { b"sip:" });
+            // A sips URI on the side of TLS only: on the other it would lead nowhere (section 16.7
+            // item 8 has it rewritten there).
+            let sips = secure && transport.is_secure();
+            buf.extend_from_slice(if sips { b"sips:" } else { b"sip:" });
             if let Some(flow) = token {
                 self.tokens.write(buf, &flow);
                 buf.push(MARK_AFTER);

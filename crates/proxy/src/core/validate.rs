@@ -90,7 +90,10 @@ impl Core {
             realm: None,
             spiral,
             // What makes a dialog; NOTIFY may be the first of one (RFC 6665 section 4.3).
-            record_route: self.config.record_route
+            // At the edge of TLS it is not for the operator to say (section 16.6 item 4).
+            record_route: (self.config.record_route
+                || pass.flow.transport.is_secure()
+                || super::branch::is_sips(routed.uri_bytes))
                 && matches!(
                     msg.method(),
                     Method::Invite | Method::Subscribe | Method::Notify | Method::Refer

@@ -157,11 +157,22 @@ impl World {
         World::build(1, &[], change)
     }
 
+    /// So many workers, without listeners for the transports in `missing`.
     pub fn build(workers: u8, missing: &[Transport], change: impl FnOnce(&mut Config)) -> World {
+        World::over(MemoryStore::new([3; 16]), workers, missing, change)
+    }
+
+    /// With registrations in `store`.
+    pub fn over(
+        store: MemoryStore,
+        workers: u8,
+        missing: &[Transport],
+        change: impl FnOnce(&mut Config),
+    ) -> World {
         let mut config = config();
         change(&mut config);
         let config = Arc::new(config);
-        let store = Arc::new(MemoryStore::new([3; 16]));
+        let store = Arc::new(store);
         let now = Time::from_secs(1_700_000_000);
         let cores = (0..workers)
             .map(|worker| {
@@ -360,6 +371,14 @@ impl World {
     fn next_timeout(&self) -> Option<(Time, usize)> {
         let timeouts = self.cores.iter().enumerate();
         timeouts.filter_map(|(i, core)| core.poll_timeout().map(|t| (t, i))).min()
+    }
+
+    /// The store has made the change of this number durable, or has failed to.
+    pub fn committed(&mut self, worker: u8, id: u64, ok: bool) {
+        let (now, mut out) = (self.now, std::mem::take(&mut self.out));
+        self.cores[worker as usize].handle_committed(now, id, ok, &mut out);
+        self.out = out;
+        self.pump(worker);
     }
 
     /// Answers an open question of name resolution.

@@ -21,6 +21,7 @@ mod loops;
 mod maddr;
 mod names;
 mod non_invite;
+mod operations;
 mod path;
 mod record_route;
 mod redirect;

@@ -157,6 +157,33 @@ fn record_routing_can_be_off() {
     w.finish();
 }
 
+/// RFC 3261 section 16.6 item 4: where TLS begins or ends a proxy must stay in the path, whatever the
+/// operator wants.
+#[test]
+fn record_routing_cannot_be_off_at_the_edge_of_tls() {
+    let tls = Peer { transport: Tls, ..BOB.at("203.0.113.2:5061") };
+    for (from, uri, contact, to, recorded) in [
+        (ALICE, "sips:bob@example.org", "sips:bob@203.0.113.2", tls, true),
+        (FRANK_TLS, "sip:bob@example.org", "sip:bob@203.0.113.2:5060", BOB, true),
+        (ALICE, "sip:bob@example.org", "sip:bob@203.0.113.2:5060", BOB, false),
+    ] {
+        let mut w = World::with(|config| config.record_route = false);
+        w.bind("bob", bind(contact));
+        w.call(from, &format!("INVITE {uri}"));
+        w.expect(from, "100");
+        let got = w.expect(to, "INVITE");
+        assert_eq!(got.has("Record-Route"), recorded, "{uri}");
+        for value in got.all("Record-Route") {
+            // Section 16.7 item 8: sips on the side of TLS only, where the request is for sips.
+            let sips = uri.starts_with("sips:") && value.contains("transport=tls");
+            assert_eq!(value.starts_with("<sips:"), sips, "{value}");
+        }
+        w.answer(to, &got, 200);
+        w.expect(from, "200");
+        w.finish();
+    }
+}
+
 /// RFC 3261 section 16.6 item 4: sips in the request that is sent means sips in Record-Route, and not
 /// otherwise.
 #[test]

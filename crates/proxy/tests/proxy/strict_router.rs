@@ -119,6 +119,61 @@ fn ack_and_cancel_follow_the_invite_that_was_sent() {
     w.finish();
 }
 
+/// RFC 3261 section 16.12.1.1: the basic trapezoid U1 -> P1 -> P2 -> U2, seen from P1 and from P2.
+#[test]
+fn the_basic_trapezoid() {
+    // As P1, an outbound proxy: not responsible for the domain, found by DNS.
+    let mut w = World::new();
+    w.name("domain.com", &[(ringway_sansio::Transport::Udp, PROXY.addr)]);
+    let invite = w.call(ALICE, "INVITE sip:callee@domain.com");
+    w.expect(ALICE, "100");
+    let got = w.expect(PROXY, "INVITE sip:callee@domain.com");
+    assert_eq!(got.all("Record-Route").len(), 1);
+    let p1 = got.get("Record-Route").to_string();
+    let ok = response(PROXY, &got, 200)
+        .set("Contact", "<sip:callee@u2.domain.com>")
+        .set("Record-Route", "<sip:192.0.2.50;lr>")
+        .add("Record-Route", &p1);
+    w.from(PROXY, &ok);
+    let ok = w.expect(ALICE, "200");
+    let mut caller = Dialog::of_caller(ALICE, &invite, &ok);
+    assert_eq!(caller.route, [p1, "<sip:192.0.2.50;lr>".into()]);
+    for method in ["ACK", "BYE"] {
+        let branch = w.branch();
+        w.from(ALICE, &caller.request(method, &branch));
+        let there = w.expect(PROXY, &format!("{method} sip:callee@u2.domain.com"));
+        assert_eq!(there.all("Route"), ["<sip:192.0.2.50;lr>"]);
+        if method == "BYE" {
+            w.answer(PROXY, &there, 200);
+            w.expect(ALICE, "200");
+        }
+    }
+    w.finish();
+
+    // As P2, which is responsible and locates the callee.
+    let mut w = World::new();
+    w.register("bob", BOB);
+    let invite = w
+        .request(PROXY, "INVITE sip:bob@example.org")
+        .add("Record-Route", "<sip:192.0.2.50;lr>")
+        .set("Contact", "<sip:caller@u1.example.com>");
+    w.from(PROXY, &invite);
+    w.expect(PROXY, "100");
+    let got = w.expect(BOB, "INVITE sip:bob@203.0.113.2:5060");
+    assert_eq!(got.all("Record-Route").len(), 2);
+    let ok = w.answer(BOB, &got, 200);
+    w.expect(PROXY, "200");
+    let mut callee = Dialog::of_callee(BOB, &got, &ok);
+    assert_eq!(callee.route[1], "<sip:192.0.2.50;lr>");
+    let branch = w.branch();
+    w.from(BOB, &callee.request("BYE", &branch));
+    let bye = w.expect(PROXY, "BYE sip:caller@u1.example.com");
+    assert_eq!(bye.all("Route"), ["<sip:192.0.2.50;lr>"]);
+    w.answer(PROXY, &bye, 200);
+    w.expect(BOB, "200");
+    w.finish();
+}
+
 /// RFC 3261 section 16.12.1.2: U1 -> P1 -> P2 -> P3 -> P4 -> U2 where P3 is a strict router; seen
 /// from P2 and then, backwards, from P2 again.
 #[test]

@@ -452,7 +452,7 @@ impl Transactions {
     /// has been cancelled already is not cancelled again (section 16.7 item 10).
     pub fn cancel(&mut self, now: Time, id: ClientId, out: &mut Outbox) {
         let Some(entry) = client(&mut self.clients, id) else { return };
-        if entry.request.is_empty() || entry.cancel.is_some() {
+        if entry.machine.state() != ClientState::Proceeding || entry.cancel.is_some() {
             return;
         }
         let step = Step { deadline: Deadline::After(self.timers.lifetime()), ..Step::default() };

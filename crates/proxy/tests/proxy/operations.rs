@@ -1,0 +1,178 @@
+//! What an operator does to a running proxy, and what it does when there is too much.
+
+use crate::common::*;
+use ringway_proxy::core::MAX_RESOLVING;
+use ringway_proxy::location::{Commit, CommitTag, Journal, MemoryStore};
+use ringway_sansio::{Duration, Transport::Udp};
+use std::sync::{Arc, Mutex};
+
+/// Draining: new calls are refused with 503 and Retry-After, those that run are finished.
+#[test]
+fn draining_finishes_what_runs() {
+    let mut w = World::new();
+    w.register("bob", BOB);
+    let invite = w.call(ALICE, "INVITE sip:bob@example.org");
+    w.expect(ALICE, "100");
+    let got = w.expect(BOB, "INVITE");
+    w.cores[0].drain();
+    assert!(!w.cores[0].is_idle());
+    let other = w.call(ALICE, "INVITE sip:bob@example.org");
+    let refused = w.expect(ALICE, "503");
+    assert!(refused.get("Retry-After").parse::<u32>().is_ok());
+    w.from(ALICE, &ack(&other, &refused));
+    w.answer(BOB, &got, 200);
+    let ok = w.expect(ALICE, "200");
+    assert!(w.cores[0].is_idle());
+    let mut caller = Dialog::of_caller(ALICE, &invite, &ok);
+    for method in ["ACK", "BYE"] {
+        let branch = w.branch();
+        w.from(ALICE, &caller.request(method, &branch));
+        let there = w.expect(BOB, method);
+        if method == "BYE" {
+            w.answer(BOB, &there, 200);
+            w.expect(ALICE, "200");
+        }
+    }
+    w.finish();
+}
+
+/// Overload: what would begin something is refused early, what is under way goes on (RFC 7339
+/// section 5.10.1), until the queue is short again.
+#[test]
+fn overload_refuses_what_is_new() {
+    let mut w = World::new();
+    w.register("bob", BOB);
+    let invite = w.call(ALICE, "INVITE sip:bob@example.org");
+    w.expect(ALICE, "100");
+    let got = w.expect(BOB, "INVITE");
+    w.cores[0].handle_backlog(Duration::from_secs(1), 100_000);
+    let other = w.call(ALICE, "INVITE sip:bob@example.org");
+    let refused = w.expect(ALICE, "503");
+    assert!((2..10).contains(&refused.get("Retry-After").parse::<u32>().unwrap()));
+    w.from(ALICE, &ack(&other, &refused));
+    w.answer(BOB, &got, 180);
+    w.expect(ALICE, "180");
+    w.from(ALICE, &cancel(&invite));
+    w.expect(ALICE, "200 CANCEL");
+    let there = w.expect(BOB, "CANCEL");
+    w.answer(BOB, &there, 200);
+    w.answer(BOB, &got, 487);
+    w.expect(BOB, "ACK");
+    let answer = w.expect(ALICE, "487");
+    w.from(ALICE, &ack(&invite, &answer));
+    w.cores[0].handle_backlog(Duration::ZERO, 0);
+    w.call(ALICE, "OPTIONS sip:example.org");
+    w.expect(ALICE, "200");
+    assert_eq!(w.cores[0].stats().overloaded, 1);
+    w.finish();
+}
+
+/// A source that sends too much is refused, then ignored; another is not touched by it.
+#[test]
+fn a_flood_from_one_source() {
+    let mut w = World::with(|config| config.limits.requests_per_source = 5);
+    for _ in 0..30 {
+        w.call(ALICE, "OPTIONS sip:example.org");
+    }
+    assert_eq!(w.count(ALICE, "200"), 5);
+    let refused = w.count(ALICE, "503");
+    assert!((1..=5).contains(&refused), "{refused}");
+    w.quiet();
+    w.call(PROXY, "OPTIONS sip:example.org");
+    w.expect(PROXY, "200");
+    assert_eq!(w.cores[0].tables().sources, 2);
+    w.finish();
+}
+
+/// New rules hold for what is new: a call that runs is finished by the old ones.
+#[test]
+fn a_call_outlives_a_change_of_rules() {
+    let mut w = World::new();
+    w.register("bob", BOB);
+    let invite = w.call(ALICE, "INVITE sip:bob@example.org");
+    w.expect(ALICE, "100");
+    let got = w.expect(BOB, "INVITE");
+    let mut config = config();
+    config.domains[0].name = "example.net".into();
+    config.timers.t1 = Duration::from_secs(1);
+    let now = w.now;
+    w.cores[0].reconfigure(now, Arc::new(config));
+    w.answer(BOB, &got, 180);
+    w.expect(ALICE, "180");
+    w.answer(BOB, &got, 200);
+    let ok = w.expect(ALICE, "200");
+    let mut caller = Dialog::of_caller(ALICE, &invite, &ok);
+    w.from(ALICE, &caller.request("ACK", "z9hG4bKack"));
+    w.expect(BOB, "ACK");
+    w.call(ALICE, "OPTIONS sip:example.net");
+    w.expect(ALICE, "200");
+    w.finish();
+}
+
+/// The number of names that are being resolved is bounded; beyond it a call fails at once.
+#[test]
+fn names_being_resolved_are_bounded() {
+    let mut w = World::new();
+    w.bind("bob", bind("sip:bob@pbx.example.net"));
+    for _ in 0..MAX_RESOLVING {
+        w.call(ALICE, "MESSAGE sip:bob@example.org");
+    }
+    w.quiet();
+    assert_eq!(w.cores[0].tables().resolving, MAX_RESOLVING);
+    w.call(ALICE, "MESSAGE sip:bob@example.org");
+    w.expect(ALICE, "500");
+    let ack = w.request(ALICE, "ACK sip:x@pbx.example.net");
+    w.from(ALICE, &ack);
+    assert_eq!(w.cores[0].stats().limits_hit, 2);
+    for question in std::mem::take(&mut w.questions) {
+        w.resolved(question, &[]);
+    }
+    assert_eq!(w.count(ALICE, "500"), MAX_RESOLVING);
+    w.finish();
+}
+
+/// A journal that is slow: it takes everything and reports nothing.
+#[derive(Clone, Default)]
+struct Slow(Arc<Mutex<Vec<CommitTag>>>);
+
+impl Journal for Slow {
+    fn record(&self, _aor: &[u8], _record: Option<&[u8]>, tag: Option<CommitTag>) -> Commit {
+        let Some(tag) = tag else { return Commit::Done };
+        self.0.lock().unwrap().push(tag);
+        Commit::Pending
+    }
+}
+
+/// RFC 3261 section 10.3 item 8: a REGISTER is answered when its bindings are safe, and calls go on
+/// meanwhile.
+#[test]
+fn a_register_waits_for_the_store() {
+    let slow = Slow::default();
+    let store = MemoryStore::with_journal([3; 16], Box::new(slow.clone()));
+    let mut w = World::over(store, 1, &[], |_| {});
+    let register = |w: &mut World, peer: Peer| {
+        let request = w.request(peer, "REGISTER sip:example.org");
+        w.from(peer, &request.set("To", "<sip:bob@example.org>"));
+    };
+    register(&mut w, BOB);
+    register(&mut w, BOB2);
+    w.quiet();
+    assert_eq!(w.cores[0].tables().pending_commits, 2);
+    w.call(ALICE, "OPTIONS sip:bob@example.org");
+    let got = w.expect(BOB, "OPTIONS");
+    w.expect(BOB2, "OPTIONS");
+    w.answer(BOB, &got, 200);
+    w.expect(ALICE, "200");
+    let tags = slow.0.lock().unwrap().clone();
+    w.committed(0, tags[1].id, true);
+    w.expect(BOB2, "200 REGISTER");
+    w.quiet();
+    // A disk that fails is no 200.
+    w.committed(0, tags[0].id, false);
+    let refused = w.expect(BOB, "503 REGISTER");
+    assert!(refused.has("Retry-After"));
+    // A number that means nothing.
+    w.committed(0, 77, true);
+    w.name("unused", &[(Udp, BOB.addr)]);
+    w.finish_anyhow();
+}
