@@ -65,9 +65,11 @@ impl Core {
             // that another worker waits for.
             return Ok(());
         }
-        if method == Method::Subscribe && here {
+        if method == Method::Subscribe
+            && let Some(domain) = domain
+        {
             match self.is_own_subscription(pass) {
-                Some(true) => return self.subscribe(pass, &routed, domain.unwrap_or(0), out),
+                Some(true) => return self.subscribe(pass, &routed, domain, out),
                 Some(false) => return Ok(()),
                 None => {}
             }

@@ -14,6 +14,7 @@ mod best_response;
 mod busy;
 mod cancel;
 mod chaos;
+mod events;
 mod fail_over;
 mod flows;
 mod forking;
