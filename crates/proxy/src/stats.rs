@@ -101,6 +101,8 @@ pub struct Tables {
     pub pending_commits: usize,
     /// Branches that wait for server location.
     pub resolving: usize,
+    /// Octets of requests kept until they are answered.
+    pub kept_octets: usize,
     /// Event subscriptions.
     pub subscriptions: usize,
     /// Sources whose rate is watched.

@@ -422,12 +422,15 @@ impl Core {
         }
         ctx.end_search();
         self.wheel.cancel(std::mem::replace(&mut ctx.trying, TimerId::NONE));
-        ctx.request = None;
+        let request = ctx.request.take();
         ctx.challenges = Vec::new();
         ctx.best = None;
         for branch in &mut ctx.branches {
             branch.goal.uri = Vec::new();
             branch.goal.path = Vec::new();
+        }
+        if let Some(request) = request {
+            self.let_go(&request);
         }
     }
 

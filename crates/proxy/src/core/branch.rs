@@ -48,11 +48,15 @@ impl Core {
         if goals.is_empty() {
             return self.refuse(pass, 480, "", &[], out);
         }
+        if !self.keep(msg.whole()) {
+            return self.turn_away(pass, 10, out);
+        }
         let (reply, port) = reply_to(pass.flow, pass.via);
         self.serial = self.serial.wrapping_add(1);
         let (place, serial) = (self.contexts.vacant_key(), self.serial);
         let user = context::user(place, serial, 0);
         let Some(server) = self.tx.open(pass.key, kind, reply, port, user) else {
+            self.let_go(msg.whole());
             self.stats.limits_hit += 1;
             return self.turn_away(pass, 10, out);
         };

@@ -135,6 +135,9 @@ impl Core {
             self.stats.limits_hit += 1;
             return Err(busy());
         }
+        if !self.keep(pass.msg.whole()) {
+            return Err(busy());
+        }
         let place = self.pending.vacant_key();
         let tag = CommitTag { worker: self.worker, id: place as u64 };
         let mut headers = Vec::with_capacity(256);
@@ -149,18 +152,18 @@ impl Core {
             &mut *self.random,
             &mut headers,
         );
-        match done.commit {
-            Commit::Refused => return Err(busy()),
-            Commit::Pending if done.status == 200 => {
-                self.pending.insert(PendingRegister {
-                    request: pass.msg.whole().to_vec(),
-                    flow: *pass.flow,
-                    headers,
-                    came: pass.now,
-                });
-                return Ok(());
-            }
-            _ => {}
+        if done.commit == Commit::Pending && done.status == 200 {
+            self.pending.insert(PendingRegister {
+                request: pass.msg.whole().to_vec(),
+                flow: *pass.flow,
+                headers,
+                came: pass.now,
+            });
+            return Ok(());
+        }
+        self.let_go(pass.msg.whole());
+        if done.commit == Commit::Refused {
+            return Err(busy());
         }
         if done.status == 200 {
             self.stats.registers_ok += 1;
@@ -177,6 +180,7 @@ impl Core {
     /// answered.
     pub fn handle_committed(&mut self, now: Time, id: u64, ok: bool, out: &mut Outbox) {
         let Some(pending) = self.pending.try_remove(id as usize) else { return };
+        self.let_go(&pending.request);
         if self.pending.is_empty() && self.pending.capacity() > 4096 {
             self.pending = slab::Slab::new();
         }

@@ -46,6 +46,11 @@ pub const MAX_RESOLVING: usize = 10_000;
 /// Registrations that may wait for the store at one time; more are answered with 503.
 pub const MAX_PENDING_COMMITS: usize = 100_000;
 
+/// Octets of requests kept for what is still to come of them: proxied and not answered, waiting for
+/// server location or for the store. More are answered with 503. It is what a hundred thousand
+/// ringing calls need, and what large messages may not exceed.
+pub const MAX_KEPT: usize = 128 << 20;
+
 /// Log lines and questions to the world that may wait to be taken away; beyond it log lines are
 /// dropped.
 pub const MAX_EVENTS: usize = 20_000;
@@ -198,6 +203,8 @@ pub struct Core {
     /// Tells contexts that had the same place apart.
     serial: u32,
     resolving: usize,
+    /// Octets of requests kept, at most [`MAX_KEPT`].
+    kept: usize,
     pending: Slab<PendingRegister>,
     wheel: TimerWheel<Tick>,
     events: VecDeque<Event>,
@@ -248,6 +255,7 @@ impl Core {
             contexts: Slab::new(),
             serial: 0,
             resolving: 0,
+            kept: 0,
             pending: Slab::new(),
             wheel,
             events: VecDeque::new(),
@@ -436,6 +444,21 @@ impl Core {
         std::mem::take(&mut self.emptied)
     }
 
+    /// Whether there is room to keep a request; takes it, if so.
+    fn keep(&mut self, request: &[u8]) -> bool {
+        let fits = self.kept + request.len() <= MAX_KEPT;
+        if fits {
+            self.kept += request.len();
+        } else {
+            self.stats.limits_hit += 1;
+        }
+        fits
+    }
+
+    fn let_go(&mut self, request: &[u8]) {
+        self.kept = self.kept.saturating_sub(request.len());
+    }
+
     /// Counters.
     pub fn stats(&self) -> &Stats {
         &self.stats
@@ -454,6 +477,7 @@ impl Core {
             contexts: self.contexts.len(),
             pending_commits: self.pending.len(),
             resolving: self.resolving,
+            kept_octets: self.kept,
             subscriptions: self.regevents.len(),
             sources: self.guard.sources(),
         }

@@ -61,6 +61,9 @@ impl Core {
             self.stats.limits_hit += 1;
             return self.refuse(pass, 503, "", &[], out);
         }
+        if !self.keep(pass.msg.whole()) {
+            return self.refuse(pass, 503, "", &[], out);
+        }
         self.resolving += 1;
         let request = pass.msg.whole().to_vec();
         let place = self.parked.insert(Parked { request, flow: *pass.flow, kept: *kept, goal });
@@ -70,6 +73,7 @@ impl Core {
     /// The next hop of a parked request has been located.
     pub(super) fn unpark(&mut self, now: Time, id: u64, hops: &[Hop], out: &mut Outbox) {
         let Some(parked) = self.parked.try_remove((id & !PARKED) as usize) else { return };
+        self.let_go(&parked.request);
         let Ok(msg) = ringway_sip::message::parse(&parked.request) else { return };
         let Ok(via) = msg.top_via() else { return };
         let key = self.tx.key(&msg, &via);

@@ -1,7 +1,7 @@
 //! What an operator does to a running proxy, and what it does when there is too much.
 
 use crate::common::*;
-use ringway_proxy::core::MAX_RESOLVING;
+use ringway_proxy::core::{MAX_KEPT, MAX_RESOLVING};
 use ringway_proxy::location::{Commit, CommitTag, Journal, MemoryStore};
 use ringway_sansio::{Duration, Transport::Udp};
 use std::sync::{Arc, Mutex};
@@ -174,5 +174,39 @@ fn a_register_waits_for_the_store() {
     // A number that means nothing.
     w.committed(0, 77, true);
     w.name("unused", &[(Udp, BOB.addr)]);
+    w.finish_anyhow();
+}
+
+/// What is kept of requests is bounded in octets too: large ones cannot fill the memory. What is
+/// refused for it is refused with 503, and everything is given back.
+#[test]
+fn what_is_kept_is_bounded_in_octets() {
+    let mut w = World::new();
+    w.bind("bob", bind("sip:bob@pbx.example.net"));
+    let mut taken = 0;
+    let mut size = 0;
+    loop {
+        let request = w.request(CAROL_TCP, "INVITE sip:bob@example.org").padded(57_000);
+        size = size.max(request.bytes().len());
+        w.from(CAROL_TCP, &request);
+        if w.count(CAROL_TCP, "503") > 0 {
+            break;
+        }
+        w.ignore();
+        taken += 1;
+    }
+    let kept = w.cores[0].tables().kept_octets;
+    assert!(kept <= MAX_KEPT && kept + size > MAX_KEPT, "{kept}");
+    assert!(taken * size > MAX_KEPT - 2 * size && taken < MAX_RESOLVING);
+    // A small one still finds its place.
+    w.register("alice", BOB2);
+    w.call(ALICE, "MESSAGE sip:alice@example.org");
+    let got = w.expect(BOB2, "MESSAGE");
+    w.answer(BOB2, &got, 200);
+    w.expect(ALICE, "200");
+    for question in std::mem::take(&mut w.questions) {
+        w.resolved(question, &[]);
+        w.ignore();
+    }
     w.finish_anyhow();
 }
