@@ -70,6 +70,7 @@ pub fn each_table(s: &Snapshot, visit: Visit<'_>) {
     visit("contexts", "Requests being proxied", t.contexts as u64);
     visit("pending_commits", "Registrations that wait for the store", t.pending_commits as u64);
     visit("resolving", "Branches that wait for server location", t.resolving as u64);
+    visit("kept_octets", "Octets of requests kept until answered", t.kept_octets as u64);
     visit("subscriptions", "Event subscriptions", t.subscriptions as u64);
     visit("sources", "Sources whose rate is watched", t.sources as u64);
 }
