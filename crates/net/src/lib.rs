@@ -35,5 +35,5 @@ pub use limits::Limits;
 pub use mailbox::Mailbox;
 pub use route::{Listener, LocalAddresses, source_for};
 pub use shared::Control;
-pub use sys::give_memory_back;
+pub use sys::{give_memory_back, keep_memory_small};
 pub use tls::{ClientCertificates, Identity, Roots, TlsClient, TlsError, TlsServer};

@@ -312,6 +312,20 @@ pub(crate) fn set_option(
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Has the allocator keep large tables in mappings of their own, which go back to the system as soon
+/// as they are freed, and cut off free memory at the end of a heap. Left alone it raises both
+/// thresholds to what it has seen, and keeps tens of megabytes after a busy hour. To be called once,
+/// before there are threads.
+pub fn keep_memory_small() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: mallopt only sets parameters of the allocator; both are documented in mallopt(3).
+    unsafe {
+        const THRESHOLD: libc::c_int = 128 * 1024;
+        libc::mallopt(libc::M_MMAP_THRESHOLD, THRESHOLD);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, THRESHOLD);
+    }
+}
+
 /// Gives memory that is not in use back to the system. The allocator keeps what a burst needed; the
 /// peak of one busy hour need not be held for the rest of the month.
 pub fn give_memory_back() {

@@ -48,6 +48,7 @@ impl<E: std::fmt::Display> From<E> for Failure {
 /// # Errors
 /// What is wrong, a line each.
 pub fn serve(sources: &Sources) -> Result<(), Failure> {
+    ringway_net::keep_memory_small();
     let settings = sources.read().map_err(Failure)?;
     let log = Log::start(settings.log)?;
     host::raise_open_files();

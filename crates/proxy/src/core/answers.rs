@@ -298,7 +298,6 @@ impl Core {
         }
         if self.contexts.is_empty() && self.contexts.capacity() > 1024 {
             self.contexts = Slab::new();
-            self.emptied = true;
         }
     }
 

@@ -55,6 +55,9 @@ pub const MAX_KEPT: usize = 128 << 20;
 /// dropped.
 pub const MAX_EVENTS: usize = 20_000;
 
+/// Transactions from which on tables count as large.
+const LARGE: usize = 1024;
+
 /// How many expired bindings the store may take out at each of a worker's sweeps.
 const SWEEP_BUDGET: usize = 2_000;
 
@@ -209,7 +212,7 @@ pub struct Core {
     wheel: TimerWheel<Tick>,
     events: VecDeque<Event>,
     draining: bool,
-    emptied: bool,
+    was_large: bool,
     /// Reused for header lines under construction.
     scratch: Vec<u8>,
     stats: Stats,
@@ -260,7 +263,7 @@ impl Core {
             wheel,
             events: VecDeque::new(),
             draining: false,
-            emptied: false,
+            was_large: false,
             scratch: Vec::new(),
             stats: Stats::default(),
             config,
@@ -441,7 +444,11 @@ impl Core {
     /// Whether tables that had been large have fallen empty since this was asked last: a good time to
     /// give memory back to the system.
     pub fn take_emptied(&mut self) -> bool {
-        std::mem::take(&mut self.emptied)
+        let transactions = self.tx.servers() + self.tx.clients();
+        self.was_large |= transactions > LARGE;
+        let emptied = self.was_large && transactions == 0 && self.contexts.is_empty();
+        self.was_large &= !emptied;
+        emptied
     }
 
     /// Whether there is room to keep a request; takes it, if so.
