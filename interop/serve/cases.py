@@ -290,6 +290,14 @@ def drain(c):
     c.expect(status == 0, f"expected exit 0 after the last transaction, got {status}")
 
 
+def printed_by(server, word):
+    """What the server has printed, once the word is in it: it serves a moment before it says so."""
+    deadline = time.monotonic() + 5
+    while word not in server.process.output() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return server.process.output()
+
+
 @case("serve/first-start-prints-what-to-type", own=True)
 def first_start(c):
     """On an empty store and without a file two users are made and printed; the next start keeps them."""
@@ -298,7 +306,7 @@ def first_start(c):
     server.kind.flags = ["--listen", f"udp://{server.host}:{server.port}", "--http", f"{server.host}:{server.http_port}",
                          "--store", f"redb:{c.folder}/first.redb"]
     server.start()
-    printed = server.process.output()
+    printed = printed_by(server, "transport")
     # Side by side, or one below the other where that is too wide.
     rows = {name: " ".join(re.findall(rf"(?m)^ *{name}((?: +\S+)+) *$", printed)).split()
             for name in ("server", "user", "password", "transport")}
@@ -311,7 +319,7 @@ def first_start(c):
             c.expect(answer is not None and answer.status == 200, f"{user} cannot register: {answer and answer.start}")
     c.expect(server.stop() == 0, "expected exit 0")
     server.start()
-    printed = server.process.output()
+    printed = printed_by(server, "kept")
     c.expect("kept" in printed and not any(password in printed for _, password in accounts),
              f"the second start must say that the users are kept, without their passwords: {printed}")
     with Client(server.host, server.port) as client:
