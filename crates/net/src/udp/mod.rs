@@ -4,6 +4,7 @@
 //! from a slice of the outbox. Answers leave from the address the peer used (`IP_PKTINFO`), and
 //! datagrams above the path's MTU are fragmented as RFC 3261 section 18.1.1 expects of responses.
 
+mod fragment;
 mod outstanding;
 mod waiting;
 
@@ -14,6 +15,7 @@ use crate::route::{Listener, source_for};
 use crate::sys::{
     After, Datagram, Refusal, SEND_BATCH, SendBatch, next_refusal, set_option, watch_reading,
 };
+use fragment::Fragment;
 use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSockRef, UdpSocketState};
 use ringway_sansio::{Flow, FlowId, Transport};
 use socket2::Socket;
@@ -80,6 +82,7 @@ pub(crate) struct UdpPort {
     id: FlowId,
     local: SocketAddr,
     wildcard: bool,
+    fragment: Fragment,
     waiting: Waiting,
     /// Datagrams of the full batches in a row before the present one.
     pub(crate) behind: usize,
@@ -105,9 +108,10 @@ impl UdpPort {
         set_options(&socket, listener.addr)?;
         let io = Rc::new(watch_reading(socket)?);
         let wildcard = listener.addr.ip().is_unspecified();
+        let fragment = Fragment::new(listener.addr.is_ipv4());
         let waiting = Waiting::default();
         let local = listener.addr;
-        Ok((UdpPort { io, state, id, local, wildcard, waiting, behind: 0 }, granted))
+        Ok((UdpPort { io, state, id, local, wildcard, fragment, waiting, behind: 0 }, granted))
     }
 
     /// Receives one batch: the number of receptions now in `buffers`. After a batch that is not
@@ -171,7 +175,8 @@ impl UdpPort {
         let mut room = self.waiting.is_empty();
         while room && done < batch.len() {
             let (batch, reports) = (&batch[done..], &reports[done..]);
-            let (dealt, skipped) = attempt(self.io.get_ref(), buffers, batch, reports, failed);
+            let (socket, fragment) = (self.io.get_ref(), &mut self.fragment);
+            let (dealt, skipped) = attempt(socket, fragment, buffers, batch, reports, failed);
             done += dealt;
             result.sent += (dealt - skipped) as u64;
             room = dealt == batch.len().min(SEND_BATCH);
@@ -196,8 +201,9 @@ impl UdpPort {
     pub(crate) fn send_waiting(&mut self, buffers: &mut SendBatch, failed: &mut Vec<u64>) -> u64 {
         let mut sent = 0;
         while !self.waiting.is_empty() {
+            let (socket, fragment) = (self.io.get_ref(), &mut self.fragment);
             let (dealt, skipped) = self.waiting.with_front(|batch, reports| {
-                attempt(self.io.get_ref(), buffers, batch, reports, failed)
+                attempt(socket, fragment, buffers, batch, reports, failed)
             });
             sent += (dealt - skipped) as u64;
             if dealt == 0 {
@@ -222,6 +228,7 @@ impl UdpPort {
 /// One round of sending. Gives how many datagrams are dealt with, and how many of those failed.
 fn attempt(
     socket: &Socket,
+    fragment: &mut Fragment,
     buffers: &mut SendBatch,
     batch: &[Datagram<'_>],
     reports: &[u64],
@@ -229,9 +236,14 @@ fn attempt(
 ) -> (usize, usize) {
     let mut skipped = 0;
     let mut tried = (usize::MAX, 0);
+    fragment.prepare(socket, &batch[..batch.len().min(SEND_BATCH)]);
     let dealt = buffers.send(socket.as_fd(), batch, |index, code| {
         if code == libc::EAGAIN || code == libc::EWOULDBLOCK {
             return After::Stop;
+        }
+        // The path is narrower than any should be.
+        if code == libc::EMSGSIZE && fragment.allow(socket) {
+            return After::Retry;
         }
         // With IP_RECVERR a send may tell of an ICMP message about an earlier datagram; that error
         // is gone once told. An error that stays is this datagram's own.
@@ -250,7 +262,8 @@ fn attempt(
 }
 
 /// Options on top of what `quinn-udp` sets, which is made for QUIC: SIP wants large datagrams
-/// fragmented, not refused, has no use for ECN, and wants to hear of refusals.
+/// fragmented, not refused ([`Fragment`] changes that for small ones), has no use for ECN, and wants
+/// to hear of refusals.
 fn set_options(socket: &Socket, addr: SocketAddr) -> io::Result<()> {
     use libc::{IPPROTO_IP, IPPROTO_IPV6};
     let fd = socket.as_fd();

@@ -1,0 +1,132 @@
+//! UDP over an interface with a small MTU, in a network namespace of its own.
+
+#![allow(unsafe_code, clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+
+use ringway_sansio::Transport;
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use support::{PATIENCE, Server, listen, peer};
+
+/// Set in the process that runs in a namespace.
+const INSIDE: &str = "RINGWAY_TEST_INSIDE";
+
+/// Runs the named test of this file again, in a process that has a network for itself. Gives whether
+/// this is that process. Where the system lets us have no namespace there is nothing to test with.
+fn inside_a_namespace(test: &str) -> bool {
+    if std::env::var_os(INSIDE).is_some() {
+        return true;
+    }
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([test, "--exact", "--nocapture", "--test-threads=1"]).env(INSIDE, "1");
+    // SAFETY: no precondition.
+    let map = format!("0 {} 1", unsafe { libc::geteuid() });
+    // SAFETY: between fork and exec only system calls are made, with memory that was there before.
+    unsafe {
+        command.pre_exec(move || {
+            let done = libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNET) == 0 && {
+                // Root in there, so that exec keeps what may be done to interfaces.
+                let file = libc::open(c"/proc/self/uid_map".as_ptr(), libc::O_WRONLY);
+                libc::write(file, map.as_ptr().cast(), map.len()) == map.len() as isize
+            };
+            if done { Ok(()) } else { Err(io::Error::last_os_error()) }
+        });
+    }
+    match command.status() {
+        Ok(status) => assert!(status.success(), "{test} failed inside"),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            eprintln!("no namespace to be had: {error}");
+        }
+        Err(error) => panic!("cannot run {test} inside: {error}"),
+    }
+    false
+}
+
+/// Sets the loopback interface's MTU and brings it up.
+fn loopback(mtu: i32) {
+    let socket = UdpSocket::from(Socket::new(Domain::IPV4, Type::DGRAM, None).unwrap());
+    // SAFETY: all zeroes is a value of this plain C structure.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    (request.ifr_name[0], request.ifr_name[1]) = (b'l' as _, b'o' as _);
+    let flags = (libc::IFF_UP | libc::IFF_LOOPBACK) as libc::c_short;
+    for set in [libc::SIOCSIFMTU, libc::SIOCSIFFLAGS] {
+        if set == libc::SIOCSIFMTU {
+            request.ifr_ifru.ifru_mtu = mtu;
+        } else {
+            request.ifr_ifru.ifru_flags = flags;
+        }
+        // SAFETY: both calls read a whole `ifreq`, which lives on this stack.
+        let result = unsafe { libc::ioctl(socket.as_raw_fd(), set as _, &raw mut request) };
+        assert_eq!(result, 0, "{}", io::Error::last_os_error());
+    }
+}
+
+fn receiver(addr: &str) -> UdpSocket {
+    let socket = UdpSocket::bind(addr).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket
+}
+
+/// Sends datagrams of these sizes at once, and takes them.
+fn carry(server: &Server, to: &UdpSocket, sizes: &'static [usize]) {
+    let addr = to.local_addr().unwrap();
+    server.post(0, move |_, _, out| {
+        for size in sizes {
+            out.push(peer(Transport::Udp, addr), 9, |b| b.resize(b.len() + size, 7));
+        }
+    });
+    let mut buffer = vec![0; 70_000];
+    for size in sizes {
+        assert_eq!(to.recv(&mut buffer).unwrap(), *size);
+    }
+}
+
+/// RFC 3261 section 18.1.1: datagrams up to the largest there can be are carried, whatever the MTU.
+#[test]
+fn any_datagram_passes_a_narrow_interface() {
+    if !inside_a_namespace("any_datagram_passes_a_narrow_interface") {
+        return;
+    }
+    // The least an interface may have for IPv6 (RFC 8200 section 5), then less.
+    for (mtu, addr) in [(1_280, "[::1]:0"), (1_280, "127.0.0.1:0"), (600, "127.0.0.1:0")] {
+        loopback(mtu);
+        let server = Server::start(listen(&[(Transport::Udp, addr)]));
+        let receiver = receiver(addr);
+        carry(&server, &receiver, &[700]);
+        carry(&server, &receiver, &[10, 1_200, 1_230, 20_000, 1_250, 10]);
+        for _ in 0..40 {
+            carry(&server, &receiver, &[1_199]);
+        }
+        assert_eq!(server.count("udp_not_sent"), 0, "{mtu} {addr}");
+    }
+}
+
+/// RFC 6864 section 4.1: what is not fragmented and never will be needs no identification.
+#[test]
+fn small_datagrams_leave_with_df_and_large_ones_without() {
+    if !inside_a_namespace("small_datagrams_leave_with_df_and_large_ones_without") {
+        return;
+    }
+    loopback(1_500);
+    let server = Server::start(listen(&[(Transport::Udp, "127.0.0.1:0")]));
+    let raw = Type::from(libc::SOCK_RAW);
+    let raw: UdpSocket = Socket::new(Domain::IPV4, raw, Some(Protocol::UDP)).unwrap().into();
+    raw.set_read_timeout(Some(PATIENCE)).unwrap();
+    let receiver = receiver("127.0.0.1:0");
+    let to: SocketAddr = receiver.local_addr().unwrap();
+    let mut header = [0; 2_000];
+    for (size, df) in [(100, true), (1_200, true), (1_201, false)] {
+        server.post(0, move |_, _, out| {
+            out.push(peer(Transport::Udp, to), 0, |b| b.resize(b.len() + size, 7));
+        });
+        // IP header of 20 bytes and UDP header of 8.
+        assert_eq!(raw.recv(&mut header).unwrap(), size + 28);
+        assert_eq!(header[6] & 0x40 != 0, df, "{size}");
+        assert_eq!(header[4..6] == [0, 0], df, "{size}");
+    }
+}
