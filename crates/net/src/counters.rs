@@ -51,6 +51,8 @@ counters! {
     udp_batches,
     /// Receive batches that came full.
     udp_full_batches,
+    /// Datagrams the system dropped because a receive buffer was full, seen when batches come full.
+    udp_dropped,
     /// Keep-alive datagrams: CRLF, empty, and STUN binding requests.
     udp_keepalives,
     /// Datagrams that could not be sent.

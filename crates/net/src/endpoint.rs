@@ -4,15 +4,16 @@ use crate::bind::{self, Bound};
 use crate::clock::Clock;
 use crate::counters::Counters;
 use crate::error::BindError;
-use crate::handler::{Backlog, CloseReason, Handler};
+use crate::handler::{CloseReason, Handler};
 use crate::hub::Hub;
 use crate::limits::{Limits, MAX_WORKERS, UDP_RECEIVE_BUFFER};
 use crate::mailbox::{Inbox, Mail, mailbox};
 use crate::route::Listener;
 use crate::shared::{Control, Shared};
 use crate::stream::{self, SharedHub};
+use crate::sys::{RECEIVE_BATCH, ReceiveBatch};
 use crate::tls::{TlsClient, TlsServer};
-use crate::udp::{QUOTE, RECEIVE_BATCH, ReceiveBuffers, UdpPort};
+use crate::udp::{QUOTE, UdpPort};
 use ringway_sansio::{FlowId, Time, Transport};
 use socket2::Socket;
 use std::future::{Future, poll_fn};
@@ -184,7 +185,7 @@ impl<P: Send + 'static> Endpoint<P> {
         let mut turn = Turn {
             inbox: self.inbox,
             mails: Vec::new(),
-            buffers: ReceiveBuffers::new(),
+            buffers: ReceiveBatch::new(),
             sleep: Box::pin(tokio::time::sleep(Duration::ZERO)),
             armed: None,
             stop: Box::pin(stopping),
@@ -215,7 +216,7 @@ fn report_buffer(listener: &Listener, worker: u8, asked: usize, granted: usize) 
 struct Turn<P> {
     inbox: Inbox<P>,
     mails: Vec<Mail<P>>,
-    buffers: ReceiveBuffers,
+    buffers: ReceiveBatch,
     sleep: Pin<Box<Sleep>>,
     /// When `sleep` ends.
     armed: Option<Time>,
@@ -296,22 +297,21 @@ impl<P: Send + 'static> Turn<P> {
     fn take_batch<H: Handler<Post = P>>(&mut self, hub: &mut Hub<H>, place: usize, count: usize) {
         let now = hub.tick();
         let Some(port) = &mut hub.udp[place] else { return };
-        let mut backlog = Backlog { datagrams: port.behind + count, delay: Duration::ZERO };
+        let (backlog, dropped) = port.backlog(now, &self.buffers, count);
         hub.counters.udp_batches.add(1);
         if count == RECEIVE_BATCH {
             hub.counters.udp_full_batches.add(1);
-            backlog.delay = self.buffers.delay();
-            port.behind += count;
-        } else {
-            port.behind = 0;
+            hub.counters.udp_dropped.add(dropped.into());
         }
         hub.handler.batch(now, backlog);
         let mut received = 0;
-        for (meta, bytes) in self.buffers.datagrams(count) {
-            received += 1;
+        for reception in (0..count).filter_map(|i| self.buffers.get(i)) {
             let Some(port) = &hub.udp[place] else { return };
-            let flow = port.flow(meta);
-            hub.datagram(&flow, bytes);
+            let flow = port.flow(&reception);
+            for bytes in reception.datagrams() {
+                received += 1;
+                hub.datagram(&flow, bytes);
+            }
         }
         hub.counters.udp_received.add(received);
         hub.flush();

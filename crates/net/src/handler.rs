@@ -10,8 +10,18 @@ use std::time::Duration;
 pub struct Backlog {
     /// Datagrams received and not yet handled: this batch and the full batches in a row before it.
     pub datagrams: usize,
-    /// How long the oldest datagram of the batch had waited in the socket. Measured when batches
-    /// come full, zero otherwise.
+    /// Octets of memory the kernel holds for datagrams not yet received, its own records of them
+    /// included. Reckoned: of what was received the kernel gives the memory back late, in one lot. Zero
+    /// after a batch that was not full, which leaves nothing.
+    pub queued: usize,
+    /// Octets of memory there may be; when so much is queued the kernel drops what comes. Told when
+    /// batches come full, zero otherwise.
+    pub capacity: usize,
+    /// An estimate of how long the worker will take for what is queued: the number of datagrams,
+    /// guessed from the memory and the size of those of this batch, times what each took of late
+    /// while batches came full. It may be wrong by a factor of two or three: memory for a datagram
+    /// depends on the network card. Zero after a batch that was not full, and until two full ones
+    /// have come in a row for the first time.
     pub delay: Duration,
 }
 

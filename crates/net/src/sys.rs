@@ -1,7 +1,12 @@
-//! The system calls no safe crate offers in the shape needed here: sending many datagrams to many
-//! addresses in one call, and reading which of them an ICMP message refused. The only file of the
-//! project's servers with `unsafe` in it. Sockets are borrowed; nothing is remembered but buffers.
+//! The system calls no safe crate offers in the shape needed here: receiving and sending many
+//! datagrams in one call, reading which of them an ICMP message refused, and asking what a socket
+//! keeps. With [`receive`], the only file of the project's servers with `unsafe` in it. Sockets are
+//! borrowed; nothing is remembered but buffers.
 #![allow(unsafe_code)]
+
+mod receive;
+
+pub(crate) use receive::{RECEIVE_BATCH, ReceiveBatch, Reception};
 
 use socket2::Socket;
 use std::io;
@@ -221,13 +226,13 @@ pub(crate) struct Refusal {
 pub(crate) fn next_refusal(fd: BorrowedFd<'_>, quote: &mut [u8]) -> Option<Refusal> {
     #[repr(C, align(8))]
     struct ErrorControl([u8; 256]);
-    let mut name = MaybeUninit::<libc::sockaddr_storage>::zeroed();
+    let mut name = MaybeUninit::<Name>::zeroed();
     let mut control = ErrorControl([0; 256]);
     let mut vector = libc::iovec { iov_base: quote.as_mut_ptr().cast(), iov_len: quote.len() };
     // SAFETY: `msghdr` is a plain C structure for which all zeroes is a value.
     let mut header = unsafe { MaybeUninit::<libc::msghdr>::zeroed().assume_init() };
     header.msg_name = name.as_mut_ptr().cast();
-    header.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+    header.msg_namelen = size_of::<Name>() as libc::socklen_t;
     header.msg_iov = &mut vector;
     header.msg_iovlen = 1 as _;
     header.msg_control = control.0.as_mut_ptr().cast();
@@ -272,18 +277,19 @@ fn is_unreachable(origin: u8, kind: u8, code: u8) -> bool {
     }
 }
 
-fn decode_name(name: &libc::sockaddr_storage) -> Option<SocketAddr> {
-    match libc::c_int::from(name.ss_family) {
+fn decode_name(name: &Name) -> Option<SocketAddr> {
+    // SAFETY: the storage began zeroed, and a structure of integers has no invalid values; the family
+    // stands at the same place in both.
+    match libc::c_int::from(unsafe { name.v4.sin_family }) {
         libc::AF_INET => {
-            // SAFETY: the family says that the storage, which is larger and more strictly aligned,
-            // holds a `sockaddr_in`.
-            let name = unsafe { &*(&raw const *name).cast::<libc::sockaddr_in>() };
+            // SAFETY: as above, and the family says that it is one of these.
+            let name = unsafe { &name.v4 };
             let ip = Ipv4Addr::from(name.sin_addr.s_addr.to_ne_bytes());
             Some(SocketAddrV4::new(ip, u16::from_be(name.sin_port)).into())
         }
         libc::AF_INET6 => {
-            // SAFETY: as above, for `sockaddr_in6`.
-            let name = unsafe { &*(&raw const *name).cast::<libc::sockaddr_in6>() };
+            // SAFETY: as above.
+            let name = unsafe { &name.v6 };
             let ip = Ipv6Addr::from(name.sin6_addr.s6_addr);
             let port = u16::from_be(name.sin6_port);
             Some(SocketAddrV6::new(ip, port, 0, name.sin6_scope_id).into())
@@ -310,6 +316,42 @@ pub(crate) fn set_option(
         )
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// What a socket keeps for its reader (linux/sock_diag.h).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Memory {
+    /// Octets held for what was received. A UDP socket goes on counting what was taken from it, up to
+    /// a quarter of its capacity, and then lets go of that at once.
+    pub(crate) allocated: usize,
+    /// Octets there may be.
+    pub(crate) capacity: usize,
+    /// Datagrams dropped since the socket was opened, a number that comes round: for want of room,
+    /// or for a wrong checksum.
+    pub(crate) dropped: u32,
+}
+
+/// Asks a socket what it keeps. `None` where the system does not tell.
+pub(crate) fn memory(fd: BorrowedFd<'_>) -> Option<Memory> {
+    const VALUES: usize = libc::SK_MEMINFO_DROPS as usize + 1;
+    let mut values = [0u32; VALUES];
+    let mut length = size_of::<[u32; VALUES]>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes into `values`, which has so many, and the
+    // number written into `length`.
+    let result = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            values.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    (result == 0).then(|| Memory {
+        allocated: values[libc::SK_MEMINFO_RMEM_ALLOC as usize] as usize,
+        capacity: values[libc::SK_MEMINFO_RCVBUF as usize] as usize,
+        dropped: values[libc::SK_MEMINFO_DROPS as usize],
+    })
 }
 
 /// Has the allocator keep large tables in mappings of their own, which go back to the system as soon
@@ -396,6 +438,20 @@ mod tests {
             [Datagram { bytes: b"x", to: receiver.local_addr().unwrap(), from: Some(from) }];
         assert_eq!(SendBatch::new().send(sender.as_fd(), &batch, |_, _| After::Skip), 1);
         assert_eq!(receiver.recv_from(&mut [0; 4]).unwrap().1.ip(), from);
+    }
+
+    #[test]
+    fn a_socket_tells_what_it_keeps_and_has_dropped() {
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let empty = memory(receiver.as_fd()).unwrap();
+        assert_eq!((empty.allocated, empty.dropped), (0, 0));
+        assert!(empty.capacity >= 4_096);
+        for _ in 0..empty.capacity / 1_000 {
+            sender.send_to(&[0; 1_000], receiver.local_addr().unwrap()).unwrap();
+        }
+        let full = memory(receiver.as_fd()).unwrap();
+        assert!(full.allocated > full.capacity / 2 && full.dropped > 0, "{full:?}");
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! UDP over loopback.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(unsafe_code, clippy::unwrap_used, clippy::expect_used)]
 
 mod support;
 
+use ringway_net::Backlog;
 use ringway_sansio::{Target, Transport};
 use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 use support::{Event, PATIENCE, Server, listen, peer};
 
@@ -180,17 +182,20 @@ fn a_coalesced_train_is_taken_apart() {
     let server = Server::start_with(listen(&[(Transport::Udp, "127.0.0.1:0")]), |p| p.echo = false);
     let client = client("127.0.0.1:0");
     // UDP_SEGMENT: one send of several datagrams of 100 bytes, the last one shorter.
-    let socket = socket2::SockRef::from(&client);
-    let state = quinn_udp::UdpSocketState::new((&*socket).into()).unwrap();
-    let bytes: Vec<u8> = (0..450).map(|n| (n / 100) as u8 + 1).collect();
-    let transmit = quinn_udp::Transmit {
-        destination: server.addr(0),
-        ecn: None,
-        contents: &bytes,
-        segment_size: Some(100),
-        src_ip: None,
+    let each: libc::c_int = 100;
+    // SAFETY: the pointer is to a live integer and its length is given truly.
+    let set = unsafe {
+        libc::setsockopt(
+            client.as_raw_fd(),
+            libc::SOL_UDP,
+            libc::UDP_SEGMENT,
+            (&raw const each).cast(),
+            size_of_val(&each) as libc::socklen_t,
+        )
     };
-    state.try_send((&*socket).into(), &transmit).unwrap();
+    assert_eq!(set, 0);
+    let bytes: Vec<u8> = (0..450).map(|n| (n / 100) as u8 + 1).collect();
+    client.send_to(&bytes, server.addr(0)).unwrap();
     for n in 0..5u8 {
         let (_, _, got) = server.wait_message();
         assert_eq!(got, vec![n + 1; if n < 4 { 100 } else { 50 }]);
@@ -218,27 +223,61 @@ fn a_timer_fires_on_time_under_a_flood() {
     assert!(fired >= Duration::from_millis(45) && fired < Duration::from_secs(2), "{fired:?}");
 }
 
-#[test]
-fn the_backlog_is_told() {
-    let server = Server::start_with(listen(&[(Transport::Udp, "127.0.0.1:0")]), |p| p.echo = false);
+/// The batches told until one has emptied the socket; the handler takes `each` for every datagram of
+/// the `count` it is sent.
+fn flood(server: &Server, count: usize, each: Duration) -> Vec<Backlog> {
     let client = client("127.0.0.1:0");
-    let late = Duration::from_millis(600);
-    // The worker is busy while a hundred datagrams come.
-    server.post(0, move |_, _, _| std::thread::sleep(late));
-    std::thread::sleep(late / 4);
-    for _ in 0..100 {
-        client.send_to(b"waiting", server.addr(0)).unwrap();
+    server.post(0, move |probe, _, _| probe.pause = each);
+    // The worker is busy while they come.
+    let busy = Duration::from_millis(400);
+    server.post(0, move |_, _, _| std::thread::sleep(busy));
+    std::thread::sleep(busy / 4);
+    for _ in 0..count {
+        client.send_to(&[b'w'; 500], server.addr(0)).unwrap();
     }
-    let mut told = Vec::new();
-    while told.len() < 4 {
-        told.push(server.wait(|e| match e {
-            Event::Batch(backlog) => Some(*backlog),
-            _ => None,
-        }));
+    let mut told: Vec<Backlog> = Vec::new();
+    while told.last().is_none_or(|last| last.capacity > 0) {
+        match server.events.recv_timeout(busy * 2) {
+            Ok(Event::Batch(backlog)) => told.push(backlog),
+            Ok(_) => {}
+            // The last batch was just full.
+            Err(_) => drop(client.send_to(b"one more", server.addr(0)).unwrap()),
+        }
     }
+    told
+}
+
+#[test]
+fn the_backlog_is_told_and_falls_to_nothing() {
+    let server = Server::start_with(listen(&[(Transport::Udp, "127.0.0.1:0")]), |p| p.echo = false);
+    let each = Duration::from_millis(1);
+    let told = flood(&server, 100, each);
     assert_eq!(told.iter().map(|b| b.datagrams).collect::<Vec<_>>(), [32, 64, 96, 100]);
-    assert!(told[0].delay > late / 4 && told[0].delay < PATIENCE, "{:?}", told[0].delay);
-    assert_eq!(told[3].delay, Duration::ZERO);
+    assert!(told[0].queued > told[2].queued && told[2].queued > 0, "{told:?}");
+    assert!(told[0].queued < told[0].capacity);
+    // Nothing is known of the pace before the second batch; 36 datagrams are left then.
+    assert_eq!(told[0].delay, Duration::ZERO);
+    assert!(told[1].delay > each * 10 && told[1].delay < PATIENCE, "{told:?}");
+    assert!(told[2].delay < told[1].delay, "{told:?}");
+    let nothing = Backlog { datagrams: 100, ..Backlog::default() };
+    assert_eq!(told[3], nothing);
+    // The pace is remembered.
+    let again = flood(&server, 200, each);
+    assert!(again[0].delay > told[1].delay, "{again:?}");
+    assert_eq!(again.last().unwrap().delay, Duration::ZERO);
+}
+
+/// A small buffer overflows long before anything in it is old; that it is full is told all the same.
+#[test]
+fn a_full_buffer_is_told_and_drops_are_counted() {
+    let mut config = listen(&[(Transport::Udp, "127.0.0.1:0")]);
+    config.udp_receive_buffer = 100_000;
+    let server = Server::start_with(config, |p| p.echo = false);
+    let told = flood(&server, 1_000, Duration::ZERO);
+    assert!(told[0].queued > told[0].capacity / 2, "{told:?}");
+    let received = told.last().unwrap().datagrams as u64;
+    assert!(received < 1_000);
+    assert_eq!(server.count("udp_dropped"), 1_000 - received);
 }
 
 #[test]

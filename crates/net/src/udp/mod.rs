@@ -4,6 +4,7 @@
 //! from a slice of the outbox. Answers leave from the address the peer used (`IP_PKTINFO`), and
 //! datagrams above the path's MTU are fragmented as RFC 3261 section 18.1.1 expects of responses.
 
+mod backlog;
 mod fragment;
 mod outstanding;
 mod waiting;
@@ -11,81 +12,36 @@ mod waiting;
 pub(crate) use outstanding::{Outstanding, QUOTE};
 
 use crate::bind::enlarge_buffers;
+use crate::handler::Backlog;
 use crate::route::{Listener, source_for};
 use crate::sys::{
-    After, Datagram, Refusal, SEND_BATCH, SendBatch, next_refusal, set_option, watch_reading,
+    After, Datagram, RECEIVE_BATCH, ReceiveBatch, Reception, Refusal, SEND_BATCH, SendBatch,
+    memory, next_refusal, set_option, watch_reading,
 };
+use backlog::Gauge;
 use fragment::Fragment;
-use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSockRef, UdpSocketState};
-use ringway_sansio::{Flow, FlowId, Transport};
+use ringway_sansio::{Flow, FlowId, Time, Transport};
 use socket2::Socket;
-use std::array;
-use std::io::{self, IoSliceMut};
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::io::unix::AsyncFd;
 use waiting::Waiting;
-
-/// Most datagrams one receive call gives (more when the system coalesced them).
-pub(crate) const RECEIVE_BATCH: usize = BATCH_SIZE;
-
-/// Room for the largest datagram, or a train of coalesced ones: 65,535 bytes and enough more that
-/// the buffers' beginnings do not fall on the same cache lines.
-const BUFFER: usize = 65_536 + 9 * 64;
 
 /// Times a datagram is tried again because the error may have been an older one of the socket.
 const SEND_RETRIES: u8 = 2;
 
-/// Where a worker's datagrams are received; shared by all its sockets.
-pub(crate) struct ReceiveBuffers {
-    storage: Box<[u8]>,
-    meta: [RecvMeta; RECEIVE_BATCH],
-}
-
-impl ReceiveBuffers {
-    pub(crate) fn new() -> Self {
-        ReceiveBuffers {
-            storage: vec![0; BUFFER * RECEIVE_BATCH].into_boxed_slice(),
-            meta: [RecvMeta::default(); RECEIVE_BATCH],
-        }
-    }
-
-    /// Every datagram of the first `count` receptions: the peer's address, the address it was sent
-    /// to, the bytes. An empty datagram is given as no bytes.
-    pub(crate) fn datagrams(&self, count: usize) -> impl Iterator<Item = (&RecvMeta, &[u8])> {
-        let buffers = self.storage.chunks_exact(BUFFER);
-        self.meta.iter().take(count).zip(buffers).flat_map(|(meta, buffer)| {
-            let bytes = &buffer[..meta.len.min(BUFFER)];
-            let stride = meta.stride.max(1);
-            let pieces = bytes.len().div_ceil(stride).max(1);
-            (0..pieces).map(move |i| {
-                let end = ((i + 1) * stride).min(bytes.len());
-                (meta, &bytes[i * stride..end])
-            })
-        })
-    }
-
-    /// How long the first datagram received had waited in the socket.
-    pub(crate) fn delay(&self) -> Duration {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.meta[0].timestamp.map_or(Duration::ZERO, |then| now.saturating_sub(then))
-    }
-}
-
 /// One worker's socket of one UDP listener.
 pub(crate) struct UdpPort {
     io: Rc<AsyncFd<Socket>>,
-    state: UdpSocketState,
     id: FlowId,
     local: SocketAddr,
     wildcard: bool,
     fragment: Fragment,
     waiting: Waiting,
-    /// Datagrams of the full batches in a row before the present one.
-    pub(crate) behind: usize,
+    gauge: Gauge,
 }
 
 /// What became of a batch of datagrams.
@@ -104,14 +60,14 @@ impl UdpPort {
         receive_buffer: usize,
     ) -> io::Result<(Self, usize)> {
         let granted = enlarge_buffers(&socket, receive_buffer)?;
-        let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
         set_options(&socket, listener.addr)?;
         let io = Rc::new(watch_reading(socket)?);
         let wildcard = listener.addr.ip().is_unspecified();
         let fragment = Fragment::new(listener.addr.is_ipv4());
         let waiting = Waiting::default();
         let local = listener.addr;
-        Ok((UdpPort { io, state, id, local, wildcard, fragment, waiting, behind: 0 }, granted))
+        let gauge = Gauge::default();
+        Ok((UdpPort { io, id, local, wildcard, fragment, waiting, gauge }, granted))
     }
 
     /// Receives one batch: the number of receptions now in `buffers`. After a batch that is not
@@ -119,15 +75,11 @@ impl UdpPort {
     pub(crate) fn poll_receive(
         &mut self,
         cx: &mut Context<'_>,
-        buffers: &mut ReceiveBuffers,
+        buffers: &mut ReceiveBatch,
     ) -> Poll<io::Result<usize>> {
         loop {
             let mut ready = ready!(self.io.poll_read_ready(cx))?;
-            let mut chunks = buffers.storage.chunks_exact_mut(BUFFER);
-            let mut slices: [IoSliceMut<'_>; RECEIVE_BATCH] =
-                array::from_fn(|_| IoSliceMut::new(chunks.next().unwrap_or_default()));
-            let socket = UdpSockRef::from(self.io.get_ref());
-            match self.state.recv(socket, &mut slices, &mut buffers.meta) {
+            match buffers.receive(self.io.as_fd()) {
                 Ok(got) => {
                     // recvmmsg stops early only when the queue is empty. Noting that saves a system
                     // call that would find nothing.
@@ -136,24 +88,43 @@ impl UdpPort {
                     }
                     return Poll::Ready(Ok(got));
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.gauge.emptied(0);
+                    ready.clear_ready();
+                }
                 Err(error) => return Poll::Ready(Err(error)),
             }
         }
     }
 
+    /// How far behind the worker is, now that a batch of `count` receptions has come; and how many
+    /// datagrams the system dropped in the meantime.
+    pub(crate) fn backlog(
+        &mut self,
+        now: Time,
+        buffers: &ReceiveBatch,
+        count: usize,
+    ) -> (Backlog, u32) {
+        if count < RECEIVE_BATCH {
+            return (self.gauge.emptied(count), 0);
+        }
+        let octets = (0..count).filter_map(|i| buffers.get(i)).map(|r| r.len()).sum();
+        match memory(self.io.as_fd()) {
+            Some(memory) => self.gauge.full(now, count, octets, memory),
+            None => (self.gauge.emptied(count), 0),
+        }
+    }
+
     /// The flow a datagram came on.
-    pub(crate) fn flow(&self, meta: &RecvMeta) -> Flow {
+    pub(crate) fn flow(&self, reception: &Reception<'_>) -> Flow {
+        let Reception { remote, local: to, .. } = *reception;
         let mut local = self.local;
         if self.wildcard {
             // A group's address is not one to answer from.
             let own = |ip: &IpAddr| !ip.is_multicast() && !ip.is_unspecified();
-            match meta.dst_ip.filter(own).or_else(|| source_for(meta.addr.ip())) {
-                Some(ip) => local.set_ip(ip),
-                None => local.set_ip(meta.addr.ip()),
-            }
+            local.set_ip(to.filter(own).or_else(|| source_for(remote.ip())).unwrap_or(remote.ip()));
         }
-        Flow { id: self.id, transport: Transport::Udp, local, remote: meta.addr }
+        Flow { id: self.id, transport: Transport::Udp, local, remote }
     }
 
     /// The source address a datagram must be given so that it leaves from `local`.
@@ -261,28 +232,24 @@ fn attempt(
     (dealt, skipped)
 }
 
-/// Options on top of what `quinn-udp` sets, which is made for QUIC: SIP wants large datagrams
-/// fragmented, not refused ([`Fragment`] changes that for small ones), has no use for ECN, and wants
-/// to hear of refusals.
+/// SIP wants large datagrams fragmented, not refused ([`Fragment`] sees to small ones), and to hear of
+/// refusals. Control messages come only with a datagram to a wildcard address, to tell which address
+/// it was, and with a train the system coalesced.
 fn set_options(socket: &Socket, addr: SocketAddr) -> io::Result<()> {
-    use libc::{IPPROTO_IP, IPPROTO_IPV6};
+    use libc::{IPPROTO_IP, IPPROTO_IPV6, SOL_UDP};
     let fd = socket.as_fd();
+    let wildcard = addr.ip().is_unspecified().into();
     if addr.is_ipv4() {
         set_option(fd, IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DONT)?;
-        set_option(fd, IPPROTO_IP, libc::IP_RECVTOS, 0)?;
         set_option(fd, IPPROTO_IP, libc::IP_RECVERR, 1)?;
-        if !addr.ip().is_unspecified() {
-            set_option(fd, IPPROTO_IP, libc::IP_PKTINFO, 0)?;
-        }
+        set_option(fd, IPPROTO_IP, libc::IP_PKTINFO, wildcard)?;
     } else {
         set_option(fd, IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DONT)?;
-        set_option(fd, IPPROTO_IPV6, libc::IPV6_DONTFRAG, 0)?;
-        set_option(fd, IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 0)?;
         set_option(fd, IPPROTO_IPV6, libc::IPV6_RECVERR, 1)?;
-        if !addr.ip().is_unspecified() {
-            set_option(fd, IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 0)?;
-        }
+        set_option(fd, IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, wildcard)?;
     }
+    // Systems older than Linux 5.0 take no trains, and need none.
+    let _ = set_option(fd, SOL_UDP, libc::UDP_GRO, 1);
     Ok(())
 }
 

@@ -34,6 +34,8 @@ pub struct Probe {
     pub echo: bool,
     /// Whether messages are told.
     pub tell: bool,
+    /// How long every message takes.
+    pub pause: Duration,
     pub timeout: Option<Time>,
 }
 
@@ -47,6 +49,9 @@ impl Handler for Probe {
     type Post = Job;
 
     fn message(&mut self, _: Time, flow: &Flow, bytes: &[u8], out: &mut Outbox) {
+        if !self.pause.is_zero() {
+            std::thread::sleep(self.pause);
+        }
         if self.echo {
             out.push(Target::Flow(*flow), 0, |b| b.extend_from_slice(bytes));
         }
@@ -126,6 +131,7 @@ impl Server {
                     events: sender.clone(),
                     echo: true,
                     tell: true,
+                    pause: Duration::ZERO,
                     timeout: None,
                 };
                 set(&mut probe);

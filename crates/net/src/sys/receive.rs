@@ -1,0 +1,265 @@
+//! Receiving many datagrams in one system call, into memory that stays where it is.
+//!
+//! The headers are filled once; before each call only what the kernel wrote into those it used is put
+//! back, so that a call that brings one datagram costs the work of one.
+
+use super::{Name, decode_name};
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::io;
+use std::mem::size_of;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr::NonNull;
+
+/// Most receptions one call gives: each a datagram, or more that the system coalesced.
+pub(crate) const RECEIVE_BATCH: usize = 32;
+
+/// Room for the largest datagram, or a train of coalesced ones: 65,535 bytes and enough more that
+/// the buffers' beginnings do not fall on the same cache lines.
+const BUFFER: usize = 65_536 + 9 * 64;
+
+/// Room for the control messages a datagram may come with: the address it was sent to, of either
+/// family, and the length of the pieces of a train.
+const CONTROL: usize = 64;
+
+#[repr(C, align(8))]
+struct Control([u8; CONTROL]);
+
+#[repr(C)]
+struct Arrays {
+    headers: [libc::mmsghdr; RECEIVE_BATCH],
+    vectors: [libc::iovec; RECEIVE_BATCH],
+    names: [Name; RECEIVE_BATCH],
+    controls: [Control; RECEIVE_BATCH],
+    buffers: [[u8; BUFFER]; RECEIVE_BATCH],
+}
+
+/// What a reception brought.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reception<'a> {
+    /// The peer's address.
+    pub(crate) remote: SocketAddr,
+    /// The address it was sent to, where the socket was asked to tell.
+    pub(crate) local: Option<IpAddr>,
+    bytes: &'a [u8],
+    /// Bytes of every datagram but the last, which may be shorter.
+    stride: usize,
+}
+
+impl<'a> Reception<'a> {
+    /// The datagrams. An empty one is given as no bytes.
+    pub(crate) fn datagrams(self) -> impl Iterator<Item = &'a [u8]> {
+        let Reception { bytes, stride, .. } = self;
+        let pieces = if bytes.len() <= stride { 1 } else { bytes.len().div_ceil(stride) };
+        (0..pieces).map(move |i| &bytes[i * stride..((i + 1) * stride).min(bytes.len())])
+    }
+
+    /// Bytes of all the datagrams.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+/// Buffers for `recvmmsg`, used again and again.
+pub(crate) struct ReceiveBatch {
+    /// Owned. A pointer, because the headers in it point into it.
+    arrays: NonNull<Arrays>,
+    /// How many headers the last call used.
+    used: usize,
+}
+
+impl ReceiveBatch {
+    pub(crate) fn new() -> Self {
+        let layout = Layout::new::<Arrays>();
+        // SAFETY: the layout is not of size zero. All zeroes is a value of `Arrays`: plain C
+        // structures of integers and null pointers, and bytes. Memory that is not written to costs
+        // nothing yet.
+        let Some(arrays) = NonNull::new(unsafe { alloc_zeroed(layout) }.cast::<Arrays>()) else {
+            handle_alloc_error(layout)
+        };
+        // SAFETY: `arrays` was allocated just now, initialised by zeroes, and nobody else has it.
+        // The pointers stored are made from `arrays` itself and stay good until it is freed; no
+        // reference to the whole is made ever after.
+        unsafe {
+            let a = arrays.as_ptr();
+            for i in 0..RECEIVE_BATCH {
+                let vector = &raw mut (*a).vectors[i];
+                (*vector).iov_base = (&raw mut (*a).buffers[i]).cast();
+                (*vector).iov_len = BUFFER;
+                let header = &raw mut (*a).headers[i].msg_hdr;
+                (*header).msg_iov = vector;
+                (*header).msg_iovlen = 1 as _;
+                (*header).msg_name = (&raw mut (*a).names[i]).cast();
+                (*header).msg_control = (&raw mut (*a).controls[i]).cast();
+            }
+        }
+        ReceiveBatch { arrays, used: RECEIVE_BATCH }
+    }
+
+    /// Takes what is queued: the number of receptions. `WouldBlock` when nothing is.
+    pub(crate) fn receive(&mut self, fd: BorrowedFd<'_>) -> io::Result<usize> {
+        let a = self.arrays.as_ptr();
+        loop {
+            for i in 0..self.used {
+                // SAFETY: `a` is valid and ours alone while `self` is borrowed mutably, and i is
+                // below RECEIVE_BATCH.
+                unsafe {
+                    let header = &raw mut (*a).headers[i].msg_hdr;
+                    (*header).msg_namelen = size_of::<Name>() as libc::socklen_t;
+                    (*header).msg_controllen = CONTROL as _;
+                }
+            }
+            self.used = 0;
+            // SAFETY: every header points at a buffer, a name and a control buffer in `*a`, with
+            // their true lengths; the kernel writes within them.
+            let got = unsafe {
+                libc::recvmmsg(
+                    fd.as_raw_fd(),
+                    (&raw mut (*a).headers).cast(),
+                    RECEIVE_BATCH as libc::c_uint,
+                    libc::MSG_DONTWAIT,
+                    std::ptr::null_mut(),
+                )
+            };
+            if let Ok(got) = usize::try_from(got) {
+                self.used = got.min(RECEIVE_BATCH);
+                return Ok(self.used);
+            }
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
+    }
+
+    /// The `i`-th reception of the last call. `None` when there were not so many, or it came from no
+    /// internet address.
+    pub(crate) fn get(&self, i: usize) -> Option<Reception<'_>> {
+        if i >= self.used {
+            return None;
+        }
+        let a = self.arrays.as_ptr();
+        // SAFETY: `*a` is valid and initialised, and i is below RECEIVE_BATCH. It is changed only by
+        // `receive`, which no reference made here outlives.
+        let (header, name, buffer) =
+            unsafe { (&(*a).headers[i], &(*a).names[i], &(*a).buffers[i]) };
+        let bytes = &buffer[..(header.msg_len as usize).min(BUFFER)];
+        let mut reception =
+            Reception { remote: decode_name(name)?, local: None, bytes, stride: bytes.len() };
+        if header.msg_hdr.msg_controllen > 0 {
+            // SAFETY: the kernel filled this header and the control buffer it points at.
+            unsafe { read_control(&header.msg_hdr, &mut reception) };
+        }
+        Some(reception)
+    }
+}
+
+impl Drop for ReceiveBatch {
+    fn drop(&mut self) {
+        // SAFETY: allocated by `new` with this layout; nothing in it needs dropping.
+        unsafe { dealloc(self.arrays.as_ptr().cast(), Layout::new::<Arrays>()) }
+    }
+}
+
+/// # Safety
+/// The header must be one that the kernel has filled.
+unsafe fn read_control(header: &libc::msghdr, reception: &mut Reception<'_>) {
+    // SAFETY: the kernel wrote valid control messages and set their length, so the macros walk inside
+    // them; a payload is read, unaligned, only after its length was checked.
+    unsafe {
+        let mut at = libc::CMSG_FIRSTHDR(header);
+        while !at.is_null() {
+            let data = libc::CMSG_DATA(at);
+            let has = |size: usize| (*at).cmsg_len as usize >= libc::CMSG_LEN(size as u32) as usize;
+            match ((*at).cmsg_level, (*at).cmsg_type) {
+                (libc::IPPROTO_IP, libc::IP_PKTINFO) if has(size_of::<libc::in_pktinfo>()) => {
+                    let info = data.cast::<libc::in_pktinfo>().read_unaligned();
+                    let ip = Ipv4Addr::from(info.ipi_addr.s_addr.to_ne_bytes());
+                    reception.local = Some(ip.into());
+                }
+                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) if has(size_of::<libc::in6_pktinfo>()) => {
+                    let info = data.cast::<libc::in6_pktinfo>().read_unaligned();
+                    reception.local = Some(Ipv6Addr::from(info.ipi6_addr.s6_addr).into());
+                }
+                (libc::SOL_UDP, libc::UDP_GRO) if has(size_of::<libc::c_int>()) => {
+                    let stride = data.cast::<libc::c_int>().read_unaligned();
+                    reception.stride = usize::try_from(stride).unwrap_or(0).max(1);
+                }
+                _ => {}
+            }
+            at = libc::CMSG_NXTHDR(header, at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::set_option;
+    use std::net::UdpSocket;
+    use std::os::fd::AsFd;
+
+    /// Sends datagrams and takes them, one call each time.
+    fn exchange(options: &[(i32, i32)], addr: &str) -> (ReceiveBatch, UdpSocket) {
+        let receiver = UdpSocket::bind(addr).unwrap();
+        for (level, option) in options {
+            set_option(receiver.as_fd(), *level, *option, 1).unwrap();
+        }
+        let sender = UdpSocket::bind(addr).unwrap();
+        let mut batch = ReceiveBatch::new();
+        let to = receiver.local_addr().unwrap();
+        let nothing = batch.receive(receiver.as_fd()).unwrap_err();
+        assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
+        for count in [1, 3, RECEIVE_BATCH, 2] {
+            for n in 0..count {
+                sender.send_to(&vec![n as u8; 10 * n], to).unwrap();
+            }
+            assert_eq!(batch.receive(receiver.as_fd()).unwrap(), count);
+            for n in 0..count {
+                let reception = batch.get(n).unwrap();
+                assert_eq!(reception.remote, sender.local_addr().unwrap());
+                assert_eq!(reception.len(), 10 * n);
+                let datagrams: Vec<_> = reception.datagrams().collect();
+                assert_eq!(datagrams, [vec![n as u8; 10 * n]]);
+            }
+            assert!(batch.get(count).is_none());
+        }
+        (batch, receiver)
+    }
+
+    /// What the kernel was not asked to tell is not paid for with each datagram.
+    #[test]
+    fn a_bound_socket_brings_no_control_messages() {
+        for addr in ["127.0.0.1:0", "[::1]:0"] {
+            let (batch, _socket) = exchange(&[(libc::SOL_UDP, libc::UDP_GRO)], addr);
+            assert_eq!(batch.get(1).unwrap().local, None);
+            // SAFETY: valid and initialised.
+            assert_eq!(unsafe { (*batch.arrays.as_ptr()).headers[1].msg_hdr.msg_controllen }, 0);
+        }
+    }
+
+    #[test]
+    fn the_address_a_datagram_was_sent_to_is_told() {
+        for (level, option, addr) in [
+            (libc::IPPROTO_IP, libc::IP_PKTINFO, "127.0.0.1:0"),
+            (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, "[::1]:0"),
+        ] {
+            let (batch, socket) =
+                exchange(&[(level, option), (libc::SOL_UDP, libc::UDP_GRO)], addr);
+            assert_eq!(batch.get(0).unwrap().local, Some(socket.local_addr().unwrap().ip()));
+        }
+    }
+
+    #[test]
+    fn the_control_buffer_has_room_for_all_there_may_be() {
+        // SAFETY: CMSG_SPACE only computes.
+        let (v4, v6, train) = unsafe {
+            (
+                libc::CMSG_SPACE(size_of::<libc::in_pktinfo>() as u32) as usize,
+                libc::CMSG_SPACE(size_of::<libc::in6_pktinfo>() as u32) as usize,
+                libc::CMSG_SPACE(size_of::<libc::c_int>() as u32) as usize,
+            )
+        };
+        assert!(v4.max(v6) + train <= CONTROL);
+    }
+}
