@@ -1,0 +1,202 @@
+//! How long a packet is on its way, in which order packets arrive, and slots.
+
+use crate::config::{LinkConfig, Reorder, Slot};
+use crate::correlated::Correlated;
+use crate::random::Stream;
+use ringway_sansio::Time;
+
+/// The state of delay, jitter, reordering and slots of one link.
+pub(crate) struct DelayState {
+    jitter: Correlated,
+    jump: Correlated,
+    /// Packets since the last one that jumped the line.
+    since: u32,
+    /// Latest arrival so far.
+    last: Time,
+    slot: SlotState,
+}
+
+impl DelayState {
+    pub(crate) fn new(config: &LinkConfig) -> Self {
+        DelayState {
+            jitter: Correlated::new(config.delay_correlation),
+            jump: Correlated::new(config.reorder.correlation),
+            since: 0,
+            last: Time::ZERO,
+            slot: SlotState::default(),
+        }
+    }
+
+    /// When a packet of `size` bytes arrives whose last bit was sent at `sent`.
+    #[inline]
+    pub(crate) fn arrival(
+        &mut self,
+        config: &LinkConfig,
+        sent: Time,
+        size: u64,
+        streams: &mut DelayStreams,
+    ) -> Time {
+        let jumps = config.reorder != Reorder::NONE && self.jumps(config, &mut streams.reorder);
+        let delay = if jumps { 0 } else { self.delay(config, &mut streams.delay) };
+        let mut arrives = sent.as_nanos().saturating_add(delay);
+        if config.slot != Slot::NONE {
+            arrives = self.slot.release(&config.slot, arrives, size, &mut streams.slot);
+        }
+        if config.keep_order && !jumps {
+            arrives = arrives.max(self.last.as_nanos());
+        }
+        let arrives = Time::from_nanos(arrives);
+        self.last = self.last.max(arrives);
+        arrives
+    }
+
+    #[inline]
+    fn delay(&mut self, config: &LinkConfig, stream: &mut Stream) -> u64 {
+        let base = config.delay.as_nanos();
+        if config.jitter.as_nanos() == 0 {
+            return base;
+        }
+        let u = self.jitter.draw(stream);
+        let scatter = config.distribution.quantile(u) * config.jitter.as_nanos() as f64;
+        // A float becomes an integer by saturation: a delay is never negative.
+        (base as f64 + scatter).round() as u64
+    }
+
+    /// Whether this packet goes ahead of the others: by chance, but only the `gap`-th since the
+    /// last that did, or a later one.
+    fn jumps(&mut self, config: &LinkConfig, stream: &mut Stream) -> bool {
+        if self.since + 1 < config.reorder.gap {
+            self.since += 1;
+            return false;
+        }
+        let jumps = self.jump.draw(stream) < config.reorder.chance.get();
+        self.since = if jumps { 0 } else { self.since.saturating_add(1) };
+        jumps
+    }
+}
+
+/// The random streams of the decisions above.
+pub(crate) struct DelayStreams {
+    pub(crate) delay: Stream,
+    pub(crate) reorder: Stream,
+    pub(crate) slot: Stream,
+}
+
+/// A link that delivers in bursts, as radio links with shared time do.
+#[derive(Default)]
+struct SlotState {
+    /// When the slot opens, or opened, that lets packets through now; `None` before the first.
+    opens: Option<u64>,
+    packets: u64,
+    bytes: u64,
+}
+
+impl SlotState {
+    /// When a packet that is due at `due` is let through. A packet that finds the last slot past
+    /// waits for a new one; a slot that has let through its packets or bytes is followed by
+    /// another.
+    fn release(&mut self, slot: &Slot, due: u64, size: u64, stream: &mut Stream) -> u64 {
+        let released = match self.opens {
+            Some(opens) if opens >= due => opens,
+            _ => self.next(slot, due, stream),
+        };
+        self.packets = self.packets.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(size);
+        if self.packets == 0 || self.bytes == 0 {
+            self.next(slot, released, stream);
+        }
+        released
+    }
+
+    /// Draws the next slot, counted from `from`; gives when it opens.
+    fn next(&mut self, slot: &Slot, from: u64, stream: &mut Stream) -> u64 {
+        let (min, max) = (slot.min.as_nanos(), slot.max.as_nanos());
+        let wait = match max.checked_sub(min) {
+            None | Some(0) => min,
+            Some(spread) => min + stream.below(spread.saturating_add(1)),
+        };
+        let opens = from.saturating_add(wait);
+        self.opens = Some(opens);
+        self.packets = if slot.packets == 0 { u64::MAX } else { slot.packets.into() };
+        self.bytes = slot.bytes.0;
+        opens
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quantity::{Chance, Size, Span};
+    use crate::random::Streams;
+
+    fn streams() -> DelayStreams {
+        let s = Streams::new(1, 0);
+        DelayStreams {
+            delay: s.stream("delay"),
+            reorder: s.stream("reorder"),
+            slot: s.stream("slot"),
+        }
+    }
+
+    /// Arrivals in ms of packets sent one a millisecond.
+    fn arrivals(config: &LinkConfig, n: u64) -> Vec<f64> {
+        let (mut state, mut streams) = (DelayState::new(config), streams());
+        (0..n)
+            .map(|i| {
+                let at = state.arrival(config, Time::from_millis(i), 100, &mut streams);
+                at.as_nanos() as f64 / 1e6
+            })
+            .collect()
+    }
+
+    #[test]
+    fn every_gap_th_packet_goes_ahead() {
+        let config = LinkConfig {
+            delay: Span::from_millis(10),
+            reorder: Reorder { chance: Chance::ALWAYS, gap: 3, ..Reorder::NONE },
+            ..LinkConfig::default()
+        };
+        assert_eq!(arrivals(&config, 6), [10.0, 11.0, 2.0, 13.0, 14.0, 5.0]);
+    }
+
+    #[test]
+    fn jitter_scatters_around_the_delay_and_may_keep_order() {
+        let mut config = LinkConfig {
+            delay: Span::from_millis(100),
+            jitter: Span::from_millis(10),
+            ..LinkConfig::default()
+        };
+        let delays =
+            |a: &[f64]| a.iter().enumerate().map(|(i, x)| x - i as f64).collect::<Vec<_>>();
+        let loose = arrivals(&config, 10_000);
+        let d = delays(&loose);
+        assert!(d.iter().all(|d| (90.0..=110.0).contains(d)));
+        assert!((d.iter().sum::<f64>() / 1e4 - 100.0).abs() < 0.2);
+        assert!(!loose.is_sorted());
+        config.keep_order = true;
+        assert!(arrivals(&config, 10_000).is_sorted());
+    }
+
+    #[test]
+    fn a_delay_is_never_negative() {
+        let config = LinkConfig {
+            jitter: Span::from_millis(10),
+            distribution: crate::Distribution::Normal,
+            ..LinkConfig::default()
+        };
+        let late = arrivals(&config, 1000).into_iter().enumerate().all(|(i, x)| x >= i as f64);
+        assert!(late);
+    }
+
+    #[test]
+    fn slots_gather_packets_into_bursts() {
+        let slot = Slot { min: Span::from_millis(4), max: Span::from_millis(4), ..Slot::NONE };
+        let mut config = LinkConfig { slot, ..LinkConfig::default() };
+        // Sent at 0 1 2 3 4 | 5 6 7 8 9: the slot opens 4 ms after the first that waits.
+        assert_eq!(arrivals(&config, 10), [4.0, 4.0, 4.0, 4.0, 4.0, 9.0, 9.0, 9.0, 9.0, 9.0]);
+        config.slot.packets = 2;
+        assert_eq!(arrivals(&config, 7), [4.0, 4.0, 8.0, 8.0, 12.0, 12.0, 16.0]);
+        config.slot = Slot { packets: 0, bytes: Size(200), ..slot };
+        assert_eq!(arrivals(&config, 7), [4.0, 4.0, 8.0, 8.0, 12.0, 12.0, 16.0]);
+    }
+}

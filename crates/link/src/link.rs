@@ -1,0 +1,365 @@
+//! The link itself: every impairment in its order.
+
+use crate::config::{ConfigError, LinkConfig, Sometimes};
+use crate::correlated::Correlated;
+use crate::delay::{DelayState, DelayStreams};
+use crate::loss::{ListState, LossList, LossPlace, LossRule, LossState};
+use crate::packet::{Departure, DropReason, Outlet, Packet};
+use crate::queue::{Queue, Room};
+use crate::random::{Stream, Streams};
+use crate::schedule::Schedule;
+use crate::trace::RateTrace;
+use ringway_sansio::{Ecn, Time};
+
+/// One direction of a link.
+///
+/// A packet that is offered meets, in this order: the link being down, the MTU, loss before the
+/// queue, duplication, the queue; then, when its turn comes, sending at the rate, marks,
+/// corruption, loss after the link, and delay. The world offers packets, calls [`Link::poll`] at
+/// the time that [`Link::poll_timeout`] names, and asks [`Link::is_cut`] of a packet that arrives.
+///
+/// Decisions are made for the time they are due, not for the time of the call: how late or how
+/// often the world polls changes nothing, so a real clock and a virtual one write the same log for
+/// the same arrivals.
+pub struct Link {
+    config: LinkConfig,
+    schedule: Schedule,
+    queue: Box<dyn Queue>,
+    /// When the last bit of the packet before is sent.
+    free_at: Time,
+    last_cut: Option<Time>,
+    trace: Option<RateTrace>,
+    start: Time,
+    loss: LossState,
+    list: ListState,
+    has_list: bool,
+    rule: Option<LossRule>,
+    duplicate: Chooser,
+    corrupt: Chooser,
+    corrupt_bit: Stream,
+    mark: Chooser,
+    delay: DelayState,
+    delay_streams: DelayStreams,
+    loss_stream: Stream,
+    queue_stream: Stream,
+    /// What the queue has dropped in the present call.
+    dropped: Vec<(Packet, DropReason)>,
+}
+
+/// Decides what happens to some packets.
+struct Chooser {
+    chance: f64,
+    source: Correlated,
+    stream: Stream,
+}
+
+impl Chooser {
+    fn new(what: Sometimes, stream: Stream) -> Self {
+        Chooser { chance: what.chance.get(), source: Correlated::new(what.correlation), stream }
+    }
+
+    fn set(&mut self, what: Sometimes) {
+        self.chance = what.chance.get();
+        self.source = Correlated::new(what.correlation);
+    }
+
+    #[inline]
+    fn chooses(&mut self) -> bool {
+        self.chance > 0.0 && self.source.draw(&mut self.stream) < self.chance
+    }
+}
+
+impl Link {
+    /// A link that begins at `start`, empty. Its random streams are called `name/loss`,
+    /// `name/delay` and so on.
+    pub fn new(
+        config: LinkConfig,
+        name: &str,
+        streams: &Streams,
+        start: Time,
+    ) -> Result<Self, ConfigError> {
+        config.check()?;
+        let stream = |purpose: &str| streams.stream(&format!("{name}/{purpose}"));
+        Ok(Link {
+            schedule: Schedule::new(&config.schedule, config.schedule_period, start),
+            queue: config.queue.build(start),
+            free_at: start,
+            last_cut: None,
+            trace: RateTrace::new(&config.rate_trace, start),
+            start,
+            loss: LossState::new(config.loss),
+            list: ListState::default(),
+            has_list: config.loss_list != LossList::default(),
+            rule: None,
+            duplicate: Chooser::new(config.duplicate, stream("duplicate")),
+            corrupt: Chooser::new(config.corrupt, stream("corrupt")),
+            corrupt_bit: stream("corrupt-bit"),
+            mark: Chooser::new(config.ecn_mark, stream("ecn")),
+            delay: DelayState::new(&config),
+            delay_streams: DelayStreams {
+                delay: stream("delay"),
+                reorder: stream("reorder"),
+                slot: stream("slot"),
+            },
+            loss_stream: stream("loss"),
+            queue_stream: stream("queue"),
+            dropped: Vec::new(),
+            config,
+        })
+    }
+
+    /// The configuration as it is now, changes included.
+    pub fn config(&self) -> &LinkConfig {
+        &self.config
+    }
+
+    /// Loses the packets for which `rule` says so, where loss strikes.
+    pub fn lose_if(&mut self, rule: LossRule) {
+        self.rule = Some(rule);
+    }
+
+    /// Packets that wait in the queue.
+    pub fn queue_len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Bytes that wait in the queue.
+    pub fn queue_bytes(&self) -> u64 {
+        self.queue.bytes()
+    }
+
+    /// Changes the configuration at `now`, from outside the schedule; `change` gets the present
+    /// one. Nothing changes if what comes out is unusable. The schedule itself cannot be changed.
+    pub fn reconfigure(
+        &mut self,
+        now: Time,
+        outlet: &mut impl Outlet,
+        change: impl FnOnce(&mut LinkConfig),
+    ) -> Result<(), ConfigError> {
+        self.poll(now, outlet);
+        let mut next = self.config.clone();
+        change(&mut next);
+        next.check()?;
+        next.schedule.clone_from(&self.config.schedule);
+        next.schedule_period = self.config.schedule_period;
+        self.adopt(now, next, outlet);
+        Ok(())
+    }
+
+    /// When [`Link::poll`] is to be called next; `None` while nothing waits.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        if self.queue.is_empty() {
+            return None;
+        }
+        let change = self.schedule.next();
+        if !self.config.up {
+            return change;
+        }
+        Some(change.map_or(self.free_at, |c| c.min(self.free_at)))
+    }
+
+    /// Makes every decision that is due at `now`.
+    pub fn poll(&mut self, now: Time, outlet: &mut impl Outlet) {
+        loop {
+            let turn = (self.config.up && !self.queue.is_empty()).then_some(self.free_at);
+            let change = self.schedule.next();
+            match (turn, change) {
+                (Some(turn), change) if turn <= now && change.is_none_or(|c| turn < c) => {
+                    self.send_next(turn, outlet);
+                }
+                (_, Some(change)) if change <= now => {
+                    let mut next = self.config.clone();
+                    self.schedule.apply(&self.config.schedule, &mut next);
+                    self.adopt(change, next, outlet);
+                }
+                _ => break,
+            }
+        }
+    }
+
+    /// Whether a packet that arrives at `now` and began to be sent at `started` is lost all the
+    /// same, because the link went down in between.
+    #[inline]
+    pub fn is_cut(&mut self, now: Time, started: Time, outlet: &mut impl Outlet) -> bool {
+        if self.schedule.next().is_some_and(|change| change <= now) {
+            self.poll(now, outlet);
+        }
+        self.last_cut.is_some_and(|cut| started <= cut)
+    }
+
+    /// Offers a packet to the link.
+    #[inline]
+    pub fn offer(&mut self, now: Time, packet: Packet, outlet: &mut impl Outlet) {
+        if !self.queue.is_empty() || self.schedule.next().is_some() {
+            self.poll(now, outlet);
+        }
+        if !self.config.up {
+            return outlet.dropped(now, packet, DropReason::Down);
+        }
+        if u64::from(packet.size) > self.config.mtu.0 {
+            return outlet.dropped(now, packet, DropReason::TooBig);
+        }
+        let mut packet = packet;
+        if self.config.loss_at == LossPlace::BeforeQueue
+            && let Some(reason) = self.strikes(&mut packet, outlet)
+        {
+            return outlet.dropped(now, packet, reason);
+        }
+        let copy = self.duplicate.chooses().then(|| outlet.copy(packet)).flatten();
+        self.admit(now, packet, outlet);
+        if let Some(id) = copy {
+            self.admit(now, Packet { id, ..packet }, outlet);
+        }
+    }
+
+    /// Puts a packet into the queue, and sends the first that waits if nothing is being sent.
+    #[inline]
+    fn admit(&mut self, now: Time, packet: Packet, outlet: &mut impl Outlet) {
+        let packet = Packet { queued: now, ..packet };
+        outlet.enqueued(now, packet);
+        let mut room = Room {
+            stream: &mut self.queue_stream,
+            dropped: &mut self.dropped,
+            rate: self.config.rate,
+        };
+        self.queue.enqueue(now, packet, &mut room);
+        self.hand_over_drops(now, outlet);
+        if self.free_at <= now {
+            self.send_next(now, outlet);
+        }
+    }
+
+    #[inline]
+    fn hand_over_drops(&mut self, at: Time, outlet: &mut impl Outlet) {
+        for (packet, reason) in self.dropped.drain(..) {
+            outlet.dropped(at, packet, reason);
+        }
+    }
+
+    /// Sends the packet whose turn it is at `at`.
+    #[inline]
+    fn send_next(&mut self, at: Time, outlet: &mut impl Outlet) {
+        let mut room = Room {
+            stream: &mut self.queue_stream,
+            dropped: &mut self.dropped,
+            rate: self.config.rate,
+        };
+        let next = self.queue.dequeue(at, &mut room);
+        self.hand_over_drops(at, outlet);
+        let Some(mut packet) = next else { return };
+        outlet.dequeued(at, packet);
+        let size = u64::from(packet.size);
+        let sent = self.finish(at, size + self.config.overhead.0);
+        self.free_at = sent;
+        if self.mark.chooses() && packet.ecn.is_capable() {
+            packet.ecn = Ecn::Ce;
+        }
+        let flip =
+            (self.corrupt.chooses() && size > 0).then(|| self.corrupt_bit.below(size * 8) as u32);
+        if self.config.loss_at == LossPlace::AfterLink
+            && let Some(reason) = self.strikes(&mut packet, outlet)
+        {
+            return outlet.dropped(sent, packet, reason);
+        }
+        let arrives = self.delay.arrival(&self.config, sent, size, &mut self.delay_streams);
+        outlet.departs(Departure { packet, started: at, sent, arrives, flip });
+    }
+
+    /// When `bytes` are sent if sending begins at `at`.
+    #[inline]
+    fn finish(&self, at: Time, bytes: u64) -> Time {
+        match &self.trace {
+            Some(trace) => trace.finish(at, bytes),
+            None => Time::from_nanos(at.as_nanos().saturating_add(self.config.rate.nanos(bytes))),
+        }
+    }
+
+    /// Whether loss strikes this packet, and which; may mark it instead.
+    #[inline]
+    fn strikes(&mut self, packet: &mut Packet, outlet: &impl Outlet) -> Option<DropReason> {
+        if self.has_list || self.rule.is_some() {
+            let bytes = outlet.bytes(packet);
+            let listed = self.has_list && self.list.strikes(&self.config.loss_list, bytes);
+            let ruled = self.rule.as_mut().is_some_and(|rule| rule(packet, bytes));
+            if listed || ruled {
+                return Some(DropReason::Listed);
+            }
+        }
+        if !self.loss.strikes(&mut self.loss_stream) {
+            return None;
+        }
+        if self.config.loss_marks && packet.ecn.is_capable() {
+            packet.ecn = Ecn::Ce;
+            return None;
+        }
+        Some(DropReason::Loss)
+    }
+
+    /// Takes over a configuration at `at`: rebuilds what depends on parts that changed, so that
+    /// what did not change keeps its memory.
+    fn adopt(&mut self, at: Time, next: LinkConfig, outlet: &mut impl Outlet) {
+        let last = core::mem::replace(&mut self.config, next);
+        let config = &self.config;
+        if config.rate_trace != last.rate_trace {
+            self.trace = RateTrace::new(&config.rate_trace, self.start);
+        }
+        if config.loss != last.loss {
+            self.loss = LossState::new(config.loss);
+        }
+        if config.loss_list != last.loss_list {
+            self.list = ListState::default();
+            self.has_list = config.loss_list != LossList::default();
+        }
+        if config.duplicate != last.duplicate {
+            self.duplicate.set(config.duplicate);
+        }
+        if config.corrupt != last.corrupt {
+            self.corrupt.set(config.corrupt);
+        }
+        if config.ecn_mark != last.ecn_mark {
+            self.mark.set(config.ecn_mark);
+        }
+        let correlations = |c: &LinkConfig| (c.delay_correlation, c.reorder.correlation);
+        if correlations(config) != correlations(&last) {
+            self.delay = DelayState::new(config);
+        }
+        if config.queue != last.queue {
+            self.change_queue(at, outlet);
+        }
+        if last.up && !self.config.up {
+            self.last_cut = Some(at);
+            if !self.config.down_keeps_queue {
+                while let Some(packet) = self.queue.take() {
+                    outlet.dropped(at, packet, DropReason::Down);
+                }
+            }
+        }
+        if !last.up && self.config.up {
+            self.free_at = self.free_at.max(at);
+        }
+    }
+
+    /// Moves what waits into a queue of another kind.
+    fn change_queue(&mut self, at: Time, outlet: &mut impl Outlet) {
+        let mut old = core::mem::replace(&mut self.queue, self.config.queue.build(at));
+        let mut room = Room {
+            stream: &mut self.queue_stream,
+            dropped: &mut self.dropped,
+            rate: self.config.rate,
+        };
+        while let Some(packet) = old.take() {
+            self.queue.enqueue(at, packet, &mut room);
+        }
+        self.hand_over_drops(at, outlet);
+    }
+}
+
+impl core::fmt::Debug for Link {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Link")
+            .field("config", &self.config)
+            .field("queue_len", &self.queue.len())
+            .field("free_at", &self.free_at)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,152 @@
+//! First in, first out; what does not fit is dropped.
+
+use super::{Queue, Room};
+use crate::packet::{DropReason, Packet};
+use crate::quantity::Size;
+use ringway_sansio::Time;
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+
+/// So many packets may wait, not counting the one that is being sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DropTailPackets {
+    /// Packets that may wait.
+    pub limit: u32,
+}
+
+impl Default for DropTailPackets {
+    fn default() -> Self {
+        DropTailPackets { limit: 1000 }
+    }
+}
+
+impl DropTailPackets {
+    pub(super) fn build(self) -> DropTail {
+        DropTail::new(self.limit as usize, u64::MAX)
+    }
+}
+
+/// So many bytes may wait, not counting the packet that is being sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DropTailBytes {
+    /// Bytes that may wait.
+    pub limit: Size,
+}
+
+impl Default for DropTailBytes {
+    fn default() -> Self {
+        DropTailBytes { limit: Size(1_000_000) }
+    }
+}
+
+impl DropTailBytes {
+    pub(super) fn build(self) -> DropTail {
+        DropTail::new(usize::MAX, self.limit.0)
+    }
+}
+
+/// ns-2's drop-tail: a packet that comes is counted as well, so with a limit of 50 it is 49 that
+/// wait and one that is being sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Ns2DropTail {
+    /// ns-2's `limit_`.
+    pub limit: u32,
+}
+
+impl Default for Ns2DropTail {
+    fn default() -> Self {
+        Ns2DropTail { limit: 50 }
+    }
+}
+
+impl Ns2DropTail {
+    pub(super) fn build(self) -> DropTail {
+        DropTail::new(self.limit as usize - 1, u64::MAX)
+    }
+}
+
+/// The queue of all three.
+pub(super) struct DropTail {
+    packets: VecDeque<Packet>,
+    bytes: u64,
+    most_packets: usize,
+    most_bytes: u64,
+}
+
+impl DropTail {
+    fn new(most_packets: usize, most_bytes: u64) -> Self {
+        DropTail { packets: VecDeque::new(), bytes: 0, most_packets, most_bytes }
+    }
+}
+
+impl Queue for DropTail {
+    fn enqueue(&mut self, _: Time, packet: Packet, room: &mut Room<'_>) {
+        let bytes = self.bytes + u64::from(packet.size);
+        if self.packets.len() >= self.most_packets || bytes > self.most_bytes {
+            room.dropped.push((packet, DropReason::QueueFull));
+            return;
+        }
+        self.bytes = bytes;
+        self.packets.push_back(packet);
+    }
+
+    fn dequeue(&mut self, _: Time, _: &mut Room<'_>) -> Option<Packet> {
+        self.take()
+    }
+
+    fn take(&mut self) -> Option<Packet> {
+        let packet = self.packets.pop_front()?;
+        self.bytes -= u64::from(packet.size);
+        Some(packet)
+    }
+
+    fn len(&self) -> usize {
+        self.packets.len()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{QueueConfig, testing::Bench};
+    use super::*;
+    use ringway_sansio::Ecn;
+
+    fn fill(config: &QueueConfig, n: u32) -> Bench {
+        let mut bench = Bench::new(config);
+        for id in 0..n {
+            bench.put(Time::ZERO, id, 1000, 0, Ecn::NotEct);
+        }
+        bench
+    }
+
+    #[test]
+    fn keeps_order_and_drops_what_comes_last() {
+        let mut bench = fill(&QueueConfig::DropTail(DropTailPackets { limit: 3 }), 5);
+        let dropped: Vec<u32> = bench.dropped.iter().map(|(p, _)| p.id).collect();
+        assert_eq!(dropped, [3, 4]);
+        let sent: Vec<u32> = core::iter::from_fn(|| bench.get(Time::ZERO)).map(|p| p.id).collect();
+        assert_eq!(sent, [0, 1, 2]);
+        assert_eq!(bench.queue.bytes(), 0);
+    }
+
+    #[test]
+    fn bytes_are_counted() {
+        let bench = fill(&QueueConfig::DropTailBytes(DropTailBytes { limit: Size(2999) }), 3);
+        assert_eq!((bench.queue.len(), bench.queue.bytes()), (2, 2000));
+        assert_eq!(bench.dropped[0].1, DropReason::QueueFull);
+    }
+
+    /// `length + 1 >= limit` drops: 49 wait.
+    #[test]
+    fn ns2_counts_the_packet_that_comes() {
+        let bench = fill(&QueueConfig::Ns2DropTail(Ns2DropTail { limit: 50 }), 60);
+        assert_eq!(bench.queue.len(), 49);
+    }
+}

@@ -1,0 +1,206 @@
+//! What waits for a link: a trait, and a file for each discipline.
+
+mod codel;
+mod drop_tail;
+mod fq_codel;
+mod pie;
+mod red;
+
+pub use codel::CodelConfig;
+pub use drop_tail::{DropTailBytes, DropTailPackets, Ns2DropTail};
+pub use fq_codel::FqCodelConfig;
+pub use pie::PieConfig;
+pub use red::RedConfig;
+
+use crate::config::ConfigError;
+use crate::packet::{DropReason, Packet};
+use crate::quantity::Rate;
+use crate::random::Stream;
+use ringway_sansio::Time;
+use serde::{Deserialize, Serialize};
+
+/// Most packets any queue may hold.
+pub const MAX_QUEUE: u32 = 1 << 24;
+
+/// What a discipline may use while it decides.
+pub struct Room<'a> {
+    /// The link's random stream for its queue.
+    pub stream: &'a mut Stream,
+    /// Takes the packets that are dropped, with the reason.
+    pub dropped: &'a mut Vec<(Packet, DropReason)>,
+    /// The rate at which the link sends now.
+    pub rate: Rate,
+}
+
+/// A queue discipline. It keeps no clock: what it does every so often it catches up with when it
+/// is next called.
+pub trait Queue: Send {
+    /// Takes a packet in, or drops it or another.
+    fn enqueue(&mut self, now: Time, packet: Packet, room: &mut Room<'_>);
+
+    /// Gives the next packet to send; may drop some before it. `None` when nothing is left.
+    fn dequeue(&mut self, now: Time, room: &mut Room<'_>) -> Option<Packet>;
+
+    /// Takes out the next packet without judging it, to move or to flush the queue.
+    fn take(&mut self) -> Option<Packet>;
+
+    /// Packets that wait.
+    fn len(&self) -> usize;
+
+    /// Whether none waits.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes that wait.
+    fn bytes(&self) -> u64;
+}
+
+/// Which discipline, with its parameters.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "discipline", rename_all = "kebab-case")]
+pub enum QueueConfig {
+    /// First in, first out, so many packets.
+    DropTail(DropTailPackets),
+    /// First in, first out, so many bytes.
+    DropTailBytes(DropTailBytes),
+    /// First in, first out, with the limit as ns-2 counts it.
+    Ns2DropTail(Ns2DropTail),
+    /// Random early detection (Floyd and Jacobson 1993).
+    Red(RedConfig),
+    /// Controlled delay (RFC 8289).
+    Codel(CodelConfig),
+    /// Proportional integral controller enhanced (RFC 8033).
+    Pie(PieConfig),
+    /// Fair queues with controlled delay (RFC 8290).
+    FqCodel(FqCodelConfig),
+}
+
+impl Default for QueueConfig {
+    fn default() -> Self {
+        QueueConfig::DropTail(DropTailPackets::default())
+    }
+}
+
+impl QueueConfig {
+    /// Makes the queue, empty, at `now`.
+    pub fn build(&self, now: Time) -> Box<dyn Queue> {
+        match self {
+            QueueConfig::DropTail(c) => Box::new(c.build()),
+            QueueConfig::DropTailBytes(c) => Box::new(c.build()),
+            QueueConfig::Ns2DropTail(c) => Box::new(c.build()),
+            QueueConfig::Red(c) => Box::new(red::Red::new(*c, now)),
+            QueueConfig::Codel(c) => Box::new(codel::Codel::new(*c)),
+            QueueConfig::Pie(c) => Box::new(pie::Pie::new(*c, now)),
+            QueueConfig::FqCodel(c) => Box::new(fq_codel::FqCodel::new(*c)),
+        }
+    }
+
+    /// Whether all parameters are in range.
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        let expect = |ok: bool, expected| {
+            if ok { Ok(()) } else { Err(ConfigError::Range { field: "queue", expected }) }
+        };
+        let limit = match self {
+            QueueConfig::DropTail(c) => c.limit,
+            QueueConfig::DropTailBytes(c) => {
+                return expect(c.limit.0 > 0, "a limit above 0 B");
+            }
+            QueueConfig::Ns2DropTail(c) => c.limit,
+            QueueConfig::Red(c) => {
+                let ascending = c.min >= 1.0 && c.min < c.max && c.max <= f64::from(MAX_QUEUE);
+                expect(ascending, "a `min` of 1 or more and below `max`")?;
+                let weight = c.weight > 0.0 && c.weight <= 1.0;
+                expect(weight, "a `weight` above 0 and at most 1")?;
+                expect(c.mean_packet.0 > 0, "a `mean_packet` above 0 B")?;
+                c.limit
+            }
+            QueueConfig::Codel(c) => {
+                expect(c.interval.as_nanos() > 0, "an `interval` above 0 s")?;
+                c.limit
+            }
+            QueueConfig::Pie(c) => {
+                expect(c.update.as_nanos() > 0, "an `update` above 0 s")?;
+                let gains = c.alpha >= 0.0 && c.beta >= 0.0;
+                expect(gains && c.alpha.is_finite() && c.beta.is_finite(), "gains of 0 or more")?;
+                c.limit
+            }
+            QueueConfig::FqCodel(c) => {
+                expect(c.codel.interval.as_nanos() > 0, "an `interval` above 0 s")?;
+                expect((1..=65_536).contains(&c.flows), "1 to 65536 `flows`")?;
+                expect((1..=1 << 24).contains(&c.quantum.0), "a `quantum` of 1 B to 16 MiB")?;
+                expect((1..=MAX_QUEUE).contains(&c.codel.limit), "a limit of 1 to 16777216")?;
+                return expect(c.memory.0 > 0, "a `memory` above 0 B");
+            }
+        };
+        expect((1..=MAX_QUEUE).contains(&limit), "a limit of 1 to 16777216 packets")
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    //! A link of its own for a queue: packets in at times, packets out at a steady rate.
+
+    use super::*;
+    use crate::random::Streams;
+    use ringway_sansio::Ecn;
+
+    pub(crate) struct Bench {
+        pub(crate) queue: Box<dyn Queue>,
+        pub(crate) stream: Stream,
+        pub(crate) dropped: Vec<(Packet, DropReason)>,
+        pub(crate) rate: Rate,
+    }
+
+    impl Bench {
+        pub(crate) fn new(config: &QueueConfig) -> Self {
+            config.check().unwrap();
+            Bench {
+                queue: config.build(Time::ZERO),
+                stream: Streams::new(1, 0).stream("queue"),
+                dropped: Vec::new(),
+                rate: Rate(8_000_000),
+            }
+        }
+
+        pub(crate) fn put(&mut self, at: Time, id: u32, size: u32, flow: u32, ecn: Ecn) {
+            let packet = Packet { queued: at, ..Packet::new(id, size, flow, ecn) };
+            let mut room =
+                Room { stream: &mut self.stream, dropped: &mut self.dropped, rate: self.rate };
+            self.queue.enqueue(at, packet, &mut room);
+        }
+
+        pub(crate) fn get(&mut self, at: Time) -> Option<Packet> {
+            let mut room =
+                Room { stream: &mut self.stream, dropped: &mut self.dropped, rate: self.rate };
+            self.queue.dequeue(at, &mut room)
+        }
+
+        /// Offers 1000-byte packets every `every` ns and sends them at the rate for `seconds`;
+        /// gives the mean sojourn in ms over the second half, and packets sent.
+        pub(crate) fn load(&mut self, every: u64, seconds: u64, ecn: Ecn) -> (f64, Vec<Packet>) {
+            let end = seconds * 1_000_000_000;
+            let service = self.rate.nanos(1000);
+            let (mut arrival, mut free, mut id) = (0, 0, 0);
+            let (mut sum, mut n, mut sent) = (0.0, 0.0, Vec::new());
+            while arrival < end {
+                if free <= arrival && !self.queue.is_empty() {
+                    if let Some(p) = self.get(Time::from_nanos(free)) {
+                        if free > end / 2 {
+                            sum += (free - p.queued.as_nanos()) as f64 / 1e6;
+                            n += 1.0;
+                        }
+                        sent.push(p);
+                        free += service;
+                    }
+                    continue;
+                }
+                free = free.max(arrival);
+                self.put(Time::from_nanos(arrival), id, 1000, 0, ecn);
+                id += 1;
+                arrival += every;
+            }
+            (sum / n, sent)
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Random early detection (Floyd and Jacobson 1993; RFC 2309 section 3), with the gentle slope
+//! that Floyd added in 2000.
+
+use super::{Queue, Room};
+use crate::packet::{DropReason, Packet};
+use crate::quantity::{Chance, Size};
+use ringway_sansio::{Ecn, Time};
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+
+/// Parameters of RED; the defaults are ns-2's.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RedConfig {
+    /// Packets that may wait.
+    pub limit: u32,
+    /// Mean length below which nothing is dropped, in packets.
+    pub min: f64,
+    /// Mean length at which `max_chance` is reached, in packets.
+    pub max: f64,
+    /// Probability of a drop at `max`.
+    pub max_chance: Chance,
+    /// Weight of the present length in the mean.
+    pub weight: f64,
+    /// Rises from `max_chance` to 1 between `max` and twice `max`, instead of dropping all.
+    pub gentle: bool,
+    /// Marks packets of transports that understand ECN instead of dropping them below `max`.
+    pub ecn: bool,
+    /// Typical size, which says how fast the mean falls while nothing waits.
+    pub mean_packet: Size,
+}
+
+impl Default for RedConfig {
+    fn default() -> Self {
+        RedConfig {
+            limit: 50,
+            min: 5.0,
+            max: 15.0,
+            max_chance: Chance::new(0.1).unwrap_or(Chance::NEVER),
+            weight: 0.002,
+            gentle: true,
+            ecn: false,
+            mean_packet: Size(500),
+        }
+    }
+}
+
+pub(super) struct Red {
+    config: RedConfig,
+    packets: VecDeque<Packet>,
+    bytes: u64,
+    /// The mean length.
+    average: f64,
+    /// Packets since the last drop while the mean is above `min`.
+    count: i64,
+    /// Since when nothing waits.
+    idle_since: Option<Time>,
+}
+
+impl Red {
+    pub(super) fn new(config: RedConfig, now: Time) -> Self {
+        Red {
+            config,
+            packets: VecDeque::new(),
+            bytes: 0,
+            average: 0.0,
+            count: -1,
+            idle_since: Some(now),
+        }
+    }
+
+    fn update_average(&mut self, now: Time, room: &Room<'_>) {
+        let weight = self.config.weight;
+        if let Some(since) = self.idle_since.take() {
+            let typical = room.rate.nanos(self.config.mean_packet.0);
+            let idle = now.since(since).as_nanos() as f64;
+            if typical > 0 {
+                self.average *= libm::pow(1.0 - weight, idle / typical as f64);
+            } else if idle > 0.0 {
+                self.average = 0.0;
+            }
+        }
+        self.average += weight * (self.packets.len() as f64 - self.average);
+    }
+
+    /// Probability of a drop before the spacing by `count`; `None` to drop for certain.
+    fn base_chance(&self) -> Option<f64> {
+        let c = &self.config;
+        let most = c.max_chance.get();
+        if self.average < c.max {
+            return Some(most * (self.average - c.min) / (c.max - c.min));
+        }
+        (c.gentle && self.average < 2.0 * c.max)
+            .then(|| most + (1.0 - most) * (self.average - c.max) / c.max)
+    }
+
+    /// Whether this packet is chosen.
+    fn chooses(&mut self, room: &mut Room<'_>) -> Choice {
+        if self.average < self.config.min {
+            self.count = -1;
+            return Choice::Pass;
+        }
+        self.count += 1;
+        let Some(chance) = self.base_chance() else {
+            self.count = 0;
+            return Choice::Drop;
+        };
+        // Spread evenly instead of geometrically: 1 in 1/p packets, never two gaps of 2/p.
+        let rest = 1.0 - self.count as f64 * chance;
+        let chosen = rest <= 0.0 || room.stream.chance(chance / rest);
+        if !chosen {
+            return Choice::Pass;
+        }
+        self.count = 0;
+        if self.config.ecn && self.average < self.config.max { Choice::Mark } else { Choice::Drop }
+    }
+}
+
+enum Choice {
+    Pass,
+    Mark,
+    Drop,
+}
+
+impl Queue for Red {
+    fn enqueue(&mut self, now: Time, mut packet: Packet, room: &mut Room<'_>) {
+        self.update_average(now, room);
+        match self.chooses(room) {
+            Choice::Mark if packet.ecn.is_capable() => packet.ecn = Ecn::Ce,
+            Choice::Pass => {}
+            Choice::Mark | Choice::Drop => {
+                if self.packets.is_empty() {
+                    self.idle_since = Some(now);
+                }
+                room.dropped.push((packet, DropReason::QueueEarly));
+                return;
+            }
+        }
+        if self.packets.len() >= self.config.limit as usize {
+            self.count = 0;
+            room.dropped.push((packet, DropReason::QueueFull));
+            return;
+        }
+        self.bytes += u64::from(packet.size);
+        self.packets.push_back(packet);
+    }
+
+    fn dequeue(&mut self, now: Time, _: &mut Room<'_>) -> Option<Packet> {
+        let packet = self.take()?;
+        if self.packets.is_empty() {
+            self.idle_since = Some(now);
+        }
+        Some(packet)
+    }
+
+    fn take(&mut self) -> Option<Packet> {
+        let packet = self.packets.pop_front()?;
+        self.bytes -= u64::from(packet.size);
+        Some(packet)
+    }
+
+    fn len(&self) -> usize {
+        self.packets.len()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{QueueConfig, testing::Bench};
+    use super::*;
+
+    #[test]
+    fn light_load_loses_nothing() {
+        let mut bench = Bench::new(&QueueConfig::Red(RedConfig::default()));
+        bench.load(1_100_000, 20, Ecn::NotEct);
+        assert!(bench.dropped.is_empty());
+    }
+
+    /// At 5 % too much load the mean settles where the drop probability is 1/21, which the linear
+    /// part of the curve reaches between `min` and `max`; the queue never fills.
+    #[test]
+    fn overload_settles_between_the_thresholds() {
+        let mut bench = Bench::new(&QueueConfig::Red(RedConfig::default()));
+        let (sojourn, sent) = bench.load(952_381, 200, Ecn::NotEct);
+        assert!(bench.dropped.iter().all(|d| d.1 == DropReason::QueueEarly));
+        let rate = bench.dropped.len() as f64 / (bench.dropped.len() + sent.len()) as f64;
+        assert!((rate - 1.0 / 21.0).abs() < 0.002, "{rate}");
+        assert!((5.0..15.0).contains(&sojourn), "{sojourn}");
+    }
+
+    /// The mean stays at ten: packets that understand ECN are marked at the rate at which others
+    /// are dropped.
+    #[test]
+    fn capable_packets_are_marked_instead() {
+        let config = RedConfig { ecn: true, limit: 500, ..RedConfig::default() };
+        let run = |ecn| {
+            let mut bench = Bench::new(&QueueConfig::Red(config));
+            let mut marked = 0;
+            for id in 0..20_000 {
+                bench.put(Time::from_millis(id), id as u32, 1000, 0, ecn);
+                while bench.queue.len() > 10 {
+                    let packet = bench.get(Time::from_millis(id)).unwrap();
+                    marked += usize::from(packet.ecn == Ecn::Ce);
+                }
+            }
+            (marked, bench.dropped.len())
+        };
+        let (marked, dropped) = run(Ecn::Ect0);
+        assert_eq!(dropped, 0);
+        assert!(marked > 500, "{marked}");
+        let (marked, dropped) = run(Ecn::NotEct);
+        assert_eq!(marked, 0);
+        assert!(dropped > 500, "{dropped}");
+    }
+}
