@@ -178,17 +178,20 @@ impl<P: Send + 'static> Endpoint<P> {
         for (place, io) in ios.into_iter().enumerate() {
             tasks.push(tokio::task::spawn_local(hear_refusals(hub.clone(), place, io)));
         }
-        let stopping = async move {
+        let stopped = hub.clone();
+        tasks.push(tokio::task::spawn_local(async move {
             // The sender lives in `shared`, which the hub holds.
-            stop.wait_for(Option::is_some).await.ok().and_then(|grace| *grace).unwrap_or_default()
-        };
+            let told = stop.wait_for(Option::is_some).await.ok().and_then(|grace| *grace);
+            let mut hub = stopped.borrow_mut();
+            hub.stop = Some(told.unwrap_or_default());
+            hub.wake_main();
+        }));
         let mut turn = Turn {
             inbox: self.inbox,
             mails: Vec::new(),
             buffers: ReceiveBatch::new(),
             sleep: Box::pin(tokio::time::sleep(Duration::ZERO)),
             armed: None,
-            stop: Box::pin(stopping),
             end: None,
             first: 0,
         };
@@ -220,7 +223,6 @@ struct Turn<P> {
     sleep: Pin<Box<Sleep>>,
     /// When `sleep` ends.
     armed: Option<Time>,
-    stop: Pin<Box<dyn Future<Output = Duration>>>,
     /// Set once we stop: when the last connection must be gone.
     end: Option<Time>,
     /// Which UDP socket comes first.
@@ -256,7 +258,7 @@ impl<P: Send + 'static> Turn<P> {
             hub.flush();
         }
         hub.expire_connections();
-        if self.poll_stopped(hub, tasks, cx) {
+        if self.has_stopped(hub, tasks) {
             return Poll::Ready(());
         }
         more |= self.arm(hub, cx);
@@ -271,6 +273,7 @@ impl<P: Send + 'static> Turn<P> {
         let mut more = false;
         let ports = hub.udp.len();
         self.first = self.first.wrapping_add(1);
+        let mut first = true;
         for turn in 0..ports {
             let place = self.first.wrapping_add(turn) % ports;
             let mut emptied = false;
@@ -286,7 +289,13 @@ impl<P: Send + 'static> Turn<P> {
                     }
                     // An ICMP message came for an earlier datagram; it is heard elsewhere.
                     Poll::Ready(Err(_)) => {}
-                    Poll::Ready(Ok(count)) => self.take_batch(hub, place, count),
+                    Poll::Ready(Ok(count)) => {
+                        // The clock was read as the turn began.
+                        if !std::mem::take(&mut first) {
+                            hub.tick();
+                        }
+                        self.take_batch(hub, place, count);
+                    }
                 }
             }
             more |= !emptied;
@@ -295,7 +304,7 @@ impl<P: Send + 'static> Turn<P> {
     }
 
     fn take_batch<H: Handler<Post = P>>(&mut self, hub: &mut Hub<H>, place: usize, count: usize) {
-        let now = hub.tick();
+        let now = hub.now;
         let Some(port) = &mut hub.udp[place] else { return };
         let (backlog, dropped) = port.backlog(now, &self.buffers, count);
         hub.counters.udp_batches.add(1);
@@ -335,17 +344,16 @@ impl<P: Send + 'static> Turn<P> {
     }
 
     /// Once told to stop: ends accepting, then the connections. Tells when all is over.
-    fn poll_stopped<H: Handler<Post = P>>(
+    fn has_stopped<H: Handler<Post = P>>(
         &mut self,
         hub: &mut Hub<H>,
         tasks: &mut [JoinHandle<()>],
-        cx: &mut Context<'_>,
     ) -> bool {
         let now = hub.now;
         let end = match self.end {
             Some(end) => end,
             None => {
-                let Poll::Ready(grace) = self.stop.as_mut().poll(cx) else { return false };
+                let Some(grace) = hub.stop else { return false };
                 for task in tasks {
                     task.abort();
                 }

@@ -57,8 +57,10 @@ pub(crate) struct Hub<H: Handler> {
     pub(crate) read_buffer: Vec<u8>,
     /// Of the main task.
     pub(crate) main: Option<Waker>,
-    /// When the main task wakes by itself.
+    /// When the main task wakes by itself; zero while it is awake.
     pub(crate) armed: Option<Time>,
+    /// Once we are told to stop: how long connections have to end.
+    pub(crate) stop: Option<Duration>,
     pub(crate) local: LocalAddresses,
     failed: Vec<u64>,
     carries: Vec<Option<Box<Carry>>>,
@@ -91,6 +93,7 @@ impl<H: Handler> Hub<H> {
                 read_buffer: vec![0; READ_BUFFER],
                 main: None,
                 armed: None,
+                stop: None,
                 local: LocalAddresses::new(&shared.listeners),
                 failed: Vec::new(),
                 carries: shared.mailboxes.iter().map(|_| None).collect(),
@@ -154,6 +157,9 @@ impl<H: Handler> Hub<H> {
 
     /// Wakes the main task if it would sleep past the next deadline.
     pub(crate) fn rearm(&self) {
+        if self.armed == Some(Time::ZERO) {
+            return;
+        }
         if let Some(next) = self.next_timeout()
             && self.armed.is_none_or(|armed| next < armed)
         {
