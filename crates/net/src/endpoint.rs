@@ -5,7 +5,7 @@ use crate::clock::Clock;
 use crate::counters::Counters;
 use crate::error::BindError;
 use crate::handler::{CloseReason, Handler};
-use crate::hub::Hub;
+use crate::hub::{Hub, sooner};
 use crate::limits::{Limits, MAX_WORKERS, UDP_RECEIVE_BUFFER};
 use crate::mailbox::{Inbox, Mail, mailbox};
 use crate::route::Listener;
@@ -379,14 +379,15 @@ impl<P: Send + 'static> Turn<P> {
         if self.sleep.is_elapsed() {
             self.armed = None;
         }
-        let next = [hub.next_timeout(), self.end].into_iter().flatten().min();
+        let next = sooner(hub.next_timeout(), self.end);
         let mut due = false;
-        if let Some(next) = next {
-            if self.armed.is_none_or(|armed| next < armed) {
-                let at = Instant::from_std(hub.shared.clock.instant(next));
-                self.sleep.as_mut().reset(at);
-                self.armed = Some(next);
-            }
+        if let Some(next) = next
+            && self.armed.is_none_or(|armed| next < armed)
+        {
+            let at = Instant::from_std(hub.shared.clock.instant(next));
+            self.sleep.as_mut().reset(at);
+            self.armed = Some(next);
+            // Asked once, it keeps our waker until then.
             due = self.sleep.as_mut().poll(cx).is_ready();
         }
         hub.armed = self.armed;

@@ -68,6 +68,14 @@ pub(crate) struct Hub<H: Handler> {
     send_buffers: SendBatch,
 }
 
+/// The earlier of two deadlines.
+pub(crate) fn sooner(one: Option<Time>, other: Option<Time>) -> Option<Time> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        _ => one.or(other),
+    }
+}
+
 impl<H: Handler> Hub<H> {
     pub(crate) fn new(
         shared: Arc<Shared<H::Post>>,
@@ -148,11 +156,14 @@ impl<H: Handler> Hub<H> {
 
     /// When the main task must be awake next.
     pub(crate) fn next_timeout(&self) -> Option<Time> {
-        let handler = self.handler.next_timeout();
-        let wheel = self.wheel.next();
-        let waiting = self.udp.iter().flatten().any(UdpPort::has_waiting);
-        let retry = waiting.then(|| self.now + WAITING_RETRY);
-        [handler, wheel, retry].into_iter().flatten().min()
+        let mut next = self.handler.next_timeout();
+        if !self.wheel.is_empty() {
+            next = sooner(next, self.wheel.next());
+        }
+        if self.udp.iter().flatten().any(UdpPort::has_waiting) {
+            next = sooner(next, Some(self.now + WAITING_RETRY));
+        }
+        next
     }
 
     /// Wakes the main task if it would sleep past the next deadline.
