@@ -123,20 +123,72 @@ pub(crate) fn span_escaped(bytes: &[u8], from: usize, class: u16) -> usize {
     i
 }
 
+/// One in every octet of a word.
+pub(crate) const ONES: u64 = 0x0101_0101_0101_0101;
+
+/// The eight octets from `at` on, the first of them lowest; zeros where there are fewer.
+#[inline(always)]
+pub(crate) fn word(bytes: &[u8], at: usize) -> u64 {
+    match bytes.get(at..).and_then(|rest| rest.first_chunk()) {
+        Some(chunk) => u64::from_le_bytes(*chunk),
+        None => last_word(bytes, at),
+    }
+}
+
+/// The last octets, fewer than eight, of `bytes`.
+fn last_word(bytes: &[u8], at: usize) -> u64 {
+    let octets = bytes.get(at..).unwrap_or_default();
+    match bytes.last_chunk() {
+        Some(chunk) if !octets.is_empty() => u64::from_le_bytes(*chunk) >> (64 - 8 * octets.len()),
+        _ => octets.iter().rev().fold(0, |word, &octet| word << 8 | octet as u64),
+    }
+}
+
+/// A mark (0x80) in the lowest octet of `word` that is `wanted`, perhaps in higher ones too; zero
+/// where there is none.
+#[inline(always)]
+pub(crate) fn marks_of(word: u64, wanted: u8) -> u64 {
+    let x = word ^ (wanted as u64 * ONES);
+    x.wrapping_sub(ONES) & !x & (0x80 * ONES)
+}
+
 /// Index of the first `wanted` from `from` on; eight octets at a time, for what is near.
 #[inline(always)]
 pub(crate) fn find_near(bytes: &[u8], from: usize, wanted: u8) -> Option<usize> {
-    const ONES: u64 = 0x0101_0101_0101_0101;
+    let (chunks, rest) = bytes.get(from..)?.as_chunks();
     let mut i = from;
-    while let Some(chunk) = bytes.get(i..i + 8).and_then(|c| <[u8; 8]>::try_from(c).ok()) {
-        let x = u64::from_le_bytes(chunk) ^ (wanted as u64 * ONES);
-        let zero = x.wrapping_sub(ONES) & !x & (0x80 * ONES);
-        if zero != 0 {
-            return Some(i + zero.trailing_zeros() as usize / 8);
+    for chunk in chunks {
+        let marks = marks_of(u64::from_le_bytes(*chunk), wanted);
+        if marks != 0 {
+            return Some(i + marks.trailing_zeros() as usize / 8);
         }
         i += 8;
     }
-    bytes.get(i..)?.iter().position(|&b| b == wanted).map(|n| i + n)
+    rest.iter().position(|&b| b == wanted).map(|n| i + n)
+}
+
+/// Marks (0x80) in the octets of `word` that are control characters, tab among them. The lowest may
+/// be at a `~` after 0xff instead, all above it anywhere.
+#[inline(always)]
+fn marks_of_controls(word: u64) -> u64 {
+    // Below 0x20 the difference is negative, above 0x7e the sum is.
+    (word.wrapping_sub(0x20 * ONES) | word.wrapping_add(ONES)) & !word & (0x80 * ONES)
+}
+
+/// Index of the first control character from `from` on: the next line end, if all is well. It may
+/// stop short of it at a tab or at what is no control character at all.
+#[inline(always)]
+pub(crate) fn find_control(bytes: &[u8], from: usize) -> Option<usize> {
+    let (chunks, rest) = bytes.get(from..)?.as_chunks();
+    let mut i = from;
+    for chunk in chunks {
+        let marks = marks_of_controls(u64::from_le_bytes(*chunk));
+        if marks != 0 {
+            return Some(i + marks.trailing_zeros() as usize / 8);
+        }
+        i += 8;
+    }
+    rest.iter().position(|&b| b < 0x20 || b == 0x7f).map(|n| i + n)
 }
 
 /// Without white space and folds at either end.

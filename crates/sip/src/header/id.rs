@@ -1,5 +1,7 @@
 //! Names of header fields: one number for each that Ringway knows, however it is written.
 
+use crate::syntax::{ONES, word};
+
 /// A header field name. Full and compact forms in any case give the same id (RFC 3261
 /// section 7.3.1, section 7.3.3).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
@@ -244,80 +246,65 @@ const ROWS: [Row; HeaderId::COUNT - 1] = [
     (HeaderId::SessionId, "Session-ID", 0),
 ];
 
-const TABLE: usize = 512;
+/// Places of the table by name: a power of two.
+const TABLE: usize = 256;
 
-/// Ids by hash of their full name, stored plus one; next free place where two meet.
-static BY_NAME: [u8; TABLE] = by_name();
-/// Ids by compact form, stored plus one.
-static BY_LETTER: [u8; 128] = by_letter();
-/// The full names in lower case, as `words` gives them.
-static WORDS: [Words; HeaderId::COUNT - 1] = by_words();
+/// Which name has a place: its id, [`HeaderId::Other`] for none, and its length.
+type Place = (HeaderId, u8);
 
-/// A name of up to 32 octets in little-endian words, filled up with zeros: comparing two of them
-/// takes no call and no loop.
-type Words = [u64; 4];
+/// Ids by hash of their full name.
+static BY_NAME: [Place; TABLE] = by_name();
+/// Ids by compact form.
+static BY_LETTER: [HeaderId; 128] = by_letter();
+/// The full names in lower case, as `Words` gives them.
+static WORDS: [Words; HeaderId::COUNT] = by_words();
 
-/// The longest name that can be one of ours.
-const MAX_NAME: usize = 32;
-
-/// Length and three letters tell all these names apart, whatever their case; the factors were
-/// searched for that.
-#[inline(always)]
-const fn place(name: &[u8]) -> usize {
-    let n = name.len();
-    let first = (name[0] | 0x20) as usize;
-    let middle = (name[n / 2] | 0x20) as usize;
-    let last = (name[n - 1] | 0x20) as usize;
-    (n * 96 + first * 23 + middle * 113 + last * 170) % TABLE
+/// The first eight octets of a name, filled up with zeros, and its last eight where it is longer:
+/// with the length they are the whole of a name of up to [`PLAIN`] octets, and comparing them takes
+/// no call and no loop.
+#[derive(Clone, Copy)]
+struct Words {
+    first: u64,
+    last: u64,
 }
 
-/// The letters of a word in lower case, eight at a time.
-#[inline(always)]
-const fn lower(w: u64) -> u64 {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    let low = w & (0x7f * ONES);
-    let from_a = low + (0x80 - b'A' as u64) * ONES;
-    let above_z = low + (0x7f - b'Z' as u64) * ONES;
-    let upper = (from_a ^ above_z) & !w & (0x80 * ONES);
-    w | (upper >> 2)
-}
+/// The longest name whose words say all of it.
+const PLAIN: usize = 16;
 
-/// `N` octets from `at` on, as far as there are, in a little-endian word.
-#[inline(always)]
-fn load<const N: usize>(name: &[u8], at: usize) -> u64 {
-    let mut word = [0u8; 8];
-    if let Some(octets) = name.get(at..at + N) {
-        word[..N].copy_from_slice(octets);
+/// The bit that tells capitals from small letters, in every octet.
+const CASE: u64 = 0x20 * ONES;
+
+impl Words {
+    /// Tells all our names apart, whatever their case; the factor was searched for that.
+    #[inline(always)]
+    const fn place(self) -> usize {
+        let both = (self.first | CASE) ^ (self.last | CASE).rotate_left(5);
+        (both.wrapping_mul(0xd5ce_be42_ce0a_e6b1) >> 56) as usize
     }
-    u64::from_le_bytes(word)
-}
 
-/// The words of a name of 2 to 32 octets. The last word is loaded so that it ends where the name
-/// ends; what it shares with the word before is shifted out, or the same.
-#[inline(always)]
-fn words(name: &[u8]) -> Words {
-    let n = name.len();
-    let word = |at| lower(load::<8>(name, at));
-    let tail = || lower(load::<8>(name, n - 8) >> (8 * (n.wrapping_neg() % 8)));
-    match n {
-        0..=3 => [lower(load::<2>(name, 0) | load::<1>(name, n - 1) << (8 * (n - 1))), 0, 0, 0],
-        4..=7 => [lower(load::<4>(name, 0) | load::<4>(name, n - 4) << (8 * (n - 4))), 0, 0, 0],
-        8 => [word(0), 0, 0, 0],
-        9..=16 => [word(0), tail(), 0, 0],
-        17..=24 => [word(0), word(8), tail(), 0],
-        _ => [word(0), word(8), word(16), tail()],
+    /// Whether a word is the `known` one, which is in lower case, but for the case of letters: those
+    /// octets of `known` that have the bit above [`CASE`].
+    #[inline(always)]
+    const fn same(word: u64, known: u64) -> bool {
+        word | (known >> 1 & CASE) == known
     }
 }
 
-const fn by_words() -> [Words; HeaderId::COUNT - 1] {
-    let mut table = [[0; 4]; HeaderId::COUNT - 1];
+const fn by_words() -> [Words; HeaderId::COUNT] {
+    let mut table = [Words { first: 0, last: 0 }; HeaderId::COUNT];
     let mut i = 0;
     while i < ROWS.len() {
         let name = ROWS[i].1.as_bytes();
-        assert!(name.len() >= 2 && name.len() <= MAX_NAME);
+        assert!(ROWS[i].0 as usize == i && name.len() >= 2);
         let mut j = 0;
         while j < name.len() {
-            table[i][j / 8] |= (name[j].to_ascii_lowercase() as u64) << (8 * (j % 8));
+            let octet = name[j].to_ascii_lowercase() as u64;
+            if j < 8 {
+                table[i].first |= octet << (8 * j);
+            }
+            if name.len() > 8 && j >= name.len() - 8 {
+                table[i].last |= octet << (8 * (j + 8 - name.len()));
+            }
             j += 1;
         }
         i += 1;
@@ -325,28 +312,27 @@ const fn by_words() -> [Words; HeaderId::COUNT - 1] {
     table
 }
 
-const fn by_name() -> [u8; TABLE] {
-    let mut table = [0u8; TABLE];
+const fn by_name() -> [Place; TABLE] {
+    let mut table = [(HeaderId::Other, 0); TABLE];
+    let words = by_words();
     let mut i = 0;
     while i < ROWS.len() {
-        let mut at = place(ROWS[i].1.as_bytes());
-        while table[at] != 0 {
-            at = (at + 1) % TABLE;
-        }
-        table[at] = i as u8 + 1;
+        let place = words[i].place();
+        assert!(table[place].1 == 0, "two names share a place");
+        table[place] = (ROWS[i].0, ROWS[i].1.len() as u8);
         i += 1;
     }
     table
 }
 
-const fn by_letter() -> [u8; 128] {
-    let mut table = [0u8; 128];
+const fn by_letter() -> [HeaderId; 128] {
+    let mut table = [HeaderId::Other; 128];
     let mut i = 0;
     while i < ROWS.len() {
-        let letter = ROWS[i].2;
+        let (id, _, letter) = ROWS[i];
         if letter != 0 {
-            table[letter as usize] = i as u8 + 1;
-            table[letter.to_ascii_uppercase() as usize] = i as u8 + 1;
+            table[letter as usize] = id;
+            table[letter.to_ascii_uppercase() as usize] = id;
         }
         i += 1;
     }
@@ -358,31 +344,49 @@ impl HeaderId {
     pub const COUNT: usize = HeaderId::Other as usize + 1;
 
     /// The id of a name, without white space around it.
-    #[inline]
     pub fn of(name: &[u8]) -> Self {
-        if name.len() < 2 || name.len() > MAX_NAME {
-            return match name {
-                &[b] if b < 128 => Self::stored(BY_LETTER[b as usize]),
+        let words = Words {
+            first: word(name, 0),
+            last: if name.len() > 8 { word(name, name.len() - 8) } else { 0 },
+        };
+        match name {
+            [letter] => Self::of_letter(*letter),
+            _ => match Self::of_words(words, name.len()) {
+                id if name.len() <= PLAIN || id.is_named(name) => id,
                 _ => HeaderId::Other,
-            };
-        }
-        let words = words(name);
-        let mut at = place(name);
-        loop {
-            let stored = BY_NAME[at];
-            if stored == 0 {
-                return HeaderId::Other;
-            }
-            if WORDS[stored as usize - 1] == words {
-                return ROWS[stored as usize - 1].0;
-            }
-            at = (at + 1) % TABLE;
+            },
         }
     }
 
-    #[inline]
-    fn stored(place: u8) -> Self {
-        if place == 0 { HeaderId::Other } else { ROWS[place as usize - 1].0 }
+    /// The id of a name of fewer than eight octets, given as a word with zeros above it.
+    #[inline(always)]
+    pub(crate) fn of_word(name: u64, length: usize) -> Self {
+        if length == 1 {
+            return Self::of_letter(name as u8);
+        }
+        let words = Words { first: name, last: 0 };
+        let (id, known) = BY_NAME[words.place()];
+        // Of the same length, so the last words are zero both.
+        let same = known as usize == length && Words::same(name, WORDS[id as usize].first);
+        if same { id } else { HeaderId::Other }
+    }
+
+    #[inline(always)]
+    fn of_letter(letter: u8) -> Self {
+        BY_LETTER.get(letter as usize).copied().unwrap_or(HeaderId::Other)
+    }
+
+    /// The one id that a name of these words and this length can have.
+    #[inline(always)]
+    fn of_words(words: Words, length: usize) -> Self {
+        let (id, known) = BY_NAME[words.place()];
+        let Words { first, last } = WORDS[id as usize];
+        let same = Words::same(words.first, first) && Words::same(words.last, last);
+        if known as usize == length && same { id } else { HeaderId::Other }
+    }
+
+    fn is_named(self, name: &[u8]) -> bool {
+        name.eq_ignore_ascii_case(self.name().as_bytes())
     }
 
     /// The full name as the standard writes it; empty for [`HeaderId::Other`].
@@ -435,14 +439,27 @@ mod tests {
         assert_eq!(HeaderId::Other.name(), "");
     }
 
-    /// The table gives an answer at the first place it looks.
+    /// A name differs from ours in one octet, in the middle of a long one too, or in its length.
     #[test]
-    fn no_names_share_a_place() {
-        let displaced = ROWS
-            .iter()
-            .enumerate()
-            .filter(|(i, row)| BY_NAME[place(row.1.as_bytes())] as usize != i + 1)
-            .count();
-        assert_eq!(displaced, 0, "{displaced} names are not where their hash says");
+    fn nearly_a_name_is_another() {
+        for (id, name, _) in &ROWS {
+            for at in 0..name.len() {
+                let mut other = name.as_bytes().to_vec();
+                for octet in 0..=255u8 {
+                    other[at] = octet;
+                    let same = other.eq_ignore_ascii_case(name.as_bytes());
+                    assert_eq!(HeaderId::of(&other) == *id, same, "{other:?}");
+                    if name.len() < 8 {
+                        let id = HeaderId::of_word(word(&other, 0), name.len());
+                        assert_eq!(id, HeaderId::of(&other));
+                    }
+                }
+            }
+            for cut in 2..name.len() {
+                assert_ne!(HeaderId::of(&name.as_bytes()[..cut]), *id);
+                let longer = [&name[..cut], name].concat();
+                assert_ne!(HeaderId::of(longer.as_bytes()), *id);
+            }
+        }
     }
 }

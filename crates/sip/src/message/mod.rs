@@ -66,8 +66,8 @@ pub struct Message<'a> {
     bytes: &'a [u8],
     start: Start<'a>,
     start_len: u16,
-    /// Line ends from the start line to the empty line, those of folds too.
-    line_ends: u16,
+    /// Whether the head may hold control characters besides line ends and tabs: `check` looks where.
+    controls: bool,
     body: &'a [u8],
     slots: SmallVec<[Slot; INLINE]>,
     /// Index plus one of the first header field of each id; zero for none.

@@ -4,7 +4,7 @@ use super::views::Views;
 use super::{Got, Malformed, Message, Method, Slot, Start};
 use crate::header::HeaderId;
 use crate::limits::{MAX_BODY, MAX_HEAD, MAX_HEADERS, MAX_LINE, MAX_MESSAGE};
-use crate::syntax::{TOKEN, all, find_near, number, span, trim};
+use crate::syntax::{TOKEN, all, find_control, find_near, marks_of, number, offset, span, trim};
 use smallvec::SmallVec;
 
 /// A line with what the next one says about it.
@@ -12,28 +12,57 @@ use smallvec::SmallVec;
 pub(crate) struct Line {
     /// Index of its line feed.
     pub(crate) feed: usize,
-    /// How many line ends it has: one, and one for each fold.
-    pub(crate) ends: u16,
     /// Whether every line end in it is CRLF, not a bare LF.
     pub(crate) clean: bool,
+    /// Whether it may hold control characters besides those of its line ends and tabs.
+    pub(crate) controls: bool,
 }
 
 /// The header field line that begins at `at`, together with its folds; `None` where no line feed
 /// ends it. A line feed without carriage return ends a line too, so that every reader of the bytes
 /// sees the same lines; `check` then refuses them.
-#[inline]
+#[inline(always)]
 pub(crate) fn line_end(b: &[u8], at: usize) -> Option<Line> {
-    let mut from = at;
-    let mut clean = true;
-    let mut ends = 0u16;
-    loop {
-        let feed = from + memchr::memchr(b'\n', &b[from..])?;
-        clean &= feed > at && b[feed - 1] == b'\r';
-        ends = ends.saturating_add(1);
-        match b.get(feed + 1) {
-            Some(b' ' | b'\t') => from = feed + 1,
-            _ => return Some(Line { feed, ends, clean }),
+    // Nearly every line is one line, and its first control character ends it.
+    let end = find_control(b, at)?;
+    match b[end..] {
+        [b'\r', b'\n'] => Some(Line { feed: end + 1, clean: true, controls: false }),
+        [b'\r', b'\n', next, ..] if !matches!(next, b' ' | b'\t') => {
+            Some(Line { feed: end + 1, clean: true, controls: false })
         }
+        _ => long_line(b, at),
+    }
+}
+
+/// [`line_end`] for whatever line.
+#[cold]
+fn long_line(b: &[u8], at: usize) -> Option<Line> {
+    let mut line = first_line(b, at)?;
+    while let Some(b' ' | b'\t') = b.get(line.feed + 1) {
+        let fold = first_line(b, line.feed + 1)?;
+        line = Line {
+            feed: fold.feed,
+            clean: line.clean && fold.clean,
+            controls: line.controls || fold.controls,
+        };
+    }
+    Some(line)
+}
+
+/// What [`line_end`] finds, but without folds.
+fn first_line(b: &[u8], at: usize) -> Option<Line> {
+    let mut controls = false;
+    let mut from = at;
+    loop {
+        let at = find_control(b, from)?;
+        if b[at] == b'\r' && b.get(at + 1) == Some(&b'\n') {
+            return Some(Line { feed: at + 1, clean: true, controls });
+        }
+        if b[at] == b'\n' {
+            return Some(Line { feed: at, clean: false, controls });
+        }
+        controls |= b[at] != b'\t';
+        from = at + 1;
     }
 }
 
@@ -50,44 +79,48 @@ pub fn parse(bytes: &[u8]) -> Result<Message<'_>, Malformed> {
         let got = Got::Number(b.len() as u64);
         return Err(Malformed::with_status(513, "message: expected fewer octets", got, skipped));
     }
-    let feed = memchr::memchr(b'\n', b).ok_or(Malformed::bad(
+    let line = first_line(b, 0).ok_or(Malformed::bad(
         "start line: expected a line end",
         Got::End,
         bytes.len(),
     ))?;
     let mut fault = None;
-    let content = match b[..feed].strip_suffix(b"\r") {
+    let content = match b[..line.feed].strip_suffix(b"\r") {
         Some(content) => content,
         None => {
-            note(&mut fault, Malformed::here("start line: expected CR before LF", b, feed));
-            &b[..feed]
+            note(&mut fault, Malformed::here("start line: expected CR before LF", b, line.feed));
+            &b[..line.feed]
         }
     };
     let start = start_line(content, &mut fault).map_err(|e| e.moved(skipped))?;
+    Ok(rest(b, start, line, fault))
+}
 
+/// The message of which the start line is known.
+fn rest<'a>(b: &'a [u8], start: Start<'a>, line: Line, fault: Option<Malformed>) -> Message<'a> {
     let mut message = Message {
         bytes: b,
         start,
-        start_len: (feed + 1) as u16,
-        line_ends: 2,
+        start_len: (line.feed + 1) as u16,
+        controls: line.controls,
         body: &b[b.len()..],
         slots: SmallVec::new(),
         first: [0; HeaderId::COUNT],
         fault,
         views: Views::default(),
     };
-    let head = header_section(&mut message, feed + 1);
-    let rest = &b[head..];
-    message.body = match content_length(&mut message, rest.len()) {
-        Some(length) => &rest[..length],
-        None => rest,
+    let head = header_section(&mut message, line.feed + 1);
+    let after = &b[head..];
+    message.body = match content_length(&mut message, after.len()) {
+        Some(length) => &after[..length],
+        None => after,
     };
     if head > MAX_HEAD {
         let got = Got::Number(head as u64);
         let fault = Malformed::with_status(513, "header section: expected fewer octets", got, head);
         note(&mut message.fault, fault);
     }
-    Ok(message)
+    message
 }
 
 /// Keeps the first fault.
@@ -108,11 +141,14 @@ pub(crate) fn start_line<'a>(
     if begins_version(line) {
         return status_line(line, fault);
     }
-    let method_end = span(line, 0, TOKEN);
-    if method_end == 0 || !matches!(line.get(method_end), Some(b' ' | b'\t')) {
-        return Err(Malformed::here("start line: expected a method", line, method_end));
-    }
+    let (method, method_end) = method(line)?;
     // The version is the last word, whatever stands between.
+    if let Some(before) = line.strip_suffix(b" SIP/2.0")
+        && let Some(uri) = before.get(method_end + 1..)
+        && line[method_end] == b' '
+    {
+        return Ok(Start::Request { method, uri });
+    }
     let trimmed = trim(line);
     let last = trimmed.iter().rposition(|&b| matches!(b, b' ' | b'\t')).unwrap_or(method_end);
     let version = trimmed.get(last + 1..).unwrap_or_default();
@@ -128,7 +164,23 @@ pub(crate) fn start_line<'a>(
     if line[method_end] == b'\t' || line[last] == b'\t' {
         note(fault, Malformed::here("start line: expected single spaces", line, method_end));
     }
-    Ok(Start::Request { method: Method::parse(&line[..method_end]), uri })
+    Ok(Start::Request { method, uri })
+}
+
+/// The method at the beginning of a start line, and its length: white space follows.
+#[inline]
+fn method(line: &[u8]) -> Result<(Method<'_>, usize), Malformed> {
+    if let Some(end) = find_near(line, 0, b' ') {
+        let method = Method::parse(&line[..end]);
+        if !matches!(method, Method::Other(_)) {
+            return Ok((method, end));
+        }
+    }
+    let end = span(line, 0, TOKEN);
+    if end == 0 || !matches!(line.get(end), Some(b' ' | b'\t')) {
+        return Err(Malformed::here("start line: expected a method", line, end));
+    }
+    Ok((Method::parse(&line[..end]), end))
 }
 
 fn status_line<'a>(line: &'a [u8], fault: &mut Option<Malformed>) -> Result<Start<'a>, Malformed> {
@@ -205,74 +257,118 @@ fn header_section(message: &mut Message<'_>, at: usize) -> usize {
         if !line.clean {
             note(&mut message.fault, Malformed::here("expected CR before LF", b, line.feed));
         }
+        message.controls |= line.controls;
+        let start = core::mem::replace(&mut at, line.feed + 1);
         if message.slots.len() == MAX_HEADERS {
             let got = Got::Number(MAX_HEADERS as u64 + 1);
-            let fault = Malformed::with_status(513, "expected fewer header fields", got, at);
+            let fault = Malformed::with_status(513, "expected fewer header fields", got, start);
             note(&mut message.fault, fault);
-        } else {
-            header_field(message, at, line.feed + 1, &mut last);
+            continue;
         }
-        message.line_ends = message.line_ends.saturating_add(line.ends);
-        at = line.feed + 1;
+        let text = &b[start..at];
+        let field = header_field(text).unwrap_or_else(|| {
+            note(&mut message.fault, Malformed::here("expected a header name and ':'", b, start));
+            nameless(text)
+        });
+        if text.len() > MAX_LINE {
+            let got = Got::Number(text.len() as u64);
+            let fault = Malformed::with_status(513, "expected a shorter header field", got, start);
+            note(&mut message.fault, fault);
+        }
+        message.slots.push(Slot {
+            id: field.id,
+            next: 0,
+            start: start as u16,
+            name_len: field.name_len as u16,
+            value_start: (start + field.value_start) as u16,
+            value_len: (field.value_end - field.value_start) as u16,
+            len: text.len() as u16,
+        });
+        let place = message.slots.len() as u8;
+        let before = core::mem::replace(&mut last[field.id as usize], place);
+        match before.checked_sub(1) {
+            Some(before) => message.slots[before as usize].next = place,
+            None => message.first[field.id as usize] = place,
+        }
     }
 }
 
-/// One header field from `start` to `end`, line end included.
-#[inline]
-fn header_field(
-    message: &mut Message<'_>,
-    start: usize,
-    end: usize,
-    last: &mut [u8; HeaderId::COUNT],
-) {
-    let b = message.bytes;
-    let (name, value) = match find_near(&b[..end], start, b':') {
-        Some(colon) => {
-            let mut name_end = colon;
-            while name_end > start && matches!(b[name_end - 1], b' ' | b'\t') {
-                name_end -= 1;
-            }
-            // The line end is known; what is left to trim is most often one space.
-            let feed = end - 1 - (b[end - 2] == b'\r') as usize;
-            (&b[start..name_end], trim(&b[colon + 1..feed.max(colon + 1)]))
+/// A header field by offsets into its line.
+#[derive(Clone, Copy)]
+struct Field {
+    id: HeaderId,
+    name_len: usize,
+    value_start: usize,
+    /// As `value_start` the length of the line where the value is empty.
+    value_end: usize,
+}
+
+/// The parts of a header field line, which ends in a line feed; `None` where it has no name.
+#[inline(always)]
+fn header_field(line: &[u8]) -> Option<Field> {
+    let (id, colon) = match line.first_chunk().map(|chunk| u64::from_le_bytes(*chunk)) {
+        Some(word) if marks_of(word, b':') != 0 => {
+            // What stands above the colon is shifted out.
+            let bits = marks_of(word, b':').trailing_zeros() & !7;
+            let name = word & ((1 << bits) - 1);
+            (HeaderId::of_word(name, bits as usize / 8), bits as usize / 8)
         }
-        None => (&b[..0], trim(&b[start..end])),
+        _ => {
+            let colon = find_near(line, 0, b':')?;
+            (HeaderId::of(&line[..colon]), colon)
+        }
     };
-    let id = HeaderId::of(name);
-    let (mut name_len, mut value) = (name.len(), value);
-    // A name with an id is a token.
-    if id == HeaderId::Other && (name.is_empty() || !all(name, TOKEN)) {
-        note(&mut message.fault, Malformed::here("expected a header name and ':'", b, start));
-        (name_len, value) = (0, trim(&b[start..end]));
+    let (id, name_len) = match id {
+        HeaderId::Other => other_name(&line[..colon])?,
+        id => (id, colon),
+    };
+    // What is to trim is most often one space and the line end.
+    let (value_start, value_end) = match &line[colon + 1..] {
+        value @ [b' ', .., last, b'\r', b'\n'] if *last > b' ' && value[1] > b' ' => {
+            (colon + 2, line.len() - 2)
+        }
+        value => trimmed(line, value),
+    };
+    Some(Field { id, name_len, value_start, value_end })
+}
+
+/// The id and the length of a name that seems to have none: there may be white space after it. A
+/// name must be a token; one with an id is.
+#[cold]
+fn other_name(before_colon: &[u8]) -> Option<(HeaderId, usize)> {
+    let mut name = before_colon;
+    while let [rest @ .., b' ' | b'\t'] = name {
+        name = rest;
     }
-    if end - start > MAX_LINE {
-        let got = Got::Number((end - start) as u64);
-        let fault = Malformed::with_status(513, "expected a shorter header field", got, start);
-        note(&mut message.fault, fault);
+    let is_name = !name.is_empty() && all(name, TOKEN);
+    is_name.then(|| (HeaderId::of(name), name.len()))
+}
+
+/// Where a value begins and ends within its line, without white space and line ends around it.
+#[cold]
+fn trimmed(line: &[u8], value: &[u8]) -> (usize, usize) {
+    let value = trim(value);
+    match value.len() {
+        0 => (line.len(), line.len()),
+        length => {
+            let start = offset(line, value);
+            (start, start + length)
+        }
     }
-    let value_start = if value.is_empty() { end } else { crate::syntax::offset(b, value) };
-    message.slots.push(Slot {
-        id,
-        next: 0,
-        start: start as u16,
-        name_len: name_len as u16,
-        value_start: value_start as u16,
-        value_len: value.len() as u16,
-        len: (end - start) as u16,
-    });
-    let place = message.slots.len() as u8;
-    let before = core::mem::replace(&mut last[id as usize], place);
-    match before.checked_sub(1) {
-        Some(before) => message.slots[before as usize].next = place,
-        None => message.first[id as usize] = place,
-    }
+}
+
+/// A line without a name: all of it is the value.
+#[cold]
+fn nameless(line: &[u8]) -> Field {
+    let (value_start, value_end) = trimmed(line, line);
+    Field { id: HeaderId::Other, name_len: 0, value_start, value_end }
 }
 
 /// The length of the body, where Content-Length gives one that can be (RFC 3261 section 20.14,
 /// section 18.3). `available` octets follow the header section.
 fn content_length(message: &mut Message<'_>, available: usize) -> Option<usize> {
     let value = message.first(HeaderId::ContentLength)?;
-    let at = crate::syntax::offset(message.bytes, value);
+    let at = offset(message.bytes, value);
     if value.is_empty() || !all(value, crate::syntax::DIGIT) {
         let fault = Malformed::here("Content-Length: expected a number", message.bytes, at);
         note(&mut message.fault, fault);
