@@ -94,10 +94,28 @@ pub(crate) fn all(bytes: &[u8], class: u16) -> bool {
 }
 
 /// Index of the first byte at or after `from` that is not of `class`.
-#[inline(always)]
 pub(crate) fn span(bytes: &[u8], from: usize, class: u16) -> usize {
     let mut i = from;
+    // Eight at a time, to look but once whether there are so many.
+    while let Some(chunk) = bytes.get(i..).and_then(|rest| rest.first_chunk::<8>()) {
+        for (n, &b) in chunk.iter().enumerate() {
+            if !is(b, class) {
+                return i + n;
+            }
+        }
+        i += 8;
+    }
     while i < bytes.len() && is(bytes[i], class) {
+        i += 1;
+    }
+    i
+}
+
+/// Index of the first byte at or after `from` that is no white space: most often `from`.
+#[inline(always)]
+pub(crate) fn spaces(bytes: &[u8], from: usize) -> usize {
+    let mut i = from;
+    while i < bytes.len() && bytes[i] <= b' ' && is(bytes[i], WS) {
         i += 1;
     }
     i
@@ -106,19 +124,12 @@ pub(crate) fn span(bytes: &[u8], from: usize, class: u16) -> usize {
 /// Like [`span`], but `%` and two hexadecimal digits pass as well. A `%` that stands alone stops.
 #[inline]
 pub(crate) fn span_escaped(bytes: &[u8], from: usize, class: u16) -> usize {
-    let mut i = from;
-    while i < bytes.len() {
-        if is(bytes[i], class) {
-            i += 1;
-        } else if bytes[i] == b'%'
-            && i + 2 < bytes.len()
-            && is(bytes[i + 1], HEX)
-            && is(bytes[i + 2], HEX)
-        {
-            i += 3;
-        } else {
-            break;
-        }
+    let mut i = span(bytes, from, class);
+    while let Some([b'%', high, low, ..]) = bytes.get(i..)
+        && is(*high, HEX)
+        && is(*low, HEX)
+    {
+        i = span(bytes, i + 3, class);
     }
     i
 }
@@ -213,19 +224,25 @@ pub(crate) fn trim(mut bytes: &[u8]) -> &[u8] {
 /// not close. A backslash takes the next character with it, but never CR or LF.
 pub(crate) fn quoted_end(bytes: &[u8], from: usize) -> Option<usize> {
     let mut i = from + 1;
-    while i < bytes.len() {
-        match bytes[i] {
-            b'"' => return Some(i + 1),
-            b'\\' => {
-                if matches!(bytes.get(i + 1), None | Some(b'\r' | b'\n')) {
-                    return None;
-                }
-                i += 2;
+    loop {
+        let word = word(bytes, i);
+        let marks = marks_of(word, b'"') | marks_of(word, b'\\');
+        if marks == 0 {
+            i += 8;
+            if i >= bytes.len() {
+                return None;
             }
-            _ => i += 1,
+            continue;
         }
+        i += marks.trailing_zeros() as usize / 8;
+        if bytes[i] == b'"' {
+            return Some(i + 1);
+        }
+        if matches!(bytes.get(i + 1), None | Some(b'\r' | b'\n')) {
+            return None;
+        }
+        i += 2;
     }
-    None
 }
 
 /// A decimal number of digits alone; `None` when empty, not digits, or above `max`.
@@ -234,18 +251,21 @@ pub(crate) fn number(bytes: &[u8], max: u64) -> Option<u64> {
     if bytes.is_empty() {
         return None;
     }
+    /// So many digits do not overflow.
+    const SAFE: usize = 19;
     let mut n: u64 = 0;
     for &b in bytes {
         let d = b.wrapping_sub(b'0');
         if d > 9 {
             return None;
         }
-        n = n.checked_mul(10)?.checked_add(d as u64)?;
-        if n > max {
-            return None;
-        }
+        n = if bytes.len() <= SAFE {
+            n * 10 + d as u64
+        } else {
+            n.checked_mul(10)?.checked_add(d as u64)?
+        };
     }
-    Some(n)
+    (n <= max).then_some(n)
 }
 
 /// The value of a hexadecimal digit.
@@ -312,5 +332,9 @@ mod tests {
         assert_eq!(number(b"99999999999999999999999999", u64::MAX), None);
         assert_eq!(number(b"-1", 9), None);
         assert_eq!(number(b"", 9), None);
+        assert_eq!(number(b"9999999999999999999", u64::MAX), Some(9999999999999999999));
+        assert_eq!(number(b"18446744073709551615", u64::MAX), Some(u64::MAX));
+        assert_eq!(number(b"00000000000000000000000000000007", 7), Some(7));
+        assert_eq!(number(b"8", 7), None);
     }
 }

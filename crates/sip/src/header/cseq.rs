@@ -1,7 +1,7 @@
 //! CSeq (RFC 3261 section 20.16).
 
 use crate::message::{Got, Malformed, Method};
-use crate::syntax::{DIGIT, TOKEN, WS, number, span};
+use crate::syntax::{DIGIT, TOKEN, number, spaces, span};
 
 /// The value of a CSeq header field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,7 +28,12 @@ impl<'a> CSeq<'a> {
                 0,
             ));
         };
-        let start = span(value, end, WS);
+        let start = spaces(value, end);
+        // Nothing but a method may follow, and a known one is a token.
+        let method = Method::parse(&value[start..]);
+        if start > end && !matches!(method, Method::Other(_)) {
+            return Ok(CSeq { seq: seq as u32, method });
+        }
         let stop = span(value, start, TOKEN);
         if start == end || stop == start {
             return Err(Malformed::here("CSeq: expected a method", value, start));
@@ -36,7 +41,7 @@ impl<'a> CSeq<'a> {
         if stop != value.len() {
             return Err(Malformed::here("CSeq: expected the end", value, stop));
         }
-        Ok(CSeq { seq: seq as u32, method: Method::parse(&value[start..stop]) })
+        Ok(CSeq { seq: seq as u32, method })
     }
 }
 

@@ -26,10 +26,11 @@ impl<'a> Items<'a> {
 
 /// Index of the comma that ends the first element, or the length where none does.
 pub(crate) fn item_end(bytes: &[u8]) -> usize {
-    // Most lists have one element and most elements neither quotes nor a comma.
-    let Some(mut i) = memchr::memchr3(b',', b'"', b'<', bytes) else {
+    // Most lists have one element and no comma in it.
+    if memchr::memchr(b',', bytes).is_none() {
         return bytes.len();
-    };
+    }
+    let mut i = 0;
     while i < bytes.len() {
         match bytes[i] {
             b',' => return i,

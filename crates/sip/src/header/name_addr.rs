@@ -4,7 +4,7 @@
 use super::params::{Params, next_param};
 use crate::limits::{MAX_PARAMS, MAX_URI};
 use crate::message::{Got, Malformed};
-use crate::syntax::{DISPLAY, WS, is, quoted_end, span, trim};
+use crate::syntax::{DISPLAY, WS, find_near, is, quoted_end, spaces, span, trim};
 
 /// An address with its display name and the header field parameters that follow it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,7 +33,7 @@ impl<'a> NameAddr<'a> {
         let (display, open) = if b.first() == Some(&b'"') {
             let end = quoted_end(b, 0)
                 .ok_or_else(|| Malformed::here("expected a closing quote", b, b.len()))?;
-            let open = span(b, end, WS);
+            let open = spaces(b, end);
             if b.get(open) != Some(&b'<') {
                 return Err(Malformed::here("expected '<' after the display name", b, open));
             }
@@ -49,9 +49,9 @@ impl<'a> NameAddr<'a> {
         let (uri, end) = match open {
             Some(open) => {
                 let start = open + 1;
-                let close = memchr::memchr(b'>', &b[start..])
+                let close = find_near(b, start, b'>')
                     .ok_or_else(|| Malformed::here("expected '>'", b, b.len()))?;
-                (&b[start..start + close], start + close + 1)
+                (&b[start..close], close + 1)
             }
             None => bare(b)?,
         };
@@ -62,7 +62,7 @@ impl<'a> NameAddr<'a> {
             let got = Got::Number(uri.len() as u64);
             return Err(Malformed::bad("expected a shorter URI", got, end));
         }
-        let start = span(b, end, WS);
+        let start = spaces(b, end);
         let mut at = end;
         let mut count = 0;
         let mut tag = None;

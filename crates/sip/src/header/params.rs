@@ -1,7 +1,7 @@
 //! Header field parameters: `generic-param` of RFC 3261 section 25.1.
 
 use crate::message::Malformed;
-use crate::syntax::{TOKEN, VALUE, WS, quoted_end, span};
+use crate::syntax::{TOKEN, VALUE, quoted_end, spaces, span};
 
 /// Name, and value where there is one.
 pub(crate) type Param<'a> = (&'a [u8], Option<&'a [u8]>);
@@ -13,24 +13,24 @@ pub(crate) fn next_param(
     bytes: &[u8],
     from: usize,
 ) -> Result<Option<(Param<'_>, usize)>, Malformed> {
-    let semicolon = span(bytes, from, WS);
+    let semicolon = spaces(bytes, from);
     if semicolon == bytes.len() {
         return Ok(None);
     }
     if bytes[semicolon] != b';' {
         return Err(Malformed::here("expected ';' or the end", bytes, semicolon));
     }
-    let start = span(bytes, semicolon + 1, WS);
+    let start = spaces(bytes, semicolon + 1);
     let end = span(bytes, start, TOKEN);
     if end == start {
         return Err(Malformed::here("expected a parameter name", bytes, start));
     }
     let name = &bytes[start..end];
-    let equal = span(bytes, end, WS);
+    let equal = spaces(bytes, end);
     if bytes.get(equal) != Some(&b'=') {
         return Ok(Some(((name, None), end)));
     }
-    let start = span(bytes, equal + 1, WS);
+    let start = spaces(bytes, equal + 1);
     let end = if bytes.get(start) == Some(&b'"') {
         quoted_end(bytes, start)
             .ok_or_else(|| Malformed::here("expected a closing quote", bytes, bytes.len()))?

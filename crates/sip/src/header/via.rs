@@ -3,7 +3,7 @@
 use super::params::next_param;
 use crate::limits::{MAX_PARAMS, MAX_TAG};
 use crate::message::{Got, Malformed};
-use crate::syntax::{TOKEN, WS, number, span};
+use crate::syntax::{TOKEN, number, spaces, span};
 use crate::uri::{host_end, port};
 use ringway_sansio::Transport;
 
@@ -39,7 +39,7 @@ impl<'a> Via<'a> {
         let b = element;
         let (transport, at) = sent_protocol(b)?;
         let (host, port, end) = sent_by(b, at)?;
-        let start = span(b, end, WS);
+        let start = spaces(b, end);
         let mut via = Via {
             transport,
             host,
@@ -113,20 +113,20 @@ fn sent_protocol(b: &[u8]) -> Result<(&[u8], usize), Malformed> {
             if end == at {
                 return Err(Malformed::here(expected, b, at));
             }
-            let slash = span(b, end, WS);
+            let slash = spaces(b, end);
             if b.get(slash) != Some(&b'/') {
                 return Err(Malformed::here("Via: expected '/'", b, slash));
             }
             at = slash + 1;
-            at = span(b, at, WS);
+            at = spaces(b, at);
         }
     }
-    at = span(b, at, WS);
+    at = spaces(b, at);
     let end = span(b, at, TOKEN);
     if end == at {
         return Err(Malformed::here("Via: expected a transport", b, at));
     }
-    let next = span(b, end, WS);
+    let next = spaces(b, end);
     if next == end {
         return Err(Malformed::here("Via: expected a space before the host", b, next));
     }
@@ -137,11 +137,11 @@ fn sent_protocol(b: &[u8]) -> Result<(&[u8], usize), Malformed> {
 fn sent_by(b: &[u8], at: usize) -> Result<(&[u8], Option<u16>, usize), Malformed> {
     let end = host_end(b, at, "Via: expected a host")?;
     let host = &b[at..end];
-    let colon = span(b, end, WS);
+    let colon = spaces(b, end);
     if b.get(colon) != Some(&b':') {
         return Ok((host, None, end));
     }
-    let (port, end) = port(b, span(b, colon + 1, WS))?;
+    let (port, end) = port(b, spaces(b, colon + 1))?;
     Ok((host, Some(port), end))
 }
 

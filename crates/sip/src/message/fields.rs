@@ -5,7 +5,7 @@ use crate::header::{HeaderId, Items, NameAddr, Via};
 use crate::limits::{
     MAX_CALL_ID, MAX_CONTACTS, MAX_NESTING, MAX_ROUTES, MAX_TAG, MAX_TOKENS, MAX_VIAS,
 };
-use crate::syntax::{DIGIT, TOKEN, WORD, WS, all, number, span};
+use crate::syntax::{DIGIT, TOKEN, WORD, all, find_near, number, spaces, span};
 use crate::uri::Uri;
 
 /// Elements seen so far of what is bounded over a whole message.
@@ -116,8 +116,11 @@ fn call_id(value: &[u8]) -> Result<(), Malformed> {
         return Err(too_many(400, "Call-ID: expected fewer octets", value.len()));
     }
     let mut end = span(value, 0, WORD);
-    if end > 0 && value.get(end) == Some(&b'@') && span(value, end + 1, WORD) > end + 1 {
-        end = span(value, end + 1, WORD);
+    if end > 0 && value.get(end) == Some(&b'@') {
+        let host = span(value, end + 1, WORD);
+        if host > end + 1 {
+            end = host;
+        }
     }
     if end == 0 || end != value.len() {
         return Err(Malformed::here("Call-ID: expected a word", value, end));
@@ -190,11 +193,11 @@ fn tokens(value: &[u8]) -> Result<(), Malformed> {
 /// `m-type SLASH m-subtype *(SEMI m-parameter)` (RFC 3261 section 20.15).
 fn content_type(value: &[u8]) -> Result<(), Malformed> {
     let end = span(value, 0, TOKEN);
-    let slash = span(value, end, WS);
+    let slash = spaces(value, end);
     if end == 0 || value.get(slash) != Some(&b'/') {
         return Err(Malformed::here("Content-Type: expected a type", value, slash));
     }
-    let start = span(value, slash + 1, WS);
+    let start = spaces(value, slash + 1);
     let mut at = span(value, start, TOKEN);
     if at == start {
         return Err(Malformed::here("Content-Type: expected a subtype", value, at));
@@ -220,6 +223,10 @@ fn min_expires(value: &[u8]) -> Result<(), Malformed> {
 
 /// Comments may nest (RFC 3261 section 25.1), but no reader should have to follow them for ever.
 fn nesting(value: &[u8]) -> Result<(), Malformed> {
+    // Most have no comment at all.
+    if find_near(value, 0, b'(').is_none() {
+        return Ok(());
+    }
     let mut depth = 0usize;
     let mut i = 0;
     while i < value.len() {

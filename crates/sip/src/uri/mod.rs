@@ -18,7 +18,9 @@ pub(crate) use host::{host_end, port};
 
 use crate::limits::{MAX_PARAMS, MAX_URI};
 use crate::message::{Got, Malformed};
-use crate::syntax::{ALPHA, DIGIT, HASH, HEADER, PARAM, PASSWORD, URIC, USER, is, span_escaped};
+use crate::syntax::{
+    ALPHA, DIGIT, HASH, HEADER, PARAM, PASSWORD, URIC, USER, find_near, is, span_escaped,
+};
 use ringway_sansio::Transport;
 use std::net::IpAddr;
 
@@ -163,8 +165,7 @@ fn sip<'a>(b: &'a [u8], scheme: Scheme<'a>, start: usize) -> Result<Uri<'a>, Mal
     let mut at = start;
     let (mut user, mut password) = (None, None);
     // The user part may hold ';' and '?', so the '@' decides; none may stand unescaped after it.
-    if let Some(i) = memchr::memchr(b'@', &b[start..]) {
-        let sign = start + i;
+    if let Some(sign) = find_near(b, start, b'@') {
         let end = span_escaped(b, start, USER | HASH);
         if end == start {
             return Err(Malformed::here("URI: expected a user", b, end));
