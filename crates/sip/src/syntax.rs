@@ -95,9 +95,10 @@ pub(crate) fn all(bytes: &[u8], class: u16) -> bool {
 
 /// Index of the first byte at or after `from` that is not of `class`.
 pub(crate) fn span(bytes: &[u8], from: usize, class: u16) -> usize {
+    let (chunks, rest) = bytes.get(from..).unwrap_or_default().as_chunks::<8>();
     let mut i = from;
     // Eight at a time, to look but once whether there are so many.
-    while let Some(chunk) = bytes.get(i..).and_then(|rest| rest.first_chunk::<8>()) {
+    for chunk in chunks {
         for (n, &b) in chunk.iter().enumerate() {
             if !is(b, class) {
                 return i + n;
@@ -105,7 +106,10 @@ pub(crate) fn span(bytes: &[u8], from: usize, class: u16) -> usize {
         }
         i += 8;
     }
-    while i < bytes.len() && is(bytes[i], class) {
+    for &b in rest {
+        if !is(b, class) {
+            break;
+        }
         i += 1;
     }
     i
@@ -142,21 +146,21 @@ pub(crate) const ONES: u64 = 0x0101_0101_0101_0101;
 pub(crate) fn word(bytes: &[u8], at: usize) -> u64 {
     match bytes.get(at..).and_then(|rest| rest.first_chunk()) {
         Some(chunk) => u64::from_le_bytes(*chunk),
-        None => last_word(bytes, at),
+        None => last_word(bytes, bytes.get(at..).unwrap_or_default()),
     }
 }
 
-/// The last octets, fewer than eight, of `bytes`.
-fn last_word(bytes: &[u8], at: usize) -> u64 {
-    let octets = bytes.get(at..).unwrap_or_default();
+/// `rest`, fewer than eight octets and the last of `bytes`, as a word.
+#[inline]
+fn last_word(bytes: &[u8], rest: &[u8]) -> u64 {
     match bytes.last_chunk() {
-        Some(chunk) if !octets.is_empty() => u64::from_le_bytes(*chunk) >> (64 - 8 * octets.len()),
-        _ => octets.iter().rev().fold(0, |word, &octet| word << 8 | octet as u64),
+        Some(chunk) if !rest.is_empty() => u64::from_le_bytes(*chunk) >> (64 - 8 * rest.len()),
+        _ => rest.iter().rev().fold(0, |word, &octet| word << 8 | octet as u64),
     }
 }
 
 /// A mark (0x80) in the lowest octet of `word` that is `wanted`, perhaps in higher ones too; zero
-/// where there is none.
+/// where there is none. Nobody wants zeros.
 #[inline(always)]
 pub(crate) fn marks_of(word: u64, wanted: u8) -> u64 {
     let x = word ^ (wanted as u64 * ONES);
@@ -175,7 +179,8 @@ pub(crate) fn find_near(bytes: &[u8], from: usize, wanted: u8) -> Option<usize> 
         }
         i += 8;
     }
-    rest.iter().position(|&b| b == wanted).map(|n| i + n)
+    let marks = marks_of(last_word(bytes, rest), wanted);
+    (marks != 0).then(|| i + marks.trailing_zeros() as usize / 8)
 }
 
 /// Marks (0x80) in the octets of `word` that are control characters, tab among them. The lowest may

@@ -1,7 +1,7 @@
 //! `name-addr` and `addr-spec` with parameters: From, To, Contact, Route, Record-Route, Path,
 //! Service-Route, Refer-To, Reply-To and the identities (RFC 3261 section 20.10, section 25.1).
 
-use super::params::{Params, next_param};
+use super::params::{Params, known_param, next_param};
 use crate::limits::{MAX_PARAMS, MAX_URI};
 use crate::message::{Got, Malformed};
 use crate::syntax::{DISPLAY, WS, find_near, is, quoted_end, spaces, span, trim};
@@ -39,8 +39,10 @@ impl<'a> NameAddr<'a> {
             }
             (&b[..end], Some(open))
         } else {
-            let stop = span(b, 0, DISPLAY);
+            // Most have no display name.
+            let stop = if b.first() == Some(&b'<') { 0 } else { span(b, 0, DISPLAY) };
             match b.get(stop) {
+                Some(b'<') if stop == 0 => (&b[..0], Some(0)),
                 Some(b'<') => (trim(&b[..stop]), Some(stop)),
                 Some(b':') => (&b[..0], None),
                 _ => return Err(Malformed::here("expected an address", b, stop)),
@@ -66,7 +68,10 @@ impl<'a> NameAddr<'a> {
         let mut at = end;
         let mut count = 0;
         let mut tag = None;
-        while let Some(((name, value), next)) = next_param(b, at)? {
+        while let Some(((name, value), next)) = match known_param(b, at, b";tag=") {
+            None => next_param(b, at)?,
+            known => known,
+        } {
             // RFC 3261 section 7.3.1: no parameter twice. It matters for this one.
             if name.len() == 3
                 && (name == b"tag" || name.eq_ignore_ascii_case(b"tag"))

@@ -43,6 +43,23 @@ pub(crate) fn next_param(
     Ok(Some(((name, Some(&bytes[start..end])), end)))
 }
 
+/// What [`next_param`] gives for a parameter that begins with `start`, a semicolon, its name and `=`,
+/// and goes on with a value that is not quoted; `None` for whatever else.
+#[inline(always)]
+pub(crate) fn known_param<'a, const N: usize>(
+    bytes: &'a [u8],
+    from: usize,
+    start: &[u8; N],
+) -> Option<(Param<'a>, usize)> {
+    if bytes.get(from..)?.first_chunk() != Some(start) {
+        return None;
+    }
+    let value = from + N;
+    let end = span(bytes, value, VALUE);
+    let name = bytes.get(from + 1..value - 1)?;
+    (end > value).then(|| ((name, Some(&bytes[value..end])), end))
+}
+
 /// The parameters of a header field element, in order: name, and value where there is one. A
 /// quoted value keeps its quotes. Ends at the first fault.
 #[derive(Clone, Debug)]
@@ -99,6 +116,34 @@ mod tests {
         assert_eq!(Params::new(b";TAG=1").get(b"tag"), Some(Some(&b"1"[..])));
         assert_eq!(Params::new(b";lr").get(b"lr"), Some(None));
         assert_eq!(Params::new(b";lr").get(b"tag"), None);
+    }
+
+    /// Whatever stands there, what is known is what is read.
+    #[test]
+    fn known_parameters_are_those_that_are_read() {
+        for text in [
+            &b";tag=a"[..],
+            b";tag=a;tag=b",
+            b";tag=a ; b",
+            b";tag=[::1]",
+            b";tag= a",
+            b";tag =a",
+            b"; tag=a",
+            b";TAG=a",
+            b";tag=\"a\"",
+            b";tag=",
+            b";tag=;b",
+            b";tag=,",
+            b";tag",
+            b";tags=a",
+            b"",
+        ] {
+            if let Some(known) = known_param(text, 0, b";tag=") {
+                assert_eq!(next_param(text, 0).unwrap(), Some(known));
+            } else {
+                assert!(!text.starts_with(b";tag=a") && !text.starts_with(b";tag=["));
+            }
+        }
     }
 
     #[test]

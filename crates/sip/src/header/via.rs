@@ -1,6 +1,6 @@
 //! Via (RFC 3261 section 20.42, RFC 3581).
 
-use super::params::next_param;
+use super::params::{known_param, next_param};
 use crate::limits::{MAX_PARAMS, MAX_TAG};
 use crate::message::{Got, Malformed};
 use crate::syntax::{TOKEN, number, spaces, span};
@@ -53,7 +53,10 @@ impl<'a> Via<'a> {
         };
         let mut at = end;
         let mut count = 0;
-        while let Some(((name, value), next)) = next_param(b, at)? {
+        while let Some(((name, value), next)) = match known_param(b, at, b";branch=") {
+            None => next_param(b, at)?,
+            known => known,
+        } {
             count += 1;
             if count > MAX_PARAMS {
                 let got = Got::Number(count as u64);

@@ -33,7 +33,7 @@ impl Message<'_> {
         self.check_octets()?;
         self.check_mandatory()?;
         // These keep what they read for whoever asks next.
-        self.top_via()?;
+        let top_via = self.top_via()?;
         for address in [self.from()?, self.to()?] {
             let base = offset(self.bytes, address.element);
             fields::party(&address).map_err(|e| e.moved(base))?;
@@ -45,9 +45,11 @@ impl Message<'_> {
                 let at = self.slots[slot.next as usize - 1].start as usize;
                 return Err(Malformed::bad("expected this header field once", Got::Several, at));
             }
-            let value = self.value(slot);
-            fields::check(slot.id, value, &mut counts)
-                .map_err(|e| e.moved(offset(self.bytes, value)))?;
+            if fields::is_checked(slot.id) {
+                let value = self.value(slot);
+                fields::check(slot.id, value, &top_via, &mut counts)
+                    .map_err(|e| e.moved(offset(self.bytes, value)))?;
+            }
         }
         self.check_cseq()
     }
@@ -113,13 +115,14 @@ impl Message<'_> {
     /// RFC 3261 section 8.1.1. Max-Forwards is not asked for: section 16.3 lets a request without
     /// it pass.
     fn check_mandatory(&self) -> Result<(), Malformed> {
-        for (id, expected) in [
+        const MANDATORY: &[(HeaderId, &str)] = &[
             (HeaderId::Via, "Via: expected one"),
             (HeaderId::From, "From: expected one"),
             (HeaderId::To, "To: expected one"),
             (HeaderId::CallId, "Call-ID: expected one"),
             (HeaderId::CSeq, "CSeq: expected one"),
-        ] {
+        ];
+        for &(id, expected) in MANDATORY {
             if !self.has(id) {
                 return Err(self.missing(expected));
             }

@@ -42,11 +42,39 @@ pub(super) fn stands_once(id: HeaderId) -> bool {
     )
 }
 
-/// Checks one field value. The first Via, From and To are not looked at: they have been.
-#[inline]
-pub(super) fn check(id: HeaderId, value: &[u8], counts: &mut Counts) -> Result<(), Malformed> {
+/// Whether [`check`] looks at the values of these.
+#[inline(always)]
+pub(super) fn is_checked(id: HeaderId) -> bool {
+    use HeaderId::*;
+    matches!(
+        id,
+        Via | CallId
+            | MaxForwards
+            | Contact
+            | Route
+            | RecordRoute
+            | Path
+            | ServiceRoute
+            | Require
+            | ProxyRequire
+            | ContentType
+            | MinExpires
+            | UserAgent
+            | Server
+            | RetryAfter
+    )
+}
+
+/// Checks one field value. The first Via, which is given, From and To are not looked at: they have
+/// been.
+pub(super) fn check(
+    id: HeaderId,
+    value: &[u8],
+    top_via: &Via<'_>,
+    counts: &mut Counts,
+) -> Result<(), Malformed> {
     match id {
-        HeaderId::Via => vias(value, &mut counts.vias),
+        HeaderId::Via => vias(value, top_via, &mut counts.vias),
         HeaderId::CallId => call_id(value),
         HeaderId::MaxForwards => max_forwards(value),
         HeaderId::Contact => contacts(value, &mut counts.contacts),
@@ -72,7 +100,11 @@ fn too_many(status: u16, reason: &'static str, count: usize) -> Malformed {
 }
 
 /// RFC 3261 section 20.42.
-fn vias(value: &[u8], count: &mut usize) -> Result<(), Malformed> {
+fn vias(value: &[u8], top: &Via<'_>, count: &mut usize) -> Result<(), Malformed> {
+    if *count == 0 && value.len() == top.element.len() {
+        *count = 1;
+        return Ok(());
+    }
     if value.is_empty() {
         return Err(Malformed::here("Via: expected a protocol name", value, 0));
     }

@@ -4,7 +4,6 @@
 //! (make it invariant), which every function that takes one would feel.
 
 use crate::header::{NameAddr, Via};
-use crate::syntax::offset;
 use std::cell::Cell;
 
 /// The views of one message that have been made.
@@ -24,10 +23,10 @@ struct Place {
 
 impl Place {
     /// A message is no longer than 65,535 octets, and what is cut from it lies within it; nothing
-    /// may lie elsewhere.
+    /// may lie elsewhere, where any place will do.
     #[inline]
     fn of(bytes: &[u8], part: &[u8]) -> Self {
-        let start = if part.is_empty() { 0 } else { offset(bytes, part) };
+        let start = part.as_ptr().addr().wrapping_sub(bytes.as_ptr().addr());
         Place { start: start as u16, len: part.len() as u16 }
     }
 

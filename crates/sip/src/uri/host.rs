@@ -28,31 +28,36 @@ fn ipv4(host: &[u8]) -> Option<Ipv4Addr> {
     }
 }
 
-/// `1*3DIGIT` four times, each up to 255, from `at` on; with the index after it. Written out
-/// because it runs for most hosts of most messages.
-#[inline]
+/// `1*3DIGIT` four times, each up to 255, from `at` on; with the index after it. One loop, because
+/// it runs for most hosts of most messages.
+#[inline(always)]
 fn ipv4_prefix(b: &[u8], at: usize) -> Option<(Ipv4Addr, usize)> {
-    let mut octets = [0u8; 4];
-    let mut at = at;
-    for (i, octet) in octets.iter_mut().enumerate() {
-        if i > 0 {
-            if b.get(at) != Some(&b'.') {
+    let (mut address, mut octet, mut digits, mut dots) = (0u32, 0u32, 0, 0);
+    let mut end = at;
+    for &c in b.get(at..)? {
+        let digit = c.wrapping_sub(b'0');
+        if digit <= 9 {
+            octet = octet * 10 + digit as u32;
+            digits += 1;
+            if digits > 3 {
                 return None;
             }
-            at += 1;
+        } else if c == b'.' && dots < 3 {
+            if digits == 0 || octet > 255 {
+                return None;
+            }
+            address = address << 8 | octet;
+            (octet, digits) = (0, 0);
+            dots += 1;
+        } else {
+            break;
         }
-        let start = at;
-        let mut n = 0u32;
-        while at < b.len() && at < start + 4 && b[at].is_ascii_digit() {
-            n = n * 10 + (b[at] - b'0') as u32;
-            at += 1;
-        }
-        if at == start || at > start + 3 || n > 255 {
-            return None;
-        }
-        *octet = n as u8;
+        end += 1;
     }
-    Some((octets.into(), at))
+    if dots < 3 || digits == 0 || octet > 255 {
+        return None;
+    }
+    Some((Ipv4Addr::from_bits(address << 8 | octet), end))
 }
 
 fn ipv6(text: &[u8]) -> Option<Ipv6Addr> {
@@ -80,23 +85,32 @@ fn ipv6(text: &[u8]) -> Option<Ipv6Addr> {
 /// Host names are taken a little wider than the grammar: labels may hold underscores and the last
 /// may begin with a digit, as names given to machines do. What consists of digits and dots must be
 /// an IPv4 address.
+#[inline(always)]
 pub(crate) fn host_end(b: &[u8], at: usize, expected: &'static str) -> Result<usize, Malformed> {
-    if b.get(at) == Some(&b'[') {
-        let close = b[at..].iter().take(64).position(|&c| c == b']');
-        let Some(close) = close else {
-            return Err(Malformed::bad("expected ']' after an IPv6 address", Got::Missing, at));
-        };
-        let end = at + close + 1;
-        if ipv6(&b[at + 1..end - 1]).is_none() {
-            return Err(Malformed::here("expected an IPv6 address", b, at));
-        }
-        return Ok(end);
-    }
-    if let Some((_, end)) = ipv4_prefix(b, at)
+    if b.get(at).is_some_and(u8::is_ascii_digit)
+        && let Some((_, end)) = ipv4_prefix(b, at)
         && !b.get(end).is_some_and(|&c| c == b'.' || is(c, LABEL))
     {
         return Ok(end);
     }
+    if b.get(at) == Some(&b'[') { ipv6_end(b, at) } else { name_end(b, at, expected) }
+}
+
+/// [`host_end`] of an IPv6 address in brackets.
+fn ipv6_end(b: &[u8], at: usize) -> Result<usize, Malformed> {
+    let close = b[at..].iter().take(64).position(|&c| c == b']');
+    let Some(close) = close else {
+        return Err(Malformed::bad("expected ']' after an IPv6 address", Got::Missing, at));
+    };
+    let end = at + close + 1;
+    if ipv6(&b[at + 1..end - 1]).is_none() {
+        return Err(Malformed::here("expected an IPv6 address", b, at));
+    }
+    Ok(end)
+}
+
+/// [`host_end`] of a name.
+fn name_end(b: &[u8], at: usize, expected: &'static str) -> Result<usize, Malformed> {
     let mut end = at;
     loop {
         // One label: not empty, with no hyphen at either end.
