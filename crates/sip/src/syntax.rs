@@ -294,6 +294,84 @@ pub(crate) fn offset(outer: &[u8], inner: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    /// Octets of which those that mean something are many, and stand in any place of a word.
+    fn octets() -> impl Strategy<Value = Vec<u8>> {
+        let octet = prop_oneof![
+            4 => prop::sample::select(b"ab-.09Z".to_vec()),
+            2 => prop::sample::select(b"\"\\:;%@ \t\r\n".to_vec()),
+            1 => any::<u8>(),
+        ];
+        prop::collection::vec(octet, 0..40)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4096))]
+
+        #[test]
+        fn scanners_do_what_they_say(text in octets(), from in 0usize..42) {
+            let after = text.get(from..).unwrap_or_default();
+            let at = |found: Option<usize>| found.map(|n| from + n);
+            for class in [TOKEN, WORD, USER, LABEL, DIGIT, VALUE, DISPLAY, USER | HASH] {
+                let count = after.iter().take_while(|&&b| is(b, class)).count();
+                prop_assert_eq!(span(&text, from, class), from + count);
+            }
+            let blanks = after.iter().take_while(|&&b| is(b, WS)).count();
+            prop_assert_eq!(spaces(&text, from), from + blanks);
+            for wanted in [b':', b'a', b'\n', b'"', 0x80, 0xff] {
+                let place = after.iter().position(|&b| b == wanted);
+                prop_assert_eq!(find_near(&text, from, wanted), at(place));
+            }
+            let octets: Vec<u8> = after.iter().copied().chain([0; 8]).take(8).collect();
+            prop_assert_eq!(word(&text, from).to_le_bytes().to_vec(), octets);
+        }
+
+        /// Every control character is found; what else is found is above 0xff.
+        #[test]
+        fn no_control_character_is_passed(text in octets(), from in 0usize..42) {
+            let after = text.get(from..).unwrap_or_default();
+            let first = after.iter().position(|&b| b < 0x20 || b == 0x7f).map(|n| from + n);
+            let found = find_control(&text, from);
+            prop_assert!(
+                found == first || found.is_some_and(|n| text[n] == b'~' && text[n - 1] == 0xff)
+            );
+            prop_assert!(first.is_none_or(|first| found.is_some_and(|n| n <= first)));
+        }
+
+        #[test]
+        fn escapes_pass_whole(text in octets(), from in 0usize..42) {
+            let mut i = from;
+            while let Some(&b) = text.get(i) {
+                if is(b, USER) {
+                    i += 1;
+                } else if b == b'%' && text.get(i + 1..i + 3).is_some_and(|h| all(h, HEX)) {
+                    i += 3;
+                } else {
+                    break;
+                }
+            }
+            prop_assert_eq!(span_escaped(&text, from, USER), i);
+        }
+
+        #[test]
+        fn quoted_strings_end_at_their_quote(text in octets()) {
+            let text = [b"\"", &text[..]].concat();
+            let mut i = 1;
+            let end = loop {
+                match text.get(i) {
+                    None => break None,
+                    Some(b'"') => break Some(i + 1),
+                    Some(b'\\') if matches!(text.get(i + 1), None | Some(b'\r' | b'\n')) => {
+                        break None;
+                    }
+                    Some(b'\\') => i += 2,
+                    Some(_) => i += 1,
+                }
+            };
+            prop_assert_eq!(quoted_end(&text, 0), end);
+        }
+    }
 
     #[test]
     fn classes_follow_the_grammar() {

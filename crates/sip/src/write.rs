@@ -3,7 +3,7 @@
 //! Nothing here goes through the formatting machinery, and nothing allocates but the buffer itself
 //! when it is too small.
 
-use crate::header::HeaderId;
+use crate::header::{HeaderId, next_param};
 use crate::message::Message;
 use ringway_sansio::Flow;
 use std::net::{IpAddr, SocketAddr};
@@ -67,12 +67,22 @@ pub fn ip(buf: &mut Vec<u8>, ip: IpAddr) {
 }
 
 fn ipv4(buf: &mut Vec<u8>, octets: [u8; 4]) {
-    for (i, octet) in octets.into_iter().enumerate() {
-        if i > 0 {
-            buf.push(b'.');
+    let mut text = [b'.'; 16];
+    let mut at = 0;
+    for octet in octets {
+        if octet >= 100 {
+            text[at] = b'0' + octet / 100;
+            at += 1;
         }
-        decimal(buf, octet as u64);
+        if octet >= 10 {
+            text[at] = b'0' + octet / 10 % 10;
+            at += 1;
+        }
+        text[at] = b'0' + octet % 10;
+        at += 2;
     }
+    // Without the dot after the last.
+    buf.extend_from_slice(&text[..at - 1]);
 }
 
 fn ipv6(buf: &mut Vec<u8>, segments: [u16; 8]) {
@@ -177,10 +187,9 @@ pub fn via_received(buf: &mut Vec<u8>, value: &[u8], source: SocketAddr) {
 
 /// The same as [`via_received`] for one Via that has been parsed already.
 pub fn via_element(buf: &mut Vec<u8>, via: &crate::header::Via<'_>, source: SocketAddr) {
-    let same = crate::uri::host_ip(via.host) == Some(source.ip());
     if via.received.is_none() && via.rport.is_none() {
         unfolded(buf, via.element);
-        if !same {
+        if !is_source(via, source) {
             buf.extend_from_slice(b";received=");
             ip(buf, source.ip());
         }
@@ -191,7 +200,7 @@ pub fn via_element(buf: &mut Vec<u8>, via: &crate::header::Via<'_>, source: Sock
         buf.pop();
     }
     for (name, value) in crate::header::Params::new(via.params) {
-        if name.eq_ignore_ascii_case(b"received") || name.eq_ignore_ascii_case(b"rport") {
+        if is_of_receiver(name) {
             continue;
         }
         buf.push(b';');
@@ -201,7 +210,27 @@ pub fn via_element(buf: &mut Vec<u8>, via: &crate::header::Via<'_>, source: Sock
             unfolded(buf, value);
         }
     }
-    if !same || via.rport.is_some() {
+    learned(buf, via, source);
+}
+
+/// Whether the host of sent-by is where the message came from.
+fn is_source(via: &crate::header::Via<'_>, source: SocketAddr) -> bool {
+    crate::uri::host_ip(via.host) == Some(source.ip())
+}
+
+/// Whether a parameter of Via is for the receiver to write.
+#[inline]
+fn is_of_receiver(name: &[u8]) -> bool {
+    match name.len() {
+        5 => name.eq_ignore_ascii_case(b"rport"),
+        8 => name.eq_ignore_ascii_case(b"received"),
+        _ => false,
+    }
+}
+
+/// Appends the parameters of Via by which its sender learns its own address.
+fn learned(buf: &mut Vec<u8>, via: &crate::header::Via<'_>, source: SocketAddr) {
+    if via.rport.is_some() || !is_source(via, source) {
         buf.extend_from_slice(b";received=");
         ip(buf, source.ip());
     }
@@ -211,13 +240,138 @@ pub fn via_element(buf: &mut Vec<u8>, via: &crate::header::Via<'_>, source: Sock
     }
 }
 
+/// Octets that the status line, the parameters of the top Via, a tag and Content-Length add to what
+/// a response copies, as a rule.
+const GROWTH: usize = 256;
+
 /// Appends a status line.
 pub fn status_line(buf: &mut Vec<u8>, status: u16, reason: &str) {
-    buf.extend_from_slice(b"SIP/2.0 ");
-    decimal(buf, status as u64);
-    buf.push(b' ');
+    if let 100..=999 = status {
+        let digit = |n: u16| b'0' + (n % 10) as u8;
+        let [a, b, c] = [digit(status / 100), digit(status / 10), digit(status)];
+        buf.extend_from_slice(&[b'S', b'I', b'P', b'/', b'2', b'.', b'0', b' ', a, b, c, b' ']);
+    } else {
+        buf.extend_from_slice(b"SIP/2.0 ");
+        decimal(buf, status as u64);
+        buf.push(b' ');
+    }
     buf.extend_from_slice(reason.as_bytes());
     buf.extend_from_slice(b"\r\n");
+}
+
+/// Copies stretches of a message, those that touch in one go.
+struct Copy<'b, 'm> {
+    buf: &'b mut Vec<u8>,
+    bytes: &'m [u8],
+    from: usize,
+    to: usize,
+}
+
+impl Copy<'_, '_> {
+    /// Copies what stands from `from` up to `to`, now or later.
+    #[inline]
+    fn stretch(&mut self, from: usize, to: usize) {
+        if from != self.to {
+            self.flush();
+            self.from = from;
+        }
+        self.to = to;
+    }
+
+    /// The buffer, with all in it that was asked for.
+    #[inline]
+    fn flush(&mut self) -> &mut Vec<u8> {
+        self.buf.extend_from_slice(&self.bytes[self.from..self.to]);
+        self.from = self.to;
+        self.buf
+    }
+
+    /// Copies the first header field of a name, where the message has one. `prefix` is the name, a
+    /// colon and a space.
+    #[inline]
+    fn first(&mut self, message: &Message<'_>, id: HeaderId, prefix: &[u8]) {
+        let Some(slot) = message.first_slot(id) else { return };
+        match message.plain_line(slot, prefix) {
+            Some((from, to)) => self.stretch(from, to),
+            None => copy(self.flush(), message, id),
+        }
+    }
+
+    /// Copies all Via header fields; the first learns `source`, where that is given.
+    fn vias(&mut self, message: &Message<'_>, source: Option<&Flow>) {
+        let mut source = source;
+        for slot in message.slots(HeaderId::Via) {
+            let plain = message.plain_line(slot, b"Via: ");
+            let value = message.value(slot);
+            match (source.take().map(|flow| (flow, message.top_via())), plain) {
+                (Some((flow, Ok(via))), Some((from, to))) => {
+                    let end = crate::syntax::offset(value, via.element) + via.element.len();
+                    self.plain_via(&via, (from, from + b"Via: ".len() + end), flow.remote);
+                    self.stretch(to - 2 - (value.len() - end), to);
+                }
+                (Some((flow, Ok(via))), None) => {
+                    let buf = self.flush();
+                    buf.extend_from_slice(b"Via: ");
+                    via_element(buf, &via, flow.remote);
+                    let end = crate::syntax::offset(value, via.element) + via.element.len();
+                    // A comma and more elements, or nothing.
+                    unfolded(buf, &value[end..]);
+                    buf.extend_from_slice(b"\r\n");
+                }
+                (_, Some((from, to))) => self.stretch(from, to),
+                (_, None) => {
+                    let buf = self.flush();
+                    buf.extend_from_slice(b"Via: ");
+                    unfolded(buf, value);
+                    buf.extend_from_slice(b"\r\n");
+                }
+            }
+        }
+    }
+
+    /// As [`via_element`] for an element without folds, which ends at `to`, and what stands before
+    /// it from `from` on.
+    fn plain_via(
+        &mut self,
+        via: &crate::header::Via<'_>,
+        (from, to): (usize, usize),
+        source: SocketAddr,
+    ) {
+        if via.received.is_none() && via.rport.is_none() {
+            self.stretch(from, to);
+            if !is_source(via, source) {
+                let buf = self.flush();
+                buf.extend_from_slice(b";received=");
+                ip(buf, source.ip());
+            }
+            return;
+        }
+        let params = to - via.params.len();
+        let mut before = &self.bytes[..params];
+        while let [rest @ .., b' '] = before {
+            before = rest;
+        }
+        self.stretch(from, before.len());
+        let mut at = 0;
+        while let Ok(Some(((name, value), next))) = next_param(via.params, at) {
+            let length = 1 + name.len() + value.map_or(0, |value| 1 + value.len());
+            if !is_of_receiver(name) {
+                if next - at == length {
+                    self.stretch(params + at, params + next);
+                } else {
+                    let buf = self.flush();
+                    buf.push(b';');
+                    buf.extend_from_slice(name);
+                    if let Some(value) = value {
+                        buf.push(b'=');
+                        buf.extend_from_slice(value);
+                    }
+                }
+            }
+            at = next;
+        }
+        learned(self.flush(), via, source);
+    }
 }
 
 /// Appends a response to `request` (RFC 3261 section 8.2.6): status line, all Via, From, To,
@@ -241,46 +395,49 @@ pub fn response(
     body: &[u8],
 ) {
     let reason = if reason.is_empty() { reason_phrase(status) } else { reason };
+    // What is copied is less than the head.
+    buf.reserve(request.bytes().len() - request.body().len() + extra.len() + body.len() + GROWTH);
     status_line(buf, status, reason);
-    let mut top = source;
-    for value in request.all(HeaderId::Via) {
-        buf.extend_from_slice(b"Via: ");
-        match (top.take(), request.top_via()) {
-            (Some(flow), Ok(via)) => {
-                via_element(buf, &via, flow.remote);
-                let end = crate::syntax::offset(value, via.element) + via.element.len();
-                // A comma and more elements, or nothing.
-                unfolded(buf, &value[end..]);
+    let mut copy = Copy { buf, bytes: request.bytes(), from: 0, to: 0 };
+    copy.vias(request, source);
+    copy.first(request, HeaderId::From, b"From: ");
+    // RFC 3261 section 8.2.6.2. A To that cannot be read is copied and nothing added.
+    match to_tag.filter(|_| request.to().is_ok_and(|to| to.tag().is_none())) {
+        None => copy.first(request, HeaderId::To, b"To: "),
+        Some(tag) => {
+            if let Some(slot) = request.first_slot(HeaderId::To) {
+                match request.plain_line(slot, b"To: ") {
+                    Some((from, to)) => copy.stretch(from, to - 2),
+                    None => {
+                        let buf = copy.flush();
+                        buf.extend_from_slice(b"To: ");
+                        unfolded(buf, request.value(slot));
+                    }
+                }
+                let buf = copy.flush();
+                buf.extend_from_slice(b";tag=");
+                buf.extend_from_slice(tag);
+                buf.extend_from_slice(b"\r\n");
             }
-            _ => unfolded(buf, value),
         }
-        buf.extend_from_slice(b"\r\n");
     }
-    copy(buf, request, HeaderId::From);
-    if let Some(value) = request.first(HeaderId::To) {
-        buf.extend_from_slice(b"To: ");
-        unfolded(buf, value);
-        // RFC 3261 section 8.2.6.2. A To that cannot be read is copied and nothing added.
-        if let Some(tag) = to_tag
-            && request.to().is_ok_and(|to| to.tag().is_none())
-        {
-            buf.extend_from_slice(b";tag=");
-            buf.extend_from_slice(tag);
-        }
-        buf.extend_from_slice(b"\r\n");
-    }
-    copy(buf, request, HeaderId::CallId);
-    copy(buf, request, HeaderId::CSeq);
+    copy.first(request, HeaderId::CallId, b"Call-ID: ");
+    copy.first(request, HeaderId::CSeq, b"CSeq: ");
     if status == 100 {
         // RFC 3261 section 8.2.6.1.
-        copy(buf, request, HeaderId::Timestamp);
+        copy.first(request, HeaderId::Timestamp, b"Timestamp: ");
     }
+    let buf = copy.flush();
     buf.extend_from_slice(extra);
     end(buf, body);
 }
 
 /// Appends Content-Length, the empty line and `body`.
 pub fn end(buf: &mut Vec<u8>, body: &[u8]) {
+    if body.is_empty() {
+        buf.extend_from_slice(b"Content-Length: 0\r\n\r\n");
+        return;
+    }
     header_decimal(buf, "Content-Length", body.len() as u64);
     buf.extend_from_slice(b"\r\n");
     buf.extend_from_slice(body);

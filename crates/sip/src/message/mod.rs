@@ -66,6 +66,8 @@ pub struct Message<'a> {
     bytes: &'a [u8],
     start: Start<'a>,
     start_len: u16,
+    /// Whether every header field is one line that ends in CRLF and holds no other CR or LF.
+    unfolded: bool,
     /// Whether the head may hold control characters besides line ends and tabs: `check` looks where.
     controls: bool,
     body: &'a [u8],
@@ -158,6 +160,19 @@ impl<'a> Message<'a> {
         &self.bytes[start..start + slot.value_len as usize]
     }
 
+    /// Where the line of a header field begins and ends, if it is `prefix` (a name, a colon and a
+    /// space), the value and CRLF, and nothing else.
+    #[inline(always)]
+    pub(crate) fn plain_line(&self, slot: &Slot, prefix: &[u8]) -> Option<(usize, usize)> {
+        let (start, end) = (slot.start as usize, slot.start as usize + slot.len as usize);
+        let value_start = slot.value_start as usize;
+        let plain = self.unfolded
+            && value_start == start + prefix.len()
+            && value_start + slot.value_len as usize + 2 == end
+            && self.line(slot).starts_with(prefix);
+        plain.then_some((start, end))
+    }
+
     /// The slot of the first header field of this id.
     #[inline]
     pub fn first_slot(&self, id: HeaderId) -> Option<&Slot> {
@@ -210,10 +225,15 @@ impl<'a> Message<'a> {
     }
 
     /// The first element of the first Via. Read once, however often it is asked for.
+    #[inline]
     pub fn top_via(&self) -> Result<Via<'a>, Malformed> {
-        if let Some(places) = self.views.via.get() {
-            return Ok(places.view(self.bytes));
+        match self.views.via.get() {
+            Some(places) => Ok(places.view(self.bytes)),
+            None => self.read_top_via(),
         }
+    }
+
+    fn read_top_via(&self) -> Result<Via<'a>, Malformed> {
         let Some(value) = self.first(HeaderId::Via) else {
             return Err(self.missing("Via: expected one"));
         };
@@ -225,24 +245,36 @@ impl<'a> Message<'a> {
     }
 
     /// From. Read once, however often it is asked for.
+    #[inline]
     pub fn from(&self) -> Result<NameAddr<'a>, Malformed> {
         self.address(&self.views.from, HeaderId::From, "From: expected one")
     }
 
     /// To. Read once, however often it is asked for.
+    #[inline]
     pub fn to(&self) -> Result<NameAddr<'a>, Malformed> {
         self.address(&self.views.to, HeaderId::To, "To: expected one")
     }
 
+    #[inline]
     fn address(
         &self,
         view: &Cell<Option<AddressPlaces>>,
         id: HeaderId,
         expected: &'static str,
     ) -> Result<NameAddr<'a>, Malformed> {
-        if let Some(places) = view.get() {
-            return Ok(places.view(self.bytes));
+        match view.get() {
+            Some(places) => Ok(places.view(self.bytes)),
+            None => self.read_address(view, id, expected),
         }
+    }
+
+    fn read_address(
+        &self,
+        view: &Cell<Option<AddressPlaces>>,
+        id: HeaderId,
+        expected: &'static str,
+    ) -> Result<NameAddr<'a>, Malformed> {
         let Some(value) = self.first(id) else {
             return Err(self.missing(expected));
         };

@@ -14,6 +14,8 @@ pub(crate) struct Line {
     pub(crate) feed: usize,
     /// Whether every line end in it is CRLF, not a bare LF.
     pub(crate) clean: bool,
+    /// Whether it goes on in a second line.
+    pub(crate) folded: bool,
     /// Whether it may hold control characters besides those of its line ends and tabs.
     pub(crate) controls: bool,
 }
@@ -26,9 +28,9 @@ pub(crate) fn line_end(b: &[u8], at: usize) -> Option<Line> {
     // Nearly every line is one line, and its first control character ends it.
     let end = find_control(b, at)?;
     match b[end..] {
-        [b'\r', b'\n'] => Some(Line { feed: end + 1, clean: true, controls: false }),
+        [b'\r', b'\n'] => Some(Line { feed: end + 1, clean: true, folded: false, controls: false }),
         [b'\r', b'\n', next, ..] if !matches!(next, b' ' | b'\t') => {
-            Some(Line { feed: end + 1, clean: true, controls: false })
+            Some(Line { feed: end + 1, clean: true, folded: false, controls: false })
         }
         _ => long_line(b, at),
     }
@@ -43,6 +45,7 @@ fn long_line(b: &[u8], at: usize) -> Option<Line> {
         line = Line {
             feed: fold.feed,
             clean: line.clean && fold.clean,
+            folded: true,
             controls: line.controls || fold.controls,
         };
     }
@@ -56,10 +59,10 @@ fn first_line(b: &[u8], at: usize) -> Option<Line> {
     loop {
         let at = find_control(b, from)?;
         if b[at] == b'\r' && b.get(at + 1) == Some(&b'\n') {
-            return Some(Line { feed: at + 1, clean: true, controls });
+            return Some(Line { feed: at + 1, clean: true, folded: false, controls });
         }
         if b[at] == b'\n' {
-            return Some(Line { feed: at, clean: false, controls });
+            return Some(Line { feed: at, clean: false, folded: false, controls });
         }
         controls |= b[at] != b'\t';
         from = at + 1;
@@ -102,6 +105,7 @@ fn rest<'a>(b: &'a [u8], start: Start<'a>, line: Line, fault: Option<Malformed>)
         bytes: b,
         start,
         start_len: (line.feed + 1) as u16,
+        unfolded: true,
         controls: line.controls,
         body: &b[b.len()..],
         slots: SmallVec::new(),
@@ -258,6 +262,7 @@ fn header_section(message: &mut Message<'_>, at: usize) -> usize {
             note(&mut message.fault, Malformed::here("expected CR before LF", b, line.feed));
         }
         message.controls |= line.controls;
+        message.unfolded &= line.clean && !line.folded && !line.controls;
         let start = core::mem::replace(&mut at, line.feed + 1);
         if message.slots.len() == MAX_HEADERS {
             let got = Got::Number(MAX_HEADERS as u64 + 1);

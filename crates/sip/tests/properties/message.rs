@@ -57,6 +57,45 @@ fn look(m: &Message<'_>) {
     }
 }
 
+/// A response by the plain rules of RFC 3261 section 8.2.6, after `before`.
+fn response(
+    request: &Message<'_>,
+    source: Option<&Flow>,
+    status: u16,
+    tag: Option<&[u8]>,
+) -> Vec<u8> {
+    let mut buf = b"before".to_vec();
+    write::status_line(&mut buf, status, write::reason_phrase(status));
+    for (i, value) in request.all(HeaderId::Via).enumerate() {
+        buf.extend_from_slice(b"Via: ");
+        match (source, request.top_via()) {
+            (Some(flow), Ok(via)) if i == 0 => {
+                write::via_element(&mut buf, &via, flow.remote);
+                let at = via.element.as_ptr() as usize - value.as_ptr() as usize;
+                write::unfolded(&mut buf, &value[at + via.element.len()..]);
+            }
+            _ => write::unfolded(&mut buf, value),
+        }
+        buf.extend_from_slice(b"\r\n");
+    }
+    let mut ids = vec![HeaderId::From, HeaderId::To, HeaderId::CallId, HeaderId::CSeq];
+    ids.extend((status == 100).then_some(HeaderId::Timestamp));
+    for id in ids {
+        let Some(value) = request.first(id) else { continue };
+        buf.extend_from_slice(format!("{}: ", id.name()).as_bytes());
+        write::unfolded(&mut buf, value);
+        if id == HeaderId::To
+            && let Some(tag) = tag
+            && request.to().is_ok_and(|to| to.tag().is_none())
+        {
+            buf.extend_from_slice(&[b";tag=", tag].concat());
+        }
+        buf.extend_from_slice(b"\r\n");
+    }
+    buf.extend_from_slice(b"X: y\r\nContent-Length: 4\r\n\r\nbody");
+    buf
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1024))]
 
@@ -96,6 +135,17 @@ proptest! {
                 prop_assert_eq!((told.rport, told.received), (Some(Some(7)), Some(&b"192.0.2.9"[..])));
             }
         }
+    }
+
+    /// What is copied line by line is what is written piece by piece.
+    #[test]
+    fn a_response_is_what_its_pieces_say(bytes in mutated(), tag: bool, source: bool, status in 100u16..103) {
+        let Ok(request) = parse(&bytes) else { return Ok(()) };
+        let (tag, flow) = (tag.then_some(&b"t"[..]), source.then(flow));
+        let mut buf = b"before".to_vec();
+        write::response(&mut buf, &request, flow.as_ref(), status, "", tag, b"X: y\r\n", b"body");
+        let expected = response(&request, flow.as_ref(), status, tag);
+        prop_assert_eq!(String::from_utf8_lossy(&buf), String::from_utf8_lossy(&expected));
     }
 
     /// RFC 7616: what a client proves, the server believes, and nothing else.
