@@ -1,0 +1,229 @@
+//! What an acknowledgment says: new data, selective blocks, the window, congestion.
+
+use super::timers::{NEVER, Timer};
+use super::{Close, Connection, Recovery, State};
+use crate::board::Delivered;
+use crate::congestion::Acked;
+use crate::rack::AckTime;
+use crate::segment::{Flags, Header, Segment};
+use crate::seq::Seq;
+use ringway_sansio::{Duration, Time};
+
+/// What is gathered from one acknowledgment before loss and congestion are judged.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Heard {
+    /// `pipe` before it.
+    pub(super) flight: u32,
+    /// Bytes newly acknowledged cumulatively.
+    pub(super) advanced: u32,
+    /// `DeliveredData` of RFC 6937 section 3.
+    pub(super) delivered: u32,
+    /// It is a duplicate by RFC 5681 section 2.
+    pub(super) duplicate: bool,
+    /// Selective blocks brought something new.
+    pub(super) sack_news: bool,
+    /// It reports a duplicate (RFC 2883).
+    pub(super) dsack: bool,
+}
+
+impl Connection {
+    /// Works on the acknowledgment of a segment; `false` when the segment is to be dropped.
+    pub(super) fn input_ack(&mut self, now: Time, segment: &Segment<'_>) -> bool {
+        let header = &segment.header;
+        let ack = header.ack;
+        if ack.after(self.snd_nxt) || ack.before(self.snd_una.back(self.max_snd_wnd)) {
+            // RFC 5961 section 5.2: of what was never sent, or too old to be honest.
+            self.challenge(now);
+            return false;
+        }
+        let mut heard = Heard { flight: self.board.pipe(), ..Heard::default() };
+        let old_window = self.snd_wnd;
+        self.update_window(header);
+        let reopened = old_window == 0 && self.snd_wnd > 0;
+        if ack.before(self.snd_una) {
+            return true;
+        }
+        if self.snd_wnd == 0 {
+            // RFC 9293 section 3.8.6.1: while it answers, a closed window may stay closed.
+            self.progress_at = now;
+        }
+        heard.duplicate = ack == self.snd_una
+            && segment.is_empty()
+            && self.snd_wnd == old_window
+            && !self.board.is_empty();
+        let time = self.ack_time(now, header);
+        let outstanding = !self.board.is_empty();
+        if outstanding && !header.options.sack.is_empty() && self.sack_on {
+            self.input_sack(header, time, &mut heard);
+        }
+        if ack.after(self.snd_una) {
+            self.advance_to(now, ack, time, &mut heard);
+        }
+        if outstanding {
+            self.judge(now, header, heard);
+        }
+        if reopened {
+            self.window_reopened(now);
+        }
+        // RFC 9293 section 3.10.7.4, fifth: our FIN.
+        if self.fin_sent.is_some_and(|fin| self.snd_una.after(fin)) {
+            match self.state {
+                State::FinWait1 => self.state = State::FinWait2,
+                State::Closing => self.finish(State::TimeWait, Close::Finished),
+                State::LastAck => self.finish(State::Closed, Close::Finished),
+                _ => {}
+            }
+        }
+        true
+    }
+
+    /// RFC 9293 section 3.10.7.4: only from a segment later than the last that did.
+    fn update_window(&mut self, header: &Header) {
+        let (seq, ack) = (header.seq, header.ack);
+        let later = self.snd_wl1.before(seq)
+            || (self.snd_wl1 == seq && (self.snd_wl2.upto(ack) || ack == self.snd_una));
+        if ack.before(self.snd_una) || !later {
+            return;
+        }
+        self.snd_wnd = u32::from(header.window) << self.snd_scale;
+        self.snd_wl1 = seq;
+        self.snd_wl2 = ack;
+        self.max_snd_wnd = self.max_snd_wnd.max(self.snd_wnd);
+        if self.snd_wnd > 0 && self.timer(Timer::Persist) != NEVER {
+            self.stop_timer(Timer::Persist);
+        }
+    }
+
+    /// A closed window opened: what it refused is sent again without blaming the network.
+    fn window_reopened(&mut self, now: Time) {
+        if self.recovery == Recovery::Open && !self.board.is_empty() {
+            self.board.lose_first();
+            self.due.retransmission = true;
+            self.arm_rto(now);
+        }
+    }
+
+    fn ack_time(&self, now: Time, header: &Header) -> AckTime {
+        let echoed = match header.options.timestamps {
+            Some(stamps) if self.stamps.on => {
+                let age = self.stamp(now).wrapping_sub(stamps.echo);
+                // A clock of milliseconds: the segment was sent somewhere within this one.
+                let sent = now.as_millis().checked_sub(u64::from(age));
+                sent.map(|ms| Time::from_millis(ms) + Duration::from_nanos(999_999))
+            }
+            _ => None,
+        };
+        AckTime { now, echoed }
+    }
+
+    /// Our timestamp clock: milliseconds from a secret start (RFC 7323 section 5.4).
+    pub(super) fn stamp(&self, now: Time) -> u32 {
+        (now.as_millis() as u32).wrapping_add(self.stamps.offset)
+    }
+
+    fn input_sack(&mut self, header: &Header, time: AckTime, heard: &mut Heard) {
+        let blocks = header.options.sack.blocks();
+        // RFC 2883 section 5: the first block reports a duplicate when it lies below the
+        // acknowledgment or within the second.
+        let mut blocks_from = 0;
+        if let Some(&(left, right)) = blocks.first()
+            && left.before(right)
+        {
+            let below = right.upto(header.ack);
+            let within = blocks.get(1).is_some_and(|b| b.0.upto(left) && right.upto(b.1));
+            if below || within {
+                blocks_from = 1;
+                heard.dsack = true;
+                self.totals.duplicates_reported += 1;
+                self.rack.duplicate_reported(self.snd_una, self.snd_nxt);
+            }
+        }
+        for &(left, right) in &blocks[blocks_from..] {
+            // RFC 2018 section 5: only what is outstanding can be acknowledged.
+            let sane = left.before(right) && left.from(header.ack) && right.upto(self.snd_nxt);
+            if sane && left.from(self.snd_una) {
+                let news = self.board.sack(left, right, &mut self.rack, time);
+                heard.delivered += news;
+                heard.sack_news |= news > 0;
+            }
+        }
+    }
+
+    /// SND.UNA moves.
+    fn advance_to(&mut self, now: Time, ack: Seq, time: AckTime, heard: &mut Heard) {
+        heard.advanced = ack - self.snd_una;
+        let fin = u32::from(self.fin_sent.is_some_and(|fin| ack.after(fin)));
+        let data = heard.advanced - fin;
+        self.send.consume(data as usize);
+        self.totals.bytes_acked += u64::from(data);
+        self.snd_una = ack;
+        self.progress_at = now;
+        let Delivered { bytes, oldest, retransmitted } =
+            self.board.acknowledge(ack, &mut self.rack, time);
+        heard.delivered += bytes;
+        self.measure(now, ack, oldest, retransmitted, time);
+        if self.write_blocked && self.send.space() >= self.send.limit() / 4 {
+            self.write_blocked = false;
+            self.pending.writable = true;
+        }
+    }
+
+    /// One measurement a round trip (RFC 6298 section 3), never of a segment sent twice (Karn)
+    /// unless timestamps tell which was answered (RFC 7323 section 4).
+    fn measure(
+        &mut self,
+        now: Time,
+        ack: Seq,
+        oldest: Option<(Time, Seq)>,
+        retransmitted: bool,
+        time: AckTime,
+    ) {
+        if ack.upto(self.rtt_mark) {
+            return;
+        }
+        let rtt = match (oldest, retransmitted, time.echoed) {
+            (Some((at, _)), false, _) => now.since(at),
+            (_, true, Some(echoed)) => now.since(echoed).max(crate::rtt::GRANULARITY),
+            _ => return,
+        };
+        self.rtt.sample(rtt);
+        self.rtt_mark = self.snd_nxt;
+    }
+
+    /// Loss, recovery, congestion and timers, once everything an acknowledgment says is noted.
+    fn judge(&mut self, now: Time, header: &Header, heard: Heard) {
+        let echo = self.ecn.on && header.flags.has(Flags::ECE);
+        self.tail_probe_answered(now, header.ack, heard);
+        self.detect(now, heard);
+        self.leave_recovery(heard);
+        self.enter_recovery_if_lost(now);
+        if echo {
+            self.ecn_echoed(now);
+        }
+        match self.recovery {
+            Recovery::Fast { .. } => self.allow_by_prr(heard),
+            _ if heard.advanced > 0 => self.grow(now, heard, echo),
+            _ => {}
+        }
+        if heard.advanced > 0 {
+            self.arm_retransmission(now);
+        } else if heard.sack_news && self.timer(Timer::TailProbe) != NEVER {
+            // RFC 8985 section 7.2: with a hole in sight RACK takes over.
+            self.stop_timer(Timer::TailProbe);
+        }
+    }
+
+    fn grow(&mut self, now: Time, heard: Heard, echo: bool) {
+        // RFC 3168 section 6.1.2: not while congestion is echoed. RFC 5681 section 3.1, RFC 9438
+        // section 5.8: only a window that was used.
+        let slow_start = self.window.in_slow_start();
+        let used = heard.flight + self.mss > self.window.cwnd
+            || (slow_start && self.window.cwnd / 2 < heard.flight);
+        if echo || !used {
+            return;
+        }
+        let after_timeout = matches!(self.recovery, Recovery::Loss { .. });
+        let acked = Acked { now, bytes: heard.advanced, srtt: self.rtt.srtt(), after_timeout };
+        self.congestion.acked(&mut self.window, acked);
+    }
+}

@@ -1,0 +1,166 @@
+//! Loss: how it is noticed, and how the sender goes on.
+
+use super::ack::Heard;
+use super::timers::Timer;
+use super::{Connection, Recovery};
+use crate::prr::Prr;
+use crate::seq::Seq;
+use ringway_sansio::{Duration, Time};
+
+/// RFC 5681 section 3.2: duplicate acknowledgments that mean a loss.
+const DUP_THRESH: u32 = 3;
+
+impl Connection {
+    /// Bytes in flight. Without SACK each duplicate acknowledgment says that one segment arrived,
+    /// so that new data may follow it: RFC 3042 (limited transmit) and the inflated window of
+    /// RFC 6582 section 3.2 both come of this; with SACK the scoreboard says it.
+    pub(super) fn pipe(&self) -> u32 {
+        let arrived = if self.sack_on { 0 } else { self.dup_acks * self.mss };
+        self.board.pipe().saturating_sub(arrived)
+    }
+
+    /// RACK's reordering window.
+    pub(super) fn reo_wnd(&self) -> Duration {
+        let recovering = self.recovery != Recovery::Open;
+        self.rack.reo_wnd(recovering, self.board.sacked_bytes(), self.mss, self.rtt.srtt())
+    }
+
+    /// RFC 8985 section 6.2 step 5, and its timer.
+    pub(super) fn detect_by_time(&mut self, now: Time) {
+        let wnd = self.reo_wnd();
+        match self.board.lose_by_time(&self.rack, wnd, now) {
+            Some(at) => self.set_timer(Timer::Reorder, at),
+            None => self.stop_timer(Timer::Reorder),
+        }
+    }
+
+    /// Looks for losses after an acknowledgment.
+    pub(super) fn detect(&mut self, now: Time, heard: Heard) {
+        if self.by_time() {
+            self.detect_by_time(now);
+        } else if self.sack_on {
+            if heard.sack_news {
+                self.board.lose_by_count(self.mss);
+            }
+        } else {
+            self.detect_by_duplicates(heard);
+        }
+    }
+
+    /// RFC 6582 section 3.2.
+    fn detect_by_duplicates(&mut self, heard: Heard) {
+        if heard.advanced > 0 {
+            // Step 3: a partial acknowledgment means that the next segment is lost too.
+            if let Recovery::Fast { until } = self.recovery
+                && self.snd_una.before(until)
+            {
+                let segments = heard.advanced.div_ceil(self.mss).saturating_sub(1);
+                self.dup_acks = self.dup_acks.saturating_sub(segments);
+                self.board.lose_first();
+                self.due.retransmission = true;
+            } else {
+                self.dup_acks = 0;
+            }
+        } else if heard.duplicate && !matches!(self.recovery, Recovery::Loss { .. }) {
+            let outstanding = self.board.outstanding() / self.mss.max(1);
+            self.dup_acks = (self.dup_acks + 1).min(outstanding);
+            // Step 1; section 4.1: not for what a timeout already sent again.
+            if self.dup_acks == DUP_THRESH && self.recovery == Recovery::Open {
+                self.board.lose_first();
+            }
+        }
+    }
+
+    /// RFC 6675 section 5: everything sent before the loss is acknowledged.
+    pub(super) fn leave_recovery(&mut self, heard: Heard) {
+        if heard.advanced == 0 {
+            return;
+        }
+        match self.recovery {
+            Recovery::Fast { until } if self.snd_una.from(until) => {
+                self.recovery = Recovery::Open;
+                // RFC 6937 section 3.
+                self.window.cwnd = self.window.ssthresh;
+                self.dup_acks = 0;
+                self.rack.recovered();
+            }
+            Recovery::Loss { until } if self.snd_una.from(until) => {
+                self.recovery = Recovery::Open;
+                self.dup_acks = 0;
+            }
+            _ => {}
+        }
+    }
+
+    /// RFC 6675 section 5 step 4, RFC 6582 section 3.2 step 2.
+    pub(super) fn enter_recovery_if_lost(&mut self, now: Time) {
+        if self.recovery != Recovery::Open || self.board.lost_bytes() == 0 || self.snd_wnd == 0 {
+            return;
+        }
+        self.totals.recoveries += 1;
+        self.reduce(now);
+        self.recovery = Recovery::Fast { until: self.snd_nxt };
+        self.prr = Prr::new(self.board.outstanding());
+        self.due.retransmission = true;
+        self.tail_probe = None;
+        self.stop_timer(Timer::TailProbe);
+        // RFC 6675 section 5 step 4.2, as PRR does it.
+        self.window.cwnd = self.pipe();
+        self.arm_rto(now);
+    }
+
+    /// Once a window (RFC 3168 section 6.1.2, RFC 5681 section 3.2).
+    fn reduce(&mut self, now: Time) -> bool {
+        if self.reduced_until.is_some_and(|until| self.snd_una.before(until)) {
+            return false;
+        }
+        self.reduced_until = Some(self.snd_nxt);
+        let flight = self.board.outstanding();
+        self.congestion.reduce(&mut self.window, flight, now);
+        if self.ecn.on {
+            self.ecn.reduced = true;
+        }
+        true
+    }
+
+    /// RFC 3168 section 6.1.2: congestion without a loss.
+    pub(super) fn ecn_echoed(&mut self, now: Time) {
+        // An echo that comes with all of the window acknowledged is still of that window: the peer
+        // has not seen our CWR, which went out after it.
+        let answered = self.reduced_until.is_some_and(|until| self.snd_una.upto(until));
+        if self.recovery == Recovery::Open && !answered && self.reduce(now) {
+            self.window.cwnd = self.window.ssthresh;
+            self.totals.ecn_reductions += 1;
+        }
+    }
+
+    /// RFC 6937 section 3: what this acknowledgment lets out.
+    pub(super) fn allow_by_prr(&mut self, heard: Heard) {
+        // Section 3: without SACK a duplicate stands for one segment.
+        let delivered = if self.sack_on || !heard.duplicate { heard.delivered } else { self.mss };
+        let pipe = self.pipe();
+        let allowed = self.prr.allow(delivered, pipe, self.window.ssthresh, self.mss);
+        self.window.cwnd = pipe.saturating_add(allowed);
+    }
+
+    /// RFC 8985 section 7.4.2: what a tail loss probe found.
+    pub(super) fn tail_probe_answered(&mut self, now: Time, ack: Seq, heard: Heard) {
+        let Some(probe) = self.tail_probe else { return };
+        if ack.before(probe.end) {
+            return;
+        }
+        let without_news = heard.advanced == 0 && !heard.sack_news;
+        if !probe.retransmitted || heard.dsack {
+            self.tail_probe = None;
+        } else if ack.after(probe.end) {
+            // The probe repaired a loss: the window answers it like any other.
+            self.tail_probe = None;
+            if self.recovery == Recovery::Open && self.reduce(now) {
+                self.window.cwnd = self.window.cwnd.min(self.window.ssthresh);
+            }
+        } else if without_news {
+            // The original came too.
+            self.tail_probe = None;
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! The next deadline of each connection, in a heap that knows every connection's place.
+
+use ringway_sansio::Time;
+
+const NOWHERE: u32 = u32::MAX;
+
+/// A binary heap by time, then by slot, so that ties always come in the same order.
+#[derive(Debug, Default)]
+pub(super) struct Deadlines {
+    heap: Vec<(Time, u32)>,
+    /// Where each slot stands in the heap.
+    places: Vec<u32>,
+}
+
+impl Deadlines {
+    /// The earliest deadline and whose it is.
+    pub(super) fn first(&self) -> Option<(Time, u32)> {
+        self.heap.first().copied()
+    }
+
+    /// Sets, moves or takes back a slot's deadline.
+    pub(super) fn set(&mut self, slot: u32, at: Option<Time>) {
+        let index = slot as usize;
+        if index >= self.places.len() {
+            if at.is_none() {
+                return;
+            }
+            self.places.resize(index + 1, NOWHERE);
+        }
+        let place = self.places[index];
+        match (at, place) {
+            (None, NOWHERE) => {}
+            (None, place) => {
+                let place = place as usize;
+                self.places[index] = NOWHERE;
+                self.heap.swap_remove(place);
+                if place < self.heap.len() {
+                    self.settle(place);
+                }
+            }
+            (Some(at), NOWHERE) => {
+                self.heap.push((at, slot));
+                self.settle(self.heap.len() - 1);
+            }
+            (Some(at), place) => {
+                let place = place as usize;
+                if self.heap[place].0 != at {
+                    self.heap[place].0 = at;
+                    self.settle(place);
+                }
+            }
+        }
+    }
+
+    /// Moves what stands at `place` to where it belongs.
+    fn settle(&mut self, mut place: usize) {
+        let entry = self.heap[place];
+        while place > 0 {
+            let parent = (place - 1) / 2;
+            if self.heap[parent] <= entry {
+                break;
+            }
+            self.put(place, self.heap[parent]);
+            place = parent;
+        }
+        loop {
+            let left = 2 * place + 1;
+            if left >= self.heap.len() {
+                break;
+            }
+            let right = left + 1;
+            let child = if right < self.heap.len() && self.heap[right] < self.heap[left] {
+                right
+            } else {
+                left
+            };
+            if entry <= self.heap[child] {
+                break;
+            }
+            self.put(place, self.heap[child]);
+            place = child;
+        }
+        self.put(place, entry);
+    }
+
+    fn put(&mut self, place: usize, entry: (Time, u32)) {
+        self.heap[place] = entry;
+        self.places[entry.1 as usize] = place as u32;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn behaves_like_a_sorted_list(
+            steps in proptest::collection::vec((0u32..20, proptest::option::of(0u64..50)), 1..200)
+        ) {
+            let mut heap = Deadlines::default();
+            let mut model = std::collections::BTreeMap::new();
+            for (slot, at) in steps {
+                let at = at.map(Time::from_nanos);
+                heap.set(slot, at);
+                model.remove(&slot);
+                if let Some(at) = at {
+                    model.insert(slot, at);
+                }
+                let first = model.iter().map(|(slot, at)| (*at, *slot)).min();
+                prop_assert_eq!(heap.first(), first);
+            }
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! TCP as a pure state machine.
+//!
+//! [`Tcp`] is the TCP of one host: it is handed packets and the time, and is asked what to send,
+//! when to wake and what happened. Programs above it open, accept, write, read, shut down and abort
+//! by calls and hear of changes by [`Event`]s; there are no callbacks, and everything is bounded by
+//! a [`Settings`] or [`Limits`] field or a named constant. It opens no socket, reads no clock and
+//! draws no random number after it was made. It knows nothing of IP beyond addresses and the ECN
+//! field: no fragments, no ICMP, so no path MTU discovery. Urgent data is delivered in line
+//! (RFC 6093), and data on a SYN is left for the peer to send again.
+//!
+//! Read [`segment`] for the wire, [`endpoint`] for what a host holds, [`connection`] for the state
+//! machine of RFC 9293, and [`congestion`] for how fast it sends. [`ns2`] is another, much smaller
+//! protocol: the one-way TCP of the ns-2 simulator, for results that must match its.
+
+#![forbid(unsafe_code)]
+
+pub mod congestion;
+pub mod connection;
+pub mod endpoint;
+pub mod ns2;
+pub mod segment;
+pub mod seq;
+pub mod settings;
+
+mod board;
+mod checksum;
+mod prr;
+mod rack;
+mod ranges;
+mod ring;
+mod rtt;
+
+pub use connection::{Close, Recovery, Snapshot, State};
+pub use endpoint::{ConnId, Counters, Event, ListenerId, Tcp};
+pub use segment::{Flags, Header, Options, Sack, Segment, SegmentError, Timestamps};
+pub use seq::Seq;
+pub use settings::{Algorithm, Detection, Error, KeepAlive, Limits, Settings};
+
+/// The protocol number of TCP in an IP header.
+pub const PROTOCOL: u8 = 6;

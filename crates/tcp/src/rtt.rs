@@ -1,0 +1,131 @@
+//! Round-trip time and retransmission timeout (RFC 6298).
+
+use ringway_sansio::Duration;
+
+/// RFC 6298 section 2.1: before anything was measured.
+pub(crate) const INITIAL_RTO: Duration = Duration::from_secs(1);
+/// RFC 6298 section 5.7: when the SYN had to be sent again.
+pub(crate) const RTO_AFTER_LOST_SYN: Duration = Duration::from_secs(3);
+/// The clock granularity G of RFC 6298 section 2.
+pub(crate) const GRANULARITY: Duration = Duration::from_millis(1);
+/// Most doublings that are counted.
+const MAX_BACKOFF: u32 = 16;
+
+/// The estimator of RFC 6298 section 2 with the back-off of section 5.
+#[derive(Debug)]
+pub(crate) struct Rtt {
+    srtt: Option<Duration>,
+    rttvar: Duration,
+    base: Duration,
+    backoff: u32,
+    min_rto: Duration,
+    max_rto: Duration,
+}
+
+impl Rtt {
+    pub(crate) fn new(min_rto: Duration, max_rto: Duration) -> Self {
+        let base = INITIAL_RTO.min(max_rto);
+        Rtt { srtt: None, rttvar: Duration::ZERO, base, backoff: 0, min_rto, max_rto }
+    }
+
+    /// A measurement from a segment that was sent once (Karn) or that timestamps tell apart.
+    pub(crate) fn sample(&mut self, rtt: Duration) {
+        let srtt = match self.srtt {
+            // RFC 6298 section 2.2.
+            None => {
+                self.rttvar = rtt / 2;
+                rtt
+            }
+            // RFC 6298 section 2.3: RTTVAR first, with the SRTT of before.
+            Some(srtt) => {
+                self.rttvar = (self.rttvar * 3 + srtt.abs_diff(rtt)) / 4;
+                (srtt * 7 + rtt) / 8
+            }
+        };
+        self.srtt = Some(srtt);
+        // RFC 6298 sections 2.4 and 2.5.
+        self.base = (srtt + (self.rttvar * 4).max(GRANULARITY)).clamp(self.min_rto, self.max_rto);
+        self.backoff = 0;
+    }
+
+    /// RFC 6298 section 5.7: the SYN was sent again.
+    pub(crate) fn syn_was_lost(&mut self) {
+        if self.srtt.is_none() {
+            self.base = RTO_AFTER_LOST_SYN.clamp(self.min_rto, self.max_rto);
+        }
+        self.backoff = 0;
+    }
+
+    /// RFC 6298 section 5.5: doubles the timeout.
+    pub(crate) fn back_off(&mut self) {
+        self.backoff = (self.backoff + 1).min(MAX_BACKOFF);
+    }
+
+    /// How often the timer was backed off since the last measurement.
+    pub(crate) fn backoff(&self) -> u32 {
+        self.backoff
+    }
+
+    /// The timeout with its back-off.
+    pub(crate) fn rto(&self) -> Duration {
+        self.base.saturating_mul(1 << self.backoff).min(self.max_rto)
+    }
+
+    pub(crate) fn srtt(&self) -> Option<Duration> {
+        self.srtt
+    }
+
+    pub(crate) fn rttvar(&self) -> Duration {
+        self.rttvar
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    fn rtt() -> Rtt {
+        Rtt::new(ms(200), Duration::from_secs(60))
+    }
+
+    /// RFC 6298 section 2.1 to 2.3: the numbers by hand.
+    #[test]
+    fn follows_the_formulas() {
+        let mut r = rtt();
+        assert_eq!(r.rto(), ms(1000));
+        r.sample(ms(100));
+        assert_eq!((r.srtt(), r.rttvar(), r.rto()), (Some(ms(100)), ms(50), ms(300)));
+        r.sample(ms(180));
+        assert_eq!((r.srtt(), r.rttvar()), (Some(ms(110)), Duration::from_micros(57_500)));
+        assert_eq!(r.rto(), ms(340));
+    }
+
+    /// RFC 6298 sections 2.4, 2.5, 5.5: bounds and doubling.
+    #[test]
+    fn is_bounded_and_backs_off() {
+        let mut r = rtt();
+        r.sample(ms(1));
+        assert_eq!(r.rto(), ms(200));
+        r.back_off();
+        assert_eq!(r.rto(), ms(400));
+        for _ in 0..100 {
+            r.back_off();
+        }
+        assert_eq!(r.rto(), Duration::from_secs(60));
+        r.sample(ms(1));
+        assert_eq!(r.rto(), ms(200));
+    }
+
+    /// RFC 6298 section 5.7: three seconds after a lost SYN.
+    #[test]
+    fn a_lost_syn_makes_it_three_seconds() {
+        let mut r = rtt();
+        r.back_off();
+        r.syn_was_lost();
+        assert_eq!(r.rto(), Duration::from_secs(3));
+    }
+}
