@@ -1,10 +1,12 @@
 //! Who is turned away, and when: rates by source and in all, and overload.
 //!
-//! Overload is told by how long messages have waited to be taken in, and by how many have come
-//! without a pause. While both are high, what would begin something new is answered with 503 at
-//! once; what belongs to something begun is always let through, because work already done would be
-//! lost with it (RFC 7339 section 5.10.1 orders requests likewise). Turning away is so cheap that
-//! the queue falls again, and the server goes on at the rate it can bear.
+//! Overload is told by how long messages have waited to be taken in, how many have come without a
+//! pause, and how full the receive buffer is. Once it is there, a share of what would begin something
+//! new is answered with 503 at once, the larger the longer messages wait, so that the queue settles
+//! where the server takes on just what it can bear. All or nothing would let the queue swing between
+//! empty and overflowing, and what overflows is mostly work half done. What belongs to something
+//! begun is always let through, for the same reason (RFC 7339 section 5.10.1 orders requests
+//! likewise).
 
 use crate::config::{Config, Network};
 use hashbrown::HashMap;
@@ -14,8 +16,8 @@ use siphasher::sip::SipHasher13;
 use std::hash::BuildHasher;
 use std::net::IpAddr;
 
-/// Wait above which new work is turned away, if [`BEHIND`] messages have come without a pause: less
-/// than a tenth of T1, after which peers would begin to repeat.
+/// Wait above which overload begins, if [`BEHIND`] messages have come without a pause: less than a
+/// tenth of T1, after which peers would begin to repeat.
 pub const HIGH: Duration = Duration::from_millis(40);
 
 /// Messages without a pause that make a wait overload. A machine that was busy elsewhere for a
@@ -25,8 +27,17 @@ pub const BEHIND: usize = 6_000;
 /// Wait that is overload in any case.
 pub const TOO_LONG: Duration = Duration::from_millis(300);
 
-/// Wait below which new work is taken on again.
-pub const LOW: Duration = Duration::from_millis(15);
+/// Under overload, the wait below which nothing is turned away.
+pub const LOW: Duration = Duration::from_millis(3);
+
+/// Under overload, the wait from which on all that is new is turned away.
+pub const FULL: Duration = Duration::from_millis(18);
+
+/// How long the wait must have stayed below [`LOW`] for overload to be over.
+pub const CALM: Duration = Duration::from_secs(1);
+
+/// What [`Guard::refuses`] counts shares in.
+const WHOLE: u32 = 1024;
 
 /// Source addresses whose rate is watched at one time. When there are more, new ones share one
 /// allowance, so that forged sources cannot fill the memory.
@@ -38,28 +49,92 @@ const RETRY_AFTER: (u32, u32) = (2, 8);
 /// A token bucket: so many a second, and a second's worth in store.
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
-    /// In thousandths of a token; below zero when more was asked for than there was.
-    tokens: i64,
+    /// In thousandths of a token.
+    tokens: u64,
     filled: Time,
 }
 
 impl Bucket {
     fn new(rate: u32, now: Time) -> Bucket {
-        Bucket { tokens: i64::from(rate) * 1000, filled: now }
+        Bucket { tokens: u64::from(rate) * 1000, filled: now }
     }
 
-    /// Takes one token; what is left, in thousandths.
-    fn take(&mut self, rate: u32, now: Time) -> i64 {
-        let full = i64::from(rate) * 1000;
-        let micros = (now - self.filled).as_micros().min(10_000_000) as i64;
-        let gained = micros * i64::from(rate) / 1000;
+    /// Takes one token, if there is one. What is refused costs nothing, so that whoever asks for too
+    /// much still gets its rate.
+    fn take(&mut self, rate: u32, now: Time) -> bool {
+        let micros = (now - self.filled).as_micros().min(10_000_000) as u64;
+        let gained = micros * u64::from(rate) / 1000;
         if gained > 0 {
-            self.tokens = (self.tokens + gained).min(full);
+            self.tokens = (self.tokens + gained).min(u64::from(rate) * 1000);
             self.filled = now;
         }
-        // A debt of more than a second's worth is not remembered.
-        self.tokens = (self.tokens - 1000).max(-full);
-        self.tokens
+        let left = self.tokens.checked_sub(1000);
+        self.tokens = left.unwrap_or(self.tokens);
+        left.is_some()
+    }
+}
+
+/// What one source may still send: requests, and after them refusals. Beyond those, answering would
+/// only help whoever floods.
+#[derive(Clone, Copy, Debug)]
+struct Allowance {
+    requests: Bucket,
+    refusals: Bucket,
+}
+
+/// What becomes of a request from a source that is watched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Allowed {
+    Yes,
+    Refused,
+    Dropped,
+}
+
+impl Allowance {
+    fn new(rate: u32, now: Time) -> Allowance {
+        Allowance { requests: Bucket::new(rate, now), refusals: Bucket::new(rate, now) }
+    }
+
+    fn take(&mut self, rate: u32, now: Time) -> Allowed {
+        if self.requests.take(rate, now) {
+            Allowed::Yes
+        } else if self.refusals.take(rate, now) {
+            Allowed::Refused
+        } else {
+            Allowed::Dropped
+        }
+    }
+}
+
+/// What a worker knows of the messages that wait for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Backlog {
+    /// How long the oldest has waited, or how long the newest will have to.
+    pub wait: Duration,
+    /// Messages that have come in full batches without a pause.
+    pub behind: usize,
+    /// Octets of the receive buffer that are taken.
+    pub queued: usize,
+    /// Octets of the receive buffer; 0 where that is not known.
+    pub capacity: usize,
+}
+
+impl Backlog {
+    /// Whether more than half of the receive buffer is taken: what a short buffer holds never waits
+    /// long, but overflows.
+    fn is_half_full(&self) -> bool {
+        self.queued > self.capacity / 2 && self.capacity > 0
+    }
+
+    /// The share of new work to turn away, of [`WHOLE`].
+    fn excess(&self) -> u32 {
+        let over = |part: u128, from: u128, to: u128| {
+            (u128::from(WHOLE) * part.saturating_sub(from) / (to - from).max(1)).min(WHOLE.into())
+        };
+        let by_wait = over(self.wait.as_nanos(), LOW.as_nanos(), FULL.as_nanos());
+        let (queued, capacity) = (self.queued as u128, self.capacity as u128);
+        let by_room = if capacity == 0 { 0 } else { over(queued, capacity / 4, capacity / 2) };
+        by_wait.max(by_room) as u32
     }
 }
 
@@ -78,11 +153,16 @@ pub struct Guard {
     per_source: u32,
     total: u32,
     trusted: Vec<Network>,
-    sources: HashMap<IpAddr, Bucket, Keyed>,
+    sources: HashMap<IpAddr, Allowance, Keyed>,
     /// Shared by the sources that found no place.
-    rest: Bucket,
+    rest: Allowance,
     all: Bucket,
-    overloaded: bool,
+    /// Under overload, when the wait was last above [`LOW`].
+    overload: Option<Time>,
+    /// The share of new work that is turned away now, of [`WHOLE`].
+    share: u32,
+    /// Adds up shares: each time it passes [`WHOLE`] one is turned away.
+    sum: u32,
     turn: u32,
 }
 
@@ -96,9 +176,11 @@ impl Guard {
             total: 0,
             trusted: Vec::new(),
             sources: HashMap::with_hasher(Keyed(key)),
-            rest: Bucket::new(0, now),
-            all: Bucket::new(0, now),
-            overloaded: false,
+            rest: Allowance::new(config.limits.requests_per_source, now),
+            all: Bucket::new(config.limits.requests, now),
+            overload: None,
+            share: 0,
+            sum: 0,
             turn: 0,
         };
         guard.reconfigure(config);
@@ -112,18 +194,24 @@ impl Guard {
         self.trusted.clone_from(&config.trusted);
     }
 
-    /// Told before each batch how long its oldest message has waited, and how many messages have
-    /// come in full batches without a pause.
-    pub fn backlog(&mut self, waited: Duration, behind: usize) {
-        self.overloaded = match self.overloaded {
-            true => waited > LOW,
-            false => waited > TOO_LONG || waited > HIGH && behind > BEHIND,
-        };
+    /// Told before each batch what waits.
+    pub fn backlog(&mut self, now: Time, backlog: &Backlog) {
+        let Backlog { wait, behind, .. } = *backlog;
+        let begins = wait > TOO_LONG || behind > BEHIND && (wait > HIGH || backlog.is_half_full());
+        if self.overload.is_none() && !begins {
+            return;
+        }
+        self.share = backlog.excess();
+        match self.overload {
+            Some(last) if self.share == 0 && now - last > CALM => self.overload = None,
+            Some(_) if self.share == 0 => {}
+            _ => self.overload = Some(now),
+        }
     }
 
     /// Whether new work is being turned away now.
     pub fn is_overloaded(&self) -> bool {
-        self.overloaded
+        self.overload.is_some()
     }
 
     /// Number of sources that are watched.
@@ -134,37 +222,36 @@ impl Guard {
     /// Whether a request that belongs to no transaction is to be turned away: the seconds after
     /// which to come back, or 0 to drop it without an answer.
     pub fn refuses(&mut self, now: Time, flow: &Flow, msg: &Message<'_>) -> Option<u32> {
-        if self.per_source > 0
-            && let Some(left) = self.source(now, flow.remote.ip())
-            && left < 0
-        {
-            // Somewhat too many are answered; from twice the rate on, answering would only help
-            // whoever floods.
-            let drop = left <= -i64::from(self.per_source) * 1000;
-            return Some(if drop { 0 } else { self.retry_after() });
+        if self.per_source > 0 {
+            match self.source(now, flow.remote.ip()) {
+                Allowed::Yes => {}
+                Allowed::Refused => return Some(self.retry_after()),
+                Allowed::Dropped => return Some(0),
+            }
         }
-        if !self.overloaded && self.total == 0 {
+        if self.share == 0 && self.total == 0 || !begins_something(msg) {
             return None;
         }
-        if !begins_something(msg) {
-            return None;
+        self.sum += self.share;
+        if self.sum >= WHOLE {
+            self.sum -= WHOLE;
+            return Some(self.retry_after());
         }
-        let over = self.total > 0 && self.all.take(self.total, now) < 0;
-        (over || self.overloaded).then(|| self.retry_after())
+        (self.total > 0 && !self.all.take(self.total, now)).then(|| self.retry_after())
     }
 
-    fn source(&mut self, now: Time, ip: IpAddr) -> Option<i64> {
+    fn source(&mut self, now: Time, ip: IpAddr) -> Allowed {
         let rate = self.per_source;
-        if let Some(bucket) = self.sources.get_mut(&ip) {
-            return Some(bucket.take(rate, now));
+        if let Some(allowance) = self.sources.get_mut(&ip) {
+            return allowance.take(rate, now);
         }
         if self.trusted.iter().any(|n| n.contains(ip)) {
-            return None;
+            return Allowed::Yes;
         }
         if self.sources.len() >= MAX_SOURCES {
-            return Some(self.rest.take(rate, now));
+            return self.rest.take(rate, now);
         }
-        self.sources.entry(ip).or_insert(Bucket::new(rate, now)).take(rate, now).into()
+        self.sources.entry(ip).or_insert(Allowance::new(rate, now)).take(rate, now)
     }
 
     fn retry_after(&mut self) -> u32 {
@@ -178,7 +265,7 @@ impl Guard {
         if self.sources.is_empty() {
             return;
         }
-        self.sources.retain(|_, b| now - b.filled < IDLE);
+        self.sources.retain(|_, a| now - a.requests.filled < IDLE);
         if self.sources.is_empty() {
             self.sources.shrink_to_fit();
         }
@@ -221,23 +308,69 @@ mod tests {
                 Some(_) => 1,
             }] += 1;
         }
-        assert_eq!(answers, [10, 9, 21]);
+        assert_eq!(answers, [10, 10, 20]);
         assert!(asks(&mut g, 3_000, "OPTIONS").is_none());
         g.sweep(Time::from_secs(60));
         assert_eq!(g.sources(), 0);
     }
 
     #[test]
+    fn whoever_asks_for_too_much_still_gets_its_rate() {
+        let of_source = guard(10, 0);
+        let of_all = guard(0, 10);
+        for mut g in [of_source, of_all] {
+            let passed = (0..10_000).filter(|i| asks(&mut g, 1_000 + i, "INVITE").is_none());
+            // Ten seconds' worth, and what was in store.
+            assert_eq!(passed.count(), 109);
+        }
+    }
+
+    fn backlog(wait: Duration, behind: usize) -> Backlog {
+        Backlog { wait, behind, ..Backlog::default() }
+    }
+
+    fn refused_of_100(g: &mut Guard, text: &str) -> usize {
+        (0..100).filter(|_| asks(g, 0, text).is_some()).count()
+    }
+
+    #[test]
     fn overload_turns_new_calls_away_and_lets_the_old_go_on() {
         let mut g = guard(0, 0);
-        g.backlog(TOO_LONG, BEHIND);
-        assert!(asks(&mut g, 0, "INVITE").is_none());
-        g.backlog(HIGH + Duration::from_millis(1), BEHIND + 1);
+        let second = Time::from_secs;
+        g.backlog(second(1), &backlog(TOO_LONG, BEHIND));
+        assert!(!g.is_overloaded());
+        assert_eq!(refused_of_100(&mut g, "INVITE"), 0);
+        g.backlog(second(1), &backlog(HIGH + Duration::from_millis(1), BEHIND + 1));
         assert!(asks(&mut g, 0, "INVITE").is_some_and(|s| (2..10).contains(&s)));
-        assert!(asks(&mut g, 0, "BYE").is_none());
-        g.backlog(LOW + Duration::from_millis(1), 0);
-        assert!(asks(&mut g, 0, "INVITE").is_some());
-        g.backlog(LOW, 0);
-        assert!(asks(&mut g, 0, "INVITE").is_none());
+        assert_eq!(refused_of_100(&mut g, "INVITE"), 100);
+        assert_eq!(refused_of_100(&mut g, "BYE"), 0);
+    }
+
+    #[test]
+    fn the_longer_the_wait_the_more_is_turned_away() {
+        let mut g = guard(0, 0);
+        let second = Time::from_secs;
+        g.backlog(second(1), &backlog(TOO_LONG * 2, 0));
+        g.backlog(second(1), &backlog((LOW + FULL) / 2, 0));
+        assert_eq!(refused_of_100(&mut g, "INVITE"), 50);
+        g.backlog(second(1), &backlog(LOW, 0));
+        assert_eq!(refused_of_100(&mut g, "INVITE"), 0);
+        assert!(g.is_overloaded(), "it may come back at once");
+        g.backlog(second(3), &backlog(LOW, 0));
+        assert!(!g.is_overloaded());
+        g.backlog(second(3), &backlog(FULL, 0));
+        assert_eq!(refused_of_100(&mut g, "INVITE"), 0);
+    }
+
+    #[test]
+    fn a_short_receive_buffer_is_guarded_by_how_full_it_is() {
+        let mut g = guard(0, 0);
+        let room = |queued, behind| Backlog { queued, behind, capacity: 1000, ..Backlog::default() };
+        g.backlog(Time::from_secs(1), &room(900, BEHIND));
+        assert!(!g.is_overloaded());
+        g.backlog(Time::from_secs(1), &room(501, BEHIND + 1));
+        assert_eq!(refused_of_100(&mut g, "INVITE"), 100);
+        g.backlog(Time::from_secs(1), &room(250, BEHIND + 1));
+        assert_eq!(refused_of_100(&mut g, "INVITE"), 0);
     }
 }

@@ -9,6 +9,7 @@ use crate::random::ChaCha;
 use ringway_net::{Backlog, CloseReason, Control, Handler, LocalAddresses, Mailbox, Peer};
 use ringway_proxy::config::Config;
 use ringway_proxy::location::Change;
+use ringway_proxy::overload;
 use ringway_proxy::{Core, Event, Hop, LogLine, Path, Paths, World};
 use ringway_sansio::{Flow, Outbox, Random, Time, Transport};
 use ringway_sip::Malformed;
@@ -286,8 +287,10 @@ impl Handler for Worker {
         self.core.poll_timeout()
     }
 
-    fn batch(&mut self, _now: Time, backlog: Backlog) {
-        self.core.handle_backlog(backlog.delay, backlog.datagrams);
+    fn batch(&mut self, now: Time, backlog: Backlog) {
+        let Backlog { delay: wait, datagrams: behind } = backlog;
+        let backlog = overload::Backlog { wait, behind, queued: 0, capacity: 0 };
+        self.core.handle_backlog(now, &backlog);
     }
 }
 

@@ -25,7 +25,7 @@ use crate::config::Config;
 use crate::gruu::Gruus;
 use crate::location::LocationStore;
 use crate::outbound::FlowTokens;
-use crate::overload::Guard;
+use crate::overload::{Backlog, Guard};
 use crate::own::Own;
 use crate::regevent::{Notify, RegEvents};
 use crate::registrar::Registrar;
@@ -303,6 +303,9 @@ impl Core {
         };
         let key = match self.tx.receive(now, msg, &via, out) {
             Incoming::Absorbed => return,
+            // The ACK of an answer that was given without a transaction. Under overload there are
+            // many, so that nothing more is asked of them.
+            Incoming::New(_) if msg.method() == Method::Ack && self.is_own_tag(msg) => return,
             Incoming::New(key) => key,
             Incoming::AckOf2xx(_) => self.tx.key(msg, &via),
         };
@@ -435,10 +438,10 @@ impl Core {
         self.pending.is_empty() && self.contexts.iter().all(|(_, c)| c.is_answered())
     }
 
-    /// Tells before each batch of messages how long the oldest of it has waited, and how many have
-    /// come in full batches without a pause; decides what is turned away (overload).
-    pub fn handle_backlog(&mut self, waited: core::time::Duration, behind: usize) {
-        self.guard.backlog(waited, behind);
+    /// Tells before each batch of messages what waits behind it; decides what is turned away
+    /// (overload).
+    pub fn handle_backlog(&mut self, now: Time, backlog: &Backlog) {
+        self.guard.backlog(now, backlog);
     }
 
     /// Whether tables that had been large have fallen empty since this was asked last: a good time to

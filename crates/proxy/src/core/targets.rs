@@ -56,10 +56,6 @@ impl Core {
         // RFC 3261 section 16.3 item 3 would let us answer an OPTIONS that has run out of hops as if it
         // were for us; RFC 4475 section 3.3.11 expects 483 unless it is.
         let mut kept = self.validate(pass, &routed, ends_here)?;
-        if method == Method::Ack && self.is_own_tag(msg) {
-            // The ACK of an answer that was given without a transaction.
-            return Ok(());
-        }
         if method == Method::Ack && domain.is_some() && !routed.marked && self.pass_on(pass) {
             // It goes where the INVITE went and by no route of ours: most likely the ACK of a refusal
             // that another worker waits for.

@@ -3,6 +3,7 @@
 use crate::common::*;
 use ringway_proxy::core::{MAX_KEPT, MAX_RESOLVING};
 use ringway_proxy::location::{Commit, CommitTag, Journal, MemoryStore};
+use ringway_proxy::overload::Backlog;
 use ringway_sansio::{Duration, Transport::Udp};
 use std::sync::{Arc, Mutex};
 
@@ -45,7 +46,9 @@ fn overload_refuses_what_is_new() {
     let invite = w.call(ALICE, "INVITE sip:bob@example.org");
     w.expect(ALICE, "100");
     let got = w.expect(BOB, "INVITE");
-    w.cores[0].handle_backlog(Duration::from_secs(1), 100_000);
+    let waits = Backlog { wait: Duration::from_secs(1), behind: 100_000, ..Backlog::default() };
+    let now = w.now;
+    w.cores[0].handle_backlog(now, &waits);
     let other = w.call(ALICE, "INVITE sip:bob@example.org");
     let refused = w.expect(ALICE, "503");
     assert!((2..10).contains(&refused.get("Retry-After").parse::<u32>().unwrap()));
@@ -60,7 +63,7 @@ fn overload_refuses_what_is_new() {
     w.expect(BOB, "ACK");
     let answer = w.expect(ALICE, "487");
     w.from(ALICE, &ack(&invite, &answer));
-    w.cores[0].handle_backlog(Duration::ZERO, 0);
+    w.cores[0].handle_backlog(now, &Backlog::default());
     w.call(ALICE, "OPTIONS sip:example.org");
     w.expect(ALICE, "200");
     assert_eq!(w.cores[0].stats().overloaded, 1);
