@@ -81,7 +81,8 @@ pub struct Auth {
 /// Rates and sizes. Each is per worker unless it says otherwise.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Requests a second taken from one source address; trusted peers are exempt. 0 is no limit.
+    /// Requests a second taken from one source address; trusted peers and loopback addresses are
+    /// exempt. 0 is no limit.
     pub requests_per_source: u32,
     /// New requests a second taken from all together; beyond it 503. 0 is no limit.
     pub requests: u32,

@@ -19,7 +19,7 @@ use std::net::SocketAddr;
 
 /// Transactions (server and client together) one worker holds at most; a request beyond it is
 /// refused with 503.
-pub const MAX_TRANSACTIONS: usize = 2_000_000;
+pub const MAX_TRANSACTIONS: usize = 4_000_000;
 
 /// Tables larger than this give their memory back when they fall empty.
 const KEEP_ENTRIES: usize = 1024;
