@@ -365,7 +365,8 @@ mod tests {
     #[test]
     fn a_short_receive_buffer_is_guarded_by_how_full_it_is() {
         let mut g = guard(0, 0);
-        let room = |queued, behind| Backlog { queued, behind, capacity: 1000, ..Backlog::default() };
+        let room =
+            |queued, behind| Backlog { queued, behind, capacity: 1000, ..Backlog::default() };
         g.backlog(Time::from_secs(1), &room(900, BEHIND));
         assert!(!g.is_overloaded());
         g.backlog(Time::from_secs(1), &room(501, BEHIND + 1));

@@ -115,7 +115,8 @@ impl Outbox {
     /// Forgets everything but keeps the memory, up to a bound, so that one burst is not paid for
     /// ever.
     pub fn clear(&mut self) {
-        const KEEP: usize = 1 << 20;
+        // Twice what the answers to a batch of datagrams take.
+        const KEEP: usize = 64 << 10;
         self.bytes.clear();
         self.sends.clear();
         if self.bytes.capacity() > KEEP {

@@ -193,6 +193,7 @@ impl Server {
                 thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
                     // Told however the worker ends.
                     let _told = Told(tell, index);
+                    ringway_net::give_memory_back();
                     endpoint.run(worker).map(drop)
                 })?;
             self.workers.push(thread);

@@ -288,8 +288,8 @@ impl Handler for Worker {
     }
 
     fn batch(&mut self, now: Time, backlog: Backlog) {
-        let Backlog { delay: wait, datagrams: behind } = backlog;
-        let backlog = overload::Backlog { wait, behind, queued: 0, capacity: 0 };
+        let Backlog { delay: wait, datagrams: behind, queued, capacity } = backlog;
+        let backlog = overload::Backlog { wait, behind, queued, capacity };
         self.core.handle_backlog(now, &backlog);
     }
 }
