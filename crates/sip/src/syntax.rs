@@ -94,25 +94,27 @@ pub(crate) fn all(bytes: &[u8], class: u16) -> bool {
 }
 
 /// Index of the first byte at or after `from` that is not of `class`.
+#[inline(always)]
 pub(crate) fn span(bytes: &[u8], from: usize, class: u16) -> usize {
-    let (chunks, rest) = bytes.get(from..).unwrap_or_default().as_chunks::<8>();
-    let mut i = from;
+    match bytes.get(from..) {
+        Some(rest) => from + run(rest, class),
+        None => from,
+    }
+}
+
+/// How many of the first octets are of `class`. One function for all classes: it is what runs most.
+#[inline(never)]
+fn run(text: &[u8], class: u16) -> usize {
     // Eight at a time, to look but once whether there are so many.
-    for chunk in chunks {
+    let (chunks, rest) = text.as_chunks::<8>();
+    for (i, chunk) in chunks.iter().enumerate() {
         for (n, &b) in chunk.iter().enumerate() {
             if !is(b, class) {
-                return i + n;
+                return 8 * i + n;
             }
         }
-        i += 8;
     }
-    for &b in rest {
-        if !is(b, class) {
-            break;
-        }
-        i += 1;
-    }
-    i
+    8 * chunks.len() + rest.iter().take_while(|&&b| is(b, class)).count()
 }
 
 /// Index of the first byte at or after `from` that is no white space: most often `from`.
@@ -273,6 +275,22 @@ pub(crate) fn number(bytes: &[u8], max: u64) -> Option<u64> {
     (n <= max).then_some(n)
 }
 
+/// The number whose digits begin at `from`, and the index after them. From 10^18 on it may be given
+/// as `u64::MAX`; where there are no digits, as 0.
+#[inline(always)]
+pub(crate) fn digits(bytes: &[u8], from: usize) -> (u64, usize) {
+    const MUCH: u64 = 1_000_000_000_000_000_000;
+    let mut n = 0;
+    let mut i = from;
+    while let Some(digit) = bytes.get(i).map(|b| b.wrapping_sub(b'0'))
+        && digit <= 9
+    {
+        n = if n < MUCH { n * 10 + digit as u64 } else { u64::MAX };
+        i += 1;
+    }
+    (n, i)
+}
+
 /// The value of a hexadecimal digit.
 #[inline]
 pub(crate) fn hex(b: u8) -> Option<u8> {
@@ -325,6 +343,18 @@ mod tests {
             }
             let octets: Vec<u8> = after.iter().copied().chain([0; 8]).take(8).collect();
             prop_assert_eq!(word(&text, from).to_le_bytes().to_vec(), octets);
+        }
+
+        #[test]
+        fn digits_are_a_number(text in "[0-9]{0,40}[a-z]?[0-9]?", from in 0usize..42) {
+            let text = text.as_bytes();
+            let (n, end) = digits(text, from);
+            prop_assert_eq!(end, span(text, from, DIGIT));
+            let exact = number(text.get(from..end).unwrap_or_default(), u64::MAX);
+            match exact {
+                Some(exact) if exact < 1_000_000_000_000_000_000 => prop_assert_eq!(n, exact),
+                _ => prop_assert!(n >= 1_000_000_000_000_000_000 || end == from && n == 0),
+            }
         }
 
         /// Every control character is found; what else is found is above 0xff.

@@ -1,7 +1,7 @@
 //! CSeq (RFC 3261 section 20.16).
 
 use crate::message::{Got, Malformed, Method};
-use crate::syntax::{DIGIT, TOKEN, number, spaces, span};
+use crate::syntax::{TOKEN, digits, number, spaces, span};
 
 /// The value of a CSeq header field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,19 +15,19 @@ pub struct CSeq<'a> {
 impl<'a> CSeq<'a> {
     /// Parses a field value.
     pub fn parse(value: &'a [u8]) -> Result<Self, Malformed> {
-        let end = span(value, 0, DIGIT);
+        let (seq, end) = digits(value, 0);
         if end == 0 {
             return Err(Malformed::here("CSeq: expected a sequence number", value, 0));
         }
         // RFC 3261 section 8.1.1.5; RFC 4475 section 3.1.2.4 has one above it.
-        let Some(seq) = number(&value[..end], (1 << 31) - 1) else {
+        if seq >= 1 << 31 {
             let number = number(&value[..end], u64::MAX).unwrap_or(u64::MAX);
             return Err(Malformed::bad(
                 "CSeq: expected a number below 2^31",
                 Got::Number(number),
                 0,
             ));
-        };
+        }
         let start = spaces(value, end);
         // Nothing but a method may follow, and a known one is a token.
         let method = Method::parse(&value[start..]);

@@ -2,7 +2,7 @@
 
 use crate::limits::MAX_HOST;
 use crate::message::{Got, Malformed};
-use crate::syntax::{DIGIT, LABEL, is, number, span};
+use crate::syntax::{DIGIT, LABEL, digits, is, span};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The host as an address, where it is one; an IPv6 address with or without brackets.
@@ -32,29 +32,26 @@ fn ipv4(host: &[u8]) -> Option<Ipv4Addr> {
 /// it runs for most hosts of most messages.
 #[inline(always)]
 fn ipv4_prefix(b: &[u8], at: usize) -> Option<(Ipv4Addr, usize)> {
-    let (mut address, mut octet, mut digits, mut dots) = (0u32, 0u32, 0, 0);
+    // Where the octet begins, to know how many digits it has.
+    let (mut address, mut octet, mut start, mut dots) = (0u32, 0u32, at, 0);
     let mut end = at;
     for &c in b.get(at..)? {
         let digit = c.wrapping_sub(b'0');
         if digit <= 9 {
-            octet = octet * 10 + digit as u32;
-            digits += 1;
-            if digits > 3 {
-                return None;
-            }
+            octet = octet.wrapping_mul(10).wrapping_add(digit as u32);
         } else if c == b'.' && dots < 3 {
-            if digits == 0 || octet > 255 {
+            if !matches!(end - start, 1..=3) || octet > 255 {
                 return None;
             }
             address = address << 8 | octet;
-            (octet, digits) = (0, 0);
+            (octet, start) = (0, end + 1);
             dots += 1;
         } else {
             break;
         }
         end += 1;
     }
-    if dots < 3 || digits == 0 || octet > 255 {
+    if dots < 3 || !matches!(end - start, 1..=3) || octet > 255 {
         return None;
     }
     Some((Ipv4Addr::from_bits(address << 8 | octet), end))
@@ -163,10 +160,10 @@ pub(super) fn host_port<'a>(
 }
 
 /// The port whose digits begin at `at`, and the index after them.
+#[inline]
 pub(crate) fn port(b: &[u8], at: usize) -> Result<(u16, usize), Malformed> {
-    let end = span(b, at, DIGIT);
-    match number(&b[at..end], u16::MAX as u64) {
-        Some(n) if n > 0 => Ok((n as u16, end)),
+    match digits(b, at) {
+        (n @ 1..=65_535, end) => Ok((n as u16, end)),
         _ => Err(Malformed::here("expected a port number", b, at)),
     }
 }

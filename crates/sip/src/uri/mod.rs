@@ -165,8 +165,9 @@ fn sip<'a>(b: &'a [u8], scheme: Scheme<'a>, start: usize) -> Result<Uri<'a>, Mal
     let mut at = start;
     let (mut user, mut password) = (None, None);
     // The user part may hold ';' and '?', so the '@' decides; none may stand unescaped after it.
-    if let Some(sign) = find_near(b, start, b'@') {
-        let end = span_escaped(b, start, USER | HASH);
+    let end = span_escaped(b, start, USER | HASH);
+    let sign = if b.get(end) == Some(&b'@') { Some(end) } else { find_near(b, end, b'@') };
+    if let Some(sign) = sign {
         if end == start {
             return Err(Malformed::here("URI: expected a user", b, end));
         }
@@ -182,7 +183,7 @@ fn sip<'a>(b: &'a [u8], scheme: Scheme<'a>, start: usize) -> Result<Uri<'a>, Mal
         at = sign + 1;
     }
     let (host, port, end) = host_port(b, at, "URI: expected a host")?;
-    let params_end = uri_params(b, end)?;
+    let params_end = if b.get(end) == Some(&b';') { uri_params(b, end)? } else { end };
     let mut headers = &b[..0];
     if params_end < b.len() {
         if b[params_end] != b'?' {
