@@ -23,16 +23,23 @@ pub(crate) struct Line {
 /// The header field line that begins at `at`, together with its folds; `None` where no line feed
 /// ends it. A line feed without carriage return ends a line too, so that every reader of the bytes
 /// sees the same lines; `check` then refuses them.
-#[inline(always)]
+#[inline]
 pub(crate) fn line_end(b: &[u8], at: usize) -> Option<Line> {
-    // Nearly every line is one line, and its first control character ends it.
+    match plain_line_end(b, at) {
+        Some(feed) => Some(Line { feed, clean: true, folded: false, controls: false }),
+        None => long_line(b, at),
+    }
+}
+
+/// The index of the line feed of a line as nearly every one is: without folds, and its CRLF the
+/// first control characters in it.
+#[inline(always)]
+fn plain_line_end(b: &[u8], at: usize) -> Option<usize> {
     let end = find_control(b, at)?;
     match b[end..] {
-        [b'\r', b'\n'] => Some(Line { feed: end + 1, clean: true, folded: false, controls: false }),
-        [b'\r', b'\n', next, ..] if !matches!(next, b' ' | b'\t') => {
-            Some(Line { feed: end + 1, clean: true, folded: false, controls: false })
-        }
-        _ => long_line(b, at),
+        [b'\r', b'\n', b' ' | b'\t', ..] => None,
+        [b'\r', b'\n', ..] => Some(end + 1),
+        _ => None,
     }
 }
 
@@ -251,19 +258,14 @@ fn header_section(message: &mut Message<'_>, at: usize) -> usize {
             }
             _ => {}
         }
-        let Some(line) = line_end(b, at) else {
-            // Without its empty line the section is not whole: what is left is no header field
-            // and no body.
-            let fault = Malformed::bad("header section: expected an empty line", Got::End, b.len());
-            note(&mut message.fault, fault);
-            return b.len();
+        let feed = match plain_line_end(b, at) {
+            Some(feed) => feed,
+            None => match other_line(message, at) {
+                Some(feed) => feed,
+                None => return b.len(),
+            },
         };
-        if !line.clean {
-            note(&mut message.fault, Malformed::here("expected CR before LF", b, line.feed));
-        }
-        message.controls |= line.controls;
-        message.unfolded &= line.clean && !line.folded && !line.controls;
-        let start = core::mem::replace(&mut at, line.feed + 1);
+        let start = core::mem::replace(&mut at, feed + 1);
         if message.slots.len() == MAX_HEADERS {
             let got = Got::Number(MAX_HEADERS as u64 + 1);
             let fault = Malformed::with_status(513, "expected fewer header fields", got, start);
@@ -296,6 +298,25 @@ fn header_section(message: &mut Message<'_>, at: usize) -> usize {
             None => message.first[field.id as usize] = place,
         }
     }
+}
+
+/// What a line that is not plain says of the message; gives where its line feed is.
+#[cold]
+fn other_line(message: &mut Message<'_>, at: usize) -> Option<usize> {
+    let b = message.bytes;
+    let Some(line) = long_line(b, at) else {
+        // Without its empty line the section is not whole: what is left is no header field and no
+        // body.
+        let fault = Malformed::bad("header section: expected an empty line", Got::End, b.len());
+        note(&mut message.fault, fault);
+        return None;
+    };
+    if !line.clean {
+        note(&mut message.fault, Malformed::here("expected CR before LF", b, line.feed));
+    }
+    message.controls |= line.controls;
+    message.unfolded &= line.clean && !line.folded && !line.controls;
+    Some(line.feed)
 }
 
 /// A header field by offsets into its line.
