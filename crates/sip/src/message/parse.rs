@@ -103,12 +103,19 @@ pub fn parse(bytes: &[u8]) -> Result<Message<'_>, Malformed> {
         }
     };
     let start = start_line(content, &mut fault).map_err(|e| e.moved(skipped))?;
-    Ok(rest(b, start, line, fault))
+    rest(b, start, line, fault)
 }
 
-/// The message of which the start line is known.
-fn rest<'a>(b: &'a [u8], start: Start<'a>, line: Line, fault: Option<Malformed>) -> Message<'a> {
-    let mut message = Message {
+/// The message of which the start line is known. A message is large: it is made where the caller
+/// wants it, so this is no part of `parse`, and has but one thing to return.
+#[inline(never)]
+fn rest<'a>(
+    b: &'a [u8],
+    start: Start<'a>,
+    line: Line,
+    fault: Option<Malformed>,
+) -> Result<Message<'a>, Malformed> {
+    let mut parsed = Ok(Message {
         bytes: b,
         start,
         start_len: (line.feed + 1) as u16,
@@ -119,19 +126,21 @@ fn rest<'a>(b: &'a [u8], start: Start<'a>, line: Line, fault: Option<Malformed>)
         first: [0; HeaderId::COUNT],
         fault,
         views: Views::default(),
-    };
-    let head = header_section(&mut message, line.feed + 1);
-    let after = &b[head..];
-    message.body = match content_length(&mut message, after.len()) {
-        Some(length) => &after[..length],
-        None => after,
-    };
-    if head > MAX_HEAD {
-        let got = Got::Number(head as u64);
-        let fault = Malformed::with_status(513, "header section: expected fewer octets", got, head);
-        note(&mut message.fault, fault);
+    });
+    if let Ok(message) = &mut parsed {
+        let head = header_section(message, line.feed + 1);
+        let after = &b[head..];
+        message.body = match content_length(message, after.len()) {
+            Some(length) => &after[..length],
+            None => after,
+        };
+        if head > MAX_HEAD {
+            let expected = "header section: expected fewer octets";
+            let fault = Malformed::with_status(513, expected, Got::Number(head as u64), head);
+            note(&mut message.fault, fault);
+        }
     }
-    message
+    parsed
 }
 
 /// Keeps the first fault.
@@ -244,6 +253,7 @@ fn check_version(version: &[u8], at: usize, fault: &mut Option<Malformed>) {
 fn header_section(message: &mut Message<'_>, at: usize) -> usize {
     let b = message.bytes;
     let mut last = [0u8; HeaderId::COUNT];
+    let mut count = 0;
     let mut at = at;
     if matches!(b.get(at), Some(b' ' | b'\t')) {
         // A fold of the start line does not exist; the line is kept as one without a name.
@@ -266,7 +276,7 @@ fn header_section(message: &mut Message<'_>, at: usize) -> usize {
             },
         };
         let start = core::mem::replace(&mut at, feed + 1);
-        if message.slots.len() == MAX_HEADERS {
+        if count == MAX_HEADERS {
             let got = Got::Number(MAX_HEADERS as u64 + 1);
             let fault = Malformed::with_status(513, "expected fewer header fields", got, start);
             note(&mut message.fault, fault);
@@ -291,7 +301,8 @@ fn header_section(message: &mut Message<'_>, at: usize) -> usize {
             value_len: (field.value_end - field.value_start) as u16,
             len: text.len() as u16,
         });
-        let place = message.slots.len() as u8;
+        count += 1;
+        let place = count as u8;
         let before = core::mem::replace(&mut last[field.id as usize], place);
         match before.checked_sub(1) {
             Some(before) => message.slots[before as usize].next = place,
