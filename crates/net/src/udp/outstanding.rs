@@ -44,17 +44,24 @@ impl Keys {
     /// Of at most [`QUOTE`] bytes. Differs only between quotes of the same length.
     fn hash(&self, quote: &[u8]) -> u128 {
         let (blocks, rest) = quote.as_chunks::<BLOCK>();
-        let mut last = [0; BLOCK];
-        last[..rest.len()].copy_from_slice(rest);
-        let blocks = blocks.iter().chain((!rest.is_empty()).then_some(&last));
         let (keys, _) = self.0.as_chunks::<2>();
-        let products = blocks.zip(keys).map(|(block, key)| {
-            let block = u128::from_le_bytes(*block);
-            let (low, high) = (block as u64, (block >> 64) as u64);
-            u128::from(low.wrapping_add(key[0])) * u128::from(high.wrapping_add(key[1]))
-        });
-        products.fold(0, u128::wrapping_add)
+        let mut sum = 0u128;
+        for (block, key) in blocks.iter().zip(keys) {
+            sum = sum.wrapping_add(product(block, key));
+        }
+        if let Some(key) = keys.get(blocks.len()) {
+            let mut last = [0; BLOCK];
+            last[..rest.len()].copy_from_slice(rest);
+            sum = sum.wrapping_add(product(&last, key));
+        }
+        sum
     }
+}
+
+fn product(block: &[u8; BLOCK], key: &[u64; 2]) -> u128 {
+    let words = u128::from_le_bytes(*block);
+    let (low, high) = (words as u64, (words >> 64) as u64);
+    u128::from(low.wrapping_add(key[0])) * u128::from(high.wrapping_add(key[1]))
 }
 
 /// The datagrams sent lately with a report number.
