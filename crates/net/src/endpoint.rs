@@ -186,9 +186,8 @@ impl<P: Send + 'static> Endpoint<P> {
             hub.stop = Some(told.unwrap_or_default());
             hub.wake_main();
         }));
+        let mail = tokio::task::spawn_local(take_mail(hub.clone(), self.inbox));
         let mut turn = Turn {
-            inbox: self.inbox,
-            mails: Vec::new(),
             buffers: ReceiveBatch::new(),
             sleep: Box::pin(tokio::time::sleep(Duration::ZERO)),
             armed: None,
@@ -196,6 +195,9 @@ impl<P: Send + 'static> Endpoint<P> {
             first: 0,
         };
         poll_fn(|cx| turn.poll(&hub, &mut tasks, cx)).await;
+        // Mail is taken until the last connection has ended.
+        mail.abort();
+        tasks.push(mail);
         for task in tasks {
             let _ = task.await;
         }
@@ -216,9 +218,7 @@ fn report_buffer(listener: &Listener, worker: u8, asked: usize, granted: usize) 
 }
 
 /// The main task's state from turn to turn.
-struct Turn<P> {
-    inbox: Inbox<P>,
-    mails: Vec<Mail<P>>,
+struct Turn {
     buffers: ReceiveBatch,
     sleep: Pin<Box<Sleep>>,
     /// When `sleep` ends.
@@ -229,8 +229,8 @@ struct Turn<P> {
     first: usize,
 }
 
-impl<P: Send + 'static> Turn<P> {
-    fn poll<H: Handler<Post = P>>(
+impl Turn {
+    fn poll<H: Handler>(
         &mut self,
         hub: &SharedHub<H>,
         tasks: &mut [JoinHandle<()>],
@@ -251,7 +251,6 @@ impl<P: Send + 'static> Turn<P> {
         if self.end.is_none() {
             more |= self.receive(hub, cx);
         }
-        more |= self.take_mail(hub, cx);
         if hub.handler.next_timeout().is_some_and(|at| at <= hub.now) {
             let now = hub.now;
             hub.handler.timeout(now, &mut hub.outbox);
@@ -269,7 +268,7 @@ impl<P: Send + 'static> Turn<P> {
     }
 
     /// Receives some batches from every UDP socket. Tells whether there may be more.
-    fn receive<H: Handler<Post = P>>(&mut self, hub: &mut Hub<H>, cx: &mut Context<'_>) -> bool {
+    fn receive<H: Handler>(&mut self, hub: &mut Hub<H>, cx: &mut Context<'_>) -> bool {
         let mut more = false;
         let ports = hub.udp.len();
         self.first = self.first.wrapping_add(1);
@@ -303,7 +302,7 @@ impl<P: Send + 'static> Turn<P> {
         more
     }
 
-    fn take_batch<H: Handler<Post = P>>(&mut self, hub: &mut Hub<H>, place: usize, count: usize) {
+    fn take_batch<H: Handler>(&mut self, hub: &mut Hub<H>, place: usize, count: usize) {
         let now = hub.now;
         let Some(port) = &mut hub.udp[place] else { return };
         let (backlog, dropped) = port.backlog(now, &self.buffers, count);
@@ -326,29 +325,8 @@ impl<P: Send + 'static> Turn<P> {
         hub.flush();
     }
 
-    /// Takes what other threads sent. Tells whether there may be more.
-    fn take_mail<H: Handler<Post = P>>(&mut self, hub: &mut Hub<H>, cx: &mut Context<'_>) -> bool {
-        let taken = self.inbox.poll_take(cx, &mut self.mails, POSTS_A_TURN);
-        let Poll::Ready(count @ 1..) = taken else { return false };
-        let now = hub.now;
-        for mail in self.mails.drain(..) {
-            match mail {
-                Mail::Post(item) => hub.handler.posted(now, item, &mut hub.outbox),
-                Mail::Carry(carry) => hub.carried(&carry),
-                Mail::NotSent(reports) => hub.fail(reports.into_iter()),
-            }
-        }
-        hub.flush();
-        // Asking again is what leaves our waker with the mailbox.
-        count > 0
-    }
-
     /// Once told to stop: ends accepting, then the connections. Tells when all is over.
-    fn has_stopped<H: Handler<Post = P>>(
-        &mut self,
-        hub: &mut Hub<H>,
-        tasks: &mut [JoinHandle<()>],
-    ) -> bool {
+    fn has_stopped<H: Handler>(&mut self, hub: &mut Hub<H>, tasks: &mut [JoinHandle<()>]) -> bool {
         let now = hub.now;
         let end = match self.end {
             Some(end) => end,
@@ -375,7 +353,7 @@ impl<P: Send + 'static> Turn<P> {
     }
 
     /// Sees to it that we are woken for the next deadline. Tells when it has come already.
-    fn arm<H: Handler<Post = P>>(&mut self, hub: &mut Hub<H>, cx: &mut Context<'_>) -> bool {
+    fn arm<H: Handler>(&mut self, hub: &mut Hub<H>, cx: &mut Context<'_>) -> bool {
         if self.sleep.is_elapsed() {
             self.armed = None;
         }
@@ -393,6 +371,38 @@ impl<P: Send + 'static> Turn<P> {
         hub.armed = self.armed;
         due
     }
+}
+
+/// Takes what other threads sent.
+async fn take_mail<H: Handler>(hub: SharedHub<H>, mut inbox: Inbox<H::Post>) {
+    let mut mails = Vec::new();
+    let mut taken = 0;
+    loop {
+        match poll_fn(|cx| inbox.poll_take(cx, &mut mails, POSTS_A_TURN)).await {
+            0 => break,
+            count => taken += count,
+        }
+        take_mails(&hub, &mut mails);
+        // To yield is to look for datagrams: a system call that is not due for each post.
+        if taken >= POSTS_A_TURN {
+            taken = 0;
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+fn take_mails<H: Handler>(hub: &SharedHub<H>, mails: &mut Vec<Mail<H::Post>>) {
+    let mut hub = hub.borrow_mut();
+    let hub = &mut *hub;
+    let now = hub.tick();
+    for mail in mails.drain(..) {
+        match mail {
+            Mail::Post(item) => hub.handler.posted(now, item, &mut hub.outbox),
+            Mail::Carry(carry) => hub.carried(&carry),
+            Mail::NotSent(reports) => hub.fail(reports.into_iter()),
+        }
+    }
+    hub.flush();
 }
 
 /// Listens for ICMP messages about what was sent from a socket.
