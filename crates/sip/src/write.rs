@@ -3,7 +3,7 @@
 //! Nothing here goes through the formatting machinery, and nothing allocates but the buffer itself
 //! when it is too small.
 
-use crate::header::{HeaderId, next_param};
+use crate::header::{HeaderId, known_param, next_param};
 use crate::message::Message;
 use ringway_sansio::Flow;
 use std::net::{IpAddr, SocketAddr};
@@ -259,6 +259,18 @@ pub fn status_line(buf: &mut Vec<u8>, status: u16, reason: &str) {
     buf.extend_from_slice(b"\r\n");
 }
 
+/// Appends a Via header field: the first element with what its receiver adds, where it is given, and
+/// the rest of the value.
+#[cold]
+fn via_line(buf: &mut Vec<u8>, first: Option<(&crate::header::Via<'_>, SocketAddr)>, rest: &[u8]) {
+    buf.extend_from_slice(b"Via: ");
+    if let Some((via, source)) = first {
+        via_element(buf, via, source);
+    }
+    unfolded(buf, rest);
+    buf.extend_from_slice(b"\r\n");
+}
+
 /// Copies stretches of a message, those that touch in one go.
 struct Copy<'b, 'm> {
     buf: &'b mut Vec<u8>,
@@ -269,7 +281,7 @@ struct Copy<'b, 'm> {
 
 impl Copy<'_, '_> {
     /// Copies what stands from `from` up to `to`, now or later.
-    #[inline]
+    #[inline(always)]
     fn stretch(&mut self, from: usize, to: usize) {
         if from != self.to {
             self.flush();
@@ -279,7 +291,7 @@ impl Copy<'_, '_> {
     }
 
     /// The buffer, with all in it that was asked for.
-    #[inline]
+    #[inline(never)]
     fn flush(&mut self) -> &mut Vec<u8> {
         self.buf.extend_from_slice(&self.bytes[self.from..self.to]);
         self.from = self.to;
@@ -288,7 +300,7 @@ impl Copy<'_, '_> {
 
     /// Copies the first header field of a name, where the message has one. `prefix` is the name, a
     /// colon and a space.
-    #[inline]
+    #[inline(always)]
     fn first(&mut self, message: &Message<'_>, id: HeaderId, prefix: &[u8]) {
         let Some(slot) = message.first_slot(id) else { return };
         match message.plain_line(slot, prefix) {
@@ -302,29 +314,24 @@ impl Copy<'_, '_> {
         let mut source = source;
         for slot in message.slots(HeaderId::Via) {
             let plain = message.plain_line(slot, b"Via: ");
-            let value = message.value(slot);
-            match (source.take().map(|flow| (flow, message.top_via())), plain) {
-                (Some((flow, Ok(via))), Some((from, to))) => {
-                    let end = crate::syntax::offset(value, via.element) + via.element.len();
-                    self.plain_via(&via, (from, from + b"Via: ".len() + end), flow.remote);
-                    self.stretch(to - 2 - (value.len() - end), to);
+            if let Some(flow) = source.take()
+                && let Ok(via) = message.top_via()
+            {
+                let value = message.value(slot);
+                let end = crate::syntax::offset(value, via.element) + via.element.len();
+                match plain {
+                    Some((from, to)) => {
+                        self.plain_via(&via, (from, from + b"Via: ".len() + end), flow.remote);
+                        // A comma and more elements, or nothing.
+                        self.stretch(to - 2 - (value.len() - end), to);
+                    }
+                    None => via_line(self.flush(), Some((&via, flow.remote)), &value[end..]),
                 }
-                (Some((flow, Ok(via))), None) => {
-                    let buf = self.flush();
-                    buf.extend_from_slice(b"Via: ");
-                    via_element(buf, &via, flow.remote);
-                    let end = crate::syntax::offset(value, via.element) + via.element.len();
-                    // A comma and more elements, or nothing.
-                    unfolded(buf, &value[end..]);
-                    buf.extend_from_slice(b"\r\n");
-                }
-                (_, Some((from, to))) => self.stretch(from, to),
-                (_, None) => {
-                    let buf = self.flush();
-                    buf.extend_from_slice(b"Via: ");
-                    unfolded(buf, value);
-                    buf.extend_from_slice(b"\r\n");
-                }
+                continue;
+            }
+            match plain {
+                Some((from, to)) => self.stretch(from, to),
+                None => via_line(self.flush(), None, message.value(slot)),
             }
         }
     }
@@ -353,7 +360,10 @@ impl Copy<'_, '_> {
         }
         self.stretch(from, before.len());
         let mut at = 0;
-        while let Ok(Some(((name, value), next))) = next_param(via.params, at) {
+        while let Some(((name, value), next)) = match known_param(via.params, at, b";branch=") {
+            None => next_param(via.params, at).ok().flatten(),
+            known => known,
+        } {
             let length = 1 + name.len() + value.map_or(0, |value| 1 + value.len());
             if !is_of_receiver(name) {
                 if next - at == length {
@@ -444,6 +454,7 @@ pub fn end(buf: &mut Vec<u8>, body: &[u8]) {
 }
 
 /// Appends the first header field of a name, where the message has one.
+#[cold]
 fn copy(buf: &mut Vec<u8>, from: &Message<'_>, id: HeaderId) {
     if let Some(value) = from.first(id) {
         buf.extend_from_slice(id.name().as_bytes());
