@@ -1,10 +1,11 @@
 //! The link itself: every impairment in its order.
 
-use crate::config::{ConfigError, LinkConfig, Sometimes};
+use crate::config::{ConfigError, LinkConfig, Reorder, Slot, Sometimes};
 use crate::correlated::Correlated;
 use crate::delay::{DelayState, DelayStreams};
-use crate::loss::{ListState, LossList, LossPlace, LossRule, LossState};
+use crate::loss::{ListState, Loss, LossList, LossPlace, LossRule, LossState};
 use crate::packet::{Departure, DropReason, Outlet, Packet};
+use crate::quantity::{Chance, Span};
 use crate::queue::{Queue, Room};
 use crate::random::{Stream, Streams};
 use crate::schedule::Schedule;
@@ -25,6 +26,10 @@ pub struct Link {
     config: LinkConfig,
     schedule: Schedule,
     queue: Box<dyn Queue>,
+    /// Something waits in the queue.
+    waits: bool,
+    /// Nothing but rate and delay: no decision by chance is asked for.
+    plain: bool,
     /// When the last bit of the packet before is sent.
     free_at: Time,
     last_cut: Option<Time>,
@@ -83,6 +88,8 @@ impl Link {
         Ok(Link {
             schedule: Schedule::new(&config.schedule, config.schedule_period, start),
             queue: config.queue.build(start),
+            waits: false,
+            plain: is_plain(&config),
             free_at: start,
             last_cut: None,
             trace: RateTrace::new(&config.rate_trace, start),
@@ -116,6 +123,7 @@ impl Link {
     /// Loses the packets for which `rule` says so, where loss strikes.
     pub fn lose_if(&mut self, rule: LossRule) {
         self.rule = Some(rule);
+        self.plain = false;
     }
 
     /// Packets that wait in the queue.
@@ -147,8 +155,9 @@ impl Link {
     }
 
     /// When [`Link::poll`] is to be called next; `None` while nothing waits.
+    #[inline]
     pub fn poll_timeout(&self) -> Option<Time> {
-        if self.queue.is_empty() {
+        if !self.waits {
             return None;
         }
         let change = self.schedule.next();
@@ -161,7 +170,7 @@ impl Link {
     /// Makes every decision that is due at `now`.
     pub fn poll(&mut self, now: Time, outlet: &mut impl Outlet) {
         loop {
-            let turn = (self.config.up && !self.queue.is_empty()).then_some(self.free_at);
+            let turn = (self.config.up && self.waits).then_some(self.free_at);
             let change = self.schedule.next();
             match (turn, change) {
                 (Some(turn), change) if turn <= now && change.is_none_or(|c| turn < c) => {
@@ -177,6 +186,12 @@ impl Link {
         }
     }
 
+    /// Whether [`Link::is_cut`] can be true of any packet on its way.
+    #[inline]
+    pub fn can_be_cut(&self) -> bool {
+        self.last_cut.is_some() || self.schedule.next().is_some()
+    }
+
     /// Whether a packet that arrives at `now` and began to be sent at `started` is lost all the
     /// same, because the link went down in between.
     #[inline]
@@ -190,7 +205,7 @@ impl Link {
     /// Offers a packet to the link.
     #[inline]
     pub fn offer(&mut self, now: Time, packet: Packet, outlet: &mut impl Outlet) {
-        if !self.queue.is_empty() || self.schedule.next().is_some() {
+        if self.waits || self.schedule.next().is_some() {
             self.poll(now, outlet);
         }
         if !self.config.up {
@@ -198,6 +213,9 @@ impl Link {
         }
         if u64::from(packet.size) > self.config.mtu.0 {
             return outlet.dropped(now, packet, DropReason::TooBig);
+        }
+        if self.plain {
+            return self.admit(now, packet, outlet);
         }
         let mut packet = packet;
         if self.config.loss_at == LossPlace::BeforeQueue
@@ -217,6 +235,16 @@ impl Link {
     fn admit(&mut self, now: Time, packet: Packet, outlet: &mut impl Outlet) {
         let packet = Packet { queued: now, ..packet };
         outlet.enqueued(now, packet);
+        if self.free_at <= now && !self.waits && self.queue.lets_through(&packet) {
+            return self.send(now, packet, outlet);
+        }
+        self.enqueue(now, packet, outlet);
+        if self.free_at <= now {
+            self.send_next(now, outlet);
+        }
+    }
+
+    fn enqueue(&mut self, now: Time, packet: Packet, outlet: &mut impl Outlet) {
         let mut room = Room {
             stream: &mut self.queue_stream,
             dropped: &mut self.dropped,
@@ -224,20 +252,17 @@ impl Link {
         };
         self.queue.enqueue(now, packet, &mut room);
         self.hand_over_drops(now, outlet);
-        if self.free_at <= now {
-            self.send_next(now, outlet);
-        }
     }
 
-    #[inline]
+    /// After the queue was asked: passes on what it has dropped.
     fn hand_over_drops(&mut self, at: Time, outlet: &mut impl Outlet) {
+        self.waits = !self.queue.is_empty();
         for (packet, reason) in self.dropped.drain(..) {
             outlet.dropped(at, packet, reason);
         }
     }
 
     /// Sends the packet whose turn it is at `at`.
-    #[inline]
     fn send_next(&mut self, at: Time, outlet: &mut impl Outlet) {
         let mut room = Room {
             stream: &mut self.queue_stream,
@@ -246,11 +271,23 @@ impl Link {
         };
         let next = self.queue.dequeue(at, &mut room);
         self.hand_over_drops(at, outlet);
-        let Some(mut packet) = next else { return };
+        if let Some(packet) = next {
+            self.send(at, packet, outlet);
+        }
+    }
+
+    /// Sends a packet at `at`.
+    #[inline]
+    fn send(&mut self, at: Time, mut packet: Packet, outlet: &mut impl Outlet) {
         outlet.dequeued(at, packet);
         let size = u64::from(packet.size);
         let sent = self.finish(at, size + self.config.overhead.0);
         self.free_at = sent;
+        if self.plain {
+            let arrives = sent.as_nanos().saturating_add(self.config.delay.as_nanos());
+            let arrives = Time::from_nanos(arrives);
+            return outlet.departs(Departure { packet, started: at, sent, arrives, flip: None });
+        }
         if self.mark.chooses() && packet.ecn.is_capable() {
             packet.ecn = Ecn::Ce;
         }
@@ -299,6 +336,7 @@ impl Link {
     /// what did not change keeps its memory.
     fn adopt(&mut self, at: Time, next: LinkConfig, outlet: &mut impl Outlet) {
         let last = core::mem::replace(&mut self.config, next);
+        self.plain = is_plain(&self.config) && self.rule.is_none();
         let config = &self.config;
         if config.rate_trace != last.rate_trace {
             self.trace = RateTrace::new(&config.rate_trace, self.start);
@@ -332,6 +370,7 @@ impl Link {
                 while let Some(packet) = self.queue.take() {
                     outlet.dropped(at, packet, DropReason::Down);
                 }
+                self.waits = false;
             }
         }
         if !last.up && self.config.up {
@@ -352,6 +391,20 @@ impl Link {
         }
         self.hand_over_drops(at, outlet);
     }
+}
+
+/// Whether a configuration asks for rate and delay alone.
+fn is_plain(config: &LinkConfig) -> bool {
+    config.loss == Loss::default()
+        && config.loss_list == LossList::default()
+        && config.duplicate.chance == Chance::NEVER
+        && config.corrupt.chance == Chance::NEVER
+        && config.ecn_mark.chance == Chance::NEVER
+        && config.reorder == Reorder::NONE
+        && config.slot == Slot::NONE
+        && config.jitter == Span(0)
+        // A delay that was cut short on the way must not let packets overtake.
+        && !config.keep_order
 }
 
 impl core::fmt::Debug for Link {

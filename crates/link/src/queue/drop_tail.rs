@@ -97,6 +97,10 @@ impl Queue for DropTail {
         self.take()
     }
 
+    fn lets_through(&self, packet: &Packet) -> bool {
+        self.most_packets > 0 && u64::from(packet.size) <= self.most_bytes
+    }
+
     fn take(&mut self) -> Option<Packet> {
         let packet = self.packets.pop_front()?;
         self.bytes -= u64::from(packet.size);

@@ -1,0 +1,68 @@
+//! Captures of interfaces, with the reason of every drop as a comment.
+
+use crate::headers;
+use crate::node::InterfaceId;
+use crate::pcapng::{Direction, Writer};
+use crate::record::{Record, Recorder, Step};
+use crate::world::World;
+use ringway_sansio::Addressing;
+use std::io::{self, Write};
+
+/// Writes what some interfaces of a world send, receive and lose into one pcapng file.
+///
+/// A packet that is sent has the time at which it came out of the queue; one that is lost has the
+/// time and the reason of its loss, and a comment `dropped: ...`. A packet that a cut catches on
+/// its way stands twice: as sent, and as dropped.
+pub struct Capture<W> {
+    writer: Writer<W>,
+    /// Interfaces of the world, in the order of the file.
+    interfaces: Vec<u32>,
+    header: Vec<u8>,
+    error: Option<io::Error>,
+}
+
+impl<W: Write + 'static> Capture<W> {
+    /// Captures `interfaces` of `world` into `out`; add it to the world as a recorder.
+    pub fn new(world: &World, interfaces: &[InterfaceId], out: W) -> io::Result<Self> {
+        let mut writer = Writer::new(out)?;
+        for interface in interfaces {
+            writer.interface(world.interface_name(interface.0).unwrap_or("?"))?;
+        }
+        let interfaces = interfaces.iter().map(|i| i.0).collect();
+        Ok(Capture { writer, interfaces, header: Vec::new(), error: None })
+    }
+
+    /// Ends the file and gives the output back, or the first error that writing met.
+    pub fn finish(self) -> io::Result<W> {
+        match self.error {
+            Some(error) => Err(error),
+            None => self.writer.finish(),
+        }
+    }
+}
+
+impl<W: Write + 'static> Recorder for Capture<W> {
+    fn record(&mut self, record: &Record, addressing: &Addressing, payload: &[u8]) {
+        let place = record.interface.and_then(|i| self.interfaces.iter().position(|&j| j == i));
+        let (Some(place), None) = (place, &self.error) else { return };
+        let (direction, comment) = match record.step {
+            Step::Receive => (Direction::Inbound, None),
+            Step::Leave(_) => (Direction::Outbound, None),
+            Step::Drop(reason) => (Direction::Outbound, Some(format!("dropped: {reason}"))),
+            Step::Enqueue | Step::Dequeue => return,
+        };
+        self.header.clear();
+        let identification = record.packet as u16;
+        headers::write_ip_header(
+            &mut self.header,
+            addressing,
+            payload.len(),
+            record.hops,
+            identification,
+        );
+        let parts = [self.header.as_slice(), payload];
+        let nanos = record.at.as_nanos();
+        let written = self.writer.packet(place as u32, nanos, direction, parts, comment.as_deref());
+        self.error = written.err();
+    }
+}

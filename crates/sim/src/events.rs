@@ -1,0 +1,318 @@
+//! What is to happen, in the order in which it happens.
+//!
+//! The order is total: by time, then by the node that asked for it, then by that node's own count.
+//! It does not depend on the order in which events are put in, so two worlds built in different
+//! orders, or one world split into parts, run alike.
+//!
+//! The queue is a hierarchy of 64-way buckets by the digits of the time (a radix heap, Ahuja,
+//! Mehlhorn, Orlin and Tarjan 1990, with buckets found by bitmaps). Time never goes back, so an
+//! event is put into a bucket once and moved down a few times, without a comparison with any other;
+//! only events of the very same nanosecond are sorted. Against a binary heap that is a third of the
+//! instructions at 100,000 pending events (`examples/events.rs`). A pending event takes 32 bytes.
+
+use ringway_sansio::Time;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+const DIGIT: u32 = 6;
+const SLOTS: usize = 1 << DIGIT;
+/// Enough digits for 64 bits.
+const LEVELS: usize = 11;
+const NIL: u32 = u32::MAX;
+/// Bits of a node's own count within an order.
+const COUNT_BITS: u32 = 40;
+
+/// Most nodes an order can tell apart.
+pub const MAX_NODES: u32 = 1 << (64 - COUNT_BITS);
+
+/// Where an event stands among those of the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Order(u64);
+
+impl Order {
+    /// The `count`-th event that `node` asked for. `node` must be below [`MAX_NODES`]; counts come
+    /// round after 2^40.
+    pub const fn new(node: u32, count: u64) -> Self {
+        Order((node as u64) << COUNT_BITS | count & ((1 << COUNT_BITS) - 1))
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Entry<T> {
+    at: u64,
+    order: Order,
+    what: T,
+    next: u32,
+}
+
+/// Pending events that carry a `T` each.
+pub struct EventQueue<T> {
+    /// The time of the last event taken out; nothing is pending before it.
+    base: u64,
+    entries: Vec<Entry<T>>,
+    free: u32,
+    /// Levels that hold something.
+    levels: u32,
+    occupied: [u64; LEVELS],
+    heads: [[u32; SLOTS]; LEVELS],
+    /// Events at `base`.
+    due: BinaryHeap<Reverse<(Order, u32)>>,
+    len: usize,
+}
+
+impl<T: Copy> Default for EventQueue<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: Copy> EventQueue<T> {
+    /// Nothing pending, at time zero.
+    pub fn new() -> Self {
+        EventQueue {
+            base: 0,
+            entries: Vec::new(),
+            free: NIL,
+            levels: 0,
+            occupied: [0; LEVELS],
+            heads: [[NIL; SLOTS]; LEVELS],
+            due: BinaryHeap::new(),
+            len: 0,
+        }
+    }
+
+    /// Pending events.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether none is pending.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Puts an event in. What should have happened before the last event taken out happens next.
+    #[inline]
+    pub fn push(&mut self, at: Time, order: Order, what: T) {
+        let at = at.as_nanos().max(self.base);
+        let index = self.free;
+        let index = if index == NIL {
+            self.entries.push(Entry { at, order, what, next: NIL });
+            (self.entries.len() - 1) as u32
+        } else {
+            let entry = &mut self.entries[index as usize];
+            self.free = entry.next;
+            *entry = Entry { at, order, what, next: NIL };
+            index
+        };
+        self.len += 1;
+        self.link(index, at, order);
+    }
+
+    /// Hangs an entry into the bucket of its time.
+    #[inline]
+    fn link(&mut self, index: u32, at: u64, order: Order) {
+        let differ = at ^ self.base;
+        if differ == 0 {
+            self.due.push(Reverse((order, index)));
+            return;
+        }
+        let level = ((63 - differ.leading_zeros()) / DIGIT) as usize;
+        let slot = (at >> (DIGIT * level as u32)) as usize % SLOTS;
+        let head = &mut self.heads[level][slot];
+        // The rest of an empty bucket is NIL, so this needs no case of its own.
+        self.entries[index as usize].next = *head;
+        *head = index;
+        self.occupied[level] |= 1 << slot;
+        self.levels |= 1 << level;
+    }
+
+    /// Takes the first event out, if it is due at `limit`.
+    #[inline]
+    pub fn pop(&mut self, limit: Time) -> Option<(Time, T)> {
+        if let Some(Reverse((_, index))) = self.due.peek().copied() {
+            if self.base > limit.as_nanos() {
+                return None;
+            }
+            self.due.pop();
+            return Some(self.release(index));
+        }
+        if self.levels == 0 {
+            return None;
+        }
+        let level = self.levels.trailing_zeros() as usize % LEVELS;
+        let slot = self.occupied[level].trailing_zeros() as usize % SLOTS;
+        let head = self.heads[level][slot];
+        let first = self.entries[head as usize];
+        if first.next != NIL {
+            return self.spread(level, slot, limit);
+        }
+        if first.at > limit.as_nanos() {
+            return None;
+        }
+        self.detach(level, slot);
+        self.base = first.at;
+        Some(self.release(head))
+    }
+
+    /// Takes the first event out of a bucket of several, and moves the others down.
+    fn spread(&mut self, level: usize, slot: usize, limit: Time) -> Option<(Time, T)> {
+        let mut index = self.heads[level][slot];
+        let mut first = (u64::MAX, Order(u64::MAX), NIL);
+        while index != NIL {
+            let entry = &self.entries[index as usize];
+            first = first.min((entry.at, entry.order, index));
+            index = entry.next;
+        }
+        let (at, _, winner) = first;
+        if at > limit.as_nanos() {
+            return None;
+        }
+        index = self.detach(level, slot);
+        // What is left in this bucket differs from the new base in a lower digit; what is in any
+        // other bucket still differs where it did.
+        self.base = at;
+        while index != NIL {
+            let entry = self.entries[index as usize];
+            if index != winner {
+                self.link(index, entry.at, entry.order);
+            }
+            index = entry.next;
+        }
+        Some(self.release(winner))
+    }
+
+    /// Empties a bucket; gives its first entry.
+    #[inline]
+    fn detach(&mut self, level: usize, slot: usize) -> u32 {
+        self.occupied[level] &= !(1 << slot);
+        if self.occupied[level] == 0 {
+            self.levels &= !(1 << level);
+        }
+        core::mem::replace(&mut self.heads[level][slot], NIL)
+    }
+
+    #[inline]
+    fn release(&mut self, index: u32) -> (Time, T) {
+        let entry = &mut self.entries[index as usize];
+        entry.next = self.free;
+        self.free = index;
+        self.len -= 1;
+        (Time::from_nanos(entry.at), entry.what)
+    }
+}
+
+impl<T> core::fmt::Debug for EventQueue<T> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("EventQueue").field("base", &self.base).field("len", &self.len).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use ringway_sansio::{Random, SplitMix};
+
+    const END: Time = Time::from_nanos(u64::MAX);
+
+    fn drain(queue: &mut EventQueue<u32>) -> Vec<(u64, u32)> {
+        core::iter::from_fn(|| queue.pop(END)).map(|(at, what)| (at.as_nanos(), what)).collect()
+    }
+
+    #[test]
+    fn time_comes_before_node_and_node_before_count() {
+        let mut q = EventQueue::new();
+        for (what, (at, node, count)) in
+            [(5, 1, 9), (5, 0, 2), (4, 7, 0), (5, 1, 3)].into_iter().enumerate()
+        {
+            q.push(Time::from_nanos(at), Order::new(node, count), what as u32);
+        }
+        assert_eq!(drain(&mut q), [(4, 2), (5, 1), (5, 3), (5, 0)]);
+    }
+
+    #[test]
+    fn an_event_that_is_not_due_stays() {
+        let mut q = EventQueue::new();
+        for at in [70, 100, 110] {
+            q.push(Time::from_nanos(at), Order::new(0, at), 0u32);
+        }
+        assert_eq!(q.pop(Time::from_nanos(69)), None);
+        assert!(q.pop(Time::from_nanos(70)).is_some());
+        assert_eq!(q.pop(Time::from_nanos(99)), None);
+        q.push(Time::from_nanos(80), Order::new(0, 0), 1);
+        assert_eq!(q.pop(Time::from_nanos(99)), Some((Time::from_nanos(80), 1)));
+        assert_eq!(q.len(), 2);
+    }
+
+    #[test]
+    fn a_pending_event_takes_32_bytes_and_no_more_than_there_were() {
+        assert_eq!(size_of::<Entry<[u32; 3]>>(), 32);
+        let mut q = EventQueue::new();
+        for i in 0..100_000u64 {
+            q.push(Time::from_nanos(i), Order::new(0, i), 0u32);
+            if i >= 100 {
+                q.pop(END);
+            }
+        }
+        assert_eq!(q.entries.len(), 101);
+    }
+
+    /// Pushes and pops as a sorted list would do them; events go in at the present time, soon and
+    /// much later, and in any order.
+    fn against_a_sorted_list(seed: u64) {
+        let mut r = SplitMix::new(seed);
+        let mut q = EventQueue::new();
+        let mut model: Vec<(u64, Order, u32)> = Vec::new();
+        let mut now = r.next_u64() >> (r.next_u64() % 64);
+        for what in 0..400 {
+            if !r.next_u64().is_multiple_of(3) {
+                let span = r.next_u64() >> (8 + r.next_u64() % 56);
+                let at = now.saturating_add(if r.next_u64().is_multiple_of(4) { 0 } else { span });
+                let order = Order::new((r.next_u64() % 4) as u32, what.into());
+                q.push(Time::from_nanos(at), order, what);
+                model.push((at, order, what));
+            } else {
+                let limit = now.saturating_add(r.next_u64() >> (r.next_u64() % 60));
+                model.sort_unstable();
+                let expected = model.first().copied().filter(|m| m.0 <= limit);
+                let got = q.pop(Time::from_nanos(limit));
+                assert_eq!(got, expected.map(|m| (Time::from_nanos(m.0), m.2)));
+                if let Some(m) = expected {
+                    model.remove(0);
+                    now = m.0;
+                }
+            }
+            assert_eq!(q.len(), model.len());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn behaves_like_a_sorted_list(seed in any::<u64>()) {
+            against_a_sorted_list(seed);
+        }
+
+        /// Whatever the order of insertion, what comes out is the same.
+        #[test]
+        fn insertion_order_does_not_matter(
+            mut events in prop::collection::vec((0u64..50, 0u32..4), 1..60), seed in any::<u64>(),
+        ) {
+            let mut r = SplitMix::new(seed);
+            let run = |events: &[(usize, (u64, u32))]| {
+                let mut q = EventQueue::new();
+                for &(i, (at, node)) in events {
+                    q.push(Time::from_nanos(at), Order::new(node, i as u64), i as u32);
+                }
+                drain(&mut q)
+            };
+            events.sort_unstable();
+            let mut numbered: Vec<_> = events.into_iter().enumerate().collect();
+            let one = run(&numbered);
+            for i in (1..numbered.len()).rev() {
+                numbered.swap(i, (r.next_u64() % (i as u64 + 1)) as usize);
+            }
+            prop_assert_eq!(one, run(&numbered));
+        }
+    }
+}

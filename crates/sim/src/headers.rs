@@ -1,0 +1,146 @@
+//! IP and UDP headers as they stand on the wire.
+
+use ringway_sansio::{Addressing, Ecn};
+use std::net::IpAddr;
+
+/// Length of a UDP header.
+pub const UDP_HEADER: usize = 8;
+/// Protocol number of UDP.
+pub const UDP: u8 = 17;
+
+/// Length of the IP header that goes before a packet: 20 for IPv4, 40 for IPv6.
+pub const fn ip_header_len(addressing: &Addressing) -> usize {
+    match addressing.destination {
+        IpAddr::V4(_) => 20,
+        IpAddr::V6(_) => 40,
+    }
+}
+
+/// Sum of 16-bit words by RFC 1071, not yet complemented; an odd last byte counts as a high one.
+pub fn sum(bytes: &[u8]) -> u64 {
+    // Neither the width of the words that are added nor the order of their bytes matters to the
+    // folded sum (RFC 1071 section 2), so they are as wide as the machine's and in its order.
+    let mut total = 0u128;
+    let mut chunks = bytes.chunks_exact(32);
+    for chunk in &mut chunks {
+        for word in chunk.chunks_exact(8) {
+            total += u128::from(u64::from_le_bytes(word.try_into().unwrap_or([0; 8])));
+        }
+    }
+    for word in chunks.remainder().chunks(8) {
+        let mut whole = [0; 8];
+        whole[..word.len()].copy_from_slice(word);
+        total += u128::from(u64::from_le_bytes(whole));
+    }
+    let (low, carry) = (total as u64).overflowing_add((total >> 64) as u64);
+    let mut total = (low & 0xffff_ffff) + (low >> 32) + u64::from(carry);
+    for _ in 0..3 {
+        total = (total & 0xffff) + (total >> 16);
+    }
+    u64::from((total as u16).swap_bytes())
+}
+
+/// Folds a sum into the checksum that stands in a header (RFC 1071).
+pub const fn fold(mut sum: u64) -> u16 {
+    while sum >> 16 != 0 {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
+}
+
+/// Sum of the pseudo-header of a transport (RFC 768, RFC 8200 section 8.1) of `length` bytes.
+pub fn pseudo_sum(addressing: &Addressing, length: usize) -> u64 {
+    let address = |ip: &IpAddr| match ip {
+        IpAddr::V4(v4) => sum(&v4.octets()),
+        IpAddr::V6(v6) => sum(&v6.octets()),
+    };
+    address(&addressing.source)
+        + address(&addressing.destination)
+        + u64::from(addressing.protocol)
+        + length as u64
+}
+
+/// Appends the IP header of a packet (RFC 791 section 3.1 or RFC 8200 section 3). IPv4 gets
+/// `identification` and Don't Fragment; nothing here is ever fragmented.
+pub fn write_ip_header(
+    out: &mut Vec<u8>,
+    addressing: &Addressing,
+    payload_len: usize,
+    hops: u8,
+    identification: u16,
+) {
+    let start = out.len();
+    match (addressing.source, addressing.destination) {
+        (IpAddr::V6(source), IpAddr::V6(destination)) => {
+            let class = u32::from(addressing.ecn.bits());
+            out.extend_from_slice(&(6 << 28 | class << 20).to_be_bytes());
+            out.extend_from_slice(&(payload_len as u16).to_be_bytes());
+            out.extend_from_slice(&[addressing.protocol, hops]);
+            out.extend_from_slice(&source.octets());
+            out.extend_from_slice(&destination.octets());
+        }
+        (source, destination) => {
+            let v4 = |ip| match ip {
+                IpAddr::V4(v4) => v4.octets(),
+                IpAddr::V6(_) => [0; 4],
+            };
+            out.extend_from_slice(&[0x45, addressing.ecn.bits()]);
+            out.extend_from_slice(&((20 + payload_len) as u16).to_be_bytes());
+            out.extend_from_slice(&identification.to_be_bytes());
+            out.extend_from_slice(&[0x40, 0, hops, addressing.protocol, 0, 0]);
+            out.extend_from_slice(&v4(source));
+            out.extend_from_slice(&v4(destination));
+            let checksum = fold(sum(&out[start..]));
+            out[start + 10..start + 12].copy_from_slice(&checksum.to_be_bytes());
+        }
+    }
+}
+
+/// Appends a UDP header (RFC 768) without its checksum, for `data_len` bytes of data.
+pub fn write_udp_header(out: &mut Vec<u8>, source: u16, destination: u16, data_len: usize) {
+    out.extend_from_slice(&source.to_be_bytes());
+    out.extend_from_slice(&destination.to_be_bytes());
+    out.extend_from_slice(&((UDP_HEADER + data_len) as u16).to_be_bytes());
+    out.extend_from_slice(&[0, 0]);
+}
+
+/// Addressing of a UDP packet between two addresses.
+pub const fn udp_between(source: IpAddr, destination: IpAddr) -> Addressing {
+    Addressing { source, destination, protocol: UDP, ecn: Ecn::NotEct }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    /// The example of RFC 1071 section 3.
+    #[test]
+    fn sums_fold_as_in_the_rfc() {
+        let bytes = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
+        assert_eq!(fold(sum(&bytes)), !0xddf2);
+        assert_eq!(fold(sum(&[1, 2, 3])), !(0x0102 + 0x0300));
+        assert_eq!(fold(0), 0xffff);
+    }
+
+    #[test]
+    fn ipv4_headers_check() {
+        let a = udp_between(Ipv4Addr::new(10, 0, 0, 1).into(), Ipv4Addr::new(10, 0, 0, 2).into());
+        let mut out = vec![9];
+        write_ip_header(&mut out, &a, 100, 64, 7);
+        assert_eq!(out.len(), 21);
+        // A header with its checksum sums to zero.
+        assert_eq!(fold(sum(&out[1..])), 0);
+        assert_eq!(out[3..5], [0, 120]);
+    }
+
+    #[test]
+    fn ipv6_headers_carry_ecn_and_length() {
+        let ip = |n| IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, n));
+        let a = Addressing { ecn: Ecn::Ce, ..udp_between(ip(1), ip(2)) };
+        let mut out = Vec::new();
+        write_ip_header(&mut out, &a, 300, 9, 0);
+        assert_eq!(out.len(), ip_header_len(&a));
+        assert_eq!(out[..8], [0x60, 0x30, 0, 0, 1, 44, 17, 9]);
+    }
+}

@@ -1,0 +1,201 @@
+//! Nodes, their interfaces, and the endpoints plugged into them.
+
+use crate::error::Error;
+use crate::events::Order;
+use ringway_link::Link;
+use ringway_sansio::{Endpoint, Time};
+use std::any::Any;
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+/// No interface, no node, no time.
+pub(crate) const NONE: u32 = u32::MAX;
+pub(crate) const NEVER: u64 = u64::MAX;
+
+/// Names a node of a world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeId(pub(crate) u32);
+
+/// Names an interface of a node, and with it the direction of a link that leads away from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct InterfaceId(pub(crate) u32);
+
+/// Names an endpoint of a world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EndpointId(pub(crate) u32);
+
+macro_rules! numbered {
+    ($($id:ident),*) => { $(
+        impl $id {
+            /// The number by which records name it.
+            pub const fn index(self) -> u32 {
+                self.0
+            }
+        }
+    )* };
+}
+numbered!(NodeId, InterfaceId, EndpointId);
+
+/// What can be plugged into a node: any endpoint. A blanket implementation covers them all.
+pub trait Plug: Endpoint + Any {}
+impl<E: Endpoint + Any> Plug for E {}
+
+/// Which packets an endpoint takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bind {
+    /// The IP protocol number.
+    pub protocol: u8,
+    /// The destination port, the third and fourth byte of the payload as in UDP, TCP and SCTP;
+    /// `None` for every packet of the protocol that no other endpoint takes by its port.
+    pub port: Option<u16>,
+}
+
+impl Bind {
+    /// One UDP port.
+    pub const fn udp(port: u16) -> Self {
+        Bind { protocol: crate::headers::UDP, port: Some(port) }
+    }
+
+    /// Everything of one protocol.
+    pub const fn protocol(protocol: u8) -> Self {
+        Bind { protocol, port: None }
+    }
+
+    /// Exact ports sort after the wildcard of their protocol.
+    fn key(self) -> u32 {
+        u32::from(self.protocol) << 17 | self.port.map_or(0, |port| 1 + u32::from(port))
+    }
+}
+
+pub(crate) struct Node {
+    pub(crate) name: String,
+    pub(crate) interfaces: Vec<u32>,
+    /// Passes on packets that are not its own.
+    pub(crate) forwards: bool,
+    /// Static routes: network, prefix length, interface.
+    pub(crate) routes: Vec<(IpAddr, u8, u32)>,
+    /// The way to each address: an interface, or [`NONE`].
+    pub(crate) table: Vec<u32>,
+    /// Endpoints by what they take, ascending.
+    binds: Vec<(u32, u32)>,
+    /// Events this node has asked for.
+    pub(crate) asked: u64,
+    /// Events that happened here, and those of the present instant.
+    pub(crate) events: u64,
+    pub(crate) instant: Time,
+    pub(crate) at_instant: u64,
+}
+
+impl Node {
+    pub(crate) fn new(name: String) -> Self {
+        Node {
+            name,
+            interfaces: Vec::new(),
+            forwards: true,
+            routes: Vec::new(),
+            table: Vec::new(),
+            binds: Vec::new(),
+            asked: 0,
+            events: 0,
+            instant: Time::ZERO,
+            at_instant: 0,
+        }
+    }
+
+    pub(crate) fn bind(&mut self, bind: Bind, endpoint: u32) -> Result<(), Error> {
+        match self.binds.binary_search_by_key(&bind.key(), |b| b.0) {
+            Ok(_) => Err(Error::PortTaken {
+                node: self.name.clone(),
+                protocol: bind.protocol,
+                port: bind.port,
+            }),
+            Err(place) => {
+                self.binds.insert(place, (bind.key(), endpoint));
+                Ok(())
+            }
+        }
+    }
+
+    /// The endpoint that takes a packet.
+    #[inline]
+    pub(crate) fn taker(&self, protocol: u8, payload: &[u8]) -> Option<u32> {
+        let port = payload.get(2..4).map(|p| u16::from_be_bytes([p[0], p[1]]));
+        let find = |port| {
+            let key = Bind { protocol, port }.key();
+            let found = self.binds.binary_search_by_key(&key, |b| b.0).ok()?;
+            Some(self.binds[found].1)
+        };
+        port.and_then(|port| find(Some(port))).or_else(|| find(None))
+    }
+}
+
+/// Packets and bytes that passed an interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Packets offered to its link, copies made by the link included.
+    pub offered: u64,
+    /// Packets that left on its link.
+    pub left: u64,
+    /// Bytes of those.
+    pub left_bytes: u64,
+    /// Packets its link dropped, whenever.
+    pub dropped: u64,
+    /// Packets received.
+    pub received: u64,
+    /// Bytes of those.
+    pub received_bytes: u64,
+}
+
+pub(crate) struct Interface {
+    pub(crate) node: u32,
+    pub(crate) name: String,
+    pub(crate) addresses: Vec<IpAddr>,
+    /// The way out.
+    pub(crate) link: Link,
+    /// The interface at the other end, and its node.
+    pub(crate) peer: u32,
+    pub(crate) peer_node: u32,
+    /// What the computed routes count for this way.
+    pub(crate) cost: u32,
+    /// When the link is to be asked next, [`NEVER`] if not.
+    pub(crate) wake: u64,
+    pub(crate) counters: Counters,
+    /// Packets on their way in the order of arrival; the first has an event pending.
+    pub(crate) flight: VecDeque<Flight>,
+}
+
+/// A packet on its way, and its place among events.
+#[derive(Clone, Copy)]
+pub(crate) struct Flight {
+    pub(crate) arrives: Time,
+    pub(crate) order: Order,
+    pub(crate) packet: u32,
+}
+
+pub(crate) struct Plugged {
+    pub(crate) node: u32,
+    pub(crate) plug: Box<dyn Plug>,
+    /// When its timer is set for, [`NEVER`] if it is not.
+    pub(crate) timer: u64,
+    /// The last destination and what it was resolved to.
+    pub(crate) last: Option<(IpAddr, u32, u32)>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_goes_before_the_protocol() {
+        let mut node = Node::new("a".into());
+        node.bind(Bind::udp(9), 1).unwrap();
+        node.bind(Bind::protocol(17), 2).unwrap();
+        node.bind(Bind { protocol: 6, port: Some(0) }, 3).unwrap();
+        assert!(node.bind(Bind::udp(9), 4).is_err());
+        assert_eq!(node.taker(17, &[0, 0, 0, 9]), Some(1));
+        assert_eq!(node.taker(17, &[0, 0, 0, 8]), Some(2));
+        assert_eq!(node.taker(17, &[0]), Some(2));
+        assert_eq!(node.taker(6, &[0, 0, 0, 0]), Some(3));
+        assert_eq!(node.taker(6, &[]), None);
+    }
+}

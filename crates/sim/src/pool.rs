@@ -1,0 +1,142 @@
+//! Packets by number, with buffers that are used again.
+
+use ringway_sansio::{Addressing, Ecn, Time};
+use std::net::{IpAddr, Ipv4Addr};
+
+/// Most packets a world may hold at a time.
+pub const MAX_PACKETS: usize = 1 << 24;
+
+/// A packet in the world.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    /// What the IP header says; `ecn` changes on the way.
+    pub(crate) addressing: Addressing,
+    /// The transport's header and data.
+    pub(crate) payload: Vec<u8>,
+    /// Number of the packet in the order of sending; a copy has that of the original.
+    pub(crate) serial: u64,
+    /// When its sender sent it.
+    pub(crate) born: Time,
+    /// When it began to be sent over the present link.
+    pub(crate) started: Time,
+    /// Bytes with the IP header.
+    pub(crate) size: u32,
+    /// Hash of addresses, protocol and ports.
+    pub(crate) flow: u32,
+    /// Number of the destination's address, and the node that has it.
+    pub(crate) destination: u32,
+    pub(crate) node: u32,
+    /// Hops left, the TTL or hop limit.
+    pub(crate) hops: u8,
+}
+
+/// All packets, those in use and those free.
+#[derive(Default)]
+pub(crate) struct Pool {
+    held: Vec<Held>,
+    free: Vec<u32>,
+}
+
+impl Pool {
+    /// A packet with an empty payload; `None` if there are too many.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Option<u32> {
+        if let Some(index) = self.free.pop() {
+            self.held[index as usize].payload.clear();
+            return Some(index);
+        }
+        if self.held.len() >= MAX_PACKETS {
+            return None;
+        }
+        let nowhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        self.held.push(Held {
+            addressing: Addressing {
+                source: nowhere,
+                destination: nowhere,
+                protocol: 0,
+                ecn: Ecn::NotEct,
+            },
+            payload: Vec::new(),
+            serial: 0,
+            born: Time::ZERO,
+            started: Time::ZERO,
+            size: 0,
+            flow: 0,
+            destination: 0,
+            node: 0,
+            hops: 0,
+        });
+        Some((self.held.len() - 1) as u32)
+    }
+
+    /// A copy of a packet.
+    pub(crate) fn copy(&mut self, index: u32) -> Option<u32> {
+        let copy = self.take()?;
+        let mut payload = core::mem::take(&mut self.held[copy as usize].payload);
+        let original = &self.held[index as usize];
+        payload.extend_from_slice(&original.payload);
+        self.held[copy as usize] = Held { payload, ..original.clone_head() };
+        Some(copy)
+    }
+
+    /// Gives a packet back.
+    #[inline]
+    pub(crate) fn release(&mut self, index: u32) {
+        self.free.push(index);
+    }
+
+    /// Packets in use.
+    pub(crate) fn in_use(&self) -> usize {
+        self.held.len() - self.free.len()
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, index: u32) -> &Held {
+        &self.held[index as usize]
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, index: u32) -> &mut Held {
+        &mut self.held[index as usize]
+    }
+}
+
+impl Held {
+    /// Everything but the payload.
+    fn clone_head(&self) -> Held {
+        Held {
+            addressing: self.addressing,
+            payload: Vec::new(),
+            serial: self.serial,
+            born: self.born,
+            started: self.started,
+            size: self.size,
+            flow: self.flow,
+            destination: self.destination,
+            node: self.node,
+            hops: self.hops,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_used_again_and_copies_are_their_own() {
+        let mut pool = Pool::default();
+        let a = pool.take().unwrap();
+        pool.get_mut(a).payload.extend_from_slice(b"hello");
+        pool.get_mut(a).serial = 7;
+        let b = pool.copy(a).unwrap();
+        pool.get_mut(a).payload[0] = b'j';
+        assert_eq!((pool.get(b).payload.as_slice(), pool.get(b).serial), (&b"hello"[..], 7));
+        assert_eq!(pool.in_use(), 2);
+        let place = pool.get(a).payload.as_ptr();
+        pool.release(a);
+        let again = pool.take().unwrap();
+        assert_eq!((again, pool.get(again).payload.as_ptr()), (a, place));
+        assert!(pool.get(again).payload.is_empty());
+    }
+}

@@ -1,0 +1,141 @@
+//! What a link does to the world.
+
+use crate::events::{EventQueue, Order};
+use crate::node::{Counters, Flight};
+use crate::pool::{Held, Pool};
+use crate::record::{Reason, Record, Recorder, Step};
+use crate::world::Event;
+use ringway_link::{Departure, DropReason, Outlet, Packet};
+use ringway_sansio::Time;
+use std::collections::VecDeque;
+
+/// Tells recorders.
+#[derive(Default)]
+pub(crate) struct Teller {
+    pub(crate) recorders: Vec<Box<dyn Recorder>>,
+    /// Copies that links have made.
+    pub(crate) copied: u64,
+}
+
+impl Teller {
+    #[inline]
+    pub(crate) fn tell(
+        &mut self,
+        at: Time,
+        step: Step,
+        node: u32,
+        interface: Option<u32>,
+        held: &Held,
+    ) {
+        if !self.recorders.is_empty() {
+            self.tell_all(at, step, node, interface, held);
+        }
+    }
+
+    #[cold]
+    fn tell_all(&mut self, at: Time, step: Step, node: u32, interface: Option<u32>, held: &Held) {
+        let record = Record {
+            at,
+            step,
+            node,
+            interface,
+            packet: held.serial,
+            born: held.born,
+            size: held.size,
+            flow: held.flow,
+            hops: held.hops,
+        };
+        for recorder in &mut self.recorders {
+            recorder.record(&record, &held.addressing, &held.payload);
+        }
+    }
+}
+
+/// The parts of a world that the link leaving one interface works on.
+pub(crate) struct Wire<'a> {
+    pub(crate) events: &'a mut EventQueue<Event>,
+    pub(crate) pool: &'a mut Pool,
+    /// Events that the interface's node has asked for.
+    pub(crate) asked: &'a mut u64,
+    pub(crate) flight: &'a mut VecDeque<Flight>,
+    pub(crate) teller: &'a mut Teller,
+    pub(crate) counters: &'a mut Counters,
+    pub(crate) node: u32,
+    pub(crate) interface: u32,
+}
+
+impl Wire<'_> {
+    #[inline]
+    fn tell(&mut self, at: Time, step: Step, packet: u32) {
+        let held = self.pool.get(packet);
+        self.teller.tell(at, step, self.node, Some(self.interface), held);
+    }
+}
+
+impl Outlet for Wire<'_> {
+    #[inline]
+    fn departs(&mut self, departure: Departure) {
+        let packet = departure.packet.id;
+        let held = self.pool.get_mut(packet);
+        held.addressing.ecn = departure.packet.ecn;
+        held.started = departure.started;
+        if let Some(bit) = departure.flip {
+            flip(&mut held.payload, bit);
+        }
+        self.counters.left += 1;
+        self.counters.left_bytes += u64::from(departure.packet.size);
+        self.tell(departure.started, Step::Leave(departure.arrives), packet);
+        *self.asked += 1;
+        let order = Order::new(self.node, *self.asked);
+        let (arrives, link) = (departure.arrives, self.interface);
+        match self.flight.back() {
+            // Overtakes what is on its way.
+            Some(last) if arrives < last.arrives => {
+                self.events.push(arrives, order, Event::Arrive { packet, link });
+            }
+            // Its event is put in when it is the first: a full link costs no more than one event.
+            Some(_) => self.flight.push_back(Flight { arrives, order, packet }),
+            None => {
+                self.flight.push_back(Flight { arrives, order, packet });
+                self.events.push(arrives, order, Event::First { link });
+            }
+        }
+    }
+
+    fn dropped(&mut self, at: Time, packet: Packet, reason: DropReason) {
+        self.counters.dropped += 1;
+        self.tell(at, Step::Drop(Reason::Link(reason)), packet.id);
+        self.pool.release(packet.id);
+    }
+
+    fn copy(&mut self, packet: Packet) -> Option<u32> {
+        let copy = self.pool.copy(packet.id)?;
+        self.counters.offered += 1;
+        self.teller.copied += 1;
+        Some(copy)
+    }
+
+    fn bytes(&self, packet: &Packet) -> &[u8] {
+        &self.pool.get(packet.id).payload
+    }
+
+    #[inline]
+    fn enqueued(&mut self, at: Time, packet: Packet) {
+        self.tell(at, Step::Enqueue, packet.id);
+    }
+
+    #[inline]
+    fn dequeued(&mut self, at: Time, packet: Packet) {
+        self.tell(at, Step::Dequeue, packet.id);
+    }
+}
+
+/// Makes a bit wrong. One that would fall into the IP header, which a router would drop the packet
+/// for, falls into the payload instead.
+fn flip(payload: &mut [u8], bit: u32) {
+    if payload.is_empty() {
+        return;
+    }
+    let at = bit as usize / 8 % payload.len();
+    payload[at] ^= 1 << (bit % 8);
+}

@@ -1,0 +1,723 @@
+//! A world: how it is built, and how its time passes.
+
+use crate::error::{Budget, Error};
+use crate::events::{EventQueue, MAX_NODES, Order};
+use crate::headers;
+use crate::node::{
+    Bind, Counters, EndpointId, Interface, InterfaceId, NEVER, NONE, Node, NodeId, Plug, Plugged,
+};
+use crate::pool::Pool;
+use crate::record::{Reason, Recorder, Step};
+use crate::routes;
+use crate::wire::{Teller, Wire};
+use ringway_link::{DropReason, Link, LinkConfig, Outlet as _, Packet, Streams};
+use ringway_sansio::{Addressing, Time};
+use std::any::Any;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
+
+/// Largest IP packet.
+const MAX_IP: usize = 65_535;
+/// Hops a packet may make.
+const HOPS: u8 = 64;
+
+/// What is to happen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    /// A packet arrives over the link that leaves interface `link`.
+    Arrive { packet: u32, link: u32 },
+    /// The first of the packets on their way over that link arrives.
+    First { link: u32 },
+    /// A packet to an address of its own node.
+    Loop { packet: u32 },
+    /// The link that leaves this interface is to be asked.
+    Wake { link: u32 },
+    /// The timer of this endpoint is due.
+    Timer { endpoint: u32 },
+}
+
+/// Where all packets of a world are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    /// Packets endpoints have sent.
+    pub sent: u64,
+    /// Packets that links have made of others.
+    pub copied: u64,
+    /// Packets handed to endpoints.
+    pub delivered: u64,
+    /// Packets that are gone.
+    pub dropped: u64,
+    /// Packets that wait in queues.
+    pub waiting: u64,
+    /// Packets that are being sent or on their way.
+    pub on_the_way: u64,
+}
+
+/// Hosts, links and endpoints in virtual time.
+pub struct World {
+    streams: Streams,
+    now: Time,
+    budget: Budget,
+    events: EventQueue<Event>,
+    pool: Pool,
+    nodes: Vec<Node>,
+    names: BTreeSet<String>,
+    interfaces: Vec<Interface>,
+    endpoints: Vec<Plugged>,
+    addresses: BTreeMap<IpAddr, u32>,
+    /// Each address and its interface, by number.
+    places: Vec<(IpAddr, u32)>,
+    computed: bool,
+    /// The routes are those of the present nodes, links and addresses.
+    routed: bool,
+    teller: Teller,
+    census: Census,
+    happened: u64,
+    hops: u64,
+}
+
+impl World {
+    /// An empty world at time zero that draws from `streams`.
+    pub fn new(streams: Streams) -> Self {
+        World {
+            streams,
+            now: Time::ZERO,
+            budget: Budget::default(),
+            events: EventQueue::new(),
+            pool: Pool::default(),
+            nodes: Vec::new(),
+            names: BTreeSet::new(),
+            interfaces: Vec::new(),
+            endpoints: Vec::new(),
+            addresses: BTreeMap::new(),
+            places: Vec::new(),
+            computed: true,
+            routed: false,
+            teller: Teller::default(),
+            census: Census::default(),
+            happened: 0,
+            hops: 0,
+        }
+    }
+
+    /// The random streams of this world.
+    pub fn streams(&self) -> &Streams {
+        &self.streams
+    }
+
+    /// The present.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Bounds what may happen.
+    pub fn set_budget(&mut self, budget: Budget) {
+        self.budget = budget;
+    }
+
+    /// Events that have happened.
+    pub fn happened(&self) -> u64 {
+        self.happened
+    }
+
+    /// Links that packets have passed.
+    pub fn hops(&self) -> u64 {
+        self.hops
+    }
+
+    /// Adds a node. Its name must be its own: random streams are called by it.
+    pub fn add_node(&mut self, name: &str) -> Result<NodeId, Error> {
+        if self.nodes.len() >= MAX_NODES as usize {
+            return Err(Error::TooMany { what: "nodes", most: MAX_NODES.into() });
+        }
+        if !self.names.insert(name.into()) {
+            return Err(Error::NameTaken(name.into()));
+        }
+        self.nodes.push(Node::new(name.into()));
+        self.routed = false;
+        Ok(NodeId(self.nodes.len() as u32 - 1))
+    }
+
+    /// Whether a node passes on packets that are not its own; it does unless told otherwise.
+    pub fn set_forwarding(&mut self, node: NodeId, forwards: bool) -> Result<(), Error> {
+        self.node_mut(node)?.forwards = forwards;
+        Ok(())
+    }
+
+    /// Connects two nodes: an interface on each, and a link each way. Interfaces are called
+    /// `a-b`, and `a-b-2` for the second between the same two nodes.
+    pub fn connect(
+        &mut self,
+        a: NodeId,
+        b: NodeId,
+        there: LinkConfig,
+        back: LinkConfig,
+    ) -> Result<(InterfaceId, InterfaceId), Error> {
+        let (first, second) = (self.interfaces.len() as u32, self.interfaces.len() as u32 + 1);
+        let out = self.interface(a, b, second, there)?;
+        let home = self.interface(b, a, first, back)?;
+        self.interfaces.extend([out, home]);
+        self.nodes[a.0 as usize].interfaces.push(first);
+        self.nodes[b.0 as usize].interfaces.push(second);
+        self.routed = false;
+        Ok((InterfaceId(first), InterfaceId(second)))
+    }
+
+    fn interface(
+        &self,
+        from: NodeId,
+        to: NodeId,
+        peer: u32,
+        config: LinkConfig,
+    ) -> Result<Interface, Error> {
+        let (node, peer_node) = (self.node(from)?, self.node(to)?);
+        let same = |&&i: &&u32| self.interfaces[i as usize].peer_node == to.0;
+        let others = node.interfaces.iter().filter(same).count();
+        let mut name = format!("{}-{}", node.name, peer_node.name);
+        if others > 0 {
+            name.push_str(&format!("-{}", others + 1));
+        }
+        let link = Link::new(config, &name, &self.streams, self.now)
+            .map_err(|error| Error::Link { link: name.clone(), error })?;
+        Ok(Interface {
+            node: from.0,
+            name,
+            addresses: Vec::new(),
+            link,
+            peer,
+            peer_node: to.0,
+            cost: 1,
+            wake: NEVER,
+            counters: Counters::default(),
+            flight: VecDeque::new(),
+        })
+    }
+
+    /// Gives an interface an address; it may have several.
+    pub fn add_address(&mut self, interface: InterfaceId, address: IpAddr) -> Result<(), Error> {
+        self.check_interface(interface)?;
+        if self.addresses.contains_key(&address) {
+            return Err(Error::AddressTaken(address));
+        }
+        self.addresses.insert(address, self.places.len() as u32);
+        self.places.push((address, interface.0));
+        self.interfaces[interface.0 as usize].addresses.push(address);
+        self.routed = false;
+        Ok(())
+    }
+
+    /// Sends what goes from `node` to the network `network`/`prefix` out of `interface`. The longest
+    /// prefix wins, and any wins over a computed route; prefix 0 is the default route.
+    pub fn add_route(
+        &mut self,
+        node: NodeId,
+        network: IpAddr,
+        prefix: u8,
+        interface: InterfaceId,
+    ) -> Result<(), Error> {
+        self.check_interface(interface)?;
+        if self.interfaces[interface.0 as usize].node != node.0 {
+            return Err(Error::Unknown { what: "interface of that node", index: interface.0 });
+        }
+        self.node_mut(node)?.routes.push((network, prefix, interface.0));
+        self.routed = false;
+        Ok(())
+    }
+
+    /// Whether shortest paths are computed, which they are unless told otherwise.
+    pub fn set_computed_routes(&mut self, computed: bool) {
+        self.computed = computed;
+        self.routed = false;
+    }
+
+    /// What a path counts for going out of `interface`; 1 unless told otherwise.
+    pub fn set_cost(&mut self, interface: InterfaceId, cost: u32) -> Result<(), Error> {
+        self.check_interface(interface)?;
+        self.interfaces[interface.0 as usize].cost = cost;
+        self.routed = false;
+        Ok(())
+    }
+
+    /// Plugs an endpoint into a node; it is asked at once what it has to send.
+    pub fn attach(
+        &mut self,
+        node: NodeId,
+        bind: Bind,
+        endpoint: impl Plug,
+    ) -> Result<EndpointId, Error> {
+        let index = self.endpoints.len() as u32;
+        self.node_mut(node)?.bind(bind, index)?;
+        let plug = Box::new(endpoint);
+        self.endpoints.push(Plugged { node: node.0, plug, timer: NEVER, last: None });
+        // Not before the world runs: what it sends may need nodes that are not there yet.
+        self.ask_at(index, self.now);
+        Ok(EndpointId(index))
+    }
+
+    /// An endpoint, if it is a `T`.
+    pub fn endpoint<T: Plug>(&self, id: EndpointId) -> Option<&T> {
+        let plug: &dyn Any = self.endpoints.get(id.0 as usize)?.plug.as_ref();
+        plug.downcast_ref()
+    }
+
+    /// Does something with an endpoint that is a `T`, at the present time, and then asks it what it
+    /// has to send. `None` if it is no `T`.
+    pub fn with_endpoint<T: Plug, R>(
+        &mut self,
+        id: EndpointId,
+        act: impl FnOnce(&mut T, Time) -> R,
+    ) -> Result<Option<R>, Error> {
+        let now = self.now;
+        let Some(plugged) = self.endpoints.get_mut(id.0 as usize) else {
+            return Err(Error::Unknown { what: "endpoint", index: id.0 });
+        };
+        let plug: &mut dyn Any = plugged.plug.as_mut();
+        let Some(endpoint) = plug.downcast_mut() else { return Ok(None) };
+        let result = act(endpoint, now);
+        self.route();
+        self.pump(id.0)?;
+        Ok(Some(result))
+    }
+
+    /// Tells `recorder` every step of every packet from now on; gives its number.
+    pub fn add_recorder(&mut self, recorder: impl Recorder) -> usize {
+        self.teller.recorders.push(Box::new(recorder));
+        self.teller.recorders.len() - 1
+    }
+
+    /// A recorder, if it is a `T`.
+    pub fn recorder<T: Recorder>(&mut self, number: usize) -> Option<&mut T> {
+        let recorder: &mut dyn Any = self.teller.recorders.get_mut(number)?.as_mut();
+        recorder.downcast_mut()
+    }
+
+    /// Takes a recorder out, if it is a `T`: it is told nothing more.
+    pub fn take_recorder<T: Recorder>(&mut self, number: usize) -> Option<T> {
+        let place = self.teller.recorders.get_mut(number)?;
+        let is_one = (place.as_ref() as &dyn Any).is::<T>();
+        let taken = is_one.then(|| std::mem::replace(place, Box::new(Deaf)))?;
+        let taken: Box<dyn Any> = taken;
+        taken.downcast().ok().map(|recorder| *recorder)
+    }
+
+    /// The link that leaves an interface.
+    pub fn link(&self, interface: InterfaceId) -> Option<&Link> {
+        self.interfaces.get(interface.0 as usize).map(|i| &i.link)
+    }
+
+    /// Changes the link that leaves an interface, now; `change` gets the present configuration.
+    pub fn reconfigure(
+        &mut self,
+        interface: InterfaceId,
+        change: impl FnOnce(&mut LinkConfig),
+    ) -> Result<(), Error> {
+        self.check_interface(interface)?;
+        let now = self.now;
+        let changed = self.with_link(interface.0, |link, wire| link.reconfigure(now, wire, change));
+        changed.map_err(|error| {
+            let link = self.interfaces[interface.0 as usize].name.clone();
+            Error::Link { link, error }
+        })?;
+        self.set_wake(interface.0);
+        Ok(())
+    }
+
+    /// What passed an interface.
+    pub fn counters(&self, interface: InterfaceId) -> Counters {
+        self.interfaces.get(interface.0 as usize).map_or(Counters::default(), |i| i.counters)
+    }
+
+    /// A node's name, as records number it.
+    pub fn node_name(&self, index: u32) -> Option<&str> {
+        self.nodes.get(index as usize).map(|n| n.name.as_str())
+    }
+
+    /// An interface's name, as records number it.
+    pub fn interface_name(&self, index: u32) -> Option<&str> {
+        self.interfaces.get(index as usize).map(|i| i.name.as_str())
+    }
+
+    /// The addresses of an interface.
+    pub fn interface_addresses(&self, interface: InterfaceId) -> &[IpAddr] {
+        self.interfaces.get(interface.0 as usize).map_or(&[], |i| &i.addresses)
+    }
+
+    /// Where all packets are: `sent + copied` is the sum of the other four.
+    pub fn census(&self) -> Census {
+        let counters = self.interfaces.iter().map(|i| i.counters);
+        let by_links: u64 = counters.map(|c| c.dropped).sum();
+        let waiting = self.interfaces.iter().map(|i| i.link.queue_len() as u64).sum();
+        Census {
+            copied: self.teller.copied,
+            dropped: self.census.dropped + by_links,
+            waiting,
+            on_the_way: self.pool.in_use() as u64 - waiting,
+            ..self.census
+        }
+    }
+
+    /// Lets time pass until `end`, which becomes the present: everything due by then happens.
+    pub fn run_until(&mut self, end: Time) -> Result<(), Error> {
+        self.route();
+        while let Some((at, event)) = self.events.pop(end) {
+            self.now = at;
+            self.happened += 1;
+            let node = match event {
+                Event::Arrive { link, .. } | Event::First { link } => {
+                    self.interfaces[link as usize].peer_node
+                }
+                Event::Wake { link } => self.interfaces[link as usize].node,
+                Event::Loop { packet } => self.pool.get(packet).node,
+                Event::Timer { endpoint } => self.endpoints[endpoint as usize].node,
+            };
+            self.account(node)?;
+            match event {
+                Event::First { link } => self.first(link)?,
+                Event::Arrive { packet, link } => self.arrive(packet, link)?,
+                Event::Loop { packet } => self.deliver(packet)?,
+                Event::Wake { link } => self.wake(link),
+                Event::Timer { endpoint } => self.timer(endpoint)?,
+            }
+        }
+        self.now = self.now.max(end);
+        Ok(())
+    }
+
+    /// Counts an event against the budget.
+    #[inline]
+    fn account(&mut self, index: u32) -> Result<(), Error> {
+        let node = &mut self.nodes[index as usize];
+        node.events += 1;
+        if node.instant != self.now {
+            node.instant = self.now;
+            node.at_instant = 0;
+        }
+        node.at_instant += 1;
+        if node.at_instant > self.budget.per_instant {
+            let (node, most) = (node.name.clone(), self.budget.per_instant);
+            return Err(Error::Spin { node, most, at: self.now });
+        }
+        if self.happened > self.budget.events {
+            let busiest = self.nodes.iter().max_by_key(|n| n.events);
+            return Err(Error::Budget {
+                most: self.budget.events,
+                at: self.now,
+                node: busiest.map_or_else(String::new, |n| n.name.clone()),
+                took: busiest.map_or(0, |n| n.events),
+            });
+        }
+        Ok(())
+    }
+
+    fn timer(&mut self, endpoint: u32) -> Result<(), Error> {
+        let plugged = &mut self.endpoints[endpoint as usize];
+        if plugged.timer != self.now.as_nanos() {
+            // Set for another time since.
+            return Ok(());
+        }
+        plugged.timer = NEVER;
+        if plugged.plug.poll_timeout().is_some_and(|at| at <= self.now) {
+            plugged.plug.handle_timeout(self.now);
+        }
+        self.pump(endpoint)
+    }
+
+    /// Takes from an endpoint what it has to send, and sets its timer.
+    fn pump(&mut self, index: u32) -> Result<(), Error> {
+        let mut packets = 0;
+        loop {
+            let Some(packet) = self.pool.take() else {
+                let most = crate::pool::MAX_PACKETS as u64;
+                return Err(Error::TooMany { what: "packets at a time", most });
+            };
+            let payload = &mut self.pool.get_mut(packet).payload;
+            let plug = &mut self.endpoints[index as usize].plug;
+            let Some(addressing) = plug.poll_transmit(self.now, payload) else {
+                self.pool.release(packet);
+                break;
+            };
+            packets += 1;
+            if packets > self.budget.burst {
+                let node = self.endpoints[index as usize].node as usize;
+                let (node, most) = (self.nodes[node].name.clone(), self.budget.burst);
+                return Err(Error::Flood { node, most, at: self.now });
+            }
+            self.send(index, packet, addressing);
+        }
+        if let Some(at) = self.endpoints[index as usize].plug.poll_timeout() {
+            self.ask_at(index, at);
+        }
+        Ok(())
+    }
+
+    /// Sets an endpoint's timer, unless it is set for an earlier time: then it is set again when
+    /// that has come.
+    #[inline]
+    fn ask_at(&mut self, endpoint: u32, at: Time) {
+        let at = at.max(self.now);
+        let plugged = &mut self.endpoints[endpoint as usize];
+        if at.as_nanos() < plugged.timer {
+            plugged.timer = at.as_nanos();
+            let node = plugged.node;
+            let order = self.order(node);
+            self.events.push(at, order, Event::Timer { endpoint });
+        }
+    }
+
+    /// The place of the next event that a node asks for.
+    #[inline]
+    fn order(&mut self, node: u32) -> Order {
+        let asked = &mut self.nodes[node as usize].asked;
+        *asked += 1;
+        Order::new(node, *asked)
+    }
+
+    /// Sends a packet that an endpoint has made.
+    fn send(&mut self, endpoint: u32, packet: u32, addressing: Addressing) {
+        let plugged = &mut self.endpoints[endpoint as usize];
+        let node = plugged.node;
+        self.census.sent += 1;
+        let held = self.pool.get_mut(packet);
+        let size = held.payload.len() + headers::ip_header_len(&addressing);
+        held.addressing = addressing;
+        held.serial = self.census.sent;
+        held.born = self.now;
+        held.size = size as u32;
+        held.flow = flow_hash(&addressing, &held.payload);
+        held.hops = HOPS;
+        let known = plugged.last.filter(|last| last.0 == addressing.destination);
+        let place = known.map(|last| (last.1, last.2)).or_else(|| {
+            let number = *self.addresses.get(&addressing.destination)?;
+            Some((number, self.interfaces[self.places[number as usize].1 as usize].node))
+        });
+        let Some((number, owner)) = place else {
+            return self.lose(packet, node, Reason::NoRoute);
+        };
+        plugged.last = Some((addressing.destination, number, owner));
+        let held = self.pool.get_mut(packet);
+        (held.destination, held.node) = (number, owner);
+        if size > MAX_IP {
+            return self.lose(packet, node, Reason::TooLong);
+        }
+        if owner == node {
+            let order = self.order(node);
+            return self.events.push(self.now, order, Event::Loop { packet });
+        }
+        match self.first_hop(node, &addressing.source, number, owner) {
+            NONE => self.lose(packet, node, Reason::NoRoute),
+            way => self.offer(packet, way),
+        }
+    }
+
+    /// The way out of the node a packet begins at. Where the source address is that of one
+    /// interface of several and a path leads on from there, it is that interface: a host with
+    /// several addresses chooses its path by the source.
+    fn first_hop(&self, node: u32, source: &IpAddr, number: u32, owner: u32) -> u32 {
+        let this = &self.nodes[node as usize];
+        if this.interfaces.len() > 1 {
+            let chosen = self.addresses.get(source).map(|&n| self.places[n as usize].1);
+            let chosen = chosen.filter(|&i| self.interfaces[i as usize].node == node);
+            if let Some(way) = chosen {
+                let next = self.interfaces[way as usize].peer_node;
+                let onward = self.nodes[next as usize].table[number as usize];
+                let leads = onward != NONE && self.interfaces[onward as usize].peer_node != node;
+                if next == owner || leads {
+                    return way;
+                }
+            }
+        }
+        this.table[number as usize]
+    }
+
+    /// Brings the routes up to date.
+    fn route(&mut self) {
+        if !self.routed {
+            routes::fill(&mut self.nodes, &self.interfaces, &self.places, self.computed);
+            self.routed = true;
+        }
+    }
+
+    /// Does something with the link that leaves an interface.
+    #[inline]
+    fn with_link<R>(&mut self, index: u32, act: impl FnOnce(&mut Link, &mut Wire<'_>) -> R) -> R {
+        let Interface { link, counters, flight, node, .. } = &mut self.interfaces[index as usize];
+        let mut wire = Wire {
+            events: &mut self.events,
+            pool: &mut self.pool,
+            asked: &mut self.nodes[*node as usize].asked,
+            teller: &mut self.teller,
+            flight,
+            counters,
+            node: *node,
+            interface: index,
+        };
+        act(link, &mut wire)
+    }
+
+    /// Offers a packet to the link that leaves an interface.
+    #[inline]
+    fn offer(&mut self, packet: u32, way: u32) {
+        let now = self.now;
+        let held = self.pool.get(packet);
+        let offered = Packet::new(packet, held.size, held.flow, held.addressing.ecn);
+        self.with_link(way, |link, wire| {
+            wire.counters.offered += 1;
+            link.offer(now, offered, wire);
+        });
+        self.set_wake(way);
+    }
+
+    fn wake(&mut self, link: u32) {
+        if self.interfaces[link as usize].wake != self.now.as_nanos() {
+            return;
+        }
+        self.interfaces[link as usize].wake = NEVER;
+        let now = self.now;
+        self.with_link(link, |link, wire| link.poll(now, wire));
+        self.set_wake(link);
+    }
+
+    /// Asks a link when it is to be asked.
+    #[inline]
+    fn set_wake(&mut self, link: u32) {
+        let interface = &mut self.interfaces[link as usize];
+        if let Some(at) = interface.link.poll_timeout() {
+            let at = at.max(self.now);
+            if at.as_nanos() < interface.wake {
+                interface.wake = at.as_nanos();
+                let node = interface.node;
+                let order = self.order(node);
+                self.events.push(at, order, Event::Wake { link });
+            }
+        }
+    }
+
+    /// The first packet on its way has come; the event of the next one is put in.
+    #[inline]
+    fn first(&mut self, link: u32) -> Result<(), Error> {
+        let flight = &mut self.interfaces[link as usize].flight;
+        let Some(first) = flight.pop_front() else { return Ok(()) };
+        if let Some(next) = flight.front() {
+            self.events.push(next.arrives, next.order, Event::First { link });
+        }
+        self.arrive(first.packet, link)
+    }
+
+    /// A packet has come over a link.
+    #[inline]
+    fn arrive(&mut self, packet: u32, way: u32) -> Result<(), Error> {
+        let now = self.now;
+        if self.interfaces[way as usize].link.can_be_cut() && self.is_cut(packet, way) {
+            return Ok(());
+        }
+        self.hops += 1;
+        let (node, peer) = {
+            let interface = &self.interfaces[way as usize];
+            (interface.peer_node, interface.peer)
+        };
+        let held = self.pool.get_mut(packet);
+        let counters = &mut self.interfaces[peer as usize].counters;
+        counters.received += 1;
+        counters.received_bytes += u64::from(held.size);
+        self.teller.tell(now, Step::Receive, node, Some(peer), held);
+        if held.node == node {
+            return self.deliver(packet);
+        }
+        held.hops -= 1;
+        let (hops, number) = (held.hops, held.destination as usize);
+        let this = &self.nodes[node as usize];
+        let next = if this.forwards { this.table[number] } else { NONE };
+        match next {
+            NONE => self.lose(packet, node, Reason::NoRoute),
+            _ if hops == 0 => self.lose(packet, node, Reason::HopLimit),
+            next => self.offer(packet, next),
+        }
+        Ok(())
+    }
+
+    /// Whether a cut has caught a packet on its way; it is dropped then.
+    fn is_cut(&mut self, packet: u32, way: u32) -> bool {
+        let (now, held) = (self.now, self.pool.get(packet));
+        let started = held.started;
+        let gone = Packet::new(packet, held.size, held.flow, held.addressing.ecn);
+        self.with_link(way, |link, wire| {
+            let cut = link.is_cut(now, started, wire);
+            if cut {
+                wire.dropped(now, gone, DropReason::Cut);
+            }
+            cut
+        })
+    }
+
+    /// Hands a packet to the endpoint that takes it.
+    #[inline]
+    fn deliver(&mut self, packet: u32) -> Result<(), Error> {
+        let held = self.pool.get(packet);
+        let node = held.node;
+        let taker = self.nodes[node as usize].taker(held.addressing.protocol, &held.payload);
+        let Some(endpoint) = taker else {
+            self.lose(packet, node, Reason::NoEndpoint);
+            return Ok(());
+        };
+        let plug = &mut self.endpoints[endpoint as usize].plug;
+        plug.handle_packet(self.now, held.addressing, &held.payload);
+        self.pool.release(packet);
+        self.census.delivered += 1;
+        self.pump(endpoint)
+    }
+
+    /// Drops a packet at a node.
+    fn lose(&mut self, packet: u32, node: u32, reason: Reason) {
+        self.census.dropped += 1;
+        let held = self.pool.get(packet);
+        self.teller.tell(self.now, Step::Drop(reason), node, None, held);
+        self.pool.release(packet);
+    }
+
+    fn node(&self, id: NodeId) -> Result<&Node, Error> {
+        self.nodes.get(id.0 as usize).ok_or(Error::Unknown { what: "node", index: id.0 })
+    }
+
+    fn node_mut(&mut self, id: NodeId) -> Result<&mut Node, Error> {
+        self.nodes.get_mut(id.0 as usize).ok_or(Error::Unknown { what: "node", index: id.0 })
+    }
+
+    fn check_interface(&self, id: InterfaceId) -> Result<(), Error> {
+        let known = (id.0 as usize) < self.interfaces.len();
+        if known { Ok(()) } else { Err(Error::Unknown { what: "interface", index: id.0 }) }
+    }
+}
+
+/// Stands where a recorder was taken out.
+struct Deaf;
+
+impl Recorder for Deaf {
+    fn record(&mut self, _: &crate::Record, _: &Addressing, _: &[u8]) {}
+}
+
+impl std::fmt::Debug for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("World")
+            .field("now", &self.now)
+            .field("nodes", &self.nodes.len())
+            .field("pending", &self.events.len())
+            .field("census", &self.census())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A hash of what tells flows apart: addresses, protocol, and the ports that UDP, TCP and SCTP have
+/// in their first four bytes.
+fn flow_hash(addressing: &Addressing, payload: &[u8]) -> u32 {
+    let bits = |ip: &IpAddr| match ip {
+        IpAddr::V4(v4) => u128::from(v4.to_bits()),
+        IpAddr::V6(v6) => v6.to_bits(),
+    };
+    let ports = payload.first_chunk::<4>().map_or(0, |p| u32::from_be_bytes(*p));
+    let both = bits(&addressing.source).rotate_left(32) ^ bits(&addressing.destination);
+    let mut hash = (both >> 64) as u64 ^ both as u64;
+    hash ^= u64::from(ports).rotate_left(17) ^ u64::from(addressing.protocol) << 56;
+    hash = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    hash ^= hash >> 29;
+    (hash.wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32) as u32
+}
