@@ -3,21 +3,43 @@
 use crate::PROTOCOL;
 use std::net::IpAddr;
 
+/// Bytes that `sum` takes in one step.
+const BLOCK: usize = 128;
+
+/// Adds with a carry in and a carry out: one instruction where the machine has it.
+#[inline(always)]
+fn add(total: u64, word: u64, carry: bool) -> (u64, bool) {
+    let (total, first) = total.overflowing_add(word);
+    let (total, second) = total.overflowing_add(u64::from(carry));
+    (total, first | second)
+}
+
 /// The one's complement sum of 16-bit words in the machine's own byte order, which RFC 1071
-/// section 2 (B) allows; an odd last byte is padded with zero. Not complemented.
+/// section 2 (B) allows; an odd last byte is padded with zero. Not complemented. As section 2 (C)
+/// says, words of any length that is a multiple of 16 bits may be added, with their carries.
 fn sum(bytes: &[u8]) -> u64 {
-    // Sixteen bytes a step: 2^128 is 1 modulo 2^16 - 1, so carries out of 128 bits simply add.
-    let (blocks, rest) = bytes.as_chunks::<16>();
-    let (mut total, mut carries) = (0u128, 0u64);
+    let (blocks, rest) = bytes.as_chunks::<BLOCK>();
+    let (mut total, mut carries) = (0u64, 0u64);
     for block in blocks {
-        let (next, carry) = total.overflowing_add(u128::from_ne_bytes(*block));
+        let (words, _) = block.as_chunks::<8>();
+        let mut carry = false;
+        for word in words {
+            (total, carry) = add(total, u64::from_ne_bytes(*word), carry);
+        }
+        carries += u64::from(carry);
+    }
+    let (words, rest) = rest.as_chunks::<8>();
+    for word in words {
+        let (next, carry) = total.overflowing_add(u64::from_ne_bytes(*word));
         total = next;
         carries += u64::from(carry);
     }
-    let mut last = [0u8; 16];
-    last[..rest.len()].copy_from_slice(rest);
-    let (total, carry) = total.overflowing_add(u128::from_ne_bytes(last));
-    carries + u64::from(carry) + fold_wide(total)
+    let mut last = [0u8; 8];
+    for (to, from) in last.iter_mut().zip(rest) {
+        *to = *from;
+    }
+    let (total, carry) = total.overflowing_add(u64::from_ne_bytes(last));
+    (total & 0xffff_ffff) + (total >> 32) + carries + u64::from(carry)
 }
 
 fn fold_wide(total: u128) -> u64 {

@@ -256,10 +256,10 @@ impl Options {
         Ok(options)
     }
 
-    /// Writes the options, padded to four bytes, and gives their length. SACK blocks for which no
+    /// Writes the options, padded to four bytes, behind a header, and gives the length of both. SACK blocks for which no
     /// room is left are not written.
-    fn write(&self, out: &mut [u8; MAX_OPTIONS]) -> usize {
-        let mut at = 0;
+    fn write(&self, out: &mut [u8; HEADER + MAX_OPTIONS]) -> usize {
+        let mut at = HEADER;
         let mut put = |bytes: &[u8]| {
             out[at..at + bytes.len()].copy_from_slice(bytes);
             at += bytes.len();
@@ -283,7 +283,7 @@ impl Options {
             put(&[NOP, WINDOW_SCALE, 3, shift]);
         }
         let used = put(&[]);
-        let fit = (MAX_OPTIONS - used).saturating_sub(4) / 8;
+        let fit = (HEADER + MAX_OPTIONS - used).saturating_sub(4) / 8;
         let blocks = &self.sack.blocks()[..self.sack.blocks().len().min(fit)];
         if !blocks.is_empty() {
             put(&[NOP, NOP, SACK, (2 + 8 * blocks.len()) as u8]);
@@ -327,20 +327,22 @@ impl Header {
         data: (&[u8], &[u8]),
     ) {
         let start = out.len();
-        let mut options = [0u8; MAX_OPTIONS];
-        let options_length = self.options.write(&mut options);
-        let mut head = [0u8; HEADER];
+        let mut head = [0u8; HEADER + MAX_OPTIONS];
+        let length = self.options.write(&mut head);
         head[0..2].copy_from_slice(&self.source.to_be_bytes());
         head[2..4].copy_from_slice(&self.destination.to_be_bytes());
         head[4..8].copy_from_slice(&self.seq.to_u32().to_be_bytes());
         head[8..12].copy_from_slice(&self.ack.to_u32().to_be_bytes());
-        head[12] = ((HEADER + options_length) / 4 * 16) as u8;
+        head[12] = (length / 4 * 16) as u8;
         head[13] = self.flags.bits();
         head[14..16].copy_from_slice(&self.window.to_be_bytes());
-        out.extend_from_slice(&head);
-        out.extend_from_slice(&options[..options_length]);
-        out.extend_from_slice(data.0);
-        out.extend_from_slice(data.1);
+        out.extend_from_slice(&head[..length]);
+        if !data.0.is_empty() {
+            out.extend_from_slice(data.0);
+            if !data.1.is_empty() {
+                out.extend_from_slice(data.1);
+            }
+        }
         let check = checksum::of(source, destination, &out[start..]);
         out[start + 16..start + 18].copy_from_slice(&check);
     }
@@ -467,13 +469,13 @@ mod tests {
         for n in 0..4 {
             options.sack.push(Seq::new(n * 10), Seq::new(n * 10 + 5));
         }
-        let mut out = [0; MAX_OPTIONS];
+        let mut out = [0; HEADER + MAX_OPTIONS];
         let length = options.write(&mut out);
-        assert_eq!(Options::parse(&out[..length]).unwrap().sack.blocks().len(), 4);
+        assert_eq!(Options::parse(&out[HEADER..length]).unwrap().sack.blocks().len(), 4);
         options.timestamps = Some(Timestamps { value: 1, echo: 2 });
         let length = options.write(&mut out);
-        assert_eq!(length, MAX_OPTIONS);
-        assert_eq!(Options::parse(&out).unwrap().sack.blocks().len(), 3);
+        assert_eq!(length, HEADER + MAX_OPTIONS);
+        assert_eq!(Options::parse(&out[HEADER..]).unwrap().sack.blocks().len(), 3);
     }
 
     /// RFC 9293 section 3.1: errors name what was expected and got.

@@ -195,14 +195,14 @@ impl Connection {
         let echo = self.ecn.on && header.flags.has(Flags::ECE);
         self.tail_probe_answered(now, header.ack, heard);
         self.detect(now, heard);
-        self.leave_recovery(heard);
+        let recovered = self.leave_recovery(heard);
         self.enter_recovery_if_lost(now);
         if echo {
-            self.ecn_echoed(now);
+            self.ecn_echoed(now, heard);
         }
         match self.recovery {
             Recovery::Fast { .. } => self.allow_by_prr(heard),
-            _ if heard.advanced > 0 => self.grow(now, heard, echo),
+            _ if heard.advanced > 0 && !recovered => self.grow(now, heard, echo),
             _ => {}
         }
         if heard.advanced > 0 {

@@ -121,7 +121,7 @@ impl Connection {
             return None;
         }
         let mut flags = Flags::ACK;
-        if length == unsent {
+        if length == unsent && length > 0 {
             flags |= Flags::PSH;
         }
         let seq = self.snd_nxt;

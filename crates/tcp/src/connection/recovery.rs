@@ -71,10 +71,11 @@ impl Connection {
         }
     }
 
-    /// RFC 6675 section 5: everything sent before the loss is acknowledged.
-    pub(super) fn leave_recovery(&mut self, heard: Heard) {
+    /// RFC 6675 section 5: everything sent before the loss is acknowledged. Whether it was so just
+    /// now.
+    pub(super) fn leave_recovery(&mut self, heard: Heard) -> bool {
         if heard.advanced == 0 {
-            return;
+            return false;
         }
         match self.recovery {
             Recovery::Fast { until } if self.snd_una.from(until) => {
@@ -83,12 +84,14 @@ impl Connection {
                 self.window.cwnd = self.window.ssthresh;
                 self.dup_acks = 0;
                 self.rack.recovered();
+                true
             }
             Recovery::Loss { until } if self.snd_una.from(until) => {
                 self.recovery = Recovery::Open;
                 self.dup_acks = 0;
+                true
             }
-            _ => {}
+            _ => false,
         }
     }
 
@@ -98,7 +101,7 @@ impl Connection {
             return;
         }
         self.totals.recoveries += 1;
-        self.reduce(now);
+        self.reduce(now, self.board.outstanding());
         self.recovery = Recovery::Fast { until: self.snd_nxt };
         self.prr = Prr::new(self.board.outstanding());
         self.due.retransmission = true;
@@ -110,12 +113,11 @@ impl Connection {
     }
 
     /// Once a window (RFC 3168 section 6.1.2, RFC 5681 section 3.2).
-    fn reduce(&mut self, now: Time) -> bool {
+    fn reduce(&mut self, now: Time, flight: u32) -> bool {
         if self.reduced_until.is_some_and(|until| self.snd_una.before(until)) {
             return false;
         }
         self.reduced_until = Some(self.snd_nxt);
-        let flight = self.board.outstanding();
         self.congestion.reduce(&mut self.window, flight, now);
         if self.ecn.on {
             self.ecn.reduced = true;
@@ -124,11 +126,11 @@ impl Connection {
     }
 
     /// RFC 3168 section 6.1.2: congestion without a loss.
-    pub(super) fn ecn_echoed(&mut self, now: Time) {
+    pub(super) fn ecn_echoed(&mut self, now: Time, heard: Heard) {
         // An echo that comes with all of the window acknowledged is still of that window: the peer
         // has not seen our CWR, which went out after it.
         let answered = self.reduced_until.is_some_and(|until| self.snd_una.upto(until));
-        if self.recovery == Recovery::Open && !answered && self.reduce(now) {
+        if self.recovery == Recovery::Open && !answered && self.reduce(now, heard.flight) {
             self.window.cwnd = self.window.ssthresh;
             self.totals.ecn_reductions += 1;
         }
@@ -155,7 +157,7 @@ impl Connection {
         } else if ack.after(probe.end) {
             // The probe repaired a loss: the window answers it like any other.
             self.tail_probe = None;
-            if self.recovery == Recovery::Open && self.reduce(now) {
+            if self.recovery == Recovery::Open && self.reduce(now, heard.flight) {
                 self.window.cwnd = self.window.cwnd.min(self.window.ssthresh);
             }
         } else if without_news {
