@@ -34,7 +34,10 @@ impl World {
                     break;
                 };
                 self.packets += u64::from(bytes.len() > 500);
-                if bytes.len() > 500 && self.drop_each > 0 && self.packets % self.drop_each == 0 {
+                if bytes.len() > 500
+                    && self.drop_each > 0
+                    && self.packets.is_multiple_of(self.drop_each)
+                {
                     self.spare.push(bytes);
                     continue;
                 }

@@ -337,10 +337,9 @@ impl Header {
         head[13] = self.flags.bits();
         head[14..16].copy_from_slice(&self.window.to_be_bytes());
         out.extend_from_slice(&head[..length]);
-        if !data.0.is_empty() {
-            out.extend_from_slice(data.0);
-            if !data.1.is_empty() {
-                out.extend_from_slice(data.1);
+        for part in [data.0, data.1] {
+            if !part.is_empty() {
+                out.extend_from_slice(part);
             }
         }
         let check = checksum::of(source, destination, &out[start..]);

@@ -1,6 +1,8 @@
 //! One host against a script: packet tables, a behaviour each. Numbers are relative to the initial
 //! sequence numbers; `give` is what comes in, `expect` what must go out.
 
+#![allow(clippy::unwrap_used)]
+
 mod support;
 
 use ringway_sansio::{Duration, Ecn, Endpoint, Time};
