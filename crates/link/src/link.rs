@@ -28,8 +28,9 @@ pub struct Link {
     queue: Box<dyn Queue>,
     /// Something waits in the queue.
     waits: bool,
-    /// Nothing but rate and delay: no decision by chance is asked for.
-    plain: bool,
+    /// The largest packet that meets nothing but rate and delay if nothing waits and nothing is
+    /// being sent; 0 if any other decision is asked for.
+    plain: u64,
     /// When the last bit of the packet before is sent.
     free_at: Time,
     last_cut: Option<Time>,
@@ -85,11 +86,11 @@ impl Link {
     ) -> Result<Self, ConfigError> {
         config.check()?;
         let stream = |purpose: &str| streams.stream(&format!("{name}/{purpose}"));
-        Ok(Link {
+        let mut link = Link {
             schedule: Schedule::new(&config.schedule, config.schedule_period, start),
             queue: config.queue.build(start),
             waits: false,
-            plain: is_plain(&config),
+            plain: 0,
             free_at: start,
             last_cut: None,
             trace: RateTrace::new(&config.rate_trace, start),
@@ -112,7 +113,16 @@ impl Link {
             queue_stream: stream("queue"),
             dropped: Vec::new(),
             config,
-        })
+        };
+        link.set_plain();
+        Ok(link)
+    }
+
+    /// Finds out what may go the short way.
+    fn set_plain(&mut self) {
+        let plain = is_plain(&self.config) && self.rule.is_none();
+        let most = self.queue.lets_through().min(self.config.mtu.0);
+        self.plain = if plain { most } else { 0 };
     }
 
     /// The configuration as it is now, changes included.
@@ -123,7 +133,7 @@ impl Link {
     /// Loses the packets for which `rule` says so, where loss strikes.
     pub fn lose_if(&mut self, rule: LossRule) {
         self.rule = Some(rule);
-        self.plain = false;
+        self.set_plain();
     }
 
     /// Packets that wait in the queue.
@@ -205,6 +215,27 @@ impl Link {
     /// Offers a packet to the link.
     #[inline]
     pub fn offer(&mut self, now: Time, packet: Packet, outlet: &mut impl Outlet) {
+        let idle = self.free_at <= now && !self.waits;
+        let settled = self.schedule.next().is_none_or(|change| now < change);
+        let size = u64::from(packet.size);
+        if !(idle && settled && size <= self.plain) {
+            return self.consider(now, packet, outlet);
+        }
+        // The road most packets go, with every decision that can have but one outcome left out.
+        let packet = Packet { queued: now, ..packet };
+        outlet.enqueued(now, packet);
+        outlet.dequeued(now, packet);
+        let sending = self.config.rate.nanos(size + self.config.overhead.0);
+        let sent = now.as_nanos().saturating_add(sending);
+        let arrives = Time::from_nanos(sent.saturating_add(self.config.delay.as_nanos()));
+        let sent = Time::from_nanos(sent);
+        self.free_at = sent;
+        outlet.departs(Departure { packet, started: now, sent, arrives, flip: None });
+    }
+
+    /// Makes every decision about a packet that is offered.
+    #[inline(never)]
+    fn consider(&mut self, now: Time, mut packet: Packet, outlet: &mut impl Outlet) {
         if self.waits || self.schedule.next().is_some() {
             self.poll(now, outlet);
         }
@@ -214,10 +245,6 @@ impl Link {
         if u64::from(packet.size) > self.config.mtu.0 {
             return outlet.dropped(now, packet, DropReason::TooBig);
         }
-        if self.plain {
-            return self.admit(now, packet, outlet);
-        }
-        let mut packet = packet;
         if self.config.loss_at == LossPlace::BeforeQueue
             && let Some(reason) = self.strikes(&mut packet, outlet)
         {
@@ -235,16 +262,6 @@ impl Link {
     fn admit(&mut self, now: Time, packet: Packet, outlet: &mut impl Outlet) {
         let packet = Packet { queued: now, ..packet };
         outlet.enqueued(now, packet);
-        if self.free_at <= now && !self.waits && self.queue.lets_through(&packet) {
-            return self.send(now, packet, outlet);
-        }
-        self.enqueue(now, packet, outlet);
-        if self.free_at <= now {
-            self.send_next(now, outlet);
-        }
-    }
-
-    fn enqueue(&mut self, now: Time, packet: Packet, outlet: &mut impl Outlet) {
         let mut room = Room {
             stream: &mut self.queue_stream,
             dropped: &mut self.dropped,
@@ -252,6 +269,9 @@ impl Link {
         };
         self.queue.enqueue(now, packet, &mut room);
         self.hand_over_drops(now, outlet);
+        if self.free_at <= now {
+            self.send_next(now, outlet);
+        }
     }
 
     /// After the queue was asked: passes on what it has dropped.
@@ -271,23 +291,11 @@ impl Link {
         };
         let next = self.queue.dequeue(at, &mut room);
         self.hand_over_drops(at, outlet);
-        if let Some(packet) = next {
-            self.send(at, packet, outlet);
-        }
-    }
-
-    /// Sends a packet at `at`.
-    #[inline]
-    fn send(&mut self, at: Time, mut packet: Packet, outlet: &mut impl Outlet) {
+        let Some(mut packet) = next else { return };
         outlet.dequeued(at, packet);
         let size = u64::from(packet.size);
         let sent = self.finish(at, size + self.config.overhead.0);
         self.free_at = sent;
-        if self.plain {
-            let arrives = sent.as_nanos().saturating_add(self.config.delay.as_nanos());
-            let arrives = Time::from_nanos(arrives);
-            return outlet.departs(Departure { packet, started: at, sent, arrives, flip: None });
-        }
         if self.mark.chooses() && packet.ecn.is_capable() {
             packet.ecn = Ecn::Ce;
         }
@@ -336,7 +344,6 @@ impl Link {
     /// what did not change keeps its memory.
     fn adopt(&mut self, at: Time, next: LinkConfig, outlet: &mut impl Outlet) {
         let last = core::mem::replace(&mut self.config, next);
-        self.plain = is_plain(&self.config) && self.rule.is_none();
         let config = &self.config;
         if config.rate_trace != last.rate_trace {
             self.trace = RateTrace::new(&config.rate_trace, self.start);
@@ -376,6 +383,7 @@ impl Link {
         if !last.up && self.config.up {
             self.free_at = self.free_at.max(at);
         }
+        self.set_plain();
     }
 
     /// Moves what waits into a queue of another kind.
@@ -403,8 +411,9 @@ fn is_plain(config: &LinkConfig) -> bool {
         && config.reorder == Reorder::NONE
         && config.slot == Slot::NONE
         && config.jitter == Span(0)
-        // A delay that was cut short on the way must not let packets overtake.
         && !config.keep_order
+        && config.rate_trace.is_empty()
+        && config.up
 }
 
 impl core::fmt::Debug for Link {

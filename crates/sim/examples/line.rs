@@ -37,6 +37,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let config = SourceConfig {
         pattern: Pattern::Constant(Rate(500_000_000)),
+        // As in ns-3, unless it is told otherwise.
+        checksum: false,
         ..SourceConfig::ns2(source, destination)
     };
     let stream = world.streams().stream("a/source");

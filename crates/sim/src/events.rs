@@ -19,6 +19,8 @@ const SLOTS: usize = 1 << DIGIT;
 /// Enough digits for 64 bits.
 const LEVELS: usize = 11;
 const NIL: u32 = u32::MAX;
+/// Events of one instant that are kept in order without a heap.
+const FEW: usize = 8;
 /// Bits of a node's own count within an order.
 const COUNT_BITS: u32 = 40;
 
@@ -26,7 +28,7 @@ const COUNT_BITS: u32 = 40;
 pub const MAX_NODES: u32 = 1 << (64 - COUNT_BITS);
 
 /// Where an event stands among those of the same time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Order(u64);
 
 impl Order {
@@ -45,6 +47,49 @@ struct Entry<T> {
     next: u32,
 }
 
+/// Events of one instant in their order: a few in a sorted array, which is all there mostly is, and
+/// the others in a heap.
+#[derive(Default)]
+struct Due {
+    /// The last comes first.
+    few: [(Order, u32); FEW],
+    len: usize,
+    many: BinaryHeap<Reverse<(Order, u32)>>,
+}
+
+impl Due {
+    fn is_empty(&self) -> bool {
+        self.len == 0 && self.many.is_empty()
+    }
+
+    #[inline]
+    fn push(&mut self, order: Order, index: u32) {
+        if self.len == FEW {
+            return self.many.push(Reverse((order, index)));
+        }
+        let mut place = self.len;
+        while place > 0 && self.few[place - 1] < (order, index) {
+            self.few[place] = self.few[place - 1];
+            place -= 1;
+        }
+        self.few[place] = (order, index);
+        self.len += 1;
+    }
+
+    #[inline]
+    fn pop(&mut self) -> Option<u32> {
+        let first = self.len.checked_sub(1).map(|last| self.few[last]);
+        if let Some(Reverse(other)) = self.many.peek().copied()
+            && first.is_none_or(|first| other < first)
+        {
+            self.many.pop();
+            return Some(other.1);
+        }
+        self.len -= usize::from(first.is_some());
+        first.map(|first| first.1)
+    }
+}
+
 /// Pending events that carry a `T` each.
 pub struct EventQueue<T> {
     /// The time of the last event taken out; nothing is pending before it.
@@ -56,7 +101,7 @@ pub struct EventQueue<T> {
     occupied: [u64; LEVELS],
     heads: [[u32; SLOTS]; LEVELS],
     /// Events at `base`.
-    due: BinaryHeap<Reverse<(Order, u32)>>,
+    due: Due,
     len: usize,
 }
 
@@ -76,7 +121,7 @@ impl<T: Copy> EventQueue<T> {
             levels: 0,
             occupied: [0; LEVELS],
             heads: [[NIL; SLOTS]; LEVELS],
-            due: BinaryHeap::new(),
+            due: Due::default(),
             len: 0,
         }
     }
@@ -114,8 +159,7 @@ impl<T: Copy> EventQueue<T> {
     fn link(&mut self, index: u32, at: u64, order: Order) {
         let differ = at ^ self.base;
         if differ == 0 {
-            self.due.push(Reverse((order, index)));
-            return;
+            return self.due.push(order, index);
         }
         let level = ((63 - differ.leading_zeros()) / DIGIT) as usize;
         let slot = (at >> (DIGIT * level as u32)) as usize % SLOTS;
@@ -130,12 +174,11 @@ impl<T: Copy> EventQueue<T> {
     /// Takes the first event out, if it is due at `limit`.
     #[inline]
     pub fn pop(&mut self, limit: Time) -> Option<(Time, T)> {
-        if let Some(Reverse((_, index))) = self.due.peek().copied() {
+        if !self.due.is_empty() {
             if self.base > limit.as_nanos() {
                 return None;
             }
-            self.due.pop();
-            return Some(self.release(index));
+            return self.due.pop().map(|index| self.release(index));
         }
         if self.levels == 0 {
             return None;
@@ -143,15 +186,15 @@ impl<T: Copy> EventQueue<T> {
         let level = self.levels.trailing_zeros() as usize % LEVELS;
         let slot = self.occupied[level].trailing_zeros() as usize % SLOTS;
         let head = self.heads[level][slot];
-        let first = self.entries[head as usize];
+        let first = &self.entries[head as usize];
         if first.next != NIL {
             return self.spread(level, slot, limit);
         }
         if first.at > limit.as_nanos() {
             return None;
         }
-        self.detach(level, slot);
         self.base = first.at;
+        self.detach(level, slot);
         Some(self.release(head))
     }
 
@@ -287,7 +330,24 @@ mod tests {
         }
     }
 
+    #[test]
+    fn many_events_of_one_instant_keep_their_order() {
+        let mut q = EventQueue::new();
+        let mut r = SplitMix::new(1);
+        for at in [0, 0, 77] {
+            let mut counts: Vec<u64> = (0..1000).collect();
+            (1..1000).rev().for_each(|i| counts.swap(i, (r.next_u64() % (i as u64 + 1)) as usize));
+            for &count in &counts {
+                q.push(Time::from_nanos(at), Order::new(0, count), count as u32);
+            }
+            let got: Vec<u32> = drain(&mut q).into_iter().map(|e| e.1).collect();
+            assert_eq!(got, (0..1000).collect::<Vec<_>>());
+        }
+    }
+
     proptest! {
+        #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+
         #[test]
         fn behaves_like_a_sorted_list(seed in any::<u64>()) {
             against_a_sorted_list(seed);

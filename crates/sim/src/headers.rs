@@ -21,7 +21,7 @@ pub fn sum(bytes: &[u8]) -> u64 {
     // Neither the width of the words that are added nor the order of their bytes matters to the
     // folded sum (RFC 1071 section 2), so they are as wide as the machine's and in its order.
     let mut total = 0u128;
-    let mut chunks = bytes.chunks_exact(32);
+    let mut chunks = bytes.chunks_exact(64);
     for chunk in &mut chunks {
         for word in chunk.chunks_exact(8) {
             total += u128::from(u64::from_le_bytes(word.try_into().unwrap_or([0; 8])));
@@ -96,12 +96,11 @@ pub fn write_ip_header(
     }
 }
 
-/// Appends a UDP header (RFC 768) without its checksum, for `data_len` bytes of data.
-pub fn write_udp_header(out: &mut Vec<u8>, source: u16, destination: u16, data_len: usize) {
-    out.extend_from_slice(&source.to_be_bytes());
-    out.extend_from_slice(&destination.to_be_bytes());
-    out.extend_from_slice(&((UDP_HEADER + data_len) as u16).to_be_bytes());
-    out.extend_from_slice(&[0, 0]);
+/// A UDP header (RFC 768) without its checksum, for `data_len` bytes of data.
+pub const fn udp_header(source: u16, destination: u16, data_len: usize) -> [u8; UDP_HEADER] {
+    let ([a, b], [c, d]) = (source.to_be_bytes(), destination.to_be_bytes());
+    let [e, f] = ((UDP_HEADER + data_len) as u16).to_be_bytes();
+    [a, b, c, d, e, f, 0, 0]
 }
 
 /// Addressing of a UDP packet between two addresses.

@@ -60,6 +60,8 @@ pub struct World {
     budget: Budget,
     events: EventQueue<Event>,
     pool: Pool,
+    /// Where endpoints write what they send.
+    scratch: Vec<u8>,
     nodes: Vec<Node>,
     names: BTreeSet<String>,
     interfaces: Vec<Interface>,
@@ -85,6 +87,7 @@ impl World {
             budget: Budget::default(),
             events: EventQueue::new(),
             pool: Pool::default(),
+            scratch: Vec::new(),
             nodes: Vec::new(),
             names: BTreeSet::new(),
             interfaces: Vec::new(),
@@ -426,16 +429,14 @@ impl World {
     fn pump(&mut self, index: u32) -> Result<(), Error> {
         let mut packets = 0;
         loop {
+            let plug = &mut self.endpoints[index as usize].plug;
+            let Some(addressing) = plug.poll_transmit(self.now, &mut self.scratch) else { break };
             let Some(packet) = self.pool.take() else {
                 let most = crate::pool::MAX_PACKETS as u64;
                 return Err(Error::TooMany { what: "packets at a time", most });
             };
-            let payload = &mut self.pool.get_mut(packet).payload;
-            let plug = &mut self.endpoints[index as usize].plug;
-            let Some(addressing) = plug.poll_transmit(self.now, payload) else {
-                self.pool.release(packet);
-                break;
-            };
+            // The buffer that comes back is as empty and about as long.
+            std::mem::swap(&mut self.pool.get_mut(packet).payload, &mut self.scratch);
             packets += 1;
             if packets > self.budget.burst {
                 let node = self.endpoints[index as usize].node as usize;
@@ -444,6 +445,7 @@ impl World {
             }
             self.send(index, packet, addressing);
         }
+        self.scratch.clear();
         if let Some(at) = self.endpoints[index as usize].plug.poll_timeout() {
             self.ask_at(index, at);
         }

@@ -49,7 +49,7 @@ fn the_udp_row_of_table_1() {
 /// M/D/1: the mean wait of Pollaczek and Khinchine, rho s / (2 (1 - rho)).
 #[test]
 fn poisson_packets_of_one_size_wait_as_in_m_d_1() {
-    for (load, tolerance) in [(0.5, 0.02), (0.8, 0.03)] {
+    for (load, tolerance) in [(0.5, 0.03), (0.8, 0.05)] {
         let link = LinkConfig {
             rate: Rate(8_000_000),
             queue: QueueConfig::DropTail(DropTailPackets { limit: 1 << 20 }),
@@ -61,7 +61,7 @@ fn poisson_packets_of_one_size_wait_as_in_m_d_1() {
         };
         let streams = Streams::new(1, 0).with(Generator::Xoshiro);
         let mut line = Line::new(streams, &[link], config, Sink::new());
-        line.run(Time::from_secs(1000));
+        line.run(Time::from_secs(300));
         let service = 0.001;
         let wait = line.sink().totals().mean_delay() - service;
         let formula = load * service / (2.0 * (1.0 - load));

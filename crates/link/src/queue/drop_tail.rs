@@ -97,8 +97,8 @@ impl Queue for DropTail {
         self.take()
     }
 
-    fn lets_through(&self, packet: &Packet) -> bool {
-        self.most_packets > 0 && u64::from(packet.size) <= self.most_bytes
+    fn lets_through(&self) -> u64 {
+        if self.most_packets > 0 { self.most_bytes } else { 0 }
     }
 
     fn take(&mut self) -> Option<Packet> {

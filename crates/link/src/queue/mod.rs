@@ -41,11 +41,10 @@ pub trait Queue: Send {
     /// Gives the next packet to send; may drop some before it. `None` when nothing is left.
     fn dequeue(&mut self, now: Time, room: &mut Room<'_>) -> Option<Packet>;
 
-    /// Whether this packet, offered now to the empty queue of an idle link, comes out again at once
-    /// and leaves nothing behind, so that the queue need not be asked.
-    fn lets_through(&self, packet: &Packet) -> bool {
-        let _ = packet;
-        false
+    /// The largest packet that, offered to the empty queue of an idle link, comes out again at once
+    /// and leaves nothing behind, so that the queue need not be asked; 0 where it must be.
+    fn lets_through(&self) -> u64 {
+        0
     }
 
     /// Takes out the next packet without judging it, to move or to flush the queue.

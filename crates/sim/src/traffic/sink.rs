@@ -97,10 +97,12 @@ impl Sink {
 
 /// The number and the time of sending in a whole packet whose checksum is right, or absent.
 fn stamp(addressing: &Addressing, payload: &[u8]) -> Option<(u64, Time)> {
-    let checked = payload.get(6..8)? != [0, 0];
-    let sum = headers::pseudo_sum(addressing, payload.len()) + headers::sum(payload);
-    if checked && headers::fold(sum) != 0 {
-        return None;
+    // RFC 768: zero says that there is no checksum.
+    if payload.get(6..8)? != [0, 0] {
+        let sum = headers::pseudo_sum(addressing, payload.len()) + headers::sum(payload);
+        if headers::fold(sum) != 0 {
+            return None;
+        }
     }
     let stamp = payload.get(UDP_HEADER..UDP_HEADER + STAMP)?;
     let (number, sent) = stamp.split_first_chunk::<8>()?;
@@ -148,12 +150,12 @@ mod tests {
     use ringway_link::Streams;
     use std::net::SocketAddr;
 
-    fn packet(v6: bool) -> (Addressing, Vec<u8>) {
+    fn packet(v6: bool, checksum: bool) -> (Addressing, Vec<u8>) {
         let at = |port| match v6 {
             false => SocketAddr::from(([10, 0, 0, 1], port)),
             true => SocketAddr::from(([0xfd00, 0, 0, 0, 0, 0, 0, 1], port)),
         };
-        let config = SourceConfig::ns2(at(1), at(2));
+        let config = SourceConfig { checksum, ..SourceConfig::ns2(at(1), at(2)) };
         let mut source = Source::new(config, Streams::new(1, 0).stream("s"));
         source.handle_timeout(Time::ZERO);
         let mut payload = Vec::new();
@@ -163,8 +165,9 @@ mod tests {
 
     #[test]
     fn what_a_source_sends_is_understood() {
-        for v6 in [false, true] {
-            let (addressing, payload) = packet(v6);
+        for (v6, checksum) in [(false, true), (true, true), (false, false), (true, false)] {
+            let (addressing, payload) = packet(v6, checksum);
+            assert_eq!(payload[6..8] != [0, 0], v6 || checksum);
             let mut sink = Sink::keeping();
             sink.handle_packet(Time::from_secs(5), addressing, &payload);
             assert_eq!((sink.totals().packets, sink.totals().bytes), (1, 1000));
@@ -175,7 +178,7 @@ mod tests {
 
     #[test]
     fn every_wrong_bit_is_noticed() {
-        let (addressing, payload) = packet(false);
+        let (addressing, payload) = packet(false, true);
         for bit in 0..payload.len() * 8 {
             // A checksum made zero by one wrong bit would mean there is none.
             let mut wrong = payload.clone();
