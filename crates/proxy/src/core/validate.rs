@@ -66,9 +66,9 @@ impl Core {
             self.stats.looped += 1;
             return Err(Refusal::new(483, "Too Many Hops"));
         }
-        // Item 4.
-        let spiral = self.spiral(pass, routed);
-        if self.is_loop(pass, spiral) {
+        // Item 4. What goes no further cannot go round.
+        let spiral = if ends_here { 0 } else { self.spiral(pass, routed) };
+        if !ends_here && self.is_loop(pass, spiral) {
             self.stats.looped += 1;
             return Err(Refusal::new(482, "Loop Detected"));
         }
