@@ -31,7 +31,14 @@ def settled(found):
 
 def really_offered(overload):
     """Whether the generator kept to its schedule at every multiple."""
-    return all(offered(step["calls"]) for step in overload["steps"])
+    return all(offered(step["calls"]) for run in overload for step in run["steps"])
+
+
+def goodput_share(overload):
+    """Goodput at the highest multiple over the best at any, of the medians of all runs."""
+    medians = [statistics.median(step["goodput"] for step in steps)
+               for steps in zip(*(run["steps"] for run in overload))]
+    return medians[-1] / max(medians)
 
 
 def cell(value, form="{:.1f}"):
@@ -102,7 +109,7 @@ class Rows:
         self.add("bytes a contact", {name: got["bytes_each"] for name, got in contacts.items()}, "{:.0f}")
         self.add("CPU us a new contact", {name: got["cpu_us_each"] for name, got in contacts.items()})
         self.add("goodput at 4 x clean rate, %",
-                 {name: 100 * got["goodput_share_at_most"] for name, got in overload.items()}, "{:.0f}",
+                 {name: 100 * goodput_share(got) for name, got in overload.items()}, "{:.0f}",
                  [name for name, got in overload.items() if not really_offered(got)])
 
     def text(self):
@@ -141,7 +148,7 @@ def aims(results):
         aim(f"at most {CONTACT_BYTES} bytes a contact: {each:.0f}", each <= CONTACT_BYTES, True)
     if "ringway" in results["overload"]:
         got = results["overload"]["ringway"]
-        share = got["goodput_share_at_most"]
+        share = goodput_share(got)
         aim(f"goodput at 4 x at least {100 * GOODPUT_SHARE:.0f} % of the best: {100 * share:.0f} %",
             share >= GOODPUT_SHARE, really_offered(got))
     return lines
