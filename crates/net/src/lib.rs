@@ -24,6 +24,7 @@ pub mod shared;
 mod stream;
 mod sys;
 pub mod tls;
+pub mod tun;
 mod udp;
 
 pub use clock::Clock;
@@ -37,3 +38,4 @@ pub use route::{Listener, LocalAddresses, source_for};
 pub use shared::Control;
 pub use sys::{give_memory_back, keep_memory_small};
 pub use tls::{ClientCertificates, Identity, Roots, TlsClient, TlsError, TlsServer};
+pub use tun::Tun;
