@@ -187,14 +187,15 @@ impl Connection {
             _ => return,
         };
         self.rtt.sample(rtt);
+        self.measured = true;
         self.rtt_mark = self.snd_nxt;
     }
 
     /// Loss, recovery, congestion and timers, once everything an acknowledgment says is noted.
-    fn judge(&mut self, now: Time, header: &Header, heard: Heard) {
+    fn judge(&mut self, now: Time, header: &Header, mut heard: Heard) {
         let echo = self.ecn.on && header.flags.has(Flags::ECE);
         self.tail_probe_answered(now, header.ack, heard);
-        self.detect(now, heard);
+        self.detect(now, &mut heard);
         let recovered = self.leave_recovery(heard);
         self.enter_recovery_if_lost(now);
         if echo {

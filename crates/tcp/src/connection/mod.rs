@@ -320,6 +320,8 @@ pub(crate) struct Connection {
     /// One reduction a window: nothing more until this is acknowledged (RFC 3168 section 6.1.2).
     reduced_until: Option<Seq>,
     tail_probe: Option<TailProbe>,
+    /// A round trip was measured since the last tail loss probe (RFC 8985 section 7.3).
+    measured: bool,
     /// Duplicate acknowledgments, without SACK.
     dup_acks: u32,
     syn_retransmitted: bool,
@@ -404,6 +406,7 @@ impl Connection {
             prr: Prr::default(),
             reduced_until: None,
             tail_probe: None,
+            measured: true,
             dup_acks: 0,
             syn_retransmitted: false,
             due: Due::default(),

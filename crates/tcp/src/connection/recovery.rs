@@ -35,7 +35,7 @@ impl Connection {
     }
 
     /// Looks for losses after an acknowledgment.
-    pub(super) fn detect(&mut self, now: Time, heard: Heard) {
+    pub(super) fn detect(&mut self, now: Time, heard: &mut Heard) {
         if self.by_time() {
             self.detect_by_time(now);
         } else if self.sack_on {
@@ -48,14 +48,17 @@ impl Connection {
     }
 
     /// RFC 6582 section 3.2.
-    fn detect_by_duplicates(&mut self, heard: Heard) {
+    fn detect_by_duplicates(&mut self, heard: &mut Heard) {
         if heard.advanced > 0 {
             // Step 3: a partial acknowledgment means that the next segment is lost too.
             if let Recovery::Fast { until } = self.recovery
                 && self.snd_una.before(until)
             {
                 let segments = heard.advanced.div_ceil(self.mss).saturating_sub(1);
-                self.dup_acks = self.dup_acks.saturating_sub(segments);
+                let told = segments.min(self.dup_acks);
+                self.dup_acks -= told;
+                // RFC 6937 section 3: less what the duplicates before stood for.
+                heard.delivered = heard.delivered.saturating_sub(told * self.mss);
                 self.board.lose_first();
                 self.due.retransmission = true;
             } else {
@@ -89,6 +92,7 @@ impl Connection {
             Recovery::Loss { until } if self.snd_una.from(until) => {
                 self.recovery = Recovery::Open;
                 self.dup_acks = 0;
+                self.rack.recovered();
                 true
             }
             _ => false,

@@ -103,8 +103,8 @@ impl Connection {
         if self.board.len() == 1 {
             pto += MAX_ACK_DELAY;
         }
-        let at = now + pto;
-        let at = if at < self.timer(Timer::Retransmit) { at } else { NEVER };
+        // Never after the retransmission timer; on the same instant the probe goes first.
+        let at = (now + pto).min(self.timer(Timer::Retransmit));
         self.set_timer(Timer::TailProbe, at);
     }
 
@@ -156,12 +156,14 @@ impl Connection {
 
     /// `TLP_send_probe` of RFC 8985 section 7.3.
     fn send_tail_probe(&mut self, now: Time) {
-        if self.board.is_empty() || self.tail_probe.is_some() {
+        self.arm_rto(now);
+        // One at a time, and not before a measurement after the last.
+        if self.board.is_empty() || self.tail_probe.is_some() || !self.measured {
             return;
         }
+        self.measured = false;
         self.due.tail_probe = true;
         self.totals.tail_probes += 1;
-        self.arm_rto(now);
     }
 
     /// RFC 9293 section 3.8.4: probes a silent peer, and gives it up.

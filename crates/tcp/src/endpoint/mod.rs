@@ -351,7 +351,8 @@ impl Tcp {
     }
 
     /// Ends our direction: a FIN follows what was written (RFC 9293 section 3.10.4, CLOSE). The
-    /// other direction goes on.
+    /// other direction goes on. Before the peer has answered there is nothing to end in order: the
+    /// connection is forgotten, and no event follows.
     pub fn shutdown(&mut self, now: Time, id: ConnId) -> Result<(), Error> {
         let slot = self.slot(id).ok_or(Error::NoConnection)?;
         let connection = self.connection_mut(slot).ok_or(Error::NoConnection)?;
