@@ -1,0 +1,199 @@
+//! The bridge between the endpoint and the device: IP headers, and what a bad link does.
+
+use ringway_net::Tun;
+use ringway_sansio::{Addressing, Duration, Ecn, Random, SplitMix, Time};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::IpAddr;
+
+/// Most packets held back; more are dropped.
+const MOST_HELD: usize = 100_000;
+
+/// What becomes of packets, each way alike.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Impairment {
+    /// Share of packets dropped, per cent.
+    pub(crate) loss: f64,
+    /// Share of packets sent on `late` after the others, per cent.
+    pub(crate) reorder: f64,
+    /// Share of packets that come twice, per cent.
+    pub(crate) duplicate: f64,
+    /// Share of packets marked that say they are capable of ECN, per cent.
+    pub(crate) mark: f64,
+    /// How long every packet takes.
+    pub(crate) delay: Duration,
+    /// How much longer a reordered one takes.
+    pub(crate) late: Duration,
+}
+
+/// Which way a packet goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Way {
+    /// From the kernel to the endpoint.
+    In,
+    /// From the endpoint to the kernel.
+    Out,
+}
+
+/// Packets on their way, by when they arrive.
+pub(crate) struct Wire {
+    impairment: Impairment,
+    random: SplitMix,
+    held: BTreeMap<(Time, u64), (Way, Vec<u8>)>,
+    serial: u64,
+    pub(crate) dropped: u64,
+    /// Packets from the kernel that said they are capable of ECN.
+    pub(crate) capable: u64,
+    pub(crate) marked: u64,
+}
+
+impl Wire {
+    pub(crate) fn new(impairment: Impairment, seed: u64) -> Wire {
+        let random = SplitMix::new(seed);
+        Wire {
+            impairment,
+            random,
+            held: BTreeMap::new(),
+            serial: 0,
+            dropped: 0,
+            capable: 0,
+            marked: 0,
+        }
+    }
+
+    fn chance(&mut self, percent: f64) -> bool {
+        (self.random.next_u64() >> 11) as f64 / (1u64 << 53) as f64 * 100.0 < percent
+    }
+
+    /// A packet begins its way.
+    pub(crate) fn put(&mut self, now: Time, way: Way, packet: &[u8]) {
+        if self.chance(self.impairment.loss) || self.held.len() >= MOST_HELD {
+            self.dropped += 1;
+            return;
+        }
+        let mut packet = packet.to_vec();
+        if let Some((addressing, _)) = parse(&packet)
+            && addressing.ecn.is_capable()
+        {
+            self.capable += u64::from(way == Way::In);
+            if self.chance(self.impairment.mark) {
+                self.marked += 1;
+                mark(&mut packet);
+            }
+        }
+        let copies = 1 + u32::from(self.chance(self.impairment.duplicate));
+        for _ in 0..copies {
+            let mut at = now + self.impairment.delay;
+            if self.chance(self.impairment.reorder) {
+                at += self.impairment.late;
+            }
+            self.serial += 1;
+            self.held.insert((at, self.serial), (way, packet.clone()));
+        }
+    }
+
+    /// The next packet that has arrived.
+    pub(crate) fn take(&mut self, now: Time) -> Option<(Way, Vec<u8>)> {
+        let first = self.held.first_entry()?;
+        (first.key().0 <= now).then(|| first.remove())
+    }
+
+    /// When the next one arrives.
+    pub(crate) fn next(&self) -> Option<Time> {
+        self.held.first_key_value().map(|(key, _)| key.0)
+    }
+}
+
+/// Reads an IP header: addressing, and where the payload is. `None` for what is no whole packet of
+/// the endpoint's protocol.
+pub(crate) fn parse(packet: &[u8]) -> Option<(Addressing, &[u8])> {
+    match packet.first()? >> 4 {
+        4 => {
+            let length = usize::from(packet[0] & 15) * 4;
+            let total = usize::from(u16::from_be_bytes([*packet.get(2)?, *packet.get(3)?]));
+            let address = |at: usize| -> Option<IpAddr> {
+                Some(<[u8; 4]>::try_from(packet.get(at..at + 4)?).ok()?.into())
+            };
+            let addressing = Addressing {
+                source: address(12)?,
+                destination: address(16)?,
+                protocol: *packet.get(9)?,
+                ecn: Ecn::from_bits(*packet.get(1)?),
+            };
+            Some((addressing, packet.get(length..total)?))
+        }
+        6 => {
+            let address = |at: usize| -> Option<IpAddr> {
+                Some(<[u8; 16]>::try_from(packet.get(at..at + 16)?).ok()?.into())
+            };
+            let addressing = Addressing {
+                source: address(8)?,
+                destination: address(24)?,
+                protocol: *packet.get(6)?,
+                ecn: Ecn::from_bits(packet.get(1)? >> 4),
+            };
+            let length = usize::from(u16::from_be_bytes([*packet.get(4)?, *packet.get(5)?]));
+            Some((addressing, packet.get(40..40 + length)?))
+        }
+        _ => None,
+    }
+}
+
+/// Marks a packet as having met congestion.
+fn mark(packet: &mut [u8]) {
+    if packet[0] >> 4 == 6 {
+        packet[1] |= Ecn::Ce.bits() << 4;
+    } else {
+        packet[1] |= Ecn::Ce.bits();
+        packet[10..12].fill(0);
+        let check = header_checksum(&packet[..usize::from(packet[0] & 15) * 4]);
+        packet[10..12].copy_from_slice(&check);
+    }
+}
+
+/// The checksum of an IPv4 header whose own is zero.
+fn header_checksum(header: &[u8]) -> [u8; 2] {
+    let words =
+        header.chunks_exact(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
+    let mut sum: u32 = words.sum();
+    while sum >> 16 != 0 {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    (!(sum as u16)).to_be_bytes()
+}
+
+/// Puts an IP header before a payload.
+pub(crate) fn wrap(addressing: &Addressing, payload: &[u8]) -> Vec<u8> {
+    const HOPS: u8 = 64;
+    let mut packet = Vec::with_capacity(40 + payload.len());
+    match (addressing.source, addressing.destination) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            let total = (20 + payload.len()) as u16;
+            packet.extend_from_slice(&[0x45, addressing.ecn.bits()]);
+            packet.extend_from_slice(&total.to_be_bytes());
+            packet.extend_from_slice(&[0, 0, 0x40, 0, HOPS, addressing.protocol, 0, 0]);
+            packet.extend_from_slice(&source.octets());
+            packet.extend_from_slice(&destination.octets());
+            let check = header_checksum(&packet);
+            packet[10..12].copy_from_slice(&check);
+        }
+        (IpAddr::V6(source), IpAddr::V6(destination)) => {
+            packet.extend_from_slice(&[0x60, addressing.ecn.bits() << 4, 0, 0]);
+            packet.extend_from_slice(&(payload.len() as u16).to_be_bytes());
+            packet.extend_from_slice(&[addressing.protocol, HOPS]);
+            packet.extend_from_slice(&source.octets());
+            packet.extend_from_slice(&destination.octets());
+        }
+        _ => {}
+    }
+    packet.extend_from_slice(payload);
+    packet
+}
+
+/// Hands a packet to the kernel; one for which there is no room is lost, as on a link.
+pub(crate) fn deliver(tun: &Tun, packet: &[u8]) -> io::Result<()> {
+    match tun.write(packet) {
+        Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+        _ => Ok(()),
+    }
+}
