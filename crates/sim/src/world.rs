@@ -365,20 +365,17 @@ impl World {
         while let Some((at, event)) = self.events.pop(end) {
             self.now = at;
             self.happened += 1;
-            let node = match event {
-                Event::Arrive { link, .. } | Event::First { link } => {
-                    self.interfaces[link as usize].peer_node
-                }
-                Event::Wake { link } => self.interfaces[link as usize].node,
-                Event::Loop { packet } => self.pool.get(packet).node,
-                Event::Timer { endpoint } => self.endpoints[endpoint as usize].node,
-            };
-            self.account(node)?;
             match event {
                 Event::First { link } => self.first(link)?,
                 Event::Arrive { packet, link } => self.arrive(packet, link)?,
-                Event::Loop { packet } => self.deliver(packet)?,
-                Event::Wake { link } => self.wake(link),
+                Event::Loop { packet } => {
+                    self.account(self.pool.get(packet).node)?;
+                    self.deliver(packet)?;
+                }
+                Event::Wake { link } => {
+                    self.account(self.interfaces[link as usize].node)?;
+                    self.wake(link);
+                }
                 Event::Timer { endpoint } => self.timer(endpoint)?,
             }
         }
@@ -396,23 +393,30 @@ impl World {
             node.at_instant = 0;
         }
         node.at_instant += 1;
-        if node.at_instant > self.budget.per_instant {
-            let (node, most) = (node.name.clone(), self.budget.per_instant);
-            return Err(Error::Spin { node, most, at: self.now });
-        }
-        if self.happened > self.budget.events {
-            let busiest = self.nodes.iter().max_by_key(|n| n.events);
-            return Err(Error::Budget {
-                most: self.budget.events,
-                at: self.now,
-                node: busiest.map_or_else(String::new, |n| n.name.clone()),
-                took: busiest.map_or(0, |n| n.events),
-            });
+        if node.at_instant > self.budget.per_instant || self.happened > self.budget.events {
+            return Err(self.over_budget(index));
         }
         Ok(())
     }
 
+    #[cold]
+    fn over_budget(&self, index: u32) -> Error {
+        let node = &self.nodes[index as usize];
+        if node.at_instant > self.budget.per_instant {
+            let (node, most) = (node.name.clone(), self.budget.per_instant);
+            return Error::Spin { node, most, at: self.now };
+        }
+        let busiest = self.nodes.iter().max_by_key(|n| n.events);
+        Error::Budget {
+            most: self.budget.events,
+            at: self.now,
+            node: busiest.map_or_else(String::new, |n| n.name.clone()),
+            took: busiest.map_or(0, |n| n.events),
+        }
+    }
+
     fn timer(&mut self, endpoint: u32) -> Result<(), Error> {
+        self.account(self.endpoints[endpoint as usize].node)?;
         let plugged = &mut self.endpoints[endpoint as usize];
         if plugged.timer != self.now.as_nanos() {
             // Set for another time since.
@@ -580,17 +584,21 @@ impl World {
     }
 
     /// Asks a link when it is to be asked.
-    #[inline]
+    #[inline(always)]
     fn set_wake(&mut self, link: u32) {
+        if let Some(at) = self.interfaces[link as usize].link.poll_timeout() {
+            self.wake_at(link, at);
+        }
+    }
+
+    fn wake_at(&mut self, link: u32, at: Time) {
+        let at = at.max(self.now);
         let interface = &mut self.interfaces[link as usize];
-        if let Some(at) = interface.link.poll_timeout() {
-            let at = at.max(self.now);
-            if at.as_nanos() < interface.wake {
-                interface.wake = at.as_nanos();
-                let node = interface.node;
-                let order = self.order(node);
-                self.events.push(at, order, Event::Wake { link });
-            }
+        if at.as_nanos() < interface.wake {
+            interface.wake = at.as_nanos();
+            let node = interface.node;
+            let order = self.order(node);
+            self.events.push(at, order, Event::Wake { link });
         }
     }
 
@@ -609,14 +617,14 @@ impl World {
     #[inline]
     fn arrive(&mut self, packet: u32, way: u32) -> Result<(), Error> {
         let now = self.now;
-        if self.interfaces[way as usize].link.can_be_cut() && self.is_cut(packet, way) {
+        let interface = &self.interfaces[way as usize];
+        let (node, peer) = (interface.peer_node, interface.peer);
+        let can_be_cut = interface.link.can_be_cut();
+        self.account(node)?;
+        if can_be_cut && self.is_cut(packet, way) {
             return Ok(());
         }
         self.hops += 1;
-        let (node, peer) = {
-            let interface = &self.interfaces[way as usize];
-            (interface.peer_node, interface.peer)
-        };
         let held = self.pool.get_mut(packet);
         let counters = &mut self.interfaces[peer as usize].counters;
         counters.received += 1;

@@ -6,6 +6,9 @@ use ringway_link::{Rate, Size, Span, Stream};
 use ringway_sansio::{Addressing, Duration, Ecn, Endpoint, Time};
 use std::net::SocketAddr;
 
+/// Largest IP packet.
+const MAX_PACKET: Size = Size(65_535);
+
 /// When packets are sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pattern {
@@ -97,8 +100,9 @@ pub struct Source {
 }
 
 impl Source {
-    /// A source that draws from `stream`.
-    pub fn new(config: SourceConfig, stream: Stream) -> Self {
+    /// A source that draws from `stream`. A packet larger than IP can carry is cut to 65535 bytes.
+    pub fn new(mut config: SourceConfig, stream: Stream) -> Self {
+        config.packet = config.packet.min(MAX_PACKET);
         let ends = [config.source.ip(), config.destination.ip()];
         let addressing = headers::udp_between(ends[0], ends[1]);
         let ports = u64::from(config.source.port()) + u64::from(config.destination.port());
