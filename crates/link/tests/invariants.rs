@@ -128,6 +128,39 @@ proptest! {
         prop_assert!(logs[0].contains("deliver"));
     }
 
+    /// The short way that packets go on a link with nothing but rate and delay leads where the long
+    /// one does, which a rule that never strikes makes them go.
+    #[test]
+    fn the_short_way_is_the_long_way(seed in any::<u64>()) {
+        let mut c = config(seed);
+        let plain = LinkConfig {
+            rate: c.rate,
+            overhead: c.overhead,
+            delay: c.delay,
+            queue: c.queue.clone(),
+            mtu: c.mtu,
+            down_keeps_queue: c.down_keeps_queue,
+            schedule: core::mem::take(&mut c.schedule),
+            schedule_period: c.schedule_period,
+            ..LinkConfig::default()
+        };
+        let run = |long: bool| {
+            let mut b = Bench::new(plain.clone(), seed);
+            if long {
+                b.link.lose_if(Box::new(|_, _| false));
+            }
+            for (at, size, ecn) in arrivals(seed, 300) {
+                b.run(at);
+                b.offer_as(at, size, ecn);
+            }
+            b.run(Time::from_secs(10));
+            b.log
+        };
+        let short = run(false);
+        prop_assert!(short.contains("deliver") && short.contains("drop"));
+        prop_assert_eq!(short, run(true));
+    }
+
     /// Without jitter, reordering and fair queues, packets stay in order; with `keep_order` they do
     /// in spite of jitter.
     #[test]
