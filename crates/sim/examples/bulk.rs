@@ -74,7 +74,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (from, to) = ("10.0.0.1:5000".parse::<SocketAddr>()?, "10.0.0.2:80".parse::<SocketAddr>()?);
     world.add_address(out, from.ip())?;
     world.add_address(far, to.ip())?;
-    let mut tcp = |name| {
+    let tcp = |name| {
         let mut stream = world.streams().stream(name);
         Tcp::new(Limits::default(), Settings::default(), &mut stream)
     };
