@@ -5,6 +5,9 @@ as asked. Needs the right to make namespaces and devices.
 """
 
 import os
+import re
+import threading
+import time
 from pathlib import Path
 
 from cases import Failed, case
@@ -250,3 +253,99 @@ def refused(c):
     link.go()
     peer = link.peer(connect=PORT + 1, end="refused")
     c.expect(peer.wait(20) == 0, f"peer: {peer.output()}")
+
+
+LOST = (150, 600, 1000, 1001, 1500)
+
+
+def drawing(traces, path):
+    """Both windows over time as one picture: solid ours, dashed the kernel's."""
+    width, height, margin = 900, 400, 50
+    longest = max(t for trace in traces.values() for t, *_ in trace)
+    highest = max(cwnd for trace in traces.values() for _, cwnd, _ in trace)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width + 2 * margin}" height="{height + 2 * margin}" '
+        'font-family="sans-serif" font-size="14">',
+        f'<rect x="{margin}" y="{margin}" width="{width}" height="{height}" fill="none" stroke="#888"/>',
+        f'<text x="{margin}" y="{height + 2 * margin - 15}">0 to {longest:.0f} ms</text>',
+        f'<text x="{margin}" y="{margin - 15}">congestion window, 0 to {highest} segments; '
+        'solid: ours, dashed: the kernel\'s</text>',
+    ]
+    for (_, trace), (colour, dash) in zip(traces.items(), (("#0072b2", "none"), ("#d55e00", "6 4"))):
+        points, last = [], None
+        for at, cwnd, _ in trace:
+            x = margin + at / longest * width
+            y = margin + height - cwnd / highest * height
+            if last is not None:
+                points.append(f"{x:.1f},{last:.1f}")
+            points.append(f"{x:.1f},{y:.1f}")
+            last = y
+        parts.append(f'<polyline fill="none" stroke="{colour}" stroke-width="1.5" stroke-dasharray="{dash}" '
+                     f'points="{" ".join(points)}"/>')
+    path.write_text("\n".join([*parts, "</svg>"]))
+
+
+def thresholds(trace):
+    """The slow start thresholds one after another, as losses set them."""
+    found = []
+    for _, _, ssthresh in trace:
+        if ssthresh < 1 << 20 and (not found or found[-1] != ssthresh):
+            found.append(ssthresh)
+    return found
+
+
+def prepare(link):
+    """Makes the kernel use Reno and windows that do not hold it back."""
+    link.sysctl("net.ipv4.tcp_congestion_control", "reno")
+    link.sysctl("net.ipv4.tcp_rmem", "4096 4000000 8000000")
+    link.sysctl("net.ipv4.tcp_wmem", "4096 4000000 8000000")
+
+
+@case("tcp/window-beside-kernel", limit=90, own=True, alone=True)
+def window(c):
+    """RFC 5681, RFC 6675: the same data packets are lost to either sender; their windows must fall alike.
+
+    Leaves cwnd.svg in the case's folder (`--keep`).
+    """
+    size, lost = 3 * MEGABYTE, ",".join(map(str, LOST))
+    link = Link(c)
+    prepare(link)
+    link.ours(connect=f"{link.kernel}:{PORT}", send=size, reno=True, delay=20, lose=lost,
+              trace=c.folder / "ours.trace")
+    process = link.peer(listen=PORT, receive=size)
+    link.go()
+    link.finish(process)
+    ours = [tuple(map(int, line.split())) for line in (c.folder / "ours.trace").read_text().splitlines()]
+
+    link = Link(c)
+    prepare(link)
+    link.ours(listen=PORT, receive=size, delay=20, lose=lost, buffer=8 * MEGABYTE)
+    kernel, over, start = [], threading.Event(), time.monotonic()
+
+    def sample():
+        while not over.is_set():
+            told = link.inside("ss", ["ss", "-tin"])[1]
+            found = re.search(r"cwnd:(\d+)", told)
+            if found:
+                threshold = re.search(r"ssthresh:(\d+)", told)
+                at = (time.monotonic() - start) * 1000
+                kernel.append((at, int(found[1]), int(threshold[1]) if threshold else 1 << 30))
+    sampler = threading.Thread(target=sample)
+    sampler.start()
+    try:
+        link.go()
+        process = link.peer(connect=PORT, send=size)
+        link.finish(process)
+    finally:
+        over.set()
+        sampler.join()
+    c.expect(kernel, "the kernel showed no window")
+    first = kernel[0][0]
+    kernel = [(at - first, cwnd, threshold) for at, cwnd, threshold in kernel]
+    drawing({"ours": ours, "kernel": kernel}, c.folder / "cwnd.svg")
+    mine, theirs = thresholds(ours), thresholds(kernel)
+    text = f"thresholds after each loss, in segments: ours {mine}, the kernel's {theirs}"
+    print(text)
+    c.expect(len(mine) == len(theirs), text)
+    for one, other in zip(mine, theirs):
+        c.expect(abs(one - other) <= max(3, 0.2 * other), text)

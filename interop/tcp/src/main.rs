@@ -70,6 +70,12 @@ struct Options {
     /// Loss each way, per cent.
     #[arg(long, default_value_t = 0.0)]
     loss: f64,
+    /// Which data packets are dropped, each way counted from 1.
+    #[arg(long, value_delimiter = ',')]
+    lose: Vec<u64>,
+    /// Write time in milliseconds, cwnd and ssthresh in segments here, whenever one changes.
+    #[arg(long)]
+    trace: Option<std::path::PathBuf>,
     /// Reordering each way, per cent.
     #[arg(long, default_value_t = 0.0)]
     reorder: f64,
@@ -128,6 +134,7 @@ impl Options {
     fn impairment(&self) -> Impairment {
         Impairment {
             loss: self.loss,
+            lose: self.lose.clone(),
             reorder: self.reorder,
             duplicate: self.duplicate,
             mark: self.mark,
@@ -157,15 +164,20 @@ struct Program {
     shut: bool,
     states: Vec<State>,
     last: Option<Snapshot>,
+    trace: Vec<(Time, u32, u32)>,
     wrong: Option<String>,
     end: Option<End>,
 }
 
 impl Program {
-    fn note(&mut self, tcp: &Tcp) {
+    fn note(&mut self, tcp: &Tcp, now: Time) {
         let Some(snapshot) = self.conn.and_then(|conn| tcp.snapshot(conn).ok()) else { return };
         if self.states.last() != Some(&snapshot.state) {
             self.states.push(snapshot.state);
+        }
+        let (cwnd, ssthresh) = (snapshot.cwnd / snapshot.mss, snapshot.ssthresh / snapshot.mss);
+        if self.trace.last().is_none_or(|last| (last.1, last.2) != (cwnd, ssthresh)) {
+            self.trace.push((now, cwnd, ssthresh));
         }
         self.last = Some(snapshot);
     }
@@ -364,16 +376,17 @@ fn run() -> Result<bool, Box<dyn std::error::Error>> {
         shut: false,
         states: Vec::new(),
         last: None,
+        trace: Vec::new(),
         wrong: None,
         end: None,
     };
     while !program.is_over() && world.now() < limit {
         world.turn()?;
-        program.note(&world.tcp);
+        program.note(&world.tcp, world.now());
         let now = world.now();
         program.work(&mut world.tcp, now);
         world.turn()?;
-        program.note(&world.tcp);
+        program.note(&world.tcp, world.now());
         world.wait()?;
     }
     if let Some(conn) = program.conn {
@@ -397,6 +410,15 @@ fn run() -> Result<bool, Box<dyn std::error::Error>> {
         "dropped {dropped} capable {capable} marked {marked} {:?}",
         world.tcp.counters()
     )?;
+    if let Some(path) = &program.options.trace {
+        let mut text = String::new();
+        let first = program.trace.first().map_or(Time::ZERO, |entry| entry.0);
+        for (at, cwnd, ssthresh) in &program.trace {
+            let ms = at.since(first).as_millis();
+            text.push_str(&format!("{ms} {cwnd} {ssthresh}\n"));
+        }
+        std::fs::write(path, text)?;
+    }
     let verdict = program.verdict();
     writeln!(out, "{}", verdict.as_deref().unwrap_or("as expected"))?;
     Ok(verdict.is_none())

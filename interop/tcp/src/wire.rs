@@ -9,8 +9,11 @@ use std::net::IpAddr;
 /// Most packets held back; more are dropped.
 const MOST_HELD: usize = 100_000;
 
+/// A packet this long carries data, not only an acknowledgment.
+const DATA: usize = 500;
+
 /// What becomes of packets, each way alike.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Impairment {
     /// Share of packets dropped, per cent.
     pub(crate) loss: f64,
@@ -20,6 +23,8 @@ pub(crate) struct Impairment {
     pub(crate) duplicate: f64,
     /// Share of packets marked that say they are capable of ECN, per cent.
     pub(crate) mark: f64,
+    /// Which data packets are dropped, each way counted from 1.
+    pub(crate) lose: Vec<u64>,
     /// How long every packet takes.
     pub(crate) delay: Duration,
     /// How much longer a reordered one takes.
@@ -41,6 +46,8 @@ pub(crate) struct Wire {
     random: SplitMix,
     held: BTreeMap<(Time, u64), (Way, Vec<u8>)>,
     serial: u64,
+    /// Data packets seen, in and out.
+    data: [u64; 2],
     pub(crate) dropped: u64,
     /// Packets from the kernel that said they are capable of ECN.
     pub(crate) capable: u64,
@@ -55,6 +62,7 @@ impl Wire {
             random,
             held: BTreeMap::new(),
             serial: 0,
+            data: [0; 2],
             dropped: 0,
             capable: 0,
             marked: 0,
@@ -67,7 +75,12 @@ impl Wire {
 
     /// A packet begins its way.
     pub(crate) fn put(&mut self, now: Time, way: Way, packet: &[u8]) {
-        if self.chance(self.impairment.loss) || self.held.len() >= MOST_HELD {
+        let listed = packet.len() >= DATA && {
+            let data = &mut self.data[usize::from(way == Way::Out)];
+            *data += 1;
+            self.impairment.lose.contains(data)
+        };
+        if listed || self.chance(self.impairment.loss) || self.held.len() >= MOST_HELD {
             self.dropped += 1;
             return;
         }

@@ -197,7 +197,7 @@ impl Connection {
         self.tail_probe_answered(now, header.ack, heard);
         self.detect(now, &mut heard);
         let recovered = self.leave_recovery(heard);
-        self.enter_recovery_if_lost(now);
+        self.enter_recovery_if_lost(now, heard.delivered);
         if echo {
             self.ecn_echoed(now, heard);
         }

@@ -100,20 +100,33 @@ impl Connection {
     }
 
     /// RFC 6675 section 5 step 4, RFC 6582 section 3.2 step 2.
-    pub(super) fn enter_recovery_if_lost(&mut self, now: Time) {
+    pub(super) fn enter_recovery_if_lost(&mut self, now: Time, delivered: u32) {
         if self.recovery != Recovery::Open || self.board.lost_bytes() == 0 || self.snd_wnd == 0 {
             return;
         }
         self.totals.recoveries += 1;
-        self.reduce(now, self.board.outstanding());
+        self.reduce(now, self.flight_size());
         self.recovery = Recovery::Fast { until: self.snd_nxt };
-        self.prr = Prr::new(self.board.outstanding());
+        // RFC 6937 section 3 takes FlightSize; what was delivered before, while the loss was not yet
+        // sure, will not be delivered again and is left out.
+        let before = self.board.sacked_bytes().saturating_sub(delivered);
+        self.prr = Prr::new(self.board.outstanding().saturating_sub(before));
         self.due.retransmission = true;
         self.tail_probe = None;
         self.stop_timer(Timer::TailProbe);
         // RFC 6675 section 5 step 4.2, as PRR does it.
         self.window.cwnd = self.pipe();
         self.arm_rto(now);
+    }
+
+    /// FlightSize. RFC 5681 section 3.2 step 2: without what limited transmit sent beyond the window,
+    /// which during a recovery is what the recovery aims at.
+    pub(super) fn flight_size(&self) -> u32 {
+        let window = match self.recovery {
+            Recovery::Fast { .. } => self.window.ssthresh,
+            _ => self.window.cwnd,
+        };
+        self.board.outstanding().min(window)
     }
 
     /// Once a window (RFC 3168 section 6.1.2, RFC 5681 section 3.2).

@@ -42,7 +42,7 @@ impl Connection {
         if due(self, Timer::Reorder) {
             self.stop_timer(Timer::Reorder);
             self.detect_by_time(now);
-            self.enter_recovery_if_lost(now);
+            self.enter_recovery_if_lost(now, 0);
             self.arm_retransmission(now);
         }
         if due(self, Timer::TailProbe) {
@@ -133,7 +133,7 @@ impl Connection {
             self.board.lose_first();
         } else {
             self.totals.timeouts += 1;
-            let flight = self.board.outstanding();
+            let flight = self.flight_size();
             // RFC 5681 section 3.1: not again for the same data.
             if !matches!(self.recovery, Recovery::Loss { .. }) || self.rtt.backoff() == 1 {
                 self.congestion.timeout(&mut self.window, flight, now);

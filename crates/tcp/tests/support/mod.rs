@@ -154,7 +154,8 @@ impl Pair {
     pub fn open_to(&mut self, listener: ListenerId) -> (ConnId, ConnId) {
         let local = SocketAddr::new(A, 0);
         let a = self.a.connect(self.now, local, SocketAddr::new(B, PORT), None).unwrap();
-        let until = self.now + Duration::from_secs(100);
+        // With bad luck SYNs are lost again and again, and the wait doubles each time.
+        let until = self.now + Duration::from_secs(20_000);
         loop {
             if let Some(b) = self.b.accept(listener) {
                 while !self.saw(0, Event::Connected(a)) {
