@@ -266,6 +266,31 @@ fn the_timer_starts_over() {
     assert_eq!(s.tcp.snapshot(s.conn()).unwrap().recovery, Recovery::Open);
 }
 
+/// RFC 8985 sections 7.2 to 7.4: a probe is due no later than the timer and goes before it; the timer
+/// follows a whole timeout later.
+#[test]
+fn a_tail_is_probed_before_the_timer() {
+    let mut s = Script::accepted(plain());
+    s.write(2500);
+    for (n, (flags, length)) in [("A", 1000), ("A", 1000)].into_iter().enumerate() {
+        s.expect(seg(flags, 1 + 1000 * n as u32, length, 1));
+    }
+    s.give(seg("A", 1, 0, 2001));
+    s.expect(seg("PA", 2001, 500, 1));
+    s.wait(ms(199));
+    s.expect_nothing();
+    s.wait(ms(1));
+    s.expect(seg("PA", 2001, 500, 1));
+    let totals = s.tcp.snapshot(s.conn()).unwrap().totals;
+    assert_eq!((totals.tail_probes, totals.timeouts), (1, 0));
+    s.wait(ms(199));
+    s.expect_nothing();
+    s.wait(ms(1));
+    s.expect(seg("PA", 2001, 500, 1));
+    let totals = s.tcp.snapshot(s.conn()).unwrap().totals;
+    assert_eq!((totals.tail_probes, totals.timeouts), (1, 1));
+}
+
 /// RFC 9293 section 3.8.6.1: a byte is sent into a closed window, ever more slowly; what opens the
 /// window lets the rest go.
 #[test]

@@ -46,11 +46,12 @@ pub struct ListenerId {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// At least one connection waits for [`Tcp::accept`].
+    /// At least one connection waits for [`Tcp::accept`]. Take all: it is told once for those that
+    /// wait.
     Incoming(ListenerId),
     /// A connection that [`Tcp::connect`] began is open.
     Connected(ConnId),
-    /// There is more to read.
+    /// There is more to read. Read until nothing is left: it is told again only when more comes.
     Readable(ConnId),
     /// A write was cut short, and a quarter of the buffer is free again.
     Writable(ConnId),
