@@ -120,10 +120,10 @@ pub struct Backlog {
 }
 
 impl Backlog {
-    /// Whether more than half of the receive buffer is taken: what a short buffer holds never waits
-    /// long, but overflows.
-    fn is_half_full(&self) -> bool {
-        self.queued > self.capacity / 2 && self.capacity > 0
+    /// Whether most of the receive buffer is taken: what a short buffer holds never waits long, but
+    /// overflows.
+    fn is_nearly_full(&self) -> bool {
+        self.queued > self.capacity / 4 * 3 && self.capacity > 0
     }
 
     /// The share of new work to turn away, of [`WHOLE`].
@@ -133,7 +133,7 @@ impl Backlog {
         };
         let by_wait = over(self.wait.as_nanos(), LOW.as_nanos(), FULL.as_nanos());
         let (queued, capacity) = (self.queued as u128, self.capacity as u128);
-        let by_room = if capacity == 0 { 0 } else { over(queued, capacity / 4, capacity / 2) };
+        let by_room = if capacity == 0 { 0 } else { over(queued, capacity / 2, capacity / 4 * 3) };
         by_wait.max(by_room) as u32
     }
 }
@@ -197,7 +197,8 @@ impl Guard {
     /// Told before each batch what waits.
     pub fn backlog(&mut self, now: Time, backlog: &Backlog) {
         let Backlog { wait, behind, .. } = *backlog;
-        let begins = wait > TOO_LONG || behind > BEHIND && (wait > HIGH || backlog.is_half_full());
+        let begins =
+            wait > TOO_LONG || behind > BEHIND && (wait > HIGH || backlog.is_nearly_full());
         if self.overload.is_none() && !begins {
             return;
         }
@@ -369,9 +370,9 @@ mod tests {
             |queued, behind| Backlog { queued, behind, capacity: 1000, ..Backlog::default() };
         g.backlog(Time::from_secs(1), &room(900, BEHIND));
         assert!(!g.is_overloaded());
-        g.backlog(Time::from_secs(1), &room(501, BEHIND + 1));
+        g.backlog(Time::from_secs(1), &room(751, BEHIND + 1));
         assert_eq!(refused_of_100(&mut g, "INVITE"), 100);
-        g.backlog(Time::from_secs(1), &room(250, BEHIND + 1));
+        g.backlog(Time::from_secs(1), &room(500, BEHIND + 1));
         assert_eq!(refused_of_100(&mut g, "INVITE"), 0);
     }
 }
