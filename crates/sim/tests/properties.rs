@@ -181,7 +181,14 @@ fn parts_do_not_matter(shape: u64) {
     assert_eq!(whole, run(0..6, 4));
     let parts = [run(0..1, 2), run(1..4, 3), run(4..6, 1)].concat();
     assert_eq!(whole, parts);
-    assert!(whole.windows(2).any(|w| w[0] != w[1]), "{shape}");
+}
+
+/// Replications draw other numbers. Of a world in which nothing is left to chance they are the same.
+#[test]
+fn replications_differ() {
+    let totals = |streams| outcome(1, streams, &[2_000]).1;
+    let runs = replicate(1, Generator::Xoshiro, 0..6, 2, totals).unwrap();
+    assert!(runs.windows(2).all(|w| w[0] != w[1]));
 }
 
 fn all(shape: u64) {
