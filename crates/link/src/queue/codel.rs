@@ -1,11 +1,11 @@
 //! Controlled delay (RFC 8289).
 
+use super::fifo::Fifo;
 use super::{Queue, Room};
 use crate::packet::{DropReason, Packet};
 use crate::quantity::{Size, Span};
 use ringway_sansio::{Duration, Ecn, Time};
 use serde::{Deserialize, Serialize};
-use std::collections::VecDeque;
 
 /// Parameters of CoDel; the defaults are those of RFC 8289 section 4.2 and 4.3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,14 +33,6 @@ impl Default for CodelConfig {
             ecn: false,
         }
     }
-}
-
-/// The queue a controller works on.
-pub(super) trait Source {
-    /// Takes the packet at the head.
-    fn pop(&mut self) -> Option<Packet>;
-    /// Bytes that wait after it.
-    fn backlog(&self) -> u64;
 }
 
 /// The state of RFC 8289 section 5, names as there.
@@ -77,17 +69,12 @@ impl Controller {
         from + Duration::from_nanos(wait as u64)
     }
 
-    fn pop(
-        &mut self,
-        c: &CodelConfig,
-        now: Time,
-        source: &mut impl Source,
-    ) -> (Option<Packet>, bool) {
+    fn pop(&mut self, c: &CodelConfig, now: Time, source: &mut Fifo) -> (Option<Packet>, bool) {
         let Some(packet) = source.pop() else {
             self.first_above_time = None;
             return (None, false);
         };
-        let late = self.is_late(c, now, &packet, source.backlog());
+        let late = self.is_late(c, now, &packet, source.bytes());
         (Some(packet), late)
     }
 
@@ -96,7 +83,7 @@ impl Controller {
         &mut self,
         c: &CodelConfig,
         now: Time,
-        source: &mut impl Source,
+        source: &mut Fifo,
         room: &mut Room<'_>,
     ) -> Option<Packet> {
         let (mut packet, mut late) = self.pop(c, now, source);
@@ -150,32 +137,6 @@ pub(super) struct Codel {
     fifo: Fifo,
 }
 
-/// Packets in order, with their bytes.
-#[derive(Default)]
-pub(super) struct Fifo {
-    pub(super) packets: VecDeque<Packet>,
-    pub(super) bytes: u64,
-}
-
-impl Fifo {
-    pub(super) fn push(&mut self, packet: Packet) {
-        self.bytes += u64::from(packet.size);
-        self.packets.push_back(packet);
-    }
-}
-
-impl Source for Fifo {
-    fn pop(&mut self) -> Option<Packet> {
-        let packet = self.packets.pop_front()?;
-        self.bytes -= u64::from(packet.size);
-        Some(packet)
-    }
-
-    fn backlog(&self) -> u64 {
-        self.bytes
-    }
-}
-
 impl Codel {
     pub(super) fn new(config: CodelConfig) -> Self {
         Codel { config, controller: Controller::default(), fifo: Fifo::default() }
@@ -184,7 +145,7 @@ impl Codel {
 
 impl Queue for Codel {
     fn enqueue(&mut self, _: Time, packet: Packet, room: &mut Room<'_>) {
-        if self.fifo.packets.len() >= self.config.limit as usize {
+        if self.fifo.len() >= self.config.limit as usize {
             room.dropped.push((packet, DropReason::QueueFull));
             return;
         }
@@ -200,11 +161,11 @@ impl Queue for Codel {
     }
 
     fn len(&self) -> usize {
-        self.fifo.packets.len()
+        self.fifo.len()
     }
 
     fn bytes(&self) -> u64 {
-        self.fifo.bytes
+        self.fifo.bytes()
     }
 }
 

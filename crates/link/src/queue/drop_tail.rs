@@ -1,11 +1,11 @@
 //! First in, first out; what does not fit is dropped.
 
+use super::fifo::Fifo;
 use super::{Queue, Room};
 use crate::packet::{DropReason, Packet};
 use crate::quantity::Size;
 use ringway_sansio::Time;
 use serde::{Deserialize, Serialize};
-use std::collections::VecDeque;
 
 /// So many packets may wait, not counting the one that is being sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,27 +70,25 @@ impl Ns2DropTail {
 
 /// The queue of all three.
 pub(super) struct DropTail {
-    packets: VecDeque<Packet>,
-    bytes: u64,
+    fifo: Fifo,
     most_packets: usize,
     most_bytes: u64,
 }
 
 impl DropTail {
     fn new(most_packets: usize, most_bytes: u64) -> Self {
-        DropTail { packets: VecDeque::new(), bytes: 0, most_packets, most_bytes }
+        DropTail { fifo: Fifo::default(), most_packets, most_bytes }
     }
 }
 
 impl Queue for DropTail {
     fn enqueue(&mut self, _: Time, packet: Packet, room: &mut Room<'_>) {
-        let bytes = self.bytes + u64::from(packet.size);
-        if self.packets.len() >= self.most_packets || bytes > self.most_bytes {
+        let bytes = self.fifo.bytes() + u64::from(packet.size);
+        if self.fifo.len() >= self.most_packets || bytes > self.most_bytes {
             room.dropped.push((packet, DropReason::QueueFull));
             return;
         }
-        self.bytes = bytes;
-        self.packets.push_back(packet);
+        self.fifo.push(packet);
     }
 
     fn dequeue(&mut self, _: Time, _: &mut Room<'_>) -> Option<Packet> {
@@ -102,17 +100,15 @@ impl Queue for DropTail {
     }
 
     fn take(&mut self) -> Option<Packet> {
-        let packet = self.packets.pop_front()?;
-        self.bytes -= u64::from(packet.size);
-        Some(packet)
+        self.fifo.pop()
     }
 
     fn len(&self) -> usize {
-        self.packets.len()
+        self.fifo.len()
     }
 
     fn bytes(&self) -> u64 {
-        self.bytes
+        self.fifo.bytes()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Fair queues with controlled delay (RFC 8290).
 
-use super::codel::{CodelConfig, Controller, Fifo, Source};
+use super::codel::{CodelConfig, Controller};
+use super::fifo::Fifo;
 use super::{Queue, Room};
 use crate::packet::{DropReason, Packet};
 use crate::quantity::Size;
@@ -86,10 +87,10 @@ impl FqCodel {
     /// Drops from the head of the longest queue: half of it or a batch (RFC 8290 section 4.1).
     fn drop_from_longest(&mut self, room: &mut Room<'_>) {
         // The last of the longest, as a strict comparison from the front would find the first.
-        let Some(longest) = self.flows.iter_mut().rev().max_by_key(|f| f.fifo.bytes) else {
+        let Some(longest) = self.flows.iter_mut().rev().max_by_key(|f| f.fifo.bytes()) else {
             return;
         };
-        let half = longest.fifo.bytes / 2;
+        let half = longest.fifo.bytes() / 2;
         let mut dropped = 0;
         for _ in 0..BATCH {
             let Some(packet) = longest.fifo.pop() else { break };
@@ -148,10 +149,10 @@ impl Queue for FqCodel {
                 self.old.push_back(index);
                 continue;
             }
-            let (packets, bytes) = (flow.fifo.packets.len(), flow.fifo.bytes);
+            let (packets, bytes) = (flow.fifo.len(), flow.fifo.bytes());
             let taken = flow.controller.dequeue(&self.config.codel, now, &mut flow.fifo, room);
-            self.packets -= packets - flow.fifo.packets.len();
-            self.bytes -= bytes - flow.fifo.bytes;
+            self.packets -= packets - flow.fifo.len();
+            self.bytes -= bytes - flow.fifo.bytes();
             if let Some(packet) = taken {
                 flow.deficit -= i64::from(packet.size);
                 return Some(packet);

@@ -2,6 +2,7 @@
 
 mod codel;
 mod drop_tail;
+mod fifo;
 mod fq_codel;
 mod pie;
 mod red;

@@ -1,6 +1,6 @@
 //! Proportional integral controller enhanced (RFC 8033).
 
-use super::codel::{Fifo, Source};
+use super::fifo::Fifo;
 use super::{Queue, Room};
 use crate::packet::{DropReason, Packet};
 use crate::quantity::{Chance, Size, Span};
@@ -83,7 +83,7 @@ impl Pie {
             self.next_update += self.config.update.into();
             let settled = self.drop_prob == 0.0 && self.qdelay_old == 0.0;
             let rested = self.burst_allowance == self.config.max_burst.as_nanos();
-            if settled && rested && self.fifo.packets.is_empty() {
+            if settled && rested && self.fifo.is_empty() {
                 // Nothing changes any more: go on from the last update before `now`.
                 let step = self.config.update.as_nanos();
                 let behind = now.since(self.next_update).as_nanos() as u64;
@@ -98,7 +98,7 @@ impl Pie {
         let c = &self.config;
         let target = c.target.as_secs_f64();
         let waits = |p: &Packet| now.since(p.queued).as_secs_f64();
-        let qdelay = self.fifo.packets.front().map_or(0.0, waits);
+        let qdelay = self.fifo.first().map_or(0.0, waits);
         let mut p = c.alpha * (qdelay - target) + c.beta * (qdelay - self.qdelay_old);
         p /= match self.drop_prob {
             d if d < 0.000_001 => 2048.0,
@@ -135,7 +135,7 @@ impl Pie {
             self.accu_prob = 0.0;
         }
         let calm = self.qdelay_old < self.config.target.as_secs_f64() / 2.0;
-        let small = self.fifo.bytes <= 2 * self.config.mean_packet.0;
+        let small = self.fifo.bytes() <= 2 * self.config.mean_packet.0;
         if calm && self.drop_prob < 0.2 || small {
             return false;
         }
@@ -157,7 +157,7 @@ impl Pie {
 impl Queue for Pie {
     fn enqueue(&mut self, now: Time, mut packet: Packet, room: &mut Room<'_>) {
         self.catch_up(now);
-        if self.fifo.packets.len() >= self.config.limit as usize {
+        if self.fifo.len() >= self.config.limit as usize {
             self.accu_prob = 0.0;
             room.dropped.push((packet, DropReason::QueueFull));
             return;
@@ -183,11 +183,11 @@ impl Queue for Pie {
     }
 
     fn len(&self) -> usize {
-        self.fifo.packets.len()
+        self.fifo.len()
     }
 
     fn bytes(&self) -> u64 {
-        self.fifo.bytes
+        self.fifo.bytes()
     }
 }
 

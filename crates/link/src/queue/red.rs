@@ -1,12 +1,12 @@
 //! Random early detection (Floyd and Jacobson 1993; RFC 2309 section 3), with the gentle slope
 //! that Floyd added in 2000.
 
+use super::fifo::Fifo;
 use super::{Queue, Room};
 use crate::packet::{DropReason, Packet};
 use crate::quantity::{Chance, Size};
 use ringway_sansio::{Ecn, Time};
 use serde::{Deserialize, Serialize};
-use std::collections::VecDeque;
 
 /// Parameters of RED; the defaults are ns-2's.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -47,8 +47,7 @@ impl Default for RedConfig {
 
 pub(super) struct Red {
     config: RedConfig,
-    packets: VecDeque<Packet>,
-    bytes: u64,
+    fifo: Fifo,
     /// The mean length.
     average: f64,
     /// Packets since the last drop while the mean is above `min`.
@@ -59,14 +58,7 @@ pub(super) struct Red {
 
 impl Red {
     pub(super) fn new(config: RedConfig, now: Time) -> Self {
-        Red {
-            config,
-            packets: VecDeque::new(),
-            bytes: 0,
-            average: 0.0,
-            count: -1,
-            idle_since: Some(now),
-        }
+        Red { config, fifo: Fifo::default(), average: 0.0, count: -1, idle_since: Some(now) }
     }
 
     fn update_average(&mut self, now: Time, room: &Room<'_>) {
@@ -80,7 +72,7 @@ impl Red {
                 self.average = 0.0;
             }
         }
-        self.average += weight * (self.packets.len() as f64 - self.average);
+        self.average += weight * (self.fifo.len() as f64 - self.average);
     }
 
     /// Probability of a drop before the spacing by `count`; `None` to drop for certain.
@@ -129,42 +121,39 @@ impl Queue for Red {
             Choice::Mark if packet.ecn.is_capable() => packet.ecn = Ecn::Ce,
             Choice::Pass => {}
             Choice::Mark | Choice::Drop => {
-                if self.packets.is_empty() {
+                if self.fifo.is_empty() {
                     self.idle_since = Some(now);
                 }
                 room.dropped.push((packet, DropReason::QueueEarly));
                 return;
             }
         }
-        if self.packets.len() >= self.config.limit as usize {
+        if self.fifo.len() >= self.config.limit as usize {
             self.count = 0;
             room.dropped.push((packet, DropReason::QueueFull));
             return;
         }
-        self.bytes += u64::from(packet.size);
-        self.packets.push_back(packet);
+        self.fifo.push(packet);
     }
 
     fn dequeue(&mut self, now: Time, _: &mut Room<'_>) -> Option<Packet> {
         let packet = self.take()?;
-        if self.packets.is_empty() {
+        if self.fifo.is_empty() {
             self.idle_since = Some(now);
         }
         Some(packet)
     }
 
     fn take(&mut self) -> Option<Packet> {
-        let packet = self.packets.pop_front()?;
-        self.bytes -= u64::from(packet.size);
-        Some(packet)
+        self.fifo.pop()
     }
 
     fn len(&self) -> usize {
-        self.packets.len()
+        self.fifo.len()
     }
 
     fn bytes(&self) -> u64 {
-        self.bytes
+        self.fifo.bytes()
     }
 }
 
