@@ -6,14 +6,12 @@ line on standard error says so.
 """
 
 import os
-import re
 import subprocess
 import sys
-import threading
-import time
 from pathlib import Path
 
 import cases
+import windows
 from cases import Failed
 
 HERE = Path(__file__).resolve().parent
@@ -232,21 +230,26 @@ def half(c):
 
 @case("tcp/close-at-once", own=True)
 def crossing(c):
-    """RFC 9293 3.6, figure 13: FINs that cross."""
+    """RFC 9293 3.6, figure 13: FINs that cross.
+
+    The kernel's end is open half a second after ours, when our ACK arrives, and so lingers that much
+    less: both FINs leave at the same time, and each has half a second to meet the other.
+    """
     ours, peer = both(5000, 5000)
-    output = connect(c, {**ours, "delay": 300, "linger": 1500}, {**peer, "linger": 1500})
+    output = connect(c, {**ours, "delay": 500, "linger": 2000}, {**peer, "linger": 1500})
     c.expect("Closing" in output, f"the FINs did not cross: {output}")
 
 
 @case("tcp/open-at-once", own=True)
 def simultaneous(c):
-    """RFC 9293 3.5, figure 7: SYNs that cross."""
+    """RFC 9293 3.5, figure 7: SYNs that cross. Our end begins only once the kernel's SYN is under way."""
     link = Link(c)
     ours, peer = both(30_000, 30_000)
-    link.ours(connect=f"{link.kernel}:{PORT}", **{"from": PORT}, delay=1000, **ours)
-    # Our SYN reaches the kernel a second after it was sent; by then the kernel has sent its own.
-    link.go()
+    link.ours(connect=f"{link.kernel}:{PORT}", **{"from": PORT}, delay=100, **ours)
     process = link.peer(connect=PORT, bind=PORT, **peer)
+    c.until(lambda: str(PORT) in link.inside("ss", ["ss", "-Htn", "state", "syn-sent"])[1], 20,
+            "the kernel sent no SYN")
+    link.go()
     output = link.finish(process)
     c.expect("SynReceived" in output, f"the SYNs did not cross: {output}")
 
@@ -278,110 +281,71 @@ def refused(c):
     c.expect(peer.wait(20) == 0, f"peer: {peer.output()}")
 
 
-LOST = (150, 600, 1000, 1001, 1500)
-
-
-def drawing(traces, path):
-    """Both windows over time as one picture: solid ours, dashed the kernel's."""
-    width, height, margin = 900, 400, 50
-    longest = max(t for trace in traces.values() for t, *_ in trace)
-    highest = max(cwnd for trace in traces.values() for _, cwnd, _ in trace)
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width + 2 * margin}" height="{height + 2 * margin}" '
-        'font-family="sans-serif" font-size="14">',
-        f'<rect x="{margin}" y="{margin}" width="{width}" height="{height}" fill="none" stroke="#888"/>',
-        f'<text x="{margin}" y="{height + 2 * margin - 15}">0 to {longest:.0f} ms</text>',
-        f'<text x="{margin}" y="{margin - 15}">congestion window, 0 to {highest} segments; '
-        'solid: ours, dashed: the kernel\'s</text>',
-    ]
-    for (_, trace), (colour, dash) in zip(traces.items(), (("#0072b2", "none"), ("#d55e00", "6 4"))):
-        points, last = [], None
-        for at, cwnd, _ in trace:
-            x = margin + at / longest * width
-            y = margin + height - cwnd / highest * height
-            if last is not None:
-                points.append(f"{x:.1f},{last:.1f}")
-            points.append(f"{x:.1f},{y:.1f}")
-            last = y
-        parts.append(f'<polyline fill="none" stroke="{colour}" stroke-width="1.5" stroke-dasharray="{dash}" '
-                     f'points="{" ".join(points)}"/>')
-    path.write_text("\n".join([*parts, "</svg>"]))
-
-
-# Chances a busy machine gets to let two senders run alike.
-WINDOW_TRIES = 4
-
-
-def thresholds(trace):
-    """The slow start thresholds one after another, as losses set them."""
-    found = []
-    for _, _, ssthresh in trace:
-        if ssthresh < 1 << 20 and (not found or found[-1] != ssthresh):
-            found.append(ssthresh)
-    return found
+# A link that makes windows go by packets alone: a bottleneck and a delay that no sender outruns.
+PACED = {"rate": 12_000, "delay": 25}
 
 
 def prepare(link):
-    """Makes the kernel use Reno and windows that do not hold it back."""
-    link.sysctl("net.ipv4.tcp_congestion_control", "reno")
+    """Gives the kernel windows that do not hold it back, and no reason to send by a clock.
+
+    A machine that is busy elsewhere must not look like a link that lost everything: no tail loss
+    probe, and three seconds before a timeout.
+    """
     link.sysctl("net.ipv4.tcp_rmem", "4096 4000000 8000000")
     link.sysctl("net.ipv4.tcp_wmem", "4096 4000000 8000000")
+    link.sysctl("net.ipv4.tcp_early_retrans", 0)
+    link.ip("-n", link.space, "route", "replace", "10.9.0.0/24", "dev", "tun0", "proto", "kernel", "scope",
+            "link", "src", KERNEL, "rto_min", "3s")
 
 
-@case("tcp/window-beside-kernel", limit=90, own=True, alone=True)
-def window(c):
-    """RFC 5681, RFC 6675: the same data packets are lost to either sender; their windows must fall alike.
-
-    How large a window is when a packet is lost depends on how evenly the machine let either sender run, so
-    one that is busy with other things gets more than one chance. Leaves cwnd.svg in the case's folder
-    (`--keep`).
-    """
-    for _ in range(WINDOW_TRIES):
-        mine, theirs = both_windows(c)
-        text = f"thresholds after each loss, in segments: ours {mine}, the kernel's {theirs}"
-        print(text)
-        near = [abs(one - other) <= max(3, 0.2 * other) for one, other in zip(mine, theirs)]
-        if len(mine) == len(theirs) and all(near):
-            return
-    c.expect(False, text)
-
-
-def both_windows(c):
-    """The thresholds of either sender, ours and the kernel's."""
-    size, lost = 3 * MEGABYTE, ",".join(map(str, LOST))
+def both_windows(c, size, lost, algorithm, **link_options):
+    """The traces of either sender that loses the same data packets: ours and the kernel's. Leaves
+    cwnd.svg in the case's folder (`--keep`)."""
+    options = {**PACED, "lose": ",".join(map(str, lost)), **link_options}
     link = Link(c)
+    if algorithm == "reno":
+        options["reno"] = True
+    link.ours(connect=f"{link.kernel}:{PORT}", send=size, trace=c.folder / "ours.trace", **options)
     prepare(link)
-    link.ours(connect=f"{link.kernel}:{PORT}", send=size, reno=True, delay=20, lose=lost,
-              trace=c.folder / "ours.trace")
     process = link.peer(listen=PORT, receive=size)
     link.go()
     link.finish(process)
-    ours = [tuple(map(int, line.split())) for line in (c.folder / "ours.trace").read_text().splitlines()]
 
     link = Link(c)
+    link.ours(listen=PORT, receive=size, buffer=8 * MEGABYTE, trace_kernel=c.folder / "kernel.trace", **options)
     prepare(link)
-    link.ours(listen=PORT, receive=size, delay=20, lose=lost, buffer=8 * MEGABYTE)
-    kernel, over, start = [], threading.Event(), time.monotonic()
-
-    def sample():
-        while not over.is_set():
-            told = link.inside("ss", ["ss", "-tin"])[1]
-            found = re.search(r"cwnd:(\d+)", told)
-            if found:
-                threshold = re.search(r"ssthresh:(\d+)", told)
-                at = (time.monotonic() - start) * 1000
-                kernel.append((at, int(found[1]), int(threshold[1]) if threshold else 1 << 30))
-    sampler = threading.Thread(target=sample)
-    sampler.start()
-    try:
-        link.go()
-        process = link.peer(connect=PORT, send=size)
-        link.finish(process)
-    finally:
-        over.set()
-        sampler.join()
+    link.go()
+    process = link.peer(connect=PORT, send=size, congestion=algorithm)
+    link.finish(process)
+    ours, kernel = (windows.read(c.folder / f"{name}.trace") for name in ("ours", "kernel"))
     c.expect(kernel, "the kernel showed no window")
-    first = kernel[0][0]
-    kernel = [(at - first, cwnd, threshold) for at, cwnd, threshold in kernel]
-    drawing({"ours": ours, "kernel": kernel}, c.folder / "cwnd.svg")
-    return thresholds(ours), thresholds(kernel)
+    windows.drawing({"ours": ours, "the kernel's": kernel}, c.folder / "cwnd.svg")
+    print(f"windows at each loss: ours {windows.summary(ours)}; the kernel's {windows.summary(kernel)}")
+    return ours, kernel
+
+
+@case("tcp/window-beside-kernel", limit=90, own=True)
+def window(c):
+    """RFC 5681, RFC 6675: the same data packets are lost to either sender; both windows must double a
+    round trip, halve once a loss, grow by one a round trip, and be alike from packet to packet."""
+    ours, kernel = both_windows(c, 3 * MEGABYTE, (150, 600, 1000, 1001, 1500), "reno")
+    wrong = windows.alike(ours, kernel)
+    for who, rows in (("ours", ours), ("the kernel's", kernel)):
+        # Packets 1000 and 1001 are one loss: what is lost in one window counts once.
+        wrong += windows.falls(who, rows, 4, windows.RENO_BETA)
+        wrong += windows.slow_start(who, rows) + windows.reno(who, rows)
+    c.expect(not wrong, "; ".join(wrong))
+
+
+@case("tcp/cubic-beside-kernel", limit=90, own=True)
+def cubic_window(c):
+    """RFC 9438: the same, and both windows must fall to 0.7 and grow as CUBIC does.
+
+    The first loss comes before Linux's HyStart (RFC 9406) could leave slow start.
+    """
+    ours, kernel = both_windows(c, 3 * MEGABYTE, (8, 300, 1200), "cubic", delay=50)
+    wrong = []
+    for who, rows in (("ours", ours), ("the kernel's", kernel)):
+        wrong += windows.falls(who, rows, 3, windows.CUBIC_BETA)
+        wrong += windows.slow_start(who, rows) + windows.cubic(who, rows, 0.13)
+    c.expect(not wrong, "; ".join(wrong))

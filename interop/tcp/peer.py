@@ -33,6 +33,8 @@ class Peer:
         family = socket.AF_INET6 if ipaddress.ip_address(o.address).version == 6 else socket.AF_INET
         made = socket.socket(family, socket.SOCK_STREAM)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if o.congestion:
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, o.congestion.encode())
         if o.buffer:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, o.buffer)
         if o.listen:
@@ -124,6 +126,7 @@ def main():
     parser.add_argument("--bind", type=int)
     for number in ("send", "receive", "pause", "linger", "buffer"):
         parser.add_argument(f"--{number}", type=int, default=0)
+    parser.add_argument("--congestion")
     parser.add_argument("--after-eof", action="store_true")
     parser.add_argument("--end", default="finished", choices=("finished", "reset", "refused", "abort"))
     parser.add_argument("--limit", type=int, default=60)

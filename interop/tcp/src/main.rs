@@ -3,12 +3,13 @@
 //! What is sent and what must be received is the same pattern, so that a byte out of place shows.
 //! The last line of the output says how it ended; the exit status is 0 when it did as expected.
 
+mod watch;
 mod wire;
 
 use clap::{Parser, ValueEnum};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use ringway_net::Tun;
-use ringway_sansio::{Duration, Endpoint, Random, SplitMix, Time};
+use ringway_sansio::{Addressing, Duration, Endpoint, Random, SplitMix, Time};
 use ringway_tcp::{
     Algorithm, Close, ConnId, Detection, Event, Limits, ListenerId, Settings, Snapshot, State, Tcp,
 };
@@ -17,6 +18,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::time::Instant;
+use watch::{Diagnosis, Sender, Trace};
 use wire::{Impairment, Way, Wire};
 
 /// How it is to end.
@@ -73,9 +75,16 @@ struct Options {
     /// Which data packets are dropped, each way counted from 1.
     #[arg(long, value_delimiter = ',')]
     lose: Vec<u64>,
-    /// Write time in milliseconds, cwnd and ssthresh in segments here, whenever one changes.
+    /// Bottleneck each way, in kbit/s. The link's clock then stands still while the machine is busy
+    /// with other things, so that a sender never sees more come at once than the rate allows.
+    #[arg(long, default_value_t = 0)]
+    rate: u64,
+    /// Write what our sender is at here, a line a change: see `watch.rs`.
     #[arg(long)]
     trace: Option<std::path::PathBuf>,
+    /// Write what the kernel's sender is at here.
+    #[arg(long)]
+    trace_kernel: Option<std::path::PathBuf>,
     /// Reordering each way, per cent.
     #[arg(long, default_value_t = 0.0)]
     reorder: f64,
@@ -139,10 +148,14 @@ impl Options {
             duplicate: self.duplicate,
             mark: self.mark,
             delay: Duration::from_millis(self.delay),
+            rate: self.rate * 1000,
             late: Duration::from_millis(5),
         }
     }
 }
+
+/// How far the clock of a link with a bottleneck goes at once.
+const STEP: Duration = Duration::from_millis(1);
 
 /// The pattern repeats after this many bytes.
 const PERIOD: usize = 1 << 16;
@@ -164,20 +177,15 @@ struct Program {
     shut: bool,
     states: Vec<State>,
     last: Option<Snapshot>,
-    trace: Vec<(Time, u32, u32)>,
     wrong: Option<String>,
     end: Option<End>,
 }
 
 impl Program {
-    fn note(&mut self, tcp: &Tcp, now: Time) {
+    fn note(&mut self, tcp: &Tcp) {
         let Some(snapshot) = self.conn.and_then(|conn| tcp.snapshot(conn).ok()) else { return };
         if self.states.last() != Some(&snapshot.state) {
             self.states.push(snapshot.state);
-        }
-        let (cwnd, ssthresh) = (snapshot.cwnd / snapshot.mss, snapshot.ssthresh / snapshot.mss);
-        if self.trace.last().is_none_or(|last| (last.1, last.2) != (cwnd, ssthresh)) {
-            self.trace.push((now, cwnd, ssthresh));
         }
         self.last = Some(snapshot);
     }
@@ -276,39 +284,64 @@ impl Program {
     }
 }
 
+/// Both senders, if they are to be traced: each with the time that its own clock says.
+#[derive(Default)]
+struct Traces {
+    ours: Trace,
+    kernel: Trace,
+    diagnosis: Option<Diagnosis>,
+}
+
 struct World {
     tun: Tun,
     tcp: Tcp,
     wire: Wire,
     start: Instant,
+    clock: Duration,
+    /// What the machine's clock said when ours was last set.
+    set: Duration,
+    conn: Option<ConnId>,
+    traces: Traces,
 }
 
 impl World {
     fn now(&self) -> Time {
         // Not from zero, so that times can be subtracted.
-        Time::from_secs(1_000_000) + self.start.elapsed()
+        Time::from_secs(1_000_000) + self.clock
+    }
+
+    /// Sets the clock: with a bottleneck, not further than to the next arrival, or by `STEP`.
+    fn tick(&mut self) {
+        let real = self.start.elapsed();
+        let mut passed = real - self.set;
+        if self.wire.has_bottleneck()
+            && let Some(next) = self.wire.next()
+        {
+            passed = passed.min(next.since(self.now()).max(STEP));
+        }
+        self.clock += passed;
+        self.set = real;
     }
 
     /// Takes in what the kernel has, moves what has arrived, and lets the endpoint speak.
     fn turn(&mut self) -> io::Result<()> {
-        let mut packet = [0; 65_536];
+        self.tick();
         let now = self.now();
-        loop {
-            match self.tun.read(&mut packet) {
-                Ok(length) => self.wire.put(now, Way::In, &packet[..length]),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => return Err(error),
-            }
-        }
+        self.hear(now)?;
         while let Some((way, packet)) = self.wire.take(now) {
             match way {
-                Way::Out => wire::deliver(&self.tun, &packet)?,
+                Way::Out => {
+                    wire::deliver(&self.tun, &packet)?;
+                    self.hear(now)?;
+                    self.trace_kernel(&packet)?;
+                }
                 Way::In => {
                     if let Some((addressing, payload)) = wire::parse(&packet)
                         && addressing.protocol == ringway_tcp::PROTOCOL
                     {
                         self.tcp.handle_packet(now, addressing, payload);
                         self.speak(now);
+                        self.trace_ours();
                     }
                 }
             }
@@ -317,6 +350,42 @@ impl World {
             self.tcp.handle_timeout(now);
         }
         self.speak(now);
+        Ok(())
+    }
+
+    /// Puts what the kernel sent on the link.
+    fn hear(&mut self, now: Time) -> io::Result<()> {
+        let mut packet = [0; 65_536];
+        loop {
+            match self.tun.read(&mut packet) {
+                Ok(length) => self.wire.put(now, Way::In, &packet[..length]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn trace_ours(&mut self) {
+        let Some(snapshot) = self.conn.and_then(|conn| self.tcp.snapshot(conn).ok()) else {
+            return;
+        };
+        let at = self.clock.as_secs_f64() * 1000.0;
+        self.traces.ours.note(at, self.wire.data_packets(Way::Out), Sender::ours(&snapshot));
+    }
+
+    /// Asks after the packet that the kernel was just given.
+    fn trace_kernel(&mut self, packet: &[u8]) -> io::Result<()> {
+        let Some(diagnosis) = &self.traces.diagnosis else { return Ok(()) };
+        let Some((addressing, &[a, b, c, d, ..])) = wire::parse(packet) else { return Ok(()) };
+        let back = Addressing {
+            source: addressing.destination,
+            destination: addressing.source,
+            ..addressing
+        };
+        if let Some(sender) = diagnosis.ask(&back, [c, d, a, b])? {
+            let at = self.start.elapsed().as_secs_f64() * 1000.0;
+            self.traces.kernel.note(at, self.wire.data_packets(Way::In), sender);
+        }
         Ok(())
     }
 
@@ -348,7 +417,14 @@ fn run() -> Result<bool, Box<dyn std::error::Error>> {
         tcp: Tcp::new(Limits::default(), settings, &mut random)?,
         wire: Wire::new(options.impairment(), options.seed),
         start: Instant::now(),
+        clock: Duration::ZERO,
+        set: Duration::ZERO,
+        conn: None,
+        traces: Traces::default(),
     };
+    if options.trace_kernel.is_some() {
+        world.traces.diagnosis = Some(Diagnosis::new()?);
+    }
     let mut out = io::stdout().lock();
     writeln!(out, "open")?;
     out.flush()?;
@@ -376,17 +452,17 @@ fn run() -> Result<bool, Box<dyn std::error::Error>> {
         shut: false,
         states: Vec::new(),
         last: None,
-        trace: Vec::new(),
         wrong: None,
         end: None,
     };
     while !program.is_over() && world.now() < limit {
         world.turn()?;
-        program.note(&world.tcp, world.now());
+        program.note(&world.tcp);
+        world.conn = program.conn;
         let now = world.now();
         program.work(&mut world.tcp, now);
         world.turn()?;
-        program.note(&world.tcp, world.now());
+        program.note(&world.tcp);
         world.wait()?;
     }
     if let Some(conn) = program.conn {
@@ -410,14 +486,11 @@ fn run() -> Result<bool, Box<dyn std::error::Error>> {
         "dropped {dropped} capable {capable} marked {marked} {:?}",
         world.tcp.counters()
     )?;
-    if let Some(path) = &program.options.trace {
-        let mut text = String::new();
-        let first = program.trace.first().map_or(Time::ZERO, |entry| entry.0);
-        for (at, cwnd, ssthresh) in &program.trace {
-            let ms = at.since(first).as_millis();
-            text.push_str(&format!("{ms} {cwnd} {ssthresh}\n"));
+    let Traces { ours, kernel, .. } = &world.traces;
+    for (trace, path) in [(ours, &program.options.trace), (kernel, &program.options.trace_kernel)] {
+        if let Some(path) = path {
+            trace.write(path)?;
         }
-        std::fs::write(path, text)?;
     }
     let verdict = program.verdict();
     writeln!(out, "{}", verdict.as_deref().unwrap_or("as expected"))?;

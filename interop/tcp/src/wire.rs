@@ -25,6 +25,8 @@ pub(crate) struct Impairment {
     pub(crate) mark: f64,
     /// Which data packets are dropped, each way counted from 1.
     pub(crate) lose: Vec<u64>,
+    /// Bits a second each way; packets wait for their turn. 0 for no limit.
+    pub(crate) rate: u64,
     /// How long every packet takes.
     pub(crate) delay: Duration,
     /// How much longer a reordered one takes.
@@ -48,6 +50,8 @@ pub(crate) struct Wire {
     serial: u64,
     /// Data packets seen, in and out.
     data: [u64; 2],
+    /// When the bottleneck has done with what came so far, in and out.
+    free: [Time; 2],
     pub(crate) dropped: u64,
     /// Packets from the kernel that said they are capable of ECN.
     pub(crate) capable: u64,
@@ -63,6 +67,7 @@ impl Wire {
             held: BTreeMap::new(),
             serial: 0,
             data: [0; 2],
+            free: [Time::ZERO; 2],
             dropped: 0,
             capable: 0,
             marked: 0,
@@ -96,13 +101,33 @@ impl Wire {
         }
         let copies = 1 + u32::from(self.chance(self.impairment.duplicate));
         for _ in 0..copies {
-            let mut at = now + self.impairment.delay;
+            let mut at = self.served(now, way, packet.len()) + self.impairment.delay;
             if self.chance(self.impairment.reorder) {
                 at += self.impairment.late;
             }
             self.serial += 1;
             self.held.insert((at, self.serial), (way, packet.clone()));
         }
+    }
+
+    pub(crate) fn has_bottleneck(&self) -> bool {
+        self.impairment.rate > 0
+    }
+
+    /// When the bottleneck has done with a packet that comes now.
+    fn served(&mut self, now: Time, way: Way, length: usize) -> Time {
+        if self.impairment.rate == 0 {
+            return now;
+        }
+        let free = &mut self.free[usize::from(way == Way::Out)];
+        let nanos = length as u64 * 8 * 1_000_000_000 / self.impairment.rate;
+        *free = (*free).max(now) + Duration::from_nanos(nanos);
+        *free
+    }
+
+    /// Data packets put on the link this way so far, lost ones too.
+    pub(crate) fn data_packets(&self, way: Way) -> u64 {
+        self.data[usize::from(way == Way::Out)]
     }
 
     /// The next packet that has arrived.
