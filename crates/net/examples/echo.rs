@@ -82,8 +82,9 @@ impl Handler for Echo {
         None
     }
 
-    fn batch(&mut self, _: Time, _: Backlog) {
+    fn batch(&mut self, _: Time, _: Backlog) -> u32 {
         self.batches += 1;
+        0
     }
 }
 

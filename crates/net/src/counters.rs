@@ -53,6 +53,9 @@ counters! {
     udp_full_batches,
     /// Datagrams the system dropped because a receive buffer was full, seen when batches come full.
     udp_dropped,
+    /// Datagrams the system discarded, most of them new requests it was told to shed, seen when batches
+    /// come full.
+    udp_shed,
     /// Keep-alive datagrams: CRLF, empty, and STUN binding requests.
     udp_keepalives,
     /// Datagrams that could not be sent.

@@ -306,12 +306,18 @@ impl Turn {
         let now = hub.now;
         let Some(port) = &mut hub.udp[place] else { return };
         let (backlog, dropped) = port.backlog(now, &self.buffers, count);
+        let lost =
+            if port.is_shedding() { &hub.counters.udp_shed } else { &hub.counters.udp_dropped };
         hub.counters.udp_batches.add(1);
         if count == RECEIVE_BATCH {
             hub.counters.udp_full_batches.add(1);
-            hub.counters.udp_dropped.add(dropped.into());
+            lost.add(dropped.into());
         }
-        hub.handler.batch(now, backlog);
+        let shed = hub.handler.batch(now, backlog);
+        if let Some(port) = &mut hub.udp[place] {
+            // A socket found empty has nothing too much.
+            port.shed(if count == RECEIVE_BATCH { shed } else { 0 });
+        }
         let mut received = 0;
         for reception in (0..count).filter_map(|i| self.buffers.get(i)) {
             let Some(port) = &hub.udp[place] else { return };

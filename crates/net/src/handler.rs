@@ -73,6 +73,9 @@ impl fmt::Display for CloseReason {
     }
 }
 
+/// What the share that [`Handler::batch`] gives is counted in.
+pub const SHED_ALL: u32 = 1024;
+
 /// One worker's logic. All calls come from the one thread that runs the endpoint; what is put into
 /// the outbox leaves once the batch is done. `now` never goes backwards.
 pub trait Handler: Sized + 'static {
@@ -116,8 +119,11 @@ pub trait Handler: Sized + 'static {
     /// When [`Handler::timeout`] wants to be called next.
     fn next_timeout(&self) -> Option<Time>;
 
-    /// Told before the messages of each batch of datagrams, for overload decisions.
-    fn batch(&mut self, now: Time, backlog: Backlog) {
+    /// Told before the messages of each batch of datagrams, for overload decisions. Gives the share
+    /// of datagrams that would begin something new which the system is to discard unseen from now
+    /// on, of [`SHED_ALL`]; it discards none once the socket has been found empty.
+    fn batch(&mut self, now: Time, backlog: Backlog) -> u32 {
         let _ = (now, backlog);
+        0
     }
 }

@@ -31,7 +31,7 @@ pub use clock::Clock;
 pub use counters::{Counter, Counters};
 pub use endpoint::{Config, Endpoint, bind};
 pub use error::BindError;
-pub use handler::{Backlog, CloseReason, Handler, Peer};
+pub use handler::{Backlog, CloseReason, Handler, Peer, SHED_ALL};
 pub use limits::Limits;
 pub use mailbox::Mailbox;
 pub use route::{Listener, LocalAddresses, source_for};

@@ -280,6 +280,33 @@ fn a_full_buffer_is_told_and_drops_are_counted() {
     assert_eq!(server.count("udp_dropped"), 1_000 - received);
 }
 
+/// While the worker is behind, the system discards what would begin something, as the handler asks; what
+/// goes on with something is let through, and once all is read, everything.
+#[test]
+fn what_is_new_is_discarded_while_the_worker_is_behind() {
+    let server = Server::start_with(listen(&[(Transport::Udp, "127.0.0.1:0")]), |p| {
+        (p.echo, p.shed) = (false, ringway_net::SHED_ALL);
+    });
+    let client = client("127.0.0.1:0");
+    let send = |text: &[u8]| client.send_to(text, server.addr(0)).map(drop).unwrap();
+    let busy = Duration::from_millis(300);
+    server.post(0, move |probe, _, _| probe.pause = busy / 30);
+    server.post(0, move |_, _, _| std::thread::sleep(busy));
+    // Two full batches, of which the first takes 320 ms.
+    (0..64).for_each(|_| send(b"OPTIONS sip:a"));
+    std::thread::sleep(busy * 3 / 2);
+    send(b"INVITE sip:discarded");
+    send(b"BYE sip:a");
+    let mut heard = Vec::new();
+    while heard.last().is_none_or(|last| last != b"BYE sip:a") {
+        heard.push(server.wait_message().2);
+    }
+    assert_eq!(heard.len(), 65, "the 64, and the BYE");
+    assert_eq!((server.count("udp_shed"), server.count("udp_dropped")), (1, 0));
+    send(b"INVITE sip:again");
+    assert_eq!(server.wait_message().2, b"INVITE sip:again");
+}
+
 #[test]
 fn any_worker_answers_on_a_datagram_flow_of_another() {
     let mut config = listen(&[(Transport::Udp, "127.0.0.1:0")]);

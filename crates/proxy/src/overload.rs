@@ -7,6 +7,11 @@
 //! empty and overflowing, and what overflows is mostly work half done. What belongs to something
 //! begun is always let through, for the same reason (RFC 7339 section 5.10.1 orders requests
 //! likewise).
+//!
+//! A refusal costs about a seventh of a call. So when more than twice as much is asked for as can be
+//! borne, refusing would eat up what serving needs; then a part is not to be taken in at all
+//! ([`Guard::shed`]), just so much that no more are refused than are served. Who hears nothing asks
+//! again half a second later.
 
 use crate::config::{Config, Network};
 use hashbrown::HashMap;
@@ -36,8 +41,14 @@ pub const FULL: Duration = Duration::from_millis(18);
 /// How long the wait must have stayed below [`LOW`] for overload to be over.
 pub const CALM: Duration = Duration::from_secs(1);
 
-/// What [`Guard::refuses`] counts shares in.
-const WHOLE: u32 = 1024;
+/// What shares are counted in.
+pub const WHOLE: u32 = 1024;
+
+/// How often, under overload, it is settled anew how much is not to be taken in.
+pub const PERIOD: Duration = Duration::from_millis(50);
+
+/// Of [`WHOLE`], what is taken in at least.
+const LEAST: u32 = WHOLE / 32;
 
 /// Source addresses whose rate is watched at one time. When there are more, new ones share one
 /// allowance, so that forged sources cannot fill the memory.
@@ -138,6 +149,36 @@ impl Backlog {
     }
 }
 
+/// How much of what is new is let in to be served or refused.
+#[derive(Clone, Copy, Debug)]
+struct Inlet {
+    /// Of [`WHOLE`].
+    open: u32,
+    since: Time,
+    served: u32,
+    refused: u32,
+}
+
+impl Inlet {
+    fn open(now: Time) -> Inlet {
+        Inlet { open: WHOLE, since: now, served: 0, refused: 0 }
+    }
+
+    /// So much that as many will be refused as are served. It widens slowly and narrows fast: what is
+    /// too much costs calls, what is too little only refusals.
+    fn settle(&mut self, now: Time) {
+        if now - self.since < PERIOD {
+            return;
+        }
+        let right = match self.served.saturating_add(self.refused) {
+            0 => WHOLE,
+            all => (u64::from(self.open) * 2 * u64::from(self.served) / u64::from(all)) as u32,
+        };
+        let open = right.clamp(self.open / 2, self.open / 4 * 5).clamp(LEAST, WHOLE);
+        *self = Inlet { open, ..Inlet::open(now) };
+    }
+}
+
 #[derive(Clone)]
 struct Keyed([u8; 16]);
 
@@ -163,6 +204,7 @@ pub struct Guard {
     share: u32,
     /// Adds up shares: each time it passes [`WHOLE`] one is turned away.
     sum: u32,
+    inlet: Inlet,
     turn: u32,
 }
 
@@ -181,6 +223,7 @@ impl Guard {
             overload: None,
             share: 0,
             sum: 0,
+            inlet: Inlet::open(now),
             turn: 0,
         };
         guard.reconfigure(config);
@@ -208,6 +251,16 @@ impl Guard {
             Some(_) if self.share == 0 => {}
             _ => self.overload = Some(now),
         }
+        if self.overload.is_some() {
+            self.inlet.settle(now);
+        } else {
+            self.inlet = Inlet::open(now);
+        }
+    }
+
+    /// The share of new requests that is not to be taken in at all, of [`WHOLE`].
+    pub fn shed(&self) -> u32 {
+        WHOLE - self.inlet.open
     }
 
     /// Whether new work is being turned away now.
@@ -230,14 +283,16 @@ impl Guard {
                 Allowed::Dropped => return Some(0),
             }
         }
-        if self.share == 0 && self.total == 0 || !begins_something(msg) {
+        if self.overload.is_none() && self.total == 0 || !begins_something(msg) {
             return None;
         }
         self.sum += self.share;
         if self.sum >= WHOLE {
             self.sum -= WHOLE;
+            self.inlet.refused = self.inlet.refused.saturating_add(1);
             return Some(self.retry_after());
         }
+        self.inlet.served = self.inlet.served.saturating_add(1);
         (self.total > 0 && !self.all.take(self.total, now)).then(|| self.retry_after())
     }
 
@@ -374,5 +429,52 @@ mod tests {
         assert_eq!(refused_of_100(&mut g, "INVITE"), 100);
         g.backlog(Time::from_secs(1), &room(500, BEHIND + 1));
         assert_eq!(refused_of_100(&mut g, "INVITE"), 0);
+    }
+
+    /// With `offered` new requests a period of which `bearable` can be served, what is refused and
+    /// shed in the end.
+    fn settles(offered: u32, bearable: u32) -> (u32, u32) {
+        let mut g = guard(0, 0);
+        let mut now = Time::from_secs(1);
+        g.backlog(now, &backlog(TOO_LONG * 2, 0));
+        let mut last = (0, 0);
+        for _ in 0..100 {
+            let shed = u64::from(offered) * u64::from(g.shed()) / u64::from(WHOLE);
+            let taken_in = offered - shed as u32;
+            g.inlet.served = taken_in.min(bearable);
+            g.inlet.refused = taken_in - g.inlet.served;
+            last = (g.inlet.refused, shed as u32);
+            now += PERIOD;
+            g.backlog(now, &backlog(FULL, 0));
+        }
+        last
+    }
+
+    #[test]
+    fn no_more_are_refused_than_are_served() {
+        for (offered, bearable, shed) in
+            [(1_500, 1_000, 0), (2_000, 1_000, 0), (4_000, 1_000, 2_000)]
+        {
+            let (refused, turned) = settles(offered, bearable);
+            assert!(turned.abs_diff(shed) < 30, "{offered}: {refused} refused, {turned} shed");
+            assert!(refused.abs_diff(offered - bearable - shed) < 30, "{offered}: {refused}");
+        }
+        // However much it is, some are taken in.
+        let (refused, shed) = settles(1_000_000, 1_000);
+        assert!(refused > 10_000 && shed < 1_000_000, "{refused} {shed}");
+    }
+
+    #[test]
+    fn what_comes_after_overload_is_taken_in() {
+        let mut g = guard(0, 0);
+        let second = Time::from_secs;
+        g.backlog(second(1), &backlog(TOO_LONG * 2, 0));
+        assert_eq!(refused_of_100(&mut g, "INVITE"), 100);
+        g.backlog(second(1) + PERIOD, &backlog(FULL, 0));
+        assert_eq!(g.shed(), WHOLE / 2);
+        g.backlog(second(1) + PERIOD * 2, &backlog(LOW, 0));
+        assert!(g.shed() < WHOLE / 2);
+        g.backlog(second(3), &backlog(LOW, 0));
+        assert_eq!(g.shed(), 0);
     }
 }

@@ -287,10 +287,11 @@ impl Handler for Worker {
         self.core.poll_timeout()
     }
 
-    fn batch(&mut self, now: Time, backlog: Backlog) {
+    fn batch(&mut self, now: Time, backlog: Backlog) -> u32 {
         let Backlog { delay: wait, datagrams: behind, queued, capacity } = backlog;
         let backlog = overload::Backlog { wait, behind, queued, capacity };
-        self.core.handle_backlog(now, &backlog);
+        const { assert!(overload::WHOLE == ringway_net::SHED_ALL) };
+        self.core.handle_backlog(now, &backlog)
     }
 }
 

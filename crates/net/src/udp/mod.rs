@@ -7,6 +7,7 @@
 mod backlog;
 mod fragment;
 mod outstanding;
+mod shed;
 mod waiting;
 
 pub(crate) use outstanding::{Outstanding, QUOTE};
@@ -42,6 +43,8 @@ pub(crate) struct UdpPort {
     fragment: Fragment,
     waiting: Waiting,
     gauge: Gauge,
+    /// The share of new requests the kernel discards now, of [`SHED_ALL`](crate::SHED_ALL).
+    shed: u32,
 }
 
 /// What became of a batch of datagrams.
@@ -67,7 +70,8 @@ impl UdpPort {
         let waiting = Waiting::default();
         let local = listener.addr;
         let gauge = Gauge::default();
-        Ok((UdpPort { io, id, local, wildcard, fragment, waiting, gauge }, granted))
+        let shed = 0;
+        Ok((UdpPort { io, id, local, wildcard, fragment, waiting, gauge, shed }, granted))
     }
 
     /// Receives one batch: the number of receptions now in `buffers`. After a batch that is not
@@ -89,8 +93,10 @@ impl UdpPort {
                     return Poll::Ready(Ok(got));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.gauge.emptied(0);
                     ready.clear_ready();
+                    drop(ready);
+                    self.gauge.emptied(0);
+                    self.shed(0);
                 }
                 Err(error) => return Poll::Ready(Err(error)),
             }
@@ -113,6 +119,19 @@ impl UdpPort {
             Some(memory) => self.gauge.full(now, count, octets, memory),
             None => (self.gauge.emptied(count), 0),
         }
+    }
+
+    /// Has the kernel discard that share of new requests, of [`SHED_ALL`](crate::SHED_ALL), from now on.
+    pub(crate) fn shed(&mut self, share: u32) {
+        // Where the system has no filters, the share stays what it is: nothing is discarded.
+        if share != self.shed && shed::shed(self.io.get_ref(), share).is_ok() {
+            self.shed = share;
+        }
+    }
+
+    /// Whether new requests are being discarded.
+    pub(crate) fn is_shedding(&self) -> bool {
+        self.shed > 0
     }
 
     /// The flow a datagram came on.

@@ -36,6 +36,8 @@ pub struct Probe {
     pub tell: bool,
     /// How long every message takes.
     pub pause: Duration,
+    /// The share of new requests to discard while behind.
+    pub shed: u32,
     pub timeout: Option<Time>,
 }
 
@@ -100,10 +102,11 @@ impl Handler for Probe {
         self.timeout
     }
 
-    fn batch(&mut self, _: Time, backlog: Backlog) {
+    fn batch(&mut self, _: Time, backlog: Backlog) -> u32 {
         if self.tell {
             self.tell(Event::Batch(backlog));
         }
+        self.shed
     }
 }
 
@@ -132,6 +135,7 @@ impl Server {
                     echo: true,
                     tell: true,
                     pause: Duration::ZERO,
+                    shed: 0,
                     timeout: None,
                 };
                 set(&mut probe);

@@ -439,9 +439,11 @@ impl Core {
     }
 
     /// Tells before each batch of messages what waits behind it; decides what is turned away
-    /// (overload).
-    pub fn handle_backlog(&mut self, now: Time, backlog: &Backlog) {
+    /// (overload). Gives the share of new requests that should not even be taken in, of
+    /// [`WHOLE`](crate::overload::WHOLE).
+    pub fn handle_backlog(&mut self, now: Time, backlog: &Backlog) -> u32 {
         self.guard.backlog(now, backlog);
+        self.guard.shed()
     }
 
     /// Whether tables that had been large have fallen empty since this was asked last: a good time to

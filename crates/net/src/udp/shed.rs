@@ -1,0 +1,101 @@
+//! Discarding new requests before anyone has to look at them.
+//!
+//! Under heavy overload even a refusal is dear: two datagrams to take in and one to send, a seventh
+//! of what a whole call costs. So the handler may ask that a share of what would begin something be
+//! discarded by the kernel, unseen and unanswered, as a full receive buffer would, but without losing
+//! what belongs to calls that have begun. Who sent it will send it again half a second later
+//! (RFC 3261 section 17.1.1.2, Timer A).
+
+use crate::handler::SHED_ALL;
+use libc::{
+    BPF_ABS, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_K, BPF_LD, BPF_LEN, BPF_RET, BPF_W, SKF_AD_OFF,
+    SKF_AD_RANDOM,
+};
+use socket2::{SockFilter, Socket};
+use std::io;
+
+/// The first four octets of requests that begin something. A re-INVITE or the refresh of a
+/// subscription begins with the same; it is sent again, too.
+const METHODS: [[u8; 4]; 6] = [*b"INVI", *b"REGI", *b"OPTI", *b"SUBS", *b"MESS", *b"PUBL"];
+
+/// Octets of the UDP header, which the filter sees before the payload.
+const HEADER: u32 = 8;
+
+/// Where filters find a random number.
+const RANDOM: u32 = (SKF_AD_OFF + SKF_AD_RANDOM) as u32;
+
+/// Has `socket` discard so many of [`SHED_ALL`] new requests; 0 for none.
+pub(super) fn shed(socket: &Socket, share: u32) -> io::Result<()> {
+    if share == 0 { socket.detach_filter() } else { socket.attach_filter(&program(share)) }
+}
+
+/// "If it is long enough to begin with one of the methods, and does, and a random number is above the
+/// bound: nothing of it; else all of it."
+fn program(share: u32) -> Vec<SockFilter> {
+    let statement = |code: u32, k| SockFilter::new(code as u16, 0, 0, k);
+    let jump =
+        |code: u32, k, then, or| SockFilter::new((BPF_JMP | code | BPF_K) as u16, then, or, k);
+    let bound = ((u64::from(SHED_ALL.saturating_sub(share)) << 32) / u64::from(SHED_ALL)) as u32;
+    // Jumps count the statements between: methods yet to be tried, then the dice, then the end.
+    let methods = METHODS.len() as u8;
+    let mut program = vec![
+        statement(BPF_LD | BPF_W | BPF_LEN, 0),
+        jump(BPF_JGE, HEADER + 4, 0, methods + 4),
+        statement(BPF_LD | BPF_W | BPF_ABS, HEADER),
+    ];
+    for (method, left) in METHODS.iter().zip((0..methods).rev()) {
+        let or = if left == 0 { 3 } else { 0 };
+        program.push(jump(BPF_JEQ, u32::from_be_bytes(*method), left, or));
+    }
+    program.push(statement(BPF_LD | BPF_W | BPF_ABS, RANDOM));
+    program.push(jump(BPF_JGE, bound, 0, 1));
+    program.push(statement(BPF_RET | BPF_K, 0));
+    program.push(statement(BPF_RET | BPF_K, u32::MAX));
+    program
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+
+    fn received(share: u32, texts: &[&str]) -> Vec<usize> {
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        receiver.set_nonblocking(true).unwrap();
+        let receiver = Socket::from(receiver);
+        shed(&receiver, SHED_ALL / 2).unwrap();
+        shed(&receiver, share).unwrap();
+        let receiver = UdpSocket::from(receiver);
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let mut buffer = [0; 100];
+        let mut counts = vec![0; texts.len()];
+        for (text, count) in texts.iter().zip(&mut counts) {
+            for _ in 0..1_000 {
+                sender.send_to(text.as_bytes(), receiver.local_addr().unwrap()).unwrap();
+                if let Ok(length) = receiver.recv(&mut buffer) {
+                    assert_eq!(&buffer[..length], text.as_bytes());
+                    *count += 1;
+                }
+            }
+        }
+        counts
+    }
+
+    #[test]
+    fn only_what_would_begin_something_is_discarded() {
+        let new =
+            ["INVITE sip:a", "REGISTER sip:a", "OPTIONS sip:a", "SUBSCRIBE", "MESSAGE", "PUBLISH"];
+        assert_eq!(received(SHED_ALL, &new), [0; 6]);
+        let others =
+            ["ACK sip:a", "BYE sip:a", "CANCEL sip:a", "SIP/2.0 200 OK", "\r\n", "INV", "INFO a"];
+        assert_eq!(received(SHED_ALL, &others), [1_000; 7]);
+        assert_eq!(received(0, &new), [1_000; 6]);
+    }
+
+    #[test]
+    fn the_share_is_kept() {
+        // A quarter: of 6000, 1500 with a deviation of 34.
+        let left: usize = received(SHED_ALL / 4 * 3, &["INVITE sip:a"; 6]).iter().sum();
+        assert!((1_300..1_700).contains(&left), "{left}");
+    }
+}
