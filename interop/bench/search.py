@@ -3,7 +3,7 @@
 The RFC's procedure climbs and falls by a tenth until it has come to the same rate ten times, with
 50,000 sessions each; for several servers in one run that takes hours. Here the rate is bracketed by
 steps of a quarter and then halved until 5 % are left; the lower end is then offered three times as
-long, and lowered until that holds too.
+long, and lowered, by 5 % and then by twice as much each time, until that holds too.
 
 A rate counts as failed only when it failed twice: on a machine that other work shares, one burst of
 theirs would otherwise end the search. A trial in which other work kept the generator itself from its
@@ -77,10 +77,11 @@ def highest_clean(offer, guess, seconds, allowed):
         else:
             high = middle
             limited = search.generator_limit
-    confirmed = False
+    confirmed, lower = False, PRECISION
     while low and not confirmed and not search.over():
         confirmed = search.clean(low, CONFIRM_TIMES)
-        low = low if confirmed else low / PRECISION
+        if not confirmed:
+            low, lower = low / lower, lower ** 2
     note = "" if confirmed else " (not confirmed, no time left)"
     if limited:
         note += " (limited by the generator: at least this)"
