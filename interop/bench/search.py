@@ -18,19 +18,36 @@ STEP = 1.25
 PRECISION = 1.05
 CONFIRM_TIMES = 3
 MAX_TRIALS = 24
+MAX_CONFIRMATIONS = 12
 MAX_VOID = 2
+# Of the time allowed, what confirming may have for itself.
+CONFIRM_SHARE = 0.45
+
+
 class Search:
     """One search: what was tried, and what is left of the time."""
 
     def __init__(self, offer, seconds, allowed):
         self.offer, self.seconds = offer, seconds
-        self.deadline = time.monotonic() + allowed
+        self.deadline = time.monotonic() + allowed * (1 - CONFIRM_SHARE)
+        self.reserve = allowed * CONFIRM_SHARE
         self.trials, self.second_chances, self.void, self.generator_limit = [], 0, 0, False
-        self.best = None
+        self.best, self.most = None, MAX_TRIALS
 
     def over(self):
         """Whether the search must end."""
-        return time.monotonic() > self.deadline or len(self.trials) >= MAX_TRIALS
+        return time.monotonic() > self.deadline or len(self.trials) >= self.most
+
+    def confirm(self, rate):
+        """The highest rate up to `rate` that also holds for long, and whether there is one."""
+        self.deadline = max(self.deadline, time.monotonic()) + self.reserve
+        self.most += MAX_CONFIRMATIONS
+        lower = PRECISION
+        while not self.over():
+            if self.clean(rate, CONFIRM_TIMES):
+                return rate, True
+            rate, lower = rate / lower, lower ** 2
+        return rate, False
 
     def clean(self, rate, times=1):
         """Whether a rate holds, at the second try at the latest."""
@@ -77,11 +94,7 @@ def highest_clean(offer, guess, seconds, allowed):
         else:
             high = middle
             limited = search.generator_limit
-    confirmed, lower = False, PRECISION
-    while low and not confirmed and not search.over():
-        confirmed = search.clean(low, CONFIRM_TIMES)
-        if not confirmed:
-            low, lower = low / lower, lower ** 2
+    low, confirmed = search.confirm(low) if low else (low, False)
     note = "" if confirmed else " (not confirmed, no time left)"
     if limited:
         note += " (limited by the generator: at least this)"
