@@ -1,0 +1,112 @@
+//! The sentences below a figure that say what its numbers rest on and what is not drawn.
+
+use super::layout::Thinned;
+use super::prepare::{Drawn, Prepared, Shape};
+use super::text::bounded;
+use super::{Data, Figure, MAX_TEXT};
+
+/// The caption: what the figure was given, then n, the intervals and the seed, then what is missing.
+pub(super) fn write(figure: &Figure, prepared: &Prepared<'_>, thinned: Thinned) -> String {
+    let mut sentences = Vec::new();
+    let said = bounded(figure.caption.trim(), MAX_TEXT);
+    if !said.is_empty() {
+        let ends = said.ends_with(['.', '!', '?', '…', ':', ')']);
+        sentences.push(if ends { said } else { format!("{said}.") });
+    }
+    let mut facts = vec![observations(figure, prepared)];
+    facts.extend(intervals(prepared));
+    facts.push(format!("seed {}", figure.seed));
+    sentences.push(format!("{}.", facts.join("; ")));
+    if let Some((kept, of, side)) = thinned {
+        sentences.push(format!(
+            "{} of {} marks are drawn: one for each {side:.1} pt of the page.",
+            thousands(kept),
+            thousands(of)
+        ));
+    }
+    if prepared.outside > 0 {
+        let (count, verb) = plural(prepared.outside, "point lies", "points lie");
+        sentences.push(format!("{count} {verb} outside of the axes."));
+    }
+    if prepared.skipped > 0 {
+        let log = figure.x.scale == super::Scale::Log || figure.y.scale == super::Scale::Log;
+        let why =
+            if log { "not finite, or not positive on a logarithmic axis" } else { "not finite" };
+        let (count, verb) = plural(prepared.skipped, "point is", "points are");
+        sentences.push(format!("{count} {verb} not drawn: {why}."));
+    }
+    sentences.join(" ")
+}
+
+fn plural(n: usize, one: &'static str, many: &'static str) -> (String, &'static str) {
+    (thousands(n), if n == 1 { one } else { many })
+}
+
+/// n: what the figure says it is, or the observations of each series.
+fn observations(figure: &Figure, prepared: &Prepared<'_>) -> String {
+    if let Some((n, what)) = &figure.n {
+        return format!("n = {} {what}", thousands(*n)).trim_end().to_owned();
+    }
+    let counts: Vec<String> = prepared.series.iter().map(count).collect();
+    let estimates = prepared.series.iter().any(|series| series.rests_on.is_some());
+    let observed = |data: &Data| matches!(data, Data::Scatter(_) | Data::Ecdf(_));
+    let noun = match figure.series.first() {
+        _ if estimates => "observations each",
+        Some(series) if observed(&series.data) => "observations",
+        _ => "points",
+    };
+    match counts.as_slice() {
+        [] => "n = 0".to_owned(),
+        [first, rest @ ..] if rest.iter().all(|other| other == first) && !estimates => {
+            let each = if rest.is_empty() { "" } else { " each" };
+            format!("n = {first} {noun}{each}")
+        }
+        [first, rest @ ..] if rest.iter().all(|other| other == first) => {
+            format!("n = {first} {noun}")
+        }
+        _ => {
+            let named = prepared.series.iter().zip(&counts);
+            let named: Vec<String> =
+                named.map(|(series, n)| format!("{n} ({})", bounded(series.name, 40))).collect();
+            format!("n = {} {noun}", named.join(", "))
+        }
+    }
+}
+
+fn count(series: &Drawn<'_>) -> String {
+    match series.rests_on {
+        Some((fewest, most)) if fewest == most => thousands(fewest),
+        Some((fewest, most)) => format!("{} to {}", thousands(fewest), thousands(most)),
+        None => thousands(series.given),
+    }
+}
+
+/// The kinds of interval drawn, with the shape that shows them.
+fn intervals(prepared: &Prepared<'_>) -> Option<String> {
+    let mut kinds: Vec<String> = Vec::new();
+    for interval in prepared.series.iter().flat_map(|series| &series.intervals) {
+        let kind = interval.to_string();
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+        }
+    }
+    let bars = prepared.series.iter().any(|series| matches!(series.shape, Shape::Bars(_)));
+    let shape = if bars { "error bars" } else { "ribbon" };
+    (!kinds.is_empty()).then(|| format!("{shape}: {} interval", kinds.join(" and ")))
+}
+
+/// A number in groups of three from five digits on.
+pub(super) fn thousands(n: usize) -> String {
+    let digits = n.to_string();
+    if digits.len() < 5 {
+        return digits;
+    }
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push('\u{2009}');
+        }
+        out.push(c);
+    }
+    out
+}

@@ -1,0 +1,337 @@
+//! Where everything stands, in points of the printed page.
+//!
+//! From top to bottom: title, legend, plot, labels of the ticks, title of the x axis, caption. The
+//! plot's height is fixed, so the ticks of y are chosen first; their labels fix its width, and then
+//! come the ticks of x.
+
+use super::axis::{Domain, Room, Ticks, ticks};
+use super::draw::Dress;
+use super::prepare::{Point, Prepared, Shape};
+use super::text::{bounded, cut, width, wrap};
+use super::thin::{self, Place};
+use super::{Data, Figure, MAX_TEXT, Size, caption};
+
+/// Size of the title.
+pub(super) const TITLE: f64 = 8.5;
+/// Size of the titles of the axes.
+pub(super) const LABEL: f64 = 7.5;
+/// Size of everything else: the smallest that is read with ease in print.
+pub(super) const SMALL: f64 = 7.0;
+/// Distance of lines of text over their size.
+pub(super) const LEADING: f64 = 1.22;
+/// Free edge around everything.
+pub(super) const EDGE: f64 = 4.0;
+/// Length of a tick.
+pub(super) const TICK: f64 = 2.5;
+/// Between a tick and its label.
+pub(super) const TICK_GAP: f64 = 2.0;
+/// Width of a legend's sample, and the gap behind it.
+pub(super) const SAMPLE: f64 = 15.0;
+/// Between a legend's sample and its name.
+pub(super) const SAMPLE_GAP: f64 = 3.0;
+/// Between the names of a legend.
+const LEGEND_GAP: f64 = 10.0;
+/// Angle of names below bars that have no room side by side, in degrees.
+pub(super) const SLANT: f64 = 35.0;
+/// Widest name of a slanted category.
+const SLANTED_ROOM: f64 = 72.0;
+/// Lines of a title at most; a caption is bounded by its characters.
+const TITLE_LINES: usize = 3;
+const CAPTION_LINES: usize = 40;
+/// Most labels of an axis.
+const X_LABELS: usize = 8;
+const Y_LABELS: usize = 7;
+/// Points of a page in a millimetre.
+const PT_PER_MM: f64 = 72.0 / 25.4;
+
+/// Marks that are left, of how many, and the side of a cell; none if all are.
+pub(super) type Thinned = Option<(usize, usize, f64)>;
+
+impl Size {
+    pub(super) fn millimetres(self) -> f64 {
+        match self {
+            Self::Column => 85.0,
+            Self::Page => 178.0,
+        }
+    }
+
+    fn plot_height(self) -> f64 {
+        match self {
+            Self::Column => 132.0,
+            Self::Page => 190.0,
+        }
+    }
+}
+
+/// A line of text, and the point from which it is anchored.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Line {
+    pub(super) x: f64,
+    pub(super) y: f64,
+    pub(super) text: String,
+}
+
+/// The plot's rectangle.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Plot {
+    pub(super) left: f64,
+    pub(super) top: f64,
+    pub(super) width: f64,
+    pub(super) height: f64,
+}
+
+impl Plot {
+    pub(super) fn right(&self) -> f64 {
+        self.left + self.width
+    }
+
+    pub(super) fn bottom(&self) -> f64 {
+        self.top + self.height
+    }
+}
+
+/// Names below bars.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Names {
+    /// Lines of each name.
+    pub(super) lines: Vec<Vec<String>>,
+    pub(super) slanted: bool,
+    height: f64,
+}
+
+/// Everything that a figure draws, with its place.
+#[derive(Debug)]
+pub(super) struct Layout<'a> {
+    pub(super) prepared: Prepared<'a>,
+    pub(super) width: f64,
+    pub(super) height: f64,
+    pub(super) plot: Plot,
+    pub(super) title: Vec<Line>,
+    /// For each series, where its sample begins and its name.
+    pub(super) legend: Vec<Line>,
+    pub(super) x: Domain,
+    pub(super) y: Domain,
+    pub(super) x_ticks: Ticks,
+    pub(super) y_ticks: Ticks,
+    pub(super) x_title: Vec<Line>,
+    pub(super) y_title: Vec<Line>,
+    pub(super) names: Names,
+    pub(super) caption: Vec<Line>,
+    /// The caption in one piece.
+    pub(super) caption_text: String,
+    /// For each series, its marks or none, from the plot's lower left corner.
+    pub(super) marks: Vec<Vec<Place>>,
+    /// For each series, its runs or none, from the plot's lower left corner.
+    pub(super) curves: Vec<Vec<Vec<Place>>>,
+}
+
+pub(super) fn lay_out<'a>(figure: &Figure, prepared: Prepared<'a>, dress: Dress) -> Layout<'a> {
+    let width = figure.size.millimetres() * PT_PER_MM;
+    let height = figure.size.plot_height();
+    let room = width - 2.0 * EDGE;
+    let mut top = EDGE;
+    let mut title = Vec::new();
+    if dress == Dress::Document {
+        title = block(&figure.title, TITLE, EDGE, room, &mut top, TITLE_LINES);
+        top += 3.0;
+    }
+    let legend = legend(&prepared, room, &mut top);
+    top += SMALL / 2.0;
+
+    let mut y = Domain::of(&figure.y, span_of_y(figure, &prepared));
+    let bars = !prepared.categories.is_empty();
+    let tall = |_: &str| SMALL * 1.7;
+    let y_room = Room {
+        length: height,
+        takes: &tall,
+        most: Y_LABELS,
+        whole: prepared.whole.1,
+        grow: figure.y.range.is_none() && !is_distribution(figure),
+    };
+    let y_ticks = ticks(&figure.y, &mut y, &y_room);
+    let y_title = wrap(&bounded(&y_ticks.title, MAX_TEXT), LABEL, height, 2);
+    let widest =
+        y_ticks.major.iter().map(|(_, l)| super::text::width(l, SMALL)).fold(0.0, f64::max);
+    let titles = y_title.len() as f64 * LABEL * LEADING;
+    let left = EDGE + titles + 3.0 + widest + TICK + TICK_GAP;
+    let mut plot = Plot { left, top, width: (width - EDGE - left).max(40.0), height };
+
+    let mut x = Domain::of(&figure.x, prepared.x);
+    let wide = |label: &str| super::text::width(label, SMALL) + SMALL;
+    let x_room = |length: f64| Room {
+        length,
+        takes: &wide,
+        most: X_LABELS,
+        whole: prepared.whole.0,
+        grow: false,
+    };
+    let mut x_ticks = Ticks { title: figure.x.label.clone(), ..Ticks::default() };
+    if !bars {
+        // Half of the last label may stand beyond the plot's end: chosen once to see how much.
+        let tried = ticks(&figure.x, &mut x, &x_room(plot.width));
+        let beyond = tried.major.iter().map(|(value, label)| {
+            super::text::width(label, SMALL) / 2.0 - (1.0 - x.place(*value)) * plot.width
+        });
+        plot.width -= (beyond.fold(0.0, f64::max) - EDGE + 1.0).max(1.0);
+        x_ticks = ticks(&figure.x, &mut x, &x_room(plot.width));
+    }
+    let names = if bars { names(&prepared.categories, plot.width) } else { Names::default() };
+    let labels = if bars { names.height } else { SMALL };
+    let mut below = plot.bottom() + TICK + TICK_GAP + labels + 2.0;
+    let x_title = centred(&x_ticks.title, &plot, &mut below);
+
+    let (marks, thinned) = place_marks(&prepared, &x, &y, &plot);
+    let curves = place_curves(&prepared, &x, &y, &plot);
+    let caption_text = caption::write(figure, &prepared, thinned);
+    let mut caption = Vec::new();
+    if dress == Dress::Document {
+        below += 4.0;
+        caption = block(&caption_text, SMALL, EDGE, room, &mut below, CAPTION_LINES);
+    }
+    let y_title = turned(y_title, &plot);
+    Layout {
+        prepared,
+        width,
+        height: below + EDGE,
+        plot,
+        title,
+        legend,
+        x,
+        y,
+        x_ticks,
+        y_ticks,
+        x_title,
+        y_title,
+        names,
+        caption,
+        caption_text,
+        marks,
+        curves,
+    }
+}
+
+/// Broken text whose first line begins below `top`, which moves below the last one.
+fn block(text: &str, size: f64, x: f64, room: f64, top: &mut f64, most: usize) -> Vec<Line> {
+    let lines = wrap(&bounded(text, 2 * MAX_TEXT), size, room, most);
+    let place = |text| {
+        *top += size * LEADING;
+        Line { x, y: *top - size * (LEADING - 1.0), text }
+    };
+    lines.into_iter().map(place).collect()
+}
+
+fn centred(title: &str, plot: &Plot, below: &mut f64) -> Vec<Line> {
+    let centre = plot.left + plot.width / 2.0;
+    block(title, LABEL, centre, plot.width, below, 2)
+}
+
+/// The title of y, read from below: x and y are those of the page before it is turned.
+fn turned(lines: Vec<String>, plot: &Plot) -> Vec<Line> {
+    let y = plot.top + plot.height / 2.0;
+    let place = |(i, text)| Line { x: EDGE + LABEL * (0.85 + LEADING * i as f64), y, text };
+    lines.into_iter().enumerate().map(place).collect()
+}
+
+/// Names in rows, each behind its sample. A single series needs none: the title names it.
+fn legend(prepared: &Prepared<'_>, room: f64, top: &mut f64) -> Vec<Line> {
+    if prepared.series.len() < 2 {
+        return Vec::new();
+    }
+    let mut x = EDGE;
+    let mut lines = Vec::new();
+    *top += SMALL * LEADING;
+    for series in &prepared.series {
+        let name = bounded(series.name, MAX_TEXT);
+        let text = cut(&name, SMALL, room - SAMPLE - SAMPLE_GAP);
+        let takes = SAMPLE + SAMPLE_GAP + width(&text, SMALL);
+        if x > EDGE && x + takes > EDGE + room {
+            x = EDGE;
+            *top += SMALL * LEADING;
+        }
+        lines.push(Line { x, y: *top - SMALL * (LEADING - 1.0), text });
+        x += takes + LEGEND_GAP;
+    }
+    lines
+}
+
+fn is_distribution(figure: &Figure) -> bool {
+    !figure.series.is_empty() && figure.series.iter().all(|s| matches!(s.data, Data::Ecdf(_)))
+}
+
+/// What y has to show: for distribution functions all of 0 to 1.
+fn span_of_y(figure: &Figure, prepared: &Prepared<'_>) -> Option<Point> {
+    let log = figure.y.scale == super::Scale::Log;
+    if is_distribution(figure) && !log { Some((0.0, 1.0)) } else { prepared.y }
+}
+
+/// Names side by side, broken at white space; slanted if that does not do.
+fn names(categories: &[&str], plot_width: f64) -> Names {
+    let slot = plot_width / categories.len().max(1) as f64;
+    let room = slot - 3.0;
+    let categories: Vec<String> = categories.iter().map(|name| bounded(name, MAX_TEXT)).collect();
+    let fits = |name: &String| name.split_whitespace().all(|word| width(word, SMALL) <= room);
+    if categories.iter().all(fits) {
+        let lines: Vec<Vec<String>> =
+            categories.iter().map(|name| wrap(name, SMALL, room, usize::MAX)).collect();
+        let most = lines.iter().map(Vec::len).max().unwrap_or(1).max(1);
+        if most <= 3 {
+            let height = SMALL * (1.0 + LEADING * (most - 1) as f64);
+            return Names { lines, slanted: false, height };
+        }
+    }
+    let cut: Vec<String> = categories.iter().map(|name| cut(name, SMALL, SLANTED_ROOM)).collect();
+    let widest = cut.iter().map(|name| width(name, SMALL)).fold(0.0, f64::max);
+    let (sin, cos) = SLANT.to_radians().sin_cos();
+    let height = widest * sin + SMALL * cos;
+    Names { lines: cut.into_iter().map(|name| vec![name]).collect(), slanted: true, height }
+}
+
+fn place(point: &Point, x: &Domain, y: &Domain, plot: &Plot) -> Place {
+    (x.place(point.0) * plot.width, y.place(point.1) * plot.height)
+}
+
+/// Marks that lie within the axes, thinned.
+fn place_marks(
+    prepared: &Prepared<'_>,
+    x: &Domain,
+    y: &Domain,
+    plot: &Plot,
+) -> (Vec<Vec<Place>>, Thinned) {
+    let all: Vec<Vec<Place>> = prepared
+        .series
+        .iter()
+        .map(|series| match &series.shape {
+            Shape::Marks(points) => points
+                .iter()
+                .filter(|(px, py)| x.contains(*px) && y.contains(*py))
+                .map(|point| place(point, x, y, plot))
+                .collect(),
+            _ => Vec::new(),
+        })
+        .collect();
+    let count = |marks: &[Vec<Place>]| marks.iter().map(Vec::len).sum::<usize>();
+    let (left, side) = thin::marks(&all, (plot.width, plot.height));
+    let thinned = side.map(|side| (count(&left), count(&all), side));
+    (left, thinned)
+}
+
+/// Curves, thinned. They may leave the plot, which cuts them off.
+fn place_curves(
+    prepared: &Prepared<'_>,
+    x: &Domain,
+    y: &Domain,
+    plot: &Plot,
+) -> Vec<Vec<Vec<Place>>> {
+    let all: Vec<Vec<Vec<Place>>> = prepared
+        .series
+        .iter()
+        .map(|series| match &series.shape {
+            Shape::Curve { runs, .. } => runs
+                .iter()
+                .map(|run| run.iter().map(|point| place(point, x, y, plot)).collect())
+                .collect(),
+            _ => Vec::new(),
+        })
+        .collect();
+    thin::curves(&all)
+}

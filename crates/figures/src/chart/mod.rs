@@ -1,0 +1,257 @@
+//! Charts for print and screen: described once, drawn as SVG, and as PNG from that very SVG.
+//!
+//! A [`Figure`] says what to show: title, axes with units, series, and on what the numbers rest. It
+//! is laid out in points of the printed page, so that text of 7 pt is 7 pt in a column of 85 mm
+//! ([`Size::Column`]). Colours are those of Okabe and Ito, which remain distinct for colour-blind
+//! readers; every series has a marker as well. The legend stands above the plot, where no data is.
+//! The caption always ends with n, the seed and the kind of every interval drawn, and says what was
+//! left out: points that are no numbers, points outside of a given range, points that would lie on
+//! one another.
+//!
+//! The SVG is written here, with text as text; resvg, pure Rust, turns it into the PNG with a font
+//! that is part of this crate (Liberation Sans, which has the widths of Arial and Helvetica, so that
+//! nothing moves where a viewer uses those). A plotting library would draw the two by different
+//! ways, and would need its ticks, legend and units made anew anyway.
+//!
+//! However many points there are, a file stays below about 500 KiB: [`thin`] says how.
+//!
+//! Not here: interaction, animation, other coordinates than x and y.
+//!
+//! Read this file, then [`axis`], `layout` and `draw`.
+
+pub mod axis;
+mod caption;
+mod draw;
+mod layout;
+mod look;
+mod png;
+mod prepare;
+mod text;
+pub mod thin;
+
+pub use axis::{Axis, Scale, Unit};
+pub use look::{Colour, Look, Marker};
+
+use crate::statistics::Estimate;
+
+/// Most series of a figure: with more nobody tells them apart.
+pub const MAX_SERIES: usize = 12;
+/// Most bars of a figure, over all series.
+pub const MAX_BARS: usize = 240;
+/// Most characters of a title, a caption, a label or a name; what is longer is cut, with an ellipsis.
+pub const MAX_TEXT: usize = 1_200;
+/// Values beyond this are treated as not finite: nothing that is measured reaches it, and differences
+/// of two such values would overflow.
+pub const MAX_MAGNITUDE: f64 = 1e150;
+/// Pixels of a PNG for each inch of print.
+pub const DPI: f64 = 300.0;
+
+/// How wide a figure is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Size {
+    /// One column of a paper, 85 mm.
+    #[default]
+    Column,
+    /// Both columns, 178 mm.
+    Page,
+}
+
+/// What a series is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Data {
+    /// One mark for each point, such as the delay of each packet.
+    Scatter(Vec<(f64, f64)>),
+    /// Points joined by straight lines in the order of x, with markers. A point whose y is not
+    /// finite leaves a gap.
+    Line(Vec<(f64, f64)>),
+    /// A value that holds until the next one, such as a congestion window or the length of a queue.
+    Step(Vec<(f64, f64)>),
+    /// The empirical distribution function of observations; y is the fraction not above x.
+    Ecdf(Vec<f64>),
+    /// Estimates over x with their intervals as a ribbon.
+    Ribbon(Vec<(f64, Estimate)>),
+    /// One bar for each category with its interval as an error bar. Categories of one name share a
+    /// place on the axis; the scale and range of x are not used.
+    Bars(Vec<(String, Estimate)>),
+}
+
+/// Points or observations of one kind and name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Series {
+    /// Its name in the legend.
+    pub name: String,
+    /// What it is.
+    pub data: Data,
+    /// Its colour and marker; by its position among the series if none.
+    pub look: Option<Look>,
+}
+
+impl Series {
+    /// A series that takes its look from its position.
+    pub fn new(name: impl Into<String>, data: Data) -> Self {
+        Self { name: name.into(), data, look: None }
+    }
+
+    /// The same series with a look of its own.
+    #[must_use]
+    pub fn look(mut self, colour: Colour, marker: Marker) -> Self {
+        self.look = Some(Look { colour, marker });
+        self
+    }
+}
+
+/// What happened to the segments of one flow, as (time, sequence number).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TimeSequence {
+    /// Segments sent for the first time.
+    pub data: Vec<(f64, f64)>,
+    /// Cumulative acknowledgements, as they came in at the sender.
+    pub acknowledged: Vec<(f64, f64)>,
+    /// Segments sent again.
+    pub retransmitted: Vec<(f64, f64)>,
+    /// Segments lost on the way.
+    pub lost: Vec<(f64, f64)>,
+}
+
+/// A description of one figure.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    /// Its title.
+    pub title: String,
+    /// What it shows, in sentences; n, seed and intervals are added.
+    pub caption: String,
+    /// The horizontal axis.
+    pub x: Axis,
+    /// The vertical axis.
+    pub y: Axis,
+    /// What is drawn, the first below.
+    pub series: Vec<Series>,
+    /// The seed from which everything drawn comes.
+    pub seed: u64,
+    /// How many of what the figure rests on, such as 10 "replications"; if none, the caption counts
+    /// the observations that the series hold.
+    pub n: Option<(usize, String)>,
+    /// How wide it is printed.
+    pub size: Size,
+}
+
+impl Figure {
+    /// A figure without series.
+    pub fn new(title: impl Into<String>, x: Axis, y: Axis, seed: u64) -> Self {
+        Self {
+            title: title.into(),
+            caption: String::new(),
+            x,
+            y,
+            series: Vec::new(),
+            seed,
+            n: None,
+            size: Size::Column,
+        }
+    }
+
+    /// The figure with one series more.
+    #[must_use]
+    pub fn with(mut self, series: Series) -> Self {
+        self.series.push(series);
+        self
+    }
+
+    /// The figure with this caption.
+    #[must_use]
+    pub fn caption(mut self, caption: impl Into<String>) -> Self {
+        self.caption = caption.into();
+        self
+    }
+
+    /// The figure over both columns of a page.
+    #[must_use]
+    pub fn wide(mut self) -> Self {
+        self.size = Size::Page;
+        self
+    }
+
+    /// The figure resting on `n` of `what`, a noun in the plural.
+    #[must_use]
+    pub fn resting_on(mut self, n: usize, what: impl Into<String>) -> Self {
+        self.n = Some((n, what.into()));
+        self
+    }
+
+    /// A time-sequence figure: data, acknowledgements, retransmissions and losses with marks that
+    /// are the same in every such figure. Kinds of which there are none are left out.
+    pub fn time_sequence(
+        title: impl Into<String>,
+        y: Axis,
+        marks: TimeSequence,
+        seed: u64,
+    ) -> Self {
+        let TimeSequence { data, acknowledged, retransmitted, lost } = marks;
+        let empty =
+            [data.is_empty(), acknowledged.is_empty(), retransmitted.is_empty(), lost.is_empty()];
+        let series = [
+            Series::new("data", Data::Scatter(data)).look(Colour::Blue, Marker::Circle),
+            Series::new("acknowledged", Data::Step(acknowledged)).look(Colour::Green, Marker::None),
+            Series::new("retransmitted", Data::Scatter(retransmitted))
+                .look(Colour::Orange, Marker::Triangle),
+            Series::new("lost", Data::Scatter(lost)).look(Colour::Vermillion, Marker::Cross),
+        ];
+        let series = series.into_iter().zip(empty).filter(|(_, empty)| !empty).map(|(s, _)| s);
+        Self { series: series.collect(), ..Self::new(title, Axis::si("time", "s"), y, seed) }.wide()
+    }
+
+    /// The whole caption: what was said, then n, the intervals, the seed and what is not drawn.
+    ///
+    /// # Errors
+    /// As for [`Figure::svg`].
+    pub fn full_caption(&self) -> Result<String, ChartError> {
+        let prepared = prepare::prepare(self)?;
+        Ok(layout::lay_out(self, prepared, draw::Dress::Inline).caption_text)
+    }
+
+    /// The figure as a document of its own, on white, with title and caption.
+    ///
+    /// # Errors
+    /// Too many series or bars, or bars beside series that are none.
+    pub fn svg(&self) -> Result<String, ChartError> {
+        draw::draw(self, draw::Dress::Document)
+    }
+
+    /// The figure as an element for an HTML page that shows title and caption itself: without them,
+    /// without ground, and with text in the page's own colour.
+    ///
+    /// # Errors
+    /// As for [`Figure::svg`].
+    pub fn svg_inline(&self) -> Result<String, ChartError> {
+        draw::draw(self, draw::Dress::Inline)
+    }
+
+    /// The figure as PNG, rendered from [`Figure::svg`] at [`DPI`].
+    ///
+    /// # Errors
+    /// As for [`Figure::svg`].
+    pub fn png(&self) -> Result<Vec<u8>, ChartError> {
+        png::render(&self.svg()?)
+    }
+}
+
+/// Why a figure could not be drawn.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChartError {
+    /// More series than can be told apart.
+    #[error("expected at most {MAX_SERIES} series, got {0}")]
+    TooManySeries(usize),
+    /// More bars than can be told apart.
+    #[error("expected at most {MAX_BARS} bars, got {0}")]
+    TooManyBars(usize),
+    /// Bars beside series that are none: they have no axis in common.
+    #[error("expected bars alone or no bars, got both in one figure")]
+    MixedBars,
+    /// The SVG could not be rendered.
+    #[error("PNG: {0}")]
+    Png(String),
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,39 @@
+//! A PNG from the SVG, with the font of this crate and no other.
+
+use std::sync::{Arc, LazyLock};
+
+use resvg::tiny_skia::{Pixmap, Transform};
+use resvg::usvg::{Options, Tree, fontdb};
+
+use super::text::FONT;
+use super::{ChartError, DPI};
+
+/// Most pixels of an image; a figure over two columns has about a seventh of that.
+const MAX_PIXELS: f32 = 50e6;
+/// The resolution that CSS, and so SVG, means by a millimetre.
+const CSS_DPI: f64 = 96.0;
+
+static FONTS: LazyLock<Arc<fontdb::Database>> = LazyLock::new(|| {
+    let mut fonts = fontdb::Database::new();
+    fonts.load_font_source(fontdb::Source::Binary(Arc::new(FONT)));
+    fonts.set_sans_serif_family("Liberation Sans");
+    Arc::new(fonts)
+});
+
+pub(super) fn parse(svg: &str) -> Result<Tree, ChartError> {
+    let options = Options { fontdb: FONTS.clone(), ..Options::default() };
+    Tree::from_str(svg, &options).map_err(|error| ChartError::Png(error.to_string()))
+}
+
+pub(super) fn render(svg: &str) -> Result<Vec<u8>, ChartError> {
+    let tree = parse(svg)?;
+    let scale = (DPI / CSS_DPI) as f32;
+    let (width, height) = (tree.size().width() * scale, tree.size().height() * scale);
+    if width * height > MAX_PIXELS {
+        return Err(ChartError::Png(format!("an image of {width} by {height} pixels")));
+    }
+    let mut pixmap = Pixmap::new(width.ceil() as u32, height.ceil() as u32)
+        .ok_or_else(|| ChartError::Png(format!("an image of {width} by {height} pixels")))?;
+    resvg::render(&tree, Transform::from_scale(scale, scale), &mut pixmap.as_mut());
+    pixmap.encode_png().map_err(|error| ChartError::Png(error.to_string()))
+}
