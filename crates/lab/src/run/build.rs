@@ -1,0 +1,128 @@
+//! Builds a world from a scenario.
+
+use super::ledger::{FlowLedger, Ledger};
+use super::thinned::Thinned;
+use super::transport::{self, Carried, Ends};
+use crate::scenario::{Scenario, What};
+use ringway_link::Streams;
+use ringway_sim::{Budget, Error, InterfaceId, NodeId, World};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+/// Ports of the ends of flow 0; those of flow n are n above.
+const PORTS: [u16; 2] = [10_000, 20_000];
+
+/// A world with all that is to happen in it.
+pub(super) struct Built {
+    pub(super) world: World,
+    /// The interfaces at both ends of each link.
+    pub(super) interfaces: Vec<[InterfaceId; 2]>,
+    pub(super) flows: Vec<Box<dyn Carried>>,
+    /// The number of the ledger among the world's recorders.
+    pub(super) ledger: usize,
+}
+
+/// The address of an end of a link.
+fn address(link: usize, end: usize) -> IpAddr {
+    let number = (link as u32) << 2 | (end as u32 + 1);
+    Ipv4Addr::from_bits(10 << 24 | number).into()
+}
+
+/// Builds the world of one replication.
+pub(super) fn build(scenario: &Scenario, streams: Streams) -> Result<Built, Error> {
+    let mut world = World::new(streams);
+    world.set_budget(Budget { events: scenario.events, ..Budget::default() });
+    let nodes: Vec<NodeId> =
+        scenario.nodes.iter().map(|name| world.add_node(name)).collect::<Result<_, _>>()?;
+    let mut ledger = Ledger::default();
+    let mut interfaces = Vec::new();
+    for (number, link) in scenario.links.iter().enumerate() {
+        let [a, b] = link.between;
+        let (out, back) =
+            world.connect(nodes[a], nodes[b], link.there.clone(), link.back.clone())?;
+        for (end, (interface, config)) in
+            [(out, &link.there), (back, &link.back)].into_iter().enumerate()
+        {
+            world.add_address(interface, address(number, end))?;
+            world.set_cost(interface, link.cost)?;
+            if !config.schedule.is_empty() || !config.up {
+                ledger.goes_down(interface.index());
+            }
+        }
+        interfaces.push([out, back]);
+    }
+    for route in &scenario.routes {
+        let way = usize::from(scenario.links[route.link].between[0] != route.at);
+        for (number, link) in scenario.links.iter().enumerate() {
+            for (end, _) in link.between.iter().enumerate().filter(|(_, node)| **node == route.to) {
+                let way = interfaces[route.link][way];
+                world.add_route(nodes[route.at], address(number, end), 32, way)?;
+            }
+        }
+    }
+    let mut flows = Vec::new();
+    for (number, flow) in scenario.flows.iter().enumerate() {
+        let [from, to] = path(scenario, flow.from, flow.to);
+        let ports = PORTS.map(|port| port + number as u16);
+        let ends = Ends {
+            nodes: [nodes[flow.from], nodes[flow.to]],
+            addresses: [
+                SocketAddr::new(address(from.0, from.1), ports[0]),
+                SocketAddr::new(address(to.0, to.1), ports[1]),
+            ],
+        };
+        let mut account = FlowLedger::new(ports);
+        for probe in scenario.probes.iter().filter(|p| p.flow == Some(number)) {
+            match probe.what {
+                What::Delay => account.delays = Some(Thinned::default()),
+                What::Sequence => account.sequence = Some(Thinned::default()),
+                What::Throughput => account.bins = Some((probe.every.as_nanos(), Vec::new())),
+                _ => {}
+            }
+        }
+        ledger.add(account, [flow.from as u32, flow.to as u32]);
+        flows.push(transport::attach(&mut world, flow, ends, &streams)?);
+    }
+    let ledger = world.add_recorder(ledger);
+    Ok(Built { world, interfaces, flows, ledger })
+}
+
+/// The links, with which of their ends, by which the cheapest path leaves a node and enters
+/// another. The scenario has been checked: there is one.
+fn path(scenario: &Scenario, from: usize, to: usize) -> [(usize, usize); 2] {
+    let mut best = vec![(u64::MAX, None, None); scenario.nodes.len()];
+    let mut heap = BinaryHeap::from([Reverse((0u64, from))]);
+    best[from].0 = 0;
+    let mut beside: Vec<Vec<(usize, usize)>> = vec![Vec::new(); scenario.nodes.len()];
+    for (number, link) in scenario.links.iter().enumerate() {
+        for end in [0, 1] {
+            beside[link.between[end]].push((number, end));
+        }
+    }
+    while let Some(Reverse((cost, node))) = heap.pop() {
+        if cost > best[node].0 {
+            continue;
+        }
+        let (_, first, _) = best[node];
+        for &(number, end) in &beside[node] {
+            let link = &scenario.links[number];
+            let (next, cost) = (link.between[1 - end], cost + u64::from(link.cost));
+            if cost < best[next].0 {
+                best[next] = (cost, first.or(Some((number, end))), Some((number, 1 - end)));
+                heap.push(Reverse((cost, next)));
+            }
+        }
+    }
+    let (_, first, last) = best[to];
+    // A static route at the first node says by which link it is left.
+    let fixed = scenario.routes.iter().find(|r| r.at == from && r.to == to);
+    let first = match fixed {
+        Some(route) => {
+            let end = usize::from(scenario.links[route.link].between[0] != from);
+            Some((route.link, end))
+        }
+        None => first,
+    };
+    [first.unwrap_or_default(), last.unwrap_or_default()]
+}

@@ -1,0 +1,238 @@
+//! Keeps account of every packet of every flow, whatever transport sent it: sent, dropped and why,
+//! delivered, and what is left under way.
+
+use super::thinned::{Spread, Thinned};
+use ringway_link::DropReason;
+use ringway_sansio::{Addressing, Time};
+use ringway_sim::{Reason, Record, Recorder, Step};
+use std::collections::BTreeMap;
+
+/// What became of packets in one direction of a flow.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Account {
+    /// Packets the sender sent.
+    pub(crate) sent: u64,
+    /// Packets that arrived, copies included, and their bytes with IP headers.
+    pub(crate) delivered: u64,
+    pub(crate) delivered_bytes: u64,
+    pub(crate) dropped: BTreeMap<Reason, u64>,
+    /// Put into queues, and taken out of them to be sent or dropped from them.
+    queued: u64,
+    unqueued: u64,
+    /// Sent on a wire, and received from one or cut on it.
+    left: u64,
+    ended: u64,
+    pub(crate) first_sent: Option<Time>,
+    pub(crate) last_arrival: Option<Time>,
+    pub(crate) delay: Spread,
+}
+
+impl Account {
+    /// Packets that wait or are on a wire.
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.queued + self.left - self.unqueued - self.ended
+    }
+
+    /// Packets that are gone.
+    pub(crate) fn dropped_total(&self) -> u64 {
+        self.dropped.values().sum()
+    }
+
+    /// Packets that links have made of others: what came out less what went in.
+    pub(crate) fn copied(&self) -> u64 {
+        (self.in_flight() + self.delivered + self.dropped_total()).saturating_sub(self.sent)
+    }
+}
+
+/// What happens to a numbered packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mark {
+    Sent,
+    Arrived,
+    Lost,
+}
+
+/// A flow as a ledger finds it, with what probes ask for besides.
+#[derive(Debug)]
+pub(crate) struct FlowLedger {
+    /// Port of the end that sends, and of the other.
+    ports: [u16; 2],
+    /// From the sender to the receiver, and back.
+    pub(crate) there: Account,
+    pub(crate) back: Account,
+    /// Delay of each packet: when it arrived, its delay.
+    pub(crate) delays: Option<Thinned<(Time, u64)>>,
+    /// What happened to which packet.
+    pub(crate) sequence: Option<Thinned<(Time, u64, Mark)>>,
+    /// Numbers of packets under way, by the world's own; kept with `sequence`.
+    numbers: BTreeMap<u64, u64>,
+    /// Bytes that arrived in each step of time.
+    pub(crate) bins: Option<(u64, Vec<u64>)>,
+}
+
+/// Most steps of a throughput probe; what comes later counts for the last.
+const MAX_BINS: usize = 1 << 20;
+
+impl FlowLedger {
+    pub(crate) fn new(ports: [u16; 2]) -> Self {
+        FlowLedger {
+            ports,
+            there: Account::default(),
+            back: Account::default(),
+            delays: None,
+            sequence: None,
+            numbers: BTreeMap::new(),
+            bins: None,
+        }
+    }
+}
+
+/// The recorder of a world that keeps all accounts.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    pub(crate) flows: Vec<FlowLedger>,
+    /// Flow and direction by the world's hash of both.
+    by_hash: BTreeMap<u32, (u32, bool)>,
+    /// The last packet that was seen to be sent: every packet makes a record as it is.
+    last: u64,
+    /// Interfaces that go up and down, and which packets wait there how often.
+    shaky: BTreeMap<u32, BTreeMap<u64, u32>>,
+    /// The node each end of a flow is on.
+    ends: Vec<[u32; 2]>,
+}
+
+impl Ledger {
+    /// Adds a flow between two nodes; flows are numbered in this order.
+    pub(crate) fn add(&mut self, flow: FlowLedger, ends: [u32; 2]) {
+        self.flows.push(flow);
+        self.ends.push(ends);
+    }
+
+    /// Says that an interface may go down while packets wait for it.
+    pub(crate) fn goes_down(&mut self, interface: u32) {
+        self.shaky.entry(interface).or_default();
+    }
+
+    /// Which flow a packet belongs to, and whether it goes there or back.
+    fn find(&mut self, record: &Record, payload: &[u8]) -> Option<(usize, bool)> {
+        let ports = payload.first_chunk::<4>()?;
+        let ports = [[ports[0], ports[1]], [ports[2], ports[3]]].map(u16::from_be_bytes);
+        let fits = |flow: &FlowLedger, there: bool| {
+            ports == if there { flow.ports } else { [flow.ports[1], flow.ports[0]] }
+        };
+        if let Some(&(flow, there)) = self.by_hash.get(&record.flow)
+            && fits(&self.flows[flow as usize], there)
+        {
+            return Some((flow as usize, there));
+        }
+        let directions = (0..self.flows.len()).flat_map(|i| [(i, true), (i, false)]);
+        let found = { directions }.find(|&(i, there)| fits(&self.flows[i], there))?;
+        self.by_hash.insert(record.flow, (found.0 as u32, found.1));
+        Some(found)
+    }
+
+    /// Whether a packet that a link dropped for being down was waiting for it.
+    fn waited(&mut self, record: &Record) -> bool {
+        let waiting = record.interface.and_then(|i| self.shaky.get_mut(&i));
+        waiting.is_some_and(|w| take_one(w, record.packet))
+    }
+}
+
+fn take_one(waiting: &mut BTreeMap<u64, u32>, packet: u64) -> bool {
+    let Some(count) = waiting.get_mut(&packet) else { return false };
+    *count -= 1;
+    if *count == 0 {
+        waiting.remove(&packet);
+    }
+    true
+}
+
+impl Recorder for Ledger {
+    fn record(&mut self, record: &Record, _: &Addressing, payload: &[u8]) {
+        let is_new = record.packet > self.last;
+        self.last = self.last.max(record.packet);
+        let shaky = match (record.step, record.interface) {
+            (Step::Enqueue | Step::Dequeue | Step::Drop(_), Some(interface)) => {
+                self.shaky.get_mut(&interface)
+            }
+            _ => None,
+        };
+        if let Some(waiting) = shaky {
+            match record.step {
+                Step::Enqueue => *waiting.entry(record.packet).or_default() += 1,
+                Step::Dequeue => drop(take_one(waiting, record.packet)),
+                Step::Drop(Reason::Link(DropReason::QueueFull | DropReason::QueueEarly)) => {
+                    take_one(waiting, record.packet);
+                }
+                _ => {}
+            }
+        }
+        let Some((index, there)) = self.find(record, payload) else { return };
+        let was_waiting = match record.step {
+            Step::Drop(Reason::Link(DropReason::QueueFull | DropReason::QueueEarly)) => true,
+            Step::Drop(Reason::Link(DropReason::Down)) => self.waited(record),
+            _ => false,
+        };
+        let far = self.ends[index][usize::from(there)];
+        let flow = &mut self.flows[index];
+        let account = if there { &mut flow.there } else { &mut flow.back };
+        if is_new {
+            account.sent += 1;
+            account.first_sent.get_or_insert(record.born);
+            if there && let Some(sequence) = &mut flow.sequence {
+                flow.numbers.insert(record.packet, account.sent);
+                sequence.push((record.born, account.sent, Mark::Sent));
+            }
+        }
+        match record.step {
+            Step::Enqueue => account.queued += 1,
+            Step::Dequeue => account.unqueued += 1,
+            Step::Leave(_) => account.left += 1,
+            Step::Receive => {
+                account.ended += 1;
+                if record.node == far {
+                    arrive(flow, record, there);
+                }
+            }
+            Step::Drop(reason) => {
+                account.unqueued += u64::from(was_waiting);
+                account.ended += u64::from(reason == Reason::Link(DropReason::Cut));
+                *account.dropped.entry(reason).or_default() += 1;
+                if there
+                    && let Some(sequence) = &mut flow.sequence
+                    && let Some(number) = flow.numbers.remove(&record.packet)
+                {
+                    sequence.push((record.at, number, Mark::Lost));
+                }
+            }
+        }
+    }
+}
+
+/// A packet has come to its end.
+fn arrive(flow: &mut FlowLedger, record: &Record, there: bool) {
+    let account = if there { &mut flow.there } else { &mut flow.back };
+    account.delivered += 1;
+    account.delivered_bytes += u64::from(record.size);
+    account.last_arrival = Some(record.at);
+    let delay = record.at.since(record.born).as_nanos() as u64;
+    account.delay.push(delay);
+    if !there {
+        return;
+    }
+    if let Some(delays) = &mut flow.delays {
+        delays.push((record.at, delay));
+    }
+    if let Some((every, bins)) = &mut flow.bins {
+        let bin = ((record.at.as_nanos() / *every) as usize).min(MAX_BINS - 1);
+        if bins.len() <= bin {
+            bins.resize(bin + 1, 0);
+        }
+        bins[bin] += u64::from(record.size);
+    }
+    if let Some(sequence) = &mut flow.sequence
+        && let Some(number) = flow.numbers.remove(&record.packet)
+    {
+        sequence.push((record.at, number, Mark::Arrived));
+    }
+}

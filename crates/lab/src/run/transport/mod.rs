@@ -1,0 +1,151 @@
+//! How flows are carried: a file for each transport.
+//!
+//! A transport puts its endpoints on the two nodes of a flow and gives a [`Carried`], by which the
+//! run asks how it goes. To add one: a line in [`Transport`], a file here, and a line in
+//! [`attach`].
+
+mod ns2;
+mod stream;
+mod tcp;
+mod udp;
+
+use super::thinned::Spread;
+use crate::scenario::{Flow, Pattern, Traffic, Transport};
+use ringway_link::{Rate, Size, Streams};
+use ringway_sansio::{Duration, Endpoint, Time};
+use ringway_sim::traffic::{self, Source, SourceConfig};
+use ringway_sim::{EndpointId, Error, NodeId, World};
+use std::net::SocketAddr;
+
+/// Messages that wait to be written; more are refused and counted.
+const MAX_BACKLOG: usize = 1 << 20;
+
+/// The two ends of a flow.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ends {
+    pub(crate) nodes: [NodeId; 2],
+    pub(crate) addresses: [SocketAddr; 2],
+}
+
+/// What a sender looks like now. Sizes are in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Look {
+    pub(crate) cwnd: f64,
+    pub(crate) retransmits: u64,
+    pub(crate) timeouts: u64,
+}
+
+/// What the programs at both ends have seen.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seen {
+    /// Data bytes the receiver got, in order where the transport keeps order.
+    pub(crate) bytes: u64,
+    /// Packets that brought nothing new.
+    pub(crate) duplicates: u64,
+    pub(crate) damaged: u64,
+    pub(crate) messages: bool,
+    pub(crate) written: u64,
+    pub(crate) delivered: u64,
+    pub(crate) refused: u64,
+    pub(crate) delay: Spread,
+    /// When the flow came to its end.
+    pub(crate) completed: Option<Time>,
+    pub(crate) failed: Option<&'static str>,
+}
+
+/// A flow that runs.
+pub(crate) trait Carried {
+    /// What the programs have seen.
+    fn seen(&self, world: &World) -> Seen;
+    /// What the sender looks like.
+    fn look(&self, world: &World) -> Option<Look>;
+    /// Whether it has ended, well or not, as far as its ends know.
+    fn is_done(&self, world: &World) -> bool;
+}
+
+/// Plugs a flow into a world.
+pub(crate) fn attach(
+    world: &mut World,
+    flow: &Flow,
+    ends: Ends,
+    streams: &Streams,
+) -> Result<Box<dyn Carried>, Error> {
+    match flow.transport {
+        Transport::Udp => udp::attach(world, flow, ends, streams),
+        Transport::Tcp => tcp::attach(world, flow, ends, streams),
+        Transport::TcpNs2 => ns2::attach(world, flow, ends, streams),
+    }
+}
+
+/// What drives the sources of messages over UDP: the very times of those over other transports.
+fn source_config(flow: &Flow, ends: Ends) -> SourceConfig {
+    let (packet, pattern, most) = match flow.traffic {
+        Traffic::Messages { packet, rate, pattern, most } => (packet, times(pattern, rate), most),
+        _ => (Size(1000), traffic::Pattern::Constant(Rate(1)), 0),
+    };
+    let start = Time::ZERO + Duration::from(flow.start);
+    SourceConfig {
+        packet,
+        pattern,
+        most,
+        start,
+        stop: stop(flow),
+        ecn: if flow.ecn { ringway_sansio::Ecn::Ect0 } else { ringway_sansio::Ecn::NotEct },
+        ..SourceConfig::ns2(ends.addresses[0], ends.addresses[1])
+    }
+}
+
+fn times(pattern: Pattern, rate: Rate) -> traffic::Pattern {
+    match pattern {
+        Pattern::Constant => traffic::Pattern::Constant(rate),
+        Pattern::Poisson => traffic::Pattern::Poisson(rate),
+        Pattern::OnOff { on, off, stay } => traffic::Pattern::OnOff { rate, on, off, stay },
+    }
+}
+
+fn start(flow: &Flow) -> Time {
+    Time::ZERO + Duration::from(flow.start)
+}
+
+fn stop(flow: &Flow) -> Time {
+    flow.stop.map_or(Time::from_nanos(u64::MAX), |stop| Time::ZERO + Duration::from(stop))
+}
+
+/// Tells when messages are due, by a source whose packets nobody sends.
+struct Clock {
+    source: Source,
+    scratch: Vec<u8>,
+}
+
+impl Clock {
+    fn new(flow: &Flow, ends: Ends, streams: &Streams) -> Self {
+        let source = Source::new(source_config(flow, ends), streams.stream(&source_name(flow)));
+        Clock { source, scratch: Vec::new() }
+    }
+
+    fn next(&self) -> Option<Time> {
+        self.source.poll_timeout()
+    }
+
+    /// Messages that are due.
+    fn due(&mut self, now: Time) -> u64 {
+        let mut due = 0;
+        while self.source.poll_timeout().is_some_and(|at| at <= now) {
+            self.source.handle_timeout(now);
+            self.scratch.clear();
+            due += u64::from(self.source.poll_transmit(now, &mut self.scratch).is_some());
+        }
+        due
+    }
+}
+
+/// The name of the random stream of a flow's source: the flow's, so that another transport or
+/// another link sees the same times (common random numbers).
+fn source_name(flow: &Flow) -> String {
+    format!("{}/source", flow.name)
+}
+
+/// An endpoint of a world by its type.
+fn endpoint<T: ringway_sim::Plug>(world: &World, id: EndpointId) -> Option<&T> {
+    world.endpoint::<T>(id)
+}

@@ -1,0 +1,305 @@
+//! Flows over UDP: messages, and questions with answers.
+
+use super::{Carried, Ends, Look, Seen, endpoint, source_config, source_name, start, stop};
+use crate::run::thinned::Spread;
+use crate::scenario::{Flow, Traffic};
+use ringway_link::Streams;
+use ringway_sansio::{Addressing, Duration, Endpoint, Time};
+use ringway_sim::headers::{self, UDP_HEADER};
+use ringway_sim::traffic::{STAMP, Source};
+use ringway_sim::{Bind, EndpointId, Error, World};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+/// Highest number of a message whose coming again is noticed.
+const MAX_NUMBER: u64 = 1 << 30;
+/// Answers that wait to be sent; more are dropped.
+const MAX_ANSWERS: usize = 65_536;
+
+pub(super) fn attach(
+    world: &mut World,
+    flow: &Flow,
+    ends: Ends,
+    streams: &Streams,
+) -> Result<Box<dyn Carried>, Error> {
+    let [local, remote] = ends.addresses;
+    let binds = [Bind::udp(local.port()), Bind::udp(remote.port())];
+    if let Traffic::RequestResponse { request, response, requests, think, timeout } = flow.traffic {
+        let asker = Asker {
+            local,
+            remote,
+            size: request.0 as usize,
+            left: requests,
+            stop: stop(flow),
+            think: think.into(),
+            patience: timeout.into(),
+            next: (requests > 0).then(|| start(flow)),
+            asked: 0,
+            due: false,
+            waits_since: None,
+            answered: 0,
+            bytes: 0,
+            delay: Spread::default(),
+            ended: None,
+        };
+        let answerer =
+            Answerer { local: remote, size: response.0 as usize, answers: VecDeque::new() };
+        let asker = world.attach(ends.nodes[0], binds[0], asker)?;
+        world.attach(ends.nodes[1], binds[1], answerer)?;
+        return Ok(Box::new(Asked(asker)));
+    }
+    let source = Source::new(source_config(flow, ends), streams.stream(&source_name(flow)));
+    let source = world.attach(ends.nodes[0], binds[0], source)?;
+    let sink = world.attach(ends.nodes[1], binds[1], Sink::default())?;
+    Ok(Box::new(Sent { source, sink }))
+}
+
+/// The number and the time of sending in a whole datagram whose checksum is right, or absent.
+fn stamp(addressing: &Addressing, payload: &[u8]) -> Option<(u64, Time)> {
+    // RFC 768: zero says that there is no checksum.
+    if payload.get(6..8)? != [0, 0] {
+        let sum = headers::pseudo_sum(addressing, payload.len()) + headers::sum(payload);
+        if headers::fold(sum) != 0 {
+            return None;
+        }
+    }
+    let stamp = payload.get(UDP_HEADER..UDP_HEADER + STAMP)?;
+    let (number, sent) = stamp.split_first_chunk::<8>()?;
+    let sent = u64::from_be_bytes(*sent.first_chunk()?);
+    Some((u64::from_be_bytes(*number), Time::from_nanos(sent)))
+}
+
+/// Writes a datagram of `size` bytes with its IP header.
+fn write(
+    payload: &mut Vec<u8>,
+    [from, to]: [SocketAddr; 2],
+    size: usize,
+    number: u64,
+    at: Time,
+) -> Addressing {
+    let addressing = headers::udp_between(from.ip(), to.ip());
+    let overhead = headers::ip_header_len(&addressing) + UDP_HEADER;
+    let data = size.saturating_sub(overhead).max(STAMP);
+    payload.extend_from_slice(&headers::udp_header(from.port(), to.port(), data));
+    payload.extend_from_slice(&number.to_be_bytes());
+    payload.extend_from_slice(&at.as_nanos().to_be_bytes());
+    payload.resize(UDP_HEADER + data, 0);
+    let sum = headers::pseudo_sum(&addressing, payload.len()) + headers::sum(payload);
+    // RFC 768: a checksum of zero is sent as all ones.
+    let checksum = headers::fold(sum).max(u16::from(headers::fold(sum) == 0) * u16::MAX);
+    payload[6..8].copy_from_slice(&checksum.to_be_bytes());
+    addressing
+}
+
+/// Takes messages in.
+#[derive(Default)]
+struct Sink {
+    bytes: u64,
+    delivered: u64,
+    duplicates: u64,
+    damaged: u64,
+    delay: Spread,
+    /// A bit for each number that came.
+    came: Vec<u64>,
+    last: Option<Time>,
+}
+
+impl Sink {
+    /// Whether this number is a new one.
+    fn is_new(&mut self, number: u64) -> bool {
+        if number >= MAX_NUMBER {
+            return true;
+        }
+        let (word, bit) = ((number / 64) as usize, 1u64 << (number % 64));
+        if self.came.len() <= word {
+            self.came.resize(word + 1, 0);
+        }
+        let is_new = self.came[word] & bit == 0;
+        self.came[word] |= bit;
+        is_new
+    }
+}
+
+impl Endpoint for Sink {
+    fn handle_packet(&mut self, now: Time, addressing: Addressing, payload: &[u8]) {
+        let Some((number, sent)) = stamp(&addressing, payload) else {
+            self.damaged += 1;
+            return;
+        };
+        if !self.is_new(number) {
+            self.duplicates += 1;
+            return;
+        }
+        self.delivered += 1;
+        self.bytes += (payload.len() - UDP_HEADER) as u64;
+        self.delay.push(now.since(sent).as_nanos() as u64);
+        self.last = Some(now);
+    }
+
+    fn handle_timeout(&mut self, _: Time) {}
+
+    fn poll_timeout(&self) -> Option<Time> {
+        None
+    }
+
+    fn poll_transmit(&mut self, _: Time, _: &mut Vec<u8>) -> Option<Addressing> {
+        None
+    }
+}
+
+/// A flow of messages.
+struct Sent {
+    source: EndpointId,
+    sink: EndpointId,
+}
+
+impl Carried for Sent {
+    fn seen(&self, world: &World) -> Seen {
+        let Some(source) = endpoint::<Source>(world, self.source) else { return Seen::default() };
+        let Some(sink) = endpoint::<Sink>(world, self.sink) else { return Seen::default() };
+        Seen {
+            bytes: sink.bytes,
+            duplicates: sink.duplicates,
+            damaged: sink.damaged,
+            messages: true,
+            written: source.sent(),
+            delivered: sink.delivered,
+            delay: sink.delay.clone(),
+            completed: sink.last.filter(|_| source.poll_timeout().is_none()),
+            ..Seen::default()
+        }
+    }
+
+    fn look(&self, _: &World) -> Option<Look> {
+        None
+    }
+
+    fn is_done(&self, world: &World) -> bool {
+        endpoint::<Source>(world, self.source).is_none_or(|s| s.poll_timeout().is_none())
+    }
+}
+
+/// Asks one question after another; one without an answer is given up.
+struct Asker {
+    local: SocketAddr,
+    remote: SocketAddr,
+    size: usize,
+    left: u64,
+    stop: Time,
+    think: Duration,
+    patience: Duration,
+    /// When the next question is due, or the answer to this one is late.
+    next: Option<Time>,
+    asked: u64,
+    due: bool,
+    waits_since: Option<Time>,
+    answered: u64,
+    bytes: u64,
+    delay: Spread,
+    ended: Option<Time>,
+}
+
+impl Asker {
+    /// Sets the time of the next question.
+    fn plan(&mut self, now: Time, wait: Duration) {
+        self.waits_since = None;
+        let at = now + wait;
+        self.next = (self.left > 0 && at <= self.stop).then_some(at);
+        if self.next.is_none() {
+            self.ended = Some(now);
+        }
+    }
+}
+
+impl Endpoint for Asker {
+    fn handle_packet(&mut self, now: Time, addressing: Addressing, payload: &[u8]) {
+        let Some((number, _)) = stamp(&addressing, payload) else { return };
+        let Some(since) = self.waits_since.filter(|_| number + 1 == self.asked) else { return };
+        self.answered += 1;
+        self.bytes += (payload.len() - UDP_HEADER) as u64;
+        self.delay.push(now.since(since).as_nanos() as u64);
+        self.plan(now, self.think);
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        if self.next.is_none_or(|at| at > now) {
+            return;
+        }
+        if self.waits_since.is_some() {
+            self.plan(now, Duration::ZERO);
+            if self.next.is_none() {
+                return;
+            }
+        }
+        self.due = true;
+        self.left -= 1;
+        self.asked += 1;
+        self.waits_since = Some(now);
+        self.next = Some(now + self.patience);
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.next
+    }
+
+    fn poll_transmit(&mut self, now: Time, payload: &mut Vec<u8>) -> Option<Addressing> {
+        if !std::mem::take(&mut self.due) {
+            return None;
+        }
+        Some(write(payload, [self.local, self.remote], self.size, self.asked - 1, now))
+    }
+}
+
+/// Answers every question.
+struct Answerer {
+    local: SocketAddr,
+    size: usize,
+    answers: VecDeque<(SocketAddr, u64)>,
+}
+
+impl Endpoint for Answerer {
+    fn handle_packet(&mut self, _: Time, addressing: Addressing, payload: &[u8]) {
+        let Some((number, _)) = stamp(&addressing, payload) else { return };
+        let port = payload.first_chunk::<2>().map_or(0, |p| u16::from_be_bytes(*p));
+        if self.answers.len() < MAX_ANSWERS {
+            self.answers.push_back((SocketAddr::new(addressing.source, port), number));
+        }
+    }
+
+    fn handle_timeout(&mut self, _: Time) {}
+
+    fn poll_timeout(&self) -> Option<Time> {
+        None
+    }
+
+    fn poll_transmit(&mut self, now: Time, payload: &mut Vec<u8>) -> Option<Addressing> {
+        let (to, number) = self.answers.pop_front()?;
+        Some(write(payload, [self.local, to], self.size, number, now))
+    }
+}
+
+/// A flow of questions.
+struct Asked(EndpointId);
+
+impl Carried for Asked {
+    fn seen(&self, world: &World) -> Seen {
+        let Some(asker) = endpoint::<Asker>(world, self.0) else { return Seen::default() };
+        Seen {
+            bytes: asker.bytes,
+            messages: true,
+            written: asker.asked,
+            delivered: asker.answered,
+            delay: asker.delay.clone(),
+            completed: asker.ended,
+            ..Seen::default()
+        }
+    }
+
+    fn look(&self, _: &World) -> Option<Look> {
+        None
+    }
+
+    fn is_done(&self, world: &World) -> bool {
+        endpoint::<Asker>(world, self.0).is_none_or(|a| a.ended.is_some())
+    }
+}

@@ -1,0 +1,547 @@
+//! The tables `[[flow]]`: what is sent, when, by which transport.
+
+use super::document::{Document, Place};
+use super::problem::Problem;
+use ringway_link::{Rate, Size, Span};
+use ringway_sansio::Duration;
+use ringway_sim::traffic::Stay;
+use ringway_tcp::{Algorithm, Detection, Settings, ns2};
+use serde::{Deserialize, Serialize};
+
+/// Least size of a message: its number and the time it was written.
+pub const MIN_MESSAGE: u64 = 16;
+/// Largest message.
+pub const MAX_MESSAGE: u64 = 65_535;
+/// Largest file.
+pub const MAX_SIZE: u64 = 1 << 40;
+
+/// What carries a flow. Another transport joins by a line here and a file in `run/transport`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Transport {
+    /// Datagrams.
+    Udp,
+    /// TCP as the RFCs have it.
+    Tcp,
+    /// The one-way TCP of ns-2.
+    TcpNs2,
+}
+
+impl Transport {
+    /// As it stands in the file.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Transport::Udp => "udp",
+            Transport::Tcp => "tcp",
+            Transport::TcpNs2 => "tcp-ns2",
+        }
+    }
+}
+
+/// How long bursts and silences are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum StayKind {
+    Fixed,
+    Exponential,
+    Pareto,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Kind {
+    Cbr,
+    Poisson,
+    OnOff,
+    Bulk,
+    File,
+    RequestResponse,
+}
+
+impl Kind {
+    /// Keys this traffic understands, besides those of every flow.
+    const fn keys(self) -> &'static [&'static str] {
+        match self {
+            Kind::Cbr | Kind::Poisson => &["rate", "packet", "packets", "stop"],
+            Kind::OnOff => &["rate", "packet", "packets", "stop", "on", "off", "stay", "shape"],
+            Kind::Bulk => &["stop"],
+            Kind::File => &["size"],
+            Kind::RequestResponse => {
+                &["request", "response", "requests", "think", "timeout", "stop"]
+            }
+        }
+    }
+}
+
+/// What a flow sends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Traffic {
+    /// Messages by the clock or by chance.
+    Messages {
+        /// Bytes of one: of the whole IP packet over UDP, of data over a stream.
+        packet: Size,
+        /// Mean bit rate of messages (of a burst, if there are bursts).
+        rate: Rate,
+        /// When they come.
+        pattern: Pattern,
+        /// How many at most.
+        most: u64,
+    },
+    /// As much as goes.
+    Bulk,
+    /// So many bytes, and the end.
+    File {
+        /// How many.
+        size: Size,
+    },
+    /// Questions and answers, one at a time.
+    RequestResponse {
+        /// Bytes of a question.
+        request: Size,
+        /// Bytes of an answer.
+        response: Size,
+        /// How many questions.
+        requests: u64,
+        /// From an answer to the next question.
+        think: Span,
+        /// How long an answer may take, over datagrams.
+        timeout: Span,
+    },
+}
+
+/// When messages come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pattern {
+    /// At a constant rate.
+    Constant,
+    /// At independent times.
+    Poisson,
+    /// In bursts.
+    OnOff {
+        /// Mean length of a burst.
+        on: Span,
+        /// Mean length of a silence.
+        off: Span,
+        /// How both scatter.
+        stay: Stay,
+    },
+}
+
+/// A flow from one node to another.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Flow {
+    /// Its name.
+    pub name: String,
+    /// Where it begins, by number.
+    pub from: usize,
+    /// Where it goes.
+    pub to: usize,
+    /// What carries it.
+    pub transport: Transport,
+    /// What it sends.
+    pub traffic: Traffic,
+    /// When it begins.
+    pub start: Span,
+    /// When it stops to send; at this time something may still be sent.
+    pub stop: Option<Span>,
+    /// Whether its packets understand congestion marks (datagrams; TCP has a setting of its own).
+    pub ecn: bool,
+    /// Settings of TCP.
+    pub tcp: Settings,
+    /// Settings of ns-2's TCP.
+    pub ns2: ns2::Settings,
+}
+
+impl Flow {
+    /// Whether it ends by itself.
+    pub fn has_end(&self) -> bool {
+        match self.traffic {
+            Traffic::File { .. } => true,
+            Traffic::Bulk => false,
+            Traffic::Messages { most, .. } => most != u64::MAX,
+            Traffic::RequestResponse { requests, .. } => requests != u64::MAX,
+        }
+    }
+}
+
+/// The table as it stands in the file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Raw {
+    pub(crate) name: String,
+    pub(crate) from: String,
+    pub(crate) to: String,
+    transport: Transport,
+    traffic: Kind,
+    #[serde(default)]
+    start: Span,
+    stop: Option<Span>,
+    rate: Option<Rate>,
+    packet: Option<Size>,
+    packets: Option<u64>,
+    on: Option<Span>,
+    off: Option<Span>,
+    stay: Option<StayKind>,
+    shape: Option<f64>,
+    size: Option<Size>,
+    request: Option<Size>,
+    response: Option<Size>,
+    requests: Option<u64>,
+    think: Option<Span>,
+    timeout: Option<Span>,
+    #[serde(default)]
+    ecn: bool,
+    tcp: Option<TcpKeys>,
+    ns2: Option<Ns2Keys>,
+}
+
+impl Raw {
+    /// Says what does not fit together; `None` if anything does not.
+    pub(crate) fn check(
+        self,
+        document: &Document<'_>,
+        index: usize,
+        problems: &mut Vec<Problem>,
+    ) -> Option<Flow> {
+        let before = problems.len();
+        let mut wrong = |key: &str, what: String| {
+            let place = Place { section: "flow", index: Some(index), key };
+            problems.push(document.blame(place, what));
+        };
+        let given = [
+            ("rate", self.rate.is_some()),
+            ("packet", self.packet.is_some()),
+            ("packets", self.packets.is_some()),
+            ("stop", self.stop.is_some()),
+            ("on", self.on.is_some()),
+            ("off", self.off.is_some()),
+            ("stay", self.stay.is_some()),
+            ("shape", self.shape.is_some()),
+            ("size", self.size.is_some()),
+            ("request", self.request.is_some()),
+            ("response", self.response.is_some()),
+            ("requests", self.requests.is_some()),
+            ("think", self.think.is_some()),
+            ("timeout", self.timeout.is_some()),
+        ];
+        let known = self.traffic.keys();
+        for (key, is_given) in given {
+            if is_given && !known.contains(&key) {
+                let known = known.join(", ");
+                wrong(key, format!("not a key of this traffic, which knows: {known}"));
+            }
+        }
+        for (key, is_given, transport) in [
+            ("tcp", self.tcp.is_some(), Transport::Tcp),
+            ("ns2", self.ns2.is_some(), Transport::TcpNs2),
+        ] {
+            if is_given && self.transport != transport {
+                let (other, own) = (transport.as_str(), self.transport.as_str());
+                wrong(
+                    key,
+                    format!("settings of transport \"{other}\", but this flow has \"{own}\""),
+                );
+            }
+        }
+        let datagrams = self.transport == Transport::Udp;
+        if self.ecn && !datagrams {
+            wrong("ecn", "expected with transport \"udp\" only; TCP has `tcp.ecn`".into());
+        }
+        let mut span = |key: &str, value: Option<Span>, default: Option<Span>, positive: bool| {
+            match value.or(default) {
+                None => wrong("", format!("the key `{key}` is missing")),
+                Some(s) if s > super::MAX_TIME || (positive && s == Span(0)) => {
+                    let least = if positive { "more than 0 s and " } else { "" };
+                    wrong(key, format!("expected {least}at most {}, got {s}", super::MAX_TIME));
+                }
+                Some(s) => return s,
+            }
+            Span(1)
+        };
+        span("start", Some(self.start), None, false);
+        span("stop", self.stop, Some(Span(0)), false);
+        let traffic = match self.traffic {
+            Kind::Cbr | Kind::Poisson | Kind::OnOff => {
+                let pattern = match self.traffic {
+                    Kind::Cbr => Pattern::Constant,
+                    Kind::Poisson => Pattern::Poisson,
+                    _ => {
+                        let on = span("on", self.on, None, true);
+                        let off = span("off", self.off, None, true);
+                        let shape = self.shape.unwrap_or(1.5);
+                        let stay = match self.stay.unwrap_or(StayKind::Exponential) {
+                            StayKind::Fixed => Stay::Fixed,
+                            StayKind::Exponential => Stay::Exponential,
+                            StayKind::Pareto => Stay::Pareto(shape),
+                        };
+                        if !(shape > 1.0 && shape <= 100.0) {
+                            wrong(
+                                "shape",
+                                format!("expected more than 1 and at most 100, got {shape}"),
+                            );
+                        }
+                        if self.shape.is_some() && self.stay != Some(StayKind::Pareto) {
+                            wrong("shape", "expected with stay = \"pareto\" only".into());
+                        }
+                        Pattern::OnOff { on, off, stay }
+                    }
+                };
+                let packet = self.packet.unwrap_or(Size(1000));
+                let least = MIN_MESSAGE + if datagrams { 28 } else { 0 };
+                if !(least..=MAX_MESSAGE).contains(&packet.0) {
+                    wrong("packet", format!("expected {least} B to {MAX_MESSAGE} B, got {packet}"));
+                }
+                let rate = self.rate.unwrap_or(Rate(1));
+                if self.rate.is_none() {
+                    wrong("", "the key `rate` is missing, such as \"448 kbit/s\"".into());
+                } else if rate.0 == 0 || rate.is_unlimited() {
+                    wrong("rate", format!("expected a bit rate above 0 and limited, got {rate}"));
+                }
+                Traffic::Messages { packet, rate, pattern, most: self.packets.unwrap_or(u64::MAX) }
+            }
+            Kind::Bulk => Traffic::Bulk,
+            Kind::File => {
+                let size = self.size.unwrap_or(Size(1));
+                if self.size.is_none() {
+                    wrong("", "the key `size` is missing, such as \"10 MB\"".into());
+                } else if !(1..=MAX_SIZE).contains(&size.0) {
+                    wrong("size", format!("expected 1 B to {MAX_SIZE} B, got {size}"));
+                }
+                Traffic::File { size }
+            }
+            Kind::RequestResponse => {
+                let think = span("think", self.think, Some(Span(0)), false);
+                let timeout = span("timeout", self.timeout, Some(Span::from_secs(5)), true);
+                let mut size = |key: &str, value: Option<Size>, default| {
+                    let size = value.unwrap_or(Size(default));
+                    let most = if datagrams { MAX_MESSAGE } else { MAX_SIZE };
+                    let least = MIN_MESSAGE + if datagrams { 28 } else { 0 };
+                    if !(least..=most).contains(&size.0) {
+                        wrong(key, format!("expected {least} B to {most} B, got {size}"));
+                    }
+                    size
+                };
+                let request = size("request", self.request, 200);
+                let response = size("response", self.response, 1000);
+                let requests = self.requests.unwrap_or(u64::MAX);
+                Traffic::RequestResponse { request, response, requests, think, timeout }
+            }
+        };
+        match (self.transport, self.traffic) {
+            (Transport::Udp, Kind::Bulk | Kind::File) => {
+                let what = "needs a transport with congestion control: \"tcp\" or \"tcp-ns2\"";
+                wrong("transport", format!("this traffic {what}"));
+            }
+            (Transport::TcpNs2, Kind::RequestResponse) => {
+                wrong(
+                    "transport",
+                    "ns-2's TCP goes one way: request-response needs \"tcp\" or \"udp\"".into(),
+                );
+            }
+            _ => {}
+        }
+        let tcp = self.tcp.unwrap_or_default().settings();
+        if let Err(error) = tcp.check() {
+            wrong("tcp", error.to_string());
+        }
+        let ns2 = self.ns2.unwrap_or_default();
+        if let Err((key, what)) = ns2.check() {
+            wrong(&format!("ns2.{key}"), what.into());
+        }
+        let packet = match traffic {
+            Traffic::Messages { packet, .. } => packet.0 as u16,
+            _ => ns2::Settings::default().packet,
+        };
+        (problems.len() == before).then(|| Flow {
+            name: self.name,
+            from: 0,
+            to: 0,
+            transport: self.transport,
+            traffic,
+            start: self.start,
+            stop: self.stop,
+            ecn: self.ecn,
+            tcp,
+            ns2: ns2.settings(packet),
+        })
+    }
+}
+
+fn span(of: Duration) -> Span {
+    Span(of.as_nanos() as u64)
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum AlgorithmKey {
+    NewReno,
+    Cubic,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum DetectionKey {
+    RackTlp,
+    Sack,
+}
+
+/// TCP's settings as they stand in the file; [`Settings`] says what each means.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct TcpKeys {
+    mtu: Size,
+    send_buffer: Size,
+    receive_buffer: Size,
+    algorithm: AlgorithmKey,
+    detection: DetectionKey,
+    sack: bool,
+    timestamps: bool,
+    window_scaling: bool,
+    ecn: bool,
+    nagle: bool,
+    delayed_ack: Span,
+    initial_window: u32,
+    min_rto: Span,
+    max_rto: Span,
+}
+
+impl Default for TcpKeys {
+    fn default() -> Self {
+        let s = Settings::default();
+        TcpKeys {
+            mtu: Size(s.mtu.into()),
+            send_buffer: Size(s.send_buffer as u64),
+            receive_buffer: Size(s.receive_buffer as u64),
+            algorithm: match s.algorithm {
+                Algorithm::NewReno => AlgorithmKey::NewReno,
+                Algorithm::Cubic => AlgorithmKey::Cubic,
+            },
+            detection: match s.detection {
+                Detection::RackTlp => DetectionKey::RackTlp,
+                Detection::Sack => DetectionKey::Sack,
+            },
+            sack: s.sack,
+            timestamps: s.timestamps,
+            window_scaling: s.window_scaling,
+            ecn: s.ecn,
+            nagle: s.nagle,
+            delayed_ack: span(s.delayed_ack),
+            initial_window: s.initial_window,
+            min_rto: span(s.min_rto),
+            max_rto: span(s.max_rto),
+        }
+    }
+}
+
+impl TcpKeys {
+    fn settings(self) -> Settings {
+        // What is cut off here is out of the bounds that `Settings::check` names.
+        Settings {
+            mtu: self.mtu.0.min(u16::MAX.into()) as u16,
+            send_buffer: usize::try_from(self.send_buffer.0).unwrap_or(usize::MAX),
+            receive_buffer: usize::try_from(self.receive_buffer.0).unwrap_or(usize::MAX),
+            algorithm: match self.algorithm {
+                AlgorithmKey::NewReno => Algorithm::NewReno,
+                AlgorithmKey::Cubic => Algorithm::Cubic,
+            },
+            detection: match self.detection {
+                DetectionKey::RackTlp => Detection::RackTlp,
+                DetectionKey::Sack => Detection::Sack,
+            },
+            sack: self.sack,
+            timestamps: self.timestamps,
+            window_scaling: self.window_scaling,
+            ecn: self.ecn,
+            nagle: self.nagle,
+            delayed_ack: self.delayed_ack.into(),
+            initial_window: self.initial_window,
+            min_rto: self.min_rto.into(),
+            max_rto: self.max_rto.into(),
+            ..Settings::default()
+        }
+    }
+}
+
+/// The settings of ns-2's TCP as they stand in the file; [`ns2::Settings`] says what each means.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Ns2Keys {
+    window: u32,
+    initial_window: u32,
+    dup_acks: u32,
+    limited_transmit: bool,
+    tick: Span,
+    min_rto: Span,
+    max_rto: Span,
+    initial_rto: Span,
+}
+
+impl Default for Ns2Keys {
+    fn default() -> Self {
+        let s = ns2::Settings::default();
+        Ns2Keys {
+            window: s.window,
+            initial_window: s.initial_window,
+            dup_acks: s.dup_acks,
+            limited_transmit: s.limited_transmit,
+            tick: span(s.tick),
+            min_rto: span(s.min_rto),
+            max_rto: span(s.max_rto),
+            initial_rto: span(s.initial_rto),
+        }
+    }
+}
+
+impl Ns2Keys {
+    fn check(&self) -> Result<(), (&'static str, &'static str)> {
+        let most = Span::from_secs(100_000);
+        for (key, ok, expected) in [
+            ("window", (1..=1 << 20).contains(&self.window), "expected 1 to 1048576 packets"),
+            (
+                "initial_window",
+                (1..=1 << 20).contains(&self.initial_window),
+                "expected 1 to 1048576 packets",
+            ),
+            ("dup_acks", (1..=1 << 20).contains(&self.dup_acks), "expected 1 to 1048576"),
+            (
+                "tick",
+                self.tick > Span(0) && self.tick <= most,
+                "expected more than 0 s and at most 100000 s",
+            ),
+            (
+                "max_rto",
+                self.max_rto > Span(0) && self.max_rto <= most,
+                "expected more than 0 s and at most 100000 s",
+            ),
+            (
+                "min_rto",
+                self.min_rto > Span(0) && self.min_rto <= self.max_rto,
+                "expected more than 0 s and at most `max_rto`",
+            ),
+            (
+                "initial_rto",
+                self.initial_rto > Span(0) && self.initial_rto <= most,
+                "expected more than 0 s and at most 100000 s",
+            ),
+        ] {
+            if !ok {
+                return Err((key, expected));
+            }
+        }
+        Ok(())
+    }
+
+    fn settings(self, packet: u16) -> ns2::Settings {
+        ns2::Settings {
+            packet,
+            window: self.window,
+            initial_window: self.initial_window,
+            dup_acks: self.dup_acks,
+            limited_transmit: self.limited_transmit,
+            tick: self.tick.into(),
+            min_rto: self.min_rto.into(),
+            max_rto: self.max_rto.into(),
+            initial_rto: self.initial_rto.into(),
+        }
+    }
+}

@@ -1,0 +1,470 @@
+//! A scenario: who is there, what joins them, what is sent, what is looked at, and when it ends.
+//!
+//! One TOML file holds one scenario. [`Scenario::read`] reads it, checks that it fits together, and
+//! says of everything that does not in which line it stands and what was expected. It runs nothing:
+//! that is [`mod@crate::run`]. Read `docs/lab.md` for the format line by line.
+
+pub(crate) mod document;
+mod flow;
+mod header;
+mod link;
+mod probe;
+mod problem;
+
+pub use document::{Document, MAX_FILE};
+pub use flow::{Flow, MAX_MESSAGE, MAX_SIZE, MIN_MESSAGE, Pattern, Traffic, Transport};
+pub use header::{MAX_TIME, Stop};
+pub use link::Link;
+pub use probe::{Probe, What};
+pub use problem::{MAX_PROBLEMS, Problem, Problems};
+
+use document::{Place, nearest};
+use header::Header;
+use ringway_link::{Generator, Span};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// Most nodes.
+pub const MAX_NODES: usize = 4096;
+/// Most links.
+pub const MAX_LINKS: usize = 8192;
+/// Most static routes.
+pub const MAX_ROUTES: usize = 65_536;
+/// Most flows.
+pub const MAX_FLOWS: usize = 4096;
+/// Most probes.
+pub const MAX_PROBES: usize = 256;
+/// Most replications of one run.
+pub const MAX_REPLICATIONS: u64 = 1_000_000;
+/// Most looks of a probe in a run.
+pub const MAX_LOOKS: u64 = 4_000_000;
+/// Longest name.
+pub const MAX_NAME: usize = 64;
+
+/// A scenario that fits together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// What it is called, in a line.
+    pub title: String,
+    /// What it shows.
+    pub text: String,
+    /// Names the experiment for the random streams.
+    pub seed: u64,
+    /// How often it is run unless told otherwise.
+    pub replications: u64,
+    /// Which random numbers.
+    pub generator: Generator,
+    /// When a run ends.
+    pub stop: Stop,
+    /// Latest end of a run that waits for its flows.
+    pub at_most: Span,
+    /// Most events of a run.
+    pub events: u64,
+    /// The nodes' names.
+    pub nodes: Vec<String>,
+    /// Links between them.
+    pub links: Vec<Link>,
+    /// Static routes, before computed ones.
+    pub routes: Vec<Route>,
+    /// What is sent.
+    pub flows: Vec<Flow>,
+    /// What is looked at.
+    pub probes: Vec<Probe>,
+}
+
+/// A static route: at a node, what goes to another node leaves by a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Where it holds.
+    pub at: usize,
+    /// For what goes there.
+    pub to: usize,
+    /// The way out.
+    pub link: usize,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawRoute {
+    at: String,
+    to: String,
+    link: String,
+}
+
+const SECTIONS: [&str; 5] = ["scenario", "link", "route", "flow", "probe"];
+
+impl Scenario {
+    /// Reads a scenario from the text of a file; `file` is only a name, for errors.
+    pub fn read(file: &str, text: &str) -> Result<Self, Problems> {
+        Self::from_document(&Document::parse(file, text)?)
+    }
+
+    /// Reads a scenario from a document that may have been changed since it was parsed.
+    pub fn from_document(document: &Document<'_>) -> Result<Self, Problems> {
+        let mut problems = Vec::new();
+        document.only(&SECTIONS, &mut problems);
+        let read = Reader { document, problems: &mut problems, whole: true }.scenario();
+        match read {
+            Some(scenario) if problems.is_empty() => Ok(scenario),
+            _ => Err(Problems::new(document.file(), problems)),
+        }
+    }
+
+    /// How long it takes at most.
+    pub fn end(&self) -> Span {
+        match self.stop {
+            Stop::At(end) => end,
+            Stop::FlowsDone => self.at_most,
+        }
+    }
+}
+
+/// Reads a document and notes what is wrong.
+struct Reader<'a, 't> {
+    document: &'a Document<'t>,
+    problems: &'a mut Vec<Problem>,
+    /// Everything that others may refer to could be read so far.
+    whole: bool,
+}
+
+impl Reader<'_, '_> {
+    fn wrong(&mut self, section: &str, index: Option<usize>, key: &str, what: impl Into<String>) {
+        self.problems.push(self.document.blame(Place { section, index, key }, what));
+    }
+
+    fn scenario(&mut self) -> Option<Scenario> {
+        for section in ["scenario", "link", "flow"] {
+            if !self.document.has(section) {
+                let what = format!("the section `{section}` is missing");
+                self.problems.push(self.document.at(0..0, what));
+            }
+        }
+        let before = self.problems.len();
+        let header: Header = self.document.one("scenario", self.problems);
+        if self.problems.len() == before {
+            self.header(&header);
+        }
+        let nodes = self.nodes(&header.nodes);
+        self.whole = !nodes.is_empty();
+        let links = self.links(&nodes);
+        let names: Vec<&str> = links.iter().map(|l| l.name.as_str()).collect();
+        let routes = self.routes(&nodes, &links, &names);
+        let flows = self.flows(&nodes, &links);
+        let end = if let Stop::At(end) = header.stop { end } else { header.at_most };
+        let probes = self.probes(&flows, &names, end);
+        if header.stop == Stop::FlowsDone && !flows.is_empty() && !flows.iter().any(Flow::has_end) {
+            let what = "expected a time: no flow of this scenario ends by itself";
+            self.wrong("scenario", None, "stop", what);
+        }
+        Some(Scenario {
+            title: header.title,
+            text: header.text,
+            seed: header.seed,
+            replications: header.replications,
+            generator: header.generator,
+            stop: header.stop,
+            at_most: header.at_most,
+            events: header.events,
+            nodes: header.nodes,
+            links,
+            routes,
+            flows,
+            probes,
+        })
+    }
+
+    fn header(&mut self, header: &Header) {
+        if header.title.is_empty() {
+            self.wrong("scenario", None, "title", "expected a title in a line");
+        }
+        let end = if let Stop::At(end) = header.stop { end } else { header.at_most };
+        let key = if let Stop::At(_) = header.stop { "stop" } else { "at_most" };
+        if end == Span(0) || end > MAX_TIME {
+            self.wrong(
+                "scenario",
+                None,
+                key,
+                format!("expected more than 0 s and at most {MAX_TIME}, got {end}"),
+            );
+        }
+        if !(1..=MAX_REPLICATIONS).contains(&header.replications) {
+            let what = format!("expected 1 to {MAX_REPLICATIONS}, got {}", header.replications);
+            self.wrong("scenario", None, "replications", what);
+        }
+        if header.events == 0 || header.events > 1 << 40 {
+            self.wrong("scenario", None, "events", "expected 1 to 2^40 events");
+        }
+        if header.nodes.len() < 2 || header.nodes.len() > MAX_NODES {
+            let what = format!("expected 2 to {MAX_NODES} names, got {}", header.nodes.len());
+            self.wrong("scenario", None, "nodes", what);
+        }
+    }
+
+    fn name(&mut self, section: &str, index: Option<usize>, key: &str, name: &str) {
+        let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(fits) {
+            let what = format!(
+                "expected a name of 1 to {MAX_NAME} letters, digits, - and _, got {:?}",
+                name.chars().take(MAX_NAME).collect::<String>()
+            );
+            self.wrong(section, index, key, what);
+        }
+    }
+
+    fn nodes(&mut self, names: &[String]) -> BTreeMap<String, usize> {
+        let mut nodes = BTreeMap::new();
+        for (i, name) in names.iter().take(MAX_NODES).enumerate() {
+            self.name("scenario", None, "nodes", name);
+            if nodes.insert(name.clone(), i).is_some() {
+                self.wrong(
+                    "scenario",
+                    None,
+                    "nodes",
+                    format!("the node \"{name}\" stands there twice"),
+                );
+            }
+        }
+        nodes
+    }
+
+    /// The number of a node by its name.
+    fn node(
+        &mut self,
+        nodes: &BTreeMap<String, usize>,
+        name: &str,
+        (section, index, key): (&str, usize, &str),
+    ) -> usize {
+        if let Some(&found) = nodes.get(name) {
+            return found;
+        }
+        // Without any there is something else wrong, which is told.
+        if nodes.is_empty() {
+            return 0;
+        }
+        let known: Vec<&str> = nodes.keys().map(String::as_str).collect();
+        self.wrong(section, Some(index), key, no_such("node", name, &known));
+        0
+    }
+
+    fn links(&mut self, nodes: &BTreeMap<String, usize>) -> Vec<Link> {
+        if !self.document.is_list("link", MAX_LINKS, self.problems) {
+            return Vec::new();
+        }
+        let mut links: Vec<Link> = Vec::new();
+        let mut names = BTreeMap::new();
+        for (i, value) in self.document.elements("link").into_iter().enumerate() {
+            let Some((mut link, ends)) = link::read(self.document, i, value, self.problems) else {
+                self.whole = false;
+                continue;
+            };
+            self.name("link", Some(i), "name", &link.name);
+            link.between = ends.each_ref().map(|end| self.node(nodes, end, ("link", i, "between")));
+            if ends[0] == ends[1] {
+                self.wrong("link", Some(i), "between", "expected two different nodes");
+            }
+            if names.insert(link.name.clone(), i).is_some() {
+                let what = format!("a link before this one is called \"{}\" too", link.name);
+                self.wrong("link", Some(i), "name", what);
+            }
+            links.push(link);
+        }
+        links
+    }
+
+    fn routes(
+        &mut self,
+        nodes: &BTreeMap<String, usize>,
+        links: &[Link],
+        names: &[&str],
+    ) -> Vec<Route> {
+        let raw: Vec<Option<RawRoute>> = self.document.all("route", MAX_ROUTES, self.problems);
+        let mut routes = Vec::new();
+        for (i, raw) in raw.into_iter().enumerate() {
+            let Some(raw) = raw else { continue };
+            let at = self.node(nodes, &raw.at, ("route", i, "at"));
+            let to = self.node(nodes, &raw.to, ("route", i, "to"));
+            let Some(link) = names.iter().position(|n| *n == raw.link) else {
+                if !self.whole {
+                    continue;
+                }
+                self.wrong("route", Some(i), "link", no_such("link", &raw.link, names));
+                continue;
+            };
+            if !links[link].between.contains(&at) {
+                let what = format!("the link \"{}\" does not begin at \"{}\"", raw.link, raw.at);
+                self.wrong("route", Some(i), "link", what);
+                continue;
+            }
+            routes.push(Route { at, to, link });
+        }
+        routes
+    }
+
+    fn flows(&mut self, nodes: &BTreeMap<String, usize>, links: &[Link]) -> Vec<Flow> {
+        let raw: Vec<Option<flow::Raw>> = self.document.all("flow", MAX_FLOWS, self.problems);
+        // A name that stands there twice has the higher of two numbers.
+        let reach = Reach::new(nodes.values().max().map_or(0, |n| n + 1), links);
+        let mut flows: Vec<Flow> = Vec::new();
+        let mut names = BTreeMap::new();
+        let links_whole = self.whole;
+        for (i, raw) in raw.into_iter().enumerate() {
+            let Some(raw) = raw else {
+                self.whole = false;
+                continue;
+            };
+            self.name("flow", Some(i), "name", &raw.name);
+            if names.insert(raw.name.clone(), i).is_some() {
+                let what = format!("a flow before this one is called \"{}\" too", raw.name);
+                self.wrong("flow", Some(i), "name", what);
+            }
+            let before = self.problems.len();
+            let from = self.node(nodes, &raw.from, ("flow", i, "from"));
+            let to = self.node(nodes, &raw.to, ("flow", i, "to"));
+            if self.problems.len() == before && !nodes.is_empty() {
+                if from == to {
+                    self.wrong("flow", Some(i), "to", "expected another node than `from`");
+                } else if links_whole && !reach.joined(from, to) {
+                    let what =
+                        format!("no route: no links lead from \"{}\" to \"{}\"", raw.from, raw.to);
+                    self.wrong("flow", Some(i), "to", what);
+                }
+            }
+            if let Some(flow) = raw.check(self.document, i, self.problems) {
+                flows.push(Flow { from, to, ..flow });
+            } else {
+                self.whole = false;
+            }
+        }
+        flows
+    }
+
+    fn probes(&mut self, flows: &[Flow], links: &[&str], end: Span) -> Vec<Probe> {
+        let raw: Vec<Option<probe::Raw>> = self.document.all("probe", MAX_PROBES, self.problems);
+        let names: Vec<&str> = flows.iter().map(|f| f.name.as_str()).collect();
+        let mut probes: Vec<Probe> = Vec::new();
+        for (i, raw) in raw.into_iter().enumerate() {
+            let Some(raw) = raw else { continue };
+            let before = self.problems.len();
+            let what = raw.what;
+            let flow = self.one_of(i, "flow", what.of_flow(), raw.flow.as_deref(), &names, what);
+            let link = self.one_of(i, "link", what.of_link(), raw.link.as_deref(), links, what);
+            if raw.direction.is_some() && !what.of_link() {
+                self.wrong("probe", Some(i), "direction", "expected with a probe of a link only");
+            }
+            let every = raw.every.unwrap_or(Span::from_millis(if what == What::Throughput {
+                500
+            } else {
+                10
+            }));
+            if raw.every.is_some() && !what.has_every() {
+                let what = "expected with \"throughput\", \"cwnd\" and \"queue\" only";
+                self.wrong("probe", Some(i), "every", what);
+            } else if every < probe::MIN_EVERY || every > MAX_TIME {
+                let what = format!("expected {} to {MAX_TIME}, got {every}", probe::MIN_EVERY);
+                self.wrong("probe", Some(i), "every", what);
+            } else if end.as_nanos() / every.as_nanos() > MAX_LOOKS && what.has_every() {
+                let least = Span(end.as_nanos() / MAX_LOOKS + 1);
+                let what = format!("expected {least} or more in a run of {end}, got {every}");
+                self.wrong("probe", Some(i), "every", what);
+            }
+            if let (What::Cwnd, Some(flow)) = (what, flow)
+                && flows[flow].transport == Transport::Udp
+            {
+                self.wrong(
+                    "probe",
+                    Some(i),
+                    "flow",
+                    "a flow over \"udp\" has no congestion window",
+                );
+            }
+            let there = raw.direction.unwrap_or_default() == probe::Direction::There;
+            let probe = Probe { what, flow, link: link.map(|l| (l, there)), every };
+            if probes.contains(&probe) {
+                self.wrong("probe", Some(i), "", "the same probe stands there twice");
+            }
+            if self.problems.len() == before {
+                probes.push(probe);
+            }
+        }
+        probes
+    }
+
+    /// The number of the flow or link a probe looks at.
+    fn one_of(
+        &mut self,
+        index: usize,
+        key: &str,
+        needed: bool,
+        name: Option<&str>,
+        known: &[&str],
+        what: What,
+    ) -> Option<usize> {
+        let what = what.as_str();
+        match (needed, name) {
+            (false, None) => None,
+            (false, Some(_)) => {
+                self.wrong(
+                    "probe",
+                    Some(index),
+                    key,
+                    format!("a probe of \"{what}\" has no `{key}`"),
+                );
+                None
+            }
+            (true, None) => {
+                let message =
+                    format!("the key `{key}` is missing: the name of the {key} to look at");
+                self.wrong("probe", Some(index), "", message);
+                None
+            }
+            (true, Some(name)) => {
+                let found = known.iter().position(|k| *k == name);
+                if found.is_none() && self.whole {
+                    self.wrong("probe", Some(index), key, no_such(key, name, known));
+                }
+                found
+            }
+        }
+    }
+}
+
+/// `no node "x"; did you mean "y"?`
+fn no_such(what: &str, name: &str, known: &[&str]) -> String {
+    let name: String = name.chars().take(MAX_NAME).collect();
+    match nearest(&name, known) {
+        Some(nearest) => format!("no {what} \"{name}\"; did you mean \"{nearest}\"?"),
+        None if known.is_empty() => format!("no {what} \"{name}\"; there is none"),
+        None if known.len() <= 16 => {
+            format!("no {what} \"{name}\"; there are: {}", known.join(", "))
+        }
+        None => format!("no {what} \"{name}\""),
+    }
+}
+
+/// Which nodes are joined by links at all.
+struct Reach(Vec<usize>);
+
+impl Reach {
+    fn new(nodes: usize, links: &[Link]) -> Self {
+        let mut reach = Reach((0..nodes.max(1)).collect());
+        for link in links {
+            let [a, b] = link.between.map(|end| reach.root(end));
+            reach.0[a] = b;
+        }
+        reach
+    }
+
+    fn root(&self, mut node: usize) -> usize {
+        while self.0[node] != node {
+            node = self.0[node];
+        }
+        node
+    }
+
+    fn joined(&self, a: usize, b: usize) -> bool {
+        self.root(a) == self.root(b)
+    }
+}
+
+#[cfg(test)]
+mod tests;

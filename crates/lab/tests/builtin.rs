@@ -1,0 +1,122 @@
+//! The scenarios that are part of the program: each runs, and shows what it says.
+
+#![allow(clippy::unwrap_used)]
+
+use ringway_lab::builtin;
+use ringway_lab::run::{FlowMeasures, Options, Outcome, run};
+use ringway_lab::scenario::Scenario;
+
+fn scenario(name: &str) -> Scenario {
+    let text = builtin::find(name).unwrap().text;
+    Scenario::read(name, text).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn outcome(name: &str, replication: u64) -> Outcome {
+    let options = Options { probes: true, replication, ..Options::default() };
+    run(&scenario(name), &options, |_| ()).unwrap()
+}
+
+fn flow<'a>(outcome: &'a Outcome, name: &str) -> &'a FlowMeasures {
+    outcome.flows.iter().find(|f| f.flow == name).unwrap()
+}
+
+/// Conservation: every packet is dropped, under way or delivered.
+#[test]
+fn all_run_and_account_for_every_packet() {
+    for b in builtin::ALL {
+        let outcome = outcome(b.name, 0);
+        assert!(!outcome.flows.is_empty(), "{}", b.name);
+        for f in &outcome.flows {
+            let name = format!("{}: {}", b.name, f.flow);
+            assert!(f.sent > 100, "{name}");
+            assert_eq!(f.failed, None, "{name}");
+            assert_eq!(f.sent + f.copied, f.delivered + f.dropped + f.in_flight, "{name}");
+            assert_eq!(f.dropped, f.dropped_by.values().sum::<u64>(), "{name}");
+            let back = &f.back;
+            assert_eq!(back.sent, back.delivered + back.dropped + back.in_flight, "{name}");
+        }
+        for s in &outcome.series {
+            assert!(s.points.len() > 10, "{}: {:?}", b.name, s.what);
+        }
+    }
+}
+
+/// The same seed gives the same figures, another gives others.
+#[test]
+fn a_run_is_repeated_to_the_last_bit() {
+    let text = |o: &Outcome| serde_json::to_string(o).unwrap();
+    let first = outcome("jitter", 0);
+    let again = outcome("jitter", 0);
+    assert_eq!(text(&first), text(&again));
+    assert_eq!(first.series, again.series);
+    assert_eq!(first.records.unwrap().rows, again.records.unwrap().rows);
+    assert_ne!(text(&outcome("jitter", 1)), text(&outcome("jitter", 0)));
+}
+
+/// The UDP and TCP rows of Table 1, with what the papers call lost told apart.
+#[test]
+fn table_1_comes_out() {
+    let udp = outcome("gangurde-udp", 0);
+    let udp = flow(&udp, "udp");
+    assert_eq!((udp.sent, udp.delivered, udp.dropped, udp.in_flight), (1569, 723, 819, 27));
+    let tcp = outcome("gangurde-tcp", 0);
+    let tcp = flow(&tcp, "tcp");
+    assert_eq!((tcp.sent, tcp.delivered, tcp.dropped, tcp.in_flight), (713, 694, 0, 19));
+}
+
+/// CoDel and FQ-CoDel spare voice the wait that drop-tail makes it, at no cost to the download.
+#[test]
+fn bufferbloat_is_cured() {
+    let [tail, codel, fair] =
+        ["drop-tail", "codel", "fq-codel"].map(|name| outcome(&format!("bufferbloat-{name}"), 0));
+    let delay = |o: &Outcome| flow(o, "voice").value("delay_p90").unwrap();
+    assert!(delay(&tail) > 1.0, "{}", delay(&tail));
+    assert!(delay(&codel) < 0.03, "{}", delay(&codel));
+    assert!(delay(&fair) < 0.02, "{}", delay(&fair));
+    let goodput = |o: &Outcome| flow(o, "download").goodput;
+    assert!(goodput(&codel) > 0.95 * goodput(&tail));
+    assert!(goodput(&fair) > 0.95 * goodput(&tail));
+}
+
+/// Pollaczek and Khinchine: 3 ms at a load of 0.8 and a service of 1 ms.
+#[test]
+fn m_d_1_has_the_mean_delay_of_its_formula() {
+    let delays = (0..4).map(|r| flow(&outcome("m-d-1", r), "poisson").value("delay_mean").unwrap());
+    let mean = delays.sum::<f64>() / 4.0;
+    assert!((mean / 0.003 - 1.0).abs() < 0.03, "{mean}");
+}
+
+/// A download goes on after the line comes back, and everything on the line when it went is gone.
+#[test]
+fn a_pulled_cable_delays_a_file() {
+    let outcome = outcome("cable-pulled", 0);
+    let file = flow(&outcome, "file");
+    let seconds = file.completion.unwrap();
+    // 10 MB at 8 Mbit/s take ten seconds and a half, and three are missing.
+    assert!((13.0..16.0).contains(&seconds), "{seconds}");
+    assert!(file.dropped_by["link went down on the way"] > 0);
+    assert!(file.dropped_by["link down"] > 0);
+    assert_eq!(file.bytes, 10_000_000);
+    assert!(file.timeouts > 0);
+}
+
+/// Every question is answered, and answers that meet bursts take longer.
+#[test]
+fn pages_are_answered() {
+    let outcome = outcome("web", 0);
+    let messages = flow(&outcome, "pages").messages.unwrap();
+    assert_eq!((messages.written, messages.delivered), (200, 200));
+    let delay = messages.delay.unwrap();
+    // 20 kB at 5 Mbit/s, three round trips of 40 ms at least: connecting, and two windows.
+    assert!(delay.p50 > 0.1 && delay.p50 < 0.5, "{delay:?}");
+    assert!(delay.p99 > 1.5 * delay.p50, "{delay:?}");
+}
+
+/// A node that does too much is named.
+#[test]
+fn a_budget_names_the_node() {
+    let mut scenario = scenario("lossy-bulk");
+    scenario.events = 1000;
+    let error = run(&scenario, &Options::default(), |_| ()).unwrap_err().to_string();
+    assert!(error.contains("event budget of 1000") && error.contains("node "), "{error}");
+}
