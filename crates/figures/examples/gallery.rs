@@ -7,6 +7,7 @@ use std::path::Path;
 use std::{env, fs};
 
 use ringway_figures::chart::{Axis, Data, Figure, Series, TimeSequence};
+use ringway_figures::report::{Compared, Entry, Grid, Head, Report, Section};
 use ringway_figures::statistics::{Estimate, mean, percentile, ratio};
 
 /// Whatever goes wrong ends the program.
@@ -51,7 +52,60 @@ fn main() -> Outcome<()> {
         fs::write(directory.join(format!("{name}.svg")), figure.svg()?)?;
         fs::write(directory.join(format!("{name}.png")), figure.png()?)?;
     }
+    fs::write(directory.join("report.html"), report(&figures)?.html()?)?;
     Ok(())
+}
+
+fn report(figures: &[(&str, Figure)]) -> Outcome<Report> {
+    let mut report = Report::new("Every kind of figure, with <angles> & ampersands");
+    report.lead = "Made-up numbers, for looking at.\n\nNothing here was measured.".to_owned();
+    report.manifest =
+        [("version", "0.1.0"), ("seed", "12345"), ("host", "none, these are made up")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .to_vec();
+    let mut dice = Dice(7);
+    let mut ours = |value: f64| {
+        let sample: Vec<f64> = (0..12).map(|_| value * (0.99 + 0.02 * dice.roll())).collect();
+        mean(&sample)
+    };
+    let rows = [
+        Compared { what: "sent".into(), paper: Some(1_569.0), ours: ours(1_568.5)?, decimals: 0 },
+        Compared { what: "received".into(), paper: Some(723.0), ours: ours(723.0)?, decimals: 0 },
+        Compared { what: "dropped".into(), paper: None, ours: ours(797.0)?, decimals: 0 },
+        Compared {
+            what: "mean delay (s)".into(),
+            paper: Some(1.930_832),
+            ours: ours(1.9311)?,
+            decimals: 6,
+        },
+        Compared {
+            what: "variance (s²)".into(),
+            paper: Some(0.142_85),
+            ours: ours(0.1429)?,
+            decimals: 6,
+        },
+    ];
+    let grid = Grid::new(
+        "Seconds for a file.",
+        [
+            Head::text("loss"),
+            Head::number("1 MB", 1),
+            Head::number("25 MB", 1),
+            Head::text("remark"),
+        ],
+    )
+    .row(["0".into(), 2.0.into(), 47.3.into(), Entry::Nothing])
+    .row(["10 %".into(), 1.9.into(), 145.4.into(), "does not react to loss".into()]);
+    report.sections.push(
+        Section::new("Tables")
+            .text("The paper's figures beside ours.")
+            .grid(Grid::comparison("UDP, 0.2 Mbit/s.", &rows))
+            .grid(grid),
+    );
+    for (name, figure) in figures {
+        report.sections.push(Section::new(*name).figure(figure.clone()));
+    }
+    Ok(report)
 }
 
 /// The delay of a constant stream through a queue that fills and then drops.

@@ -88,6 +88,8 @@ const NARROWEST: f64 = 1e-9;
 const NEAR_ZERO: f64 = 0.35;
 /// Part of the range that is left free beside the data where the axis does not begin at zero.
 const MARGIN: f64 = 0.03;
+/// Most decimals of a label, as long as another prefix helps.
+const MOST_DECIMALS: i32 = 3;
 /// Most steps tried until labels fit, each about twice the one before.
 const MOST_STEPS: i32 = 40;
 
@@ -101,7 +103,9 @@ pub(super) struct Domain {
 
 impl Domain {
     /// The domain for data between `low` and `high`, which may be none.
-    pub(super) fn of(axis: &Axis, data: Option<(f64, f64)>) -> Self {
+    ///
+    /// Beside the data a little is left free, unless the axis is to `grow` to its ticks anyway.
+    pub(super) fn of(axis: &Axis, data: Option<(f64, f64)>, grow: bool) -> Self {
         let log = axis.scale == Scale::Log;
         let given = axis.range.filter(|&(low, high)| {
             low < high
@@ -113,7 +117,8 @@ impl Domain {
             return Self { low, high, log };
         }
         let (low, high) = data.unwrap_or(if log { (1.0, 10.0) } else { (0.0, 1.0) });
-        if log { Self::log_around(low, high) } else { Self::linear_around(low, high) }
+        let margin = if grow { 0.0 } else { MARGIN };
+        if log { Self::log_around(low, high) } else { Self::linear_around(low, high, margin) }
     }
 
     fn log_around(low: f64, high: f64) -> Self {
@@ -121,18 +126,18 @@ impl Domain {
         Self { low: low / room, high: high * room, log: true }
     }
 
-    fn linear_around(low: f64, high: f64) -> Self {
+    fn linear_around(low: f64, high: f64, margin: f64) -> Self {
         let size = low.abs().max(high.abs());
         if size < f64::MIN_POSITIVE / NARROWEST {
             return Self { low: 0.0, high: 1.0, log: false };
         }
         if low >= 0.0 && low <= NEAR_ZERO * high {
-            return Self { low: 0.0, high: high * (1.0 + MARGIN), log: false };
+            return Self { low: 0.0, high: high * (1.0 + margin), log: false };
         }
         if high <= 0.0 && high >= NEAR_ZERO * low {
-            return Self { low: low * (1.0 + MARGIN), high: 0.0, log: false };
+            return Self { low: low * (1.0 + margin), high: 0.0, log: false };
         }
-        let room = if high - low > NARROWEST * size { (high - low) * MARGIN } else { size * 0.05 };
+        let room = if high - low > NARROWEST * size { (high - low) * margin } else { size * 0.05 };
         Self { low: low - room, high: high + room, log: false }
     }
 
@@ -188,7 +193,8 @@ pub(super) fn ticks(axis: &Axis, domain: &mut Domain, room: &Room<'_>) -> Ticks 
 
 fn linear_ticks(axis: &Axis, domain: &mut Domain, room: &Room<'_>) -> Ticks {
     let span = domain.high - domain.low;
-    let counting = Counting::common(axis, domain.low.abs().max(domain.high.abs()));
+    let largest = domain.low.abs().max(domain.high.abs());
+    let mut counting = Counting::common(axis, largest);
     // The finest step of which no more than `most` fit is the first to try.
     let mut step = Step::at_least(span / room.most.max(1) as f64);
     if room.whole && !matches!(axis.unit, Unit::Si(_)) && step.size() < 1.0 {
@@ -196,6 +202,9 @@ fn linear_ticks(axis: &Axis, domain: &mut Domain, room: &Room<'_>) -> Ticks {
     }
     let mut major = Vec::new();
     for _ in 0..MOST_STEPS {
+        // Small steps far from zero: the prefix is that of the steps, and the labels stay whole.
+        let fine = step.power - Counting::common(axis, largest).power < -MOST_DECIMALS;
+        counting = Counting::common(axis, if fine { step.size() } else { largest });
         major = step.multiples(domain, room.grow).map(|v| (v, counting.spell(v, &step))).collect();
         let widest = major.iter().map(|(_, l)| (room.takes)(l)).fold(0.0, f64::max);
         if major.len() <= room.most + 1 && step.size() / span * room.length >= widest {
@@ -410,7 +419,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn labels(axis: &Axis, low: f64, high: f64, length: f64) -> (Vec<String>, String) {
-        let mut domain = Domain::of(axis, Some((low, high)));
+        let mut domain = Domain::of(axis, Some((low, high)), false);
         let takes = |label: &str| label.chars().count() as f64 * 4.0 + 6.0;
         let room = Room { length, takes: &takes, most: 7, whole: false, grow: false };
         let ticks = ticks(axis, &mut domain, &room);
@@ -471,7 +480,7 @@ mod tests {
             let (low, high) = (a * ten(size - 6), a * ten(size - 6) + span * ten(size));
             prop_assume!(!log || low > 0.0);
             let axis = Axis { scale: if log { Scale::Log } else { Scale::Linear }, ..Axis::si("x", "s") };
-            let mut domain = Domain::of(&axis, Some((low, high)));
+            let mut domain = Domain::of(&axis, Some((low, high)), false);
             let takes = |label: &str| label.chars().count() as f64 * 3.9 + 5.0;
             let room = Room { length, takes: &takes, most: 7, whole: false, grow: false };
             let ticks = ticks(&axis, &mut domain, &room);

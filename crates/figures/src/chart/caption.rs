@@ -19,7 +19,7 @@ pub(super) fn write(figure: &Figure, prepared: &Prepared<'_>, thinned: Thinned) 
     sentences.push(format!("{}.", facts.join("; ")));
     if let Some((kept, of, side)) = thinned {
         sentences.push(format!(
-            "{} of {} marks are drawn: one for each {side:.1} pt of the page.",
+            "{} of {} marks are drawn: one for each square of {side:.1} pt.",
             thousands(kept),
             thousands(of)
         ));

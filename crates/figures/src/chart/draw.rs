@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::layout::{
-    LABEL, Layout, Line, SAMPLE, SAMPLE_GAP, SLANT, SMALL, TICK, TICK_GAP, TITLE, lay_out,
+    LABEL, Layout, Line, SAMPLE_GAP, SLANT, SMALL, TICK, TICK_GAP, TITLE, lay_out, sample,
 };
 use super::look::{Look, Marker};
 use super::prepare::{Drawn, Shape, prepare};
@@ -171,13 +171,14 @@ impl Svg {
         for (line, series) in layout.legend.iter().zip(&layout.prepared.series) {
             let middle = line.y - SMALL * 0.35;
             self.sample(series, line.x, middle);
-            self.text(line.x + SAMPLE + SAMPLE_GAP, line.y, SMALL, "start", 0.0, &line.text);
+            let x = line.x + sample(&series.shape) + SAMPLE_GAP;
+            self.text(x, line.y, SMALL, "start", 0.0, &line.text);
         }
     }
 
-    /// What a series looks like, `SAMPLE` wide, around `y`.
+    /// What a series looks like, from `x` on and around `y`.
     fn sample(&mut self, series: &Drawn<'_>, x: f64, y: f64) {
-        let (colour, w) = (series.look.colour.code(), number(SAMPLE));
+        let (colour, w) = (series.look.colour.code(), sample(&series.shape));
         match &series.shape {
             Shape::Marks(_) => {}
             Shape::Curve { band, .. } => {
@@ -196,11 +197,11 @@ impl Svg {
                 self.add(format_args!(
                     "<rect x=\"{left}\" y=\"{top}\" width=\"{}\" height=\"5.6\" fill=\"{colour}\" \
                      fill-opacity=\"0.35\" stroke=\"{colour}\" stroke-width=\"{FRAME}\"/>\n",
-                    SAMPLE - 4.0
+                    w - 4.0
                 ));
             }
         }
-        self.marks(&[(x + SAMPLE / 2.0, y)], series.look, RADIUS);
+        self.marks(&[(x + w / 2.0, y)], series.look, RADIUS);
     }
 
     fn curve(&mut self, data: &str, colour: &str) {

@@ -27,6 +27,8 @@ pub(super) const TICK: f64 = 2.5;
 pub(super) const TICK_GAP: f64 = 2.0;
 /// Width of a legend's sample, and the gap behind it.
 pub(super) const SAMPLE: f64 = 15.0;
+/// The same for marks that no line joins.
+pub(super) const MARK_SAMPLE: f64 = 5.0;
 /// Between a legend's sample and its name.
 pub(super) const SAMPLE_GAP: f64 = 3.0;
 /// Between the names of a legend.
@@ -99,6 +101,20 @@ pub(super) struct Names {
     height: f64,
 }
 
+impl Names {
+    /// How far from the page's edge the plot has to begin for the first name to stay on the page.
+    fn reach(&self, plot_width: f64) -> f64 {
+        match self.lines.first() {
+            Some(lines) if self.slanted => {
+                let name = lines.iter().map(|line| width(line, SMALL)).fold(0.0, f64::max);
+                let slot = plot_width / self.lines.len() as f64;
+                EDGE + name * SLANT.to_radians().cos() - slot / 2.0
+            }
+            _ => 0.0,
+        }
+    }
+}
+
 /// Everything that a figure draws, with its place.
 #[derive(Debug)]
 pub(super) struct Layout<'a> {
@@ -136,18 +152,15 @@ pub(super) fn lay_out<'a>(figure: &Figure, prepared: Prepared<'a>, dress: Dress)
         top += 3.0;
     }
     let legend = legend(&prepared, room, &mut top);
-    top += SMALL / 2.0;
+    // The label of the highest tick of y stands half above the plot.
+    top += SMALL * 0.8;
 
-    let mut y = Domain::of(&figure.y, span_of_y(figure, &prepared));
+    let grow = figure.y.range.is_none() && !is_distribution(figure);
+    let mut y = Domain::of(&figure.y, span_of_y(figure, &prepared), grow);
     let bars = !prepared.categories.is_empty();
     let tall = |_: &str| SMALL * 1.7;
-    let y_room = Room {
-        length: height,
-        takes: &tall,
-        most: Y_LABELS,
-        whole: prepared.whole.1,
-        grow: figure.y.range.is_none() && !is_distribution(figure),
-    };
+    let y_room =
+        Room { length: height, takes: &tall, most: Y_LABELS, whole: prepared.whole.1, grow };
     let y_ticks = ticks(&figure.y, &mut y, &y_room);
     let y_title = wrap(&bounded(&y_ticks.title, MAX_TEXT), LABEL, height, 2);
     let widest =
@@ -155,8 +168,18 @@ pub(super) fn lay_out<'a>(figure: &Figure, prepared: Prepared<'a>, dress: Dress)
     let titles = y_title.len() as f64 * LABEL * LEADING;
     let left = EDGE + titles + 3.0 + widest + TICK + TICK_GAP;
     let mut plot = Plot { left, top, width: (width - EDGE - left).max(40.0), height };
+    let mut names = Names::default();
+    if bars {
+        names = self::names(&prepared.categories, plot.width);
+        // The first of slanted names reaches out to the left, and pushes the plot if it must.
+        let pushed = names.reach(plot.width) - plot.left;
+        if pushed > 0.0 {
+            plot.left += pushed;
+            plot.width -= pushed;
+        }
+    }
 
-    let mut x = Domain::of(&figure.x, prepared.x);
+    let mut x = Domain::of(&figure.x, prepared.x, false);
     let wide = |label: &str| super::text::width(label, SMALL) + SMALL;
     let x_room = |length: f64| Room {
         length,
@@ -175,7 +198,6 @@ pub(super) fn lay_out<'a>(figure: &Figure, prepared: Prepared<'a>, dress: Dress)
         plot.width -= (beyond.fold(0.0, f64::max) - EDGE + 1.0).max(1.0);
         x_ticks = ticks(&figure.x, &mut x, &x_room(plot.width));
     }
-    let names = if bars { names(&prepared.categories, plot.width) } else { Names::default() };
     let labels = if bars { names.height } else { SMALL };
     let mut below = plot.bottom() + TICK + TICK_GAP + labels + 2.0;
     let x_title = centred(&x_ticks.title, &plot, &mut below);
@@ -188,7 +210,7 @@ pub(super) fn lay_out<'a>(figure: &Figure, prepared: Prepared<'a>, dress: Dress)
         below += 4.0;
         caption = block(&caption_text, SMALL, EDGE, room, &mut below, CAPTION_LINES);
     }
-    let y_title = turned(y_title, &plot);
+    let y_title = turned(y_title, plot.left - left, &plot);
     Layout {
         prepared,
         width,
@@ -226,9 +248,10 @@ fn centred(title: &str, plot: &Plot, below: &mut f64) -> Vec<Line> {
 }
 
 /// The title of y, read from below: x and y are those of the page before it is turned.
-fn turned(lines: Vec<String>, plot: &Plot) -> Vec<Line> {
+fn turned(lines: Vec<String>, pushed: f64, plot: &Plot) -> Vec<Line> {
     let y = plot.top + plot.height / 2.0;
-    let place = |(i, text)| Line { x: EDGE + LABEL * (0.85 + LEADING * i as f64), y, text };
+    let place =
+        |(i, text)| Line { x: EDGE + pushed + LABEL * (0.85 + LEADING * i as f64), y, text };
     lines.into_iter().enumerate().map(place).collect()
 }
 
@@ -242,8 +265,9 @@ fn legend(prepared: &Prepared<'_>, room: f64, top: &mut f64) -> Vec<Line> {
     *top += SMALL * LEADING;
     for series in &prepared.series {
         let name = bounded(series.name, MAX_TEXT);
-        let text = cut(&name, SMALL, room - SAMPLE - SAMPLE_GAP);
-        let takes = SAMPLE + SAMPLE_GAP + width(&text, SMALL);
+        let before = sample(&series.shape) + SAMPLE_GAP;
+        let text = cut(&name, SMALL, room - before);
+        let takes = before + width(&text, SMALL);
         if x > EDGE && x + takes > EDGE + room {
             x = EDGE;
             *top += SMALL * LEADING;
@@ -252,6 +276,11 @@ fn legend(prepared: &Prepared<'_>, room: f64, top: &mut f64) -> Vec<Line> {
         x += takes + LEGEND_GAP;
     }
     lines
+}
+
+/// The width of a series' sample in the legend.
+pub(super) fn sample(shape: &Shape) -> f64 {
+    if matches!(shape, Shape::Marks(_)) { MARK_SAMPLE } else { SAMPLE }
 }
 
 fn is_distribution(figure: &Figure) -> bool {
@@ -326,10 +355,18 @@ fn place_curves(
         .series
         .iter()
         .map(|series| match &series.shape {
-            Shape::Curve { runs, .. } => runs
-                .iter()
-                .map(|run| run.iter().map(|point| place(point, x, y, plot)).collect())
-                .collect(),
+            Shape::Curve { runs, distribution, .. } => {
+                let mut runs: Vec<Vec<Place>> = runs
+                    .iter()
+                    .map(|run| run.iter().map(|point| place(point, x, y, plot)).collect())
+                    .collect();
+                if let (true, Some(run)) = (distribution, runs.last_mut()) {
+                    // Above the largest observation a distribution function stays at 1.
+                    let top = run.last().copied().filter(|last| last.0 < plot.width);
+                    run.extend(top.map(|(_, y)| (plot.width, y)));
+                }
+                runs
+            }
             _ => Vec::new(),
         })
         .collect();

@@ -46,6 +46,8 @@ pub(super) enum Shape {
         /// Runs between gaps, ascending in x.
         runs: Vec<Vec<Point>>,
         step: bool,
+        /// Whether it is a distribution function, which goes on at 1 for ever.
+        distribution: bool,
         /// Runs of (x, low, high).
         band: Vec<Vec<(f64, f64, f64)>>,
     },
@@ -55,7 +57,7 @@ pub(super) enum Shape {
 
 impl Shape {
     fn curve(runs: Vec<Vec<Point>>, step: bool) -> Self {
-        Self::Curve { runs, step, band: Vec::new() }
+        Self::Curve { runs, step, distribution: false, band: Vec::new() }
     }
 }
 
@@ -125,13 +127,15 @@ impl<'a> Sieve<'a> {
             Data::Ecdf(observations) => {
                 drawn.given = observations.len();
                 let points = self.distribution(observations);
-                Shape::curve(self.runs(&points), true)
+                let runs = self.runs(&points);
+                Shape::Curve { runs, step: true, distribution: true, band: Vec::new() }
             }
             Data::Ribbon(estimates) => {
                 drawn.given = estimates.len();
                 let points: Vec<Point> = estimates.iter().map(|(x, e)| (*x, e.value)).collect();
                 let runs = self.runs(&points);
-                Shape::Curve { runs, step: false, band: self.band(estimates, drawn) }
+                let band = self.band(estimates, drawn);
+                Shape::Curve { runs, step: false, distribution: false, band }
             }
             Data::Bars(bars) => {
                 drawn.given = bars.len();
