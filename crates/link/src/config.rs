@@ -60,6 +60,11 @@ parameters! {
     rate: Rate = Rate::UNLIMITED,
     /// Bytes added to each packet while it is sent, such as 38 for Ethernet with preamble and gap.
     overhead: Size = Size(0),
+    /// Bytes of each packet that are not sent, such as 14 for a stripped Ethernet header; what is
+    /// left is never below 0.
+    stripped: Size = Size(0),
+    /// Whole cells in which a packet is sent, with its overhead and without what is stripped.
+    cells: Cells = Cells::NONE,
     /// A rate that follows a trace, repeated without end; replaces `rate` if not empty.
     rate_trace: Vec<RateStep> = Vec::new(),
     /// Mean time from the last bit sent to its reception.
@@ -139,29 +144,69 @@ fn one() -> u32 {
     1
 }
 
-fn unlimited() -> Size {
-    Size::UNLIMITED
-}
-
-/// Delivery in bursts: a packet waits for a slot to open, and all that wait go then.
+/// Cells of one size, the last one filled up; ATM's are `{ payload = "48 B", header = "5 B" }`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+pub struct Cells {
+    /// Bytes of a packet that a cell carries; 0 for no cells.
+    pub payload: Size,
+    /// Bytes of each cell besides.
+    pub header: Size,
+}
+
+impl Cells {
+    /// A packet is sent as it is.
+    pub const NONE: Cells = Cells { payload: Size(0), header: Size(0) };
+}
+
+/// Delivery in bursts: a packet waits for a slot to open, and all that wait go then. The wait is
+/// drawn evenly between `min` and `max`, or scatters around `delay` by `jitter`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Slot {
     /// Shortest wait for a slot.
     pub min: Span,
     /// Longest wait; evenly drawn between both.
     pub max: Span,
+    /// Mean wait, instead of `min` and `max`.
+    pub delay: Span,
+    /// Scatter of the wait around `delay`, as that of a link's delay.
+    pub jitter: Span,
+    /// Shape of that scatter.
+    pub distribution: Distribution,
     /// Packets a slot lets through; 0 for any number.
-    #[serde(default)]
     pub packets: u32,
     /// Bytes a slot lets through; the packet that reaches the number still goes.
-    #[serde(default = "unlimited")]
     pub bytes: Size,
 }
 
 impl Slot {
     /// No waiting.
-    pub const NONE: Slot = Slot { min: Span(0), max: Span(0), packets: 0, bytes: Size::UNLIMITED };
+    pub const NONE: Slot = Slot {
+        min: Span(0),
+        max: Span(0),
+        delay: Span(0),
+        jitter: Span(0),
+        distribution: Distribution::Uniform,
+        packets: 0,
+        bytes: Size::UNLIMITED,
+    };
+
+    /// Whether no packet ever waits for a slot.
+    pub const fn is_none(&self) -> bool {
+        self.max.0 == 0 && !self.scatters()
+    }
+
+    /// Whether the wait scatters around `delay`.
+    pub(crate) const fn scatters(&self) -> bool {
+        self.delay.0 > 0 || self.jitter.0 > 0
+    }
+}
+
+impl Default for Slot {
+    fn default() -> Self {
+        Slot::NONE
+    }
 }
 
 /// Why a configuration cannot be used. `field` is the name of the key.
@@ -190,6 +235,16 @@ pub enum ConfigError {
 }
 
 impl LinkConfig {
+    /// Bytes that are sent for a packet of `size` bytes: netem's rate with its overheads.
+    #[inline]
+    pub(crate) fn sent_bytes(&self, size: u64) -> u64 {
+        let bytes = (size + self.overhead.0).saturating_sub(self.stripped.0);
+        match self.cells.payload.0 {
+            0 => bytes,
+            payload => bytes.div_ceil(payload) * (payload + self.cells.header.0),
+        }
+    }
+
     /// Whether everything is in range, after each change of the schedule too.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.check_fields()?;
@@ -223,6 +278,9 @@ impl LinkConfig {
         };
         expect("rate", self.rate.0 > 0, "more than 0; a link that sends nothing is `up = false`")?;
         expect("overhead", self.overhead.0 <= 65_535, "at most 65535 B")?;
+        expect("stripped", self.stripped.0 <= 65_535, "at most 65535 B")?;
+        let cells = self.cells.payload.0.max(self.cells.header.0) <= 65_535;
+        expect("cells", cells, "a `payload` and a `header` of at most 65535 B")?;
         let steps = trace::is_valid(&self.rate_trace);
         expect("rate_trace", steps, "steps longer than 0 s, one of them faster than 0 bit/s")?;
         expect("delay", self.delay <= MAX_SPAN, "at most 1000000 s")?;
@@ -231,6 +289,11 @@ impl LinkConfig {
         let slot = self.slot.min <= self.slot.max && self.slot.max <= MAX_SPAN;
         expect("slot", slot, "a `min` of at most `max`, and that of at most 1000000 s")?;
         expect("slot", self.slot.bytes.0 > 0, "`bytes` above 0")?;
+        let most = self.slot.delay.max(self.slot.jitter);
+        expect("slot", most <= MAX_SPAN, "a `delay` and a `jitter` of at most 1000000 s")?;
+        let one = self.slot.max == Span(0) || !self.slot.scatters();
+        expect("slot", one, "either `min` and `max`, or `delay` and `jitter`")?;
+        self.slot.distribution.check()?;
         expect("reorder", self.reorder.gap > 0, "a gap of 1 or more")?;
         expect("mtu", self.mtu.0 > 0, "more than 0 B")?;
         if let Loss::FourState(m) = &self.loss {
@@ -270,6 +333,8 @@ mod tests {
             duplicate = { chance = "1 %" }
             reorder = { chance = "25 %", gap = 5 }
             slot = { min = "1 ms", max = "5 ms", packets = 10 }
+            stripped = "14 B"
+            cells = { payload = "48 B", header = "5 B" }
             mtu = "1500 B"
             queue = { discipline = "ns2-drop-tail", limit = 50 }
             schedule_period = "10 s"
@@ -279,6 +344,7 @@ mod tests {
             [[schedule]]
             at = "6 s"
             up = true
+            slot = { delay = "2 ms", jitter = "1 ms", distribution = "pareto", bytes = "3 kB" }
             loss = { model = "random", chance = 0.1, correlation = "25 %" }
         "#;
         let config: LinkConfig = toml::from_str(text).unwrap();
@@ -314,6 +380,10 @@ mod tests {
             "delay = \"2000000 s\"",
             "mtu = \"0 B\"",
             "slot = { min = \"2 s\", max = \"1 s\" }",
+            "slot = { max = \"2 s\", delay = \"1 s\" }",
+            "slot = { delay = \"1 s\", distribution = { table = [1.0] } }",
+            "cells = { payload = \"48 B\", header = \"65536 B\" }",
+            "stripped = \"1 MB\"",
             "reorder = { chance = 0.5, gap = 0 }",
             "loss = { model = \"four-state\", p13 = 0.6, p31 = 1.0, p14 = 0.6 }",
             "loss_list = { packets = [2, 1] }",

@@ -28,7 +28,7 @@ pub mod random;
 mod schedule;
 pub mod trace;
 
-pub use config::{Change, ConfigError, LinkConfig, Reorder, Slot, Sometimes};
+pub use config::{Cells, Change, ConfigError, LinkConfig, Reorder, Slot, Sometimes};
 pub use distribution::Distribution;
 pub use in_flight::InFlight;
 pub use link::Link;

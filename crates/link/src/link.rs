@@ -1,6 +1,6 @@
 //! The link itself: every impairment in its order.
 
-use crate::config::{ConfigError, LinkConfig, Reorder, Slot, Sometimes};
+use crate::config::{ConfigError, LinkConfig, Reorder, Sometimes};
 use crate::correlated::Correlated;
 use crate::delay::{DelayState, DelayStreams};
 use crate::loss::{ListState, Loss, LossList, LossPlace, LossRule, LossState};
@@ -225,7 +225,7 @@ impl Link {
         let packet = Packet { queued: now, ..packet };
         outlet.enqueued(now, packet);
         outlet.dequeued(now, packet);
-        let sending = self.config.rate.nanos(size + self.config.overhead.0);
+        let sending = self.config.rate.nanos(self.config.sent_bytes(size));
         let sent = now.as_nanos().saturating_add(sending);
         let arrives = Time::from_nanos(sent.saturating_add(self.config.delay.as_nanos()));
         let sent = Time::from_nanos(sent);
@@ -294,7 +294,7 @@ impl Link {
         let Some(mut packet) = next else { return };
         outlet.dequeued(at, packet);
         let size = u64::from(packet.size);
-        let sent = self.finish(at, size + self.config.overhead.0);
+        let sent = self.finish(at, self.config.sent_bytes(size));
         self.free_at = sent;
         if self.mark.chooses() && packet.ecn.is_capable() {
             packet.ecn = Ecn::Ce;
@@ -409,7 +409,7 @@ fn is_plain(config: &LinkConfig) -> bool {
         && config.corrupt.chance == Chance::NEVER
         && config.ecn_mark.chance == Chance::NEVER
         && config.reorder == Reorder::NONE
-        && config.slot == Slot::NONE
+        && config.slot.is_none()
         && config.jitter == Span(0)
         && !config.keep_order
         && config.rate_trace.is_empty()

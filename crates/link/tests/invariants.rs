@@ -34,7 +34,7 @@ fn config(seed: u64) -> LinkConfig {
          delay_correlation = \"25 %\"\ndistribution = \"{}\"\nkeep_order = {}\nloss = {}\n\
          loss_at = \"{}\"\nloss_list = {{ packets = [2, 9] }}\nduplicate = {{ chance = \"5 %\" }}\n\
          corrupt = {{ chance = \"5 %\" }}\nreorder = {{ chance = \"20 %\", gap = 3 }}\n\
-         slot = {{ min = \"0 ms\", max = \"{} ms\", packets = 4 }}\necn_mark = {{ chance = \"5 %\" }}\n\
+         slot = {{ {} packets = 4 }}\ncells = {{ payload = \"{} B\", header = \"5 B\" }}\necn_mark = {{ chance = \"5 %\" }}\n\
          mtu = \"1400 B\"\ndown_keeps_queue = {}\nqueue = {}\nschedule_period = \"150 ms\"\n\
          schedule = [{{ at = \"40 ms\", up = false }}, {{ at = \"55 ms\", up = true }}, \
          {{ at = \"90 ms\", rate = \"2 Mbit/s\", queue = {} }}]\n{}",
@@ -44,7 +44,13 @@ fn config(seed: u64) -> LinkConfig {
         pick(2) == 0,
         LOSSES[pick(4)],
         ["before-queue", "after-link"][pick(2)],
-        pick(3),
+        [
+            "",
+            "max = \"1 ms\",",
+            "max = \"2 ms\",",
+            "delay = \"1 ms\", jitter = \"500 us\", distribution = \"pareto\","
+        ][pick(4)],
+        [0, 48][pick(2)],
         pick(2) == 0,
         QUEUES[pick(7)],
         QUEUES[pick(7)],

@@ -22,6 +22,24 @@ fn rate_overhead_and_delay_add_up() {
     assert_eq!(b.arrivals(), [11.0, 12.0, 17.0]);
 }
 
+/// netem's `rate`: an overhead that may be negative, and cells. 50 bytes are two cells of ATM, 106 bytes.
+#[test]
+fn cells_are_whole_and_headers_may_be_stripped() {
+    let text = "rate = \"8 kbit/s\"\ncells = { payload = \"48 B\", header = \"5 B\" }";
+    let mut b = Bench::from_toml(text);
+    b.offer(ms(0), 50);
+    b.offer(ms(0), 48);
+    b.run(ms(1000));
+    assert_eq!(b.arrivals(), [106.0, 159.0]);
+    let more = "overhead = \"4 B\"\nstripped = \"14 B\"";
+    let mut b = Bench::from_toml(&format!("{text}\n{more}"));
+    b.offer(ms(0), 58);
+    b.offer(ms(0), 59);
+    b.offer(ms(0), 5);
+    b.run(ms(1000));
+    assert_eq!(b.arrivals(), [53.0, 159.0, 159.0]);
+}
+
 #[test]
 fn an_idle_link_needs_no_call() {
     let mut b = Bench::from_toml("rate = \"1 Mbit/s\"");
