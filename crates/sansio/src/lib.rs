@@ -5,13 +5,14 @@
 //! or starts a thread. This crate holds the few types both sides must agree on and nothing else: no
 //! protocol and no input or output. Read [`flow`] for what a transport looks like from above,
 //! [`outbox`] for how bytes leave, [`packet`] for what a protocol right above IP sees, [`timer`] for
-//! how a machine with many deadlines keeps them.
+//! how a machine with many deadlines keeps them, [`pcapng`] for the captures that both worlds write.
 
 #![forbid(unsafe_code)]
 
 pub mod flow;
 pub mod outbox;
 pub mod packet;
+pub mod pcapng;
 pub mod random;
 pub mod time;
 pub mod timer;

@@ -2,10 +2,10 @@
 
 use crate::headers;
 use crate::node::InterfaceId;
-use crate::pcapng::{Direction, Writer};
 use crate::record::{Record, Recorder, Step};
 use crate::world::World;
 use ringway_sansio::Addressing;
+use ringway_sansio::pcapng::{Direction, Writer};
 use std::io::{self, Write};
 
 /// Writes what some interfaces of a world send, receive and lose into one pcapng file.

@@ -43,7 +43,6 @@ pub mod error;
 pub mod events;
 pub mod headers;
 mod node;
-pub mod pcapng;
 mod pool;
 pub mod record;
 pub mod replicate;
