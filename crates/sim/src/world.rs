@@ -10,6 +10,7 @@ use crate::pool::Pool;
 use crate::record::{Reason, Recorder, Step};
 use crate::routes;
 use crate::wire::{Teller, Wire};
+use ringway_link::loss::LossRule;
 use ringway_link::{DropReason, Link, LinkConfig, Outlet as _, Packet, Streams};
 use ringway_sansio::{Addressing, Time};
 use std::any::Any;
@@ -322,6 +323,14 @@ impl World {
             Error::Link { link, error }
         })?;
         self.set_wake(interface.0);
+        Ok(())
+    }
+
+    /// Loses the packets that leave `interface` for which `rule` says so, where the link's loss
+    /// strikes. After the link, a packet's `queued` is when it came to the queue.
+    pub fn lose_if(&mut self, interface: InterfaceId, rule: LossRule) -> Result<(), Error> {
+        self.check_interface(interface)?;
+        self.interfaces[interface.0 as usize].link.lose_if(rule);
         Ok(())
     }
 
