@@ -9,13 +9,14 @@ use common::{PORT, address};
 use proptest::prelude::*;
 use ringway_link::loss::{GilbertElliott, RandomLoss};
 use ringway_link::queue::{CodelConfig, DropTailPackets, FqCodelConfig, PieConfig, RedConfig};
+use ringway_link::trace::RateStep;
 use ringway_link::{
-    Chance, Change, Generator, LinkConfig, Loss, LossPlace, QueueConfig, Rate, Size, Sometimes,
-    Span, Streams,
+    Cells, Chance, Change, Distribution, DropReason, Generator, LinkConfig, Loss, LossList,
+    LossPlace, QueueConfig, Rate, Reorder, Size, Slot, Sometimes, Span, Streams,
 };
 use ringway_sansio::{Random, SplitMix, Time};
 use ringway_sim::traffic::{Pattern, Sink, Source, SourceConfig, Stay, Totals};
-use ringway_sim::{Bind, Census, EndpointId, Record, Records, Step, World, replicate};
+use ringway_sim::{Bind, Census, EndpointId, Reason, Record, Records, Step, World, replicate};
 use std::net::SocketAddr;
 
 fn chance(percent: u64) -> Chance {
@@ -58,6 +59,52 @@ fn some_link(r: &mut SplitMix) -> LinkConfig {
     }
 }
 
+/// More that a link may do. Drawn apart from the rest, so that a seed of old still makes the world it
+/// made.
+fn wilder(link: LinkConfig, r: &mut SplitMix) -> LinkConfig {
+    let mut pick = |n: u64| r.next_u64() % n;
+    let slots = [
+        Slot::NONE,
+        Slot { max: Span::from_millis(3), packets: 3, ..Slot::NONE },
+        Slot {
+            delay: Span::from_millis(2),
+            jitter: Span::from_millis(1),
+            distribution: Distribution::ParetoNormal,
+            bytes: Size(4000),
+            ..Slot::NONE
+        },
+    ];
+    let step = |lasts, rate| RateStep { lasts: Span::from_millis(lasts), rate: Rate(rate) };
+    LinkConfig {
+        slot: slots[pick(3) as usize].clone(),
+        reorder: Reorder { chance: chance(pick(3) * 10), gap: 1 + pick(3) as u32, ..Reorder::NONE },
+        ecn_mark: Sometimes { chance: chance(pick(2) * 10), ..Sometimes::NEVER },
+        cells: if pick(3) == 0 {
+            Cells { payload: Size(48), header: Size(5) }
+        } else {
+            Cells::NONE
+        },
+        delay_correlation: chance(pick(2) * 25),
+        distribution: [Distribution::Uniform, Distribution::Normal, Distribution::Pareto]
+            [pick(3) as usize]
+            .clone(),
+        rate_trace: if pick(4) == 0 { vec![step(7, 2_000_000), step(3, 0)] } else { vec![] },
+        loss_list: LossList { packets: vec![3, 4 + pick(20), 40], pattern: None },
+        ..link
+    }
+}
+
+/// How a world is made of a seed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    /// As the first seeds of the file made it.
+    Plain,
+    /// With more going on.
+    Wild,
+    /// The same as `Wild`, but put together in another order.
+    Backwards,
+}
+
 /// A ring of nodes with chords, each node with a source to another node.
 struct Some {
     world: World,
@@ -65,8 +112,12 @@ struct Some {
     records: usize,
 }
 
-fn some_world(shape: u64, streams: Streams) -> Some {
-    let mut r = SplitMix::new(shape);
+fn some_world(shape: u64, kind: Kind, streams: Streams) -> Some {
+    let (mut r, mut wild) = (SplitMix::new(shape), SplitMix::new(!shape));
+    let mut some_link = |r: &mut SplitMix| match kind {
+        Kind::Plain => some_link(r),
+        Kind::Wild | Kind::Backwards => wilder(some_link(r), &mut wild),
+    };
     let n = 3 + (r.next_u64() % 5) as usize;
     let mut world = World::new(streams);
     let nodes: Vec<_> = (0..n).map(|i| world.add_node(&format!("n{i}")).unwrap()).collect();
@@ -78,8 +129,8 @@ fn some_world(shape: u64, streams: Streams) -> Some {
     }
     let (there, back) = (some_link(&mut r), some_link(&mut r));
     world.connect(nodes[0], nodes[n / 2], there, back).unwrap();
-    let mut sinks = Vec::new();
-    for (i, &node) in nodes.iter().enumerate() {
+    let mut ends = Vec::new();
+    for i in 0..n {
         let to = (r.next_u64() % n as u64) as usize;
         let rate = Rate(100_000 + r.next_u64() % 500_000);
         let pattern = match r.next_u64() % 3 {
@@ -100,8 +151,20 @@ fn some_world(shape: u64, streams: Streams) -> Some {
             ..SourceConfig::ns2(SocketAddr::new(address(i), 1000), destination)
         };
         let stream = streams.stream(&format!("n{i}/source"));
-        world.attach(node, Bind::udp(1000), Source::new(config, stream)).unwrap();
-        sinks.push(world.attach(node, Bind::udp(PORT), Sink::keeping()).unwrap());
+        ends.push((nodes[i], Source::new(config, stream)));
+    }
+    if kind == Kind::Backwards {
+        ends.reverse();
+    }
+    let mut sinks: Vec<EndpointId> = ends
+        .into_iter()
+        .map(|(node, source)| {
+            world.attach(node, Bind::udp(1000), source).unwrap();
+            world.attach(node, Bind::udp(PORT), Sink::keeping()).unwrap()
+        })
+        .collect();
+    if kind == Kind::Backwards {
+        sinks.reverse();
     }
     let records = world.add_recorder(Records::default());
     Some { world, sinks, records }
@@ -110,8 +173,8 @@ fn some_world(shape: u64, streams: Streams) -> Some {
 /// Everything a run gives.
 type Outcome = (Census, Vec<Totals>, Vec<Record>);
 
-fn outcome(shape: u64, streams: Streams, steps: &[u64]) -> Outcome {
-    let mut some = some_world(shape, streams);
+fn outcome(shape: u64, kind: Kind, streams: Streams, steps: &[u64]) -> Outcome {
+    let mut some = some_world(shape, kind, streams);
     for &ms in steps {
         some.world.run_until(Time::from_millis(ms)).unwrap();
     }
@@ -123,20 +186,20 @@ fn outcome(shape: u64, streams: Streams, steps: &[u64]) -> Outcome {
 
 /// Every packet is delivered, dropped, waiting or on its way, at any time; in the end none is on
 /// its way.
-fn conserves(shape: u64) {
-    let mut some = some_world(shape, Streams::new(shape, 0));
+fn conserves(shape: u64, kind: Kind) {
+    let mut some = some_world(shape, kind, Streams::new(shape, 0));
     for step in 1..=20u64 {
         some.world.run_until(Time::from_millis(step * step * 5)).unwrap();
         let c = some.world.census();
         assert_eq!(
             c.sent + c.copied,
             c.delivered + c.dropped + c.waiting + c.on_the_way,
-            "{shape} {c:?}"
+            "{shape} {kind:?} {c:?}"
         );
     }
     some.world.run_until(Time::from_secs(1000)).unwrap();
     let c = some.world.census();
-    assert_eq!((c.waiting, c.on_the_way), (0, 0), "{shape} {c:?}");
+    assert_eq!((c.waiting, c.on_the_way), (0, 0), "{shape} {kind:?} {c:?}");
     let received: u64 = some
         .sinks
         .iter()
@@ -144,58 +207,97 @@ fn conserves(shape: u64) {
         .map(|t| t.packets + t.damaged)
         .sum();
     assert_eq!(received, c.delivered);
-    let dropped = some.world.recorder::<Records>(some.records).unwrap().0.iter();
-    let dropped = dropped.filter(|r| matches!(r.step, Step::Drop(_))).count();
+    let records = some.world.take_recorder::<Records>(some.records).unwrap().0;
+    let dropped = records.iter().filter(|r| matches!(r.step, Step::Drop(_))).count();
     assert_eq!(dropped as u64, c.dropped);
+    every_link_conserves(shape, &records);
 }
 
-/// Stopping on the way, and how often, changes nothing; nor does a second run.
-fn repeats(shape: u64) {
-    let at_once = outcome(shape, Streams::new(shape, 3), &[2_000]);
+/// On each link, in the end: what was offered or copied left it or was dropped, and what left it was
+/// received at the very time that was told, or cut on its way.
+fn every_link_conserves(shape: u64, records: &[Record]) {
+    let links = records.iter().filter_map(|r| r.interface).max().map_or(0, |most| most + 1);
+    for link in 0..links {
+        let here = |r: &&Record| r.interface == Some(link);
+        let count =
+            |step: fn(&Step) -> bool| records.iter().filter(here).filter(|r| step(&r.step)).count();
+        let queued = count(|s| *s == Step::Enqueue);
+        let taken = count(|s| *s == Step::Dequeue);
+        let left = count(|s| matches!(s, Step::Leave(_)));
+        let inside = count(|s| matches!(s, Step::Drop(_) if !is_cut(s)));
+        assert!(queued >= taken && taken >= left && queued - left <= inside, "{shape} link {link}");
+        // The two interfaces of a connection have neighbouring numbers.
+        let arrivals = |r: &Record| match r.step {
+            Step::Leave(at) if r.interface == Some(link) => Some((r.packet, at)),
+            _ => None,
+        };
+        let ends = |r: &Record| {
+            let received = r.step == Step::Receive && r.interface == Some(link ^ 1);
+            (received || is_cut(&r.step) && r.interface == Some(link)).then_some((r.packet, r.at))
+        };
+        let mut told: Vec<_> = records.iter().filter_map(arrivals).collect();
+        let mut seen: Vec<_> = records.iter().filter_map(ends).collect();
+        told.sort_unstable();
+        seen.sort_unstable();
+        assert!(told == seen, "{shape} link {link}");
+    }
+}
+
+fn is_cut(step: &Step) -> bool {
+    *step == Step::Drop(Reason::Link(DropReason::Cut))
+}
+
+/// Stopping on the way, and how often, changes nothing; nor does a second run, nor the order in which
+/// the world was put together.
+fn repeats(shape: u64, kind: Kind) {
+    let run = |kind, steps: &[u64]| outcome(shape, kind, Streams::new(shape, 3), steps);
+    let at_once = run(kind, &[2_000]);
     let in_steps: Vec<u64> = (1..=40).map(|i| i * 50).collect();
-    assert!(at_once == outcome(shape, Streams::new(shape, 3), &in_steps), "{shape}");
-    let other = outcome(shape, Streams::new(shape, 4), &[2_000]);
-    assert_eq!(at_once.1.len(), other.1.len());
+    assert!(at_once == run(kind, &in_steps), "{shape} {kind:?}");
+    if kind == Kind::Wild {
+        assert!(at_once == run(Kind::Backwards, &[2_000]), "{shape}");
+    }
 }
 
 /// Times of records never go back, but for losses told ahead; and a packet is received no earlier
 /// than it was sent.
-fn keeps_order(shape: u64) {
-    let (_, _, records) = outcome(shape, Streams::new(shape, 0), &[2_000]);
+fn keeps_order(shape: u64, kind: Kind) {
+    let (_, _, records) = outcome(shape, kind, Streams::new(shape, 0), &[2_000]);
     let in_time: Vec<Time> =
         records.iter().filter(|r| !matches!(r.step, Step::Drop(_))).map(|r| r.at).collect();
-    assert!(in_time.is_sorted(), "{shape}");
-    assert!(records.iter().all(|r| r.at >= r.born), "{shape}");
+    assert!(in_time.is_sorted(), "{shape} {kind:?}");
+    assert!(records.iter().all(|r| r.at >= r.born), "{shape} {kind:?}");
 }
 
-/// The same results on any number of threads, and in any parts.
-fn parts_do_not_matter(shape: u64) {
+/// The same results on any number of threads, and in any parts, to the last record.
+fn parts_do_not_matter(shape: u64, kind: Kind) {
     let run = |range, threads| {
-        let one = |streams| {
-            let (census, totals, _) = outcome(shape, streams, &[2_000]);
-            (census, totals)
-        };
+        let one = |streams| outcome(shape, kind, streams, &[500]);
         replicate(shape, Generator::Xoshiro, range, threads, one).unwrap()
     };
     let whole = run(0..6, 1);
-    assert_eq!(whole, run(0..6, 4));
+    assert!(whole == run(0..6, 4), "{shape} {kind:?}");
     let parts = [run(0..1, 2), run(1..4, 3), run(4..6, 1)].concat();
-    assert_eq!(whole, parts);
+    assert!(whole == parts, "{shape} {kind:?}");
 }
 
 /// Replications draw other numbers. Of a world in which nothing is left to chance they are the same.
 #[test]
 fn replications_differ() {
-    let totals = |streams| outcome(1, streams, &[2_000]).1;
+    let totals = |streams| outcome(1, Kind::Plain, streams, &[2_000]).1;
     let runs = replicate(1, Generator::Xoshiro, 0..6, 2, totals).unwrap();
     assert!(runs.windows(2).all(|w| w[0] != w[1]));
 }
 
+const KINDS: [Kind; 2] = [Kind::Plain, Kind::Wild];
+
 fn all(shape: u64) {
-    conserves(shape);
-    repeats(shape);
-    keeps_order(shape);
-    parts_do_not_matter(shape);
+    for kind in KINDS {
+        conserves(shape, kind);
+        repeats(shape, kind);
+        keeps_order(shape, kind);
+        parts_do_not_matter(shape, kind);
+    }
 }
 
 #[test]
@@ -212,22 +314,22 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn packets_are_conserved(shape in any::<u64>()) {
-        conserves(shape);
+    fn packets_are_conserved(shape in any::<u64>(), wild in any::<bool>()) {
+        conserves(shape, KINDS[usize::from(wild)]);
     }
 
     #[test]
-    fn runs_repeat(shape in any::<u64>()) {
-        repeats(shape);
+    fn runs_repeat(shape in any::<u64>(), wild in any::<bool>()) {
+        repeats(shape, KINDS[usize::from(wild)]);
     }
 
     #[test]
-    fn records_are_in_order(shape in any::<u64>()) {
-        keeps_order(shape);
+    fn records_are_in_order(shape in any::<u64>(), wild in any::<bool>()) {
+        keeps_order(shape, KINDS[usize::from(wild)]);
     }
 
     #[test]
-    fn threads_and_parts_do_not_matter(shape in any::<u64>()) {
-        parts_do_not_matter(shape);
+    fn threads_and_parts_do_not_matter(shape in any::<u64>(), wild in any::<bool>()) {
+        parts_do_not_matter(shape, KINDS[usize::from(wild)]);
     }
 }
