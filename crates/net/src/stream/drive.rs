@@ -1,61 +1,85 @@
-//! Moving messages over TCP and TLS (RFC 3261 section 18.3, RFC 5626 section 4.4.1).
+//! What every connection does, whatever carries its messages: writes what is queued, hands up what
+//! comes, and ends in order.
 
 use super::SharedHub;
+use super::queue::WriteQueue;
 use crate::handler::{CloseReason, Handler};
 use crate::hub::Hub;
 use ringway_sansio::FlowId;
-use ringway_sip::Malformed;
-use ringway_sip::framing::{Frame, Framer};
-use ringway_sip::message::Got;
 use std::future::poll_fn;
-use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use std::task::{Context, Poll, ready};
 
-/// Reads from one connection before others get their turn.
-const READS_A_TURN: usize = 4;
+/// The connection can carry nothing more.
+#[derive(Debug)]
+pub(super) struct Broken;
 
-/// The answer to a double CRLF (RFC 5626 section 4.4.1).
-const PONG: &[u8] = b"\r\n";
+/// One connection's way of carrying messages.
+pub(super) trait Carrier {
+    /// Portions read before other connections get their turn.
+    const TURN: usize;
+
+    /// Takes the next portion of `queue`, which is not empty. Gives how many messages are whole with it.
+    fn poll_write(
+        &mut self,
+        queue: &mut WriteQueue,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<u64, Broken>>;
+
+    /// Sees what was taken on its way.
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>>;
+
+    /// Reads one portion and hands up the messages that are whole with it.
+    fn poll_read<H: Handler>(
+        &mut self,
+        id: FlowId,
+        hub: &mut Hub<H>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), CloseReason>>;
+
+    /// A message did not come to its end in time: answers it, if it can be answered.
+    fn too_slow<H: Handler>(&mut self, id: FlowId, hub: &mut Hub<H>);
+
+    /// Closes our side, after all that was written.
+    fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>>;
+
+    /// Reads one portion into `room` and forgets it. Tells whether there may be more.
+    fn poll_discard(&mut self, room: &mut [u8], cx: &mut Context<'_>) -> Poll<bool>;
+}
 
 /// Moves messages both ways until the connection ends; gives the reason.
-pub(super) async fn drive<H: Handler, S: AsyncRead + AsyncWrite + Unpin>(
+pub(super) async fn drive<H: Handler, C: Carrier>(
     hub: &SharedHub<H>,
     id: FlowId,
-    stream: S,
+    carrier: C,
 ) -> CloseReason {
-    let mut driver = Driver { id, stream, framer: Framer::new(), shut: false };
-    poll_fn(|cx| driver.poll(hub, cx)).await
+    let mut driver = Driver { id, carrier, closed: false };
+    poll_fn(|cx| driver.poll(&mut hub.borrow_mut(), cx)).await
 }
 
-struct Driver<S> {
+struct Driver<C> {
     id: FlowId,
-    stream: S,
-    framer: Framer,
+    carrier: C,
     /// Whether our side is closed for writing.
-    shut: bool,
+    closed: bool,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
-    fn poll<H: Handler>(&mut self, hub: &SharedHub<H>, cx: &mut Context<'_>) -> Poll<CloseReason> {
-        let mut hub = hub.borrow_mut();
-        let hub = &mut *hub;
+impl<C: Carrier> Driver<C> {
+    fn poll<H: Handler>(&mut self, hub: &mut Hub<H>, cx: &mut Context<'_>) -> Poll<CloseReason> {
         hub.tick();
-        for _ in 0..READS_A_TURN {
+        for _ in 0..C::TURN {
             let Some(conn) = hub.conns.get_mut(self.id) else {
                 return Poll::Ready(CloseReason::Broken);
             };
             conn.listen(cx);
             if std::mem::take(&mut conn.overdue) {
-                self.too_slow(hub);
+                self.give_up(hub);
             }
             let written = self.write(hub, cx);
             let Some(conn) = hub.conns.get_mut(self.id) else {
                 return Poll::Ready(CloseReason::Broken);
             };
             match (written, &conn.ending) {
-                (Err(_), _) => return Poll::Ready(CloseReason::Broken),
+                (Err(Broken), _) => return Poll::Ready(CloseReason::Broken),
                 (Ok(_), Some(ending)) if ending.flush_until.is_none() => {
                     return Poll::Ready(ending.reason);
                 }
@@ -65,77 +89,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
                 }
                 (Ok(_), None) => {}
             }
-            let mut buffer = ReadBuf::new(&mut hub.read_buffer);
-            match Pin::new(&mut self.stream).poll_read(cx, &mut buffer) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Err(_)) => return Poll::Ready(CloseReason::Broken),
-                Poll::Ready(Ok(())) if buffer.filled().is_empty() => {
-                    return Poll::Ready(CloseReason::Peer);
-                }
-                Poll::Ready(Ok(())) => {
-                    self.framer.extend(buffer.filled());
-                    self.take_frames(hub);
-                }
+            if let Err(reason) = ready!(self.carrier.poll_read(self.id, hub, cx)) {
+                return Poll::Ready(reason);
             }
         }
         cx.waker().wake_by_ref();
         Poll::Pending
     }
 
-    /// Hands up every whole message that has come.
-    fn take_frames<H: Handler>(&mut self, hub: &mut Hub<H>) {
+    /// A message took too long to come: the connection ends.
+    fn give_up<H: Handler>(&mut self, hub: &mut Hub<H>) {
+        self.carrier.too_slow(self.id, hub);
         let now = hub.now;
-        let Some(conn) = hub.conns.get_mut(self.id) else { return };
-        let flow = conn.flow;
-        conn.heard = now;
-        let mut messages = 0;
-        let mut broken = false;
-        while let Some(frame) = self.framer.next() {
-            match frame {
-                Ok(Frame::Message(bytes)) => {
-                    messages += 1;
-                    hub.handler.message(now, &flow, bytes, &mut hub.outbox);
-                }
-                Ok(Frame::Ping) => {
-                    hub.counters.stream_keepalives.add(1);
-                    hub.send_on(&flow, PONG, 0);
-                }
-                Ok(Frame::Pong) => hub.counters.stream_keepalives.add(1),
-                Err(error) => {
-                    let head = self.framer.broken_head();
-                    hub.handler.malformed(now, &flow, head, &error, &mut hub.outbox);
-                    broken = true;
-                    break;
-                }
-            }
-        }
-        if messages > 0 {
-            hub.counters.stream_received.add(messages);
-            hub.proven(self.id);
-        }
-        hub.flush();
-        let partial = self.framer.is_within_message();
-        let Some(conn) = hub.conns.get_mut(self.id) else { return };
-        if broken {
-            conn.end_flushed(now, CloseReason::Malformed);
-            conn.partial = None;
-        } else if !partial {
-            conn.partial = None;
-            return;
-        } else if messages > 0 || conn.partial.is_none() {
-            conn.partial = Some(now);
-        }
-        hub.watch(self.id);
-    }
-
-    /// A message did not come to its end in time: it is answered, if it can be, and given up.
-    fn too_slow<H: Handler>(&mut self, hub: &mut Hub<H>) {
-        let now = hub.now;
-        let Some(flow) = hub.conns.get_mut(self.id).map(|c| c.flow) else { return };
-        let head: &[u8] = self.framer.buffer();
-        let fault = Malformed::with_status(408, "Request Timeout", Got::End, head.len());
-        hub.handler.malformed(now, &flow, head, &fault, &mut hub.outbox);
-        hub.flush();
         if let Some(conn) = hub.conns.get_mut(self.id) {
             conn.end_flushed(now, CloseReason::Slow);
         }
@@ -143,23 +108,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
     }
 
     /// Writes what is queued, as much as the peer takes. Tells whether all is on its way.
-    fn write<H: Handler>(&mut self, hub: &mut Hub<H>, cx: &mut Context<'_>) -> io::Result<bool> {
+    fn write<H: Handler>(
+        &mut self,
+        hub: &mut Hub<H>,
+        cx: &mut Context<'_>,
+    ) -> Result<bool, Broken> {
         let now = hub.now;
         let Some(conn) = hub.conns.get_mut(self.id) else { return Ok(true) };
         let mut progress = false;
         let mut blocked = false;
         while !conn.queue.is_empty() && !blocked {
-            match Pin::new(&mut self.stream).poll_write(cx, conn.queue.bytes()) {
-                Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
-                Poll::Ready(Ok(n)) => {
+            match self.carrier.poll_write(&mut conn.queue, cx) {
+                Poll::Ready(messages) => {
                     progress = true;
-                    hub.counters.stream_sent.add(conn.queue.written(n));
+                    hub.counters.stream_sent.add(messages?);
                 }
-                Poll::Ready(Err(error)) => return Err(error),
                 Poll::Pending => blocked = true,
             }
         }
-        match Pin::new(&mut self.stream).poll_flush(cx) {
+        match self.carrier.poll_flush(cx) {
             Poll::Ready(result) => result?,
             Poll::Pending => blocked = true,
         }
@@ -184,22 +151,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         if !written {
             return Poll::Pending;
         }
-        if !self.shut {
-            match Pin::new(&mut self.stream).poll_shutdown(cx) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Err(_)) => return Poll::Ready(()),
-                Poll::Ready(Ok(())) => {
-                    self.shut = true;
-                    hub.linger(self.id);
-                }
+        if !self.closed {
+            if ready!(self.carrier.poll_close(cx)).is_err() {
+                return Poll::Ready(());
             }
+            self.closed = true;
+            hub.linger(self.id);
         }
-        for _ in 0..READS_A_TURN {
-            let mut buffer = ReadBuf::new(&mut hub.read_buffer);
-            match Pin::new(&mut self.stream).poll_read(cx, &mut buffer) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {}
-                Poll::Ready(_) => return Poll::Ready(()),
+        for _ in 0..C::TURN {
+            if !ready!(self.carrier.poll_discard(&mut hub.read_buffer, cx)) {
+                return Poll::Ready(());
             }
         }
         cx.waker().wake_by_ref();

@@ -1,7 +1,8 @@
 //! Connections: TCP and TLS with SIP's own framing, WebSockets with theirs. Each has a task that
-//! owns the socket; [`conn`] is what the rest of the worker sees of it, [`drive`] and [`websocket`]
-//! move its messages.
+//! owns the socket; [`conn`] is what the rest of the worker sees of it, [`mod@drive`] moves its messages,
+//! [`bytes`] and [`websocket`] know what they look like on the way.
 
+mod bytes;
 pub(crate) mod conn;
 mod drive;
 mod life;
@@ -12,6 +13,8 @@ mod websocket;
 use crate::handler::{CloseReason, Handler, Peer};
 use crate::hub::Hub;
 use crate::tls::{TlsClient, peer_domains, server_name};
+use bytes::Framed;
+use drive::drive;
 use ringway_sansio::{FlowId, Transport};
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -23,6 +26,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use websocket::Socket;
 
 /// How long accepting pauses after a failure such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -83,10 +87,10 @@ async fn serve_open<H: Handler>(
         if transport == Transport::Ws {
             let ws = guarded(hub, id, upgrade::upgrade(tcp)).await?;
             hub.borrow_mut().opened(id, None, peer);
-            return Ok(websocket::drive(hub, id, ws).await);
+            return Ok(drive(hub, id, Socket::new(ws)).await);
         }
         hub.borrow_mut().opened(id, None, peer);
-        return Ok(drive::drive(hub, id, tcp).await);
+        return Ok(drive(hub, id, Framed::new(tcp)).await);
     }
     let server = hub.borrow().shared.tls_server.clone();
     let acceptor = server.ok_or_else(|| io::Error::other("no certificate"))?.acceptor();
@@ -95,10 +99,10 @@ async fn serve_open<H: Handler>(
     if transport == Transport::Wss {
         let ws = guarded(hub, id, upgrade::upgrade(tls)).await?;
         hub.borrow_mut().opened(id, None, peer);
-        return Ok(websocket::drive(hub, id, ws).await);
+        return Ok(drive(hub, id, Socket::new(ws)).await);
     }
     hub.borrow_mut().opened(id, None, peer);
-    Ok(drive::drive(hub, id, tls).await)
+    Ok(drive(hub, id, Framed::new(tls)).await)
 }
 
 /// What to connect to.
@@ -136,14 +140,14 @@ async fn dial_open<H: Handler>(
     let mut peer = Peer { domains: Vec::new(), inbound: false };
     let Some(client) = dial.secure else {
         hub.borrow_mut().opened(id, local, peer);
-        return Ok(drive::drive(hub, id, tcp).await);
+        return Ok(drive(hub, id, Framed::new(tcp)).await);
     };
     let name = server_name(dial.name.as_deref(), dial.remote.ip())
         .ok_or_else(|| io::Error::other("not a name a certificate can carry"))?;
     let tls = guarded(hub, id, client.connector().connect(name, tcp)).await?;
     peer.domains = peer_domains(tls.get_ref().1.peer_certificates());
     hub.borrow_mut().opened(id, local, peer);
-    Ok(drive::drive(hub, id, tls).await)
+    Ok(drive(hub, id, Framed::new(tls)).await)
 }
 
 async fn connect(remote: SocketAddr, from: Option<IpAddr>) -> io::Result<TcpStream> {

@@ -1,31 +1,18 @@
 //! Moving messages over a WebSocket (RFC 7118 section 5): one message a WebSocket message, text or
 //! binary.
 
-use super::SharedHub;
+use super::drive::{Broken, Carrier};
+use super::queue::WriteQueue;
 use crate::handler::{CloseReason, Handler};
 use crate::hub::Hub;
 use futures_util::{Sink, Stream};
 use ringway_sansio::FlowId;
-use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::{Bytes, Error, Message, Utf8Bytes};
-
-/// Messages taken from one connection before others get their turn.
-const MESSAGES_A_TURN: usize = 16;
-
-/// Moves messages both ways until the connection ends; gives the reason.
-pub(super) async fn drive<H: Handler, S: AsyncRead + AsyncWrite + Unpin>(
-    hub: &SharedHub<H>,
-    id: FlowId,
-    socket: WebSocketStream<Metered<S>>,
-) -> CloseReason {
-    let mut driver = Driver { id, socket, closing: false, taken: 0 };
-    poll_fn(|cx| driver.poll(hub, cx)).await
-}
 
 /// A stream that counts what is read from it.
 pub(super) struct Metered<S> {
@@ -70,63 +57,22 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
     }
 }
 
-struct Driver<S> {
-    id: FlowId,
+/// A WebSocket and how far its messages have come.
+pub(super) struct Socket<S> {
     socket: WebSocketStream<Metered<S>>,
-    /// Whether the closing handshake has begun from our side.
-    closing: bool,
     /// How much had been read when the last message was whole.
     taken: u64,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
-    fn poll<H: Handler>(&mut self, hub: &SharedHub<H>, cx: &mut Context<'_>) -> Poll<CloseReason> {
-        let mut hub = hub.borrow_mut();
-        let hub = &mut *hub;
-        hub.tick();
-        for _ in 0..MESSAGES_A_TURN {
-            let Some(conn) = hub.conns.get_mut(self.id) else {
-                return Poll::Ready(CloseReason::Broken);
-            };
-            conn.listen(cx);
-            if std::mem::take(&mut conn.overdue) {
-                // There is no telling what the message would have been: nothing to answer.
-                conn.end_flushed(hub.now, CloseReason::Slow);
-                hub.watch(self.id);
-            }
-            let written = self.write(hub, cx);
-            let Some(conn) = hub.conns.get_mut(self.id) else {
-                return Poll::Ready(CloseReason::Broken);
-            };
-            match (written, &conn.ending) {
-                (Err(_), _) => return Poll::Ready(CloseReason::Broken),
-                (Ok(_), Some(ending)) if ending.flush_until.is_none() => {
-                    return Poll::Ready(ending.reason);
-                }
-                (Ok(done), Some(ending)) => {
-                    let reason = ending.reason;
-                    return self.poll_end(done, hub, cx).map(|()| reason);
-                }
-                (Ok(_), None) => {}
-            }
-            match Pin::new(&mut self.socket).poll_next(cx) {
-                Poll::Pending => {
-                    self.note_partial(hub);
-                    return Poll::Pending;
-                }
-                Poll::Ready(None) => return Poll::Ready(CloseReason::Peer),
-                Poll::Ready(Some(Err(error))) => return Poll::Ready(Self::fault(&error)),
-                Poll::Ready(Some(Ok(message))) => self.take(hub, &message),
-            }
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
+impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
+    pub(super) fn new(socket: WebSocketStream<Metered<S>>) -> Self {
+        Socket { socket, taken: 0 }
     }
 
-    fn take<H: Handler>(&mut self, hub: &mut Hub<H>, message: &Message) {
+    fn take<H: Handler>(&mut self, id: FlowId, hub: &mut Hub<H>, message: &Message) {
         let now = hub.now;
         self.taken = self.socket.get_ref().read;
-        let Some(conn) = hub.conns.get_mut(self.id) else { return };
+        let Some(conn) = hub.conns.get_mut(id) else { return };
         conn.heard = now;
         conn.partial = None;
         let flow = conn.flow;
@@ -149,102 +95,92 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
             return;
         }
         hub.counters.stream_received.add(1);
-        hub.proven(self.id);
+        hub.proven(id);
         hub.handler.message(now, &flow, bytes, &mut hub.outbox);
         hub.flush();
     }
 
     /// Bytes came that made no whole message: the clock of its slowness runs.
-    fn note_partial<H: Handler>(&mut self, hub: &mut Hub<H>) {
+    fn note_partial<H: Handler>(&mut self, id: FlowId, hub: &mut Hub<H>) {
         let begun = self.socket.get_ref().read > self.taken;
         let now = hub.now;
-        if let Some(conn) = hub.conns.get_mut(self.id)
+        if let Some(conn) = hub.conns.get_mut(id)
             && begun
             && conn.partial.is_none()
         {
             conn.partial = Some(now);
-            hub.watch(self.id);
+            hub.watch(id);
         }
     }
+}
 
-    /// Why reading failed.
-    fn fault(error: &Error) -> CloseReason {
-        tracing::debug!(%error, "WebSocket failed");
-        match error {
-            Error::ConnectionClosed | Error::AlreadyClosed => CloseReason::Peer,
-            Error::Capacity(_) | Error::Protocol(_) | Error::Utf8(_) => CloseReason::Malformed,
-            _ => CloseReason::Broken,
-        }
+/// Why reading failed.
+fn fault(error: &Error) -> CloseReason {
+    tracing::debug!(%error, "WebSocket failed");
+    match error {
+        Error::ConnectionClosed | Error::AlreadyClosed => CloseReason::Peer,
+        Error::Capacity(_) | Error::Protocol(_) | Error::Utf8(_) => CloseReason::Malformed,
+        _ => CloseReason::Broken,
     }
+}
 
-    /// Writes what is queued, as much as the peer takes. Tells whether all is on its way.
-    fn write<H: Handler>(&mut self, hub: &mut Hub<H>, cx: &mut Context<'_>) -> Result<bool, Error> {
-        let now = hub.now;
-        let Some(conn) = hub.conns.get_mut(self.id) else { return Ok(true) };
-        let mut socket = Pin::new(&mut self.socket);
-        let mut progress = false;
-        let mut blocked = false;
-        while let Some(bytes) = conn.queue.message() {
-            match socket.as_mut().poll_ready(cx) {
-                Poll::Ready(result) => result?,
-                Poll::Pending => {
-                    blocked = true;
-                    break;
-                }
-            }
-            let bytes = Bytes::copy_from_slice(bytes);
-            let length = bytes.len();
-            // Text where the message is text, as browsers expect; a body may be anything.
-            let message = match Utf8Bytes::try_from(bytes.clone()) {
-                Ok(text) => Message::Text(text),
-                Err(_) => Message::Binary(bytes),
-            };
-            socket.as_mut().start_send(message)?;
-            progress = true;
-            hub.counters.stream_sent.add(conn.queue.written(length));
-        }
-        match socket.poll_flush(cx) {
-            Poll::Ready(result) => result?,
-            Poll::Pending => blocked = true,
-        }
-        if !blocked {
-            conn.stalled = None;
-        } else if progress || conn.stalled.is_none() {
-            conn.stalled = Some(now);
-            hub.watch(self.id);
-        }
-        Ok(!blocked)
-    }
+impl<S: AsyncRead + AsyncWrite + Unpin> Carrier for Socket<S> {
+    const TURN: usize = 16;
 
-    /// Once all is written: the closing handshake (RFC 6455 section 7), within the connection's
-    /// deadline.
-    fn poll_end<H: Handler>(
+    fn poll_write(
         &mut self,
-        written: bool,
+        queue: &mut WriteQueue,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<u64, Broken>> {
+        let mut socket = Pin::new(&mut self.socket);
+        if ready!(socket.as_mut().poll_ready(cx)).is_err() {
+            return Poll::Ready(Err(Broken));
+        }
+        let Some(bytes) = queue.message() else { return Poll::Ready(Ok(0)) };
+        let bytes = Bytes::copy_from_slice(bytes);
+        let length = bytes.len();
+        // Text where the message is text, as browsers expect; a body may be anything.
+        let message = match Utf8Bytes::try_from(bytes.clone()) {
+            Ok(text) => Message::Text(text),
+            Err(_) => Message::Binary(bytes),
+        };
+        let sent = socket.start_send(message);
+        Poll::Ready(sent.map(|()| queue.written(length)).map_err(|_| Broken))
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+        Pin::new(&mut self.socket).poll_flush(cx).map_err(|_| Broken)
+    }
+
+    fn poll_read<H: Handler>(
+        &mut self,
+        id: FlowId,
         hub: &mut Hub<H>,
         cx: &mut Context<'_>,
-    ) -> Poll<()> {
-        if !written {
-            return Poll::Pending;
-        }
-        if !self.closing {
-            match Pin::new(&mut self.socket).poll_close(cx) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Err(_)) => return Poll::Ready(()),
-                Poll::Ready(Ok(())) => {
-                    self.closing = true;
-                    hub.linger(self.id);
-                }
+    ) -> Poll<Result<(), CloseReason>> {
+        match Pin::new(&mut self.socket).poll_next(cx) {
+            Poll::Pending => {
+                self.note_partial(id, hub);
+                Poll::Pending
+            }
+            Poll::Ready(None) => Poll::Ready(Err(CloseReason::Peer)),
+            Poll::Ready(Some(Err(error))) => Poll::Ready(Err(fault(&error))),
+            Poll::Ready(Some(Ok(message))) => {
+                self.take(id, hub, &message);
+                Poll::Ready(Ok(()))
             }
         }
-        for _ in 0..MESSAGES_A_TURN {
-            match Pin::new(&mut self.socket).poll_next(cx) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Some(Ok(_))) => {}
-                Poll::Ready(_) => return Poll::Ready(()),
-            }
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
+    }
+
+    /// There is no telling what the message would have been: nothing to answer.
+    fn too_slow<H: Handler>(&mut self, _: FlowId, _: &mut Hub<H>) {}
+
+    /// The closing handshake (RFC 6455 section 7).
+    fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+        Pin::new(&mut self.socket).poll_close(cx).map_err(|_| Broken)
+    }
+
+    fn poll_discard(&mut self, _: &mut [u8], cx: &mut Context<'_>) -> Poll<bool> {
+        Pin::new(&mut self.socket).poll_next(cx).map(|next| matches!(next, Some(Ok(_))))
     }
 }

@@ -1,0 +1,132 @@
+//! Messages over TCP and TLS, framed by Content-Length (RFC 3261 section 18.3), with the keep-alive of
+//! RFC 5626 section 4.4.1.
+
+use super::drive::{Broken, Carrier};
+use super::queue::WriteQueue;
+use crate::handler::{CloseReason, Handler};
+use crate::hub::Hub;
+use ringway_sansio::FlowId;
+use ringway_sip::Malformed;
+use ringway_sip::framing::{Frame, Framer};
+use ringway_sip::message::Got;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// The answer to a double CRLF (RFC 5626 section 4.4.1).
+const PONG: &[u8] = b"\r\n";
+
+/// A stream of bytes and what has come of the next message.
+pub(super) struct Framed<S> {
+    stream: S,
+    framer: Framer,
+}
+
+impl<S> Framed<S> {
+    pub(super) fn new(stream: S) -> Self {
+        Framed { stream, framer: Framer::new() }
+    }
+
+    /// Hands up every whole message that has come.
+    fn take_frames<H: Handler>(&mut self, id: FlowId, hub: &mut Hub<H>) {
+        let now = hub.now;
+        let Some(conn) = hub.conns.get_mut(id) else { return };
+        let flow = conn.flow;
+        conn.heard = now;
+        let mut messages = 0;
+        let mut broken = false;
+        while let Some(frame) = self.framer.next() {
+            match frame {
+                Ok(Frame::Message(bytes)) => {
+                    messages += 1;
+                    hub.handler.message(now, &flow, bytes, &mut hub.outbox);
+                }
+                Ok(Frame::Ping) => {
+                    hub.counters.stream_keepalives.add(1);
+                    hub.send_on(&flow, PONG, 0);
+                }
+                Ok(Frame::Pong) => hub.counters.stream_keepalives.add(1),
+                Err(error) => {
+                    let head = self.framer.broken_head();
+                    hub.handler.malformed(now, &flow, head, &error, &mut hub.outbox);
+                    broken = true;
+                    break;
+                }
+            }
+        }
+        if messages > 0 {
+            hub.counters.stream_received.add(messages);
+            hub.proven(id);
+        }
+        hub.flush();
+        let partial = self.framer.is_within_message();
+        let Some(conn) = hub.conns.get_mut(id) else { return };
+        if broken {
+            conn.end_flushed(now, CloseReason::Malformed);
+            conn.partial = None;
+        } else if !partial {
+            conn.partial = None;
+            return;
+        } else if messages > 0 || conn.partial.is_none() {
+            conn.partial = Some(now);
+        }
+        hub.watch(id);
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Carrier for Framed<S> {
+    const TURN: usize = 4;
+
+    fn poll_write(
+        &mut self,
+        queue: &mut WriteQueue,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<u64, Broken>> {
+        Pin::new(&mut self.stream).poll_write(cx, queue.bytes()).map(|written| match written {
+            Ok(0) | Err(_) => Err(Broken),
+            Ok(n) => Ok(queue.written(n)),
+        })
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+        Pin::new(&mut self.stream).poll_flush(cx).map_err(|_| Broken)
+    }
+
+    fn poll_read<H: Handler>(
+        &mut self,
+        id: FlowId,
+        hub: &mut Hub<H>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), CloseReason>> {
+        let mut buffer = ReadBuf::new(&mut hub.read_buffer);
+        if ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buffer)).is_err() {
+            return Poll::Ready(Err(CloseReason::Broken));
+        }
+        if buffer.filled().is_empty() {
+            return Poll::Ready(Err(CloseReason::Peer));
+        }
+        self.framer.extend(buffer.filled());
+        self.take_frames(id, hub);
+        Poll::Ready(Ok(()))
+    }
+
+    fn too_slow<H: Handler>(&mut self, id: FlowId, hub: &mut Hub<H>) {
+        let now = hub.now;
+        let Some(flow) = hub.conns.get_mut(id).map(|c| c.flow) else { return };
+        let head: &[u8] = self.framer.buffer();
+        let fault = Malformed::with_status(408, "Request Timeout", Got::End, head.len());
+        hub.handler.malformed(now, &flow, head, &fault, &mut hub.outbox);
+        hub.flush();
+    }
+
+    fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx).map_err(|_| Broken)
+    }
+
+    fn poll_discard(&mut self, room: &mut [u8], cx: &mut Context<'_>) -> Poll<bool> {
+        let mut buffer = ReadBuf::new(room);
+        Pin::new(&mut self.stream)
+            .poll_read(cx, &mut buffer)
+            .map(|result| result.is_ok() && !buffer.filled().is_empty())
+    }
+}
