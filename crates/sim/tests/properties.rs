@@ -130,7 +130,7 @@ fn some_world(shape: u64, kind: Kind, streams: Streams) -> Some {
     let (there, back) = (some_link(&mut r), some_link(&mut r));
     world.connect(nodes[0], nodes[n / 2], there, back).unwrap();
     let mut ends = Vec::new();
-    for i in 0..n {
+    for (i, &node) in nodes.iter().enumerate() {
         let to = (r.next_u64() % n as u64) as usize;
         let rate = Rate(100_000 + r.next_u64() % 500_000);
         let pattern = match r.next_u64() % 3 {
@@ -151,7 +151,7 @@ fn some_world(shape: u64, kind: Kind, streams: Streams) -> Some {
             ..SourceConfig::ns2(SocketAddr::new(address(i), 1000), destination)
         };
         let stream = streams.stream(&format!("n{i}/source"));
-        ends.push((nodes[i], Source::new(config, stream)));
+        ends.push((node, Source::new(config, stream)));
     }
     if kind == Kind::Backwards {
         ends.reverse();
