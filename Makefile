@@ -13,10 +13,12 @@ run:
 test:
 	@scripts/test $(ONLY)
 
-# Ringway, Kamailio and the datagram floor, side by side in one run.
+# Ringway, Kamailio and the datagram floor side by side in one run; then the virtual world and ns-3.
+# Only one of them: make bench ONLY=serve, make bench ONLY=world
 bench:
-	@scripts/install-test-tools
-	@interop/bench/run
+	@scripts/install-test-tools --bench
+	@[ "$(ONLY)" = world ] || interop/bench/run
+	@[ "$(ONLY)" = serve ] || interop/bench/world
 
 # 200,000 calls: tables empty and memory back afterwards.
 soak:

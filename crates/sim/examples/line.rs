@@ -1,20 +1,27 @@
 //! The speed of forwarding: four nodes in a line at 1 Gbit/s, one UDP flow of 1000-byte packets at
-//! 500 Mbit/s. The argument is the time to simulate, in milliseconds; it prints what happened.
+//! 500 Mbit/s. Arguments: the time to simulate in milliseconds, and how many replications on how many
+//! threads (1 and 1); it prints what happened in all.
 //!
 //! Counted under `valgrind --tool=callgrind`, the difference between two lengths divided by the
 //! difference in packet-hops is the number of instructions a hop.
 
-use ringway_link::{LinkConfig, Rate, Span, Streams};
+use ringway_link::{Generator, LinkConfig, Rate, Span, Streams};
 use ringway_sansio::Time;
 use ringway_sim::traffic::{Pattern, Sink, Source, SourceConfig};
-use ringway_sim::{Bind, World};
+use ringway_sim::{Bind, World, replicate};
 use std::error::Error;
 use std::io::Write;
 use std::net::SocketAddr;
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let millis: u64 = std::env::args().nth(1).unwrap_or_else(|| "1000".into()).parse()?;
-    let mut world = World::new(Streams::new(1, 0));
+/// What happened in one replication.
+struct Ran {
+    packets: u64,
+    hops: u64,
+    events: u64,
+}
+
+fn run(streams: Streams, millis: u64) -> Result<Ran, Box<dyn Error + Send + Sync>> {
+    let mut world = World::new(streams);
     let nodes = ["a", "b", "c", "d"].map(|name| world.add_node(name));
     let [a, b, c, d] = nodes;
     let nodes = [a?, b?, c?, d?];
@@ -44,15 +51,28 @@ fn main() -> Result<(), Box<dyn Error>> {
     let stream = world.streams().stream("a/source");
     world.attach(nodes[0], Bind::udp(9), Source::new(config, stream))?;
     let sink = world.attach(nodes[3], Bind::udp(9), Sink::new())?;
-    let begun = std::time::Instant::now();
     world.run_until(Time::from_millis(millis))?;
+    let packets = world.endpoint::<Sink>(sink).map_or(0, |s| s.totals().packets);
+    Ok(Ran { packets, hops: world.hops(), events: world.happened() })
+}
+
+fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
+    let mut words = std::env::args().skip(1);
+    let mut number = |otherwise: &str| words.next().unwrap_or_else(|| otherwise.into()).parse();
+    let (millis, replications, threads): (u64, u64, u64) =
+        (number("1000")?, number("1")?, number("1")?);
+    let begun = std::time::Instant::now();
+    let one = |streams| run(streams, millis);
+    let ran = replicate(1, Generator::default(), 0..replications, threads as usize, one)?;
     let seconds = begun.elapsed().as_secs_f64();
-    let received = world.endpoint::<Sink>(sink).map_or(0, |s| s.totals().packets);
+    let ran = ran.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let sum = |of: fn(&Ran) -> u64| ran.iter().map(of).sum::<u64>();
     writeln!(
         std::io::stdout(),
-        "{{\"packets\": {received}, \"hops\": {}, \"events\": {}, \"seconds\": {seconds:.3}}}",
-        world.hops(),
-        world.happened(),
+        "{{\"packets\": {}, \"hops\": {}, \"events\": {}, \"seconds\": {seconds:.3}}}",
+        sum(|r| r.packets),
+        sum(|r| r.hops),
+        sum(|r| r.events),
     )?;
     Ok(())
 }
