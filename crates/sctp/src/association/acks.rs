@@ -1,0 +1,116 @@
+//! When to acknowledge (RFC 9260 section 6.2).
+
+use super::Association;
+use crate::settings::Settings;
+use crate::wire::sack::{self, SACK_ENTRY, SACK_HEADER};
+use crate::wire::{Gap, Writer};
+use ringway_sansio::Time;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Due {
+    #[default]
+    No,
+    Later,
+    Now,
+}
+
+/// What the DATA of a packet was.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Seen {
+    pub(super) data: bool,
+    pub(super) at_once: bool,
+    pub(super) duplicate: bool,
+}
+
+/// What is owed to the peer.
+#[derive(Debug, Default)]
+pub(super) struct Acks {
+    due: Due,
+    pub(super) timer: Option<Time>,
+    /// Packets with DATA since the last SACK.
+    packets: u8,
+    /// Some DATA has come: the first is acknowledged at once (RFC 9260 section 5.1).
+    began: bool,
+    /// The path on which DATA last came.
+    pub(super) path: usize,
+}
+
+impl Acks {
+    /// Nothing is owed, and what comes to be goes to a path.
+    pub(super) fn on(path: usize) -> Acks {
+        Acks { path, ..Acks::default() }
+    }
+
+    pub(super) fn is_due(&self) -> bool {
+        self.due == Due::Now
+    }
+
+    pub(super) fn is_owed(&self) -> bool {
+        self.due != Due::No
+    }
+
+    pub(super) fn now(&mut self) {
+        self.due = Due::Now;
+        self.timer = None;
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.due = Due::No;
+        self.timer = None;
+        self.packets = 0;
+    }
+
+    /// After a packet.
+    pub(super) fn packet(&mut self, now: Time, path: usize, seen: Seen, settings: &Settings) {
+        if !seen.data {
+            return;
+        }
+        self.path = path;
+        self.packets = self.packets.saturating_add(1);
+        let first = !core::mem::replace(&mut self.began, true);
+        if first
+            || seen.at_once
+            || seen.duplicate
+            || self.packets >= settings.sack_packets
+            || settings.sack_delay.is_zero()
+        {
+            self.now();
+        } else if self.due == Due::No {
+            self.due = Due::Later;
+            self.timer = Some(now + settings.sack_delay);
+        }
+    }
+}
+
+impl Association {
+    /// Writes a SACK, with as many gap blocks as fit beside `reserve` bytes (RFC 9260 section 6.7).
+    pub(super) fn put_sack(&mut self, packet: &mut Writer<'_>) -> bool {
+        let space = packet.space();
+        if space < SACK_HEADER {
+            return false;
+        }
+        let most = (space - SACK_HEADER) / SACK_ENTRY;
+        let window = self.inn.window(usize::from(self.settings.mtu));
+        let inn = &self.inn;
+        let tracker = &inn.tracker;
+        let gaps = most.min(tracker.range_count());
+        let cumulative = tracker.cumulative();
+        let blocks = tracker.ranges().take(gaps).map(|(start, end)| Gap {
+            start: (start - cumulative) as u16,
+            end: (end - cumulative) as u16,
+        });
+        let duplicates = tracker.duplicates().iter().take(most - gaps).map(|&p| inn.tsn(p));
+        sack::emit(packet.chunks(), inn.cumulative(), window as u32, blocks, duplicates);
+        self.inn.told(window);
+        self.inn.tracker.clear_duplicates();
+        self.acks.clear();
+        self.totals.sacks_sent += 1;
+        true
+    }
+
+    /// Bytes that a SACK would take now.
+    pub(super) fn sack_len(&self) -> usize {
+        let tracker = &self.inn.tracker;
+        SACK_HEADER + SACK_ENTRY * (tracker.range_count() + tracker.duplicates().len())
+    }
+}

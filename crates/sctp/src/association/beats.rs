@@ -1,0 +1,149 @@
+//! Heartbeats and the verification of paths (RFC 9260 sections 5.4 and 8.3; RFC 7829 section 4).
+
+use super::{Association, Cx, MAX_BEATS, State};
+use crate::path::{Beat, PathState};
+use crate::wire::chunk::{self, Chunk};
+use crate::wire::{Parameter, Writer};
+
+/// Bytes of our Heartbeat Info: path, time sent and nonce.
+const INFO: usize = 20;
+
+impl Association {
+    /// RFC 9260 section 8.3: when heartbeats are sent.
+    fn beats_go(&self) -> bool {
+        use State::*;
+        matches!(self.state, Established | ShutdownPending | ShutdownReceived)
+    }
+
+    /// The association is established: paths that are not verified are probed, so many at a time
+    /// (RFC 9260 section 5.4), and the others from time to time.
+    pub(super) fn begin_beats(&mut self, cx: &mut Cx<'_>) {
+        let (mut burst, most) = (0, self.settings.heartbeat_max_burst);
+        for path in &mut self.paths {
+            path.used = cx.now;
+            path.plan_beat(cx.now, &self.settings, cx.random);
+            if path.state() == PathState::Unconfirmed {
+                path.beat_now = burst < most;
+                path.beat_due = Some(cx.now + path.rto.get() * (burst / most));
+                burst += 1;
+            }
+        }
+    }
+
+    /// A HEARTBEAT came: its parameters go back unchanged.
+    pub(super) fn handle_heartbeat(&mut self, path: usize, value: &[u8]) {
+        if matches!(self.state, State::CookieWait | State::ShutdownSent | State::ShutdownAckSent) {
+            return;
+        }
+        let fits = value.len() + crate::wire::TLV_HEADER + crate::wire::COMMON_HEADER
+            <= self.paths[path].packet;
+        if self.control.beats.len() >= MAX_BEATS || !fits {
+            self.totals.beats_refused += 1;
+            return;
+        }
+        self.control.beats.push_back((path, value.into()));
+    }
+
+    /// A HEARTBEAT ACK came. It counts only if it brings back the nonce last sent on its path.
+    pub(super) fn handle_heartbeat_ack(&mut self, cx: &mut Cx<'_>, value: &[u8]) {
+        let Some(info) = chunk::heartbeat_info(value).and_then(|i| <[u8; INFO]>::try_from(i).ok())
+        else {
+            return;
+        };
+        let number = |at: usize| info[at..at + 8].iter().fold(0u64, |n, &b| n << 8 | u64::from(b));
+        let index = (number(0) >> 32) as usize;
+        let Some(path) = self.paths.get_mut(index) else { return };
+        let Some(beat) = path.beat.filter(|beat| beat.nonce == number(12)) else { return };
+        path.beat = None;
+        path.beat_lost = None;
+        path.rto.measure(cx.now.since(beat.at));
+        path.answered();
+        path.confirmed = true;
+        path.plan_beat(cx.now, &self.settings, cx.random);
+        if self.out.outstanding == 0 {
+            // RFC 9260 section 8.1: not while data is outstanding, which may fare otherwise.
+            self.errors = 0;
+        }
+        self.path_changed();
+    }
+
+    /// Writes the answers and the heartbeat of a path.
+    pub(super) fn put_beats(&mut self, cx: &mut Cx<'_>, index: usize, packet: &mut Writer<'_>) {
+        while let Some((to, value)) = self.control.beats.front()
+            && *to == index
+            && packet.space() >= crate::wire::TLV_HEADER + crate::wire::padded(value.len())
+        {
+            Chunk::HeartbeatAck(value).emit(packet.chunks());
+            self.control.beats.pop_front();
+        }
+        let path = &mut self.paths[index];
+        if !path.beat_now || packet.space() < INFO + 2 * crate::wire::TLV_HEADER {
+            return;
+        }
+        path.beat_now = false;
+        let nonce = cx.random.next_u64();
+        let mut info = [0; INFO];
+        info[..4].copy_from_slice(&(index as u32).to_be_bytes());
+        info[4..12].copy_from_slice(&cx.now.as_nanos().to_be_bytes());
+        info[12..].copy_from_slice(&nonce.to_be_bytes());
+        let mut parameter = Vec::with_capacity(INFO + crate::wire::TLV_HEADER);
+        Parameter::HeartbeatInfo(&info).emit(&mut parameter);
+        Chunk::Heartbeat(&parameter).emit(packet.chunks());
+        path.beat = Some(Beat { at: cx.now, nonce });
+        path.beat_lost = Some(cx.now + path.rto.get());
+        path.used = cx.now;
+        path.plan_beat(cx.now, &self.settings, cx.random);
+    }
+
+    /// Timers of heartbeats.
+    pub(super) fn beat_timers(&mut self, cx: &mut Cx<'_>) {
+        let now = cx.now;
+        let mut changed = false;
+        for index in 0..self.paths.len() {
+            let path = &mut self.paths[index];
+            if path.beat_lost.is_some_and(|at| at <= now) {
+                path.beat_lost = None;
+                path.beat = None;
+                changed |= path.error(&self.settings);
+                path.rto.back_off();
+                // RFC 9260 section 8.1: only on the path that data uses, and section 5.4: not for
+                // an address that is being verified.
+                let counts = index == self.current && path.confirmed;
+                if counts && self.count_error() {
+                    return;
+                }
+            }
+            let path = &mut self.paths[index];
+            if path.beat_due.is_some_and(|at| at <= now) {
+                let idle = path.used <= path.beat_from || path.state() != PathState::Active;
+                path.beat_due = None;
+                if self.beats_go() {
+                    let path = &mut self.paths[index];
+                    if idle && path.beat.is_none() {
+                        path.beat_now = true;
+                    } else {
+                        path.plan_beat(now, &self.settings, cx.random);
+                    }
+                    if path.state() == PathState::Active && self.out.is_done() {
+                        self.trim();
+                    }
+                }
+            }
+        }
+        if changed {
+            self.path_changed();
+        }
+    }
+
+    /// Sends a heartbeat on a path now (RFC 9260 section 11.1.10).
+    pub(crate) fn request_heartbeat(&mut self, index: usize) {
+        if self.beats_go() {
+            self.paths[index].beat_now = true;
+        }
+    }
+
+    fn trim(&mut self) {
+        self.out.trim();
+        self.inn.trim();
+    }
+}

@@ -1,0 +1,132 @@
+//! The graceful end (RFC 9260 section 9.2).
+
+use super::{Association, Close, Cx, Farewell, State};
+use crate::Tsn;
+use crate::wire::cause::Cause;
+
+impl Association {
+    /// The user wants to end in order. Before the peer has answered, everything given so far still
+    /// goes out first.
+    pub(crate) fn shutdown(&mut self, cx: &mut Cx<'_>) {
+        match self.state {
+            State::CookieWait | State::CookieEchoed => self.shutdown_wanted = true,
+            State::Established => {
+                self.state = State::ShutdownPending;
+                self.t5 = Some(cx.now + self.settings.guard());
+                self.closing_progress(cx);
+            }
+            _ => {}
+        }
+    }
+
+    /// When everything is acknowledged, SHUTDOWN or SHUTDOWN ACK goes out.
+    pub(super) fn closing_progress(&mut self, cx: &mut Cx<'_>) {
+        if !self.out.is_done() {
+            return;
+        }
+        match self.state {
+            State::ShutdownPending => self.begin_closing(cx, State::ShutdownSent),
+            State::ShutdownReceived => self.begin_closing(cx, State::ShutdownAckSent),
+            _ => {}
+        }
+    }
+
+    fn begin_closing(&mut self, cx: &mut Cx<'_>, state: State) {
+        self.state = state;
+        self.errors = 0;
+        self.closing_path = self.current;
+        self.control.shutdown = true;
+        self.start_t2(cx);
+        for path in &mut self.paths {
+            // RFC 9260 section 8.3: heartbeats end here.
+            path.beat_due = None;
+            path.beat_now = false;
+            path.beat_lost = None;
+            path.t3 = None;
+        }
+    }
+
+    pub(super) fn start_t2(&mut self, cx: &Cx<'_>) {
+        self.t2 = Some(cx.now + self.paths[self.closing_path].rto.get());
+    }
+
+    /// T2-shutdown expired.
+    pub(super) fn closing_timeout(&mut self, cx: &mut Cx<'_>) {
+        let path = &mut self.paths[self.closing_path];
+        path.error(&self.settings);
+        path.rto.back_off();
+        if self.count_error() {
+            return;
+        }
+        self.path_changed();
+        self.closing_path = self.other_than(self.closing_path);
+        self.control.shutdown = true;
+        self.start_t2(cx);
+    }
+
+    /// T5-shutdown-guard expired.
+    pub(super) fn closing_guard(&mut self) {
+        let reason = Cause::UserAbort(b"the shutdown took too long");
+        self.fail(reason, Close::ShutdownTimeout);
+    }
+
+    /// A packet has come while SHUTDOWN waits for its answer.
+    pub(super) fn closing_heard(&mut self, cx: &Cx<'_>, data: bool) {
+        if self.state != State::ShutdownSent {
+            return;
+        }
+        self.errors = 0;
+        self.start_t2(cx);
+        if data {
+            // What SHUTDOWN cannot tell, a SACK does.
+            self.control.shutdown = true;
+            let tracker = &self.inn.tracker;
+            if tracker.has_gaps() || !tracker.duplicates().is_empty() {
+                self.acks.now();
+            } else {
+                self.acks.clear();
+            }
+        }
+    }
+
+    pub(super) fn handle_shutdown(&mut self, cx: &mut Cx<'_>, cumulative: Tsn) {
+        match self.state {
+            State::Established | State::ShutdownPending | State::ShutdownReceived => {
+                if self.state != State::ShutdownReceived {
+                    self.pending.peer_shutdown = true;
+                }
+                self.state = State::ShutdownReceived;
+                self.acks.clear();
+                self.acknowledged(cx, cumulative, None, core::iter::empty());
+                self.closing_progress(cx);
+            }
+            State::ShutdownSent => {
+                self.begin_closing(cx, State::ShutdownAckSent);
+            }
+            State::ShutdownAckSent => self.control.shutdown = true,
+            State::CookieWait | State::CookieEchoed | State::Closed => {}
+        }
+    }
+
+    pub(super) fn handle_shutdown_ack(&mut self) {
+        if matches!(self.state, State::ShutdownSent | State::ShutdownAckSent) {
+            self.farewell = Some(Farewell::ShutdownComplete);
+            self.close(Close::Finished);
+        }
+    }
+
+    pub(super) fn handle_shutdown_complete(&mut self) {
+        if self.state == State::ShutdownAckSent {
+            self.close(Close::Finished);
+        }
+    }
+
+    /// SHUTDOWN ACK goes out again, for an INIT that came instead of SHUTDOWN COMPLETE, or a cookie
+    /// after that (RFC 9260 sections 5.2.4 A and 9.2).
+    pub(crate) fn repeat_shutdown_ack(&mut self, cookie: bool) {
+        self.control.shutdown = true;
+        if cookie {
+            self.report(Cause::CookieWhileShuttingDown);
+        }
+    }
+}

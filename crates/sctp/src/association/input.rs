@@ -1,0 +1,228 @@
+//! Packets in (RFC 9260 sections 3.2, 6 and 8.5).
+
+use super::acks::Seen;
+use super::{Association, Close, Cx, MAX_REASON, State};
+use crate::Tsn;
+use crate::incoming::Arrival;
+use crate::outgoing::SackError;
+use crate::wire::cause::{Cause, Causes, code};
+use crate::wire::chunk::Chunk;
+use crate::wire::data::DataFlags;
+use crate::wire::packet::Chunks;
+use crate::wire::{Data, Gap, Sack};
+use bytes::Bytes;
+use std::net::IpAddr;
+
+impl Association {
+    /// Works on the chunks of a packet that came on a path of this association, its tag being
+    /// ours, or the peer's own where `reflected`.
+    pub(crate) fn handle_chunks(
+        &mut self,
+        cx: &mut Cx<'_>,
+        path: usize,
+        local: IpAddr,
+        reflected: bool,
+        chunks: Chunks<'_>,
+    ) {
+        self.totals.packets_received += 1;
+        self.learn_way(path, local);
+        self.allow_bursts();
+        let mut seen = Seen::default();
+        for raw in chunks {
+            // RFC 9260 section 6.10: a partial chunk is dropped.
+            let Ok(raw) = raw else { break };
+            let action = raw.unknown();
+            match raw.parse() {
+                Ok(chunk) => {
+                    if !self.handle_chunk(cx, path, reflected, &chunk, &mut seen) {
+                        if action.report {
+                            self.report(Cause::UnrecognizedChunk(raw.whole));
+                        }
+                        if !action.skip {
+                            break;
+                        }
+                    }
+                }
+                Err(_) => {
+                    self.violation("a chunk is too short or its lists too long");
+                }
+            }
+            if self.state == State::Closed {
+                return;
+            }
+        }
+        self.acks.packet(cx.now, path, seen, &self.settings);
+        self.closing_heard(cx, seen.data);
+        if seen.data && self.inn.is_readable() {
+            self.pending.readable = true;
+        }
+    }
+
+    /// `false` when the chunk is of a type that is not known or was not agreed on.
+    fn handle_chunk(
+        &mut self,
+        cx: &mut Cx<'_>,
+        path: usize,
+        reflected: bool,
+        chunk: &Chunk<'_>,
+        seen: &mut Seen,
+    ) -> bool {
+        match *chunk {
+            Chunk::Abort { reflected: bit, causes } => {
+                // RFC 9260 section 8.5.1 B.
+                if bit == reflected {
+                    self.handle_abort(causes);
+                }
+                return true;
+            }
+            Chunk::ShutdownComplete { reflected: bit } => {
+                // Section 8.5.1 C.
+                if bit == reflected {
+                    self.handle_shutdown_complete();
+                }
+                return true;
+            }
+            _ if reflected => return true,
+            Chunk::Data(ref data) => self.handle_data(data, seen),
+            Chunk::Sack(ref sack) => self.handle_sack(cx, sack),
+            Chunk::Heartbeat(value) => self.handle_heartbeat(path, value),
+            Chunk::HeartbeatAck(value) => self.handle_heartbeat_ack(cx, value),
+            Chunk::Shutdown(cumulative) => self.handle_shutdown(cx, cumulative),
+            Chunk::ShutdownAck => self.handle_shutdown_ack(),
+            Chunk::CookieAck => self.handle_cookie_ack(cx, path),
+            Chunk::Error(causes) => self.handle_error(cx, causes),
+            // Handled before a packet comes here, or without meaning among other chunks (RFC 9260
+            // section 6.10).
+            Chunk::Init(_) | Chunk::InitAck(_) | Chunk::CookieEcho(_) => {}
+            // RFC 9260 keeps the numbers; without ECN agreed on they mean nothing.
+            Chunk::Ecne(_) | Chunk::Cwr(_) | Chunk::Pad => {}
+            _ => return false,
+        }
+        true
+    }
+
+    fn handle_data(&mut self, data: &Data<'_>, seen: &mut Seen) {
+        if !self.takes_data() {
+            return;
+        }
+        if data.user.is_empty() {
+            // RFC 9260 section 6.2.
+            let tsn = data.tsn.raw();
+            return self.fail(Cause::NoUserData(tsn), Close::Violation("a DATA chunk has no data"));
+        }
+        let gaps = self.inn.tracker.has_gaps();
+        let known = data.stream < self.streams.1;
+        let arrival = if known { self.inn.take(data) } else { self.inn.discard(data.tsn) };
+        match arrival {
+            Arrival::Taken { in_order } => {
+                seen.at_once |= !in_order || gaps || data.flags.has(DataFlags::IMMEDIATE);
+                if !known {
+                    // RFC 9260 section 6.5.
+                    self.report(Cause::InvalidStream(data.stream));
+                    seen.at_once = true;
+                }
+            }
+            Arrival::Duplicate => {
+                seen.duplicate = true;
+                self.totals.duplicates += 1;
+            }
+            Arrival::Dropped => {
+                seen.at_once = true;
+                self.totals.dropped += 1;
+            }
+            Arrival::Violation(what) => return self.violation(what),
+        }
+        seen.data = true;
+    }
+
+    fn handle_sack(&mut self, cx: &mut Cx<'_>, sack: &Sack<'_>) {
+        if !self.sends_data() {
+            return;
+        }
+        self.totals.sacks_received += 1;
+        self.heard = true;
+        self.acknowledged(cx, sack.cumulative_tsn_ack, Some(sack.a_rwnd), sack.gaps());
+        self.closing_progress(cx);
+    }
+
+    /// Works on an acknowledgement, of SACK or SHUTDOWN.
+    pub(super) fn acknowledged(
+        &mut self,
+        cx: &mut Cx<'_>,
+        cumulative: Tsn,
+        a_rwnd: Option<u32>,
+        gaps: impl Iterator<Item = Gap>,
+    ) {
+        let settings = &self.settings;
+        let paths = &mut self.paths;
+        let outcome = match self.out.sack(cx.now, cumulative, a_rwnd, gaps, paths, settings) {
+            Ok(outcome) => outcome,
+            Err(SackError::Old) => return,
+            Err(SackError::NeverSent) => {
+                return self.violation("an acknowledgement is of what was never sent");
+            }
+        };
+        self.totals.reneged += u64::from(outcome.reneged);
+        self.totals.fast_retransmits += u64::from(outcome.marked);
+        if outcome.acked {
+            self.errors = 0;
+            for path in &mut self.paths {
+                if path.acked > 0 {
+                    path.add_burst(&self.settings);
+                }
+            }
+            self.check_writable();
+            if self.paths.iter().any(|path| path.told != path.state()) {
+                self.path_changed();
+            }
+        }
+        if outcome.fast {
+            self.forced = true;
+            self.totals.recoveries += 1;
+        }
+        if self.probes > 0 || self.probing {
+            self.after_probe();
+        }
+    }
+
+    /// The window may have opened again.
+    fn after_probe(&mut self) {
+        let len = self.out.next_len(self.most_data()).unwrap_or(0);
+        if (self.out.peer_rwnd as usize) < len {
+            return;
+        }
+        self.probing = false;
+        self.probes = 0;
+        let path = &mut self.paths[self.current];
+        if path.flight == 0 {
+            path.t3 = None;
+        }
+    }
+
+    /// RFC 9260 section 9.1.
+    fn handle_abort(&mut self, causes: &[u8]) {
+        let (mut code, mut reason) = (0, Bytes::new());
+        if let Some(Ok(cause)) = Causes::new(causes).next() {
+            code = cause.code();
+            if let Cause::UserAbort(said) | Cause::ProtocolViolation(said) = cause {
+                reason = Bytes::copy_from_slice(&said[..said.len().min(MAX_REASON)]);
+            }
+        }
+        self.close(Close::Aborted { code, reason });
+    }
+
+    fn handle_error(&mut self, cx: &mut Cx<'_>, causes: &[u8]) {
+        let Some(Ok(cause)) = Causes::new(causes).next() else { return };
+        if cause.code() == code::STALE_COOKIE {
+            return self.handle_stale_cookie(cx);
+        }
+        self.pending.error = Some(cause.code());
+    }
+
+    /// Whether a chunk with this flag of reflection can concern us when its tag is the peer's.
+    pub(crate) fn accepts_reflected(&self, tag: u32, kind: u8, flags: u8) -> bool {
+        use crate::wire::chunk::{T_BIT, kind as kinds};
+        let ends = kind == kinds::ABORT || kind == kinds::SHUTDOWN_COMPLETE;
+        ends && flags & T_BIT != 0 && self.peer_tag != 0 && tag == self.peer_tag
+    }
+}

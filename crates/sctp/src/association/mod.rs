@@ -1,0 +1,451 @@
+//! The state machine of an association (RFC 9260 section 4).
+//!
+//! This file holds what an association is and what its user can ask of it. `opening` is the
+//! handshake, `input` and `output` are the two directions of packets, `acks` is when to acknowledge,
+//! `paths` chooses where to send, `beats` is heartbeats, `timers` the clock, and `closing` the
+//! graceful end.
+
+mod acks;
+mod beats;
+mod closing;
+mod input;
+mod opening;
+mod output;
+mod paths;
+mod timers;
+
+pub(crate) use opening::{Offer, families_match, init_ack_len, own_parameters};
+pub(crate) use paths::is_unicast;
+
+use crate::incoming::{Incoming, Received};
+use crate::outgoing::{Outgoing, SendOptions};
+use crate::path::{Path, PathState};
+use crate::settings::{Error, Settings};
+use crate::wire::cause::Cause;
+use crate::wire::chunk;
+use acks::Acks;
+use bytes::Bytes;
+use opening::Opening;
+use ringway_sansio::{Duration, Random, Time};
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+/// Answers to heartbeats that wait to be sent; more heartbeats are not answered.
+const MAX_BEATS: usize = 4;
+/// Bytes of error causes that wait to be sent; more are left out.
+const MAX_ERRORS: usize = 512;
+/// Bytes of a peer's reason for an ABORT that are kept.
+pub const MAX_REASON: usize = 1024;
+
+/// The states of RFC 9260 section 4.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[allow(missing_docs)]
+pub enum State {
+    CookieWait,
+    CookieEchoed,
+    Established,
+    ShutdownPending,
+    ShutdownSent,
+    ShutdownReceived,
+    ShutdownAckSent,
+    Closed,
+}
+
+/// Why an association is over.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Close {
+    /// Shut down in order by either end.
+    Finished,
+    /// The peer does not answer.
+    Unreachable,
+    /// The peer ended it at once.
+    Aborted {
+        /// Its first error cause (RFC 9260 section 3.3.10), 0 for none.
+        code: u16,
+        /// What it said with the cause, cut at [`MAX_REASON`] bytes.
+        reason: Bytes,
+    },
+    /// The peer broke the rules, and we ended it at once; which rule, in words.
+    Violation(&'static str),
+    /// The shutdown took too long (T5-shutdown-guard).
+    ShutdownTimeout,
+}
+
+/// What an association still says when it is over.
+#[derive(Debug)]
+pub(crate) enum Farewell {
+    /// An ABORT with these causes.
+    Abort(Vec<u8>),
+    ShutdownComplete,
+}
+
+/// What was counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Totals {
+    /// Packets sent and received.
+    pub packets_sent: u64,
+    /// See `packets_sent`.
+    pub packets_received: u64,
+    /// DATA chunks sent, without those sent again.
+    pub chunks_sent: u64,
+    /// DATA chunks sent again.
+    pub retransmits: u64,
+    /// DATA chunks that fast retransmit marked.
+    pub fast_retransmits: u64,
+    /// Times that T3-rtx expired.
+    pub timeouts: u64,
+    /// Fast recoveries begun.
+    pub recoveries: u64,
+    /// DATA chunks received that had come before.
+    pub duplicates: u64,
+    /// DATA chunks dropped for lack of room.
+    pub dropped: u64,
+    /// Chunks that the peer acknowledged and then dropped.
+    pub reneged: u64,
+    /// Zero window probes sent.
+    pub window_probes: u64,
+    /// SACK chunks sent and received.
+    pub sacks_sent: u64,
+    /// See `sacks_sent`.
+    pub sacks_received: u64,
+    /// Heartbeats not answered for want of room.
+    pub beats_refused: u64,
+}
+
+/// What a probe sees of a path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PathSnapshot {
+    /// Our address.
+    pub local: IpAddr,
+    /// The peer's.
+    pub remote: IpAddr,
+    /// How it stands.
+    pub state: PathState,
+    /// Whether it is the primary path.
+    pub primary: bool,
+    /// Congestion window in bytes.
+    pub cwnd: u32,
+    /// Slow-start threshold in bytes.
+    pub ssthresh: u32,
+    /// Bytes acknowledged towards the next growth in congestion avoidance.
+    pub partial_bytes_acked: u32,
+    /// Bytes in flight.
+    pub flight: u32,
+    /// The smoothed round-trip time, once measured.
+    pub srtt: Option<Duration>,
+    /// The retransmission timeout.
+    pub rto: Duration,
+    /// Errors in a row.
+    pub errors: u32,
+}
+
+/// What a probe sees of an association.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Snapshot {
+    /// Where it stands.
+    pub state: State,
+    /// Streams we may send on, and the peer may.
+    pub streams: (u16, u16),
+    /// Its paths.
+    pub paths: Vec<PathSnapshot>,
+    /// Room in the peer's buffer, as far as known.
+    pub peer_rwnd: u32,
+    /// Bytes of user data in flight.
+    pub outstanding: u32,
+    /// Messages not wholly acknowledged.
+    pub unacknowledged: usize,
+    /// Bytes received and not read.
+    pub unread: usize,
+    /// Errors in a row, over all paths.
+    pub errors: u32,
+    /// A fast recovery is under way.
+    pub recovering: bool,
+    /// What was counted.
+    pub totals: Totals,
+}
+
+/// What the user is to be told.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    pub(crate) up: bool,
+    pub(crate) restarted: bool,
+    pub(crate) readable: bool,
+    pub(crate) writable: bool,
+    pub(crate) peer_shutdown: bool,
+    pub(crate) paths: bool,
+    pub(crate) error: Option<u16>,
+    pub(crate) closed: Option<Close>,
+}
+
+impl Pending {
+    pub(crate) fn any(&self) -> bool {
+        self.up
+            || self.restarted
+            || self.readable
+            || self.writable
+            || self.peer_shutdown
+            || self.paths
+            || self.error.is_some()
+            || self.closed.is_some()
+    }
+}
+
+/// Control chunks that wait to be sent.
+#[derive(Debug, Default)]
+struct Control {
+    /// A COOKIE ACK, on this path.
+    cookie_ack: Option<usize>,
+    /// The state's SHUTDOWN or SHUTDOWN ACK.
+    shutdown: bool,
+    /// Error causes.
+    errors: Vec<u8>,
+    /// HEARTBEATs to answer: path and parameters.
+    beats: VecDeque<(usize, Box<[u8]>)>,
+}
+
+/// What the world lends for the length of a call.
+pub(crate) struct Cx<'a> {
+    pub(crate) now: Time,
+    pub(crate) random: &'a mut dyn Random,
+}
+
+/// Both ends' ports and our addresses.
+#[derive(Clone, Debug)]
+pub(crate) struct Ends {
+    pub(crate) local_port: u16,
+    pub(crate) remote_port: u16,
+    pub(crate) locals: Vec<IpAddr>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Association {
+    settings: Settings,
+    state: State,
+    pub(crate) ends: Ends,
+    paths: Vec<Path>,
+    primary: usize,
+    /// Where data goes now.
+    current: usize,
+    pub(crate) local_tag: u32,
+    /// 0 while it is not known.
+    pub(crate) peer_tag: u32,
+    /// Stand for the two tags in cookies (RFC 9260 section 5.2.2).
+    pub(crate) ties: (u32, u32),
+    initial_tsn: crate::Tsn,
+    streams: (u16, u16),
+    opening: Option<Box<Opening>>,
+    out: Outgoing,
+    inn: Incoming,
+    acks: Acks,
+    control: Control,
+    errors: u32,
+    t1: Option<Time>,
+    t2: Option<Time>,
+    t5: Option<Time>,
+    /// Where SHUTDOWN or SHUTDOWN ACK goes.
+    closing_path: usize,
+    shutdown_wanted: bool,
+    /// The next packet of retransmissions goes out whatever the window says.
+    forced: bool,
+    /// A zero window may be probed now; a probe is under way; a SACK has come since the timer last
+    /// expired; and how many probes were sent in a row (RFC 9260 section 6.1 A).
+    probe: bool,
+    probing: bool,
+    heard: bool,
+    probes: u32,
+    /// A message was refused for want of room.
+    refused: bool,
+    pub(crate) pending: Pending,
+    pub(crate) farewell: Option<Farewell>,
+    totals: Totals,
+}
+
+impl Association {
+    pub(crate) fn state(&self) -> State {
+        self.state
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub(crate) fn remotes(&self) -> impl Iterator<Item = IpAddr> {
+        self.paths.iter().map(|path| path.remote)
+    }
+
+    /// The path to an address of the peer.
+    pub(crate) fn path_to(&self, remote: IpAddr) -> Option<usize> {
+        self.paths.iter().position(|path| path.remote == remote)
+    }
+
+    /// Our address and the peer's on a path.
+    pub(crate) fn addresses(&self, path: usize) -> (IpAddr, IpAddr) {
+        let path = &self.paths[path];
+        (path.local, path.remote)
+    }
+
+    /// Where its last packet goes.
+    pub(crate) fn farewell_addresses(&self) -> (IpAddr, IpAddr) {
+        self.addresses(self.current)
+    }
+
+    /// Whether nothing is left of it but what its user has not read.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.state == State::Closed && self.inn.is_empty() && !self.pending.any()
+    }
+
+    /// Takes a message (RFC 9260 section 11.1.5).
+    pub(crate) fn send(&mut self, options: &SendOptions, data: Bytes) -> Result<(), Error> {
+        use State::*;
+        if !matches!(self.state, CookieWait | CookieEchoed | Established) || self.shutdown_wanted {
+            return Err(Error::Closing);
+        }
+        let result = self.out.push(options, data, self.streams.0, self.settings.send_buffer);
+        self.refused |= matches!(result, Err(Error::NoRoom { .. }));
+        if result.is_ok() {
+            self.allow_bursts();
+        }
+        result
+    }
+
+    /// Reads a message (RFC 9260 section 11.1.7).
+    pub(crate) fn read(&mut self, out: &mut Vec<u8>) -> Option<Received> {
+        let received = self.inn.read(out)?;
+        if self.inn.window_opened(usize::from(self.settings.mtu)) && self.takes_data() {
+            self.acks.now();
+        }
+        Some(received)
+    }
+
+    /// Whether reading has left something to send.
+    pub(crate) fn owes_ack(&self) -> bool {
+        self.acks.is_due()
+    }
+
+    /// RFC 9260 section 6: the states in which DATA is taken.
+    fn takes_data(&self) -> bool {
+        matches!(self.state, State::Established | State::ShutdownPending | State::ShutdownSent)
+    }
+
+    /// RFC 9260 section 6: the states in which DATA is sent and SACKs are worked on.
+    fn sends_data(&self) -> bool {
+        use State::*;
+        matches!(self.state, Established | ShutdownPending | ShutdownReceived)
+    }
+
+    /// Chooses the primary path (RFC 9260 section 11.1.6).
+    pub(crate) fn set_primary(&mut self, remote: IpAddr) -> Result<(), Error> {
+        let path = self.path_to(remote).ok_or(Error::NoPath)?;
+        if !self.paths[path].usable() {
+            return Err(Error::NoPath);
+        }
+        self.primary = path;
+        self.choose_current();
+        Ok(())
+    }
+
+    /// Ends it at once (RFC 9260 section 9.1).
+    pub(crate) fn abort(&mut self, reason: &[u8]) {
+        let known = self.peer_tag != 0;
+        let cut = &reason[..reason.len().min(MAX_REASON)];
+        self.state = State::Closed;
+        self.farewell = known.then(|| Farewell::Abort(chunk::causes(Cause::UserAbort(cut))));
+    }
+
+    /// Ends it because the peer broke a rule (RFC 9260 section 3.3.10.13).
+    fn violation(&mut self, what: &'static str) {
+        self.fail(Cause::ProtocolViolation(what.as_bytes()), Close::Violation(what));
+    }
+
+    /// Ends it with an ABORT.
+    fn fail(&mut self, cause: Cause<'_>, why: Close) {
+        self.farewell = Some(Farewell::Abort(chunk::causes(cause)));
+        self.close(why);
+    }
+
+    /// It is over.
+    fn close(&mut self, why: Close) {
+        self.state = State::Closed;
+        self.opening = None;
+        for timer in [&mut self.t1, &mut self.t2, &mut self.t5] {
+            *timer = None;
+        }
+        self.acks.clear();
+        for path in &mut self.paths {
+            path.t3 = None;
+            path.beat_due = None;
+            path.beat_lost = None;
+            path.beat_now = false;
+        }
+        self.pending.closed = Some(why);
+    }
+
+    /// Counts an error of the association (RFC 9260 section 8.1). `true` when it is given up.
+    fn count_error(&mut self) -> bool {
+        self.errors += 1;
+        if self.errors > self.settings.association_max_retrans {
+            self.close(Close::Unreachable);
+            return true;
+        }
+        false
+    }
+
+    /// Adds an error cause to the next packet, if there is room.
+    fn report(&mut self, cause: Cause<'_>) {
+        let before = self.control.errors.len();
+        cause.emit(&mut self.control.errors);
+        if self.control.errors.len() > MAX_ERRORS {
+            self.control.errors.truncate(before);
+        }
+    }
+
+    /// Room in the send buffer has come back.
+    fn check_writable(&mut self) {
+        if self.refused && self.out.buffered() <= self.settings.send_buffer / 4 * 3 {
+            self.refused = false;
+            self.pending.writable = true;
+        }
+    }
+
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let path = |(index, path): (usize, &Path)| PathSnapshot {
+            local: path.local,
+            remote: path.remote,
+            state: path.state(),
+            primary: index == self.primary,
+            cwnd: path.window.cwnd,
+            ssthresh: path.window.ssthresh,
+            partial_bytes_acked: path.window.partial_bytes_acked,
+            flight: path.flight,
+            srtt: path.rto.srtt(),
+            rto: path.rto.get(),
+            errors: path.errors,
+        };
+        Snapshot {
+            state: self.state,
+            streams: self.streams,
+            paths: self.paths.iter().enumerate().map(path).collect(),
+            peer_rwnd: self.out.peer_rwnd,
+            outstanding: self.out.outstanding,
+            unacknowledged: self.out.messages(),
+            unread: self.inn.buffered(),
+            errors: self.errors,
+            recovering: self.out.in_recovery(),
+            totals: self.totals,
+        }
+    }
+
+    /// The next path whose state changed since it was told.
+    pub(crate) fn take_path_change(&mut self) -> Option<(IpAddr, PathState)> {
+        for path in &mut self.paths {
+            let state = path.state();
+            if path.told != state {
+                path.told = state;
+                return Some((path.remote, state));
+            }
+        }
+        self.pending.paths = false;
+        None
+    }
+}

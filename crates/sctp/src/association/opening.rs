@@ -1,0 +1,454 @@
+//! The handshake (RFC 9260 sections 5.1 and 5.2).
+
+use super::acks::Acks;
+use super::paths::beside;
+use super::{Association, Close, Control, Cx, Ends, Pending, State, Totals};
+use crate::Tsn;
+use crate::incoming::Incoming;
+use crate::outgoing::{Outgoing, chunk_size};
+use crate::settings::Settings;
+use crate::wire::cause::Cause;
+use crate::wire::chunk::{Chunk, kind};
+use crate::wire::parameter;
+use crate::wire::{Init, InitParameters, TLV_HEADER, Writer, padded};
+use ringway_sansio::Time;
+use std::net::IpAddr;
+
+/// Longest State Cookie taken from a peer: it must go back in one packet.
+const MAX_COOKIE: usize = 4096;
+/// Milliseconds asked for beyond the round trip when a cookie was stale (RFC 9260 section 5.2.6:
+/// no more than a second).
+const MORE_LIFE: u32 = 1000;
+
+/// What a handshake under way knows.
+#[derive(Debug)]
+pub(super) struct Opening {
+    /// How often INIT or COOKIE ECHO went out again.
+    retransmits: u32,
+    /// Where it goes.
+    path: usize,
+    /// It is to go out now.
+    send: bool,
+    /// When it went out, if only once.
+    timed: Option<Time>,
+    cookie: Vec<u8>,
+    /// More life asked for the next cookie, in milliseconds.
+    preservative: Option<u32>,
+}
+
+/// What both ends have said of an association: what a State Cookie holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Offer {
+    pub(crate) local_tag: u32,
+    pub(crate) peer_tag: u32,
+    pub(crate) local_tsn: Tsn,
+    pub(crate) peer_tsn: Tsn,
+    pub(crate) peer_rwnd: u32,
+    /// Streams we send on at most, and the peer.
+    pub(crate) streams: (u16, u16),
+    pub(crate) ties: (u32, u32),
+    /// The addresses that the INIT came to and from.
+    pub(crate) local: IpAddr,
+    pub(crate) source: IpAddr,
+    /// The addresses listed in the INIT.
+    pub(crate) addresses: Vec<IpAddr>,
+}
+
+impl Association {
+    fn empty(settings: &Settings, ends: Ends, cx: &mut Cx<'_>, tag: u32, tsn: Tsn) -> Association {
+        let random = &mut cx.random;
+        Association {
+            settings: *settings,
+            state: State::CookieWait,
+            ends,
+            paths: Vec::new(),
+            primary: 0,
+            current: 0,
+            local_tag: tag,
+            peer_tag: 0,
+            ties: (random.next_u64() as u32 | 1, random.next_u64() as u32 | 1),
+            initial_tsn: tsn,
+            streams: (settings.outbound_streams, settings.inbound_streams),
+            opening: None,
+            out: Outgoing::new(tsn, settings),
+            inn: Incoming::new(Tsn::new(0), settings.receive_buffer),
+            acks: Acks::default(),
+            control: Control::default(),
+            errors: 0,
+            t1: None,
+            t2: None,
+            t5: None,
+            closing_path: 0,
+            shutdown_wanted: false,
+            forced: false,
+            probe: false,
+            probing: false,
+            heard: false,
+            probes: 0,
+            refused: false,
+            pending: Pending::default(),
+            farewell: None,
+            totals: Totals::default(),
+        }
+    }
+
+    /// One that is opened from here (RFC 9260 section 5.1 A). All `remotes` come from the user and
+    /// count as verified (section 5.4).
+    pub(crate) fn connect(
+        settings: &Settings,
+        ends: Ends,
+        remotes: &[IpAddr],
+        cx: &mut Cx<'_>,
+        tag: u32,
+        tsn: Tsn,
+    ) -> Association {
+        let mut association = Association::empty(settings, ends, cx, tag, tsn);
+        for &remote in remotes {
+            association.add_path(remote, None, true, cx.now);
+        }
+        association.opening = Some(Box::new(Opening {
+            retransmits: 0,
+            path: 0,
+            send: true,
+            timed: None,
+            cookie: Vec::new(),
+            preservative: None,
+        }));
+        association
+    }
+
+    /// One that a cookie brings (RFC 9260 section 5.1.5, step 5).
+    pub(crate) fn accept(
+        settings: &Settings,
+        ends: Ends,
+        offer: &Offer,
+        cx: &mut Cx<'_>,
+    ) -> Association {
+        let (tag, tsn) = (offer.local_tag, offer.local_tsn);
+        let mut association = Association::empty(settings, ends, cx, tag, tsn);
+        association.take_offer(offer, cx.now);
+        // RFC 9260 section 5.4, rule 2: only the address that the INIT ACK went to is verified.
+        association.add_path(offer.source, Some(offer.local), true, cx.now);
+        association.add_listed(&offer.addresses, cx.now);
+        association.state = State::Established;
+        association.begin_beats(cx);
+        association.pending.up = true;
+        association
+    }
+
+    /// Addresses that the peer listed and that are not verified.
+    fn add_listed(&mut self, addresses: &[IpAddr], now: Time) {
+        for &address in addresses {
+            self.add_path(address, None, false, now);
+        }
+    }
+
+    fn take_offer(&mut self, offer: &Offer, now: Time) {
+        self.peer_tag = offer.peer_tag;
+        self.streams = offer.streams;
+        self.out.peer_rwnd = offer.peer_rwnd;
+        self.inn.restart(offer.peer_tsn);
+        for path in &mut self.paths {
+            path.used = now;
+            if self.settings.initial_ssthresh.is_none() && path.data_at.is_none() {
+                path.window.ssthresh = offer.peer_rwnd;
+            }
+        }
+    }
+
+    /// What we say of ourselves in INIT and INIT ACK.
+    pub(crate) fn init(&self) -> (Init<'static>, InitParameters) {
+        let streams = (self.settings.outbound_streams, self.settings.inbound_streams);
+        let fixed = Init::fixed(
+            self.local_tag,
+            self.settings.receive_buffer as u32,
+            streams,
+            self.initial_tsn,
+        );
+        (fixed, own_parameters(&self.ends.locals))
+    }
+
+    /// The addresses that the peer is known by, without those the user gave if it is not known.
+    pub(crate) fn knows_address(&self, address: IpAddr) -> bool {
+        self.path_to(address).is_some()
+    }
+
+    pub(super) fn transmit_opening(&mut self, cx: &mut Cx<'_>, out: &mut Vec<u8>) -> Option<usize> {
+        let mut opening = self.opening.take_if(|opening| opening.send)?;
+        opening.send = false;
+        let index = opening.path;
+        let ports = (self.ends.local_port, self.ends.remote_port);
+        let limit = self.paths[index].packet;
+        let mut packet = Writer::new(out, limit, ports.0, ports.1, self.peer_tag);
+        if self.state == State::CookieWait {
+            let (fixed, mut parameters) = self.init();
+            parameters.cookie_preservative = opening.preservative;
+            parameters.emit(packet.chunks(), kind::INIT, &fixed);
+        } else {
+            Chunk::CookieEcho(&opening.cookie).emit(packet.chunks());
+            let size = TLV_HEADER + self.control.errors.len();
+            if size > TLV_HEADER && packet.space() >= size {
+                Chunk::Error(&self.control.errors).emit(packet.chunks());
+            }
+            self.put_first_data(cx, index, &mut packet);
+        }
+        let path = &mut self.paths[index];
+        path.used = cx.now;
+        self.t1 = Some(cx.now + path.rto.get());
+        opening.timed = (opening.retransmits == 0).then_some(cx.now);
+        self.opening = Some(opening);
+        packet.finish().then_some(index)
+    }
+
+    /// Data goes out with COOKIE ECHO and then waits for COOKIE ACK (RFC 9260 section 5.1 C). The
+    /// cookie's timer stands in for T3-rtx.
+    fn put_first_data(&mut self, cx: &mut Cx<'_>, index: usize, packet: &mut Writer<'_>) {
+        while let Some((len, ..)) = self.out.first_marked()
+            && packet.space() >= chunk_size(len)
+        {
+            self.out.send_again(cx.now, index, &mut self.paths, packet.chunks());
+        }
+        if !self.out.has_marked() {
+            self.paths[index].allow_burst(&self.settings);
+            let before = packet.len();
+            self.put_new(cx, index, packet, before);
+        }
+        self.paths[index].t3 = None;
+    }
+
+    /// T1-init or T1-cookie expired.
+    pub(super) fn opening_timeout(&mut self, cx: &mut Cx<'_>) {
+        let Some(mut opening) = self.opening.take() else { return };
+        opening.retransmits += 1;
+        let last = opening.path;
+        let path = &mut self.paths[last];
+        path.rto.back_off();
+        if opening.retransmits > self.settings.max_init_retransmits {
+            self.close(Close::Unreachable);
+            return;
+        }
+        path.error(&self.settings);
+        self.out.mark_all(last, path, true);
+        path.t3 = None;
+        // RFC 9260 section 5.1: all addresses of the peer are used in turn.
+        let count = self.paths.len();
+        let next = (1..=count).map(|step| (last + step) % count);
+        opening.path = next.clone().find(|&p| self.paths[p].usable()).unwrap_or(last);
+        opening.send = true;
+        // The next is sent at once; if that packet is lost, from here.
+        self.t1 = Some(cx.now + self.paths[opening.path].rto.get());
+        self.opening = Some(opening);
+    }
+
+    /// An INIT ACK came, the only chunk of its packet, on a path.
+    pub(crate) fn handle_init_ack(&mut self, cx: &mut Cx<'_>, path: usize, init: &Init<'_>) {
+        // RFC 9260 section 5.2.3.
+        if self.state != State::CookieWait || init.initiate_tag == 0 {
+            return;
+        }
+        // What is wrong is told with the tag of this very chunk (section 5.1).
+        self.peer_tag = init.initiate_tag;
+        let refuse = |this: &mut Association, cause: Cause<'_>, what| {
+            this.fail(cause, Close::Violation(what));
+        };
+        if init.check().is_err() {
+            return refuse(self, Cause::InvalidParameter, "an INIT ACK has no streams or window");
+        }
+        let parameters = match InitParameters::read(init, true) {
+            Ok(parameters) if parameters.host_name => {
+                return refuse(
+                    self,
+                    Cause::UnresolvableAddress(&[]),
+                    "an INIT ACK has a host name",
+                );
+            }
+            Ok(parameters) => parameters,
+            Err(_) => {
+                return refuse(self, Cause::InvalidParameter, "an INIT ACK has a bad parameter");
+            }
+        };
+        let Some(cookie) = parameters.cookie.filter(|cookie| cookie.len() <= MAX_COOKIE) else {
+            let cause = Cause::MissingParameter(parameter::kind::STATE_COOKIE);
+            return refuse(self, cause, "an INIT ACK has no cookie");
+        };
+        let Some(mut opening) = self.opening.take() else { return };
+        if let Some(at) = opening.timed {
+            self.paths[opening.path].rto.measure(cx.now.since(at));
+        }
+        let streams = (
+            self.settings.outbound_streams.min(init.inbound_streams),
+            self.settings.inbound_streams.min(init.outbound_streams),
+        );
+        let source = self.paths[path].remote;
+        let offer = Offer {
+            local_tag: self.local_tag,
+            peer_tag: init.initiate_tag,
+            local_tsn: self.initial_tsn,
+            peer_tsn: init.initial_tsn,
+            peer_rwnd: init.a_rwnd,
+            streams,
+            ties: (0, 0),
+            local: self.paths[path].local,
+            source,
+            addresses: Vec::new(),
+        };
+        self.take_offer(&offer, cx.now);
+        self.add_listed(&parameters.addresses, cx.now);
+        if !parameters.unrecognized.is_empty() {
+            // RFC 9260 section 3.2.2.
+            self.report(Cause::UnrecognizedParameters(&parameters.unrecognized));
+        }
+        self.paths[path].answered();
+        self.state = State::CookieEchoed;
+        opening.retransmits = 0;
+        opening.cookie = cookie;
+        opening.send = true;
+        // Only to a verified address (section 5.4).
+        if self.paths[path].usable() {
+            opening.path = path;
+        }
+        self.opening = Some(opening);
+        self.t1 = None;
+        self.current = path.min(self.paths.len() - 1);
+        self.choose_current();
+    }
+
+    /// COOKIE ACK came (RFC 9260 section 5.1 E).
+    pub(super) fn handle_cookie_ack(&mut self, cx: &mut Cx<'_>, path: usize) {
+        if self.state != State::CookieEchoed {
+            return;
+        }
+        if let Some(at) = self.opening.as_ref().and_then(|opening| opening.timed) {
+            self.paths[path].rto.measure(cx.now.since(at));
+        }
+        self.paths[path].answered();
+        self.establish(cx);
+    }
+
+    fn establish(&mut self, cx: &mut Cx<'_>) {
+        self.state = State::Established;
+        self.opening = None;
+        self.t1 = None;
+        self.errors = 0;
+        self.control.errors.clear();
+        self.begin_beats(cx);
+        self.pending.up = true;
+        for path in &mut self.paths {
+            if path.flight > 0 {
+                path.start_t3(cx.now);
+            }
+        }
+        self.allow_bursts();
+        self.path_changed();
+        if core::mem::take(&mut self.shutdown_wanted) {
+            self.shutdown(cx);
+        }
+    }
+
+    /// RFC 9260 section 5.2.6: a new INIT asks for a cookie that lasts longer.
+    pub(super) fn handle_stale_cookie(&mut self, cx: &mut Cx<'_>) {
+        if self.state != State::CookieEchoed {
+            return;
+        }
+        let Some(mut opening) = self.opening.take() else { return };
+        let last = opening.path;
+        let round_trip = opening.timed.map_or(0, |at| cx.now.since(at).as_millis() as u32);
+        opening.retransmits += 1;
+        if opening.retransmits > self.settings.max_init_retransmits
+            || opening.preservative.is_some()
+        {
+            self.close(Close::Unreachable);
+            return;
+        }
+        opening.preservative = Some(round_trip.saturating_add(MORE_LIFE));
+        opening.send = true;
+        self.out.mark_all(last, &mut self.paths[last], false);
+        self.paths[last].t3 = None;
+        self.state = State::CookieWait;
+        self.peer_tag = 0;
+        self.opening = Some(opening);
+    }
+
+    /// A cookie came whose tags are both those of this association (RFC 9260 section 5.2.4 D), or
+    /// whose peer tag is new (B): the handshake is done from the peer's side.
+    pub(crate) fn handle_own_cookie(&mut self, cx: &mut Cx<'_>, offer: &Offer, path: usize) {
+        self.control.cookie_ack = Some(path);
+        if !matches!(self.state, State::CookieWait | State::CookieEchoed) {
+            self.peer_tag = offer.peer_tag;
+            return;
+        }
+        if self.state == State::CookieWait || self.peer_tag != offer.peer_tag {
+            self.take_offer(offer, cx.now);
+            self.add_listed(&offer.addresses, cx.now);
+        }
+        self.establish(cx);
+    }
+
+    /// The peer has restarted (RFC 9260 section 5.2.4 A). What was read stays to be read, what was
+    /// not sent is sent.
+    pub(crate) fn restart(&mut self, cx: &mut Cx<'_>, offer: &Offer, path: usize) {
+        self.local_tag = offer.local_tag;
+        self.initial_tsn = offer.local_tsn;
+        self.ties = (cx.random.next_u64() as u32 | 1, cx.random.next_u64() as u32 | 1);
+        for path in &mut self.paths {
+            path.reset_window(&self.settings, offer.peer_rwnd);
+            path.flight = 0;
+            path.t3 = None;
+            path.timed = None;
+            path.beat = None;
+            path.beat_lost = None;
+            path.earliest = 0;
+            path.one_packet = false;
+            path.answered();
+        }
+        self.out.restart(offer.local_tsn);
+        self.acks = Acks::on(path);
+        self.control = Control { cookie_ack: Some(path), ..Control::default() };
+        self.t1 = None;
+        self.t2 = None;
+        self.t5 = None;
+        self.opening = None;
+        self.errors = 0;
+        (self.forced, self.probe, self.probing, self.probes) = (false, false, false, 0);
+        self.shutdown_wanted = false;
+        self.state = State::Established;
+        self.take_offer(offer, cx.now);
+        self.begin_beats(cx);
+        self.allow_bursts();
+        self.path_changed();
+        self.pending.restarted = true;
+        self.pending.readable = self.inn.is_readable();
+    }
+
+    /// The COOKIE ACK that a fresh association owes, to where the cookie came from.
+    pub(crate) fn owe_cookie_ack(&mut self, path: usize) {
+        self.control.cookie_ack = Some(path);
+        if !self.paths[path].usable() {
+            // RFC 9260 section 5.4: with a heartbeat, since the address is not verified.
+            self.paths[path].beat_now = true;
+        }
+    }
+}
+
+/// The parameters that say what we are. A single address is told by the packet that carries them.
+pub(crate) fn own_parameters(locals: &[IpAddr]) -> InitParameters {
+    InitParameters {
+        addresses: if locals.len() > 1 { locals.to_vec() } else { Vec::new() },
+        address_types: Some((
+            locals.iter().any(IpAddr::is_ipv4),
+            locals.iter().any(IpAddr::is_ipv6),
+        )),
+        ..InitParameters::default()
+    }
+}
+
+/// Bytes of an INIT ACK besides its cookie and the parameters it reports.
+pub(crate) fn init_ack_len(locals: &[IpAddr]) -> usize {
+    let addresses = locals.iter().map(|a| if a.is_ipv4() { 8 } else { 20 }).sum::<usize>();
+    20 + addresses + TLV_HEADER + padded(4)
+}
+
+/// Whether every remote address has a local one of its family.
+pub(crate) fn families_match(locals: &[IpAddr], remotes: &[IpAddr]) -> bool {
+    remotes.iter().all(|&remote| beside(locals, remote, 0).is_some())
+}

@@ -1,0 +1,230 @@
+//! Packets out (RFC 9260 sections 6.1 and 6.10).
+
+use super::{Association, Cx, State};
+use crate::outgoing::chunk_size;
+use crate::wire::chunk::Chunk;
+use crate::wire::{TLV_HEADER, Writer};
+
+impl Association {
+    /// Appends the next packet to `out` and gives its path; `None` when there is nothing to send.
+    pub(crate) fn transmit(&mut self, cx: &mut Cx<'_>, out: &mut Vec<u8>) -> Option<usize> {
+        let sent = match self.state {
+            State::Closed => None,
+            State::CookieWait | State::CookieEchoed => self.transmit_opening(cx, out),
+            _ => self.transmit_open(cx, out),
+        };
+        self.totals.packets_sent += u64::from(sent.is_some());
+        sent
+    }
+
+    fn transmit_open(&mut self, cx: &mut Cx<'_>, out: &mut Vec<u8>) -> Option<usize> {
+        let data = self.data_target();
+        let Some(target) = self.control_target().or(data) else {
+            self.rest(cx);
+            return None;
+        };
+        let usable = self.paths[target].usable();
+        let (ports, limit) =
+            ((self.ends.local_port, self.ends.remote_port), self.paths[target].packet);
+        let mut packet = Writer::new(out, limit, ports.0, ports.1, self.peer_tag);
+        if self.control.cookie_ack == Some(target) {
+            self.control.cookie_ack = None;
+            Chunk::CookieAck.emit(packet.chunks());
+        }
+        if usable {
+            self.put_errors(&mut packet);
+            self.put_owed_sack(&mut packet, target, data);
+        }
+        self.put_beats(cx, target, &mut packet);
+        if usable && self.control.shutdown && target == self.closing_path {
+            self.put_shutdown(&mut packet);
+        } else if data == Some(target) {
+            self.put_data(cx, target, &mut packet);
+        }
+        // Something was to be sent but did not fit its path.
+        if !packet.finish() {
+            self.rest(cx);
+            return None;
+        }
+        Some(target)
+    }
+
+    /// Where a control chunk is to go.
+    fn control_target(&self) -> Option<usize> {
+        if self.control.cookie_ack.is_some() {
+            return self.control.cookie_ack;
+        }
+        if let Some((path, _)) = self.control.beats.front() {
+            return Some(*path);
+        }
+        if let Some(path) = self.paths.iter().position(|path| path.beat_now) {
+            return Some(path);
+        }
+        if self.control.shutdown {
+            return Some(self.closing_path);
+        }
+        if !self.control.errors.is_empty() {
+            return Some(self.current);
+        }
+        self.acks.is_due().then(|| self.ack_path())
+    }
+
+    /// RFC 9260 section 6.4: a SACK goes where the DATA came from.
+    fn ack_path(&self) -> usize {
+        let path = self.acks.path;
+        if self.paths.get(path).is_some_and(|p| p.usable()) { path } else { self.current }
+    }
+
+    fn put_errors(&mut self, packet: &mut Writer<'_>) {
+        let size = TLV_HEADER + self.control.errors.len();
+        if size > TLV_HEADER && packet.space() >= size {
+            Chunk::Error(&self.control.errors).emit(packet.chunks());
+            self.control.errors.clear();
+        }
+    }
+
+    /// A SACK that is due, or one that waits if data goes out and both fit (RFC 9260 section 6.1).
+    fn put_owed_sack(&mut self, packet: &mut Writer<'_>, target: usize, data: Option<usize>) {
+        let with_data = data == Some(target);
+        let here = self.acks.is_due() && (target == self.ack_path() || with_data);
+        let along = self.acks.is_owed()
+            && with_data
+            && self
+                .data_len()
+                .is_some_and(|len| packet.space() >= self.sack_len() + chunk_size(len));
+        if here || along {
+            self.put_sack(packet);
+        }
+    }
+
+    fn put_shutdown(&mut self, packet: &mut Writer<'_>) {
+        self.control.shutdown = false;
+        match self.state {
+            State::ShutdownSent => Chunk::Shutdown(self.inn.cumulative()).emit(packet.chunks()),
+            State::ShutdownAckSent => Chunk::ShutdownAck.emit(packet.chunks()),
+            _ => {}
+        }
+    }
+
+    /// User bytes of the chunk that goes out next.
+    fn data_len(&self) -> Option<usize> {
+        match self.out.first_marked() {
+            Some((len, ..)) => Some(len),
+            None => self.out.next_len(self.most_data()),
+        }
+    }
+
+    /// Whether the peer's window is closed to the next new chunk (RFC 9260 section 6.1 A).
+    fn is_blocked(&self, len: usize) -> bool {
+        (self.out.peer_rwnd as usize) < len
+    }
+
+    /// Where data may go now.
+    fn data_target(&self) -> Option<usize> {
+        if !self.sends_data() {
+            return None;
+        }
+        if let Some((_, last, timed_out)) = self.out.first_marked() {
+            let target = self.retransmit_to(last, timed_out);
+            return (self.forced || self.paths[target].may_retransmit()).then_some(target);
+        }
+        let len = self.out.next_len(self.most_data())?;
+        let path = &self.paths[self.current];
+        if !path.usable() || !path.may_send() || (self.is_blocked(len) && !self.probe) {
+            return None;
+        }
+        Some(self.current)
+    }
+
+    /// Fills a packet with what is to be sent again, then with new data, as far as the windows
+    /// allow.
+    fn put_data(&mut self, cx: &mut Cx<'_>, target: usize, packet: &mut Writer<'_>) {
+        let before = packet.len();
+        self.paths[target].before_data(cx.now);
+        while let Some((len, last, timed_out)) = self.out.first_marked() {
+            let fits = packet.space() >= chunk_size(len);
+            if !fits || self.retransmit_to(last, timed_out) != target {
+                break;
+            }
+            // One packet may go beyond the window (RFC 9260 sections 6.1 B and 7.2.4).
+            let may = self.forced || self.paths[target].may_retransmit();
+            if !may && packet.len() == before {
+                break;
+            }
+            if !may && !self.paths[target].one_packet {
+                break;
+            }
+            self.out.send_again(cx.now, target, &mut self.paths, packet.chunks());
+            self.totals.retransmits += 1;
+        }
+        if packet.len() > before {
+            self.forced = false;
+            if self.probing {
+                self.wait_for_window(cx, target);
+            }
+        }
+        if self.out.has_marked() || target != self.current {
+            return;
+        }
+        self.put_new(cx, target, packet, before);
+    }
+
+    pub(super) fn put_new(
+        &mut self,
+        cx: &mut Cx<'_>,
+        target: usize,
+        packet: &mut Writer<'_>,
+        before: usize,
+    ) {
+        let most = self.most_data();
+        while let Some(len) = self.out.next_len(most) {
+            if packet.space() < chunk_size(len) {
+                break;
+            }
+            let path = &mut self.paths[target];
+            // After a timeout the one packet is filled (RFC 9260 section 7.2.3).
+            let filling = path.one_packet && packet.len() > before && path.burst > 0;
+            if !path.may_send() && !filling {
+                break;
+            }
+            if (self.out.peer_rwnd as usize) < len {
+                if !self.probe || self.out.outstanding > 0 {
+                    break;
+                }
+                self.probing = true;
+                self.probes += 1;
+                self.totals.window_probes += 1;
+                self.heard = false;
+            }
+            self.probe = false;
+            path.burst = path.burst.saturating_sub(chunk_size(len) as u32);
+            let ask = self.state == State::ShutdownPending;
+            self.out.cut(cx.now, most, target, path, ask, packet.chunks());
+            self.totals.chunks_sent += 1;
+        }
+    }
+
+    /// Nothing more goes out now: what is left of a burst is forfeit, and a closed window is
+    /// probed after a while.
+    fn rest(&mut self, cx: &Cx<'_>) {
+        for path in &mut self.paths {
+            path.burst = 0;
+        }
+        if !self.sends_data() || self.out.outstanding > 0 || self.out.has_marked() {
+            return;
+        }
+        let Some(len) = self.out.next_len(self.most_data()) else { return };
+        let path = &self.paths[self.current];
+        if self.is_blocked(len) && path.t3.is_none() && path.usable() {
+            self.wait_for_window(cx, self.current);
+        }
+    }
+
+    /// The next probe of a closed window, each after twice the time of the one before (RFC 9260
+    /// section 6.1 A).
+    fn wait_for_window(&mut self, cx: &Cx<'_>, path: usize) {
+        let path = &mut self.paths[path];
+        let wait = path.rto.get() * (1 << self.probes.min(16));
+        path.t3 = Some(cx.now + wait.min(self.settings.rto_max));
+    }
+}

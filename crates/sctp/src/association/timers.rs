@@ -1,0 +1,85 @@
+//! The clock (RFC 9260 sections 6.3.3 and 8).
+
+use super::{Association, Cx, State};
+use ringway_sansio::Time;
+
+fn due(timer: &mut Option<Time>, now: Time) -> bool {
+    timer.take_if(|at| *at <= now).is_some()
+}
+
+impl Association {
+    /// When [`Association::handle_timeout`] is to be called.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        let mut first: Option<Time> = None;
+        let mut look = |timer: Option<Time>| {
+            if let Some(at) = timer {
+                first = Some(first.map_or(at, |f| f.min(at)));
+            }
+        };
+        look(self.t1);
+        look(self.t2);
+        look(self.t5);
+        look(self.acks.timer);
+        for path in &self.paths {
+            look(path.t3);
+            look(path.beat_due);
+            look(path.beat_lost);
+        }
+        first
+    }
+
+    pub(crate) fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        let now = cx.now;
+        if due(&mut self.t1, now) {
+            self.opening_timeout(cx);
+        }
+        if due(&mut self.t5, now) {
+            self.closing_guard();
+        }
+        if due(&mut self.t2, now) {
+            self.closing_timeout(cx);
+        }
+        if self.acks.timer.is_some_and(|at| at <= now) {
+            self.acks.now();
+        }
+        for index in 0..self.paths.len() {
+            if due(&mut self.paths[index].t3, now) {
+                self.t3_expired(now, index);
+            }
+            if self.state == State::Closed {
+                return;
+            }
+        }
+        self.beat_timers(cx);
+    }
+
+    /// RFC 9260 section 6.3.3.
+    fn t3_expired(&mut self, now: Time, index: usize) {
+        let path = &mut self.paths[index];
+        if path.flight == 0 && !self.out.has_marked() {
+            // The window has been closed for an RTO (section 6.1 A).
+            self.probe = true;
+            self.allow_bursts();
+            return;
+        }
+        self.totals.timeouts += 1;
+        if self.probing && core::mem::take(&mut self.heard) {
+            // The peer answers the probe but has no room: no error (section 6.1 A).
+            self.out.mark_all(index, path, false);
+            self.probes += 1;
+            self.forced = true;
+            return;
+        }
+        path.rto.back_off();
+        path.timeout(now);
+        path.error(&self.settings);
+        self.out.mark_all(index, path, true);
+        self.out.end_recovery();
+        self.forced = true;
+        if self.count_error() {
+            return;
+        }
+        self.path_changed();
+        self.allow_bursts();
+    }
+}

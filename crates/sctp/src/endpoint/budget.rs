@@ -1,0 +1,51 @@
+//! How often something may be done: so many times a second, and as many at once.
+
+use ringway_sansio::Time;
+
+/// A token bucket that holds a second's worth.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Budget {
+    per_second: u64,
+    /// In billionths of one.
+    left: u64,
+    at: Time,
+}
+
+const ONE: u64 = 1_000_000_000;
+
+impl Budget {
+    pub(super) fn new(per_second: u32) -> Budget {
+        let per_second = u64::from(per_second);
+        Budget { per_second, left: per_second * ONE, at: Time::ZERO }
+    }
+
+    /// Whether it may be done once more now.
+    pub(super) fn take(&mut self, now: Time) -> bool {
+        let passed = now.since(self.at).as_nanos().min(u128::from(ONE)) as u64;
+        self.at = now;
+        self.left = (self.left + passed * self.per_second).min(self.per_second * ONE);
+        if self.left < ONE {
+            return false;
+        }
+        self.left -= ONE;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_brings_so_many() {
+        let mut budget = Budget::new(3);
+        let count = |budget: &mut Budget, ms| {
+            (0..10).filter(|_| budget.take(Time::from_millis(ms))).count()
+        };
+        assert_eq!(count(&mut budget, 5000), 3);
+        assert_eq!(count(&mut budget, 5300), 0);
+        assert_eq!(count(&mut budget, 5400), 1);
+        assert_eq!(count(&mut budget, 99_000), 3);
+        assert!(!Budget::new(0).take(Time::from_secs(1)));
+    }
+}

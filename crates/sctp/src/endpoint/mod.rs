@@ -1,0 +1,643 @@
+//! The SCTP of a host: listeners, associations by tag and by addresses, cookies, answers to what
+//! belongs to nothing.
+//!
+//! This file holds the tables and the user's calls; `packets` is what the world calls and how
+//! packets find their association, `opening` the half of the handshake that keeps nothing.
+
+mod budget;
+mod cookie;
+mod deadlines;
+mod key;
+mod opening;
+mod packets;
+
+use crate::association::{Association, Close, Cx, Ends, Farewell, Snapshot, State};
+use crate::incoming::Received;
+use crate::numbers::Tsn;
+use crate::outgoing::SendOptions;
+use crate::path::PathState;
+use crate::settings::{Error, Limits, Settings};
+use crate::wire::init::MAX_ADDRESSES;
+use budget::Budget;
+use bytes::Bytes;
+use cookie::Keys;
+use core::fmt;
+use deadlines::Deadlines;
+use hashbrown::HashMap;
+use key::{Key, Keyed, number};
+use ringway_sansio::{Random, Time};
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+/// First port given to associations that ask for none (RFC 6335 section 6).
+const EPHEMERAL_FIRST: u16 = 49_152;
+/// How many there are.
+const EPHEMERAL_COUNT: u16 = u16::MAX - EPHEMERAL_FIRST + 1;
+/// Packets that belong to no association and wait to be sent; more are dropped and counted.
+pub const MAX_REPLIES: usize = 256;
+/// Tags tried until one is free. Each try fails for one association in 2^32.
+const MAX_TAGS: usize = 8;
+
+/// Names an association for as long as it can be used; never used again for another.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+pub struct AssocId {
+    slot: u32,
+    generation: u32,
+}
+
+/// Names a listener; never used again for another.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+pub struct ListenerId {
+    slot: u32,
+    generation: u32,
+}
+
+/// What happened (RFC 9260 section 11.2). Each kind waits at most once an association, and path
+/// changes once a path, so what waits is bounded by the number of associations.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// COMMUNICATION UP: the association is established, opened from here or, where there is a
+    /// listener, by the peer.
+    Up {
+        /// Which.
+        id: AssocId,
+        /// The listener whose association it is.
+        listener: Option<ListenerId>,
+    },
+    /// RESTART: the peer began anew; what it had not acknowledged is lost, streams begin at zero.
+    Restarted(AssocId),
+    /// DATA ARRIVE: there is more to read. Read until nothing is left: it is told again only when
+    /// more comes.
+    Readable(AssocId),
+    /// A message was refused for want of room, and a quarter of the buffer is free again.
+    Writable(AssocId),
+    /// The peer has begun to shut down; it takes nothing more from us than what was given.
+    PeerShutdown(AssocId),
+    /// NETWORK STATUS CHANGE: a path now stands otherwise.
+    Path {
+        /// Whose.
+        id: AssocId,
+        /// The address of the peer that names the path.
+        remote: IpAddr,
+        /// How it stands.
+        state: PathState,
+    },
+    /// COMMUNICATION ERROR: the peer reports an error that ends nothing, by its cause code.
+    PeerError {
+        /// Whose.
+        id: AssocId,
+        /// The cause code (RFC 9260 section 3.3.10).
+        code: u16,
+    },
+    /// COMMUNICATION LOST or SHUTDOWN COMPLETE: it is over. What was received can still be read;
+    /// once it is, the id names nothing. This is the last event of an association.
+    Closed(AssocId, Close),
+}
+
+/// What the SCTP of a host counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Packets received.
+    pub received: u64,
+    /// Packets that were no valid packet, or came from or to an address that cannot be.
+    pub malformed: u64,
+    /// Packets with a wrong checksum.
+    pub checksum: u64,
+    /// Packets between the addresses of an association with the tag of none.
+    pub wrong_tag: u64,
+    /// Packets that belonged to nothing (RFC 9260 section 8.4).
+    pub stray: u64,
+    /// Packets that belonged to nothing and were not answered because there were too many.
+    pub strays_limited: u64,
+    /// INITs answered with a cookie.
+    pub inits: u64,
+    /// INITs not answered because there were too many.
+    pub inits_limited: u64,
+    /// Cookies that nobody here has made.
+    pub cookies_refused: u64,
+    /// Cookies that came too late.
+    pub cookies_stale: u64,
+    /// Associations refused because there were too many.
+    pub associations_full: u64,
+    /// ABORTs sent.
+    pub aborts: u64,
+    /// Answers not sent because too many waited.
+    pub replies_full: u64,
+}
+
+struct Slot {
+    generation: u32,
+    association: Option<Box<Association>>,
+    /// Whether the tables lead here.
+    listed: bool,
+    /// Whether it stands in the queue of those that may have something to send.
+    ready: bool,
+    /// Whether it stands in the queue of events.
+    told: bool,
+    listener: Option<ListenerId>,
+}
+
+struct Listener {
+    generation: u32,
+    /// Its addresses; `None`: the place is free.
+    addresses: Option<Vec<IpAddr>>,
+    port: u16,
+    settings: Settings,
+}
+
+/// A packet that belongs to no association.
+struct Reply {
+    source: IpAddr,
+    destination: IpAddr,
+    bytes: Vec<u8>,
+}
+
+/// The SCTP of one host.
+pub struct Sctp {
+    limits: Limits,
+    settings: Settings,
+    random: Box<dyn Random + Send>,
+    keys: Keys,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    tags: HashMap<u32, u32, Keyed>,
+    table: HashMap<Key, u32, Keyed>,
+    /// The association found last, which most often is the next too.
+    recent: Option<(u32, u32)>,
+    listeners: Vec<Listener>,
+    listening: HashMap<(u128, u16), u32, Keyed>,
+    deadlines: Deadlines,
+    ready: VecDeque<u32>,
+    notices: VecDeque<u32>,
+    replies: VecDeque<Reply>,
+    inits: Budget,
+    strays: Budget,
+    next_port: u16,
+    counters: Counters,
+}
+
+impl fmt::Debug for Sctp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sctp").field("associations", &self.len()).finish_non_exhaustive()
+    }
+}
+
+impl Sctp {
+    /// A host without associations. `settings` serve wherever none are given. `random` gives tags,
+    /// TSNs, nonces and keys, so in the real world it must be one that cannot be guessed
+    /// (RFC 9260 section 5.3.1).
+    pub fn new(
+        limits: Limits,
+        settings: Settings,
+        mut random: Box<dyn Random + Send>,
+    ) -> Result<Self, Error> {
+        settings.check()?;
+        let mut keyed = || Keyed(random.next_u64(), random.next_u64());
+        let (tags, table, listening) = (keyed(), keyed(), keyed());
+        let next_port = random.next_u64() as u16;
+        Ok(Sctp {
+            limits,
+            settings,
+            keys: Keys::new(limits.cookie_key_life, &mut *random),
+            random,
+            slots: Vec::new(),
+            free: Vec::new(),
+            tags: HashMap::with_hasher(tags),
+            table: HashMap::with_hasher(table),
+            recent: None,
+            listeners: Vec::new(),
+            listening: HashMap::with_hasher(listening),
+            deadlines: Deadlines::default(),
+            ready: VecDeque::new(),
+            notices: VecDeque::new(),
+            replies: VecDeque::new(),
+            inits: Budget::new(limits.inits_per_second),
+            strays: Budget::new(limits.strays_per_second),
+            next_port,
+            counters: Counters::default(),
+        })
+    }
+
+    /// Takes associations to any of `addresses`, all of which belong to each association then. One
+    /// unspecified address stands for whichever address a peer writes to, and that one alone.
+    pub fn listen(
+        &mut self,
+        addresses: &[IpAddr],
+        port: u16,
+        settings: Option<Settings>,
+    ) -> Result<ListenerId, Error> {
+        let settings = settings.unwrap_or(self.settings);
+        settings.check()?;
+        let wild = addresses.len() == 1 && addresses[0].is_unspecified();
+        if port == 0 || !(wild || are_ends(addresses)) {
+            return Err(Error::Address { most: MAX_ADDRESSES });
+        }
+        if addresses.iter().any(|&a| self.listening.contains_key(&(number(a), port))) {
+            return Err(Error::InUse);
+        }
+        let listener =
+            Listener { generation: 0, addresses: Some(addresses.to_vec()), port, settings };
+        let slot = match self.listeners.iter().position(|l| l.addresses.is_none()) {
+            Some(slot) => {
+                let generation = self.listeners[slot].generation + 1;
+                self.listeners[slot] = Listener { generation, ..listener };
+                slot
+            }
+            None if self.listeners.len() >= self.limits.listeners => {
+                return Err(Error::Full { what: "listeners", limit: self.limits.listeners });
+            }
+            None => {
+                self.listeners.push(listener);
+                self.listeners.len() - 1
+            }
+        } as u32;
+        for &address in addresses {
+            self.listening.insert((number(address), port), slot);
+        }
+        Ok(ListenerId { slot, generation: self.listeners[slot as usize].generation })
+    }
+
+    /// Takes no more associations. Those that are established stay.
+    pub fn unlisten(&mut self, id: ListenerId) -> Result<(), Error> {
+        let listener = self
+            .listeners
+            .get_mut(id.slot as usize)
+            .filter(|l| l.generation == id.generation)
+            .ok_or(Error::NoListener)?;
+        let addresses = listener.addresses.take().ok_or(Error::NoListener)?;
+        for address in addresses {
+            self.listening.remove(&(number(address), listener.port));
+        }
+        Ok(())
+    }
+
+    /// Opens an association from `locals` to `remotes`, whose first is the primary path (RFC 9260
+    /// section 11.1.2). The lists are taken side by side: the first of each family to the first,
+    /// and so on. Port 0 is for any that is free. [`Event::Up`] or [`Event::Closed`] follows;
+    /// messages can be given at once.
+    pub fn connect(
+        &mut self,
+        now: Time,
+        locals: &[IpAddr],
+        local_port: u16,
+        remotes: &[IpAddr],
+        remote_port: u16,
+        settings: Option<Settings>,
+    ) -> Result<AssocId, Error> {
+        let settings = settings.unwrap_or(self.settings);
+        settings.check()?;
+        let together = crate::association::families_match(locals, remotes);
+        if remote_port == 0 || !are_ends(locals) || !are_ends(remotes) || !together {
+            return Err(Error::Address { most: MAX_ADDRESSES });
+        }
+        let limit = self.limits.associations;
+        if self.len() >= limit {
+            return Err(Error::Full { what: "associations", limit });
+        }
+        let local_port = match local_port {
+            0 => self.free_port(locals, remotes, remote_port)?,
+            port if self.is_free(locals, port, remotes, remote_port) => port,
+            _ => return Err(Error::InUse),
+        };
+        let tag = self.free_tag().ok_or(Error::InUse)?;
+        let tsn = Tsn::new(self.random.next_u64() as u32);
+        let ends = Ends { local_port, remote_port, locals: locals.to_vec() };
+        let mut cx = Cx { now, random: &mut *self.random };
+        let association = Association::connect(&settings, ends, remotes, &mut cx, tag, tsn);
+        let slot = self.insert(association, None);
+        self.wake(slot);
+        Ok(self.id(slot))
+    }
+
+    /// Gives a message to send. Its bytes are kept until they are acknowledged, not copied.
+    pub fn send(
+        &mut self,
+        now: Time,
+        id: AssocId,
+        options: &SendOptions,
+        data: impl Into<Bytes>,
+    ) -> Result<(), Error> {
+        let _ = now;
+        let slot = self.slot(id).ok_or(Error::NoAssociation)?;
+        let association = self.association_mut(slot).ok_or(Error::NoAssociation)?;
+        association.send(options, data.into())?;
+        self.wake(slot);
+        Ok(())
+    }
+
+    /// Appends the next message, or part of one, to `out`; `None` when nothing waits.
+    pub fn recv(&mut self, id: AssocId, out: &mut Vec<u8>) -> Result<Option<Received>, Error> {
+        let slot = self.slot(id).ok_or(Error::NoAssociation)?;
+        let association = self.association_mut(slot).ok_or(Error::NoAssociation)?;
+        let received = association.read(out);
+        let (owes, spent) = (association.owes_ack(), association.is_spent());
+        if spent {
+            self.release(slot);
+        } else if owes {
+            self.wake(slot);
+        }
+        Ok(received)
+    }
+
+    /// Ends an association in order: everything given is delivered first (RFC 9260 section 9.2).
+    pub fn shutdown(&mut self, now: Time, id: AssocId) -> Result<(), Error> {
+        let slot = self.slot(id).ok_or(Error::NoAssociation)?;
+        self.with(now, slot, |association, cx| association.shutdown(cx));
+        self.settle(slot);
+        Ok(())
+    }
+
+    /// Ends an association at once and forgets it; the peer is told with `reason`, and no event
+    /// follows (RFC 9260 section 9.1).
+    pub fn abort(&mut self, id: AssocId, reason: &[u8]) -> Result<(), Error> {
+        let slot = self.slot(id).ok_or(Error::NoAssociation)?;
+        let association = self.association_mut(slot).ok_or(Error::NoAssociation)?;
+        association.abort(reason);
+        self.say_farewell(slot);
+        self.release(slot);
+        Ok(())
+    }
+
+    /// Makes the path to an address of the peer the primary one (RFC 9260 section 11.1.6).
+    pub fn set_primary(&mut self, id: AssocId, remote: IpAddr) -> Result<(), Error> {
+        let slot = self.slot(id).ok_or(Error::NoAssociation)?;
+        let association = self.association_mut(slot).ok_or(Error::NoAssociation)?;
+        association.set_primary(remote)?;
+        self.wake(slot);
+        Ok(())
+    }
+
+    /// Sends a heartbeat to an address of the peer now (RFC 9260 section 11.1.10).
+    pub fn request_heartbeat(&mut self, id: AssocId, remote: IpAddr) -> Result<(), Error> {
+        let slot = self.slot(id).ok_or(Error::NoAssociation)?;
+        let association = self.association_mut(slot).ok_or(Error::NoAssociation)?;
+        let path = association.path_to(remote).ok_or(Error::NoPath)?;
+        association.request_heartbeat(path);
+        self.wake(slot);
+        Ok(())
+    }
+
+    /// What happened next.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        while let Some(&slot) = self.notices.front() {
+            if let Some(event) = self.take_event(slot) {
+                return Some(event);
+            }
+            self.notices.pop_front();
+            self.slots[slot as usize].told = false;
+        }
+        None
+    }
+
+    fn take_event(&mut self, slot: u32) -> Option<Event> {
+        let id = self.id(slot);
+        let entry = &mut self.slots[slot as usize];
+        let listener = entry.listener;
+        let association = entry.association.as_mut()?;
+        let pending = &mut association.pending;
+        if core::mem::take(&mut pending.up) {
+            return Some(Event::Up { id, listener });
+        }
+        if core::mem::take(&mut pending.restarted) {
+            return Some(Event::Restarted(id));
+        }
+        if pending.paths
+            && let Some((remote, state)) = association.take_path_change()
+        {
+            return Some(Event::Path { id, remote, state });
+        }
+        let pending = &mut association.pending;
+        if let Some(code) = pending.error.take() {
+            return Some(Event::PeerError { id, code });
+        }
+        if core::mem::take(&mut pending.readable) {
+            return Some(Event::Readable(id));
+        }
+        if core::mem::take(&mut pending.writable) {
+            return Some(Event::Writable(id));
+        }
+        if core::mem::take(&mut pending.peer_shutdown) {
+            return Some(Event::PeerShutdown(id));
+        }
+        let why = pending.closed.take()?;
+        if association.is_spent() {
+            self.release(slot);
+        }
+        Some(Event::Closed(id, why))
+    }
+
+    /// What a probe sees of an association.
+    pub fn snapshot(&self, id: AssocId) -> Result<Snapshot, Error> {
+        let slot = self.slot(id).ok_or(Error::NoAssociation)?;
+        let association = self.slots[slot as usize].association.as_ref();
+        Ok(association.ok_or(Error::NoAssociation)?.snapshot())
+    }
+
+    /// Ports of an association: ours and the peer's.
+    pub fn ports(&self, id: AssocId) -> Result<(u16, u16), Error> {
+        let slot = self.slot(id).ok_or(Error::NoAssociation)?;
+        let association = self.slots[slot as usize].association.as_ref();
+        let ends = &association.ok_or(Error::NoAssociation)?.ends;
+        Ok((ends.local_port, ends.remote_port))
+    }
+
+    /// What was counted.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Associations that exist, those included that are over and not read to the end.
+    pub fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Whether there is no association.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn id(&self, slot: u32) -> AssocId {
+        AssocId { slot, generation: self.slots[slot as usize].generation }
+    }
+
+    fn slot(&self, id: AssocId) -> Option<u32> {
+        let entry = self.slots.get(id.slot as usize)?;
+        (entry.generation == id.generation && entry.association.is_some()).then_some(id.slot)
+    }
+
+    fn association_mut(&mut self, slot: u32) -> Option<&mut Association> {
+        self.slots.get_mut(slot as usize)?.association.as_deref_mut()
+    }
+
+    /// Calls an association with what the world lends.
+    fn with<R>(
+        &mut self,
+        now: Time,
+        slot: u32,
+        call: impl FnOnce(&mut Association, &mut Cx<'_>) -> R,
+    ) -> Option<R> {
+        let association = self.slots.get_mut(slot as usize)?.association.as_deref_mut()?;
+        let mut cx = Cx { now, random: &mut *self.random };
+        Some(call(association, &mut cx))
+    }
+
+    /// A tag that no association has (RFC 9260 section 5.3.1).
+    fn free_tag(&mut self) -> Option<u32> {
+        (0..MAX_TAGS)
+            .map(|_| self.random.next_u64() as u32)
+            .find(|tag| *tag != 0 && !self.tags.contains_key(tag))
+    }
+
+    fn is_free(&self, locals: &[IpAddr], port: u16, remotes: &[IpAddr], remote_port: u16) -> bool {
+        locals.iter().all(|&local| {
+            let taken = |&remote: &IpAddr| {
+                self.table.contains_key(&Key::new(local, port, remote, remote_port))
+            };
+            !remotes.iter().any(taken)
+        })
+    }
+
+    fn free_port(
+        &mut self,
+        locals: &[IpAddr],
+        remotes: &[IpAddr],
+        remote_port: u16,
+    ) -> Result<u16, Error> {
+        for _ in 0..EPHEMERAL_COUNT {
+            self.next_port = self.next_port.wrapping_add(1);
+            let port = EPHEMERAL_FIRST + self.next_port % EPHEMERAL_COUNT;
+            let listens = locals.iter().any(|&a| self.listening.contains_key(&(number(a), port)));
+            if !listens && self.is_free(locals, port, remotes, remote_port) {
+                return Ok(port);
+            }
+        }
+        Err(Error::NoPort)
+    }
+
+    fn insert(&mut self, association: Association, listener: Option<ListenerId>) -> u32 {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot {
+                generation: 0,
+                association: None,
+                listed: false,
+                ready: false,
+                told: false,
+                listener: None,
+            });
+            self.slots.len() as u32 - 1
+        });
+        let entry = &mut self.slots[slot as usize];
+        entry.association = Some(Box::new(association));
+        entry.listener = listener;
+        self.list(slot);
+        slot
+    }
+
+    /// Makes the tables lead to an association, by its tag and by every pair of addresses.
+    fn list(&mut self, slot: u32) {
+        let entry = &mut self.slots[slot as usize];
+        let Some(association) = &entry.association else { return };
+        entry.listed = true;
+        self.tags.insert(association.local_tag, slot);
+        for key in keys(association) {
+            self.table.entry(key).or_insert(slot);
+        }
+    }
+
+    fn unlist(&mut self, slot: u32) {
+        let entry = &mut self.slots[slot as usize];
+        if !core::mem::take(&mut entry.listed) {
+            return;
+        }
+        self.recent = None;
+        let Some(association) = &entry.association else { return };
+        self.tags.remove(&association.local_tag);
+        for key in keys(association) {
+            if self.table.get(&key) == Some(&slot) {
+                self.table.remove(&key);
+            }
+        }
+    }
+
+    /// Forgets an association. Its place in the queues is left and found empty there.
+    fn release(&mut self, slot: u32) {
+        self.unlist(slot);
+        let entry = &mut self.slots[slot as usize];
+        if entry.association.take().is_none() {
+            return;
+        }
+        entry.generation = entry.generation.wrapping_add(1);
+        entry.listener = None;
+        self.deadlines.set(slot, None);
+        self.free.push(slot);
+    }
+
+    fn reply(&mut self, reply: Reply) {
+        if self.replies.len() < MAX_REPLIES {
+            self.replies.push_back(reply);
+        } else {
+            self.counters.replies_full += 1;
+        }
+    }
+
+    fn wake(&mut self, slot: u32) {
+        let entry = &mut self.slots[slot as usize];
+        if !core::mem::replace(&mut entry.ready, true) {
+            self.ready.push_back(slot);
+        }
+    }
+
+    /// Sends what an association still has to say when it is over.
+    fn say_farewell(&mut self, slot: u32) {
+        let Some(association) = self.association_mut(slot) else { return };
+        let Some(farewell) = association.farewell.take() else { return };
+        let (source, destination) = association.farewell_addresses();
+        let ports = (association.ends.local_port, association.ends.remote_port);
+        let tag = association.peer_tag;
+        let bytes = match farewell {
+            Farewell::Abort(causes) => {
+                self.counters.aborts += 1;
+                packets::abort(ports, tag, false, &causes)
+            }
+            Farewell::ShutdownComplete => packets::shutdown_complete(ports, tag, false),
+        };
+        self.reply(Reply { source, destination, bytes });
+    }
+
+    /// Does what a change of an association asks of the tables. Its deadline is set once it has
+    /// nothing left to send, which is always asked next.
+    fn settle(&mut self, slot: u32) {
+        let Some(association) = self.association_mut(slot) else { return };
+        let closed = association.state() == State::Closed;
+        let tell = association.pending.any();
+        if closed {
+            self.say_farewell(slot);
+            self.unlist(slot);
+        }
+        let entry = &mut self.slots[slot as usize];
+        if tell && !core::mem::replace(&mut entry.told, true) {
+            self.notices.push_back(slot);
+        }
+        if closed && entry.association.as_ref().is_some_and(|a| a.is_spent()) {
+            self.release(slot);
+            return;
+        }
+        self.wake(slot);
+    }
+}
+
+/// Every pair of our and the peer's addresses.
+fn keys(association: &Association) -> impl Iterator<Item = Key> {
+    let ends = &association.ends;
+    association.remotes().flat_map(move |remote| {
+        let key = move |&local: &IpAddr| Key::new(local, ends.local_port, remote, ends.remote_port);
+        ends.locals.iter().map(key)
+    })
+}
+
+/// Whether addresses can be those of one end.
+fn are_ends(addresses: &[IpAddr]) -> bool {
+    (1..=MAX_ADDRESSES).contains(&addresses.len())
+        && addresses.iter().all(|&address| crate::association::is_unicast(address))
+}

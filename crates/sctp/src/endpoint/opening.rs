@@ -1,0 +1,377 @@
+//! The half of the handshake that keeps nothing: INIT is answered with a cookie, and the cookie
+//! makes the association (RFC 9260 sections 5.1 and 5.2).
+
+use super::cookie::Cookie;
+use super::packets::abort;
+use super::{ListenerId, Reply, Sctp};
+use crate::association::{Association, Cx, Ends, Offer, State, init_ack_len, own_parameters};
+use crate::numbers::Tsn;
+use crate::settings::Settings;
+use crate::wire::cause::Cause;
+use crate::wire::chunk::{self, Chunk, Raw, kind};
+use crate::wire::{Init, InitParameters, Packet, Parameter, Writer};
+use ringway_sansio::{Addressing, Duration, Time};
+use std::net::IpAddr;
+
+/// A cookie preservative adds at most this to a cookie's life (RFC 9260 section 5.2.6).
+const MAX_PRESERVATIVE: Duration = Duration::from_secs(2);
+
+/// What answers an INIT: who we are in the association that it may become.
+struct Answer {
+    settings: Settings,
+    locals: Vec<IpAddr>,
+    tag: u32,
+    tsn: Tsn,
+    ties: (u32, u32),
+    destination: IpAddr,
+}
+
+impl Sctp {
+    fn refuse(&mut self, addressing: &Addressing, packet: &Packet<'_>, tag: u32, causes: &[u8]) {
+        self.counters.aborts += 1;
+        let bytes = abort((packet.destination, packet.source), tag, false, causes);
+        let (source, destination) = (addressing.destination, addressing.source);
+        self.reply(Reply { source, destination, bytes });
+    }
+
+    /// An INIT. Nothing is kept of it.
+    pub(super) fn handle_init(
+        &mut self,
+        now: Time,
+        addressing: &Addressing,
+        packet: &Packet<'_>,
+        raw: Raw<'_>,
+    ) {
+        // RFC 9260 sections 6.10 and 8.5.1 A.
+        let alone = packet.chunks().count() == 1;
+        let Ok(Chunk::Init(init)) = raw.parse() else {
+            self.counters.malformed += 1;
+            return;
+        };
+        if packet.tag != 0 || !alone || init.initiate_tag == 0 {
+            self.counters.malformed += 1;
+            return;
+        }
+        if !self.inits.take(now) {
+            self.counters.inits_limited += 1;
+            return;
+        }
+        let tag = init.initiate_tag;
+        let read = init.check().and_then(|()| InitParameters::read(&init, false));
+        let parameters = match read {
+            Ok(parameters) if parameters.host_name => {
+                let causes = chunk::causes(Cause::UnresolvableAddress(&[]));
+                return self.refuse(addressing, packet, tag, &causes);
+            }
+            Ok(parameters) => parameters,
+            Err(error) => {
+                let text = error.to_string();
+                let causes = chunk::causes(Cause::ProtocolViolation(text.as_bytes()));
+                return self.refuse(addressing, packet, tag, &causes);
+            }
+        };
+        let local = addressing.destination;
+        // RFC 9260 section 5.1.2 D.
+        let found = core::iter::once(&addressing.source)
+            .chain(&parameters.addresses)
+            .find_map(|&remote| self.by_addresses(local, remote, packet));
+        let answer = match found {
+            Some(slot) => self.answer_known(slot, addressing, packet, &init, &parameters),
+            None => self.answer_new(addressing, packet, &init),
+        };
+        if let Some(answer) = answer {
+            self.init_ack(now, addressing, packet, &init, parameters, answer);
+        }
+    }
+
+    fn answer_new(
+        &mut self,
+        addressing: &Addressing,
+        packet: &Packet<'_>,
+        init: &Init<'_>,
+    ) -> Option<Answer> {
+        let Some((_, settings, locals)) =
+            self.listener_for(addressing.destination, packet.destination)
+        else {
+            // RFC 9260 section 8.4, rule 3.
+            self.counters.stray += 1;
+            self.refuse(addressing, packet, init.initiate_tag, &[]);
+            return None;
+        };
+        let tag = self.free_tag()?;
+        let tsn = Tsn::new(self.random.next_u64() as u32);
+        Some(Answer { settings, locals, tag, tsn, ties: (0, 0), destination: addressing.source })
+    }
+
+    /// An INIT for an association that exists (RFC 9260 sections 5.2.1 and 5.2.2, and 9.2).
+    fn answer_known(
+        &mut self,
+        slot: u32,
+        addressing: &Addressing,
+        packet: &Packet<'_>,
+        init: &Init<'_>,
+        parameters: &InitParameters,
+    ) -> Option<Answer> {
+        let new_tag = self.free_tag()?;
+        let new_tsn = Tsn::new(self.random.next_u64() as u32);
+        let association = self.association_mut(slot)?;
+        let state = association.state();
+        if state == State::ShutdownAckSent {
+            association.repeat_shutdown_ack(false);
+            self.wake(slot);
+            return None;
+        }
+        let known = |address: &IpAddr| association.knows_address(*address);
+        let added: Vec<IpAddr> = core::iter::once(&addressing.source)
+            .chain(&parameters.addresses)
+            .filter(|address| !known(address))
+            .copied()
+            .collect();
+        if state != State::CookieWait && !added.is_empty() {
+            let mut list = Vec::new();
+            for address in added {
+                Parameter::Address(address).emit(&mut list);
+            }
+            let causes = chunk::causes(Cause::RestartWithNewAddresses(&list));
+            self.refuse(addressing, packet, init.initiate_tag, &causes);
+            return None;
+        }
+        let listed = || parameters.addresses.iter().copied().find(|address| known(address));
+        let destination = if known(&addressing.source) { addressing.source } else { listed()? };
+        let settings = *association.settings();
+        let locals = association.ends.locals.clone();
+        let (fixed, _) = association.init();
+        let (tag, tsn, ties) = match state {
+            State::CookieWait => (fixed.initiate_tag, fixed.initial_tsn, (0, 0)),
+            State::CookieEchoed => (fixed.initiate_tag, fixed.initial_tsn, association.ties),
+            _ => (new_tag, new_tsn, association.ties),
+        };
+        Some(Answer { settings, locals, tag, tsn, ties, destination })
+    }
+
+    fn init_ack(
+        &mut self,
+        now: Time,
+        addressing: &Addressing,
+        packet: &Packet<'_>,
+        init: &Init<'_>,
+        parameters: InitParameters,
+        answer: Answer,
+    ) {
+        let Answer { settings, locals, tag, tsn, ties, destination } = answer;
+        let source = addressing.destination;
+        let more = Duration::from_millis(u64::from(parameters.cookie_preservative.unwrap_or(0)));
+        let cookie = Cookie {
+            created: now,
+            life: settings.cookie_life + more.min(MAX_PRESERVATIVE),
+            ports: (packet.destination, packet.source),
+            offer: Offer {
+                local_tag: tag,
+                peer_tag: init.initiate_tag,
+                local_tsn: tsn,
+                peer_tsn: init.initial_tsn,
+                peer_rwnd: init.a_rwnd,
+                streams: (
+                    settings.outbound_streams.min(init.inbound_streams),
+                    settings.inbound_streams.min(init.outbound_streams),
+                ),
+                ties,
+                local: source,
+                source: addressing.source,
+                addresses: parameters.addresses,
+            },
+        };
+        let mut own = own_parameters(&locals);
+        own.address_types = None;
+        let sealed = self.keys.seal(now, &mut *self.random, &cookie);
+        let limit = usize::from(settings.mtu) - 40 - crate::wire::COMMON_HEADER;
+        if init_ack_len(&locals) + sealed.len() + parameters.unrecognized.len() * 2 <= limit {
+            own.unrecognized = parameters.unrecognized;
+        }
+        own.cookie = Some(sealed);
+        let streams = (settings.outbound_streams, settings.inbound_streams);
+        let fixed = Init::fixed(tag, settings.receive_buffer as u32, streams, tsn);
+        let mut bytes = Vec::new();
+        let ports = (packet.destination, packet.source);
+        let most = usize::from(u16::MAX);
+        let mut writer = Writer::new(&mut bytes, most, ports.0, ports.1, init.initiate_tag);
+        own.emit(writer.chunks(), kind::INIT_ACK, &fixed);
+        writer.finish();
+        self.counters.inits += 1;
+        self.reply(Reply { source, destination, bytes });
+    }
+
+    /// The listener for an address and port, its settings, and the addresses of its associations.
+    fn listener_for(
+        &self,
+        local: IpAddr,
+        port: u16,
+    ) -> Option<(ListenerId, Settings, Vec<IpAddr>)> {
+        let any: IpAddr = match local {
+            IpAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),
+            IpAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let slot = *self
+            .listening
+            .get(&(super::number(local), port))
+            .or_else(|| self.listening.get(&(super::number(any), port)))?;
+        let listener = &self.listeners[slot as usize];
+        let addresses = listener.addresses.as_ref()?;
+        let locals = if addresses[0].is_unspecified() { vec![local] } else { addresses.clone() };
+        let id = ListenerId { slot, generation: listener.generation };
+        Some((id, listener.settings, locals))
+    }
+
+    /// A COOKIE ECHO, and what comes with it (RFC 9260 sections 5.1.5 and 5.2.4).
+    pub(super) fn handle_cookie_echo(
+        &mut self,
+        now: Time,
+        addressing: &Addressing,
+        packet: &Packet<'_>,
+        raw: Raw<'_>,
+    ) {
+        let Ok(Chunk::CookieEcho(bytes)) = raw.parse() else { return };
+        let Some(cookie) = self.keys.open(now, &mut *self.random, bytes) else {
+            self.counters.cookies_refused += 1;
+            return;
+        };
+        let ports = (packet.destination, packet.source);
+        if cookie.ports != ports || cookie.offer.local_tag != packet.tag {
+            self.counters.cookies_refused += 1;
+            return;
+        }
+        let local = addressing.destination;
+        let offer = &cookie.offer;
+        let found = core::iter::once(&addressing.source)
+            .chain(core::iter::once(&offer.source))
+            .chain(&offer.addresses)
+            .find_map(|&remote| self.by_addresses(local, remote, packet));
+        let slot = match found {
+            None => self.accept(now, addressing, packet, &cookie),
+            Some(slot) => self.reconcile(now, slot, addressing, packet, &cookie),
+        };
+        let Some(slot) = slot else { return };
+        let Some(association) = self.association_mut(slot) else { return };
+        if let Some(path) = association.path_to(addressing.source) {
+            let mut chunks = packet.chunks();
+            chunks.next();
+            self.with(now, slot, |a, cx| a.handle_chunks(cx, path, local, false, chunks));
+        }
+        self.settle(slot);
+    }
+
+    fn tell_stale(
+        &mut self,
+        addressing: &Addressing,
+        packet: &Packet<'_>,
+        cookie: &Cookie,
+        by: Duration,
+    ) {
+        self.counters.cookies_stale += 1;
+        let micros = by.as_nanos().div_ceil(1000).min(u128::from(u32::MAX)) as u32;
+        let causes = chunk::causes(Cause::StaleCookie(micros));
+        let mut bytes = Vec::new();
+        let (most, tag) = (usize::from(u16::MAX), cookie.offer.peer_tag);
+        let mut writer = Writer::new(&mut bytes, most, packet.destination, packet.source, tag);
+        Chunk::Error(&causes).emit(writer.chunks());
+        writer.finish();
+        let (source, destination) = (addressing.destination, addressing.source);
+        self.reply(Reply { source, destination, bytes });
+    }
+
+    /// RFC 9260 section 5.1.5, steps 4 and 5.
+    fn accept(
+        &mut self,
+        now: Time,
+        addressing: &Addressing,
+        packet: &Packet<'_>,
+        cookie: &Cookie,
+    ) -> Option<u32> {
+        if let Some(by) = cookie.stale(now) {
+            self.tell_stale(addressing, packet, cookie, by);
+            return None;
+        }
+        let offer = &cookie.offer;
+        let Some((listener, settings, locals)) = self.listener_for(offer.local, cookie.ports.0)
+        else {
+            self.refuse(addressing, packet, offer.peer_tag, &[]);
+            return None;
+        };
+        if self.len() >= self.limits.associations {
+            self.counters.associations_full += 1;
+            let causes = chunk::causes(Cause::OutOfResource);
+            self.refuse(addressing, packet, offer.peer_tag, &causes);
+            return None;
+        }
+        let ends = Ends { local_port: cookie.ports.0, remote_port: cookie.ports.1, locals };
+        let from_known =
+            addressing.source == offer.source || offer.addresses.contains(&addressing.source);
+        let free = self.is_free(&ends.locals, ends.local_port, &offer.addresses, ends.remote_port);
+        if !from_known
+            || !free
+            || !ends.locals.contains(&addressing.destination)
+            || self.tags.contains_key(&offer.local_tag)
+        {
+            self.counters.cookies_refused += 1;
+            return None;
+        }
+        let mut cx = Cx { now, random: &mut *self.random };
+        let mut association = Association::accept(&settings, ends, offer, &mut cx);
+        let path = association.path_to(addressing.source)?;
+        association.owe_cookie_ack(path);
+        Some(self.insert(association, Some(listener)))
+    }
+
+    /// RFC 9260 section 5.2.4, table 12.
+    fn reconcile(
+        &mut self,
+        now: Time,
+        slot: u32,
+        addressing: &Addressing,
+        packet: &Packet<'_>,
+        cookie: &Cookie,
+    ) -> Option<u32> {
+        let offer = &cookie.offer;
+        let association = self.association_mut(slot)?;
+        let path = association.path_to(addressing.source)?;
+        let local = association.local_tag == offer.local_tag;
+        let peer = association.peer_tag == offer.peer_tag;
+        let ties = association.ties == offer.ties;
+        if !(local && peer)
+            && let Some(by) = cookie.stale(now)
+        {
+            self.tell_stale(addressing, packet, cookie, by);
+            return None;
+        }
+        match (local, peer) {
+            // Action A.
+            (false, false) if ties => {
+                if association.state() == State::ShutdownAckSent {
+                    association.repeat_shutdown_ack(true);
+                    self.wake(slot);
+                    return None;
+                }
+                let known = |address: &IpAddr| association.knows_address(*address);
+                if !offer.addresses.iter().all(known) || self.tags.contains_key(&offer.local_tag) {
+                    self.counters.cookies_refused += 1;
+                    return None;
+                }
+                self.unlist(slot);
+                self.with(now, slot, |a, cx| a.restart(cx, offer, path));
+                self.list(slot);
+                Some(slot)
+            }
+            // Actions B and D.
+            (true, _) => {
+                self.with(now, slot, |a, cx| a.handle_own_cookie(cx, offer, path));
+                self.list(slot);
+                Some(slot)
+            }
+            // Action C, and what the table does not show.
+            _ => {
+                self.counters.cookies_refused += 1;
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! What the world calls: packets in, packets out, time; and packets that belong to nothing
+//! (RFC 9260 sections 8.4 and 8.5).
+
+use super::key::Key;
+use super::{Reply, Sctp};
+use crate::PROTOCOL;
+use crate::association::{State, is_unicast};
+use crate::wire::cause::{Causes, code};
+use crate::wire::chunk::{Chunk, Raw, kind};
+use crate::wire::{Packet, WireError, Writer};
+use ringway_sansio::{Addressing, Ecn, Endpoint, Time};
+
+/// A packet of one chunk.
+fn single(ports: (u16, u16), tag: u32, chunk: &Chunk<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut packet = Writer::new(&mut out, usize::from(u16::MAX), ports.0, ports.1, tag);
+    chunk.emit(packet.chunks());
+    packet.finish();
+    out
+}
+
+/// An ABORT from the first port to the second.
+pub(super) fn abort(ports: (u16, u16), tag: u32, reflected: bool, causes: &[u8]) -> Vec<u8> {
+    single(ports, tag, &Chunk::Abort { reflected, causes })
+}
+
+/// A SHUTDOWN COMPLETE from the first port to the second.
+pub(super) fn shutdown_complete(ports: (u16, u16), tag: u32, reflected: bool) -> Vec<u8> {
+    single(ports, tag, &Chunk::ShutdownComplete { reflected })
+}
+
+impl Endpoint for Sctp {
+    fn handle_packet(&mut self, now: Time, addressing: Addressing, payload: &[u8]) {
+        self.counters.received += 1;
+        let packet = match Packet::parse(payload) {
+            Ok(packet) if addressing.protocol == PROTOCOL => packet,
+            Err(WireError::Checksum { .. }) => {
+                self.counters.checksum += 1;
+                return;
+            }
+            _ => {
+                self.counters.malformed += 1;
+                return;
+            }
+        };
+        let Some(Ok(first)) = packet.chunks().next() else {
+            self.counters.malformed += 1;
+            return;
+        };
+        if let Some(slot) = self.by_tag(&addressing, &packet)
+            && first.kind != kind::COOKIE_ECHO
+        {
+            self.pass(now, slot, &addressing, &packet, first);
+            return;
+        }
+        if packet.source == 0
+            || packet.destination == 0
+            || !is_unicast(addressing.source)
+            || !is_unicast(addressing.destination)
+        {
+            // RFC 9260 sections 3.1 and 8.4, rule 1.
+            self.counters.malformed += 1;
+            return;
+        }
+        match first.kind {
+            kind::INIT => self.handle_init(now, &addressing, &packet, first),
+            // RFC 9260 section 8.5.1 A.
+            _ if packet.tag == 0 => self.counters.malformed += 1,
+            kind::COOKIE_ECHO => self.handle_cookie_echo(now, &addressing, &packet, first),
+            _ => self.pass_by_addresses(now, &addressing, &packet, first),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        while let Some((at, slot)) = self.deadlines.first()
+            && at <= now
+        {
+            self.with(now, slot, |association, cx| association.handle_timeout(cx));
+            let next = self.association_mut(slot).and_then(|a| a.deadline());
+            self.deadlines.set(slot, next);
+            self.settle(slot);
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.deadlines.first().map(|(at, _)| at)
+    }
+
+    fn poll_transmit(&mut self, now: Time, payload: &mut Vec<u8>) -> Option<Addressing> {
+        let (protocol, ecn) = (PROTOCOL, Ecn::NotEct);
+        if let Some(Reply { source, destination, bytes }) = self.replies.pop_front() {
+            payload.extend_from_slice(&bytes);
+            return Some(Addressing { source, destination, protocol, ecn });
+        }
+        while let Some(&slot) = self.ready.front() {
+            let entry = &mut self.slots[slot as usize];
+            if let Some(association) = &mut entry.association {
+                let mut cx = crate::association::Cx { now, random: &mut *self.random };
+                if let Some(path) = association.transmit(&mut cx, payload) {
+                    let (source, destination) = association.addresses(path);
+                    return Some(Addressing { source, destination, protocol, ecn });
+                }
+                let deadline = association.deadline();
+                self.deadlines.set(slot, deadline);
+            }
+            self.slots[slot as usize].ready = false;
+            self.ready.pop_front();
+        }
+        None
+    }
+}
+
+impl Sctp {
+    /// The association whose tag a packet bears, if it comes from and to its addresses.
+    fn by_tag(&mut self, addressing: &Addressing, packet: &Packet<'_>) -> Option<u32> {
+        let slot = match self.recent {
+            Some((tag, slot)) if tag == packet.tag => slot,
+            _ => *self.tags.get(&packet.tag)?,
+        };
+        let association = self.slots[slot as usize].association.as_ref()?;
+        let ends = &association.ends;
+        let ours = ends.local_port == packet.destination
+            && ends.remote_port == packet.source
+            && ends.locals.contains(&addressing.destination)
+            && association.knows_address(addressing.source);
+        if !ours {
+            return None;
+        }
+        self.recent = Some((packet.tag, slot));
+        Some(slot)
+    }
+
+    pub(super) fn by_addresses(
+        &self,
+        local: std::net::IpAddr,
+        remote: std::net::IpAddr,
+        packet: &Packet<'_>,
+    ) -> Option<u32> {
+        let key = Key::new(local, packet.destination, remote, packet.source);
+        self.table.get(&key).copied()
+    }
+
+    /// A packet with the right tag.
+    fn pass(
+        &mut self,
+        now: Time,
+        slot: u32,
+        addressing: &Addressing,
+        packet: &Packet<'_>,
+        first: Raw<'_>,
+    ) {
+        let Some(association) = self.association_mut(slot) else { return };
+        let opening = matches!(association.state(), State::CookieWait | State::CookieEchoed);
+        let Some(path) = association.path_to(addressing.source) else { return };
+        if first.kind == kind::SHUTDOWN_ACK && opening {
+            // RFC 9260 section 8.5.1 E.
+            self.stray(now, addressing, packet);
+            return;
+        }
+        let local = addressing.destination;
+        if first.kind == kind::INIT_ACK {
+            // RFC 9260 section 6.10: never bundled.
+            if packet.chunks().count() == 1
+                && let Ok(Chunk::InitAck(init)) = first.parse()
+            {
+                let before = association.remotes().count();
+                self.with(now, slot, |a, cx| a.handle_init_ack(cx, path, &init));
+                if self.association_mut(slot).is_some_and(|a| a.remotes().count() > before) {
+                    self.list(slot);
+                }
+            }
+        } else {
+            let chunks = packet.chunks();
+            self.with(now, slot, |a, cx| a.handle_chunks(cx, path, local, false, chunks));
+        }
+        self.settle(slot);
+    }
+
+    /// A packet whose tag is not that of an association between its addresses, or of none.
+    fn pass_by_addresses(
+        &mut self,
+        now: Time,
+        addressing: &Addressing,
+        packet: &Packet<'_>,
+        first: Raw<'_>,
+    ) {
+        let found = self.by_addresses(addressing.destination, addressing.source, packet);
+        let Some(slot) = found else {
+            self.stray(now, addressing, packet);
+            return;
+        };
+        let Some(association) = self.association_mut(slot) else { return };
+        let opening = matches!(association.state(), State::CookieWait | State::CookieEchoed);
+        if association.accepts_reflected(packet.tag, first.kind, first.flags)
+            && let Some(path) = association.path_to(addressing.source)
+        {
+            let (local, chunks) = (addressing.destination, packet.chunks());
+            self.with(now, slot, |a, cx| a.handle_chunks(cx, path, local, true, chunks));
+            self.settle(slot);
+        } else if first.kind == kind::SHUTDOWN_ACK && opening {
+            self.stray(now, addressing, packet);
+        } else {
+            // RFC 9260 section 8.5.
+            self.counters.wrong_tag += 1;
+        }
+    }
+
+    /// RFC 9260 section 8.4, rules 2 and 5 to 8.
+    pub(super) fn stray(&mut self, now: Time, addressing: &Addressing, packet: &Packet<'_>) {
+        self.counters.stray += 1;
+        let mut acked = false;
+        for raw in packet.chunks().map_while(Result::ok) {
+            match raw.kind {
+                kind::ABORT | kind::SHUTDOWN_COMPLETE | kind::COOKIE_ACK => return,
+                kind::SHUTDOWN_ACK => acked = true,
+                kind::ERROR => {
+                    let causes = &raw.whole[crate::wire::TLV_HEADER..];
+                    let stale = |c: Result<crate::wire::Cause<'_>, _>| {
+                        c.is_ok_and(|c| c.code() == code::STALE_COOKIE)
+                    };
+                    if Causes::new(causes).any(stale) {
+                        return;
+                    }
+                }
+                _ => {}
+            }
+        }
+        if !self.strays.take(now) {
+            self.counters.strays_limited += 1;
+            return;
+        }
+        let ports = (packet.destination, packet.source);
+        let bytes = if acked {
+            shutdown_complete(ports, packet.tag, true)
+        } else {
+            self.counters.aborts += 1;
+            abort(ports, packet.tag, true, &[])
+        };
+        let (source, destination) = (addressing.destination, addressing.source);
+        self.reply(Reply { source, destination, bytes });
+    }
+}

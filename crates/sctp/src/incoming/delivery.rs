@@ -1,0 +1,126 @@
+//! The shapes in which data waits on its way from chunk to message.
+
+use super::Received;
+use crate::numbers::Ssn;
+use crate::wire::{Data, DataFlags};
+use std::collections::VecDeque;
+
+/// Pieces of user data in their order.
+pub(super) type Fragments = VecDeque<Box<[u8]>>;
+
+/// What all fragments of a message have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    pub(super) stream: u16,
+    pub(super) ssn: Ssn,
+    pub(super) ppid: u32,
+    pub(super) unordered: bool,
+}
+
+impl Shape {
+    pub(super) fn of(data: &Data<'_>) -> Shape {
+        Shape {
+            stream: data.stream,
+            ssn: data.ssn,
+            ppid: data.ppid,
+            unordered: data.flags.has(DataFlags::UNORDERED),
+        }
+    }
+
+    /// The SSN of unordered data has no meaning (RFC 9260 section 6.6).
+    pub(super) fn same_message(&self, other: &Shape) -> bool {
+        self.stream == other.stream
+            && self.unordered == other.unordered
+            && (self.unordered || self.ssn == other.ssn)
+    }
+
+    pub(super) fn received(&self, begin: bool, end: bool, len: usize) -> Received {
+        let Shape { stream, ssn, ppid, unordered } = *self;
+        Received { stream, ssn, ppid, unordered, begin, end, len }
+    }
+}
+
+/// A message at the end of the ring that is not whole.
+#[derive(Debug)]
+pub(super) struct Partial {
+    pub(super) shape: Shape,
+    /// The place of its next fragment.
+    pub(super) next: u64,
+    /// Bytes in the ring.
+    pub(super) len: usize,
+    /// A part of it was read, so nothing else is until it ends.
+    pub(super) delivering: bool,
+    pub(super) began: bool,
+}
+
+/// Fragments in a row, of one message, after a gap.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) shape: Shape,
+    pub(super) start: u64,
+    /// The place after its last.
+    pub(super) next: u64,
+    pub(super) begins: bool,
+    pub(super) ends: bool,
+    pub(super) len: usize,
+    pub(super) data: Fragments,
+}
+
+impl Run {
+    pub(super) fn of(place: u64, data: &Data<'_>) -> Run {
+        Run {
+            shape: Shape::of(data),
+            start: place,
+            next: place + 1,
+            begins: data.flags.has(DataFlags::BEGIN),
+            ends: data.flags.has(DataFlags::END),
+            len: data.user.len(),
+            data: Fragments::from([Box::from(data.user)]),
+        }
+    }
+
+    /// Joins the run that follows this one. The shorter is moved, so that runs that grow from
+    /// either end cost no more than a piece each.
+    pub(super) fn append(&mut self, mut after: Run) -> Result<(), &'static str> {
+        if !self.shape.same_message(&after.shape) {
+            return Err("fragments of a message differ in stream or number");
+        }
+        if self.data.len() >= after.data.len() {
+            self.data.append(&mut after.data);
+        } else {
+            while let Some(piece) = self.data.pop_back() {
+                after.data.push_front(piece);
+            }
+            self.data = after.data;
+        }
+        self.len += after.len;
+        self.next = after.next;
+        self.ends = after.ends;
+        Ok(())
+    }
+}
+
+/// A whole message.
+#[derive(Debug)]
+pub(super) struct Whole {
+    pub(super) shape: Shape,
+    pub(super) len: usize,
+    pub(super) data: Fragments,
+}
+
+/// Where the bytes of a message are.
+#[derive(Debug)]
+pub(super) enum Body {
+    /// At the front of the ring, once it is this message's turn to be read.
+    Ring,
+    Own(Fragments),
+}
+
+/// A message, or the last part of one, that can be read.
+#[derive(Debug)]
+pub(super) struct Ready {
+    pub(super) shape: Shape,
+    pub(super) len: usize,
+    pub(super) begin: bool,
+    pub(super) body: Body,
+}

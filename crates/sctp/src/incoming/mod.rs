@@ -1,0 +1,422 @@
+//! What arrives: which TSNs, what of them is reported, and the way of data from chunks to messages
+//! (RFC 9260 sections 6.2, 6.5, 6.6, 6.7 and 6.9).
+//!
+//! Chunks in order go straight into a byte ring from which messages are read. What comes after a
+//! gap waits in runs of fragments, or whole until its turn in its stream. Nothing that was
+//! acknowledged is ever dropped.
+
+mod delivery;
+mod tracker;
+
+pub(crate) use tracker::Tracker;
+
+use crate::numbers::{Line, Ssn, Tsn};
+use crate::ring::Ring;
+use crate::wire::{Data, DataFlags};
+use delivery::{Body, Fragments, Partial, Ready, Run, Shape, Whole};
+use std::collections::{BTreeMap, VecDeque};
+
+/// What a chunk or message that waits counts in the receive buffer at least, so that small ones
+/// cannot take more memory than the buffer is large.
+pub const CHUNK_COST: usize = 64;
+
+/// A message, or a part of one, that was read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Received {
+    /// The stream it came on.
+    pub stream: u16,
+    /// Its place in the stream; without meaning when unordered.
+    pub ssn: Ssn,
+    /// Payload protocol identifier.
+    pub ppid: u32,
+    /// Delivered without regard to the order of the stream.
+    pub unordered: bool,
+    /// Begins the message. Not so for what follows a part (RFC 9260 section 11.2.1).
+    pub begin: bool,
+    /// Ends the message. Not so for a part of one that is larger than half the receive buffer.
+    pub end: bool,
+    /// Bytes.
+    pub len: usize,
+}
+
+/// What became of a DATA chunk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Arrival {
+    /// It was taken, and is the next in order, or not.
+    Taken {
+        in_order: bool,
+    },
+    Duplicate,
+    /// There is no room for it.
+    Dropped,
+    /// The peer breaks the rules; in words.
+    Violation(&'static str),
+}
+
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    line: Line,
+    pub(crate) tracker: Tracker,
+    /// The next SSN of each stream, up to the highest stream used.
+    next_ssn: Vec<Ssn>,
+    ring: Ring,
+    ready: VecDeque<Ready>,
+    /// The message whose first chunks have arrived in order and stand at the end of the ring.
+    partial: Option<Partial>,
+    /// Runs of fragments after a gap, by the place of their first.
+    runs: BTreeMap<u64, Run>,
+    /// Messages whose turn in their stream has not come.
+    held: BTreeMap<(u16, u16), Whole>,
+    /// Bytes of user data that are here, and pieces that they are in.
+    bytes: usize,
+    pieces: usize,
+    capacity: usize,
+    /// What the peer was told last, less what came since.
+    advertised: usize,
+}
+
+impl Incoming {
+    pub(crate) fn new(initial_tsn: Tsn, capacity: usize) -> Incoming {
+        Incoming {
+            line: Line::new(initial_tsn),
+            tracker: Tracker::new(),
+            next_ssn: Vec::new(),
+            ring: Ring::default(),
+            ready: VecDeque::new(),
+            partial: None,
+            runs: BTreeMap::new(),
+            held: BTreeMap::new(),
+            bytes: 0,
+            pieces: 0,
+            capacity,
+            advertised: capacity,
+        }
+    }
+
+    /// Begins anew after a restart of the peer. Whole messages that were not read stay.
+    pub(crate) fn restart(&mut self, initial_tsn: Tsn) {
+        let ready = core::mem::take(&mut self.ready);
+        let mut ring = core::mem::take(&mut self.ring);
+        *self = Incoming::new(initial_tsn, self.capacity);
+        for mut one in ready {
+            let mut data = Vec::new();
+            self.bytes += one.len;
+            self.pieces += 1;
+            if matches!(one.body, Body::Ring) {
+                ring.pop(one.len, &mut data);
+                one.body = Body::Own(Fragments::from([data.into_boxed_slice()]));
+            }
+            self.ready.push_back(one);
+        }
+    }
+
+    /// The Cumulative TSN Ack.
+    pub(crate) fn cumulative(&self) -> Tsn {
+        self.line.tsn(self.tracker.cumulative())
+    }
+
+    /// The TSN at a place.
+    pub(crate) fn tsn(&self, place: u64) -> Tsn {
+        self.line.tsn(place)
+    }
+
+    fn used(&self) -> usize {
+        self.bytes.max(self.pieces * CHUNK_COST)
+    }
+
+    /// The a_rwnd that may be told: what is free, or nothing when that is not worth telling
+    /// (RFC 1122 section 4.2.3.3).
+    pub(crate) fn window(&self, mtu: usize) -> usize {
+        let free = self.capacity.saturating_sub(self.used());
+        if free < mtu.min(self.capacity / 4) { 0 } else { free }
+    }
+
+    /// Notes what the peer is told.
+    pub(crate) fn told(&mut self, window: usize) {
+        self.advertised = window;
+    }
+
+    /// Whether reading has opened the window so far that the peer should hear of it (RFC 9260
+    /// section 6.2): by a quarter of the buffer, from below half of it.
+    pub(crate) fn window_opened(&self, mtu: usize) -> bool {
+        let window = self.window(mtu);
+        self.advertised < self.capacity / 2 && window >= self.advertised + self.capacity / 4
+    }
+
+    /// Whether something can be read.
+    pub(crate) fn is_readable(&self) -> bool {
+        match &self.partial {
+            Some(partial) if partial.delivering => partial.len >= self.part(),
+            Some(partial) if self.ready.is_empty() => partial.len >= self.part(),
+            _ => !self.ready.is_empty(),
+        }
+    }
+
+    /// How much of a message makes a part worth delivering.
+    fn part(&self) -> usize {
+        (self.capacity / 2).max(1)
+    }
+
+    /// Bytes here that were not read.
+    pub(crate) fn buffered(&self) -> usize {
+        self.bytes
+    }
+
+    /// Takes a DATA chunk of a stream that exists, with at least a byte of data.
+    pub(crate) fn take(&mut self, data: &Data<'_>) -> Arrival {
+        let place = self.line.place(data.tsn, self.tracker.cumulative());
+        if self.tracker.has(place) {
+            self.tracker.note_duplicate(place);
+            return Arrival::Duplicate;
+        }
+        if !self.has_room(place, data.user.len()) || !self.tracker.can_take(place) {
+            return Arrival::Dropped;
+        }
+        self.bytes += data.user.len();
+        self.advertised = self.advertised.saturating_sub(data.user.len());
+        let in_order = place == self.tracker.cumulative() + 1;
+        let result =
+            if in_order { self.take_next(place, data) } else { self.take_later(place, data) };
+        self.tracker.take(place);
+        let result = result.and_then(|()| self.join());
+        match result {
+            Ok(()) => Arrival::Taken { in_order },
+            Err(what) => Arrival::Violation(what),
+        }
+    }
+
+    /// Takes note of a TSN whose data is not wanted (RFC 9260 section 6.5).
+    pub(crate) fn discard(&mut self, tsn: Tsn) -> Arrival {
+        let place = self.line.place(tsn, self.tracker.cumulative());
+        if self.tracker.has(place) {
+            self.tracker.note_duplicate(place);
+            return Arrival::Duplicate;
+        }
+        if !self.tracker.can_take(place) {
+            return Arrival::Dropped;
+        }
+        let in_order = place == self.tracker.cumulative() + 1;
+        self.tracker.take(place);
+        match self.join() {
+            Ok(()) => Arrival::Taken { in_order },
+            Err(what) => Arrival::Violation(what),
+        }
+    }
+
+    /// What fills a gap was within a window that was told, so it is taken even when the buffer is
+    /// full, up to twice its size; what goes beyond is not (RFC 9260 section 6.2).
+    fn has_room(&self, place: u64, len: usize) -> bool {
+        let used = (self.bytes + len).max((self.pieces + 1) * CHUNK_COST);
+        if place < self.tracker.highest() {
+            used <= 2 * self.capacity
+        } else {
+            used <= self.capacity
+        }
+    }
+
+    fn take_next(&mut self, place: u64, data: &Data<'_>) -> Result<(), &'static str> {
+        let shape = Shape::of(data);
+        if data.flags.has(DataFlags::BEGIN) {
+            if self.partial.is_some() {
+                return Err("a message begins within another");
+            }
+            self.partial =
+                Some(Partial { shape, next: place, len: 0, delivering: false, began: false });
+        }
+        let Some(partial) = &mut self.partial else {
+            return Err("a fragment continues no message");
+        };
+        if !partial.shape.same_message(&shape) {
+            return Err("fragments of a message differ in stream or number");
+        }
+        self.ring.push(data.user);
+        partial.len += data.user.len();
+        partial.next = place + 1;
+        if data.flags.has(DataFlags::END) { self.commit() } else { Ok(()) }
+    }
+
+    /// The message at the end of the ring is whole.
+    fn commit(&mut self) -> Result<(), &'static str> {
+        let Some(partial) = self.partial.take() else { return Ok(()) };
+        let shape = partial.shape;
+        let ready = Ready { shape, len: partial.len, begin: !partial.began, body: Body::Ring };
+        self.pieces += 1;
+        if partial.delivering {
+            self.ready.push_front(ready);
+        } else {
+            self.ready.push_back(ready);
+        }
+        if shape.unordered {
+            return Ok(());
+        }
+        let next = self.next_of(shape.stream);
+        if shape.ssn != *next {
+            // Everything before it has arrived, so its turn must have come.
+            return Err("a stream sequence number is not the next");
+        }
+        *next = next.plus(1);
+        self.release_held(shape.stream);
+        Ok(())
+    }
+
+    fn next_of(&mut self, stream: u16) -> &mut Ssn {
+        let index = usize::from(stream);
+        if index >= self.next_ssn.len() {
+            self.next_ssn.reserve_exact(index + 1 - self.next_ssn.len());
+            self.next_ssn.resize(index + 1, Ssn::default());
+        }
+        &mut self.next_ssn[index]
+    }
+
+    /// Delivers what waited for its turn in a stream.
+    fn release_held(&mut self, stream: u16) {
+        if self.held.is_empty() {
+            return;
+        }
+        loop {
+            let next = *self.next_of(stream);
+            let Some(whole) = self.held.remove(&(stream, next.raw())) else { return };
+            *self.next_of(stream) = next.plus(1);
+            self.deliver(whole);
+        }
+    }
+
+    fn deliver(&mut self, whole: Whole) {
+        let ready =
+            Ready { shape: whole.shape, len: whole.len, begin: true, body: Body::Own(whole.data) };
+        self.ready.push_back(ready);
+    }
+
+    fn take_later(&mut self, place: u64, data: &Data<'_>) -> Result<(), &'static str> {
+        self.pieces += 1;
+        let mut run = Run::of(place, data);
+        if !run.begins
+            && let Some((&start, before)) = self.runs.range(..place).next_back()
+            && before.next == place
+            && !before.ends
+        {
+            let Some(mut before) = self.runs.remove(&start) else { return Ok(()) };
+            before.append(run)?;
+            run = before;
+        }
+        if !run.ends
+            && let Some(after) = self.runs.get(&run.next)
+            && !after.begins
+            && let Some(after) = self.runs.remove(&run.next)
+        {
+            run.append(after)?;
+        }
+        if !(run.begins && run.ends) {
+            self.runs.insert(run.start, run);
+            return Ok(());
+        }
+        let whole = Whole { shape: run.shape, len: run.len, data: run.data };
+        let Shape { stream, ssn, unordered, .. } = whole.shape;
+        if unordered {
+            self.deliver(whole);
+            return Ok(());
+        }
+        let next = *self.next_of(stream);
+        if ssn == next {
+            *self.next_of(stream) = next.plus(1);
+            self.deliver(whole);
+            self.release_held(stream);
+            return Ok(());
+        }
+        if ssn.before(next) || self.held.insert((stream, ssn.raw()), whole).is_some() {
+            return Err("a stream sequence number is used twice");
+        }
+        Ok(())
+    }
+
+    /// Moves runs that now are in order to the ring.
+    fn join(&mut self) -> Result<(), &'static str> {
+        while let Some(entry) = self.runs.first_entry()
+            && *entry.key() <= self.tracker.cumulative()
+        {
+            let run = entry.remove();
+            match &mut self.partial {
+                Some(partial) => {
+                    if run.begins || run.start != partial.next {
+                        return Err("a message has no end");
+                    }
+                    if !partial.shape.same_message(&run.shape) {
+                        return Err("fragments of a message differ in stream or number");
+                    }
+                }
+                None if !run.begins => return Err("a fragment continues no message"),
+                None => {
+                    self.partial = Some(Partial {
+                        shape: run.shape,
+                        next: run.start,
+                        len: 0,
+                        delivering: false,
+                        began: false,
+                    });
+                }
+            }
+            if let Some(partial) = &mut self.partial {
+                for piece in &run.data {
+                    self.ring.push(piece);
+                }
+                self.pieces -= run.data.len();
+                partial.len += run.len;
+                partial.next = run.next;
+            }
+            if run.ends {
+                self.commit()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the next message, or the next part of one, to the end of `out`.
+    pub(crate) fn read(&mut self, out: &mut Vec<u8>) -> Option<Received> {
+        let part = self.part();
+        if let Some(partial) = &mut self.partial
+            && (partial.delivering || self.ready.is_empty())
+        {
+            if partial.len < part {
+                return None;
+            }
+            let len = core::mem::take(&mut partial.len);
+            let received = partial.shape.received(!partial.began, false, len);
+            partial.began = true;
+            partial.delivering = true;
+            self.bytes -= len;
+            self.ring.pop(len, out);
+            return Some(received);
+        }
+        let ready = self.ready.pop_front()?;
+        match &ready.body {
+            Body::Ring => {
+                self.ring.pop(ready.len, out);
+                self.pieces -= 1;
+            }
+            Body::Own(pieces) => {
+                for piece in pieces {
+                    out.extend_from_slice(piece);
+                }
+                self.pieces -= pieces.len();
+            }
+        }
+        self.bytes -= ready.len;
+        Some(ready.shape.received(ready.begin, true, ready.len))
+    }
+
+    /// Whether nothing waits to be read or to become whole.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// Gives memory back that nothing needs.
+    pub(crate) fn trim(&mut self) {
+        self.ring.trim();
+        if self.is_empty() {
+            self.ready = VecDeque::new();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,505 @@
+//! What is to be sent: messages by stream, the chunks cut from them, and what became of each
+//! (RFC 9260 sections 6.1, 6.2.1, 6.3.3 and 7.2.4).
+//!
+//! A message's bytes stay where its user put them; a chunk is a piece of a message, and its bytes
+//! are copied once, into the packet. Chunks in flight stand in a ring by TSN. A SACK is compared
+//! with the last one, so its work is in what changed and in what is missing.
+
+mod sack;
+
+pub(crate) use sack::SackError;
+
+use crate::numbers::{Line, Ssn, Tsn};
+use crate::path::Path;
+use crate::scheduler::Scheduler;
+use crate::settings::{Error, Settings};
+use crate::wire::padded;
+use crate::wire::{Data, DataFlags, data::DATA_HEADER};
+use bytes::Bytes;
+use ringway_sansio::Time;
+use slab::Slab;
+use std::collections::{BTreeSet, VecDeque};
+
+/// Most chunks in flight: what the 16 bits of a gap block can tell apart (RFC 9260 section 3.3.4).
+pub const MAX_IN_FLIGHT: usize = 65_535;
+/// What a waiting message counts in the send buffer at least.
+pub const MESSAGE_COST: usize = 64;
+
+const NONE: u32 = u32::MAX;
+
+/// A message that is not wholly acknowledged.
+#[derive(Debug)]
+struct Message {
+    data: Bytes,
+    ppid: u32,
+    stream: u16,
+    ssn: Ssn,
+    unordered: bool,
+    immediate: bool,
+    /// Bytes cut into chunks.
+    cut: u32,
+    /// Chunks in the ring.
+    chunks: u32,
+    /// The next message of the stream.
+    next: u32,
+}
+
+/// What became of a chunk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fate {
+    /// In flight.
+    Outstanding,
+    /// To be sent again.
+    Marked,
+    /// Acknowledged by a gap block.
+    Acked,
+}
+
+/// A chunk that was sent.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    at: Time,
+    message: u32,
+    offset: u32,
+    len: u16,
+    flags: DataFlags,
+    fate: Fate,
+    path: u8,
+    misses: u8,
+    again: bool,
+    /// Was sent again by a fast retransmit, and is not a second time (RFC 9260 section 7.2.4).
+    fast: bool,
+    /// Was given up by a timer, so another path is to be tried (RFC 9260 section 6.4).
+    timed_out: bool,
+}
+
+impl Sent {
+    /// What it counts in windows: with header and padding.
+    fn size(&self) -> u32 {
+        chunk_size(usize::from(self.len)) as u32
+    }
+}
+
+/// Bytes of a DATA chunk in a packet.
+pub(crate) const fn chunk_size(user: usize) -> usize {
+    DATA_HEADER + padded(user)
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Queue {
+    head: u32,
+    tail: u32,
+    next_ssn: Ssn,
+}
+
+/// How a message is sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SendOptions {
+    /// The stream.
+    pub stream: u16,
+    /// Payload protocol identifier, as it goes on the wire.
+    pub ppid: u32,
+    /// Deliver without regard to the order of the stream (the U bit).
+    pub unordered: bool,
+    /// Ask for an acknowledgement without delay (the I bit, RFC 7053).
+    pub immediate: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    line: Line,
+    messages: Slab<Message>,
+    queues: Vec<Queue>,
+    scheduler: Box<dyn Scheduler>,
+    /// The message of which some chunks were cut and others not.
+    current: u32,
+    sent: VecDeque<Sent>,
+    /// The place of the first in `sent`.
+    first: u64,
+    marked: BTreeSet<u64>,
+    /// What the last SACK acknowledged in gap blocks, by place, both ends included, ascending.
+    acked: Vec<(u64, u64)>,
+    /// For the next.
+    spare: Vec<(u64, u64)>,
+    /// Below this no chunk's misses are counted.
+    uncounted: u64,
+    /// Bytes of messages given and not acknowledged.
+    buffered: usize,
+    /// Bytes of user data not cut into chunks yet.
+    waiting: usize,
+    /// Bytes of user data in flight.
+    pub(crate) outstanding: u32,
+    /// Room in the peer's buffer.
+    pub(crate) peer_rwnd: u32,
+    /// Place at which the fast recovery ends.
+    recovery: Option<u64>,
+}
+
+impl Outgoing {
+    pub(crate) fn new(initial_tsn: Tsn, settings: &Settings) -> Outgoing {
+        Outgoing {
+            line: Line::new(initial_tsn),
+            messages: Slab::new(),
+            queues: Vec::new(),
+            scheduler: settings.scheduling.make(),
+            current: NONE,
+            sent: VecDeque::new(),
+            first: Line::ORIGIN,
+            marked: BTreeSet::new(),
+            acked: Vec::new(),
+            spare: Vec::new(),
+            uncounted: Line::ORIGIN,
+            buffered: 0,
+            waiting: 0,
+            outstanding: 0,
+            peer_rwnd: 0,
+            recovery: None,
+        }
+    }
+
+    /// Begins anew after a restart of the peer: what was sent and not acknowledged is lost, what
+    /// was not sent keeps its place.
+    pub(crate) fn restart(&mut self, initial_tsn: Tsn) {
+        while let Some(chunk) = self.sent.pop_front() {
+            self.release(&chunk);
+        }
+        if self.current != NONE {
+            let message = self.messages.remove(self.current as usize);
+            let left = message.data.len() - message.cut as usize;
+            self.waiting -= left;
+            self.buffered -= left;
+            self.current = NONE;
+        }
+        for queue in &mut self.queues {
+            queue.next_ssn = Ssn::default();
+        }
+        let mut next: Vec<Ssn> = vec![Ssn::default(); self.queues.len()];
+        for (stream, queue) in self.queues.iter_mut().enumerate() {
+            let mut at = queue.head;
+            while let Some(message) = self.messages.get_mut(at as usize) {
+                if !message.unordered {
+                    message.ssn = next[stream];
+                    next[stream] = next[stream].plus(1);
+                }
+                at = message.next;
+            }
+            queue.next_ssn = next[stream];
+        }
+        self.marked.clear();
+        self.acked.clear();
+        self.line = Line::new(initial_tsn);
+        self.first = Line::ORIGIN;
+        self.uncounted = Line::ORIGIN;
+        self.outstanding = 0;
+        self.recovery = None;
+    }
+
+    fn next_place(&self) -> u64 {
+        self.first + self.sent.len() as u64
+    }
+
+    fn chunk(&self, place: u64) -> Option<&Sent> {
+        self.sent.get(place.checked_sub(self.first)? as usize)
+    }
+
+    fn chunk_mut(&mut self, place: u64) -> Option<&mut Sent> {
+        self.sent.get_mut(place.checked_sub(self.first)? as usize)
+    }
+
+    /// Bytes given and not acknowledged.
+    pub(crate) fn buffered(&self) -> usize {
+        self.buffered.max(self.messages.len() * MESSAGE_COST)
+    }
+
+    /// Whether nothing is left to send or to be acknowledged.
+    pub(crate) fn is_done(&self) -> bool {
+        self.sent.is_empty() && !self.has_new()
+    }
+
+    /// Whether there is data that was never sent.
+    pub(crate) fn has_new(&self) -> bool {
+        self.waiting > 0
+    }
+
+    pub(crate) fn has_marked(&self) -> bool {
+        !self.marked.is_empty()
+    }
+
+    pub(crate) fn in_recovery(&self) -> bool {
+        self.recovery.is_some()
+    }
+
+    /// A timer has expired: what it sends again ends the recovery.
+    pub(crate) fn end_recovery(&mut self) {
+        self.recovery = None;
+    }
+
+    /// Messages not wholly acknowledged.
+    pub(crate) fn messages(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// Takes a message.
+    pub(crate) fn push(
+        &mut self,
+        options: &SendOptions,
+        data: Bytes,
+        streams: u16,
+        limit: usize,
+    ) -> Result<(), Error> {
+        let size = data.len();
+        if size == 0 || size > limit {
+            return Err(Error::Size { limit, got: size });
+        }
+        if options.stream >= streams {
+            return Err(Error::Stream { streams, got: options.stream });
+        }
+        let buffered = self.buffered();
+        let cost = size.max(MESSAGE_COST);
+        if buffered > 0 && buffered + cost > limit {
+            return Err(Error::NoRoom { room: limit.saturating_sub(buffered), got: size });
+        }
+        let index = usize::from(options.stream);
+        if index >= self.queues.len() {
+            let empty = Queue { head: NONE, tail: NONE, next_ssn: Ssn::default() };
+            self.queues.reserve_exact(index + 1 - self.queues.len());
+            self.queues.resize(index + 1, empty);
+        }
+        let queue = &mut self.queues[index];
+        let ssn = queue.next_ssn;
+        if !options.unordered {
+            queue.next_ssn = ssn.plus(1);
+        }
+        let key = self.messages.insert(Message {
+            data,
+            ppid: options.ppid,
+            stream: options.stream,
+            ssn,
+            unordered: options.unordered,
+            immediate: options.immediate,
+            cut: 0,
+            chunks: 0,
+            next: NONE,
+        }) as u32;
+        if queue.tail == NONE {
+            queue.head = key;
+        } else {
+            self.messages[queue.tail as usize].next = key;
+        }
+        queue.tail = key;
+        self.scheduler.queued(options.stream, size);
+        self.buffered += size;
+        self.waiting += size;
+        Ok(())
+    }
+
+    /// The message whose chunk is cut next.
+    fn upcoming(&self) -> Option<u32> {
+        if self.current != NONE {
+            return Some(self.current);
+        }
+        let stream = self.scheduler.next()?;
+        Some(self.queues[usize::from(stream)].head)
+    }
+
+    /// User bytes of the chunk that is cut next, if `most` fit one.
+    pub(crate) fn next_len(&self, most: usize) -> Option<usize> {
+        if self.sent.len() >= MAX_IN_FLIGHT {
+            return None;
+        }
+        let message = &self.messages[self.upcoming()? as usize];
+        Some((message.data.len() - message.cut as usize).min(most))
+    }
+
+    /// Cuts the next chunk, of at most `most` user bytes, sends it on a path and writes it.
+    /// `ask` sets the I bit if it is the last chunk there is.
+    pub(crate) fn cut(
+        &mut self,
+        now: Time,
+        most: usize,
+        path_index: usize,
+        path: &mut Path,
+        ask: bool,
+        out: &mut Vec<u8>,
+    ) {
+        let Some(key) = self.upcoming() else { return };
+        let place = self.next_place();
+        let message = &mut self.messages[key as usize];
+        let total = message.data.len();
+        let offset = message.cut as usize;
+        let len = (total - offset).min(most);
+        let mut flags = DataFlags::default();
+        if offset == 0 {
+            flags = flags.with(DataFlags::BEGIN);
+        }
+        let ended = offset + len == total;
+        if ended {
+            flags = flags.with(DataFlags::END);
+        }
+        if message.unordered {
+            flags = flags.with(DataFlags::UNORDERED);
+        }
+        self.waiting -= len;
+        // RFC 9260 section 6.1: the I bit where the user asked for it or a shutdown waits.
+        if ended && (message.immediate || (ask && self.waiting == 0)) {
+            flags = flags.with(DataFlags::IMMEDIATE);
+        }
+        message.cut += len as u32;
+        message.chunks += 1;
+        let sent = Sent {
+            at: now,
+            message: key,
+            offset: offset as u32,
+            len: len as u16,
+            flags,
+            fate: Fate::Outstanding,
+            path: path_index as u8,
+            misses: 0,
+            again: false,
+            fast: false,
+            timed_out: false,
+        };
+        if offset == 0 {
+            // It leaves its queue with its first chunk.
+            let (stream, next) = (usize::from(message.stream), message.next);
+            let queue = &mut self.queues[stream];
+            queue.head = next;
+            if next == NONE {
+                queue.tail = NONE;
+            }
+            self.scheduler.taken(len, next != NONE);
+        }
+        self.current = if ended { NONE } else { key };
+        self.write(&sent, place, out);
+        self.sent.push_back(sent);
+        self.put_in_flight(now, &sent, place, path);
+        if path.timed.is_none() {
+            path.timed = Some(place);
+        }
+        path.used = now;
+    }
+
+    fn write(&self, sent: &Sent, place: u64, out: &mut Vec<u8>) {
+        let message = &self.messages[sent.message as usize];
+        let start = sent.offset as usize;
+        let data = Data {
+            flags: sent.flags,
+            tsn: self.line.tsn(place),
+            stream: message.stream,
+            ssn: message.ssn,
+            ppid: message.ppid,
+            user: &message.data[start..start + usize::from(sent.len)],
+        };
+        data.emit(out);
+    }
+
+    fn put_in_flight(&mut self, now: Time, sent: &Sent, place: u64, path: &mut Path) {
+        // RFC 9260 section 6.3.2, rule R1, and section 6.1: restarted only with the earliest. While
+        // nothing is in flight it may wait to probe a closed window.
+        let start = path.flight == 0 || path.t3.is_none();
+        if path.flight == 0 || place < path.earliest {
+            path.earliest = place;
+        }
+        path.flight += sent.size();
+        self.outstanding += u32::from(sent.len);
+        self.peer_rwnd = self.peer_rwnd.saturating_sub(u32::from(sent.len));
+        if start || (sent.again && place == path.earliest) {
+            path.start_t3(now);
+        }
+    }
+
+    /// The first chunk to be sent again: its user bytes, its last path, and whether a timer gave
+    /// it up.
+    pub(crate) fn first_marked(&self) -> Option<(usize, usize, bool)> {
+        let chunk = self.chunk(*self.marked.first()?)?;
+        Some((usize::from(chunk.len), usize::from(chunk.path), chunk.timed_out))
+    }
+
+    /// Sends the first marked chunk again on a path and writes it.
+    pub(crate) fn send_again(
+        &mut self,
+        now: Time,
+        path_index: usize,
+        paths: &mut [Path],
+        out: &mut Vec<u8>,
+    ) {
+        let Some(place) = self.marked.pop_first() else { return };
+        // RFC 9260 section 6.3.1, rule C5.
+        for path in paths.iter_mut() {
+            if path.timed.is_some_and(|timed| timed >= place) {
+                path.timed = None;
+            }
+        }
+        let Some(chunk) = self.chunk_mut(place) else { return };
+        chunk.at = now;
+        chunk.fate = Fate::Outstanding;
+        chunk.path = path_index as u8;
+        chunk.misses = 0;
+        chunk.again = true;
+        let sent = *chunk;
+        if !sent.fast {
+            self.uncounted = self.uncounted.min(place);
+        }
+        self.write(&sent, place, out);
+        self.put_in_flight(now, &sent, place, &mut paths[path_index]);
+    }
+
+    /// Marks everything in flight on a path to be sent again (RFC 9260 section 6.3.3): its timer
+    /// expired, or its handshake packet was lost.
+    pub(crate) fn mark_all(&mut self, path_index: usize, path: &mut Path, timed_out: bool) -> u32 {
+        let sent_before: Vec<u64> = self.marked.iter().copied().collect();
+        for place in sent_before {
+            if let Some(chunk) = self.chunk_mut(place)
+                && usize::from(chunk.path) == path_index
+            {
+                chunk.timed_out |= timed_out;
+            }
+        }
+        let (mut count, mut place) = (0, path.earliest.max(self.first));
+        let end = self.next_place();
+        while path.flight > 0 && place < end {
+            if let Some(chunk) = self.chunk_mut(place)
+                && chunk.fate == Fate::Outstanding
+                && usize::from(chunk.path) == path_index
+            {
+                chunk.fate = Fate::Marked;
+                chunk.timed_out = timed_out;
+                let (size, len) = (chunk.size(), u32::from(chunk.len));
+                path.flight = path.flight.saturating_sub(size);
+                self.unsend(len);
+                self.marked.insert(place);
+                count += 1;
+            }
+            place += 1;
+        }
+        path.timed = None;
+        count
+    }
+
+    /// RFC 9260 section 6.2.1 C: what is marked is not on its way.
+    fn unsend(&mut self, len: u32) {
+        self.outstanding = self.outstanding.saturating_sub(len);
+        self.peer_rwnd = self.peer_rwnd.saturating_add(len);
+    }
+
+    /// A chunk left the ring.
+    fn release(&mut self, chunk: &Sent) {
+        self.buffered -= usize::from(chunk.len);
+        let key = chunk.message as usize;
+        let message = &mut self.messages[key];
+        message.chunks -= 1;
+        if message.chunks == 0 && message.cut as usize == message.data.len() {
+            self.messages.remove(key);
+        }
+    }
+
+    /// Gives memory back that nothing needs.
+    pub(crate) fn trim(&mut self) {
+        if self.is_done() {
+            self.sent = VecDeque::new();
+            self.messages = Slab::new();
+            self.acked = Vec::new();
+            self.spare = Vec::new();
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! What a SACK says of what was sent (RFC 9260 sections 6.2.1, 6.7 and 7.2.4).
+
+use super::{Fate, Outgoing};
+use crate::numbers::Tsn;
+use crate::path::Path;
+use crate::settings::Settings;
+use crate::wire::Gap;
+use ringway_sansio::Time;
+
+/// What a SACK brought.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct SackOutcome {
+    /// Something was acknowledged that was not before.
+    pub(crate) acked: bool,
+    /// The Cumulative TSN Ack Point moved.
+    pub(crate) advanced: bool,
+    /// A fast retransmit begins: its first packet goes out whatever the window says.
+    pub(crate) fast: bool,
+    /// Chunks marked by fast retransmit.
+    pub(crate) marked: u32,
+    /// Chunks acknowledged earlier that the peer has dropped.
+    pub(crate) reneged: u32,
+}
+
+/// Why a SACK is not worked on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SackError {
+    /// It is older than one that came before.
+    Old,
+    /// It acknowledges what was never sent.
+    NeverSent,
+}
+
+impl Outgoing {
+    /// Works on a SACK, or on a SHUTDOWN's acknowledgement, which has no window.
+    pub(crate) fn sack(
+        &mut self,
+        now: Time,
+        cumulative: Tsn,
+        a_rwnd: Option<u32>,
+        gaps: impl Iterator<Item = Gap>,
+        paths: &mut [Path],
+        settings: &Settings,
+    ) -> Result<SackOutcome, SackError> {
+        let cumulative = self.line.place(cumulative, self.first);
+        let end = self.next_place();
+        if cumulative + 1 < self.first {
+            return Err(SackError::Old);
+        }
+        if cumulative >= end {
+            return Err(SackError::NeverSent);
+        }
+        for (index, path) in paths.iter_mut().enumerate() {
+            path.flight_before = path.flight;
+            path.acked = 0;
+            path.acked_earliest = false;
+            self.find_earliest(index, path);
+        }
+        let mut outcome = SackOutcome { advanced: cumulative >= self.first, ..Default::default() };
+        // The highest TSN newly acknowledged, and when it was sent.
+        let mut highest = None;
+        while self.first <= cumulative {
+            let place = self.first;
+            self.acknowledge(now, place, paths, &mut highest);
+            let Some(chunk) = self.sent.pop_front() else { break };
+            self.release(&chunk);
+            self.first += 1;
+        }
+        self.uncounted = self.uncounted.max(self.first);
+        if a_rwnd.is_some() {
+            self.read_gaps(cumulative, end, gaps);
+            self.compare(now, paths, &mut highest, &mut outcome);
+        }
+        outcome.acked = highest.is_some();
+        if self.recovery.is_some_and(|exit| cumulative >= exit) {
+            self.recovery = None;
+        }
+        let recovering = self.recovery.is_some();
+        for (index, path) in paths.iter_mut().enumerate() {
+            path.settle_acked(now, recovering);
+            if path.flight == 0 {
+                // Rule R2.
+                if path.acked > 0 {
+                    path.t3 = None;
+                }
+            } else if path.acked_earliest {
+                // Rule R3.
+                path.start_t3(now);
+            }
+            if path.acked > 0 {
+                self.find_earliest(index, path);
+            }
+        }
+        self.count_misses(now, highest, paths, settings, &mut outcome);
+        if let Some(a_rwnd) = a_rwnd {
+            self.peer_rwnd = a_rwnd.saturating_sub(self.outstanding);
+        }
+        Ok(outcome)
+    }
+
+    /// Moves a path's earliest on to a chunk that is in flight there.
+    fn find_earliest(&self, index: usize, path: &mut Path) {
+        let end = self.next_place();
+        let mut place = path.earliest.max(self.first);
+        while path.flight > 0 && place < end {
+            let there = self.chunk(place).is_some_and(|chunk| {
+                chunk.fate == Fate::Outstanding && usize::from(chunk.path) == index
+            });
+            if there {
+                break;
+            }
+            place += 1;
+        }
+        path.earliest = place;
+    }
+
+    /// A chunk is acknowledged, for the first time or after it was reneged on.
+    fn acknowledge(
+        &mut self,
+        now: Time,
+        place: u64,
+        paths: &mut [Path],
+        highest: &mut Option<(u64, Time)>,
+    ) {
+        let Some(chunk) = self.chunk_mut(place) else { return };
+        let fate = core::mem::replace(&mut chunk.fate, Fate::Acked);
+        let chunk = *chunk;
+        let path = &mut paths[usize::from(chunk.path)];
+        match fate {
+            Fate::Acked => return,
+            Fate::Outstanding => {
+                path.flight = path.flight.saturating_sub(chunk.size());
+                path.acked_earliest |= place == path.earliest;
+                self.outstanding = self.outstanding.saturating_sub(u32::from(chunk.len));
+            }
+            Fate::Marked => {
+                self.marked.remove(&place);
+            }
+        }
+        path.acked = path.acked.saturating_add(chunk.size());
+        path.answered();
+        if path.timed == Some(place) {
+            path.timed = None;
+            // Rule C5: `timed` is taken back by any retransmission at or below it.
+            path.rto.measure(now.since(chunk.at));
+        }
+        *highest = Some(
+            highest.map_or((place, chunk.at), |h| if h.0 > place { h } else { (place, chunk.at) }),
+        );
+    }
+
+    /// Reads gap blocks into `spare`. Blocks out of order or beyond what was sent end the list:
+    /// work stays linear in the chunk's length.
+    fn read_gaps(&mut self, cumulative: u64, end: u64, gaps: impl Iterator<Item = Gap>) {
+        self.spare.clear();
+        let mut above = cumulative;
+        for gap in gaps {
+            let (start, last) =
+                (cumulative + u64::from(gap.start), cumulative + u64::from(gap.end));
+            if start <= above || last < start || last >= end {
+                break;
+            }
+            match self.spare.last_mut() {
+                Some(previous) if previous.1 + 1 == start => previous.1 = last,
+                _ => self.spare.push((start, last)),
+            }
+            above = last;
+        }
+    }
+
+    /// Compares the new gap blocks with those of the last SACK.
+    fn compare(
+        &mut self,
+        now: Time,
+        paths: &mut [Path],
+        highest: &mut Option<(u64, Time)>,
+        outcome: &mut SackOutcome,
+    ) {
+        let new = core::mem::take(&mut self.spare);
+        let old = core::mem::take(&mut self.acked);
+        difference(&new, &old, |start, last| {
+            for place in start..=last {
+                self.acknowledge(now, place, paths, highest);
+            }
+        });
+        let first = self.first;
+        difference(&old, &new, |start, last| {
+            for place in start.max(first)..=last {
+                outcome.reneged += u32::from(self.renege(now, place, paths));
+            }
+        });
+        self.acked = new;
+        self.spare = old;
+    }
+
+    /// RFC 9260 section 6.2.1 D iii and section 6.3.2, rule R4.
+    fn renege(&mut self, now: Time, place: u64, paths: &mut [Path]) -> bool {
+        let Some(chunk) = self.chunk_mut(place).filter(|c| c.fate == Fate::Acked) else {
+            return false;
+        };
+        chunk.fate = Fate::Outstanding;
+        chunk.misses = 1;
+        let chunk = *chunk;
+        let path = &mut paths[usize::from(chunk.path)];
+        if path.flight == 0 || place < path.earliest {
+            path.earliest = place;
+        }
+        path.flight += chunk.size();
+        self.outstanding += u32::from(chunk.len);
+        if path.t3.is_none() {
+            path.start_t3(now);
+        }
+        if path.timed.is_some_and(|timed| timed >= place) {
+            path.timed = None;
+        }
+        self.uncounted = self.uncounted.min(place);
+        true
+    }
+
+    /// RFC 9260 section 7.2.4: the HTNA rule, the third miss, and the fast recovery.
+    fn count_misses(
+        &mut self,
+        now: Time,
+        highest: Option<(u64, Time)>,
+        paths: &mut [Path],
+        settings: &Settings,
+        outcome: &mut SackOutcome,
+    ) {
+        let Some((highest, sent_at)) = highest else { return };
+        let recovering = self.recovery.is_some();
+        let top = self.acked.last().map_or(0, |last| last.1);
+        let below = if recovering && outcome.advanced { top } else { highest };
+        let mut hit = 0u32;
+        let mut floor = None;
+        let (mut place, mut block) = (self.uncounted, 0);
+        while place < below {
+            // Over what is acknowledged in one step.
+            while self.acked.get(block).is_some_and(|b| b.1 < place) {
+                block += 1;
+            }
+            if let Some(&(start, last)) = self.acked.get(block)
+                && start <= place
+            {
+                place = last + 1;
+                continue;
+            }
+            let misses = settings.misses;
+            let Some(chunk) = self.chunk_mut(place) else { break };
+            if chunk.fate == Fate::Outstanding && !chunk.fast {
+                // What was sent again is missed only by what was sent after it.
+                if !chunk.again || sent_at > chunk.at {
+                    chunk.misses = chunk.misses.saturating_add(1);
+                }
+                if chunk.misses >= misses {
+                    chunk.fate = Fate::Marked;
+                    chunk.fast = true;
+                    chunk.timed_out = false;
+                    let (size, len) = (chunk.size(), u32::from(chunk.len));
+                    let index = usize::from(chunk.path);
+                    hit |= 1 << index;
+                    let path = &mut paths[index];
+                    path.flight = path.flight.saturating_sub(size);
+                    self.unsend(len);
+                    self.marked.insert(place);
+                    outcome.marked += 1;
+                } else {
+                    floor.get_or_insert(place);
+                }
+            }
+            place += 1;
+        }
+        self.uncounted = floor.unwrap_or(place).max(self.first);
+        if hit == 0 || recovering {
+            return;
+        }
+        for (index, path) in paths.iter_mut().enumerate() {
+            if hit & (1 << index) != 0 {
+                path.lost(now);
+            }
+        }
+        self.recovery = Some(self.next_place() - 1);
+        outcome.fast = true;
+    }
+}
+
+/// Calls `each` for every range of `all` that is not in `without`; both ascend.
+fn difference(all: &[(u64, u64)], without: &[(u64, u64)], mut each: impl FnMut(u64, u64)) {
+    let mut others = without.iter().copied().peekable();
+    for &(start, last) in all {
+        let mut from = start;
+        while let Some(&(other, end)) = others.peek() {
+            if end < from {
+                others.next();
+                continue;
+            }
+            if other > last {
+                break;
+            }
+            if other > from {
+                each(from, other - 1);
+            }
+            from = from.max(end + 1);
+            if end >= last {
+                break;
+            }
+            others.next();
+        }
+        if from <= last {
+            each(from, last);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    fn ranges(members: &BTreeSet<u64>) -> Vec<(u64, u64)> {
+        let mut list: Vec<(u64, u64)> = Vec::new();
+        for &member in members {
+            match list.last_mut() {
+                Some(last) if last.1 + 1 == member => last.1 = member,
+                _ => list.push((member, member)),
+            }
+        }
+        list
+    }
+
+    proptest! {
+        #[test]
+        fn a_difference_is_that_of_sets(
+            all in proptest::collection::btree_set(0u64..60, 0..40),
+            without in proptest::collection::btree_set(0u64..60, 0..40),
+        ) {
+            let mut found = BTreeSet::new();
+            difference(&ranges(&all), &ranges(&without), |start, last| found.extend(start..=last));
+            prop_assert_eq!(found, all.difference(&without).copied().collect());
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! A path: one address of the peer, the address of ours that it is reached from, and what is known
+//! of the way (RFC 9260 sections 5.4, 6.3, 7.2 and 8; RFC 7829).
+
+use crate::congestion::{Acked, Congestion, Window};
+use crate::rto::Rto;
+use crate::settings::Settings;
+use crate::wire::COMMON_HEADER;
+use crate::wire::data::DATA_HEADER;
+use core::fmt;
+use ringway_sansio::{Duration, Random, Time};
+use std::net::IpAddr;
+
+/// How a path stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum PathState {
+    /// Not verified yet (RFC 9260 section 5.4): carries heartbeats alone.
+    Unconfirmed,
+    /// Works, as far as known.
+    Active,
+    /// Has lost something lately: data goes elsewhere while there is elsewhere (RFC 7829).
+    PotentiallyFailed,
+    /// Given up (RFC 9260 section 8.2); heartbeats go on.
+    Inactive,
+}
+
+/// A heartbeat that was sent and not answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Beat {
+    pub(crate) at: Time,
+    pub(crate) nonce: u64,
+}
+
+pub(crate) struct Path {
+    pub(crate) local: IpAddr,
+    pub(crate) remote: IpAddr,
+    pub(crate) confirmed: bool,
+    reach: PathState,
+    /// What the user was told last.
+    pub(crate) told: PathState,
+    /// Errors in a row.
+    pub(crate) errors: u32,
+    pub(crate) window: Window,
+    control: Box<dyn Congestion>,
+    /// Most bytes of a packet to here, from the common header on.
+    pub(crate) packet: usize,
+    /// Bytes of DATA chunks in flight, with header and padding.
+    pub(crate) flight: u32,
+    /// Bytes of new data that may still be sent at this go (RFC 9260 section 6.1 D).
+    pub(crate) burst: u32,
+    /// After a timeout one packet may be in flight until something is acknowledged (section 7.2.3).
+    pub(crate) one_packet: bool,
+    pub(crate) rto: Rto,
+    /// The chunk whose round trip is being measured, by its place.
+    pub(crate) timed: Option<u64>,
+    /// Lowest place that may be in flight here.
+    pub(crate) earliest: u64,
+    pub(crate) t3: Option<Time>,
+    /// When something that tells a round-trip time was last sent here.
+    pub(crate) used: Time,
+    /// When data was last sent here.
+    pub(crate) data_at: Option<Time>,
+    /// When a heartbeat is next due, if the path is idle then, and since when.
+    pub(crate) beat_due: Option<Time>,
+    pub(crate) beat_from: Time,
+    /// A heartbeat is to go out now.
+    pub(crate) beat_now: bool,
+    pub(crate) beat: Option<Beat>,
+    /// When the heartbeat counts as lost.
+    pub(crate) beat_lost: Option<Time>,
+    pub(crate) heartbeats: bool,
+    /// Of the SACK being worked on: bytes in flight before it, newly acknowledged bytes, and
+    /// whether the earliest chunk was among them.
+    pub(crate) flight_before: u32,
+    pub(crate) acked: u32,
+    pub(crate) acked_earliest: bool,
+}
+
+impl fmt::Debug for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} -> {} {:?} {:?}", self.local, self.remote, self.state(), self.window)?;
+        write!(f, " flight {} errors {} t3 {:?}", self.flight, self.errors, self.t3)
+    }
+}
+
+/// Bytes of the IP header before a packet to `address`.
+const fn ip_header(address: IpAddr) -> usize {
+    match address {
+        IpAddr::V4(_) => 20,
+        IpAddr::V6(_) => 40,
+    }
+}
+
+/// RFC 9260 section 7.2.1.
+fn initial_cwnd(settings: &Settings, pmdcs: u32, remote: IpAddr) -> u32 {
+    let floor = if remote.is_ipv4() { 4404 } else { 4344 };
+    settings.initial_cwnd.unwrap_or((4 * pmdcs).min(floor.max(2 * pmdcs)))
+}
+
+impl Path {
+    pub(crate) fn new(
+        settings: &Settings,
+        local: IpAddr,
+        remote: IpAddr,
+        confirmed: bool,
+        ssthresh: u32,
+        now: Time,
+    ) -> Path {
+        let packet = usize::from(settings.mtu) - ip_header(remote);
+        let mut path = Path {
+            local,
+            remote,
+            confirmed,
+            reach: PathState::Active,
+            told: if confirmed { PathState::Active } else { PathState::Unconfirmed },
+            errors: 0,
+            window: Window { cwnd: 0, ssthresh: 0, partial_bytes_acked: 0, pmdcs: 0 },
+            control: settings.algorithm.make(),
+            packet,
+            flight: 0,
+            burst: 0,
+            one_packet: false,
+            rto: Rto::new(settings),
+            timed: None,
+            earliest: 0,
+            t3: None,
+            used: now,
+            data_at: None,
+            beat_due: None,
+            beat_from: now,
+            beat_now: false,
+            beat: None,
+            beat_lost: None,
+            heartbeats: settings.heartbeat_interval.is_some(),
+            flight_before: 0,
+            acked: 0,
+            acked_earliest: false,
+        };
+        path.reset_window(settings, ssthresh);
+        path
+    }
+
+    /// The window at the start, and after anything that makes the way another one (RFC 9260
+    /// section 7.2.5).
+    pub(crate) fn reset_window(&mut self, settings: &Settings, ssthresh: u32) {
+        let pmdcs = ((self.packet - COMMON_HEADER) & !3) as u32;
+        self.window = Window {
+            cwnd: initial_cwnd(settings, pmdcs, self.remote),
+            ssthresh: settings.initial_ssthresh.unwrap_or(ssthresh),
+            partial_bytes_acked: 0,
+            pmdcs,
+        };
+        self.control = settings.algorithm.make();
+    }
+
+    /// Most user data in one chunk to here.
+    pub(crate) fn most_data(&self, settings: &Settings) -> usize {
+        let chunk = match settings.chunk {
+            0 => self.window.pmdcs as usize,
+            limit => self.window.pmdcs.min(u32::from(limit)) as usize,
+        };
+        (chunk & !3) - DATA_HEADER
+    }
+
+    pub(crate) fn state(&self) -> PathState {
+        match self.reach {
+            PathState::Active if !self.confirmed => PathState::Unconfirmed,
+            reach => reach,
+        }
+    }
+
+    /// Whether data may go here at all.
+    pub(crate) fn usable(&self) -> bool {
+        self.confirmed
+    }
+
+    pub(crate) fn active(&self) -> bool {
+        self.confirmed && self.reach == PathState::Active
+    }
+
+    /// Counts an error (RFC 9260 section 8.2, RFC 7829 section 4). `true` when the path has now
+    /// become worse.
+    pub(crate) fn error(&mut self, settings: &Settings) -> bool {
+        let before = self.reach;
+        if self.errors <= settings.path_max_retrans {
+            self.errors += 1;
+        }
+        if self.errors > settings.path_max_retrans {
+            self.reach = PathState::Inactive;
+        } else if settings.potentially_failed.is_some_and(|most| self.errors > most) {
+            self.reach = PathState::PotentiallyFailed;
+        }
+        self.reach != before
+    }
+
+    /// Something sent here was acknowledged (RFC 9260 section 8.2).
+    pub(crate) fn answered(&mut self) {
+        self.errors = 0;
+        self.reach = PathState::Active;
+    }
+
+    /// Whether the window and the burst let new data out (RFC 9260 section 6.1 B and D).
+    pub(crate) fn may_send(&self) -> bool {
+        let window = if self.one_packet { 1 } else { self.window.cwnd };
+        self.flight < window && self.burst > 0
+    }
+
+    /// Whether the window lets a retransmission out.
+    pub(crate) fn may_retransmit(&self) -> bool {
+        self.flight < if self.one_packet { 1 } else { self.window.cwnd }
+    }
+
+    /// Bytes of a burst (RFC 9260 section 6.1 D).
+    fn one_burst(&self, settings: &Settings) -> u32 {
+        match settings.max_burst {
+            0 => u32::MAX,
+            packets => packets.saturating_mul(self.window.pmdcs),
+        }
+    }
+
+    /// Gives leave for a burst.
+    pub(crate) fn allow_burst(&mut self, settings: &Settings) {
+        self.burst = self.burst.max(self.one_burst(settings));
+    }
+
+    /// Gives leave for one more burst: several acknowledgements may come before anything is sent.
+    pub(crate) fn add_burst(&mut self, settings: &Settings) {
+        self.burst = self.burst.saturating_add(self.one_burst(settings));
+    }
+
+    /// A window that was not used for long is not trusted (RFC 9260 section 7.2.1).
+    pub(crate) fn before_data(&mut self, now: Time) {
+        if self.flight == 0
+            && let Some(last) = self.data_at
+        {
+            let rto = self.rto.get().as_nanos().max(1);
+            let rtos = (now.since(last).as_nanos() / rto).min(64) as u32;
+            self.control.idle(&mut self.window, rtos);
+        }
+        self.data_at = Some(now);
+    }
+
+    pub(crate) fn start_t3(&mut self, now: Time) {
+        self.t3 = Some(now + self.rto.get());
+    }
+
+    /// What the SACK just worked on means for the window.
+    pub(crate) fn settle_acked(&mut self, now: Time, recovering: bool) {
+        if self.acked == 0 {
+            return;
+        }
+        self.one_packet = false;
+        let acked = Acked {
+            now,
+            bytes: self.acked,
+            flight: self.flight_before,
+            all: self.flight == 0,
+            recovering,
+            srtt: self.rto.srtt(),
+        };
+        self.control.acked(&mut self.window, acked);
+    }
+
+    pub(crate) fn lost(&mut self, now: Time) {
+        self.control.lost(&mut self.window, now);
+    }
+
+    pub(crate) fn timeout(&mut self, now: Time) {
+        self.control.timeout(&mut self.window, now);
+        self.one_packet = true;
+    }
+
+    /// When the next heartbeat is due (RFC 9260 section 8.3): RTO, give or take half of it, and the
+    /// interval; while an address is verified or a path has potentially failed, the RTO alone
+    /// (section 5.4, RFC 7829 section 4).
+    pub(crate) fn plan_beat(&mut self, now: Time, settings: &Settings, random: &mut dyn Random) {
+        let rto = self.rto.get();
+        self.beat_from = now;
+        self.beat_due = match self.state() {
+            PathState::Unconfirmed | PathState::PotentiallyFailed => Some(now + rto),
+            _ => settings.heartbeat_interval.filter(|_| self.heartbeats).map(|interval| {
+                let share = random.next_u64() % 1024;
+                let jittered = (rto.as_nanos() as u64 / 2)
+                    .saturating_add((rto.as_nanos() as u64 / 1024).saturating_mul(share));
+                now + interval + Duration::from_nanos(jittered)
+            }),
+        };
+    }
+}

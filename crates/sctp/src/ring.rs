@@ -1,0 +1,97 @@
+//! A byte ring that takes memory as it is needed and gives it back when it is not.
+
+/// More memory than this is given back as soon as the ring is empty, less when it is trimmed.
+const KEPT: usize = 256 * 1024;
+/// First allocation in bytes.
+const FIRST: usize = 2048;
+
+/// First in, first out. Its caller bounds what is in it.
+#[derive(Debug, Default)]
+pub(crate) struct Ring {
+    bytes: Vec<u8>,
+    start: usize,
+    len: usize,
+}
+
+impl Ring {
+    /// Appends.
+    pub(crate) fn push(&mut self, data: &[u8]) {
+        let needed = self.len + data.len();
+        if needed > self.bytes.len() {
+            self.grow(needed);
+        }
+        let size = self.bytes.len();
+        let at = (self.start + self.len) & (size - 1);
+        let first = data.len().min(size - at);
+        self.bytes[at..at + first].copy_from_slice(&data[..first]);
+        self.bytes[..data.len() - first].copy_from_slice(&data[first..]);
+        self.len = needed;
+    }
+
+    /// Takes the first `count` bytes, which there are, and appends them to `out`.
+    pub(crate) fn pop(&mut self, count: usize, out: &mut Vec<u8>) {
+        let count = count.min(self.len);
+        if count == 0 {
+            return;
+        }
+        let size = self.bytes.len();
+        let first = count.min(size - self.start);
+        out.extend_from_slice(&self.bytes[self.start..self.start + first]);
+        out.extend_from_slice(&self.bytes[..count - first]);
+        self.start = (self.start + count) & (size - 1);
+        self.len -= count;
+        if self.len == 0 {
+            self.start = 0;
+            if size > KEPT {
+                self.bytes = Vec::new();
+            }
+        }
+    }
+
+    /// Gives the memory back if nothing is in it.
+    pub(crate) fn trim(&mut self) {
+        if self.len == 0 {
+            *self = Ring::default();
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self, needed: usize) {
+        let mut bytes = vec![0; needed.next_power_of_two().max(FIRST)];
+        if self.len > 0 {
+            let first = self.len.min(self.bytes.len() - self.start);
+            bytes[..first].copy_from_slice(&self.bytes[self.start..self.start + first]);
+            bytes[first..self.len].copy_from_slice(&self.bytes[..self.len - first]);
+        }
+        self.bytes = bytes;
+        self.start = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+
+    proptest! {
+        #[test]
+        fn behaves_like_a_deque(steps in proptest::collection::vec((any::<bool>(), 0usize..6000), 1..60)) {
+            let (mut ring, mut model, mut next) = (Ring::default(), VecDeque::new(), 0u8);
+            for (push, count) in steps {
+                if push {
+                    let data: Vec<u8> = (0..count).map(|_| { next = next.wrapping_add(1); next }).collect();
+                    ring.push(&data);
+                    model.extend(data);
+                } else {
+                    let mut out = vec![1];
+                    ring.pop(count, &mut out);
+                    let count = count.min(model.len());
+                    let expected: Vec<u8> = core::iter::once(1).chain(model.drain(..count)).collect();
+                    prop_assert_eq!(out, expected);
+                }
+                prop_assert_eq!(ring.len, model.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! What can be chosen: how an association behaves, and how much an endpoint holds.
+
+use crate::congestion::{Congestion, Rfc9260};
+use crate::scheduler::{Fcfs, RoundRobin, Scheduler};
+use ringway_sansio::Duration;
+
+/// Least MTU accepted; a cookie with its addresses and a chunk of data must fit (RFC 9260
+/// section 3.3.2: nothing that sets up an association may be split).
+pub const MIN_MTU: u16 = 512;
+/// Least receive buffer accepted, in bytes (RFC 9260 section 3.3.2: a_rwnd of an INIT).
+pub const MIN_RECEIVE_BUFFER: usize = 1500;
+/// Largest buffer accepted in either direction, in bytes.
+pub const MAX_BUFFER: usize = 1 << 30;
+/// RFC 9260 section 6.2: an acknowledgement may not wait longer than this.
+pub const MAX_SACK_DELAY: Duration = Duration::from_millis(500);
+
+/// How congestion is answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+#[non_exhaustive]
+pub enum Algorithm {
+    /// RFC 9260 section 7.2.
+    #[default]
+    Rfc9260,
+}
+
+impl Algorithm {
+    /// A controller of this kind.
+    pub(crate) fn make(self) -> Box<dyn Congestion> {
+        match self {
+            Algorithm::Rfc9260 => Box::new(Rfc9260),
+        }
+    }
+}
+
+/// Which stream's message is sent next (RFC 8260 section 3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+#[non_exhaustive]
+pub enum Scheduling {
+    /// In the order in which they were given (section 3.1).
+    #[default]
+    Fcfs,
+    /// A message of each stream in turn (section 3.2).
+    RoundRobin,
+}
+
+impl Scheduling {
+    /// A scheduler of this kind.
+    pub(crate) fn make(self) -> Box<dyn Scheduler> {
+        match self {
+            Scheduling::Fcfs => Box::new(Fcfs::default()),
+            Scheduling::RoundRobin => Box::new(RoundRobin::default()),
+        }
+    }
+}
+
+/// How an association behaves. The names in brackets are those of RFC 9260 section 16.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// Largest IP packet in bytes, on every path. What carries SCTP in something else, as UDP
+    /// (RFC 6951), takes that off.
+    pub mtu: u16,
+    /// Largest DATA chunk with its header, in bytes, where less than the MTU lets through; 0 for
+    /// no such limit.
+    pub chunk: u16,
+    /// Most bytes of messages given and not acknowledged. Memory is taken as needed.
+    pub send_buffer: usize,
+    /// Most bytes received and not read; the a_rwnd of our INIT. Memory is taken as needed.
+    pub receive_buffer: usize,
+    /// Streams asked for to send on.
+    pub outbound_streams: u16,
+    /// Most streams that the peer may send on.
+    pub inbound_streams: u16,
+    /// First congestion window in bytes; `None` for that of RFC 9260 section 7.2.1.
+    pub initial_cwnd: Option<u32>,
+    /// First slow-start threshold in bytes; `None` for the peer's first window.
+    pub initial_ssthresh: Option<u32>,
+    /// Retransmission timeout before a round trip was measured (RTO.Initial).
+    pub rto_initial: Duration,
+    /// Least retransmission timeout (RTO.Min).
+    pub rto_min: Duration,
+    /// Largest retransmission timeout (RTO.Max).
+    pub rto_max: Duration,
+    /// How long an acknowledgement may wait for a second packet (SACK.Delay); zero sends each at
+    /// once.
+    pub sack_delay: Duration,
+    /// Packets with DATA until one is acknowledged at once.
+    pub sack_packets: u8,
+    /// Packets sent at one go (Max.Burst); 0 for no such limit.
+    pub max_burst: u32,
+    /// Miss indications until a fast retransmit (section 7.2.4).
+    pub misses: u8,
+    /// Time between heartbeats on an idle path, besides its RTO (HB.interval); `None` for none,
+    /// except where an address must be verified.
+    pub heartbeat_interval: Option<Duration>,
+    /// Heartbeats sent at one go (HB.Max.Burst).
+    pub heartbeat_max_burst: u32,
+    /// Errors in a row until the peer is given up (Association.Max.Retrans).
+    pub association_max_retrans: u32,
+    /// Errors in a row until a path is given up (Path.Max.Retrans).
+    pub path_max_retrans: u32,
+    /// Errors in a row above which a path is potentially failed and data goes elsewhere (RFC 7829
+    /// PotentiallyFailed.Max.Retrans); `None` for never.
+    pub potentially_failed: Option<u32>,
+    /// How often INIT and COOKIE ECHO are sent again (Max.Init.Retransmits).
+    pub max_init_retransmits: u32,
+    /// How long a State Cookie is good for (Valid.Cookie.Life).
+    pub cookie_life: Duration,
+    /// How long a shutdown may take, T5-shutdown-guard; `None` for five times RTO.Max.
+    pub shutdown_guard: Option<Duration>,
+    /// Congestion control.
+    pub algorithm: Algorithm,
+    /// The order among streams.
+    pub scheduling: Scheduling,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            mtu: 1500,
+            chunk: 0,
+            send_buffer: 1 << 20,
+            receive_buffer: 1 << 20,
+            outbound_streams: 1024,
+            inbound_streams: 1024,
+            initial_cwnd: None,
+            initial_ssthresh: None,
+            rto_initial: Duration::from_secs(1),
+            rto_min: Duration::from_secs(1),
+            rto_max: Duration::from_secs(60),
+            sack_delay: Duration::from_millis(200),
+            sack_packets: 2,
+            max_burst: 4,
+            misses: 3,
+            heartbeat_interval: Some(Duration::from_secs(30)),
+            heartbeat_max_burst: 1,
+            association_max_retrans: 10,
+            path_max_retrans: 5,
+            potentially_failed: Some(0),
+            max_init_retransmits: 8,
+            cookie_life: Duration::from_secs(60),
+            shutdown_guard: None,
+            algorithm: Algorithm::default(),
+            scheduling: Scheduling::default(),
+        }
+    }
+}
+
+impl Settings {
+    /// For signalling networks: another path is used within 800 ms of the loss of one, as SS7 asks.
+    /// The floor of the retransmission timeout is below what RFC 9260 section 16 recommends, so it
+    /// is for paths whose delay is known to be short.
+    pub fn ss7() -> Settings {
+        Settings {
+            rto_initial: Duration::from_millis(400),
+            rto_min: Duration::from_millis(100),
+            rto_max: Duration::from_millis(400),
+            sack_delay: Duration::from_millis(40),
+            heartbeat_interval: Some(Duration::from_millis(400)),
+            path_max_retrans: 2,
+            potentially_failed: Some(0),
+            ..Settings::default()
+        }
+    }
+
+    /// Whether every value is within its bounds.
+    pub fn check(&self) -> Result<(), Error> {
+        let ms = |d: Duration| d.as_millis().min(u128::from(u64::MAX)) as u64;
+        let (long, most) = (1 << 40, MAX_BUFFER as u64);
+        for (what, low, high, got) in [
+            ("an MTU", u64::from(MIN_MTU), u64::from(u16::MAX), u64::from(self.mtu)),
+            ("a send buffer", 1, most, self.send_buffer as u64),
+            ("a receive buffer", MIN_RECEIVE_BUFFER as u64, most, self.receive_buffer as u64),
+            ("a number of outbound streams", 1, 65_535, u64::from(self.outbound_streams)),
+            ("a number of inbound streams", 1, 65_535, u64::from(self.inbound_streams)),
+            ("an acknowledgement delay in ms", 0, ms(MAX_SACK_DELAY), ms(self.sack_delay)),
+            ("packets to an acknowledgement", 1, 255, u64::from(self.sack_packets)),
+            ("miss indications", 1, 255, u64::from(self.misses)),
+            ("a least RTO in ms", 1, ms(self.rto_max), ms(self.rto_min)),
+            ("a first RTO in ms", ms(self.rto_min), ms(self.rto_max), ms(self.rto_initial)),
+            ("a largest RTO in ms", 1, 1 << 32, ms(self.rto_max)),
+            ("a cookie life in ms", 1, long, ms(self.cookie_life)),
+            ("heartbeats at one go", 1, 1 << 16, u64::from(self.heartbeat_max_burst)),
+        ] {
+            if !(low..=high).contains(&got) {
+                return Err(Error::Setting { what, low, high, got });
+            }
+        }
+        let least = crate::wire::data::DATA_HEADER as u64 + 4;
+        if self.chunk != 0 && u64::from(self.chunk) < least {
+            let (high, got) = (u64::from(u16::MAX), u64::from(self.chunk));
+            return Err(Error::Setting { what: "a chunk", low: least, high, got });
+        }
+        Ok(())
+    }
+
+    /// RFC 9260 section 9.2: the value recommended for T5-shutdown-guard.
+    pub(crate) fn guard(&self) -> Duration {
+        self.shutdown_guard.unwrap_or(self.rto_max * 5)
+    }
+}
+
+/// How much an endpoint holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Associations, however far they are.
+    pub associations: usize,
+    /// Listeners.
+    pub listeners: usize,
+    /// INITs answered a second. An answer leaves nothing behind but has its price.
+    pub inits_per_second: u32,
+    /// Packets of no association answered a second, other than by INIT ACK.
+    pub strays_per_second: u32,
+    /// How long a key makes cookies. It then checks them for as long again.
+    pub cookie_key_life: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            associations: 131_072,
+            listeners: 1024,
+            inits_per_second: 100_000,
+            strays_per_second: 10_000,
+            cookie_key_life: Duration::from_secs(3600),
+        }
+    }
+}
+
+/// Why a call was refused. All are the caller's doing or the state of things; none is a fault.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The association is gone, or never was.
+    #[error("expected an association, got the id of none")]
+    NoAssociation,
+    /// The listener is gone, or never was.
+    #[error("expected a listener, got the id of none")]
+    NoListener,
+    /// What is called for cannot be done in this state, such as sending after `shutdown`.
+    #[error("expected an association that takes messages, got one that is closing")]
+    Closing,
+    /// A limit is reached.
+    #[error("expected fewer than {limit} {what}, got one more")]
+    Full {
+        /// What there are too many of.
+        what: &'static str,
+        /// How many there may be.
+        limit: usize,
+    },
+    /// The send buffer has no room for the message now; [`Event::Writable`](crate::Event::Writable)
+    /// follows.
+    #[error("expected a message of at most {room} bytes now, got one of {got}")]
+    NoRoom {
+        /// What fits now.
+        room: usize,
+        /// What was given.
+        got: usize,
+    },
+    /// The message is larger than the send buffer, or empty.
+    #[error("expected a message of 1 to {limit} bytes, got {got}")]
+    Size {
+        /// The send buffer.
+        limit: usize,
+        /// What was given.
+        got: usize,
+    },
+    /// The stream does not exist.
+    #[error("expected a stream below {streams}, got {got}")]
+    Stream {
+        /// How many there are.
+        streams: u16,
+        /// What was given.
+        got: u16,
+    },
+    /// The addresses or the pair of addresses are in use.
+    #[error("expected a free address, got one in use")]
+    InUse,
+    /// No port is left.
+    #[error("expected a free ephemeral port, got none")]
+    NoPort,
+    /// Addresses that cannot be used together or at all.
+    #[error(
+        "expected 1 to {most} unicast addresses on each side with a family in common, and ports"
+    )]
+    Address {
+        /// Most addresses on one side.
+        most: usize,
+    },
+    /// The peer has no such address, or it is not verified yet.
+    #[error("expected a verified address of the peer, got another")]
+    NoPath,
+    /// A setting is out of its bounds.
+    #[error("expected {what} of {low} to {high}, got {got}")]
+    Setting {
+        /// Which.
+        what: &'static str,
+        /// Least value.
+        low: u64,
+        /// Largest value.
+        high: u64,
+        /// The value.
+        got: u64,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_out_of_bounds_is_named() {
+        assert_eq!(Settings::default().check(), Ok(()));
+        assert_eq!(Settings::ss7().check(), Ok(()));
+        let wrong = Settings { mtu: 60, ..Settings::default() };
+        assert_eq!(
+            wrong.check().map_err(|e| e.to_string()),
+            Err("expected an MTU of 512 to 65535, got 60".to_owned())
+        );
+        assert!(Settings { chunk: 19, ..Settings::default() }.check().is_err());
+        let late = Settings { sack_delay: Duration::from_millis(501), ..Settings::default() };
+        assert!(late.check().is_err(), "RFC 9260 section 6.2");
+    }
+}

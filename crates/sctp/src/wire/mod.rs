@@ -1,0 +1,189 @@
+//! The wire: common header and checksum, chunks, parameters and error causes (RFC 9260 section 3).
+//!
+//! Parsing borrows: a [`Packet`] walks over its chunks, a [`Chunk`] over its parameters, and nothing
+//! is copied or allocated. Each part is checked when it is looked at, and what is wrong is told by
+//! a [`WireError`]; nothing panics. What has a fixed shape is both view and value; INIT, whose
+//! parameters are many, has a value of its own ([`InitParameters`]).
+//!
+//! Read [`packet`] first, then [`chunk`].
+
+pub mod cause;
+pub mod chunk;
+pub mod data;
+pub mod init;
+pub mod packet;
+pub mod parameter;
+pub mod sack;
+
+pub use cause::Cause;
+pub use chunk::Chunk;
+pub use data::{Data, DataFlags};
+pub use init::{Init, InitParameters};
+pub use packet::{Packet, Writer};
+pub use parameter::{Parameter, Parameters};
+pub use sack::{Gap, Sack};
+
+/// Bytes of the common header (RFC 9260 section 3.1).
+pub const COMMON_HEADER: usize = 12;
+/// Bytes of a chunk's header, and of a parameter's and an error cause's.
+pub const TLV_HEADER: usize = 4;
+
+/// What is wrong with bytes from a peer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WireError {
+    /// Fewer bytes than the part must have.
+    #[error("expected at least {expected} bytes of {what}, got {got}")]
+    Short {
+        /// Which part.
+        what: &'static str,
+        /// How many it must have.
+        expected: usize,
+        /// How many there are.
+        got: usize,
+    },
+    /// A length that does not fit its part.
+    #[error("expected {what} of {expected} bytes, got {got}")]
+    Length {
+        /// Which part.
+        what: &'static str,
+        /// How many it must have.
+        expected: usize,
+        /// How many it says it has.
+        got: usize,
+    },
+    /// The checksum is wrong (RFC 9260 section 6.8).
+    #[error("expected CRC32c {expected:#010x}, got {got:#010x}")]
+    Checksum {
+        /// What was computed.
+        expected: u32,
+        /// What the packet says.
+        got: u32,
+    },
+    /// More of something than is taken.
+    #[error("expected at most {limit} {what}, got more")]
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// How many are taken.
+        limit: usize,
+    },
+    /// A mandatory parameter is missing.
+    #[error("expected parameter {parameter}, got none")]
+    Missing {
+        /// Its type.
+        parameter: u16,
+    },
+    /// A value that the standard forbids.
+    #[error("expected {what}, got {got}")]
+    Value {
+        /// What is allowed.
+        what: &'static str,
+        /// The value.
+        got: u32,
+    },
+}
+
+/// What the two highest bits of an unknown chunk or parameter type ask for (RFC 9260 section 3.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Unknown {
+    /// Go on with what follows.
+    pub skip: bool,
+    /// Tell the sender.
+    pub report: bool,
+}
+
+impl Unknown {
+    /// From the two highest bits.
+    const fn from_bits(bits: u8) -> Unknown {
+        Unknown { skip: bits & 0b10 != 0, report: bits & 0b01 != 0 }
+    }
+}
+
+/// `length` rounded up to a multiple of four (RFC 9260 section 3.2).
+pub const fn padded(length: usize) -> usize {
+    (length + 3) & !3
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    match bytes.get(at..at + 2) {
+        Some(b) => u16::from_be_bytes([b[0], b[1]]),
+        None => 0,
+    }
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    match bytes.get(at..at + 4) {
+        Some(b) => u32::from_be_bytes([b[0], b[1], b[2], b[3]]),
+        None => 0,
+    }
+}
+
+/// `value` if it has at least `expected` bytes.
+fn at_least<'a>(
+    what: &'static str,
+    expected: usize,
+    value: &'a [u8],
+) -> Result<&'a [u8], WireError> {
+    if value.len() < expected {
+        return Err(WireError::Short { what, expected, got: value.len() });
+    }
+    Ok(value)
+}
+
+/// One type, length, value: 16 bits of type, as parameters and causes have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Tlv<'a> {
+    kind: u16,
+    /// Without header and padding.
+    value: &'a [u8],
+    /// With header, without padding.
+    whole: &'a [u8],
+}
+
+/// Walks over parameters or causes. After an error it ends.
+#[derive(Clone, Copy, Debug)]
+struct Tlvs<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Tlvs<'a> {
+    fn next(&mut self, what: &'static str) -> Option<Result<Tlv<'a>, WireError>> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let bytes = core::mem::take(&mut self.rest);
+        if bytes.len() < TLV_HEADER {
+            return Some(Err(WireError::Short { what, expected: TLV_HEADER, got: bytes.len() }));
+        }
+        let length = usize::from(u16_at(bytes, 2));
+        if length < TLV_HEADER || length > bytes.len() {
+            return Some(Err(WireError::Length { what, expected: bytes.len(), got: length }));
+        }
+        // The last one's padding may be left out (RFC 9260 section 3.2).
+        self.rest = bytes.get(padded(length)..).unwrap_or(&[]);
+        let whole = &bytes[..length];
+        Some(Ok(Tlv { kind: u16_at(bytes, 0), value: &whole[TLV_HEADER..], whole }))
+    }
+}
+
+/// Appends a type, length, value and its padding. What exceeds a length field is cut.
+fn put_tlv(out: &mut Vec<u8>, kind: u16, parts: &[&[u8]]) {
+    let start = out.len();
+    out.extend_from_slice(&kind.to_be_bytes());
+    out.extend_from_slice(&[0; 2]);
+    for part in parts {
+        out.extend_from_slice(part);
+    }
+    let most = usize::from(u16::MAX);
+    out.truncate(start + most.min(out.len() - start));
+    let length = (out.len() - start) as u16;
+    out[start + 2..start + 4].copy_from_slice(&length.to_be_bytes());
+    pad(out, start);
+}
+
+/// Pads what began at `start` to a multiple of four.
+fn pad(out: &mut Vec<u8>, start: usize) {
+    let length = out.len() - start;
+    out.resize(start + padded(length), 0);
+}

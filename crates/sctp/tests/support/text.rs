@@ -1,0 +1,124 @@
+//! Packets as lines of a table: chunks joined by " + ", TSNs relative to the initial ones, which
+//! are 1.
+//!
+//! `DATA tsn flags stream:ssn bytes`, `SACK cumulative [w window] [from-to ...] [dup tsn ...]`,
+//! `SHUTDOWN cumulative`, `ABORT [T] [cause]`, `ERROR cause`, `SHUTDOWN_COMPLETE [T]`, and names
+//! alone for the rest.
+
+use super::pattern;
+use ringway_sctp::wire::cause::Causes;
+use ringway_sctp::wire::chunk::{self, Chunk};
+use ringway_sctp::wire::{Cause, Data, DataFlags, Gap, Packet, sack};
+use ringway_sctp::{Ssn, Tsn};
+
+const FLAGS: [(char, DataFlags); 4] = [
+    ('I', DataFlags::IMMEDIATE),
+    ('U', DataFlags::UNORDERED),
+    ('B', DataFlags::BEGIN),
+    ('E', DataFlags::END),
+];
+
+fn relative(tsn: Tsn, first: Option<Tsn>) -> i64 {
+    first.map_or(i64::from(tsn.raw()), |first| i64::from(tsn.distance(first)) + 1)
+}
+
+fn codes(causes: &[u8]) -> String {
+    Causes::new(causes).flatten().map(|c| format!(" {}", c.code())).collect()
+}
+
+/// A packet as a line. `data` is the first TSN of who sends it, `acked` that of who receives it.
+pub fn describe(bytes: &[u8], data: Option<Tsn>, acked: Option<Tsn>) -> String {
+    let packet = Packet::parse(bytes).unwrap();
+    let chunks: Vec<String> = packet
+        .chunks()
+        .map(|raw| match raw.unwrap().parse().unwrap() {
+            Chunk::Data(d) => {
+                let flags: String =
+                    FLAGS.iter().filter(|f| d.flags.has(f.1)).map(|f| f.0).collect();
+                let (tsn, stream, ssn) = (relative(d.tsn, data), d.stream, d.ssn);
+                format!("DATA {tsn} {flags} {stream}:{ssn:?} {}", d.user.len())
+            }
+            Chunk::Sack(s) => {
+                let mut text = format!("SACK {}", relative(s.cumulative_tsn_ack, acked));
+                for gap in s.gaps() {
+                    let base = relative(s.cumulative_tsn_ack, acked);
+                    let (start, end) = (base + i64::from(gap.start), base + i64::from(gap.end));
+                    text += &format!(" {start}-{end}");
+                }
+                for tsn in s.duplicates() {
+                    text += &format!(" dup {}", relative(tsn, acked));
+                }
+                text
+            }
+            Chunk::Shutdown(tsn) => format!("SHUTDOWN {}", relative(tsn, acked)),
+            Chunk::Abort { reflected, causes } => {
+                format!("ABORT{}{}", if reflected { " T" } else { "" }, codes(causes))
+            }
+            Chunk::Error(causes) => format!("ERROR{}", codes(causes)),
+            Chunk::ShutdownComplete { reflected } => {
+                format!("SHUTDOWN_COMPLETE{}", if reflected { " T" } else { "" })
+            }
+            Chunk::Init(_) => "INIT".into(),
+            Chunk::InitAck(_) => "INIT_ACK".into(),
+            Chunk::Heartbeat(_) => "HEARTBEAT".into(),
+            Chunk::HeartbeatAck(_) => "HEARTBEAT_ACK".into(),
+            Chunk::ShutdownAck => "SHUTDOWN_ACK".into(),
+            Chunk::CookieEcho(_) => "COOKIE_ECHO".into(),
+            Chunk::CookieAck => "COOKIE_ACK".into(),
+            other => format!("{other:?}"),
+        })
+        .collect();
+    chunks.join(" + ")
+}
+
+/// Appends the chunks of a line. `first` is the first TSN of who sends it, `peer` that of who
+/// receives it; `window` is told where a SACK names none.
+pub fn build(line: &str, first: Tsn, peer: Tsn, window: u32, out: &mut Vec<u8>) {
+    let absolute = |text: &str, base: Tsn| base.plus((text.parse::<i64>().unwrap() - 1) as u32);
+    for text in line.split(" + ") {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        match words[0] {
+            "DATA" => {
+                let mut flags = DataFlags::default();
+                for (letter, flag) in FLAGS {
+                    flags = if words[2].contains(letter) { flags.with(flag) } else { flags };
+                }
+                let (stream, ssn) = words[3].split_once(':').unwrap();
+                let user = pattern(0, words[4].parse().unwrap());
+                let (stream, ssn) = (stream.parse().unwrap(), Ssn::new(ssn.parse().unwrap()));
+                let tsn = absolute(words[1], first);
+                Data { flags, tsn, stream, ssn, ppid: 0, user: &user }.emit(out);
+            }
+            "SACK" => {
+                let cumulative = absolute(words[1], peer);
+                let (mut gaps, mut duplicates, mut a_rwnd) = (Vec::new(), Vec::new(), window);
+                let mut rest = words[2..].iter();
+                while let Some(word) = rest.next() {
+                    match *word {
+                        "dup" => duplicates.push(absolute(rest.next().unwrap(), peer)),
+                        "w" => a_rwnd = rest.next().unwrap().parse().unwrap(),
+                        range => {
+                            let (start, end) = range.split_once('-').unwrap();
+                            let offset = |t| absolute(t, peer).distance(cumulative) as u16;
+                            gaps.push(Gap { start: offset(start), end: offset(end) });
+                        }
+                    }
+                }
+                sack::emit(out, cumulative, a_rwnd, gaps.into_iter(), duplicates.into_iter());
+            }
+            "SHUTDOWN" => Chunk::Shutdown(absolute(words[1], peer)).emit(out),
+            "SHUTDOWN_ACK" => Chunk::ShutdownAck.emit(out),
+            "SHUTDOWN_COMPLETE" => {
+                Chunk::ShutdownComplete { reflected: words.contains(&"T") }.emit(out);
+            }
+            "COOKIE_ACK" => Chunk::CookieAck.emit(out),
+            "HEARTBEAT" => Chunk::Heartbeat(&[0, 1, 0, 8, 1, 2, 3, 4]).emit(out),
+            "ABORT" => {
+                let causes = chunk::causes(Cause::UserAbort(b"why not"));
+                Chunk::Abort { reflected: words.contains(&"T"), causes: &causes }.emit(out);
+            }
+            "UNKNOWN" => chunk::put(out, words[1].parse().unwrap(), 0, &[&[7; 6]]),
+            other => panic!("no chunk {other}"),
+        }
+    }
+}
