@@ -357,6 +357,24 @@ impl Board {
         None
     }
 
+    /// Whether what was selectively acknowledged first is missing after all: what stands in front
+    /// cannot be acknowledged, or it would be cumulatively.
+    pub(crate) fn reneged(&self) -> bool {
+        self.sent.front().is_some_and(|first| first.fate == Fate::Sacked)
+    }
+
+    /// Takes back everything that was selectively acknowledged (RFC 2018 section 8): it is lost.
+    pub(crate) fn distrust(&mut self) {
+        for record in self.sent.iter_mut().filter(|record| record.fate == Fate::Sacked) {
+            record.fate = Fate::Lost;
+            self.lost_bytes += record.len();
+        }
+        self.sacked.clear();
+        self.sacked_bytes = 0;
+        self.lost_from = self.base;
+        self.judged = self.base;
+    }
+
     /// The record with the highest sequence, unless it is selectively acknowledged.
     pub(crate) fn last(&self) -> Option<u64> {
         let last = self.sent.back()?;

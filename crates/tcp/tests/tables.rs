@@ -266,6 +266,38 @@ fn the_timer_starts_over() {
     assert_eq!(s.tcp.snapshot(s.conn()).unwrap().recovery, Recovery::Open);
 }
 
+/// RFC 2018 section 8: a receiver may drop what it acknowledged selectively; the timer finds out.
+#[test]
+fn a_receiver_that_reneges_gets_it_again() {
+    for detection in [Detection::Sack, Detection::RackTlp] {
+        let mut s = Script::accepted(Settings { detection, ..plain() });
+        s.write(4000);
+        for _ in 0..4 {
+            s.take().unwrap();
+        }
+        s.give(seg("A", 1, 0, 1).sack(&[(1001, 3001)]));
+        while s.take().is_some() {}
+        // The first arrives, and what was said to be there already is not.
+        s.give(seg("A", 1, 0, 1001));
+        while s.take().is_some() {}
+        let mut again = Vec::new();
+        for _ in 0..40 {
+            s.wait(ms(50));
+            while let Some((header, data, ..)) = s.take() {
+                let from = header.seq - s.iss;
+                again.push(from);
+                if from == 1001 {
+                    s.give(seg("A", 1, 0, from + data.len() as u32));
+                }
+            }
+        }
+        assert!(again.contains(&1001), "{detection:?}: {again:?}");
+        s.give(seg("A", 1, 0, 4001));
+        let snapshot = s.tcp.snapshot(s.conn()).unwrap();
+        assert_eq!((snapshot.send_queued, snapshot.sacked, snapshot.lost), (0, 0, 0));
+    }
+}
+
 /// RFC 8985 sections 7.2 to 7.4: a probe is due no later than the timer and goes before it; the timer
 /// follows a whole timeout later.
 #[test]

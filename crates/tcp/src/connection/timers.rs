@@ -127,6 +127,10 @@ impl Connection {
         self.due.retransmission = true;
         self.tail_probe = None;
         self.due.tail_probe = false;
+        if self.board.reneged() {
+            // RFC 2018 section 8: the receiver has dropped what it said it had.
+            self.board.distrust();
+        }
         if self.snd_wnd == 0 {
             // RFC 9293 section 3.8.6.1: this asks for the window, and says nothing of the network.
             self.totals.window_probes += 1;
