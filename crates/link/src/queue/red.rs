@@ -26,6 +26,9 @@ pub struct RedConfig {
     pub gentle: bool,
     /// Marks packets of transports that understand ECN instead of dropping them below `max`.
     pub ecn: bool,
+    /// Spaces drops evenly; if not, each packet's fate is its own, as NIST Net's derivative random
+    /// drop with a weight of 1.
+    pub spaced: bool,
     /// Typical size, which says how fast the mean falls while nothing waits.
     pub mean_packet: Size,
 }
@@ -40,6 +43,7 @@ impl Default for RedConfig {
             weight: 0.002,
             gentle: true,
             ecn: false,
+            spaced: true,
             mean_packet: Size(500),
         }
     }
@@ -98,7 +102,8 @@ impl Red {
             return Choice::Drop;
         };
         // Spread evenly instead of geometrically: 1 in 1/p packets, never two gaps of 2/p.
-        let rest = 1.0 - self.count as f64 * chance;
+        let before = if self.config.spaced { self.count as f64 } else { 0.0 };
+        let rest = 1.0 - before * chance;
         let chosen = rest <= 0.0 || room.stream.chance(chance / rest);
         if !chosen {
             return Choice::Pass;
@@ -204,5 +209,38 @@ mod tests {
         let (marked, dropped) = run(Ecn::NotEct);
         assert_eq!(marked, 0);
         assert!(dropped > 500, "{dropped}");
+    }
+
+    /// NIST Net's derivative random drop: with weight 1 the chance goes by the present length.
+    #[test]
+    fn weight_one_goes_by_the_present_length() {
+        let config = RedConfig {
+            limit: 100,
+            weight: 1.0,
+            min: 10.0,
+            max: 20.0,
+            max_chance: Chance::ALWAYS,
+            spaced: false,
+            ..RedConfig::default()
+        };
+        let mut b = Bench::new(&QueueConfig::Red(config));
+        // How many of a hundred are dropped when so many wait.
+        let at = |length: u32, b: &mut Bench| {
+            while b.queue.len() < length as usize {
+                b.put(Time::ZERO, 0, 1000, 0, Ecn::NotEct);
+            }
+            let before = b.dropped.len();
+            for _ in 0..100 {
+                b.put(Time::ZERO, 1, 1000, 0, Ecn::NotEct);
+                while b.queue.len() > length as usize {
+                    b.get(Time::ZERO);
+                }
+            }
+            b.dropped.len() - before
+        };
+        assert_eq!(at(9, &mut b), 0);
+        let some = at(15, &mut b);
+        assert!((35..65).contains(&some), "{some}");
+        assert_eq!(at(20, &mut b), 100);
     }
 }
