@@ -116,6 +116,8 @@ impl Congestion for Cubic {
 
     fn timeout(&mut self, window: &mut Window, flight: u32, _now: Time) {
         self.set_back(window, flight);
+        // RFC 9438 section 4.8: the avoidance that follows begins at a plateau of its own.
+        self.w_max = 0.0;
     }
 
     fn idle(&mut self) {
@@ -182,6 +184,20 @@ mod tests {
         run(&mut w, &mut c, 0, 10, 200);
         // Twenty round trips at 0.53 segments each.
         assert!((23_000..28_000).contains(&w.cwnd), "{}", w.cwnd);
+    }
+
+    /// RFC 9438 section 4.8: after a timeout K is 0 and W_max is where avoidance begins.
+    #[test]
+    fn begins_anew_after_a_timeout() {
+        let mut w = Window { cwnd: 1_000_000, ssthresh: 1_000_000, mss: 1000 };
+        let mut c = Cubic::default();
+        c.timeout(&mut w, 1_000_000, Time::ZERO);
+        assert_eq!(w.ssthresh, 700_000);
+        w.cwnd = w.ssthresh;
+        // C t^3 after six seconds is 86 segments; towards the old maximum it would be 288 more.
+        run(&mut w, &mut c, 0, 200, 6000);
+        assert!((c.w_max - 700.0).abs() < 1e-9 && c.k == 0.0);
+        assert!((760_000..810_000).contains(&w.cwnd), "{}", w.cwnd);
     }
 
     /// RFC 9438 section 4.7: a second loss below the first gives room to others.
