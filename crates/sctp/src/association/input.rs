@@ -26,7 +26,6 @@ impl Association {
     ) {
         self.totals.packets_received += 1;
         self.learn_way(path, local);
-        self.allow_bursts();
         let mut seen = Seen::default();
         for raw in chunks {
             // RFC 9260 section 6.10: a partial chunk is dropped.
@@ -164,13 +163,15 @@ impl Association {
         };
         self.totals.reneged += u64::from(outcome.reneged);
         self.totals.fast_retransmits += u64::from(outcome.marked);
+        for path in &mut self.paths {
+            if path.acked > 0 {
+                path.add_burst(&self.settings);
+            } else {
+                path.allow_burst(&self.settings);
+            }
+        }
         if outcome.acked {
             self.errors = 0;
-            for path in &mut self.paths {
-                if path.acked > 0 {
-                    path.add_burst(&self.settings);
-                }
-            }
             self.check_writable();
             if self.paths.iter().any(|path| path.told != path.state()) {
                 self.path_changed();

@@ -201,6 +201,9 @@ impl Association {
             let ask = self.state == State::ShutdownPending;
             self.out.cut(cx.now, most, target, path, ask, packet.chunks());
             self.totals.chunks_sent += 1;
+            if self.probing {
+                self.wait_for_window(cx, target);
+            }
         }
     }
 

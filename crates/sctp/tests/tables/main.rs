@@ -1,0 +1,25 @@
+//! One host against a script: packet tables, a behaviour each, in the order of RFC 9260. TSNs are
+//! relative to the initial ones, which are 1; `give` is what comes in, `expect` what must go out.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod closing;
+mod data;
+mod faults;
+mod loss;
+mod opening;
+
+use ringway_sctp::{Settings, Snapshot};
+use support::*;
+
+/// A host whose round trip is short and which sends no heartbeats of its own accord.
+fn plain() -> Settings {
+    Settings { heartbeat_interval: None, rto_min: ms(200), ..Settings::default() }
+}
+
+fn snapshot(script: &Script) -> Snapshot {
+    script.sctp.snapshot(script.id()).unwrap()
+}

@@ -1,0 +1,438 @@
+//! The handshake: RFC 9260 sections 5.1 to 5.3, 8.4 and 8.5.
+
+use super::support::*;
+use super::{plain, snapshot};
+use ringway_sansio::{Addressing, Ecn, Endpoint};
+use ringway_sctp::wire::chunk::{Chunk, kind};
+use ringway_sctp::wire::{Init, InitParameters, Packet, Parameters, Writer};
+use ringway_sctp::{Close, Event, Limits, Settings, State};
+
+fn listening() -> Script {
+    let mut s = Script::new(plain());
+    s.listen(&[A1]);
+    s
+}
+
+/// RFC 9260 section 5.1 B: an INIT leaves nothing behind; the cookie alone makes the association.
+#[test]
+fn an_init_leaves_nothing() {
+    let mut s = listening();
+    s.give_init();
+    s.take_init_ack();
+    assert_eq!(s.sctp.len(), 0);
+    assert_eq!(s.sctp.poll_timeout(), None);
+    s.wait(secs(59));
+    s.echo("DATA 1 BE 0:0 10");
+    s.expect("COOKIE_ACK + SACK 1");
+    assert_eq!((s.sctp.len(), s.read()), (1, vec![10]));
+    assert_eq!(snapshot(&s).state, State::Established);
+}
+
+/// RFC 9260 section 5.1.1: the number of streams is the lesser of what one end wants and the other
+/// takes.
+#[test]
+fn streams_are_the_lesser() {
+    let mut s = listening();
+    s.streams = (7, 2000);
+    s.give_init();
+    s.take_init_ack();
+    s.echo("");
+    assert_eq!(snapshot(&s).streams, (1024, 7));
+}
+
+/// RFC 9260 section 5.1.5, steps 2 and 3: a cookie that was changed, or comes with other ports or
+/// another tag, is dropped without a word.
+#[test]
+fn a_forged_cookie_is_dropped() {
+    for what in 0..4 {
+        let mut s = listening();
+        s.give_init();
+        s.take_init_ack();
+        match what {
+            0 => s.cookie[20] ^= 1,
+            1 => s.ports.1 += 1,
+            2 => s.tag ^= 1,
+            _ => s.cookie.truncate(10),
+        }
+        s.echo("DATA 1 BE 0:0 10");
+        s.expect_nothing();
+        assert_eq!((s.sctp.len(), s.sctp.counters().cookies_refused), (0, 1), "{what}");
+    }
+}
+
+/// RFC 9260 section 5.1.5, step 4: a cookie that is too old is answered with an ERROR.
+#[test]
+fn a_stale_cookie_is_told() {
+    let mut s = listening();
+    s.give_init();
+    s.take_init_ack();
+    s.wait(ms(60_001));
+    s.echo("DATA 1 BE 0:0 10");
+    s.expect("ERROR 3");
+    assert_eq!(s.sctp.len(), 0);
+}
+
+/// RFC 9260 section 5.2.4 D: a cookie that comes again is acknowledged again, however old.
+#[test]
+fn a_cookie_again_is_acknowledged_again() {
+    let mut s = Script::accepted(plain());
+    s.wait(secs(100));
+    s.echo("");
+    s.expect("COOKIE_ACK");
+    assert_eq!(s.sctp.len(), 1);
+    assert!(s.events().is_empty());
+}
+
+/// RFC 9260 section 3.3.2: what an INIT may not say is answered with an ABORT that bears its tag,
+/// and a tag of zero with nothing.
+#[test]
+fn a_bad_init_is_refused() {
+    let mut s = listening();
+    let (good, parameters) = s.init();
+    let changes: [fn(&mut Init<'_>); 3] =
+        [|i| i.outbound_streams = 0, |i| i.inbound_streams = 0, |i| i.a_rwnd = 1499];
+    for change in changes {
+        let mut bad = good;
+        change(&mut bad);
+        s.give_init_with(&bad, &parameters);
+        let (_, bytes) = s.take().unwrap();
+        assert_eq!(Packet::parse(&bytes).unwrap().tag, s.peer_tag);
+        assert_eq!(describe(&bytes, None, None), "ABORT 13");
+    }
+    let mut bad = good;
+    bad.initiate_tag = 0;
+    s.give_init_with(&bad, &parameters);
+    s.expect_nothing();
+}
+
+/// RFC 9260 sections 6.10 and 8.5.1 A: an INIT with a tag, or with company, is dropped.
+#[test]
+fn an_init_comes_alone() {
+    let mut s = listening();
+    let (fixed, parameters) = s.init();
+    for (tag, company) in [(1, false), (0, true)] {
+        let mut out = Vec::new();
+        let mut writer = Writer::new(&mut out, 2000, s.ports.1, s.ports.0, tag);
+        parameters.emit(writer.chunks(), kind::INIT, &fixed);
+        if company {
+            Chunk::CookieAck.emit(writer.chunks());
+        }
+        writer.finish();
+        s.give_bytes(B1, A1, &out);
+        s.expect_nothing();
+    }
+    assert_eq!(s.sctp.counters().malformed, 2);
+}
+
+/// RFC 9260 section 3.2.2: unknown parameters of an INIT come back in the INIT ACK.
+#[test]
+fn unknown_parameters_come_back() {
+    let mut s = listening();
+    let (fixed, parameters) = s.init();
+    let mut out = Vec::new();
+    let mut writer = Writer::new(&mut out, 2000, s.ports.1, s.ports.0, 0);
+    parameters.emit(writer.chunks(), kind::INIT, &fixed);
+    writer.chunks().extend_from_slice(&[0xff, 1, 0, 8, 1, 2, 3, 4, 0x80, 9, 0, 4, 0x7f, 1, 0, 4]);
+    writer.chunks()[14..16].copy_from_slice(&36u16.to_be_bytes());
+    writer.finish();
+    s.give_bytes(B1, A1, &out);
+    let (_, bytes) = s.take().unwrap();
+    let chunk = Packet::parse(&bytes).unwrap().chunks().next().unwrap().unwrap();
+    let Chunk::InitAck(init) = chunk.parse().unwrap() else { panic!() };
+    let told: Vec<_> = init
+        .parameters()
+        .filter_map(|p| match p.unwrap() {
+            ringway_sctp::wire::Parameter::Unrecognized(whole) => Some(whole.to_vec()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(told, [vec![0xff, 1, 0, 8, 1, 2, 3, 4], vec![0x7f, 1, 0, 4]]);
+}
+
+/// RFC 9260 section 5.1.2 B: a host name is answered with an ABORT.
+#[test]
+fn a_host_name_is_refused() {
+    let mut s = listening();
+    let (fixed, parameters) = s.init();
+    let mut out = Vec::new();
+    let mut writer = Writer::new(&mut out, 2000, s.ports.1, s.ports.0, 0);
+    parameters.emit(writer.chunks(), kind::INIT, &fixed);
+    writer.chunks().extend_from_slice(&[0, 11, 0, 8, b'a', b'.', b'b', 0]);
+    writer.chunks()[14..16].copy_from_slice(&28u16.to_be_bytes());
+    writer.finish();
+    s.give_bytes(B1, A1, &out);
+    s.expect("ABORT 5");
+}
+
+/// RFC 9260 section 8.4, rule 3: nobody listens.
+#[test]
+fn nobody_listens() {
+    let mut s = Script::new(plain());
+    s.give_init();
+    let (_, bytes) = s.take().unwrap();
+    assert_eq!(Packet::parse(&bytes).unwrap().tag, s.peer_tag);
+    assert_eq!(describe(&bytes, None, None), "ABORT");
+}
+
+/// RFC 9260 section 8.4: the table of packets out of the blue.
+#[test]
+fn out_of_the_blue() {
+    for (line, answer) in [
+        ("ABORT", None),
+        ("ABORT T", None),
+        ("DATA 1 BE 0:0 10 + ABORT", None),
+        ("SHUTDOWN_ACK", Some("SHUTDOWN_COMPLETE T")),
+        ("SHUTDOWN_COMPLETE", None),
+        ("COOKIE_ACK", None),
+        ("DATA 1 BE 0:0 10", Some("ABORT T")),
+        ("SACK 1", Some("ABORT T")),
+        ("HEARTBEAT", Some("ABORT T")),
+        ("SHUTDOWN 1", Some("ABORT T")),
+    ] {
+        let mut s = listening();
+        s.give_tagged(77, B1, A1, line);
+        let got = s.take().map(|(_, bytes)| {
+            assert_eq!(Packet::parse(&bytes).unwrap().tag, 77, "the tag is sent back");
+            describe(&bytes, None, None)
+        });
+        assert_eq!(got.as_deref(), answer, "{line}");
+    }
+    let mut s = listening();
+    s.give_tagged(77, [224, 0, 0, 1].into(), A1, "DATA 1 BE 0:0 10");
+    s.give_tagged(77, B1, [255, 255, 255, 255].into(), "DATA 1 BE 0:0 10");
+    s.give_tagged(0, B1, A1, "DATA 1 BE 0:0 10");
+    s.expect_nothing();
+}
+
+/// RFC 9260 section 8.5: a wrong tag is dropped; section 8.5.1 B and C: the T bit.
+#[test]
+fn tags_are_checked() {
+    let mut s = Script::accepted(plain());
+    let (own, peer) = (s.tag, s.peer_tag);
+    for (tag, line) in [
+        (own ^ 1, "DATA 1 BE 0:0 10"),
+        (own ^ 1, "ABORT"),
+        (own, "ABORT T"),
+        (peer, "ABORT"),
+        (peer, "DATA 1 BE 0:0 10"),
+        (peer, "SHUTDOWN_COMPLETE T"),
+    ] {
+        s.give_tagged(tag, B1, A1, line);
+        s.expect_nothing();
+        assert_eq!(snapshot(&s).state, State::Established, "{tag} {line}");
+    }
+    s.give_tagged(peer, B1, A1, "ABORT T");
+    let events = s.events();
+    let told = events.iter().any(|e| matches!(e, Event::Closed(_, Close::Aborted { code: 12, .. })));
+    assert!(told, "{events:?}");
+    let mut s = Script::accepted(plain());
+    s.give("ABORT");
+    s.expect_nothing();
+    assert!(s.sctp.is_empty() || !s.events().is_empty());
+}
+
+/// RFC 9260 section 5.1: INIT is sent again with its tag, at doubled intervals.
+#[test]
+fn an_init_is_sent_again() {
+    let mut s = Script::connecting(plain());
+    let tag = s.tag;
+    for wait in [1, 2, 4, 8] {
+        s.wait(secs(wait) - ms(1));
+        s.expect_nothing();
+        s.wait(ms(1));
+        s.take_init();
+        assert_eq!(s.tag, tag);
+    }
+    s.give_init_ack();
+    s.expect("COOKIE_ECHO");
+    s.give("COOKIE_ACK");
+    assert!(s.events().contains(&Event::Up { id: s.id(), listener: None }));
+}
+
+/// RFC 9260 sections 5.2.3 and 5.2.5: an INIT ACK or COOKIE ACK out of turn is dropped.
+#[test]
+fn answers_out_of_turn_are_dropped() {
+    let mut s = Script::connecting(plain());
+    s.give("COOKIE_ACK");
+    s.expect_nothing();
+    assert_eq!(snapshot(&s).state, State::CookieWait);
+    s.give_init_ack();
+    s.expect("COOKIE_ECHO");
+    s.give_init_ack();
+    s.expect_nothing();
+    s.give("COOKIE_ACK");
+    s.give("COOKIE_ACK");
+    s.give_init_ack();
+    s.expect_nothing();
+    assert_eq!(snapshot(&s).state, State::Established);
+}
+
+/// RFC 9260 section 5.1: an INIT ACK without a cookie, or with bad values, is answered with an
+/// ABORT that bears its tag.
+#[test]
+fn a_bad_init_ack_is_refused() {
+    for (what, answer) in [(0, "ABORT 2"), (1, "ABORT 7"), (2, "ABORT 7")] {
+        let mut s = Script::connecting(plain());
+        let (mut fixed, mut parameters) = s.init();
+        parameters.cookie = (what != 0).then(|| vec![1; 20]);
+        match what {
+            1 => fixed.outbound_streams = 0,
+            2 => fixed.a_rwnd = 10,
+            _ => {}
+        }
+        s.give_init_ack_with(&fixed, &parameters);
+        let (_, bytes) = s.take().unwrap();
+        assert_eq!(Packet::parse(&bytes).unwrap().tag, s.peer_tag);
+        assert_eq!(describe(&bytes, None, None), answer);
+        assert!(s.events().iter().any(|e| matches!(e, Event::Closed(_, Close::Violation(_)))));
+    }
+}
+
+/// RFC 9260 section 5.2.6: after a stale cookie a new INIT asks for more time, once.
+#[test]
+fn a_stale_cookie_is_asked_for_again() {
+    let mut s = Script::connecting(plain());
+    s.give_init_ack();
+    s.expect("COOKIE_ECHO");
+    s.wait(ms(100));
+    let mut out = Vec::new();
+    let mut writer = Writer::new(&mut out, 2000, s.ports.1, s.ports.0, s.tag);
+    Chunk::Error(&[0, 3, 0, 8, 0, 0, 0, 9]).emit(writer.chunks());
+    writer.finish();
+    s.give_bytes(B1, A1, &out);
+    let (_, bytes) = s.take().unwrap();
+    let chunk = Packet::parse(&bytes).unwrap().chunks().next().unwrap().unwrap();
+    let Chunk::Init(init) = chunk.parse().unwrap() else { panic!() };
+    let parameters = InitParameters::read(&init, false).unwrap();
+    assert_eq!((init.initiate_tag, parameters.cookie_preservative), (s.tag, Some(1100)));
+    s.give_init_ack();
+    s.expect("COOKIE_ECHO");
+    s.give_bytes(B1, A1, &out);
+    assert!(s.events().iter().any(|e| matches!(e, Event::Closed(_, Close::Unreachable))));
+}
+
+/// RFC 9260 section 5.2.2: an INIT for an association that stands gets a new tag and changes
+/// nothing; one that brings new addresses is refused.
+#[test]
+fn an_unexpected_init_changes_nothing() {
+    let mut s = Script::accepted(plain());
+    let before = snapshot(&s);
+    let tag = s.tag;
+    s.peer_tag = 99;
+    s.give_init();
+    s.take_init_ack();
+    assert_ne!(s.tag, tag);
+    s.addresses.push(B2);
+    s.give_init();
+    let (_, bytes) = s.take().unwrap();
+    assert_eq!(Packet::parse(&bytes).unwrap().tag, 99);
+    assert_eq!(describe(&bytes, None, None), "ABORT 11");
+    let chunk = Packet::parse(&bytes).unwrap().chunks().next().unwrap().unwrap();
+    let Chunk::Abort { causes, .. } = chunk.parse().unwrap() else { panic!() };
+    let listed = Parameters::new(&causes[4..]).next().unwrap().unwrap();
+    assert_eq!(listed, ringway_sctp::wire::Parameter::Address(B2));
+    assert_eq!(snapshot(&s), before);
+}
+
+/// RFC 9260 section 5.2.4 A: the cookie of that INIT is a restart; an old one is not.
+#[test]
+fn a_restart_is_told() {
+    let mut s = Script::accepted(plain());
+    s.give("DATA 1 BE 0:0 10");
+    s.expect("SACK 1");
+    let (old_tag, old_cookie) = (s.tag, s.cookie.clone());
+    s.peer_tag = 99;
+    s.peer_tsn = ringway_sctp::Tsn::new(70_000);
+    s.give_init();
+    s.take_init_ack();
+    s.events();
+    s.echo("DATA 1 BE 0:0 11");
+    s.expect("COOKIE_ACK + SACK 1");
+    assert_eq!(s.read(), [10, 11], "what had come is still there");
+    // The cookie of the first handshake means nothing now.
+    let (tag, cookie) = (core::mem::replace(&mut s.tag, old_tag), s.cookie.clone());
+    s.cookie = old_cookie;
+    s.echo("");
+    s.expect_nothing();
+    (s.tag, s.cookie) = (tag, cookie);
+    s.give("DATA 2 BE 0:1 12");
+    s.wait(ms(200));
+    s.expect("SACK 2");
+}
+
+/// RFC 9260 section 5.2.4 C and cases that table 12 does not show.
+#[test]
+fn other_cookies_are_dropped() {
+    // Made while there was no association: no tie-tags. The peer's tag is the same, ours is not.
+    let mut s = listening();
+    s.give_init();
+    s.take_init_ack();
+    let (tag, cookie) = (s.tag, s.cookie.clone());
+    s.give_init();
+    s.take_init_ack();
+    s.echo("");
+    s.expect("COOKIE_ACK");
+    s.tag = tag;
+    s.cookie = cookie;
+    s.echo("");
+    s.expect_nothing();
+    assert_eq!(s.sctp.counters().cookies_refused, 1);
+}
+
+/// RFC 9260 section 8.5.1 E: SHUTDOWN ACK while opening is out of the blue.
+#[test]
+fn an_old_shutdown_ack_while_opening() {
+    let mut s = Script::connecting(plain());
+    s.give_tagged(1234, B1, A1, "SHUTDOWN_ACK");
+    s.expect("SHUTDOWN_COMPLETE T");
+    s.give("SHUTDOWN_ACK");
+    s.expect("SHUTDOWN_COMPLETE T");
+    assert_eq!(snapshot(&s).state, State::CookieWait);
+}
+
+/// RFC 9260 section 5.4: a cookie that comes from an address that is not verified is acknowledged
+/// there with a heartbeat.
+#[test]
+fn a_cookie_from_elsewhere() {
+    let mut s = Script::new(plain());
+    s.listen(&[A1]);
+    s.addresses = vec![B1, B2];
+    s.give_init();
+    s.take_init_ack();
+    s.addresses = vec![B2, B1];
+    s.echo("");
+    s.expect_to(B2, "COOKIE_ACK + HEARTBEAT");
+    s.addresses = vec![[10, 9, 9, 9].into()];
+    s.echo("");
+    s.expect_nothing();
+}
+
+/// A million INITs from a million addresses: nothing is kept, and what is not answered is counted.
+#[test]
+fn a_flood_of_inits_leaves_nothing() {
+    let limits = Limits { inits_per_second: 1000, ..Limits::default() };
+    let mut s = Script::accepted(Settings::default());
+    s.sctp = host_with(3, plain(), limits);
+    s.listen(&[A1]);
+    let (fixed, parameters) = s.init();
+    let mut out = Vec::new();
+    let mut writer = Writer::new(&mut out, 2000, s.ports.1, s.ports.0, 0);
+    parameters.emit(writer.chunks(), kind::INIT, &fixed);
+    writer.finish();
+    for n in 0..20_000u32 {
+        s.give_bytes(std::net::IpAddr::V4((0x0b00_0000 + n).into()), A1, &out);
+        s.sent.clear();
+    }
+    assert_eq!((s.sctp.len(), s.sctp.poll_timeout()), (0, None));
+    let counters = s.sctp.counters();
+    assert_eq!((counters.inits, counters.inits_limited), (1000, 19_000));
+    // Without anybody taking the answers, they do not pile up either.
+    s.wait(secs(2));
+    let ecn = Ecn::NotEct;
+    let from = |source| Addressing { source, destination: A1, protocol: 132, ecn };
+    for n in 0..1000u32 {
+        let source = std::net::IpAddr::V4((0x0b00_0000 + n).into());
+        s.sctp.handle_packet(s.now, from(source), &out);
+    }
+    assert_eq!(s.sctp.counters().replies_full, 1000 - 256);
+}
