@@ -349,3 +349,26 @@ def cubic_window(c):
         wrong += windows.falls(who, rows, 3, windows.CUBIC_BETA)
         wrong += windows.slow_start(who, rows) + windows.cubic(who, rows, 0.13)
     c.expect(not wrong, "; ".join(wrong))
+
+
+@case("tcp/capture", own=True)
+def capture(c):
+    """What is captured on the way: tshark finds every checksum right, and each drop with its reason."""
+    ours, peer = both(MEGABYTE, MEGABYTE)
+    file = c.folder / "link.pcapng"
+    output = connect(c, {**ours, "loss": 1, "delay": 5, "lose": "20,21", "capture": file}, peer)
+    checked = [word for name in ("ip", "tcp") for word in ("-o", f"{name}.check_checksum:TRUE")]
+    fields = ["ip.checksum.status", "tcp.checksum.status", "frame.comment", "frame.interface_name"]
+    shown = [word for name in fields for word in ("-e", name)]
+    status, told = c.run("tshark", ["tshark", "-n", "-r", file, *checked, "-T", "fields", *shown], seconds=60)
+    c.expect(status == 0, f"tshark: {told}")
+    # Run by root it also says that it is.
+    lines = [line.split("\t") for line in told.splitlines() if "\t" in line]
+    # The kernel also looks for routers, over ICMPv6.
+    wrong = [line for line in lines if line[:2] not in (["1", "1"], ["", ""]) or line[3] != "link"]
+    c.expect(len(lines) > 1000 and not wrong, f"{len(lines)} packets; not as they should be: {wrong[:3]}")
+    reasons = [line[2] for line in lines if line[2]]
+    dropped = int(output.split("dropped ")[1].split()[0])
+    c.expect(len(reasons) == dropped and reasons.count("dropped: listed") == 4,
+             f"{dropped} dropped, {reasons.count('dropped: listed')} of {len(reasons)} comments say listed")
+    c.expect(set(reasons) == {"dropped: listed", "dropped: lost at random"}, f"reasons: {set(reasons)}")

@@ -85,6 +85,9 @@ struct Options {
     /// Write what the kernel's sender is at here.
     #[arg(long)]
     trace_kernel: Option<std::path::PathBuf>,
+    /// Write what comes onto the link here, as pcapng.
+    #[arg(long)]
+    capture: Option<std::path::PathBuf>,
     /// Reordering each way, per cent.
     #[arg(long, default_value_t = 0.0)]
     reorder: f64,
@@ -340,7 +343,7 @@ impl World {
                         && addressing.protocol == ringway_tcp::PROTOCOL
                     {
                         self.tcp.handle_packet(now, addressing, payload);
-                        self.speak(now);
+                        self.speak(now)?;
                         self.trace_ours();
                     }
                 }
@@ -349,8 +352,7 @@ impl World {
         if self.tcp.poll_timeout().is_some_and(|at| at <= now) {
             self.tcp.handle_timeout(now);
         }
-        self.speak(now);
-        Ok(())
+        self.speak(now)
     }
 
     /// Puts what the kernel sent on the link.
@@ -358,7 +360,7 @@ impl World {
         let mut packet = [0; 65_536];
         loop {
             match self.tun.read(&mut packet) {
-                Ok(length) => self.wire.put(now, Way::In, &packet[..length]),
+                Ok(length) => self.wire.put(now, Way::In, &packet[..length])?,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(error),
             }
@@ -389,12 +391,13 @@ impl World {
         Ok(())
     }
 
-    fn speak(&mut self, now: Time) {
+    fn speak(&mut self, now: Time) -> io::Result<()> {
         let mut payload = Vec::new();
         while let Some(addressing) = self.tcp.poll_transmit(now, &mut payload) {
-            self.wire.put(now, Way::Out, &wire::wrap(&addressing, &payload));
+            self.wire.put(now, Way::Out, &wire::wrap(&addressing, &payload))?;
             payload.clear();
         }
+        Ok(())
     }
 
     /// Waits for a packet or a deadline, and not longer than 20 ms.
@@ -424,6 +427,9 @@ fn run() -> Result<bool, Box<dyn std::error::Error>> {
     };
     if options.trace_kernel.is_some() {
         world.traces.diagnosis = Some(Diagnosis::new()?);
+    }
+    if let Some(path) = &options.capture {
+        world.wire.capture(path)?;
     }
     let mut out = io::stdout().lock();
     writeln!(out, "open")?;
@@ -476,6 +482,7 @@ fn run() -> Result<bool, Box<dyn std::error::Error>> {
         world.turn()?;
         world.wait()?;
     }
+    world.wire.finish_capture()?;
     writeln!(out, "states {:?}", program.states)?;
     if let Some(snapshot) = program.last {
         writeln!(out, "{snapshot:?}")?;

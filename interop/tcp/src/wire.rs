@@ -1,10 +1,13 @@
 //! The bridge between the endpoint and the device: IP headers, and what a bad link does.
 
 use ringway_net::Tun;
+use ringway_sansio::pcapng::{Direction, Writer};
 use ringway_sansio::{Addressing, Duration, Ecn, Random, SplitMix, Time};
 use std::collections::BTreeMap;
-use std::io;
+use std::fs::File;
+use std::io::{self, BufWriter};
 use std::net::IpAddr;
+use std::path::Path;
 
 /// Most packets held back; more are dropped.
 const MOST_HELD: usize = 100_000;
@@ -53,6 +56,7 @@ pub(crate) struct Wire {
     /// When the bottleneck has done with what came so far, in and out.
     free: [Time; 2],
     pub(crate) dropped: u64,
+    capture: Option<Writer<BufWriter<File>>>,
     /// Packets from the kernel that said they are capable of ECN.
     pub(crate) capable: u64,
     pub(crate) marked: u64,
@@ -69,6 +73,7 @@ impl Wire {
             data: [0; 2],
             free: [Time::ZERO; 2],
             dropped: 0,
+            capture: None,
             capable: 0,
             marked: 0,
         }
@@ -78,16 +83,40 @@ impl Wire {
         (self.random.next_u64() >> 11) as f64 / (1u64 << 53) as f64 * 100.0 < percent
     }
 
+    /// Captures into a file what comes from either side, with a comment on what is dropped.
+    pub(crate) fn capture(&mut self, path: &Path) -> io::Result<()> {
+        let mut writer = Writer::new(BufWriter::new(File::create(path)?))?;
+        writer.interface("link")?;
+        self.capture = Some(writer);
+        Ok(())
+    }
+
+    /// Ends the capture.
+    pub(crate) fn finish_capture(&mut self) -> io::Result<()> {
+        self.capture.take().map_or(Ok(()), |writer| writer.finish().map(|_| ()))
+    }
+
     /// A packet begins its way.
-    pub(crate) fn put(&mut self, now: Time, way: Way, packet: &[u8]) {
+    pub(crate) fn put(&mut self, now: Time, way: Way, packet: &[u8]) -> io::Result<()> {
         let listed = packet.len() >= DATA && {
             let data = &mut self.data[usize::from(way == Way::Out)];
             *data += 1;
             self.impairment.lose.contains(data)
         };
-        if listed || self.chance(self.impairment.loss) || self.held.len() >= MOST_HELD {
+        let why = if listed {
+            Some("dropped: listed")
+        } else if self.chance(self.impairment.loss) {
+            Some("dropped: lost at random")
+        } else {
+            (self.held.len() >= MOST_HELD).then_some("dropped: no room")
+        };
+        if let Some(capture) = &mut self.capture {
+            let direction = if way == Way::In { Direction::Inbound } else { Direction::Outbound };
+            capture.packet(0, now.as_nanos(), direction, [packet, &[]], why)?;
+        }
+        if why.is_some() {
             self.dropped += 1;
-            return;
+            return Ok(());
         }
         let mut packet = packet.to_vec();
         if let Some((addressing, _)) = parse(&packet)
@@ -108,6 +137,7 @@ impl Wire {
             self.serial += 1;
             self.held.insert((at, self.serial), (way, packet.clone()));
         }
+        Ok(())
     }
 
     pub(crate) fn has_bottleneck(&self) -> bool {
