@@ -5,6 +5,8 @@
 //! in seconds, the axis says ms. Numbers without such a unit are grouped by thousands, and counted
 //! in millions where they reach that.
 
+use super::{MAX_MAGNITUDE, MIN_MAGNITUDE};
+
 /// How positions follow values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scale {
@@ -90,6 +92,8 @@ const NEAR_ZERO: f64 = 0.35;
 const MARGIN: f64 = 0.03;
 /// Most decimals of a label, as long as another prefix helps.
 const MOST_DECIMALS: i32 = 3;
+/// Most digits behind the point of a number with an exponent: as many as [`NARROWEST`] asks for.
+const MOST_DIGITS: i32 = 11;
 /// Most steps tried until labels fit, each about twice the one before.
 const MOST_STEPS: i32 = 40;
 
@@ -109,8 +113,9 @@ impl Domain {
         let log = axis.scale == Scale::Log;
         let given = axis.range.filter(|&(low, high)| {
             low < high
-                && (!log || low > 0.0)
-                && low.abs().max(high.abs()) <= super::MAX_MAGNITUDE
+                && (!log || low >= MIN_MAGNITUDE)
+                && high - low >= MIN_MAGNITUDE
+                && low.abs().max(high.abs()) <= MAX_MAGNITUDE
                 && high - low > NARROWEST * low.abs().max(high.abs())
         });
         if let Some((low, high)) = given {
@@ -128,7 +133,7 @@ impl Domain {
 
     fn linear_around(low: f64, high: f64, margin: f64) -> Self {
         let size = low.abs().max(high.abs());
-        if size < f64::MIN_POSITIVE / NARROWEST {
+        if size < MIN_MAGNITUDE {
             return Self { low: 0.0, high: 1.0, log: false };
         }
         if low >= 0.0 && low <= NEAR_ZERO * high {
@@ -148,6 +153,11 @@ impl Domain {
         } else {
             (value - self.low) / (self.high - self.low)
         }
+    }
+
+    /// Where `value` stands, or the low end for what a logarithmic axis cannot show.
+    pub(super) fn place_or_foot(&self, value: f64) -> f64 {
+        if self.log && value < MIN_MAGNITUDE { 0.0 } else { self.place(value) }
     }
 
     pub(super) fn contains(&self, value: f64) -> bool {
@@ -197,15 +207,21 @@ fn linear_ticks(axis: &Axis, domain: &mut Domain, room: &Room<'_>) -> Ticks {
     let mut counting = Counting::common(axis, largest);
     // The finest step of which no more than `most` fit is the first to try.
     let mut step = Step::at_least(span / room.most.max(1) as f64);
-    if room.whole && !matches!(axis.unit, Unit::Si(_)) && step.size() < 1.0 {
+    if room.whole && !matches!(axis.unit, Unit::Si(_)) && step.size() < 1.0 && span >= 1.0 {
         step = Step { digit: 1, power: 0 };
     }
     let mut major = Vec::new();
     for _ in 0..MOST_STEPS {
         // Small steps far from zero: the prefix is that of the steps, and the labels stay whole.
         let fine = step.power - Counting::common(axis, largest).power < -MOST_DECIMALS;
-        counting = Counting::common(axis, if fine { step.size() } else { largest });
-        major = step.multiples(domain, room.grow).map(|v| (v, counting.spell(v, &step))).collect();
+        let next = Counting::common(axis, if fine { step.size() } else { largest });
+        let tried: Vec<(f64, String)> =
+            step.multiples(domain, room.grow).map(|v| (v, next.spell(v, &step))).collect();
+        if tried.is_empty() {
+            // Labels that are close are better than none.
+            break;
+        }
+        (major, counting) = (tried, next);
         let widest = major.iter().map(|(_, l)| (room.takes)(l)).fold(0.0, f64::max);
         if major.len() <= room.most + 1 && step.size() / span * room.length >= widest {
             break;
@@ -242,7 +258,7 @@ fn log_ticks(axis: &Axis, domain: &Domain, room: &Room<'_>) -> Ticks {
                 apart * room.length >= (takes(&pair[0]) + takes(&pair[1])) / 2.0
             })
     };
-    let tries: [(&'static [i32], i32); 8] = [
+    let tries: [(&'static [i32], i32); 9] = [
         (&[1, 2, 5], 1),
         (&[1, 3], 1),
         (&[1], 1),
@@ -250,7 +266,8 @@ fn log_ticks(axis: &Axis, domain: &Domain, room: &Room<'_>) -> Ticks {
         (&[1], 3),
         (&[1], 6),
         (&[1], 12),
-        (&[1], 60),
+        (&[1], 24),
+        (&[1], 120),
     ];
     let chosen = tries.iter().map(|&(digits, stride)| all(digits, stride)).find(|s| fits(s));
     let chosen = chosen.unwrap_or_default();
@@ -298,9 +315,11 @@ impl Step {
             ((low - dust).ceil(), (high + dust).floor())
         };
         let count = (last - first).clamp(-1.0, 10_000.0) as i32;
-        (0..=count).map(move |i| {
-            times_ten((first + f64::from(i)) * f64::from(self.digit), self.power) + 0.0
-        })
+        let size =
+            move |i| times_ten((first + f64::from(i)) * f64::from(self.digit), self.power) + 0.0;
+        // Near the foot of a logarithmic axis even a little below is far away.
+        let domain = *domain;
+        (0..=count).map(size).filter(move |&value| !domain.log || domain.contains(value))
     }
 }
 
@@ -390,7 +409,7 @@ fn prefix(thousands: i32) -> (i32, &'static str) {
 fn spell(value: f64, power: i32) -> String {
     let size = value.abs();
     if value != 0.0 && (size >= 1e9 || power < -6) {
-        let digits = (size.log10().floor() as i32 - power).clamp(0, 6) as usize;
+        let digits = (size.log10().floor() as i32 - power).clamp(0, MOST_DIGITS) as usize;
         return format!("{value:.digits$e}").replace('-', "−");
     }
     let decimals = (-power).max(0) as usize;

@@ -19,7 +19,7 @@ pub(super) fn write(figure: &Figure, prepared: &Prepared<'_>, thinned: Thinned) 
     sentences.push(format!("{}.", facts.join("; ")));
     if let Some((kept, of, side)) = thinned {
         sentences.push(format!(
-            "{} of {} marks are drawn: one for each square of {side:.1} pt.",
+            "{} of {} marks are drawn: one for each square of {side:.1}\u{a0}pt.",
             thousands(kept),
             thousands(of)
         ));
@@ -45,7 +45,7 @@ fn plural(n: usize, one: &'static str, many: &'static str) -> (String, &'static 
 /// n: what the figure says it is, or the observations of each series.
 fn observations(figure: &Figure, prepared: &Prepared<'_>) -> String {
     if let Some((n, what)) = &figure.n {
-        return format!("n = {} {what}", thousands(*n)).trim_end().to_owned();
+        return format!("n\u{a0}=\u{a0}{} {what}", thousands(*n)).trim_end().to_owned();
     }
     let counts: Vec<String> = prepared.series.iter().map(count).collect();
     let estimates = prepared.series.iter().any(|series| series.rests_on.is_some());
@@ -56,19 +56,19 @@ fn observations(figure: &Figure, prepared: &Prepared<'_>) -> String {
         _ => "points",
     };
     match counts.as_slice() {
-        [] => "n = 0".to_owned(),
+        [] => "n\u{a0}=\u{a0}0".to_owned(),
         [first, rest @ ..] if rest.iter().all(|other| other == first) && !estimates => {
             let each = if rest.is_empty() { "" } else { " each" };
-            format!("n = {first} {noun}{each}")
+            format!("n\u{a0}=\u{a0}{first} {noun}{each}")
         }
         [first, rest @ ..] if rest.iter().all(|other| other == first) => {
-            format!("n = {first} {noun}")
+            format!("n\u{a0}=\u{a0}{first} {noun}")
         }
         _ => {
             let named = prepared.series.iter().zip(&counts);
             let named: Vec<String> =
                 named.map(|(series, n)| format!("{n} ({})", bounded(series.name, 40))).collect();
-            format!("n = {} {noun}", named.join(", "))
+            format!("n\u{a0}=\u{a0}{} {noun}", named.join(", "))
         }
     }
 }
@@ -85,7 +85,7 @@ fn count(series: &Drawn<'_>) -> String {
 fn intervals(prepared: &Prepared<'_>) -> Option<String> {
     let mut kinds: Vec<String> = Vec::new();
     for interval in prepared.series.iter().flat_map(|series| &series.intervals) {
-        let kind = interval.to_string();
+        let kind = interval.to_string().replace(" %", "\u{a0}%");
         if !kinds.contains(&kind) {
             kinds.push(kind);
         }

@@ -9,7 +9,7 @@ use super::look::{Look, Marker};
 use super::prepare::{Drawn, Shape, prepare};
 use super::text::FAMILY;
 use super::text::bounded;
-use super::thin::Place;
+use super::thin::{Bounds, Place};
 use super::{ChartError, Figure, MAX_TEXT};
 use crate::markup::escape;
 
@@ -17,7 +17,7 @@ use crate::markup::escape;
 const RADIUS: f64 = 1.55;
 const SMALL_RADIUS: f64 = 0.75;
 /// Marks of a series above which they are drawn small.
-const MANY_MARKS: usize = 400;
+const MANY_MARKS: usize = 250;
 /// Width of the strokes of curves, of marks that are strokes, of frame and grid.
 const CURVE: f64 = 1.0;
 const STROKE: f64 = 0.8;
@@ -263,7 +263,12 @@ impl Svg {
             let places = match &series.shape {
                 Shape::Marks(_) => layout.marks[i].clone(),
                 Shape::Curve { step: true, .. } if !many => Vec::new(),
-                Shape::Curve { step, .. } => curve_marks(layout, i, *step),
+                Shape::Curve { step, distribution, .. } => {
+                    let mut places = curve_marks(layout, i, *step);
+                    // Where a distribution function leaves the plot there is no observation.
+                    places.retain(|place| !distribution || place.0 < plot.width);
+                    places
+                }
                 Shape::Bars(_) => continue,
             };
             let radius = if places.len() > MANY_MARKS { SMALL_RADIUS } else { RADIUS };
@@ -280,9 +285,9 @@ impl Svg {
         let down = |y: f64| plot.height + CURVE - y;
         match &series.shape {
             Shape::Marks(_) => {}
-            Shape::Curve { step, band, .. } => {
-                for run in band {
-                    let data = self::band(layout, run, &down);
+            Shape::Curve { step, .. } => {
+                for run in &layout.bands[i] {
+                    let data = band(run, &down);
                     self.path(&data, format_args!("fill=\"{colour}\" fill-opacity=\"0.2\""));
                 }
                 let mut data = String::new();
@@ -304,7 +309,7 @@ impl Svg {
     ) {
         let (plot, colour) = (&layout.plot, look.colour.code());
         let down = |value: f64| {
-            let place = if layout.y.log && value <= 0.0 { 0.0 } else { layout.y.place(value) };
+            let place = layout.y.place_or_foot(value);
             plot.height + CURVE - (place * plot.height).clamp(-FAR, FAR)
         };
         let slot = plot.width / layout.prepared.categories.len().max(1) as f64;
@@ -357,21 +362,14 @@ fn trace(data: &mut String, run: &[Place], step: bool, down: &dyn Fn(f64) -> f64
 }
 
 /// The outline of a ribbon: along its upper bound and back along the lower one.
-fn band(layout: &Layout<'_>, run: &[(f64, f64, f64)], down: &dyn Fn(f64) -> f64) -> String {
-    let plot = &layout.plot;
-    let across = |x: f64| number(layout.x.place(x) * plot.width);
-    let along = |value: f64| {
-        // Zero and below is the foot of a logarithmic axis.
-        let place = if layout.y.log && value <= 0.0 { 0.0 } else { layout.y.place(value) };
-        number(down(place * plot.height))
-    };
+fn band(run: &[Bounds], down: &dyn Fn(f64) -> f64) -> String {
     let mut data = String::new();
     for (i, (x, _, high)) in run.iter().enumerate() {
         let command = if i == 0 { 'M' } else { 'L' };
-        let _ = write!(data, "{command}{} {}", across(*x), along(*high));
+        let _ = write!(data, "{command}{} {}", number(*x), number(down(*high)));
     }
     for (x, low, _) in run.iter().rev() {
-        let _ = write!(data, "L{} {}", across(*x), along(*low));
+        let _ = write!(data, "L{} {}", number(*x), number(down(*low)));
     }
     data.push('z');
     data

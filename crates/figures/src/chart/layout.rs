@@ -8,7 +8,7 @@ use super::axis::{Domain, Room, Ticks, ticks};
 use super::draw::Dress;
 use super::prepare::{Point, Prepared, Shape};
 use super::text::{bounded, cut, width, wrap};
-use super::thin::{self, Place};
+use super::thin::{self, Bounds, Place};
 use super::{Data, Figure, MAX_TEXT, Size, caption};
 
 /// Size of the title.
@@ -139,6 +139,8 @@ pub(super) struct Layout<'a> {
     pub(super) marks: Vec<Vec<Place>>,
     /// For each series, its runs or none, from the plot's lower left corner.
     pub(super) curves: Vec<Vec<Vec<Place>>>,
+    /// For each series, the runs of its ribbon or none, likewise.
+    pub(super) bands: Vec<Vec<Vec<Bounds>>>,
 }
 
 pub(super) fn lay_out<'a>(figure: &Figure, prepared: Prepared<'a>, dress: Dress) -> Layout<'a> {
@@ -204,6 +206,7 @@ pub(super) fn lay_out<'a>(figure: &Figure, prepared: Prepared<'a>, dress: Dress)
 
     let (marks, thinned) = place_marks(&prepared, &x, &y, &plot);
     let curves = place_curves(&prepared, &x, &y, &plot);
+    let bands = prepared.series.iter().map(|s| place_band(&s.shape, &x, &y, &plot)).collect();
     let caption_text = caption::write(figure, &prepared, thinned);
     let mut caption = Vec::new();
     if dress == Dress::Document {
@@ -229,6 +232,7 @@ pub(super) fn lay_out<'a>(figure: &Figure, prepared: Prepared<'a>, dress: Dress)
         caption_text,
         marks,
         curves,
+        bands,
     }
 }
 
@@ -342,6 +346,20 @@ fn place_marks(
     let (left, side) = thin::marks(&all, (plot.width, plot.height));
     let thinned = side.map(|side| (count(&left), count(&all), side));
     (left, thinned)
+}
+
+/// The ribbon of a series, thinned. Zero and below is the foot of a logarithmic axis.
+fn place_band(shape: &Shape, x: &Domain, y: &Domain, plot: &Plot) -> Vec<Vec<Bounds>> {
+    let Shape::Curve { band, .. } = shape else { return Vec::new() };
+    let place_run = |run: &Vec<(f64, f64, f64)>| {
+        run.iter()
+            .map(|&(at, low, high)| {
+                let up = |value: f64| y.place_or_foot(value) * plot.height;
+                (x.place(at) * plot.width, up(low), up(high))
+            })
+            .collect()
+    };
+    thin::band(&band.iter().map(place_run).collect::<Vec<_>>())
 }
 
 /// Curves, thinned. They may leave the plot, which cuts them off.

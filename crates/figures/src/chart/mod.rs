@@ -17,9 +17,9 @@
 //!
 //! Not here: interaction, animation, other coordinates than x and y.
 //!
-//! Read this file, then [`axis`], `layout` and `draw`.
+//! Read this file, then `axis`, `layout` and `draw`.
 
-pub mod axis;
+mod axis;
 mod caption;
 mod draw;
 mod layout;
@@ -43,6 +43,8 @@ pub const MAX_TEXT: usize = 1_200;
 /// Values beyond this are treated as not finite: nothing that is measured reaches it, and differences
 /// of two such values would overflow.
 pub const MAX_MAGNITUDE: f64 = 1e150;
+/// Values nearer to zero than this count as zero.
+pub const MIN_MAGNITUDE: f64 = 1e-150;
 /// Pixels of a PNG for each inch of print.
 pub const DPI: f64 = 300.0;
 

@@ -1,7 +1,9 @@
 //! From what a figure describes to what can be drawn: points that are numbers, in order, and the
 //! ranges they span.
 
-use super::{Axis, ChartError, Data, Figure, Look, MAX_BARS, MAX_MAGNITUDE, MAX_SERIES, Scale};
+use super::{
+    Axis, ChartError, Data, Figure, Look, MAX_BARS, MAX_MAGNITUDE, MAX_SERIES, MIN_MAGNITUDE, Scale,
+};
 use crate::statistics::{Estimate, Interval};
 
 /// A point in the units of the axes.
@@ -146,7 +148,7 @@ impl<'a> Sieve<'a> {
 
     fn shows(&self, x: f64, y: f64) -> bool {
         let shows = |value: f64, log: bool| {
-            value.is_finite() && value.abs() <= MAX_MAGNITUDE && (!log || value > 0.0)
+            value.is_finite() && value.abs() <= MAX_MAGNITUDE && (!log || value >= MIN_MAGNITUDE)
         };
         shows(x, self.log.0) && shows(y, self.log.1)
     }
@@ -196,7 +198,7 @@ impl<'a> Sieve<'a> {
     fn distribution(&mut self, observations: &[f64]) -> Vec<Point> {
         let log = self.log.0;
         let mut sorted: Vec<f64> = observations.to_vec();
-        sorted.retain(|x| x.is_finite() && (!log || *x > 0.0));
+        sorted.retain(|x| x.is_finite() && (!log || *x >= MIN_MAGNITUDE));
         self.prepared.skipped += observations.len() - sorted.len();
         sorted.sort_by(f64::total_cmp);
         let n = sorted.len() as f64;
@@ -271,7 +273,7 @@ impl<'a> Sieve<'a> {
         }
         for bound in [interval.low, interval.high] {
             // What lies at zero or below reaches to the foot of a logarithmic axis.
-            if !self.log.1 || bound > 0.0 {
+            if !self.log.1 || bound >= MIN_MAGNITUDE {
                 grow(&mut self.prepared.y, bound);
             }
         }

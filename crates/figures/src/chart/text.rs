@@ -40,12 +40,13 @@ fn advance(c: char) -> f32 {
     measured.unwrap_or(UNKNOWN)
 }
 
-/// Breaks `text` into lines no wider than `room`, at white space, or within a word that is wider
+/// Breaks `text` into lines no wider than `room`, at white space of ASCII (the others
+/// hold numbers together), or within a word that is wider
 /// on its own. What exceeds `most` lines is cut, with an ellipsis.
 pub(super) fn wrap(text: &str, size: f64, room: f64, most: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut line = String::new();
-    for word in text.split_whitespace() {
+    for word in text.split_ascii_whitespace() {
         let joined = if line.is_empty() { word.to_owned() } else { format!("{line} {word}") };
         if width(&joined, size) <= room {
             line = joined;

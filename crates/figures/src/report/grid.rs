@@ -45,6 +45,8 @@ pub enum Entry {
     Rounded(f64, usize),
     /// A value with the bounds of its interval.
     Estimate(Estimate),
+    /// A difference with its sign and decimals of its own.
+    Difference(f64, usize),
     /// A difference in per cent, with its sign.
     Percent(f64),
     /// Nothing is known.
@@ -89,7 +91,7 @@ impl<T: Into<Self>> From<Option<T>> for Entry {
 
 impl Entry {
     pub(super) fn is_number(&self) -> bool {
-        !matches!(self, Self::Text(_))
+        !matches!(self, Self::Text(_) | Self::Nothing)
     }
 
     pub(super) fn spell(&self, head: &Head) -> String {
@@ -108,14 +110,18 @@ impl Entry {
                 }
             }
             Self::Percent(x) if !x.is_finite() => "–".to_owned(),
-            Self::Percent(x) => {
-                let text = spell(*x, Some(decimals.unwrap_or(2)));
-                let zero = !text.contains(|c: char| ('1'..='9').contains(&c));
-                if zero || *x < 0.0 { format!("{text} %") } else { format!("+{text} %") }
-            }
+            Self::Percent(x) => format!("{} %", signed(*x, decimals.unwrap_or(2))),
+            Self::Difference(x, decimals) => signed(*x, *decimals),
             Self::Nothing => "–".to_owned(),
         }
     }
+}
+
+/// A number with its sign, unless it is rounded to zero.
+fn signed(x: f64, decimals: usize) -> String {
+    let text = spell(x, Some(decimals));
+    let zero = !text.contains(|c: char| ('1'..='9').contains(&c));
+    if zero || x < 0.0 { text } else { format!("+{text}") }
 }
 
 /// A number with a true minus sign; without decimals given, six digits or all before the point.
@@ -218,7 +224,8 @@ impl Grid {
                     Entry::Text(format!("{} to {}", spell(i.low, low), spell(i.high, high)))
                 }));
             }
-            entries.extend([difference.map_or(Entry::Nothing, number), relative]);
+            let difference = difference.map(|x| Entry::Difference(x, row.decimals));
+            entries.extend([difference.unwrap_or(Entry::Nothing), relative]);
             grid.rows.push(entries);
         }
         grid
@@ -241,7 +248,7 @@ mod tests {
         assert_eq!(Entry::Percent(0.049).spell(&head), "+0.049 %");
         assert_eq!(Entry::Percent(-2.0).spell(&head), "−2.000 %");
         assert_eq!(Entry::Percent(-0.000_1).spell(&head), "0.000 %");
-        assert_eq!(Entry::from(0.787_624_5).spell(&Head::text("")), "0.787625");
+        assert_eq!(Entry::from(0.787_624_9).spell(&Head::text("")), "0.787625");
         assert_eq!(Entry::from(1_569.0).spell(&Head::text("")), "1569");
     }
 

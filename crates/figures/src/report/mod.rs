@@ -3,7 +3,7 @@
 //! A [`Report`] is a title, a manifest of what was run, and sections of text, tables and figures.
 //! [`Report::html`] needs no other file, no network and no script: the style is within, figures are
 //! SVG elements, and the reader's wish for light or dark is followed. It prints. Every text is
-//! escaped. It is not a template language: what a report says is the caller's.
+//! escaped, and the page is well-formed XML too, so that any tool can read it. It is not a template language: what a report says is the caller's.
 //!
 //! Read [`Report`], then [`Grid`] for tables whose numbers stand below one another, and
 //! [`Grid::comparison`] for a paper's figures beside ours.
@@ -104,8 +104,8 @@ impl Report {
         let title = escape(&self.title);
         let mut page = Page { html: String::new(), tables: 0, figures: 0 };
         page.add(format_args!(
-            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\
              <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
              <h1>{title}</h1>\n"
         ));

@@ -13,7 +13,7 @@
 
 mod fit;
 mod moments;
-pub mod percentile;
+mod percentile;
 mod quantile;
 mod stopping;
 
@@ -21,7 +21,7 @@ use std::fmt;
 
 pub use fit::{Fit, kolmogorov_smirnov, kolmogorov_smirnov_two};
 pub use moments::Moments;
-pub use percentile::{percentile, percentile_of_replications, percentile_value};
+pub use percentile::{RESAMPLES, percentile, percentile_of_replications, percentile_value};
 pub use quantile::{normal_quantile, student_quantile};
 pub use stopping::StoppingRule;
 

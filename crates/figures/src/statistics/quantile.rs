@@ -11,6 +11,9 @@ use super::SampleError;
 /// needed.
 const MANY_DEGREES: f64 = 2_000.0;
 
+/// The smallest tail that is told from none.
+const SMALLEST_TAIL: f64 = 1e-12;
+
 /// How often Newton's step polishes a quantile; two are enough, the rest is reserve.
 const POLISH: usize = 4;
 
@@ -25,7 +28,8 @@ pub fn normal_quantile(p: f64) -> Result<f64, SampleError> {
 
 /// The t below which Student's variable with `degrees` of freedom stays with probability `p`.
 ///
-/// `degrees` below 1 count as 1; any number of them is right to 1e-6, and mostly to 1e-10.
+/// `degrees` below 1 count as 1; with any number of them the quantile is right to 1e-6, and mostly
+/// to 1e-10. A tail below 1e-12 counts as that.
 ///
 /// # Errors
 /// `p` that does not lie strictly between 0 and 1.
@@ -41,6 +45,7 @@ fn probability(p: f64) -> Result<(), SampleError> {
 
 pub(super) fn student_quantile_unchecked(p: f64, degrees: f64) -> f64 {
     let degrees = degrees.max(1.0);
+    let p = p.clamp(SMALLEST_TAIL, 1.0 - SMALLEST_TAIL);
     if p < 0.5 {
         // 1 - p is exact enough only from this side.
         return -upper(p, degrees);

@@ -1,1 +1,339 @@
+//! Statistics against published values, closed forms and their own promises.
 
+use proptest::prelude::*;
+
+use super::*;
+use crate::seed::Seed;
+
+fn near(got: f64, expected: f64, tolerance: f64) {
+    assert!((got - expected).abs() <= tolerance, "expected {expected}, got {got}");
+}
+
+/// Numbers between 0 and 1.
+fn uniform(seed: &mut Seed) -> f64 {
+    (seed.below(1 << 53) as f64 + 0.5) / (1u64 << 53) as f64
+}
+
+/// Fisher and Yates, table III, to the digits that newer tables print.
+#[test]
+fn student_quantiles_are_those_of_the_tables() {
+    let table = [
+        (0.975, 1.0, 12.706_205),
+        (0.975, 2.0, 4.302_653),
+        (0.975, 3.0, 3.182_446),
+        (0.975, 4.0, 2.776_445),
+        (0.975, 5.0, 2.570_582),
+        (0.975, 9.0, 2.262_157),
+        (0.975, 10.0, 2.228_139),
+        (0.975, 20.0, 2.085_963),
+        (0.975, 30.0, 2.042_272),
+        (0.975, 60.0, 2.000_298),
+        (0.975, 100.0, 1.983_972),
+        (0.975, 1_000.0, 1.962_339),
+        (0.995, 1.0, 63.656_741),
+        (0.995, 2.0, 9.924_843),
+        (0.995, 3.0, 5.840_909),
+        (0.995, 10.0, 3.169_273),
+        (0.995, 30.0, 2.749_996),
+        (0.95, 1.0, 6.313_752),
+        (0.95, 2.0, 2.919_986),
+        (0.95, 10.0, 1.812_461),
+        (0.95, 30.0, 1.697_261),
+    ];
+    for (p, degrees, expected) in table {
+        near(student_quantile(p, degrees).unwrap(), expected, 6e-7);
+        near(student_quantile(1.0 - p, degrees).unwrap(), -expected, 6e-7);
+    }
+}
+
+/// For 1, 2 and 4 degrees of freedom the quantile has a closed form (Shaw 2006).
+#[test]
+fn student_quantiles_agree_with_closed_forms() {
+    for p in [0.5, 0.6, 0.75, 0.9, 0.975, 0.995, 0.9999] {
+        let cauchy = (std::f64::consts::PI * (p - 0.5)).tan();
+        near(student_quantile(p, 1.0).unwrap(), cauchy, 1e-9 * cauchy.max(1.0));
+        let a = 4.0 * p * (1.0 - p);
+        let two = 2.0 * (p - 0.5) * (2.0 / a).sqrt();
+        near(student_quantile(p, 2.0).unwrap(), two, 1e-9 * two.max(1.0));
+        let q = (a.sqrt().acos() / 3.0).cos() / a.sqrt();
+        let four = 2.0 * (q - 1.0).max(0.0).sqrt();
+        near(student_quantile(p, 4.0).unwrap(), four, 1e-7 * four.max(1.0));
+    }
+}
+
+#[test]
+fn student_quantiles_run_on_into_the_normal_one() {
+    for p in [0.9, 0.975, 0.995, 0.9995] {
+        // The two ways of computing meet without a step.
+        let (below, above) = (student_quantile(p, 2_000.0), student_quantile(p, 2_000.000_001));
+        near(below.unwrap(), above.unwrap(), 1e-9);
+        near(student_quantile(p, 1e12).unwrap(), normal_quantile(p).unwrap(), 1e-9);
+    }
+    near(normal_quantile(0.975).unwrap(), 1.959_963_984_540_054, 1e-12);
+    for p in [0.0, 1.0, -1.0, f64::NAN] {
+        assert!(matches!(student_quantile(p, 3.0), Err(SampleError::NotAProbability(_))));
+        assert!(normal_quantile(p).is_err());
+    }
+}
+
+/// The tail beyond a quantile is the one asked for, by the distribution function of the library.
+#[test]
+fn student_quantiles_leave_the_tail_that_was_asked_for() {
+    use statrs::distribution::{ContinuousCDF, StudentsT};
+    for degrees in [1.0, 1.5, 2.0, 3.0, 7.0, 29.0, 150.0, 999.0, 2_000.0, 3_000.0, 50_000.0] {
+        let student = StudentsT::new(0.0, 1.0, degrees).unwrap();
+        for tail in [0.4, 0.1, 0.025, 1e-3, 1e-5, 1e-7] {
+            let t = -student_quantile(tail, degrees).unwrap();
+            near(student.sf(t) / tail, 1.0, 1e-6);
+        }
+    }
+}
+
+#[test]
+fn a_mean_has_its_student_interval() {
+    let estimate = mean(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]).unwrap();
+    assert_eq!((estimate.value, estimate.n), (5.0, 8));
+    let interval = estimate.interval.unwrap();
+    // s = sqrt(32 / 7), t(0.975, 7) = 2.364624
+    near(interval.half_width(), 2.364_624 * (32.0f64 / 7.0).sqrt() / 8f64.sqrt(), 1e-6);
+    assert_eq!(interval.to_string(), "95 % Student t");
+    assert!(interval.contains(5.0) && !interval.contains(7.0));
+}
+
+#[test]
+fn samples_without_a_statistic_say_why() {
+    assert_eq!(mean(&[]), Err(SampleError::Empty));
+    assert_eq!(mean(&[3.0]).unwrap(), Estimate { value: 3.0, n: 1, interval: None });
+    let error = mean(&[1.0, f64::NAN, 2.0]).unwrap_err();
+    assert_eq!(error.to_string(), "expected finite observations, got NaN at position 1");
+    assert!(mean(&[1.0, f64::INFINITY]).is_err());
+    assert_eq!(paired(&[1.0], &[1.0, 2.0]), Err(SampleError::Unpaired { left: 1, right: 2 }));
+    assert!(paired(&[f64::MAX, 0.0], &[f64::MIN, 0.0]).is_err());
+    assert_eq!(ratio(0, 0), Err(SampleError::Empty));
+    let error = ratio(3, 2).unwrap_err();
+    assert_eq!(error.to_string(), "expected at most 2 successes, got 3");
+    assert_eq!(percentile(&[], 0.5), Err(SampleError::Empty));
+    assert_eq!(percentile(&[1.0], 1.0), Err(SampleError::NotAProbability(1.0)));
+    assert_eq!(percentile(&[1.0], 0.5).unwrap().interval, None);
+    let none: [Vec<f64>; 0] = [];
+    assert_eq!(percentile_of_replications(&none, 0.5, 1), Err(SampleError::Empty));
+    assert!(percentile_of_replications(&[vec![1.0], vec![]], 0.5, 1).is_err());
+    assert_eq!(percentile_of_replications(&[vec![1.0, 2.0]], 0.5, 1).unwrap().interval, None);
+}
+
+#[test]
+fn pairs_that_met_the_same_numbers_tell_apart_what_means_do_not() {
+    let left: Vec<f64> = (0..10).map(|i| f64::from(i) + 0.5).collect();
+    let right: Vec<f64> = (0..10).map(|i| f64::from(i) + 0.01 * f64::from(i % 3)).collect();
+    let difference = paired(&left, &right).unwrap();
+    assert!(difference.interval.unwrap().low > 0.4);
+    assert_eq!(difference.interval.unwrap().kind, Kind::PairedT);
+    let (a, b) = (mean(&left).unwrap().interval.unwrap(), mean(&right).unwrap().interval.unwrap());
+    assert!(a.low < b.high, "the means' own intervals overlap");
+}
+
+/// Newcombe (1998), table I, method 3: Wilson's score without correction.
+#[test]
+fn ratios_have_the_published_wilson_intervals() {
+    let published = [
+        (81, 263, 0.2553, 0.3662),
+        (15, 148, 0.0624, 0.1605),
+        (0, 20, 0.0, 0.1611),
+        (1, 29, 0.0061, 0.1718),
+    ];
+    for (successes, trials, low, high) in published {
+        let interval = ratio(successes, trials).unwrap().interval.unwrap();
+        near(interval.low, low, 5e-5);
+        near(interval.high, high, 5e-5);
+        let mirrored = ratio(trials - successes, trials).unwrap().interval.unwrap();
+        near(mirrored.high, 1.0 - low, 5e-5);
+    }
+    let all = ratio(20, 20).unwrap();
+    assert_eq!((all.value, all.interval.unwrap().high), (1.0, 1.0));
+}
+
+#[test]
+fn a_percentile_is_an_observation() {
+    let sample: Vec<f64> = (1..=100).rev().map(f64::from).collect();
+    for (p, expected) in [(0.01, 1.0), (0.07, 7.0), (0.5, 50.0), (0.501, 51.0), (0.95, 95.0)] {
+        assert_eq!(percentile_value(&sample, p).unwrap(), expected, "{p}");
+        assert_eq!(percentile(&sample, p).unwrap().value, expected, "{p}");
+    }
+}
+
+/// The computed interval is the one that drawing resamples comes near to.
+#[test]
+fn the_bootstrap_without_drawing_agrees_with_drawing() {
+    let mut seed = Seed::new(7);
+    let sample: Vec<f64> = (0..80).map(|_| -uniform(&mut seed).ln()).collect();
+    let computed = percentile(&sample, 0.9).unwrap().interval.unwrap();
+    let mut drawn: Vec<f64> = (0..4_000)
+        .map(|_| {
+            let resample: Vec<f64> =
+                (0..sample.len()).map(|_| sample[seed.below(sample.len())]).collect();
+            percentile_value(&resample, 0.9).unwrap()
+        })
+        .collect();
+    drawn.sort_by(f64::total_cmp);
+    let mut sorted = sample.clone();
+    sorted.sort_by(f64::total_cmp);
+    let rank = |x: f64| sorted.iter().position(|&y| y == x).unwrap() as i64;
+    assert!((rank(computed.low) - rank(drawn[99])).abs() <= 1, "{computed:?} {}", drawn[99]);
+    assert!((rank(computed.high) - rank(drawn[3_899])).abs() <= 1, "{computed:?}");
+}
+
+#[test]
+fn the_bootstrap_covers_the_median_about_as_often_as_it_says() {
+    let mut seed = Seed::new(11);
+    let covered = (0..1_000)
+        .filter(|_| {
+            let sample: Vec<f64> = (0..60).map(|_| uniform(&mut seed)).collect();
+            percentile(&sample, 0.5).unwrap().interval.unwrap().contains(0.5)
+        })
+        .count();
+    assert!((920..=975).contains(&covered), "{covered} of 1000");
+}
+
+#[test]
+fn replications_that_differ_widen_the_interval_of_a_percentile() {
+    // Each replication sits on a level of its own: a thousand observations, but only twelve levels.
+    let mut seed = Seed::new(3);
+    let replications: Vec<Vec<f64>> = (0..12)
+        .map(|i| (0..1_000).map(|_| f64::from(i) + 0.1 * uniform(&mut seed)).collect())
+        .collect();
+    let whole: Vec<f64> = replications.iter().flatten().copied().collect();
+    let clustered = percentile_of_replications(&replications, 0.5, 1).unwrap();
+    let naive = percentile(&whole, 0.5).unwrap();
+    assert_eq!(clustered.value, naive.value);
+    assert_eq!((clustered.n, naive.n), (12, 12_000));
+    let (wide, narrow) = (clustered.interval.unwrap(), naive.interval.unwrap());
+    assert!(wide.half_width() > 5.0 * narrow.half_width(), "{wide:?} {narrow:?}");
+    assert_eq!(percentile_of_replications(&replications, 0.5, 1).unwrap(), clustered);
+    let other = percentile_of_replications(&replications, 0.5, 2).unwrap().interval.unwrap();
+    assert!((other.low - wide.low).abs() <= 1.5, "another seed, nearly the same interval");
+}
+
+#[test]
+fn a_cell_stops_at_ten_replications_within_five_per_cent() {
+    let rule = StoppingRule::default();
+    let narrow: Vec<f64> = (0..10).map(|i| 100.0 + f64::from(i % 3)).collect();
+    assert!(!rule.met(&narrow[..9]));
+    assert!(rule.met(&narrow));
+    let wide: Vec<f64> = (0..10).map(|i| 100.0 + 40.0 * f64::from(i % 3)).collect();
+    assert!(!rule.met(&wide));
+    let needed = rule.needed(&wide).unwrap();
+    assert!((100..200).contains(&needed), "{needed}");
+    assert!(rule.met(&[0.0; 10]), "nothing happens, every time");
+    let around_zero: Vec<f64> = (0..10).map(|i| f64::from(i) - 4.5).collect();
+    assert!(!rule.met(&around_zero));
+    assert!(rule.needed(&around_zero).unwrap() >= 1_000_000);
+    let mut broken = narrow.clone();
+    broken[3] = f64::NAN;
+    assert!(!rule.met(&broken));
+    assert_eq!(rule.needed(&broken), None);
+    assert_eq!(rule.needed(&[1.0]), None);
+    assert_eq!(rule.needed(&narrow), Some(10));
+}
+
+#[test]
+fn moments_survive_a_large_mean() {
+    let sample = [4.0, 7.0, 13.0, 16.0].map(|x| x + 1e9);
+    let moments = Moments::of(&sample);
+    assert_eq!(moments.mean(), Some(1e9 + 10.0));
+    assert_eq!(moments.sample_variance(), Some(30.0));
+    assert_eq!(moments.population_variance(), Some(22.5));
+    assert_eq!((moments.min(), moments.max()), (Some(1e9 + 4.0), Some(1e9 + 16.0)));
+    let mut with_nan = moments;
+    with_nan.push(f64::NAN);
+    assert_eq!((with_nan.skipped(), with_nan.mean()), (1, moments.mean()));
+    let none = Moments::default();
+    assert_eq!((none.mean(), none.population_variance(), none.min()), (None, None, None));
+    assert_eq!(Moments::of(&[1.0]).sample_variance(), None);
+}
+
+#[test]
+fn the_test_of_fit_tells_uniform_from_exponential() {
+    let mut seed = Seed::new(5);
+    let sample: Vec<f64> = (0..2_000).map(|_| -uniform(&mut seed).ln()).collect();
+    let right = kolmogorov_smirnov(&sample, |x| 1.0 - (-x).exp()).unwrap();
+    assert!(right.p_value > 0.01, "{right:?}");
+    let wrong = kolmogorov_smirnov(&sample, |x| 1.0 - (-1.15 * x).exp()).unwrap();
+    assert!(wrong.p_value < 0.001, "{wrong:?}");
+    let (left, right) = sample.split_at(1_000);
+    assert!(kolmogorov_smirnov_two(left, right).unwrap().p_value > 0.01);
+    let shifted: Vec<f64> = right.iter().map(|x| x + 0.3).collect();
+    assert!(kolmogorov_smirnov_two(left, &shifted).unwrap().p_value < 1e-6);
+    assert_eq!(kolmogorov_smirnov_two(left, left).unwrap().distance, 0.0);
+    assert!(kolmogorov_smirnov(&[], |x| x).is_err());
+}
+
+/// Critical values of D at 5 %: Massey (1951) prints 0.409 for 10 observations and 0.294 for 20.
+#[test]
+fn the_test_of_fit_has_the_published_critical_values() {
+    for (n, critical) in [(10, 0.409), (20, 0.294), (100, 0.1340)] {
+        // A sample whose distribution function lies `critical` above the uniform one.
+        let sample: Vec<f64> =
+            (1..=n).map(|i| (f64::from(i) / f64::from(n) - critical).max(0.0)).collect();
+        let fit = kolmogorov_smirnov(&sample, |x| x).unwrap();
+        near(fit.distance, critical, 1e-9);
+        near(fit.p_value, 0.05, 0.003);
+    }
+}
+
+proptest! {
+    #[test]
+    fn moments_of_parts_are_those_of_the_whole(
+        sample in prop::collection::vec(-1e6f64..1e6, 0..200), at in 0usize..200,
+    ) {
+        let (left, right) = sample.split_at(at.min(sample.len()));
+        let mut joined = Moments::of(left);
+        joined.merge(&Moments::of(right));
+        let whole = Moments::of(&sample);
+        prop_assert_eq!(joined.n(), whole.n());
+        prop_assert_eq!((joined.min(), joined.max()), (whole.min(), whole.max()));
+        if let (Some(a), Some(b)) = (joined.mean(), whole.mean()) {
+            prop_assert!((a - b).abs() < 1e-6);
+        }
+        if let (Some(a), Some(b)) = (joined.population_variance(), whole.population_variance()) {
+            prop_assert!((a - b).abs() <= 1e-9 * b.max(1.0));
+        }
+    }
+
+    #[test]
+    fn a_ratio_lies_in_its_interval_and_the_interval_within_one(
+        trials in 1u64..1_000_000, part in 0.0f64..=1.0,
+    ) {
+        let successes = (trials as f64 * part) as u64;
+        let estimate = ratio(successes, trials).unwrap();
+        let interval = estimate.interval.unwrap();
+        prop_assert!(interval.contains(estimate.value));
+        prop_assert!(interval.low >= 0.0 && interval.high <= 1.0 && interval.half_width() > 0.0);
+    }
+
+    #[test]
+    fn a_percentile_lies_in_its_interval(
+        sample in prop::collection::vec(-1e3f64..1e3, 2..300), p in 0.01f64..0.99, seed: u64,
+    ) {
+        let estimate = percentile(&sample, p).unwrap();
+        prop_assert!(estimate.interval.unwrap().contains(estimate.value));
+        prop_assert!(sample.contains(&estimate.value));
+        let halves: Vec<&[f64]> = sample.chunks(sample.len().div_ceil(3)).collect();
+        let clustered = percentile_of_replications(&halves, p, seed).unwrap();
+        prop_assert_eq!(clustered.value, estimate.value);
+        if let Some(interval) = clustered.interval {
+            prop_assert!(interval.low <= interval.high);
+        }
+    }
+
+    #[test]
+    fn nothing_panics_whatever_the_sample(
+        bits in prop::collection::vec(any::<u64>(), 0..40), p: f64, degrees: f64, seed: u64,
+    ) {
+        let sample: Vec<f64> = bits.into_iter().map(f64::from_bits).collect();
+        let _ = (mean(&sample), paired(&sample, &sample), percentile(&sample, p));
+        let _ = percentile_of_replications(&[&sample[..], &sample[..]], p, seed);
+        let _ = (student_quantile(p.abs().fract(), degrees), kolmogorov_smirnov(&sample, |x| x));
+        let _ = (StoppingRule::default().met(&sample), StoppingRule::default().needed(&sample));
+        let _ = kolmogorov_smirnov_two(&sample, &sample);
+    }
+}
