@@ -6,7 +6,7 @@ use super::layout::{
     LABEL, Layout, Line, SAMPLE_GAP, SLANT, SMALL, TICK, TICK_GAP, TITLE, lay_out, sample,
 };
 use super::look::{Look, Marker};
-use super::prepare::{Drawn, Shape, prepare};
+use super::prepare::{Bar, Drawn, Shape, prepare};
 use super::text::FAMILY;
 use super::text::bounded;
 use super::thin::{Bounds, Place};
@@ -300,13 +300,7 @@ impl Svg {
         }
     }
 
-    fn bars(
-        &mut self,
-        layout: &Layout<'_>,
-        i: usize,
-        bars: &[(usize, f64, Option<(f64, f64)>)],
-        look: Look,
-    ) {
+    fn bars(&mut self, layout: &Layout<'_>, i: usize, bars: &[Bar], look: Look) {
         let (plot, colour) = (&layout.plot, look.colour.code());
         let down = |value: f64| {
             let place = layout.y.place_or_foot(value);
@@ -317,7 +311,7 @@ impl Svg {
         let wide = (slot * BARS / count).min(WIDEST_BAR);
         let (mut boxes, mut whiskers, mut tips) = (String::new(), String::new(), Vec::new());
         let foot = down(0.0f64.clamp(layout.y.low, layout.y.high));
-        for &(category, value, bounds) in bars {
+        for &Bar { category, value, bounds } in bars {
             let x = slot * (category as f64 + 0.5) + wide * (i as f64 - (count - 1.0) / 2.0);
             let gap = wide * 0.06;
             let (left, right) = (number(x - wide / 2.0 + gap), number(x + wide / 2.0 - gap));

@@ -40,6 +40,16 @@ pub(super) struct Drawn<'a> {
     pub(super) intervals: Vec<Interval>,
 }
 
+/// One bar.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bar {
+    /// Its place, from 0.
+    pub(super) category: usize,
+    pub(super) value: f64,
+    /// The bounds of its interval.
+    pub(super) bounds: Option<(f64, f64)>,
+}
+
 /// What is drawn.
 #[derive(Debug)]
 pub(super) enum Shape {
@@ -53,8 +63,7 @@ pub(super) enum Shape {
         /// Runs of (x, low, high).
         band: Vec<Vec<(f64, f64, f64)>>,
     },
-    /// Place, value, and the interval's bounds.
-    Bars(Vec<(usize, f64, Option<(f64, f64)>)>),
+    Bars(Vec<Bar>),
 }
 
 impl Shape {
@@ -238,12 +247,7 @@ impl<'a> Sieve<'a> {
         runs
     }
 
-    fn bar(
-        &mut self,
-        name: &'a str,
-        estimate: &Estimate,
-        drawn: &mut Drawn<'_>,
-    ) -> Option<(usize, f64, Option<Point>)> {
+    fn bar(&mut self, name: &'a str, estimate: &Estimate, drawn: &mut Drawn<'_>) -> Option<Bar> {
         let known = self.prepared.categories.iter().position(|&other| other == name);
         let place = known.unwrap_or_else(|| {
             self.prepared.categories.push(name);
@@ -254,7 +258,7 @@ impl<'a> Sieve<'a> {
             if !self.log.1 {
                 grow(&mut self.prepared.y, 0.0);
             }
-            (place, estimate.value, self.bounds(estimate, drawn))
+            Bar { category: place, value: estimate.value, bounds: self.bounds(estimate, drawn) }
         })
     }
 

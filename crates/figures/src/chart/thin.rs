@@ -198,7 +198,7 @@ mod tests {
             let all: Vec<Place> = (0..n)
                 .map(|i| ((i * seed % 2_003) as f64 / 10.0, (i * i % 1_009) as f64 / 10.0))
                 .collect();
-            let (left, side) = marks(&[all.clone()], (200.3, 100.9));
+            let (left, side) = marks(std::slice::from_ref(&all), (200.3, 100.9));
             prop_assert!(left[0].len() <= MAX_MARKS);
             let side = side.unwrap_or(FINEST_CELL) * 1.001;
             for place in all.iter().step_by(97) {
