@@ -46,7 +46,8 @@ fn the_udp_row_of_table_1() {
     assert!(census.waiting + census.on_the_way > 20, "{census:?}");
 }
 
-/// M/D/1: the mean wait of Pollaczek and Khinchine, rho s / (2 (1 - rho)).
+/// M/D/1: the mean wait of Pollaczek and Khinchine, rho s / (2 (1 - rho)), and its variance, by
+/// Takacs's recurrence the square of the mean and rho s^2 / (3 (1 - rho)).
 #[test]
 fn poisson_packets_of_one_size_wait_as_in_m_d_1() {
     for (load, tolerance) in [(0.5, 0.03), (0.8, 0.05)] {
@@ -63,9 +64,13 @@ fn poisson_packets_of_one_size_wait_as_in_m_d_1() {
         let mut line = Line::new(streams, &[link], config, Sink::new());
         line.run(Time::from_secs(300));
         let service = 0.001;
-        let wait = line.sink().totals().mean_delay() - service;
-        let formula = load * service / (2.0 * (1.0 - load));
-        assert!((wait / formula - 1.0).abs() < tolerance, "{load}: {wait} {formula}");
+        let totals = line.sink().totals();
+        let wait = totals.mean_delay() - service;
+        let mean = load * service / (2.0 * (1.0 - load));
+        assert!((wait / mean - 1.0).abs() < tolerance, "{load}: {wait} {mean}");
+        let variance = mean * mean + load * service * service / (3.0 * (1.0 - load));
+        let ratio = totals.delay_variance() / variance;
+        assert!((ratio - 1.0).abs() < 3.0 * tolerance, "{load}: {ratio}");
     }
 }
 
