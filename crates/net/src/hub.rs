@@ -4,6 +4,7 @@
 //! moment of one batch; none holds it while it waits.
 
 use crate::counters::Counters;
+use crate::fresh::is_fresh;
 use crate::handler::{CloseReason, Handler};
 use crate::limits::Limits;
 use crate::mailbox::{Carry, Mail};
@@ -306,12 +307,16 @@ impl<H: Handler> Hub<H> {
             self.failed.push(report);
             return;
         };
-        if conn.queue.push(bytes, report, limit) {
+        // Half of the room is for what belongs to something begun.
+        let fresh = is_fresh(bytes);
+        if conn.queue.push(bytes, report, if fresh { limit / 2 } else { limit }) {
             conn.wake();
             return;
         }
-        // A slow reader is cut off rather than waited for.
-        conn.end(CloseReason::SlowReader, None);
+        if !fresh {
+            // A slow reader is cut off rather than waited for.
+            conn.end(CloseReason::SlowReader, None);
+        }
         self.counters.stream_not_sent.add(1);
         self.failed.push(report);
     }

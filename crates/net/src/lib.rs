@@ -14,6 +14,7 @@ pub mod clock;
 pub mod counters;
 pub mod endpoint;
 pub mod error;
+mod fresh;
 pub mod handler;
 mod hub;
 pub mod limits;

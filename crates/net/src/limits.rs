@@ -14,7 +14,7 @@ pub struct Limits {
     /// room for the next.
     pub half_open: usize,
     /// Bytes that may wait to be written to one connection. A peer that lets more pile up is not
-    /// reading: it is cut off.
+    /// reading: it is cut off. Requests that would begin something are not sent from half of it on.
     pub write_queue: usize,
     /// Longest wait for a connection we open, its TLS handshake included.
     pub connect: Duration,

@@ -9,7 +9,7 @@ use ringway_sansio::{Target, Transport};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
-use support::{Event, PATIENCE, Server, listen, peer, sip};
+use support::{Event, PATIENCE, Server, listen, peer, request, sip};
 
 const SHORT: Duration = Duration::from_millis(250);
 
@@ -206,7 +206,7 @@ fn a_slow_reader_is_cut_off_and_delays_nobody() {
     let slow = connect(server.addr(0));
     let (flow, _) = server.wait_opened();
     let mut quick = connect(server.addr(0));
-    let large = sip("large", 50_000);
+    let large = request("BYE", "large", 50_000);
     let begun = Instant::now();
     let mut report = 0;
     let failed = loop {
@@ -235,6 +235,33 @@ fn a_slow_reader_is_cut_off_and_delays_nobody() {
         1_000_000
     );
     drop(slow);
+}
+
+/// What would begin something is not sent any more when half of the room is taken; what belongs to
+/// something begun still is, and the connection stays.
+#[test]
+fn half_of_a_queue_is_kept_for_what_has_begun() {
+    let server = Server::start(tcp(Limits { write_queue: 1 << 20, ..Limits::default() }));
+    let mut slow = connect(server.addr(0));
+    let (flow, _) = server.wait_opened();
+    let new = request("INVITE", "new", 50_000);
+    let mut sent = 0;
+    let begun = Instant::now();
+    loop {
+        server.send(0, Target::Flow(flow), sent + 1, &new);
+        match server.events.recv_timeout(Duration::from_millis(50)) {
+            Ok(Event::NotSent(n)) => break assert_eq!(n, sent + 1),
+            _ => sent += 1,
+        }
+        assert!(begun.elapsed() < PATIENCE * 4, "never full");
+    }
+    let old = request("BYE", "old", 50_000);
+    server.send(0, Target::Flow(flow), 0, &old);
+    for _ in 0..sent {
+        assert_eq!(read(&mut slow, new.len()), new);
+    }
+    assert_eq!(read(&mut slow, old.len()), old);
+    assert_eq!(server.count("closed_slow_reader"), 0);
 }
 
 #[test]
@@ -441,13 +468,13 @@ fn a_flood_on_a_connection_leaves_turns_for_datagrams() {
 #[test]
 fn stopping_writes_what_is_queued_and_accepts_no_more() {
     let server =
-        Server::start_with(tcp(Limits { write_queue: 8 << 20, ..Limits::default() }), |p| {
+        Server::start_with(tcp(Limits { write_queue: 16 << 20, ..Limits::default() }), |p| {
             p.echo = false
         });
     let addr = server.addr(0);
     let mut stream = connect(addr);
     let (flow, _) = server.wait_opened();
-    let message = sip("last", 50_000);
+    let message = request("BYE", "last", 50_000);
     let copy = message.clone();
     server.post(0, move |_, _, out| {
         for _ in 0..100 {

@@ -11,7 +11,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
-use support::{PATIENCE, Server, listen, sip};
+use support::{PATIENCE, Server, listen, request, sip};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::{Bytes, Error, Message};
@@ -175,7 +175,7 @@ fn a_slow_reader_is_cut_off() {
     block_on(async {
         let socket = connect(server.addr(0)).await;
         let (flow, _) = server.wait_opened();
-        let message = sip("large", 50_000);
+        let message = request("BYE", "large", 50_000);
         for report in 1..=2_000 {
             server.send(0, Target::Flow(flow), report, &message);
             if server.count("closed_slow_reader") > 0 {

@@ -6,6 +6,7 @@
 //! what belongs to calls that have begun. Who sent it will send it again half a second later
 //! (RFC 3261 section 17.1.1.2, Timer A).
 
+use crate::fresh::METHODS;
 use crate::handler::SHED_ALL;
 use libc::{
     BPF_ABS, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_K, BPF_LD, BPF_LEN, BPF_RET, BPF_W, SKF_AD_OFF,
@@ -13,10 +14,6 @@ use libc::{
 };
 use socket2::{SockFilter, Socket};
 use std::io;
-
-/// The first four octets of requests that begin something. A re-INVITE or the refresh of a
-/// subscription begins with the same; it is sent again, too.
-const METHODS: [[u8; 4]; 6] = [*b"INVI", *b"REGI", *b"OPTI", *b"SUBS", *b"MESS", *b"PUBL"];
 
 /// Octets of the UDP header, which the filter sees before the payload.
 const HEADER: u32 = 8;

@@ -256,8 +256,13 @@ pub fn listen(specs: &[(Transport, &str)]) -> Config {
 
 /// A message with a body of `n` bytes, framed for a stream.
 pub fn sip(tag: &str, n: usize) -> Vec<u8> {
+    request("MESSAGE", tag, n)
+}
+
+/// The same of another method.
+pub fn request(method: &str, tag: &str, n: usize) -> Vec<u8> {
     let mut m = format!(
-        "MESSAGE sip:a@b SIP/2.0\r\nVia: SIP/2.0/TCP c;branch=z9hG4bK{tag}\r\n\
+        "{method} sip:a@b SIP/2.0\r\nVia: SIP/2.0/TCP c;branch=z9hG4bK{tag}\r\n\
          Content-Length: {n}\r\n\r\n"
     )
     .into_bytes();
