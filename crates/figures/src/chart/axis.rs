@@ -94,6 +94,10 @@ const MARGIN: f64 = 0.03;
 const MOST_DECIMALS: i32 = 3;
 /// Most digits behind the point of a number with an exponent: as many as [`NARROWEST`] asks for.
 const MOST_DIGITS: i32 = 11;
+/// Numbers from here on have an exponent, as have those with more decimals than [`FINEST`].
+const HUGE: f64 = 1e9;
+/// Most decimals of a number without an exponent.
+const FINEST: i32 = 6;
 /// Most steps tried until labels fit, each about twice the one before.
 const MOST_STEPS: i32 = 40;
 
@@ -258,7 +262,7 @@ fn log_ticks(axis: &Axis, domain: &Domain, room: &Room<'_>) -> Ticks {
                 apart * room.length >= (takes(&pair[0]) + takes(&pair[1])) / 2.0
             })
     };
-    let tries: [(&'static [i32], i32); 9] = [
+    let tries: [(&'static [i32], i32); 11] = [
         (&[1, 2, 5], 1),
         (&[1, 3], 1),
         (&[1], 1),
@@ -267,6 +271,8 @@ fn log_ticks(axis: &Axis, domain: &Domain, room: &Room<'_>) -> Ticks {
         (&[1], 6),
         (&[1], 12),
         (&[1], 24),
+        (&[1], 36),
+        (&[1], 60),
         (&[1], 120),
     ];
     let chosen = tries.iter().map(|&(digits, stride)| all(digits, stride)).find(|s| fits(s));
@@ -408,11 +414,11 @@ fn prefix(thousands: i32) -> (i32, &'static str) {
 /// space between thousands from five digits on.
 fn spell(value: f64, power: i32) -> String {
     let size = value.abs();
-    if value != 0.0 && (size >= 1e9 || power < -6) {
+    if value != 0.0 && (size >= HUGE || power < -FINEST) {
         let digits = (size.log10().floor() as i32 - power).clamp(0, MOST_DIGITS) as usize;
         return format!("{value:.digits$e}").replace('-', "−");
     }
-    let decimals = (-power).max(0) as usize;
+    let decimals = if value == 0.0 && power < -FINEST { 0 } else { (-power).max(0) as usize };
     let plain = format!("{size:.decimals$}");
     let (whole, fraction) = plain.split_once('.').unwrap_or((&plain, ""));
     let mut out = String::new();

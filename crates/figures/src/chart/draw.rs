@@ -88,6 +88,9 @@ impl Svg {
     }
 
     fn text(&mut self, x: f64, y: f64, size: f64, anchor: &str, turn: f64, text: &str) {
+        if text.is_empty() {
+            return;
+        }
         let (x, y) = (number(x), number(y));
         self.add(format_args!("<text x=\"{x}\" y=\"{y}\" font-size=\"{size}\""));
         if anchor != "start" {

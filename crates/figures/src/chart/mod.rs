@@ -41,10 +41,10 @@ pub const MAX_BARS: usize = 240;
 /// Most characters of a title, a caption, a label or a name; what is longer is cut, with an ellipsis.
 pub const MAX_TEXT: usize = 1_200;
 /// Values beyond this are treated as not finite: nothing that is measured reaches it, and differences
-/// of two such values would overflow.
-pub const MAX_MAGNITUDE: f64 = 1e150;
+/// and ratios of what remains do not overflow.
+pub const MAX_MAGNITUDE: f64 = 1e120;
 /// Values nearer to zero than this count as zero.
-pub const MIN_MAGNITUDE: f64 = 1e-150;
+pub const MIN_MAGNITUDE: f64 = 1e-120;
 /// Pixels of a PNG for each inch of print.
 pub const DPI: f64 = 300.0;
 

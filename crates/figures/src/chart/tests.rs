@@ -373,7 +373,7 @@ fn any_axis() -> impl Strategy<Value = Axis> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(100))]
 
     /// Whatever the words and numbers: a page that is valid XML, with its text on it.
     #[test]

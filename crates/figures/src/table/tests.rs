@@ -249,6 +249,9 @@ fn columns_are_read_by_name() {
 }
 
 proptest! {
+    // Each case waits for the disk.
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
     #[test]
     fn every_table_comes_back(
         rows in prop::collection::vec(
@@ -268,6 +271,9 @@ proptest! {
         prop_assert!(same(&table, &read_parquet(&parquet).unwrap()));
     }
 
+}
+
+proptest! {
     #[test]
     fn no_csv_panics(text in "[a-z,\"\n\r0-9.-]{0,80}") {
         let _ = csv::parse_csv(text.as_bytes(), &schema());
