@@ -167,29 +167,49 @@ def summary(rows):
     return ", ".join(f"{before.cwnd:.0f} to {after.ssthresh:.0f}" for before, after in reductions(rows))
 
 
+def ticks(most):
+    """Round numbers up to `most`, four to nine of them."""
+    step = next(step for power in range(9) for step in (10 ** power, 2 * 10 ** power, 5 * 10 ** power)
+                if most / step < 10)
+    return range(0, int(most) + 1, step)
+
+
 def drawing(traces, path):
-    """Windows over time as one picture: the first solid, the second dashed."""
-    width, height, margin = 900, 400, 50
-    longest = max(row.at for trace in traces.values() for row in trace)
-    highest = max(row.cwnd for trace in traces.values() for row in trace)
-    names = list(traces)
+    """Windows over packets sent as one picture: the first solid, the second dashed."""
+    width, height, margin = 900, 400, 60
+    most = max(row.packets for trace in traces.values() for row in trace)
+    highest = max(row.cwnd for trace in traces.values() for row in trace) * 1.05
+    styles = (("#0072b2", ""), ("#d55e00", 'stroke-dasharray="6 4" '))
+
+    def place(packets, cwnd):
+        return margin + packets / most * width, margin + height - cwnd / highest * height
+
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width + 2 * margin}" height="{height + 2 * margin}" '
         'font-family="sans-serif" font-size="14">',
-        f'<rect x="{margin}" y="{margin}" width="{width}" height="{height}" fill="none" stroke="#888"/>',
-        f'<text x="{margin}" y="{height + 2 * margin - 15}">0 to {longest:.0f} ms</text>',
-        f'<text x="{margin}" y="{margin - 15}">congestion window, 0 to {highest:.0f} segments; '
-        f'solid: {names[0]}, dashed: {names[1]}</text>',
+        f'<rect width="{width + 2 * margin}" height="{height + 2 * margin}" fill="white"/>',
+        f'<text x="{margin + width / 2}" y="{height + 2 * margin - 12}" text-anchor="middle">data packets sent</text>',
+        f'<text transform="translate(18 {margin + height / 2}) rotate(-90)" text-anchor="middle">'
+        'congestion window, segments</text>',
     ]
-    for trace, (colour, dash) in zip(traces.values(), (("#0072b2", "none"), ("#d55e00", "6 4"))):
+    for value in ticks(most):
+        x, y = place(value, 0)
+        parts.append(f'<path d="M{x:.1f} {margin}V{y}" stroke="#ddd"/>'
+                     f'<text x="{x:.1f}" y="{y + 20}" text-anchor="middle">{value}</text>')
+    for value in ticks(highest):
+        x, y = place(0, value)
+        parts.append(f'<path d="M{x} {y:.1f}h{width}" stroke="#ddd"/>'
+                     f'<text x="{x - 8}" y="{y + 5:.1f}" text-anchor="end">{value}</text>')
+    for number, ((name, trace), (colour, dash)) in enumerate(zip(traces.items(), styles)):
         points, last = [], None
         for row in trace:
-            x = margin + row.at / longest * width
-            y = margin + height - row.cwnd / highest * height
+            x, y = place(row.packets, row.cwnd)
             if last is not None:
                 points.append(f"{x:.1f},{last:.1f}")
             points.append(f"{x:.1f},{y:.1f}")
             last = y
-        parts.append(f'<polyline fill="none" stroke="{colour}" stroke-width="1.5" stroke-dasharray="{dash}" '
-                     f'points="{" ".join(points)}"/>')
+        line = f'fill="none" stroke="{colour}" stroke-width="1.5" {dash}'
+        left = margin + 20 + 180 * number
+        parts.append(f'<polyline {line}points="{" ".join(points)}"/><path {line}d="M{left} {margin - 20}h40"/>'
+                     f'<text x="{left + 48}" y="{margin - 15}">{name}</text>')
     path.write_text("\n".join([*parts, "</svg>"]))
