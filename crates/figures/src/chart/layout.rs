@@ -200,7 +200,8 @@ pub(super) fn lay_out<'a>(figure: &Figure, prepared: Prepared<'a>, dress: Dress)
         plot.width -= (beyond.fold(0.0, f64::max) - EDGE + 1.0).max(1.0);
         x_ticks = ticks(&figure.x, &mut x, &x_room(plot.width));
         for (value, label) in &mut x_ticks.major {
-            let (at, half) = (plot.left + x.place(*value) * plot.width, wide(label) / 2.0);
+            let (at, half) =
+                (plot.left + x.place(*value) * plot.width, self::width(label, SMALL) / 2.0);
             // What other ticks than those tried first would have needed room for is left out.
             if at - half < 0.0 || at + half > width {
                 label.clear();
