@@ -155,12 +155,14 @@ fn a_restarted_peer_comes_back() {
     pair.run(ms(300));
     let b = pair.up(1).unwrap();
     pair.b.send(pair.now, b, &SendOptions::default(), &b"unread"[..]).unwrap();
+    pair.flush();
     pair.a = host(99, quick());
     pair.flying.clear();
     let second = pair.a.connect(pair.now, &[A1], 7000, &[B1], PORT, None).unwrap();
     pair.send(second, 0, b"two");
     pair.run(secs(5));
     assert!(pair.events[1].contains(&Event::Restarted(b)));
+    assert!(pair.events[1].contains(&Event::SendFailed { id: b, messages: 1 }));
     let expected = [(0, b"one".to_vec()), (0, b"two".to_vec())];
     assert_eq!(pair.received(b), expected);
     assert_eq!(pair.b.len(), 1);

@@ -175,6 +175,7 @@ pub(crate) struct Pending {
     pub(crate) peer_shutdown: bool,
     pub(crate) paths: bool,
     pub(crate) error: Option<u16>,
+    pub(crate) unsent: u32,
     pub(crate) closed: Option<Close>,
 }
 
@@ -187,6 +188,7 @@ impl Pending {
             || self.peer_shutdown
             || self.paths
             || self.error.is_some()
+            || self.unsent > 0
             || self.closed.is_some()
     }
 }

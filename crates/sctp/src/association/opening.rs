@@ -146,6 +146,7 @@ impl Association {
     fn take_offer(&mut self, offer: &Offer, now: Time) {
         self.peer_tag = offer.peer_tag;
         self.streams = offer.streams;
+        self.pending.unsent += self.out.limit_streams(offer.streams.0, &self.settings);
         self.out.peer_rwnd = offer.peer_rwnd;
         self.inn.restart(offer.peer_tsn);
         for path in &mut self.paths {
@@ -401,7 +402,7 @@ impl Association {
             path.one_packet = false;
             path.answered();
         }
-        self.out.restart(offer.local_tsn);
+        self.pending.unsent += self.out.restart(offer.local_tsn);
         self.acks = Acks::on(path);
         self.control = Control { cookie_ack: Some(path), ..Control::default() };
         self.t1 = None;

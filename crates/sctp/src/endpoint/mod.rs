@@ -90,6 +90,14 @@ pub enum Event {
         /// The cause code (RFC 9260 section 3.3.10).
         code: u16,
     },
+    /// SEND FAILURE: messages that were given are lost, because their stream turned out not to
+    /// exist or because the peer began anew before it acknowledged them.
+    SendFailed {
+        /// Whose.
+        id: AssocId,
+        /// How many.
+        messages: u32,
+    },
     /// COMMUNICATION LOST or SHUTDOWN COMPLETE: it is over. What was received can still be read;
     /// once it is, the id names nothing. This is the last event of an association.
     Closed(AssocId, Close),
@@ -410,6 +418,10 @@ impl Sctp {
         let pending = &mut association.pending;
         if let Some(code) = pending.error.take() {
             return Some(Event::PeerError { id, code });
+        }
+        if pending.unsent > 0 {
+            let messages = core::mem::take(&mut pending.unsent);
+            return Some(Event::SendFailed { id, messages });
         }
         if core::mem::take(&mut pending.readable) {
             return Some(Event::Readable(id));

@@ -157,9 +157,33 @@ impl Outgoing {
         }
     }
 
+    /// The peer takes fewer streams than were asked for (RFC 9260 section 5.1.1): messages of the
+    /// others are dropped. Gives how many. Keys grow with the order of arrival while nothing was
+    /// acknowledged, so that the order among streams stays.
+    pub(crate) fn limit_streams(&mut self, streams: u16, settings: &Settings) -> u32 {
+        let before = self.messages.len();
+        for queue in self.queues.drain(usize::from(streams).min(self.queues.len())..) {
+            let mut at = queue.head;
+            while let Some(message) = self.messages.try_remove(at as usize) {
+                self.waiting -= message.data.len();
+                self.buffered -= message.data.len();
+                at = message.next;
+            }
+        }
+        let dropped = before - self.messages.len();
+        if dropped > 0 {
+            self.scheduler = settings.scheduling.make();
+            for (_, message) in self.messages.iter().filter(|(_, message)| message.cut == 0) {
+                self.scheduler.queued(message.stream, message.data.len());
+            }
+        }
+        dropped as u32
+    }
+
     /// Begins anew after a restart of the peer: what was sent and not acknowledged is lost, what
-    /// was not sent keeps its place.
-    pub(crate) fn restart(&mut self, initial_tsn: Tsn) {
+    /// was not sent keeps its place. Gives how many messages were lost.
+    pub(crate) fn restart(&mut self, initial_tsn: Tsn) -> u32 {
+        let before = self.messages.len();
         while let Some(chunk) = self.sent.pop_front() {
             self.release(&chunk);
         }
@@ -192,6 +216,7 @@ impl Outgoing {
         self.uncounted = Line::ORIGIN;
         self.outstanding = 0;
         self.recovery = None;
+        (before - self.messages.len()) as u32
     }
 
     fn next_place(&self) -> u64 {

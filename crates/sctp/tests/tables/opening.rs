@@ -40,6 +40,23 @@ fn streams_are_the_lesser() {
     assert_eq!(snapshot(&s).streams, (1024, 7));
 }
 
+/// RFC 9260 section 5.1.1: messages given for streams that the peer does not take are not sent.
+#[test]
+fn messages_of_no_stream_are_not_sent() {
+    let mut s = Script::connecting(plain());
+    s.streams = (10, 3);
+    for stream in [2, 9, 0, 5, 2] {
+        s.send(stream, 10 + usize::from(stream));
+    }
+    s.give_init_ack();
+    s.expect("COOKIE_ECHO + DATA 1 BE 2:0 12 + DATA 2 BE 0:0 10 + DATA 3 BE 2:1 12");
+    s.give("COOKIE_ACK + SACK 3");
+    assert!(s.events().contains(&Event::SendFailed { id: s.id(), messages: 2 }));
+    assert_eq!((snapshot(&s).streams, snapshot(&s).unacknowledged), ((3, 10), 0));
+    let options = ringway_sctp::SendOptions { stream: 3, ..Default::default() };
+    assert!(s.sctp.send(s.now, s.id(), &options, vec![1]).is_err());
+}
+
 /// RFC 9260 section 5.1.5, steps 2 and 3: a cookie that was changed, or comes with other ports or
 /// another tag, is dropped without a word.
 #[test]
@@ -223,7 +240,8 @@ fn tags_are_checked() {
     }
     s.give_tagged(peer, B1, A1, "ABORT T");
     let events = s.events();
-    let told = events.iter().any(|e| matches!(e, Event::Closed(_, Close::Aborted { code: 12, .. })));
+    let told =
+        events.iter().any(|e| matches!(e, Event::Closed(_, Close::Aborted { code: 12, .. })));
     assert!(told, "{events:?}");
     let mut s = Script::accepted(plain());
     s.give("ABORT");
