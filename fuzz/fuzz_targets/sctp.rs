@@ -1,0 +1,246 @@
+//! Packets, time and calls, step by step, for the SCTP of a host: nothing a peer sends may panic,
+//! nothing is sent or woken for ever, what is held stays bounded, and an aborted host holds nothing.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use ringway_sansio::{Addressing, Duration, Ecn, Endpoint, SplitMix, Time};
+use ringway_sctp::wire::chunk::{self, Chunk, kind};
+use ringway_sctp::wire::{Init, InitParameters, Packet, Writer};
+use ringway_sctp::{
+    AssocId, Event, Limits, PROTOCOL, Scheduling, Sctp, SendOptions, Settings, Tsn,
+};
+use std::net::IpAddr;
+
+const HERE: [IpAddr; 2] = [
+    IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1)),
+    IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 1, 1)),
+];
+const THERE: [IpAddr; 2] = [
+    IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2)),
+    IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 1, 2)),
+];
+const PORT: u16 = 5060;
+const BUFFER: usize = 5000;
+
+/// Takes numbers from the input; 0 when it is used up.
+struct Input<'a>(&'a [u8]);
+
+impl<'a> Input<'a> {
+    fn byte(&mut self) -> u8 {
+        let Some((first, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        *first
+    }
+
+    fn word(&mut self) -> u32 {
+        u32::from_le_bytes([self.byte(), self.byte(), self.byte(), self.byte()])
+    }
+
+    fn bytes(&mut self, count: usize) -> &'a [u8] {
+        let (first, rest) = self.0.split_at(count.min(self.0.len()));
+        self.0 = rest;
+        first
+    }
+}
+
+/// What the peer would know: what the host said last.
+struct Known {
+    tag: u32,
+    port: u16,
+    tsn: Tsn,
+    acked: Tsn,
+    cookie: Vec<u8>,
+    beat: Vec<u8>,
+}
+
+fn drain(host: &mut Sctp, now: Time, known: &mut Known) {
+    let mut out = Vec::new();
+    let mut count = 0;
+    while host.poll_transmit(now, &mut out).is_some() {
+        let packet = Packet::parse(&out).expect("what is sent can be parsed");
+        known.port = packet.source;
+        for raw in packet.chunks() {
+            match raw.expect("whole chunks").parse().expect("right chunks") {
+                Chunk::Init(init) | Chunk::InitAck(init) => {
+                    known.tag = init.initiate_tag;
+                    known.tsn = init.initial_tsn;
+                    let parameters = InitParameters::read(&init, true).expect("parameters");
+                    known.cookie = parameters.cookie.unwrap_or_default();
+                }
+                Chunk::Data(data) => known.tsn = data.tsn,
+                Chunk::Sack(sack) => known.acked = sack.cumulative_tsn_ack,
+                Chunk::Heartbeat(value) => known.beat = value.to_vec(),
+                _ => {}
+            }
+        }
+        out.clear();
+        count += 1;
+        assert!(count < 100_000, "sends for ever");
+    }
+}
+
+fn give(host: &mut Sctp, now: Time, input: &mut Input<'_>, known: &Known, chunks: &[u8]) {
+    let what = input.byte();
+    let tag = match what % 8 {
+        0 => 0,
+        1 => 77,
+        _ => known.tag,
+    };
+    let mut out = Vec::new();
+    let mut packet = Writer::new(&mut out, 65_535, PORT, known.port, tag);
+    packet.chunks().extend_from_slice(chunks);
+    packet.finish();
+    let addressing = Addressing {
+        source: THERE[usize::from(what >> 3 & 1)],
+        destination: HERE[usize::from(what >> 4 & 1)],
+        protocol: PROTOCOL,
+        ecn: Ecn::NotEct,
+    };
+    host.handle_packet(now, addressing, &out);
+}
+
+fuzz_target!(|data: &[u8]| {
+    if let Ok(packet) = Packet::parse_unchecked(data) {
+        for raw in packet.chunks().flatten() {
+            if let Ok(chunk) = raw.parse() {
+                chunk.probe();
+            }
+        }
+    }
+    let mut input = Input(data);
+    let choice = input.byte();
+    let settings = Settings {
+        receive_buffer: BUFFER,
+        send_buffer: 20_000,
+        mtu: if choice & 1 == 0 { 1500 } else { 512 },
+        scheduling: if choice & 2 == 0 { Scheduling::Fcfs } else { Scheduling::RoundRobin },
+        potentially_failed: (choice & 4 == 0).then_some(0),
+        ..Settings::default()
+    };
+    let limits = Limits { associations: 4, inits_per_second: 1000, ..Limits::default() };
+    let random = Box::new(SplitMix::new(1));
+    let mut host = Sctp::new(limits, settings, random).expect("settings are right");
+    let count = 1 + usize::from(choice >> 3 & 1);
+    host.listen(&HERE[..count], PORT, None).expect("a free port");
+    let mut now = Time::from_secs(1000);
+    let mut ids: Vec<AssocId> = Vec::new();
+    let mut known = Known {
+        tag: 0,
+        port: PORT,
+        tsn: Tsn::new(0),
+        acked: Tsn::new(0),
+        cookie: Vec::new(),
+        beat: Vec::new(),
+    };
+    let mut buffer = Vec::new();
+    for _ in 0..200 {
+        if input.0.is_empty() {
+            break;
+        }
+        let id = ids.get(usize::from(input.byte()) % ids.len().max(1)).copied();
+        match (input.byte() % 14, id) {
+            (0, _) => {
+                let port = 7000 + u16::from(input.byte() % 2);
+                if let Ok(id) = host.connect(now, &HERE[..count], port, &THERE[..1], PORT, None) {
+                    ids.push(id);
+                }
+            }
+            (1, _) => {
+                now = now + Duration::from_millis(u64::from(input.word() % 100_000));
+                let mut rounds = 0;
+                while host.poll_timeout().is_some_and(|at| at <= now) {
+                    host.handle_timeout(now);
+                    drain(&mut host, now, &mut known);
+                    rounds += 1;
+                    assert!(rounds < 100_000, "wakes for ever");
+                }
+            }
+            (2, Some(id)) => {
+                let what = input.byte();
+                let options = SendOptions {
+                    stream: u16::from(what % 4),
+                    unordered: what & 8 != 0,
+                    ..SendOptions::default()
+                };
+                let _ = host.send(now, id, &options, vec![1; usize::from(input.byte()) * 30]);
+            }
+            (3, Some(id)) => {
+                buffer.clear();
+                let _ = host.recv(id, &mut buffer);
+            }
+            (4, Some(id)) => {
+                let _ = host.shutdown(now, id);
+            }
+            (5, Some(id)) if input.byte() < 20 => {
+                let _ = host.abort(id, b"over");
+            }
+            (6, _) => {
+                let fixed = Init::fixed(input.word() % 3 + 1, 9000, (4, 4), known.acked.plus(1));
+                let several = input.byte() & 1 != 0;
+                let addresses = if several { THERE.to_vec() } else { Vec::new() };
+                let parameters = InitParameters {
+                    addresses,
+                    cookie: (input.byte() & 1 != 0).then(|| known.cookie.clone()),
+                    ..InitParameters::default()
+                };
+                let mut chunks = Vec::new();
+                let which = if input.byte() & 1 == 0 { kind::INIT } else { kind::INIT_ACK };
+                parameters.emit(&mut chunks, which, &fixed);
+                give(&mut host, now, &mut input, &known, &chunks);
+            }
+            (7, _) => {
+                let mut chunks = Vec::new();
+                Chunk::CookieEcho(&known.cookie).emit(&mut chunks);
+                give(&mut host, now, &mut input, &known, &chunks);
+            }
+            (8, _) => {
+                let mut chunks = Vec::new();
+                Chunk::HeartbeatAck(&known.beat).emit(&mut chunks);
+                give(&mut host, now, &mut input, &known, &chunks);
+            }
+            _ => {
+                let mut chunks = Vec::new();
+                for _ in 0..1 + input.byte() % 3 {
+                    let which = match input.byte() {
+                        byte @ 0..240 => byte % 16,
+                        byte => byte.wrapping_mul(17),
+                    };
+                    let flags = input.byte();
+                    let length = usize::from(input.byte() % 40);
+                    let mut value = input.bytes(length).to_vec();
+                    // Mostly near the numbers that count.
+                    let near = input.byte();
+                    if near < 220 && value.len() >= 4 {
+                        let base = if which == kind::DATA { known.acked } else { known.tsn };
+                        let tsn = base.plus(u32::from(near % 16)).minus(3);
+                        value[..4].copy_from_slice(&tsn.raw().to_be_bytes());
+                    }
+                    chunk::put(&mut chunks, which, flags, &[&value]);
+                }
+                give(&mut host, now, &mut input, &known, &chunks);
+            }
+        }
+        drain(&mut host, now, &mut known);
+        while let Some(event) = host.poll_event() {
+            if let Event::Up { id, .. } = event
+                && !ids.contains(&id)
+            {
+                ids.push(id);
+            }
+        }
+        for &id in &ids {
+            if let Ok(snapshot) = host.snapshot(id) {
+                assert!(snapshot.unread <= 2 * BUFFER, "holds too much");
+                let flight: u32 = snapshot.paths.iter().map(|path| path.flight).sum();
+                assert!(flight < 100_000 && snapshot.outstanding <= flight, "counts wrong");
+            }
+        }
+    }
+    for id in ids {
+        let _ = host.abort(id, b"");
+    }
+    drain(&mut host, now, &mut known);
+    while host.poll_event().is_some() {}
+    assert!(host.is_empty(), "holds what is over");
+    assert_eq!(host.poll_timeout(), None);
+});
