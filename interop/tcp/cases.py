@@ -20,6 +20,8 @@ KERNEL, OURS = "10.9.0.1", "10.9.0.2"
 KERNEL6, OURS6 = "fd09::1", "fd09::2"
 PORT = 7000
 MEGABYTE = 1 << 20
+# How the names of namespaces begin; the process that made one follows.
+SPACES = "rw-tcp-"
 
 
 def permitted():
@@ -65,11 +67,20 @@ class Link:
     def __init__(self, c, v6=False):
         self.c, self.v6 = c, v6
         self.mark = c.ports.take()
-        self.space = f"rw-tcp-{os.getpid()}-{self.mark}"
+        self.space = f"{SPACES}{os.getpid()}-{self.mark}"
+        self.sweep()
         self.ip("netns", "add", self.space)
         c.after(lambda: self.ip("netns", "del", self.space))
         self.kernel, self.local = (KERNEL6, OURS6) if v6 else (KERNEL, OURS)
         self.program = None
+
+    def sweep(self):
+        """Deletes the namespaces of cases that were ended before they could."""
+        for line in self.c.run("ip", ["ip", "netns", "list"])[1].splitlines():
+            name = line.split()[0] if line else ""
+            owner = name.removeprefix(SPACES).split("-")[0]
+            if name.startswith(SPACES) and not Path("/proc", owner).exists():
+                self.c.run("ip", ["ip", "netns", "del", name])
 
     def ip(self, *arguments):
         """Runs `ip`, which must succeed."""
