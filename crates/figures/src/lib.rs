@@ -2,8 +2,9 @@
 //!
 //! Four modules that need nothing of the other rooms and know nothing of networks: [`statistics`]
 //! turns observations into estimates, [`table`] keeps rows on disk, [`chart`] draws, and [`report`]
-//! puts words, numbers and drawings on one page. There is no clock here and no
-//! chance: where numbers are drawn, the seed is an argument, and the same input gives the same bytes.
+//! puts words, numbers and drawings on one page. There is no clock here and no chance: where numbers
+//! are drawn, the seed is an argument, and the same input gives the same bytes.
+//!
 //! Running experiments, naming scenarios and choosing what to show is the laboratory's business.
 //!
 //! Read [`statistics`] first.

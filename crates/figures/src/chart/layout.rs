@@ -37,6 +37,8 @@ const LEGEND_GAP: f64 = 10.0;
 pub(super) const SLANT: f64 = 35.0;
 /// Widest name of a slanted category.
 const SLANTED_ROOM: f64 = 72.0;
+/// The narrowest plot, however wide the labels of y are.
+const NARROWEST: f64 = 40.0;
 /// Lines of a title at most; a caption is bounded by its characters.
 const TITLE_LINES: usize = 3;
 const CAPTION_LINES: usize = 40;
@@ -144,9 +146,9 @@ pub(super) struct Layout<'a> {
 }
 
 pub(super) fn lay_out<'a>(figure: &Figure, prepared: Prepared<'a>, dress: Dress) -> Layout<'a> {
-    let width = figure.size.millimetres() * PT_PER_MM;
+    let page = figure.size.millimetres() * PT_PER_MM;
     let height = figure.size.plot_height();
-    let room = width - 2.0 * EDGE;
+    let room = page - 2.0 * EDGE;
     let mut top = EDGE;
     let mut title = Vec::new();
     if dress == Dress::Document {
@@ -157,56 +159,24 @@ pub(super) fn lay_out<'a>(figure: &Figure, prepared: Prepared<'a>, dress: Dress)
     // The label of the highest tick of y stands half above the plot.
     top += SMALL * 0.8;
 
-    let grow = figure.y.range.is_none() && !is_distribution(figure);
-    let mut y = Domain::of(&figure.y, span_of_y(figure, &prepared), grow);
-    let bars = !prepared.categories.is_empty();
-    let tall = |_: &str| SMALL * 1.7;
-    let y_room =
-        Room { length: height, takes: &tall, most: Y_LABELS, whole: prepared.whole.1, grow };
-    let y_ticks = ticks(&figure.y, &mut y, &y_room);
+    let (y, y_ticks) = fit_y(figure, &prepared, height);
     let y_title = wrap(&bounded(&y_ticks.title, MAX_TEXT), LABEL, height, 2);
-    let widest =
-        y_ticks.major.iter().map(|(_, l)| super::text::width(l, SMALL)).fold(0.0, f64::max);
+    let widest = y_ticks.major.iter().map(|(_, l)| width(l, SMALL)).fold(0.0, f64::max);
     let titles = y_title.len() as f64 * LABEL * LEADING;
     let left = EDGE + titles + 3.0 + widest + TICK + TICK_GAP;
-    let mut plot = Plot { left, top, width: (width - EDGE - left).max(40.0), height };
+    let mut plot = Plot { left, top, width: (page - EDGE - left).max(NARROWEST), height };
+    let bars = !prepared.categories.is_empty();
     let mut names = Names::default();
+    let (mut x, mut x_ticks) = (Domain::of(&figure.x, prepared.x, false), Ticks::default());
     if bars {
         names = self::names(&prepared.categories, plot.width);
         // The first of slanted names reaches out to the left, and pushes the plot if it must.
-        let pushed = names.reach(plot.width) - plot.left;
-        if pushed > 0.0 {
-            plot.left += pushed;
-            plot.width -= pushed;
-        }
-    }
-
-    let mut x = Domain::of(&figure.x, prepared.x, false);
-    let wide = |label: &str| super::text::width(label, SMALL) + SMALL;
-    let x_room = |length: f64| Room {
-        length,
-        takes: &wide,
-        most: X_LABELS,
-        whole: prepared.whole.0,
-        grow: false,
-    };
-    let mut x_ticks = Ticks { title: figure.x.label.clone(), ..Ticks::default() };
-    if !bars {
-        // Half of the last label may stand beyond the plot's end: chosen once to see how much.
-        let tried = ticks(&figure.x, &mut x, &x_room(plot.width));
-        let beyond = tried.major.iter().map(|(value, label)| {
-            super::text::width(label, SMALL) / 2.0 - (1.0 - x.place(*value)) * plot.width
-        });
-        plot.width -= (beyond.fold(0.0, f64::max) - EDGE + 1.0).max(1.0);
-        x_ticks = ticks(&figure.x, &mut x, &x_room(plot.width));
-        for (value, label) in &mut x_ticks.major {
-            let (at, half) =
-                (plot.left + x.place(*value) * plot.width, self::width(label, SMALL) / 2.0);
-            // What other ticks than those tried first would have needed room for is left out.
-            if at - half < 0.0 || at + half > width {
-                label.clear();
-            }
-        }
+        let pushed = (names.reach(plot.width) - plot.left).max(0.0);
+        plot.left += pushed;
+        plot.width -= pushed;
+        x_ticks.title.clone_from(&figure.x.label);
+    } else {
+        x_ticks = fit_x(figure, &prepared, &mut x, &mut plot, page);
     }
     let labels = if bars { names.height } else { SMALL };
     let mut below = plot.bottom() + TICK + TICK_GAP + labels + 2.0;
@@ -224,7 +194,7 @@ pub(super) fn lay_out<'a>(figure: &Figure, prepared: Prepared<'a>, dress: Dress)
     let y_title = turned(y_title, plot.left - left, &plot);
     Layout {
         prepared,
-        width,
+        width: page,
         height: below + EDGE,
         plot,
         title,
@@ -242,6 +212,44 @@ pub(super) fn lay_out<'a>(figure: &Figure, prepared: Prepared<'a>, dress: Dress)
         curves,
         bands,
     }
+}
+
+/// The ticks of y, whose axis may grow to them.
+fn fit_y(figure: &Figure, prepared: &Prepared<'_>, length: f64) -> (Domain, Ticks) {
+    let grow = figure.y.range.is_none() && !is_distribution(figure);
+    let mut y = Domain::of(&figure.y, span_of_y(figure, prepared), grow);
+    let takes = |_: &str| SMALL * 1.7;
+    let room = Room { length, takes: &takes, most: Y_LABELS, whole: prepared.whole.1, grow };
+    let ticks = ticks(&figure.y, &mut y, &room);
+    (y, ticks)
+}
+
+/// The ticks of x. Half of the last label may stand beyond the plot's end, which makes room for it.
+fn fit_x(
+    figure: &Figure,
+    prepared: &Prepared<'_>,
+    x: &mut Domain,
+    plot: &mut Plot,
+    page: f64,
+) -> Ticks {
+    let takes = |label: &str| width(label, SMALL) + SMALL;
+    let whole = prepared.whole.0;
+    let room = |length| Room { length, takes: &takes, most: X_LABELS, whole, grow: false };
+    let tried = ticks(&figure.x, x, &room(plot.width));
+    let beyond = tried
+        .major
+        .iter()
+        .map(|(value, label)| width(label, SMALL) / 2.0 - (1.0 - x.place(*value)) * plot.width);
+    plot.width -= (beyond.fold(0.0, f64::max) - EDGE + 1.0).max(1.0);
+    let mut ticks = ticks(&figure.x, x, &room(plot.width));
+    for (value, label) in &mut ticks.major {
+        let (at, half) = (plot.left + x.place(*value) * plot.width, width(label, SMALL) / 2.0);
+        // Other ticks than those that were tried: a label without room is left out.
+        if at - half < 0.0 || at + half > page {
+            label.clear();
+        }
+    }
+    ticks
 }
 
 /// Broken text whose first line begins below `top`, which moves below the last one.

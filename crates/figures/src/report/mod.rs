@@ -3,7 +3,8 @@
 //! A [`Report`] is a title, a manifest of what was run, and sections of text, tables and figures.
 //! [`Report::html`] needs no other file, no network and no script: the style is within, figures are
 //! SVG elements, and the reader's wish for light or dark is followed. It prints. Every text is
-//! escaped, and the page is well-formed XML too, so that any tool can read it. It is not a template language: what a report says is the caller's.
+//! escaped, and the page is well-formed XML too, so that any tool can read it. It is not a template
+//! language: what a report says is the caller's.
 //!
 //! Read [`Report`], then [`Grid`] for tables whose numbers stand below one another, and
 //! [`Grid::comparison`] for a paper's figures beside ours.
