@@ -38,3 +38,16 @@ builtins![
 pub fn find(name: &str) -> Option<&'static Builtin> {
     ALL.iter().find(|b| b.name == name)
 }
+
+/// Campaigns that are part of the program.
+pub const CAMPAIGNS: &[Builtin] = &[
+    Builtin {
+        name: "loss-and-tcp",
+        text: include_str!("../scenarios/campaigns/loss-and-tcp.toml"),
+    },
+    Builtin { name: "buffer-size", text: include_str!("../scenarios/campaigns/buffer-size.toml") },
+    Builtin {
+        name: "gangurde-udp-search",
+        text: include_str!("../scenarios/campaigns/gangurde-udp-search.toml"),
+    },
+];

@@ -1,8 +1,9 @@
-//! The command line: words in, one call into [`ringway_server`], words out.
+//! The command line: words in, one call into [`ringway_server`] or [`ringway_lab`], words out.
 //!
 //! Exit status 0 is done, 1 failed, 2 wrong usage. What was asked for goes to standard output,
 //! everything else to standard error; `--json` output is stable.
 
+mod lab;
 mod out;
 
 use clap::{Args, Parser, Subcommand};
@@ -35,6 +36,9 @@ enum Command {
     Config(Config),
     /// Shows how a running server is
     Status(Status),
+    /// Runs networks in virtual time: scenarios, campaigns, the papers' tables
+    #[command(subcommand)]
+    Lab(lab::Lab),
 }
 
 #[derive(Args)]
@@ -136,6 +140,7 @@ fn main() -> ExitCode {
         Command::User(command) => user(command),
         Command::Config(Config::Check { file }) => check(&file),
         Command::Status(Status { which }) => status(&which),
+        Command::Lab(command) => return lab::lab(command),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

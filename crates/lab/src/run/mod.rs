@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_millis(10);
 /// Parts of a run after each of which its progress is told.
 const PARTS: u32 = 200;
 /// Most rows of a packet record.
-pub const MAX_ROWS: usize = 1 << 23;
+pub const MAX_ROWS: usize = 1 << 22;
 
 /// Why a run failed.
 #[derive(Debug, thiserror::Error)]

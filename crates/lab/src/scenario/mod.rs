@@ -18,7 +18,9 @@ pub use link::Link;
 pub use probe::{Probe, What};
 pub use problem::{MAX_PROBLEMS, Problem, Problems};
 
-use document::{Place, nearest};
+pub(crate) use document::nearest;
+
+use document::Place;
 use header::Header;
 use ringway_link::{Generator, Span};
 use serde::Deserialize;

@@ -106,6 +106,11 @@ impl Conduit for Stream {
     }
 
     fn finish(&mut self, now: Time) {
+        // Before the peer has answered, TCP forgets a connection that is shut down, with all that was
+        // written (RFC 9293 section 3.10.4); it is asked again once it is open.
+        if !self.snapshot().is_some_and(|s| s.state.is_synchronised()) {
+            return;
+        }
         if let Some((tcp, id)) = self.tcp.as_mut().zip(self.connection) {
             // Refused only where it was done before.
             let _ = tcp.shutdown(now, id);

@@ -1,0 +1,397 @@
+//! Tables and figures of a campaign.
+
+use super::file::{Campaign, Vary};
+use super::runner::Done;
+use super::store::Figures;
+use crate::output::{
+    AxisSheet, ChartSheet, SeriesSheet, Sheet, Style, TableSheet, figure, version,
+};
+use crate::run::unit;
+use crate::search;
+use ringway_figures::statistics::{Estimate, mean, paired};
+use ringway_figures::table::{Cell, RowSink, Schema, Table, TableError, Type};
+use serde_json::{Value, json};
+
+/// Most rows of a table in a report; all are in the files beside it.
+const MAX_ROWS: usize = 200;
+/// Most series of a figure.
+const MAX_SERIES: usize = 8;
+/// Most bars of a figure.
+const MAX_BARS: usize = 60;
+
+/// The values of a figure in the replications that have it.
+fn sample(samples: &[Figures], name: &str) -> Vec<f64> {
+    samples.iter().filter_map(|f| f.get(name).copied()).collect()
+}
+
+fn estimate(samples: &[Figures], name: &str) -> Option<Estimate> {
+    mean(&sample(samples, name)).ok()
+}
+
+fn measure(name: &str) -> &str {
+    name.split_once('.').map_or(name, |n| n.1)
+}
+
+/// `completion of file (s)`.
+fn head(name: &str) -> String {
+    let (flow, measure) = name.split_once('.').unwrap_or(("", name));
+    let unit = unit(measure);
+    let unit = if unit.is_empty() { String::new() } else { format!(" ({unit})") };
+    format!("{} of {flow}{unit}", measure.replace('_', " "))
+}
+
+fn spell(estimate: Option<Estimate>) -> String {
+    let Some(estimate) = estimate else { return "-".into() };
+    let value = figure(estimate.value);
+    match estimate.interval {
+        Some(interval) => {
+            // The bound needs no more digits than it takes to see how sure the mean is.
+            let half = interval.half_width();
+            let digits = if half > 0.0 { 10f64.powi(2 - half.log10().ceil() as i32) } else { 1.0 };
+            let short = if half > 0.0 { (half * digits).round() / digits } else { 0.0 };
+            format!("{value} ± {}", figure(short))
+        }
+        None => value,
+    }
+}
+
+/// What a campaign has to show.
+pub(crate) fn sheet(campaign: &Campaign, done: &Done) -> Sheet {
+    let mut tables = Vec::new();
+    if campaign.target.is_some() {
+        tables.push(search::table(campaign, done));
+    } else {
+        tables.push(cells(campaign, done));
+        tables.extend(differences(campaign, done));
+    }
+    let runs: usize = done.samples.iter().map(Vec::len).sum();
+    let files = [
+        ("campaign.toml", "the campaign"),
+        ("scenario.toml", "the scenario it varies"),
+        ("results.log", "every result as it came, by which a campaign goes on"),
+        ("results.csv", "every figure of every run, as a long table"),
+        ("results.parquet", "the same as Parquet"),
+        ("summary.csv", "means and intervals of every cell"),
+        ("summary.parquet", "the same as Parquet"),
+        ("manifest.json", "version, seed, parameters, host"),
+    ];
+    Sheet {
+        title: campaign.title.clone(),
+        text: campaign.text.split("\n\n").map(|p| p.trim().to_string()).collect(),
+        facts: vec![
+            ("version".into(), version()),
+            ("scenario".into(), campaign.scenario.clone()),
+            ("seed".into(), campaign.seed.to_string()),
+            ("cells".into(), campaign.cells.len().to_string()),
+            ("runs".into(), runs.to_string()),
+            ("replications".into(), campaign.rule()),
+        ],
+        tables,
+        charts: if campaign.target.is_some() { Vec::new() } else { charts(campaign, done) },
+        files: files.map(|(a, b)| (a.to_string(), b.to_string())).to_vec(),
+    }
+}
+
+fn cells(campaign: &Campaign, done: &Done) -> TableSheet {
+    let mut heads: Vec<String> = campaign.vary.iter().map(|v| v.name.clone()).collect();
+    heads.push("n".into());
+    heads.extend(campaign.measures.iter().map(|m| head(m)));
+    let rows = campaign.cells.iter().zip(&done.samples).zip(&done.settled).take(MAX_ROWS);
+    let rows = rows
+        .map(|((cell, samples), settled)| {
+            let named = campaign.vary.iter().zip(&cell.choices);
+            let mut row: Vec<String> = named.map(|(v, c)| v.choices[*c].text.clone()).collect();
+            let mark = if *settled { "" } else { " *" };
+            row.push(format!("{}{mark}", samples.len()));
+            row.extend(campaign.measures.iter().map(|m| spell(estimate(samples, m))));
+            row
+        })
+        .collect();
+    let mut caption = format!(
+        "Cells: mean ± half of the 95 % Student t interval over n replications; seed {}; {}.",
+        campaign.seed,
+        campaign.rule()
+    );
+    if done.settled.contains(&false) {
+        caption += " * not within that bound.";
+    }
+    if campaign.cells.len() > MAX_ROWS {
+        caption += &format!(" The first {MAX_ROWS} of {}.", campaign.cells.len());
+    }
+    TableSheet { caption, head: heads, rows }
+}
+
+/// Cells that differ in all but what stands on the x axis.
+struct Group {
+    name: String,
+    /// Cells in the order of x, with x.
+    cells: Vec<(f64, usize)>,
+}
+
+/// What stands on the x axis: the first thing that varies by numbers.
+fn x_axis(campaign: &Campaign) -> Option<usize> {
+    let by_numbers = |v: &Vary| v.choices.len() > 1 && v.choices.iter().all(|c| c.number.is_some());
+    campaign.vary.iter().position(by_numbers)
+}
+
+fn groups(campaign: &Campaign, x: usize) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    for (index, cell) in campaign.cells.iter().enumerate() {
+        let others = campaign.vary.iter().zip(&cell.choices).enumerate().filter(|(i, _)| *i != x);
+        let alone = campaign.vary.len() == 2;
+        let words = others.map(|(_, (v, c))| match alone {
+            true => v.choices[*c].text.clone(),
+            false => format!("{} {}", v.name, v.choices[*c].text),
+        });
+        let name = words.collect::<Vec<_>>().join(", ");
+        let Some((value, _)) = campaign.vary[x].choices[cell.choices[x]].number else { continue };
+        match groups.iter_mut().find(|g| g.name == name) {
+            Some(group) => group.cells.push((value, index)),
+            None => groups.push(Group { name, cells: vec![(value, index)] }),
+        }
+    }
+    for group in &mut groups {
+        group.cells.sort_by(|a, b| a.0.total_cmp(&b.0));
+    }
+    groups
+}
+
+/// The difference of each group to the first, run by run under the same random numbers.
+fn differences(campaign: &Campaign, done: &Done) -> Option<TableSheet> {
+    let x = x_axis(campaign)?;
+    let groups = groups(campaign, x);
+    let (first, others) = groups.split_first().filter(|(_, o)| !o.is_empty())?;
+    let mut rows = Vec::new();
+    for group in others {
+        for ((_, a), (_, b)) in first.cells.iter().zip(&group.cells) {
+            for name in &campaign.measures {
+                let (left, right) = (&done.samples[*b], &done.samples[*a]);
+                let n = left.len().min(right.len());
+                let (left, right) = (sample(&left[..n], name), sample(&right[..n], name));
+                let Ok(estimate) = paired(&left, &right) else { continue };
+                let Some(interval) = estimate.interval else { continue };
+                rows.push(vec![
+                    campaign.vary[x].choices[campaign.cells[*b].choices[x]].text.clone(),
+                    format!("{} less {}", group.name, first.name),
+                    head(name),
+                    figure(estimate.value),
+                    figure(interval.low),
+                    figure(interval.high),
+                    estimate.n.to_string(),
+                    if interval.contains(0.0) { "no" } else { "yes" }.into(),
+                ]);
+            }
+        }
+    }
+    rows.truncate(MAX_ROWS);
+    let head = [&campaign.vary[x].name, "difference", "of", "mean", "low", "high", "n", "sure"];
+    (!rows.is_empty()).then(|| TableSheet {
+        caption: format!(
+            "Differences between cells that met the same random numbers: mean and 95 % paired Student t \
+             interval; sure where 0 is not in it. Seed {}.",
+            campaign.seed
+        ),
+        head: head.map(String::from).to_vec(),
+        rows,
+    })
+}
+
+fn charts(campaign: &Campaign, done: &Done) -> Vec<ChartSheet> {
+    let mut charts = Vec::new();
+    let least = done.samples.iter().map(Vec::len).min().unwrap_or(0);
+    for name in &campaign.measures {
+        let y = AxisSheet::new(measure(name).replace('_', " "), unit(measure(name)));
+        let title = head(name);
+        let title = title.split(" (").next().unwrap_or_default();
+        // A title begins with a capital; names of figures are ASCII.
+        let title =
+            title.get(..1).unwrap_or_default().to_uppercase() + title.get(1..).unwrap_or_default();
+        let chart = |part: usize, x: AxisSheet, series: Vec<SeriesSheet>| ChartSheet {
+            name: if part == 0 {
+                name.replace('.', "-")
+            } else {
+                format!("{}-{}", name.replace('.', "-"), part + 1)
+            },
+            title: title.clone(),
+            caption: format!("Means of {}.", campaign.rule()),
+            seed: campaign.seed,
+            rests_on: Some((least, "replications or more of each cell".into())),
+            x,
+            y: y.clone(),
+            series,
+        };
+        let Some(x) = x_axis(campaign) else {
+            let bars = bars(campaign, done, name);
+            charts.extend(bars.map(|b| chart(0, AxisSheet::default(), vec![b])));
+            continue;
+        };
+        let choice = campaign.vary[x].choices.first().and_then(|c| c.number);
+        let axis = AxisSheet::new(&campaign.vary[x].name, choice.map_or("", |c| c.1));
+        for (part, groups) in groups(campaign, x).chunks(MAX_SERIES).enumerate() {
+            let series = groups.iter().map(|g| ribbon(g, done, name, &title)).collect();
+            charts.push(chart(part, axis.clone(), series));
+        }
+    }
+    charts
+}
+
+fn ribbon(group: &Group, done: &Done, name: &str, title: &str) -> SeriesSheet {
+    let label = if group.name.is_empty() { title } else { &group.name };
+    let mut series =
+        SeriesSheet { name: label.into(), style: Style::Ribbon, ..SeriesSheet::default() };
+    for (x, cell) in &group.cells {
+        if let Some(e) = estimate(&done.samples[*cell], name) {
+            series.points.push([*x, e.value]);
+            series.bounds.push((e.interval.map(|i| [i.low, i.high]), e.n));
+        }
+    }
+    if series.bounds.iter().all(|b| b.0.is_none()) {
+        series.style = Style::Line;
+    }
+    series
+}
+
+fn bars(campaign: &Campaign, done: &Done, name: &str) -> Option<SeriesSheet> {
+    let mut series = SeriesSheet {
+        name: measure(name).replace('_', " "),
+        style: Style::Bars,
+        ..SeriesSheet::default()
+    };
+    for (i, cell) in campaign.cells.iter().enumerate().take(MAX_BARS) {
+        if let Some(e) = estimate(&done.samples[i], name) {
+            let named = campaign.vary.iter().zip(&cell.choices);
+            let words: Vec<String> = named.map(|(v, c)| v.choices[*c].text.clone()).collect();
+            series.names.push(words.join(", "));
+            series.points.push([i as f64, e.value]);
+            series.bounds.push((e.interval.map(|i| [i.low, i.high]), e.n));
+        }
+    }
+    (!series.points.is_empty()).then_some(series)
+}
+
+/// Columns for what varies: numbers where all values are.
+fn vary_columns(campaign: &Campaign) -> Vec<(String, Type)> {
+    let column = |v: &Vary| match v.choices.iter().all(|c| c.number.is_some()) {
+        true => (v.name.clone(), Type::F64),
+        false => (v.name.clone(), Type::Text),
+    };
+    campaign.vary.iter().map(column).collect()
+}
+
+fn vary_cells<'a>(campaign: &'a Campaign, choices: &[usize]) -> Vec<Cell<'a>> {
+    let cell = |(v, c): (&'a Vary, &usize)| -> Cell<'a> {
+        match v.choices.iter().all(|c| c.number.is_some()) {
+            true => Cell::from(v.choices[*c].number.map(|n| n.0)),
+            false => v.choices[*c].text.as_str().into(),
+        }
+    };
+    campaign.vary.iter().zip(choices).map(cell).collect()
+}
+
+/// Every figure of every run that counts.
+pub(crate) fn long_table(campaign: &Campaign, done: &Done) -> Result<Table, TableError> {
+    let mut columns = vary_columns(campaign);
+    columns.extend([
+        ("replication".to_string(), Type::U64),
+        ("seed".to_string(), Type::U64),
+        ("flow".to_string(), Type::Text),
+        ("measure".to_string(), Type::Text),
+        ("unit".to_string(), Type::Text),
+        ("value".to_string(), Type::F64),
+    ]);
+    let mut table = Table::new(Schema::new(columns)?);
+    for (cell, samples) in campaign.cells.iter().zip(&done.samples) {
+        for (replication, figures) in samples.iter().enumerate() {
+            for (name, value) in figures {
+                let (flow, measure) = name.split_once('.').unwrap_or(("", name));
+                let mut row = vary_cells(campaign, &cell.choices);
+                row.extend::<[Cell<'_>; 6]>([
+                    (replication as u64).into(),
+                    campaign.seed.into(),
+                    flow.into(),
+                    measure.into(),
+                    unit(measure).into(),
+                    (*value).into(),
+                ]);
+                table.row(&row)?;
+            }
+        }
+    }
+    Ok(table)
+}
+
+/// Names of all figures there are, in order.
+fn all_names(done: &Done) -> Vec<&str> {
+    let mut names: Vec<&str> =
+        done.samples.iter().flatten().flat_map(|f| f.keys().map(String::as_str)).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// Means and intervals of every figure of every cell.
+pub(crate) fn summary_table(campaign: &Campaign, done: &Done) -> Result<Table, TableError> {
+    let mut columns = vary_columns(campaign);
+    columns.extend([
+        ("flow".to_string(), Type::Text),
+        ("measure".to_string(), Type::Text),
+        ("unit".to_string(), Type::Text),
+        ("n".to_string(), Type::U64),
+        ("mean".to_string(), Type::F64),
+        ("low".to_string(), Type::F64),
+        ("high".to_string(), Type::F64),
+    ]);
+    let mut table = Table::new(Schema::new(columns)?);
+    let names = all_names(done);
+    for (cell, samples) in campaign.cells.iter().zip(&done.samples) {
+        for name in &names {
+            let Some(estimate) = estimate(samples, name) else { continue };
+            let (flow, measure) = name.split_once('.').unwrap_or(("", name));
+            let mut row = vary_cells(campaign, &cell.choices);
+            row.extend::<[Cell<'_>; 7]>([
+                flow.into(),
+                measure.into(),
+                unit(measure).into(),
+                (estimate.n as u64).into(),
+                estimate.value.into(),
+                estimate.interval.map(|i| i.low).into(),
+                estimate.interval.map(|i| i.high).into(),
+            ]);
+            table.row(&row)?;
+        }
+    }
+    Ok(table)
+}
+
+/// The same for programs.
+pub(crate) fn json(campaign: &Campaign, done: &Done) -> Value {
+    let one = |((cell, samples), settled): ((&super::Cell, &Vec<Figures>), &bool)| {
+        let named = campaign.vary.iter().zip(&cell.choices);
+        let choices: serde_json::Map<String, Value> =
+            named.map(|(v, c)| (v.name.clone(), v.choices[*c].text.clone().into())).collect();
+        let figures: serde_json::Map<String, Value> = campaign
+            .measures
+            .iter()
+            .filter_map(|name| {
+                let e = estimate(samples, name)?;
+                let (low, high) = (e.interval.map(|i| i.low), e.interval.map(|i| i.high));
+                let unit = unit(measure(name));
+                let figure =
+                    json!({ "unit": unit, "n": e.n, "mean": e.value, "low": low, "high": high });
+                Some((name.clone(), figure))
+            })
+            .collect();
+        json!({ "choices": choices, "n": samples.len(), "settled": settled, "figures": figures })
+    };
+    let cells = campaign.cells.iter().zip(&done.samples).zip(&done.settled);
+    json!({
+        "title": campaign.title,
+        "scenario": campaign.scenario,
+        "version": version(),
+        "seed": campaign.seed,
+        "rule": campaign.rule(),
+        "interval": "95 % Student t",
+        "cells": cells.map(one).collect::<Vec<_>>(),
+        "search": campaign.target.as_ref().map(|_| search::json(campaign, done)),
+    })
+}

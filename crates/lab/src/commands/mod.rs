@@ -1,0 +1,138 @@
+//! The commands of `ringway lab`, each a function from words to an [`Answer`].
+//!
+//! They print nothing but progress: the command line shows the answer, as text or as JSON.
+
+mod paper;
+mod report;
+mod run;
+mod sweep;
+
+pub use paper::{PaperArgs, paper};
+pub use report::{report, view};
+pub use run::{RunArgs, run};
+pub use sweep::{SweepArgs, sweep};
+
+use crate::builtin;
+use crate::scenario::{Document, MAX_FILE, Problem, Problems, Scenario};
+use serde_json::{Value, json};
+use std::io::Read;
+use std::path::Path;
+
+/// What a command has to say.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// For a person.
+    pub text: String,
+    /// For a program; its keys are stable.
+    pub json: Value,
+    /// What went wrong although there is an answer: lines for standard error. Any makes the command
+    /// fail.
+    pub faults: Vec<String>,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// It was asked for something that there is not.
+    Usage(Vec<String>),
+    /// It did not work.
+    Failed(Vec<String>),
+}
+
+impl From<Problems> for Failure {
+    fn from(problems: Problems) -> Self {
+        Failure::Failed(problems.lines())
+    }
+}
+
+impl From<crate::output::OutputError> for Failure {
+    fn from(error: crate::output::OutputError) -> Self {
+        Failure::Failed(vec![error.to_string()])
+    }
+}
+
+impl From<crate::run::RunError> for Failure {
+    fn from(error: crate::run::RunError) -> Self {
+        Failure::Failed(vec![error.to_string()])
+    }
+}
+
+impl From<ringway_figures::table::TableError> for Failure {
+    fn from(error: ringway_figures::table::TableError) -> Self {
+        Failure::Failed(vec![error.to_string()])
+    }
+}
+
+/// The scenarios, campaigns and papers that are part of the program.
+pub fn list() -> Result<Answer, Failure> {
+    let mut scenarios = Vec::new();
+    for b in builtin::ALL {
+        scenarios.push((b.name, Scenario::read(b.name, b.text)?.title));
+    }
+    let mut campaigns = Vec::new();
+    for b in builtin::CAMPAIGNS {
+        campaigns.push((b.name, crate::campaign::title(b.name, b.text)?));
+    }
+    let papers = crate::papers::ALL.iter().map(|p| (p.name, p.title.to_string())).collect();
+    let mut text = String::new();
+    let mut json = json!({});
+    let sections: [(&str, &str, Vec<(&str, String)>); 3] = [
+        ("scenarios", "ringway lab run NAME", scenarios),
+        ("campaigns", "ringway lab sweep NAME", campaigns),
+        ("papers", "ringway lab paper NAME", papers),
+    ];
+    for (what, how, entries) in sections {
+        text += &format!("{what} ({how}):\n");
+        let width = entries.iter().map(|e| e.0.len()).max().unwrap_or(0);
+        for (name, title) in &entries {
+            text += &format!("  {name:width$}  {title}\n");
+        }
+        text.push('\n');
+        let entries: Vec<Value> =
+            entries.iter().map(|(name, title)| json!({ "name": name, "title": title })).collect();
+        json[what] = entries.into();
+    }
+    Ok(Answer { text: text.trim_end().to_string() + "\n", json, faults: Vec::new() })
+}
+
+/// A file that was asked for: its name for errors, and its text.
+struct Source {
+    name: String,
+    text: String,
+}
+
+/// Reads a built-in file by its name, or a file by its path.
+fn source(what: &str, builtins: &[builtin::Builtin], kind: &str) -> Result<Source, Failure> {
+    if let Some(b) = builtins.iter().find(|b| b.name == what) {
+        return Ok(Source { name: b.name.into(), text: b.text.into() });
+    }
+    let path = Path::new(what);
+    if !path.exists() {
+        let known: Vec<&str> = builtins.iter().map(|b| b.name).collect();
+        let near = crate::scenario::nearest(what, &known);
+        let hint = near.map_or(String::new(), |n| format!("; did you mean {n}?"));
+        return Err(Failure::Usage(vec![format!(
+            "expected the name of a {kind} (ringway lab list) or a file, got {what:?}{hint}"
+        )]));
+    }
+    read(path).map(|text| Source { name: what.into(), text })
+}
+
+/// Reads a file of bounded size.
+pub(crate) fn read(path: &Path) -> Result<String, Failure> {
+    let name = path.display().to_string();
+    let failed = |what: String| Failure::Failed(vec![Problem::whole(&name, what).to_string()]);
+    let file = std::fs::File::open(path).map_err(|e| failed(e.to_string()))?;
+    let mut bytes = Vec::new();
+    file.take(MAX_FILE as u64 + 1).read_to_end(&mut bytes).map_err(|e| failed(e.to_string()))?;
+    if bytes.len() > MAX_FILE {
+        return Err(failed(format!("expected at most {MAX_FILE} bytes, got more")));
+    }
+    String::from_utf8(bytes).map_err(|_| failed("expected UTF-8 text, got other bytes".into()))
+}
+
+/// Reads a scenario, with its document for what is changed in it.
+fn scenario(source: &Source) -> Result<Scenario, Failure> {
+    let document = Document::parse(&source.name, &source.text)?;
+    Ok(Scenario::from_document(&document)?)
+}

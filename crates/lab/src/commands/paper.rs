@@ -1,0 +1,114 @@
+//! `ringway lab paper`: what a paper printed, and what comes out here.
+
+use super::{Answer, Failure};
+use crate::output::{self, MANIFEST, Manifest, PAGE, SHEET, columns, host, version};
+use crate::papers::{self, Paper, Reproduction};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// What `ringway lab paper` is asked.
+#[derive(Clone, Debug, Default)]
+pub struct PaperArgs {
+    /// A paper's name, `all`, or nothing for a list.
+    pub name: Option<String>,
+    /// Where files go; a folder for each paper, if it is all of them.
+    pub out: Option<PathBuf>,
+}
+
+/// Runs papers again. Figures outside of their tolerance are faults.
+pub fn paper(args: &PaperArgs) -> Result<Answer, Failure> {
+    let Some(name) = args.name.as_deref() else { return Ok(list()) };
+    if name == "all" {
+        let mut all = Answer { text: String::new(), json: json!([]), faults: Vec::new() };
+        for paper in papers::ALL {
+            let out = args.out.as_ref().map(|out| out.join(paper.name));
+            let one = one(paper, out.as_deref())?;
+            all.text += &one.text;
+            all.faults.extend(one.faults);
+            if let Value::Array(list) = &mut all.json {
+                list.push(one.json);
+            }
+        }
+        return Ok(all);
+    }
+    let Some(paper) = papers::find(name) else {
+        let known: Vec<&str> = papers::ALL.iter().map(|p| p.name).collect();
+        let known = known.join(", ");
+        return Err(Failure::Usage(vec![format!(
+            "expected a paper ({known}) or all, got {name:?}"
+        )]));
+    };
+    one(paper, args.out.as_deref())
+}
+
+fn list() -> Answer {
+    let line = |p: &Paper| format!("{}  {}\n", p.name, p.title);
+    Answer {
+        text: papers::ALL.iter().map(line).collect(),
+        json: papers::ALL.iter().map(|p| json!({ "name": p.name, "title": p.title })).collect(),
+        faults: Vec::new(),
+    }
+}
+
+fn one(paper: &Paper, out: Option<&Path>) -> Result<Answer, Failure> {
+    let began = Instant::now();
+    let done = paper.run()?;
+    let sheet = done.sheet();
+    let mut text = text(&done);
+    if let Some(out) = out {
+        output::folder(out)?;
+        output::write_json(&out.join("paper.json"), &done)?;
+        output::write_json(&out.join(SHEET), &sheet)?;
+        output::draw(&sheet, out)?;
+        let manifest = Manifest {
+            kind: "paper".into(),
+            version: version(),
+            what: paper.name.into(),
+            seed: done.seed,
+            replications: 1,
+            parameters: json!({}),
+            host: host(began.elapsed().as_secs_f64()),
+        };
+        output::write_json(&out.join(MANIFEST), &manifest)?;
+        text += &format!("\nwritten to {}\n", out.join(PAGE).display());
+    }
+    let faults = done.outside();
+    let json = serde_json::to_value(&done).map_err(|e| Failure::Failed(vec![e.to_string()]))?;
+    Ok(Answer { text, json, faults })
+}
+
+fn text(done: &Reproduction) -> String {
+    let mut text = format!("{}\n\n", done.title);
+    for table in done.sheet().tables {
+        text += &format!("{}\n{}\n", table.caption, columns(&table.head, &table.rows));
+    }
+    for finding in &done.findings {
+        text += &wrap(finding);
+    }
+    text += if done.ok {
+        "every figure is within its tolerance\n"
+    } else {
+        "not every figure is within its tolerance (!)\n"
+    };
+    text
+}
+
+/// Lines of at most 100 characters, with a mark before the first.
+fn wrap(paragraph: &str) -> String {
+    const WIDTH: usize = 98;
+    let mut out = String::new();
+    let mut line = String::new();
+    for word in paragraph.split_whitespace() {
+        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > WIDTH {
+            out += &format!("{}{line}\n", if out.is_empty() { "* " } else { "  " });
+            line.clear();
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line += word;
+    }
+    out += &format!("{}{line}\n", if out.is_empty() { "* " } else { "  " });
+    out
+}

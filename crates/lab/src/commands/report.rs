@@ -1,0 +1,48 @@
+//! `ringway lab report` and `ringway lab view`: what is on disk, drawn again or shown.
+
+use super::{Answer, Failure};
+use crate::campaign;
+use crate::output::{self, PAGE, SHEET, Sheet, columns};
+use serde_json::json;
+use std::path::Path;
+
+/// What a folder holds: the report that is kept there, or one made of a campaign's results.
+fn load(dir: &Path) -> Result<Sheet, Failure> {
+    if dir.join(campaign::RESULTS).exists() {
+        return campaign::again(dir);
+    }
+    let sheet = dir.join(SHEET);
+    if !sheet.exists() {
+        let what = "expected a folder that run, sweep or paper has written with --out";
+        return Err(Failure::Failed(vec![format!(
+            "{}: {what}, got no {SHEET} in it",
+            dir.display()
+        )]));
+    }
+    Ok(output::read_json(&sheet, "what ringway lab has written")?)
+}
+
+/// Draws the figures and the page of a folder again.
+pub fn report(dir: &Path) -> Result<Answer, Failure> {
+    let sheet = load(dir)?;
+    let made = output::draw(&sheet, dir)?;
+    let text = format!("{} files, {}\n", made.len(), dir.join(PAGE).display());
+    Ok(Answer { text, json: json!({ "dir": dir, "files": made }), faults: Vec::new() })
+}
+
+/// Shows the tables of a folder, and where its page is.
+pub fn view(dir: &Path) -> Result<Answer, Failure> {
+    let sheet = load(dir)?;
+    let mut text = format!("{}\n\n", sheet.title);
+    for table in &sheet.tables {
+        text += &format!("{}\n{}\n", table.caption, columns(&table.head, &table.rows));
+    }
+    let page = dir.join(PAGE);
+    if page.exists() {
+        text += &format!("{}\n", page.display());
+    } else {
+        text += &format!("no page yet: ringway lab report {}\n", dir.display());
+    }
+    let json = json!({ "dir": dir, "title": sheet.title, "tables": sheet.tables, "page": page });
+    Ok(Answer { text, json, faults: Vec::new() })
+}

@@ -1,0 +1,447 @@
+//! `ringway lab run`: a scenario, once or many times.
+
+use super::{Answer, Failure, Source, scenario, source};
+use crate::builtin;
+use crate::output::{
+    self, AxisSheet, ChartSheet, MANIFEST, Manifest, PAGE, SHEET, SeriesSheet, Sheet, Style,
+    TableSheet, columns, figure, host, version,
+};
+use crate::progress::Progress;
+use crate::run::{MEASURES, Options, Outcome, RunError, Series, run as run_once, unit};
+use crate::scenario::{MAX_REPLICATIONS, Scenario, What};
+use rayon::prelude::*;
+use ringway_figures::statistics::{Estimate, mean};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// Most series of one figure.
+const MOST_IN_A_FIGURE: usize = 8;
+
+/// What `ringway lab run` is asked.
+#[derive(Clone, Debug, Default)]
+pub struct RunArgs {
+    /// A built-in scenario's name or a file.
+    pub what: String,
+    /// Where files go.
+    pub out: Option<PathBuf>,
+    /// Another seed.
+    pub seed: Option<u64>,
+    /// Another number of replications.
+    pub reps: Option<u64>,
+}
+
+/// One figure of one flow over all replications.
+struct Summed<'a> {
+    flow: &'a str,
+    measure: &'static str,
+    estimate: Estimate,
+}
+
+/// Runs a scenario.
+pub fn run(args: &RunArgs) -> Result<Answer, Failure> {
+    let source = source(&args.what, builtin::ALL, "scenario")?;
+    let scenario = scenario(&source)?;
+    let replications = args.reps.unwrap_or(scenario.replications);
+    if !(1..=MAX_REPLICATIONS).contains(&replications) {
+        let what = format!("--reps: expected 1 to {MAX_REPLICATIONS}, got {replications}");
+        return Err(Failure::Usage(vec![what]));
+    }
+    let seed = args.seed.unwrap_or(scenario.seed);
+    if let Some(out) = &args.out {
+        output::folder(out)?;
+    }
+    let began = Instant::now();
+    let runs = replicate(&scenario, seed, replications, args.out.as_deref())?;
+    let summed = sum_up(&runs);
+    let sheet = sheet(&scenario, &runs, &summed, seed, args.out.is_some());
+    let mut text = text(&scenario, &runs, &sheet);
+    if let Some(out) = &args.out {
+        write(out, &source, &scenario, &runs, &sheet, seed, began)?;
+        text += &format!("\nwritten to {}\n", out.join(PAGE).display());
+    }
+    let faults = runs.iter().flat_map(|r| r.flows.iter().map(move |f| (r, f)));
+    let faults = faults.filter_map(|(r, f)| {
+        let why = f.failed?;
+        Some(format!("flow {} failed in replication {}: {why}", f.flow, r.replication))
+    });
+    let faults = faults.collect();
+    Ok(Answer { text, json: json(&source, &scenario, &runs, &summed, seed), faults })
+}
+
+/// Runs all replications on all cores; the first looks at its probes.
+fn replicate(
+    scenario: &Scenario,
+    seed: u64,
+    replications: u64,
+    out: Option<&Path>,
+) -> Result<Vec<Outcome>, RunError> {
+    let progress = Progress::start();
+    progress.say(&scenario.title);
+    (0..replications)
+        .into_par_iter()
+        .map(|replication| {
+            let options = Options {
+                seed: Some(seed),
+                replication,
+                probes: replication == 0,
+                captures: out.filter(|_| replication == 0).map(Path::to_path_buf),
+            };
+            let mut last = 0.0;
+            let outcome = run_once(scenario, &options, |share| {
+                progress.add((share - last) / replications as f64);
+                last = share;
+            });
+            progress.add((1.0 - last) / replications as f64);
+            outcome
+        })
+        .collect()
+}
+
+/// The mean of every figure with its interval, over the replications that have it.
+fn sum_up(runs: &[Outcome]) -> Vec<Summed<'_>> {
+    let Some(first) = runs.first() else { return Vec::new() };
+    let mut summed = Vec::new();
+    for (i, flow) in first.flows.iter().enumerate() {
+        for (measure, _) in MEASURES {
+            let sample: Vec<f64> = runs.iter().filter_map(|r| r.flows[i].value(measure)).collect();
+            if let Ok(estimate) = mean(&sample) {
+                summed.push(Summed { flow: &flow.flow, measure, estimate });
+            }
+        }
+    }
+    summed
+}
+
+/// The columns of the table of flows: head, measure.
+const COLUMNS: [(&str, &str); 9] = [
+    ("sent", "sent"),
+    ("dropped", "dropped"),
+    ("in flight", "in_flight"),
+    ("delivered", "delivered"),
+    ("dup.", "duplicates"),
+    ("mean delay (ms)", "delay_mean"),
+    ("p99 (ms)", "delay_p99"),
+    ("goodput (kbit/s)", "goodput"),
+    ("completion (s)", "completion"),
+];
+
+fn flow_table(runs: &[Outcome], summed: &[Summed<'_>], seed: u64) -> TableSheet {
+    let n = runs.len();
+    let mut head = vec!["flow".to_string()];
+    head.extend(COLUMNS.map(|c| c.0.to_string()));
+    let flows = runs.first().map_or(&[][..], |r| &r.flows);
+    let rows = flows
+        .iter()
+        .map(|flow| {
+            let cell = |(head, measure): (&str, &str)| {
+                let found = summed.iter().find(|s| s.flow == flow.flow && s.measure == measure);
+                let Some(found) = found else { return "-".into() };
+                let scale = match head {
+                    h if h.ends_with("(ms)") => 1e3,
+                    h if h.ends_with("(kbit/s)") => 1e-3,
+                    _ => 1.0,
+                };
+                let value = figure(short(found.estimate.value * scale));
+                match found.estimate.interval.filter(|_| n > 1) {
+                    Some(i) => format!("{value} ± {}", figure(rough(i.half_width() * scale))),
+                    None => value,
+                }
+            };
+            std::iter::once(flow.flow.clone()).chain(COLUMNS.map(cell)).collect()
+        })
+        .collect();
+    let kind = match summed.iter().find_map(|s| s.estimate.interval) {
+        Some(interval) => format!("mean ± half of the {interval} interval"),
+        None => "one run".into(),
+    };
+    let caption = format!("Flows; n = {n}, seed {seed}, {kind}.");
+    TableSheet { caption, head, rows }
+}
+
+/// Four figures that count, and whole numbers whole.
+fn short(value: f64) -> f64 {
+    if value == 0.0 || !value.is_finite() || value == value.trunc() {
+        return value;
+    }
+    let digits = 10f64.powi(3 - value.abs().log10().floor() as i32);
+    if digits < 1.0 { value.round() } else { (value * digits).round() / digits }
+}
+
+/// Two figures that count, for bounds.
+fn rough(value: f64) -> f64 {
+    if value == 0.0 || !value.is_finite() {
+        return value;
+    }
+    let digits = 10f64.powi(1 - value.abs().log10().floor() as i32);
+    (value * digits).round() / digits
+}
+
+fn drop_table(runs: &[Outcome], seed: u64) -> Option<TableSheet> {
+    let first = runs.first()?;
+    let rows: Vec<Vec<String>> = first
+        .flows
+        .iter()
+        .flat_map(|f| {
+            let row = |(why, count): (&&str, &u64)| {
+                vec![f.flow.clone(), (*why).to_string(), count.to_string()]
+            };
+            f.dropped_by.iter().map(row).collect::<Vec<_>>()
+        })
+        .collect();
+    let head = ["flow", "dropped because", "packets"].map(String::from).to_vec();
+    let caption = format!("Why packets were dropped, in the first run; seed {seed}.");
+    (!rows.is_empty()).then_some(TableSheet { caption, head, rows })
+}
+
+fn link_table(runs: &[Outcome], seed: u64) -> TableSheet {
+    let links = runs.first().map_or(&[][..], |r| &r.links);
+    let used = links.iter().filter(|l| l.offered > 0);
+    let rows = used.map(|l| {
+        vec![
+            format!("{} ({} to {})", l.link, l.from, l.to),
+            l.offered.to_string(),
+            l.dropped.to_string(),
+            l.left.to_string(),
+            l.waiting.to_string(),
+            l.utilisation.map_or("-".into(), |u| format!("{:.1} %", u * 100.0)),
+        ]
+    });
+    TableSheet {
+        caption: format!("Links, in the first run; seed {seed}."),
+        head: ["link", "offered", "dropped", "sent", "waiting", "busy"].map(String::from).to_vec(),
+        rows: rows.collect(),
+    }
+}
+
+fn sheet(
+    scenario: &Scenario,
+    runs: &[Outcome],
+    summed: &[Summed<'_>],
+    seed: u64,
+    files: bool,
+) -> Sheet {
+    let mut tables = vec![flow_table(runs, summed, seed)];
+    tables.extend(drop_table(runs, seed));
+    tables.push(link_table(runs, seed));
+    let first = runs.first();
+    let mut listed = vec![
+        ("scenario.toml", "the scenario"),
+        ("manifest.json", "version, seed, parameters, host"),
+        ("runs.json", "every figure of every run"),
+        ("measures.csv", "the same as a long table"),
+        ("measures.parquet", "the same as Parquet"),
+    ];
+    if first.is_some_and(|r| !r.series.is_empty()) {
+        listed.push(("series.csv", "what probes have seen"));
+        listed.push(("series.parquet", "the same as Parquet"));
+    }
+    if first.is_some_and(|r| r.records.is_some()) {
+        listed.push(("packets.parquet", "every step of every packet"));
+    }
+    let mut listed: Vec<(String, String)> =
+        listed.into_iter().map(|(a, b)| (a.into(), b.into())).collect();
+    for capture in first.map_or(&[][..], |r| &r.captures) {
+        listed.push((capture.clone(), "capture (pcapng)".into()));
+    }
+    Sheet {
+        title: scenario.title.clone(),
+        text: scenario.text.split("\n\n").map(|p| p.trim().to_string()).collect(),
+        facts: vec![
+            ("version".into(), version()),
+            ("seed".into(), seed.to_string()),
+            ("replications".into(), runs.len().to_string()),
+            (
+                "virtual time".into(),
+                first.map_or(String::new(), |r| format!("{} s", figure(r.ended))),
+            ),
+        ],
+        tables,
+        charts: first.map_or(Vec::new(), |r| charts(&r.series, seed)),
+        files: if files { listed } else { Vec::new() },
+    }
+}
+
+/// A figure for each kind of probe, with all that it looked at.
+pub(super) fn charts(series: &[Series], seed: u64) -> Vec<ChartSheet> {
+    let mut charts = Vec::new();
+    for what in [What::Delay, What::Throughput, What::Cwnd, What::Queue] {
+        let of: Vec<&Series> = series.iter().filter(|s| s.what == what).collect();
+        for (part, of) in of.chunks(MOST_IN_A_FIGURE).enumerate() {
+            let number = if part == 0 { String::new() } else { format!("-{}", part + 1) };
+            charts.push(chart(what, of, seed, &number));
+            if what == What::Delay {
+                charts.push(distribution(of, seed, &number));
+            }
+        }
+    }
+    charts.extend(series.iter().filter(|s| s.what == What::Sequence).map(|s| sequence(s, seed)));
+    charts
+}
+
+fn chart(what: What, of: &[&Series], seed: u64, number: &str) -> ChartSheet {
+    let time = || AxisSheet::new("time", "s");
+    let (title, caption, style, x, y) = match what {
+        What::Delay => (
+            "Delay of each packet",
+            "The time from the sender to the receiver, in the order of arrival.",
+            Style::Scatter,
+            AxisSheet::new("packet received", "number"),
+            AxisSheet::new("delay", "s"),
+        ),
+        What::Throughput => (
+            "Throughput",
+            "Bits that arrived, IP headers included, averaged over each step.",
+            Style::Line,
+            time(),
+            AxisSheet::new("throughput", "bit/s"),
+        ),
+        What::Cwnd => (
+            "Congestion window",
+            "The window of the sender.",
+            Style::Step,
+            time(),
+            AxisSheet::new("congestion window", "B"),
+        ),
+        _ => (
+            "Queue",
+            "Packets that wait for the link, without the one being sent.",
+            Style::Step,
+            time(),
+            AxisSheet::new("queue", "packets"),
+        ),
+    };
+    ChartSheet {
+        name: format!("{}{number}", what.as_str()),
+        title: titled(title, of),
+        caption: caption.into(),
+        seed,
+        rests_on: Some((1, "run".into())),
+        x,
+        y,
+        series: of.iter().map(|s| SeriesSheet::new(&s.of, style, &s.points)).collect(),
+    }
+}
+
+/// With the name of the one thing that is shown, if it is one.
+fn titled(title: &str, of: &[&Series]) -> String {
+    match of {
+        [one] => format!("{title}, {}", one.of),
+        _ => title.into(),
+    }
+}
+
+fn distribution(of: &[&Series], seed: u64, number: &str) -> ChartSheet {
+    ChartSheet {
+        name: format!("delay-ecdf{number}"),
+        title: titled("Distribution of the delay", of),
+        caption: "The share of packets that took no longer.".into(),
+        seed,
+        rests_on: Some((1, "run".into())),
+        x: AxisSheet::new("delay", "s"),
+        y: AxisSheet::default(),
+        series: of.iter().map(|s| SeriesSheet::new(&s.of, Style::Ecdf, &s.points)).collect(),
+    }
+}
+
+fn sequence(series: &Series, seed: u64) -> ChartSheet {
+    let mut drawn = vec![
+        SeriesSheet::new("sent", Style::Scatter, &series.points),
+        SeriesSheet::new("arrived", Style::Arrived, &series.arrived),
+    ];
+    if !series.lost.is_empty() {
+        drawn.push(SeriesSheet::new("lost", Style::Lost, &series.lost));
+    }
+    ChartSheet {
+        name: format!("sequence-{}", series.of),
+        title: format!("Packets over time, {}", series.of),
+        caption:
+            "When the n-th packet was sent, and when it arrived or was lost; what is sent again \
+                  is a packet of its own."
+                .into(),
+        seed,
+        rests_on: Some((1, "run".into())),
+        x: AxisSheet::new("time", "s"),
+        y: AxisSheet::new("packet", "number"),
+        series: drawn,
+    }
+}
+
+fn text(scenario: &Scenario, runs: &[Outcome], sheet: &Sheet) -> String {
+    let mut text = format!("{}\n\n", scenario.title);
+    for table in &sheet.tables {
+        text += &format!("{}\n{}\n", table.caption, columns(&table.head, &table.rows));
+    }
+    let events: u64 = runs.iter().map(|r| r.events).sum();
+    let ended = runs.first().map_or(0.0, |r| r.ended);
+    text + &format!("ended at {} s of virtual time, {events} events in all\n", figure(ended))
+}
+
+fn summary(summed: &[Summed<'_>]) -> Vec<Value> {
+    let entry = |s: &Summed<'_>| {
+        let interval = s.estimate.interval;
+        json!({
+            "flow": s.flow,
+            "measure": s.measure,
+            "unit": unit(s.measure),
+            "n": s.estimate.n,
+            "mean": s.estimate.value,
+            "low": interval.map(|i| i.low),
+            "high": interval.map(|i| i.high),
+            "interval": interval.map(|i| i.to_string()),
+        })
+    };
+    summed.iter().map(entry).collect()
+}
+
+fn json(
+    source: &Source,
+    scenario: &Scenario,
+    runs: &[Outcome],
+    summed: &[Summed<'_>],
+    seed: u64,
+) -> Value {
+    json!({
+        "scenario": source.name,
+        "title": scenario.title,
+        "version": version(),
+        "seed": seed,
+        "replications": runs.len(),
+        "summary": summary(summed),
+        "runs": runs,
+    })
+}
+
+fn write(
+    out: &Path,
+    source: &Source,
+    scenario: &Scenario,
+    runs: &[Outcome],
+    sheet: &Sheet,
+    seed: u64,
+    began: Instant,
+) -> Result<(), Failure> {
+    output::write(&out.join("scenario.toml"), source.text.as_bytes())?;
+    output::write_json(&out.join("runs.json"), &runs)?;
+    output::write_both(out, "measures", &output::measures(runs)?)?;
+    if let Some(first) = runs.first() {
+        if !first.series.is_empty() {
+            output::write_both(out, "series", &output::series(first)?)?;
+        }
+        if let Some(records) = &first.records {
+            output::packets(&out.join("packets.parquet"), records)?;
+        }
+    }
+    output::write_json(&out.join(SHEET), sheet)?;
+    output::draw(sheet, out)?;
+    let manifest = Manifest {
+        kind: "run".into(),
+        version: version(),
+        what: source.name.clone(),
+        seed,
+        replications: runs.len() as u64,
+        parameters: json!({ "scenario": source.text, "generator": scenario.generator }),
+        host: host(began.elapsed().as_secs_f64()),
+    };
+    Ok(output::write_json(&out.join(MANIFEST), &manifest)?)
+}

@@ -1,0 +1,88 @@
+//! Draws what a [`Sheet`] describes: each figure as SVG and PNG, and the page with all of it.
+
+use super::{AxisSheet, ChartSheet, OutputError, PAGE, SeriesSheet, Sheet, Style, folder, write};
+use ringway_figures::chart::{Axis, Colour, Data, Figure, Marker, Series};
+use ringway_figures::statistics::{Estimate, Interval, Kind, LEVEL};
+use std::path::Path;
+
+/// Where figures lie.
+const FIGURES: &str = "figures";
+
+/// Draws everything into a folder; gives the names of the files.
+pub fn draw(sheet: &Sheet, dir: &Path) -> Result<Vec<String>, OutputError> {
+    let figures = dir.join(FIGURES);
+    folder(&figures)?;
+    let mut made = Vec::new();
+    let mut drawn = Vec::new();
+    for chart in &sheet.charts {
+        let figure = figure(chart);
+        let svg = figures.join(format!("{}.svg", chart.name));
+        let png = figures.join(format!("{}.png", chart.name));
+        write(&svg, figure.svg().map_err(|e| OutputError::made(&svg, e))?.as_bytes())?;
+        write(&png, &figure.png().map_err(|e| OutputError::made(&png, e))?)?;
+        made.push(format!("{FIGURES}/{}.svg", chart.name));
+        made.push(format!("{FIGURES}/{}.png", chart.name));
+        drawn.push(figure);
+    }
+    let page = dir.join(PAGE);
+    let html = super::page::page(sheet, drawn).map_err(|e| OutputError::made(&page, e))?;
+    write(&page, html.as_bytes())?;
+    made.push(PAGE.into());
+    Ok(made)
+}
+
+/// A figure as the library knows it.
+fn figure(chart: &ChartSheet) -> Figure {
+    let counted = chart.series.iter().all(|s| s.style == Style::Ecdf) && !chart.series.is_empty();
+    let y = if counted { Axis::bare("fraction of all") } else { axis(&chart.y) };
+    let mut figure =
+        Figure::new(&chart.title, axis(&chart.x), y, chart.seed).caption(&chart.caption);
+    if chart.series.iter().any(|s| s.points.len() > 100) {
+        figure = figure.wide();
+    }
+    if let Some((n, what)) = &chart.rests_on {
+        figure = figure.resting_on(*n, what);
+    }
+    chart.series.iter().map(series).fold(figure, Figure::with)
+}
+
+fn axis(axis: &AxisSheet) -> Axis {
+    match axis.unit.as_str() {
+        "" => Axis::bare(&axis.label),
+        "s" | "bit/s" | "B" => Axis::si(&axis.label, &axis.unit),
+        unit => Axis::plain(&axis.label, unit),
+    }
+}
+
+fn series(sheet: &SeriesSheet) -> Series {
+    let pairs = || sheet.points.iter().map(|p| (p[0], p[1])).collect::<Vec<_>>();
+    let estimates = || {
+        sheet.points.iter().enumerate().map(|(i, point)| {
+            let (bounds, n) = sheet.bounds.get(i).copied().unwrap_or((None, 1));
+            let interval = bounds.map(|[low, high]| Interval {
+                low,
+                high,
+                level: LEVEL,
+                kind: Kind::StudentT,
+            });
+            (point[0], Estimate { value: point[1], n, interval })
+        })
+    };
+    let data = match sheet.style {
+        Style::Line => Data::Line(pairs()),
+        Style::Step | Style::Arrived => Data::Step(pairs()),
+        Style::Scatter | Style::Lost => Data::Scatter(pairs()),
+        Style::Ecdf => Data::Ecdf(sheet.points.iter().map(|p| p[1]).collect()),
+        Style::Ribbon => Data::Ribbon(estimates().collect()),
+        Style::Bars => {
+            let names = sheet.names.iter().cloned();
+            Data::Bars(names.zip(estimates().map(|(_, e)| e)).collect())
+        }
+    };
+    let series = Series::new(&sheet.name, data);
+    match sheet.style {
+        Style::Arrived => series.look(Colour::Green, Marker::None),
+        Style::Lost => series.look(Colour::Vermillion, Marker::Cross),
+        _ => series,
+    }
+}

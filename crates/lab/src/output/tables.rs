@@ -1,0 +1,112 @@
+//! Long tables on disk: one row an observation.
+
+use super::{OutputError, folder};
+use crate::run::{Outcome, Rows, unit};
+use ringway_figures::table::{Cell, ParquetWriter, RowSink, Schema, Table, TableError, Type};
+use std::path::Path;
+
+/// Writes a table as CSV and as Parquet.
+pub fn write_both(dir: &Path, stem: &str, table: &Table) -> Result<(), OutputError> {
+    folder(dir)?;
+    let csv = dir.join(format!("{stem}.csv"));
+    table.write_csv(&csv).map_err(|e| OutputError::made(&csv, e))?;
+    let parquet = dir.join(format!("{stem}.parquet"));
+    table.write_parquet(&parquet).map_err(|e| OutputError::made(&parquet, e))
+}
+
+/// Every figure of every flow of every run.
+pub fn measures(runs: &[Outcome]) -> Result<Table, TableError> {
+    let schema = Schema::new([
+        ("replication", Type::U64),
+        ("seed", Type::U64),
+        ("flow", Type::Text),
+        ("measure", Type::Text),
+        ("unit", Type::Text),
+        ("value", Type::F64),
+    ])?;
+    let mut table = Table::new(schema);
+    for run in runs {
+        for flow in &run.flows {
+            for (name, value) in flow.values() {
+                table.row(&[
+                    run.replication.into(),
+                    run.seed.into(),
+                    flow.flow.as_str().into(),
+                    name.into(),
+                    unit(name).into(),
+                    value.into(),
+                ])?;
+            }
+        }
+    }
+    Ok(table)
+}
+
+/// What probes have seen.
+pub fn series(run: &Outcome) -> Result<Table, TableError> {
+    let schema = Schema::new([
+        ("probe", Type::Text),
+        ("of", Type::Text),
+        ("event", Type::Text),
+        ("x", Type::F64),
+        ("y", Type::F64),
+    ])?;
+    let mut table = Table::new(schema);
+    for series in &run.series {
+        let parts = [("", &series.points), ("arrived", &series.arrived), ("lost", &series.lost)];
+        for (event, points) in parts {
+            for [x, y] in points {
+                let what = series.what.as_str();
+                table.row(&[
+                    what.into(),
+                    series.of.as_str().into(),
+                    event.into(),
+                    (*x).into(),
+                    (*y).into(),
+                ])?;
+            }
+        }
+    }
+    Ok(table)
+}
+
+/// Every step of every packet, straight to disk.
+pub fn packets(path: &Path, rows: &Rows) -> Result<(), OutputError> {
+    let write = || -> Result<(), TableError> {
+        let schema = Schema::new([
+            ("at_ns", Type::U64),
+            ("packet", Type::U64),
+            ("step", Type::Text),
+            ("reason", Type::Text),
+            ("node", Type::Text),
+            ("interface", Type::Text),
+            ("size_bytes", Type::U64),
+            ("born_ns", Type::U64),
+            ("flow_hash", Type::U64),
+            ("hops_left", Type::U64),
+        ])?;
+        let mut writer = ParquetWriter::create(path, schema)?;
+        let name = |names: &'_ [String], index: u32| -> String {
+            names.get(index as usize).cloned().unwrap_or_default()
+        };
+        for record in &rows.rows {
+            let (step, reason) = Rows::step(record);
+            let node = name(&rows.nodes, record.node);
+            let interface = record.interface.map_or(String::new(), |i| name(&rows.interfaces, i));
+            writer.row(&[
+                record.at.as_nanos().into(),
+                record.packet.into(),
+                step.into(),
+                reason.into(),
+                Cell::Text(&node),
+                Cell::Text(&interface),
+                u64::from(record.size).into(),
+                record.born.as_nanos().into(),
+                u64::from(record.flow).into(),
+                u64::from(record.hops).into(),
+            ])?;
+        }
+        writer.finish()
+    };
+    write().map_err(|e| OutputError::made(path, e))
+}

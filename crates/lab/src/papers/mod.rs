@@ -1,0 +1,269 @@
+//! The papers' tables and figures, run again and held against what was printed.
+
+mod gangurde;
+
+use crate::output::{ChartSheet, Sheet};
+use crate::run::RunError;
+use serde::Serialize;
+
+/// A paper that can be run again.
+#[derive(Clone, Copy, Debug)]
+pub struct Paper {
+    /// How it is called.
+    pub name: &'static str,
+    /// What it is, in a line.
+    pub title: &'static str,
+    run: fn() -> Result<Reproduction, RunError>,
+}
+
+/// All of them.
+pub const ALL: &[Paper] = &[Paper {
+    name: "gangurde",
+    title: "Gangurde et al., and Hung and Khanh 2010: UDP, TCP and SCTP with constant traffic (Table 1, Figures 3.2, 3.4, 3.7)",
+    run: gangurde::run,
+}];
+
+/// The one of that name.
+pub fn find(name: &str) -> Option<&'static Paper> {
+    ALL.iter().find(|p| p.name == name)
+}
+
+impl Paper {
+    /// Runs it.
+    pub fn run(&self) -> Result<Reproduction, RunError> {
+        (self.run)()
+    }
+}
+
+/// One figure, printed and ours.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Comparison {
+    /// What it is.
+    pub name: &'static str,
+    /// Its unit.
+    pub unit: &'static str,
+    /// What was printed.
+    pub paper: f64,
+    /// What we got.
+    pub ours: f64,
+    /// By how many per cent ours is off.
+    pub difference_percent: f64,
+    /// How many are allowed.
+    pub tolerance_percent: f64,
+    /// Whether it is within.
+    pub within: bool,
+}
+
+impl Comparison {
+    fn new(name: &'static str, unit: &'static str, paper: f64, ours: f64, tolerance: f64) -> Self {
+        let difference_percent = if paper == ours { 0.0 } else { (ours / paper - 1.0) * 100.0 };
+        Comparison {
+            name,
+            unit,
+            paper,
+            ours,
+            difference_percent,
+            tolerance_percent: tolerance,
+            within: difference_percent.abs() <= tolerance,
+        }
+    }
+}
+
+/// A row of a table.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// Which paper and which table.
+    pub source: &'static str,
+    /// The row's name.
+    pub protocol: &'static str,
+    /// `done`, or `not yet` for what cannot be run so far.
+    pub state: &'static str,
+    /// Its figures.
+    pub figures: Vec<Comparison>,
+    /// What the paper's "lost" consists of: packets dropped, packets still under way at the cut, and
+    /// packets that arrived.
+    pub account: Option<Account>,
+    /// A mistake or a second value in print.
+    pub note: &'static str,
+}
+
+/// What became of the packets sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Account {
+    /// Sent.
+    pub sent: u64,
+    /// Dropped.
+    pub dropped: u64,
+    /// Under way at the cut.
+    pub in_flight: u64,
+    /// Arrived.
+    pub delivered: u64,
+}
+
+/// A paper run again.
+#[derive(Clone, Debug, Serialize)]
+pub struct Reproduction {
+    /// Its name.
+    pub paper: &'static str,
+    /// What it is.
+    pub title: &'static str,
+    /// Whether every figure is within its tolerance.
+    pub ok: bool,
+    /// The seed.
+    pub seed: u64,
+    /// Rows of its tables.
+    pub rows: Vec<Row>,
+    /// What its figures show.
+    pub figures: Vec<FigureRow>,
+    /// What follows.
+    pub findings: Vec<String>,
+    /// The figures themselves.
+    #[serde(skip)]
+    pub charts: Vec<ChartSheet>,
+}
+
+/// Something that can be read off a figure of the paper.
+#[derive(Clone, Debug, Serialize)]
+pub struct FigureRow {
+    /// Which figure.
+    pub figure: &'static str,
+    /// What it shows, held against ours; `None` for what is not there yet.
+    #[serde(flatten)]
+    pub comparison: Comparison,
+    /// The file of ours, without ending.
+    pub file: &'static str,
+}
+
+impl Reproduction {
+    /// Everything outside its tolerance, a line each.
+    pub fn outside(&self) -> Vec<String> {
+        let of_rows = self.rows.iter().flat_map(|r| r.figures.iter().map(move |f| (r.protocol, f)));
+        let of_figures = self.figures.iter().map(|f| (f.figure, &f.comparison));
+        of_rows
+            .chain(of_figures)
+            .filter(|(_, c)| !c.within)
+            .map(|(where_, c)| {
+                format!(
+                    "{where_}: {} is {}, the paper has {}: {:+.3} %, allowed are {} %",
+                    c.name, c.ours, c.paper, c.difference_percent, c.tolerance_percent
+                )
+            })
+            .collect()
+    }
+
+    /// The tables and figures of a report.
+    pub fn sheet(&self) -> Sheet {
+        use crate::output::{TableSheet, figure};
+        let head = ["", "figure", "unit", "paper", "ours", "difference"].map(String::from).to_vec();
+        let mut tables = Vec::new();
+        let mut sources: Vec<&str> = self.rows.iter().map(|r| r.source).collect();
+        sources.dedup();
+        for source in sources {
+            let mut rows = Vec::new();
+            for row in self.rows.iter().filter(|r| r.source == source) {
+                if row.figures.is_empty() {
+                    rows.push([row.protocol, row.state, "", "", "", ""].map(String::from).to_vec());
+                }
+                for (i, c) in row.figures.iter().enumerate() {
+                    let name = if i == 0 { row.protocol } else { "" };
+                    rows.push(vec![
+                        name.into(),
+                        c.name.into(),
+                        c.unit.into(),
+                        figure(c.paper),
+                        figure(c.ours),
+                        percent(c),
+                    ]);
+                }
+            }
+            let notes: Vec<&str> = self
+                .rows
+                .iter()
+                .filter(|r| r.source == source && !r.note.is_empty())
+                .map(|r| r.note)
+                .collect();
+            let caption = format!(
+                "{source}. n = 1 (nothing is left to chance), seed {}. {}",
+                self.seed,
+                notes.join(" ")
+            );
+            tables.push(TableSheet {
+                caption: caption.trim_end().into(),
+                head: head.clone(),
+                rows,
+            });
+        }
+        tables.push(self.accounts());
+        tables.push(TableSheet {
+            caption: "What the papers' figures show, read off their text.".into(),
+            head: ["figure", "what", "unit", "paper", "ours", "difference"]
+                .map(String::from)
+                .to_vec(),
+            rows: self
+                .figures
+                .iter()
+                .map(|f| {
+                    let c = &f.comparison;
+                    let cells = [f.figure, c.name, c.unit].map(String::from);
+                    let numbers = [figure(c.paper), figure(c.ours), percent(c)];
+                    cells.into_iter().chain(numbers).collect()
+                })
+                .collect(),
+        });
+        Sheet {
+            title: self.title.into(),
+            text: self.findings.clone(),
+            facts: vec![
+                ("paper".into(), self.paper.into()),
+                ("version".into(), crate::output::version()),
+                ("seed".into(), self.seed.to_string()),
+            ],
+            tables,
+            charts: self.charts.clone(),
+            files: vec![("paper.json".into(), "every figure, as JSON".into())],
+        }
+    }
+
+    /// What the papers' "lost" is made of.
+    fn accounts(&self) -> crate::output::TableSheet {
+        let mut rows: Vec<Vec<String>> = Vec::new();
+        for row in &self.rows {
+            if rows.iter().any(|r| r[0] == row.protocol) {
+                continue;
+            }
+            let lost: Vec<String> = self
+                .rows
+                .iter()
+                .filter(|r| r.protocol == row.protocol)
+                .filter_map(|r| r.figures.iter().find(|f| f.name == "lost"))
+                .map(|f| f.paper.to_string())
+                .collect();
+            rows.push(match row.account {
+                Some(a) => vec![
+                    row.protocol.into(),
+                    lost.join(" / "),
+                    a.sent.to_string(),
+                    a.dropped.to_string(),
+                    a.in_flight.to_string(),
+                    a.delivered.to_string(),
+                ],
+                None => [row.protocol, "63 / 61", row.state, "", "", ""].map(String::from).to_vec(),
+            });
+        }
+        crate::output::TableSheet {
+            caption: "What \"lost\" is made of: the papers subtract what was received from what was sent."
+                .into(),
+            head: ["", "\"lost\" in print", "sent", "dropped", "in flight at the cut", "delivered"]
+                .map(String::from)
+                .to_vec(),
+            rows,
+        }
+    }
+}
+
+fn percent(c: &Comparison) -> String {
+    let mark = if c.within { "" } else { " !" };
+    // What is rounded to zero has no sign.
+    let rounded = (c.difference_percent * 1000.0).round() / 1000.0 + 0.0;
+    format!("{rounded:+.3} %{mark}")
+}

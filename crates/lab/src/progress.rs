@@ -1,0 +1,127 @@
+//! Tells how far a long command is, on standard error, if that is a terminal.
+
+use std::io::{IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Nothing is shown of what takes less than this.
+const QUIET: Duration = Duration::from_secs(2);
+/// How often it is shown.
+const EVERY: Duration = Duration::from_millis(200);
+/// Parts that the whole is counted in.
+const WHOLE: f64 = 1e9;
+
+#[derive(Debug, Default)]
+struct Shared {
+    done: AtomicU64,
+    over: AtomicBool,
+    text: Mutex<String>,
+}
+
+/// A line that shows progress and the time left, until it is dropped.
+#[derive(Debug)]
+pub struct Progress {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Progress {
+    /// Begins to show, if there is anybody to see it.
+    pub fn start() -> Self {
+        let shared = Arc::new(Shared::default());
+        let shown = std::io::stderr().is_terminal();
+        let thread = shown.then(|| {
+            let shared = Arc::clone(&shared);
+            std::thread::spawn(move || show(&shared))
+        });
+        Progress { shared, thread }
+    }
+
+    /// Which share of all is done, from 0 to 1.
+    pub fn set(&self, share: f64) {
+        self.shared.done.store((share.clamp(0.0, 1.0) * WHOLE) as u64, Ordering::Relaxed);
+    }
+
+    /// Adds to the share that is done.
+    pub fn add(&self, share: f64) {
+        self.shared.done.fetch_add((share.clamp(0.0, 1.0) * WHOLE) as u64, Ordering::Relaxed);
+    }
+
+    /// What is being done.
+    pub fn say(&self, text: impl Into<String>) {
+        if let Ok(mut place) = self.shared.text.lock() {
+            *place = text.into();
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.shared.over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // It has nothing to fail with.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn show(shared: &Shared) {
+    let began = Instant::now();
+    let mut shown = false;
+    while !shared.over.load(Ordering::Relaxed) {
+        std::thread::park_timeout(EVERY);
+        let passed = began.elapsed();
+        if passed < QUIET || shared.over.load(Ordering::Relaxed) {
+            continue;
+        }
+        let done = shared.done.load(Ordering::Relaxed) as f64 / WHOLE;
+        let left = match done > 0.0 {
+            true => duration(passed.as_secs_f64() * (1.0 - done.min(1.0)) / done),
+            false => "?".into(),
+        };
+        let text = shared.text.lock().map_or(String::new(), |t| t.clone());
+        let mut out = std::io::stderr().lock();
+        // There is nobody else to tell.
+        let _ = write!(out, "\r\x1b[K{:3.0} %  {left} left  {text}", done.min(1.0) * 100.0);
+        let _ = out.flush();
+        shown = true;
+    }
+    if shown {
+        let mut out = std::io::stderr().lock();
+        let _ = write!(out, "\r\x1b[K");
+        let _ = out.flush();
+    }
+}
+
+/// `12 s`, `3 min 20 s`, `2 h 5 min`.
+fn duration(seconds: f64) -> String {
+    let whole = seconds.clamp(0.0, 1e9).round() as u64;
+    match whole {
+        0..60 => format!("{whole} s"),
+        60..3600 => format!("{} min {} s", whole / 60, whole % 60),
+        _ => format!("{} h {} min", whole / 3600, whole % 3600 / 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_short() {
+        for (seconds, text) in [(12.4, "12 s"), (200.0, "3 min 20 s"), (7500.0, "2 h 5 min")] {
+            assert_eq!(duration(seconds), text);
+        }
+    }
+
+    #[test]
+    fn shares_add_up() {
+        let progress = Progress::start();
+        progress.set(0.25);
+        progress.add(0.5);
+        assert_eq!(progress.shared.done.load(Ordering::Relaxed), 750_000_000);
+    }
+}

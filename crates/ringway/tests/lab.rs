@@ -1,0 +1,385 @@
+//! `ringway lab` as a reader meets it: each test runs the program in a folder of its own.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+struct Place {
+    dir: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Place { dir: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ringway"));
+        command
+            .arg("lab")
+            .args(args)
+            .current_dir(self.dir.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    /// Runs what must end with that status; standard output and standard error.
+    fn ends(&self, status: i32, args: &[&str]) -> (String, String) {
+        let Output { status: got, stdout, stderr } = self.command(args).output().unwrap();
+        let (out, err) = (String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap());
+        assert_eq!(got.code(), Some(status), "{args:?}\n{out}\n{err}");
+        (out, err)
+    }
+
+    fn json(&self, args: &[&str]) -> Value {
+        serde_json::from_str(&self.ends(0, args).0).unwrap()
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path(name), text).unwrap();
+    }
+}
+
+/// Every file below a folder, with its bytes; of the manifest all but the host.
+fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![dir.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let name = path.strip_prefix(dir).unwrap().display().to_string();
+            let mut bytes = std::fs::read(&path).unwrap();
+            if name == "manifest.json" {
+                let mut manifest: Value = serde_json::from_slice(&bytes).unwrap();
+                assert!(manifest["host"]["processors"].as_u64().unwrap() > 0);
+                manifest.as_object_mut().unwrap().remove("host");
+                bytes = manifest.to_string().into_bytes();
+            }
+            found.insert(name, bytes);
+        }
+    }
+    found
+}
+
+const CAMPAIGN: &str = r#"
+[campaign]
+title = "A file against loss"
+scenario = "line.toml"
+measures = ["file.completion", "file.retransmits"]
+at_least = 10
+at_most = 14
+within = "5 %"
+
+[[vary]]
+key = "link.line.there.loss.chance"
+name = "loss"
+values = ["1 %", "3 %"]
+
+[[vary]]
+key = "flow.file.tcp.algorithm"
+name = "algorithm"
+values = ["cubic", "new-reno"]
+"#;
+
+const LINE: &str = r#"
+[scenario]
+title = "A file over a lossy line"
+nodes = ["a", "b"]
+stop = "flows done"
+
+[[link]]
+name = "line"
+between = ["a", "b"]
+rate = "5 Mbit/s"
+delay = "10 ms"
+
+[link.there]
+loss = { model = "random", chance = "1 %" }
+
+[[flow]]
+name = "file"
+from = "a"
+to = "b"
+transport = "tcp"
+traffic = "file"
+size = "200 kB"
+
+[[probe]]
+what = "cwnd"
+flow = "file"
+"#;
+
+#[test]
+fn what_is_built_in_is_listed() {
+    let place = Place::new();
+    let list = place.json(&["list", "--json"]);
+    let names = |what: &str| -> Vec<String> {
+        let entries = list[what].as_array().unwrap();
+        assert!(entries.iter().all(|e| e["title"].as_str().unwrap().len() > 20), "{entries:?}");
+        entries.iter().map(|e| e["name"].as_str().unwrap().to_string()).collect()
+    };
+    for name in ["gangurde-udp", "four-nodes", "lossy-bulk", "bufferbloat-codel", "bursty-loss"] {
+        assert!(names("scenarios").contains(&name.to_string()), "{name}");
+    }
+    assert!(names("campaigns").contains(&"gangurde-udp-search".to_string()));
+    assert_eq!(names("papers"), ["gangurde"]);
+    let (text, _) = place.ends(0, &["list"]);
+    assert!(text.contains("\n  cable-pulled"), "{text}");
+}
+
+#[test]
+fn a_run_answers_and_leaves_its_files() {
+    let place = Place::new();
+    place.write("line.toml", LINE);
+    let run = place.json(&["run", "line.toml", "--out", "one", "--json", "--seed", "7"]);
+    assert_eq!((run["seed"].as_u64(), run["replications"].as_u64()), (Some(7), Some(1)));
+    let flow = &run["runs"][0]["flows"][0];
+    assert_eq!(flow["bytes"].as_u64(), Some(200_000));
+    let count = |key: &str| flow[key].as_u64().unwrap();
+    assert_eq!(
+        count("sent") + count("copied"),
+        count("delivered") + count("dropped") + count("in_flight")
+    );
+    assert!(flow["dropped_by"]["random loss"].as_u64().unwrap() > 0);
+    // The same seed gives the same bytes, another gives others.
+    place.ends(0, &["run", "line.toml", "--out", "two", "--seed", "7"]);
+    let (one, two) = (files(&place.path("one")), files(&place.path("two")));
+    let names: Vec<&str> = one.keys().map(String::as_str).collect();
+    for name in [
+        "figures/cwnd.png",
+        "figures/cwnd.svg",
+        "manifest.json",
+        "measures.csv",
+        "measures.parquet",
+        "report.html",
+        "report.json",
+        "runs.json",
+        "scenario.toml",
+        "series.csv",
+    ] {
+        assert!(names.contains(&name), "{name} is not in {names:?}");
+    }
+    assert_eq!(one, two);
+    let other = place.json(&["run", "line.toml", "--json", "--seed", "8"]);
+    assert_ne!(other["runs"], run["runs"]);
+    // Means with their intervals over several runs.
+    let many = place.json(&["run", "line.toml", "--json", "--reps", "5"]);
+    let goodput = many["summary"].as_array().unwrap().iter().find(|s| s["measure"] == "goodput");
+    let goodput = goodput.unwrap();
+    assert_eq!(goodput["n"].as_u64(), Some(5));
+    assert!(goodput["low"].as_f64() < goodput["mean"].as_f64());
+    assert_eq!(goodput["unit"], "bit/s");
+    assert_eq!(goodput["interval"], "95 % Student t");
+    let (text, err) = place.ends(0, &["run", "line.toml"]);
+    assert!(text.contains("random loss") && text.contains("goodput (kbit/s)"), "{text}");
+    // Nobody watches: no progress.
+    assert_eq!(err, "");
+}
+
+/// Exit status 2: asked for something that there is not. 1: it did not work.
+#[test]
+fn mistakes_say_where_and_what() {
+    let place = Place::new();
+    let (_, err) = place.ends(2, &["run", "lossy-bluk"]);
+    assert!(err.contains("did you mean lossy-bulk?"), "{err}");
+    place.ends(2, &["run"]);
+    place.ends(2, &["walk"]);
+    let (_, err) = place.ends(2, &["run", "lossy-bulk", "--reps", "0"]);
+    assert!(err.contains("--reps: expected 1 to"), "{err}");
+    let (_, err) = place.ends(2, &["paper", "nobody"]);
+    assert!(err.contains("expected a paper (gangurde) or all, got \"nobody\""), "{err}");
+
+    place.write("bad.toml", &LINE.replace("delay = \"10 ms\"", "delay = \"10\"\njiter = \"1 ms\""));
+    let (_, err) = place.ends(1, &["run", "bad.toml"]);
+    assert!(
+        err.contains("bad.toml:11:1: `link.line`: unknown key `jiter`; did you mean `jitter`?"),
+        "{err}"
+    );
+    place.write("bad.toml", &LINE.replace("delay = \"10 ms\"", "delay = \"10\""));
+    let (_, err) = place.ends(1, &["run", "bad.toml"]);
+    assert!(err.contains("bad.toml:10:9: `link.line.delay`: expected a time with its unit (ns, us, ms, s, min), such as \"35 ms\", got \"10\""), "{err}");
+    place.write("bad.toml", &LINE.replace("to = \"b\"", "to = \"c\""));
+    let (_, err) = place.ends(1, &["run", "bad.toml"]);
+    assert!(err.contains("bad.toml:18:6: `flow.file.to`: no node \"c\""), "{err}");
+    place.write(
+        "bad.toml",
+        &LINE.replace("stop = \"flows done\"", "stop = \"flows done\"\nevents = 100"),
+    );
+    let (_, err) = place.ends(1, &["run", "bad.toml"]);
+    assert!(err.contains("event budget of 100 used up") && err.contains("node a"), "{err}");
+    std::fs::write(place.path("bad.toml"), b"\xff\xfe").unwrap();
+    let (_, err) = place.ends(1, &["run", "bad.toml"]);
+    assert!(err.contains("expected UTF-8 text"), "{err}");
+
+    place.write("line.toml", LINE);
+    for (old, new, expected) in [
+        (
+            "values = [\"1 %\", \"3 %\"]",
+            "values = [\"1 %\", \"3\"]",
+            "c.toml:13:18: `link.line.there.loss.chance`: with loss = 3, algorithm = cubic",
+        ),
+        ("loss.chance\"", "loss.chanse\"", "unknown key `chanse`; did you mean `chance`?"),
+        (
+            "link.line.",
+            "link.lin.",
+            "c.toml:11:7: `vary.loss.key`: \"link.lin.there.loss.chance\": unknown key `lin`; did you mean `line`?",
+        ),
+        (
+            "file.completion",
+            "file.complete",
+            "c.toml:5:12: `campaign.measures`: \"file.complete\": unknown key `complete`; did you mean `completion`?",
+        ),
+        ("at_most = 14", "at_most = 4", "`campaign.at_most`: expected 10 to 100000, got 4"),
+        ("line.toml", "lien.toml", "c.toml: `campaign.scenario`: expected the name of a scenario"),
+    ] {
+        place.write("c.toml", &CAMPAIGN.replacen(old, new, 1));
+        let (_, err) = place.ends(1, &["sweep", "c.toml"]);
+        assert!(err.contains(expected), "{new}\nexpected {expected}\ngot      {err}");
+    }
+    place.ends(1, &["view", "."]);
+    place.ends(1, &["report", "nowhere"]);
+}
+
+/// Table 1: UDP within 0.1 %, TCP within 2 %, what "lost" is made of, and the figures.
+#[test]
+fn a_paper_is_run_again() {
+    let place = Place::new();
+    let paper = place.json(&["paper", "gangurde", "--json", "--out", "out"]);
+    assert_eq!(paper["ok"], true);
+    let rows = paper["rows"].as_array().unwrap();
+    let row = |protocol: &str, at: usize| {
+        rows.iter().filter(|r| r["protocol"] == protocol).nth(at).unwrap()
+    };
+    for (protocol, allowed) in [("UDP", 0.1), ("TCP", 2.0)] {
+        for at in 0..2 {
+            for figure in row(protocol, at)["figures"].as_array().unwrap() {
+                let off = (figure["ours"].as_f64().unwrap() / figure["paper"].as_f64().unwrap()
+                    - 1.0)
+                    .abs();
+                assert!(off * 100.0 <= allowed, "{protocol}: {figure}");
+                assert_eq!(figure["tolerance_percent"].as_f64(), Some(allowed));
+                assert_eq!(figure["within"], true);
+            }
+        }
+    }
+    let account = |protocol: &str| {
+        let account = &row(protocol, 0)["account"];
+        ["sent", "dropped", "in_flight", "delivered"].map(|k| account[k].as_u64().unwrap())
+    };
+    assert_eq!(account("UDP"), [1569, 819, 27, 723]);
+    assert_eq!(account("TCP"), [713, 0, 19, 694]);
+    assert_eq!(row("SCTP", 0)["state"], "not yet");
+    assert_eq!(paper["figures"].as_array().unwrap().len(), 3);
+    for name in ["3-2-tcp-delays", "3-4-udp-delays", "3-7-comparison"] {
+        let png = std::fs::read(place.path(&format!("out/figures/figure-{name}.png"))).unwrap();
+        assert!(png.starts_with(b"\x89PNG"));
+    }
+    let (text, _) = place.ends(0, &["paper", "gangurde"]);
+    for part in ["not yet", "in flight at the cut", "TCP lost nothing", "within its tolerance"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert_eq!(place.json(&["paper", "all", "--json"]).as_array().unwrap().len(), 1);
+    assert!(place.ends(0, &["paper"]).0.starts_with("gangurde  "));
+}
+
+/// The built-in search finds the known answer, and it alone.
+#[test]
+fn a_search_finds_the_settings_of_table_1() {
+    let place = Place::new();
+    let sweep = place.json(&["sweep", "gangurde-udp-search", "--json"]);
+    let search = &sweep["search"];
+    assert_eq!((search["found"].as_u64(), search["tried"].as_u64()), (Some(1), Some(300)));
+    let best = &search["best"][0];
+    let choices = &best["choices"];
+    assert_eq!(choices["rate of all links"], "0.2 Mbit/s");
+    assert_eq!(choices["queue limit"], "50");
+    assert_eq!((&choices["source stops"], &choices["cut"]), (&"28 s".into(), &"29 s".into()));
+    assert!(best["error_percent"].as_f64().unwrap() < 0.1);
+    assert!(search["best"][1]["error_percent"].as_f64().unwrap() > 0.1);
+    let (text, _) = place.ends(0, &["view", "lab-results/gangurde-udp-search"]);
+    assert!(text.contains("1 of 300 settings"), "{text}");
+    // A target that nothing gives is a failure.
+    let impossible = "[campaign]\ntitle = \"t\"\nscenario = \"gangurde-udp\"\n[target]\ntolerance = \"1 %\"\n\
+                      [target.figures]\n\"udp.sent\" = 7\n";
+    place.write("impossible.toml", impossible);
+    let (_, err) = place.ends(1, &["sweep", "impossible.toml"]);
+    assert!(err.contains("no setting gives every figure to within 1 %"), "{err}");
+}
+
+/// A campaign that is killed again and again comes to the same end, byte for byte, as one that is
+/// left alone, and as one on a single thread.
+#[test]
+fn a_campaign_survives_being_killed() {
+    let place = Place::new();
+    place.write("line.toml", LINE);
+    place.write("c.toml", CAMPAIGN);
+    let whole = place.json(&["sweep", "c.toml", "--out", "whole", "--json", "--threads", "2"]);
+    let total = whole["ran"].as_u64().unwrap();
+    assert!((40..=56).contains(&total), "{total}");
+    assert_eq!(whole["reused"].as_u64(), Some(0));
+    let log = place.path("killed/results.log");
+    let lines = || std::fs::read(&log).map_or(0, |b| b.iter().filter(|&&b| b == b'\n').count());
+    for share in [3, 15] {
+        let mut child = place
+            .command(&["sweep", "c.toml", "--out", "killed", "--threads", "1"])
+            .spawn()
+            .unwrap();
+        let began = Instant::now();
+        while lines() < share && began.elapsed() < Duration::from_secs(60) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        // SIGKILL: nothing can be tidied up.
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let known = lines() as u64;
+    assert!(known >= 15 && known < total, "{known}");
+    // A line that was cut short is run again.
+    let mut bytes = std::fs::read(&log).unwrap();
+    bytes.truncate(bytes.len() - 5);
+    std::fs::write(&log, bytes).unwrap();
+    // What there is so far can be looked at.
+    let (text, _) = place.ends(0, &["report", "killed"]);
+    assert!(text.contains("report.html"), "{text}");
+    let resumed = place.json(&["sweep", "c.toml", "--out", "killed", "--json", "--threads", "1"]);
+    let (ran, reused) = (resumed["ran"].as_u64().unwrap(), resumed["reused"].as_u64().unwrap());
+    assert_eq!(resumed["cells"], whole["cells"]);
+    assert!(reused >= 1 && ran < total, "{ran} {reused}");
+    let again = place.json(&["sweep", "c.toml", "--out", "killed", "--json"]);
+    assert_eq!(again["ran"].as_u64(), Some(0));
+    let (mut one, mut two) = (files(&place.path("whole")), files(&place.path("killed")));
+    // Results as they came, with the one that was cut short.
+    assert!(one.remove("results.log").is_some() && two.remove("results.log").is_some());
+    let names: Vec<&String> = one.keys().collect();
+    assert_eq!(names, two.keys().collect::<Vec<_>>());
+    for (name, bytes) in &one {
+        assert!(two[name] == *bytes, "{name} differs");
+    }
+    for name in [
+        "results.csv",
+        "results.parquet",
+        "summary.csv",
+        "report.html",
+        "figures/file-completion.png",
+    ] {
+        assert!(one.contains_key(name), "{name}");
+    }
+    // Another seed is another campaign: nothing of it is known.
+    let other =
+        place.json(&["sweep", "c.toml", "--out", "killed", "--json", "--seed", "2", "--reps", "1"]);
+    assert_eq!((other["ran"].as_u64(), other["reused"].as_u64()), (Some(4), Some(0)));
+}
