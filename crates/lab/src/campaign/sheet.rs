@@ -42,16 +42,16 @@ fn head(name: &str) -> String {
 
 fn spell(estimate: Option<Estimate>) -> String {
     let Some(estimate) = estimate else { return "-".into() };
-    let value = figure(estimate.value);
     match estimate.interval {
-        Some(interval) => {
-            // The bound needs no more digits than it takes to see how sure the mean is.
+        Some(interval) if interval.half_width() > 0.0 => {
+            // Neither needs more digits than it takes to see how sure the mean is.
             let half = interval.half_width();
-            let digits = if half > 0.0 { 10f64.powi(2 - half.log10().ceil() as i32) } else { 1.0 };
-            let short = if half > 0.0 { (half * digits).round() / digits } else { 0.0 };
-            format!("{value} ± {}", figure(short))
+            let digits = 10f64.powi(2 - half.log10().ceil() as i32);
+            let round = |x: f64| figure((x * digits).round() / digits);
+            format!("{} ± {}", round(estimate.value), round(half))
         }
-        None => value,
+        Some(_) => format!("{} ± 0", figure(estimate.value)),
+        None => figure(estimate.value),
     }
 }
 

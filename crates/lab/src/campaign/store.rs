@@ -104,8 +104,9 @@ fn read(file: &File) -> std::io::Result<(Known, bool)> {
             return Ok((known, ends_whole));
         }
         ends_whole = bytes.last() == Some(&b'\n');
-        let text = std::str::from_utf8(&bytes).ok().and_then(|t| t.strip_suffix('\n'));
-        if let Some((key, figures)) = text.and_then(parse) {
+        // A line that lacks no more than its end is whole by its check.
+        let text = std::str::from_utf8(&bytes).ok();
+        if let Some((key, figures)) = text.and_then(|t| parse(t.strip_suffix('\n').unwrap_or(t))) {
             known.insert(key, figures);
         }
     }

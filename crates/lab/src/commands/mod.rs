@@ -63,6 +63,9 @@ impl From<ringway_figures::table::TableError> for Failure {
     }
 }
 
+/// A name and a title.
+type Named = (&'static str, String);
+
 /// The scenarios, campaigns and papers that are part of the program.
 pub fn list() -> Result<Answer, Failure> {
     let mut scenarios = Vec::new();
@@ -76,7 +79,7 @@ pub fn list() -> Result<Answer, Failure> {
     let papers = crate::papers::ALL.iter().map(|p| (p.name, p.title.to_string())).collect();
     let mut text = String::new();
     let mut json = json!({});
-    let sections: [(&str, &str, Vec<(&str, String)>); 3] = [
+    let sections: [(&str, &str, Vec<Named>); 3] = [
         ("scenarios", "ringway lab run NAME", scenarios),
         ("campaigns", "ringway lab sweep NAME", campaigns),
         ("papers", "ringway lab paper NAME", papers),

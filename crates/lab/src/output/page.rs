@@ -1,5 +1,6 @@
 //! The page: everything of a sheet in one HTML file that needs nothing else.
 
+use super::text::is_numbers;
 use super::{Sheet, TableSheet};
 use ringway_figures::chart::{ChartError, Figure};
 use ringway_figures::report::{Entry, Grid, Head, Report, Section};
@@ -23,12 +24,13 @@ pub(super) fn page(sheet: &Sheet, figures: Vec<Figure>) -> Result<String, ChartE
     report.html()
 }
 
-/// A table whose first column is words and whose others are numbers.
+/// A table: words to the left, numbers to the right.
 fn grid(table: &TableSheet) -> Grid {
-    let heads = table.head.iter().enumerate().map(|(i, head)| match i {
-        0 => Head::text(head),
-        _ => Head::number(head, 0),
-    });
+    let heads =
+        table.head.iter().enumerate().map(|(i, head)| match i > 0 && is_numbers(&table.rows, i) {
+            false => Head::text(head),
+            true => Head::number(head, 0),
+        });
     let rows = table.rows.iter().map(|row| row.iter().map(|cell| Entry::Text(cell.clone())));
     rows.fold(Grid::new(&table.caption, heads), Grid::row)
 }

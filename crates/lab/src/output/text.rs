@@ -1,6 +1,14 @@
 //! Tables and numbers for a terminal.
 
-/// Lines up columns; the first is left-aligned, the others right-aligned.
+/// Whether a column holds numbers, with whatever stands behind them.
+pub(super) fn is_numbers(rows: &[Vec<String>], column: usize) -> bool {
+    let begins_as_one = |cell: &String| {
+        cell.chars().next().is_none_or(|c| c.is_ascii_digit() || matches!(c, '-' | '+'))
+    };
+    rows.iter().filter_map(|row| row.get(column)).all(begins_as_one)
+}
+
+/// Lines up columns: words to the left, numbers to the right.
 pub fn columns(head: &[String], rows: &[Vec<String>]) -> String {
     let width = |text: &str| text.chars().count();
     let widths: Vec<usize> = (0..head.len())
@@ -9,6 +17,7 @@ pub fn columns(head: &[String], rows: &[Vec<String>]) -> String {
             cells.chain([width(&head[i])]).max().unwrap_or(0)
         })
         .collect();
+    let words: Vec<bool> = (0..head.len()).map(|i| i == 0 || !is_numbers(rows, i)).collect();
     let mut out = String::new();
     for row in std::iter::once(head).chain(rows.iter().map(Vec::as_slice)) {
         let mut line = String::new();
@@ -16,7 +25,7 @@ pub fn columns(head: &[String], rows: &[Vec<String>]) -> String {
             let pad = " ".repeat(column - width(cell));
             let gap = if i == 0 { "" } else { "  " };
             line += gap;
-            line += &if i == 0 { format!("{cell}{pad}") } else { format!("{pad}{cell}") };
+            line += &if words[i] { format!("{cell}{pad}") } else { format!("{pad}{cell}") };
         }
         out += line.trim_end();
         out.push('\n');
@@ -70,5 +79,7 @@ mod tests {
         let row = |a: &str, b: &str| vec![a.to_string(), b.to_string()];
         let text = columns(&row("flow", "sent"), &[row("µ", "7"), row("long-name", "12345")]);
         assert_eq!(text, "flow        sent\nµ              7\nlong-name  12345\n");
+        let text = columns(&row("flow", "why"), &[row("a", "queue full"), row("b", "loss")]);
+        assert_eq!(text, "flow  why\na     queue full\nb     loss\n");
     }
 }
