@@ -108,7 +108,7 @@ rate = "5 Mbit/s"
 delay = "10 ms"
 
 [link.there]
-loss = { model = "random", chance = "1 %" }
+loss = { model = "random", chance = "4 %" }
 
 [[flow]]
 name = "file"
@@ -203,18 +203,21 @@ fn mistakes_say_where_and_what() {
     let (_, err) = place.ends(2, &["paper", "nobody"]);
     assert!(err.contains("expected a paper (gangurde) or all, got \"nobody\""), "{err}");
 
-    place.write("bad.toml", &LINE.replace("delay = \"10 ms\"", "delay = \"10\"\njiter = \"1 ms\""));
+    place.write(
+        "bad.toml",
+        &LINE.replace("delay = \"10 ms\"", "delay = \"10 ms\"\njiter = \"1 ms\""),
+    );
     let (_, err) = place.ends(1, &["run", "bad.toml"]);
     assert!(
-        err.contains("bad.toml:11:1: `link.line`: unknown key `jiter`; did you mean `jitter`?"),
+        err.contains("bad.toml:12:1: `link.line`: unknown key `jiter`; did you mean `jitter`?"),
         "{err}"
     );
     place.write("bad.toml", &LINE.replace("delay = \"10 ms\"", "delay = \"10\""));
     let (_, err) = place.ends(1, &["run", "bad.toml"]);
-    assert!(err.contains("bad.toml:10:9: `link.line.delay`: expected a time with its unit (ns, us, ms, s, min), such as \"35 ms\", got \"10\""), "{err}");
+    assert!(err.contains("bad.toml:11:9: `link.line.delay`: expected a time with its unit (ns, us, ms, s, min), such as \"35 ms\", got \"10\""), "{err}");
     place.write("bad.toml", &LINE.replace("to = \"b\"", "to = \"c\""));
     let (_, err) = place.ends(1, &["run", "bad.toml"]);
-    assert!(err.contains("bad.toml:18:6: `flow.file.to`: no node \"c\""), "{err}");
+    assert!(err.contains("bad.toml:19:6: `flow.file.to`: no node \"c\""), "{err}");
     place.write(
         "bad.toml",
         &LINE.replace("stop = \"flows done\"", "stop = \"flows done\"\nevents = 100"),

@@ -82,16 +82,19 @@ pub(crate) fn read<'t>(
                 return None;
             }
         };
-        let has_own = !own.is_empty();
         let mut all = table.clone();
         for (key, value) in own.iter() {
             // Taken out first: inserting would keep the place of the key that is replaced.
             all.remove(key);
             all.insert(key.clone(), value.clone());
         }
-        let path = if has_own { format!("{path}.{key}") } else { path.clone() };
         let whole = Spanned::new(value.span(), DeValue::Table(all));
-        let config: LinkConfig = document.read(&path, whole, &OWN, problems)?;
+        let before = problems.len();
+        let config: Option<LinkConfig> = document.read(&path, whole, &OWN, problems);
+        for problem in &mut problems[before..] {
+            in_direction(problem, &path, key, &own);
+        }
+        let config = config?;
         match config.check() {
             Ok(()) => Some(config),
             Err(error) => {
@@ -107,6 +110,15 @@ pub(crate) fn read<'t>(
     let (there, back) = (side(there, "there"), side(back, "back"));
     let link = Link { name, between: [0, 0], there: there?, back: back?, cost: cost as u32 };
     Some((link, ends))
+}
+
+/// Names the direction in the key of a problem, if that is where the key stands.
+fn in_direction(problem: &mut Problem, path: &str, direction: &str, own: &Table<'_>) {
+    let Some(rest) = problem.what.strip_prefix(&format!("`{path}.")) else { return };
+    let end = rest.find(['.', '`']).unwrap_or(rest.len());
+    if own.contains_key(&rest[..end]) {
+        problem.what = format!("`{path}.{direction}.{rest}");
+    }
 }
 
 /// The key that is wrong, and what was expected.
