@@ -4,7 +4,7 @@ use crate::bind::{self, Bound};
 use crate::clock::Clock;
 use crate::counters::Counters;
 use crate::error::BindError;
-use crate::handler::{CloseReason, Handler};
+use crate::handler::{Backlog, CloseReason, Handler};
 use crate::hub::{Hub, sooner};
 use crate::limits::{Limits, MAX_WORKERS, UDP_RECEIVE_BUFFER};
 use crate::mailbox::{Inbox, Mail, mailbox};
@@ -283,6 +283,7 @@ impl Turn {
                 };
                 match port.poll_receive(cx, &mut self.buffers) {
                     Poll::Pending => {
+                        hub.waiting.ports[place] = Backlog::default();
                         emptied = true;
                         break;
                     }
@@ -313,7 +314,7 @@ impl Turn {
             hub.counters.udp_full_batches.add(1);
             lost.add(dropped.into());
         }
-        let shed = hub.handler.batch(now, backlog);
+        let shed = hub.note_queued(place, backlog);
         if let Some(port) = &mut hub.udp[place] {
             // A socket found empty has nothing too much.
             port.shed(if count == RECEIVE_BATCH { shed } else { 0 });

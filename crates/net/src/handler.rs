@@ -5,10 +5,12 @@ use ringway_sip::Malformed;
 use std::fmt;
 use std::time::Duration;
 
-/// How far a worker is behind its UDP socket, as seen when a batch is received.
+/// How far a worker is behind its sockets, as seen when a batch is received, or when a connection has had
+/// its turn and there is more. Waits of several sockets are added up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Backlog {
-    /// Datagrams received and not yet handled: this batch and the full batches in a row before it.
+    /// Datagrams received without a pause: this batch and the full batches in a row before it; and
+    /// messages over connections since one could not be read to its end.
     pub datagrams: usize,
     /// Octets of memory the kernel holds for datagrams not yet received, its own records of them
     /// included. Reckoned: of what was received the kernel gives the memory back late, in one lot. Zero
@@ -119,7 +121,8 @@ pub trait Handler: Sized + 'static {
     /// When [`Handler::timeout`] wants to be called next.
     fn next_timeout(&self) -> Option<Time>;
 
-    /// Told before the messages of each batch of datagrams, for overload decisions. Gives the share
+    /// Told before the messages of each batch of datagrams, and when a connection cannot be read
+    /// to its end in one turn, for overload decisions. Gives the share
     /// of datagrams that would begin something new which the system is to discard unseen from now
     /// on, of [`SHED_ALL`]; it discards none once the socket has been found empty.
     fn batch(&mut self, now: Time, backlog: Backlog) -> u32 {

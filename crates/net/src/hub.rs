@@ -5,12 +5,13 @@
 
 use crate::counters::Counters;
 use crate::fresh::is_fresh;
-use crate::handler::{CloseReason, Handler};
+use crate::handler::{Backlog, CloseReason, Handler};
 use crate::limits::Limits;
 use crate::mailbox::{Carry, Mail};
 use crate::route::LocalAddresses;
 use crate::shared::Shared;
 use crate::stream::conn::{Conns, Key};
+use crate::stream::unread::Gauge;
 use crate::sys::{Datagram, SEND_BATCH, SendBatch};
 use crate::udp::{Outstanding, UdpPort};
 use ringway_sansio::{Flow, FlowId, Outbox, Target, Time, TimerWheel, Transport};
@@ -28,13 +29,34 @@ use std::time::Duration;
 const FLUSH_ROUNDS: usize = 8;
 
 /// Bytes read from a connection at once.
-const READ_BUFFER: usize = 64 * 1024;
+const READ_BUFFER: usize = 32 * 1024;
 
 /// How soon datagrams are tried again for which the socket had no room.
 const WAITING_RETRY: Duration = Duration::from_millis(1);
 
 /// A message that goes by no UDP socket.
 const ELSEWHERE: u16 = u16::MAX;
+
+/// What waits for a worker at all its sockets.
+#[derive(Default)]
+pub(crate) struct Waiting {
+    /// At each UDP socket, when it was last asked.
+    pub(crate) ports: Vec<Backlog>,
+    pub(crate) streams: Gauge,
+}
+
+impl Waiting {
+    /// All of it: one worker takes care of it all, so waits add up.
+    fn all(&self) -> Backlog {
+        self.ports.iter().fold(self.streams.backlog(), |sum, port| {
+            let fuller = port.queued * sum.capacity.max(1) > sum.queued * port.capacity.max(1);
+            let (queued, capacity) =
+                if fuller { (port.queued, port.capacity) } else { (sum.queued, sum.capacity) };
+            let datagrams = sum.datagrams + port.datagrams;
+            Backlog { datagrams, queued, capacity, delay: sum.delay.saturating_add(port.delay) }
+        })
+    }
+}
 
 pub(crate) struct Hub<H: Handler> {
     pub(crate) me: Weak<RefCell<Hub<H>>>,
@@ -54,6 +76,7 @@ pub(crate) struct Hub<H: Handler> {
     pub(crate) half_open: VecDeque<FlowId>,
     pub(crate) half_open_count: usize,
     pub(crate) outstanding: Outstanding,
+    pub(crate) waiting: Waiting,
     /// Where connections' bytes are read into before they are framed.
     pub(crate) read_buffer: Vec<u8>,
     /// Of the main task.
@@ -85,6 +108,7 @@ impl<H: Handler> Hub<H> {
         handler: H,
     ) -> Rc<RefCell<Self>> {
         let now = shared.clock.now();
+        let ports = udp.len();
         Rc::new_cyclic(|me| {
             RefCell::new(Hub {
                 me: me.clone(),
@@ -99,6 +123,7 @@ impl<H: Handler> Hub<H> {
                 half_open: VecDeque::new(),
                 half_open_count: 0,
                 outstanding: Outstanding::new(),
+                waiting: Waiting { ports: vec![Backlog::default(); ports], ..Waiting::default() },
                 read_buffer: vec![0; READ_BUFFER],
                 main: None,
                 armed: None,
@@ -117,6 +142,22 @@ impl<H: Handler> Hub<H> {
     pub(crate) fn tick(&mut self) -> Time {
         self.now = self.now.max(self.shared.clock.now());
         self.now
+    }
+
+    /// What waits at the UDP socket at `place` is this now. Gives the share of what is new to shed.
+    pub(crate) fn note_queued(&mut self, place: usize, backlog: Backlog) -> u32 {
+        self.waiting.ports[place] = backlog;
+        self.handler.batch(self.now, self.waiting.all())
+    }
+
+    /// What has come over a connection and is not read yet is this now.
+    pub(crate) fn note_unread(&mut self, id: FlowId, unread: usize) {
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        let before = std::mem::replace(&mut conn.unread, unread);
+        if before > 0 || unread > 0 {
+            self.waiting.streams.note(self.now, before, unread);
+            self.handler.batch(self.now, self.waiting.all());
+        }
     }
 
     pub(crate) fn limits(&self) -> &Limits {

@@ -354,6 +354,14 @@ pub(crate) fn memory(fd: BorrowedFd<'_>) -> Option<Memory> {
     })
 }
 
+/// Octets that have come over a connection and are not read yet; 0 where the system does not tell.
+pub(crate) fn unread(fd: BorrowedFd<'_>) -> usize {
+    let mut octets: libc::c_int = 0;
+    // SAFETY: FIONREAD writes one integer, to a live one.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::FIONREAD, &raw mut octets) };
+    if result == 0 { usize::try_from(octets).unwrap_or(0) } else { 0 }
+}
+
 /// Has the allocator keep large tables in mappings of their own, which go back to the system as soon
 /// as they are freed, and cut off free memory at the end of a heap. Left alone it raises both
 /// thresholds to what it has seen, and keeps tens of megabytes after a busy hour. To be called once,

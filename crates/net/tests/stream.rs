@@ -4,7 +4,7 @@
 
 mod support;
 
-use ringway_net::{CloseReason, Config, Limits};
+use ringway_net::{Backlog, CloseReason, Config, Limits};
 use ringway_sansio::{Target, Transport};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -262,6 +262,36 @@ fn half_of_a_queue_is_kept_for_what_has_begun() {
     }
     assert_eq!(read(&mut slow, old.len()), old);
     assert_eq!(server.count("closed_slow_reader"), 0);
+}
+
+/// What a connection still holds is told, for overload decisions, and so is that it is read.
+#[test]
+fn what_is_not_read_yet_is_told() {
+    let server = Server::start_with(tcp(Limits::default()), |p| p.echo = false);
+    let mut busy = connect(server.addr(0));
+    server.wait_opened();
+    let message = sip("many", 1_000);
+    let pause = Duration::from_micros(100);
+    server.post(0, move |probe, _, _| probe.pause = pause);
+    let count = 4_000;
+    let many = message.repeat(count);
+    let writing = std::thread::spawn(move || busy.write_all(&many).map(|()| busy));
+    let (mut told, mut heard) = (Vec::new(), 0);
+    while heard < count {
+        match server.events.recv_timeout(PATIENCE).unwrap() {
+            Event::Batch(backlog) => told.push(backlog),
+            Event::Message { .. } => heard += 1,
+            _ => {}
+        }
+    }
+    writing.join().unwrap().unwrap();
+    assert!(told.iter().any(|b| b.delay > pause * 20 && b.delay < PATIENCE), "{told:?}");
+    assert!(told.iter().any(|b| b.datagrams > 30), "{told:?}");
+    let last = server.wait(|e| match e {
+        Event::Batch(backlog) if backlog.datagrams == 0 => Some(*backlog),
+        _ => None,
+    });
+    assert_eq!(last, Backlog::default());
 }
 
 #[test]

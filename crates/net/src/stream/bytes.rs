@@ -3,6 +3,7 @@
 
 use super::drive::{Broken, Carrier};
 use super::queue::WriteQueue;
+use super::unread::Unread;
 use crate::handler::{CloseReason, Handler};
 use crate::hub::Hub;
 use ringway_sansio::FlowId;
@@ -27,10 +28,10 @@ impl<S> Framed<S> {
         Framed { stream, framer: Framer::new() }
     }
 
-    /// Hands up every whole message that has come.
-    fn take_frames<H: Handler>(&mut self, id: FlowId, hub: &mut Hub<H>) {
+    /// Hands up every whole message that has come, and tells how many.
+    fn take_frames<H: Handler>(&mut self, id: FlowId, hub: &mut Hub<H>) -> usize {
         let now = hub.now;
-        let Some(conn) = hub.conns.get_mut(id) else { return };
+        let Some(conn) = hub.conns.get_mut(id) else { return 0 };
         let flow = conn.flow;
         conn.heard = now;
         let mut messages = 0;
@@ -55,27 +56,30 @@ impl<S> Framed<S> {
             }
         }
         if messages > 0 {
-            hub.counters.stream_received.add(messages);
+            hub.counters.stream_received.add(messages as u64);
             hub.proven(id);
         }
         hub.flush();
         let partial = self.framer.is_within_message();
-        let Some(conn) = hub.conns.get_mut(id) else { return };
+        let Some(conn) = hub.conns.get_mut(id) else { return messages };
         if broken {
             conn.end_flushed(now, CloseReason::Malformed);
             conn.partial = None;
         } else if !partial {
             conn.partial = None;
-            return;
+            return messages;
         } else if messages > 0 || conn.partial.is_none() {
             conn.partial = Some(now);
         }
         hub.watch(id);
+        messages
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Carrier for Framed<S> {
-    const TURN: usize = 4;
+impl<S: AsyncRead + AsyncWrite + Unread + Unpin> Carrier for Framed<S> {
+    /// One: what a full portion brings must find room in the queues of connections that have their turn
+    /// only later.
+    const TURN: usize = 1;
 
     fn poll_write(
         &mut self,
@@ -105,8 +109,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Carrier for Framed<S> {
         if buffer.filled().is_empty() {
             return Poll::Ready(Err(CloseReason::Peer));
         }
+        let octets = buffer.filled().len();
         self.framer.extend(buffer.filled());
-        self.take_frames(id, hub);
+        let messages = self.take_frames(id, hub);
+        hub.waiting.streams.took(octets, messages);
         Poll::Ready(Ok(()))
     }
 
@@ -121,6 +127,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Carrier for Framed<S> {
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
         Pin::new(&mut self.stream).poll_shutdown(cx).map_err(|_| Broken)
+    }
+
+    fn unread(&self) -> usize {
+        self.stream.unread()
     }
 
     fn poll_discard(&mut self, room: &mut [u8], cx: &mut Context<'_>) -> Poll<bool> {

@@ -47,6 +47,8 @@ pub(crate) struct Conn {
     /// That the message which is only partly here took too long: its task deals with it.
     pub(crate) overdue: bool,
     pub(crate) queue: WriteQueue,
+    /// Octets that had come and were not read when its turn was over.
+    pub(crate) unread: usize,
     /// Of the connection's task.
     pub(crate) waker: Option<Waker>,
     /// When it was accepted, or connecting began.
@@ -240,6 +242,7 @@ pub(crate) mod tests {
             ending: None,
             overdue: false,
             queue: WriteQueue::default(),
+            unread: 0,
             waker: None,
             since: now,
             heard: now,

@@ -5,9 +5,13 @@ use super::SharedHub;
 use super::queue::WriteQueue;
 use crate::handler::{CloseReason, Handler};
 use crate::hub::Hub;
-use ringway_sansio::FlowId;
+use ringway_sansio::{FlowId, Time};
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+/// A turn shorter than this leaves nothing worth asking for.
+const LONG_TURN: Duration = Duration::from_micros(100);
 
 /// The connection can carry nothing more.
 #[derive(Debug)]
@@ -42,6 +46,9 @@ pub(super) trait Carrier {
     /// Closes our side, after all that was written.
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>>;
 
+    /// Octets that have come and are not read yet.
+    fn unread(&self) -> usize;
+
     /// Reads one portion into `room` and forgets it. Tells whether there may be more.
     fn poll_discard(&mut self, room: &mut [u8], cx: &mut Context<'_>) -> Poll<bool>;
 }
@@ -65,7 +72,7 @@ struct Driver<C> {
 
 impl<C: Carrier> Driver<C> {
     fn poll<H: Handler>(&mut self, hub: &mut Hub<H>, cx: &mut Context<'_>) -> Poll<CloseReason> {
-        hub.tick();
+        let began = hub.tick();
         for _ in 0..C::TURN {
             let Some(conn) = hub.conns.get_mut(self.id) else {
                 return Poll::Ready(CloseReason::Broken);
@@ -89,12 +96,25 @@ impl<C: Carrier> Driver<C> {
                 }
                 (Ok(_), None) => {}
             }
-            if let Err(reason) = ready!(self.carrier.poll_read(self.id, hub, cx)) {
-                return Poll::Ready(reason);
+            match self.carrier.poll_read(self.id, hub, cx) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(reason)) => return Poll::Ready(reason),
+                Poll::Pending => {
+                    self.note_unread(began, hub);
+                    return Poll::Pending;
+                }
             }
         }
+        self.note_unread(began, hub);
         cx.waker().wake_by_ref();
         Poll::Pending
+    }
+
+    /// After a turn: tells what has come since it was read, if the turn was long enough for that to
+    /// matter.
+    fn note_unread<H: Handler>(&mut self, began: Time, hub: &mut Hub<H>) {
+        let long = hub.tick().since(began) >= LONG_TURN;
+        hub.note_unread(self.id, if long { self.carrier.unread() } else { 0 });
     }
 
     /// A message took too long to come: the connection ends.

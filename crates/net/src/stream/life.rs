@@ -141,6 +141,7 @@ impl<H: Handler> Hub<H> {
         let now = self.tick();
         let Some(mut conn) = self.conns.remove(id) else { return };
         self.wheel.cancel(conn.timer);
+        self.waiting.streams.note(now, conn.unread, 0);
         self.shared.admission().release(conn.source);
         self.counters.connections.set(self.conns.len() as u64);
         if conn.source.is_some() && !conn.proven {
@@ -238,6 +239,7 @@ fn new_conn(flow: Flow, source: Option<IpAddr>, key: Option<Key>, now: Time) -> 
         ending: None,
         overdue: false,
         queue: WriteQueue::default(),
+        unread: 0,
         waker: None,
         since: now,
         heard: now,

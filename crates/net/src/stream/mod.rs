@@ -7,6 +7,7 @@ pub(crate) mod conn;
 mod drive;
 mod life;
 pub(crate) mod queue;
+pub(crate) mod unread;
 mod upgrade;
 mod websocket;
 

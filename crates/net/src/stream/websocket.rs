@@ -3,6 +3,7 @@
 
 use super::drive::{Broken, Carrier};
 use super::queue::WriteQueue;
+use super::unread::Unread;
 use crate::handler::{CloseReason, Handler};
 use crate::hub::Hub;
 use futures_util::{Sink, Stream};
@@ -124,7 +125,7 @@ fn fault(error: &Error) -> CloseReason {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Carrier for Socket<S> {
+impl<S: AsyncRead + AsyncWrite + Unread + Unpin> Carrier for Socket<S> {
     const TURN: usize = 16;
 
     fn poll_write(
@@ -166,6 +167,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Carrier for Socket<S> {
             Poll::Ready(None) => Poll::Ready(Err(CloseReason::Peer)),
             Poll::Ready(Some(Err(error))) => Poll::Ready(Err(fault(&error))),
             Poll::Ready(Some(Ok(message))) => {
+                hub.waiting.streams.took(message.len(), 1);
                 self.take(id, hub, &message);
                 Poll::Ready(Ok(()))
             }
@@ -178,6 +180,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Carrier for Socket<S> {
     /// The closing handshake (RFC 6455 section 7).
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
         Pin::new(&mut self.socket).poll_close(cx).map_err(|_| Broken)
+    }
+
+    fn unread(&self) -> usize {
+        self.socket.get_ref().stream.unread()
     }
 
     fn poll_discard(&mut self, _: &mut [u8], cx: &mut Context<'_>) -> Poll<bool> {
