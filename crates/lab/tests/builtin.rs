@@ -33,7 +33,11 @@ fn all_run_and_account_for_every_packet() {
             assert_eq!(f.sent + f.copied, f.delivered + f.dropped + f.in_flight, "{name}");
             assert_eq!(f.dropped, f.dropped_by.values().sum::<u64>(), "{name}");
             let back = &f.back;
-            assert_eq!(back.sent, back.delivered + back.dropped + back.in_flight, "{name}");
+            assert_eq!(
+                back.sent + back.copied,
+                back.delivered + back.dropped + back.in_flight,
+                "{name}"
+            );
         }
         for s in &outcome.series {
             assert!(s.points.len() > 10, "{}: {:?}", b.name, s.what);

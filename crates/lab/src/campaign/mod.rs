@@ -1,8 +1,8 @@
 //! Campaigns: a scenario whose parameters are crossed, each combination run again and again until
 //! its figures are sure enough.
 //!
-//! [`mod@file`] reads what is asked for, [`mod@runner`] runs what is missing on all cores and keeps
-//! each result in [`store`] as it comes, and [`mod@sheet`] makes tables and figures of it. Replication
+//! `file` reads what is asked for, `runner` runs what is missing on all cores and keeps each result
+//! in `store` as it comes, and `sheet` makes tables and figures of it. Replication
 //! r of every cell meets the same random numbers, so differences between cells are differences of
 //! the parameters and not of chance. What comes out does not depend on the number of threads, nor on
 //! how often the campaign was killed and gone on with.

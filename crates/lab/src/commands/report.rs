@@ -26,7 +26,8 @@ fn load(dir: &Path) -> Result<Sheet, Failure> {
 pub fn report(dir: &Path) -> Result<Answer, Failure> {
     let sheet = load(dir)?;
     let made = output::draw(&sheet, dir)?;
-    let text = format!("{} files, {}\n", made.len(), dir.join(PAGE).display());
+    let plural = if made.len() == 1 { "" } else { "s" };
+    let text = format!("{} file{plural}, {}\n", made.len(), dir.join(PAGE).display());
     Ok(Answer { text, json: json!({ "dir": dir, "files": made }), faults: Vec::new() })
 }
 

@@ -183,11 +183,11 @@ fn drop_table(runs: &[Outcome], seed: u64) -> Option<TableSheet> {
         .flows
         .iter()
         .flat_map(|f| {
-            let row = |(why, count): (&&str, &u64)| {
-                vec![f.flow.clone(), (*why).to_string(), count.to_string()]
-            };
-            f.dropped_by.iter().map(row).collect::<Vec<_>>()
+            let back = format!("{} (back)", f.flow);
+            let there = f.dropped_by.iter().map(|d| (f.flow.clone(), d));
+            there.chain(f.back.dropped_by.iter().map(move |d| (back.clone(), d)))
         })
+        .map(|(flow, (why, count))| vec![flow, (*why).to_string(), count.to_string()])
         .collect();
     let head = ["flow", "dropped because", "packets"].map(String::from).to_vec();
     let caption = format!("Why packets were dropped, in the first run; seed {seed}.");

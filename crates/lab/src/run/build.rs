@@ -4,7 +4,7 @@ use super::ledger::{FlowLedger, Ledger};
 use super::thinned::Thinned;
 use super::transport::{self, Carried, Ends};
 use crate::scenario::{Scenario, What};
-use ringway_link::Streams;
+use ringway_link::{LinkConfig, Streams};
 use ringway_sim::{Budget, Error, InterfaceId, NodeId, World};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -46,7 +46,7 @@ pub(super) fn build(scenario: &Scenario, streams: Streams) -> Result<Built, Erro
         {
             world.add_address(interface, address(number, end))?;
             world.set_cost(interface, link.cost)?;
-            if !config.schedule.is_empty() || !config.up {
+            if is_flushed(config) {
                 ledger.goes_down(interface.index());
             }
         }
@@ -86,6 +86,15 @@ pub(super) fn build(scenario: &Scenario, streams: Streams) -> Result<Built, Erro
     }
     let ledger = world.add_recorder(ledger);
     Ok(Built { world, interfaces, flows, ledger })
+}
+
+/// Whether a link ever goes down and loses what waits for it.
+fn is_flushed(config: &LinkConfig) -> bool {
+    let mut keeps = config.down_keeps_queue;
+    config.schedule.iter().any(|change| {
+        keeps = change.down_keeps_queue.unwrap_or(keeps);
+        change.up == Some(false) && !keeps
+    })
 }
 
 /// The links, with which of their ends, by which the cheapest path leaves a node and enters

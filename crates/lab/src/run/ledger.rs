@@ -30,7 +30,7 @@ pub(crate) struct Account {
 impl Account {
     /// Packets that wait or are on a wire.
     pub(crate) fn in_flight(&self) -> u64 {
-        self.queued + self.left - self.unqueued - self.ended
+        (self.queued + self.left).saturating_sub(self.unqueued + self.ended)
     }
 
     /// Packets that are gone.
@@ -91,8 +91,11 @@ impl FlowLedger {
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     pub(crate) flows: Vec<FlowLedger>,
-    /// Flow and direction by the world's hash of both.
-    by_hash: BTreeMap<u32, (u32, bool)>,
+    /// Flow and direction by the ports as they were sent.
+    by_ports: BTreeMap<[u16; 2], (usize, bool)>,
+    /// The same by the world's hash of addresses and ports, which no damage on the way changes;
+    /// `None` where two share one.
+    by_hash: BTreeMap<u32, Option<(usize, bool)>>,
     /// The last packet that was seen to be sent: every packet makes a record as it is.
     last: u64,
     /// Interfaces that go up and down, and which packets wait there how often.
@@ -104,30 +107,34 @@ pub(crate) struct Ledger {
 impl Ledger {
     /// Adds a flow between two nodes; flows are numbered in this order.
     pub(crate) fn add(&mut self, flow: FlowLedger, ends: [u32; 2]) {
+        let [from, to] = flow.ports;
+        self.by_ports.insert([from, to], (self.flows.len(), true));
+        self.by_ports.insert([to, from], (self.flows.len(), false));
         self.flows.push(flow);
         self.ends.push(ends);
     }
 
-    /// Says that an interface may go down while packets wait for it.
+    /// Says that an interface may go down and lose the packets that wait for it. One that keeps them
+    /// loses only those that come while it is down, which never waited.
     pub(crate) fn goes_down(&mut self, interface: u32) {
         self.shaky.entry(interface).or_default();
     }
 
-    /// Which flow a packet belongs to, and whether it goes there or back.
-    fn find(&mut self, record: &Record, payload: &[u8]) -> Option<(usize, bool)> {
+    /// Which flow a packet belongs to, and whether it goes there or back. A damaged packet may have
+    /// other ports than it was sent with; what is new has not met damage yet.
+    fn find(&mut self, record: &Record, payload: &[u8], is_new: bool) -> Option<(usize, bool)> {
+        if !is_new && let Some(Some(found)) = self.by_hash.get(&record.flow) {
+            return Some(*found);
+        }
         let ports = payload.first_chunk::<4>()?;
         let ports = [[ports[0], ports[1]], [ports[2], ports[3]]].map(u16::from_be_bytes);
-        let fits = |flow: &FlowLedger, there: bool| {
-            ports == if there { flow.ports } else { [flow.ports[1], flow.ports[0]] }
-        };
-        if let Some(&(flow, there)) = self.by_hash.get(&record.flow)
-            && fits(&self.flows[flow as usize], there)
-        {
-            return Some((flow as usize, there));
+        let found = *self.by_ports.get(&ports)?;
+        if is_new {
+            let known = self.by_hash.entry(record.flow).or_insert(Some(found));
+            if *known != Some(found) {
+                *known = None;
+            }
         }
-        let directions = (0..self.flows.len()).flat_map(|i| [(i, true), (i, false)]);
-        let found = { directions }.find(|&(i, there)| fits(&self.flows[i], there))?;
-        self.by_hash.insert(record.flow, (found.0 as u32, found.1));
         Some(found)
     }
 
@@ -167,7 +174,7 @@ impl Recorder for Ledger {
                 _ => {}
             }
         }
-        let Some((index, there)) = self.find(record, payload) else { return };
+        let Some((index, there)) = self.find(record, payload, is_new) else { return };
         let was_waiting = match record.step {
             Step::Drop(Reason::Link(DropReason::QueueFull | DropReason::QueueEarly)) => true,
             Step::Drop(Reason::Link(DropReason::Down)) => self.waited(record),
@@ -197,6 +204,11 @@ impl Recorder for Ledger {
             Step::Drop(reason) => {
                 account.unqueued += u64::from(was_waiting);
                 account.ended += u64::from(reason == Reason::Link(DropReason::Cut));
+                if reason == Reason::NoEndpoint {
+                    // It came to its node, but damage has changed the port.
+                    account.delivered -= 1;
+                    account.delivered_bytes -= u64::from(record.size);
+                }
                 *account.dropped.entry(reason).or_default() += 1;
                 if there
                     && let Some(sequence) = &mut flow.sequence

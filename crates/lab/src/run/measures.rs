@@ -40,10 +40,14 @@ pub struct Messages {
 pub struct Back {
     /// Packets sent.
     pub sent: u64,
+    /// Packets that links made of others.
+    pub copied: u64,
     /// Packets delivered.
     pub delivered: u64,
     /// Packets dropped.
     pub dropped: u64,
+    /// The same by reason.
+    pub dropped_by: BTreeMap<&'static str, u64>,
     /// Packets under way at the cut.
     pub in_flight: u64,
 }

@@ -20,6 +20,7 @@ use ringway_link::Streams;
 use ringway_sansio::{Duration, Time};
 use ringway_sim::{Capture, Record, Recorder, Step};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::PathBuf;
@@ -331,10 +332,6 @@ fn outcome(
 
 /// The figures that accounts and programs give.
 fn measure(there: &Account, back: &Account, seen: &Seen, start: Time, ended: Time) -> FlowMeasures {
-    let mut dropped_by = std::collections::BTreeMap::new();
-    for (reason, count) in &there.dropped {
-        *dropped_by.entry(reason.as_str()).or_insert(0) += count;
-    }
     let over = there.first_sent.zip(there.last_arrival).map(|(a, b)| b.since(a).as_secs_f64());
     let goodput_over = seen.completed.unwrap_or(ended).since(start).as_secs_f64();
     FlowMeasures {
@@ -344,7 +341,7 @@ fn measure(there: &Account, back: &Account, seen: &Seen, start: Time, ended: Tim
         copied: there.copied(),
         delivered: there.delivered,
         dropped: there.dropped_total(),
-        dropped_by,
+        dropped_by: by_reason(there),
         in_flight: there.in_flight(),
         duplicates: seen.duplicates,
         damaged: seen.damaged,
@@ -366,11 +363,22 @@ fn measure(there: &Account, back: &Account, seen: &Seen, start: Time, ended: Tim
         }),
         back: Back {
             sent: back.sent,
+            copied: back.copied(),
             delivered: back.delivered,
             dropped: back.dropped_total(),
+            dropped_by: by_reason(back),
             in_flight: back.in_flight(),
         },
     }
+}
+
+/// Packets dropped, by the reason in words.
+fn by_reason(account: &Account) -> BTreeMap<&'static str, u64> {
+    let mut by_reason = BTreeMap::new();
+    for (reason, count) in &account.dropped {
+        *by_reason.entry(reason.as_str()).or_insert(0) += count;
+    }
+    by_reason
 }
 
 fn links(scenario: &Scenario, built: &Built, ended: Time) -> Vec<LinkMeasures> {

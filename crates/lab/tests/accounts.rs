@@ -1,0 +1,75 @@
+//! Whatever links do to packets, every packet of every flow is accounted for.
+
+#![allow(clippy::unwrap_used)]
+
+use proptest::prelude::*;
+use ringway_lab::run::{Options, run};
+use ringway_lab::scenario::Scenario;
+
+fn queue() -> impl Strategy<Value = String> {
+    let limit = 1u32..40;
+    let kinds = ["drop-tail", "ns2-drop-tail", "codel", "pie", "red"];
+    (prop::sample::select(kinds.to_vec()), limit).prop_map(|(kind, limit)| match kind {
+        "red" => format!("{{ discipline = \"red\", limit = {limit}, min = 2, max = 8 }}"),
+        kind => format!("{{ discipline = \"{kind}\", limit = {limit} }}"),
+    })
+}
+
+fn link() -> impl Strategy<Value = String> {
+    let percent = 0u32..20;
+    let place = prop::sample::select(vec!["before-queue", "after-link"]);
+    let schedule = prop::sample::select(vec![
+        "",
+        "schedule = [{ at = \"300 ms\", up = false }, { at = \"600 ms\", up = true }]\n",
+        "schedule = [{ at = \"200 ms\", up = false, down_keeps_queue = true }, { at = \"900 ms\", up = true }]\n",
+        "schedule = [{ at = \"500 ms\", queue = { discipline = \"drop-tail\", limit = 2 } }]\n",
+    ]);
+    (queue(), percent.clone(), percent.clone(), percent, 0u32..8, place, schedule).prop_map(
+        |(queue, loss, duplicate, corrupt, jitter, place, schedule)| {
+            format!(
+                "rate = \"1 Mbit/s\"\ndelay = \"10 ms\"\njitter = \"{jitter} ms\"\nqueue = {queue}\n\
+                 loss = {{ model = \"random\", chance = \"{loss} %\" }}\nloss_at = \"{place}\"\n\
+                 duplicate = {{ chance = \"{duplicate} %\" }}\ncorrupt = {{ chance = \"{corrupt} %\" }}\n{schedule}"
+            )
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn nothing_is_lost_without_a_reason(first in link(), second in link(), seed: u64) {
+        let text = format!(
+            "[scenario]\ntitle = \"t\"\nnodes = [\"a\", \"r\", \"b\"]\nstop = \"1.5 s\"\n\
+             [[link]]\nbetween = [\"a\", \"r\"]\n{first}\n[[link]]\nbetween = [\"r\", \"b\"]\n{second}\n\
+             [[flow]]\nname = \"u\"\nfrom = \"a\"\nto = \"b\"\ntransport = \"udp\"\ntraffic = \"poisson\"\n\
+             rate = \"600 kbit/s\"\n\
+             [[flow]]\nname = \"t\"\nfrom = \"b\"\nto = \"a\"\ntransport = \"tcp\"\ntraffic = \"bulk\"\n\
+             [[flow]]\nname = \"n\"\nfrom = \"a\"\nto = \"b\"\ntransport = \"tcp-ns2\"\ntraffic = \"bulk\"\n\
+             [[flow]]\nname = \"q\"\nfrom = \"b\"\nto = \"a\"\ntransport = \"udp\"\n\
+             traffic = \"request-response\"\ntimeout = \"100 ms\"\n"
+        );
+        let scenario = Scenario::read("t.toml", &text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let outcome = run(&scenario, &Options { seed: Some(seed), ..Options::default() }, |_| ()).unwrap();
+        let (mut dropped, mut waiting) = (0, 0);
+        for link in &outcome.links {
+            dropped += link.dropped;
+            waiting += link.waiting;
+        }
+        let (mut counted, mut under_way, mut no_port) = (0, 0, 0);
+        for f in &outcome.flows {
+            prop_assert_eq!(f.sent + f.copied, f.delivered + f.dropped + f.in_flight, "{}", f.flow);
+            let back = &f.back;
+            prop_assert_eq!(back.sent + back.copied, back.delivered + back.dropped + back.in_flight, "{}", f.flow);
+            for by in [&f.dropped_by, &back.dropped_by] {
+                no_port += by.get("nothing takes it").copied().unwrap_or(0);
+            }
+            counted += f.dropped + back.dropped;
+            under_way += f.in_flight + f.back.in_flight;
+        }
+        // The links' own counters say the same, and know of no packet that no flow has.
+        prop_assert_eq!(counted, dropped + no_port);
+        prop_assert!(under_way >= waiting, "{} {}", under_way, waiting);
+    }
+}
