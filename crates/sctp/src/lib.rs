@@ -30,7 +30,7 @@ pub use association::{Close, MAX_REASON, PathSnapshot, Snapshot, State, Totals};
 pub use endpoint::{AssocId, Counters, Event, ListenerId, Sctp};
 pub use incoming::{CHUNK_COST, Received};
 pub use numbers::{Mid, Ssn, Tsn};
-pub use outgoing::{MAX_IN_FLIGHT, MESSAGE_COST, SendOptions};
+pub use outgoing::{MAX_IN_FLIGHT, MESSAGE_COST, Reliability, SendOptions};
 pub use path::PathState;
 pub use settings::{Algorithm, Error, Limits, Scheduling, Settings};
 

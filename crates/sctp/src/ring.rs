@@ -48,6 +48,11 @@ impl Ring {
         }
     }
 
+    /// Drops the last `count` bytes.
+    pub(crate) fn drop_last(&mut self, count: usize) {
+        self.len -= count.min(self.len);
+    }
+
     /// Gives the memory back if nothing is in it.
     pub(crate) fn trim(&mut self) {
         if self.len == 0 {

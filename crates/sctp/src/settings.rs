@@ -107,6 +107,8 @@ pub struct Settings {
     pub cookie_life: Duration,
     /// How long a shutdown may take, T5-shutdown-guard; `None` for five times RTO.Max.
     pub shutdown_guard: Option<Duration>,
+    /// Offer and take partial reliability (RFC 3758).
+    pub partial_reliability: bool,
     /// Congestion control.
     pub algorithm: Algorithm,
     /// The order among streams.
@@ -139,6 +141,7 @@ impl Default for Settings {
             max_init_retransmits: 8,
             cookie_life: Duration::from_secs(60),
             shutdown_guard: None,
+            partial_reliability: true,
             algorithm: Algorithm::default(),
             scheduling: Scheduling::default(),
         }

@@ -4,7 +4,7 @@ mod support;
 
 use proptest::prelude::*;
 use ringway_sctp::{
-    AssocId, Close, Error, Event, PathState, Scheduling, SendOptions, Settings, State,
+    AssocId, Close, Error, Event, PathState, Reliability, Scheduling, SendOptions, Settings, State,
 };
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -437,8 +437,8 @@ fn exchange(pair: &mut Pair, ids: (AssocId, AssocId), lists: [&[(u16, bool, usiz
             let now = pair.now;
             let host = if from == 0 { &mut pair.a } else { &mut pair.b };
             while let Some(&(stream, unordered, size)) = lists[from].get(given[from]) {
-                let options = SendOptions { stream, unordered, ppid: 0, immediate: false };
-                let options = SendOptions { ppid: given[from] as u32, ..options };
+                let ppid = given[from] as u32;
+                let options = SendOptions { stream, unordered, ppid, ..SendOptions::default() };
                 match host.send(now, ids[from], &options, pattern(given[from], size)) {
                     Ok(()) => given[from] += 1,
                     Err(Error::NoRoom { .. }) => break,
@@ -514,5 +514,65 @@ proptest! {
         pair.run(secs(100_000));
         prop_assert!(pair.closed(0).is_some() && pair.closed(1).is_some());
         prop_assert_eq!((pair.a.len(), pair.b.len()), (0, 0));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    /// RFC 3758: whatever is given up, the rest arrives once and in order, nothing stays behind, and
+    /// both ends close.
+    #[test]
+    fn what_is_given_up_holds_nothing_up(
+        one in settings(), two in settings(), seed in any::<u64>(), loss in 0u64..30,
+        list in proptest::collection::vec((0u16..3, any::<bool>(), 1usize..6000, 0u8..5), 1..40),
+    ) {
+        let mut dice = Dice::new(seed);
+        let wire: Wire = Box::new(move |_, _| {
+            if dice.chance(loss) { Vec::new() } else { vec![ms(10 + dice.below(8))] }
+        });
+        let two = Settings { receive_buffer: 200_000, ..two };
+        let guard = Some(secs(100_000));
+        let one = Settings { send_buffer: 1 << 20, shutdown_guard: guard, ..one };
+        let mut pair = Pair::over(one, two, wire);
+        pair.keep_log = false;
+
+        let (a, b) = pair.open();
+        for (number, &(stream, unordered, size, policy)) in list.iter().enumerate() {
+            let reliability = match policy {
+                0 | 1 => Reliability::Full,
+                2 => Reliability::Lifetime(ms(300)),
+                other => Reliability::Retransmits(other - 3),
+            };
+            let ppid = number as u32;
+            let options = SendOptions { stream, ppid, unordered, reliability, immediate: false };
+            pair.a.send(pair.now, a, &options, pattern(number, size)).unwrap();
+        }
+        pair.a.shutdown(pair.now, a).unwrap();
+        let (mut seen, mut out) = (vec![false; list.len()], Vec::new());
+        let mut last: BTreeMap<u16, usize> = BTreeMap::new();
+        let until = pair.now + secs(1_000_000);
+        loop {
+            while let Ok(Some(received)) = pair.b.recv(b, &mut out) {
+                prop_assert!(received.begin && received.end && !received.cut);
+                let number = received.ppid as usize;
+                let (stream, unordered, size, _) = list[number];
+                prop_assert_eq!(&out, &pattern(number, size));
+                out.clear();
+                prop_assert!(!core::mem::replace(&mut seen[number], true), "twice");
+                if !unordered {
+                    let before = last.insert(stream, number);
+                    prop_assert!(before.is_none_or(|before| before < number), "out of order");
+                }
+            }
+            if !pair.step(until) {
+                break;
+            }
+        }
+        prop_assert!(pair.closed(0).is_some() && pair.closed(1).is_some());
+        prop_assert_eq!((pair.a.len(), pair.b.len()), (0, 0));
+        for (number, message) in list.iter().enumerate() {
+            prop_assert!(seen[number] || message.3 > 1, "message {number} is lost");
+        }
     }
 }

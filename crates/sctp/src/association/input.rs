@@ -6,7 +6,7 @@ use crate::Tsn;
 use crate::incoming::Arrival;
 use crate::outgoing::SackError;
 use crate::wire::cause::{Cause, Causes, code};
-use crate::wire::chunk::Chunk;
+use crate::wire::chunk::{Chunk, ForwardTsn};
 use crate::wire::data::DataFlags;
 use crate::wire::packet::Chunks;
 use crate::wire::{Data, Gap, Sack};
@@ -89,6 +89,9 @@ impl Association {
             Chunk::Shutdown(cumulative) => self.handle_shutdown(cx, cumulative),
             Chunk::ShutdownAck => self.handle_shutdown_ack(),
             Chunk::CookieAck => self.handle_cookie_ack(cx, path),
+            Chunk::ForwardTsn(ref forward) if self.out.forwards => {
+                self.handle_forward_tsn(forward, seen);
+            }
             Chunk::Error(causes) => self.handle_error(cx, causes),
             // Handled before a packet comes here, or without meaning among other chunks (RFC 9260
             // section 6.10).
@@ -134,6 +137,20 @@ impl Association {
         seen.data = true;
     }
 
+    /// RFC 3758 section 3.6.
+    fn handle_forward_tsn(&mut self, forward: &ForwardTsn<'_>, seen: &mut Seen) {
+        if !self.takes_data() {
+            return;
+        }
+        seen.data = true;
+        seen.at_once = true;
+        let known = self.streams.1;
+        let streams = forward.streams().filter(|(stream, _)| *stream < known);
+        if let Err(what) = self.inn.forward(forward.new_cumulative_tsn, streams) {
+            self.violation(what);
+        }
+    }
+
     fn handle_sack(&mut self, cx: &mut Cx<'_>, sack: &Sack<'_>) {
         if !self.sends_data() {
             return;
@@ -175,6 +192,15 @@ impl Association {
             self.check_writable();
             if self.paths.iter().any(|path| path.told != path.state()) {
                 self.path_changed();
+            }
+        }
+        self.give_up(cx.now);
+        // RFC 3758 section 3.5, rules C1 to C4.
+        if self.out.advance() {
+            self.control.forward |= outcome.advanced || outcome.acked;
+        } else if outcome.advanced && !self.probing {
+            for path in self.paths.iter_mut().filter(|path| path.flight == 0) {
+                path.t3 = None;
             }
         }
         if outcome.fast {

@@ -202,6 +202,8 @@ struct Control {
     shutdown: bool,
     /// Error causes.
     errors: Vec<u8>,
+    /// A FORWARD TSN.
+    forward: bool,
     /// HEARTBEATs to answer: path and parameters.
     beats: VecDeque<(usize, Box<[u8]>)>,
 }
@@ -298,12 +300,17 @@ impl Association {
     }
 
     /// Takes a message (RFC 9260 section 11.1.5).
-    pub(crate) fn send(&mut self, options: &SendOptions, data: Bytes) -> Result<(), Error> {
+    pub(crate) fn send(
+        &mut self,
+        now: Time,
+        options: &SendOptions,
+        data: Bytes,
+    ) -> Result<(), Error> {
         use State::*;
         if !matches!(self.state, CookieWait | CookieEchoed | Established) || self.shutdown_wanted {
             return Err(Error::Closing);
         }
-        let result = self.out.push(options, data, self.streams.0, self.settings.send_buffer);
+        let result = self.out.push(now, options, data, self.streams.0, self.settings.send_buffer);
         self.refused |= matches!(result, Err(Error::NoRoom { .. }));
         if result.is_ok() {
             self.allow_bursts();
@@ -369,6 +376,7 @@ impl Association {
     /// It is over.
     fn close(&mut self, why: Close) {
         self.state = State::Closed;
+        self.inn.finish();
         self.opening = None;
         for timer in [&mut self.t1, &mut self.t2, &mut self.t5] {
             *timer = None;
@@ -400,6 +408,15 @@ impl Association {
         if self.control.errors.len() > MAX_ERRORS {
             self.control.errors.truncate(before);
         }
+    }
+
+    /// Gives up what is not worth sending again (RFC 3758 section 3.5).
+    fn give_up(&mut self, now: Time) {
+        if self.out.abandon(now, &mut self.paths) {
+            self.control.forward = true;
+        }
+        self.pending.unsent += self.out.take_abandoned();
+        self.check_writable();
     }
 
     /// Room in the send buffer has come back.

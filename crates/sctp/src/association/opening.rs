@@ -47,6 +47,8 @@ pub(crate) struct Offer {
     /// Streams we send on at most, and the peer.
     pub(crate) streams: (u16, u16),
     pub(crate) ties: (u32, u32),
+    /// Both ends take FORWARD TSN (RFC 3758 section 3.3).
+    pub(crate) forwards: bool,
     /// The addresses that the INIT came to and from.
     pub(crate) local: IpAddr,
     pub(crate) source: IpAddr,
@@ -148,6 +150,7 @@ impl Association {
         self.streams = offer.streams;
         self.pending.unsent += self.out.limit_streams(offer.streams.0, &self.settings);
         self.out.peer_rwnd = offer.peer_rwnd;
+        self.out.forwards = offer.forwards;
         self.inn.restart(offer.peer_tsn);
         for path in &mut self.paths {
             path.used = now;
@@ -166,7 +169,7 @@ impl Association {
             streams,
             self.initial_tsn,
         );
-        (fixed, own_parameters(&self.ends.locals))
+        (fixed, own_parameters(&self.ends.locals, &self.settings))
     }
 
     /// The addresses that the peer is known by, without those the user gave if it is not known.
@@ -289,6 +292,7 @@ impl Association {
             peer_rwnd: init.a_rwnd,
             streams,
             ties: (0, 0),
+            forwards: self.settings.partial_reliability && parameters.forward_tsn,
             local: self.paths[path].local,
             source,
             addresses: Vec::new(),
@@ -432,13 +436,14 @@ impl Association {
 }
 
 /// The parameters that say what we are. A single address is told by the packet that carries them.
-pub(crate) fn own_parameters(locals: &[IpAddr]) -> InitParameters {
+pub(crate) fn own_parameters(locals: &[IpAddr], settings: &Settings) -> InitParameters {
     InitParameters {
         addresses: if locals.len() > 1 { locals.to_vec() } else { Vec::new() },
         address_types: Some((
             locals.iter().any(IpAddr::is_ipv4),
             locals.iter().any(IpAddr::is_ipv6),
         )),
+        forward_tsn: settings.partial_reliability,
         ..InitParameters::default()
     }
 }
@@ -446,7 +451,7 @@ pub(crate) fn own_parameters(locals: &[IpAddr]) -> InitParameters {
 /// Bytes of an INIT ACK besides its cookie and the parameters it reports.
 pub(crate) fn init_ack_len(locals: &[IpAddr]) -> usize {
     let addresses = locals.iter().map(|a| if a.is_ipv4() { 8 } else { 20 }).sum::<usize>();
-    20 + addresses + TLV_HEADER + padded(4)
+    20 + addresses + 2 * TLV_HEADER + padded(4)
 }
 
 /// Whether every remote address has a local one of its family.

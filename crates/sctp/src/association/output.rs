@@ -18,6 +18,9 @@ impl Association {
     }
 
     fn transmit_open(&mut self, cx: &mut Cx<'_>, out: &mut Vec<u8>) -> Option<usize> {
+        self.out.drop_expired(cx.now);
+        self.pending.unsent += self.out.take_abandoned();
+        self.closing_progress(cx);
         let data = self.data_target();
         let Some(target) = self.control_target().or(data) else {
             self.rest(cx);
@@ -34,6 +37,7 @@ impl Association {
         if usable {
             self.put_errors(&mut packet);
             self.put_owed_sack(&mut packet, target, data);
+            self.put_forward(cx, target, &mut packet);
         }
         self.put_beats(cx, target, &mut packet);
         if usable && self.control.shutdown && target == self.closing_path {
@@ -63,7 +67,7 @@ impl Association {
         if self.control.shutdown {
             return Some(self.closing_path);
         }
-        if !self.control.errors.is_empty() {
+        if !self.control.errors.is_empty() || self.control.forward {
             return Some(self.current);
         }
         self.acks.is_due().then(|| self.ack_path())
@@ -73,6 +77,21 @@ impl Association {
     fn ack_path(&self) -> usize {
         let path = self.acks.path;
         if self.paths.get(path).is_some_and(|p| p.usable()) { path } else { self.current }
+    }
+
+    /// RFC 3758 section 3.5, rules C3 to C5: T3-rtx sees to it that it arrives.
+    fn put_forward(&mut self, cx: &Cx<'_>, target: usize, packet: &mut Writer<'_>) {
+        if !self.control.forward || !self.sends_data() {
+            self.control.forward = false;
+            return;
+        }
+        if !self.out.is_ahead() || self.out.put_forward(packet) {
+            self.control.forward = false;
+            let path = &mut self.paths[target];
+            if path.t3.is_none() && self.out.is_ahead() {
+                path.start_t3(cx.now);
+            }
+        }
     }
 
     fn put_errors(&mut self, packet: &mut Writer<'_>) {
@@ -213,7 +232,8 @@ impl Association {
         for path in &mut self.paths {
             path.burst = 0;
         }
-        if !self.sends_data() || self.out.outstanding > 0 || self.out.has_marked() {
+        let idle = self.out.outstanding == 0 && !self.out.has_marked() && !self.out.is_ahead();
+        if !self.sends_data() || !idle {
             return;
         }
         let Some(len) = self.out.next_len(self.most_data()) else { return };

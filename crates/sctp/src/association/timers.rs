@@ -56,7 +56,7 @@ impl Association {
     /// RFC 9260 section 6.3.3.
     fn t3_expired(&mut self, now: Time, index: usize) {
         let path = &mut self.paths[index];
-        if path.flight == 0 && !self.out.has_marked() {
+        if path.flight == 0 && !self.out.has_marked() && !self.out.is_ahead() {
             // The window has been closed for an RTO (section 6.1 A).
             self.probe = true;
             self.allow_bursts();
@@ -66,6 +66,7 @@ impl Association {
         if self.probing && core::mem::take(&mut self.heard) {
             // The peer answers the probe but has no room: no error (section 6.1 A).
             self.out.mark_all(index, path, false);
+            self.give_up(now);
             self.probes += 1;
             self.forced = true;
             return;
@@ -75,6 +76,9 @@ impl Association {
         path.error(&self.settings);
         self.out.mark_all(index, path, true);
         self.out.end_recovery();
+        self.give_up(now);
+        // RFC 3758 section 3.5, rule C5.
+        self.control.forward |= self.out.is_ahead();
         self.forced = true;
         if self.count_error() {
             return;

@@ -91,7 +91,8 @@ pub enum Event {
         code: u16,
     },
     /// SEND FAILURE: messages that were given are lost, because their stream turned out not to
-    /// exist or because the peer began anew before it acknowledged them.
+    /// exist, because the peer began anew before it acknowledged them, or because they were given
+    /// up ([`Reliability`](crate::Reliability)).
     SendFailed {
         /// Whose.
         id: AssocId,
@@ -326,10 +327,9 @@ impl Sctp {
         options: &SendOptions,
         data: impl Into<Bytes>,
     ) -> Result<(), Error> {
-        let _ = now;
         let slot = self.slot(id).ok_or(Error::NoAssociation)?;
         let association = self.association_mut(slot).ok_or(Error::NoAssociation)?;
-        association.send(options, data.into())?;
+        association.send(now, options, data.into())?;
         self.wake(slot);
         Ok(())
     }

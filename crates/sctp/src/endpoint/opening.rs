@@ -176,12 +176,13 @@ impl Sctp {
                     settings.inbound_streams.min(init.outbound_streams),
                 ),
                 ties,
+                forwards: settings.partial_reliability && parameters.forward_tsn,
                 local: source,
                 source: addressing.source,
                 addresses: parameters.addresses,
             },
         };
-        let mut own = own_parameters(&locals);
+        let mut own = own_parameters(&locals, &settings);
         own.address_types = None;
         let sealed = self.keys.seal(now, &mut *self.random, &cookie);
         let limit = usize::from(settings.mtu) - 40 - crate::wire::COMMON_HEADER;

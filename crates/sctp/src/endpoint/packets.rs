@@ -96,7 +96,12 @@ impl Endpoint for Sctp {
             let entry = &mut self.slots[slot as usize];
             if let Some(association) = &mut entry.association {
                 let mut cx = crate::association::Cx { now, random: &mut *self.random };
-                if let Some(path) = association.transmit(&mut cx, payload) {
+                let sent = association.transmit(&mut cx, payload);
+                // A message may have been given up instead of sent.
+                if association.pending.any() && !core::mem::replace(&mut entry.told, true) {
+                    self.notices.push_back(slot);
+                }
+                if let Some(path) = sent {
                     let (source, destination) = association.addresses(path);
                     return Some(Addressing { source, destination, protocol, ecn });
                 }

@@ -36,7 +36,7 @@ impl Shape {
 
     pub(super) fn received(&self, begin: bool, end: bool, len: usize) -> Received {
         let Shape { stream, ssn, ppid, unordered } = *self;
-        Received { stream, ssn, ppid, unordered, begin, end, len }
+        Received { stream, ssn, ppid, unordered, begin, end, cut: false, len }
     }
 }
 
@@ -44,6 +44,8 @@ impl Shape {
 #[derive(Debug)]
 pub(super) struct Partial {
     pub(super) shape: Shape,
+    /// The place of its first fragment.
+    pub(super) start: u64,
     /// The place of its next fragment.
     pub(super) next: u64,
     /// Bytes in the ring.
@@ -122,5 +124,6 @@ pub(super) struct Ready {
     pub(super) shape: Shape,
     pub(super) len: usize,
     pub(super) begin: bool,
+    pub(super) cut: bool,
     pub(super) body: Body,
 }

@@ -35,6 +35,9 @@ pub struct Received {
     pub begin: bool,
     /// Ends the message. Not so for a part of one that is larger than half the receive buffer.
     pub end: bool,
+    /// What is missing of the message was given up by its sender (RFC 3758): it began with the parts
+    /// read before and has no end.
+    pub cut: bool,
     /// Bytes.
     pub len: usize,
 }
@@ -220,8 +223,14 @@ impl Incoming {
             if self.partial.is_some() {
                 return Err("a message begins within another");
             }
-            self.partial =
-                Some(Partial { shape, next: place, len: 0, delivering: false, began: false });
+            self.partial = Some(Partial {
+                shape,
+                start: place,
+                next: place,
+                len: 0,
+                delivering: false,
+                began: false,
+            });
         }
         let Some(partial) = &mut self.partial else {
             return Err("a fragment continues no message");
@@ -239,7 +248,8 @@ impl Incoming {
     fn commit(&mut self) -> Result<(), &'static str> {
         let Some(partial) = self.partial.take() else { return Ok(()) };
         let shape = partial.shape;
-        let ready = Ready { shape, len: partial.len, begin: !partial.began, body: Body::Ring };
+        let ready =
+            Ready { shape, len: partial.len, begin: !partial.began, cut: false, body: Body::Ring };
         self.pieces += 1;
         if partial.delivering {
             self.ready.push_front(ready);
@@ -282,8 +292,13 @@ impl Incoming {
     }
 
     fn deliver(&mut self, whole: Whole) {
-        let ready =
-            Ready { shape: whole.shape, len: whole.len, begin: true, body: Body::Own(whole.data) };
+        let ready = Ready {
+            shape: whole.shape,
+            len: whole.len,
+            begin: true,
+            cut: false,
+            body: Body::Own(whole.data),
+        };
         self.ready.push_back(ready);
     }
 
@@ -329,6 +344,78 @@ impl Incoming {
         Ok(())
     }
 
+    /// The peer has given up what is missing up to a TSN (RFC 3758 section 3.6).
+    pub(crate) fn forward(
+        &mut self,
+        tsn: Tsn,
+        streams: impl Iterator<Item = (u16, Ssn)>,
+    ) -> Result<(), &'static str> {
+        let place = self.line.place(tsn, self.tracker.cumulative());
+        // The TSN is always one that was given up, so a message that it lies in was.
+        if let Some(partial) = self.partial.take_if(|partial| partial.start <= place) {
+            self.drop_partial(&partial);
+        }
+        while let Some(entry) = self.runs.first_entry()
+            && *entry.key() <= place
+        {
+            let run = entry.remove();
+            self.bytes -= run.len;
+            self.pieces -= run.data.len();
+        }
+        self.tracker.forward(place);
+        for (stream, ssn) in streams {
+            self.skip_to(stream, ssn);
+        }
+        self.join()
+    }
+
+    /// Nothing more comes: what is not whole, or waits for what is missing, is dropped.
+    pub(crate) fn finish(&mut self) {
+        if let Some(partial) = self.partial.take() {
+            self.drop_partial(&partial);
+        }
+        self.runs.clear();
+        self.held.clear();
+        self.bytes = self.ready.iter().map(|ready| ready.len).sum();
+        let pieces = |ready: &Ready| match &ready.body {
+            Body::Ring => 1,
+            Body::Own(pieces) => pieces.len(),
+        };
+        self.pieces = self.ready.iter().map(pieces).sum();
+    }
+
+    /// A message in the ring gets no end.
+    fn drop_partial(&mut self, partial: &Partial) {
+        self.ring.drop_last(partial.len);
+        self.bytes -= partial.len;
+        if partial.delivering {
+            let (shape, len, body) = (partial.shape, 0, Body::Own(Fragments::new()));
+            self.ready.push_front(Ready { shape, len, begin: false, cut: true, body });
+        }
+    }
+
+    /// Messages of a stream up to a number are here or given up: those that are here are delivered.
+    fn skip_to(&mut self, stream: u16, ssn: Ssn) {
+        let next = *self.next_of(stream);
+        if ssn.before(next) {
+            return;
+        }
+        let (from, to) = (next.raw(), ssn.raw());
+        let wraps = from > to;
+        let first = (stream, from)..=(stream, if wraps { u16::MAX } else { to });
+        let mut keys: Vec<_> = self.held.range(first).map(|(key, _)| *key).collect();
+        if wraps {
+            keys.extend(self.held.range((stream, 0)..=(stream, to)).map(|(key, _)| *key));
+        }
+        for key in keys {
+            if let Some(whole) = self.held.remove(&key) {
+                self.deliver(whole);
+            }
+        }
+        *self.next_of(stream) = ssn.plus(1);
+        self.release_held(stream);
+    }
+
     /// Moves runs that now are in order to the ring.
     fn join(&mut self) -> Result<(), &'static str> {
         while let Some(entry) = self.runs.first_entry()
@@ -348,6 +435,7 @@ impl Incoming {
                 None => {
                     self.partial = Some(Partial {
                         shape: run.shape,
+                        start: run.start,
                         next: run.start,
                         len: 0,
                         delivering: false,
@@ -401,12 +489,13 @@ impl Incoming {
             }
         }
         self.bytes -= ready.len;
-        Some(ready.shape.received(ready.begin, true, ready.len))
+        let cut = ready.cut;
+        Some(Received { cut, ..ready.shape.received(ready.begin, true, ready.len) })
     }
 
     /// Whether nothing waits to be read or to become whole.
     pub(crate) fn is_empty(&self) -> bool {
-        self.bytes == 0
+        self.bytes == 0 && self.ready.is_empty()
     }
 
     /// Gives memory back that nothing needs.

@@ -101,6 +101,17 @@ impl Tracker {
         }
     }
 
+    /// Everything up to a place counts as arrived.
+    pub(super) fn forward(&mut self, place: u64) {
+        self.cumulative = self.cumulative.max(place);
+        while let Some(&(start, end)) = self.ranges.front()
+            && start <= self.cumulative + 1
+        {
+            self.cumulative = self.cumulative.max(end);
+            self.ranges.pop_front();
+        }
+    }
+
     pub(super) fn note_duplicate(&mut self, place: u64) {
         if self.duplicates.len() < MAX_DUPLICATES {
             self.duplicates.push(place);

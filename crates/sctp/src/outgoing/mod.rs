@@ -5,6 +5,7 @@
 //! are copied once, into the packet. Chunks in flight stand in a ring by TSN. A SACK is compared
 //! with the last one, so its work is in what changed and in what is missing.
 
+mod abandon;
 mod sack;
 
 pub(crate) use sack::SackError;
@@ -16,7 +17,7 @@ use crate::settings::{Error, Settings};
 use crate::wire::padded;
 use crate::wire::{Data, DataFlags, data::DATA_HEADER};
 use bytes::Bytes;
-use ringway_sansio::Time;
+use ringway_sansio::{Duration, Time};
 use slab::Slab;
 use std::collections::{BTreeSet, VecDeque};
 
@@ -36,6 +37,10 @@ struct Message {
     ssn: Ssn,
     unordered: bool,
     immediate: bool,
+    /// When it is given up.
+    expires: Option<Time>,
+    /// How often a chunk of it may be sent again.
+    retransmits: Option<u8>,
     /// Bytes cut into chunks.
     cut: u32,
     /// Chunks in the ring.
@@ -53,6 +58,8 @@ enum Fate {
     Marked,
     /// Acknowledged by a gap block.
     Acked,
+    /// Given up (RFC 3758).
+    Abandoned,
 }
 
 /// A chunk that was sent.
@@ -66,7 +73,8 @@ struct Sent {
     fate: Fate,
     path: u8,
     misses: u8,
-    again: bool,
+    /// How often it was sent again.
+    again: u8,
     /// Was sent again by a fast retransmit, and is not a second time (RFC 9260 section 7.2.4).
     fast: bool,
     /// Was given up by a timer, so another path is to be tried (RFC 9260 section 6.4).
@@ -92,6 +100,19 @@ struct Queue {
     next_ssn: Ssn,
 }
 
+/// How long a message is worth sending (RFC 3758, RFC 7496). Where the peer does not take partial
+/// reliability, only what was never sent is given up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub enum Reliability {
+    /// Until it arrives.
+    #[default]
+    Full,
+    /// For so long from when it is given.
+    Lifetime(Duration),
+    /// Until a chunk of it was sent again so many times.
+    Retransmits(u8),
+}
+
 /// How a message is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SendOptions {
@@ -103,6 +124,18 @@ pub struct SendOptions {
     pub unordered: bool,
     /// Ask for an acknowledgement without delay (the I bit, RFC 7053).
     pub immediate: bool,
+    /// When it is given up.
+    pub reliability: Reliability,
+}
+
+impl Queue {
+    /// The first message leaves; `next` comes after it.
+    fn take_head(&mut self, next: u32) {
+        self.head = next;
+        if next == NONE {
+            self.tail = NONE;
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -133,6 +166,15 @@ pub(crate) struct Outgoing {
     pub(crate) peer_rwnd: u32,
     /// Place at which the fast recovery ends.
     recovery: Option<u64>,
+    /// The peer takes FORWARD TSN.
+    pub(crate) forwards: bool,
+    /// Advanced.Peer.Ack.Point of RFC 3758 section 3.5: everything up to here is acknowledged or
+    /// given up.
+    advanced: u64,
+    /// Messages given up since it was last asked.
+    abandoned: u32,
+    /// A message was given that may be given up.
+    unreliable: bool,
 }
 
 impl Outgoing {
@@ -154,6 +196,10 @@ impl Outgoing {
             outstanding: 0,
             peer_rwnd: 0,
             recovery: None,
+            forwards: false,
+            advanced: Line::ORIGIN - 1,
+            abandoned: 0,
+            unreliable: false,
         }
     }
 
@@ -197,22 +243,11 @@ impl Outgoing {
         for queue in &mut self.queues {
             queue.next_ssn = Ssn::default();
         }
-        let mut next: Vec<Ssn> = vec![Ssn::default(); self.queues.len()];
-        for (stream, queue) in self.queues.iter_mut().enumerate() {
-            let mut at = queue.head;
-            while let Some(message) = self.messages.get_mut(at as usize) {
-                if !message.unordered {
-                    message.ssn = next[stream];
-                    next[stream] = next[stream].plus(1);
-                }
-                at = message.next;
-            }
-            queue.next_ssn = next[stream];
-        }
         self.marked.clear();
         self.acked.clear();
         self.line = Line::new(initial_tsn);
         self.first = Line::ORIGIN;
+        self.advanced = Line::ORIGIN - 1;
         self.uncounted = Line::ORIGIN;
         self.outstanding = 0;
         self.recovery = None;
@@ -267,6 +302,7 @@ impl Outgoing {
     /// Takes a message.
     pub(crate) fn push(
         &mut self,
+        now: Time,
         options: &SendOptions,
         data: Bytes,
         streams: u16,
@@ -291,17 +327,21 @@ impl Outgoing {
             self.queues.resize(index + 1, empty);
         }
         let queue = &mut self.queues[index];
-        let ssn = queue.next_ssn;
-        if !options.unordered {
-            queue.next_ssn = ssn.plus(1);
-        }
+        let (expires, retransmits) = match options.reliability {
+            Reliability::Full => (None, None),
+            Reliability::Lifetime(lifetime) => (Some(now + lifetime), None),
+            Reliability::Retransmits(count) => (None, Some(count)),
+        };
+        self.unreliable |= options.reliability != Reliability::Full;
         let key = self.messages.insert(Message {
             data,
             ppid: options.ppid,
             stream: options.stream,
-            ssn,
+            ssn: Ssn::default(),
             unordered: options.unordered,
             immediate: options.immediate,
+            expires,
+            retransmits,
             cut: 0,
             chunks: 0,
             next: NONE,
@@ -380,18 +420,19 @@ impl Outgoing {
             fate: Fate::Outstanding,
             path: path_index as u8,
             misses: 0,
-            again: false,
+            again: 0,
             fast: false,
             timed_out: false,
         };
         if offset == 0 {
-            // It leaves its queue with its first chunk.
-            let (stream, next) = (usize::from(message.stream), message.next);
-            let queue = &mut self.queues[stream];
-            queue.head = next;
-            if next == NONE {
-                queue.tail = NONE;
+            // It leaves its queue with its first chunk, and gets its number.
+            let queue = &mut self.queues[usize::from(message.stream)];
+            message.ssn = queue.next_ssn;
+            if !message.unordered {
+                queue.next_ssn = queue.next_ssn.plus(1);
             }
+            let next = message.next;
+            queue.take_head(next);
             self.scheduler.taken(len, next != NONE);
         }
         self.current = if ended { NONE } else { key };
@@ -428,7 +469,7 @@ impl Outgoing {
         path.flight += sent.size();
         self.outstanding += u32::from(sent.len);
         self.peer_rwnd = self.peer_rwnd.saturating_sub(u32::from(sent.len));
-        if start || (sent.again && place == path.earliest) {
+        if start || (sent.again > 0 && place == path.earliest) {
             path.start_t3(now);
         }
     }
@@ -460,7 +501,7 @@ impl Outgoing {
         chunk.fate = Fate::Outstanding;
         chunk.path = path_index as u8;
         chunk.misses = 0;
-        chunk.again = true;
+        chunk.again = chunk.again.saturating_add(1);
         let sent = *chunk;
         if !sent.fast {
             self.uncounted = self.uncounted.min(place);

@@ -71,7 +71,7 @@ impl Outgoing {
             self.read_gaps(cumulative, end, gaps);
             self.compare(now, paths, &mut highest, &mut outcome);
         }
-        outcome.acked = highest.is_some();
+        outcome.acked = highest.is_some() || outcome.advanced;
         if self.recovery.is_some_and(|exit| cumulative >= exit) {
             self.recovery = None;
         }
@@ -128,6 +128,13 @@ impl Outgoing {
         let path = &mut paths[usize::from(chunk.path)];
         match fate {
             Fate::Acked => return,
+            Fate::Abandoned => {
+                // It is given up all the same.
+                if let Some(chunk) = self.chunk_mut(place) {
+                    chunk.fate = Fate::Abandoned;
+                }
+                return;
+            }
             Fate::Outstanding => {
                 path.flight = path.flight.saturating_sub(chunk.size());
                 path.acked_earliest |= place == path.earliest;
@@ -248,7 +255,7 @@ impl Outgoing {
             let Some(chunk) = self.chunk_mut(place) else { break };
             if chunk.fate == Fate::Outstanding && !chunk.fast {
                 // What was sent again is missed only by what was sent after it.
-                if !chunk.again || sent_at > chunk.at {
+                if chunk.again == 0 || sent_at > chunk.at {
                     chunk.misses = chunk.misses.saturating_add(1);
                 }
                 if chunk.misses >= misses {

@@ -31,6 +31,8 @@ pub struct Script {
     pub addresses: Vec<IpAddr>,
     pub streams: (u16, u16),
     pub cookie: Vec<u8>,
+    /// Whether the script takes FORWARD TSN.
+    pub forwards: bool,
     pub sent: VecDeque<(Addressing, Vec<u8>)>,
 }
 
@@ -49,6 +51,7 @@ impl Script {
             addresses: vec![B1],
             streams: (10, 10),
             cookie: Vec::new(),
+            forwards: true,
             sent: VecDeque::new(),
         }
     }
@@ -105,7 +108,10 @@ impl Script {
         let fixed = Init::fixed(self.peer_tag, self.window, self.streams, self.peer_tsn);
         let several = self.addresses.len() > 1;
         let addresses = if several { self.addresses.clone() } else { Vec::new() };
-        (fixed, InitParameters { addresses, ..InitParameters::default() })
+        (
+            fixed,
+            InitParameters { addresses, forward_tsn: self.forwards, ..InitParameters::default() },
+        )
     }
 
     pub fn give_init(&mut self) {

@@ -1,13 +1,13 @@
 //! Packets as lines of a table: chunks joined by " + ", TSNs relative to the initial ones, which
 //! are 1.
 //!
-//! `DATA tsn flags stream:ssn bytes`, `SACK cumulative [w window] [from-to ...] [dup tsn ...]`,
+//! `DATA tsn flags stream:ssn bytes` (`-` for no flags where one is built), `SACK cumulative [w window] [from-to ...] [dup tsn ...]`,
 //! `SHUTDOWN cumulative`, `ABORT [T] [cause]`, `ERROR cause`, `SHUTDOWN_COMPLETE [T]`, and names
 //! alone for the rest.
 
 use super::pattern;
 use ringway_sctp::wire::cause::Causes;
-use ringway_sctp::wire::chunk::{self, Chunk};
+use ringway_sctp::wire::chunk::{self, Chunk, ForwardTsn};
 use ringway_sctp::wire::{Cause, Data, DataFlags, Gap, Packet, sack};
 use ringway_sctp::{Ssn, Tsn};
 
@@ -49,6 +49,10 @@ pub fn describe(bytes: &[u8], data: Option<Tsn>, acked: Option<Tsn>) -> String {
                     text += &format!(" dup {}", relative(tsn, acked));
                 }
                 text
+            }
+            Chunk::ForwardTsn(f) => {
+                let list: String = f.streams().map(|(s, n)| format!(" {s}:{n:?}")).collect();
+                format!("FORWARD {}{list}", relative(f.new_cumulative_tsn, data))
             }
             Chunk::Shutdown(tsn) => format!("SHUTDOWN {}", relative(tsn, acked)),
             Chunk::Abort { reflected, causes } => {
@@ -105,6 +109,15 @@ pub fn build(line: &str, first: Tsn, peer: Tsn, window: u32, out: &mut Vec<u8>) 
                     }
                 }
                 sack::emit(out, cumulative, a_rwnd, gaps.into_iter(), duplicates.into_iter());
+            }
+            "FORWARD" => {
+                let mut entries = Vec::new();
+                for word in &words[2..] {
+                    let (stream, ssn) = word.split_once(':').unwrap();
+                    let ssn = Ssn::new(ssn.parse().unwrap());
+                    ForwardTsn::put_stream(&mut entries, stream.parse().unwrap(), ssn);
+                }
+                Chunk::ForwardTsn(ForwardTsn::new(absolute(words[1], first), &entries)).emit(out);
             }
             "SHUTDOWN" => Chunk::Shutdown(absolute(words[1], peer)).emit(out),
             "SHUTDOWN_ACK" => Chunk::ShutdownAck.emit(out),

@@ -188,6 +188,19 @@ fn heartbeats_end_with_shutdown() {
     s.expect_nothing();
 }
 
+/// What never became whole does not keep an association that is over.
+#[test]
+fn an_unfinished_message_keeps_nothing() {
+    let mut s = Script::accepted(plain());
+    s.give(
+        "DATA 1 BE 0:0 5 + DATA 2 B 0:1 10 + DATA 4 BE 1:0 6 + DATA 6 BE 0:3 7 + DATA 8 - 0:4 9",
+    );
+    s.give("ABORT");
+    assert!(closed(&mut s).is_some());
+    assert_eq!(s.read(), [5, 6]);
+    assert!(s.sctp.is_empty());
+}
+
 /// RFC 9260 section 9.1: the user's ABORT, without DATA.
 #[test]
 fn the_user_aborts() {

@@ -11,6 +11,7 @@ mod data;
 mod faults;
 mod loss;
 mod opening;
+mod partial;
 
 use ringway_sctp::{Settings, Snapshot};
 use support::*;

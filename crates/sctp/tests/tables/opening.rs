@@ -145,6 +145,7 @@ fn an_init_comes_alone() {
 #[test]
 fn unknown_parameters_come_back() {
     let mut s = listening();
+    s.forwards = false;
     let (fixed, parameters) = s.init();
     let mut out = Vec::new();
     let mut writer = Writer::new(&mut out, 2000, s.ports.1, s.ports.0, 0);
@@ -170,6 +171,7 @@ fn unknown_parameters_come_back() {
 #[test]
 fn a_host_name_is_refused() {
     let mut s = listening();
+    s.forwards = false;
     let (fixed, parameters) = s.init();
     let mut out = Vec::new();
     let mut writer = Writer::new(&mut out, 2000, s.ports.1, s.ports.0, 0);

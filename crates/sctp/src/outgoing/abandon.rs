@@ -1,0 +1,156 @@
+//! Messages that are given up (RFC 3758 section 3.5, RFC 7496).
+
+use super::{Fate, NONE, Outgoing, Sent};
+use crate::path::Path;
+use crate::wire::chunk::{Chunk, ForwardTsn};
+use crate::wire::{DataFlags, TLV_HEADER, Writer};
+use ringway_sansio::Time;
+use std::collections::BTreeMap;
+
+/// Bytes of a FORWARD TSN without entries, and of an entry.
+const FORWARD: usize = TLV_HEADER + 4;
+const ENTRY: usize = 4;
+
+impl Outgoing {
+    /// Drops messages that have expired before anything of them was sent: no TSN was used, so the
+    /// peer need not hear of it.
+    pub(crate) fn drop_expired(&mut self, now: Time) {
+        while self.unreliable
+            && self.current == NONE
+            && let Some(stream) = self.scheduler.next()
+        {
+            let queue = &mut self.queues[usize::from(stream)];
+            let key = queue.head as usize;
+            if self.messages[key].expires.is_none_or(|at| at > now) {
+                return;
+            }
+            let message = self.messages.remove(key);
+            queue.take_head(message.next);
+            self.scheduler.taken(0, message.next != NONE);
+            self.waiting -= message.data.len();
+            self.buffered -= message.data.len();
+            self.abandoned += 1;
+        }
+    }
+
+    /// Gives up the messages of marked chunks whose time is over or which were sent often enough.
+    /// `true` when the peer should hear of it.
+    pub(crate) fn abandon(&mut self, now: Time, paths: &mut [Path]) -> bool {
+        if !self.forwards || !self.unreliable {
+            return false;
+        }
+        let mut from = self.first;
+        while let Some(&place) = self.marked.range(from..).next() {
+            from = place + 1;
+            let Some(chunk) = self.chunk(place) else { continue };
+            let message = &self.messages[chunk.message as usize];
+            let late = message.expires.is_some_and(|at| at <= now);
+            let often = message.retransmits.is_some_and(|most| chunk.again >= most);
+            if late || often {
+                let key = chunk.message;
+                self.abandon_message(now, key, place, paths);
+            }
+        }
+        self.advance()
+    }
+
+    /// Gives up a message of which the chunk at `place` is one. Its chunks stand side by side.
+    fn abandon_message(&mut self, now: Time, key: u32, place: u64, paths: &mut [Path]) {
+        let mut start = place;
+        while start > self.first && self.chunk(start - 1).is_some_and(|c| c.message == key) {
+            start -= 1;
+        }
+        let mut at = start;
+        while let Some(chunk) = self.chunk_mut(at)
+            && chunk.message == key
+        {
+            let fate = core::mem::replace(&mut chunk.fate, Fate::Abandoned);
+            let chunk = *chunk;
+            if fate == Fate::Outstanding {
+                let path = &mut paths[usize::from(chunk.path)];
+                path.flight = path.flight.saturating_sub(chunk.size());
+                if path.timed == Some(at) {
+                    path.timed = None;
+                }
+                self.unsend(u32::from(chunk.len));
+            }
+            self.marked.remove(&at);
+            at += 1;
+        }
+        // What was not cut yet never is.
+        let message = &mut self.messages[key as usize];
+        let left = message.data.len() - message.cut as usize;
+        message.cut = message.data.len() as u32;
+        self.waiting -= left;
+        self.buffered -= left;
+        if self.current == key {
+            self.current = NONE;
+            // Its end gets a TSN that is never sent: else a peer that has every fragment so far
+            // would wait for the rest, and could not be told by a TSN that it knows.
+            let path = self.sent.back().map_or(0, |last| last.path);
+            self.messages[key as usize].chunks += 1;
+            self.sent.push_back(Sent {
+                at: now,
+                message: key,
+                offset: 0,
+                len: 0,
+                flags: DataFlags::END,
+                fate: Fate::Abandoned,
+                path,
+                misses: 0,
+                again: 0,
+                fast: true,
+                timed_out: false,
+            });
+        }
+        self.abandoned += 1;
+    }
+
+    /// Moves Advanced.Peer.Ack.Point on (rules C1 and C2). `true` when it is ahead of what the peer
+    /// has acknowledged.
+    pub(crate) fn advance(&mut self) -> bool {
+        self.advanced = self.advanced.max(self.first - 1);
+        while self.chunk(self.advanced + 1).is_some_and(|chunk| chunk.fate == Fate::Abandoned) {
+            self.advanced += 1;
+        }
+        self.is_ahead()
+    }
+
+    /// Whether the peer has to be told of something given up.
+    pub(crate) fn is_ahead(&self) -> bool {
+        self.advanced >= self.first
+    }
+
+    /// Writes a FORWARD TSN, as far as its entries fit (rule C3). `false` when none fits.
+    pub(crate) fn put_forward(&self, packet: &mut Writer<'_>) -> bool {
+        let Some(room) = packet.space().checked_sub(FORWARD) else { return false };
+        let mut streams = BTreeMap::new();
+        let mut reached = self.first - 1;
+        while reached < self.advanced
+            && let Some(chunk) = self.chunk(reached + 1)
+        {
+            let message = &self.messages[chunk.message as usize];
+            if !message.unordered {
+                if !streams.contains_key(&message.stream) && (streams.len() + 1) * ENTRY > room {
+                    break;
+                }
+                streams.insert(message.stream, message.ssn);
+            }
+            reached += 1;
+        }
+        if reached < self.first {
+            return false;
+        }
+        let mut entries = Vec::with_capacity(streams.len() * ENTRY);
+        for (stream, ssn) in streams {
+            ForwardTsn::put_stream(&mut entries, stream, ssn);
+        }
+        Chunk::ForwardTsn(ForwardTsn::new(self.line.tsn(reached), &entries)).emit(packet.chunks());
+        true
+    }
+
+    /// Messages given up since this was last asked.
+    pub(crate) fn take_abandoned(&mut self) -> u32 {
+        core::mem::take(&mut self.abandoned)
+    }
+}

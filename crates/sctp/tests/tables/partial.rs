@@ -1,0 +1,159 @@
+//! Partial reliability: RFC 3758, and the policies of RFC 7496.
+
+use super::support::*;
+use super::{plain, snapshot};
+use ringway_sctp::{Event, Reliability, SendOptions, State};
+
+fn lifetime(stream: u16, millis: u64) -> SendOptions {
+    let reliability = Reliability::Lifetime(ms(millis));
+    SendOptions { stream, reliability, ..SendOptions::default() }
+}
+
+/// RFC 3758 section 3.5: a message that is lost and late is given up, the peer is told, and told
+/// again until it says that it knows.
+#[test]
+fn a_late_message_is_given_up() {
+    let mut s = Script::accepted(plain());
+    s.send_with(lifetime(3, 500), 10);
+    s.expect("DATA 1 BE 3:0 10");
+    s.send(4, 11);
+    s.expect("DATA 2 BE 4:0 11");
+    s.give("SACK 0 2-2");
+    s.wait(secs(1));
+    s.expect("FORWARD 1 3:0");
+    assert!(s.events().contains(&Event::SendFailed { id: s.id(), messages: 1 }));
+    s.wait(secs(2));
+    s.expect("FORWARD 1 3:0");
+    s.give("SACK 2");
+    s.expect_nothing();
+    assert_eq!((snapshot(&s).unacknowledged, snapshot(&s).errors), (0, 0));
+    s.wait(secs(100));
+    s.expect_nothing();
+    s.send(3, 12);
+    s.expect("DATA 3 BE 3:1 12");
+}
+
+/// RFC 3758 section 3.5: what was never sent is dropped without a word, and leaves no gap in its
+/// stream.
+#[test]
+fn what_was_never_sent_leaves_no_gap() {
+    let mut s = Script::accepted(plain());
+    for _ in 0..3 {
+        s.sctp.send(s.now, s.id(), &SendOptions::default(), vec![1; 1452]).unwrap();
+    }
+    s.send_with(lifetime(0, 100), 10);
+    s.send(0, 20);
+    for n in 0..3 {
+        s.expect(&format!("DATA {} BE 0:{n} 1452", n + 1));
+    }
+    s.wait(ms(150));
+    s.give("SACK 3");
+    s.expect("DATA 4 BE 0:3 20");
+    assert!(s.events().contains(&Event::SendFailed { id: s.id(), messages: 1 }));
+}
+
+/// RFC 7496 section 4.1: a chunk is sent again so many times.
+#[test]
+fn retransmissions_can_be_limited() {
+    for most in [0, 1, 2] {
+        let mut s = Script::accepted(plain());
+        let reliability = Reliability::Retransmits(most);
+        s.send_with(SendOptions { reliability, unordered: true, ..SendOptions::default() }, 10);
+        s.expect("DATA 1 UBE 0:0 10");
+        for again in 0..most {
+            s.wait(secs(1 << again));
+            s.expect("DATA 1 UBE 0:0 10");
+        }
+        s.wait(secs(1 << most));
+        // Unordered: no stream is named.
+        s.expect("FORWARD 1");
+    }
+}
+
+/// RFC 3758 section 3.5: all fragments of a message are given up together, those not cut as well.
+#[test]
+fn a_message_is_given_up_as_a_whole() {
+    let mut s = Script::accepted(plain());
+    s.send_with(lifetime(1, 500), 20_000);
+    for flags in ["B", "", ""] {
+        assert!(s.line().unwrap().1.contains(&format!(" {flags} 1:0 1452")));
+    }
+    s.send(2, 10);
+    s.expect_nothing();
+    s.wait(secs(1));
+    // The end that was not cut has a TSN too, which the peer cannot have.
+    s.expect("FORWARD 4 1:0 + DATA 5 BE 2:0 10");
+    s.give("SACK 5");
+    assert_eq!(snapshot(&s).unacknowledged, 0);
+}
+
+/// RFC 3758 section 3.3.1: a peer that does not take FORWARD TSN is sent everything, and its own is
+/// unknown.
+#[test]
+fn without_agreement_nothing_is_given_up() {
+    let mut s = Script::new(plain());
+    s.forwards = false;
+    s.listen(&[A1]);
+    s.give_init();
+    s.take_init_ack();
+    s.echo("");
+    s.expect("COOKIE_ACK");
+    s.send_with(lifetime(0, 100), 10);
+    s.expect("DATA 1 BE 0:0 10");
+    s.wait(secs(1));
+    s.expect("DATA 1 BE 0:0 10");
+    s.give("FORWARD 5");
+    s.expect("ERROR 6");
+}
+
+/// RFC 3758 section 3.6: what waited behind what was given up is delivered, fragments of it are
+/// dropped.
+#[test]
+fn a_gap_is_passed_over() {
+    let mut s = Script::accepted(plain());
+    s.give("DATA 1 BE 0:0 1");
+    s.expect("SACK 1");
+    // 2 and 5 are lost; 3 begins what 5 would end.
+    s.give("DATA 3 B 1:0 30 + DATA 4 - 1:0 40 + DATA 6 BE 0:2 6 + DATA 7 BE 1:1 7");
+    s.expect("SACK 1 3-4 6-7");
+    assert_eq!(s.read(), [1]);
+    s.give("FORWARD 2 0:1");
+    s.expect("SACK 4 6-7");
+    assert_eq!(s.read(), [6]);
+    s.give("FORWARD 5 1:0");
+    s.expect("SACK 7");
+    assert_eq!(s.read(), [7]);
+    s.give("FORWARD 4 1:0");
+    s.expect("SACK 7");
+    s.give("DATA 8 BE 0:3 8 + DATA 9 BE 1:2 9");
+    assert_eq!(s.read(), [8, 9]);
+    assert_eq!((snapshot(&s).unread, snapshot(&s).state), (0, State::Established));
+}
+
+/// A peer that has given up a message of which all that it sent has arrived.
+#[test]
+fn a_message_without_an_end_is_dropped() {
+    let mut s = Script::accepted(plain());
+    s.give("DATA 1 B 0:0 30 + DATA 2 - 0:0 40");
+    s.expect("SACK 2");
+    s.give("FORWARD 2 0:0");
+    s.expect("SACK 2");
+    s.give("DATA 3 BE 0:1 5");
+    assert_eq!((s.read(), snapshot(&s).unread), (vec![5], 0));
+}
+
+/// The reader of a part is told that there is no more of it.
+#[test]
+fn a_part_that_was_read_is_cut() {
+    let settings = ringway_sctp::Settings { receive_buffer: 3000, ..plain() };
+    let mut s = Script::accepted(settings);
+    s.give("DATA 1 B 0:0 1000 + DATA 2 - 0:0 1000");
+    let mut out = Vec::new();
+    let part = s.sctp.recv(s.id(), &mut out).unwrap().unwrap();
+    assert!(part.begin && !part.end && part.len == 2000);
+    s.give("FORWARD 3 0:0");
+    let rest = s.sctp.recv(s.id(), &mut out).unwrap().unwrap();
+    assert!(!rest.begin && rest.end && rest.cut && rest.len == 0);
+    s.give("DATA 4 BE 0:1 5");
+    assert_eq!(s.read(), [5]);
+}
