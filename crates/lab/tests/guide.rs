@@ -1,0 +1,43 @@
+//! The files that the reader's guide shows are files that can be used.
+
+#![allow(clippy::unwrap_used)]
+
+use ringway_lab::builtin;
+use ringway_lab::campaign;
+use ringway_lab::scenario::Scenario;
+
+const GUIDE: &str = include_str!("../../../docs/lab.md");
+
+/// The n-th block of TOML.
+fn block(n: usize) -> &'static str {
+    let block = GUIDE.split("```toml\n").nth(n + 1).unwrap();
+    block.split("```").next().unwrap()
+}
+
+#[test]
+fn what_the_guide_shows_is_read() {
+    let scenario = Scenario::read("guide", block(0)).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(scenario.flows.len(), 1);
+    let base = builtin::find("lossy-bulk").unwrap();
+    let read = |text: &str, base: &builtin::Builtin| {
+        campaign::read("guide", text, (base.name, base.text), None)
+            .unwrap_or_else(|e| panic!("{e}"))
+    };
+    assert_eq!(read(block(1), base).cells.len(), 6);
+    // The target stands there without the campaign it belongs to.
+    let search = format!("[campaign]\ntitle = \"t\"\nscenario = \"gangurde-udp\"\n{}", block(2));
+    let search = read(&search, builtin::find("gangurde-udp").unwrap());
+    assert_eq!(search.target.unwrap().figures.len(), 3);
+}
+
+/// Campaigns that are part of the program vary scenarios that are, too.
+#[test]
+fn built_in_campaigns_are_read() {
+    for b in builtin::CAMPAIGNS {
+        let (scenario, _) = campaign::named(b.name, b.text).unwrap();
+        let base = builtin::find(&scenario).unwrap();
+        let campaign = campaign::read(b.name, b.text, (base.name, base.text), None);
+        let campaign = campaign.unwrap_or_else(|e| panic!("{e}"));
+        assert!(campaign.cells.len() > 1, "{}", b.name);
+    }
+}
