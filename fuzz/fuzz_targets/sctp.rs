@@ -7,7 +7,7 @@ use ringway_sansio::{Addressing, Duration, Ecn, Endpoint, SplitMix, Time};
 use ringway_sctp::wire::chunk::{self, Chunk, kind};
 use ringway_sctp::wire::{Init, InitParameters, Packet, Writer};
 use ringway_sctp::{
-    AssocId, Event, Limits, PROTOCOL, Scheduling, Sctp, SendOptions, Settings, Tsn,
+    AssocId, Event, Limits, PROTOCOL, Reliability, Scheduling, Sctp, SendOptions, Settings, Tsn,
 };
 use std::net::IpAddr;
 
@@ -160,6 +160,11 @@ fuzz_target!(|data: &[u8]| {
                 let options = SendOptions {
                     stream: u16::from(what % 4),
                     unordered: what & 8 != 0,
+                    reliability: match what >> 4 & 3 {
+                        0 => Reliability::Lifetime(Duration::from_millis(500)),
+                        1 => Reliability::Retransmits(what >> 6),
+                        _ => Reliability::Full,
+                    },
                     ..SendOptions::default()
                 };
                 let _ = host.send(now, id, &options, vec![1; usize::from(input.byte()) * 30]);
@@ -180,6 +185,7 @@ fuzz_target!(|data: &[u8]| {
                 let addresses = if several { THERE.to_vec() } else { Vec::new() };
                 let parameters = InitParameters {
                     addresses,
+                    forward_tsn: choice & 16 == 0,
                     cookie: (input.byte() & 1 != 0).then(|| known.cookie.clone()),
                     ..InitParameters::default()
                 };
@@ -202,7 +208,8 @@ fuzz_target!(|data: &[u8]| {
                 let mut chunks = Vec::new();
                 for _ in 0..1 + input.byte() % 3 {
                     let which = match input.byte() {
-                        byte @ 0..240 => byte % 16,
+                        byte @ 0..225 => byte % 16,
+                        225..240 => kind::FORWARD_TSN,
                         byte => byte.wrapping_mul(17),
                     };
                     let flags = input.byte();
@@ -211,7 +218,8 @@ fuzz_target!(|data: &[u8]| {
                     // Mostly near the numbers that count.
                     let near = input.byte();
                     if near < 220 && value.len() >= 4 {
-                        let base = if which == kind::DATA { known.acked } else { known.tsn };
+                        let data = [kind::DATA, kind::FORWARD_TSN].contains(&which);
+                        let base = if data { known.acked } else { known.tsn };
                         let tsn = base.plus(u32::from(near % 16)).minus(3);
                         value[..4].copy_from_slice(&tsn.raw().to_be_bytes());
                     }
