@@ -73,3 +73,34 @@ proptest! {
         prop_assert!(under_way >= waiting, "{} {}", under_way, waiting);
     }
 }
+
+/// A link is busy with all it adds to packets and without what it strips, also for those it loses
+/// at its end: 100 bytes less 14 are two cells of 53.
+#[test]
+fn the_use_of_a_link_is_that_of_its_wire() {
+    let busy = |link: &str| {
+        let text = format!(
+            "[scenario]\ntitle = \"t\"\nnodes = [\"a\", \"b\"]\nstop = \"1 s\"\n\
+             [[link]]\nbetween = [\"a\", \"b\"]\nrate = \"1 Mbit/s\"\n{link}\n\
+             [[flow]]\nname = \"f\"\nfrom = \"a\"\nto = \"b\"\ntransport = \"udp\"\ntraffic = \"cbr\"\n\
+             rate = \"80 kbit/s\"\npacket = \"100 B\"\npackets = 50\n"
+        );
+        let scenario = Scenario::read("t", &text).unwrap_or_else(|e| panic!("{e}"));
+        let outcome = run(&scenario, &Options::default(), |_| ()).unwrap();
+        outcome.links[0].utilisation
+    };
+    let cells = "stripped = \"14 B\"\ncells = { payload = \"48 B\", header = \"5 B\" }";
+    for (link, bytes) in [
+        ("", 100.0),
+        ("overhead = \"38 B\"", 138.0),
+        ("stripped = \"14 B\"", 86.0),
+        (cells, 106.0),
+        ("loss = { model = \"random\", chance = \"50 %\" }\nloss_at = \"after-link\"", 100.0),
+        ("loss = { model = \"random\", chance = \"100 %\" }\nloss_at = \"before-queue\"", 0.0),
+    ] {
+        let wanted = 50.0 * bytes * 8.0 / 1e6;
+        assert!((busy(link).unwrap() - wanted).abs() < 1e-12, "{link}: {:?}", busy(link));
+    }
+    assert_eq!(busy("schedule = [{ at = \"500 ms\", rate = \"2 Mbit/s\" }]"), None);
+    assert_eq!(busy("rate_trace = [{ lasts = \"1 s\", rate = \"2 Mbit/s\" }]"), None);
+}

@@ -237,7 +237,7 @@ pub enum ConfigError {
 impl LinkConfig {
     /// Bytes that are sent for a packet of `size` bytes: netem's rate with its overheads.
     #[inline]
-    pub(crate) fn sent_bytes(&self, size: u64) -> u64 {
+    pub fn sent_bytes(&self, size: u64) -> u64 {
         let bytes = (size + self.overhead.0).saturating_sub(self.stripped.0);
         match self.cells.payload.0 {
             0 => bytes,

@@ -49,6 +49,10 @@ pub(super) fn build(scenario: &Scenario, streams: Streams) -> Result<Built, Erro
             if is_flushed(config) {
                 ledger.goes_down(interface.index());
             }
+            let steady = config.rate_trace.is_empty() && config.schedule.is_empty();
+            if steady && !config.rate.is_unlimited() {
+                ledger.counts(interface.index(), config);
+            }
         }
         interfaces.push([out, back]);
     }

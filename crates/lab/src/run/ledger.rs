@@ -2,7 +2,7 @@
 //! delivered, and what is left under way.
 
 use super::thinned::{Spread, Thinned};
-use ringway_link::DropReason;
+use ringway_link::{DropReason, LinkConfig};
 use ringway_sansio::{Addressing, Time};
 use ringway_sim::{Reason, Record, Recorder, Step};
 use std::collections::BTreeMap;
@@ -102,6 +102,8 @@ pub(crate) struct Ledger {
     shaky: BTreeMap<u32, BTreeMap<u64, u32>>,
     /// The node each end of a flow is on.
     ends: Vec<[u32; 2]>,
+    /// By interface: its link as it is all the time, and the bytes it has sent or begun to send.
+    wires: Vec<Option<(LinkConfig, u64)>>,
 }
 
 impl Ledger {
@@ -118,6 +120,21 @@ impl Ledger {
     /// loses only those that come while it is down, which never waited.
     pub(crate) fn goes_down(&mut self, interface: u32) {
         self.shaky.entry(interface).or_default();
+    }
+
+    /// Says that bytes are to be counted that an interface's link sends, which never changes.
+    pub(crate) fn counts(&mut self, interface: u32, config: &LinkConfig) {
+        let index = interface as usize;
+        if self.wires.len() <= index {
+            self.wires.resize(index + 1, None);
+        }
+        self.wires[index] = Some((config.clone(), 0));
+    }
+
+    /// Bytes a link has sent or begun to send, with all that it adds to packets and takes from them,
+    /// also for packets that were lost after it; `None` where they are not counted.
+    pub(crate) fn sent_bytes(&self, interface: u32) -> Option<u64> {
+        self.wires.get(interface as usize)?.as_ref().map(|wire| wire.1)
     }
 
     /// Which flow a packet belongs to, and whether it goes there or back. A damaged packet may have
@@ -156,6 +173,12 @@ fn take_one(waiting: &mut BTreeMap<u64, u32>, packet: u64) -> bool {
 
 impl Recorder for Ledger {
     fn record(&mut self, record: &Record, _: &Addressing, payload: &[u8]) {
+        if record.step == Step::Dequeue
+            && let Some(interface) = record.interface
+            && let Some(Some((config, bytes))) = self.wires.get_mut(interface as usize)
+        {
+            *bytes += config.sent_bytes(u64::from(record.size));
+        }
         let is_new = record.packet > self.last;
         self.last = self.last.max(record.packet);
         let shaky = match (record.step, record.interface) {

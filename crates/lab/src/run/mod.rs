@@ -307,7 +307,7 @@ fn outcome(
             }
         })
         .collect();
-    let links = links(scenario, &built, ended);
+    let links = links(scenario, &built, &ledger, ended);
     let mut series: Vec<Series> = Vec::new();
     for (probe, _, _, seen) in samples.looks {
         series.push(one(scenario, &probe, seen.into_kept()));
@@ -381,15 +381,13 @@ fn by_reason(account: &Account) -> BTreeMap<&'static str, u64> {
     by_reason
 }
 
-fn links(scenario: &Scenario, built: &Built, ended: Time) -> Vec<LinkMeasures> {
+fn links(scenario: &Scenario, built: &Built, ledger: &Ledger, ended: Time) -> Vec<LinkMeasures> {
     let mut links = Vec::new();
     for (link, interfaces) in scenario.links.iter().zip(&built.interfaces) {
         for (end, config) in [(0, &link.there), (1, &link.back)] {
             let counters = built.world.counters(interfaces[end]);
-            let steady = config.rate_trace.is_empty() && config.schedule.is_empty();
-            let bytes = counters.left_bytes + counters.left * config.overhead.0;
             let seconds = ended.as_nanos() as f64 / 1e9;
-            let share = bytes as f64 * 8.0 / config.rate.0 as f64 / seconds;
+            let share = |bytes: u64| bytes as f64 * 8.0 / config.rate.0 as f64 / seconds;
             links.push(LinkMeasures {
                 link: link.name.clone(),
                 from: scenario.nodes[link.between[end]].clone(),
@@ -398,7 +396,9 @@ fn links(scenario: &Scenario, built: &Built, ended: Time) -> Vec<LinkMeasures> {
                 left: counters.left,
                 dropped: counters.dropped,
                 waiting: built.world.link(interfaces[end]).map_or(0, |l| l.queue_len() as u64),
-                utilisation: (steady && !config.rate.is_unlimited()).then_some(share.min(1.0)),
+                utilisation: ledger
+                    .sent_bytes(interfaces[end].index())
+                    .map(|bytes| share(bytes).min(1.0)),
             });
         }
     }
