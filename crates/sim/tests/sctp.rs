@@ -188,7 +188,7 @@ fn dying_path(seed: u64) -> Dying {
         if let Some(chance) = loss {
             for interface in first.unwrap() {
                 let loss = Loss::Random(RandomLoss { chance, ..RandomLoss::default() });
-                talk.world.reconfigure(interface, |config| config.loss = loss.clone()).unwrap();
+                talk.world.reconfigure(interface, |config| config.loss = loss).unwrap();
             }
         }
         if step % 10 == 0 && step < 11_500 {
