@@ -17,6 +17,7 @@ mod association;
 pub mod congestion;
 pub mod endpoint;
 mod incoming;
+pub mod ns2;
 pub mod numbers;
 mod outgoing;
 mod path;
