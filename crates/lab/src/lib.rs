@@ -12,6 +12,7 @@
 pub mod builtin;
 pub mod campaign;
 pub mod commands;
+mod estimate;
 pub mod output;
 pub mod papers;
 pub mod progress;

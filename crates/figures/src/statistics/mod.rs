@@ -9,12 +9,14 @@
 //! Samples that hold no observation, or one that is not a finite number, are refused with a
 //! [`SampleError`]. A sample of one has a value and no interval. Nothing here panics.
 //!
-//! Read [`mean`] and [`ratio`], then [`percentile`](fn@percentile) and [`StoppingRule`].
+//! Read [`mean`] and [`ratio`], then [`percentile`](fn@percentile), [`ratio_of_replications`] and
+//! [`StoppingRule`].
 
 mod fit;
 mod moments;
 mod percentile;
 mod quantile;
+mod replications;
 mod stopping;
 
 use std::fmt;
@@ -23,6 +25,7 @@ pub use fit::{Fit, kolmogorov_smirnov, kolmogorov_smirnov_two};
 pub use moments::Moments;
 pub use percentile::{RESAMPLES, percentile, percentile_of_replications, percentile_value};
 pub use quantile::{normal_quantile, student_quantile};
+pub use replications::{bootstrap_mean, ratio_of_replications};
 pub use stopping::StoppingRule;
 
 /// The level of every interval unless another is asked for: 95 %.
@@ -200,11 +203,7 @@ pub fn ratio(successes: u64, trials: u64) -> Result<Estimate, SampleError> {
     }
     let (k, n) = (successes as f64, trials as f64);
     let z = normal_quantile((1.0 + LEVEL) / 2.0)?;
-    let centre = (k + z * z / 2.0) / (n + z * z);
-    let half = z / (n + z * z) * (k * (n - k) / n + z * z / 4.0).sqrt();
-    // At the ends the bound is exactly 0 or 1; rounding must not put the ratio outside.
-    let low = if successes == 0 { 0.0 } else { (centre - half).max(0.0) };
-    let high = if successes == trials { 1.0 } else { (centre + half).min(1.0) };
+    let (low, high) = replications::wilson(k / n, n, z);
     let interval = Interval { low, high, level: LEVEL, kind: Kind::Wilson };
     Ok(Estimate {
         value: k / n,

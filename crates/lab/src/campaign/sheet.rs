@@ -3,12 +3,13 @@
 use super::file::{Campaign, Vary};
 use super::runner::Done;
 use super::store::Figures;
+use crate::estimate::{self, is_even, kinds};
 use crate::output::{
     AxisSheet, ChartSheet, SeriesSheet, Sheet, Style, TableSheet, figure, version,
 };
 use crate::run::unit;
 use crate::search;
-use ringway_figures::statistics::{Estimate, mean, paired};
+use ringway_figures::statistics::{Estimate, paired};
 use ringway_figures::table::{Cell, RowSink, Schema, Table, TableError, Type};
 use serde_json::{Value, json};
 
@@ -24,8 +25,10 @@ fn sample(samples: &[Figures], name: &str) -> Vec<f64> {
     samples.iter().filter_map(|f| f.get(name).copied()).collect()
 }
 
-fn estimate(samples: &[Figures], name: &str) -> Option<Estimate> {
-    mean(&sample(samples, name)).ok()
+fn estimate(samples: &[Figures], name: &str, seed: u64) -> Option<Estimate> {
+    let (flow, measure) = name.split_once('.')?;
+    let of = |r: usize, measure: &str| samples[r].get(&format!("{flow}.{measure}")).copied();
+    estimate::estimate(measure, samples.len(), seed, of)
 }
 
 fn measure(name: &str) -> &str {
@@ -40,6 +43,11 @@ fn head(name: &str) -> String {
     format!("{} of {flow}{unit}", measure.replace('_', " "))
 }
 
+/// The same without the unit.
+fn plain_head(name: &str) -> String {
+    head(name).split(" (").next().unwrap_or_default().into()
+}
+
 fn spell(estimate: Option<Estimate>) -> String {
     let Some(estimate) = estimate else { return "-".into() };
     match estimate.interval {
@@ -48,7 +56,11 @@ fn spell(estimate: Option<Estimate>) -> String {
             let half = interval.half_width();
             let digits = 10f64.powi(2 - half.log10().ceil() as i32);
             let round = |x: f64| figure((x * digits).round() / digits);
-            format!("{} ± {}", round(estimate.value), round(half))
+            if is_even(interval.kind) {
+                return format!("{} ± {}", round(estimate.value), round(half));
+            }
+            let [value, low, high] = [estimate.value, interval.low, interval.high].map(round);
+            format!("{value} [{low}, {high}]")
         }
         Some(_) => format!("{} ± 0", figure(estimate.value)),
         None => figure(estimate.value),
@@ -103,12 +115,20 @@ fn cells(campaign: &Campaign, done: &Done) -> TableSheet {
             let mut row: Vec<String> = named.map(|(v, c)| v.choices[*c].text.clone()).collect();
             let mark = if *settled { "" } else { " *" };
             row.push(format!("{}{mark}", samples.len()));
-            row.extend(campaign.measures.iter().map(|m| spell(estimate(samples, m))));
+            row.extend(
+                campaign.measures.iter().map(|m| spell(estimate(samples, m, campaign.seed))),
+            );
             row
         })
         .collect();
+    let heads_of: Vec<String> = campaign.measures.iter().map(|m| plain_head(m)).collect();
+    let all = done.samples.iter().flat_map(|samples| {
+        let named = campaign.measures.iter().zip(&heads_of);
+        named.map(|(m, head)| (head.as_str(), estimate(samples, m, campaign.seed)))
+    });
     let mut caption = format!(
-        "Cells: mean ± half of the 95 % Student t interval over n replications; seed {}; {}.",
+        "Cells: {}, over n replications; seed {}; {}.",
+        kinds(all).unwrap_or("one run each".into()),
         campaign.seed,
         campaign.rule()
     );
@@ -201,8 +221,7 @@ fn charts(campaign: &Campaign, done: &Done) -> Vec<ChartSheet> {
     let least = done.samples.iter().map(Vec::len).min().unwrap_or(0);
     for name in &campaign.measures {
         let y = AxisSheet::new(measure(name).replace('_', " "), unit(measure(name)));
-        let title = head(name);
-        let title = title.split(" (").next().unwrap_or_default();
+        let title = plain_head(name);
         // A title begins with a capital; names of figures are ASCII.
         let title =
             title.get(..1).unwrap_or_default().to_uppercase() + title.get(1..).unwrap_or_default();
@@ -228,21 +247,22 @@ fn charts(campaign: &Campaign, done: &Done) -> Vec<ChartSheet> {
         let choice = campaign.vary[x].choices.first().and_then(|c| c.number);
         let axis = AxisSheet::new(&campaign.vary[x].name, choice.map_or("", |c| c.1));
         for (part, groups) in groups(campaign, x).chunks(MAX_SERIES).enumerate() {
-            let series = groups.iter().map(|g| ribbon(g, done, name, &title)).collect();
+            let series = groups.iter().map(|g| ribbon(g, campaign, done, name, &title)).collect();
             charts.push(chart(part, axis.clone(), series));
         }
     }
     charts
 }
 
-fn ribbon(group: &Group, done: &Done, name: &str, title: &str) -> SeriesSheet {
+fn ribbon(group: &Group, campaign: &Campaign, done: &Done, name: &str, title: &str) -> SeriesSheet {
     let label = if group.name.is_empty() { title } else { &group.name };
     let mut series =
         SeriesSheet { name: label.into(), style: Style::Ribbon, ..SeriesSheet::default() };
     for (x, cell) in &group.cells {
-        if let Some(e) = estimate(&done.samples[*cell], name) {
+        if let Some(e) = estimate(&done.samples[*cell], name, campaign.seed) {
             series.points.push([*x, e.value]);
             series.bounds.push((e.interval.map(|i| [i.low, i.high]), e.n));
+            series.kind = e.interval.map_or(series.kind, |i| i.kind.into());
         }
     }
     if series.bounds.iter().all(|b| b.0.is_none()) {
@@ -258,12 +278,13 @@ fn bars(campaign: &Campaign, done: &Done, name: &str) -> Option<SeriesSheet> {
         ..SeriesSheet::default()
     };
     for (i, cell) in campaign.cells.iter().enumerate().take(MAX_BARS) {
-        if let Some(e) = estimate(&done.samples[i], name) {
+        if let Some(e) = estimate(&done.samples[i], name, campaign.seed) {
             let named = campaign.vary.iter().zip(&cell.choices);
             let words: Vec<String> = named.map(|(v, c)| v.choices[*c].text.clone()).collect();
             series.names.push(words.join(", "));
             series.points.push([i as f64, e.value]);
             series.bounds.push((e.interval.map(|i| [i.low, i.high]), e.n));
+            series.kind = e.interval.map_or(series.kind, |i| i.kind.into());
         }
     }
     (!series.points.is_empty()).then_some(series)
@@ -340,15 +361,17 @@ pub(crate) fn summary_table(campaign: &Campaign, done: &Done) -> Result<Table, T
         ("mean".to_string(), Type::F64),
         ("low".to_string(), Type::F64),
         ("high".to_string(), Type::F64),
+        ("interval".to_string(), Type::Text),
     ]);
     let mut table = Table::new(Schema::new(columns)?);
     let names = all_names(done);
     for (cell, samples) in campaign.cells.iter().zip(&done.samples) {
         for name in &names {
-            let Some(estimate) = estimate(samples, name) else { continue };
+            let Some(estimate) = estimate(samples, name, campaign.seed) else { continue };
             let (flow, measure) = name.split_once('.').unwrap_or(("", name));
             let mut row = vary_cells(campaign, &cell.choices);
-            row.extend::<[Cell<'_>; 7]>([
+            let interval = estimate.interval.map_or(String::new(), |i| i.to_string());
+            row.extend::<[Cell<'_>; 8]>([
                 flow.into(),
                 measure.into(),
                 unit(measure).into(),
@@ -356,6 +379,7 @@ pub(crate) fn summary_table(campaign: &Campaign, done: &Done) -> Result<Table, T
                 estimate.value.into(),
                 estimate.interval.map(|i| i.low).into(),
                 estimate.interval.map(|i| i.high).into(),
+                interval.as_str().into(),
             ]);
             table.row(&row)?;
         }
@@ -373,11 +397,14 @@ pub(crate) fn json(campaign: &Campaign, done: &Done) -> Value {
             .measures
             .iter()
             .filter_map(|name| {
-                let e = estimate(samples, name)?;
+                let e = estimate(samples, name, campaign.seed)?;
                 let (low, high) = (e.interval.map(|i| i.low), e.interval.map(|i| i.high));
                 let unit = unit(measure(name));
-                let figure =
-                    json!({ "unit": unit, "n": e.n, "mean": e.value, "low": low, "high": high });
+                let kind = e.interval.map(|i| i.to_string());
+                let figure = json!({
+                    "unit": unit, "n": e.n, "mean": e.value, "low": low, "high": high,
+                    "interval": kind,
+                });
                 Some((name.clone(), figure))
             })
             .collect();
@@ -390,7 +417,6 @@ pub(crate) fn json(campaign: &Campaign, done: &Done) -> Value {
         "version": version(),
         "seed": campaign.seed,
         "rule": campaign.rule(),
-        "interval": "95 % Student t",
         "cells": cells.map(one).collect::<Vec<_>>(),
         "search": campaign.target.as_ref().map(|_| search::json(campaign, done)),
     })

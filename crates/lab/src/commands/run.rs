@@ -2,6 +2,7 @@
 
 use super::{Answer, Failure, Source, scenario, source};
 use crate::builtin;
+use crate::estimate::{estimate, is_even, kinds};
 use crate::output::{
     self, AxisSheet, ChartSheet, MANIFEST, Manifest, PAGE, SHEET, SeriesSheet, Sheet, Style,
     TableSheet, columns, figure, host, version,
@@ -10,7 +11,7 @@ use crate::progress::Progress;
 use crate::run::{MEASURES, Options, Outcome, RunError, Series, run as run_once, unit};
 use crate::scenario::{MAX_REPLICATIONS, Scenario, What};
 use rayon::prelude::*;
-use ringway_figures::statistics::{Estimate, mean};
+use ringway_figures::statistics::Estimate;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -53,7 +54,7 @@ pub fn run(args: &RunArgs) -> Result<Answer, Failure> {
     }
     let began = Instant::now();
     let runs = replicate(&scenario, seed, replications, args.out.as_deref())?;
-    let summed = sum_up(&runs);
+    let summed = sum_up(&runs, seed);
     let sheet = sheet(&scenario, &runs, &summed, seed, args.out.is_some());
     let mut text = text(&scenario, &runs, &sheet);
     if let Some(out) = &args.out {
@@ -98,14 +99,14 @@ fn replicate(
         .collect()
 }
 
-/// The mean of every figure with its interval, over the replications that have it.
-fn sum_up(runs: &[Outcome]) -> Vec<Summed<'_>> {
+/// The estimate of every figure with its interval, over the replications that have it.
+fn sum_up(runs: &[Outcome], seed: u64) -> Vec<Summed<'_>> {
     let Some(first) = runs.first() else { return Vec::new() };
     let mut summed = Vec::new();
     for (i, flow) in first.flows.iter().enumerate() {
         for (measure, _) in MEASURES {
-            let sample: Vec<f64> = runs.iter().filter_map(|r| r.flows[i].value(measure)).collect();
-            if let Ok(estimate) = mean(&sample) {
+            let of = |r: usize, name: &str| runs[r].flows[i].value(name);
+            if let Some(estimate) = estimate(measure, runs.len(), seed, of) {
                 summed.push(Summed { flow: &flow.flow, measure, estimate });
             }
         }
@@ -114,11 +115,12 @@ fn sum_up(runs: &[Outcome]) -> Vec<Summed<'_>> {
 }
 
 /// The columns of the table of flows: head, measure.
-const COLUMNS: [(&str, &str); 9] = [
+const COLUMNS: [(&str, &str); 10] = [
     ("sent", "sent"),
     ("dropped", "dropped"),
     ("in flight", "in_flight"),
     ("delivered", "delivered"),
+    ("loss (%)", "loss_ratio"),
     ("dup.", "duplicates"),
     ("mean delay (ms)", "delay_mean"),
     ("p99 (ms)", "delay_p99"),
@@ -138,23 +140,31 @@ fn flow_table(runs: &[Outcome], summed: &[Summed<'_>], seed: u64) -> TableSheet 
                 let found = summed.iter().find(|s| s.flow == flow.flow && s.measure == measure);
                 let Some(found) = found else { return "-".into() };
                 let scale = match head {
+                    h if h.ends_with("(%)") => 1e2,
                     h if h.ends_with("(ms)") => 1e3,
                     h if h.ends_with("(kbit/s)") => 1e-3,
                     _ => 1.0,
                 };
                 let value = figure(short(found.estimate.value * scale));
                 match found.estimate.interval.filter(|_| n > 1) {
-                    Some(i) => format!("{value} ± {}", figure(rough(i.half_width() * scale))),
+                    Some(i) if is_even(i.kind) => {
+                        format!("{value} ± {}", figure(rough(i.half_width() * scale)))
+                    }
+                    Some(i) => {
+                        let [low, high] = [i.low, i.high].map(|b| figure(short(b * scale)));
+                        format!("{value} [{low}, {high}]")
+                    }
                     None => value,
                 }
             };
             std::iter::once(flow.flow.clone()).chain(COLUMNS.map(cell)).collect()
         })
         .collect();
-    let kind = match summed.iter().find_map(|s| s.estimate.interval) {
-        Some(interval) => format!("mean ± half of the {interval} interval"),
-        None => "one run".into(),
-    };
+    let shown = summed.iter().filter_map(|s| {
+        let column = COLUMNS.iter().find(|c| c.1 == s.measure)?;
+        Some((column.0.split(" (").next().unwrap_or_default(), Some(s.estimate)))
+    });
+    let kind = kinds(shown).unwrap_or("one run".into());
     let caption = format!("Flows; n = {n}, seed {seed}, {kind}.");
     TableSheet { caption, head, rows }
 }

@@ -2,7 +2,7 @@
 
 use super::{AxisSheet, ChartSheet, OutputError, PAGE, SeriesSheet, Sheet, Style, folder, write};
 use ringway_figures::chart::{Axis, Colour, Data, Figure, Marker, Series};
-use ringway_figures::statistics::{Estimate, Interval, Kind, LEVEL};
+use ringway_figures::statistics::{Estimate, Interval, LEVEL};
 use std::path::Path;
 
 /// Where figures lie.
@@ -63,7 +63,7 @@ fn series(sheet: &SeriesSheet) -> Series {
                 low,
                 high,
                 level: LEVEL,
-                kind: Kind::StudentT,
+                kind: sheet.kind.into(),
             });
             (point[0], Estimate { value: point[1], n, interval })
         })

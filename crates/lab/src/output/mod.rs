@@ -14,6 +14,7 @@ pub use manifest::{FILE as MANIFEST, Manifest, build, host, version};
 pub use tables::{measures, packets, series, write_both};
 pub use text::{columns, figure};
 
+use ringway_figures::statistics::Kind;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -158,6 +159,49 @@ pub enum Style {
     Bars,
 }
 
+/// The kind of the intervals of a series.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum IntervalKind {
+    /// Student's t over replications.
+    #[default]
+    Student,
+    /// Student's t over pairs.
+    Paired,
+    /// Wilson's.
+    Wilson,
+    /// The bootstrap over replications.
+    Bootstrap,
+}
+
+impl IntervalKind {
+    fn is_student(&self) -> bool {
+        *self == Self::Student
+    }
+}
+
+impl From<Kind> for IntervalKind {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::StudentT => Self::Student,
+            Kind::PairedT => Self::Paired,
+            Kind::Wilson => Self::Wilson,
+            Kind::Bootstrap => Self::Bootstrap,
+        }
+    }
+}
+
+impl From<IntervalKind> for Kind {
+    fn from(kind: IntervalKind) -> Self {
+        match kind {
+            IntervalKind::Student => Self::StudentT,
+            IntervalKind::Paired => Self::PairedT,
+            IntervalKind::Wilson => Self::Wilson,
+            IntervalKind::Bootstrap => Self::Bootstrap,
+        }
+    }
+}
+
 /// One series of a figure.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SeriesSheet {
@@ -173,6 +217,9 @@ pub struct SeriesSheet {
     /// Lower and upper bound at each point, if it has any, and how many runs it rests on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bounds: Vec<(Option<[f64; 2]>, usize)>,
+    /// The kind of those bounds.
+    #[serde(default, skip_serializing_if = "IntervalKind::is_student")]
+    pub kind: IntervalKind,
 }
 
 impl SeriesSheet {

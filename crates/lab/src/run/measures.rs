@@ -169,6 +169,26 @@ impl FlowMeasures {
     }
 }
 
+/// How replications of a figure are taken together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// By their mean.
+    Mean,
+    /// As the share of the first count in the sum of both, which are figures too.
+    Ratio(&'static str, &'static str),
+    /// As percentiles, one a replication.
+    Percentile,
+}
+
+/// The kind of a figure.
+pub fn kind(name: &str) -> Kind {
+    match name {
+        "loss_ratio" => Kind::Ratio("dropped", "delivered"),
+        "delay_p50" | "delay_p90" | "delay_p99" | "message_delay_p99" => Kind::Percentile,
+        _ => Kind::Mean,
+    }
+}
+
 /// The unit of a figure.
 pub fn unit(name: &str) -> &'static str {
     MEASURES.iter().find(|m| m.0 == name).map_or("", |m| m.1)

@@ -10,7 +10,7 @@ pub mod measures;
 mod thinned;
 mod transport;
 
-pub use measures::{Back, Delay, FlowMeasures, LinkMeasures, MEASURES, Messages, unit};
+pub use measures::{Back, Delay, FlowMeasures, Kind, LinkMeasures, MEASURES, Messages, kind, unit};
 pub use thinned::MAX_SAMPLES;
 
 use crate::scenario::{Probe, Scenario, Stop, What};

@@ -1,0 +1,104 @@
+//! What replications say of one figure: its value, and the interval that fits its kind.
+//!
+//! A mean has Student's t over the replications. A ratio of packets is that of all packets of all
+//! replications, with Wilson's interval for as many independent packets as the replications' spread
+//! shows there to be. A percentile is the mean of the replications' own, with the bootstrap over
+//! whole replications: nothing but one number a replication is kept, however many packets it had.
+
+use crate::run::{Kind, kind};
+use ringway_figures::statistics::{self, Estimate, bootstrap_mean, mean, ratio_of_replications};
+
+/// The estimate of a measure, from its values in the replications and those it is made of: `of` is
+/// asked for a value by replication and name. `None` where no replication has it.
+pub(crate) fn estimate(
+    measure: &str,
+    replications: usize,
+    seed: u64,
+    of: impl Fn(usize, &str) -> Option<f64>,
+) -> Option<Estimate> {
+    let sample = || (0..replications).filter_map(|r| of(r, measure)).collect::<Vec<f64>>();
+    let found = match kind(measure) {
+        Kind::Mean => mean(&sample()),
+        Kind::Percentile => bootstrap_mean(&sample(), seed),
+        Kind::Ratio(part, rest) => {
+            let count = |r: usize, name: &str| of(r, name).map(|value| value as u64);
+            let counts = |r: usize| {
+                let part = count(r, part)?;
+                Some((part, part.saturating_add(count(r, rest)?)))
+            };
+            ratio_of_replications(&(0..replications).filter_map(counts).collect::<Vec<_>>())
+        }
+    };
+    found.ok()
+}
+
+/// Whether an interval is shown by its half: only Student's lies evenly around its value.
+pub(crate) fn is_even(kind: statistics::Kind) -> bool {
+    matches!(kind, statistics::Kind::StudentT | statistics::Kind::PairedT)
+}
+
+/// Says for a caption which kinds of interval stand in a table and how, given each with the head of
+/// its column; nothing if there is none.
+pub(crate) fn kinds<'a>(
+    shown: impl IntoIterator<Item = (&'a str, Option<Estimate>)>,
+) -> Option<String> {
+    let mut named: Vec<(String, statistics::Kind, Vec<&str>)> = Vec::new();
+    for (head, estimate) in shown {
+        let Some(interval) = estimate.and_then(|e| e.interval) else { continue };
+        match named.iter_mut().find(|n| n.1 == interval.kind) {
+            Some(known) if known.2.contains(&head) => {}
+            Some(known) => known.2.push(head),
+            None => named.push((interval.to_string(), interval.kind, vec![head])),
+        }
+    }
+    let words = named.iter().map(|(name, kind, heads)| match is_even(*kind) {
+        true => format!("mean ± half of the {name} interval"),
+        false => format!("[low, high] of the {name} interval for {}", heads.join(", ")),
+    });
+    let words: Vec<String> = words.collect();
+    (!words.is_empty()).then(|| words.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(r: usize, name: &str) -> Option<f64> {
+        Some(match name {
+            "dropped" => 10.0 + 5.0 * r as f64,
+            "delivered" => 90.0,
+            "loss_ratio" => unreachable!("a ratio is that of its counts"),
+            "delay_p99" => [0.1, 0.2, 0.1, 0.4][r],
+            "completion" => return [Some(1.0), None, Some(3.0), None][r],
+            _ => return None,
+        })
+    }
+
+    /// Each kind of measure has the interval that fits it.
+    #[test]
+    fn each_measure_has_its_kind_of_interval() {
+        let loss = estimate("loss_ratio", 4, 1, of).unwrap();
+        assert!((loss.value - 70.0 / 430.0).abs() < 1e-12);
+        let p99 = estimate("delay_p99", 4, 1, of).unwrap();
+        assert!((p99.value - 0.2).abs() < 1e-12);
+        let bounds = p99.interval.unwrap();
+        assert!(bounds.low >= 0.1 && bounds.high <= 0.4, "{bounds:?}");
+        let completion = estimate("completion", 4, 1, of).unwrap();
+        assert_eq!((completion.value, completion.n), (2.0, 2));
+        let kind = |e: Estimate| e.interval.unwrap().to_string();
+        assert_eq!(kind(loss), "95 % Wilson");
+        assert_eq!(kind(p99), "95 % bootstrap percentile");
+        assert_eq!(kind(completion), "95 % Student t");
+        assert_eq!(estimate("goodput", 4, 1, of), None);
+        let one = estimate("loss_ratio", 1, 1, of).unwrap();
+        assert_eq!((one.value, one.interval), (0.1, None));
+        let said = kinds([("loss", Some(loss)), ("p99", Some(p99)), ("t", Some(completion))]);
+        assert_eq!(
+            said.unwrap(),
+            "[low, high] of the 95 % Wilson interval for loss; \
+             [low, high] of the 95 % bootstrap percentile interval for p99; \
+             mean ± half of the 95 % Student t interval"
+        );
+        assert_eq!(kinds([("loss", Some(one))]), None);
+    }
+}
