@@ -4,11 +4,12 @@
 //! and is asked what to send, when to wake and what happened. It never opens a socket, reads a clock
 //! or starts a thread. This crate holds the few types both sides must agree on and nothing else: no
 //! protocol and no input or output. Read [`flow`] for what a transport looks like from above,
-//! [`outbox`] for how bytes leave, [`packet`] for what a protocol right above IP sees, [`timer`] for
-//! how a machine with many deadlines keeps them, [`pcapng`] for the captures that both worlds write.
+//! [`outbox`] for how bytes leave, [`packet`] for what a protocol right above IP sees, [`timer`] and
+//! [`deadlines`] for how a machine with many deadlines keeps them, [`pcapng`] for the captures that both worlds write.
 
 #![forbid(unsafe_code)]
 
+pub mod deadlines;
 pub mod flow;
 pub mod outbox;
 pub mod packet;
@@ -17,6 +18,7 @@ pub mod random;
 pub mod time;
 pub mod timer;
 
+pub use deadlines::Deadlines;
 pub use flow::{Flow, FlowId, Transport};
 pub use outbox::{Outbox, Send, Target};
 pub use packet::{Addressing, Ecn, Endpoint};

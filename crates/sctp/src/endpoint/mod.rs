@@ -6,7 +6,6 @@
 
 mod budget;
 mod cookie;
-mod deadlines;
 mod key;
 mod opening;
 mod packets;
@@ -22,10 +21,9 @@ use budget::Budget;
 use bytes::Bytes;
 use cookie::Keys;
 use core::fmt;
-use deadlines::Deadlines;
 use hashbrown::HashMap;
 use key::{Key, Keyed, number};
-use ringway_sansio::{Random, Time};
+use ringway_sansio::{Deadlines, Random, Time};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 

@@ -3,7 +3,6 @@
 //! This file holds the table and the application's calls; `packets` is what the world calls, and
 //! how packets find their connection.
 
-mod deadlines;
 mod key;
 mod packets;
 mod time_wait;
@@ -12,10 +11,9 @@ use crate::connection::{Close, Connection, Snapshot, State};
 use crate::segment::{Flags, Header};
 use crate::seq::Seq;
 use crate::settings::{Error, Limits, Settings};
-use deadlines::Deadlines;
 use hashbrown::HashMap;
 use key::{Key, Keyed, number};
-use ringway_sansio::{Random, Time};
+use ringway_sansio::{Deadlines, Random, Time};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use time_wait::{TimeWait, Waiting};

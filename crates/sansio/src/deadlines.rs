@@ -1,12 +1,14 @@
-//! The next deadline of each association, in a heap that knows every association's place.
+//! The next deadline of each of many machines, such as an endpoint's connections, in a heap that knows
+//! every machine's place. Unlike [`TimerWheel`](crate::TimerWheel) it keeps one deadline for each, exact
+//! to the nanosecond, and moves it in place.
 
-use ringway_sansio::Time;
+use crate::Time;
 
 const NOWHERE: u32 = u32::MAX;
 
 /// A binary heap by time, then by slot, so that ties always come in the same order.
 #[derive(Debug, Default)]
-pub(super) struct Deadlines {
+pub struct Deadlines {
     heap: Vec<(Time, u32)>,
     /// Where each slot stands in the heap.
     places: Vec<u32>,
@@ -14,14 +16,17 @@ pub(super) struct Deadlines {
 
 impl Deadlines {
     /// The earliest deadline and whose it is.
-    pub(super) fn first(&self) -> Option<(Time, u32)> {
+    pub fn first(&self) -> Option<(Time, u32)> {
         self.heap.first().copied()
     }
 
-    /// Sets, moves or takes back a slot's deadline.
-    pub(super) fn set(&mut self, slot: u32, at: Option<Time>) {
+    /// Sets, moves or takes back (`None`) a slot's deadline. Memory grows with the highest slot.
+    pub fn set(&mut self, slot: u32, at: Option<Time>) {
         let index = slot as usize;
         if index >= self.places.len() {
+            if at.is_none() {
+                return;
+            }
             self.places.resize(index + 1, NOWHERE);
         }
         let place = self.places[index];
