@@ -90,11 +90,12 @@ fn give(host: &mut Sctp, now: Time, input: &mut Input<'_>, known: &Known, chunks
     let mut packet = Writer::new(&mut out, 65_535, PORT, known.port, tag);
     packet.chunks().extend_from_slice(chunks);
     packet.finish();
+    let (source, destination) =
+        (THERE[usize::from(what >> 3 & 1)], HERE[usize::from(what >> 4 & 1)]);
     let addressing = Addressing {
-        source: THERE[usize::from(what >> 3 & 1)],
-        destination: HERE[usize::from(what >> 4 & 1)],
-        protocol: PROTOCOL,
-        ecn: Ecn::NotEct,
+        ecn: Ecn::from_bits(what >> 5),
+        udp_port: if what & 0x80 == 0 { 0 } else { 9899 },
+        ..Addressing::new(source, destination, PROTOCOL)
     };
     host.handle_packet(now, addressing, &out);
 }

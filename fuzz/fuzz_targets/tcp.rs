@@ -155,7 +155,7 @@ fuzz_target!(|data: &[u8]| {
                 let mut out = Vec::new();
                 header.emit(B, A, &mut out, (&buffer[..length], &[]));
                 let ecn = Ecn::from_bits(what >> 4);
-                let addressing = Addressing { source: B, destination: A, protocol: PROTOCOL, ecn };
+                let addressing = Addressing { ecn, ..Addressing::new(B, A, PROTOCOL) };
                 host.handle_packet(now, addressing, &out);
             }
         }

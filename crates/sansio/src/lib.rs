@@ -21,7 +21,7 @@ pub mod timer;
 pub use deadlines::Deadlines;
 pub use flow::{Flow, FlowId, Transport};
 pub use outbox::{Outbox, Send, Target};
-pub use packet::{Addressing, Ecn, Endpoint};
+pub use packet::{Addressing, Ecn, Endpoint, Icmp};
 pub use random::{Random, SplitMix};
 pub use time::{Duration, Time};
 pub use timer::{TimerId, TimerWheel};

@@ -59,6 +59,34 @@ pub struct Addressing {
     pub protocol: u8,
     /// Congestion notification.
     pub ecn: Ecn,
+    /// The peer's UDP port where the packet is carried in UDP (RFC 6951): the one it came from or
+    /// is to go to. 0 when it stands right above IP.
+    pub udp_port: u16,
+    /// The packet is larger than what its path is known to take, so routers must be allowed to
+    /// fragment it. Of a packet that came, without meaning.
+    pub fragment: bool,
+}
+
+impl Addressing {
+    /// Right above IP, in one piece, without taking part in congestion notification.
+    pub const fn new(source: IpAddr, destination: IpAddr, protocol: u8) -> Addressing {
+        let ecn = Ecn::NotEct;
+        Addressing { source, destination, protocol, ecn, udp_port: 0, fragment: false }
+    }
+}
+
+/// What an ICMP or ICMPv6 message says of a packet that was sent (RFC 792, RFC 4443, RFC 9260
+/// section 10).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Icmp {
+    /// Protocol unreachable, or an unrecognized next header; where the packet was carried in UDP,
+    /// port unreachable (RFC 6951 section 5.5).
+    ProtocolUnreachable,
+    /// Any other kind of destination unreachable but the one that follows.
+    Unreachable,
+    /// Fragmentation needed, or packet too big: the largest IP packet that goes through, in bytes;
+    /// 0 where the router did not say.
+    TooBig(u32),
 }
 
 /// A protocol above IP as a world drives it. After each `handle_*` the world calls

@@ -19,7 +19,7 @@ use crate::wire::chunk::{Chunk, kind};
 use crate::wire::data::DATA_HEADER;
 use crate::wire::init::{Init, InitParameters};
 use crate::wire::{Data, DataFlags, Packet, Sack, Writer};
-use ringway_sansio::{Addressing, Duration, Ecn, Endpoint, Time};
+use ringway_sansio::{Addressing, Duration, Endpoint, Time};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
@@ -652,7 +652,7 @@ fn ours(payload: &[u8], from: SocketAddr, to: SocketAddr) -> Option<Packet<'_>> 
 }
 
 fn addressing(source: IpAddr, destination: IpAddr) -> Addressing {
-    Addressing { source, destination, protocol: PROTOCOL, ecn: Ecn::NotEct }
+    Addressing::new(source, destination, PROTOCOL)
 }
 
 #[cfg(test)]

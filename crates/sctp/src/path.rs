@@ -3,12 +3,15 @@
 
 use crate::congestion::{Acked, Congestion, Window};
 use crate::rto::Rto;
-use crate::settings::Settings;
+use crate::settings::{MIN_MTU, Settings};
 use crate::wire::COMMON_HEADER;
 use crate::wire::data::DATA_HEADER;
 use core::fmt;
 use ringway_sansio::{Duration, Random, Time};
 use std::net::IpAddr;
+
+/// Bytes of a UDP header.
+const UDP_HEADER: usize = 8;
 
 /// How a path stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -33,6 +36,10 @@ pub(crate) struct Beat {
 pub(crate) struct Path {
     pub(crate) local: IpAddr,
     pub(crate) remote: IpAddr,
+    /// The peer's UDP port there (RFC 6951); 0 for straight over IP.
+    pub(crate) udp_port: u16,
+    /// Largest IP packet to here, UDP header included.
+    mtu: usize,
     pub(crate) confirmed: bool,
     reach: PathState,
     /// What the user was told last.
@@ -82,12 +89,13 @@ impl fmt::Debug for Path {
     }
 }
 
-/// Bytes of the IP header before a packet to `address`.
-const fn ip_header(address: IpAddr) -> usize {
-    match address {
+/// Bytes of the headers before a packet to `address`, in UDP where a port is given.
+const fn headers(address: IpAddr, udp_port: u16) -> usize {
+    let ip = match address {
         IpAddr::V4(_) => 20,
         IpAddr::V6(_) => 40,
-    }
+    };
+    if udp_port == 0 { ip } else { ip + UDP_HEADER }
 }
 
 /// RFC 9260 section 7.2.1.
@@ -101,21 +109,24 @@ impl Path {
         settings: &Settings,
         local: IpAddr,
         remote: IpAddr,
+        udp_port: u16,
         confirmed: bool,
         ssthresh: u32,
         now: Time,
     ) -> Path {
-        let packet = usize::from(settings.mtu) - ip_header(remote);
+        let mtu = usize::from(settings.mtu);
         let mut path = Path {
             local,
             remote,
+            udp_port,
+            mtu,
             confirmed,
             reach: PathState::Active,
             told: if confirmed { PathState::Active } else { PathState::Unconfirmed },
             errors: 0,
             window: Window { cwnd: 0, ssthresh: 0, partial_bytes_acked: 0, pmdcs: 0 },
             control: settings.algorithm.make(),
-            packet,
+            packet: mtu - headers(remote, udp_port),
             flight: 0,
             burst: 0,
             one_packet: false,
@@ -142,7 +153,7 @@ impl Path {
     /// The window at the start, and after anything that makes the way another one (RFC 9260
     /// section 7.2.5).
     pub(crate) fn reset_window(&mut self, settings: &Settings, ssthresh: u32) {
-        let pmdcs = ((self.packet - COMMON_HEADER) & !3) as u32;
+        let pmdcs = self.pmdcs();
         self.window = Window {
             cwnd: initial_cwnd(settings, pmdcs, self.remote),
             ssthresh: settings.initial_ssthresh.unwrap_or(ssthresh),
@@ -150,6 +161,31 @@ impl Path {
             pmdcs,
         };
         self.control = settings.algorithm.make();
+    }
+
+    /// Most bytes of a chunk in one packet to here.
+    fn pmdcs(&self) -> u32 {
+        ((self.packet - COMMON_HEADER) & !3) as u32
+    }
+
+    /// What the IP packets to here may be as large as.
+    pub(crate) fn mtu(&self) -> usize {
+        self.mtu
+    }
+
+    /// What the way carries is now known to be another size, at least [`MIN_MTU`].
+    pub(crate) fn set_mtu(&mut self, mtu: usize) {
+        self.mtu = mtu.max(usize::from(MIN_MTU));
+        self.packet = self.mtu - headers(self.remote, self.udp_port);
+        self.window.pmdcs = self.pmdcs();
+    }
+
+    /// Packets to here go in UDP to a port, or straight over IP (RFC 6951 sections 5.4 and 5.6).
+    pub(crate) fn encapsulate(&mut self, udp_port: u16) {
+        if self.udp_port != udp_port {
+            self.udp_port = udp_port;
+            self.set_mtu(self.mtu);
+        }
     }
 
     /// Most user data in one chunk to here.

@@ -16,6 +16,9 @@ pub(crate) struct Ring {
 impl Ring {
     /// Appends.
     pub(crate) fn push(&mut self, data: &[u8]) {
+        if data.is_empty() {
+            return;
+        }
         let needed = self.len + data.len();
         if needed > self.bytes.len() {
             self.grow(needed);

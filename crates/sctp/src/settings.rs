@@ -56,9 +56,12 @@ impl Scheduling {
 /// How an association behaves. The names in brackets are those of RFC 9260 section 16.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// Largest IP packet in bytes, on every path. What carries SCTP in something else, as UDP
-    /// (RFC 6951), takes that off.
+    /// Largest IP packet in bytes, on every path; a UDP header (RFC 6951) is part of it.
     pub mtu: u16,
+    /// The peer's UDP port to which an association that is opened from here sends (RFC 6951
+    /// section 5.1); 0 to send straight over IP. From then on, and where the peer opens, each path
+    /// goes to where its packets come from.
+    pub udp_port: u16,
     /// Largest DATA chunk with its header, in bytes, where less than the MTU lets through; 0 for
     /// no such limit.
     pub chunk: u16,
@@ -119,6 +122,7 @@ impl Default for Settings {
     fn default() -> Self {
         Settings {
             mtu: 1500,
+            udp_port: 0,
             chunk: 0,
             send_buffer: 1 << 20,
             receive_buffer: 1 << 20,
@@ -211,7 +215,8 @@ pub struct Limits {
     pub listeners: usize,
     /// INITs answered a second. An answer leaves nothing behind but has its price.
     pub inits_per_second: u32,
-    /// Packets of no association answered a second, other than by INIT ACK.
+    /// Packets of no association answered a second, other than by INIT ACK; 0 answers none, for
+    /// a host that shares its addresses with others.
     pub strays_per_second: u32,
     /// How long a key makes cookies. It then checks them for as long again.
     pub cookie_key_life: Duration,

@@ -1,6 +1,6 @@
 //! The one-way SCTP over ns-2's default links, against the published figures of a run with it.
 
-use ringway_sansio::{Addressing, Duration, Ecn, Endpoint, Time};
+use ringway_sansio::{Addressing, Duration, Endpoint, Time};
 use ringway_sctp::PROTOCOL;
 use ringway_sctp::ns2::{Sender, Settings, Sink, Snapshot};
 use std::collections::VecDeque;
@@ -174,7 +174,7 @@ fn tsn(packet: &[u8]) -> usize {
 }
 
 fn addressing(from: SocketAddr, to: SocketAddr) -> Addressing {
-    Addressing { source: from.ip(), destination: to.ip(), protocol: PROTOCOL, ecn: Ecn::NotEct }
+    Addressing::new(from.ip(), to.ip(), PROTOCOL)
 }
 
 /// Any cut from 28.985 s to 28.998 s gives all three rows of the table.

@@ -1,6 +1,6 @@
 //! IP and UDP headers as they stand on the wire.
 
-use ringway_sansio::{Addressing, Ecn};
+use ringway_sansio::Addressing;
 use std::net::IpAddr;
 
 /// Length of a UDP header.
@@ -105,12 +105,13 @@ pub const fn udp_header(source: u16, destination: u16, data_len: usize) -> [u8; 
 
 /// Addressing of a UDP packet between two addresses.
 pub const fn udp_between(source: IpAddr, destination: IpAddr) -> Addressing {
-    Addressing { source, destination, protocol: UDP, ecn: Ecn::NotEct }
+    Addressing::new(source, destination, UDP)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ringway_sansio::Ecn;
     use std::net::{Ipv4Addr, Ipv6Addr};
 
     /// The example of RFC 1071 section 3.

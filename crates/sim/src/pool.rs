@@ -1,6 +1,6 @@
 //! Packets by number, with buffers that are used again.
 
-use ringway_sansio::{Addressing, Ecn, Time};
+use ringway_sansio::{Addressing, Time};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// Most packets a world may hold at a time.
@@ -50,12 +50,7 @@ impl Pool {
         }
         let nowhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
         self.held.push(Held {
-            addressing: Addressing {
-                source: nowhere,
-                destination: nowhere,
-                protocol: 0,
-                ecn: Ecn::NotEct,
-            },
+            addressing: Addressing::new(nowhere, nowhere, 0),
             payload: Vec::new(),
             serial: 0,
             born: Time::ZERO,

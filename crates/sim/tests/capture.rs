@@ -112,7 +112,7 @@ fn tcp_over_ipv6_is_dissected() {
     let capture = Capture::new(&world, &[out, far], Vec::new()).unwrap();
     let number = world.add_recorder(capture);
 
-    let addressing = Addressing { source: ip(1), destination: ip(2), protocol: 6, ecn: Ecn::Ect0 };
+    let addressing = Addressing { ecn: Ecn::Ect0, ..Addressing::new(ip(1), ip(2), 6) };
     let mut syn = vec![0x30, 0x39, 0, 80, 0, 0, 0, 1, 0, 0, 0, 0, 0x50, 2, 0x40, 0, 0, 0, 0, 0];
     let sum = headers::pseudo_sum(&addressing, syn.len()) + headers::sum(&syn);
     syn[16..18].copy_from_slice(&headers::fold(sum).to_be_bytes());

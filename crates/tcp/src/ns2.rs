@@ -11,7 +11,7 @@
 use crate::PROTOCOL;
 use crate::segment::{Flags, Header, Segment};
 use crate::seq::Seq;
-use ringway_sansio::{Addressing, Duration, Ecn, Endpoint, Time};
+use ringway_sansio::{Addressing, Duration, Endpoint, Time};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
@@ -439,7 +439,7 @@ impl Endpoint for Sink {
 }
 
 fn addressing(source: IpAddr, destination: IpAddr) -> Addressing {
-    Addressing { source, destination, protocol: PROTOCOL, ecn: Ecn::NotEct }
+    Addressing::new(source, destination, PROTOCOL)
 }
 
 #[cfg(test)]

@@ -126,10 +126,5 @@ fn the_published_run_comes_out() {
 }
 
 fn addressing(from: SocketAddr, to: SocketAddr) -> ringway_sansio::Addressing {
-    ringway_sansio::Addressing {
-        source: from.ip(),
-        destination: to.ip(),
-        protocol: ringway_tcp::PROTOCOL,
-        ecn: ringway_sansio::Ecn::NotEct,
-    }
+    ringway_sansio::Addressing::new(from.ip(), to.ip(), ringway_tcp::PROTOCOL)
 }

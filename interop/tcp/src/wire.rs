@@ -183,10 +183,8 @@ pub(crate) fn parse(packet: &[u8]) -> Option<(Addressing, &[u8])> {
                 Some(<[u8; 4]>::try_from(packet.get(at..at + 4)?).ok()?.into())
             };
             let addressing = Addressing {
-                source: address(12)?,
-                destination: address(16)?,
-                protocol: *packet.get(9)?,
                 ecn: Ecn::from_bits(*packet.get(1)?),
+                ..Addressing::new(address(12)?, address(16)?, *packet.get(9)?)
             };
             Some((addressing, packet.get(length..total)?))
         }
@@ -195,10 +193,8 @@ pub(crate) fn parse(packet: &[u8]) -> Option<(Addressing, &[u8])> {
                 Some(<[u8; 16]>::try_from(packet.get(at..at + 16)?).ok()?.into())
             };
             let addressing = Addressing {
-                source: address(8)?,
-                destination: address(24)?,
-                protocol: *packet.get(6)?,
                 ecn: Ecn::from_bits(packet.get(1)? >> 4),
+                ..Addressing::new(address(8)?, address(24)?, *packet.get(6)?)
             };
             let length = usize::from(u16::from_be_bytes([*packet.get(4)?, *packet.get(5)?]));
             Some((addressing, packet.get(40..40 + length)?))

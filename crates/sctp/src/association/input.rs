@@ -11,7 +11,7 @@ use crate::wire::data::DataFlags;
 use crate::wire::packet::Chunks;
 use crate::wire::{Data, Gap, Sack};
 use bytes::Bytes;
-use std::net::IpAddr;
+use ringway_sansio::Addressing;
 
 impl Association {
     /// Works on the chunks of a packet that came on a path of this association, its tag being
@@ -20,12 +20,12 @@ impl Association {
         &mut self,
         cx: &mut Cx<'_>,
         path: usize,
-        local: IpAddr,
+        addressing: &Addressing,
         reflected: bool,
         chunks: Chunks<'_>,
     ) {
         self.totals.packets_received += 1;
-        self.learn_way(path, local);
+        self.learn_way(path, addressing);
         let mut seen = Seen::default();
         for raw in chunks {
             // RFC 9260 section 6.10: a partial chunk is dropped.

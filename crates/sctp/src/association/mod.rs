@@ -8,6 +8,7 @@
 mod acks;
 mod beats;
 mod closing;
+mod icmp;
 mod input;
 mod opening;
 mod output;
@@ -17,6 +18,7 @@ mod timers;
 pub(crate) use opening::{Offer, families_match, init_ack_len, own_parameters};
 pub(crate) use paths::is_unicast;
 
+use crate::PROTOCOL;
 use crate::incoming::{Incoming, Received};
 use crate::outgoing::{Outgoing, SendOptions};
 use crate::path::{Path, PathState};
@@ -26,7 +28,7 @@ use crate::wire::chunk;
 use acks::Acks;
 use bytes::Bytes;
 use opening::Opening;
-use ringway_sansio::{Duration, Random, Time};
+use ringway_sansio::{Addressing, Duration, Random, Time};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
@@ -120,6 +122,10 @@ pub struct PathSnapshot {
     pub local: IpAddr,
     /// The peer's.
     pub remote: IpAddr,
+    /// The peer's UDP port (RFC 6951); 0 for straight over IP.
+    pub udp_port: u16,
+    /// Largest IP packet sent there, in bytes.
+    pub mtu: usize,
     /// How it stands.
     pub state: PathState,
     /// Whether it is the primary path.
@@ -220,6 +226,8 @@ pub(crate) struct Ends {
     pub(crate) local_port: u16,
     pub(crate) remote_port: u16,
     pub(crate) locals: Vec<IpAddr>,
+    /// The UDP port that new paths are sent to (RFC 6951); 0 for none.
+    pub(crate) udp_port: u16,
 }
 
 #[derive(Debug)]
@@ -283,15 +291,16 @@ impl Association {
         self.paths.iter().position(|path| path.remote == remote)
     }
 
-    /// Our address and the peer's on a path.
-    pub(crate) fn addresses(&self, path: usize) -> (IpAddr, IpAddr) {
+    /// How a packet goes on a path.
+    pub(super) fn way(&self, path: usize) -> Addressing {
         let path = &self.paths[path];
-        (path.local, path.remote)
+        let udp_port = path.udp_port;
+        Addressing { udp_port, ..Addressing::new(path.local, path.remote, PROTOCOL) }
     }
 
     /// Where its last packet goes.
-    pub(crate) fn farewell_addresses(&self) -> (IpAddr, IpAddr) {
-        self.addresses(self.current)
+    pub(crate) fn farewell_way(&self) -> Addressing {
+        self.way(self.current)
     }
 
     /// Whether nothing is left of it but what its user has not read.
@@ -431,6 +440,8 @@ impl Association {
         let path = |(index, path): (usize, &Path)| PathSnapshot {
             local: path.local,
             remote: path.remote,
+            udp_port: path.udp_port,
+            mtu: path.mtu(),
             state: path.state(),
             primary: index == self.primary,
             cwnd: path.window.cwnd,

@@ -11,7 +11,7 @@ use crate::wire::cause::Cause;
 use crate::wire::chunk::{Chunk, kind};
 use crate::wire::parameter;
 use crate::wire::{Init, InitParameters, TLV_HEADER, Writer, padded};
-use ringway_sansio::Time;
+use ringway_sansio::{Addressing, Time};
 use std::net::IpAddr;
 
 /// Longest State Cookie taken from a peer: it must go back in one packet.
@@ -245,11 +245,19 @@ impl Association {
     }
 
     /// An INIT ACK came, the only chunk of its packet, on a path.
-    pub(crate) fn handle_init_ack(&mut self, cx: &mut Cx<'_>, path: usize, init: &Init<'_>) {
+    pub(crate) fn handle_init_ack(
+        &mut self,
+        cx: &mut Cx<'_>,
+        path: usize,
+        addressing: &Addressing,
+        init: &Init<'_>,
+    ) {
         // RFC 9260 section 5.2.3.
         if self.state != State::CookieWait || init.initiate_tag == 0 {
             return;
         }
+        self.learn_way(path, addressing);
+        self.ends.udp_port = addressing.udp_port;
         // What is wrong is told with the tag of this very chunk (section 5.1).
         self.peer_tag = init.initiate_tag;
         let refuse = |this: &mut Association, cause: Cause<'_>, what| {

@@ -3,18 +3,22 @@
 use super::{Association, Cx, State};
 use crate::outgoing::chunk_size;
 use crate::wire::chunk::Chunk;
-use crate::wire::{TLV_HEADER, Writer};
+use crate::wire::{COMMON_HEADER, TLV_HEADER, Writer};
+use ringway_sansio::Addressing;
 
 impl Association {
-    /// Appends the next packet to `out` and gives its path; `None` when there is nothing to send.
-    pub(crate) fn transmit(&mut self, cx: &mut Cx<'_>, out: &mut Vec<u8>) -> Option<usize> {
-        let sent = match self.state {
+    /// Appends the next packet to `out` and gives its way; `None` when there is nothing to send.
+    pub(crate) fn transmit(&mut self, cx: &mut Cx<'_>, out: &mut Vec<u8>) -> Option<Addressing> {
+        let start = out.len();
+        let path = match self.state {
             State::Closed => None,
             State::CookieWait | State::CookieEchoed => self.transmit_opening(cx, out),
             _ => self.transmit_open(cx, out),
         };
-        self.totals.packets_sent += u64::from(sent.is_some());
-        sent
+        let path = path?;
+        self.totals.packets_sent += 1;
+        let fragment = out.len() - start > self.paths[path].packet;
+        Some(Addressing { fragment, ..self.way(path) })
     }
 
     fn transmit_open(&mut self, cx: &mut Cx<'_>, out: &mut Vec<u8>) -> Option<usize> {
@@ -27,8 +31,8 @@ impl Association {
             return None;
         };
         let usable = self.paths[target].usable();
-        let (ports, limit) =
-            ((self.ends.local_port, self.ends.remote_port), self.paths[target].packet);
+        let ports = (self.ends.local_port, self.ends.remote_port);
+        let limit = self.packet_limit(target);
         let mut packet = Writer::new(out, limit, ports.0, ports.1, self.peer_tag);
         if self.control.cookie_ack == Some(target) {
             self.control.cookie_ack = None;
@@ -51,6 +55,18 @@ impl Association {
             return None;
         }
         Some(target)
+    }
+
+    /// Most bytes of the next packet on a path. A chunk that was cut when the way took more goes
+    /// out all the same, alone, and is fragmented by IP (RFC 9260 section 6.9).
+    fn packet_limit(&self, target: usize) -> usize {
+        let limit = self.paths[target].packet;
+        match self.out.first_marked() {
+            Some((len, ..)) if self.control_target().is_none() => {
+                limit.max(COMMON_HEADER + chunk_size(len))
+            }
+            _ => limit,
+        }
     }
 
     /// Where a control chunk is to go.

@@ -3,7 +3,7 @@
 use super::Association;
 use crate::path::{Path, PathState};
 use crate::wire::init::MAX_ADDRESSES;
-use ringway_sansio::Time;
+use ringway_sansio::{Addressing, Time};
 use std::net::IpAddr;
 
 /// Whether an address can be one end of an association.
@@ -39,13 +39,17 @@ impl Association {
         let nth = self.paths.iter().filter(|p| p.remote.is_ipv4() == remote.is_ipv4()).count();
         let Some(local) = local.or_else(|| beside(&self.ends.locals, remote, nth)) else { return };
         let ssthresh = self.out.peer_rwnd;
-        self.paths.push(Path::new(&self.settings, local, remote, confirmed, ssthresh, now));
+        let udp_port = self.ends.udp_port;
+        let path = Path::new(&self.settings, local, remote, udp_port, confirmed, ssthresh, now);
+        self.paths.push(path);
     }
 
     /// Path and packet agree on the way until the path carries data: the peer's choice of
     /// addresses shows which pairs work.
-    pub(super) fn learn_way(&mut self, path: usize, local: IpAddr) {
-        let path = &mut self.paths[path];
+    pub(super) fn learn_way(&mut self, path: usize, addressing: &Addressing) {
+        let (path, local) = (&mut self.paths[path], addressing.destination);
+        // RFC 6951 section 5.4: the tag was checked.
+        path.encapsulate(addressing.udp_port);
         if path.local != local && !path.active() && self.ends.locals.contains(&local) {
             path.local = local;
         }

@@ -6,10 +6,12 @@
 
 mod budget;
 mod cookie;
+mod icmp;
 mod key;
 mod opening;
 mod packets;
 
+use crate::PROTOCOL;
 use crate::association::{Association, Close, Cx, Ends, Farewell, Snapshot, State};
 use crate::incoming::Received;
 use crate::numbers::Tsn;
@@ -23,7 +25,7 @@ use cookie::Keys;
 use core::fmt;
 use hashbrown::HashMap;
 use key::{Key, Keyed, number};
-use ringway_sansio::{Deadlines, Random, Time};
+use ringway_sansio::{Addressing, Deadlines, Random, Time};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
@@ -131,6 +133,8 @@ pub struct Counters {
     pub aborts: u64,
     /// Answers not sent because too many waited.
     pub replies_full: u64,
+    /// ICMP messages that named no association, or not its tag.
+    pub icmp_refused: u64,
 }
 
 struct Slot {
@@ -155,9 +159,14 @@ struct Listener {
 
 /// A packet that belongs to no association.
 struct Reply {
-    source: IpAddr,
-    destination: IpAddr,
+    way: Addressing,
     bytes: Vec<u8>,
+}
+
+/// Back to where a packet came from.
+fn back(addressing: &Addressing) -> Addressing {
+    let Addressing { source, destination, udp_port, .. } = *addressing;
+    Addressing { udp_port, ..Addressing::new(destination, source, PROTOCOL) }
 }
 
 /// The SCTP of one host.
@@ -309,7 +318,8 @@ impl Sctp {
         };
         let tag = self.free_tag().ok_or(Error::InUse)?;
         let tsn = Tsn::new(self.random.next_u64() as u32);
-        let ends = Ends { local_port, remote_port, locals: locals.to_vec() };
+        let udp_port = settings.udp_port;
+        let ends = Ends { local_port, remote_port, locals: locals.to_vec(), udp_port };
         let mut cx = Cx { now, random: &mut *self.random };
         let association = Association::connect(&settings, ends, remotes, &mut cx, tag, tsn);
         let slot = self.insert(association, None);
@@ -450,6 +460,22 @@ impl Sctp {
         let association = self.slots[slot as usize].association.as_ref();
         let ends = &association.ok_or(Error::NoAssociation)?.ends;
         Ok((ends.local_port, ends.remote_port))
+    }
+
+    /// The addresses of an association: ours, from which it may send, and the peer's.
+    pub fn addresses(&self, id: AssocId) -> Result<(Vec<IpAddr>, Vec<IpAddr>), Error> {
+        let slot = self.slot(id).ok_or(Error::NoAssociation)?;
+        let association = self.slots[slot as usize].association.as_ref();
+        let association = association.ok_or(Error::NoAssociation)?;
+        Ok((association.ends.locals.clone(), association.remotes().collect()))
+    }
+
+    /// Whether a packet with these ports between these addresses belongs to an association or to a
+    /// listener: what is left to others where several share an address.
+    pub fn owns(&self, addressing: &Addressing, source_port: u16, destination_port: u16) -> bool {
+        let Addressing { source, destination, .. } = *addressing;
+        self.table.contains_key(&Key::new(destination, destination_port, source, source_port))
+            || self.listens(destination, destination_port)
     }
 
     /// What was counted.
@@ -602,7 +628,7 @@ impl Sctp {
     fn say_farewell(&mut self, slot: u32) {
         let Some(association) = self.association_mut(slot) else { return };
         let Some(farewell) = association.farewell.take() else { return };
-        let (source, destination) = association.farewell_addresses();
+        let way = association.farewell_way();
         let ports = (association.ends.local_port, association.ends.remote_port);
         let tag = association.peer_tag;
         let bytes = match farewell {
@@ -612,7 +638,7 @@ impl Sctp {
             }
             Farewell::ShutdownComplete => packets::shutdown_complete(ports, tag, false),
         };
-        self.reply(Reply { source, destination, bytes });
+        self.reply(Reply { way, bytes });
     }
 
     /// Does what a change of an association asks of the tables. Its deadline is set once it has

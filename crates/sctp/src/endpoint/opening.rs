@@ -3,7 +3,7 @@
 
 use super::cookie::Cookie;
 use super::packets::abort;
-use super::{ListenerId, Reply, Sctp};
+use super::{ListenerId, Reply, Sctp, back};
 use crate::association::{Association, Cx, Ends, Offer, State, init_ack_len, own_parameters};
 use crate::numbers::Tsn;
 use crate::settings::Settings;
@@ -30,8 +30,7 @@ impl Sctp {
     fn refuse(&mut self, addressing: &Addressing, packet: &Packet<'_>, tag: u32, causes: &[u8]) {
         self.counters.aborts += 1;
         let bytes = abort((packet.destination, packet.source), tag, false, causes);
-        let (source, destination) = (addressing.destination, addressing.source);
-        self.reply(Reply { source, destination, bytes });
+        self.reply(Reply { way: back(addressing), bytes });
     }
 
     /// An INIT. Nothing is kept of it.
@@ -77,7 +76,7 @@ impl Sctp {
             .find_map(|&remote| self.by_addresses(local, remote, packet));
         let answer = match found {
             Some(slot) => self.answer_known(slot, addressing, packet, &init, &parameters),
-            None => self.answer_new(addressing, packet, &init),
+            None => self.answer_new(now, addressing, packet, &init),
         };
         if let Some(answer) = answer {
             self.init_ack(now, addressing, packet, &init, parameters, answer);
@@ -86,6 +85,7 @@ impl Sctp {
 
     fn answer_new(
         &mut self,
+        now: Time,
         addressing: &Addressing,
         packet: &Packet<'_>,
         init: &Init<'_>,
@@ -95,7 +95,11 @@ impl Sctp {
         else {
             // RFC 9260 section 8.4, rule 3.
             self.counters.stray += 1;
-            self.refuse(addressing, packet, init.initiate_tag, &[]);
+            if self.strays.take(now) {
+                self.refuse(addressing, packet, init.initiate_tag, &[]);
+            } else {
+                self.counters.strays_limited += 1;
+            }
             return None;
         };
         let tag = self.free_tag()?;
@@ -199,7 +203,23 @@ impl Sctp {
         own.emit(writer.chunks(), kind::INIT_ACK, &fixed);
         writer.finish();
         self.counters.inits += 1;
-        self.reply(Reply { source, destination, bytes });
+        self.reply(Reply { way: Addressing { destination, ..back(addressing) }, bytes });
+    }
+
+    fn listening_slot(&self, local: IpAddr, port: u16) -> Option<u32> {
+        let any: IpAddr = match local {
+            IpAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),
+            IpAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
+        };
+        self.listening
+            .get(&(super::number(local), port))
+            .or_else(|| self.listening.get(&(super::number(any), port)))
+            .copied()
+    }
+
+    /// Whether there is a listener for an address and port.
+    pub(super) fn listens(&self, local: IpAddr, port: u16) -> bool {
+        self.listening_slot(local, port).is_some()
     }
 
     /// The listener for an address and port, its settings, and the addresses of its associations.
@@ -208,14 +228,7 @@ impl Sctp {
         local: IpAddr,
         port: u16,
     ) -> Option<(ListenerId, Settings, Vec<IpAddr>)> {
-        let any: IpAddr = match local {
-            IpAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),
-            IpAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
-        };
-        let slot = *self
-            .listening
-            .get(&(super::number(local), port))
-            .or_else(|| self.listening.get(&(super::number(any), port)))?;
+        let slot = self.listening_slot(local, port)?;
         let listener = &self.listeners[slot as usize];
         let addresses = listener.addresses.as_ref()?;
         let locals = if addresses[0].is_unspecified() { vec![local] } else { addresses.clone() };
@@ -256,7 +269,7 @@ impl Sctp {
         if let Some(path) = association.path_to(addressing.source) {
             let mut chunks = packet.chunks();
             chunks.next();
-            self.with(now, slot, |a, cx| a.handle_chunks(cx, path, local, false, chunks));
+            self.with(now, slot, |a, cx| a.handle_chunks(cx, path, addressing, false, chunks));
         }
         self.settle(slot);
     }
@@ -276,8 +289,7 @@ impl Sctp {
         let mut writer = Writer::new(&mut bytes, most, packet.destination, packet.source, tag);
         Chunk::Error(&causes).emit(writer.chunks());
         writer.finish();
-        let (source, destination) = (addressing.destination, addressing.source);
-        self.reply(Reply { source, destination, bytes });
+        self.reply(Reply { way: back(addressing), bytes });
     }
 
     /// RFC 9260 section 5.1.5, steps 4 and 5.
@@ -304,7 +316,9 @@ impl Sctp {
             self.refuse(addressing, packet, offer.peer_tag, &causes);
             return None;
         }
-        let ends = Ends { local_port: cookie.ports.0, remote_port: cookie.ports.1, locals };
+        let udp_port = addressing.udp_port;
+        let ends =
+            Ends { local_port: cookie.ports.0, remote_port: cookie.ports.1, locals, udp_port };
         let from_known =
             addressing.source == offer.source || offer.addresses.contains(&addressing.source);
         let free = self.is_free(&ends.locals, ends.local_port, &offer.addresses, ends.remote_port);

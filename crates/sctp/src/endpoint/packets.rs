@@ -2,13 +2,13 @@
 //! (RFC 9260 sections 8.4 and 8.5).
 
 use super::key::Key;
-use super::{Reply, Sctp};
+use super::{Reply, Sctp, back};
 use crate::PROTOCOL;
 use crate::association::{State, is_unicast};
 use crate::wire::cause::{Causes, code};
 use crate::wire::chunk::{Chunk, Raw, kind};
 use crate::wire::{Packet, WireError, Writer};
-use ringway_sansio::{Addressing, Ecn, Endpoint, Time};
+use ringway_sansio::{Addressing, Endpoint, Time};
 
 /// A packet of one chunk.
 fn single(ports: (u16, u16), tag: u32, chunk: &Chunk<'_>) -> Vec<u8> {
@@ -87,10 +87,9 @@ impl Endpoint for Sctp {
     }
 
     fn poll_transmit(&mut self, now: Time, payload: &mut Vec<u8>) -> Option<Addressing> {
-        let (protocol, ecn) = (PROTOCOL, Ecn::NotEct);
-        if let Some(Reply { source, destination, bytes }) = self.replies.pop_front() {
+        if let Some(Reply { way, bytes }) = self.replies.pop_front() {
             payload.extend_from_slice(&bytes);
-            return Some(Addressing { source, destination, protocol, ecn });
+            return Some(way);
         }
         while let Some(&slot) = self.ready.front() {
             let entry = &mut self.slots[slot as usize];
@@ -101,9 +100,8 @@ impl Endpoint for Sctp {
                 if association.pending.any() && !core::mem::replace(&mut entry.told, true) {
                     self.notices.push_back(slot);
                 }
-                if let Some(path) = sent {
-                    let (source, destination) = association.addresses(path);
-                    return Some(Addressing { source, destination, protocol, ecn });
+                if sent.is_some() {
+                    return sent;
                 }
                 let deadline = association.deadline();
                 self.deadlines.set(slot, deadline);
@@ -162,21 +160,20 @@ impl Sctp {
             self.stray(now, addressing, packet);
             return;
         }
-        let local = addressing.destination;
         if first.kind == kind::INIT_ACK {
             // RFC 9260 section 6.10: never bundled.
             if packet.chunks().count() == 1
                 && let Ok(Chunk::InitAck(init)) = first.parse()
             {
                 let before = association.remotes().count();
-                self.with(now, slot, |a, cx| a.handle_init_ack(cx, path, &init));
+                self.with(now, slot, |a, cx| a.handle_init_ack(cx, path, addressing, &init));
                 if self.association_mut(slot).is_some_and(|a| a.remotes().count() > before) {
                     self.list(slot);
                 }
             }
         } else {
             let chunks = packet.chunks();
-            self.with(now, slot, |a, cx| a.handle_chunks(cx, path, local, false, chunks));
+            self.with(now, slot, |a, cx| a.handle_chunks(cx, path, addressing, false, chunks));
         }
         self.settle(slot);
     }
@@ -199,8 +196,8 @@ impl Sctp {
         if association.accepts_reflected(packet.tag, first.kind, first.flags)
             && let Some(path) = association.path_to(addressing.source)
         {
-            let (local, chunks) = (addressing.destination, packet.chunks());
-            self.with(now, slot, |a, cx| a.handle_chunks(cx, path, local, true, chunks));
+            let chunks = packet.chunks();
+            self.with(now, slot, |a, cx| a.handle_chunks(cx, path, addressing, true, chunks));
             self.settle(slot);
         } else if first.kind == kind::SHUTDOWN_ACK && opening {
             self.stray(now, addressing, packet);
@@ -241,7 +238,6 @@ impl Sctp {
             self.counters.aborts += 1;
             abort(ports, packet.tag, true, &[])
         };
-        let (source, destination) = (addressing.destination, addressing.source);
-        self.reply(Reply { source, destination, bytes });
+        self.reply(Reply { way: back(addressing), bytes });
     }
 }

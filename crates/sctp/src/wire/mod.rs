@@ -105,14 +105,14 @@ pub const fn padded(length: usize) -> usize {
     (length + 3) & !3
 }
 
-fn u16_at(bytes: &[u8], at: usize) -> u16 {
+pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
     match bytes.get(at..at + 2) {
         Some(b) => u16::from_be_bytes([b[0], b[1]]),
         None => 0,
     }
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     match bytes.get(at..at + 4) {
         Some(b) => u32::from_be_bytes([b[0], b[1], b[2], b[3]]),
         None => 0,

@@ -33,6 +33,9 @@ pub struct Script {
     pub cookie: Vec<u8>,
     /// Whether the script takes FORWARD TSN.
     pub forwards: bool,
+    /// The UDP port that packets come from, and what congestion has marked them with.
+    pub udp_port: u16,
+    pub ecn: Ecn,
     pub sent: VecDeque<(Addressing, Vec<u8>)>,
 }
 
@@ -52,6 +55,8 @@ impl Script {
             streams: (10, 10),
             cookie: Vec::new(),
             forwards: true,
+            udp_port: 0,
+            ecn: Ecn::NotEct,
             sent: VecDeque::new(),
         }
     }
@@ -223,8 +228,9 @@ impl Script {
     }
 
     pub fn give_bytes(&mut self, source: IpAddr, destination: IpAddr, bytes: &[u8]) {
-        let ecn = Ecn::NotEct;
-        let addressing = Addressing { source, destination, protocol: PROTOCOL, ecn };
+        let (udp_port, ecn) = (self.udp_port, self.ecn);
+        let addressing =
+            Addressing { udp_port, ecn, ..Addressing::new(source, destination, PROTOCOL) };
         self.sctp.handle_packet(self.now, addressing, bytes);
         self.collect();
     }

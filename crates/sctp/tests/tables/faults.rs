@@ -3,7 +3,7 @@
 use super::support::*;
 use super::{plain, snapshot};
 use proptest::prelude::*;
-use ringway_sansio::{Addressing, Ecn, Endpoint};
+use ringway_sansio::{Addressing, Endpoint};
 use ringway_sctp::wire::Writer;
 use ringway_sctp::{Close, Event, Settings, State};
 
@@ -146,8 +146,7 @@ proptest! {
                 ringway_sctp::wire::chunk::put(writer.chunks(), *kind, *flags, &[&value]);
             }
             writer.finish();
-            let ecn = Ecn::NotEct;
-            let way = Addressing { source: B1, destination: A1, protocol: 132, ecn };
+            let way = Addressing::new(B1, A1, 132);
             s.sctp.handle_packet(s.now, way, &out);
             s.collect();
             s.sent.clear();

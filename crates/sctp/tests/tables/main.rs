@@ -6,6 +6,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod carried;
 mod closing;
 mod data;
 mod faults;

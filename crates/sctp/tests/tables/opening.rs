@@ -2,7 +2,7 @@
 
 use super::support::*;
 use super::{plain, snapshot};
-use ringway_sansio::{Addressing, Ecn, Endpoint};
+use ringway_sansio::{Addressing, Endpoint};
 use ringway_sctp::wire::chunk::{Chunk, kind};
 use ringway_sctp::wire::{Init, InitParameters, Packet, Parameters, Writer};
 use ringway_sctp::{Close, Event, Limits, Settings, State};
@@ -448,8 +448,7 @@ fn a_flood_of_inits_leaves_nothing() {
     assert_eq!((counters.inits, counters.inits_limited), (1000, 19_000));
     // Without anybody taking the answers, they do not pile up either.
     s.wait(secs(2));
-    let ecn = Ecn::NotEct;
-    let from = |source| Addressing { source, destination: A1, protocol: 132, ecn };
+    let from = |source| Addressing::new(source, A1, 132);
     for n in 0..1000u32 {
         let source = std::net::IpAddr::V4((0x0b00_0000 + n).into());
         s.sctp.handle_packet(s.now, from(source), &out);

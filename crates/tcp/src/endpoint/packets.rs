@@ -16,7 +16,7 @@ const BEYOND_TIME_WAIT: u32 = 0x1_0001;
 impl Endpoint for Tcp {
     fn handle_packet(&mut self, now: Time, addressing: Addressing, payload: &[u8]) {
         self.counters.received += 1;
-        let Addressing { source, destination, protocol, ecn } = addressing;
+        let Addressing { source, destination, protocol, ecn, .. } = addressing;
         if protocol != PROTOCOL {
             self.counters.malformed += 1;
             return;
@@ -79,8 +79,7 @@ impl Endpoint for Tcp {
     fn poll_transmit(&mut self, now: Time, payload: &mut Vec<u8>) -> Option<Addressing> {
         if let Some(Reply { source, destination, header }) = self.replies.pop_front() {
             header.emit(source, destination, payload, (&[], &[]));
-            let ecn = Ecn::NotEct;
-            return Some(Addressing { source, destination, protocol: PROTOCOL, ecn });
+            return Some(Addressing::new(source, destination, PROTOCOL));
         }
         while let Some(&slot) = self.ready.front() {
             let entry = &mut self.slots[slot as usize];
@@ -88,7 +87,8 @@ impl Endpoint for Tcp {
                 let sent = connection.transmit(now, payload);
                 let (source, destination) = connection.addresses();
                 if let Some(ecn) = sent {
-                    return Some(Addressing { source, destination, protocol: PROTOCOL, ecn });
+                    let addressing = Addressing::new(source, destination, PROTOCOL);
+                    return Some(Addressing { ecn, ..addressing });
                 }
                 let deadline = connection.deadline();
                 let spent = connection.is_spent();

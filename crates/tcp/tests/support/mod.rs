@@ -405,7 +405,7 @@ impl Script {
         let mut bytes = Vec::new();
         let data = pattern(line.seq.wrapping_sub(1) as usize, line.len);
         header.emit(B, A, &mut bytes, (&data, &[]));
-        let addressing = Addressing { source: B, destination: A, protocol: PROTOCOL, ecn };
+        let addressing = Addressing { ecn, ..Addressing::new(B, A, PROTOCOL) };
         self.tcp.handle_packet(self.now, addressing, &bytes);
         self.collect();
     }

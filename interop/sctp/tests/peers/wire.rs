@@ -1,7 +1,7 @@
 //! The wire between Ringway's SCTP and another.
 
 use super::Peer;
-use ringway_sansio::{Addressing, Duration, Ecn, Endpoint, Random, SplitMix, Time};
+use ringway_sansio::{Addressing, Duration, Endpoint, Random, SplitMix, Time};
 use ringway_sctp::{AssocId, Event, Limits, PROTOCOL, Sctp, SendOptions, Settings};
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -115,12 +115,7 @@ impl Meeting {
         {
             let packet = self.flying.swap_remove(index);
             if packet.to_us {
-                let way = Addressing {
-                    source: THEM,
-                    destination: US,
-                    protocol: PROTOCOL,
-                    ecn: Ecn::NotEct,
-                };
+                let way = Addressing::new(THEM, US, PROTOCOL);
                 self.us.handle_packet(now, way, &packet.bytes);
             } else {
                 self.peer.give(now, &packet.bytes);

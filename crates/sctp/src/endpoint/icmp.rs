@@ -1,0 +1,40 @@
+//! What ICMP says of packets that were sent (RFC 9260 section 10).
+
+use super::Sctp;
+use super::key::Key;
+use crate::wire::chunk::kind;
+use crate::wire::{COMMON_HEADER, TLV_HEADER, u16_at, u32_at};
+use ringway_sansio::{Addressing, Icmp, Time};
+
+impl Sctp {
+    /// An ICMP message came for a packet that was sent as `sent` says, from an address of ours to
+    /// one of the peer's. `quoted` is what the message holds of the packet, from the SCTP common
+    /// header on. What does not name an association and its tag is passed over.
+    pub fn handle_icmp(&mut self, now: Time, sent: &Addressing, icmp: Icmp, quoted: &[u8]) {
+        if quoted.len() < 8 {
+            self.counters.icmp_refused += 1;
+            return;
+        }
+        let (source, destination) = (u16_at(quoted, 0), u16_at(quoted, 2));
+        let key = Key::new(sent.source, source, sent.destination, destination);
+        let Some(slot) = self.table.get(&key).copied() else {
+            self.counters.icmp_refused += 1;
+            return;
+        };
+        // Rule ICMP6.
+        let tag = u32_at(quoted, 4);
+        let init = tag == 0 && quoted.get(COMMON_HEADER) == Some(&kind::INIT);
+        let initiate = quoted.get(COMMON_HEADER + TLV_HEADER..).filter(|rest| rest.len() >= 4);
+        let Some(association) = self.association_mut(slot) else { return };
+        let ours = match initiate {
+            Some(rest) if init => u32_at(rest, 0) == association.local_tag,
+            _ => tag != 0 && tag == association.peer_tag,
+        };
+        if !ours {
+            self.counters.icmp_refused += 1;
+            return;
+        }
+        self.with(now, slot, |a, _| a.handle_icmp(sent.destination, icmp, init));
+        self.settle(slot);
+    }
+}
