@@ -98,15 +98,15 @@ pub fn workers(settings: &Settings) -> usize {
 }
 
 /// What to listen on: UDP and TCP on every address unless the operator says otherwise.
-pub fn listen(settings: &Settings) -> Vec<(Transport, SocketAddr)> {
+pub fn listen(settings: &Settings) -> Vec<Listen> {
     if !settings.listen.is_empty() {
-        return settings.listen.iter().map(|l| (l.transport, l.addr)).collect();
+        return settings.listen.clone();
     }
     let mut any: Vec<IpAddr> = vec![Ipv4Addr::UNSPECIFIED.into()];
     if host::has_ipv6() {
         any.push(Ipv6Addr::UNSPECIFIED.into());
     }
-    let of = |transport| any.iter().map(move |ip| (transport, SocketAddr::new(*ip, SIP)));
+    let of = |transport| any.iter().map(move |ip| Listen::at(transport, SocketAddr::new(*ip, SIP)));
     of(Transport::Udp).chain(of(Transport::Tcp)).collect()
 }
 
@@ -328,7 +328,7 @@ pub fn facts(config: &Config, store: &StoreKind) -> Facts {
     let domain = |d: &Domain| {
         (d.name.to_string(), d.aliases.iter().map(ToString::to_string).collect::<Vec<_>>())
     };
-    let uri = |l: &Listener| Listen { transport: l.transport, addr: l.addr }.to_string();
+    let uri = |l: &Listener| Listen::at(l.transport, l.addr).to_string();
     Facts {
         domains: config.domains.iter().map(domain).collect(),
         listen: config.listeners.iter().map(uri).collect(),
@@ -378,7 +378,7 @@ mod tests {
         };
         let s = sources.read().unwrap();
         assert_eq!((workers(&s), s.auth.mode), (1, AuthMode::Off));
-        assert_eq!(listen(&s), [(Transport::Tcp, "127.0.0.1:5090".parse().unwrap())]);
+        assert_eq!(listen(&s), ["tcp://127.0.0.1:5090".parse().unwrap()]);
     }
 
     #[test]

@@ -65,18 +65,77 @@ fn parse<T: FromStr<Err = String>>(value: &DeValue<'_>, expected: &str) -> Resul
     }
 }
 
-/// Where to listen: `udp://A:P`, `tcp://`, `tls://`, `ws://` or `wss://`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+/// Addresses of one SCTP listener at most: what an association may have (`docs/sctp.md`).
+const MAX_ADDRESSES: usize = 16;
+
+/// The port of SCTP in UDP where none is named (RFC 6951 section 3.1).
+const ENCAPSULATION: u16 = 9899;
+
+/// Where to listen: `udp://A:P`, `tcp://`, `tls://`, `ws://`, `wss://`, `sctp://A[,A2..]:P` or
+/// `sctp+udp://A[,A2..]:P?encap=9899`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Listen {
     /// What to listen for.
     pub transport: Transport,
     /// The address to bind; a wildcard means every address of that family.
     pub addr: SocketAddr,
+    /// SCTP only: further addresses of each association.
+    pub more: Vec<IpAddr>,
+    /// SCTP only: the UDP port that carries it (RFC 6951); without one it goes straight over IP.
+    pub encapsulation: Option<u16>,
+}
+
+impl Listen {
+    /// At one address.
+    pub const fn at(transport: Transport, addr: SocketAddr) -> Self {
+        Listen { transport, addr, more: Vec::new(), encapsulation: None }
+    }
 }
 
 impl fmt::Display for Listen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}://{}", self.transport.uri(), self.addr)
+        let udp = if self.encapsulation.is_some() { "+udp" } else { "" };
+        write!(f, "{}{udp}://{}", self.transport.uri(), bracketed(self.addr.ip()))?;
+        for ip in &self.more {
+            write!(f, ",{}", bracketed(*ip))?;
+        }
+        write!(f, ":{}", self.addr.port())?;
+        match self.encapsulation {
+            Some(port) => write!(f, "?encap={port}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// An address as it stands in a URI.
+fn bracketed(ip: IpAddr) -> String {
+    match ip {
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => format!("[{ip}]"),
+    }
+}
+
+/// `A[,A2..][:P]`, IPv6 addresses in brackets.
+fn addresses(mut text: &str) -> Option<(Vec<IpAddr>, Option<u16>)> {
+    let mut out = Vec::new();
+    loop {
+        let (ip, rest) = match text.strip_prefix('[') {
+            Some(v6) => {
+                let (v6, rest) = v6.split_once(']')?;
+                (IpAddr::V6(v6.parse().ok()?), rest)
+            }
+            None => {
+                let (v4, rest) = text.split_at(text.find([',', ':']).unwrap_or(text.len()));
+                (IpAddr::V4(v4.parse::<Ipv4Addr>().ok()?), rest)
+            }
+        };
+        out.push(ip);
+        match rest.as_bytes().first() {
+            None => return Some((out, None)),
+            Some(b',') => text = &rest[1..],
+            Some(b':') => return Some((out, Some(rest[1..].parse().ok()?))),
+            Some(_) => return None,
+        }
     }
 }
 
@@ -86,8 +145,9 @@ impl FromStr for Listen {
     fn from_str(text: &str) -> Result<Self, String> {
         let expected = || {
             format!(
-                "expected a URI such as \"udp://0.0.0.0:5060\" or \"tls://[::]:5061\" \
-                 (udp, tcp, tls, ws, wss), got {text:?}"
+                "expected a URI such as \"udp://0.0.0.0:5060\", \"tls://[::]:5061\" or \
+                 \"sctp://192.0.2.1,198.51.100.1:5060\" (udp, tcp, tls, ws, wss, sctp, sctp+udp), \
+                 got {text:?}"
             )
         };
         let (scheme, rest) = text.split_once("://").ok_or_else(expected)?;
@@ -97,24 +157,33 @@ impl FromStr for Listen {
             "tls" => Transport::Tls,
             "ws" => Transport::Ws,
             "wss" => Transport::Wss,
-            "sctp" | "sctp+udp" => {
-                return Err(format!("{scheme} is not spoken by this version, got {text:?}"));
-            }
+            "sctp" | "sctp+udp" => Transport::Sctp,
             _ => return Err(expected()),
         };
-        let addr = match rest.parse::<SocketAddr>() {
-            Ok(addr) => addr,
-            Err(_) => {
-                // Without a port: the transport's own.
-                let host = rest.strip_prefix('[').and_then(|r| r.strip_suffix(']'));
-                let ip: IpAddr = match host {
-                    Some(v6) => IpAddr::V6(v6.parse().map_err(|_| expected())?),
-                    None => IpAddr::V4(rest.parse::<Ipv4Addr>().map_err(|_| expected())?),
-                };
-                SocketAddr::new(ip, transport.default_port())
+        let (rest, encapsulation) = match (scheme, rest.split_once("?encap=")) {
+            ("sctp+udp", None) => (rest, Some(ENCAPSULATION)),
+            ("sctp+udp", Some((rest, port))) => {
+                let port = port.parse().ok().filter(|p| *p != 0).ok_or_else(expected)?;
+                (rest, Some(port))
             }
+            _ => (rest, None),
         };
-        Ok(Listen { transport, addr })
+        let (mut ips, port) = addresses(rest).ok_or_else(expected)?;
+        if transport != Transport::Sctp && ips.len() > 1 {
+            return Err(format!("{scheme} listens on one address, got {text:?}"));
+        }
+        if ips.len() > MAX_ADDRESSES {
+            return Err(format!("expected at most {MAX_ADDRESSES} addresses, got {text:?}"));
+        }
+        if ips.len() > 1 && ips.iter().any(IpAddr::is_unspecified) {
+            return Err(format!("a wildcard stands alone, got {text:?}"));
+        }
+        if ips.iter().enumerate().any(|(i, ip)| ips[..i].contains(ip)) {
+            return Err(format!("an address is there twice, got {text:?}"));
+        }
+        // Without a port: the transport's own.
+        let addr = SocketAddr::new(ips.remove(0), port.unwrap_or(transport.default_port()));
+        Ok(Listen { transport, addr, more: ips, encapsulation })
     }
 }
 
@@ -324,9 +393,23 @@ mod tests {
         assert_eq!((l.transport, l.addr), (Transport::Udp, "0.0.0.0:5080".parse().unwrap()));
         let l: Listen = "tls://[::]".parse().unwrap();
         assert_eq!(l.to_string(), "tls://[::]:5061");
+        for text in [
+            "sctp://10.0.0.1:5060",
+            "sctp://10.0.0.1,[2001:db8::1],10.1.0.1:5070",
+            "sctp+udp://[::1],10.0.0.1:5060?encap=9900",
+        ] {
+            assert_eq!(text.parse::<Listen>().unwrap().to_string(), text);
+        }
+        let l: Listen = "sctp+udp://10.0.0.1,10.1.0.1".parse().unwrap();
+        assert_eq!(l.to_string(), "sctp+udp://10.0.0.1,10.1.0.1:5060?encap=9899");
         for (text, part) in [
-            ("sctp://10.0.0.1:5060", "sctp is not spoken"),
-            ("sctp+udp://10.0.0.1:5060?encap=9899", "sctp+udp is not spoken"),
+            ("sctp://10.0.0.1:5060?encap=9899", "expected a URI"),
+            ("sctp+udp://10.0.0.1:5060?encap=0", "expected a URI"),
+            ("sctp+udp://10.0.0.1:5060?encap=70000", "expected a URI"),
+            ("sctp://10.0.0.1,:5060", "expected a URI"),
+            ("sctp://10.0.0.1,0.0.0.0:5060", "a wildcard stands alone"),
+            ("sctp://10.0.0.1,10.0.0.1:5060", "an address is there twice"),
+            ("tcp://10.0.0.1,10.0.0.2:5060", "tcp listens on one address"),
             ("udp:0.0.0.0:5060", "expected a URI"),
             ("udp://host:5060", "expected a URI"),
             ("udp://::1", "expected a URI"),

@@ -58,8 +58,8 @@ fn each_mistake_has_its_line() {
             "r.toml:1:33: listen: udp://0.0.0.0:5060 is there twice",
         ),
         (
-            "listen = [\"sctp://10.0.0.1:5060\"]",
-            "r.toml:1:11: listen: sctp is not spoken by this version, got \"sctp://10.0.0.1:5060\"",
+            "listen = [\"udp://10.0.0.1,10.0.0.2:5060\"]",
+            "r.toml:1:11: listen: udp listens on one address, got \"udp://10.0.0.1,10.0.0.2:5060\"",
         ),
         (
             "listen = [\"tls://0.0.0.0:5061\"]",
