@@ -46,8 +46,14 @@ pub fn local(transport: Transport, remote: SocketAddr) -> SocketAddr {
 
 /// A configuration: one domain, no digest, every transport.
 pub fn config() -> Config {
-    let transports =
-        [Transport::Udp, Transport::Tcp, Transport::Tls, Transport::Ws, Transport::Wss];
+    let transports = [
+        Transport::Udp,
+        Transport::Tcp,
+        Transport::Tls,
+        Transport::Ws,
+        Transport::Wss,
+        Transport::Sctp,
+    ];
     let addrs = ["192.0.2.9:1", "[2001:db8::9]:1"];
     let listeners = transports
         .iter()

@@ -30,6 +30,7 @@ mod relay;
 mod responses;
 mod rfc2543;
 mod routing;
+mod sctp;
 mod stateless;
 mod strict_router;
 mod timers;

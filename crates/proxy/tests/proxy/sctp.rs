@@ -1,0 +1,103 @@
+//! SIP over SCTP (RFC 4168), as the proxy sees it: one more connection with messages.
+
+use crate::common::*;
+use ringway_sansio::Target;
+use ringway_sansio::Transport::{Sctp, Tcp, Udp};
+
+/// RFC 4168 section 3: the Via token, and rules for requests as over TCP (section 5); the answer
+/// goes back over the association that the request came on.
+#[test]
+fn a_call_from_an_association_to_a_datagram_phone() {
+    let mut w = World::new();
+    w.register("bob", BOB);
+    let invite = w.call(GRACE_SCTP, "INVITE sip:bob@example.org");
+    assert!(invite.get("Via").starts_with("SIP/2.0/SCTP "));
+    let trying = w.expect_sent(GRACE_SCTP, "100");
+    assert_eq!(trying.to, Target::Flow(GRACE_SCTP.flow(0)));
+    let got = w.expect(BOB, "INVITE");
+    let record = got.all("Record-Route");
+    assert_eq!(record.len(), 2, "{record:?}");
+    assert!(!record[0].contains("transport") && record[1].contains(";transport=sctp"));
+    let ok = w.answer(BOB, &got, 200);
+    let ok_there = w.expect(GRACE_SCTP, "200");
+    let mut caller = Dialog::of_caller(GRACE_SCTP, &invite, &ok_there);
+    let mut callee = Dialog::of_callee(BOB, &got, &ok);
+    let branch = w.branch();
+    w.from(GRACE_SCTP, &caller.request("ACK", &branch));
+    w.expect(BOB, "ACK");
+    // The flow token leads back to the association, not to an address of it.
+    let branch = w.branch();
+    w.from(BOB, &callee.request("BYE", &branch));
+    let bye = w.expect_sent(GRACE_SCTP, "BYE");
+    assert_eq!(bye.to, Target::Flow(GRACE_SCTP.flow(0)));
+    w.answer(GRACE_SCTP, &bye.msg, 200);
+    w.expect(BOB, "200 BYE");
+    w.finish();
+}
+
+/// RFC 3261 section 17.1.1.2: over a reliable transport nothing is sent again.
+#[test]
+fn nothing_is_sent_again_over_sctp() {
+    let mut w = World::new();
+    w.bind("bob", bind(GATEWAY_SCTP.contact()));
+    let invite = w.call(ALICE, "INVITE sip:bob@example.org");
+    w.expect(ALICE, "100");
+    let sent = w.expect_sent(GATEWAY_SCTP, "INVITE");
+    let to = Target::Peer { transport: Sctp, remote: GATEWAY_SCTP.remote(), name: None };
+    assert_eq!(sent.to, to);
+    assert!(sent.msg.all("Via")[0].starts_with("SIP/2.0/SCTP 192.0.2.1:5060;"));
+    w.pass_secs(20);
+    w.quiet();
+    w.pass_secs(12);
+    let late = w.expect(ALICE, "408");
+    w.from(ALICE, &ack(&invite, &late));
+    w.finish();
+}
+
+/// RFC 4168 section 6: `SIP+D2S`; the next server is another transport where the first fails.
+#[test]
+fn a_server_that_does_not_answer_sctp_is_asked_otherwise() {
+    let mut w = World::new();
+    w.name("peer.example.net", &[(Sctp, "192.0.2.70:5060"), (Udp, "192.0.2.50:5060")]);
+    w.break_way(Sctp, "192.0.2.70:5060");
+    w.bind("bob", bind("sip:bob@peer.example.net"));
+    w.call(ALICE, "MESSAGE sip:bob@example.org");
+    let got = w.expect(PROXY, "MESSAGE");
+    w.answer(PROXY, &got, 200);
+    w.expect(ALICE, "200");
+    w.finish();
+}
+
+/// RFC 4168 section 5: a message too large for UDP takes TCP, and stays on SCTP where that is used.
+#[test]
+fn large_messages_stay_on_their_association() {
+    let mut w = World::new();
+    w.bind("bob", bind(GATEWAY_SCTP.contact()));
+    w.register("carol", BOB);
+    let large = "x".repeat(4000);
+    for (user, over) in [("bob", Sctp), ("carol", Tcp)] {
+        let mut request = w.request(ALICE, &format!("MESSAGE sip:{user}@example.org"));
+        request.body.clone_from(&large);
+        w.from(ALICE, &request);
+        let sent = w.sent.pop_front().unwrap();
+        assert_eq!(sent.to.transport(), over);
+    }
+    w.finish_anyhow();
+}
+
+/// A registered phone is reached over its association; when that is gone, where its Contact says.
+#[test]
+fn a_registered_association_is_used() {
+    let mut w = World::new();
+    w.bind("bob", bind("sip:bob@10.0.0.7:5060;transport=sctp").over(GRACE_SCTP));
+    w.call(ALICE, "MESSAGE sip:bob@example.org");
+    let sent = w.expect_sent(GRACE_SCTP, "MESSAGE sip:bob@10.0.0.7:5060;transport=sctp");
+    assert_eq!(sent.to, Target::Flow(GRACE_SCTP.flow(0)));
+    w.answer(GRACE_SCTP, &sent.msg, 200);
+    w.expect(ALICE, "200");
+    w.close(GRACE_SCTP);
+    w.call(ALICE, "MESSAGE sip:bob@example.org");
+    let sent = w.expect_sent(GRACE_SCTP.at("10.0.0.7:5060"), "MESSAGE");
+    assert!(matches!(sent.to, Target::Peer { .. }));
+    w.finish_anyhow();
+}
