@@ -281,7 +281,7 @@ impl<H: Handler> Hub<H> {
                 if send.report != 0 {
                     self.outstanding.insert(to, bytes, send.report);
                 }
-                batch.push(Datagram { bytes, to, from });
+                batch.push(Datagram::new(bytes, to, from));
                 reports.push(send.report);
             }
             if batch.is_empty() {

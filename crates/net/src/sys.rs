@@ -1,154 +1,28 @@
 //! The system calls no safe crate offers in the shape needed here: receiving and sending many
 //! datagrams in one call, reading which of them an ICMP message refused, and asking what a socket
-//! keeps. With [`receive`], the only file of the project's servers with `unsafe` in it. Sockets are
+//! keeps. With the files below it and `tun`, the only place of the project's servers with `unsafe` in it. Sockets are
 //! borrowed; nothing is remembered but buffers.
 #![allow(unsafe_code)]
 
 mod receive;
+mod send;
 
 pub(crate) use receive::{RECEIVE_BATCH, ReceiveBatch, Reception};
+pub(crate) use send::{After, Datagram, SEND_BATCH, SendBatch};
 
 use socket2::Socket;
 use std::io;
 use std::mem::{MaybeUninit, size_of};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-
-/// Most datagrams handed to the kernel in one call.
-pub(crate) const SEND_BATCH: usize = 64;
-
-/// One datagram to send.
-#[derive(Clone, Copy)]
-pub(crate) struct Datagram<'a> {
-    pub(crate) bytes: &'a [u8],
-    pub(crate) to: SocketAddr,
-    /// The source address to send from, where the socket is bound to a wildcard.
-    pub(crate) from: Option<IpAddr>,
-}
-
-/// What to do about a datagram that the kernel did not take.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum After {
-    /// Leave it and go on with the next.
-    Skip,
-    /// The error was an older one of the socket: send it again.
-    Retry,
-    /// Stop here.
-    Stop,
-}
 
 #[repr(C)]
 #[derive(Clone, Copy)]
 union Name {
     v4: libc::sockaddr_in,
     v6: libc::sockaddr_in6,
-}
-
-/// Room for one control message that carries a source address of either family.
-const CONTROL: usize = 40;
-
-#[repr(C, align(8))]
-#[derive(Clone, Copy)]
-struct Control([u8; CONTROL]);
-
-struct Arrays {
-    headers: [libc::mmsghdr; SEND_BATCH],
-    vectors: [libc::iovec; SEND_BATCH],
-    names: [Name; SEND_BATCH],
-    controls: [Control; SEND_BATCH],
-}
-
-/// Buffers for `sendmmsg`, used again and again.
-pub(crate) struct SendBatch(Box<Arrays>);
-
-impl SendBatch {
-    pub(crate) fn new() -> Self {
-        // SAFETY: all four are plain C structures or byte arrays for which all zeroes is a value
-        // (null pointers, zero lengths).
-        SendBatch(Box::new(unsafe { MaybeUninit::<Arrays>::zeroed().assume_init() }))
-    }
-
-    /// Sends `batch` in as few calls as the kernel allows; at most [`SEND_BATCH`] of it. Asks
-    /// `on_error` with the index and error code for each datagram not taken. Gives how many
-    /// datagrams are dealt with, sent or skipped: less than all only after [`After::Stop`].
-    pub(crate) fn send(
-        &mut self,
-        fd: BorrowedFd<'_>,
-        batch: &[Datagram<'_>],
-        mut on_error: impl FnMut(usize, i32) -> After,
-    ) -> usize {
-        let count = batch.len().min(SEND_BATCH);
-        let arrays = &mut *self.0;
-        for (i, datagram) in batch.iter().take(SEND_BATCH).enumerate() {
-            prepare(
-                datagram,
-                &mut arrays.headers[i].msg_hdr,
-                &mut arrays.vectors[i],
-                &mut arrays.names[i],
-                &mut arrays.controls[i],
-            );
-        }
-        let mut done = 0;
-        while done < count {
-            // SAFETY: headers[done..count] were filled above for this call; every pointer in them
-            // points into `arrays`, which is not moved or changed until the loop ends, or into
-            // `batch`, whose bytes are borrowed for the whole function. The kernel only reads
-            // through them, and writes `msg_len` of the headers, which are borrowed mutably.
-            let sent = unsafe {
-                libc::sendmmsg(
-                    fd.as_raw_fd(),
-                    arrays.headers[done..count].as_mut_ptr(),
-                    (count - done) as libc::c_uint,
-                    libc::MSG_NOSIGNAL,
-                )
-            };
-            if sent > 0 {
-                done += sent as usize;
-                continue;
-            }
-            let code = io::Error::last_os_error().raw_os_error().unwrap_or(0);
-            if code == libc::EINTR {
-                continue;
-            }
-            match on_error(done, code) {
-                After::Skip => done += 1,
-                After::Retry => {}
-                After::Stop => break,
-            }
-        }
-        done
-    }
-}
-
-/// Fills one message header so that it points at the other parts.
-fn prepare(
-    datagram: &Datagram<'_>,
-    header: &mut libc::msghdr,
-    vector: &mut libc::iovec,
-    name: &mut Name,
-    control: &mut Control,
-) {
-    // The kernel does not write through `iov_base` when sending.
-    vector.iov_base = datagram.bytes.as_ptr().cast_mut().cast();
-    vector.iov_len = datagram.bytes.len();
-    header.msg_iov = vector;
-    header.msg_iovlen = 1 as _;
-    header.msg_name = (name as *mut Name).cast();
-    header.msg_namelen = encode_name(datagram.to, name);
-    match datagram.from {
-        Some(from) => {
-            header.msg_control = control.0.as_mut_ptr().cast();
-            header.msg_controllen = CONTROL as _;
-            header.msg_controllen = encode_source(from, header) as _;
-        }
-        None => {
-            header.msg_control = std::ptr::null_mut();
-            header.msg_controllen = 0;
-        }
-    }
-    header.msg_flags = 0;
 }
 
 fn encode_name(addr: SocketAddr, name: &mut Name) -> libc::socklen_t {
@@ -171,41 +45,6 @@ fn encode_name(addr: SocketAddr, name: &mut Name) -> libc::socklen_t {
                 sin6_scope_id: addr.scope_id(),
             };
             size_of::<libc::sockaddr_in6>() as libc::socklen_t
-        }
-    }
-}
-
-/// Writes the control message that sets the source address; gives its length.
-fn encode_source(from: IpAddr, header: &libc::msghdr) -> usize {
-    // SAFETY: `header` points at a control buffer of CONTROL bytes, aligned to 8 as `cmsghdr`
-    // requires, and CONTROL has room for the larger of the two structures with its header (the test
-    // below holds that). The payload is written unaligned.
-    unsafe {
-        let first = libc::CMSG_FIRSTHDR(header);
-        match from {
-            IpAddr::V4(ip) => {
-                (*first).cmsg_level = libc::IPPROTO_IP;
-                (*first).cmsg_type = libc::IP_PKTINFO;
-                (*first).cmsg_len = libc::CMSG_LEN(size_of::<libc::in_pktinfo>() as u32) as _;
-                let info = libc::in_pktinfo {
-                    ipi_ifindex: 0,
-                    ipi_spec_dst: libc::in_addr { s_addr: u32::from_ne_bytes(ip.octets()) },
-                    ipi_addr: libc::in_addr { s_addr: 0 },
-                };
-                libc::CMSG_DATA(first).cast::<libc::in_pktinfo>().write_unaligned(info);
-                libc::CMSG_SPACE(size_of::<libc::in_pktinfo>() as u32) as usize
-            }
-            IpAddr::V6(ip) => {
-                (*first).cmsg_level = libc::IPPROTO_IPV6;
-                (*first).cmsg_type = libc::IPV6_PKTINFO;
-                (*first).cmsg_len = libc::CMSG_LEN(size_of::<libc::in6_pktinfo>() as u32) as _;
-                let info = libc::in6_pktinfo {
-                    ipi6_addr: libc::in6_addr { s6_addr: ip.octets() },
-                    ipi6_ifindex: 0,
-                };
-                libc::CMSG_DATA(first).cast::<libc::in6_pktinfo>().write_unaligned(info);
-                libc::CMSG_SPACE(size_of::<libc::in6_pktinfo>() as u32) as usize
-            }
         }
     }
 }
@@ -427,51 +266,6 @@ mod tests {
     use super::*;
     use std::net::UdpSocket;
     use std::os::fd::AsFd;
-    use std::time::Duration;
-
-    #[test]
-    fn the_control_buffer_has_room_for_either_family() {
-        // SAFETY: CMSG_SPACE only computes.
-        let (v4, v6) = unsafe {
-            (
-                libc::CMSG_SPACE(size_of::<libc::in_pktinfo>() as u32) as usize,
-                libc::CMSG_SPACE(size_of::<libc::in6_pktinfo>() as u32) as usize,
-            )
-        };
-        assert!(v4 <= CONTROL && v6 <= CONTROL);
-    }
-
-    #[test]
-    fn a_datagram_too_large_does_not_stop_the_others() {
-        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
-        receiver.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-        let sender = UdpSocket::bind("0.0.0.0:0").unwrap();
-        let to = receiver.local_addr().unwrap();
-        let large = vec![0u8; 65_600];
-        let parts: [&[u8]; 3] = [b"one", &large, b"three"];
-        let batch: Vec<_> = parts.iter().map(|bytes| Datagram { bytes, to, from: None }).collect();
-        let mut errors = Vec::new();
-        let done = SendBatch::new().send(sender.as_fd(), &batch, |i, code| {
-            errors.push((i, code));
-            After::Skip
-        });
-        assert_eq!((done, errors), (3, vec![(1, libc::EMSGSIZE)]));
-        let mut buffer = [0; 16];
-        assert_eq!(receiver.recv(&mut buffer).unwrap(), 3);
-        assert_eq!(receiver.recv(&mut buffer).unwrap(), 5);
-    }
-
-    #[test]
-    fn the_source_address_is_the_one_asked_for() {
-        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
-        receiver.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-        let sender = UdpSocket::bind("0.0.0.0:0").unwrap();
-        let from = "127.0.0.7".parse().unwrap();
-        let batch =
-            [Datagram { bytes: b"x", to: receiver.local_addr().unwrap(), from: Some(from) }];
-        assert_eq!(SendBatch::new().send(sender.as_fd(), &batch, |_, _| After::Skip), 1);
-        assert_eq!(receiver.recv_from(&mut [0; 4]).unwrap().1.ip(), from);
-    }
 
     #[test]
     fn a_socket_tells_what_it_keeps_and_has_dropped() {

@@ -19,8 +19,11 @@ pub(crate) const RECEIVE_BATCH: usize = 32;
 const BUFFER: usize = 65_536 + 9 * 64;
 
 /// Room for the control messages a datagram may come with: the address it was sent to, of either
-/// family, and the length of the pieces of a train.
-const CONTROL: usize = 64;
+/// family, the bits for congestion notification, and the length of the pieces of a train.
+const CONTROL: usize = 88;
+
+/// Of the traffic class, the bits for congestion notification (RFC 3168 section 5).
+const ECN_BITS: u8 = 0b11;
 
 #[repr(C, align(8))]
 struct Control([u8; CONTROL]);
@@ -41,6 +44,8 @@ pub(crate) struct Reception<'a> {
     pub(crate) remote: SocketAddr,
     /// The address it was sent to, where the socket was asked to tell.
     pub(crate) local: Option<IpAddr>,
+    /// The bits for congestion notification, where the socket was asked to tell.
+    pub(crate) ecn: u8,
     bytes: &'a [u8],
     /// Bytes of every datagram but the last, which may be shorter.
     stride: usize,
@@ -144,8 +149,13 @@ impl ReceiveBatch {
         let (header, name, buffer) =
             unsafe { (&(*a).headers[i], &(*a).names[i], &(*a).buffers[i]) };
         let bytes = &buffer[..(header.msg_len as usize).min(BUFFER)];
-        let mut reception =
-            Reception { remote: decode_name(name)?, local: None, bytes, stride: bytes.len() };
+        let mut reception = Reception {
+            remote: decode_name(name)?,
+            local: None,
+            ecn: 0,
+            bytes,
+            stride: bytes.len(),
+        };
         if header.msg_hdr.msg_controllen > 0 {
             // SAFETY: the kernel filled this header and the control buffer it points at.
             unsafe { read_control(&header.msg_hdr, &mut reception) };
@@ -153,6 +163,9 @@ impl ReceiveBatch {
         Some(reception)
     }
 }
+
+// SAFETY: what it points at is its own alone, as a box's contents are.
+unsafe impl Send for ReceiveBatch {}
 
 impl Drop for ReceiveBatch {
     fn drop(&mut self) {
@@ -180,6 +193,11 @@ unsafe fn read_control(header: &libc::msghdr, reception: &mut Reception<'_>) {
                 (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) if has(size_of::<libc::in6_pktinfo>()) => {
                     let info = data.cast::<libc::in6_pktinfo>().read_unaligned();
                     reception.local = Some(Ipv6Addr::from(info.ipi6_addr.s6_addr).into());
+                }
+                (libc::IPPROTO_IP, libc::IP_TOS) => reception.ecn = data.read() & ECN_BITS,
+                (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) if has(size_of::<libc::c_int>()) => {
+                    let class = data.cast::<libc::c_int>().read_unaligned();
+                    reception.ecn = class as u8 & ECN_BITS;
                 }
                 (libc::SOL_UDP, libc::UDP_GRO) if has(size_of::<libc::c_int>()) => {
                     let stride = data.cast::<libc::c_int>().read_unaligned();
@@ -260,6 +278,7 @@ mod tests {
                 libc::CMSG_SPACE(size_of::<libc::c_int>() as u32) as usize,
             )
         };
-        assert!(v4.max(v6) + train <= CONTROL);
+        // The marks come as an integer of the same size.
+        assert!(v4.max(v6) + 2 * train <= CONTROL);
     }
 }

@@ -73,7 +73,7 @@ mod tests {
     fn datagrams(count: usize, size: usize) -> Vec<Datagram<'static>> {
         let bytes = Box::leak(vec![0; size].into_boxed_slice());
         let to = "192.0.2.1:5060".parse().unwrap();
-        vec![Datagram { bytes, to, from: None }; count]
+        vec![Datagram::new(bytes, to, None); count]
     }
 
     #[test]

@@ -291,10 +291,10 @@ mod tests {
         let to = receiver.local_addr().unwrap();
         let numbers: Vec<[u8; 1]> = (0..SEND_BATCH as u8 + 6).map(|n| [n]).collect();
         for bytes in &numbers {
-            assert!(port.waiting.push(&Datagram { bytes, to, from: None }, 1));
+            assert!(port.waiting.push(&Datagram::new(bytes, to, None), 1));
         }
         let (mut buffers, mut failed) = (SendBatch::new(), Vec::new());
-        let last = [Datagram { bytes: &[200], to, from: None }];
+        let last = [Datagram::new(&[200], to, None)];
         let sent = port.send(&mut buffers, &last, &[1], &mut failed);
         assert_eq!(sent, Sent { sent: 0, waited: 1 });
         assert_eq!(port.send_waiting(&mut buffers, &mut failed), SEND_BATCH as u64 + 7);

@@ -47,9 +47,8 @@ impl Waiting {
     /// Lends the first batch.
     pub(crate) fn with_front<R>(&self, f: impl FnOnce(&[Datagram<'_>], &[u64]) -> R) -> R {
         let front = || self.items.iter().take(SEND_BATCH);
-        let batch: SmallVec<[Datagram<'_>; SEND_BATCH]> = front()
-            .map(|i| Datagram { bytes: &self.bytes[i.range.clone()], to: i.to, from: i.from })
-            .collect();
+        let batch: SmallVec<[Datagram<'_>; SEND_BATCH]> =
+            front().map(|i| Datagram::new(&self.bytes[i.range.clone()], i.to, i.from)).collect();
         let reports: SmallVec<[u64; SEND_BATCH]> = front().map(|i| i.report).collect();
         f(&batch, &reports)
     }
@@ -72,9 +71,9 @@ mod tests {
         let mut w = Waiting::default();
         let to = "127.0.0.1:1".parse().unwrap();
         let bytes = vec![1u8; WAITING_BYTES / 2];
-        assert!(w.push(&Datagram { bytes: b"first", to, from: None }, 1));
-        assert!(w.push(&Datagram { bytes: &bytes, to, from: None }, 2));
-        assert!(!w.push(&Datagram { bytes: &bytes, to, from: None }, 3));
+        assert!(w.push(&Datagram::new(b"first", to, None), 1));
+        assert!(w.push(&Datagram::new(&bytes, to, None), 2));
+        assert!(!w.push(&Datagram::new(&bytes, to, None), 3));
         w.with_front(|batch, reports| {
             assert_eq!(batch[0].bytes, b"first");
             assert_eq!(reports, [1, 2]);

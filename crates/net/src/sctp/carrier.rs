@@ -1,0 +1,89 @@
+//! What carries SCTP's packets, as the driver sees it.
+
+use ringway_sansio::Addressing;
+use std::io;
+use std::ops::Range;
+use std::task::{Context, Poll};
+
+/// Bytes gathered before they are handed to the system: about three trains of 64 KiB, enough that
+/// a system call costs little for each packet and few enough that acknowledgements are not kept
+/// waiting.
+const GATHER: usize = 192 << 10;
+
+/// Packets gathered before they are handed to the system.
+const GATHER_PACKETS: usize = 512;
+
+/// Packets that wait to be sent, one after the other in one buffer.
+#[derive(Default)]
+pub(super) struct Outgoing {
+    pub(super) bytes: Vec<u8>,
+    pub(super) packets: Vec<(Addressing, Range<usize>)>,
+    /// How many of them the carrier has dealt with.
+    pub(super) sent: usize,
+}
+
+impl Outgoing {
+    /// Whether more should not be put in before some is sent.
+    pub(super) fn is_full(&self) -> bool {
+        self.bytes.len() >= GATHER || self.packets.len() >= GATHER_PACKETS
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.sent >= self.packets.len()
+    }
+
+    /// The packets not dealt with yet.
+    pub(super) fn left(&self) -> &[(Addressing, Range<usize>)] {
+        &self.packets[self.sent..]
+    }
+
+    /// So many more packets are dealt with.
+    pub(super) fn done(&mut self, count: usize) {
+        self.sent += count;
+        if self.is_empty() {
+            self.bytes.clear();
+            self.packets.clear();
+            self.sent = 0;
+        }
+    }
+}
+
+/// What was counted of a carrier's work.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct Traffic {
+    /// Packets taken in.
+    pub received: u64,
+    /// Calls to the system that brought packets.
+    pub receive_calls: u64,
+    /// Packets that came in trains of more than one.
+    pub received_in_trains: u64,
+    /// Packets sent.
+    pub sent: u64,
+    /// Calls to the system to send.
+    pub send_calls: u64,
+    /// Packets that left in trains of more than one.
+    pub sent_in_trains: u64,
+    /// Packets that the system would not take.
+    pub not_sent: u64,
+    /// Times that the system had no room for more.
+    pub no_room: u64,
+    /// ICMP messages about what was sent.
+    pub icmp: u64,
+}
+
+/// Moves packets between the protocol and the system.
+pub(super) trait Carrier: Send {
+    /// Takes what has come, at most one batch: the number of trains.
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>>;
+
+    /// Gives the packets of the `train`-th train of the last batch.
+    fn packets(&self, train: usize, each: &mut dyn FnMut(Addressing, &[u8]));
+
+    /// Sends what is left in `outgoing`, in order, as far as the system takes it; what it refuses
+    /// for good is dropped. Gives whether all is dealt with.
+    fn send(&mut self, outgoing: &mut Outgoing) -> bool;
+
+    /// What was counted.
+    fn traffic(&self) -> Traffic;
+}

@@ -1,0 +1,168 @@
+//! The task that runs a stack: packets in, time, packets out.
+//!
+//! It is a task of the runtime and not a thread of its own: on a runtime of one thread a message
+//! then goes from its sender's task into a packet, and from a packet to its reader's task, without a
+//! switch of threads; and who wants a thread for it makes a runtime in one. Users put messages
+//! straight into the protocol and wake this task once for all of them, so what was given in one turn
+//! leaves in one batch.
+
+use super::carrier::{Carrier, Outgoing};
+use super::core::{Core, Shared};
+use crate::clock::Clock;
+use ringway_sansio::{Endpoint, Time};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::time::{Instant, Sleep, sleep};
+
+/// Receive batches taken before the users' tasks get their turn.
+const BATCHES_A_TURN: usize = 4;
+
+/// How soon packets are tried again for which the system had no room.
+const RETRY: Duration = Duration::from_millis(1);
+
+pub(super) struct Driver<C> {
+    shared: Arc<Shared>,
+    carrier: C,
+    clock: Clock,
+    outgoing: Outgoing,
+    sleep: Pin<Box<Sleep>>,
+    /// When `sleep` ends.
+    armed: Option<Time>,
+    /// The system had no room: packets wait in `outgoing`.
+    blocked: bool,
+}
+
+impl<C: Carrier> Driver<C> {
+    /// To be called within a runtime.
+    pub(super) fn new(shared: Arc<Shared>, carrier: C, clock: Clock) -> Self {
+        let sleep = Box::pin(sleep(Duration::ZERO));
+        let outgoing = Outgoing::default();
+        Driver { shared, carrier, clock, outgoing, sleep, armed: None, blocked: false }
+    }
+
+    /// Takes in what has come. Gives whether there may be more.
+    fn receive(&mut self, cx: &mut Context<'_>) -> bool {
+        for _ in 0..BATCHES_A_TURN {
+            match self.carrier.poll_receive(cx) {
+                Poll::Pending => return false,
+                // An ICMP message came for an earlier packet; it is heard elsewhere.
+                Poll::Ready(Err(_)) => {}
+                Poll::Ready(Ok(trains)) => {
+                    let now = self.clock.now();
+                    for train in 0..trains {
+                        self.take_train(now, train);
+                    }
+                    self.flush();
+                }
+            }
+        }
+        true
+    }
+
+    /// One train, and what is to be sent because of it: so that a batch of trains is not answered
+    /// by a single acknowledgement.
+    fn take_train(&mut self, now: Time, train: usize) {
+        let Driver { shared, carrier, outgoing, blocked, .. } = self;
+        shared.with(|core| {
+            carrier.packets(train, &mut |addressing, packet| {
+                core.sctp.handle_packet(now, addressing, packet);
+            });
+            if !*blocked {
+                fill(core, now, outgoing);
+            }
+            core.hear();
+        });
+        if outgoing.is_full() {
+            self.flush();
+        }
+    }
+
+    /// Sends what was gathered.
+    fn flush(&mut self) {
+        if !self.outgoing.is_empty() {
+            self.blocked = !self.carrier.send(&mut self.outgoing);
+        }
+    }
+
+    /// Sends all there is to send.
+    fn transmit(&mut self, now: Time) {
+        loop {
+            self.flush();
+            if self.blocked {
+                return;
+            }
+            let outgoing = &mut self.outgoing;
+            self.shared.with(|core| {
+                fill(core, now, outgoing);
+                core.hear();
+            });
+            if self.outgoing.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Sees to it that we are woken for the next deadline. Tells when it has come already.
+    fn arm(&mut self, now: Time, next: Option<Time>, cx: &mut Context<'_>) -> bool {
+        if self.sleep.is_elapsed() {
+            self.armed = None;
+        }
+        let retry = self.blocked.then(|| now + RETRY);
+        let Some(next) = crate::hub::sooner(next, retry) else { return false };
+        if self.armed.is_some_and(|armed| armed <= next) {
+            return false;
+        }
+        self.sleep.as_mut().reset(Instant::from_std(self.clock.instant(next)));
+        self.armed = Some(next);
+        self.sleep.as_mut().poll(cx).is_ready()
+    }
+}
+
+/// Gathers packets until there are enough or no more.
+fn fill(core: &mut Core, now: Time, outgoing: &mut Outgoing) {
+    while !outgoing.is_full() {
+        let start = outgoing.bytes.len();
+        let Some(addressing) = core.sctp.poll_transmit(now, &mut outgoing.bytes) else { return };
+        outgoing.packets.push((addressing, start..outgoing.bytes.len()));
+    }
+}
+
+impl<C: Carrier + Unpin> Future for Driver<C> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let driver = self.get_mut();
+        driver.shared.with(|core| core.turn(cx));
+        let more = driver.receive(cx);
+        let now = driver.clock.now();
+        driver.shared.with(|core| {
+            if core.next_timeout().is_some_and(|at| at <= now) {
+                core.sctp.handle_timeout(now);
+                core.hear();
+                core.end_orphans(now);
+            }
+        });
+        driver.transmit(now);
+        let traffic = driver.carrier.traffic();
+        let (next, over) = driver.shared.with(|core| {
+            core.traffic = traffic;
+            (core.next_timeout(), core.deserted && core.sctp.is_empty())
+        });
+        if over && driver.outgoing.is_empty() {
+            return Poll::Ready(());
+        }
+        if driver.arm(now, next, cx) || more {
+            cx.waker().wake_by_ref();
+        }
+        Poll::Pending
+    }
+}
+
+impl<C> Drop for Driver<C> {
+    fn drop(&mut self) {
+        self.shared.with(Core::stop);
+    }
+}

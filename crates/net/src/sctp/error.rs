@@ -1,0 +1,70 @@
+//! What can go wrong between a program and its SCTP.
+
+use ringway_sctp::Close;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+/// Why a call of the asynchronous SCTP did not do what was asked.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The protocol refuses it: the caller's doing, or the state of things.
+    #[error(transparent)]
+    Refused(#[from] ringway_sctp::Error),
+    /// The association is over.
+    #[error("the association is over: {}", Words(.0))]
+    Closed(Close),
+    /// The stack no longer runs: it was closed, or its runtime ended.
+    #[error("the SCTP stack has stopped")]
+    Stopped,
+    /// The system refused what a stack needs.
+    #[error("{what}: {error}")]
+    System {
+        /// What was being done, in words.
+        what: Arc<str>,
+        /// What the system said.
+        error: Arc<io::Error>,
+    },
+}
+
+impl Error {
+    pub(super) fn system(what: impl Into<Arc<str>>, error: io::Error) -> Error {
+        Error::System { what: what.into(), error: Arc::new(error) }
+    }
+
+    /// The kind of the system's error, where it is one; `AddrInUse` also for a port that this stack
+    /// has given away itself.
+    pub fn kind(&self) -> io::ErrorKind {
+        match self {
+            Error::System { error, .. } => error.kind(),
+            Error::Refused(ringway_sctp::Error::InUse) => io::ErrorKind::AddrInUse,
+            Error::Closed(Close::Unreachable) => io::ErrorKind::TimedOut,
+            Error::Closed(Close::Aborted { .. }) => io::ErrorKind::ConnectionReset,
+            Error::Closed(_) | Error::Stopped => io::ErrorKind::NotConnected,
+            Error::Refused(_) => io::ErrorKind::InvalidInput,
+        }
+    }
+}
+
+/// How an association ended, in words.
+struct Words<'a>(&'a Close);
+
+impl fmt::Display for Words<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Close::Finished => f.write_str("shut down in order"),
+            Close::Unreachable => f.write_str("the peer does not answer"),
+            Close::Aborted { code, reason } if reason.is_empty() => {
+                write!(f, "aborted with cause {code}")
+            }
+            Close::Aborted { code, reason } => {
+                let reason = String::from_utf8_lossy(reason);
+                write!(f, "aborted with cause {code}: {reason:?}")
+            }
+            Close::Violation(rule) => write!(f, "the peer broke a rule: {rule}"),
+            Close::ShutdownTimeout => f.write_str("the shutdown took too long"),
+            other => write!(f, "{other:?}"),
+        }
+    }
+}

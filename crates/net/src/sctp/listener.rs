@@ -1,0 +1,66 @@
+//! A place where associations are taken.
+
+use super::association::Association;
+use super::error::Error;
+use super::stack::Handle;
+use ringway_sctp::ListenerId;
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+/// Takes the associations that peers open. Dropped, it takes no more; those that were accepted
+/// stay.
+pub struct Listener {
+    stack: Arc<Handle>,
+    id: ListenerId,
+    port: u16,
+}
+
+impl Listener {
+    pub(super) fn new(stack: Arc<Handle>, id: ListenerId, port: u16) -> Listener {
+        Listener { stack, id, port }
+    }
+
+    /// The SCTP port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The next association, established.
+    pub async fn accept(&self) -> Result<Association, Error> {
+        poll_fn(|cx| self.poll_accept(cx)).await
+    }
+
+    /// As [`Listener::accept`].
+    pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<Result<Association, Error>> {
+        let found = self.stack.shared.with(|core| {
+            core.check()?;
+            let Some(accepting) = core.listeners.get_mut(&self.id) else {
+                return Err(Error::Stopped);
+            };
+            let Some(key) = accepting.queue.pop_front() else {
+                accepting.waiters.add(cx);
+                return Ok(None);
+            };
+            Ok(core.entries.get(key).map(|entry| (key, entry.id)))
+        });
+        match found {
+            Ok(Some((key, id))) => Poll::Ready(Ok(Association::new(self.stack.clone(), key, id))),
+            Ok(None) => Poll::Pending,
+            Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+}
+
+impl fmt::Debug for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Listener").field("port", &self.port).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.stack.shared.with(|core| core.unlisten(self.id));
+    }
+}

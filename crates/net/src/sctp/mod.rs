@@ -1,0 +1,44 @@
+//! SCTP for programs: the pure protocol of `ringway-sctp` run on real sockets, behind an
+//! asynchronous face with the ideas of RFC 6458.
+//!
+//! A [`Stack`] carries packets over UDP (RFC 6951). It listens and connects; an [`Association`]
+//! sends and receives messages, each on a stream, in order or not, for as long as it is worth, and
+//! tells what happens to it by events. Nothing here parses or answers a packet: that is the
+//! protocol's. Read [`stack`] first, then `core` for what is shared and `driver` for what moves.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), ringway_net::sctp::Error> {
+//! use ringway_net::sctp::{Config, Connect, Over, SendOptions, Stack};
+//! let here = ["127.0.0.1".parse().unwrap()];
+//! let stack = Stack::new(Config::new(Over::udp(&here)))?;
+//! let listener = stack.listen(&here, 5060, None)?;
+//! let ours = stack.connect(&Connect::new(&here, &here, 5060)).await?;
+//! let theirs = listener.accept().await?;
+//! ours.send("hello", &SendOptions { stream: 3, ..SendOptions::default() }).await?;
+//! let message = theirs.recv().await?;
+//! ours.shutdown().await
+//! # }
+//! ```
+
+pub mod association;
+mod carrier;
+mod core;
+mod driver;
+mod error;
+mod listener;
+mod message;
+pub mod stack;
+mod udp;
+
+pub use self::core::{ACCEPT_QUEUE, EVENT_QUEUE, LINGER};
+pub use association::Association;
+pub use carrier::Traffic;
+pub use error::Error;
+pub use listener::Listener;
+pub use message::{Event, Message};
+pub use ringway_sctp::{
+    Close, Counters, Limits, PathSnapshot, PathState, Received, Reliability, SendOptions, Settings,
+    Snapshot, State, Totals,
+};
+pub use stack::{Config, Connect, Over, Stack};
+pub use udp::UDP_PORT;

@@ -1,0 +1,223 @@
+//! The SCTP of a process or of a worker.
+
+use super::association::Association;
+use super::carrier::{Carrier, Traffic};
+use super::core::{Accepting, Shared, Waiters};
+use super::driver::Driver;
+use super::error::Error;
+use super::listener::Listener;
+use super::udp::{UDP_PORT, Udp};
+use crate::clock::Clock;
+use crate::random::ChaCha;
+use ringway_sctp::{Counters, Limits, Sctp, Settings};
+use std::collections::VecDeque;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use tokio::runtime::Handle as Runtime;
+
+/// What carries SCTP's packets.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Over {
+    /// UDP (RFC 6951).
+    Udp {
+        /// Our addresses, each with a socket of its own; or the wildcard of a family, which stands
+        /// for all of that family, with one socket that is told for each packet which address to
+        /// send from.
+        locals: Vec<IpAddr>,
+        /// Our UDP port; 0 for one that the system chooses.
+        port: u16,
+    },
+}
+
+impl Over {
+    /// UDP at these addresses and the usual port.
+    pub fn udp(locals: &[IpAddr]) -> Over {
+        Over::Udp { locals: locals.to_vec(), port: UDP_PORT }
+    }
+}
+
+/// How a stack is made.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// What carries its packets.
+    pub over: Over,
+    /// How much it holds.
+    pub limits: Limits,
+    /// How associations behave where nothing else is said.
+    pub settings: Settings,
+}
+
+impl Config {
+    /// With the usual limits and settings.
+    pub fn new(over: Over) -> Config {
+        Config { over, limits: Limits::default(), settings: Settings::default() }
+    }
+}
+
+/// What to connect to, and from where.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Connect {
+    /// Our addresses, which the peer is told.
+    pub locals: Vec<IpAddr>,
+    /// Our port; 0 for any that is free.
+    pub local_port: u16,
+    /// The peer's addresses; the first is the primary path.
+    pub remotes: Vec<IpAddr>,
+    /// The peer's port.
+    pub remote_port: u16,
+    /// Over UDP: the peer's UDP port.
+    pub encapsulation: u16,
+    /// How the association behaves; `None` as the stack says.
+    pub settings: Option<Settings>,
+}
+
+impl Connect {
+    /// From one list of addresses to another, with the usual UDP port.
+    pub fn new(locals: &[IpAddr], remotes: &[IpAddr], remote_port: u16) -> Connect {
+        Connect {
+            locals: locals.to_vec(),
+            local_port: 0,
+            remotes: remotes.to_vec(),
+            remote_port,
+            encapsulation: UDP_PORT,
+            settings: None,
+        }
+    }
+}
+
+/// What all users of a stack share. When the last is gone the stack ends as soon as all its
+/// associations have.
+pub(super) struct Handle {
+    pub(super) shared: Arc<Shared>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.shared.with(|core| {
+            core.deserted = true;
+            core.kick();
+        });
+    }
+}
+
+/// An SCTP that runs: a task of the runtime it was made in, and what it is asked by. Clones are
+/// handles of the same one. It ends when all handles, listeners and associations are dropped and
+/// the last association has come to its end.
+#[derive(Clone)]
+pub struct Stack {
+    handle: Arc<Handle>,
+    /// Our UDP port, over UDP.
+    udp_port: Option<u16>,
+    settings: Settings,
+}
+
+impl fmt::Debug for Stack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stack").field("udp_port", &self.udp_port).finish_non_exhaustive()
+    }
+}
+
+impl Stack {
+    /// Opens the sockets and starts the task. To be called within a runtime that has its timers and
+    /// sockets enabled.
+    pub fn new(config: Config) -> Result<Stack, Error> {
+        match config.over {
+            Over::Udp { ref locals, port } => {
+                let (udp, port) = Udp::bind(locals, port)?;
+                Stack::start(&config, udp, Some(port))
+            }
+        }
+    }
+
+    fn start(
+        config: &Config,
+        carrier: impl Carrier + Unpin + 'static,
+        udp_port: Option<u16>,
+    ) -> Result<Stack, Error> {
+        let failed = |error| Error::system("sctp", error);
+        let random = ChaCha::from_os().map_err(failed)?;
+        let runtime = Runtime::try_current()
+            .map_err(|error| failed(std::io::Error::other(error.to_string())))?;
+        let sctp = Sctp::new(config.limits, config.settings, Box::new(random))?;
+        let clock = Clock::new();
+        let shared = Shared::new(sctp, clock);
+        runtime.spawn(Driver::new(shared.clone(), carrier, clock));
+        let settings = config.settings;
+        Ok(Stack { handle: Arc::new(Handle { shared }), udp_port, settings })
+    }
+
+    /// Takes associations to any of `addresses` at `port`; all the addresses belong to each of them.
+    /// One wildcard stands for the address that a peer writes to, and that one alone.
+    pub fn listen(
+        &self,
+        addresses: &[IpAddr],
+        port: u16,
+        settings: Option<Settings>,
+    ) -> Result<Listener, Error> {
+        let id = self.handle.shared.with(|core| {
+            core.check()?;
+            let id = core.sctp.listen(addresses, port, settings)?;
+            let accepting = Accepting { queue: VecDeque::new(), waiters: Waiters::default() };
+            core.listeners.insert(id, accepting);
+            Ok::<_, Error>(id)
+        })?;
+        Ok(Listener::new(self.handle.clone(), id, port))
+    }
+
+    /// Opens an association and waits until it is established.
+    pub async fn connect(&self, connect: &Connect) -> Result<Association, Error> {
+        let association = self.open(connect)?;
+        association.established().await?;
+        Ok(association)
+    }
+
+    /// Begins to open an association. Messages can be given at once; the first of them travel with
+    /// the handshake.
+    pub fn open(&self, connect: &Connect) -> Result<Association, Error> {
+        let (key, id) = self.handle.shared.with(|core| {
+            core.check()?;
+            let now = core.clock.now();
+            let udp_port = if self.udp_port.is_some() { connect.encapsulation } else { 0 };
+            let settings = Settings { udp_port, ..connect.settings.unwrap_or(self.settings) };
+            let id = core.sctp.connect(
+                now,
+                &connect.locals,
+                connect.local_port,
+                &connect.remotes,
+                connect.remote_port,
+                Some(settings),
+            )?;
+            let key = core.enter(id);
+            core.kick();
+            Ok::<_, Error>((key, id))
+        })?;
+        Ok(Association::new(self.handle.clone(), key, id))
+    }
+
+    /// Our UDP port, over UDP.
+    pub fn udp_port(&self) -> Option<u16> {
+        self.udp_port
+    }
+
+    /// Associations there are.
+    pub fn associations(&self) -> usize {
+        self.handle.shared.with(|core| core.sctp.len())
+    }
+
+    /// What the protocol counted.
+    pub fn counters(&self) -> Counters {
+        self.handle.shared.with(|core| core.sctp.counters())
+    }
+
+    /// What was counted of packets and calls to the system.
+    pub fn traffic(&self) -> Traffic {
+        self.handle.shared.with(|core| core.traffic)
+    }
+
+    /// Associations refused because too many waited to be accepted.
+    pub fn refused(&self) -> u64 {
+        self.handle.shared.with(|core| core.refused)
+    }
+}

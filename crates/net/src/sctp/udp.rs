@@ -1,0 +1,296 @@
+//! SCTP in UDP (RFC 6951): a socket for each of our addresses, trains both ways.
+
+use super::carrier::{Carrier, Outgoing, Traffic};
+use super::error::Error;
+use crate::bind::enlarge_buffers;
+use crate::sys::{
+    After, Datagram, RECEIVE_BATCH, ReceiveBatch, SEND_BATCH, SendBatch, set_option, watch_reading,
+};
+use ringway_sansio::{Addressing, Ecn};
+use ringway_sctp::PROTOCOL;
+use smallvec::SmallVec;
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
+use std::task::{Context, Poll};
+use tokio::io::unix::AsyncFd;
+
+/// The port that SCTP in UDP is expected at (RFC 6951 section 3).
+pub const UDP_PORT: u16 = 9899;
+
+/// Buffers asked for each way for each socket, in bytes; the system cuts it to
+/// `net.core.rmem_max` and `wmem_max` unless privileged.
+const BUFFER: usize = 8 << 20;
+
+/// Most datagrams of one train (UDP_MAX_SEGMENTS of linux/udp.h).
+const TRAIN_PACKETS: usize = 64;
+
+/// Most bytes of one train: the largest UDP payload over IPv4.
+const TRAIN_BYTES: usize = 65_507;
+
+/// One of our addresses.
+struct Port {
+    io: AsyncFd<Socket>,
+    /// The address bound to, which may be a wildcard.
+    local: SocketAddr,
+}
+
+/// The sockets.
+pub(super) struct Udp {
+    ports: Vec<Port>,
+    /// The socket that the packets in `received` came by, and the one to ask next.
+    current: usize,
+    received: ReceiveBatch,
+    buffers: SendBatch,
+    /// Whether the system takes trains.
+    trains: bool,
+    /// So many packets more are sent one by one, because the train they made was refused.
+    singly: usize,
+    traffic: Traffic,
+}
+
+impl Udp {
+    /// Binds `port` at each of `locals`, among them perhaps a wildcard of either family; port 0 is
+    /// for one that the system chooses, the same at each. Gives the port too.
+    pub(super) fn bind(locals: &[IpAddr], port: u16) -> Result<(Udp, u16), Error> {
+        let mut port = port;
+        let mut ports = Vec::with_capacity(locals.len());
+        for &local in locals {
+            let addr = SocketAddr::new(local, port);
+            let failed = |error| Error::system(format!("sctp over udp at {addr}"), error);
+            let io = open(addr).map_err(failed)?;
+            if port == 0 {
+                let bound = io.get_ref().local_addr().map_err(failed)?;
+                port = bound.as_socket().map_or(0, |a| a.port());
+            }
+            ports.push(Port { io, local: SocketAddr::new(local, port) });
+        }
+        let udp = Udp {
+            ports,
+            current: 0,
+            received: ReceiveBatch::new(),
+            buffers: SendBatch::new(),
+            trains: true,
+            singly: 0,
+            traffic: Traffic::default(),
+        };
+        Ok((udp, port))
+    }
+
+    /// The socket to send from `source` by, and the address to give it besides.
+    fn port_of(&self, source: IpAddr) -> Option<(usize, Option<IpAddr>)> {
+        let exact = self.ports.iter().position(|p| p.local.ip() == source);
+        let wild =
+            |p: &Port| p.local.ip().is_unspecified() && p.local.is_ipv4() == source.is_ipv4();
+        match exact {
+            Some(place) => Some((place, None)),
+            None => self.ports.iter().position(wild).map(|place| (place, Some(source))),
+        }
+    }
+}
+
+/// Opens a socket that tells what a packet of SCTP needs to be told of. Paths are probed by SCTP
+/// itself, so the system neither fragments nor goes by what it thinks of a path's MTU.
+fn open(addr: SocketAddr) -> io::Result<AsyncFd<Socket>> {
+    use libc::{IPPROTO_IP, IPPROTO_IPV6, SOL_UDP};
+    let socket = Socket::new(Domain::for_address(addr), Type::DGRAM, Some(Protocol::UDP))?;
+    socket.set_nonblocking(true)?;
+    let wildcard = addr.ip().is_unspecified().into();
+    if addr.is_ipv6() {
+        socket.set_only_v6(true)?;
+        let fd = socket.as_fd();
+        set_option(fd, IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, wildcard)?;
+        set_option(fd, IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
+        set_option(fd, IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)?;
+    } else {
+        let fd = socket.as_fd();
+        set_option(fd, IPPROTO_IP, libc::IP_PKTINFO, wildcard)?;
+        set_option(fd, IPPROTO_IP, libc::IP_RECVTOS, 1)?;
+        set_option(fd, IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)?;
+    }
+    // Systems older than Linux 5.0 take no trains, and need none.
+    let _ = set_option(socket.as_fd(), SOL_UDP, libc::UDP_GRO, 1);
+    enlarge_buffers(&socket, BUFFER)?;
+    socket.bind(&addr.into())?;
+    watch_reading(socket)
+}
+
+impl Carrier for Udp {
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        for _ in 0..self.ports.len() {
+            self.current = (self.current + 1) % self.ports.len();
+            let io = &self.ports[self.current].io;
+            while let Poll::Ready(ready) = io.poll_read_ready(cx) {
+                let mut ready = ready?;
+                match self.received.receive(io.as_fd()) {
+                    Ok(got) => {
+                        // recvmmsg stops early only when the queue is empty.
+                        if got < RECEIVE_BATCH {
+                            ready.clear_ready();
+                        }
+                        self.traffic.receive_calls += 1;
+                        for train in (0..got).filter_map(|i| self.received.get(i)) {
+                            let packets = train.datagrams().count() as u64;
+                            self.traffic.received += packets;
+                            self.traffic.received_in_trains +=
+                                if packets > 1 { packets } else { 0 };
+                        }
+                        return Poll::Ready(Ok(got));
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
+                    Err(error) => return Poll::Ready(Err(error)),
+                }
+            }
+        }
+        Poll::Pending
+    }
+
+    fn packets(&self, train: usize, each: &mut dyn FnMut(Addressing, &[u8])) {
+        let Some(reception) = self.received.get(train) else { return };
+        let bound = self.ports[self.current].local.ip();
+        let destination = if bound.is_unspecified() { reception.local } else { Some(bound) };
+        let Some(destination) = destination else { return };
+        let addressing = Addressing {
+            ecn: Ecn::from_bits(reception.ecn),
+            udp_port: reception.remote.port(),
+            ..Addressing::new(reception.remote.ip(), destination, PROTOCOL)
+        };
+        for packet in reception.datagrams() {
+            each(addressing, packet);
+        }
+    }
+
+    fn send(&mut self, outgoing: &mut Outgoing) -> bool {
+        while !outgoing.is_empty() {
+            let attempt = self.attempt(outgoing);
+            outgoing.done(attempt.dealt);
+            if !attempt.room {
+                self.traffic.no_room += 1;
+                return false;
+            }
+        }
+        true
+    }
+
+    fn traffic(&self) -> Traffic {
+        self.traffic
+    }
+}
+
+/// What became of one call to send.
+struct Attempt {
+    /// Packets dealt with.
+    dealt: usize,
+    /// Whether the socket has room for more.
+    room: bool,
+}
+
+impl Udp {
+    /// Sends what goes by the same socket as the first packet, in one call.
+    fn attempt(&mut self, outgoing: &Outgoing) -> Attempt {
+        let batch = gather(outgoing, self.trains && self.singly == 0);
+        let Some(first) = batch.first() else { return Attempt { dealt: 0, room: true } };
+        let Some((place, from)) = self.port_of(first.addressing.source) else {
+            // None of our addresses: nothing can be sent from it.
+            self.traffic.not_sent += first.packets as u64;
+            return Attempt { dealt: first.packets, room: true };
+        };
+        let like = |t: &&Train<'_>| {
+            t.addressing.source == first.addressing.source
+                && t.addressing.fragment == first.addressing.fragment
+        };
+        let datagrams: SmallVec<[Datagram<'_>; SEND_BATCH]> =
+            batch.iter().take_while(like).map(|t| Datagram { from, ..t.datagram }).collect();
+        let Udp { ports, buffers, traffic, trains, singly, .. } = self;
+        let socket = ports[place].io.get_ref();
+        let (mut refused, mut room, mut dealt) = (0, true, 0);
+        traffic.send_calls += 1;
+        if first.addressing.fragment {
+            let _ = may_fragment(socket, true);
+        }
+        let trains_dealt = buffers.send(socket.as_fd(), &datagrams, |index, code| {
+            if code == libc::EAGAIN || code == libc::ENOBUFS {
+                room = false;
+                return After::Stop;
+            }
+            if batch[index].packets > 1 {
+                // A path too narrow for the pieces of this train, or a card that cuts none.
+                *singly = batch[index].packets;
+                *trains &= code != libc::EIO;
+                return After::Stop;
+            }
+            refused += 1;
+            After::Skip
+        });
+        if first.addressing.fragment {
+            let _ = may_fragment(socket, false);
+        }
+        for train in &batch[..trains_dealt] {
+            dealt += train.packets;
+            if train.packets > 1 {
+                traffic.sent_in_trains += train.packets as u64;
+            } else {
+                *singly = singly.saturating_sub(1);
+            }
+        }
+        traffic.not_sent += refused;
+        traffic.sent += dealt as u64 - refused;
+        Attempt { dealt, room }
+    }
+}
+
+/// Says whether what is sent from now on may be fragmented on its way.
+fn may_fragment(socket: &Socket, may: bool) -> io::Result<()> {
+    use libc::{IPPROTO_IP, IPPROTO_IPV6};
+    let ipv4 = socket.domain()? == Domain::IPV4;
+    let (level, option, value) = match (ipv4, may) {
+        (true, true) => (IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DONT),
+        (true, false) => (IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE),
+        (false, true) => (IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DONT),
+        (false, false) => (IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE),
+    };
+    set_option(socket.as_fd(), level, option, value)
+}
+
+/// Packets that go together.
+struct Train<'a> {
+    datagram: Datagram<'a>,
+    addressing: Addressing,
+    packets: usize,
+}
+
+/// What is left to send, as trains where `trains` says so: packets one after the other, of one size
+/// but for a shorter last, with the same addressing.
+fn gather(outgoing: &Outgoing, trains: bool) -> SmallVec<[Train<'_>; SEND_BATCH]> {
+    let mut batch = SmallVec::new();
+    let mut left = outgoing.left();
+    while let Some((addressing, range)) = left.first()
+        && batch.len() < SEND_BATCH
+    {
+        let size = range.len();
+        let (mut end, mut packets) = (range.end, 1);
+        for (next, piece) in &left[1..] {
+            let longest = piece.end - range.start;
+            if !trains || next != addressing || piece.len() > size || longest > TRAIN_BYTES {
+                break;
+            }
+            (end, packets) = (piece.end, packets + 1);
+            if piece.len() < size || packets == TRAIN_PACKETS {
+                break;
+            }
+        }
+        // Where a peer's port is not known it is the usual one.
+        let port = if addressing.udp_port == 0 { UDP_PORT } else { addressing.udp_port };
+        let datagram = Datagram {
+            bytes: &outgoing.bytes[range.start..end],
+            to: SocketAddr::new(addressing.destination, port),
+            from: None,
+            ecn: addressing.ecn.bits(),
+            segment: if packets > 1 { size as u16 } else { 0 },
+        };
+        batch.push(Train { datagram, addressing: *addressing, packets });
+        left = &left[packets..];
+    }
+    batch
+}

@@ -1,0 +1,282 @@
+//! The asynchronous SCTP over UDP on loopback.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use ringway_net::sctp::{
+    Association, Close, Config, Connect, Error, Event, Over, Reliability, SendOptions, Settings,
+    Stack,
+};
+use std::collections::VecDeque;
+use std::future::Future;
+use std::net::IpAddr;
+use std::time::Duration;
+
+const PORT: u16 = 5060;
+
+/// Longest a test waits for something that should happen.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn ip(last: u8) -> IpAddr {
+    IpAddr::from([127, 0, 0, last])
+}
+
+fn run<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async { tokio::time::timeout(PATIENCE, work).await.expect("in time") })
+}
+
+fn stack(locals: &[IpAddr], settings: Settings) -> Stack {
+    let over = Over::Udp { locals: locals.to_vec(), port: 0 };
+    Stack::new(Config { settings, ..Config::new(over) }).unwrap()
+}
+
+/// Two associated stacks: the one that connected and the one that listened.
+async fn pair(locals: [&[IpAddr]; 2], settings: Settings) -> [Association; 2] {
+    let (a, b) = (stack(locals[0], settings), stack(locals[1], settings));
+    let listener = b.listen(locals[1], PORT, None).unwrap();
+    let connect = Connect {
+        encapsulation: b.udp_port().unwrap(),
+        ..Connect::new(locals[0], locals[1], PORT)
+    };
+    let (ours, theirs) = tokio::join!(a.connect(&connect), listener.accept());
+    [ours.unwrap(), theirs.unwrap()]
+}
+
+fn on(stream: u16) -> SendOptions {
+    SendOptions { stream, ..SendOptions::default() }
+}
+
+#[test]
+fn messages_travel_with_stream_and_ppid_and_the_end_is_told() {
+    run(async {
+        let [a, b] = pair([&[ip(1)], &[ip(2)]], Settings::default()).await;
+        let options = SendOptions { stream: 7, ppid: 99, unordered: true, ..on(7) };
+        a.send("hello", &options).await.unwrap();
+        let message = b.recv().await.unwrap().unwrap();
+        assert_eq!((message.stream, message.ppid, message.unordered), (7, 99, true));
+        assert!(message.is_whole() && message.bytes == "hello");
+        b.send(vec![1; 100_000], &on(0)).await.unwrap();
+        assert_eq!(a.recv().await.unwrap().unwrap().bytes, vec![1; 100_000]);
+        assert_eq!(b.ports().unwrap().0, PORT);
+        assert_eq!(a.paths().unwrap()[0].remote, ip(2));
+        a.shutdown().await.unwrap();
+        assert_eq!(b.recv().await.unwrap(), None);
+        assert!(matches!(a.send("late", &on(0)).await, Err(Error::Closed(Close::Finished))));
+        let mut events = Vec::new();
+        while let Some(event) = b.event().await {
+            events.push(event);
+        }
+        assert_eq!(events.last(), Some(&Event::Closed(Close::Finished)));
+        assert!(events.contains(&Event::PeerShutdown), "{events:?}");
+    });
+}
+
+/// A writer waits for room and a reader for messages, and trains carry what they exchange.
+#[test]
+fn a_bulk_transfer_goes_in_trains() {
+    const COUNT: usize = 20_000;
+    run(async {
+        let (a, b) = (stack(&[ip(1)], Settings::default()), stack(&[ip(2)], Settings::default()));
+        let listener = b.listen(&[ip(2)], PORT, None).unwrap();
+        let encapsulation = b.udp_port().unwrap();
+        let connect = Connect { encapsulation, ..Connect::new(&[ip(1)], &[ip(2)], PORT) };
+        let ours = a.connect(&connect).await.unwrap();
+        let theirs = listener.accept().await.unwrap();
+        let reader = tokio::spawn(async move {
+            let (mut messages, mut read) = (Vec::new(), 0);
+            while theirs.recv_many(&mut messages, 1000).await.unwrap() > 0 {
+                for message in messages.drain(..) {
+                    assert_eq!(message.bytes[..8], (read as u64).to_be_bytes());
+                    assert_eq!(message.bytes.len(), 1000);
+                    read += 1;
+                }
+            }
+            read
+        });
+        let mut queue = VecDeque::new();
+        for number in 0..COUNT as u64 {
+            let mut bytes = vec![0; 1000];
+            bytes[..8].copy_from_slice(&number.to_be_bytes());
+            queue.push_back((on(1), bytes.into()));
+        }
+        while !queue.is_empty() {
+            ours.send_many(&mut queue).await.unwrap();
+        }
+        ours.shutdown().await.unwrap();
+        assert_eq!(reader.await.unwrap(), COUNT);
+        let (sent, received) = (a.traffic(), b.traffic());
+        assert!(sent.sent_in_trains > sent.sent / 2, "{sent:?}");
+        assert!(received.received_in_trains > received.received / 2, "{received:?}");
+    });
+}
+
+/// What is not read fills the association's own window and nothing else.
+#[test]
+fn a_slow_reader_closes_only_its_own_window() {
+    run(async {
+        let settings = Settings { receive_buffer: 20_000, ..Settings::default() };
+        let (a, b) = (stack(&[ip(1)], settings), stack(&[ip(2)], settings));
+        let listener = b.listen(&[ip(2)], PORT, None).unwrap();
+        let encapsulation = b.udp_port().unwrap();
+        let connect = Connect { encapsulation, ..Connect::new(&[ip(1)], &[ip(2)], PORT) };
+        let slow = a.connect(&connect).await.unwrap();
+        let slow_end = listener.accept().await.unwrap();
+        let mut given = 0;
+        while slow.try_send(vec![0; 1000], &on(0)).is_ok() {
+            given += 1;
+        }
+        let quick = a.connect(&connect).await.unwrap();
+        let quick_end = listener.accept().await.unwrap();
+        for _ in 0..100 {
+            quick.send(vec![0; 1000], &on(0)).await.unwrap();
+            quick_end.recv().await.unwrap().unwrap();
+        }
+        assert!(slow_end.statistics().unwrap().unread <= 21_000);
+        for _ in 0..given {
+            slow_end.recv().await.unwrap().unwrap();
+        }
+    });
+}
+
+#[test]
+fn several_addresses_make_several_paths() {
+    run(async {
+        let [a, b] = pair([&[ip(1), ip(3)], &[ip(2), ip(4)]], Settings::default()).await;
+        // Whoever is called verifies what it was told; the caller knows whom it called.
+        while !matches!(b.event().await.unwrap(), Event::Path { remote, .. } if remote == ip(3)) {}
+        assert_eq!(a.paths().unwrap().len(), 2);
+        a.set_primary(ip(4)).unwrap();
+        a.send("by the other", &on(0)).await.unwrap();
+        b.recv().await.unwrap().unwrap();
+        assert!(a.paths().unwrap().iter().any(|p| p.primary && p.remote == ip(4)));
+        assert!(a.set_primary(ip(9)).is_err());
+    });
+}
+
+/// One socket for all addresses: packets leave from the address that the path has.
+#[test]
+fn a_wildcard_sends_from_each_paths_address() {
+    run(async {
+        let any = IpAddr::from([0, 0, 0, 0]);
+        let (a, b) = (stack(&[any], Settings::default()), stack(&[any], Settings::default()));
+        let listener = b.listen(&[any], PORT, None).unwrap();
+        let encapsulation = b.udp_port().unwrap();
+        let connect = Connect { encapsulation, ..Connect::new(&[ip(7)], &[ip(8)], PORT) };
+        let ours = a.connect(&connect).await.unwrap();
+        let theirs = listener.accept().await.unwrap();
+        ours.send("x", &on(0)).await.unwrap();
+        assert_eq!(theirs.recv().await.unwrap().unwrap().bytes, "x");
+        let paths = theirs.paths().unwrap();
+        assert_eq!((paths[0].local, paths[0].remote), (ip(8), ip(7)));
+    });
+}
+
+#[test]
+fn ipv6_works_too() {
+    run(async {
+        let here = [IpAddr::from(std::net::Ipv6Addr::LOCALHOST)];
+        let [a, b] = pair([&here, &here], Settings::default()).await;
+        a.send("six", &on(0)).await.unwrap();
+        assert_eq!(b.recv().await.unwrap().unwrap().bytes, "six");
+    });
+}
+
+/// RFC 9260 section 9: the last handle dropped ends the association in order; abort ends it at
+/// once and says why.
+#[test]
+fn dropping_ends_in_order_and_abort_at_once() {
+    run(async {
+        let [a, b] = pair([&[ip(1)], &[ip(2)]], Settings::default()).await;
+        a.send("last", &on(0)).await.unwrap();
+        let clone = a.clone();
+        drop(a);
+        clone.send("words", &on(0)).await.unwrap();
+        drop(clone);
+        assert_eq!(b.recv().await.unwrap().unwrap().bytes, "last");
+        assert_eq!(b.recv().await.unwrap().unwrap().bytes, "words");
+        assert_eq!(b.recv().await.unwrap(), None);
+        let [a, b] = pair([&[ip(1)], &[ip(2)]], Settings::default()).await;
+        a.abort(b"enough").unwrap();
+        let Err(Error::Closed(Close::Aborted { code: 12, reason })) = b.recv().await else {
+            panic!("no abort");
+        };
+        assert_eq!(reason, "enough");
+        assert!(matches!(a.recv().await, Err(Error::Closed(_))));
+    });
+}
+
+#[test]
+fn nobody_listens_and_nobody_is_there() {
+    run(async {
+        let settings = Settings {
+            rto_initial: Duration::from_millis(20),
+            rto_min: Duration::from_millis(20),
+            rto_max: Duration::from_millis(40),
+            max_init_retransmits: 2,
+            ..Settings::default()
+        };
+        let (a, b) = (stack(&[ip(1)], settings), stack(&[ip(2)], settings));
+        let encapsulation = b.udp_port().unwrap();
+        let connect = Connect { encapsulation, ..Connect::new(&[ip(1)], &[ip(2)], PORT) };
+        let error = a.connect(&connect).await.unwrap_err();
+        assert!(matches!(error, Error::Closed(Close::Aborted { .. })), "{error}");
+        let nowhere = Connect { encapsulation: 9, ..connect };
+        let error = a.connect(&nowhere).await.unwrap_err();
+        assert!(matches!(error, Error::Closed(Close::Unreachable)), "{error}");
+    });
+}
+
+#[test]
+fn a_port_is_given_once() {
+    run(async {
+        let a = stack(&[ip(1)], Settings::default());
+        let first = a.listen(&[ip(1)], PORT, None).unwrap();
+        let error = a.listen(&[ip(1)], PORT, None).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
+        drop(first);
+        a.listen(&[ip(1)], PORT, None).unwrap();
+        let over = Over::Udp { locals: vec![ip(1)], port: a.udp_port().unwrap() };
+        let error = Stack::new(Config::new(over)).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
+        assert!(error.to_string().starts_with("sctp over udp at 127.0.0.1:"), "{error}");
+    });
+}
+
+/// RFC 3758: what is given up is told.
+#[test]
+fn a_message_given_up_is_told() {
+    run(async {
+        let settings = Settings { receive_buffer: 2_000, ..Settings::default() };
+        let [a, _b] = pair([&[ip(1)], &[ip(2)]], settings).await;
+        let short = Reliability::Lifetime(Duration::from_millis(10));
+        let options = SendOptions { reliability: short, ..on(0) };
+        for _ in 0..20 {
+            a.send(vec![0; 1000], &options).await.unwrap();
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        a.send("more", &options).await.unwrap();
+        loop {
+            if let Event::SendFailed { messages } = a.event().await.unwrap() {
+                assert!(messages > 0);
+                break;
+            }
+        }
+    });
+}
+
+/// The stack's task ends when nobody holds anything of it any more.
+#[test]
+fn a_stack_ends_with_its_last_user() {
+    run(async {
+        let b = stack(&[ip(2)], Settings::default());
+        let port = b.udp_port().unwrap();
+        drop(b);
+        let over = Over::Udp { locals: vec![ip(2)], port };
+        loop {
+            match Stack::new(Config::new(over.clone())) {
+                Ok(_) => break,
+                Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
+            }
+        }
+    });
+}
