@@ -10,12 +10,38 @@ use crate::sys::set_option;
 use ringway_sansio::Transport;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 
 /// Connections the kernel completes and keeps for us until they are accepted; the system may cut it
 /// to `net.core.somaxconn`.
 const ACCEPT_BACKLOG: i32 = 4096;
+
+/// What is to be listened on.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Bind {
+    /// What is carried.
+    pub transport: Transport,
+    /// Where; port 0 lets the system choose one, the same for all workers.
+    pub addr: SocketAddr,
+    /// SCTP only: further addresses of every association (RFC 4168). None beside a wildcard.
+    pub more: Vec<IpAddr>,
+    /// SCTP only: our UDP port that carries it (RFC 6951); `None` for straight over IP.
+    pub encapsulation: Option<u16>,
+}
+
+impl Bind {
+    /// At one address.
+    pub const fn at(transport: Transport, addr: SocketAddr) -> Bind {
+        Bind { transport, addr, more: Vec::new(), encapsulation: None }
+    }
+}
+
+impl From<(Transport, SocketAddr)> for Bind {
+    fn from((transport, addr): (Transport, SocketAddr)) -> Bind {
+        Bind::at(transport, addr)
+    }
+}
 
 /// One listener with a socket for every worker.
 pub(crate) struct Bound {

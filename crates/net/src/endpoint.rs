@@ -1,6 +1,6 @@
 //! A worker's connection to the world: its listeners, and the loop that runs its handler.
 
-use crate::bind::{self, Bound};
+use crate::bind::{self, Bind, Bound};
 use crate::clock::Clock;
 use crate::counters::Counters;
 use crate::error::BindError;
@@ -18,7 +18,6 @@ use ringway_sansio::{FlowId, Time, Transport};
 use socket2::Socket;
 use std::future::{Future, poll_fn};
 use std::io;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -44,8 +43,8 @@ const REFUSALS_A_TURN: usize = 64;
 pub struct Config {
     /// Workers, each with a socket of every listener: 1 to [`MAX_WORKERS`].
     pub workers: usize,
-    /// Transports and addresses. Port 0 lets the system choose one, the same for all workers.
-    pub listen: Vec<(Transport, SocketAddr)>,
+    /// Transports and addresses.
+    pub listen: Vec<Bind>,
     /// Bounds on connections.
     pub limits: Limits,
     /// The time of the world.
@@ -60,7 +59,8 @@ pub struct Config {
 
 impl Config {
     /// One worker, the usual bounds, no TLS.
-    pub fn new(listen: Vec<(Transport, SocketAddr)>) -> Self {
+    pub fn new(listen: impl IntoIterator<Item = impl Into<Bind>>) -> Self {
+        let listen = listen.into_iter().map(Into::into).collect();
         Config {
             workers: 1,
             listen,
@@ -89,7 +89,7 @@ pub fn bind<P: Send + 'static>(config: Config) -> Result<Vec<Endpoint<P>>, BindE
         return Err(BindError::Workers { asked: config.workers, most: MAX_WORKERS });
     }
     let mut bound: Vec<Bound> = Vec::new();
-    for &(transport, addr) in &config.listen {
+    for &Bind { transport, addr, .. } in &config.listen {
         match transport {
             Transport::Sctp | Transport::TlsSctp => {
                 return Err(BindError::Unsupported { transport, addr });

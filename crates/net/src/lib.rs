@@ -30,6 +30,7 @@ pub mod tls;
 pub mod tun;
 mod udp;
 
+pub use bind::Bind;
 pub use clock::Clock;
 pub use counters::{Counter, Counters};
 pub use endpoint::{Config, Endpoint, bind};

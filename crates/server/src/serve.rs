@@ -125,7 +125,7 @@ impl Server {
         let management = bind_management(&settings)?;
         let endpoints = ringway_net::bind::<Post>(ringway_net::Config {
             workers,
-            listen: setup::listen(&settings).iter().map(|l| (l.transport, l.addr)).collect(),
+            listen: setup::listen(&settings).into_iter().map(setup::bind).collect(),
             limits: setup::net_limits(&settings),
             clock,
             tls_server: tls.server.clone(),

@@ -144,6 +144,12 @@ pub fn default_domain(settings: &Settings) -> Option<Host> {
     (settings.names.is_empty() && settings.domains.is_empty()).then(host::name)
 }
 
+/// What the transports are told of a listener.
+pub fn bind(listen: Listen) -> ringway_net::Bind {
+    let Listen { transport, addr, more, encapsulation } = listen;
+    ringway_net::Bind { transport, addr, more, encapsulation }
+}
+
 /// What the proxy is told. `listeners` have their ports.
 pub fn proxy(
     settings: &Settings,

@@ -1,7 +1,7 @@
 //! A handler that tells a test what happens to it, and endpoints that run it on threads.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used)]
 
-use ringway_net::{Backlog, CloseReason, Config, Control, Handler, Listener, Peer, bind};
+use ringway_net::{Backlog, Bind, CloseReason, Config, Control, Handler, Listener, Peer, bind};
 use ringway_sansio::{Flow, Outbox, Target, Time, Transport};
 use ringway_sip::Malformed;
 use std::net::SocketAddr;
@@ -251,7 +251,7 @@ impl Drop for Server {
 }
 
 pub fn listen(specs: &[(Transport, &str)]) -> Config {
-    Config::new(specs.iter().map(|(t, a)| (*t, a.parse().unwrap())).collect())
+    Config::new(specs.iter().map(|(t, a)| Bind::at(*t, a.parse().unwrap())))
 }
 
 /// A message with a body of `n` bytes, framed for a stream.
