@@ -16,6 +16,7 @@
 mod association;
 pub mod congestion;
 pub mod endpoint;
+mod features;
 mod incoming;
 pub mod ns2;
 pub mod numbers;
@@ -27,7 +28,10 @@ pub mod scheduler;
 pub mod settings;
 pub mod wire;
 
-pub use association::{Close, MAX_REASON, PathSnapshot, Snapshot, State, Totals};
+pub use association::{
+    Change, Close, MAX_REASON, MAX_REQUESTS, MAX_RESET_STREAMS, PathSnapshot, Reset, Snapshot,
+    State, Totals,
+};
 pub use endpoint::{AssocId, Counters, Event, ListenerId, Sctp};
 pub use incoming::{CHUNK_COST, Received};
 pub use numbers::{Mid, Ssn, Tsn};

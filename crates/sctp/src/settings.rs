@@ -73,6 +73,8 @@ pub struct Settings {
     pub outbound_streams: u16,
     /// Most streams that the peer may send on.
     pub inbound_streams: u16,
+    /// Up to how many the peer may add to them later (RFC 6525).
+    pub most_inbound_streams: u16,
     /// First congestion window in bytes; `None` for that of RFC 9260 section 7.2.1.
     pub initial_cwnd: Option<u32>,
     /// First slow-start threshold in bytes; `None` for the peer's first window.
@@ -112,6 +114,8 @@ pub struct Settings {
     pub shutdown_guard: Option<Duration>,
     /// Offer and take partial reliability (RFC 3758).
     pub partial_reliability: bool,
+    /// Offer and take re-configuration of streams (RFC 6525).
+    pub reconfiguration: bool,
     /// Congestion control.
     pub algorithm: Algorithm,
     /// The order among streams.
@@ -128,6 +132,7 @@ impl Default for Settings {
             receive_buffer: 1 << 20,
             outbound_streams: 1024,
             inbound_streams: 1024,
+            most_inbound_streams: u16::MAX,
             initial_cwnd: None,
             initial_ssthresh: None,
             rto_initial: Duration::from_secs(1),
@@ -146,6 +151,7 @@ impl Default for Settings {
             cookie_life: Duration::from_secs(60),
             shutdown_guard: None,
             partial_reliability: true,
+            reconfiguration: true,
             algorithm: Algorithm::default(),
             scheduling: Scheduling::default(),
         }
@@ -279,6 +285,15 @@ pub enum Error {
         streams: u16,
         /// What was given.
         got: u16,
+    },
+    /// The stream is being reset (RFC 6525); [`Change::StreamsReset`](crate::Change) follows.
+    #[error("expected a stream that takes messages, got one that is being reset")]
+    Resetting,
+    /// The peer does not take an extension.
+    #[error("expected a peer that takes {what}, got one that does not")]
+    NotTaken {
+        /// Which.
+        what: &'static str,
     },
     /// The addresses or the pair of addresses are in use.
     #[error("expected a free address, got one in use")]

@@ -3,6 +3,7 @@
 use super::acks::Seen;
 use super::{Association, Close, Cx, MAX_REASON, State};
 use crate::Tsn;
+use crate::features::Features;
 use crate::incoming::Arrival;
 use crate::outgoing::SackError;
 use crate::wire::cause::{Cause, Causes, code};
@@ -50,6 +51,9 @@ impl Association {
                 return;
             }
         }
+        if self.reconfig.is_some() {
+            self.deferred_reset();
+        }
         self.acks.packet(cx.now, path, seen, &self.settings);
         self.closing_heard(cx, seen.data);
         if seen.data && self.inn.is_readable() {
@@ -92,6 +96,9 @@ impl Association {
             Chunk::ForwardTsn(ref forward) if self.out.forwards => {
                 self.handle_forward_tsn(forward, seen);
             }
+            Chunk::ReConfig(value) if self.features.has(Features::RECONFIG) => {
+                self.handle_reconfig(cx, value);
+            }
             Chunk::Error(causes) => self.handle_error(cx, causes),
             // Handled before a packet comes here, or without meaning among other chunks (RFC 9260
             // section 6.10).
@@ -104,7 +111,7 @@ impl Association {
     }
 
     fn handle_data(&mut self, data: &Data<'_>, seen: &mut Seen) {
-        if !self.takes_data() {
+        if !self.takes_data() || self.awaits_new_numbers() {
             return;
         }
         if data.user.is_empty() {
@@ -139,7 +146,7 @@ impl Association {
 
     /// RFC 3758 section 3.6.
     fn handle_forward_tsn(&mut self, forward: &ForwardTsn<'_>, seen: &mut Seen) {
-        if !self.takes_data() {
+        if !self.takes_data() || self.awaits_new_numbers() {
             return;
         }
         seen.data = true;
@@ -152,7 +159,7 @@ impl Association {
     }
 
     fn handle_sack(&mut self, cx: &mut Cx<'_>, sack: &Sack<'_>) {
-        if !self.sends_data() {
+        if !self.sends_data() || self.awaits_new_numbers() {
             return;
         }
         self.totals.sacks_received += 1;

@@ -13,12 +13,15 @@ mod input;
 mod opening;
 mod output;
 mod paths;
+mod reconfig;
 mod timers;
 
-pub(crate) use opening::{Offer, families_match, init_ack_len, own_parameters};
+pub(crate) use opening::{Offer, families_match, own_parameters};
 pub(crate) use paths::is_unicast;
+pub use reconfig::{Change, MAX_REQUESTS, MAX_RESET_STREAMS, Reset};
 
 use crate::PROTOCOL;
+use crate::features::Features;
 use crate::incoming::{Incoming, Received};
 use crate::outgoing::{Outgoing, SendOptions};
 use crate::path::{Path, PathState};
@@ -28,6 +31,7 @@ use crate::wire::chunk;
 use acks::Acks;
 use bytes::Bytes;
 use opening::Opening;
+use reconfig::Reconfig;
 use ringway_sansio::{Addressing, Duration, Random, Time};
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -36,6 +40,8 @@ use std::net::IpAddr;
 const MAX_BEATS: usize = 4;
 /// Bytes of error causes that wait to be sent; more are left out.
 const MAX_ERRORS: usize = 512;
+/// Changes that the user was not told of; while so many wait the peer's requests are refused.
+pub(crate) const MAX_CHANGES: usize = 32;
 /// Bytes of a peer's reason for an ABORT that are kept.
 pub const MAX_REASON: usize = 1024;
 
@@ -182,6 +188,7 @@ pub(crate) struct Pending {
     pub(crate) paths: bool,
     pub(crate) error: Option<u16>,
     pub(crate) unsent: u32,
+    pub(crate) changes: VecDeque<Change>,
     pub(crate) closed: Option<Close>,
 }
 
@@ -195,6 +202,7 @@ impl Pending {
             || self.paths
             || self.error.is_some()
             || self.unsent > 0
+            || !self.changes.is_empty()
             || self.closed.is_some()
     }
 }
@@ -246,6 +254,9 @@ pub(crate) struct Association {
     pub(crate) ties: (u32, u32),
     initial_tsn: crate::Tsn,
     streams: (u16, u16),
+    /// What both ends take.
+    features: Features,
+    reconfig: Option<Box<Reconfig>>,
     opening: Option<Box<Opening>>,
     out: Outgoing,
     inn: Incoming,
@@ -387,6 +398,7 @@ impl Association {
         self.state = State::Closed;
         self.inn.finish();
         self.opening = None;
+        self.reconfig = None;
         for timer in [&mut self.t1, &mut self.t2, &mut self.t5] {
             *timer = None;
         }

@@ -4,13 +4,14 @@ use super::acks::Acks;
 use super::paths::beside;
 use super::{Association, Close, Control, Cx, Ends, Pending, State, Totals};
 use crate::Tsn;
+use crate::features::Features;
 use crate::incoming::Incoming;
 use crate::outgoing::{Outgoing, chunk_size};
 use crate::settings::Settings;
 use crate::wire::cause::Cause;
 use crate::wire::chunk::{Chunk, kind};
 use crate::wire::parameter;
-use crate::wire::{Init, InitParameters, TLV_HEADER, Writer, padded};
+use crate::wire::{Init, InitParameters, TLV_HEADER, Writer};
 use ringway_sansio::{Addressing, Time};
 use std::net::IpAddr;
 
@@ -47,8 +48,8 @@ pub(crate) struct Offer {
     /// Streams we send on at most, and the peer.
     pub(crate) streams: (u16, u16),
     pub(crate) ties: (u32, u32),
-    /// Both ends take FORWARD TSN (RFC 3758 section 3.3).
-    pub(crate) forwards: bool,
+    /// What both ends take.
+    pub(crate) features: Features,
     /// The addresses that the INIT came to and from.
     pub(crate) local: IpAddr,
     pub(crate) source: IpAddr,
@@ -71,6 +72,8 @@ impl Association {
             ties: (random.next_u64() as u32 | 1, random.next_u64() as u32 | 1),
             initial_tsn: tsn,
             streams: (settings.outbound_streams, settings.inbound_streams),
+            features: Features::default(),
+            reconfig: None,
             opening: None,
             out: Outgoing::new(tsn, settings),
             inn: Incoming::new(Tsn::new(0), settings.receive_buffer),
@@ -150,7 +153,8 @@ impl Association {
         self.streams = offer.streams;
         self.pending.unsent += self.out.limit_streams(offer.streams.0, &self.settings);
         self.out.peer_rwnd = offer.peer_rwnd;
-        self.out.forwards = offer.forwards;
+        self.features = offer.features;
+        self.out.forwards = offer.features.has(Features::FORWARD);
         self.inn.restart(offer.peer_tsn);
         for path in &mut self.paths {
             path.used = now;
@@ -279,6 +283,7 @@ impl Association {
                 return refuse(self, Cause::InvalidParameter, "an INIT ACK has a bad parameter");
             }
         };
+        let features = Features::offered(&self.settings).both(Features::declared(&parameters));
         let Some(cookie) = parameters.cookie.filter(|cookie| cookie.len() <= MAX_COOKIE) else {
             let cause = Cause::MissingParameter(parameter::kind::STATE_COOKIE);
             return refuse(self, cause, "an INIT ACK has no cookie");
@@ -300,7 +305,7 @@ impl Association {
             peer_rwnd: init.a_rwnd,
             streams,
             ties: (0, 0),
-            forwards: self.settings.partial_reliability && parameters.forward_tsn,
+            features,
             local: self.paths[path].local,
             source,
             addresses: Vec::new(),
@@ -421,6 +426,7 @@ impl Association {
         self.t2 = None;
         self.t5 = None;
         self.opening = None;
+        self.reconfig = None;
         self.errors = 0;
         (self.forced, self.probe, self.probing, self.probes) = (false, false, false, 0);
         self.shutdown_wanted = false;
@@ -452,14 +458,9 @@ pub(crate) fn own_parameters(locals: &[IpAddr], settings: &Settings) -> InitPara
             locals.iter().any(IpAddr::is_ipv6),
         )),
         forward_tsn: settings.partial_reliability,
+        extensions: Features::offered(settings).chunk_types(),
         ..InitParameters::default()
     }
-}
-
-/// Bytes of an INIT ACK besides its cookie and the parameters it reports.
-pub(crate) fn init_ack_len(locals: &[IpAddr]) -> usize {
-    let addresses = locals.iter().map(|a| if a.is_ipv4() { 8 } else { 20 }).sum::<usize>();
-    20 + addresses + 2 * TLV_HEADER + padded(4)
 }
 
 /// Whether every remote address has a local one of its family.

@@ -25,6 +25,7 @@ impl Association {
         self.out.drop_expired(cx.now);
         self.pending.unsent += self.out.take_abandoned();
         self.closing_progress(cx);
+        self.reconfig_progress();
         let data = self.data_target();
         let Some(target) = self.control_target().or(data) else {
             self.rest(cx);
@@ -42,6 +43,7 @@ impl Association {
             self.put_errors(&mut packet);
             self.put_owed_sack(&mut packet, target, data);
             self.put_forward(cx, target, &mut packet);
+            self.put_reconfig(cx, target, &mut packet);
         }
         self.put_beats(cx, target, &mut packet);
         if usable && self.control.shutdown && target == self.closing_path {
@@ -86,11 +88,14 @@ impl Association {
         if !self.control.errors.is_empty() || self.control.forward {
             return Some(self.current);
         }
+        if let Some(path) = self.reconfig_target() {
+            return Some(path);
+        }
         self.acks.is_due().then(|| self.ack_path())
     }
 
     /// RFC 9260 section 6.4: a SACK goes where the DATA came from.
-    fn ack_path(&self) -> usize {
+    pub(super) fn ack_path(&self) -> usize {
         let path = self.acks.path;
         if self.paths.get(path).is_some_and(|p| p.usable()) { path } else { self.current }
     }

@@ -20,6 +20,9 @@ impl Association {
         look(self.t2);
         look(self.t5);
         look(self.acks.timer);
+        if let Some(reconfig) = &self.reconfig {
+            look(reconfig.timer);
+        }
         for path in &self.paths {
             look(path.t3);
             look(path.beat_due);
@@ -38,6 +41,11 @@ impl Association {
         }
         if due(&mut self.t2, now) {
             self.closing_timeout(cx);
+        }
+        if let Some(reconfig) = &mut self.reconfig
+            && due(&mut reconfig.timer, now)
+        {
+            self.reconfig_timeout();
         }
         if self.acks.timer.is_some_and(|at| at <= now) {
             self.acks.now();

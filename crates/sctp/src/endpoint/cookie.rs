@@ -2,6 +2,7 @@
 //! a time and a MAC, so that nothing need be kept until it comes back.
 
 use crate::association::Offer;
+use crate::features::Features;
 use crate::numbers::Tsn;
 use crate::wire::init::MAX_ADDRESSES;
 use hmac::{Hmac, KeyInit, Mac};
@@ -12,7 +13,7 @@ use std::net::IpAddr;
 /// Bytes of the MAC, cut from 32: RFC 2104 section 5.
 const MAC: usize = 16;
 /// Bytes of the fixed part, after the MAC.
-const FIXED: usize = 1 + 8 + 4 + 5 * 4 + 2 * 2 + 2 * 4 + 2 * 2 + 1 + 1;
+const FIXED: usize = 1 + 8 + 4 + 5 * 4 + 2 * 2 + 2 * 4 + 2 * 2 + 2 + 1;
 
 /// What a cookie says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,7 +99,7 @@ impl Keys {
         for port in [cookie.ports.0, cookie.ports.1] {
             out.extend_from_slice(&port.to_be_bytes());
         }
-        out.push(u8::from(offer.forwards));
+        out.extend_from_slice(&offer.features.bits().to_be_bytes());
         out.push(offer.addresses.len() as u8);
         for &address in [offer.local, offer.source].iter().chain(&offer.addresses) {
             match address {
@@ -180,7 +181,7 @@ fn read(body: &[u8]) -> Option<Cookie> {
     let streams = (from.u16()?, from.u16()?);
     let ties = (from.u32()?, from.u32()?);
     let ports = (from.u16()?, from.u16()?);
-    let forwards = from.take::<1>()? == [1];
+    let features = Features::from_bits(from.u16()?);
     let count = usize::from(from.take::<1>()?[0]).min(MAX_ADDRESSES);
     let (local, source) = (from.address()?, from.address()?);
     let addresses = (0..count).map(|_| from.address()).collect::<Option<Vec<_>>>()?;
@@ -192,7 +193,7 @@ fn read(body: &[u8]) -> Option<Cookie> {
         peer_rwnd,
         streams,
         ties,
-        forwards,
+        features,
         local,
         source,
         addresses,
@@ -221,7 +222,7 @@ mod tests {
                 peer_rwnd: n / 2,
                 streams: (n as u16, 7),
                 ties: (n, 3),
-                forwards: n % 2 == 1,
+                features: Features::from_bits(n as u16),
                 local: IpAddr::from([10, 0, 0, 1]),
                 source: IpAddr::from([1u16, 2, 3, 4, 5, 6, 7, 8]),
                 addresses,

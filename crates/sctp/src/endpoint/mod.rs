@@ -5,6 +5,7 @@
 //! packets find their association, `opening` the half of the handshake that keeps nothing.
 
 mod budget;
+mod calls;
 mod cookie;
 mod icmp;
 mod key;
@@ -12,7 +13,7 @@ mod opening;
 mod packets;
 
 use crate::PROTOCOL;
-use crate::association::{Association, Close, Cx, Ends, Farewell, Snapshot, State};
+use crate::association::{Association, Change, Close, Cx, Ends, Farewell, Snapshot, State};
 use crate::incoming::Received;
 use crate::numbers::Tsn;
 use crate::outgoing::SendOptions;
@@ -98,6 +99,13 @@ pub enum Event {
         id: AssocId,
         /// How many.
         messages: u32,
+    },
+    /// Streams or addresses have changed.
+    Changed {
+        /// Whose.
+        id: AssocId,
+        /// What.
+        change: Change,
     },
     /// COMMUNICATION LOST or SHUTDOWN COMPLETE: it is over. What was received can still be read;
     /// once it is, the id names nothing. This is the last event of an association.
@@ -430,6 +438,9 @@ impl Sctp {
         if pending.unsent > 0 {
             let messages = core::mem::take(&mut pending.unsent);
             return Some(Event::SendFailed { id, messages });
+        }
+        if let Some(change) = pending.changes.pop_front() {
+            return Some(Event::Changed { id, change });
         }
         if core::mem::take(&mut pending.readable) {
             return Some(Event::Readable(id));

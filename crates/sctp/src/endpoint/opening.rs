@@ -4,7 +4,8 @@
 use super::cookie::Cookie;
 use super::packets::abort;
 use super::{ListenerId, Reply, Sctp, back};
-use crate::association::{Association, Cx, Ends, Offer, State, init_ack_len, own_parameters};
+use crate::association::{Association, Cx, Ends, Offer, State, own_parameters};
+use crate::features::Features;
 use crate::numbers::Tsn;
 use crate::settings::Settings;
 use crate::wire::cause::Cause;
@@ -180,7 +181,7 @@ impl Sctp {
                     settings.inbound_streams.min(init.outbound_streams),
                 ),
                 ties,
-                forwards: settings.partial_reliability && parameters.forward_tsn,
+                features: Features::offered(&settings).both(Features::declared(&parameters)),
                 local: source,
                 source: addressing.source,
                 addresses: parameters.addresses,
@@ -190,7 +191,7 @@ impl Sctp {
         own.address_types = None;
         let sealed = self.keys.seal(now, &mut *self.random, &cookie);
         let limit = usize::from(settings.mtu) - 40 - crate::wire::COMMON_HEADER;
-        if init_ack_len(&locals) + sealed.len() + parameters.unrecognized.len() * 2 <= limit {
+        if own.len() + sealed.len() + parameters.unrecognized.len() * 2 <= limit {
             own.unrecognized = parameters.unrecognized;
         }
         own.cookie = Some(sealed);

@@ -113,6 +113,33 @@ impl Incoming {
         }
     }
 
+    /// The peer's first TSN.
+    pub(crate) fn initial_tsn(&self) -> Tsn {
+        self.line.tsn(Line::ORIGIN)
+    }
+
+    /// The peer begins streams anew (RFC 6525 section 5.2.2), all if none is named.
+    pub(crate) fn reset_streams(&mut self, streams: &[u16]) {
+        if streams.is_empty() {
+            self.next_ssn.clear();
+        }
+        for &stream in streams {
+            if let Some(next) = self.next_ssn.get_mut(usize::from(stream)) {
+                *next = Ssn::default();
+            }
+        }
+    }
+
+    /// All streams and the TSNs begin anew (RFC 6525 section 5.2.4): what is whole is delivered,
+    /// what is not is dropped.
+    pub(crate) fn reset_everything(&mut self, next: Tsn) {
+        for (_, whole) in core::mem::take(&mut self.held) {
+            self.deliver(whole);
+        }
+        self.finish();
+        self.restart(next);
+    }
+
     /// The Cumulative TSN Ack.
     pub(crate) fn cumulative(&self) -> Tsn {
         self.line.tsn(self.tracker.cumulative())

@@ -7,6 +7,7 @@
 
 mod abandon;
 mod sack;
+mod streams;
 
 pub(crate) use sack::SackError;
 
@@ -175,6 +176,11 @@ pub(crate) struct Outgoing {
     abandoned: u32,
     /// A message was given that may be given up.
     unreliable: bool,
+    /// Streams that take no messages now, and how often all of them do not (RFC 6525).
+    closed: Vec<u16>,
+    all_closed: u8,
+    /// No message may begin.
+    frozen: bool,
 }
 
 impl Outgoing {
@@ -200,6 +206,9 @@ impl Outgoing {
             advanced: Line::ORIGIN - 1,
             abandoned: 0,
             unreliable: false,
+            closed: Vec::new(),
+            all_closed: 0,
+            frozen: false,
         }
     }
 
@@ -224,34 +233,6 @@ impl Outgoing {
             }
         }
         dropped as u32
-    }
-
-    /// Begins anew after a restart of the peer: what was sent and not acknowledged is lost, what
-    /// was not sent keeps its place. Gives how many messages were lost.
-    pub(crate) fn restart(&mut self, initial_tsn: Tsn) -> u32 {
-        let before = self.messages.len();
-        while let Some(chunk) = self.sent.pop_front() {
-            self.release(&chunk);
-        }
-        if self.current != NONE {
-            let message = self.messages.remove(self.current as usize);
-            let left = message.data.len() - message.cut as usize;
-            self.waiting -= left;
-            self.buffered -= left;
-            self.current = NONE;
-        }
-        for queue in &mut self.queues {
-            queue.next_ssn = Ssn::default();
-        }
-        self.marked.clear();
-        self.acked.clear();
-        self.line = Line::new(initial_tsn);
-        self.first = Line::ORIGIN;
-        self.advanced = Line::ORIGIN - 1;
-        self.uncounted = Line::ORIGIN;
-        self.outstanding = 0;
-        self.recovery = None;
-        (before - self.messages.len()) as u32
     }
 
     fn next_place(&self) -> u64 {
@@ -315,6 +296,9 @@ impl Outgoing {
         if options.stream >= streams {
             return Err(Error::Stream { streams, got: options.stream });
         }
+        if self.is_closed(options.stream) {
+            return Err(Error::Resetting);
+        }
         let buffered = self.buffered();
         let cost = size.max(MESSAGE_COST);
         if buffered > 0 && buffered + cost > limit {
@@ -362,6 +346,9 @@ impl Outgoing {
     fn upcoming(&self) -> Option<u32> {
         if self.current != NONE {
             return Some(self.current);
+        }
+        if self.frozen {
+            return None;
         }
         let stream = self.scheduler.next()?;
         Some(self.queues[usize::from(stream)].head)

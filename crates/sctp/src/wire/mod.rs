@@ -13,6 +13,7 @@ pub mod data;
 pub mod init;
 pub mod packet;
 pub mod parameter;
+pub mod reconfig;
 pub mod sack;
 
 pub use cause::Cause;

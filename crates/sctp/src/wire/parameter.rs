@@ -134,7 +134,9 @@ impl<'a> Iterator for Parameters<'a> {
             kind::ECN_CAPABLE => Ok(Parameter::EcnCapable),
             kind::FORWARD_TSN_SUPPORTED => Ok(Parameter::ForwardTsnSupported),
             kind::SUPPORTED_EXTENSIONS => Ok(Parameter::SupportedExtensions(value)),
-            kind::PADDING
+            kind::OUTGOING_RESET..=kind::ADD_INCOMING
+            | kind::ADD_ADDRESS..=kind::SUCCESS_INDICATION
+            | kind::PADDING
             | kind::ZERO_CHECKSUM
             | kind::RANDOM
             | kind::CHUNK_LIST

@@ -36,6 +36,8 @@ pub struct Script {
     /// The UDP port that packets come from, and what congestion has marked them with.
     pub udp_port: u16,
     pub ecn: Ecn,
+    /// Chunk types named in Supported Extensions.
+    pub extensions: Vec<u8>,
     pub sent: VecDeque<(Addressing, Vec<u8>)>,
 }
 
@@ -56,6 +58,7 @@ impl Script {
             cookie: Vec::new(),
             forwards: true,
             udp_port: 0,
+            extensions: vec![kind::RE_CONFIG],
             ecn: Ecn::NotEct,
             sent: VecDeque::new(),
         }
@@ -115,7 +118,12 @@ impl Script {
         let addresses = if several { self.addresses.clone() } else { Vec::new() };
         (
             fixed,
-            InitParameters { addresses, forward_tsn: self.forwards, ..InitParameters::default() },
+            InitParameters {
+                addresses,
+                forward_tsn: self.forwards,
+                extensions: self.extensions.clone(),
+                ..InitParameters::default()
+            },
         )
     }
 

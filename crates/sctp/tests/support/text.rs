@@ -2,13 +2,16 @@
 //! are 1.
 //!
 //! `DATA tsn flags stream:ssn bytes` (`-` for no flags where one is built), `SACK cumulative [w window] [from-to ...] [dup tsn ...]`,
+//! `RECONFIG` with `out request response last [stream ...]`, `in request [stream ...]`, `all request`,
+//! `answer request result [ours theirs]`, `more request count` or `give request count`,
 //! `SHUTDOWN cumulative`, `ABORT [T] [cause]`, `ERROR cause`, `SHUTDOWN_COMPLETE [T]`, and names
 //! alone for the rest.
 
 use super::pattern;
 use ringway_sctp::wire::cause::Causes;
 use ringway_sctp::wire::chunk::{self, Chunk, ForwardTsn};
-use ringway_sctp::wire::{Cause, Data, DataFlags, Gap, Packet, sack};
+use ringway_sctp::wire::reconfig::{Reconfig, Streams};
+use ringway_sctp::wire::{Cause, Data, DataFlags, Gap, Packet, Parameters, sack};
 use ringway_sctp::{Ssn, Tsn};
 
 const FLAGS: [(char, DataFlags); 4] = [
@@ -24,6 +27,65 @@ fn relative(tsn: Tsn, first: Option<Tsn>) -> i64 {
 
 fn codes(causes: &[u8]) -> String {
     Causes::new(causes).flatten().map(|c| format!(" {}", c.code())).collect()
+}
+
+fn reconfig(value: &[u8], data: Option<Tsn>, acked: Option<Tsn>) -> String {
+    let own = |number: u32| relative(Tsn::new(number), data);
+    let other = |number: u32| relative(Tsn::new(number), acked);
+    let list = |streams: Streams<'_>| streams.iter().map(|s| format!(" {s}")).collect::<String>();
+    Parameters::new(value)
+        .map(|p| match Reconfig::read(&p.unwrap()).unwrap().unwrap() {
+            Reconfig::OutgoingReset { request, response, last_tsn, streams } => {
+                let (last, names) = (own(last_tsn.raw()), list(streams));
+                format!(" out {} {} {last}{names}", own(request), other(response))
+            }
+            Reconfig::IncomingReset { request, streams } => {
+                format!(" in {}{}", own(request), list(streams))
+            }
+            Reconfig::TsnReset { request } => format!(" all {}", own(request)),
+            Reconfig::Response { response, result, next } => {
+                let next = next.map_or(String::new(), |(ours, theirs)| {
+                    format!(" {} {}", own(ours.raw()), other(theirs.raw()))
+                });
+                format!(" answer {} {result}{next}", other(response))
+            }
+            Reconfig::AddOutgoing { request, count } => format!(" more {} {count}", own(request)),
+            Reconfig::AddIncoming { request, count } => format!(" give {} {count}", own(request)),
+        })
+        .collect()
+}
+
+/// The parameter that words say, as [`reconfig`] writes it.
+fn build_reconfig(words: &[&str], first: Tsn, peer: Tsn) -> Vec<u8> {
+    let number = |at: usize| words[at].parse::<i64>().unwrap();
+    let own = |at: usize| first.plus((number(at) - 1) as u32);
+    let other = |at: usize| peer.plus((number(at) - 1) as u32);
+    let list = |from: usize| -> Vec<u8> {
+        words[from..].iter().flat_map(|w| w.parse::<u16>().unwrap().to_be_bytes()).collect()
+    };
+    let mut out = Vec::new();
+    let request = if words[0] == "answer" { 0 } else { own(1).raw() };
+    match words[0] {
+        "out" => Reconfig::OutgoingReset {
+            request,
+            response: other(2).raw(),
+            last_tsn: own(3),
+            streams: Streams::new(&list(4)),
+        }
+        .emit(&mut out),
+        "in" => Reconfig::IncomingReset { request, streams: Streams::new(&list(2)) }.emit(&mut out),
+        "all" => Reconfig::TsnReset { request }.emit(&mut out),
+        "answer" => Reconfig::Response {
+            response: other(1).raw(),
+            result: number(2) as u32,
+            next: (words.len() > 4).then(|| (own(3), other(4))),
+        }
+        .emit(&mut out),
+        "more" => Reconfig::AddOutgoing { request, count: number(2) as u16 }.emit(&mut out),
+        "give" => Reconfig::AddIncoming { request, count: number(2) as u16 }.emit(&mut out),
+        word => panic!("no parameter {word}"),
+    }
+    out
 }
 
 /// A packet as a line. `data` is the first TSN of who sends it, `acked` that of who receives it.
@@ -54,6 +116,7 @@ pub fn describe(bytes: &[u8], data: Option<Tsn>, acked: Option<Tsn>) -> String {
                 let list: String = f.streams().map(|(s, n)| format!(" {s}:{n:?}")).collect();
                 format!("FORWARD {}{list}", relative(f.new_cumulative_tsn, data))
             }
+            Chunk::ReConfig(value) => format!("RECONFIG{}", reconfig(value, data, acked)),
             Chunk::Shutdown(tsn) => format!("SHUTDOWN {}", relative(tsn, acked)),
             Chunk::Abort { reflected, causes } => {
                 format!("ABORT{}{}", if reflected { " T" } else { "" }, codes(causes))
@@ -120,6 +183,9 @@ pub fn build(line: &str, first: Tsn, peer: Tsn, window: u32, out: &mut Vec<u8>) 
                 Chunk::ForwardTsn(ForwardTsn::new(absolute(words[1], first), &entries)).emit(out);
             }
             "SHUTDOWN" => Chunk::Shutdown(absolute(words[1], peer)).emit(out),
+            "RECONFIG" => {
+                Chunk::ReConfig(&build_reconfig(&words[1..], first, peer)).emit(out);
+            }
             "SHUTDOWN_ACK" => Chunk::ShutdownAck.emit(out),
             "SHUTDOWN_COMPLETE" => {
                 Chunk::ShutdownComplete { reflected: words.contains(&"T") }.emit(out);

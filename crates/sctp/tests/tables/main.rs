@@ -13,6 +13,7 @@ mod faults;
 mod loss;
 mod opening;
 mod partial;
+mod reconfig;
 
 use ringway_sctp::{Settings, Snapshot};
 use support::*;

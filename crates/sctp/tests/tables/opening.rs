@@ -146,6 +146,7 @@ fn an_init_comes_alone() {
 fn unknown_parameters_come_back() {
     let mut s = listening();
     s.forwards = false;
+    s.extensions = Vec::new();
     let (fixed, parameters) = s.init();
     let mut out = Vec::new();
     let mut writer = Writer::new(&mut out, 2000, s.ports.1, s.ports.0, 0);
@@ -172,6 +173,7 @@ fn unknown_parameters_come_back() {
 fn a_host_name_is_refused() {
     let mut s = listening();
     s.forwards = false;
+    s.extensions = Vec::new();
     let (fixed, parameters) = s.init();
     let mut out = Vec::new();
     let mut writer = Writer::new(&mut out, 2000, s.ports.1, s.ports.0, 0);

@@ -1,6 +1,11 @@
 //! Two hosts over a wire in virtual time.
 
+#![allow(clippy::unwrap_used)]
+
+#[path = "../support/mod.rs"]
 mod support;
+
+mod streams;
 
 use proptest::prelude::*;
 use ringway_sctp::{

@@ -1,0 +1,562 @@
+//! Re-configuration of streams (RFC 6525): beginning streams anew, and adding some.
+//!
+//! One request of ours is under way at a time. A stream takes no messages while it is being reset;
+//! what was given before goes out first.
+
+use super::{Association, Cx, MAX_CHANGES, State};
+use crate::Tsn;
+use crate::features::Features;
+use crate::settings::Error;
+use crate::wire::reconfig::{Reconfig as Wire, Streams, result};
+use crate::wire::{COMMON_HEADER, Parameters, TLV_HEADER, Writer};
+use ringway_sansio::Time;
+use std::collections::VecDeque;
+
+/// Streams named in one request; to reset more, reset all.
+pub const MAX_RESET_STREAMS: usize = 200;
+/// Requests that wait for their turn.
+pub const MAX_REQUESTS: usize = 8;
+/// Answers that wait to be sent; the peer asks again for the others.
+const MAX_ANSWERS: usize = 4;
+/// Parameters of one RE-CONFIG that are looked at (RFC 6525 section 3.1).
+const MAX_PARAMETERS: usize = 2;
+/// Answers that are kept in case a request comes again: as many as one chunk asks for.
+const KEPT_ANSWERS: usize = 2;
+
+/// Which streams begin anew (RFC 6525). An empty list stands for all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reset<'a> {
+    /// Those we send on.
+    Outgoing(&'a [u16]),
+    /// Those the peer sends on: it is asked to reset them.
+    Incoming(&'a [u16]),
+    /// All streams in both directions, and the TSNs (section 5.1.4).
+    Everything,
+}
+
+/// What is to be asked of the peer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Want {
+    /// The streams, and the peer's request that is answered by it.
+    Outgoing(Box<[u16]>, Option<u32>),
+    Incoming(Box<[u16]>),
+    Everything,
+    AddOutgoing(u16),
+    AddIncoming(u16),
+}
+
+/// A request under way.
+#[derive(Debug)]
+struct Asked {
+    request: u32,
+    want: Want,
+    value: Vec<u8>,
+    send: bool,
+    path: usize,
+    /// The peer has said that it is working on it.
+    in_progress: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Answer {
+    request: u32,
+    result: u32,
+    next: Option<(Tsn, Tsn)>,
+}
+
+/// An outgoing reset of the peer that waits for data sent before it (section 5.2.2, E2).
+#[derive(Debug)]
+struct Deferred {
+    request: u32,
+    last_tsn: Tsn,
+    streams: Box<[u16]>,
+}
+
+/// What is known of requests. It comes to be with the first.
+#[derive(Debug)]
+pub(super) struct Reconfig {
+    next_request: u32,
+    /// The number of the peer's next request.
+    expected: u32,
+    wanted: VecDeque<Want>,
+    asked: Option<Asked>,
+    answers: VecDeque<Answer>,
+    unsent: VecDeque<Answer>,
+    deferred: Option<Deferred>,
+    pub(super) timer: Option<Time>,
+}
+
+impl Reconfig {
+    fn answer(&mut self, answer: Answer) {
+        if self.unsent.len() < MAX_ANSWERS {
+            self.unsent.push_back(answer);
+        }
+    }
+
+    pub(super) fn wants_to_send(&self) -> bool {
+        !self.unsent.is_empty() || self.asked.as_ref().is_some_and(|asked| asked.send)
+    }
+}
+
+/// Something about an association has changed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Change {
+    /// Streams begin anew (RFC 6525): the next ordered message of each has number 0. What came
+    /// before is read before. An empty list stands for all.
+    StreamsReset {
+        /// The streams that the peer sends on, not ours.
+        incoming: bool,
+        /// Which.
+        streams: Box<[u16]>,
+    },
+    /// All streams of both ends and their TSNs begin anew (RFC 6525).
+    EverythingReset,
+    /// There are now so many streams (RFC 6525).
+    Streams {
+        /// That we may send on.
+        outbound: u16,
+        /// That the peer may send on.
+        inbound: u16,
+    },
+    /// The peer refuses to reset or add streams, with a result of RFC 6525 table 3.
+    ReconfigRefused(u32),
+}
+
+fn bytes(streams: &[u16]) -> Vec<u8> {
+    streams.iter().flat_map(|stream| stream.to_be_bytes()).collect()
+}
+
+impl Association {
+    fn reconfig_mut(&mut self) -> &mut Reconfig {
+        let (next_request, expected) = (self.initial_tsn.raw(), self.inn.initial_tsn().raw());
+        self.reconfig.get_or_insert_with(|| {
+            Box::new(Reconfig {
+                next_request,
+                expected,
+                wanted: VecDeque::new(),
+                asked: None,
+                answers: VecDeque::new(),
+                unsent: VecDeque::new(),
+                deferred: None,
+                timer: None,
+            })
+        })
+    }
+
+    fn want(&mut self, want: Want) -> Result<(), Error> {
+        if self.state != State::Established {
+            return Err(Error::Closing);
+        }
+        if !self.features.has(Features::RECONFIG) {
+            return Err(Error::NotTaken { what: "re-configuration (RFC 6525)" });
+        }
+        let reconfig = self.reconfig_mut();
+        if reconfig.wanted.len() >= MAX_REQUESTS {
+            return Err(Error::Full { what: "requests", limit: MAX_REQUESTS });
+        }
+        let closed = match &want {
+            Want::Outgoing(streams, _) => Some(streams.clone()),
+            _ => None,
+        };
+        reconfig.wanted.push_back(want);
+        if let Some(streams) = closed {
+            self.out.close_streams(&streams);
+        }
+        Ok(())
+    }
+
+    /// Begins streams anew.
+    pub(crate) fn reset_streams(&mut self, reset: Reset<'_>) -> Result<(), Error> {
+        let (streams, most) = match reset {
+            Reset::Outgoing(streams) => (streams, self.streams.0),
+            Reset::Incoming(streams) => (streams, self.streams.1),
+            Reset::Everything => return self.want(Want::Everything),
+        };
+        if let Some(&got) = streams.iter().find(|stream| **stream >= most) {
+            return Err(Error::Stream { streams: most, got });
+        }
+        if streams.len() > MAX_RESET_STREAMS {
+            return Err(Error::Full { what: "streams in one request", limit: MAX_RESET_STREAMS });
+        }
+        self.want(match reset {
+            Reset::Incoming(_) => Want::Incoming(streams.into()),
+            _ => Want::Outgoing(streams.into(), None),
+        })
+    }
+
+    /// Asks for more streams in each direction.
+    pub(crate) fn add_streams(&mut self, outgoing: u16, incoming: u16) -> Result<(), Error> {
+        for (count, have) in [(outgoing, self.streams.0), (incoming, self.streams.1)] {
+            if have.checked_add(count).is_none() {
+                return Err(Error::Stream { streams: u16::MAX, got: count });
+            }
+        }
+        if outgoing > 0 {
+            self.want(Want::AddOutgoing(outgoing))?;
+        }
+        if incoming > 0 {
+            self.want(Want::AddIncoming(incoming))?;
+        }
+        Ok(())
+    }
+
+    /// Begins the next request when what it waits for has gone out.
+    pub(super) fn reconfig_progress(&mut self) {
+        let Some(reconfig) = &mut self.reconfig else { return };
+        if reconfig.asked.is_some() || self.state != State::Established {
+            return;
+        }
+        let ready = match reconfig.wanted.front() {
+            None => return,
+            Some(Want::Outgoing(streams, _)) => self.out.has_sent(streams),
+            Some(Want::Everything) => self.out.freeze(),
+            Some(_) => true,
+        };
+        let Some(want) = reconfig.wanted.pop_front_if(|_| ready) else { return };
+        let request = reconfig.next_request;
+        reconfig.next_request = request.wrapping_add(1);
+        let mut value = Vec::new();
+        match &want {
+            Want::Outgoing(streams, answers) => Wire::OutgoingReset {
+                request,
+                response: answers.unwrap_or(reconfig.expected.wrapping_sub(1)),
+                last_tsn: self.out.next_tsn().minus(1),
+                streams: Streams::new(&bytes(streams)),
+            }
+            .emit(&mut value),
+            Want::Incoming(streams) => {
+                let streams = bytes(streams);
+                Wire::IncomingReset { request, streams: Streams::new(&streams) }.emit(&mut value);
+            }
+            Want::Everything => Wire::TsnReset { request }.emit(&mut value),
+            Want::AddOutgoing(count) => {
+                Wire::AddOutgoing { request, count: *count }.emit(&mut value);
+            }
+            Want::AddIncoming(count) => {
+                Wire::AddIncoming { request, count: *count }.emit(&mut value);
+            }
+        }
+        let path = self.current;
+        reconfig.asked = Some(Asked { request, want, value, send: true, path, in_progress: false });
+    }
+
+    /// Where a RE-CONFIG is to go, if there is one.
+    pub(super) fn reconfig_target(&self) -> Option<usize> {
+        let reconfig = self.reconfig.as_ref().filter(|reconfig| reconfig.wants_to_send())?;
+        match &reconfig.asked {
+            Some(asked) if asked.send => Some(asked.path),
+            _ => Some(self.ack_path()),
+        }
+    }
+
+    /// Writes what is to be said to the peer.
+    pub(super) fn put_reconfig(&mut self, cx: &Cx<'_>, target: usize, packet: &mut Writer<'_>) {
+        if self.reconfig_target() != Some(target) {
+            return;
+        }
+        let Some(reconfig) = &mut self.reconfig else { return };
+        while !reconfig.unsent.is_empty() {
+            let mut value = Vec::new();
+            for answer in reconfig.unsent.iter().take(MAX_PARAMETERS) {
+                let Answer { request: response, result, next } = *answer;
+                Wire::Response { response, result, next }.emit(&mut value);
+            }
+            if packet.space() < TLV_HEADER + value.len() {
+                return;
+            }
+            reconfig.unsent.drain(..reconfig.unsent.len().min(MAX_PARAMETERS));
+            crate::wire::Chunk::ReConfig(&value).emit(packet.chunks());
+        }
+        let Some(asked) = reconfig.asked.as_mut().filter(|asked| asked.send) else { return };
+        let fresh = packet.len() == COMMON_HEADER;
+        if !fresh && packet.space() < TLV_HEADER + asked.value.len() {
+            return;
+        }
+        asked.send = false;
+        crate::wire::Chunk::ReConfig(&asked.value).emit(packet.chunks());
+        reconfig.timer = Some(cx.now + self.paths[target].rto.get());
+    }
+
+    /// The Re-configuration Timer expired (section 5.1.1).
+    pub(super) fn reconfig_timeout(&mut self) {
+        let Some(reconfig) = &mut self.reconfig else { return };
+        reconfig.timer = None;
+        let Some(asked) = &mut reconfig.asked else { return };
+        asked.send = true;
+        let last = asked.path;
+        if core::mem::take(&mut asked.in_progress) {
+            return;
+        }
+        self.paths[last].rto.back_off();
+        self.paths[last].error(&self.settings);
+        if self.count_error() {
+            return;
+        }
+        self.path_changed();
+        let next = self.other_than(last);
+        if let Some(asked) = self.reconfig.as_mut().and_then(|r| r.asked.as_mut()) {
+            asked.path = next;
+        }
+    }
+
+    /// A RE-CONFIG came.
+    pub(super) fn handle_reconfig(&mut self, cx: &mut Cx<'_>, value: &[u8]) {
+        use State::*;
+        if !matches!(self.state, Established | ShutdownPending | ShutdownReceived) {
+            return;
+        }
+        for parameter in Parameters::new(value).take(MAX_PARAMETERS) {
+            let Ok(parameter) = parameter else { return };
+            match Wire::read(&parameter) {
+                Some(Ok(wire)) => self.handle_reconfig_parameter(cx, &wire),
+                _ => return,
+            }
+            if self.state == Closed {
+                return;
+            }
+        }
+    }
+
+    fn handle_reconfig_parameter(&mut self, cx: &mut Cx<'_>, wire: &Wire<'_>) {
+        let request = match *wire {
+            Wire::Response { response, result, next } => {
+                return self.reconfig_answered(response, result, next);
+            }
+            Wire::OutgoingReset { request, .. }
+            | Wire::IncomingReset { request, .. }
+            | Wire::TsnReset { request }
+            | Wire::AddOutgoing { request, .. }
+            | Wire::AddIncoming { request, .. } => request,
+        };
+        // Section 5.2.1.
+        if self.takes_data() {
+            self.acks.now();
+        }
+        let reconfig = self.reconfig_mut();
+        if request != reconfig.expected {
+            let known = reconfig.answers.iter().find(|answer| answer.request == request).copied();
+            let result = result::BAD_SEQUENCE_NUMBER;
+            reconfig.answer(known.unwrap_or(Answer { request, result, next: None }));
+            return;
+        }
+        let (result, next) = self.perform(cx, request, wire);
+        let answer = Answer { request, result, next };
+        let reconfig = self.reconfig_mut();
+        reconfig.expected = request.wrapping_add(1);
+        if reconfig.answers.len() >= KEPT_ANSWERS {
+            reconfig.answers.pop_front();
+        }
+        reconfig.answers.push_back(answer);
+        reconfig.answer(answer);
+    }
+
+    /// Does what the peer asks for, or refuses.
+    fn perform(
+        &mut self,
+        cx: &mut Cx<'_>,
+        request: u32,
+        wire: &Wire<'_>,
+    ) -> (u32, Option<(Tsn, Tsn)>) {
+        if self.state != State::Established || self.pending.changes.len() >= MAX_CHANGES {
+            return (result::DENIED, None);
+        }
+        let result = match *wire {
+            Wire::OutgoingReset { response, last_tsn, streams, .. } => {
+                self.reset_by_peer(request, response, last_tsn, streams)
+            }
+            Wire::IncomingReset { streams, .. } => self.reset_for_peer(request, streams),
+            Wire::TsnReset { .. } => return self.reset_everything(cx),
+            Wire::AddOutgoing { count, .. } => self.add_inbound(count),
+            Wire::AddIncoming { count, .. } => match self.streams.0.checked_add(count) {
+                Some(_) if self.want(Want::AddOutgoing(count)).is_ok() => result::PERFORMED,
+                _ => result::DENIED,
+            },
+            Wire::Response { .. } => result::DENIED,
+        };
+        (result, None)
+    }
+
+    /// Section 5.2.2.
+    fn reset_by_peer(
+        &mut self,
+        request: u32,
+        response: u32,
+        last_tsn: Tsn,
+        streams: Streams<'_>,
+    ) -> u32 {
+        let reconfig = self.reconfig_mut();
+        if reconfig.deferred.is_some() {
+            return result::ALREADY_IN_PROGRESS;
+        }
+        // E1.
+        let answers = |asked: &mut Asked| {
+            asked.request == response && matches!(asked.want, Want::Incoming(_))
+        };
+        if reconfig.asked.take_if(answers).is_some() {
+            reconfig.timer = None;
+        }
+        let known = self.streams.1;
+        let list: Box<[u16]> = streams.iter().collect();
+        if list.iter().any(|stream| *stream >= known) {
+            return result::WRONG_SSN;
+        }
+        if last_tsn.after(self.inn.cumulative()) {
+            let deferred = Deferred { request, last_tsn, streams: list };
+            self.reconfig_mut().deferred = Some(deferred);
+            return result::IN_PROGRESS;
+        }
+        self.reset_incoming(list);
+        result::PERFORMED
+    }
+
+    fn reset_incoming(&mut self, streams: Box<[u16]>) {
+        self.inn.reset_streams(&streams);
+        self.pending.changes.push_back(Change::StreamsReset { incoming: true, streams });
+    }
+
+    /// Whether the peer was asked to reset everything: until it answers, it is not known by which
+    /// numbers it goes, so its data and SACKs are not taken. It sends them again.
+    pub(super) fn awaits_new_numbers(&self) -> bool {
+        let asked = self.reconfig.as_ref().and_then(|reconfig| reconfig.asked.as_ref());
+        asked.is_some_and(|asked| asked.want == Want::Everything)
+    }
+
+    /// The data that a reset of the peer waited for may have come (section 5.2.2, E2 to E6).
+    pub(super) fn deferred_reset(&mut self) {
+        let cumulative = self.inn.cumulative();
+        let Some(reconfig) = &mut self.reconfig else { return };
+        let reached = |deferred: &mut Deferred| !deferred.last_tsn.after(cumulative);
+        let Some(Deferred { request, streams, .. }) = reconfig.deferred.take_if(reached) else {
+            return;
+        };
+        for answer in reconfig.answers.iter_mut().filter(|answer| answer.request == request) {
+            answer.result = result::PERFORMED;
+        }
+        reconfig.answer(Answer { request, result: result::PERFORMED, next: None });
+        self.reset_incoming(streams);
+    }
+
+    /// Section 5.2.3.
+    fn reset_for_peer(&mut self, request: u32, streams: Streams<'_>) -> u32 {
+        let known = self.streams.0;
+        let list: Box<[u16]> = streams.iter().collect();
+        if list.iter().any(|stream| *stream >= known) {
+            return result::WRONG_SSN;
+        }
+        if list.len() > MAX_RESET_STREAMS {
+            return result::DENIED;
+        }
+        let covers = |want: &Want| match want {
+            Want::Outgoing(own, _) => {
+                own.is_empty() || (!list.is_empty() && list.iter().all(|s| own.contains(s)))
+            }
+            _ => false,
+        };
+        if self.reconfig_mut().asked.as_ref().is_some_and(|asked| covers(&asked.want)) {
+            return result::NOTHING_TO_DO;
+        }
+        match self.want(Want::Outgoing(list, Some(request))) {
+            // The outgoing request answers it.
+            Ok(()) => result::IN_PROGRESS,
+            Err(_) => result::ALREADY_IN_PROGRESS,
+        }
+    }
+
+    /// Section 5.2.4.
+    fn reset_everything(&mut self, cx: &mut Cx<'_>) -> (u32, Option<(Tsn, Tsn)>) {
+        // G1 and G2.
+        let theirs = self.inn.cumulative().plus(1).plus(1 << 31);
+        let ours = self.out.next_tsn();
+        // G3.
+        self.acknowledged(cx, ours.minus(1), None, core::iter::empty());
+        // G4 and G5.
+        self.pending.unsent += self.out.reset_everything(ours);
+        self.inn.reset_everything(theirs);
+        self.forget_numbers();
+        self.pending.changes.push_back(Change::EverythingReset);
+        (result::PERFORMED, Some((ours, theirs)))
+    }
+
+    /// Places are counted anew.
+    fn forget_numbers(&mut self) {
+        for path in &mut self.paths {
+            path.flight = 0;
+            path.t3 = None;
+            path.timed = None;
+            path.earliest = 0;
+        }
+        (self.forced, self.probe, self.probing, self.probes) = (false, false, false, 0);
+        self.control.forward = false;
+        self.pending.readable |= self.inn.is_readable();
+    }
+
+    /// Section 5.2.5.
+    fn add_inbound(&mut self, count: u16) -> u32 {
+        let reconfig = self.reconfig_mut();
+        let asked = reconfig.asked.take_if(|asked| matches!(asked.want, Want::AddIncoming(_)));
+        if asked.is_some() {
+            reconfig.timer = None;
+        }
+        let more = self.streams.1.checked_add(count);
+        match more.filter(|more| *more <= self.settings.most_inbound_streams) {
+            Some(more) => {
+                self.streams.1 = more;
+                self.tell_streams();
+                result::PERFORMED
+            }
+            None => result::DENIED,
+        }
+    }
+
+    fn tell_streams(&mut self) {
+        let (outbound, inbound) = self.streams;
+        self.pending.changes.push_back(Change::Streams { outbound, inbound });
+    }
+
+    /// Section 5.2.7.
+    fn reconfig_answered(&mut self, response: u32, result: u32, next: Option<(Tsn, Tsn)>) {
+        let Some(reconfig) = &mut self.reconfig else { return };
+        if result == result::IN_PROGRESS {
+            // H2: the timer runs on from here.
+            let asked = reconfig.asked.as_mut().filter(|asked| asked.request == response);
+            if let Some(asked) = asked {
+                asked.in_progress = true;
+            }
+            return;
+        }
+        let Some(asked) = reconfig.asked.take_if(|asked| asked.request == response) else { return };
+        reconfig.timer = None;
+        let performed = matches!(result, result::PERFORMED | result::NOTHING_TO_DO);
+        match asked.want {
+            Want::Outgoing(streams, _) => {
+                // H4.
+                self.out.open_streams(&streams, performed);
+                if performed {
+                    let change = Change::StreamsReset { incoming: false, streams };
+                    self.pending.changes.push_back(change);
+                }
+            }
+            Want::Everything => match next.filter(|_| performed) {
+                // H5.
+                Some((theirs, ours)) => {
+                    self.pending.unsent += self.out.reset_everything(ours);
+                    self.inn.reset_everything(theirs);
+                    self.forget_numbers();
+                    self.pending.changes.push_back(Change::EverythingReset);
+                }
+                None => self.out.thaw(),
+            },
+            Want::AddOutgoing(count) if performed => {
+                // H6.
+                self.streams.0 = self.streams.0.saturating_add(count);
+                self.tell_streams();
+            }
+            Want::AddOutgoing(_) | Want::Incoming(_) | Want::AddIncoming(_) => {}
+        }
+        if !performed {
+            self.pending.changes.push_back(Change::ReconfigRefused(result));
+        }
+        self.allow_bursts();
+    }
+}

@@ -1,0 +1,69 @@
+//! The extensions that both ends of an association have said they take, in INIT and INIT ACK.
+
+use crate::settings::Settings;
+use crate::wire::InitParameters;
+use crate::wire::chunk::kind;
+
+/// A set of extensions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Features(u16);
+
+impl Features {
+    /// Partial reliability (RFC 3758).
+    pub(crate) const FORWARD: Features = Features(1);
+    /// Re-configuration of streams (RFC 6525).
+    pub(crate) const RECONFIG: Features = Features(1 << 1);
+
+    pub(crate) const fn has(self, other: Features) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    pub(crate) const fn both(self, other: Features) -> Features {
+        Features(self.0 & other.0)
+    }
+
+    /// As they stand in a State Cookie.
+    pub(crate) const fn bits(self) -> u16 {
+        self.0
+    }
+
+    pub(crate) const fn from_bits(bits: u16) -> Features {
+        Features(bits)
+    }
+
+    fn when(self, condition: bool) -> Features {
+        if condition { self } else { Features(0) }
+    }
+
+    fn with(self, other: Features) -> Features {
+        Features(self.0 | other.0)
+    }
+
+    /// What an end offers.
+    pub(crate) fn offered(settings: &Settings) -> Features {
+        Features::default()
+            .with(Features::FORWARD.when(settings.partial_reliability))
+            .with(Features::RECONFIG.when(settings.reconfiguration))
+    }
+
+    /// What the other end says it takes.
+    pub(crate) fn declared(parameters: &InitParameters) -> Features {
+        Features::default()
+            .with(Features::FORWARD.when(parameters.takes(kind::FORWARD_TSN)))
+            .with(Features::RECONFIG.when(parameters.takes(kind::RE_CONFIG)))
+    }
+
+    /// The chunk types that are named in Supported Extensions (RFC 5061 section 4.2.7).
+    pub(crate) fn chunk_types(self) -> Vec<u8> {
+        let mut types = Vec::new();
+        for (feature, kinds) in [
+            (Features::FORWARD, &[kind::FORWARD_TSN][..]),
+            (Features::RECONFIG, &[kind::RE_CONFIG]),
+        ] {
+            if self.has(feature) {
+                types.extend_from_slice(kinds);
+            }
+        }
+        types
+    }
+}

@@ -1,0 +1,65 @@
+//! Streams that begin anew and streams that are added, over bad wires.
+
+use super::support::*;
+use ringway_sctp::{Change, Error, Event, Reset, SendOptions, Settings};
+
+/// RFC 6525: resets of either side, streams and everything, while messages go both ways over a wire
+/// that loses some; every message comes once and in order, with numbers from 0 after each reset.
+#[test]
+fn resets_lose_nothing() {
+    for seed in 0..20 {
+        let mut dice = Dice::new(seed);
+        let wire: Wire =
+            Box::new(
+                move |_, _| {
+                    if dice.chance(10) { Vec::new() } else { vec![ms(10 + dice.below(5))] }
+                },
+            );
+        let settings = Settings { association_max_retrans: 1000, ..super::quick() };
+        let mut pair = Pair::over(settings, settings, wire);
+        pair.keep_log = false;
+        let (a, b) = pair.open();
+        let (mut sent, mut got) = (Vec::new(), Vec::new());
+        for step in 0..200usize {
+            let stream = (step % 4) as u16;
+            let options = SendOptions { stream, ..SendOptions::default() };
+            let bytes = pattern(step, 1 + step * 13 % 2500);
+            match pair.a.send(pair.now, a, &options, bytes.clone()) {
+                Ok(()) => sent.push((stream, bytes)),
+                Err(Error::Resetting) => {}
+                Err(other) => panic!("{other}"),
+            }
+            match step {
+                20 | 90 => pair.a.reset_streams(a, Reset::Outgoing(&[1, 2])).unwrap(),
+                40 => pair.b.reset_streams(b, Reset::Incoming(&[])).unwrap(),
+                60 => pair.a.reset_streams(a, Reset::Everything).unwrap(),
+                120 => pair.a.add_streams(a, 3, 4).unwrap(),
+                150 => pair.b.reset_streams(b, Reset::Outgoing(&[0])).unwrap(),
+                _ => {}
+            }
+            pair.run(ms(37));
+            got.extend(pair.received(b));
+        }
+        pair.run(secs(300));
+        got.extend(pair.received(b));
+        for stream in 0..4 {
+            let of = |list: &[(u16, Vec<u8>)]| -> Vec<Vec<u8>> {
+                list.iter().filter(|m| m.0 == stream).map(|m| m.1.clone()).collect()
+            };
+            assert_eq!(of(&got), of(&sent), "{seed} {stream}");
+        }
+        let told = |end: usize, wanted: fn(&Change) -> bool| {
+            let change = |e: &&Event| matches!(e, Event::Changed { change, .. } if wanted(change));
+            pair.events[end].iter().filter(change).count()
+        };
+        let incoming = |c: &Change| matches!(c, Change::StreamsReset { incoming: true, .. });
+        let outgoing = |c: &Change| matches!(c, Change::StreamsReset { incoming: false, .. });
+        let everything = |c: &Change| matches!(c, Change::EverythingReset);
+        assert_eq!((told(0, outgoing), told(1, incoming)), (3, 3), "{seed}");
+        assert_eq!((told(0, everything), told(1, everything)), (1, 1), "{seed}");
+        assert_eq!((told(1, outgoing), told(0, incoming)), (1, 1), "{seed}");
+        assert_eq!(pair.a.snapshot(a).unwrap().streams, (1027, 1028), "{seed}");
+        assert_eq!(pair.b.snapshot(b).unwrap().streams, (1028, 1027), "{seed}");
+        assert_eq!((pair.closed(0), pair.closed(1)), (None, None));
+    }
+}

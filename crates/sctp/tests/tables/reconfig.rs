@@ -1,0 +1,264 @@
+//! Re-configuration of streams: RFC 6525.
+
+use super::support::*;
+use super::{plain, snapshot};
+use ringway_sctp::{Change, Error, Event, Reset, SendOptions, Settings, State};
+
+fn changes(s: &mut Script) -> Vec<Change> {
+    let change = |event| match event {
+        Event::Changed { change, .. } => Some(change),
+        _ => None,
+    };
+    s.events().into_iter().filter_map(change).collect()
+}
+
+fn reset(incoming: bool, streams: &[u16]) -> Change {
+    Change::StreamsReset { incoming, streams: streams.into() }
+}
+
+/// RFC 6525 sections 5.1.2 and 5.2.7 H4: what was given before goes out before the request, the
+/// stream takes nothing meanwhile, and begins at 0 once the peer has done it.
+#[test]
+fn an_outgoing_stream_is_reset() {
+    let mut s = Script::accepted(plain());
+    s.send(3, 10);
+    s.send(4, 10);
+    s.sctp.reset_streams(s.id(), Reset::Outgoing(&[3])).unwrap();
+    let options = SendOptions { stream: 3, ..SendOptions::default() };
+    let refused = s.sctp.send(s.now, s.id(), &options, &b"early"[..]);
+    assert_eq!(refused, Err(Error::Resetting));
+    s.expect("DATA 1 BE 3:0 10 + DATA 2 BE 4:0 10");
+    s.expect("RECONFIG out 1 0 2 3");
+    s.expect_nothing();
+    s.give("SACK 2");
+    s.give("RECONFIG answer 1 1");
+    assert_eq!(changes(&mut s), [reset(false, &[3])]);
+    s.send(3, 11);
+    s.expect("DATA 3 BE 3:0 11");
+    s.send(4, 12);
+    s.expect("DATA 4 BE 4:1 12");
+    s.give("SACK 4");
+    // The answer again changes nothing.
+    s.give("RECONFIG answer 1 1");
+    assert_eq!(changes(&mut s), []);
+    s.wait(secs(100));
+    s.expect_nothing();
+}
+
+/// RFC 6525 section 5.1.1: sent again when the timer expires, with the path's errors counted; not
+/// so while the peer says that it is working on it (section 5.2.7 H2).
+#[test]
+fn a_request_is_sent_again() {
+    let mut s = Script::accepted(plain());
+    s.sctp.reset_streams(s.id(), Reset::Outgoing(&[])).unwrap();
+    s.sctp.reset_streams(s.id(), Reset::Incoming(&[1, 2])).unwrap();
+    s.expect("RECONFIG out 1 0 0");
+    s.wait(secs(1));
+    s.expect("RECONFIG out 1 0 0");
+    assert_eq!(snapshot(&s).errors, 1);
+    s.give("RECONFIG answer 1 6");
+    s.wait(secs(2));
+    s.expect("RECONFIG out 1 0 0");
+    assert_eq!(snapshot(&s).errors, 1);
+    s.give("RECONFIG answer 1 2");
+    assert_eq!(changes(&mut s), [Change::ReconfigRefused(2)]);
+    // Only then the next.
+    s.expect("RECONFIG in 2 1 2");
+    // Section 5.2.2 E1: the peer's own request answers it.
+    s.give("RECONFIG out 1 2 0 1 2");
+    s.expect("SACK 0 + RECONFIG answer 1 1");
+    assert_eq!(changes(&mut s), [reset(true, &[1, 2])]);
+    s.wait(secs(100));
+    s.expect_nothing();
+    // Ten errors in a row end the association.
+    s.sctp.add_streams(s.id(), 5, 0).unwrap();
+    s.wait(secs(1000));
+    assert!(s.events().iter().any(|e| matches!(e, Event::Closed(..))));
+}
+
+/// RFC 6525 sections 5.2.2 and 5.2.1: a reset is done when everything before it has come, and a
+/// request that comes again is answered as before.
+#[test]
+fn an_incoming_stream_is_reset() {
+    let mut s = Script::accepted(plain());
+    s.give("DATA 1 BE 5:0 10");
+    s.expect("SACK 1");
+    s.give("RECONFIG out 1 0 2 5");
+    s.expect("SACK 1 + RECONFIG answer 1 6");
+    s.give("RECONFIG out 1 0 2 5");
+    s.expect("SACK 1 + RECONFIG answer 1 6");
+    assert_eq!(changes(&mut s), []);
+    s.give("DATA 2 BE 5:1 11");
+    s.expect("RECONFIG answer 1 1");
+    assert_eq!(changes(&mut s), [reset(true, &[5])]);
+    s.give("RECONFIG out 1 0 2 5");
+    s.expect("SACK 2 + RECONFIG answer 1 1");
+    s.give("DATA 3 BE 5:0 12");
+    assert_eq!(s.read(), [10, 11, 12]);
+    assert_eq!(snapshot(&s).state, State::Established);
+}
+
+/// RFC 6525 section 5.2.3: a stream is reset because the peer asks, and not when that is under way.
+#[test]
+fn the_peer_may_ask_for_a_reset() {
+    let mut s = Script::accepted(plain());
+    s.send(2, 10);
+    s.expect("DATA 1 BE 2:0 10");
+    s.give("SACK 1");
+    s.give("RECONFIG in 1 2");
+    s.expect("SACK 0 + RECONFIG answer 1 6 + RECONFIG out 1 1 1 2");
+    s.give("RECONFIG in 2 2");
+    s.expect("SACK 0 + RECONFIG answer 2 0");
+    s.give("RECONFIG answer 1 1");
+    assert_eq!(changes(&mut s), [reset(false, &[2])]);
+    s.send(2, 10);
+    s.expect("DATA 2 BE 2:0 10");
+}
+
+/// RFC 6525 section 4.4: what cannot be done is refused.
+#[test]
+fn bad_requests_are_refused() {
+    let mut s = Script::accepted(plain());
+    for (line, result) in [
+        ("out 1 0 0 10", 3),
+        ("in 2 1024", 3),
+        ("more 3 65535", 2),
+        ("give 4 65535", 2),
+        ("out 9 0 0", 5),
+        ("all 4000000", 5),
+    ] {
+        s.give(&format!("RECONFIG {line}"));
+        let number = line.split(' ').nth(1).unwrap();
+        s.expect(&format!("SACK 0 + RECONFIG answer {number} {result}"));
+    }
+    assert_eq!((changes(&mut s), snapshot(&s).streams), (vec![], (10, 10)));
+    // Numbers that nobody asked with.
+    s.give("RECONFIG answer 1 1");
+    s.give("RECONFIG answer 77 1 5 5");
+    s.expect_nothing();
+    assert_eq!(changes(&mut s), []);
+}
+
+/// RFC 6525 sections 5.1.5, 5.1.6, 5.2.5 and 5.2.6: streams are added in both directions.
+#[test]
+fn streams_are_added() {
+    let mut s = Script::accepted(plain());
+    s.give("RECONFIG more 1 5");
+    s.expect("SACK 0 + RECONFIG answer 1 1");
+    assert_eq!(changes(&mut s), [Change::Streams { outbound: 10, inbound: 15 }]);
+    s.give("DATA 1 BE 14:0 10");
+    assert_eq!(s.read(), [10]);
+    s.sent.clear();
+    s.give("RECONFIG give 2 3");
+    s.expect("SACK 1 + RECONFIG answer 2 1 + RECONFIG more 1 3");
+    let send = |s: &mut Script| {
+        let options = SendOptions { stream: 12, ..SendOptions::default() };
+        s.sctp.send(s.now, s.id(), &options, &b"new"[..])
+    };
+    assert!(matches!(send(&mut s), Err(Error::Stream { streams: 10, .. })));
+    s.give("RECONFIG answer 1 1");
+    assert_eq!(changes(&mut s), [Change::Streams { outbound: 13, inbound: 15 }]);
+    send(&mut s).unwrap();
+    s.expect("DATA 1 BE 12:0 3");
+    s.give("SACK 1");
+    s.sctp.add_streams(s.id(), 0, 2).unwrap();
+    s.expect("RECONFIG give 2 2");
+    // The peer's own request is an answer too.
+    s.give("RECONFIG more 3 2");
+    s.expect("SACK 1 + RECONFIG answer 3 1");
+    assert_eq!(snapshot(&s).streams, (13, 17));
+    s.wait(secs(100));
+    s.expect_nothing();
+    // The bound that the user set.
+    let few = Settings { most_inbound_streams: 12, ..plain() };
+    let mut s = Script::accepted(few);
+    s.give("RECONFIG more 1 3");
+    s.expect("SACK 0 + RECONFIG answer 1 2");
+}
+
+/// RFC 6525 sections 5.1.4 and 5.2.7 H5: nothing is in flight when it is asked, nothing new goes out
+/// until it is answered, and everything goes on with the new numbers.
+#[test]
+fn everything_is_reset() {
+    let mut s = Script::accepted(plain());
+    s.send(1, 10);
+    s.expect("DATA 1 BE 1:0 10");
+    s.give("DATA 1 BE 1:0 10");
+    s.expect("SACK 1");
+    s.sctp.reset_streams(s.id(), Reset::Everything).unwrap();
+    s.expect_nothing();
+    s.send(1, 11);
+    s.give("SACK 1");
+    s.expect("RECONFIG all 1");
+    s.expect_nothing();
+    s.give("RECONFIG answer 1 1 2 1001");
+    assert_eq!(changes(&mut s), [Change::EverythingReset]);
+    s.expect("DATA 1001 BE 1:0 11");
+    s.give("DATA 2 IBE 1:0 12");
+    s.expect("SACK 2");
+    s.give("SACK 1001");
+    assert_eq!((s.read(), snapshot(&s).unacknowledged), (vec![10, 12], 0));
+}
+
+/// RFC 6525 section 5.2.4: the peer asks for it; what it has not acknowledged counts as arrived,
+/// what is whole here is delivered, and the same answer is given again.
+#[test]
+fn the_peer_resets_everything() {
+    let mut s = Script::accepted(plain());
+    s.send(1, 10);
+    s.expect("DATA 1 BE 1:0 10");
+    s.give("DATA 1 BE 1:0 10 + DATA 3 BE 1:2 30 + DATA 5 B 2:0 40");
+    s.take().unwrap();
+    s.give("RECONFIG all 1");
+    // G1: the smallest TSN not acknowledged and 2^31 more.
+    let answer = format!("RECONFIG answer 1 1 2 {}", 2 - (1i64 << 31));
+    let line = s.line().unwrap().1;
+    assert!(line.ends_with(&answer), "{line}");
+    assert_eq!(changes(&mut s), [Change::EverythingReset]);
+    assert_eq!((s.read(), snapshot(&s).unread), (vec![10, 30], 0));
+    assert_eq!(snapshot(&s).unacknowledged, 0);
+    s.give("RECONFIG all 1");
+    assert!(s.line().unwrap().1.ends_with(&answer));
+    s.send(1, 10);
+    s.expect("DATA 2 BE 1:0 10");
+    s.give(&format!("DATA {} BE 1:0 15", 2 + (1u64 << 31)));
+    assert_eq!(s.read(), [15]);
+    assert_eq!(snapshot(&s).state, State::Established);
+}
+
+/// RFC 6525 section 5.1.1: a peer that does not take RE-CONFIG is not asked, and its own is unknown.
+#[test]
+fn without_agreement_nothing_is_reset() {
+    let mut s = Script::new(plain());
+    s.extensions = Vec::new();
+    s.listen(&[A1]);
+    s.give_init();
+    s.take_init_ack();
+    s.echo("");
+    s.expect("COOKIE_ACK");
+    let refused = s.sctp.reset_streams(s.id(), Reset::Everything);
+    assert!(matches!(refused, Err(Error::NotTaken { .. })));
+    assert!(matches!(s.sctp.add_streams(s.id(), 1, 1), Err(Error::NotTaken { .. })));
+    s.give("RECONFIG all 1 + HEARTBEAT");
+    // The highest bits of its type say: go on, and say nothing.
+    s.expect("HEARTBEAT_ACK");
+}
+
+/// Requests of a peer do not pile up: while its user is not told of many changes, they are refused.
+#[test]
+fn changes_are_bounded() {
+    let mut s = Script::accepted(plain());
+    for n in 1..=100 {
+        s.give(&format!("RECONFIG out {n} 0 0 1"));
+        let result = if n <= 32 { 1 } else { 2 };
+        s.expect(&format!("SACK 0 + RECONFIG answer {n} {result}"));
+    }
+    assert_eq!(changes(&mut s).len(), 32);
+    let more = s.sctp.reset_streams(s.id(), Reset::Outgoing(&[1; 201]));
+    assert!(matches!(more, Err(Error::Full { limit: 200, .. })));
+    for _ in 0..8 {
+        s.sctp.reset_streams(s.id(), Reset::Incoming(&[1])).unwrap();
+    }
+    let more = s.sctp.reset_streams(s.id(), Reset::Incoming(&[1]));
+    assert!(matches!(more, Err(Error::Full { limit: 8, .. })));
+}
