@@ -7,7 +7,7 @@ use crate::features::Features;
 use crate::incoming::Arrival;
 use crate::outgoing::SackError;
 use crate::wire::cause::{Cause, Causes, code};
-use crate::wire::chunk::{Chunk, ForwardTsn};
+use crate::wire::chunk::{Chunk, ForwardTsn, kind};
 use crate::wire::data::DataFlags;
 use crate::wire::packet::Chunks;
 use crate::wire::{Data, Gap, Sack};
@@ -28,9 +28,15 @@ impl Association {
         self.totals.packets_received += 1;
         self.learn_way(path, addressing);
         let mut seen = Seen::default();
-        for raw in chunks {
+        let (mut rest, mut first) = (chunks, true);
+        while let Some(raw) = rest.next() {
             // RFC 9260 section 6.10: a partial chunk is dropped.
             let Ok(raw) = raw else { break };
+            let first = core::mem::take(&mut first);
+            // The same section: it never comes in company.
+            if raw.kind == kind::SHUTDOWN_COMPLETE && !(first && rest.clone().next().is_none()) {
+                break;
+            }
             let action = raw.unknown();
             match raw.parse() {
                 Ok(chunk) => {

@@ -257,7 +257,7 @@ impl Association {
         init: &Init<'_>,
     ) {
         // RFC 9260 section 5.2.3.
-        if self.state != State::CookieWait || init.initiate_tag == 0 {
+        if self.state != State::CookieWait {
             return;
         }
         self.learn_way(path, addressing);
@@ -267,6 +267,10 @@ impl Association {
         let refuse = |this: &mut Association, cause: Cause<'_>, what| {
             this.fail(cause, Close::Violation(what));
         };
+        // Section 3.3.3.
+        if init.initiate_tag == 0 {
+            return refuse(self, Cause::InvalidParameter, "an INIT ACK has no tag");
+        }
         if init.check().is_err() {
             return refuse(self, Cause::InvalidParameter, "an INIT ACK has no streams or window");
         }

@@ -641,11 +641,13 @@ impl Sctp {
         let Some(farewell) = association.farewell.take() else { return };
         let way = association.farewell_way();
         let ports = (association.ends.local_port, association.ends.remote_port);
-        let tag = association.peer_tag;
+        let (tag, own) = (association.peer_tag, association.local_tag);
         let bytes = match farewell {
+            // A peer that never gave a tag knows it by our own (RFC 9260 section 8.5.1 B).
             Farewell::Abort(causes) => {
                 self.counters.aborts += 1;
-                packets::abort(ports, tag, false, &causes)
+                let reflected = tag == 0;
+                packets::abort(ports, if reflected { own } else { tag }, reflected, &causes)
             }
             Farewell::ShutdownComplete => packets::shutdown_complete(ports, tag, false),
         };
