@@ -21,6 +21,8 @@ macro_rules! builtins {
 builtins![
     "gangurde-udp",
     "gangurde-tcp",
+    "gangurde-sctp",
+    "hung-khanh-sctp",
     "four-nodes",
     "lossy-bulk",
     "bufferbloat-drop-tail",

@@ -47,6 +47,8 @@ proptest! {
              rate = \"600 kbit/s\"\n\
              [[flow]]\nname = \"t\"\nfrom = \"b\"\nto = \"a\"\ntransport = \"tcp\"\ntraffic = \"bulk\"\n\
              [[flow]]\nname = \"n\"\nfrom = \"a\"\nto = \"b\"\ntransport = \"tcp-ns2\"\ntraffic = \"bulk\"\n\
+             [[flow]]\nname = \"s\"\nfrom = \"b\"\nto = \"a\"\ntransport = \"sctp\"\ntraffic = \"bulk\"\n\
+             sctp = {{ streams = 3 }}\n\
              [[flow]]\nname = \"q\"\nfrom = \"b\"\nto = \"a\"\ntransport = \"udp\"\n\
              traffic = \"request-response\"\ntimeout = \"100 ms\"\n"
         );

@@ -57,7 +57,7 @@ fn a_run_is_repeated_to_the_last_bit() {
     assert_ne!(text(&outcome("jitter", 1)), text(&outcome("jitter", 0)));
 }
 
-/// The UDP and TCP rows of Table 1, with what the papers call lost told apart.
+/// The rows of Table 1, with what the papers call lost told apart.
 #[test]
 fn table_1_comes_out() {
     let udp = outcome("gangurde-udp", 0);
@@ -66,6 +66,11 @@ fn table_1_comes_out() {
     let tcp = outcome("gangurde-tcp", 0);
     let tcp = flow(&tcp, "tcp");
     assert_eq!((tcp.sent, tcp.delivered, tcp.dropped, tcp.in_flight), (713, 694, 0, 19));
+    let sctp = outcome("gangurde-sctp", 0);
+    let sctp = flow(&sctp, "sctp");
+    assert_eq!((sctp.sent, sctp.delivered, sctp.dropped, sctp.in_flight), (750, 687, 12, 51));
+    let near = |name, printed: f64| (sctp.value(name).unwrap() / printed - 1.0).abs() < 0.001;
+    assert!(near("delay_mean", 1.680858) && near("delay_variance", 0.315453), "{sctp:?}");
 }
 
 /// CoDel and FQ-CoDel spare voice the wait that drop-tail makes it, at no cost to the download.

@@ -1,9 +1,10 @@
 //! Table 1 of two papers that show the same ns-2 runs, and the delay figures of one of them.
 //!
 //! Two hops of 200 kbit/s and 10 ms, queues of 50, constant traffic at 448 kbit/s for 28 s. A run is
-//! cut 0.99 s after the source stops: any cut from 28.980 s to 28.998 s gives both the UDP row (its
-//! 723rd packet arrives at 28.980 s) and the TCP row of the second paper (the 694th packet has
-//! arrived, and its acknowledgment, which would let one more out, comes at 28.998 s).
+//! cut 0.99 s after the source stops: any cut from 28.985 s to 28.998 s gives the UDP row (its
+//! 723rd packet arrives at 28.980 s), the TCP row of the second paper (the 694th packet has
+//! arrived, and its acknowledgment, which would let one more out, comes at 28.998 s) and the SCTP row
+//! of the first.
 
 use super::{Account, Comparison, FigureRow, Reproduction, Row};
 use crate::builtin;
@@ -14,8 +15,10 @@ use crate::scenario::{Scenario, What};
 /// Allowed differences in per cent.
 const UDP: f64 = 0.1;
 const TCP: f64 = 2.0;
-/// What is read off a picture.
+const SCTP: f64 = 5.0;
+/// What is read off a picture, and what is read off it with one digit.
 const READ_OFF: f64 = 2.0;
+const ROUGHLY: f64 = 10.0;
 
 const THIRD: &str = "Gangurde et al., Table 1 and section 3.3";
 const SECOND: &str = "Hung and Khanh 2010, Table 1";
@@ -74,16 +77,14 @@ fn row(
         in_flight: flow.in_flight,
         delivered: flow.delivered,
     };
-    Row { source, protocol, state: "done", figures, account: Some(account), note }
-}
-
-fn not_yet(source: &'static str) -> Row {
-    Row { source, protocol: "SCTP", state: "not yet", figures: Vec::new(), account: None, note: "" }
+    Row { source, protocol, figures, account, note }
 }
 
 pub(super) fn run() -> Result<Reproduction, RunError> {
     let (udp_run, udp) = outcome("gangurde-udp")?;
     let (tcp_run, tcp) = outcome("gangurde-tcp")?;
+    let (sctp_run, sctp) = outcome("gangurde-sctp")?;
+    let (_, second_sctp) = outcome("hung-khanh-sctp")?;
     let third = |sent, received, lost, delay, variance, percent| Printed {
         sent,
         received,
@@ -112,10 +113,26 @@ pub(super) fn run() -> Result<Reproduction, RunError> {
             "The table prints 1599 packets sent over UDP, the text 1569, from which the other columns follow.",
         ),
         row(THIRD, "TCP", &third(712.0, 693.0, 19.0, 0.787624, 0.010288, 97.331460), &tcp, TCP, ""),
-        not_yet(THIRD),
+        row(
+            THIRD,
+            "SCTP",
+            &third(750.0, 687.0, 63.0, 1.680858, 0.315453, 91.6),
+            &sctp,
+            SCTP,
+            "Over SCTP packets with data are counted, from the first sending of their TSN.",
+        ),
         row(SECOND, "UDP", &second(1569.0, 723.0, 846.0, 1.93083, 199.586), &udp, UDP, ""),
         row(SECOND, "TCP", &second(713.0, 694.0, 19.0, 0.787624, 199.276), &tcp, TCP, ""),
-        not_yet(SECOND),
+        row(
+            SECOND,
+            "SCTP",
+            &second(750.0, 689.0, 61.0, 1.60018, 199.267),
+            &second_sctp,
+            SCTP,
+            "Its SCTP row comes out where every packet is counted, INIT and COOKIE ECHO too, each with \
+             its own delay, and SACKs are delayed; how they counted is not said, so this is the nearest \
+             choice, not a proven one.",
+        ),
     ];
     let longest = |flow: &FlowMeasures| flow.value("delay_max").unwrap_or(f64::NAN);
     let shows = |figure, name, paper, ours, file| FigureRow {
@@ -123,54 +140,87 @@ pub(super) fn run() -> Result<Reproduction, RunError> {
         comparison: Comparison::new(name, "s", paper, ours, READ_OFF),
         file,
     };
+    let roughly = |name, paper, ours| FigureRow {
+        comparison: Comparison::new(name, "s", paper, ours, ROUGHLY),
+        ..shows("3.6", name, paper, ours, "figure-3-6-sctp-delays")
+    };
     let figures = vec![
         shows("3.2", "delay TCP comes to", 0.82, longest(&tcp), "figure-3-2-tcp-delays"),
         shows("3.4", "delay UDP comes to", 2.05, longest(&udp), "figure-3-4-udp-delays"),
         shows(
             "3.7",
-            "the two, one above the other: UDP over TCP",
+            "the longest of UDP over that of TCP",
             2.05 / 0.82,
             longest(&udp) / longest(&tcp),
             "figure-3-7-comparison",
         ),
+        shows("3.6", "delay SCTP comes to", 4.4, longest(&sctp), "figure-3-6-sctp-delays"),
+        roughly("delay of SCTP's packets 100 to 150", 2.3, nth_delay(&sctp_run, 125)),
+        roughly("least delay of SCTP after packet 160", 0.5, least_after(&sctp_run, 160)),
     ];
     let ok = rows.iter().flat_map(|r| &r.figures).all(|f| f.within)
         && figures.iter().all(|f| f.comparison.within);
     Ok(Reproduction {
         paper: "gangurde",
-        title: "Table 1 and Figures 3.2, 3.4 and 3.7 of Gangurde et al.; Table 1 of Hung and Khanh 2010",
+        title: "Table 1 and Figures 3.2, 3.4, 3.6 and 3.7 of Gangurde et al.; Table 1 of Hung and Khanh 2010",
         ok,
         seed: udp_run.seed,
         rows,
         figures,
-        findings: findings(&udp, &tcp),
-        charts: charts(&udp_run, &tcp_run),
+        findings: findings(&udp, &tcp, &sctp),
+        charts: charts(&udp_run, &tcp_run, &sctp_run),
     })
 }
 
-fn findings(udp: &FlowMeasures, tcp: &FlowMeasures) -> Vec<String> {
+/// The delay of the n-th packet that arrived.
+fn nth_delay(outcome: &Outcome, number: usize) -> f64 {
+    let delays = outcome.series.iter().find(|s| s.what == What::Delay);
+    delays.and_then(|s| s.points.get(number - 1)).map_or(f64::NAN, |point| point[1])
+}
+
+/// The least delay of the packets that arrived after the n-th.
+fn least_after(outcome: &Outcome, number: usize) -> f64 {
+    let delays = outcome.series.iter().find(|s| s.what == What::Delay);
+    let after = delays.and_then(|s| s.points.get(number..)).unwrap_or_default();
+    after.iter().map(|point| point[1]).fold(f64::NAN, f64::min)
+}
+
+fn findings(udp: &FlowMeasures, tcp: &FlowMeasures, sctp: &FlowMeasures) -> Vec<String> {
     let windows = tcp.sent - tcp.delivered;
     vec![
         format!(
             "\"Lost\" in both papers is what was sent less what had arrived when the simulation was cut. \
              Of UDP's {} packets {} were dropped by the full queue and {} were still on their way; of \
-             TCP's {windows} none was dropped: all {} were in flight, the better part of its window of 20.",
+             TCP's {windows} {} were dropped: {} were in flight, the better part of its window of 20.",
             udp.sent - udp.delivered,
             udp.dropped,
             udp.in_flight,
+            if tcp.dropped == 0 { "none".into() } else { tcp.dropped.to_string() },
             tcp.in_flight,
         ),
-        "So the papers' conclusion that TCP loses least does not rest on their runs: TCP lost nothing, \
-         and its \"19 lost\" would be 19 after an hour as well. UDP was offered 448 kbit/s where 200 go \
-         through; a transport without congestion control can only lose the rest."
-            .into(),
-        "The delays compare queues, not protocols: UDP fills the queue of 50 (2.05 s), TCP's window of 20 \
-         fills less than half of it (0.82 s). A larger window would give TCP the delay of UDP."
-            .into(),
-        "SCTP is not yet a transport here. A model of ns-2's gives its row of Gangurde et al. to 0.02 % \
-         (crates/sctp/tests/ns2.rs): of the 63 \"lost\" 51 were in flight at the cut, and 12 were \
-         dropped by the queue in slow start and sent again."
-            .into(),
+        format!(
+            "Of the {} packets that SCTP is said to have lost {} were in flight at the cut, a receiver's \
+             window of 65,536 bytes. {} were dropped by the queue in the first burst of slow start; SCTP \
+             sent {} packets again, and its user misses nothing.",
+            sctp.sent - sctp.delivered,
+            sctp.in_flight,
+            sctp.dropped,
+            sctp.retransmits,
+        ),
+        format!(
+            "So the papers' conclusion that TCP loses least does not rest on their runs: neither TCP nor \
+             SCTP lost anything for good, and their \"{windows} lost\" and \"{} lost\" are windows that \
+             would be as full after an hour. UDP was offered 448 kbit/s where 200 go through; a transport \
+             without congestion control can only lose the rest.",
+            sctp.sent - sctp.delivered,
+        ),
+        format!(
+            "The delays compare queues, not protocols: UDP fills the queue of 50 (2.05 s), TCP's window of \
+             20 fills less than half of it (0.82 s), SCTP's window of 51 packets all of it. SCTP's longest \
+             delay, {:.1} s, is that of the packets dropped and sent again. A larger window would give TCP \
+             the delay of UDP.",
+            sctp.value("delay_max").unwrap_or(f64::NAN),
+        ),
     ]
 }
 
@@ -179,7 +229,7 @@ fn delays(outcome: &Outcome, name: &str) -> SeriesSheet {
     SeriesSheet::new(name, Style::Scatter, found.map_or(&[], |s| &s.points))
 }
 
-fn charts(udp: &Outcome, tcp: &Outcome) -> Vec<ChartSheet> {
+fn charts(udp: &Outcome, tcp: &Outcome, sctp: &Outcome) -> Vec<ChartSheet> {
     let chart = |name: &str, title: &str, series: Vec<SeriesSheet>| ChartSheet {
         name: name.into(),
         title: title.into(),
@@ -193,10 +243,11 @@ fn charts(udp: &Outcome, tcp: &Outcome) -> Vec<ChartSheet> {
     vec![
         chart("figure-3-2-tcp-delays", "Figure 3.2, TCP delays", vec![delays(tcp, "TCP")]),
         chart("figure-3-4-udp-delays", "Figure 3.4, UDP delays", vec![delays(udp, "UDP")]),
+        chart("figure-3-6-sctp-delays", "Figure 3.6, SCTP delays", vec![delays(sctp, "SCTP")]),
         chart(
             "figure-3-7-comparison",
-            "Figure 3.7, comparison of TCP and UDP (SCTP not yet)",
-            vec![delays(tcp, "TCP"), delays(udp, "UDP")],
+            "Figure 3.7, comparison of TCP, UDP and SCTP",
+            vec![delays(tcp, "TCP"), delays(udp, "UDP"), delays(sctp, "SCTP")],
         ),
     ]
 }

@@ -19,7 +19,7 @@ pub struct Paper {
 /// All of them.
 pub const ALL: &[Paper] = &[Paper {
     name: "gangurde",
-    title: "Gangurde et al., and Hung and Khanh 2010: UDP, TCP and SCTP with constant traffic (Table 1, Figures 3.2, 3.4, 3.7)",
+    title: "Gangurde et al., and Hung and Khanh 2010: UDP, TCP and SCTP with constant traffic (Table 1, Figures 3.2, 3.4, 3.6, 3.7)",
     run: gangurde::run,
 }];
 
@@ -76,13 +76,11 @@ pub struct Row {
     pub source: &'static str,
     /// The row's name.
     pub protocol: &'static str,
-    /// `done`, or `not yet` for what cannot be run so far.
-    pub state: &'static str,
     /// Its figures.
     pub figures: Vec<Comparison>,
     /// What the paper's "lost" consists of: packets dropped, packets still under way at the cut, and
     /// packets that arrived.
-    pub account: Option<Account>,
+    pub account: Account,
     /// A mistake or a second value in print.
     pub note: &'static str,
 }
@@ -161,9 +159,6 @@ impl Reproduction {
         for source in sources {
             let mut rows = Vec::new();
             for row in self.rows.iter().filter(|r| r.source == source) {
-                if row.figures.is_empty() {
-                    rows.push([row.protocol, row.state, "", "", "", ""].map(String::from).to_vec());
-                }
                 for (i, c) in row.figures.iter().enumerate() {
                     let name = if i == 0 { row.protocol } else { "" };
                     rows.push(vec![
@@ -238,17 +233,15 @@ impl Reproduction {
                 .filter_map(|r| r.figures.iter().find(|f| f.name == "lost"))
                 .map(|f| f.paper.to_string())
                 .collect();
-            rows.push(match row.account {
-                Some(a) => vec![
-                    row.protocol.into(),
-                    lost.join(" / "),
-                    a.sent.to_string(),
-                    a.dropped.to_string(),
-                    a.in_flight.to_string(),
-                    a.delivered.to_string(),
-                ],
-                None => [row.protocol, "63 / 61", row.state, "", "", ""].map(String::from).to_vec(),
-            });
+            let a = row.account;
+            rows.push(vec![
+                row.protocol.into(),
+                lost.join(" / "),
+                a.sent.to_string(),
+                a.dropped.to_string(),
+                a.in_flight.to_string(),
+                a.delivered.to_string(),
+            ]);
         }
         crate::output::TableSheet {
             caption: "What \"lost\" is made of: the papers subtract what was received from what was sent."

@@ -1,9 +1,9 @@
 //! Builds a world from a scenario.
 
-use super::ledger::{FlowLedger, Ledger};
+use super::ledger::{Counted, FlowLedger, Ledger};
 use super::thinned::Thinned;
 use super::transport::{self, Carried, Ends};
-use crate::scenario::{Scenario, What};
+use crate::scenario::{Scenario, Transport, What};
 use ringway_link::{LinkConfig, Streams};
 use ringway_sim::{Budget, Error, InterfaceId, NodeId, World};
 use std::cmp::Reverse;
@@ -67,16 +67,27 @@ pub(super) fn build(scenario: &Scenario, streams: Streams) -> Result<Built, Erro
     }
     let mut flows = Vec::new();
     for (number, flow) in scenario.flows.iter().enumerate() {
-        let [from, to] = path(scenario, flow.from, flow.to);
         let ports = PORTS.map(|port| port + number as u16);
+        let paths: Vec<[IpAddr; 2]> = match &flow.sctp.paths[..] {
+            [] => vec![path(scenario, flow.from, flow.to)],
+            links => {
+                links.iter().map(|&link| path_by(scenario, flow.from, flow.to, link)).collect()
+            }
+        }
+        .into_iter()
+        .map(|ends| ends.map(|(link, end)| address(link, end)))
+        .collect();
+        let primary = paths.first().copied().unwrap_or([Ipv4Addr::UNSPECIFIED.into(); 2]);
         let ends = Ends {
             nodes: [nodes[flow.from], nodes[flow.to]],
-            addresses: [
-                SocketAddr::new(address(from.0, from.1), ports[0]),
-                SocketAddr::new(address(to.0, to.1), ports[1]),
-            ],
+            addresses: [0, 1].map(|end| SocketAddr::new(primary[end], ports[end])),
+            paths: &paths,
         };
-        let mut account = FlowLedger::new(ports);
+        let counted = match flow.transport {
+            Transport::SctpNs2 if !flow.every_packet => Counted::Data,
+            _ => Counted::Packets,
+        };
+        let mut account = FlowLedger::new(ports, counted);
         for probe in scenario.probes.iter().filter(|p| p.flow == Some(number)) {
             match probe.what {
                 What::Delay => account.delays = Some(Thinned::default()),
@@ -104,6 +115,37 @@ fn is_flushed(config: &LinkConfig) -> bool {
 /// The links, with which of their ends, by which the cheapest path leaves a node and enters
 /// another. The scenario has been checked: there is one.
 fn path(scenario: &Scenario, from: usize, to: usize) -> [(usize, usize); 2] {
+    let ends = cheapest(scenario, from, to, None);
+    // A static route at the first node says by which link it is left.
+    let fixed = scenario.routes.iter().find(|r| r.at == from && r.to == to);
+    let first = fixed.map_or(ends[0], |route| (route.link, end_at(scenario, route.link, from)));
+    [first, ends[1]]
+}
+
+/// The same by a path that leaves the first node by a link of its own choice.
+fn path_by(scenario: &Scenario, from: usize, to: usize, link: usize) -> [(usize, usize); 2] {
+    let end = end_at(scenario, link, from);
+    let next = scenario.links[link].between[1 - end];
+    let last = match next == to {
+        true => (link, 1 - end),
+        // Not back through where it came from.
+        false => cheapest(scenario, next, to, Some(from))[1],
+    };
+    [(link, end), last]
+}
+
+/// Which end of a link is at a node.
+fn end_at(scenario: &Scenario, link: usize, node: usize) -> usize {
+    usize::from(scenario.links[link].between[0] != node)
+}
+
+/// The ends of the cheapest path, which does not pass through `avoid`.
+fn cheapest(
+    scenario: &Scenario,
+    from: usize,
+    to: usize,
+    avoid: Option<usize>,
+) -> [(usize, usize); 2] {
     let mut best = vec![(u64::MAX, None, None); scenario.nodes.len()];
     let mut heap = BinaryHeap::from([Reverse((0u64, from))]);
     best[from].0 = 0;
@@ -121,21 +163,12 @@ fn path(scenario: &Scenario, from: usize, to: usize) -> [(usize, usize); 2] {
         for &(number, end) in &beside[node] {
             let link = &scenario.links[number];
             let (next, cost) = (link.between[1 - end], cost + u64::from(link.cost));
-            if cost < best[next].0 {
+            if cost < best[next].0 && Some(next) != avoid {
                 best[next] = (cost, first.or(Some((number, end))), Some((number, 1 - end)));
                 heap.push(Reverse((cost, next)));
             }
         }
     }
     let (_, first, last) = best[to];
-    // A static route at the first node says by which link it is left.
-    let fixed = scenario.routes.iter().find(|r| r.at == from && r.to == to);
-    let first = match fixed {
-        Some(route) => {
-            let end = usize::from(scenario.links[route.link].between[0] != from);
-            Some((route.link, end))
-        }
-        None => first,
-    };
     [first.unwrap_or_default(), last.unwrap_or_default()]
 }

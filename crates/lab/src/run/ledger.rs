@@ -52,6 +52,45 @@ pub(crate) enum Mark {
     Lost,
 }
 
+/// Which packets there count, and from when on a delay does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counted {
+    /// All, each from when it was sent.
+    Packets,
+    /// Those of SCTP with data in them, from when their TSN was first sent: so two papers counted.
+    Data,
+}
+
+/// What is known of the packets of a flow of which only those with data count.
+#[derive(Debug, Default)]
+struct DataOnly {
+    /// When each TSN was first sent; they count from 1.
+    first: Vec<Time>,
+    /// Packets without data, and what was sent again, by when it was first.
+    others: BTreeMap<u64, Option<Time>>,
+}
+
+impl DataOnly {
+    /// Notes a new packet, as it was sent.
+    fn note(&mut self, record: &Record, payload: &[u8]) {
+        let tsn = payload.get(16..20).filter(|_| payload[12] == 0);
+        let Some(tsn) = tsn else {
+            self.others.insert(record.packet, None);
+            return;
+        };
+        let place = tsn.iter().fold(0, |n, b| n << 8 | *b as usize).saturating_sub(1);
+        match self.first.get(place) {
+            Some(first) => drop(self.others.insert(record.packet, Some(*first))),
+            None => self.first.push(record.born),
+        }
+    }
+
+    /// From when on the delay of a packet counts; `None` for one that does not count.
+    fn since(&self, record: &Record) -> Option<Time> {
+        self.others.get(&record.packet).copied().unwrap_or(Some(record.born))
+    }
+}
+
 /// A flow as a ledger finds it, with what probes ask for besides.
 #[derive(Debug)]
 pub(crate) struct FlowLedger {
@@ -68,13 +107,14 @@ pub(crate) struct FlowLedger {
     numbers: BTreeMap<u64, u64>,
     /// Bytes that arrived in each step of time.
     pub(crate) bins: Option<(u64, Vec<u64>)>,
+    data: Option<DataOnly>,
 }
 
 /// Most steps of a throughput probe; what comes later counts for the last.
 const MAX_BINS: usize = 1 << 20;
 
 impl FlowLedger {
-    pub(crate) fn new(ports: [u16; 2]) -> Self {
+    pub(crate) fn new(ports: [u16; 2], counted: Counted) -> Self {
         FlowLedger {
             ports,
             there: Account::default(),
@@ -83,6 +123,7 @@ impl FlowLedger {
             sequence: None,
             numbers: BTreeMap::new(),
             bins: None,
+            data: (counted == Counted::Data).then(DataOnly::default),
         }
     }
 }
@@ -205,6 +246,14 @@ impl Recorder for Ledger {
         };
         let far = self.ends[index][usize::from(there)];
         let flow = &mut self.flows[index];
+        let mut since = record.born;
+        if there && let Some(data) = &mut flow.data {
+            if is_new {
+                data.note(record, payload);
+            }
+            let Some(first) = data.since(record) else { return };
+            since = first;
+        }
         let account = if there { &mut flow.there } else { &mut flow.back };
         if is_new {
             account.sent += 1;
@@ -221,7 +270,7 @@ impl Recorder for Ledger {
             Step::Receive => {
                 account.ended += 1;
                 if record.node == far {
-                    arrive(flow, record, there);
+                    arrive(flow, record, there, since);
                 }
             }
             Step::Drop(reason) => {
@@ -244,13 +293,13 @@ impl Recorder for Ledger {
     }
 }
 
-/// A packet has come to its end.
-fn arrive(flow: &mut FlowLedger, record: &Record, there: bool) {
+/// A packet has come to its end; its delay counts from `since`.
+fn arrive(flow: &mut FlowLedger, record: &Record, there: bool, since: Time) {
     let account = if there { &mut flow.there } else { &mut flow.back };
     account.delivered += 1;
     account.delivered_bytes += u64::from(record.size);
     account.last_arrival = Some(record.at);
-    let delay = record.at.since(record.born).as_nanos() as u64;
+    let delay = record.at.since(since).as_nanos() as u64;
     account.delay.push(delay);
     if !there {
         return;

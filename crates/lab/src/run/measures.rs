@@ -91,6 +91,9 @@ pub struct FlowMeasures {
     pub completion: Option<f64>,
     /// Why it failed, if it did.
     pub failed: Option<&'static str>,
+    /// Longest time between two arrivals of data at the program, in seconds, and from the last to
+    /// the cut if more was to come; `None` if none came.
+    pub stall: Option<f64>,
     /// Messages of the program, where it sends any.
     pub messages: Option<Messages>,
     /// The other direction.
@@ -98,7 +101,7 @@ pub struct FlowMeasures {
 }
 
 /// Names of all figures of a flow that can be asked for by name, with their units.
-pub const MEASURES: [(&str, &str); 24] = [
+pub const MEASURES: [(&str, &str); 28] = [
     ("sent", "packets"),
     ("delivered", "packets"),
     ("dropped", "packets"),
@@ -121,7 +124,11 @@ pub const MEASURES: [(&str, &str); 24] = [
     ("completion", "s"),
     ("messages_delivered", ""),
     ("message_delay_mean", "s"),
+    ("message_delay_p50", "s"),
+    ("message_delay_p90", "s"),
     ("message_delay_p99", "s"),
+    ("message_delay_max", "s"),
+    ("stall", "s"),
     ("not_received", "packets"),
 ];
 
@@ -157,7 +164,11 @@ impl FlowMeasures {
             "completion" => self.completion?,
             "messages_delivered" => messages?.delivered as f64,
             "message_delay_mean" => messages?.delay?.mean,
+            "message_delay_p50" => messages?.delay?.p50,
+            "message_delay_p90" => messages?.delay?.p90,
             "message_delay_p99" => messages?.delay?.p99,
+            "message_delay_max" => messages?.delay?.max,
+            "stall" => self.stall?,
             "not_received" => self.sent.saturating_sub(self.delivered) as f64,
             _ => return None,
         })
@@ -184,7 +195,8 @@ pub enum Kind {
 pub fn kind(name: &str) -> Kind {
     match name {
         "loss_ratio" => Kind::Ratio("dropped", "delivered"),
-        "delay_p50" | "delay_p90" | "delay_p99" | "message_delay_p99" => Kind::Percentile,
+        "delay_p50" | "delay_p90" | "delay_p99" | "message_delay_p50" | "message_delay_p90"
+        | "message_delay_p99" => Kind::Percentile,
         _ => Kind::Mean,
     }
 }

@@ -355,6 +355,11 @@ fn measure(there: &Account, back: &Account, seen: &Seen, start: Time, ended: Tim
         bytes: seen.bytes,
         completion: None,
         failed: seen.failed,
+        stall: {
+            let all = seen.messages && seen.delivered >= seen.written;
+            let open = seen.completed.is_none() && !all;
+            seen.progress.stall(open.then_some(ended)).map(|stall| stall.as_secs_f64())
+        },
         messages: seen.messages.then(|| Messages {
             written: seen.written,
             delivered: seen.delivered,

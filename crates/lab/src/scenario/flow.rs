@@ -1,11 +1,11 @@
 //! The tables `[[flow]]`: what is sent, when, by which transport.
 
 use super::document::{Document, Place};
+use super::keys::{Ns2Keys, SctpKeys, SctpNs2Keys, TcpKeys};
 use super::problem::Problem;
 use ringway_link::{Rate, Size, Span};
-use ringway_sansio::Duration;
 use ringway_sim::traffic::Stay;
-use ringway_tcp::{Algorithm, Detection, Settings, ns2};
+use ringway_tcp::{Settings, ns2};
 use serde::{Deserialize, Serialize};
 
 /// Least size of a message: its number and the time it was written.
@@ -25,6 +25,10 @@ pub enum Transport {
     Tcp,
     /// The one-way TCP of ns-2.
     TcpNs2,
+    /// SCTP as RFC 9260 has it.
+    Sctp,
+    /// The one-way SCTP of ns-2.
+    SctpNs2,
 }
 
 impl Transport {
@@ -34,6 +38,8 @@ impl Transport {
             Transport::Udp => "udp",
             Transport::Tcp => "tcp",
             Transport::TcpNs2 => "tcp-ns2",
+            Transport::Sctp => "sctp",
+            Transport::SctpNs2 => "sctp-ns2",
         }
     }
 }
@@ -64,8 +70,8 @@ impl Kind {
         match self {
             Kind::Cbr | Kind::Poisson => &["rate", "packet", "packets", "stop"],
             Kind::OnOff => &["rate", "packet", "packets", "stop", "on", "off", "stay", "shape"],
-            Kind::Bulk => &["stop"],
-            Kind::File => &["size"],
+            Kind::Bulk => &["stop", "packet"],
+            Kind::File => &["size", "packet"],
             Kind::RequestResponse => {
                 &["request", "response", "requests", "think", "timeout", "stop"]
             }
@@ -150,6 +156,29 @@ pub struct Flow {
     pub tcp: Settings,
     /// Settings of ns-2's TCP.
     pub ns2: ns2::Settings,
+    /// Settings of SCTP, and how its messages are sent.
+    pub sctp: Sctp,
+    /// Settings of ns-2's SCTP.
+    pub sctp_ns2: ringway_sctp::ns2::Settings,
+    /// Over ns-2's SCTP: whether packets without data count, and each packet's delay is its own.
+    /// Otherwise a delay begins when a TSN is first sent.
+    pub every_packet: bool,
+}
+
+/// How a flow uses SCTP.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sctp {
+    /// Settings of the association.
+    pub settings: ringway_sctp::Settings,
+    /// Streams that messages are sent on in turn.
+    pub streams: u16,
+    /// Whether messages are delivered in whatever order they come.
+    pub unordered: bool,
+    /// Links by which the paths leave the first node, the primary path's first; empty for the
+    /// cheapest way alone.
+    pub paths: Vec<usize>,
+    /// Bytes of the messages that a file, or as much as goes, is cut into.
+    pub message: u16,
 }
 
 impl Flow {
@@ -193,6 +222,8 @@ pub(crate) struct Raw {
     ecn: bool,
     tcp: Option<TcpKeys>,
     ns2: Option<Ns2Keys>,
+    pub(crate) sctp: Option<SctpKeys>,
+    sctp_ns2: Option<SctpNs2Keys>,
 }
 
 impl Raw {
@@ -234,6 +265,8 @@ impl Raw {
         for (key, is_given, transport) in [
             ("tcp", self.tcp.is_some(), Transport::Tcp),
             ("ns2", self.ns2.is_some(), Transport::TcpNs2),
+            ("sctp", self.sctp.is_some(), Transport::Sctp),
+            ("sctp_ns2", self.sctp_ns2.is_some(), Transport::SctpNs2),
         ] {
             if is_given && self.transport != transport {
                 let (other, own) = (transport.as_str(), self.transport.as_str());
@@ -329,14 +362,22 @@ impl Raw {
         };
         match (self.transport, self.traffic) {
             (Transport::Udp, Kind::Bulk | Kind::File) => {
-                let what = "needs a transport with congestion control: \"tcp\" or \"tcp-ns2\"";
+                let what = "needs a transport with congestion control, such as \"tcp\" or \"sctp\"";
                 wrong("transport", format!("this traffic {what}"));
             }
-            (Transport::TcpNs2, Kind::RequestResponse) => {
-                wrong(
-                    "transport",
-                    "ns-2's TCP goes one way: request-response needs \"tcp\" or \"udp\"".into(),
-                );
+            (Transport::TcpNs2 | Transport::SctpNs2, Kind::RequestResponse) => {
+                let own = self.transport.as_str();
+                let what =
+                    format!("\"{own}\" goes one way: request-response needs \"tcp\" or \"udp\"");
+                wrong("transport", what);
+            }
+            (Transport::Sctp, Kind::RequestResponse) => {
+                wrong("transport", "request-response needs \"tcp\" or \"udp\"".into());
+            }
+            (Transport::Tcp | Transport::TcpNs2 | Transport::SctpNs2, Kind::Bulk | Kind::File)
+                if self.packet.is_some() =>
+            {
+                wrong("packet", "expected with transport \"sctp\" only".into());
             }
             _ => {}
         }
@@ -347,6 +388,32 @@ impl Raw {
         let ns2 = self.ns2.unwrap_or_default();
         if let Err((key, what)) = ns2.check() {
             wrong(&format!("ns2.{key}"), what.into());
+        }
+        let sctp = self.sctp.unwrap_or_default();
+        let settings = sctp.settings();
+        if let Err(error) = settings.check() {
+            wrong("sctp", error.to_string());
+        }
+        let streams = sctp.streams.unwrap_or(1);
+        if streams == 0 || streams > settings.outbound_streams {
+            let most = settings.outbound_streams;
+            wrong("sctp.streams", format!("expected 1 to {most}, got {streams}"));
+        }
+        let sctp_ns2 = self.sctp_ns2.unwrap_or_default();
+        if let Err((key, what)) = sctp_ns2.check() {
+            wrong(&format!("sctp_ns2.{key}"), what.into());
+        }
+        let message = self.packet.unwrap_or(Size(1000)).0;
+        if !(MIN_MESSAGE..=MAX_MESSAGE).contains(&message) {
+            wrong(
+                "packet",
+                format!("expected {MIN_MESSAGE} B to {MAX_MESSAGE} B, got {message} B"),
+            );
+        }
+        if self.transport == Transport::SctpNs2
+            && message > u64::from(ringway_sctp::ns2::Settings::default().mtu) - 48
+        {
+            wrong("packet", "expected a message that fits into 1500 B with its headers".into());
         }
         let packet = match traffic {
             Traffic::Messages { packet, .. } => packet.0 as u16,
@@ -363,185 +430,15 @@ impl Raw {
             ecn: self.ecn,
             tcp,
             ns2: ns2.settings(packet),
+            sctp: Sctp {
+                settings,
+                streams,
+                unordered: sctp.unordered,
+                paths: Vec::new(),
+                message: message as u16,
+            },
+            sctp_ns2: sctp_ns2.settings(message as u16),
+            every_packet: sctp_ns2.every_packet,
         })
-    }
-}
-
-fn span(of: Duration) -> Span {
-    Span(of.as_nanos() as u64)
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum AlgorithmKey {
-    NewReno,
-    Cubic,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum DetectionKey {
-    RackTlp,
-    Sack,
-}
-
-/// TCP's settings as they stand in the file; [`Settings`] says what each means.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct TcpKeys {
-    mtu: Size,
-    send_buffer: Size,
-    receive_buffer: Size,
-    algorithm: AlgorithmKey,
-    detection: DetectionKey,
-    sack: bool,
-    timestamps: bool,
-    window_scaling: bool,
-    ecn: bool,
-    nagle: bool,
-    delayed_ack: Span,
-    initial_window: u32,
-    min_rto: Span,
-    max_rto: Span,
-}
-
-impl Default for TcpKeys {
-    fn default() -> Self {
-        let s = Settings::default();
-        TcpKeys {
-            mtu: Size(s.mtu.into()),
-            send_buffer: Size(s.send_buffer as u64),
-            receive_buffer: Size(s.receive_buffer as u64),
-            algorithm: match s.algorithm {
-                Algorithm::NewReno => AlgorithmKey::NewReno,
-                Algorithm::Cubic => AlgorithmKey::Cubic,
-            },
-            detection: match s.detection {
-                Detection::RackTlp => DetectionKey::RackTlp,
-                Detection::Sack => DetectionKey::Sack,
-            },
-            sack: s.sack,
-            timestamps: s.timestamps,
-            window_scaling: s.window_scaling,
-            ecn: s.ecn,
-            nagle: s.nagle,
-            delayed_ack: span(s.delayed_ack),
-            initial_window: s.initial_window,
-            min_rto: span(s.min_rto),
-            max_rto: span(s.max_rto),
-        }
-    }
-}
-
-impl TcpKeys {
-    fn settings(self) -> Settings {
-        // What is cut off here is out of the bounds that `Settings::check` names.
-        Settings {
-            mtu: self.mtu.0.min(u16::MAX.into()) as u16,
-            send_buffer: usize::try_from(self.send_buffer.0).unwrap_or(usize::MAX),
-            receive_buffer: usize::try_from(self.receive_buffer.0).unwrap_or(usize::MAX),
-            algorithm: match self.algorithm {
-                AlgorithmKey::NewReno => Algorithm::NewReno,
-                AlgorithmKey::Cubic => Algorithm::Cubic,
-            },
-            detection: match self.detection {
-                DetectionKey::RackTlp => Detection::RackTlp,
-                DetectionKey::Sack => Detection::Sack,
-            },
-            sack: self.sack,
-            timestamps: self.timestamps,
-            window_scaling: self.window_scaling,
-            ecn: self.ecn,
-            nagle: self.nagle,
-            delayed_ack: self.delayed_ack.into(),
-            initial_window: self.initial_window,
-            min_rto: self.min_rto.into(),
-            max_rto: self.max_rto.into(),
-            ..Settings::default()
-        }
-    }
-}
-
-/// The settings of ns-2's TCP as they stand in the file; [`ns2::Settings`] says what each means.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct Ns2Keys {
-    window: u32,
-    initial_window: u32,
-    dup_acks: u32,
-    limited_transmit: bool,
-    tick: Span,
-    min_rto: Span,
-    max_rto: Span,
-    initial_rto: Span,
-}
-
-impl Default for Ns2Keys {
-    fn default() -> Self {
-        let s = ns2::Settings::default();
-        Ns2Keys {
-            window: s.window,
-            initial_window: s.initial_window,
-            dup_acks: s.dup_acks,
-            limited_transmit: s.limited_transmit,
-            tick: span(s.tick),
-            min_rto: span(s.min_rto),
-            max_rto: span(s.max_rto),
-            initial_rto: span(s.initial_rto),
-        }
-    }
-}
-
-impl Ns2Keys {
-    fn check(&self) -> Result<(), (&'static str, &'static str)> {
-        let most = Span::from_secs(100_000);
-        for (key, ok, expected) in [
-            ("window", (1..=1 << 20).contains(&self.window), "expected 1 to 1048576 packets"),
-            (
-                "initial_window",
-                (1..=1 << 20).contains(&self.initial_window),
-                "expected 1 to 1048576 packets",
-            ),
-            ("dup_acks", (1..=1 << 20).contains(&self.dup_acks), "expected 1 to 1048576"),
-            (
-                "tick",
-                self.tick > Span(0) && self.tick <= most,
-                "expected more than 0 s and at most 100000 s",
-            ),
-            (
-                "max_rto",
-                self.max_rto > Span(0) && self.max_rto <= most,
-                "expected more than 0 s and at most 100000 s",
-            ),
-            (
-                "min_rto",
-                self.min_rto > Span(0) && self.min_rto <= self.max_rto,
-                "expected more than 0 s and at most `max_rto`",
-            ),
-            (
-                "initial_rto",
-                self.initial_rto > Span(0) && self.initial_rto <= most,
-                "expected more than 0 s and at most 100000 s",
-            ),
-        ] {
-            if !ok {
-                return Err((key, expected));
-            }
-        }
-        Ok(())
-    }
-
-    fn settings(self, packet: u16) -> ns2::Settings {
-        ns2::Settings {
-            packet,
-            window: self.window,
-            initial_window: self.initial_window,
-            dup_acks: self.dup_acks,
-            limited_transmit: self.limited_transmit,
-            tick: self.tick.into(),
-            min_rto: self.min_rto.into(),
-            max_rto: self.max_rto.into(),
-            initial_rto: self.initial_rto.into(),
-        }
     }
 }

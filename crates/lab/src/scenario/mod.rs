@@ -7,12 +7,13 @@
 pub(crate) mod document;
 mod flow;
 mod header;
+mod keys;
 mod link;
 mod probe;
 mod problem;
 
 pub use document::{Document, MAX_FILE};
-pub use flow::{Flow, MAX_MESSAGE, MAX_SIZE, MIN_MESSAGE, Pattern, Traffic, Transport};
+pub use flow::{Flow, MAX_MESSAGE, MAX_SIZE, MIN_MESSAGE, Pattern, Sctp, Traffic, Transport};
 pub use header::{MAX_TIME, Stop};
 pub use link::Link;
 pub use probe::{Probe, What};
@@ -34,6 +35,8 @@ pub const MAX_LINKS: usize = 8192;
 pub const MAX_ROUTES: usize = 65_536;
 /// Most flows.
 pub const MAX_FLOWS: usize = 4096;
+/// Most paths of a flow.
+pub const MAX_PATHS: usize = 8;
 /// Most probes.
 pub const MAX_PROBES: usize = 256;
 /// Most replications of one run.
@@ -331,13 +334,59 @@ impl Reader<'_, '_> {
                     self.wrong("flow", Some(i), "to", what);
                 }
             }
-            if let Some(flow) = raw.check(self.document, i, self.problems) {
+            let wanted = raw.sctp.as_ref().map_or(Vec::new(), |s| s.paths.clone());
+            let paths = self.paths(i, [from, to], links, &wanted);
+            if let Some(mut flow) = raw.check(self.document, i, self.problems) {
+                flow.sctp.paths = paths;
                 flows.push(Flow { from, to, ..flow });
             } else {
                 self.whole = false;
             }
         }
         flows
+    }
+
+    /// The links by which the paths of a flow leave its first node.
+    fn paths(
+        &mut self,
+        flow: usize,
+        [from, to]: [usize; 2],
+        links: &[Link],
+        wanted: &[String],
+    ) -> Vec<usize> {
+        let names: Vec<&str> = links.iter().map(|l| l.name.as_str()).collect();
+        let others: Vec<Link> =
+            links.iter().filter(|l| !l.between.contains(&from)).cloned().collect();
+        let nodes = links.iter().flat_map(|l| l.between).max().map_or(0, |n| n + 1);
+        let beyond = Reach::new(nodes.max(to + 1), &others);
+        let mut paths = Vec::new();
+        for name in wanted {
+            let key = "sctp.paths";
+            match names.iter().position(|n| n == name) {
+                _ if !self.whole => {}
+                None => self.wrong("flow", Some(flow), key, no_such("link", name, &names)),
+                Some(link) if !links[link].between.contains(&from) => {
+                    let what = format!("the link \"{name}\" does not begin where the flow does");
+                    self.wrong("flow", Some(flow), key, what);
+                }
+                Some(link)
+                    if !links[link].between.iter().any(|&n| n != from && beyond.joined(n, to)) =>
+                {
+                    let what =
+                        format!("no route: the link \"{name}\" does not lead to the flow's end");
+                    self.wrong("flow", Some(flow), key, what);
+                }
+                Some(link) if paths.contains(&link) => {
+                    self.wrong("flow", Some(flow), key, format!("\"{name}\" stands there twice"));
+                }
+                Some(link) => paths.push(link),
+            }
+        }
+        if paths.len() > MAX_PATHS {
+            let what = format!("expected at most {MAX_PATHS} links, got {}", paths.len());
+            self.wrong("flow", Some(flow), "sctp.paths", what);
+        }
+        paths
     }
 
     fn probes(&mut self, flows: &[Flow], links: &[&str], end: Span) -> Vec<Probe> {

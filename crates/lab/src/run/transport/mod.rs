@@ -5,6 +5,7 @@
 //! [`attach`].
 
 mod ns2;
+mod sctp;
 mod stream;
 mod tcp;
 mod udp;
@@ -15,16 +16,19 @@ use ringway_link::{Rate, Size, Streams};
 use ringway_sansio::{Duration, Endpoint, Time};
 use ringway_sim::traffic::{self, Source, SourceConfig};
 use ringway_sim::{EndpointId, Error, NodeId, World};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// Messages that wait to be written; more are refused and counted.
 const MAX_BACKLOG: usize = 1 << 20;
 
 /// The two ends of a flow.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ends {
+pub(crate) struct Ends<'a> {
     pub(crate) nodes: [NodeId; 2],
+    /// Of the primary path.
     pub(crate) addresses: [SocketAddr; 2],
+    /// Of every path, the primary one first.
+    pub(crate) paths: &'a [[IpAddr; 2]],
 }
 
 /// What a sender looks like now. Sizes are in bytes.
@@ -48,9 +52,56 @@ pub(crate) struct Seen {
     pub(crate) delivered: u64,
     pub(crate) refused: u64,
     pub(crate) delay: Spread,
+    /// When data came to the program.
+    pub(crate) progress: Progress,
     /// When the flow came to its end.
     pub(crate) completed: Option<Time>,
     pub(crate) failed: Option<&'static str>,
+}
+
+/// How evenly data comes to a program.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Progress {
+    last: Option<Time>,
+    longest: Duration,
+}
+
+impl Progress {
+    /// New data has come.
+    pub(crate) fn push(&mut self, now: Time) {
+        self.longest = self.stall(Some(now)).unwrap_or_default();
+        self.last = Some(now);
+    }
+
+    /// The longest time between two arrivals, and from the last to `end` if more was to come; `None`
+    /// before the first.
+    pub(crate) fn stall(&self, end: Option<Time>) -> Option<Duration> {
+        let last = self.last?;
+        Some(self.longest.max(end.map_or(Duration::ZERO, |end| end.since(last))))
+    }
+}
+
+/// Highest number of a message whose coming again is noticed.
+const MAX_NUMBER: u64 = 1 << 30;
+
+/// Which numbered messages have come.
+#[derive(Clone, Debug, Default)]
+struct Numbers(Vec<u64>);
+
+impl Numbers {
+    /// Whether this number is a new one.
+    fn is_new(&mut self, number: u64) -> bool {
+        if number >= MAX_NUMBER {
+            return true;
+        }
+        let (word, bit) = ((number / 64) as usize, 1u64 << (number % 64));
+        if self.0.len() <= word {
+            self.0.resize(word + 1, 0);
+        }
+        let is_new = self.0[word] & bit == 0;
+        self.0[word] |= bit;
+        is_new
+    }
 }
 
 /// A flow that runs.
@@ -67,18 +118,20 @@ pub(crate) trait Carried {
 pub(crate) fn attach(
     world: &mut World,
     flow: &Flow,
-    ends: Ends,
+    ends: Ends<'_>,
     streams: &Streams,
 ) -> Result<Box<dyn Carried>, Error> {
     match flow.transport {
         Transport::Udp => udp::attach(world, flow, ends, streams),
         Transport::Tcp => tcp::attach(world, flow, ends, streams),
-        Transport::TcpNs2 => ns2::attach(world, flow, ends, streams),
+        Transport::TcpNs2 => ns2::attach_tcp(world, flow, ends, streams),
+        Transport::Sctp => sctp::attach(world, flow, ends, streams),
+        Transport::SctpNs2 => ns2::attach_sctp(world, flow, ends, streams),
     }
 }
 
 /// What drives the sources of messages over UDP: the very times of those over other transports.
-fn source_config(flow: &Flow, ends: Ends) -> SourceConfig {
+fn source_config(flow: &Flow, ends: Ends<'_>) -> SourceConfig {
     let (packet, pattern, most) = match flow.traffic {
         Traffic::Messages { packet, rate, pattern, most } => (packet, times(pattern, rate), most),
         _ => (Size(1000), traffic::Pattern::Constant(Rate(1)), 0),
@@ -118,7 +171,7 @@ struct Clock {
 }
 
 impl Clock {
-    fn new(flow: &Flow, ends: Ends, streams: &Streams) -> Self {
+    fn new(flow: &Flow, ends: Ends<'_>, streams: &Streams) -> Self {
         let source = Source::new(source_config(flow, ends), streams.stream(&source_name(flow)));
         Clock { source, scratch: Vec::new() }
     }

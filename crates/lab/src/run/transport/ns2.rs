@@ -1,40 +1,131 @@
-//! Flows over ns-2's one-way TCP.
+//! Flows over ns-2's one-way TCP and SCTP.
 
-use super::{Carried, Clock, Ends, Look, Seen, endpoint, start, stop};
+use super::{Carried, Clock, Ends, Look, Progress, Seen, endpoint, start, stop};
 use crate::scenario::{Flow, Traffic};
 use ringway_link::Streams;
 use ringway_sansio::{Addressing, Endpoint, Time};
+use ringway_sctp::{self as sctp, ns2 as sctp_ns2};
 use ringway_sim::{Bind, EndpointId, Error, World};
-use ringway_tcp::{PROTOCOL, ns2};
+use ringway_tcp::{self as tcp, ns2 as tcp_ns2};
+use std::marker::PhantomData;
 
-pub(super) fn attach(
+/// The half of a model that sends.
+trait Model: Endpoint + 'static {
+    /// Hands over packets to be sent.
+    fn offer(&mut self, now: Time, packets: u64);
+    /// Packets acknowledged without a gap.
+    fn acknowledged(&self) -> u64;
+    /// What it looks like, with packets of so many bytes.
+    fn look(&self, packet: u64) -> Look;
+}
+
+impl Model for tcp_ns2::Sender {
+    fn offer(&mut self, _: Time, packets: u64) {
+        tcp_ns2::Sender::offer(self, packets);
+    }
+
+    fn acknowledged(&self) -> u64 {
+        self.snapshot().acknowledged
+    }
+
+    fn look(&self, packet: u64) -> Look {
+        let snapshot = self.snapshot();
+        Look {
+            cwnd: snapshot.cwnd * packet as f64,
+            retransmits: snapshot.retransmits,
+            timeouts: snapshot.timeouts,
+        }
+    }
+}
+
+impl Model for sctp_ns2::Sender {
+    fn offer(&mut self, now: Time, packets: u64) {
+        sctp_ns2::Sender::offer(self, now, packets);
+    }
+
+    fn acknowledged(&self) -> u64 {
+        self.snapshot().acknowledged
+    }
+
+    fn look(&self, _: u64) -> Look {
+        let snapshot = self.snapshot();
+        Look {
+            cwnd: snapshot.cwnd.into(),
+            retransmits: snapshot.retransmits,
+            timeouts: snapshot.timeouts,
+        }
+    }
+}
+
+/// The half that receives: packets that came, and those of them in order.
+trait Taker: Endpoint + 'static {
+    fn counts(&self, packet: u64) -> (u64, u64);
+}
+
+impl Taker for tcp_ns2::Sink {
+    fn counts(&self, packet: u64) -> (u64, u64) {
+        (self.received(), self.delivered() / packet)
+    }
+}
+
+impl Taker for sctp_ns2::Sink {
+    fn counts(&self, _: u64) -> (u64, u64) {
+        (self.received(), self.delivered())
+    }
+}
+
+/// Puts a flow over ns-2's TCP into a world.
+pub(super) fn attach_tcp(
     world: &mut World,
     flow: &Flow,
-    ends: Ends,
+    ends: Ends<'_>,
     streams: &Streams,
 ) -> Result<Box<dyn Carried>, Error> {
     let [local, remote] = ends.addresses;
-    let packet = u64::from(flow.ns2.packet);
+    let halves = (tcp_ns2::Sender::new(flow.ns2, local, remote), tcp_ns2::Sink::new(remote, local));
+    attach(world, flow, ends, streams, (tcp::PROTOCOL, flow.ns2.packet), halves)
+}
+
+/// Puts a flow over ns-2's SCTP into a world.
+pub(super) fn attach_sctp(
+    world: &mut World,
+    flow: &Flow,
+    ends: Ends<'_>,
+    streams: &Streams,
+) -> Result<Box<dyn Carried>, Error> {
+    let [local, remote] = ends.addresses;
+    let halves = (
+        sctp_ns2::Sender::new(flow.sctp_ns2, local, remote),
+        sctp_ns2::Sink::new(flow.sctp_ns2, remote, local),
+    );
+    attach(world, flow, ends, streams, (sctp::PROTOCOL, flow.sctp_ns2.message), halves)
+}
+
+fn attach<S: Model, R: Taker>(
+    world: &mut World,
+    flow: &Flow,
+    ends: Ends<'_>,
+    streams: &Streams,
+    (protocol, packet): (u8, u16),
+    (sender, sink): (S, R),
+) -> Result<Box<dyn Carried>, Error> {
+    let packet = u64::from(packet);
     let (task, wanted) = match flow.traffic {
         Traffic::Messages { .. } => (Task::Messages(Clock::new(flow, ends, streams)), None),
         Traffic::File { size } => {
             let packets = size.0.div_ceil(packet);
-            (Task::At(start(flow), packets), Some(packets * packet))
+            (Task::At(start(flow), packets), Some(packets))
         }
         _ => (Task::At(start(flow), u64::MAX), None),
     };
-    let sender = Sender {
-        inner: ns2::Sender::new(flow.ns2, local, remote),
-        task,
-        stop: stop(flow),
-        offered: 0,
-    };
-    let sink = Sink { inner: ns2::Sink::new(remote, local), wanted, ended: None };
-    let bind = |port| Bind { protocol: PROTOCOL, port: Some(port) };
+    let sender = Sender { inner: sender, task, stop: stop(flow), offered: 0 };
+    let sink = Sink { inner: sink, packet, wanted, ended: None, progress: Progress::default() };
+    let bind = |port| Bind { protocol, port: Some(port) };
+    let [local, remote] = ends.addresses;
     let sender = world.attach(ends.nodes[0], bind(local.port()), sender)?;
     let sink = world.attach(ends.nodes[1], bind(remote.port()), sink)?;
     let messages = matches!(flow.traffic, Traffic::Messages { .. });
-    Ok(Box::new(Ns2 { sender, sink, packet, messages }))
+    Ok(Box::new(Ns2::<S, R> { sender, sink, packet, messages, models: PhantomData }))
 }
 
 enum Task {
@@ -45,15 +136,15 @@ enum Task {
 }
 
 /// ns-2's sender with a program above it.
-struct Sender {
-    inner: ns2::Sender,
+struct Sender<S> {
+    inner: S,
     task: Task,
     /// After this time the program hands over nothing; what it has handed over is still sent.
     stop: Time,
     offered: u64,
 }
 
-impl Sender {
+impl<S: Model> Sender<S> {
     fn due(&self) -> Option<Time> {
         match &self.task {
             Task::Messages(clock) => clock.next(),
@@ -63,7 +154,7 @@ impl Sender {
     }
 }
 
-impl Endpoint for Sender {
+impl<S: Model> Endpoint for Sender<S> {
     fn handle_packet(&mut self, now: Time, addressing: Addressing, payload: &[u8]) {
         self.inner.handle_packet(now, addressing, payload);
     }
@@ -72,12 +163,12 @@ impl Endpoint for Sender {
         match &mut self.task {
             Task::Messages(clock) => {
                 let due = clock.due(now);
-                self.inner.offer(due);
+                self.inner.offer(now, due);
                 self.offered += due;
             }
             Task::At(at, packets) if *at <= now => {
                 if *at <= self.stop {
-                    self.inner.offer(*packets);
+                    self.inner.offer(now, *packets);
                     self.offered = *packets;
                 }
                 self.task = Task::Done;
@@ -101,16 +192,23 @@ impl Endpoint for Sender {
 }
 
 /// ns-2's sink, which notes when it has all.
-struct Sink {
-    inner: ns2::Sink,
+struct Sink<R> {
+    inner: R,
+    packet: u64,
     wanted: Option<u64>,
     ended: Option<Time>,
+    progress: Progress,
 }
 
-impl Endpoint for Sink {
+impl<R: Taker> Endpoint for Sink<R> {
     fn handle_packet(&mut self, now: Time, addressing: Addressing, payload: &[u8]) {
+        let before = self.inner.counts(self.packet).1;
         self.inner.handle_packet(now, addressing, payload);
-        if self.wanted.is_some_and(|w| self.inner.delivered() >= w) {
+        let delivered = self.inner.counts(self.packet).1;
+        if delivered > before {
+            self.progress.push(now);
+        }
+        if self.wanted.is_some_and(|w| delivered >= w) {
             self.ended.get_or_insert(now);
         }
     }
@@ -128,43 +226,42 @@ impl Endpoint for Sink {
     }
 }
 
-struct Ns2 {
+struct Ns2<S, R> {
     sender: EndpointId,
     sink: EndpointId,
     packet: u64,
     messages: bool,
+    models: PhantomData<(S, R)>,
 }
 
-impl Carried for Ns2 {
+impl<S: Model, R: Taker> Carried for Ns2<S, R> {
     fn seen(&self, world: &World) -> Seen {
-        let Some(sender) = endpoint::<Sender>(world, self.sender) else { return Seen::default() };
-        let Some(sink) = endpoint::<Sink>(world, self.sink) else { return Seen::default() };
-        let in_order = sink.inner.delivered() / self.packet;
+        let sender = endpoint::<Sender<S>>(world, self.sender);
+        let Some((sender, sink)) = sender.zip(endpoint::<Sink<R>>(world, self.sink)) else {
+            return Seen::default();
+        };
+        let (received, in_order) = sink.inner.counts(self.packet);
         Seen {
-            bytes: sink.inner.delivered(),
+            bytes: in_order * self.packet,
             // Those that wait for an earlier one are not told apart from those that came again.
-            duplicates: sink.inner.received().saturating_sub(in_order),
+            duplicates: received.saturating_sub(in_order),
             messages: self.messages,
             written: sender.offered,
             delivered: in_order,
             completed: sink.ended,
+            progress: sink.progress,
             ..Seen::default()
         }
     }
 
     fn look(&self, world: &World) -> Option<Look> {
-        let snapshot = endpoint::<Sender>(world, self.sender)?.inner.snapshot();
-        Some(Look {
-            cwnd: snapshot.cwnd * self.packet as f64,
-            retransmits: snapshot.retransmits,
-            timeouts: snapshot.timeouts,
-        })
+        Some(endpoint::<Sender<S>>(world, self.sender)?.inner.look(self.packet))
     }
 
     fn is_done(&self, world: &World) -> bool {
-        let done = |s: &Sender| s.due().is_none() && s.inner.snapshot().acknowledged >= s.offered;
-        let sent = endpoint::<Sender>(world, self.sender).is_none_or(done);
-        sent && endpoint::<Sink>(world, self.sink)
+        let done = |s: &Sender<S>| s.due().is_none() && s.inner.acknowledged() >= s.offered;
+        let sent = endpoint::<Sender<S>>(world, self.sender).is_none_or(done);
+        sent && endpoint::<Sink<R>>(world, self.sink)
             .is_none_or(|s| s.wanted.is_none() || s.ended.is_some())
     }
 }

@@ -83,7 +83,7 @@ pub(super) struct Program<C> {
 /// The two programs of a flow, each over an end of its own.
 pub(super) fn programs<C: Conduit>(
     flow: &Flow,
-    ends: Ends,
+    ends: Ends<'_>,
     streams: &Streams,
     [client, server]: [C; 2],
 ) -> [Program<C>; 2] {
@@ -272,7 +272,13 @@ impl<C: Conduit> Program<C> {
 
     /// Takes in bytes of the stream.
     fn take(&mut self, now: Time, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
         self.seen.bytes += bytes.len() as u64;
+        if !matches!(self.task, Task::TakeMessages { .. }) {
+            self.seen.progress.push(now);
+        }
         match &mut self.task {
             Task::TakeBytes { wanted: Some(wanted) } if self.seen.bytes >= *wanted => {
                 self.seen.completed.get_or_insert(now);
@@ -320,6 +326,7 @@ impl<C: Conduit> Program<C> {
             if self.got == size {
                 self.got = 0;
                 self.seen.delivered += 1;
+                self.seen.progress.push(now);
                 let at = self.stamp.last_chunk::<8>().map_or(0, |at| u64::from_be_bytes(*at));
                 self.seen.delay.push(now.since(Time::from_nanos(at)).as_nanos() as u64);
             }

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 pub(super) fn attach(
     world: &mut World,
     flow: &Flow,
-    ends: Ends,
+    ends: Ends<'_>,
     streams: &Streams,
 ) -> Result<Box<dyn Carried>, Error> {
     let [local, remote] = ends.addresses;

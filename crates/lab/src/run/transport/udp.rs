@@ -1,6 +1,8 @@
 //! Flows over UDP: messages, and questions with answers.
 
-use super::{Carried, Ends, Look, Seen, endpoint, source_config, source_name, start, stop};
+use super::{
+    Carried, Ends, Look, Numbers, Progress, Seen, endpoint, source_config, source_name, start, stop,
+};
 use crate::run::thinned::Spread;
 use crate::scenario::{Flow, Traffic};
 use ringway_link::Streams;
@@ -11,15 +13,13 @@ use ringway_sim::{Bind, EndpointId, Error, World};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-/// Highest number of a message whose coming again is noticed.
-const MAX_NUMBER: u64 = 1 << 30;
 /// Answers that wait to be sent; more are dropped.
 const MAX_ANSWERS: usize = 65_536;
 
 pub(super) fn attach(
     world: &mut World,
     flow: &Flow,
-    ends: Ends,
+    ends: Ends<'_>,
     streams: &Streams,
 ) -> Result<Box<dyn Carried>, Error> {
     let [local, remote] = ends.addresses;
@@ -99,25 +99,9 @@ struct Sink {
     duplicates: u64,
     damaged: u64,
     delay: Spread,
-    /// A bit for each number that came.
-    came: Vec<u64>,
+    came: Numbers,
     last: Option<Time>,
-}
-
-impl Sink {
-    /// Whether this number is a new one.
-    fn is_new(&mut self, number: u64) -> bool {
-        if number >= MAX_NUMBER {
-            return true;
-        }
-        let (word, bit) = ((number / 64) as usize, 1u64 << (number % 64));
-        if self.came.len() <= word {
-            self.came.resize(word + 1, 0);
-        }
-        let is_new = self.came[word] & bit == 0;
-        self.came[word] |= bit;
-        is_new
-    }
+    progress: Progress,
 }
 
 impl Endpoint for Sink {
@@ -126,7 +110,7 @@ impl Endpoint for Sink {
             self.damaged += 1;
             return;
         };
-        if !self.is_new(number) {
+        if !self.came.is_new(number) {
             self.duplicates += 1;
             return;
         }
@@ -134,6 +118,7 @@ impl Endpoint for Sink {
         self.bytes += (payload.len() - UDP_HEADER) as u64;
         self.delay.push(now.since(sent).as_nanos() as u64);
         self.last = Some(now);
+        self.progress.push(now);
     }
 
     fn handle_timeout(&mut self, _: Time) {}
@@ -166,6 +151,7 @@ impl Carried for Sent {
             delivered: sink.delivered,
             delay: sink.delay.clone(),
             completed: sink.last.filter(|_| source.poll_timeout().is_none()),
+            progress: sink.progress,
             ..Seen::default()
         }
     }
