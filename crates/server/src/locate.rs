@@ -12,7 +12,7 @@ use std::thread;
 
 /// The transports a request is sent over where the URI and DNS leave it open, the best first: what
 /// every SIP element speaks comes first (RFC 3261 section 18).
-const PREFERRED: [Transport; 3] = [Transport::Udp, Transport::Tcp, Transport::Tls];
+const PREFERRED: [Transport; 4] = [Transport::Udp, Transport::Tcp, Transport::Tls, Transport::Sctp];
 
 /// Finds servers for all workers. Cheap to copy.
 #[derive(Clone)]

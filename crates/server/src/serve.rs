@@ -123,9 +123,10 @@ impl Server {
         let clock = Clock::new();
         let tls = Tls::load(&settings.tls)?;
         let management = bind_management(&settings)?;
+        let listen = setup::listen(&settings);
         let endpoints = ringway_net::bind::<Post>(ringway_net::Config {
             workers,
-            listen: setup::listen(&settings).into_iter().map(setup::bind).collect(),
+            listen: listen.iter().cloned().map(setup::bind).collect(),
             limits: setup::net_limits(&settings),
             clock,
             tls_server: tls.server.clone(),
@@ -142,7 +143,8 @@ impl Server {
         wire(&store, &control, &workers_ended);
         let locator = Locator::start(control.clone(), clock)?;
         let board = Arc::new(Board::new(workers));
-        let facts = setup::facts(&config, &kind);
+        let listening = setup::listening(&listen, control.listeners());
+        let facts = setup::facts(&config, listening, &kind);
         let observed = observe(&board, &control, &locator, &store, &log, facts);
         let mut server = Server {
             sources: sources.clone(),
@@ -335,7 +337,8 @@ impl Server {
         ));
         self.tls.reload(&settings.tls)?;
         self.log.set_level(settings.log.level);
-        self.observed.facts.store(Arc::new(setup::facts(&config, &self.kind)));
+        let listening = self.observed.facts.load().listen.clone();
+        self.observed.facts.store(Arc::new(setup::facts(&config, listening, &self.kind)));
         self.post(|| Post::Configured(config.clone()));
         self.config = config;
         // What was decided at the start stays decided.

@@ -164,10 +164,13 @@ pub fn proxy(
     let listeners =
         listeners.iter().map(|l| Listener { transport: l.transport, addr: l.addr }).collect();
     let limits = &settings.limits;
+    // What is listened on is ours also while its interface is down.
+    let mut addresses = host::addresses();
+    addresses.extend(settings.listen.iter().flat_map(|l| &l.more));
     Config {
         domains: domains(settings, kept),
         listeners,
-        addresses: host::addresses(),
+        addresses,
         auth: Auth {
             enabled: settings.auth.mode == AuthMode::Digest,
             algorithms: settings.auth.algorithms.iter().map(|a| algorithm(*a)).collect(),
@@ -329,15 +332,22 @@ fn roots(settings: &TlsSettings) -> Result<Option<Roots>, String> {
     }
 }
 
+/// What is listened on, with the ports that the system chose.
+pub fn listening(listen: &[Listen], listeners: &[ringway_net::Listener]) -> Vec<String> {
+    let actual = |(l, found): (&Listen, &ringway_net::Listener)| {
+        Listen { addr: found.addr, ..l.clone() }.to_string()
+    };
+    listen.iter().zip(listeners).map(actual).collect()
+}
+
 /// What the status shows.
-pub fn facts(config: &Config, store: &StoreKind) -> Facts {
+pub fn facts(config: &Config, listen: Vec<String>, store: &StoreKind) -> Facts {
     let domain = |d: &Domain| {
         (d.name.to_string(), d.aliases.iter().map(ToString::to_string).collect::<Vec<_>>())
     };
-    let uri = |l: &Listener| Listen::at(l.transport, l.addr).to_string();
     Facts {
         domains: config.domains.iter().map(domain).collect(),
-        listen: config.listeners.iter().map(uri).collect(),
+        listen,
         store: store.to_string(),
         auth: if config.auth.enabled { "digest" } else { "off" },
     }
@@ -385,6 +395,30 @@ mod tests {
         let s = sources.read().unwrap();
         assert_eq!((workers(&s), s.auth.mode), (1, AuthMode::Off));
         assert_eq!(listen(&s), ["tcp://127.0.0.1:5090".parse().unwrap()]);
+    }
+
+    #[test]
+    fn listeners_are_shown_as_they_are() {
+        let listen: Vec<Listen> =
+            ["udp://127.0.0.1:0", "sctp+udp://127.0.0.1,127.0.0.2:5060?encap=9900"]
+                .map(|text| text.parse().unwrap())
+                .into();
+        let found = |l: &Listen, port| ringway_net::Listener {
+            transport: l.transport,
+            addr: SocketAddr::new(l.addr.ip(), port),
+        };
+        let listeners = [found(&listen[0], 4711), found(&listen[1], 5060)];
+        assert_eq!(
+            listening(&listen, &listeners),
+            ["udp://127.0.0.1:4711", "sctp+udp://127.0.0.1,127.0.0.2:5060?encap=9900"]
+        );
+        // An address that is listed is ours, whether or not an interface has it now.
+        let settings = Settings {
+            listen: vec!["sctp://192.0.2.1,198.51.100.1:5060".parse().unwrap()],
+            ..Settings::default()
+        };
+        let config = proxy(&settings, None, &listeners, 1, [0; 32]);
+        assert!(config.addresses.contains(&[198, 51, 100, 1].into()));
     }
 
     #[test]
