@@ -32,6 +32,8 @@ builtins![
     "jitter",
     "web",
     "cable-pulled",
+    "two-cables",
+    "head-of-line",
     "fair-share",
     "m-d-1",
 ];

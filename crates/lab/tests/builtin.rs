@@ -109,6 +109,43 @@ fn a_pulled_cable_delays_a_file() {
     assert!(file.timeouts > 0);
 }
 
+/// Nothing is lost and nothing comes twice when the primary path goes, and the short timers notice
+/// it sooner.
+#[test]
+fn the_second_path_takes_over() {
+    let stalls = (0..4).map(|replication| {
+        let outcome = outcome("two-cables", replication);
+        let stall = |name| {
+            let flow = flow(&outcome, name);
+            let messages = flow.messages.unwrap();
+            assert_eq!((messages.written, messages.delivered), (1000, 1000), "{flow:?}");
+            assert!(flow.dropped > 0, "{flow:?}");
+            flow.stall.unwrap()
+        };
+        (stall("default"), stall("ss7"))
+    });
+    for (default, ss7) in stalls {
+        assert!((0.9..2.5).contains(&default), "{default}");
+        assert!((0.05..0.8).contains(&ss7), "{ss7}");
+    }
+}
+
+/// Lost messages hold up everybody's in one stream, and one call's in eight.
+#[test]
+fn streams_keep_calls_apart() {
+    let runs: Vec<Outcome> = (0..3).map(|r| outcome("head-of-line", r)).collect();
+    let mean = |name: &str| {
+        let delays = runs.iter().map(|o| {
+            let messages = flow(o, name).messages.unwrap();
+            assert_eq!((messages.written, messages.delivered), (2400, 2400), "{name}");
+            messages.delay.unwrap().mean
+        });
+        delays.sum::<f64>() / runs.len() as f64
+    };
+    let [one, eight, none] = ["streams-1", "streams-8", "unordered"].map(mean);
+    assert!(one > 1.2 * eight && eight > none, "{one} {eight} {none}");
+}
+
 /// Every question is answered, and answers that meet bursts take longer.
 #[test]
 fn pages_are_answered() {

@@ -115,7 +115,7 @@ fn sum_up(runs: &[Outcome], seed: u64) -> Vec<Summed<'_>> {
 }
 
 /// The columns of the table of flows: head, measure.
-const COLUMNS: [(&str, &str); 10] = [
+const COLUMNS: &[(&str, &str)] = &[
     ("sent", "sent"),
     ("dropped", "dropped"),
     ("in flight", "in_flight"),
@@ -128,45 +128,70 @@ const COLUMNS: [(&str, &str); 10] = [
     ("completion (s)", "completion"),
 ];
 
-fn flow_table(runs: &[Outcome], summed: &[Summed<'_>], seed: u64) -> TableSheet {
+/// The columns of the table of messages.
+const MESSAGES: &[(&str, &str)] = &[
+    ("delivered", "messages_delivered"),
+    ("mean delay (ms)", "message_delay_mean"),
+    ("p50 (ms)", "message_delay_p50"),
+    ("p90 (ms)", "message_delay_p90"),
+    ("p99 (ms)", "message_delay_p99"),
+    ("longest (ms)", "message_delay_max"),
+    ("longest stall (ms)", "stall"),
+];
+
+/// A table of those flows that have the second of its columns.
+fn flow_table(
+    runs: &[Outcome],
+    summed: &[Summed<'_>],
+    seed: u64,
+    what: &str,
+    columns: &[(&str, &str)],
+) -> Option<TableSheet> {
     let n = runs.len();
     let mut head = vec!["flow".to_string()];
-    head.extend(COLUMNS.map(|c| c.0.to_string()));
+    head.extend(columns.iter().map(|c| c.0.to_string()));
+    let find =
+        |flow: &str, measure: &str| summed.iter().find(|s| s.flow == flow && s.measure == measure);
     let flows = runs.first().map_or(&[][..], |r| &r.flows);
-    let rows = flows
-        .iter()
+    let flows =
+        flows.iter().filter(|f| columns.get(1).is_some_and(|c| find(&f.flow, c.1).is_some()));
+    let rows: Vec<Vec<String>> = flows
         .map(|flow| {
-            let cell = |(head, measure): (&str, &str)| {
-                let found = summed.iter().find(|s| s.flow == flow.flow && s.measure == measure);
-                let Some(found) = found else { return "-".into() };
+            let cell = |&(head, measure): &(&str, &str)| {
+                let Some(found) = find(&flow.flow, measure) else { return "-".into() };
                 let scale = match head {
                     h if h.ends_with("(%)") => 1e2,
                     h if h.ends_with("(ms)") => 1e3,
                     h if h.ends_with("(kbit/s)") => 1e-3,
                     _ => 1.0,
                 };
-                let value = figure(short(found.estimate.value * scale));
-                match found.estimate.interval.filter(|_| n > 1) {
-                    Some(i) if is_even(i.kind) => {
-                        format!("{value} ± {}", figure(rough(i.half_width() * scale)))
-                    }
-                    Some(i) => {
-                        let [low, high] = [i.low, i.high].map(|b| figure(short(b * scale)));
-                        format!("{value} [{low}, {high}]")
-                    }
-                    None => value,
-                }
+                with_interval(&found.estimate, scale, n)
             };
-            std::iter::once(flow.flow.clone()).chain(COLUMNS.map(cell)).collect()
+            std::iter::once(flow.flow.clone()).chain(columns.iter().map(cell)).collect()
         })
         .collect();
     let shown = summed.iter().filter_map(|s| {
-        let column = COLUMNS.iter().find(|c| c.1 == s.measure)?;
+        let column = columns.iter().find(|c| c.1 == s.measure)?;
         Some((column.0.split(" (").next().unwrap_or_default(), Some(s.estimate)))
     });
     let kind = kinds(shown).unwrap_or("one run".into());
-    let caption = format!("Flows; n = {n}, seed {seed}, {kind}.");
-    TableSheet { caption, head, rows }
+    let caption = format!("{what}; n = {n}, seed {seed}, {kind}.");
+    (!rows.is_empty()).then_some(TableSheet { caption, head, rows })
+}
+
+/// An estimate times `scale`, with its interval if there are several runs.
+pub(crate) fn with_interval(estimate: &Estimate, scale: f64, n: usize) -> String {
+    let value = figure(short(estimate.value * scale));
+    match estimate.interval.filter(|_| n > 1) {
+        Some(i) if is_even(i.kind) => {
+            format!("{value} ± {}", figure(rough(i.half_width() * scale)))
+        }
+        Some(i) => {
+            let [low, high] = [i.low, i.high].map(|b| figure(short(b * scale)));
+            format!("{value} [{low}, {high}]")
+        }
+        None => value,
+    }
 }
 
 /// Four figures that count, and whole numbers whole.
@@ -231,7 +256,10 @@ fn sheet(
     seed: u64,
     files: bool,
 ) -> Sheet {
-    let mut tables = vec![flow_table(runs, summed, seed)];
+    let mut tables: Vec<TableSheet> = [("Flows", COLUMNS), ("Messages", MESSAGES)]
+        .into_iter()
+        .filter_map(|(what, columns)| flow_table(runs, summed, seed, what, columns))
+        .collect();
     tables.extend(drop_table(runs, seed));
     tables.push(link_table(runs, seed));
     let first = runs.first();
@@ -284,6 +312,18 @@ pub(super) fn charts(series: &[Series], seed: u64) -> Vec<ChartSheet> {
                 charts.push(distribution(of, seed, &number));
             }
         }
+    }
+    let messages: Vec<&Series> = series.iter().filter(|s| s.what == What::MessageDelay).collect();
+    for (part, of) in messages.chunks(MOST_IN_A_FIGURE).enumerate() {
+        let number = if part == 0 { String::new() } else { format!("-{}", part + 1) };
+        charts.push(ChartSheet {
+            name: format!("message-delay-ecdf{number}"),
+            title: titled("Distribution of the messages' delay", of),
+            caption: "The share of messages that took no longer, from when each was due to its \
+                      delivery to the program."
+                .into(),
+            ..distribution(of, seed, &number)
+        });
     }
     charts.extend(series.iter().filter(|s| s.what == What::Sequence).map(|s| sequence(s, seed)));
     charts

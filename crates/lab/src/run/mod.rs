@@ -71,7 +71,7 @@ pub struct Series {
     pub what: What,
     /// The flow or the link.
     pub of: String,
-    /// Time in seconds (of a delay: the number of the packet in the order of arrival) and value:
+    /// Time in seconds (of a delay: the number of the packet or message in the order of arrival) and value:
     /// seconds, bit/s, bytes of a window, packets in a queue, packet numbers sent.
     pub points: Vec<[f64; 2]>,
     /// Of a sequence: when which packet arrived.
@@ -311,6 +311,15 @@ fn outcome(
     let mut series: Vec<Series> = Vec::new();
     for (probe, _, _, seen) in samples.looks {
         series.push(one(scenario, &probe, seen.into_kept()));
+    }
+    for probe in scenario.probes.iter().filter(|p| p.what == What::MessageDelay) {
+        let seen = probe.flow.map(|flow| built.flows[flow].seen(&built.world)).unwrap_or_default();
+        let number = |(i, delay): (usize, &u64)| [i as f64, *delay as f64 / 1e9];
+        series.push(one(
+            scenario,
+            probe,
+            seen.delay.kept().iter().enumerate().map(number).collect(),
+        ));
     }
     for probe in &scenario.probes {
         if let Some(flow) = probe.flow.and_then(|f| ledger.flows.get(f)) {

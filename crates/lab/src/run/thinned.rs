@@ -62,6 +62,11 @@ impl Spread {
         self.samples.push(nanos);
     }
 
+    /// What was pushed, in order, or an even selection of it.
+    pub(crate) fn kept(&self) -> &[u64] {
+        self.samples.kept()
+    }
+
     /// Mean, variance and percentiles in seconds; `None` of nothing.
     pub(crate) fn summary(&self) -> Option<super::measures::Delay> {
         if self.count == 0 {

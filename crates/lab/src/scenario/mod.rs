@@ -428,6 +428,15 @@ impl Reader<'_, '_> {
                     "a flow over \"udp\" has no congestion window",
                 );
             }
+            if let (What::MessageDelay, Some(flow)) = (what, flow)
+                && (!matches!(
+                    flows[flow].traffic,
+                    Traffic::Messages { .. } | Traffic::RequestResponse { .. }
+                ) || matches!(flows[flow].transport, Transport::TcpNs2 | Transport::SctpNs2))
+            {
+                let what = "this flow has no messages whose delay is known";
+                self.wrong("probe", Some(i), "flow", what);
+            }
             let there = raw.direction.unwrap_or_default() == probe::Direction::There;
             let probe = Probe { what, flow, link: link.map(|l| (l, there)), every };
             if probes.contains(&probe) {

@@ -12,6 +12,8 @@ pub(super) const MIN_EVERY: Span = Span(10_000);
 pub enum What {
     /// The delay of each packet of a flow, from its sending to its arrival.
     Delay,
+    /// The delay of each message, from when it was due to its delivery to the program.
+    MessageDelay,
     /// Bits a second of a flow that arrive, in steps.
     Throughput,
     /// The congestion window of a flow's sender.
@@ -31,6 +33,7 @@ impl What {
     pub const fn as_str(self) -> &'static str {
         match self {
             What::Delay => "delay",
+            What::MessageDelay => "message-delay",
             What::Throughput => "throughput",
             What::Cwnd => "cwnd",
             What::Sequence => "sequence",
@@ -42,7 +45,10 @@ impl What {
 
     /// Whether it looks at a flow.
     pub const fn of_flow(self) -> bool {
-        matches!(self, What::Delay | What::Throughput | What::Cwnd | What::Sequence)
+        matches!(
+            self,
+            What::Delay | What::MessageDelay | What::Throughput | What::Cwnd | What::Sequence
+        )
     }
 
     /// Whether it looks at a link.
