@@ -435,7 +435,7 @@ fn hear_some<H: Handler>(hub: &SharedHub<H>, place: usize, quote: &mut [u8]) -> 
             hub.flush();
             return false;
         };
-        if let Some(to) = refusal.to.filter(|_| refusal.unreachable) {
+        if let Some(to) = refusal.to.filter(|_| refusal.cause.is_unreachable()) {
             hub.counters.udp_refused.add(1);
             let report = hub.outstanding.take(to, &quote[..refusal.quoted]);
             hub.fail(report.into_iter());

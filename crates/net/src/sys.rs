@@ -4,16 +4,18 @@
 //! borrowed; nothing is remembered but buffers.
 #![allow(unsafe_code)]
 
+mod network;
 mod receive;
 mod send;
 
+pub(crate) use network::NetworkNews;
 pub(crate) use receive::{RECEIVE_BATCH, ReceiveBatch, Reception};
 pub(crate) use send::{After, Datagram, SEND_BATCH, SendBatch};
 
 use socket2::Socket;
 use std::io;
 use std::mem::{MaybeUninit, size_of};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -49,14 +51,37 @@ fn encode_name(addr: SocketAddr, name: &mut Name) -> libc::socklen_t {
     }
 }
 
+/// What an entry of a socket's error queue says of what was sent (RFC 792, RFC 4443).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Cause {
+    /// Nobody is at the port.
+    Nobody,
+    /// The host does not speak the protocol.
+    NoProtocol,
+    /// Another kind of destination unreachable that will not pass by sending again.
+    Unreachable,
+    /// It does not fit a link of the way, which takes so many bytes; 0 where that is not said.
+    TooBig(u32),
+    /// Anything else.
+    Other,
+}
+
+impl Cause {
+    /// Whether nobody is there. Time exceeded and the like do not say so (RFC 3261 section 18.4).
+    pub(crate) fn is_unreachable(self) -> bool {
+        matches!(self, Cause::Nobody | Cause::NoProtocol | Cause::Unreachable)
+    }
+}
+
 /// An ICMP message about a datagram that was sent from a socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Refusal {
     /// Where the datagram was going, if the entry says.
     pub(crate) to: Option<SocketAddr>,
-    /// Whether the message says that nobody is there: destination unreachable for a reason that
-    /// will not pass by sending again. Time exceeded and the like are not (RFC 3261 section 18.4).
-    pub(crate) unreachable: bool,
+    /// Our address that the message came to, where the socket was asked to tell.
+    pub(crate) local: Option<IpAddr>,
+    /// What it says.
+    pub(crate) cause: Cause,
     /// How many bytes of the datagram the message quoted, now in the caller's buffer.
     pub(crate) quoted: usize,
 }
@@ -85,34 +110,47 @@ pub(crate) fn next_refusal(fd: BorrowedFd<'_>, quote: &mut [u8]) -> Option<Refus
     // SAFETY: the storage began zeroed and the kernel wrote an address into it; a structure of
     // integers has no invalid values.
     let to = decode_name(unsafe { name.assume_init_ref() });
-    let mut unreachable = false;
+    let (mut cause, mut local) = (Cause::Other, None);
     // SAFETY: the kernel filled `control` and set its length, so the macros walk valid headers
     // inside it; a payload is read, unaligned, only after its length was checked.
     unsafe {
         let mut at = libc::CMSG_FIRSTHDR(&header);
         while !at.is_null() {
-            let (level, kind) = ((*at).cmsg_level, (*at).cmsg_type);
-            let wanted = libc::CMSG_LEN(size_of::<libc::sock_extended_err>() as u32) as usize;
-            if ((level == libc::IPPROTO_IP && kind == libc::IP_RECVERR)
-                || (level == libc::IPPROTO_IPV6 && kind == libc::IPV6_RECVERR))
-                && (*at).cmsg_len as usize >= wanted
-            {
-                let error = libc::CMSG_DATA(at).cast::<libc::sock_extended_err>().read_unaligned();
-                unreachable = is_unreachable(error.ee_origin, error.ee_type, error.ee_code);
+            let data = libc::CMSG_DATA(at);
+            let has = |size: usize| (*at).cmsg_len as usize >= libc::CMSG_LEN(size as u32) as usize;
+            match ((*at).cmsg_level, (*at).cmsg_type) {
+                (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)
+                    if has(size_of::<libc::sock_extended_err>()) =>
+                {
+                    let error = data.cast::<libc::sock_extended_err>().read_unaligned();
+                    cause = cause_of(error.ee_origin, error.ee_type, error.ee_code, error.ee_info);
+                }
+                (libc::IPPROTO_IP, libc::IP_PKTINFO) if has(size_of::<libc::in_pktinfo>()) => {
+                    let info = data.cast::<libc::in_pktinfo>().read_unaligned();
+                    let ip = Ipv4Addr::from(info.ipi_addr.s_addr.to_ne_bytes());
+                    local = Some(ip.into());
+                }
+                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) if has(size_of::<libc::in6_pktinfo>()) => {
+                    let info = data.cast::<libc::in6_pktinfo>().read_unaligned();
+                    local = Some(Ipv6Addr::from(info.ipi6_addr.s6_addr).into());
+                }
+                _ => {}
             }
             at = libc::CMSG_NXTHDR(&header, at);
         }
     }
-    Some(Refusal { to, unreachable, quoted: quoted.min(quote.len()) })
+    Some(Refusal { to, local, cause, quoted: quoted.min(quote.len()) })
 }
 
-/// RFC 792 and RFC 4443 section 3.1: destination unreachable, except "packet too big" and "source
-/// route failed".
-fn is_unreachable(origin: u8, kind: u8, code: u8) -> bool {
-    match origin {
-        libc::SO_EE_ORIGIN_ICMP => kind == 3 && !matches!(code, 4 | 5),
-        libc::SO_EE_ORIGIN_ICMP6 => kind == 1,
-        _ => false,
+fn cause_of(origin: u8, kind: u8, code: u8, info: u32) -> Cause {
+    match (origin, kind, code) {
+        (libc::SO_EE_ORIGIN_ICMP, 3, 2) | (libc::SO_EE_ORIGIN_ICMP6, 4, 1) => Cause::NoProtocol,
+        (libc::SO_EE_ORIGIN_ICMP, 3, 3) | (libc::SO_EE_ORIGIN_ICMP6, 1, 4) => Cause::Nobody,
+        (libc::SO_EE_ORIGIN_ICMP, 3, 4) | (libc::SO_EE_ORIGIN_ICMP6, 2, _) => Cause::TooBig(info),
+        // Source route failed: the route may be another next time.
+        (libc::SO_EE_ORIGIN_ICMP, 3, 5) => Cause::Other,
+        (libc::SO_EE_ORIGIN_ICMP, 3, _) | (libc::SO_EE_ORIGIN_ICMP6, 1, _) => Cause::Unreachable,
+        _ => Cause::Other,
     }
 }
 
@@ -155,6 +193,26 @@ pub(crate) fn set_option(
         )
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// What the system takes for the largest IP packet on the way to `to`, in bytes.
+pub(crate) fn path_mtu(to: IpAddr) -> Option<u32> {
+    let any: IpAddr =
+        if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = std::net::UdpSocket::bind((any, 0)).ok()?;
+    // Connecting a datagram socket only looks up the route.
+    socket.connect((to, 9)).ok()?;
+    let (level, option) = match to {
+        IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MTU),
+        IpAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_MTU),
+    };
+    let mut mtu: libc::c_int = 0;
+    let mut length = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the kernel writes one integer, to a live one, and the number written into `length`.
+    let result = unsafe {
+        libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut mtu).cast(), &raw mut length)
+    };
+    if result == 0 { u32::try_from(mtu).ok() } else { None }
 }
 
 /// What a socket keeps for its reader (linux/sock_diag.h).
@@ -253,7 +311,11 @@ fn gather_kept_blocks() {
 /// Has the runtime watch a socket for datagrams and ICMP messages to read. Not for room to write: each
 /// datagram sent would wake us when the kernel is done with it.
 pub(crate) fn watch_reading(socket: Socket) -> io::Result<AsyncFd<Socket>> {
-    let interest = Interest::READABLE | Interest::ERROR;
+    watch(socket, Interest::READABLE | Interest::ERROR)
+}
+
+/// Has the runtime watch a socket.
+fn watch(socket: Socket, interest: Interest) -> io::Result<AsyncFd<Socket>> {
     // SAFETY: `Socket` owns its descriptor and gives the same one until it is dropped. The `AsyncFd`
     // owns the `Socket` and lends it immutably only, so the descriptor stays open as long as it is
     // watched.
@@ -283,11 +345,14 @@ mod tests {
 
     #[test]
     fn only_destination_unreachable_counts() {
-        assert!(is_unreachable(libc::SO_EE_ORIGIN_ICMP, 3, 3));
-        assert!(!is_unreachable(libc::SO_EE_ORIGIN_ICMP, 3, 4));
-        assert!(!is_unreachable(libc::SO_EE_ORIGIN_ICMP, 11, 0));
-        assert!(is_unreachable(libc::SO_EE_ORIGIN_ICMP6, 1, 4));
-        assert!(!is_unreachable(libc::SO_EE_ORIGIN_ICMP6, 2, 0));
-        assert!(!is_unreachable(libc::SO_EE_ORIGIN_LOCAL, 3, 3));
+        let is = |origin, kind, code| cause_of(origin, kind, code, 0).is_unreachable();
+        assert!(is(libc::SO_EE_ORIGIN_ICMP, 3, 3));
+        assert!(!is(libc::SO_EE_ORIGIN_ICMP, 3, 4));
+        assert!(!is(libc::SO_EE_ORIGIN_ICMP, 11, 0));
+        assert!(is(libc::SO_EE_ORIGIN_ICMP6, 1, 4));
+        assert!(!is(libc::SO_EE_ORIGIN_ICMP6, 2, 0));
+        assert!(!is(libc::SO_EE_ORIGIN_LOCAL, 3, 3));
+        let big = cause_of(libc::SO_EE_ORIGIN_ICMP6, 2, 0, 1_280);
+        assert_eq!(big, Cause::TooBig(1_280));
     }
 }

@@ -1,70 +1,14 @@
 //! UDP over an interface with a small MTU, in a network namespace of its own.
 
-#![allow(unsafe_code, clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod support;
 
 use ringway_sansio::Transport;
 use socket2::{Domain, Protocol, Socket, Type};
-use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::AsRawFd;
-use std::os::unix::process::CommandExt;
-use std::process::Command;
+use support::namespace::{inside_a_namespace, loopback};
 use support::{PATIENCE, Server, listen, peer};
-
-/// Set in the process that runs in a namespace.
-const INSIDE: &str = "RINGWAY_TEST_INSIDE";
-
-/// Runs the named test of this file again, in a process that has a network for itself. Gives whether
-/// this is that process. Where the system lets us have no namespace there is nothing to test with.
-fn inside_a_namespace(test: &str) -> bool {
-    if std::env::var_os(INSIDE).is_some() {
-        return true;
-    }
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args([test, "--exact", "--nocapture", "--test-threads=1"]).env(INSIDE, "1");
-    // SAFETY: no precondition.
-    let map = format!("0 {} 1", unsafe { libc::geteuid() });
-    // SAFETY: between fork and exec only system calls are made, with memory that was there before.
-    unsafe {
-        command.pre_exec(move || {
-            let done = libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNET) == 0 && {
-                // Root in there, so that exec keeps what may be done to interfaces.
-                let file = libc::open(c"/proc/self/uid_map".as_ptr(), libc::O_WRONLY);
-                libc::write(file, map.as_ptr().cast(), map.len()) == map.len() as isize
-            };
-            if done { Ok(()) } else { Err(io::Error::last_os_error()) }
-        });
-    }
-    match command.status() {
-        Ok(status) => assert!(status.success(), "{test} failed inside"),
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            eprintln!("no namespace to be had: {error}");
-        }
-        Err(error) => panic!("cannot run {test} inside: {error}"),
-    }
-    false
-}
-
-/// Sets the loopback interface's MTU and brings it up.
-fn loopback(mtu: i32) {
-    let socket = UdpSocket::from(Socket::new(Domain::IPV4, Type::DGRAM, None).unwrap());
-    // SAFETY: all zeroes is a value of this plain C structure.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    (request.ifr_name[0], request.ifr_name[1]) = (b'l' as _, b'o' as _);
-    let flags = (libc::IFF_UP | libc::IFF_LOOPBACK) as libc::c_short;
-    for set in [libc::SIOCSIFMTU, libc::SIOCSIFFLAGS] {
-        if set == libc::SIOCSIFMTU {
-            request.ifr_ifru.ifru_mtu = mtu;
-        } else {
-            request.ifr_ifru.ifru_flags = flags;
-        }
-        // SAFETY: both calls read a whole `ifreq`, which lives on this stack.
-        let result = unsafe { libc::ioctl(socket.as_raw_fd(), set as _, &raw mut request) };
-        assert_eq!(result, 0, "{}", io::Error::last_os_error());
-    }
-}
 
 fn receiver(addr: &str) -> UdpSocket {
     let socket = UdpSocket::bind(addr).unwrap();

@@ -221,8 +221,10 @@ fn nobody_listens_and_nobody_is_there() {
         let error = a.connect(&connect).await.unwrap_err();
         assert!(matches!(error, Error::Closed(Close::Aborted { .. })), "{error}");
         let nowhere = Connect { encapsulation: 9, ..connect };
+        // ICMP tells that the UDP port is nobody's (RFC 6951 section 5.5).
         let error = a.connect(&nowhere).await.unwrap_err();
-        assert!(matches!(error, Error::Closed(Close::Unreachable)), "{error}");
+        assert!(matches!(error, Error::Closed(Close::Aborted { code: 0, .. })), "{error}");
+        assert!(a.traffic().icmp > 0);
     });
 }
 

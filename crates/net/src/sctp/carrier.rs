@@ -1,8 +1,11 @@
 //! What carries SCTP's packets, as the driver sees it.
 
-use ringway_sansio::Addressing;
+use arc_swap::ArcSwap;
+use ringway_sansio::{Addressing, Icmp};
 use std::io;
+use std::net::IpAddr;
 use std::ops::Range;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 /// Bytes gathered before they are handed to the system: about three trains of 64 KiB, enough that
@@ -12,6 +15,9 @@ const GATHER: usize = 192 << 10;
 
 /// Packets gathered before they are handed to the system.
 const GATHER_PACKETS: usize = 512;
+
+/// Our addresses that cannot be used now: they, or their links, are gone.
+pub(super) type Gone = Arc<ArcSwap<Vec<IpAddr>>>;
 
 /// Packets that wait to be sent, one after the other in one buffer.
 #[derive(Default)]
@@ -83,6 +89,9 @@ pub(super) trait Carrier: Send {
     /// Sends what is left in `outgoing`, in order, as far as the system takes it; what it refuses
     /// for good is dropped. Gives whether all is dealt with.
     fn send(&mut self, outgoing: &mut Outgoing) -> bool;
+
+    /// What became clear of paths because packets could not be sent, each with its beginning.
+    fn refused(&mut self) -> Vec<(Addressing, Icmp, Vec<u8>)>;
 
     /// What was counted.
     fn traffic(&self) -> Traffic;

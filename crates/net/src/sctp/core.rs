@@ -2,9 +2,10 @@
 //! the moment of a call or of one train of packets, never while anybody waits; those who are to be
 //! woken are woken after the lock is given back.
 
-use super::carrier::Traffic;
+use super::carrier::{Gone, Traffic};
 use super::error::Error;
 use super::message::Event;
+use super::ports::Ports;
 use crate::clock::Clock;
 use bytes::Bytes;
 use ringway_sansio::{Duration, Endpoint, Time};
@@ -48,6 +49,8 @@ impl Waiters {
 /// An association, as its users see it.
 pub(super) struct Entry {
     pub(super) id: AssocId,
+    /// Our port.
+    port: u16,
     pub(super) up: bool,
     pub(super) closed: Option<Close>,
     /// Nobody holds it any more.
@@ -60,9 +63,10 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    fn new(id: AssocId) -> Entry {
+    fn new(id: AssocId, port: u16) -> Entry {
         Entry {
             id,
+            port,
             up: false,
             closed: None,
             orphan: false,
@@ -93,6 +97,7 @@ impl Entry {
 
 /// A listener, as its user sees it.
 pub(super) struct Accepting {
+    pub(super) port: u16,
     pub(super) queue: VecDeque<usize>,
     pub(super) waiters: Waiters,
 }
@@ -118,6 +123,12 @@ pub(super) struct Core {
     wakes: SmallVec<[Waker; 4]>,
     /// Associations refused because too many waited to be accepted.
     pub(super) refused: u64,
+    /// Where processes share protocol 132: the ports held here.
+    pub(super) ports: Option<Ports>,
+    /// Our addresses that cannot be used now.
+    pub(super) gone: Gone,
+    /// ICMP messages heard.
+    pub(super) icmp: u64,
     /// What the carrier counted, as of the driver's last turn.
     pub(super) traffic: Traffic,
 }
@@ -126,7 +137,7 @@ pub(super) struct Core {
 pub(super) struct Shared(Mutex<Core>);
 
 impl Shared {
-    pub(super) fn new(sctp: Sctp, clock: Clock) -> Arc<Shared> {
+    pub(super) fn new(sctp: Sctp, clock: Clock, ports: Option<Ports>, gone: Gone) -> Arc<Shared> {
         Arc::new(Shared(Mutex::new(Core {
             sctp,
             clock,
@@ -141,6 +152,9 @@ impl Shared {
             stopped: false,
             wakes: SmallVec::new(),
             refused: 0,
+            ports,
+            gone,
+            icmp: 0,
             traffic: Traffic::default(),
         })))
     }
@@ -185,8 +199,13 @@ impl Core {
 
     /// Enters an association; gives its place.
     pub(super) fn enter(&mut self, id: AssocId) -> usize {
-        let key = self.entries.insert(Entry::new(id));
+        let port = self.sctp.ports(id).map_or(0, |(ours, _)| ours);
+        let key = self.entries.insert(Entry::new(id, port));
         self.by_id.insert(id, key);
+        if let Some(ports) = &mut self.ports {
+            // It is held already: by the listener, or by who opened the association.
+            let _ = ports.hold(port);
+        }
         key
     }
 
@@ -280,8 +299,15 @@ impl Core {
     fn forget(&mut self, key: usize) {
         let Some(entry) = self.entries.try_remove(key) else { return };
         self.by_id.remove(&entry.id);
+        self.release_port(entry.port);
         // Read to its end, so that the protocol forgets it too.
         self.discard(entry.id);
+    }
+
+    pub(super) fn release_port(&mut self, port: u16) {
+        if let Some(ports) = &mut self.ports {
+            ports.release(port);
+        }
     }
 
     /// Nobody holds the association any more: it ends in order.
@@ -350,6 +376,7 @@ impl Core {
             let _ = self.abort(key, NOT_TAKEN);
             self.let_go(key);
         }
+        self.release_port(accepting.port);
     }
 
     /// Whether the stack still runs.

@@ -6,7 +6,7 @@
 //! straight into the protocol and wake this task once for all of them, so what was given in one turn
 //! leaves in one batch.
 
-use super::carrier::{Carrier, Outgoing};
+use super::carrier::{Carrier, Outgoing, Traffic};
 use super::core::{Core, Shared};
 use crate::clock::Clock;
 use ringway_sansio::{Endpoint, Time};
@@ -15,6 +15,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio::task::AbortHandle;
 use tokio::time::{Instant, Sleep, sleep};
 
 /// Receive batches taken before the users' tasks get their turn.
@@ -33,14 +34,21 @@ pub(super) struct Driver<C> {
     armed: Option<Time>,
     /// The system had no room: packets wait in `outgoing`.
     blocked: bool,
+    /// Tasks that listen for what the system says besides; they end with this one.
+    tasks: Vec<AbortHandle>,
 }
 
 impl<C: Carrier> Driver<C> {
     /// To be called within a runtime.
-    pub(super) fn new(shared: Arc<Shared>, carrier: C, clock: Clock) -> Self {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        carrier: C,
+        clock: Clock,
+        tasks: Vec<AbortHandle>,
+    ) -> Self {
         let sleep = Box::pin(sleep(Duration::ZERO));
         let outgoing = Outgoing::default();
-        Driver { shared, carrier, clock, outgoing, sleep, armed: None, blocked: false }
+        Driver { shared, carrier, clock, outgoing, sleep, armed: None, blocked: false, tasks }
     }
 
     /// Takes in what has come. Gives whether there may be more.
@@ -82,8 +90,12 @@ impl<C: Carrier> Driver<C> {
 
     /// Sends what was gathered.
     fn flush(&mut self) {
-        if !self.outgoing.is_empty() {
-            self.blocked = !self.carrier.send(&mut self.outgoing);
+        if self.outgoing.is_empty() {
+            return;
+        }
+        self.blocked = !self.carrier.send(&mut self.outgoing);
+        for (sent, icmp, quoted) in self.carrier.refused() {
+            self.shared.with(|core| core.refused(&sent, icmp, &quoted));
         }
     }
 
@@ -148,7 +160,7 @@ impl<C: Carrier + Unpin> Future for Driver<C> {
         driver.transmit(now);
         let traffic = driver.carrier.traffic();
         let (next, over) = driver.shared.with(|core| {
-            core.traffic = traffic;
+            core.traffic = Traffic { icmp: core.icmp, ..traffic };
             (core.next_timeout(), core.deserted && core.sctp.is_empty())
         });
         if over && driver.outgoing.is_empty() {
@@ -163,6 +175,7 @@ impl<C: Carrier + Unpin> Future for Driver<C> {
 
 impl<C> Drop for Driver<C> {
     fn drop(&mut self) {
+        self.tasks.iter().for_each(AbortHandle::abort);
         self.shared.with(Core::stop);
     }
 }

@@ -1,7 +1,7 @@
 //! SCTP for programs: the pure protocol of `ringway-sctp` run on real sockets, behind an
 //! asynchronous face with the ideas of RFC 6458.
 //!
-//! A [`Stack`] carries packets over UDP (RFC 6951). It listens and connects; an [`Association`]
+//! A [`Stack`] carries packets in UDP (RFC 6951) or right above IP. It listens and connects; an [`Association`]
 //! sends and receives messages, each on a stream, in order or not, for as long as it is worth, and
 //! tells what happens to it by events. Nothing here parses or answers a packet: that is the
 //! protocol's. Read [`stack`] first, then `core` for what is shared and `driver` for what moves.
@@ -25,10 +25,12 @@ mod carrier;
 mod core;
 mod driver;
 mod error;
+mod hearing;
 mod listener;
 mod message;
+mod ports;
+mod sockets;
 pub mod stack;
-mod udp;
 
 pub use self::core::{ACCEPT_QUEUE, EVENT_QUEUE, LINGER};
 pub use association::Association;
@@ -36,9 +38,10 @@ pub use carrier::Traffic;
 pub use error::Error;
 pub use listener::Listener;
 pub use message::{Event, Message};
+pub use ports::MAX_PORTS;
 pub use ringway_sctp::{
     Close, Counters, Limits, PathSnapshot, PathState, Received, Reliability, SendOptions, Settings,
     Snapshot, State, Totals,
 };
+pub use sockets::UDP_PORT;
 pub use stack::{Config, Connect, Over, Stack};
-pub use udp::UDP_PORT;

@@ -1,15 +1,18 @@
 //! The SCTP of a process or of a worker.
 
 use super::association::Association;
-use super::carrier::{Carrier, Traffic};
-use super::core::{Accepting, Shared, Waiters};
+use super::carrier::{Gone, Traffic};
+use super::core::{Accepting, Core, Shared, Waiters};
 use super::driver::Driver;
 use super::error::Error;
+use super::hearing::{hear, watch};
 use super::listener::Listener;
-use super::udp::{UDP_PORT, Udp};
+use super::ports::Ports;
+use super::sockets::{Sockets, UDP_PORT};
 use crate::clock::Clock;
 use crate::random::ChaCha;
-use ringway_sctp::{Counters, Limits, Sctp, Settings};
+use crate::sys::NetworkNews;
+use ringway_sctp::{AssocId, Counters, Limits, Sctp, Settings};
 use std::collections::VecDeque;
 use std::fmt;
 use std::net::IpAddr;
@@ -29,6 +32,11 @@ pub enum Over {
         /// Our UDP port; 0 for one that the system chooses.
         port: u16,
     },
+    /// IP itself, as protocol 132: needs CAP_NET_RAW, and a kernel whose own SCTP is not loaded.
+    /// Which of the host's addresses are used is said by who listens and connects. Any number of
+    /// processes share the protocol; each port is one process's at a time, in its whole network
+    /// namespace.
+    Ip,
 }
 
 impl Over {
@@ -123,17 +131,26 @@ impl Stack {
     /// Opens the sockets and starts the task. To be called within a runtime that has its timers and
     /// sockets enabled.
     pub fn new(config: Config) -> Result<Stack, Error> {
+        let gone = Gone::default();
         match config.over {
             Over::Udp { ref locals, port } => {
-                let (udp, port) = Udp::bind(locals, port)?;
-                Stack::start(&config, udp, Some(port))
+                let (sockets, port) = Sockets::udp(locals, port, gone.clone())?;
+                Stack::start(&config, sockets, gone, None, Some(port))
+            }
+            Over::Ip => {
+                let mut start = [0; 2];
+                getrandom::fill(&mut start).map_err(|e| Error::system("sctp", e.into()))?;
+                let (sockets, ports) = Sockets::raw(u16::from_ne_bytes(start), gone.clone())?;
+                Stack::start(&config, sockets, gone, Some(ports), None)
             }
         }
     }
 
     fn start(
         config: &Config,
-        carrier: impl Carrier + Unpin + 'static,
+        sockets: Sockets,
+        gone: Gone,
+        ports: Option<Ports>,
         udp_port: Option<u16>,
     ) -> Result<Stack, Error> {
         let failed = |error| Error::system("sctp", error);
@@ -142,8 +159,16 @@ impl Stack {
             .map_err(|error| failed(std::io::Error::other(error.to_string())))?;
         let sctp = Sctp::new(config.limits, config.settings, Box::new(random))?;
         let clock = Clock::new();
-        let shared = Shared::new(sctp, clock);
-        runtime.spawn(Driver::new(shared.clone(), carrier, clock));
+        let shared = Shared::new(sctp, clock, ports, gone);
+        let mut tasks = Vec::new();
+        for (io, bound) in sockets.ios() {
+            tasks.push(runtime.spawn(hear(shared.clone(), io, bound)).abort_handle());
+        }
+        // Where the system tells no news, the heartbeats find out.
+        if let Ok(news) = NetworkNews::open() {
+            tasks.push(runtime.spawn(watch(shared.clone(), news)).abort_handle());
+        }
+        runtime.spawn(Driver::new(shared.clone(), sockets, clock, tasks));
         let settings = config.settings;
         Ok(Stack { handle: Arc::new(Handle { shared }), udp_port, settings })
     }
@@ -158,9 +183,18 @@ impl Stack {
     ) -> Result<Listener, Error> {
         let id = self.handle.shared.with(|core| {
             core.check()?;
-            let id = core.sctp.listen(addresses, port, settings)?;
-            let accepting = Accepting { queue: VecDeque::new(), waiters: Waiters::default() };
-            core.listeners.insert(id, accepting);
+            if let Some(ports) = &mut core.ports {
+                ports.hold(port).map_err(|e| Error::system(format!("sctp port {port}"), e))?;
+            }
+            let id = match core.sctp.listen(addresses, port, settings) {
+                Ok(id) => id,
+                Err(error) => {
+                    core.release_port(port);
+                    return Err(error.into());
+                }
+            };
+            let (queue, waiters) = (VecDeque::new(), Waiters::default());
+            core.listeners.insert(id, Accepting { port, queue, waiters });
             Ok::<_, Error>(id)
         })?;
         Ok(Listener::new(self.handle.clone(), id, port))
@@ -178,18 +212,15 @@ impl Stack {
     pub fn open(&self, connect: &Connect) -> Result<Association, Error> {
         let (key, id) = self.handle.shared.with(|core| {
             core.check()?;
-            let now = core.clock.now();
             let udp_port = if self.udp_port.is_some() { connect.encapsulation } else { 0 };
             let settings = Settings { udp_port, ..connect.settings.unwrap_or(self.settings) };
-            let id = core.sctp.connect(
-                now,
-                &connect.locals,
-                connect.local_port,
-                &connect.remotes,
-                connect.remote_port,
-                Some(settings),
-            )?;
+            let id = match connect.local_port {
+                0 if core.ports.is_some() => from_any_port(core, connect, settings)?,
+                port => from_port(core, connect, port, settings)?,
+            };
             let key = core.enter(id);
+            let port = core.sctp.ports(id).map_or(0, |(ours, _)| ours);
+            core.release_port(port);
             core.kick();
             Ok::<_, Error>((key, id))
         })?;
@@ -219,5 +250,41 @@ impl Stack {
     /// Associations refused because too many waited to be accepted.
     pub fn refused(&self) -> u64 {
         self.handle.shared.with(|core| core.refused)
+    }
+}
+
+/// Opens an association from a port, which is held then until the association is entered and holds it
+/// too; 0 for any, where no others need be heeded.
+fn from_port(
+    core: &mut Core,
+    connect: &Connect,
+    port: u16,
+    settings: Settings,
+) -> Result<AssocId, Error> {
+    if let Some(ports) = &mut core.ports {
+        ports.hold(port).map_err(|e| Error::system(format!("sctp port {port}"), e))?;
+    }
+    let (locals, remotes) = (&connect.locals, &connect.remotes);
+    let now = core.clock.now();
+    let opened = core.sctp.connect(now, locals, port, remotes, connect.remote_port, Some(settings));
+    if opened.is_err() {
+        core.release_port(port);
+    }
+    Ok(opened?)
+}
+
+/// Opens an association from one of the ephemeral ports that no other process has.
+fn from_any_port(core: &mut Core, connect: &Connect, settings: Settings) -> Result<AssocId, Error> {
+    let mut tries = 0;
+    loop {
+        let Some(ports) = &mut core.ports else { return Err(Error::Stopped) };
+        let another = tries > 0 && tries >= ports.ephemeral_held();
+        let Some(port) = ports.ephemeral(another) else {
+            return Err(ringway_sctp::Error::NoPort.into());
+        };
+        match from_port(core, connect, port, settings) {
+            Err(Error::Refused(ringway_sctp::Error::InUse)) => tries += 1,
+            result => return result,
+        }
     }
 }

@@ -59,6 +59,11 @@ impl<'a> Reception<'a> {
         (0..pieces).map(move |i| &bytes[i * stride..((i + 1) * stride).min(bytes.len())])
     }
 
+    /// All the bytes.
+    pub(crate) fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
     /// Bytes of all the datagrams.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()

@@ -1,6 +1,8 @@
 //! A handler that tells a test what happens to it, and endpoints that run it on threads.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used)]
 
+pub mod namespace;
+
 use ringway_net::{Backlog, Bind, CloseReason, Config, Control, Handler, Listener, Peer, bind};
 use ringway_sansio::{Flow, Outbox, Target, Time, Transport};
 use ringway_sip::Malformed;

@@ -1,18 +1,23 @@
-//! SCTP in UDP (RFC 6951): a socket for each of our addresses, trains both ways.
+//! SCTP's packets on sockets: in UDP (RFC 6951), a socket for each of our addresses, with trains both
+//! ways; or right above IP as protocol 132, a raw socket for each family.
 
-use super::carrier::{Carrier, Outgoing, Traffic};
+use super::carrier::{Carrier, Gone, Outgoing, Traffic};
 use super::error::Error;
+use super::ports::{DESTINATION, Held, Ports, raw};
 use crate::bind::enlarge_buffers;
 use crate::sys::{
-    After, Datagram, RECEIVE_BATCH, ReceiveBatch, SEND_BATCH, SendBatch, set_option, watch_reading,
+    After, Datagram, RECEIVE_BATCH, ReceiveBatch, Reception, SEND_BATCH, SendBatch, path_mtu,
+    set_option, watch_reading,
 };
-use ringway_sansio::{Addressing, Ecn};
+use ringway_sansio::{Addressing, Ecn, Icmp};
 use ringway_sctp::PROTOCOL;
 use smallvec::SmallVec;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::io::unix::AsyncFd;
 
@@ -21,7 +26,13 @@ pub const UDP_PORT: u16 = 9899;
 
 /// Buffers asked for each way for each socket, in bytes; the system cuts it to
 /// `net.core.rmem_max` and `wmem_max` unless privileged.
-const BUFFER: usize = 8 << 20;
+pub(super) const BUFFER: usize = 8 << 20;
+
+/// How much of a packet that could not be sent is told: its header and the beginning of an INIT.
+const QUOTE: usize = 64;
+
+/// Where the destination port stands in a packet.
+const PORT_FIELD: Range<usize> = DESTINATION as usize..DESTINATION as usize + 2;
 
 /// Most datagrams of one train (UDP_MAX_SEGMENTS of linux/udp.h).
 const TRAIN_PACKETS: usize = 64;
@@ -29,31 +40,36 @@ const TRAIN_PACKETS: usize = 64;
 /// Most bytes of one train: the largest UDP payload over IPv4.
 const TRAIN_BYTES: usize = 65_507;
 
-/// One of our addresses.
+/// One socket.
 struct Port {
-    io: AsyncFd<Socket>,
-    /// The address bound to, which may be a wildcard.
+    io: Arc<AsyncFd<Socket>>,
+    /// The address bound to, which may be a wildcard; port 0 right above IP.
     local: SocketAddr,
 }
 
-/// The sockets.
-pub(super) struct Udp {
+/// The sockets of a stack, in UDP or right above IP.
+pub(super) struct Sockets {
     ports: Vec<Port>,
     /// The socket that the packets in `received` came by, and the one to ask next.
     current: usize,
     received: ReceiveBatch,
     buffers: SendBatch,
+    /// Right above IP: the SCTP ports whose packets are ours.
+    held: Option<Arc<Held>>,
     /// Whether the system takes trains.
     trains: bool,
     /// So many packets more are sent one by one, because the train they made was refused.
     singly: usize,
+    /// Our addresses that cannot be used now.
+    gone: Gone,
+    refused: Vec<(Addressing, Icmp, Vec<u8>)>,
     traffic: Traffic,
 }
 
-impl Udp {
-    /// Binds `port` at each of `locals`, among them perhaps a wildcard of either family; port 0 is
-    /// for one that the system chooses, the same at each. Gives the port too.
-    pub(super) fn bind(locals: &[IpAddr], port: u16) -> Result<(Udp, u16), Error> {
+impl Sockets {
+    /// Binds the UDP port `port` at each of `locals`, among them perhaps a wildcard of either
+    /// family; port 0 is for one that the system chooses, the same at each. Gives the port too.
+    pub(super) fn udp(locals: &[IpAddr], port: u16, gone: Gone) -> Result<(Sockets, u16), Error> {
         let mut port = port;
         let mut ports = Vec::with_capacity(locals.len());
         for &local in locals {
@@ -64,18 +80,50 @@ impl Udp {
                 let bound = io.get_ref().local_addr().map_err(failed)?;
                 port = bound.as_socket().map_or(0, |a| a.port());
             }
-            ports.push(Port { io, local: SocketAddr::new(local, port) });
+            ports.push(Port { io: Arc::new(io), local: SocketAddr::new(local, port) });
         }
-        let udp = Udp {
+        Ok((Sockets::new(ports, None, gone), port))
+    }
+
+    /// Opens raw sockets of the families that the host has, which must be one at least.
+    pub(super) fn raw(start: u16, gone: Gone) -> Result<(Sockets, Ports), Error> {
+        let mut ports = Vec::new();
+        for wild in [IpAddr::from([0; 4]), IpAddr::from([0; 16])] {
+            match raw(wild.is_ipv4()) {
+                Ok(io) => ports.push(Port { io, local: SocketAddr::new(wild, 0) }),
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    let what = "sctp over ip needs CAP_NET_RAW (or sctp over udp, which does not)";
+                    return Err(Error::system(what, error));
+                }
+                // A host without the family has none of its addresses.
+                Err(error) if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => {}
+                Err(error) => return Err(Error::system("sctp over ip", error)),
+            }
+        }
+        let ios = ports.iter().map(|p| p.io.clone()).collect();
+        let owner = Ports::new(ios, start).map_err(|e| Error::system("sctp over ip", e))?;
+        Ok((Sockets::new(ports, Some(owner.held()), gone), owner))
+    }
+
+    fn new(ports: Vec<Port>, held: Option<Arc<Held>>, gone: Gone) -> Sockets {
+        Sockets {
+            trains: held.is_none(),
             ports,
             current: 0,
             received: ReceiveBatch::new(),
             buffers: SendBatch::new(),
-            trains: true,
+            held,
             singly: 0,
+            gone,
+            refused: Vec::new(),
             traffic: Traffic::default(),
-        };
-        Ok((udp, port))
+        }
+    }
+
+    /// The sockets, each with the address bound to, for who listens for ICMP messages.
+    pub(super) fn ios(&self) -> Vec<(Arc<AsyncFd<Socket>>, Option<IpAddr>)> {
+        let bound = |p: &Port| Some(p.local.ip()).filter(|ip| !ip.is_unspecified());
+        self.ports.iter().map(|p| (p.io.clone(), bound(p))).collect()
     }
 
     /// The socket to send from `source` by, and the address to give it besides.
@@ -87,6 +135,27 @@ impl Udp {
             Some(place) => Some((place, None)),
             None => self.ports.iter().position(wild).map(|place| (place, Some(source))),
         }
+    }
+
+    /// The addressing of a reception, and how many bytes stand before the first packet in it.
+    fn addressing(&self, reception: &Reception<'_>) -> Option<(Addressing, usize)> {
+        let (remote, bound) = (reception.remote, self.ports[self.current].local.ip());
+        if self.held.is_some() && bound.is_ipv4() {
+            // The IP header comes with it (RFC 791 section 3.1).
+            let header = reception.bytes();
+            let length = usize::from(header.first()? & 0x0f) * 4;
+            let to: [u8; 4] = header.get(16..20)?.try_into().ok()?;
+            let addressing = Addressing {
+                ecn: Ecn::from_bits(header[1]),
+                ..Addressing::new(remote.ip(), to.into(), PROTOCOL)
+            };
+            return Some((addressing, length));
+        }
+        let to = if bound.is_unspecified() { reception.local? } else { bound };
+        let udp_port = if self.held.is_some() { 0 } else { remote.port() };
+        let ecn = Ecn::from_bits(reception.ecn);
+        let addressing = Addressing { ecn, udp_port, ..Addressing::new(remote.ip(), to, PROTOCOL) };
+        Some((addressing, 0))
     }
 }
 
@@ -102,11 +171,13 @@ fn open(addr: SocketAddr) -> io::Result<AsyncFd<Socket>> {
         let fd = socket.as_fd();
         set_option(fd, IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, wildcard)?;
         set_option(fd, IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
+        set_option(fd, IPPROTO_IPV6, libc::IPV6_RECVERR, 1)?;
         set_option(fd, IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)?;
     } else {
         let fd = socket.as_fd();
         set_option(fd, IPPROTO_IP, libc::IP_PKTINFO, wildcard)?;
         set_option(fd, IPPROTO_IP, libc::IP_RECVTOS, 1)?;
+        set_option(fd, IPPROTO_IP, libc::IP_RECVERR, 1)?;
         set_option(fd, IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)?;
     }
     // Systems older than Linux 5.0 take no trains, and need none.
@@ -116,7 +187,7 @@ fn open(addr: SocketAddr) -> io::Result<AsyncFd<Socket>> {
     watch_reading(socket)
 }
 
-impl Carrier for Udp {
+impl Carrier for Sockets {
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         for _ in 0..self.ports.len() {
             self.current = (self.current + 1) % self.ports.len();
@@ -148,15 +219,16 @@ impl Carrier for Udp {
 
     fn packets(&self, train: usize, each: &mut dyn FnMut(Addressing, &[u8])) {
         let Some(reception) = self.received.get(train) else { return };
-        let bound = self.ports[self.current].local.ip();
-        let destination = if bound.is_unspecified() { reception.local } else { Some(bound) };
-        let Some(destination) = destination else { return };
-        let addressing = Addressing {
-            ecn: Ecn::from_bits(reception.ecn),
-            udp_port: reception.remote.port(),
-            ..Addressing::new(reception.remote.ip(), destination, PROTOCOL)
-        };
+        let Some((addressing, skip)) = self.addressing(&reception) else { return };
         for packet in reception.datagrams() {
+            let Some(packet) = packet.get(skip..) else { return };
+            if let Some(held) = &self.held {
+                // It may have been queued before the port went to another process.
+                let Some(&[high, low]) = packet.get(PORT_FIELD) else { return };
+                if !held.has(u16::from_be_bytes([high, low])) {
+                    return;
+                }
+            }
             each(addressing, packet);
         }
     }
@@ -173,6 +245,10 @@ impl Carrier for Udp {
         true
     }
 
+    fn refused(&mut self) -> Vec<(Addressing, Icmp, Vec<u8>)> {
+        std::mem::take(&mut self.refused)
+    }
+
     fn traffic(&self) -> Traffic {
         self.traffic
     }
@@ -186,41 +262,52 @@ struct Attempt {
     room: bool,
 }
 
-impl Udp {
+impl Sockets {
     /// Sends what goes by the same socket as the first packet, in one call.
     fn attempt(&mut self, outgoing: &Outgoing) -> Attempt {
-        let batch = gather(outgoing, self.trains && self.singly == 0);
+        let batch = gather(outgoing, self.trains && self.singly == 0, self.held.is_none());
         let Some(first) = batch.first() else { return Attempt { dealt: 0, room: true } };
-        let Some((place, from)) = self.port_of(first.addressing.source) else {
-            // None of our addresses: nothing can be sent from it.
+        let source = first.addressing.source;
+        let gone = self.gone.load().contains(&source);
+        let Some((place, from)) = self.port_of(source).filter(|_| !gone) else {
+            // Nothing can be sent from an address that is not there.
             self.traffic.not_sent += first.packets as u64;
+            let quote = first.datagram.bytes[..first.datagram.bytes.len().min(QUOTE)].to_vec();
+            self.refused.push((first.addressing, Icmp::Unreachable, quote));
             return Attempt { dealt: first.packets, room: true };
         };
         let like = |t: &&Train<'_>| {
-            t.addressing.source == first.addressing.source
-                && t.addressing.fragment == first.addressing.fragment
+            t.addressing.source == source && t.addressing.fragment == first.addressing.fragment
         };
         let datagrams: SmallVec<[Datagram<'_>; SEND_BATCH]> =
             batch.iter().take_while(like).map(|t| Datagram { from, ..t.datagram }).collect();
-        let Udp { ports, buffers, traffic, trains, singly, .. } = self;
+        let Sockets { ports, buffers, traffic, trains, singly, refused, .. } = self;
         let socket = ports[place].io.get_ref();
-        let (mut refused, mut room, mut dealt) = (0, true, 0);
+        let (mut lost, mut room, mut dealt) = (0, true, 0);
+        let mut tried = usize::MAX;
         traffic.send_calls += 1;
         if first.addressing.fragment {
             let _ = may_fragment(socket, true);
         }
         let trains_dealt = buffers.send(socket.as_fd(), &datagrams, |index, code| {
-            if code == libc::EAGAIN || code == libc::ENOBUFS {
+            if code == libc::EAGAIN {
                 room = false;
                 return After::Stop;
             }
-            if batch[index].packets > 1 {
+            // With IP_RECVERR a send may tell of an ICMP message about an earlier packet; that
+            // error is gone once told.
+            if tried != index && code != libc::ENOBUFS {
+                tried = index;
+                return After::Retry;
+            }
+            if batch[index].packets > 1 && code != libc::ENOBUFS {
                 // A path too narrow for the pieces of this train, or a card that cuts none.
                 *singly = batch[index].packets;
                 *trains &= code != libc::EIO;
                 return After::Stop;
             }
-            refused += 1;
+            lost += batch[index].packets as u64;
+            refused.extend(fault(&batch[index], code));
             After::Skip
         });
         if first.addressing.fragment {
@@ -234,10 +321,22 @@ impl Udp {
                 *singly = singly.saturating_sub(1);
             }
         }
-        traffic.not_sent += refused;
-        traffic.sent += dealt as u64 - refused;
+        traffic.not_sent += lost;
+        traffic.sent += dealt as u64 - lost;
         Attempt { dealt, room }
     }
+}
+
+/// What the system's refusal to send a packet says of its path. A full queue says nothing: that is
+/// a packet lost as any other.
+fn fault(train: &Train<'_>, code: i32) -> Option<(Addressing, Icmp, Vec<u8>)> {
+    let icmp = match code {
+        libc::ENOBUFS => return None,
+        libc::EMSGSIZE => Icmp::TooBig(path_mtu(train.addressing.destination)?),
+        _ => Icmp::Unreachable,
+    };
+    let bytes = train.datagram.bytes;
+    Some((train.addressing, icmp, bytes[..bytes.len().min(QUOTE)].to_vec()))
 }
 
 /// Says whether what is sent from now on may be fragmented on its way.
@@ -262,7 +361,7 @@ struct Train<'a> {
 
 /// What is left to send, as trains where `trains` says so: packets one after the other, of one size
 /// but for a shorter last, with the same addressing.
-fn gather(outgoing: &Outgoing, trains: bool) -> SmallVec<[Train<'_>; SEND_BATCH]> {
+fn gather(outgoing: &Outgoing, trains: bool, udp: bool) -> SmallVec<[Train<'_>; SEND_BATCH]> {
     let mut batch = SmallVec::new();
     let mut left = outgoing.left();
     while let Some((addressing, range)) = left.first()
@@ -281,7 +380,11 @@ fn gather(outgoing: &Outgoing, trains: bool) -> SmallVec<[Train<'_>; SEND_BATCH]
             }
         }
         // Where a peer's port is not known it is the usual one.
-        let port = if addressing.udp_port == 0 { UDP_PORT } else { addressing.udp_port };
+        let port = match addressing.udp_port {
+            _ if !udp => 0,
+            0 => UDP_PORT,
+            port => port,
+        };
         let datagram = Datagram {
             bytes: &outgoing.bytes[range.start..end],
             to: SocketAddr::new(addressing.destination, port),

@@ -1,0 +1,232 @@
+//! Who holds which SCTP port, where processes share protocol 132.
+//!
+//! A raw socket is given every packet of its protocol, so each process of a network namespace sees
+//! the packets of all. What keeps them apart: a port is held by one process at a time, by a name in
+//! the namespace's abstract unix sockets, which goes with the process however it ends; a filter
+//! makes the kernel drop what is for ports not held here, before it is queued; and what was queued
+//! under an earlier filter is left alone here. So a process answers only packets to ports that no
+//! other process can hold, among them those out of the blue.
+//!
+//! Any user of the namespace can take such a name and thereby a port, as with the ports of UDP
+//! above 1023. Ephemeral ports are held in blocks, so that a filter stays short.
+
+use crate::sys::watch_reading;
+use libc::{
+    BPF_ABS, BPF_ALU, BPF_AND, BPF_B, BPF_H, BPF_IND, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_LDX,
+    BPF_MSH, BPF_RET,
+};
+use socket2::{Domain, SockFilter, Socket};
+use std::collections::BTreeMap;
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::io::unix::AsyncFd;
+
+/// First of the ports that are given to associations which ask for none (RFC 6335 section 6).
+const EPHEMERAL: u16 = 49_152;
+
+/// Ports held together above that.
+const BLOCK: u16 = 256;
+
+/// Most ports below the ephemeral ones that one stack may hold: a filter has room for no more than
+/// 4096 instructions, of which each port takes two.
+pub const MAX_PORTS: usize = 1024;
+
+/// Which ports are held here: a bit for each, read for every packet.
+pub(super) struct Held(Box<[AtomicU64]>);
+
+impl Held {
+    fn new() -> Held {
+        Held((0..65_536 / 64).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    pub(super) fn has(&self, port: u16) -> bool {
+        let (word, bit) = (usize::from(port) / 64, port % 64);
+        self.0[word].load(Ordering::Acquire) >> bit & 1 == 1
+    }
+
+    fn set(&self, port: u16, held: bool) {
+        let (word, bit) = (usize::from(port) / 64, port % 64);
+        if held {
+            self.0[word].fetch_or(1 << bit, Ordering::AcqRel);
+        } else {
+            self.0[word].fetch_and(!(1 << bit), Ordering::AcqRel);
+        }
+    }
+}
+
+/// A name held in the network namespace.
+struct Name(#[allow(dead_code)] UnixDatagram);
+
+impl Name {
+    fn take(kind: &str, number: u16) -> io::Result<Name> {
+        let name = SocketAddr::from_abstract_name(format!("ringway/sctp/{kind}/{number}"))?;
+        UnixDatagram::bind_addr(&name).map(Name)
+    }
+}
+
+/// The ports of one stack.
+pub(super) struct Ports {
+    held: Arc<Held>,
+    sockets: Vec<Arc<AsyncFd<Socket>>>,
+    /// Ports below the ephemeral ones, and how many listeners and associations use each.
+    single: BTreeMap<u16, (Name, usize)>,
+    /// Blocks of ephemeral ports, by their first port; kept for as long as the stack lives.
+    blocks: BTreeMap<u16, Name>,
+    /// Where the search for an ephemeral port goes on.
+    next: u16,
+}
+
+impl Ports {
+    /// None yet. `start`: a random number, so that processes seldom try for the same block.
+    pub(super) fn new(sockets: Vec<Arc<AsyncFd<Socket>>>, start: u16) -> io::Result<Ports> {
+        let held = Arc::new(Held::new());
+        let (single, blocks, next) = (BTreeMap::new(), BTreeMap::new(), EPHEMERAL | start);
+        let ports = Ports { held, sockets, single, blocks, next };
+        ports.filter()?;
+        Ok(ports)
+    }
+
+    pub(super) fn held(&self) -> Arc<Held> {
+        self.held.clone()
+    }
+
+    /// Holds `port` for one more listener or association. `AddrInUse` when another process has it.
+    pub(super) fn hold(&mut self, port: u16) -> io::Result<()> {
+        if port >= EPHEMERAL {
+            return self.hold_block(port - port % BLOCK);
+        }
+        if let Some((_, users)) = self.single.get_mut(&port) {
+            *users += 1;
+            return Ok(());
+        }
+        if self.single.len() >= MAX_PORTS {
+            let text = format!("expected at most {MAX_PORTS} ports, got one more");
+            return Err(io::Error::other(text));
+        }
+        self.single.insert(port, (Name::take("port", port)?, 1));
+        self.held.set(port, true);
+        self.filter()
+    }
+
+    /// One listener or association of `port` is gone.
+    pub(super) fn release(&mut self, port: u16) {
+        let Some((_, users)) = self.single.get_mut(&port) else { return };
+        *users -= 1;
+        if *users == 0 {
+            // Nothing for this port is answered any more by the time its name is free.
+            self.held.set(port, false);
+            // A filter that lets too much through does no harm.
+            let name = self.single.remove(&port);
+            let _ = self.filter();
+            drop(name);
+        }
+    }
+
+    fn hold_block(&mut self, first: u16) -> io::Result<()> {
+        if self.blocks.contains_key(&first) {
+            return Ok(());
+        }
+        self.blocks.insert(first, Name::take("block", first)?);
+        (0..BLOCK).for_each(|i| self.held.set(first + i, true));
+        self.filter()
+    }
+
+    /// The next ephemeral port to try; holds it. `None` when no block is to be had.
+    pub(super) fn ephemeral(&mut self, try_another_block: bool) -> Option<u16> {
+        if self.blocks.is_empty() || try_another_block {
+            let most = (u16::MAX - EPHEMERAL) / BLOCK + 1;
+            let mut first = self.next - self.next % BLOCK;
+            let mut tries = 0;
+            while self.blocks.contains_key(&first) || self.hold_block(first).is_err() {
+                first = after(first, BLOCK);
+                tries += 1;
+                if tries > most {
+                    return None;
+                }
+            }
+            self.next = first;
+        } else {
+            self.next = after(self.next, 1);
+            while !self.blocks.contains_key(&(self.next - self.next % BLOCK)) {
+                self.next = after(self.next - self.next % BLOCK, BLOCK);
+            }
+        }
+        Some(self.next)
+    }
+
+    /// How many ephemeral ports are held.
+    pub(super) fn ephemeral_held(&self) -> usize {
+        self.blocks.len() * usize::from(BLOCK)
+    }
+
+    /// Has the kernel drop what is for others.
+    fn filter(&self) -> io::Result<()> {
+        for socket in &self.sockets {
+            let ipv4 = socket.get_ref().domain()? == Domain::IPV4;
+            socket.get_ref().attach_filter(&self.program(ipv4))?;
+        }
+        Ok(())
+    }
+
+    /// "If the destination port is one of these, all of it; else nothing." Over IPv4 a raw socket's
+    /// filter sees the IP header first.
+    fn program(&self, ipv4: bool) -> Vec<SockFilter> {
+        let statement = |code: u32, k| SockFilter::new(code as u16, 0, 0, k);
+        // Skips one statement unless equal.
+        let equal = |k: u16| SockFilter::new((BPF_JMP | BPF_JEQ | BPF_K) as u16, 0, 1, k.into());
+        let accept = || statement(BPF_RET | BPF_K, u32::MAX);
+        let mut program = if ipv4 {
+            vec![
+                statement(BPF_LDX | BPF_B | BPF_MSH, 0),
+                statement(BPF_LD | BPF_H | BPF_IND, DESTINATION),
+            ]
+        } else {
+            vec![statement(BPF_LD | BPF_H | BPF_ABS, DESTINATION)]
+        };
+        program.extend(self.single.keys().flat_map(|&port| [equal(port), accept()]));
+        let mask = u32::from(!(BLOCK - 1));
+        program.push(statement(BPF_ALU | BPF_AND | BPF_K, mask));
+        program.extend(self.blocks.keys().flat_map(|&first| [equal(first), accept()]));
+        program.push(statement(BPF_RET | BPF_K, 0));
+        program
+    }
+}
+
+/// Where the destination port stands in SCTP's header (RFC 9260 section 3.1).
+pub(super) const DESTINATION: u32 = 2;
+
+/// So many ephemeral ports on, coming round at the end.
+fn after(port: u16, count: u16) -> u16 {
+    port.checked_add(count).unwrap_or(EPHEMERAL)
+}
+
+/// A raw socket for SCTP of one family. What comes before [`Ports`] sets its filter is not for us.
+pub(super) fn raw(ipv4: bool) -> io::Result<Arc<AsyncFd<Socket>>> {
+    use crate::sys::set_option;
+    use libc::{IPPROTO_IP, IPPROTO_IPV6};
+    use std::os::fd::AsFd;
+    let domain = if ipv4 { Domain::IPV4 } else { Domain::IPV6 };
+    let protocol = socket2::Protocol::from(i32::from(ringway_sctp::PROTOCOL));
+    let socket = Socket::new(domain, socket2::Type::RAW, Some(protocol))?;
+    socket.attach_filter(&[SockFilter::new((BPF_RET | BPF_K) as u16, 0, 0, 0)])?;
+    socket.set_nonblocking(true)?;
+    let fd = socket.as_fd();
+    if ipv4 {
+        // The kernel writes the IP header: identification, fragments and routes are its affair.
+        set_option(fd, IPPROTO_IP, libc::IP_PKTINFO, 1)?;
+        set_option(fd, IPPROTO_IP, libc::IP_RECVERR, 1)?;
+        set_option(fd, IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)?;
+    } else {
+        set_option(fd, IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
+        set_option(fd, IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
+        set_option(fd, IPPROTO_IPV6, libc::IPV6_RECVERR, 1)?;
+        set_option(fd, IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)?;
+        // SCTP has a checksum of its own (RFC 3542 section 3.1).
+        set_option(fd, IPPROTO_IPV6, libc::IPV6_CHECKSUM, -1)?;
+    }
+    crate::bind::enlarge_buffers(&socket, super::sockets::BUFFER)?;
+    Ok(Arc::new(watch_reading(socket)?))
+}

@@ -1,0 +1,233 @@
+//! SCTP right above IP, in a network namespace of the test's own.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+
+use ringway_net::sctp::{
+    Association, Config, Connect, Event, Over, PathState, SendOptions, Settings, Stack,
+};
+use std::future::Future;
+use std::io::{BufRead, BufReader};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use support::PATIENCE;
+use support::namespace::{alias, inside_a_namespace, loopback, lose_rights};
+
+fn ip(last: u8) -> IpAddr {
+    IpAddr::from([127, 0, 0, last])
+}
+
+fn run<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async { tokio::time::timeout(PATIENCE, work).await.expect("in time") })
+}
+
+fn stack() -> Stack {
+    Stack::new(Config::new(Over::Ip)).unwrap()
+}
+
+async fn exchange(ours: &Association, theirs: &Association) {
+    for n in 0..50u16 {
+        let options = SendOptions { stream: n % 4, ..SendOptions::default() };
+        ours.send(vec![n as u8; 3000], &options).await.unwrap();
+        let got = theirs.recv().await.unwrap().unwrap();
+        assert_eq!((got.stream, got.bytes.to_vec()), (n % 4, vec![n as u8; 3000]));
+        theirs.send(got.bytes, &options).await.unwrap();
+        ours.recv().await.unwrap().unwrap();
+    }
+}
+
+#[test]
+fn messages_go_over_both_families() {
+    if !inside_a_namespace("messages_go_over_both_families") {
+        return;
+    }
+    loopback(1_500);
+    run(async {
+        let (a, b) = (stack(), stack());
+        for (port, from, to) in [
+            (5060, ip(1), ip(2)),
+            (5061, Ipv6Addr::LOCALHOST.into(), IpAddr::from(Ipv6Addr::LOCALHOST)),
+        ] {
+            let listener = b.listen(&[to], port, None).unwrap();
+            let ours = a.connect(&Connect::new(&[from], &[to], port)).await.unwrap();
+            let theirs = listener.accept().await.unwrap();
+            exchange(&ours, &theirs).await;
+            let large = vec![7; 500_000];
+            ours.send(large.clone(), &SendOptions::default()).await.unwrap();
+            assert_eq!(theirs.recv().await.unwrap().unwrap().bytes, large);
+            ours.shutdown().await.unwrap();
+            assert_eq!(theirs.recv().await.unwrap(), None);
+        }
+        assert_eq!((a.counters().stray, b.counters().stray), (0, 0));
+        assert_eq!((a.counters().malformed, a.counters().checksum), (0, 0));
+    });
+}
+
+/// Set in the second of two processes.
+const SECOND: &str = "RINGWAY_TEST_SECOND";
+
+/// The second process: a listener of its own, and a call to the first.
+fn second() {
+    run(async {
+        let stack = stack();
+        let taken = stack.listen(&[ip(3)], 5060, None).unwrap_err();
+        assert_eq!(taken.kind(), std::io::ErrorKind::AddrInUse);
+        assert!(taken.to_string().starts_with("sctp port 5060: "), "{taken}");
+        let listener = stack.listen(&[ip(2)], 5061, None).unwrap();
+        println!("\nlistening");
+        let ours = stack.connect(&Connect::new(&[ip(2)], &[ip(1)], 5060)).await.unwrap();
+        let theirs = listener.accept().await.unwrap();
+        exchange(&ours, &theirs).await;
+        assert_eq!(stack.counters().stray, 0);
+        assert_eq!(ours.recv().await.unwrap(), None);
+    });
+}
+
+/// What killed the user-space stacks of others: each aborts the associations of the other.
+#[test]
+fn two_processes_share_the_protocol() {
+    const NAME: &str = "two_processes_share_the_protocol";
+    if std::env::var_os(SECOND).is_some() {
+        return second();
+    }
+    if !inside_a_namespace(NAME) {
+        return;
+    }
+    loopback(1_500);
+    run(async {
+        let stack = stack();
+        let listener = stack.listen(&[ip(1)], 5060, None).unwrap();
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args([NAME, "--exact", "--nocapture", "--test-threads=1"])
+            .env(SECOND, "1")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(out.any(|line| line.unwrap() == "listening"));
+        let theirs = listener.accept().await.unwrap();
+        let taken = stack.listen(&[ip(1)], 5061, None).unwrap_err();
+        assert_eq!(taken.kind(), std::io::ErrorKind::AddrInUse);
+        let ours = stack.connect(&Connect::new(&[ip(1)], &[ip(2)], 5061)).await.unwrap();
+        // What comes over one goes out over the other: the second process talks with itself.
+        for _ in 0..50 {
+            let there = theirs.recv().await.unwrap().unwrap();
+            let options = SendOptions { stream: there.stream, ..SendOptions::default() };
+            ours.send(there.bytes, &options).await.unwrap();
+            let back = ours.recv().await.unwrap().unwrap();
+            theirs.send(back.bytes, &options).await.unwrap();
+        }
+        theirs.shutdown().await.unwrap();
+        assert_eq!((stack.counters().stray, stack.counters().aborts), (0, 0));
+        assert!(child.wait().unwrap().success());
+        // With the process went its port.
+        stack.listen(&[ip(1)], 5061, None).unwrap();
+    });
+}
+
+/// A listener that is gone leaves its port to its associations, and then to others.
+#[test]
+fn a_port_is_free_when_its_last_user_is_gone() {
+    if !inside_a_namespace("a_port_is_free_when_its_last_user_is_gone") {
+        return;
+    }
+    loopback(1_500);
+    run(async {
+        let (a, b) = (stack(), stack());
+        let listener = a.listen(&[ip(1)], 5060, None).unwrap();
+        let theirs = b.connect(&Connect::new(&[ip(2)], &[ip(1)], 5060)).await.unwrap();
+        let ours = listener.accept().await.unwrap();
+        drop(listener);
+        assert!(b.listen(&[ip(2)], 5060, None).is_err());
+        exchange(&ours, &theirs).await;
+        ours.shutdown().await.unwrap();
+        drop(ours);
+        b.listen(&[ip(2)], 5060, None).unwrap();
+        // Nothing listens now where there is nobody: no answer, and no abort by another either.
+        let settings = Settings {
+            rto_initial: Duration::from_millis(20),
+            rto_min: Duration::from_millis(20),
+            rto_max: Duration::from_millis(40),
+            max_init_retransmits: 2,
+            ..Settings::default()
+        };
+        let connect = Connect { settings: Some(settings), ..Connect::new(&[ip(1)], &[ip(2)], 99) };
+        assert_eq!(a.connect(&connect).await.unwrap_err().kind(), std::io::ErrorKind::TimedOut);
+    });
+}
+
+/// Association after association, each from a port that nobody else has.
+#[test]
+fn ephemeral_ports_never_collide() {
+    if !inside_a_namespace("ephemeral_ports_never_collide") {
+        return;
+    }
+    loopback(1_500);
+    run(async {
+        let server = stack();
+        let listener = server.listen(&[ip(1)], 5060, None).unwrap();
+        let clients = [stack(), stack(), stack()];
+        let mut ports = std::collections::BTreeSet::new();
+        let mut held = Vec::new();
+        for n in 0..600 {
+            let connect = Connect::new(&[ip(2)], &[ip(1)], 5060);
+            let ours = clients[n % 3].connect(&connect).await.unwrap();
+            assert!(ports.insert(ours.ports().unwrap().0), "{n}");
+            held.push((ours, listener.accept().await.unwrap()));
+        }
+        assert_eq!(server.associations(), 600);
+    });
+}
+
+#[test]
+fn an_address_that_vanishes_fails_its_paths_and_is_used_again() {
+    if !inside_a_namespace("an_address_that_vanishes_fails_its_paths_and_is_used_again") {
+        return;
+    }
+    loopback(1_500);
+    // Each of another network, because the first of a network takes the others with it.
+    let addresses = [10u8, 11, 12, 13].map(|first| Ipv4Addr::new(first, 9, 0, 1));
+    for (number, address) in (1..).zip(addresses) {
+        alias(number, Some(address));
+    }
+    let [a1, a2, b1, b2] = addresses.map(IpAddr::from);
+    run(async {
+        let (a, b) = (stack(), stack());
+        let listener = b.listen(&[b1, b2], 5060, None).unwrap();
+        let ours = a.connect(&Connect::new(&[a1, a2], &[b1, b2], 5060)).await.unwrap();
+        let theirs = listener.accept().await.unwrap();
+        let until = async |remote, wanted| loop {
+            match ours.event().await.unwrap() {
+                Event::Path { remote: r, state } if r == remote && state == wanted => break,
+                _ => {}
+            }
+        };
+        exchange(&ours, &theirs).await;
+        let before = tokio::time::Instant::now();
+        alias(1, None);
+        until(b1, PathState::PotentiallyFailed).await;
+        // Far below the retransmission timeout: nothing had to be waited for.
+        assert!(before.elapsed() < Duration::from_millis(900), "{:?}", before.elapsed());
+        exchange(&ours, &theirs).await;
+        alias(1, Some(addresses[0]));
+        until(b1, PathState::Active).await;
+        exchange(&ours, &theirs).await;
+    });
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    // Rights are a thread's own until it makes a process.
+    let thread = std::thread::spawn(|| match lose_rights() {
+        Ok(()) => {
+            let error = run(async { Stack::new(Config::new(Over::Ip)).unwrap_err() });
+            assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied);
+            assert!(error.to_string().contains("CAP_NET_RAW"), "{error}");
+        }
+        Err(error) => eprintln!("no namespace to be had: {error}"),
+    });
+    thread.join().unwrap();
+}
