@@ -14,6 +14,9 @@ impl Features {
     /// Re-configuration of streams (RFC 6525).
     pub(crate) const RECONFIG: Features = Features(1 << 1);
 
+    /// Dynamic addresses (RFC 5061) in authenticated chunks (RFC 4895).
+    pub(crate) const ASCONF: Features = Features(1 << 2);
+
     pub(crate) const fn has(self, other: Features) -> bool {
         self.0 & other.0 == other.0
     }
@@ -31,6 +34,10 @@ impl Features {
         Features(bits)
     }
 
+    pub(crate) const fn without(self, other: Features) -> Features {
+        Features(self.0 & !other.0)
+    }
+
     fn when(self, condition: bool) -> Features {
         if condition { self } else { Features(0) }
     }
@@ -44,13 +51,18 @@ impl Features {
         Features::default()
             .with(Features::FORWARD.when(settings.partial_reliability))
             .with(Features::RECONFIG.when(settings.reconfiguration))
+            .with(Features::ASCONF.when(settings.dynamic_addresses))
     }
 
     /// What the other end says it takes.
     pub(crate) fn declared(parameters: &InitParameters) -> Features {
+        // RFC 5061 section 4.2.7: not without authentication.
+        let asconf = [kind::ASCONF, kind::ASCONF_ACK].iter().all(|k| parameters.takes(*k))
+            && parameters.auth.as_ref().is_some_and(|auth| auth.is_whole());
         Features::default()
             .with(Features::FORWARD.when(parameters.takes(kind::FORWARD_TSN)))
             .with(Features::RECONFIG.when(parameters.takes(kind::RE_CONFIG)))
+            .with(Features::ASCONF.when(asconf))
     }
 
     /// The chunk types that are named in Supported Extensions (RFC 5061 section 4.2.7).
@@ -59,6 +71,7 @@ impl Features {
         for (feature, kinds) in [
             (Features::FORWARD, &[kind::FORWARD_TSN][..]),
             (Features::RECONFIG, &[kind::RE_CONFIG]),
+            (Features::ASCONF, &[kind::AUTH, kind::ASCONF, kind::ASCONF_ACK]),
         ] {
             if self.has(feature) {
                 types.extend_from_slice(kinds);

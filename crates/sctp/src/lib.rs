@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod association;
+mod auth;
 pub mod congestion;
 pub mod endpoint;
 mod features;
@@ -29,8 +30,8 @@ pub mod settings;
 pub mod wire;
 
 pub use association::{
-    Change, Close, MAX_REASON, MAX_REQUESTS, MAX_RESET_STREAMS, PathSnapshot, Reset, Snapshot,
-    State, Totals,
+    Change, Close, MAX_ADDRESS_REQUESTS, MAX_REASON, MAX_REQUESTS, MAX_RESET_STREAMS, PathSnapshot,
+    Reset, Snapshot, State, Totals,
 };
 pub use endpoint::{AssocId, Counters, Event, ListenerId, Sctp};
 pub use incoming::{CHUNK_COST, Received};

@@ -40,6 +40,8 @@ pub(crate) struct Path {
     pub(crate) udp_port: u16,
     /// Largest IP packet to here, UDP header included.
     mtu: usize,
+    /// The address is no longer the peer's; the place is free for another.
+    pub(crate) gone: bool,
     pub(crate) confirmed: bool,
     reach: PathState,
     /// What the user was told last.
@@ -120,6 +122,7 @@ impl Path {
             remote,
             udp_port,
             mtu,
+            gone: false,
             confirmed,
             reach: PathState::Active,
             told: if confirmed { PathState::Active } else { PathState::Unconfirmed },
@@ -178,6 +181,19 @@ impl Path {
         self.mtu = mtu.max(usize::from(MIN_MTU));
         self.packet = self.mtu - headers(self.remote, self.udp_port);
         self.window.pmdcs = self.pmdcs();
+    }
+
+    /// The address is no longer the peer's: nothing is sent to it or waits for it.
+    pub(crate) fn leave(&mut self) {
+        self.gone = true;
+        self.confirmed = false;
+        self.reach = PathState::Active;
+        self.told = self.state();
+        self.beat = None;
+        self.beat_now = false;
+        for timer in [&mut self.t3, &mut self.beat_due, &mut self.beat_lost] {
+            *timer = None;
+        }
     }
 
     /// Packets to here go in UDP to a port, or straight over IP (RFC 6951 sections 5.4 and 5.6).

@@ -116,6 +116,9 @@ pub struct Settings {
     pub partial_reliability: bool,
     /// Offer and take re-configuration of streams (RFC 6525).
     pub reconfiguration: bool,
+    /// Offer and take changes of addresses while an association lives (RFC 5061), in authenticated
+    /// chunks (RFC 4895).
+    pub dynamic_addresses: bool,
     /// Congestion control.
     pub algorithm: Algorithm,
     /// The order among streams.
@@ -152,6 +155,7 @@ impl Default for Settings {
             shutdown_guard: None,
             partial_reliability: true,
             reconfiguration: true,
+            dynamic_addresses: false,
             algorithm: Algorithm::default(),
             scheduling: Scheduling::default(),
         }

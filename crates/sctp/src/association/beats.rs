@@ -19,7 +19,7 @@ impl Association {
     /// (RFC 9260 section 5.4), and the others from time to time.
     pub(super) fn begin_beats(&mut self, cx: &mut Cx<'_>) {
         let (mut burst, most) = (0, self.settings.heartbeat_max_burst);
-        for path in &mut self.paths {
+        for path in self.paths.iter_mut().filter(|path| !path.gone) {
             path.used = cx.now;
             path.plan_beat(cx.now, &self.settings, cx.random);
             if path.state() == PathState::Unconfirmed {
@@ -58,8 +58,17 @@ impl Association {
         path.beat_lost = None;
         path.rto.measure(cx.now.since(beat.at));
         path.answered();
-        path.confirmed = true;
+        if !core::mem::replace(&mut path.confirmed, true) {
+            // What waited for a verified address may go out.
+            path.allow_burst(&self.settings);
+        }
+        let remote = path.remote;
         path.plan_beat(cx.now, &self.settings, cx.random);
+        if let Some(asconf) = &mut self.asconf
+            && asconf.primary_wanted.take_if(|wanted| *wanted == remote).is_some()
+        {
+            self.primary = index;
+        }
         if self.out.outstanding == 0 {
             // RFC 9260 section 8.1: not while data is outstanding, which may fare otherwise.
             self.errors = 0;

@@ -3,11 +3,12 @@
 use super::acks::Seen;
 use super::{Association, Close, Cx, MAX_REASON, State};
 use crate::Tsn;
+use crate::auth::{self, REQUIRED};
 use crate::features::Features;
 use crate::incoming::Arrival;
 use crate::outgoing::SackError;
 use crate::wire::cause::{Cause, Causes, code};
-use crate::wire::chunk::{Chunk, ForwardTsn, kind};
+use crate::wire::chunk::{Chunk, ForwardTsn, Raw, kind};
 use crate::wire::data::DataFlags;
 use crate::wire::packet::Chunks;
 use crate::wire::{Data, Gap, Sack};
@@ -28,14 +29,39 @@ impl Association {
         self.totals.packets_received += 1;
         self.learn_way(path, addressing);
         let mut seen = Seen::default();
-        let (mut rest, mut first) = (chunks, true);
-        while let Some(raw) = rest.next() {
+        let mut authenticated = false;
+        let (mut chunks, mut first) = (chunks, true);
+        while let Some(raw) = chunks.next() {
             // RFC 9260 section 6.10: a partial chunk is dropped.
             let Ok(raw) = raw else { break };
             let first = core::mem::take(&mut first);
             // The same section: it never comes in company.
-            if raw.kind == kind::SHUTDOWN_COMPLETE && !(first && rest.clone().next().is_none()) {
+            if raw.kind == kind::SHUTDOWN_COMPLETE && !(first && chunks.is_empty()) {
                 break;
+            }
+            if raw.kind >= kind::AUTH && self.auth.is_some() {
+                // RFC 4895 section 6.3.
+                if raw.kind == kind::AUTH {
+                    authenticated = self.is_vouched_for(&raw, chunks.rest());
+                    if !authenticated {
+                        break;
+                    }
+                    continue;
+                }
+                if REQUIRED.contains(&raw.kind) {
+                    // RFC 5061 section 5.2, D5.
+                    if !authenticated {
+                        break;
+                    }
+                    self.handle_address_chunk(cx, path, addressing, &raw);
+                    if self.state == State::Closed {
+                        return;
+                    }
+                    continue;
+                }
+            }
+            if raw.kind == kind::ABORT && self.is_leaving(addressing.destination) {
+                continue;
             }
             let action = raw.unknown();
             match raw.parse() {
@@ -64,6 +90,56 @@ impl Association {
         self.closing_heard(cx, seen.data);
         if seen.data && self.inn.is_readable() {
             self.pending.readable = true;
+        }
+    }
+
+    /// Whether an AUTH chunk is right; if it names an HMAC that we do not know, the peer is told.
+    fn is_vouched_for(&mut self, raw: &Raw<'_>, rest: &[u8]) -> bool {
+        let right = self.agreed().is_some_and(|agreed| agreed.vouches(raw.whole, rest));
+        if !right {
+            self.totals.auth_refused += 1;
+            if let Ok(Chunk::Auth(_, which, _)) = raw.parse()
+                && auth::names_unknown_hmac(which)
+            {
+                self.report(Cause::Other(code::UNSUPPORTED_HMAC, &which.to_be_bytes()));
+            }
+        }
+        right
+    }
+
+    /// An ASCONF or ASCONF-ACK that was authenticated.
+    fn handle_address_chunk(
+        &mut self,
+        cx: &mut Cx<'_>,
+        path: usize,
+        addressing: &Addressing,
+        raw: &Raw<'_>,
+    ) {
+        if !self.features.has(Features::ASCONF) {
+            return;
+        }
+        match raw.parse() {
+            Ok(Chunk::Asconf(serial, value)) => self.handle_asconf(cx, addressing, serial, value),
+            Ok(Chunk::AsconfAck(serial, value)) => self.handle_asconf_ack(cx, path, serial, value),
+            _ => self.violation("a chunk is too short or its lists too long"),
+        }
+    }
+
+    /// A packet from an address that is not the peer's yet, with the right tag: nothing in it counts
+    /// but an ASCONF that is authenticated (RFC 5061 section 5.3.2).
+    pub(crate) fn handle_from_elsewhere(
+        &mut self,
+        cx: &mut Cx<'_>,
+        addressing: &Addressing,
+        mut chunks: Chunks<'_>,
+    ) {
+        let Some(Ok(first)) = chunks.next() else { return };
+        if first.kind != kind::AUTH || !self.is_vouched_for(&first, chunks.rest()) {
+            return;
+        }
+        for raw in chunks.map_while(Result::ok).take_while(|raw| raw.kind == kind::ASCONF) {
+            let path = self.current;
+            self.handle_address_chunk(cx, path, addressing, &raw);
         }
     }
 
@@ -255,6 +331,9 @@ impl Association {
         let Some(Ok(cause)) = Causes::new(causes).next() else { return };
         if cause.code() == code::STALE_COOKIE {
             return self.handle_stale_cookie(cx);
+        }
+        if let Cause::UnrecognizedChunk(reported) = cause {
+            self.asconf_unknown(cx, reported);
         }
         self.pending.error = Some(cause.code());
     }

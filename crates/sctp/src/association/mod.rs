@@ -6,6 +6,8 @@
 //! graceful end.
 
 mod acks;
+mod asconf;
+mod asconf_peer;
 mod beats;
 mod closing;
 mod icmp;
@@ -16,19 +18,23 @@ mod paths;
 mod reconfig;
 mod timers;
 
+pub use asconf::MAX_ADDRESS_REQUESTS;
 pub(crate) use opening::{Offer, families_match, own_parameters};
 pub(crate) use paths::is_unicast;
 pub use reconfig::{Change, MAX_REQUESTS, MAX_RESET_STREAMS, Reset};
 
 use crate::PROTOCOL;
+use crate::auth::Agreed;
 use crate::features::Features;
 use crate::incoming::{Incoming, Received};
 use crate::outgoing::{Outgoing, SendOptions};
 use crate::path::{Path, PathState};
 use crate::settings::{Error, Settings};
+use crate::wire::AuthParameters;
 use crate::wire::cause::Cause;
 use crate::wire::chunk;
 use acks::Acks;
+use asconf::Asconf;
 use bytes::Bytes;
 use opening::Opening;
 use reconfig::Reconfig;
@@ -117,6 +123,8 @@ pub struct Totals {
     pub sacks_sent: u64,
     /// See `sacks_sent`.
     pub sacks_received: u64,
+    /// AUTH chunks that were not right.
+    pub auth_refused: u64,
     /// Heartbeats not answered for want of room.
     pub beats_refused: u64,
 }
@@ -222,6 +230,13 @@ struct Control {
     beats: VecDeque<(usize, Box<[u8]>)>,
 }
 
+/// What is said and agreed on about authenticated chunks.
+#[derive(Debug, Default)]
+struct Auth {
+    own: AuthParameters,
+    agreed: Option<Agreed>,
+}
+
 /// What the world lends for the length of a call.
 pub(crate) struct Cx<'a> {
     pub(crate) now: Time,
@@ -234,6 +249,8 @@ pub(crate) struct Ends {
     pub(crate) local_port: u16,
     pub(crate) remote_port: u16,
     pub(crate) locals: Vec<IpAddr>,
+    /// Those of them that nothing is sent from: they are being added or deleted.
+    pub(crate) resting: Vec<IpAddr>,
     /// The UDP port that new paths are sent to (RFC 6951); 0 for none.
     pub(crate) udp_port: u16,
 }
@@ -257,6 +274,9 @@ pub(crate) struct Association {
     /// What both ends take.
     features: Features,
     reconfig: Option<Box<Reconfig>>,
+    asconf: Option<Box<Asconf>>,
+    auth: Option<Box<Auth>>,
+    peer_initial_tsn: crate::Tsn,
     opening: Option<Box<Opening>>,
     out: Outgoing,
     inn: Incoming,
@@ -294,12 +314,12 @@ impl Association {
     }
 
     pub(crate) fn remotes(&self) -> impl Iterator<Item = IpAddr> {
-        self.paths.iter().map(|path| path.remote)
+        self.paths.iter().filter(|path| !path.gone).map(|path| path.remote)
     }
 
     /// The path to an address of the peer.
     pub(crate) fn path_to(&self, remote: IpAddr) -> Option<usize> {
-        self.paths.iter().position(|path| path.remote == remote)
+        self.paths.iter().position(|path| path.remote == remote && !path.gone)
     }
 
     /// How a packet goes on a path.
@@ -399,6 +419,7 @@ impl Association {
         self.inn.finish();
         self.opening = None;
         self.reconfig = None;
+        self.asconf = None;
         for timer in [&mut self.t1, &mut self.t2, &mut self.t5] {
             *timer = None;
         }
@@ -410,6 +431,26 @@ impl Association {
             path.beat_now = false;
         }
         self.pending.closed = Some(why);
+    }
+
+    /// What the peer asks to be authenticated, and how.
+    pub(crate) fn agreed(&self) -> Option<&Agreed> {
+        self.auth.as_ref()?.agreed.as_ref()
+    }
+
+    /// Whether addresses may change.
+    pub(crate) fn changes_addresses(&self) -> bool {
+        self.features.has(Features::ASCONF)
+    }
+
+    /// What an INIT ACK says of authentication while the association is not there yet.
+    pub(crate) fn own_auth(&self) -> Option<AuthParameters> {
+        self.auth.as_ref().map(|auth| auth.own.clone()).filter(AuthParameters::is_whole)
+    }
+
+    /// Whether every packet is to be authenticated.
+    fn authenticates_all(&self) -> bool {
+        self.auth.is_some() && self.agreed().is_some_and(Agreed::requires_more)
     }
 
     /// Counts an error of the association (RFC 9260 section 8.1). `true` when it is given up.
@@ -467,7 +508,7 @@ impl Association {
         Snapshot {
             state: self.state,
             streams: self.streams,
-            paths: self.paths.iter().enumerate().map(path).collect(),
+            paths: self.paths.iter().enumerate().filter(|(_, p)| !p.gone).map(path).collect(),
             peer_rwnd: self.out.peer_rwnd,
             outstanding: self.out.outstanding,
             unacknowledged: self.out.messages(),

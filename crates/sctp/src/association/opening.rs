@@ -2,8 +2,9 @@
 
 use super::acks::Acks;
 use super::paths::beside;
-use super::{Association, Close, Control, Cx, Ends, Pending, State, Totals};
+use super::{Association, Auth, Close, Control, Cx, Ends, Pending, State, Totals};
 use crate::Tsn;
+use crate::auth::{self, Agreed};
 use crate::features::Features;
 use crate::incoming::Incoming;
 use crate::outgoing::{Outgoing, chunk_size};
@@ -50,6 +51,8 @@ pub(crate) struct Offer {
     pub(crate) ties: (u32, u32),
     /// What both ends take.
     pub(crate) features: Features,
+    /// How chunks are authenticated.
+    pub(crate) auth: Option<Agreed>,
     /// The addresses that the INIT came to and from.
     pub(crate) local: IpAddr,
     pub(crate) source: IpAddr,
@@ -74,6 +77,9 @@ impl Association {
             streams: (settings.outbound_streams, settings.inbound_streams),
             features: Features::default(),
             reconfig: None,
+            asconf: None,
+            auth: None,
+            peer_initial_tsn: Tsn::new(0),
             opening: None,
             out: Outgoing::new(tsn, settings),
             inn: Incoming::new(Tsn::new(0), settings.receive_buffer),
@@ -108,6 +114,10 @@ impl Association {
         tsn: Tsn,
     ) -> Association {
         let mut association = Association::empty(settings, ends, cx, tag, tsn);
+        if settings.dynamic_addresses {
+            let own = auth::own(cx.random);
+            association.auth = Some(Box::new(Auth { own, agreed: None }));
+        }
         for &remote in remotes {
             association.add_path(remote, None, true, cx.now);
         }
@@ -154,6 +164,11 @@ impl Association {
         self.pending.unsent += self.out.limit_streams(offer.streams.0, &self.settings);
         self.out.peer_rwnd = offer.peer_rwnd;
         self.features = offer.features;
+        self.peer_initial_tsn = offer.peer_tsn;
+        self.auth = offer.auth.clone().map(|agreed| {
+            let own = self.auth.take().map(|auth| auth.own).unwrap_or_default();
+            Box::new(Auth { own, agreed: Some(agreed) })
+        });
         self.out.forwards = offer.features.has(Features::FORWARD);
         self.inn.restart(offer.peer_tsn);
         for path in &mut self.paths {
@@ -173,7 +188,9 @@ impl Association {
             streams,
             self.initial_tsn,
         );
-        (fixed, own_parameters(&self.ends.locals, &self.settings))
+        let mut parameters = own_parameters(&self.ends.locals, &self.settings);
+        parameters.auth = self.auth.as_ref().map(|auth| auth.own.clone());
+        (fixed, parameters)
     }
 
     /// The addresses that the peer is known by, without those the user gave if it is not known.
@@ -187,18 +204,21 @@ impl Association {
         let index = opening.path;
         let ports = (self.ends.local_port, self.ends.remote_port);
         let limit = self.paths[index].packet;
+        let start = out.len();
         let mut packet = Writer::new(out, limit, ports.0, ports.1, self.peer_tag);
         if self.state == State::CookieWait {
             let (fixed, mut parameters) = self.init();
             parameters.cookie_preservative = opening.preservative;
             parameters.emit(packet.chunks(), kind::INIT, &fixed);
         } else {
+            self.begin_auth(&mut packet);
             Chunk::CookieEcho(&opening.cookie).emit(packet.chunks());
             let size = TLV_HEADER + self.control.errors.len();
             if size > TLV_HEADER && packet.space() >= size {
                 Chunk::Error(&self.control.errors).emit(packet.chunks());
             }
             self.put_first_data(cx, index, &mut packet);
+            self.finish_auth(&mut packet, start);
         }
         let path = &mut self.paths[index];
         path.used = cx.now;
@@ -287,6 +307,8 @@ impl Association {
                 return refuse(self, Cause::InvalidParameter, "an INIT ACK has a bad parameter");
             }
         };
+        let own = self.auth.as_ref().map(|auth| &auth.own);
+        let auth = own.zip(parameters.auth.as_ref()).and_then(|(a, b)| Agreed::new(a, b));
         let features = Features::offered(&self.settings).both(Features::declared(&parameters));
         let Some(cookie) = parameters.cookie.filter(|cookie| cookie.len() <= MAX_COOKIE) else {
             let cause = Cause::MissingParameter(parameter::kind::STATE_COOKIE);
@@ -310,6 +332,7 @@ impl Association {
             streams,
             ties: (0, 0),
             features,
+            auth,
             local: self.paths[path].local,
             source,
             addresses: Vec::new(),
@@ -431,6 +454,8 @@ impl Association {
         self.t5 = None;
         self.opening = None;
         self.reconfig = None;
+        self.asconf = None;
+        self.ends.resting.clear();
         self.errors = 0;
         (self.forced, self.probe, self.probing, self.probes) = (false, false, false, 0);
         self.shutdown_wanted = false;

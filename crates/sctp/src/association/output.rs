@@ -9,6 +9,12 @@ use ringway_sansio::Addressing;
 impl Association {
     /// Appends the next packet to `out` and gives its way; `None` when there is nothing to send.
     pub(crate) fn transmit(&mut self, cx: &mut Cx<'_>, out: &mut Vec<u8>) -> Option<Addressing> {
+        if self.asconf.is_some()
+            && let Some(way) = self.transmit_asconf(cx, out)
+        {
+            self.totals.packets_sent += 1;
+            return Some(way);
+        }
         let start = out.len();
         let path = match self.state {
             State::Closed => None,
@@ -34,7 +40,10 @@ impl Association {
         let usable = self.paths[target].usable();
         let ports = (self.ends.local_port, self.ends.remote_port);
         let limit = self.packet_limit(target);
+        let start = out.len();
         let mut packet = Writer::new(out, limit, ports.0, ports.1, self.peer_tag);
+        self.begin_auth(&mut packet);
+        let empty = packet.len();
         if self.control.cookie_ack == Some(target) {
             self.control.cookie_ack = None;
             Chunk::CookieAck.emit(packet.chunks());
@@ -52,11 +61,32 @@ impl Association {
             self.put_data(cx, target, &mut packet);
         }
         // Something was to be sent but did not fit its path.
-        if !packet.finish() {
+        if packet.len() == empty {
+            out.truncate(start);
             self.rest(cx);
             return None;
         }
+        self.finish_auth(&mut packet, start);
+        packet.finish();
         Some(target)
+    }
+
+    /// An AUTH chunk first, if every packet needs one (RFC 4895 section 6.2).
+    pub(super) fn begin_auth(&self, packet: &mut Writer<'_>) {
+        if self.authenticates_all()
+            && let Some(agreed) = self.agreed()
+        {
+            agreed.begin(packet.chunks());
+        }
+    }
+
+    /// Fills in the MAC of a packet that begins at `start`.
+    pub(super) fn finish_auth(&self, packet: &mut Writer<'_>, start: usize) {
+        if self.authenticates_all()
+            && let Some(agreed) = self.agreed()
+        {
+            agreed.finish(&mut packet.chunks()[start + COMMON_HEADER..]);
+        }
     }
 
     /// Most bytes of the next packet on a path. A chunk that was cut when the way took more goes
@@ -65,7 +95,7 @@ impl Association {
         let limit = self.paths[target].packet;
         match self.out.first_marked() {
             Some((len, ..)) if self.control_target().is_none() => {
-                limit.max(COMMON_HEADER + chunk_size(len))
+                limit.max(COMMON_HEADER + self.auth_room() + chunk_size(len))
             }
             _ => limit,
         }

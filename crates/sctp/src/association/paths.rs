@@ -29,35 +29,108 @@ impl Association {
         confirmed: bool,
         now: Time,
     ) {
-        if self.paths.len() >= MAX_ADDRESSES || !is_unicast(remote) {
+        let count = self.paths.iter().filter(|path| !path.gone).count();
+        if count >= MAX_ADDRESSES || !is_unicast(remote) {
             return;
         }
         if let Some(path) = self.path_to(remote) {
             self.paths[path].confirmed |= confirmed;
             return;
         }
-        let nth = self.paths.iter().filter(|p| p.remote.is_ipv4() == remote.is_ipv4()).count();
-        let Some(local) = local.or_else(|| beside(&self.ends.locals, remote, nth)) else { return };
+        let same = |p: &&Path| !p.gone && p.remote.is_ipv4() == remote.is_ipv4();
+        let nth = self.paths.iter().filter(same).count();
+        let Some(local) = local.or_else(|| self.local_beside(remote, nth)) else { return };
         let ssthresh = self.out.peer_rwnd;
         let udp_port = self.ends.udp_port;
         let path = Path::new(&self.settings, local, remote, udp_port, confirmed, ssthresh, now);
-        self.paths.push(path);
+        match self.paths.iter_mut().find(|path| path.gone) {
+            Some(place) => *place = path,
+            None => self.paths.push(path),
+        }
+    }
+
+    fn local_beside(&self, remote: IpAddr, nth: usize) -> Option<IpAddr> {
+        if self.ends.resting.is_empty() {
+            return beside(&self.ends.locals, remote, nth);
+        }
+        let awake = |local: &&IpAddr| self.may_send_from(**local);
+        let locals: Vec<IpAddr> = self.ends.locals.iter().filter(awake).copied().collect();
+        beside(&locals, remote, nth)
+    }
+
+    /// Our addresses have changed: each path gets the one beside it, but the one that data takes
+    /// keeps its own if it can.
+    pub(super) fn choose_locals(&mut self, now: Time) {
+        let mut counts = [0; 2];
+        for index in 0..self.paths.len() {
+            let Path { local, remote, gone, .. } = self.paths[index];
+            if gone {
+                continue;
+            }
+            let nth = &mut counts[usize::from(remote.is_ipv4())];
+            let beside = self.local_beside(remote, *nth);
+            *nth += 1;
+            if index == self.current && self.may_send_from(local) {
+                continue;
+            }
+            match beside {
+                Some(beside) if beside != local => {
+                    let path = &mut self.paths[index];
+                    path.local = beside;
+                    path.beat_now = true;
+                }
+                Some(_) => {}
+                None if self.remotes().count() > 1 => self.remove_path(now, index),
+                None => {}
+            }
+        }
+        self.path_changed();
+    }
+
+    /// A path is no more: what was under way there goes elsewhere.
+    pub(super) fn remove_path(&mut self, now: Time, index: usize) {
+        let path = &mut self.paths[index];
+        self.out.mark_all(index, path, true);
+        path.leave();
+        self.control.beats.retain(|(path, _)| *path != index);
+        let other = (0..self.paths.len()).find(|path| self.paths[*path].usable());
+        let other = other.or_else(|| (0..self.paths.len()).find(|path| !self.paths[*path].gone));
+        let other = other.unwrap_or(index);
+        for place in [&mut self.primary, &mut self.current, &mut self.closing_path] {
+            if *place == index {
+                *place = other;
+            }
+        }
+        if self.acks.path == index {
+            self.acks.path = other;
+        }
+        if self.control.cookie_ack == Some(index) {
+            self.control.cookie_ack = Some(other);
+        }
+        self.requests_leave(index, other);
+        self.give_up(now);
+        self.path_changed();
+        self.allow_bursts();
     }
 
     /// Path and packet agree on the way until the path carries data: the peer's choice of
     /// addresses shows which pairs work.
     pub(super) fn learn_way(&mut self, path: usize, addressing: &Addressing) {
-        let (path, local) = (&mut self.paths[path], addressing.destination);
+        let local = addressing.destination;
+        let moves = self.paths[path].local != local && self.may_send_from(local);
+        let path = &mut self.paths[path];
         // RFC 6951 section 5.4: the tag was checked.
         path.encapsulate(addressing.udp_port);
-        if path.local != local && !path.active() && self.ends.locals.contains(&local) {
+        if moves && !path.active() {
             path.local = local;
         }
     }
 
     /// Most user data in a chunk: the Association Maximum DATA Chunk Size (RFC 9260 section 6.9).
     pub(super) fn most_data(&self) -> usize {
-        self.paths.iter().map(|path| path.most_data(&self.settings)).min().unwrap_or(1)
+        let there = self.paths.iter().filter(|path| !path.gone);
+        let most = there.map(|path| path.most_data(&self.settings)).min().unwrap_or(1);
+        most - self.auth_room()
     }
 
     /// Chooses where data goes: the primary path, or while that does not work one that does

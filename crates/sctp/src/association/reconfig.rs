@@ -11,6 +11,7 @@ use crate::wire::reconfig::{Reconfig as Wire, Streams, result};
 use crate::wire::{COMMON_HEADER, Parameters, TLV_HEADER, Writer};
 use ringway_sansio::Time;
 use std::collections::VecDeque;
+use std::net::IpAddr;
 
 /// Streams named in one request; to reset more, reset all.
 pub const MAX_RESET_STREAMS: usize = 200;
@@ -119,6 +120,25 @@ pub enum Change {
         /// That the peer may send on.
         inbound: u16,
     },
+    /// The peer takes packets from an address of ours that was added (RFC 5061).
+    AddressAdded(IpAddr),
+    /// An address of ours is deleted.
+    AddressDeleted(IpAddr),
+    /// The peer was asked to send to an address of ours.
+    PrimaryAsked(IpAddr),
+    /// The peer refuses to add, delete or prefer an address of ours.
+    AddressRefused {
+        /// The address.
+        address: IpAddr,
+        /// The code of an error cause (RFC 5061 section 4.3).
+        code: u16,
+    },
+    /// The peer has added an address of its own; it is verified before it is used.
+    PeerAddressAdded(IpAddr),
+    /// The peer has deleted one.
+    PeerAddressDeleted(IpAddr),
+    /// The peer prefers one.
+    PeerPrimary(IpAddr),
     /// The peer refuses to reset or add streams, with a result of RFC 6525 table 3.
     ReconfigRefused(u32),
 }
@@ -213,7 +233,10 @@ impl Association {
             Some(Want::Everything) => self.out.freeze(),
             Some(_) => true,
         };
-        let Some(want) = reconfig.wanted.pop_front_if(|_| ready) else { return };
+        if !ready {
+            return;
+        }
+        let Some(want) = reconfig.wanted.pop_front() else { return };
         let request = reconfig.next_request;
         reconfig.next_request = request.wrapping_add(1);
         let mut value = Vec::new();
@@ -239,6 +262,17 @@ impl Association {
         }
         let path = self.current;
         reconfig.asked = Some(Asked { request, want, value, send: true, path, in_progress: false });
+    }
+
+    /// Requests that were to go on a path that is no more go on another.
+    pub(super) fn requests_leave(&mut self, path: usize, other: usize) {
+        let asked = self.reconfig.as_mut().and_then(|reconfig| reconfig.asked.as_mut());
+        if let Some(asked) = asked.filter(|asked| asked.path == path) {
+            asked.path = other;
+        }
+        if let Some(asconf) = &mut self.asconf {
+            asconf.leave(path, other);
+        }
     }
 
     /// Where a RE-CONFIG is to go, if there is one.

@@ -23,6 +23,9 @@ impl Association {
         if let Some(reconfig) = &self.reconfig {
             look(reconfig.timer);
         }
+        if let Some(asconf) = &self.asconf {
+            look(asconf.timer);
+        }
         for path in &self.paths {
             look(path.t3);
             look(path.beat_due);
@@ -46,6 +49,11 @@ impl Association {
             && due(&mut reconfig.timer, now)
         {
             self.reconfig_timeout();
+        }
+        if let Some(asconf) = &mut self.asconf
+            && due(&mut asconf.timer, now)
+        {
+            self.asconf_timeout();
         }
         if self.acks.timer.is_some_and(|at| at <= now) {
             self.acks.now();

@@ -3,6 +3,9 @@
 use super::{AssocId, Sctp};
 use crate::association::{Association, Reset};
 use crate::settings::Error;
+use crate::wire::asconf::Wish;
+use ringway_sansio::Time;
+use std::net::IpAddr;
 
 impl Sctp {
     /// Calls an association, which may then have something to send.
@@ -15,6 +18,34 @@ impl Sctp {
         let result = call(self.association_mut(slot).ok_or(Error::NoAssociation)?)?;
         self.wake(slot);
         Ok(result)
+    }
+
+    /// Adds an address of ours (RFC 5061). Packets come from it once
+    /// [`Change::AddressAdded`](crate::Change::AddressAdded) is told.
+    pub fn add_address(&mut self, now: Time, id: AssocId, local: IpAddr) -> Result<(), Error> {
+        self.change_address(now, id, Wish::Add(local))
+    }
+
+    /// Deletes an address of ours (RFC 5061), not the last; nothing more comes from it. Packets to
+    /// it are taken until [`Change::AddressDeleted`](crate::Change::AddressDeleted).
+    pub fn delete_address(&mut self, now: Time, id: AssocId, local: IpAddr) -> Result<(), Error> {
+        self.change_address(now, id, Wish::Delete(local))
+    }
+
+    /// Asks the peer to send to an address of ours (RFC 5061).
+    pub fn ask_primary(&mut self, now: Time, id: AssocId, local: IpAddr) -> Result<(), Error> {
+        self.change_address(now, id, Wish::Primary(local))
+    }
+
+    fn change_address(&mut self, now: Time, id: AssocId, wish: Wish) -> Result<(), Error> {
+        let slot = self.slot(id).ok_or(Error::NoAssociation)?;
+        let listed = self.unlist(slot);
+        let result = self.with(now, slot, |association, cx| association.change_address(cx, wish));
+        if listed {
+            self.list(slot);
+        }
+        self.settle(slot);
+        result.unwrap_or(Err(Error::NoAssociation))
     }
 
     /// Begins streams anew (RFC 6525). A stream that we send on takes no messages until

@@ -2,6 +2,7 @@
 //! a time and a MAC, so that nothing need be kept until it comes back.
 
 use crate::association::Offer;
+use crate::auth::Agreed;
 use crate::features::Features;
 use crate::numbers::Tsn;
 use crate::wire::init::MAX_ADDRESSES;
@@ -13,7 +14,7 @@ use std::net::IpAddr;
 /// Bytes of the MAC, cut from 32: RFC 2104 section 5.
 const MAC: usize = 16;
 /// Bytes of the fixed part, after the MAC.
-const FIXED: usize = 1 + 8 + 4 + 5 * 4 + 2 * 2 + 2 * 4 + 2 * 2 + 2 + 1;
+const FIXED: usize = 1 + 8 + 4 + 5 * 4 + 2 * 2 + 2 * 4 + 2 * 2 + 2 + 1 + 1;
 
 /// What a cookie says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,6 +102,16 @@ impl Keys {
         }
         out.extend_from_slice(&offer.features.bits().to_be_bytes());
         out.push(offer.addresses.len() as u8);
+        match &offer.auth {
+            None => out.push(0),
+            Some(agreed) => {
+                out.push(agreed.hmac as u8);
+                for list in [&agreed.key, &agreed.chunks] {
+                    out.extend_from_slice(&(list.len() as u16).to_be_bytes());
+                    out.extend_from_slice(list);
+                }
+            }
+        }
         for &address in [offer.local, offer.source].iter().chain(&offer.addresses) {
             match address {
                 IpAddr::V4(v4) => {
@@ -158,6 +169,22 @@ impl Reader<'_> {
         self.take().map(u16::from_be_bytes)
     }
 
+    fn list(&mut self) -> Option<Vec<u8>> {
+        let length = usize::from(self.u16()?);
+        let (list, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(list.to_vec())
+    }
+
+    fn auth(&mut self) -> Option<Option<Agreed>> {
+        let [hmac] = self.take::<1>()?;
+        if hmac == 0 {
+            return Some(None);
+        }
+        let (key, chunks) = (self.list()?, self.list()?);
+        Some(Some(Agreed { key, hmac: u16::from(hmac), chunks }))
+    }
+
     fn address(&mut self) -> Option<IpAddr> {
         match self.take::<1>()? {
             [4] => self.take::<4>().map(IpAddr::from),
@@ -183,6 +210,7 @@ fn read(body: &[u8]) -> Option<Cookie> {
     let ports = (from.u16()?, from.u16()?);
     let features = Features::from_bits(from.u16()?);
     let count = usize::from(from.take::<1>()?[0]).min(MAX_ADDRESSES);
+    let auth = from.auth()?;
     let (local, source) = (from.address()?, from.address()?);
     let addresses = (0..count).map(|_| from.address()).collect::<Option<Vec<_>>>()?;
     let offer = Offer {
@@ -194,6 +222,7 @@ fn read(body: &[u8]) -> Option<Cookie> {
         streams,
         ties,
         features,
+        auth,
         local,
         source,
         addresses,
@@ -223,6 +252,11 @@ mod tests {
                 streams: (n as u16, 7),
                 ties: (n, 3),
                 features: Features::from_bits(n as u16),
+                auth: n.is_multiple_of(3).then(|| Agreed {
+                    key: vec![n as u8; 70],
+                    hmac: 3,
+                    chunks: vec![1, 2],
+                }),
                 local: IpAddr::from([10, 0, 0, 1]),
                 source: IpAddr::from([1u16, 2, 3, 4, 5, 6, 7, 8]),
                 addresses,

@@ -19,6 +19,8 @@ use crate::numbers::Tsn;
 use crate::outgoing::SendOptions;
 use crate::path::PathState;
 use crate::settings::{Error, Limits, Settings};
+use crate::wire::Chunk;
+use crate::wire::chunk::kind;
 use crate::wire::init::MAX_ADDRESSES;
 use budget::Budget;
 use bytes::Bytes;
@@ -327,7 +329,8 @@ impl Sctp {
         let tag = self.free_tag().ok_or(Error::InUse)?;
         let tsn = Tsn::new(self.random.next_u64() as u32);
         let udp_port = settings.udp_port;
-        let ends = Ends { local_port, remote_port, locals: locals.to_vec(), udp_port };
+        let (locals_here, resting) = (locals.to_vec(), Vec::new());
+        let ends = Ends { local_port, remote_port, locals: locals_here, resting, udp_port };
         let mut cx = Cx { now, random: &mut *self.random };
         let association = Association::connect(&settings, ends, remotes, &mut cx, tag, tsn);
         let slot = self.insert(association, None);
@@ -592,19 +595,21 @@ impl Sctp {
         }
     }
 
-    fn unlist(&mut self, slot: u32) {
+    /// Whether it was listed.
+    fn unlist(&mut self, slot: u32) -> bool {
         let entry = &mut self.slots[slot as usize];
         if !core::mem::take(&mut entry.listed) {
-            return;
+            return false;
         }
         self.recent = None;
-        let Some(association) = &entry.association else { return };
+        let Some(association) = &entry.association else { return true };
         self.tags.remove(&association.local_tag);
         for key in keys(association) {
             if self.table.get(&key) == Some(&slot) {
                 self.table.remove(&key);
             }
         }
+        true
     }
 
     /// Forgets an association. Its place in the queues is left and found empty there.
@@ -642,12 +647,18 @@ impl Sctp {
         let way = association.farewell_way();
         let ports = (association.ends.local_port, association.ends.remote_port);
         let (tag, own) = (association.peer_tag, association.local_tag);
+        let agreed = association.agreed().cloned();
         let bytes = match farewell {
             // A peer that never gave a tag knows it by our own (RFC 9260 section 8.5.1 B).
             Farewell::Abort(causes) => {
                 self.counters.aborts += 1;
                 let reflected = tag == 0;
-                packets::abort(ports, if reflected { own } else { tag }, reflected, &causes)
+                let tag = if reflected { own } else { tag };
+                let chunk = Chunk::Abort { reflected, causes: &causes };
+                match agreed.filter(|agreed| agreed.requires(kind::ABORT)) {
+                    Some(agreed) => packets::authenticated(ports, tag, &agreed, &chunk),
+                    None => packets::single(ports, tag, &chunk),
+                }
             }
             Farewell::ShutdownComplete => packets::shutdown_complete(ports, tag, false),
         };

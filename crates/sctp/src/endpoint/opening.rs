@@ -5,12 +5,13 @@ use super::cookie::Cookie;
 use super::packets::abort;
 use super::{ListenerId, Reply, Sctp, back};
 use crate::association::{Association, Cx, Ends, Offer, State, own_parameters};
+use crate::auth::{self, Agreed};
 use crate::features::Features;
 use crate::numbers::Tsn;
 use crate::settings::Settings;
 use crate::wire::cause::Cause;
 use crate::wire::chunk::{self, Chunk, Raw, kind};
-use crate::wire::{Init, InitParameters, Packet, Parameter, Writer};
+use crate::wire::{AuthParameters, Init, InitParameters, Packet, Parameter, Writer};
 use ringway_sansio::{Addressing, Duration, Time};
 use std::net::IpAddr;
 
@@ -25,6 +26,7 @@ struct Answer {
     tsn: Tsn,
     ties: (u32, u32),
     destination: IpAddr,
+    auth: Option<AuthParameters>,
 }
 
 impl Sctp {
@@ -105,7 +107,9 @@ impl Sctp {
         };
         let tag = self.free_tag()?;
         let tsn = Tsn::new(self.random.next_u64() as u32);
-        Some(Answer { settings, locals, tag, tsn, ties: (0, 0), destination: addressing.source })
+        let auth = settings.dynamic_addresses.then(|| auth::own(&mut *self.random));
+        let destination = addressing.source;
+        Some(Answer { settings, locals, tag, tsn, ties: (0, 0), destination, auth })
     }
 
     /// An INIT for an association that exists (RFC 9260 sections 5.2.1 and 5.2.2, and 9.2).
@@ -119,6 +123,7 @@ impl Sctp {
     ) -> Option<Answer> {
         let new_tag = self.free_tag()?;
         let new_tsn = Tsn::new(self.random.next_u64() as u32);
+        let new_auth = auth::own(&mut *self.random);
         let association = self.association_mut(slot)?;
         let state = association.state();
         if state == State::ShutdownAckSent {
@@ -151,7 +156,10 @@ impl Sctp {
             State::CookieEchoed => (fixed.initiate_tag, fixed.initial_tsn, association.ties),
             _ => (new_tag, new_tsn, association.ties),
         };
-        Some(Answer { settings, locals, tag, tsn, ties, destination })
+        // RFC 4895 section 6.1: the random number goes the way of the tag.
+        let old_auth = association.own_auth().filter(|_| tag == fixed.initiate_tag);
+        let auth = settings.dynamic_addresses.then(|| old_auth.unwrap_or(new_auth));
+        Some(Answer { settings, locals, tag, tsn, ties, destination, auth })
     }
 
     fn init_ack(
@@ -163,7 +171,9 @@ impl Sctp {
         parameters: InitParameters,
         answer: Answer,
     ) {
-        let Answer { settings, locals, tag, tsn, ties, destination } = answer;
+        let Answer { settings, locals, tag, tsn, ties, destination, auth } = answer;
+        let both = auth.as_ref().zip(parameters.auth.as_ref());
+        let agreed = both.and_then(|(own, peer)| Agreed::new(own, peer));
         let source = addressing.destination;
         let more = Duration::from_millis(u64::from(parameters.cookie_preservative.unwrap_or(0)));
         let cookie = Cookie {
@@ -182,6 +192,7 @@ impl Sctp {
                 ),
                 ties,
                 features: Features::offered(&settings).both(Features::declared(&parameters)),
+                auth: agreed,
                 local: source,
                 source: addressing.source,
                 addresses: parameters.addresses,
@@ -189,6 +200,7 @@ impl Sctp {
         };
         let mut own = own_parameters(&locals, &settings);
         own.address_types = None;
+        own.auth = auth;
         let sealed = self.keys.seal(now, &mut *self.random, &cookie);
         let limit = usize::from(settings.mtu) - 40 - crate::wire::COMMON_HEADER;
         if own.len() + sealed.len() + parameters.unrecognized.len() * 2 <= limit {
@@ -243,15 +255,28 @@ impl Sctp {
         now: Time,
         addressing: &Addressing,
         packet: &Packet<'_>,
-        raw: Raw<'_>,
     ) {
-        let Ok(Chunk::CookieEcho(bytes)) = raw.parse() else { return };
+        let mut chunks = packet.chunks();
+        let mut vouched = None;
+        let mut next = chunks.next();
+        if let Some(Ok(raw)) = next
+            && raw.kind == kind::AUTH
+        {
+            vouched = Some((raw, chunks.rest()));
+            next = chunks.next();
+        }
+        let Some(Ok(Ok(Chunk::CookieEcho(bytes)))) = next.map(|raw| raw.map(|r| r.parse())) else {
+            return;
+        };
         let Some(cookie) = self.keys.open(now, &mut *self.random, bytes) else {
             self.counters.cookies_refused += 1;
             return;
         };
         let ports = (packet.destination, packet.source);
-        if cookie.ports != ports || cookie.offer.local_tag != packet.tag {
+        let right = vouched.is_none_or(|(raw, rest)| {
+            cookie.offer.auth.as_ref().is_some_and(|agreed| agreed.vouches(raw.whole, rest))
+        });
+        if cookie.ports != ports || cookie.offer.local_tag != packet.tag || !right {
             self.counters.cookies_refused += 1;
             return;
         }
@@ -268,8 +293,6 @@ impl Sctp {
         let Some(slot) = slot else { return };
         let Some(association) = self.association_mut(slot) else { return };
         if let Some(path) = association.path_to(addressing.source) {
-            let mut chunks = packet.chunks();
-            chunks.next();
             self.with(now, slot, |a, cx| a.handle_chunks(cx, path, addressing, false, chunks));
         }
         self.settle(slot);
@@ -318,8 +341,8 @@ impl Sctp {
             return None;
         }
         let udp_port = addressing.udp_port;
-        let ends =
-            Ends { local_port: cookie.ports.0, remote_port: cookie.ports.1, locals, udp_port };
+        let (local_port, remote_port) = cookie.ports;
+        let ends = Ends { local_port, remote_port, locals, resting: Vec::new(), udp_port };
         let from_known =
             addressing.source == offer.source || offer.addresses.contains(&addressing.source);
         let free = self.is_free(&ends.locals, ends.local_port, &offer.addresses, ends.remote_port);

@@ -5,16 +5,34 @@ use super::key::Key;
 use super::{Reply, Sctp, back};
 use crate::PROTOCOL;
 use crate::association::{State, is_unicast};
+use crate::auth::{Agreed, REQUIRED};
+use crate::wire::asconf::requests;
 use crate::wire::cause::{Causes, code};
 use crate::wire::chunk::{Chunk, Raw, kind};
-use crate::wire::{Packet, WireError, Writer};
+use crate::wire::{COMMON_HEADER, Packet, WireError, Writer};
 use ringway_sansio::{Addressing, Endpoint, Time};
 
 /// A packet of one chunk.
-fn single(ports: (u16, u16), tag: u32, chunk: &Chunk<'_>) -> Vec<u8> {
+pub(super) fn single(ports: (u16, u16), tag: u32, chunk: &Chunk<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     let mut packet = Writer::new(&mut out, usize::from(u16::MAX), ports.0, ports.1, tag);
     chunk.emit(packet.chunks());
+    packet.finish();
+    out
+}
+
+/// As [`single`], the chunk being authenticated (RFC 4895).
+pub(super) fn authenticated(
+    ports: (u16, u16),
+    tag: u32,
+    agreed: &Agreed,
+    chunk: &Chunk<'_>,
+) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut packet = Writer::new(&mut out, usize::from(u16::MAX), ports.0, ports.1, tag);
+    agreed.begin(packet.chunks());
+    chunk.emit(packet.chunks());
+    agreed.finish(&mut packet.chunks()[COMMON_HEADER..]);
     packet.finish();
     out
 }
@@ -47,8 +65,17 @@ impl Endpoint for Sctp {
             self.counters.malformed += 1;
             return;
         };
+        let cookie = match first.kind {
+            kind::COOKIE_ECHO => true,
+            // RFC 4895 section 6.3.
+            kind::AUTH => {
+                let second = packet.chunks().nth(1).and_then(Result::ok);
+                second.is_some_and(|second| second.kind == kind::COOKIE_ECHO)
+            }
+            _ => false,
+        };
         if let Some(slot) = self.by_tag(&addressing, &packet)
-            && first.kind != kind::COOKIE_ECHO
+            && !cookie
         {
             self.pass(now, slot, &addressing, &packet, first);
             return;
@@ -66,7 +93,7 @@ impl Endpoint for Sctp {
             kind::INIT => self.handle_init(now, &addressing, &packet, first),
             // RFC 9260 section 8.5.1 A.
             _ if packet.tag == 0 => self.counters.malformed += 1,
-            kind::COOKIE_ECHO => self.handle_cookie_echo(now, &addressing, &packet, first),
+            _ if cookie => self.handle_cookie_echo(now, &addressing, &packet),
             _ => self.pass_by_addresses(now, &addressing, &packet, first),
         }
     }
@@ -173,7 +200,18 @@ impl Sctp {
             }
         } else {
             let chunks = packet.chunks();
+            // Addresses may change, by which the tables find it.
+            let moves = association.changes_addresses()
+                && chunks
+                    .map_while(Result::ok)
+                    .any(|raw| REQUIRED.contains(&raw.kind) || raw.kind == kind::ERROR);
+            if moves {
+                self.unlist(slot);
+            }
             self.with(now, slot, |a, cx| a.handle_chunks(cx, path, addressing, false, chunks));
+            if moves {
+                self.list(slot);
+            }
         }
         self.settle(slot);
     }
@@ -188,7 +226,9 @@ impl Sctp {
     ) {
         let found = self.by_addresses(addressing.destination, addressing.source, packet);
         let Some(slot) = found else {
-            self.stray(now, addressing, packet);
+            if !self.pass_from_elsewhere(now, addressing, packet) {
+                self.stray(now, addressing, packet);
+            }
             return;
         };
         let Some(association) = self.association_mut(slot) else { return };
@@ -205,6 +245,37 @@ impl Sctp {
             // RFC 9260 section 8.5.
             self.counters.wrong_tag += 1;
         }
+    }
+
+    /// A packet from an address that is no association's, with an ASCONF that names another of the
+    /// peer's addresses (RFC 5061 section 5.2, D2). `false` if it is not that.
+    fn pass_from_elsewhere(
+        &mut self,
+        now: Time,
+        addressing: &Addressing,
+        packet: &Packet<'_>,
+    ) -> bool {
+        let mut chunks = packet.chunks().map_while(Result::ok);
+        let (Some(first), Some(second)) = (chunks.next(), chunks.next()) else { return false };
+        let Ok(Chunk::Asconf(_, value)) = second.parse() else { return false };
+        let Some((lookup, _)) = requests(value) else { return false };
+        if first.kind != kind::AUTH {
+            return false;
+        }
+        let Some(slot) = self.by_addresses(addressing.destination, lookup, packet) else {
+            return false;
+        };
+        let right = self.association_mut(slot).is_some_and(|a| a.local_tag == packet.tag);
+        if !right {
+            self.counters.wrong_tag += 1;
+            return true;
+        }
+        self.unlist(slot);
+        let chunks = packet.chunks();
+        self.with(now, slot, |a, cx| a.handle_from_elsewhere(cx, addressing, chunks));
+        self.list(slot);
+        self.settle(slot);
+        true
     }
 
     /// RFC 9260 section 8.4, rules 2 and 5 to 8.

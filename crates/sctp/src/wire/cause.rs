@@ -18,6 +18,14 @@ pub mod code {
     pub const RESTART_WITH_NEW_ADDRESSES: u16 = 11;
     pub const USER_ABORT: u16 = 12;
     pub const PROTOCOL_VIOLATION: u16 = 13;
+    /// RFC 5061 section 4.3.
+    pub const DELETE_LAST_ADDRESS: u16 = 0xa0;
+    pub const RESOURCE_SHORTAGE: u16 = 0xa1;
+    pub const DELETE_SOURCE_ADDRESS: u16 = 0xa2;
+    pub const ILLEGAL_ASCONF_ACK: u16 = 0xa3;
+    pub const NO_AUTHORIZATION: u16 = 0xa4;
+    /// RFC 4895 section 4.1.
+    pub const UNSUPPORTED_HMAC: u16 = 0x105;
 }
 
 /// An error cause.

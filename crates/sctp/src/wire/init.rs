@@ -1,5 +1,6 @@
 //! INIT and INIT ACK (RFC 9260 sections 3.3.2 and 3.3.3).
 
+use super::auth::AuthParameters;
 use super::parameter::{Parameter, Parameters, kind};
 use super::{TLV_HEADER, WireError, at_least, chunk, pad, u16_at, u32_at};
 use crate::numbers::Tsn;
@@ -78,6 +79,8 @@ pub struct InitParameters {
     pub forward_tsn: bool,
     /// Chunk types of extensions that are taken (RFC 5061), without repetition.
     pub extensions: Vec<u8>,
+    /// Authenticated chunks are taken (RFC 4895).
+    pub auth: Option<AuthParameters>,
     /// Parameters to report back, whole, each padded.
     pub unrecognized: Vec<u8>,
     /// There was a host name, which asks for an ABORT.
@@ -115,6 +118,10 @@ impl InitParameters {
                         }
                     }
                 }
+                Parameter::Other(
+                    which @ (kind::RANDOM | kind::CHUNK_LIST | kind::REQUESTED_HMAC),
+                    value,
+                ) => found.auth.get_or_insert_default().read(which, value)?,
                 Parameter::HostName => found.host_name = true,
                 Parameter::Unknown { action, whole } => {
                     // RFC 9260 section 3.2.2.
@@ -161,6 +168,9 @@ impl InitParameters {
         }
         if !self.extensions.is_empty() {
             Parameter::SupportedExtensions(&self.extensions).emit(out);
+        }
+        if let Some(auth) = &self.auth {
+            auth.emit(out);
         }
         for parameter in Parameters::new(&self.unrecognized).flatten() {
             if let Parameter::Unknown { whole, .. } = parameter {
@@ -278,6 +288,11 @@ mod tests {
                 ecn: flags.0,
                 forward_tsn: flags.1,
                 extensions: types.into_iter().collect(),
+                auth: flags.0.then(|| AuthParameters {
+                    random: vec![7; 32],
+                    chunks: flags.1.then(|| vec![193, 128, 1]),
+                    hmacs: vec![3, 1],
+                }),
                 unrecognized: Vec::new(),
                 host_name: false,
             };

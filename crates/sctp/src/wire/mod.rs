@@ -7,6 +7,8 @@
 //!
 //! Read [`packet`] first, then [`chunk`].
 
+pub mod asconf;
+pub mod auth;
 pub mod cause;
 pub mod chunk;
 pub mod data;
@@ -16,6 +18,7 @@ pub mod parameter;
 pub mod reconfig;
 pub mod sack;
 
+pub use auth::AuthParameters;
 pub use cause::Cause;
 pub use chunk::Chunk;
 pub use data::{Data, DataFlags};

@@ -63,7 +63,12 @@ pub struct Chunks<'a> {
     rest: &'a [u8],
 }
 
-impl Chunks<'_> {
+impl<'a> Chunks<'a> {
+    /// The bytes that follow.
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
     /// Whether nothing follows.
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()

@@ -4,7 +4,7 @@ use super::text::build;
 use super::{A1, B1, PORT, at, describe, host, pattern};
 use ringway_sansio::{Addressing, Duration, Ecn, Endpoint, Time};
 use ringway_sctp::wire::chunk::{Chunk, kind};
-use ringway_sctp::wire::{Init, InitParameters, Packet, Writer};
+use ringway_sctp::wire::{AuthParameters, Init, InitParameters, Packet, Writer};
 use ringway_sctp::{AssocId, Event, PROTOCOL, Sctp, SendOptions, Settings, Tsn};
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -38,6 +38,8 @@ pub struct Script {
     pub ecn: Ecn,
     /// Chunk types named in Supported Extensions.
     pub extensions: Vec<u8>,
+    /// What the script says of authentication.
+    pub auth: Option<AuthParameters>,
     pub sent: VecDeque<(Addressing, Vec<u8>)>,
 }
 
@@ -58,6 +60,7 @@ impl Script {
             cookie: Vec::new(),
             forwards: true,
             udp_port: 0,
+            auth: None,
             extensions: vec![kind::RE_CONFIG],
             ecn: Ecn::NotEct,
             sent: VecDeque::new(),
@@ -122,6 +125,7 @@ impl Script {
                 addresses,
                 forward_tsn: self.forwards,
                 extensions: self.extensions.clone(),
+                auth: self.auth.clone(),
                 ..InitParameters::default()
             },
         )

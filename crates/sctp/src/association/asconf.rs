@@ -1,0 +1,307 @@
+//! Addresses that change while the association lives (RFC 5061): what we ask of the peer, and the
+//! packets of both directions. What the peer asks of us is in `asconf_peer`.
+//!
+//! Each request is an ASCONF of its own, in a packet of its own, and one is under way at a time.
+
+use super::{Association, Change, Cx, State};
+use crate::auth::AUTH_CHUNK;
+use crate::features::Features;
+use crate::settings::Error;
+use crate::wire::asconf::{Wish, outcomes};
+use crate::wire::cause::{Cause, code};
+use crate::wire::chunk::{Chunk, kind};
+use crate::wire::init::MAX_ADDRESSES;
+use crate::wire::{COMMON_HEADER, Parameter, Writer};
+use ringway_sansio::{Addressing, Time};
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+/// Requests that wait for their turn.
+pub const MAX_ADDRESS_REQUESTS: usize = 8;
+/// Answers that wait to be sent; the peer asks again for the others.
+const MAX_ANSWERS: usize = 4;
+
+/// A request under way.
+#[derive(Debug)]
+struct Asked {
+    serial: u32,
+    wish: Wish,
+    send: bool,
+    path: usize,
+    /// How often it was sent.
+    sent: u32,
+}
+
+/// What is known of requests. It comes to be with the first.
+#[derive(Debug)]
+pub(super) struct Asconf {
+    next_serial: u32,
+    /// The number of the peer's next request.
+    pub(super) expected: u32,
+    wanted: VecDeque<Wish>,
+    asked: Option<Asked>,
+    /// The last answer, in case its request comes again.
+    pub(super) answered: Option<(u32, Vec<u8>)>,
+    /// Answers to be sent, and how.
+    unsent: VecDeque<(Addressing, u32, Vec<u8>)>,
+    /// Becomes the primary path when it is verified, as the peer wishes.
+    pub(super) primary_wanted: Option<IpAddr>,
+    pub(super) timer: Option<Time>,
+}
+
+impl Asconf {
+    /// What was to go on a path that is no more goes on another.
+    pub(super) fn leave(&mut self, path: usize, other: usize) {
+        if let Some(asked) = self.asked.as_mut().filter(|asked| asked.path == path) {
+            asked.path = other;
+        }
+    }
+
+    /// An answer goes to where its request came from (section 5.2 E6).
+    pub(super) fn answer(&mut self, way: Addressing, serial: u32, value: Vec<u8>) {
+        if self.unsent.len() < MAX_ANSWERS {
+            self.unsent.push_back((way, serial, value));
+        }
+    }
+}
+
+impl Association {
+    pub(super) fn asconf_mut(&mut self) -> &mut Asconf {
+        let (next_serial, expected) = (self.initial_tsn.raw(), self.peer_initial_tsn.raw());
+        self.asconf.get_or_insert_with(|| {
+            Box::new(Asconf {
+                next_serial,
+                expected,
+                wanted: VecDeque::new(),
+                asked: None,
+                answered: None,
+                unsent: VecDeque::new(),
+                primary_wanted: None,
+                timer: None,
+            })
+        })
+    }
+
+    /// Whether an address of ours may be what packets come from.
+    pub(super) fn may_send_from(&self, local: IpAddr) -> bool {
+        self.ends.locals.contains(&local) && !self.ends.resting.contains(&local)
+    }
+
+    /// Asks the peer to change what it knows of our addresses, or to use one of them.
+    pub(crate) fn change_address(&mut self, cx: &Cx<'_>, wish: Wish) -> Result<(), Error> {
+        if self.state != State::Established {
+            return Err(Error::Closing);
+        }
+        if !self.features.has(Features::ASCONF) {
+            return Err(Error::NotTaken { what: "changes of addresses (RFC 5061)" });
+        }
+        let address = wish.address();
+        let known = self.ends.locals.contains(&address);
+        let resting = self.ends.resting.contains(&address);
+        let others = self.ends.locals.iter().filter(|local| **local != address);
+        // Section 5.3, F5: there is always one left.
+        let left = others.filter(|local| !self.ends.resting.contains(local)).count();
+        let right = match wish {
+            Wish::Add(_) => {
+                super::is_unicast(address) && !known && self.ends.locals.len() < MAX_ADDRESSES
+            }
+            Wish::Delete(_) => known && !resting && left > 0 && self.reaches_without(address),
+            Wish::Primary(_) => known && !resting,
+        };
+        if !right {
+            return Err(Error::Address { most: MAX_ADDRESSES });
+        }
+        let asconf = self.asconf_mut();
+        if asconf.wanted.len() >= MAX_ADDRESS_REQUESTS {
+            return Err(Error::Full { what: "requests", limit: MAX_ADDRESS_REQUESTS });
+        }
+        asconf.wanted.push_back(wish);
+        match wish {
+            // Packets to it are taken from now on, none is sent from it (F1).
+            Wish::Add(_) => {
+                self.ends.locals.push(address);
+                self.ends.resting.push(address);
+            }
+            // F4.
+            Wish::Delete(_) => {
+                self.ends.resting.push(address);
+                self.choose_locals(cx.now);
+            }
+            Wish::Primary(_) => {}
+        }
+        self.asconf_progress();
+        Ok(())
+    }
+
+    /// Whether some address of the peer that is verified is reached without one of ours.
+    fn reaches_without(&self, local: IpAddr) -> bool {
+        let others = |remote: IpAddr| {
+            let fits = |l: &IpAddr| {
+                *l != local && l.is_ipv4() == remote.is_ipv4() && self.may_send_from(*l)
+            };
+            self.ends.locals.iter().any(fits)
+        };
+        self.paths.iter().any(|path| path.usable() && others(path.remote))
+    }
+
+    /// Begins the next request.
+    fn asconf_progress(&mut self) {
+        let path = self.current;
+        let Some(asconf) = &mut self.asconf else { return };
+        if asconf.asked.is_some() || self.state != State::Established {
+            return;
+        }
+        let Some(wish) = asconf.wanted.pop_front() else { return };
+        let serial = asconf.next_serial;
+        asconf.next_serial = serial.wrapping_add(1);
+        asconf.asked = Some(Asked { serial, wish, send: true, path, sent: 0 });
+    }
+
+    /// Writes an ASCONF-ACK or ASCONF, alone behind its AUTH, if one is to go out.
+    pub(super) fn transmit_asconf(&mut self, cx: &Cx<'_>, out: &mut Vec<u8>) -> Option<Addressing> {
+        let asconf = self.asconf.as_mut()?;
+        let agreed = self.auth.as_ref()?.agreed.as_ref()?;
+        let ports = (self.ends.local_port, self.ends.remote_port);
+        let limit = usize::from(u16::MAX);
+        let start = out.len();
+        if let Some((way, serial, value)) = asconf.unsent.pop_front() {
+            let mut packet = Writer::new(out, limit, ports.0, ports.1, self.peer_tag);
+            agreed.begin(packet.chunks());
+            Chunk::AsconfAck(serial, &value).emit(packet.chunks());
+            agreed.finish(&mut packet.chunks()[start + COMMON_HEADER..]);
+            packet.finish();
+            return Some(way);
+        }
+        let asked = asconf.asked.as_mut().filter(|asked| asked.send)?;
+        asked.send = false;
+        asked.sent += 1;
+        let (again, wish, serial, index) = (asked.sent > 1, asked.wish, asked.serial, asked.path);
+        let path = &self.paths[index];
+        asconf.timer = Some(cx.now + path.rto.get());
+        let mut way = self.way(index);
+        // The new address may be the only one that still works (section 5.3.2).
+        if let Wish::Add(new) = wish
+            && again
+            && asked_from_new(self.asconf.as_deref())
+            && new.is_ipv4() == way.destination.is_ipv4()
+        {
+            way.source = new;
+        }
+        // The lookup address is one that the peer knows.
+        let known = |local: &&IpAddr| match wish {
+            Wish::Add(new) => **local != new && self.may_send_from(**local),
+            Wish::Delete(_) | Wish::Primary(_) => self.may_send_from(**local),
+        };
+        let lookup = self.ends.locals.iter().find(known).copied().unwrap_or(way.source);
+        let mut value = Vec::new();
+        Parameter::Address(lookup).emit(&mut value);
+        wish.emit(serial, &mut value);
+        let agreed = self.auth.as_ref()?.agreed.as_ref()?;
+        let mut packet = Writer::new(out, limit, ports.0, ports.1, self.peer_tag);
+        agreed.begin(packet.chunks());
+        Chunk::Asconf(serial, &value).emit(packet.chunks());
+        agreed.finish(&mut packet.chunks()[start + COMMON_HEADER..]);
+        packet.finish();
+        Some(way)
+    }
+
+    /// T-4 expired (section 5.1, B1 to B5).
+    pub(super) fn asconf_timeout(&mut self) {
+        let Some(asked) = self.asconf.as_mut().and_then(|asconf| asconf.asked.as_mut()) else {
+            return;
+        };
+        asked.send = true;
+        let last = asked.path;
+        self.paths[last].rto.back_off();
+        self.paths[last].error(&self.settings);
+        if self.count_error() {
+            return;
+        }
+        self.path_changed();
+        let next = self.other_than(last);
+        if let Some(asked) = self.asconf.as_mut().and_then(|asconf| asconf.asked.as_mut()) {
+            asked.path = next;
+        }
+    }
+
+    /// An ASCONF-ACK came, authenticated (section 5.1, A5 to A8).
+    pub(super) fn handle_asconf_ack(
+        &mut self,
+        cx: &Cx<'_>,
+        path: usize,
+        serial: u32,
+        value: &[u8],
+    ) {
+        let asconf = self.asconf_mut();
+        let asked = asconf.asked.take_if(|asked| asked.serial == serial && asked.sent > 0);
+        let Some(asked) = asked else {
+            // Section 5.3, F0.
+            if asconf.asked.is_none() && (serial.wrapping_sub(asconf.next_serial) as i32) >= 0 {
+                let cause = Cause::Other(code::ILLEGAL_ASCONF_ACK, &[]);
+                self.fail(cause, super::Close::Violation("an ASCONF-ACK answers nothing"));
+            }
+            return;
+        };
+        asconf.timer = None;
+        self.errors = 0;
+        self.paths[path].answered();
+        let cause = outcomes(value).find(|o| o.correlation == serial).and_then(|o| o.cause);
+        self.address_changed(cx, asked.wish, cause);
+        self.asconf_progress();
+    }
+
+    /// The peer has done what was asked, or refuses with the code of a cause.
+    fn address_changed(&mut self, cx: &Cx<'_>, wish: Wish, cause: Option<u16>) {
+        let address = wish.address();
+        let change = match (wish, cause) {
+            (Wish::Add(_), None) => Change::AddressAdded(address),
+            (Wish::Delete(_), None) => Change::AddressDeleted(address),
+            (Wish::Primary(_), None) => Change::PrimaryAsked(address),
+            (_, Some(code)) => Change::AddressRefused { address, code },
+        };
+        self.pending.changes.push_back(change);
+        match (wish, cause.is_none()) {
+            (Wish::Primary(_), _) => return,
+            // F2, and what is not deleted stays in use.
+            (Wish::Add(_), true) | (Wish::Delete(_), false) => {}
+            (Wish::Add(_), false) | (Wish::Delete(_), true) => {
+                self.ends.locals.retain(|local| *local != address);
+            }
+        }
+        self.ends.resting.retain(|local| *local != address);
+        self.choose_locals(cx.now);
+    }
+
+    /// The peer does not know ASCONF after all (section 5.1, A9).
+    pub(super) fn asconf_unknown(&mut self, cx: &Cx<'_>, reported: &[u8]) {
+        if reported.first() != Some(&kind::ASCONF) {
+            return;
+        }
+        self.features = self.features.without(Features::ASCONF);
+        let Some(asconf) = self.asconf.take() else { return };
+        let wishes = asconf.asked.map(|asked| asked.wish).into_iter().chain(asconf.wanted);
+        for wish in wishes {
+            self.address_changed(cx, wish, Some(code::UNRECOGNIZED_CHUNK));
+        }
+    }
+
+    /// Whether packets to an address of ours are only what is left over from before it went
+    /// (section 5.3.1).
+    pub(super) fn is_leaving(&self, local: IpAddr) -> bool {
+        let leaves = |wish: &Wish| *wish == Wish::Delete(local);
+        self.asconf.as_ref().is_some_and(|asconf| {
+            asconf.asked.as_ref().is_some_and(|asked| leaves(&asked.wish))
+                || asconf.wanted.iter().any(leaves)
+        })
+    }
+
+    /// Room that a packet must leave for an AUTH chunk that every packet needs.
+    pub(super) fn auth_room(&self) -> usize {
+        if self.authenticates_all() { AUTH_CHUNK } else { 0 }
+    }
+}
+
+/// Every second time that an address is added, the packet comes from that very address.
+fn asked_from_new(asconf: Option<&Asconf>) -> bool {
+    asconf.and_then(|asconf| asconf.asked.as_ref()).is_some_and(|asked| asked.sent % 2 == 0)
+}

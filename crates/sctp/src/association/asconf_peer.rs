@@ -1,0 +1,143 @@
+//! Addresses that the peer changes (RFC 5061 sections 5.2 and 5.3).
+
+use super::{Association, Change, Cx, MAX_CHANGES, State};
+use crate::wire::asconf::{Outcome, Request, Wish, requests};
+use crate::wire::cause::code;
+use ringway_sansio::Addressing;
+use std::net::IpAddr;
+
+/// Requests of one ASCONF that are looked at.
+const MAX_WISHES: usize = 32;
+
+impl Association {
+    /// An ASCONF came, authenticated, in a packet that came as `addressing` says.
+    pub(super) fn handle_asconf(
+        &mut self,
+        cx: &mut Cx<'_>,
+        addressing: &Addressing,
+        serial: u32,
+        value: &[u8],
+    ) {
+        use State::*;
+        // Section 5.1.1, C4.
+        if !matches!(self.state, Established | ShutdownPending | ShutdownReceived | ShutdownSent) {
+            return;
+        }
+        let Addressing { source, destination, udp_port, .. } = *addressing;
+        let way =
+            Addressing { udp_port, ..Addressing::new(destination, source, addressing.protocol) };
+        let asconf = self.asconf_mut();
+        if serial != asconf.expected {
+            // E2: the answer again, if it is that of the last.
+            if let Some((last, answer)) = &asconf.answered
+                && *last == serial
+            {
+                let answer = answer.clone();
+                asconf.answer(way, serial, answer);
+            }
+            return;
+        }
+        let answer = self.perform_all(cx, addressing, value);
+        let asconf = self.asconf_mut();
+        asconf.expected = serial.wrapping_add(1);
+        asconf.answered = Some((serial, answer.clone()));
+        asconf.answer(way, serial, answer);
+    }
+
+    /// Does what is asked for, in order, and gives the answer: nothing when all went well (V1, V2).
+    fn perform_all(&mut self, cx: &mut Cx<'_>, from: &Addressing, value: &[u8]) -> Vec<u8> {
+        let Some((_, list)) = requests(value) else { return Vec::new() };
+        let mut results: Vec<(Outcome, &[u8])> = Vec::new();
+        let mut short = false;
+        for Request { correlation, wish, whole } in list.take(MAX_WISHES) {
+            let cause = match wish {
+                None => Some(code::UNRECOGNIZED_PARAMETERS),
+                // F11.
+                Some(Wish::Add(_) | Wish::Delete(_)) if short => Some(code::RESOURCE_SHORTAGE),
+                Some(wish) => self.perform_wish(cx, from, wish),
+            };
+            short |= cause == Some(code::RESOURCE_SHORTAGE);
+            results.push((Outcome { correlation, cause }, whole));
+        }
+        let mut answer = Vec::new();
+        if results.iter().any(|(outcome, _)| outcome.cause.is_some()) {
+            for (outcome, whole) in results {
+                outcome.emit(whole, &mut answer);
+            }
+        }
+        answer
+    }
+
+    /// `None` when it is done, or the code of the cause why it is not.
+    fn perform_wish(&mut self, cx: &mut Cx<'_>, from: &Addressing, wish: Wish) -> Option<u16> {
+        let named = wish.address();
+        let address = if named.is_unspecified() { from.source } else { named };
+        if self.pending.changes.len() >= MAX_CHANGES {
+            return Some(code::RESOURCE_SHORTAGE);
+        }
+        match wish {
+            Wish::Add(_) => self.add_remote(cx, from, address),
+            Wish::Delete(_) if named.is_unspecified() => {
+                let others: Vec<IpAddr> =
+                    self.remotes().filter(|remote| *remote != from.source).collect();
+                // All but the source are deleted, if that is one of them.
+                if self.path_to(from.source).is_none() {
+                    return Some(code::DELETE_LAST_ADDRESS);
+                }
+                for other in others {
+                    self.remove_remote(cx, other);
+                }
+                None
+            }
+            Wish::Delete(_) => {
+                self.path_to(address)?;
+                if self.remotes().count() == 1 {
+                    return Some(code::DELETE_LAST_ADDRESS);
+                }
+                if address == from.source {
+                    return Some(code::DELETE_SOURCE_ADDRESS);
+                }
+                self.remove_remote(cx, address);
+                None
+            }
+            Wish::Primary(_) => {
+                // Section 5.4: advice; what does not exist is passed over.
+                let path = self.path_to(address)?;
+                if self.set_primary(address).is_err() {
+                    self.paths[path].beat_now = true;
+                    self.asconf_mut().primary_wanted = Some(address);
+                }
+                self.pending.changes.push_back(Change::PeerPrimary(address));
+                None
+            }
+        }
+    }
+
+    fn add_remote(&mut self, cx: &mut Cx<'_>, from: &Addressing, address: IpAddr) -> Option<u16> {
+        if self.path_to(address).is_some() {
+            return None;
+        }
+        if !super::is_unicast(address) {
+            return Some(code::UNRESOLVABLE_ADDRESS);
+        }
+        // F14: it is verified before it is used.
+        let here = (address == from.source).then_some(from.destination);
+        self.add_path(address, here, false, cx.now);
+        let Some(index) = self.path_to(address) else { return Some(code::RESOURCE_SHORTAGE) };
+        let path = &mut self.paths[index];
+        if here.is_some() {
+            path.encapsulate(from.udp_port);
+        }
+        path.beat_now = true;
+        path.plan_beat(cx.now, &self.settings, cx.random);
+        self.pending.changes.push_back(Change::PeerAddressAdded(address));
+        None
+    }
+
+    /// F12 and F13.
+    fn remove_remote(&mut self, cx: &Cx<'_>, address: IpAddr) {
+        let Some(index) = self.path_to(address) else { return };
+        self.remove_path(cx.now, index);
+        self.pending.changes.push_back(Change::PeerAddressDeleted(address));
+    }
+}

@@ -1,0 +1,175 @@
+//! The parameters of ASCONF and ASCONF-ACK (RFC 5061 sections 4.1 and 4.2).
+
+use super::parameter::{Parameter, Parameters, kind};
+use super::{TLV_HEADER, put_tlv, u32_at};
+use std::net::IpAddr;
+
+/// What is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wish {
+    /// An address is added; the unspecified one stands for where the packet comes from.
+    Add(IpAddr),
+    /// An address is deleted; the unspecified one stands for all but where the packet comes from.
+    Delete(IpAddr),
+    /// An address is to be the primary one; the unspecified one as with [`Wish::Add`].
+    Primary(IpAddr),
+}
+
+impl Wish {
+    fn kind(&self) -> u16 {
+        match self {
+            Wish::Add(_) => kind::ADD_ADDRESS,
+            Wish::Delete(_) => kind::DELETE_ADDRESS,
+            Wish::Primary(_) => kind::SET_PRIMARY,
+        }
+    }
+
+    /// The address.
+    pub fn address(&self) -> IpAddr {
+        match *self {
+            Wish::Add(address) | Wish::Delete(address) | Wish::Primary(address) => address,
+        }
+    }
+
+    /// Appends it as a parameter with a correlation id.
+    pub fn emit(&self, correlation: u32, out: &mut Vec<u8>) {
+        let mut value = correlation.to_be_bytes().to_vec();
+        Parameter::Address(self.address()).emit(&mut value);
+        put_tlv(out, self.kind(), &[&value]);
+    }
+}
+
+/// A request as it came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Request<'a> {
+    /// Names it in the answer.
+    pub correlation: u32,
+    /// What is asked for; `None` if it is not known.
+    pub wish: Option<Wish>,
+    /// The parameter whole, for a report.
+    pub whole: &'a [u8],
+}
+
+/// The lookup address and the requests of an ASCONF chunk, `value` being what follows its serial
+/// number. A parameter that is broken ends the list.
+pub fn requests(value: &[u8]) -> Option<(IpAddr, impl Iterator<Item = Request<'_>>)> {
+    let mut parameters = Parameters::new(value);
+    let Some(Ok(Parameter::Address(lookup))) = parameters.next() else { return None };
+    let size = TLV_HEADER + if lookup.is_ipv4() { 4 } else { 16 };
+    let mut rest = value.get(size..).unwrap_or(&[]);
+    let next = move || {
+        let mut walk = Parameters::new(rest);
+        let parameter = walk.next()?.ok()?;
+        let length = usize::from(super::u16_at(rest, 2));
+        let whole = rest.get(..length)?;
+        rest = rest.get(super::padded(length)..).unwrap_or(&[]);
+        let value = whole.get(TLV_HEADER..)?;
+        let wish = match parameter {
+            Parameter::Other(which, value) => read(which, value),
+            _ => None,
+        };
+        Some(Request { correlation: u32_at(value, 0), wish, whole })
+    };
+    Some((lookup, core::iter::from_fn(next)))
+}
+
+fn read(which: u16, value: &[u8]) -> Option<Wish> {
+    let Ok(Parameter::Address(address)) = Parameters::new(value.get(4..)?).next()? else {
+        return None;
+    };
+    Some(match which {
+        kind::ADD_ADDRESS => Wish::Add(address),
+        kind::DELETE_ADDRESS => Wish::Delete(address),
+        kind::SET_PRIMARY => Wish::Primary(address),
+        _ => return None,
+    })
+}
+
+/// What an ASCONF-ACK says of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Outcome {
+    /// Which.
+    pub correlation: u32,
+    /// The code of the error cause; `None` for success.
+    pub cause: Option<u16>,
+}
+
+impl Outcome {
+    /// Appends it; an error comes with the `request` that it is of.
+    pub fn emit(&self, request: &[u8], out: &mut Vec<u8>) {
+        let correlation = self.correlation.to_be_bytes();
+        match self.cause {
+            None => put_tlv(out, kind::SUCCESS_INDICATION, &[&correlation]),
+            Some(code) => {
+                let mut cause = Vec::new();
+                super::Cause::Other(code, request).emit(&mut cause);
+                put_tlv(out, kind::ERROR_CAUSE_INDICATION, &[&correlation, &cause]);
+            }
+        }
+    }
+}
+
+/// The outcomes that an ASCONF-ACK tells, `value` being what follows its serial number.
+pub fn outcomes(value: &[u8]) -> impl Iterator<Item = Outcome> + '_ {
+    Parameters::new(value).map_while(Result::ok).filter_map(|parameter| match parameter {
+        Parameter::Other(kind::SUCCESS_INDICATION, value) => {
+            Some(Outcome { correlation: u32_at(value, 0), cause: None })
+        }
+        Parameter::Other(kind::ERROR_CAUSE_INDICATION, value) => {
+            let cause = super::u16_at(value, 4);
+            Some(Outcome { correlation: u32_at(value, 0), cause: Some(cause) })
+        }
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// RFC 5061 sections 4.2.1, 4.2.2 and 4.2.4.
+        #[test]
+        fn what_is_written_is_read(list in proptest::collection::vec(any::<(u8, u32, bool)>(), 0..9)) {
+            let wishes: Vec<Wish> = list.iter().map(|&(which, number, six)| {
+                let address = if six { IpAddr::V6((u128::from(number) << 9).into()) } else { IpAddr::V4(number.into()) };
+                match which % 3 {
+                    0 => Wish::Add(address),
+                    1 => Wish::Delete(address),
+                    _ => Wish::Primary(address),
+                }
+            }).collect();
+            let lookup = IpAddr::from([10, 0, 0, 1]);
+            let mut out = Vec::new();
+            Parameter::Address(lookup).emit(&mut out);
+            for (n, wish) in wishes.iter().enumerate() {
+                wish.emit(n as u32, &mut out);
+            }
+            let (found, read) = requests(&out).unwrap();
+            let read: Vec<_> = read.collect();
+            prop_assert_eq!(found, lookup);
+            prop_assert!(read.iter().enumerate().all(|(n, r)| r.correlation == n as u32));
+            prop_assert_eq!(read.iter().map(|r| r.wish.unwrap()).collect::<Vec<_>>(), wishes);
+        }
+
+        /// RFC 5061 sections 4.2.3 and 4.2.5.
+        #[test]
+        fn outcomes_are_read(list in proptest::collection::vec(any::<(u32, Option<u16>)>(), 0..9)) {
+            let mut out = Vec::new();
+            for &(correlation, cause) in &list {
+                Outcome { correlation, cause }.emit(&[1, 2, 3], &mut out);
+            }
+            let read: Vec<_> = outcomes(&out).map(|o| (o.correlation, o.cause)).collect();
+            prop_assert_eq!(read, list);
+        }
+
+        #[test]
+        fn any_bytes_are_walked_over(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+            let _ = outcomes(&bytes).count();
+            if let Some((_, list)) = requests(&bytes) {
+                let _ = list.count();
+            }
+        }
+    }
+}

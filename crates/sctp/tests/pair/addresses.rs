@@ -1,0 +1,113 @@
+//! Addresses that change while data flows.
+
+use super::support::*;
+use ringway_sctp::{Change, Event, PathState, Settings};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::rc::Rc;
+
+fn dynamic() -> Settings {
+    Settings { dynamic_addresses: true, ..super::quick() }
+}
+
+fn changes(pair: &Pair, end: usize) -> Vec<Change> {
+    let change = |event: &Event| match event {
+        Event::Changed { change, .. } => Some(change.clone()),
+        _ => None,
+    };
+    pair.events[end].iter().filter_map(change).collect()
+}
+
+/// RFC 5061: an address is added at either end, the transfer moves over to it, the old ones are
+/// deleted; nothing is lost and nothing comes twice.
+#[test]
+fn a_transfer_moves_to_new_addresses() {
+    for loss in [0, 5] {
+        let mut dice = Dice::new(loss + 1);
+        let wire: Wire = Box::new(move |_, packet| {
+            let link = |address: IpAddr| [A2, B2].contains(&address);
+            let across = link(packet.addressing.source) != link(packet.addressing.destination);
+            if across || dice.chance(loss) { Vec::new() } else { vec![ms(10)] }
+        });
+        let mut pair = Pair::over(dynamic(), dynamic(), wire);
+        pair.keep_log = false;
+        let (a, b) = pair.open();
+        let mut got = Vec::new();
+        for step in 0..400usize {
+            pair.send(a, (step % 3) as u16, &pattern(step, 700));
+            match step {
+                50 => pair.b.add_address(pair.now, b, B2).unwrap(),
+                100 => pair.a.add_address(pair.now, a, A2).unwrap(),
+                200 => pair.b.ask_primary(pair.now, b, B2).unwrap(),
+                250 => pair.b.delete_address(pair.now, b, B1).unwrap(),
+                300 => pair.a.delete_address(pair.now, a, A1).unwrap(),
+                _ => {}
+            }
+            pair.run(ms(30));
+            got.extend(pair.received(b));
+        }
+        pair.run(secs(60));
+        got.extend(pair.received(b));
+        let mut expected: Vec<_> = (0..400).map(|n| ((n % 3) as u16, pattern(n, 700))).collect();
+        expected.sort();
+        got.sort();
+        assert_eq!(got, expected);
+        for (host, id, local, remote) in [(&pair.a, a, A2, B2), (&pair.b, b, B2, A2)] {
+            let paths = host.snapshot(id).unwrap().paths;
+            assert_eq!((paths.len(), paths[0].local, paths[0].remote), (1, local, remote));
+            assert_eq!(paths[0].state, PathState::Active);
+        }
+        use Change::*;
+        let told = [
+            PeerAddressAdded(B2),
+            AddressAdded(A2),
+            PeerPrimary(B2),
+            PeerAddressDeleted(B1),
+            AddressDeleted(A1),
+        ];
+        assert_eq!(changes(&pair, 0), told);
+        let told = [
+            AddressAdded(B2),
+            PeerAddressAdded(A2),
+            PrimaryAsked(B2),
+            AddressDeleted(B1),
+            PeerAddressDeleted(A1),
+        ];
+        assert_eq!(changes(&pair, 1), told);
+        assert_eq!((pair.closed(0), pair.closed(1)), (None, None));
+        pair.a.shutdown(pair.now, a).unwrap();
+        pair.run(secs(10));
+        assert_eq!((pair.a.len(), pair.b.len()), (0, 0));
+    }
+}
+
+/// RFC 5061 section 5.3.2: the only address of a host dies, and it moves to another.
+#[test]
+fn a_host_moves() {
+    let dead: Rc<RefCell<BTreeSet<IpAddr>>> = Rc::default();
+    let gone = dead.clone();
+    let wire: Wire = Box::new(move |_, packet| {
+        let gone = gone.borrow();
+        let (from, to) = (packet.addressing.source, packet.addressing.destination);
+        if gone.contains(&from) || gone.contains(&to) { Vec::new() } else { vec![ms(10)] }
+    });
+    let mut pair = Pair::over(dynamic(), dynamic(), wire);
+    let (a, b) = pair.open();
+    pair.send(a, 0, b"before");
+    pair.run(secs(1));
+    dead.borrow_mut().insert(A1);
+    pair.send(a, 0, b"between");
+    pair.a.add_address(pair.now, a, A2).unwrap();
+    pair.run(secs(10));
+    assert_eq!(changes(&pair, 0), [Change::AddressAdded(A2)]);
+    pair.a.delete_address(pair.now, a, A1).unwrap();
+    pair.run(secs(20));
+    pair.send(a, 0, b"after");
+    pair.run(secs(5));
+    let got: Vec<_> = pair.received(b).into_iter().map(|m| m.1).collect();
+    assert_eq!(got, [b"before".to_vec(), b"between".to_vec(), b"after".to_vec()]);
+    assert_eq!(changes(&pair, 1), [Change::PeerAddressAdded(A2), Change::PeerAddressDeleted(A1)]);
+    let paths = pair.b.snapshot(b).unwrap().paths;
+    assert_eq!((paths.len(), paths[0].remote, paths[0].state), (1, A2, PathState::Active));
+}
