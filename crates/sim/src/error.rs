@@ -68,6 +68,12 @@ pub enum Error {
         /// When.
         at: Time,
     },
+    /// A transport cannot be set up so.
+    #[error("{what}")]
+    Settings {
+        /// What was expected, and what it got.
+        what: String,
+    },
     /// The event budget is used up.
     #[error("event budget of {most} used up at {at:?}; node {node} took most, {took} events")]
     Budget {

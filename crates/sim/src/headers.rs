@@ -1,7 +1,7 @@
 //! IP and UDP headers as they stand on the wire.
 
 use ringway_sansio::Addressing;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// Length of a UDP header.
 pub const UDP_HEADER: usize = 8;
@@ -108,6 +108,32 @@ pub const fn udp_between(source: IpAddr, destination: IpAddr) -> Addressing {
     Addressing::new(source, destination, UDP)
 }
 
+/// Appends a datagram with its checksum (RFC 768) and says how it is addressed. Both addresses are of
+/// one family, and the whole is below 64 KiB.
+pub fn write_udp(out: &mut Vec<u8>, from: SocketAddr, to: SocketAddr, data: &[u8]) -> Addressing {
+    let addressing = udp_between(from.ip(), to.ip());
+    let start = out.len();
+    out.extend_from_slice(&udp_header(from.port(), to.port(), data.len()));
+    out.extend_from_slice(data);
+    let sum = pseudo_sum(&addressing, out.len() - start) + sum(&out[start..]);
+    // RFC 768: a checksum of zero is sent as all ones.
+    let checksum = fold(sum).max(u16::from(fold(sum) == 0) * u16::MAX);
+    out[start + 6..start + 8].copy_from_slice(&checksum.to_be_bytes());
+    addressing
+}
+
+/// The source port and the data of a whole datagram whose checksum is right, or absent.
+pub fn read_udp<'a>(addressing: &Addressing, payload: &'a [u8]) -> Option<(u16, &'a [u8])> {
+    let (header, _) = payload.split_first_chunk::<UDP_HEADER>()?;
+    // RFC 768: zero says that there is no checksum.
+    let unchecked = header[6..] == [0, 0];
+    if !unchecked && fold(pseudo_sum(addressing, payload.len()) + sum(payload)) != 0 {
+        return None;
+    }
+    let length = usize::from(u16::from_be_bytes([header[4], header[5]]));
+    Some((u16::from_be_bytes([header[0], header[1]]), payload.get(UDP_HEADER..length)?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,6 +147,18 @@ mod tests {
         assert_eq!(fold(sum(&bytes)), !0xddf2);
         assert_eq!(fold(sum(&[1, 2, 3])), !(0x0102 + 0x0300));
         assert_eq!(fold(0), 0xffff);
+    }
+
+    /// RFC 768: what was written is read, and what a bit was flipped in is not.
+    #[test]
+    fn datagrams_are_checked() {
+        let [from, to] = [1, 2].map(|n| SocketAddr::from(([10, 0, 0, n], 5060)));
+        let mut packet = Vec::new();
+        let addressing = write_udp(&mut packet, from, to, b"hello");
+        assert_eq!(read_udp(&addressing, &packet), Some((5060, &b"hello"[..])));
+        assert_eq!(read_udp(&addressing, &packet[..packet.len() - 1]), None);
+        packet[9] ^= 4;
+        assert_eq!(read_udp(&addressing, &packet), None);
     }
 
     #[test]

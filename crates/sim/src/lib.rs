@@ -2,7 +2,8 @@
 //! that passes from one event to the next.
 //!
 //! Protocols are plugged in through [`ringway_sansio::Endpoint`] and cannot tell this world from a
-//! real one; nothing here knows any of them. What a link does to packets is decided by
+//! real one; but for [`flows`], which carries messages over three of them, nothing here knows any.
+//! What a link does to packets is decided by
 //! [`ringway_link`]. The model leaves out: shared media (every link joins two interfaces),
 //! fragmentation (what exceeds an MTU is dropped), routing protocols (paths are computed once, from
 //! the whole map), and the time that hosts need to think.
@@ -33,7 +34,7 @@
 //! ```
 //!
 //! Read [`world`] first, then [`events`] for the order in which things happen, [`traffic`] for
-//! sources and sinks, [`record`] and [`capture`] for what can be looked at afterwards, and
+//! sources and sinks, [`flows`] for programs that speak in messages, [`record`] and [`capture`] for what can be looked at afterwards, and
 //! [`mod@replicate`] for runs on all cores.
 
 #![forbid(unsafe_code)]
@@ -41,6 +42,7 @@
 pub mod capture;
 pub mod error;
 pub mod events;
+pub mod flows;
 pub mod headers;
 mod node;
 mod pool;
