@@ -9,7 +9,9 @@ use crate::hub::{Hub, sooner};
 use crate::limits::{Limits, MAX_WORKERS, UDP_RECEIVE_BUFFER};
 use crate::mailbox::{Inbox, Mail, mailbox};
 use crate::route::Listener;
+use crate::sctp::Settings;
 use crate::shared::{Control, Shared};
+use crate::stream::sctp::{SctpBinds, sctp_settings};
 use crate::stream::{self, SharedHub};
 use crate::sys::{RECEIVE_BATCH, ReceiveBatch};
 use crate::tls::{TlsClient, TlsServer};
@@ -18,6 +20,7 @@ use ringway_sansio::{FlowId, Time, Transport};
 use socket2::Socket;
 use std::future::{Future, poll_fn};
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -55,6 +58,8 @@ pub struct Config {
     pub tls_client: Option<Arc<TlsClient>>,
     /// Receive buffer to ask for each UDP socket, in bytes.
     pub udp_receive_buffer: usize,
+    /// How SCTP associations behave.
+    pub sctp: Settings,
 }
 
 impl Config {
@@ -69,6 +74,7 @@ impl Config {
             tls_server: None,
             tls_client: None,
             udp_receive_buffer: UDP_RECEIVE_BUFFER,
+            sctp: sctp_settings(),
         }
     }
 }
@@ -77,7 +83,10 @@ impl Config {
 pub struct Endpoint<P> {
     shared: Arc<Shared<P>>,
     worker: u8,
-    sockets: Vec<Socket>,
+    /// By place among the listeners; `None` for those over SCTP.
+    sockets: Vec<Option<Socket>>,
+    /// The SCTP that this worker runs.
+    sctp: SctpBinds,
     inbox: Inbox<P>,
     receive_buffer: usize,
 }
@@ -89,10 +98,18 @@ pub fn bind<P: Send + 'static>(config: Config) -> Result<Vec<Endpoint<P>>, BindE
         return Err(BindError::Workers { asked: config.workers, most: MAX_WORKERS });
     }
     let mut bound: Vec<Bound> = Vec::new();
-    for &Bind { transport, addr, .. } in &config.listen {
+    let mut sctp: Vec<_> = (0..config.workers).map(|_| SctpBinds::new(&config)).collect();
+    let mut owners = vec![None; config.listen.len()];
+    for (place, bind) in config.listen.iter().enumerate() {
+        let &Bind { transport, addr, .. } = bind;
         match transport {
-            Transport::Sctp | Transport::TlsSctp => {
-                return Err(BindError::Unsupported { transport, addr });
+            Transport::TlsSctp => return Err(BindError::Unsupported { transport, addr }),
+            Transport::Sctp => {
+                // Raw sockets are shared by all listeners over IP, so one worker has them all.
+                let owner = if bind.encapsulation.is_some() { place % config.workers } else { 0 };
+                // Below the number of workers, which is at most MAX_WORKERS.
+                owners[place] = Some(owner as u8);
+                bound.push(sctp[owner].bind(place, bind)?);
             }
             _ if transport.is_secure() && config.tls_server.is_none() => {
                 return Err(BindError::NoCertificate { transport, addr });
@@ -100,13 +117,17 @@ pub fn bind<P: Send + 'static>(config: Config) -> Result<Vec<Endpoint<P>>, BindE
             _ => bound.push(bind::bind(transport, addr, config.workers)?),
         }
     }
+    let (listeners, places) = list(&config.listen, &bound);
     let counters: Vec<Arc<Counters>> = (0..config.workers).map(|_| Arc::default()).collect();
     let (mailboxes, inboxes): (Vec<_>, Vec<_>) =
         counters.iter().map(|counters| mailbox(counters.clone())).unzip();
     let shared = Arc::new(Shared {
         mailboxes,
         counters,
-        listeners: bound.iter().map(|b| b.listener).collect(),
+        listeners,
+        places,
+        owners,
+        call_key: Default::default(),
         limits: config.limits,
         clock: config.clock,
         tls_server: config.tls_server,
@@ -116,14 +137,31 @@ pub fn bind<P: Send + 'static>(config: Config) -> Result<Vec<Endpoint<P>>, BindE
         directory: Default::default(),
     });
     let mut sockets: Vec<_> = bound.into_iter().map(|b| b.sockets.into_iter()).collect();
-    let endpoints = inboxes.into_iter().enumerate().map(|(worker, inbox)| Endpoint {
-        shared: shared.clone(),
-        worker: worker as u8,
-        sockets: sockets.iter_mut().filter_map(Iterator::next).collect(),
-        inbox,
-        receive_buffer: config.udp_receive_buffer,
-    });
+    let endpoints =
+        inboxes.into_iter().zip(sctp).enumerate().map(|(worker, (inbox, sctp))| Endpoint {
+            shared: shared.clone(),
+            worker: worker as u8,
+            sockets: sockets.iter_mut().map(Iterator::next).collect(),
+            sctp,
+            inbox,
+            receive_buffer: config.udp_receive_buffer,
+        });
     Ok(endpoints.collect())
+}
+
+/// The listeners, after them the further addresses of those that have several; and for each of all
+/// these the place of the listener.
+fn list(binds: &[Bind], bound: &[Bound]) -> (Vec<Listener>, Vec<usize>) {
+    let mut listeners: Vec<_> = bound.iter().map(|b| b.listener).collect();
+    let mut places: Vec<_> = (0..listeners.len()).collect();
+    for (place, bind) in binds.iter().enumerate() {
+        let Listener { transport, addr } = listeners[place];
+        for ip in &bind.more {
+            listeners.push(Listener { transport, addr: SocketAddr::new(*ip, addr.port()) });
+            places.push(place);
+        }
+    }
+    (listeners, places)
 }
 
 impl<P: Send + 'static> Endpoint<P> {
@@ -156,6 +194,10 @@ impl<P: Send + 'static> Endpoint<P> {
         let counters = self.shared.counters[self.worker as usize].clone();
         for (place, socket) in self.sockets.into_iter().enumerate() {
             let listener = self.shared.listeners[place];
+            let Some(socket) = socket else {
+                udp.push(None);
+                continue;
+            };
             if !listener.transport.is_datagram() {
                 tcp.push((listener.transport, TcpListener::from_std(socket.into())?));
                 udp.push(None);
@@ -171,6 +213,14 @@ impl<P: Send + 'static> Endpoint<P> {
         let mut stop = self.shared.stop.subscribe();
         let hub = Hub::new(self.shared, self.worker, udp, handler);
         let mut tasks: Vec<JoinHandle<()>> = Vec::new();
+        for (place, port, listener) in self.sctp.start()? {
+            let mut h = hub.borrow_mut();
+            if h.sctp.len() <= place {
+                h.sctp.resize_with(place + 1, || None);
+            }
+            h.sctp[place] = Some(port);
+            tasks.push(tokio::task::spawn_local(stream::sctp::accept(hub.clone(), listener)));
+        }
         for (transport, listener) in tcp {
             let accepting = stream::accept(hub.clone(), listener, transport);
             tasks.push(tokio::task::spawn_local(accepting));

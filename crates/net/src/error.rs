@@ -1,5 +1,6 @@
 //! What can go wrong before the first message moves.
 
+use crate::sctp::Error;
 use ringway_sansio::Transport;
 use std::fmt;
 use std::io;
@@ -32,6 +33,13 @@ pub enum BindError {
         /// The address asked for.
         addr: SocketAddr,
     },
+    /// SCTP cannot be had there.
+    Sctp {
+        /// The first address asked for.
+        addr: SocketAddr,
+        /// Why.
+        error: Error,
+    },
     /// The number of workers cannot be served.
     Workers {
         /// How many were asked for.
@@ -53,6 +61,17 @@ impl fmt::Display for BindError {
             BindError::Unsupported { transport, addr } => {
                 write!(f, "{}://{addr}: this transport cannot be listened on", transport.uri())
             }
+            BindError::Sctp { addr, error } => {
+                let why = match error {
+                    Error::System { error, .. }
+                        if error.kind() != io::ErrorKind::PermissionDenied =>
+                    {
+                        plain(error)
+                    }
+                    error => error.to_string(),
+                };
+                write!(f, "sctp://{addr}: {why}")
+            }
             BindError::Workers { asked, most } => {
                 write!(f, "workers: expected 1 to {most}, got {asked}")
             }
@@ -64,6 +83,7 @@ impl std::error::Error for BindError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             BindError::Address { error, .. } => Some(error),
+            BindError::Sctp { error, .. } => Some(error),
             _ => None,
         }
     }

@@ -11,6 +11,7 @@ use crate::mailbox::{Carry, Mail};
 use crate::route::LocalAddresses;
 use crate::shared::Shared;
 use crate::stream::conn::{Conns, Key};
+use crate::stream::sctp::SctpPort;
 use crate::stream::unread::Gauge;
 use crate::sys::{Datagram, SEND_BATCH, SendBatch};
 use crate::udp::{Outstanding, UdpPort};
@@ -68,6 +69,8 @@ pub(crate) struct Hub<H: Handler> {
     pub(crate) outbox: Outbox,
     /// By place among the listeners; `None` for those that are not UDP.
     pub(crate) udp: Vec<Option<UdpPort>>,
+    /// By place among the listeners: the SCTP that this worker runs.
+    pub(crate) sctp: Vec<Option<SctpPort>>,
     pub(crate) conns: Conns,
     /// Deadlines of connections.
     pub(crate) wheel: TimerWheel<FlowId>,
@@ -118,6 +121,7 @@ impl<H: Handler> Hub<H> {
                 handler,
                 outbox: Outbox::new(),
                 udp,
+                sctp: Vec::new(),
                 conns: Conns::new(worker, now),
                 wheel: TimerWheel::new(now),
                 half_open: VecDeque::new(),
@@ -339,7 +343,7 @@ impl<H: Handler> Hub<H> {
     /// Queues a message on a connection: ours, or handed over to the worker whose it is.
     pub(crate) fn send_on(&mut self, flow: &Flow, bytes: &[u8], report: u64) {
         if flow.id.worker() != self.worker {
-            self.hand_over(flow, bytes, report);
+            self.hand_over(flow.id.worker(), Target::Flow(*flow), bytes, report);
             return;
         }
         let limit = self.limits().write_queue;
@@ -362,8 +366,8 @@ impl<H: Handler> Hub<H> {
         self.failed.push(report);
     }
 
-    fn hand_over(&mut self, flow: &Flow, bytes: &[u8], report: u64) {
-        let Some(slot) = self.carries.get_mut(flow.id.worker() as usize) else {
+    fn hand_over(&mut self, worker: u8, target: Target, bytes: &[u8], report: u64) {
+        let Some(slot) = self.carries.get_mut(worker as usize) else {
             self.counters.stream_not_sent.add(1);
             self.failed.push(report);
             return;
@@ -372,7 +376,7 @@ impl<H: Handler> Hub<H> {
         carry.from = self.worker;
         let start = carry.bytes.len();
         carry.bytes.extend_from_slice(bytes);
-        carry.items.push((*flow, start..carry.bytes.len(), report));
+        carry.items.push((target, start..carry.bytes.len(), report));
     }
 
     fn post_carries(&mut self) {
@@ -393,9 +397,16 @@ impl<H: Handler> Hub<H> {
     /// Sends what another worker handed over, and tells it what could not be sent.
     pub(crate) fn carried(&mut self, carry: &Carry) {
         let outer = std::mem::take(&mut self.failed);
-        for (flow, range, report) in &carry.items {
-            if flow.id.worker() == self.worker {
-                self.send_on(flow, &carry.bytes[range.clone()], *report);
+        for (target, range, report) in &carry.items {
+            let bytes = &carry.bytes[range.clone()];
+            match target {
+                Target::Flow(flow) if flow.id.worker() == self.worker => {
+                    self.send_on(flow, bytes, *report);
+                }
+                Target::Flow(_) => {}
+                Target::Peer { transport, remote, name } => {
+                    self.send_to(*transport, *remote, name.as_ref(), bytes, *report);
+                }
             }
         }
         let mut failed = std::mem::replace(&mut self.failed, outer);
@@ -427,6 +438,11 @@ impl<H: Handler> Hub<H> {
         let known = self.shared.directory().find(transport, remote, name.map(|n| &**n));
         if let Some(flow) = known {
             self.send_on(&flow, bytes, report);
+            return;
+        }
+        if let Some(owner) = self.owner(transport, remote).filter(|owner| *owner != self.worker) {
+            let target = Target::Peer { transport, remote, name: name.cloned() };
+            self.hand_over(owner, target, bytes, report);
             return;
         }
         match self.dial(key, transport, remote, name) {

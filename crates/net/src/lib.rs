@@ -6,7 +6,10 @@
 //! can make grow is bounded by [`Limits`] and counted in [`Counters`]. Server location (RFC 3263) is
 //! in [`locate`], beside the road: it never makes a worker wait.
 //!
-//! This crate knows how messages are framed, not what they say: it never reads a header field. Read
+//! [`sctp`] runs SCTP, for any program and as one more carrier of SIP.
+//!
+//! This crate knows how messages are framed, not what they say: of a message over SCTP it reads the
+//! Call-ID, to choose a stream, and else no header field. Read
 //! [`handler`] first, then [`endpoint`].
 
 mod bind;
@@ -40,6 +43,7 @@ pub use limits::Limits;
 pub use mailbox::Mailbox;
 pub use route::{Listener, LocalAddresses, source_for};
 pub use shared::Control;
+pub use stream::sctp::{MAX_SCTP_MESSAGE, sctp_settings};
 pub use sys::{give_memory_back, keep_memory_small};
 pub use tls::{ClientCertificates, Identity, Roots, TlsClient, TlsError, TlsServer};
 pub use tun::Tun;

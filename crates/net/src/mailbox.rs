@@ -2,7 +2,7 @@
 
 use crate::counters::Counters;
 use crate::limits::MAILBOX;
-use ringway_sansio::Flow;
+use ringway_sansio::Target;
 use std::ops::Range;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -24,7 +24,7 @@ pub(crate) struct Carry {
     /// The worker they come from, which is told of failures.
     pub(crate) from: u8,
     pub(crate) bytes: Vec<u8>,
-    pub(crate) items: Vec<(Flow, Range<usize>, u64)>,
+    pub(crate) items: Vec<(Target, Range<usize>, u64)>,
 }
 
 /// The way to one worker from anywhere. Cheap to copy.

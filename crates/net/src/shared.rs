@@ -11,7 +11,7 @@ use crate::route::{Listener, LocalAddresses};
 use crate::tls::{TlsClient, TlsServer};
 use ringway_sansio::{Flow, FlowId, Transport};
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::hash_map::{Entry, RandomState};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -20,10 +20,21 @@ use tokio::sync::watch;
 /// Aliases one connection may have (RFC 5923): an honest peer has one for each of its listeners.
 pub const ALIASES_PER_FLOW: usize = 8;
 
+/// Addresses at which the peer of one association may be found, the first not counted: as many as an
+/// association has.
+const ADDRESSES_PER_FLOW: usize = 16;
+
 pub(crate) struct Shared<P> {
     pub(crate) mailboxes: Vec<Mailbox<P>>,
     pub(crate) counters: Vec<Arc<Counters>>,
+    /// One for each that was asked for, in order; then the further addresses of those over SCTP.
     pub(crate) listeners: Vec<Listener>,
+    /// For each listener the place of the one that was asked for.
+    pub(crate) places: Vec<usize>,
+    /// For each that was asked for, the worker that alone serves it, if it is one alone.
+    pub(crate) owners: Vec<Option<u8>>,
+    /// Tells calls apart on the streams of SCTP.
+    pub(crate) call_key: RandomState,
     pub(crate) limits: Limits,
     pub(crate) clock: Clock,
     pub(crate) tls_server: Option<Arc<TlsServer>>,
@@ -127,6 +138,18 @@ impl Directory {
         self.flows.insert(flow.id, Held { domains, keys: vec![flow.remote] });
     }
 
+    /// An association was found to reach its peer at a further address too. It never takes the place
+    /// of another connection.
+    pub(crate) fn reaches(&mut self, flow: &Flow, addr: SocketAddr) {
+        let Some(held) = self.flows.get_mut(&flow.id) else { return };
+        if held.keys.len() <= ADDRESSES_PER_FLOW
+            && let Entry::Vacant(entry) = self.entries.entry((flow.transport, addr))
+        {
+            entry.insert(Known { flow: *flow, alias: false });
+            held.keys.push(addr);
+        }
+    }
+
     /// Takes a connection out with all its aliases.
     pub(crate) fn remove(&mut self, flow: &Flow) {
         let Some(held) = self.flows.remove(&flow.id) else { return };
@@ -199,7 +222,8 @@ impl<P> Control<P> {
         &self.0.counters
     }
 
-    /// What is listened on, in the order it was asked for, with the ports the system chose.
+    /// What is listened on, in the order it was asked for, with the ports the system chose; after
+    /// that the further addresses of listeners that have several.
     pub fn listeners(&self) -> &[Listener] {
         &self.0.listeners
     }

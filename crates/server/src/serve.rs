@@ -132,6 +132,7 @@ impl Server {
             tls_server: tls.server.clone(),
             tls_client: tls.client.clone(),
             udp_receive_buffer: ringway_net::limits::UDP_RECEIVE_BUFFER,
+            sctp: ringway_net::sctp_settings(),
         })?;
         let control = match endpoints.first() {
             Some(endpoint) => endpoint.control(),

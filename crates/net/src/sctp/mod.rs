@@ -40,8 +40,9 @@ pub use listener::Listener;
 pub use message::{Event, Message};
 pub use ports::MAX_PORTS;
 pub use ringway_sctp::{
-    Close, Counters, Limits, PathSnapshot, PathState, Received, Reliability, SendOptions, Settings,
-    Snapshot, State, Totals,
+    Close, Counters, Limits, PathSnapshot, PathState, Received, Reliability, Scheduling,
+    SendOptions, Settings, Snapshot, State, Totals,
 };
+pub(crate) use sockets::Opened;
 pub use sockets::UDP_PORT;
 pub use stack::{Config, Connect, Over, Stack};

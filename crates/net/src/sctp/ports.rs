@@ -10,7 +10,7 @@
 //! Any user of the namespace can take such a name and thereby a port, as with the ports of UDP
 //! above 1023. Ephemeral ports are held in blocks, so that a filter stays short.
 
-use crate::sys::watch_reading;
+use crate::sys::set_option;
 use libc::{
     BPF_ABS, BPF_ALU, BPF_AND, BPF_B, BPF_H, BPF_IND, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_LDX,
     BPF_MSH, BPF_RET,
@@ -22,7 +22,6 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tokio::io::unix::AsyncFd;
 
 /// First of the ports that are given to associations which ask for none (RFC 6335 section 6).
 const EPHEMERAL: u16 = 49_152;
@@ -70,7 +69,8 @@ impl Name {
 /// The ports of one stack.
 pub(super) struct Ports {
     held: Arc<Held>,
-    sockets: Vec<Arc<AsyncFd<Socket>>>,
+    /// The raw sockets, by descriptors of our own.
+    sockets: Vec<Socket>,
     /// Ports below the ephemeral ones, and how many listeners and associations use each.
     single: BTreeMap<u16, (Name, usize)>,
     /// Blocks of ephemeral ports, by their first port; kept for as long as the stack lives.
@@ -80,10 +80,14 @@ pub(super) struct Ports {
 }
 
 impl Ports {
-    /// None yet. `start`: a random number, so that processes seldom try for the same block.
-    pub(super) fn new(sockets: Vec<Arc<AsyncFd<Socket>>>, start: u16) -> io::Result<Ports> {
+    /// None yet.
+    pub(super) fn new(sockets: Vec<Socket>) -> io::Result<Ports> {
+        // At random, so that processes seldom try for the same block.
+        let mut start = [0; 2];
+        getrandom::fill(&mut start)?;
         let held = Arc::new(Held::new());
-        let (single, blocks, next) = (BTreeMap::new(), BTreeMap::new(), EPHEMERAL | start);
+        let (single, blocks, next) =
+            (BTreeMap::new(), BTreeMap::new(), EPHEMERAL | u16::from_ne_bytes(start));
         let ports = Ports { held, sockets, single, blocks, next };
         ports.filter()?;
         Ok(ports)
@@ -165,8 +169,8 @@ impl Ports {
     /// Has the kernel drop what is for others.
     fn filter(&self) -> io::Result<()> {
         for socket in &self.sockets {
-            let ipv4 = socket.get_ref().domain()? == Domain::IPV4;
-            socket.get_ref().attach_filter(&self.program(ipv4))?;
+            let ipv4 = socket.domain()? == Domain::IPV4;
+            socket.attach_filter(&self.program(ipv4))?;
         }
         Ok(())
     }
@@ -204,8 +208,7 @@ fn after(port: u16, count: u16) -> u16 {
 }
 
 /// A raw socket for SCTP of one family. What comes before [`Ports`] sets its filter is not for us.
-pub(super) fn raw(ipv4: bool) -> io::Result<Arc<AsyncFd<Socket>>> {
-    use crate::sys::set_option;
+pub(super) fn raw(ipv4: bool) -> io::Result<Socket> {
     use libc::{IPPROTO_IP, IPPROTO_IPV6};
     use std::os::fd::AsFd;
     let domain = if ipv4 { Domain::IPV4 } else { Domain::IPV6 };
@@ -228,5 +231,5 @@ pub(super) fn raw(ipv4: bool) -> io::Result<Arc<AsyncFd<Socket>>> {
         set_option(fd, IPPROTO_IPV6, libc::IPV6_CHECKSUM, -1)?;
     }
     crate::bind::enlarge_buffers(&socket, super::sockets::BUFFER)?;
-    Ok(Arc::new(watch_reading(socket)?))
+    Ok(socket)
 }

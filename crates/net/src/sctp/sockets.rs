@@ -66,49 +66,84 @@ pub(super) struct Sockets {
     traffic: Traffic,
 }
 
-impl Sockets {
+/// Sockets that are open and not yet used, so that what cannot be had is known before anything runs.
+pub(crate) struct Opened {
+    sockets: Vec<(Socket, SocketAddr)>,
+    /// Right above IP: who holds which port.
+    pub(super) ports: Option<Ports>,
+    /// Our UDP port, in UDP.
+    pub(crate) udp_port: Option<u16>,
+}
+
+impl Opened {
+    /// Takes the sockets into the runtime.
+    pub(super) fn watch(self, gone: Gone) -> io::Result<(Sockets, Option<Ports>, Option<u16>)> {
+        let held = self.ports.as_ref().map(Ports::held);
+        Ok((Sockets::new(self.sockets, held, gone)?, self.ports, self.udp_port))
+    }
+
     /// Binds the UDP port `port` at each of `locals`, among them perhaps a wildcard of either
-    /// family; port 0 is for one that the system chooses, the same at each. Gives the port too.
-    pub(super) fn udp(locals: &[IpAddr], port: u16, gone: Gone) -> Result<(Sockets, u16), Error> {
-        let mut port = port;
-        let mut ports = Vec::with_capacity(locals.len());
+    /// family; port 0 is for one that the system chooses, the same at each.
+    pub(crate) fn udp(locals: &[IpAddr], mut port: u16) -> Result<Opened, Error> {
+        let mut sockets = Vec::with_capacity(locals.len());
         for &local in locals {
             let addr = SocketAddr::new(local, port);
             let failed = |error| Error::system(format!("sctp over udp at {addr}"), error);
-            let io = open(addr).map_err(failed)?;
+            let socket = open(addr).map_err(failed)?;
             if port == 0 {
-                let bound = io.get_ref().local_addr().map_err(failed)?;
+                let bound = socket.local_addr().map_err(failed)?;
                 port = bound.as_socket().map_or(0, |a| a.port());
             }
-            ports.push(Port { io: Arc::new(io), local: SocketAddr::new(local, port) });
+            sockets.push((socket, SocketAddr::new(local, port)));
         }
-        Ok((Sockets::new(ports, None, gone), port))
+        Ok(Opened { sockets, ports: None, udp_port: Some(port) })
     }
 
-    /// Opens raw sockets of the families that the host has, which must be one at least.
-    pub(super) fn raw(start: u16, gone: Gone) -> Result<(Sockets, Ports), Error> {
-        let mut ports = Vec::new();
+    /// Opens raw sockets of the families that the host has.
+    pub(crate) fn raw() -> Result<Opened, Error> {
+        let failed = |error| Error::system("sctp over ip", error);
+        let mut sockets = Vec::new();
         for wild in [IpAddr::from([0; 4]), IpAddr::from([0; 16])] {
             match raw(wild.is_ipv4()) {
-                Ok(io) => ports.push(Port { io, local: SocketAddr::new(wild, 0) }),
+                Ok(socket) => sockets.push((socket, SocketAddr::new(wild, 0))),
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                     let what = "sctp over ip needs CAP_NET_RAW (or sctp over udp, which does not)";
                     return Err(Error::system(what, error));
                 }
                 // A host without the family has none of its addresses.
                 Err(error) if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => {}
-                Err(error) => return Err(Error::system("sctp over ip", error)),
+                Err(error) => return Err(failed(error)),
             }
         }
-        let ios = ports.iter().map(|p| p.io.clone()).collect();
-        let owner = Ports::new(ios, start).map_err(|e| Error::system("sctp over ip", e))?;
-        Ok((Sockets::new(ports, Some(owner.held()), gone), owner))
+        let copies: io::Result<_> = sockets.iter().map(|(socket, _)| socket.try_clone()).collect();
+        let ports = copies.and_then(Ports::new).map_err(failed)?;
+        Ok(Opened { sockets, ports: Some(ports), udp_port: None })
     }
 
-    fn new(ports: Vec<Port>, held: Option<Arc<Held>>, gone: Gone) -> Sockets {
-        Sockets {
+    /// Holds an SCTP port for as long as the stack lives; 0 for any. Gives which.
+    pub(crate) fn hold(&mut self, port: u16) -> Result<u16, Error> {
+        let failed = |error| Error::system(format!("sctp port {port}"), error);
+        match &mut self.ports {
+            Some(ports) if port == 0 => {
+                ports.ephemeral(false).ok_or_else(|| ringway_sctp::Error::NoPort.into())
+            }
+            Some(ports) => ports.hold(port).map(|()| port).map_err(failed),
+            None if port == 0 => Err(ringway_sctp::Error::NoPort.into()),
+            None => Ok(port),
+        }
+    }
+}
+
+impl Sockets {
+    fn new(
+        sockets: Vec<(Socket, SocketAddr)>,
+        held: Option<Arc<Held>>,
+        gone: Gone,
+    ) -> io::Result<Sockets> {
+        let port = |(socket, local)| Ok(Port { io: Arc::new(watch_reading(socket)?), local });
+        Ok(Sockets {
             trains: held.is_none(),
-            ports,
+            ports: sockets.into_iter().map(port).collect::<io::Result<_>>()?,
             current: 0,
             received: ReceiveBatch::new(),
             buffers: SendBatch::new(),
@@ -117,7 +152,7 @@ impl Sockets {
             gone,
             refused: Vec::new(),
             traffic: Traffic::default(),
-        }
+        })
     }
 
     /// The sockets, each with the address bound to, for who listens for ICMP messages.
@@ -161,7 +196,7 @@ impl Sockets {
 
 /// Opens a socket that tells what a packet of SCTP needs to be told of. Paths are probed by SCTP
 /// itself, so the system neither fragments nor goes by what it thinks of a path's MTU.
-fn open(addr: SocketAddr) -> io::Result<AsyncFd<Socket>> {
+fn open(addr: SocketAddr) -> io::Result<Socket> {
     use libc::{IPPROTO_IP, IPPROTO_IPV6, SOL_UDP};
     let socket = Socket::new(Domain::for_address(addr), Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_nonblocking(true)?;
@@ -184,7 +219,7 @@ fn open(addr: SocketAddr) -> io::Result<AsyncFd<Socket>> {
     let _ = set_option(socket.as_fd(), SOL_UDP, libc::UDP_GRO, 1);
     enlarge_buffers(&socket, BUFFER)?;
     socket.bind(&addr.into())?;
-    watch_reading(socket)
+    Ok(socket)
 }
 
 impl Carrier for Sockets {

@@ -7,8 +7,7 @@ use super::driver::Driver;
 use super::error::Error;
 use super::hearing::{hear, watch};
 use super::listener::Listener;
-use super::ports::Ports;
-use super::sockets::{Sockets, UDP_PORT};
+use super::sockets::{Opened, UDP_PORT};
 use crate::clock::Clock;
 use crate::random::ChaCha;
 use crate::sys::NetworkNews;
@@ -131,33 +130,26 @@ impl Stack {
     /// Opens the sockets and starts the task. To be called within a runtime that has its timers and
     /// sockets enabled.
     pub fn new(config: Config) -> Result<Stack, Error> {
-        let gone = Gone::default();
-        match config.over {
-            Over::Udp { ref locals, port } => {
-                let (sockets, port) = Sockets::udp(locals, port, gone.clone())?;
-                Stack::start(&config, sockets, gone, None, Some(port))
-            }
-            Over::Ip => {
-                let mut start = [0; 2];
-                getrandom::fill(&mut start).map_err(|e| Error::system("sctp", e.into()))?;
-                let (sockets, ports) = Sockets::raw(u16::from_ne_bytes(start), gone.clone())?;
-                Stack::start(&config, sockets, gone, Some(ports), None)
-            }
-        }
+        let opened = match config.over {
+            Over::Udp { ref locals, port } => Opened::udp(locals, port)?,
+            Over::Ip => Opened::raw()?,
+        };
+        Stack::start(opened, config.limits, config.settings)
     }
 
-    fn start(
-        config: &Config,
-        sockets: Sockets,
-        gone: Gone,
-        ports: Option<Ports>,
-        udp_port: Option<u16>,
+    /// Starts the task over sockets that are open. To be called within a runtime.
+    pub(crate) fn start(
+        opened: Opened,
+        limits: Limits,
+        settings: Settings,
     ) -> Result<Stack, Error> {
         let failed = |error| Error::system("sctp", error);
         let random = ChaCha::from_os().map_err(failed)?;
         let runtime = Runtime::try_current()
             .map_err(|error| failed(std::io::Error::other(error.to_string())))?;
-        let sctp = Sctp::new(config.limits, config.settings, Box::new(random))?;
+        let sctp = Sctp::new(limits, settings, Box::new(random))?;
+        let gone = Gone::default();
+        let (sockets, ports, udp_port) = opened.watch(gone.clone()).map_err(failed)?;
         let clock = Clock::new();
         let shared = Shared::new(sctp, clock, ports, gone);
         let mut tasks = Vec::new();
@@ -169,7 +161,6 @@ impl Stack {
             tasks.push(runtime.spawn(watch(shared.clone(), news)).abort_handle());
         }
         runtime.spawn(Driver::new(shared.clone(), sockets, clock, tasks));
-        let settings = config.settings;
         Ok(Stack { handle: Arc::new(Handle { shared }), udp_port, settings })
     }
 

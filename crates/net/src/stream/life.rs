@@ -23,6 +23,7 @@ impl<H: Handler> Hub<H> {
         let secure = match transport {
             Transport::Tcp => None,
             Transport::Tls => Some(self.shared.tls_client.clone()?),
+            Transport::Sctp => return self.associate(key, remote),
             _ => return None,
         };
         let hub = self.me.upgrade()?;
@@ -126,9 +127,10 @@ impl<H: Handler> Hub<H> {
             conn.flow.local = local;
         }
         let flow = conn.flow;
-        if peer.inbound {
+        if peer.inbound || is_shared(&flow) {
             self.shared.directory().insert(flow, peer.domains.clone());
-        } else {
+        }
+        if !peer.inbound {
             self.counters.connected.add(1);
         }
         self.watch(id);
@@ -159,7 +161,7 @@ impl<H: Handler> Hub<H> {
             CloseReason::Peer | CloseReason::Broken | CloseReason::Stopped => {}
         }
         if conn.phase == Phase::Open {
-            if conn.source.is_some() {
+            if conn.source.is_some() || is_shared(&conn.flow) {
                 self.shared.directory().remove(&conn.flow);
             }
             self.handler.closed(now, &conn.flow, reason, &mut self.outbox);
@@ -230,8 +232,13 @@ impl<H: Handler> Hub<H> {
     }
 }
 
+/// Whether other workers may use a connection that we opened: they cannot open one themselves.
+fn is_shared(flow: &Flow) -> bool {
+    flow.transport == Transport::Sctp
+}
+
 /// A connection that has just begun.
-fn new_conn(flow: Flow, source: Option<IpAddr>, key: Option<Key>, now: Time) -> Conn {
+pub(super) fn new_conn(flow: Flow, source: Option<IpAddr>, key: Option<Key>, now: Time) -> Conn {
     Conn {
         flow,
         source,

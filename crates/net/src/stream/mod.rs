@@ -1,12 +1,13 @@
-//! Connections: TCP and TLS with SIP's own framing, WebSockets with theirs. Each has a task that
+//! Connections: TCP and TLS with SIP's own framing, WebSockets with theirs, associations of SCTP. Each has a task that
 //! owns the socket; [`conn`] is what the rest of the worker sees of it, [`mod@drive`] moves its messages,
-//! [`bytes`] and [`websocket`] know what they look like on the way.
+//! [`bytes`], [`websocket`] and [`sctp`] know what they look like on the way.
 
 mod bytes;
 pub(crate) mod conn;
 mod drive;
 mod life;
 pub(crate) mod queue;
+pub(crate) mod sctp;
 pub(crate) mod unread;
 mod upgrade;
 mod websocket;

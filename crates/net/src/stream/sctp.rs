@@ -1,0 +1,462 @@
+//! SIP over SCTP (RFC 4168): one message of SIP is one message of SCTP, and each call has a stream.
+//!
+//! RFC 4168 section 5.1 would have every message on stream zero, unordered. Then what one call sends
+//! may overtake itself: an ACK its INVITE's CANCEL, a BYE the re-INVITE before it. Here a call's
+//! messages go in order on a stream chosen by its Call-ID, so no lost packet of one call holds up
+//! another on another stream, and none of a call's messages overtakes its own. Messages are taken from
+//! any stream, as that section demands.
+
+use super::conn::Key;
+use super::drive::{Broken, Carrier, drive};
+use super::life::new_conn;
+use super::queue::WriteQueue;
+use super::{SharedHub, guarded};
+use crate::bind::{Bind, Bound};
+use crate::endpoint::Config;
+use crate::error::BindError;
+use crate::handler::{CloseReason, Handler, Peer};
+use crate::hub::Hub;
+use crate::route::source_for;
+use crate::sctp::{
+    Association, Connect, Error, Event, Limits, Listener, Opened, PathState, Scheduling,
+    SendOptions, Settings, Stack,
+};
+use bytes::Bytes;
+use ringway_sansio::{Flow, FlowId, Transport};
+use ringway_sip::Malformed;
+use ringway_sip::message::Got;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::task::{Context, Poll, ready};
+
+/// Longest message taken over SCTP, in bytes; as much as UDP can carry.
+pub const MAX_SCTP_MESSAGE: usize = 64 << 10;
+
+/// What may wait in an association each way, in bytes: enough that a whole message is never taken
+/// in parts, which it would be from half of this on.
+const BUFFER: usize = 4 * MAX_SCTP_MESSAGE;
+
+/// Streams asked for each way: what two calls share by chance is rarely lost at once.
+const STREAMS: u16 = 1024;
+
+/// Messages handed up before other connections get their turn.
+const MESSAGES_A_TURN: usize = 32;
+
+/// The answer to a double CRLF (RFC 5626 section 4.4.1).
+const PONG: &[u8] = b"\r\n";
+
+/// How SCTP carries SIP: the streams take turns, so that no call waits for the long message of
+/// another.
+pub fn sctp_settings() -> Settings {
+    Settings {
+        send_buffer: BUFFER,
+        receive_buffer: BUFFER,
+        outbound_streams: STREAMS,
+        inbound_streams: STREAMS,
+        scheduling: Scheduling::RoundRobin,
+        ..Settings::default()
+    }
+}
+
+/// What a worker is to run of SCTP: opened, and not yet running.
+pub(crate) struct SctpBinds {
+    limits: Limits,
+    settings: Settings,
+    opened: Vec<Opened>,
+    /// Which of them is for listeners over IP.
+    raw: Option<usize>,
+    /// Place among the listeners, which of those opened, what to listen on.
+    listeners: Vec<(usize, usize, Bind)>,
+}
+
+impl SctpBinds {
+    pub(crate) fn new(config: &Config) -> SctpBinds {
+        let limits = Limits { associations: config.limits.connections, ..Limits::default() };
+        let (opened, listeners) = (Vec::new(), Vec::new());
+        SctpBinds { limits, settings: config.sctp, opened, raw: None, listeners }
+    }
+
+    /// Opens what a listener needs.
+    pub(crate) fn bind(&mut self, place: usize, bind: &Bind) -> Result<Bound, BindError> {
+        let failed = |error| BindError::Sctp { addr: bind.addr, error };
+        let stack = match (bind.encapsulation, self.raw) {
+            (None, Some(raw)) => raw,
+            (encapsulation, _) => {
+                let opened = match encapsulation {
+                    Some(port) => Opened::udp(&addresses(bind), port),
+                    None => Opened::raw(),
+                };
+                self.opened.push(opened.map_err(failed)?);
+                if encapsulation.is_none() {
+                    self.raw = Some(self.opened.len() - 1);
+                }
+                self.opened.len() - 1
+            }
+        };
+        let opened = &mut self.opened[stack];
+        let port = opened.hold(bind.addr.port()).map_err(failed)?;
+        let bind = Bind {
+            addr: SocketAddr::new(bind.addr.ip(), port),
+            encapsulation: opened.udp_port,
+            ..bind.clone()
+        };
+        let listener = crate::Listener { transport: Transport::Sctp, addr: bind.addr };
+        self.listeners.push((place, stack, bind));
+        Ok(Bound { listener, sockets: Vec::new() })
+    }
+
+    /// Runs it. To be called within the worker's runtime.
+    pub(crate) fn start(self) -> io::Result<Vec<(usize, SctpPort, Listener)>> {
+        let (limits, settings) = (self.limits, self.settings);
+        let start = |opened| Stack::start(opened, limits, settings).map_err(io::Error::other);
+        let stacks: Vec<Stack> = self.opened.into_iter().map(start).collect::<io::Result<_>>()?;
+        let listen = |(place, stack, bind): (usize, usize, Bind)| {
+            let (stack, locals, port) = (stacks[stack].clone(), addresses(&bind), bind.addr.port());
+            let listener = stack.listen(&locals, port, None).map_err(io::Error::other)?;
+            let encapsulation = bind.encapsulation;
+            Ok((place, SctpPort { stack, locals, port, encapsulation }, listener))
+        };
+        self.listeners.into_iter().map(listen).collect()
+    }
+}
+
+/// All the addresses of a listener.
+fn addresses(bind: &Bind) -> Vec<IpAddr> {
+    [bind.addr.ip()].into_iter().chain(bind.more.iter().copied()).collect()
+}
+
+/// The SCTP of one listener, with what is needed to open associations from it.
+pub(crate) struct SctpPort {
+    pub(crate) stack: Stack,
+    /// Our addresses; one may be a wildcard.
+    pub(crate) locals: Vec<IpAddr>,
+    pub(crate) port: u16,
+    /// The UDP port of peers, in UDP: ours, because a network that chose another than the usual one
+    /// chose it for all.
+    pub(crate) encapsulation: Option<u16>,
+}
+
+impl SctpPort {
+    /// What to open for a peer. From the port that is listened on, so that whoever of two servers
+    /// opens the association, it is the one that both use.
+    fn connect(&self, remote: SocketAddr) -> Option<Connect> {
+        let wild = self.locals.iter().any(IpAddr::is_unspecified);
+        let locals = if wild { vec![source_for(remote.ip())?] } else { self.locals.clone() };
+        let connect = Connect::new(&locals, &[remote.ip()], remote.port());
+        let encapsulation = self.encapsulation.unwrap_or(connect.encapsulation);
+        Some(Connect { local_port: self.port, encapsulation, ..connect })
+    }
+}
+
+impl<H: Handler> Hub<H> {
+    /// The worker that alone can open connections of a transport towards a peer.
+    pub(crate) fn owner(&mut self, transport: Transport, remote: SocketAddr) -> Option<u8> {
+        if transport != Transport::Sctp {
+            return None;
+        }
+        let place = self.sctp_place(remote)?;
+        self.shared.owners[place]
+    }
+
+    /// The listener whose SCTP reaches a peer.
+    fn sctp_place(&mut self, remote: SocketAddr) -> Option<usize> {
+        let listener = self.local.choose(self.now, Transport::Sctp, remote.ip())?;
+        self.shared.places.get(listener).copied()
+    }
+
+    /// Begins to open an association. `None` when there is no SCTP towards the peer, or there are
+    /// too many connections.
+    pub(super) fn associate(&mut self, key: Key, remote: SocketAddr) -> Option<Flow> {
+        let hub = self.me.upgrade()?;
+        let place = self.sctp_place(remote)?;
+        let port = self.sctp.get(place)?.as_ref()?;
+        let connect = port.connect(remote)?;
+        if self.shared.admission().admit(self.limits(), None).is_err() {
+            self.counters.refused_full.add(1);
+            return None;
+        }
+        let association = port.stack.open(&connect).inspect_err(|error| {
+            tracing::debug!(%remote, %error, "cannot open an association");
+        });
+        let local = SocketAddr::new(connect.locals[0], connect.local_port);
+        let now = self.now;
+        let id = association.as_ref().ok().and_then(|_| {
+            let flow = |id| Flow { id, transport: Transport::Sctp, local, remote };
+            self.conns.insert(|id| new_conn(flow(id), None, Some(key), now))
+        });
+        let (Ok(association), Some(id)) = (association, id) else {
+            self.shared.admission().release(None);
+            return None;
+        };
+        self.watch(id);
+        self.counters.connections.set(self.conns.len() as u64);
+        tokio::task::spawn_local(dial(hub, id, association));
+        self.conns.get_mut(id).map(|c| c.flow)
+    }
+}
+
+/// Takes associations for as long as the worker lives.
+pub(crate) async fn accept<H: Handler>(hub: SharedHub<H>, listener: Listener) {
+    while let Ok(association) = listener.accept().await {
+        let Some((local, remote)) = ends(&association) else { continue };
+        let mut h = hub.borrow_mut();
+        h.tick();
+        match h.accept(Transport::Sctp, local, remote) {
+            Some(id) => {
+                tokio::task::spawn_local(serve(hub.clone(), id, association));
+            }
+            None => {
+                // It is over already if this fails.
+                let _ = association.abort(b"too many connections");
+            }
+        }
+    }
+}
+
+/// Our address and the peer's on the primary path. `None` when the association is over already.
+fn ends(association: &Association) -> Option<(SocketAddr, SocketAddr)> {
+    let (ours, theirs) = association.ports().ok()?;
+    let paths = association.paths().ok()?;
+    let path = paths.iter().find(|p| p.primary).or(paths.first())?;
+    Some((SocketAddr::new(path.local, ours), SocketAddr::new(path.remote, theirs)))
+}
+
+/// The life of an association we accepted.
+async fn serve<H: Handler>(hub: SharedHub<H>, id: FlowId, association: Association) {
+    let peer = Peer { domains: Vec::new(), inbound: true };
+    hub.borrow_mut().opened(id, None, peer);
+    let reason = run(&hub, id, association).await;
+    hub.borrow_mut().closed(id, reason);
+}
+
+/// The life of an association we open.
+async fn dial<H: Handler>(hub: SharedHub<H>, id: FlowId, association: Association) {
+    let established = async { association.established().await.map_err(io::Error::other) };
+    let reason = match guarded(&hub, id, established).await {
+        Ok(()) => {
+            let peer = Peer { domains: Vec::new(), inbound: false };
+            let local = ends(&association).map(|(local, _)| local);
+            hub.borrow_mut().opened(id, local, peer);
+            run(&hub, id, association).await
+        }
+        Err(error) => {
+            tracing::debug!(%error, "cannot associate");
+            // Not worth a handshake any more.
+            let _ = association.abort(b"not established in time");
+            CloseReason::Broken
+        }
+    };
+    hub.borrow_mut().closed(id, reason);
+}
+
+async fn run<H: Handler>(hub: &SharedHub<H>, id: FlowId, association: Association) -> CloseReason {
+    let streams = association.statistics().map_or(1, |s| s.streams.0).max(1);
+    let (key, flow) = {
+        let mut hub = hub.borrow_mut();
+        let Some(flow) = hub.conns.get_mut(id).map(|c| c.flow) else { return CloseReason::Broken };
+        (hub.shared.call_key.clone(), flow)
+    };
+    let messages = Messages { association, streams, key, buffer: Vec::new() };
+    for path in messages.association.paths().unwrap_or_default() {
+        messages.note_path(&flow, &hub.borrow(), path.remote, path.state);
+    }
+    let association = messages.association.clone();
+    let reason = drive(hub, id, messages).await;
+    if matches!(reason, CloseReason::SlowReader | CloseReason::HalfOpen | CloseReason::Broken) {
+        // Nobody waits for an end in order.
+        let _ = association.abort(b"");
+    }
+    reason
+}
+
+/// An association that carries SIP.
+struct Messages {
+    association: Association,
+    /// Streams we may send on.
+    streams: u16,
+    key: RandomState,
+    /// The message being taken.
+    buffer: Vec<u8>,
+}
+
+impl Messages {
+    /// The stream of a message: that of its call.
+    fn stream(&self, message: &[u8]) -> u16 {
+        // Below the number of streams, which is a u16.
+        call_id(message).map_or(0, |id| (self.key.hash_one(id) % u64::from(self.streams)) as u16)
+    }
+
+    /// A peer is found by each of its addresses that is known to be its own (RFC 9260 section 5.4).
+    fn note_path<H: Handler>(&self, flow: &Flow, hub: &Hub<H>, remote: IpAddr, state: PathState) {
+        if state == PathState::Active {
+            let address = SocketAddr::new(remote, flow.remote.port());
+            hub.shared.directory().reaches(flow, address);
+        }
+    }
+
+    /// Takes what is told of the association.
+    fn take_events<H: Handler>(&self, id: FlowId, hub: &mut Hub<H>, cx: &mut Context<'_>) {
+        while let Poll::Ready(Some(event)) = self.association.poll_event(cx) {
+            if let Event::Path { remote, state } = event
+                && let Some(flow) = hub.conns.get_mut(id).map(|c| c.flow)
+            {
+                self.note_path(&flow, hub, remote, state);
+            }
+        }
+    }
+
+    /// Hands up a whole message.
+    fn take<H: Handler>(&self, id: FlowId, flow: &Flow, hub: &mut Hub<H>) {
+        let bytes = &self.buffer[..];
+        if bytes.iter().all(|b| matches!(b, b'\r' | b'\n')) {
+            hub.counters.stream_keepalives.add(1);
+            if bytes == b"\r\n\r\n" {
+                hub.send_on(flow, PONG, 0);
+            }
+            return;
+        }
+        hub.counters.stream_received.add(1);
+        hub.proven(id);
+        hub.handler.message(hub.now, flow, bytes, &mut hub.outbox);
+    }
+
+    /// Refuses a message that is too long, and ends the association.
+    fn refuse<H: Handler>(&self, id: FlowId, flow: &Flow, hub: &mut Hub<H>) {
+        let got = Got::Number(self.buffer.len() as u64);
+        let fault = Malformed::with_status(513, "message: expected fewer octets", got, 0);
+        let now = hub.now;
+        hub.handler.malformed(now, flow, &self.buffer, &fault, &mut hub.outbox);
+        hub.flush();
+        if let Some(conn) = hub.conns.get_mut(id) {
+            conn.end_flushed(now, CloseReason::Malformed);
+        }
+        hub.watch(id);
+    }
+}
+
+impl Carrier for Messages {
+    const TURN: usize = 1;
+
+    fn poll_write(
+        &mut self,
+        queue: &mut WriteQueue,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<u64, Broken>> {
+        let Some(message) = queue.message() else { return Poll::Ready(Ok(0)) };
+        let length = message.len();
+        // RFC 4168 section 5: the payload protocol identifier is zero.
+        let options = SendOptions { stream: self.stream(message), ..SendOptions::default() };
+        let mut bytes = Bytes::copy_from_slice(message);
+        let given = ready!(self.association.poll_send(cx, &mut bytes, &options));
+        Poll::Ready(given.map(|()| queue.written(length)).map_err(|_| Broken))
+    }
+
+    fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_read<H: Handler>(
+        &mut self,
+        id: FlowId,
+        hub: &mut Hub<H>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), CloseReason>> {
+        self.take_events(id, hub, cx);
+        let now = hub.now;
+        let Some(flow) = hub.conns.get_mut(id).map(|c| c.flow) else {
+            return Poll::Ready(Err(CloseReason::Broken));
+        };
+        let (mut octets, mut messages) = (0, 0);
+        let result = loop {
+            if messages >= MESSAGES_A_TURN {
+                break Poll::Ready(Ok(()));
+            }
+            match self.association.poll_recv_into(cx, &mut self.buffer) {
+                Poll::Pending if messages == 0 => return Poll::Pending,
+                Poll::Pending => break Poll::Ready(Ok(())),
+                Poll::Ready(Ok(None)) => break Poll::Ready(Err(CloseReason::Peer)),
+                Poll::Ready(Err(_)) => break Poll::Ready(Err(CloseReason::Broken)),
+                Poll::Ready(Ok(Some(received))) => {
+                    octets += received.len;
+                    messages += 1;
+                    // What was given up by its sender was never a message.
+                    let whole = received.begin && received.end && !received.cut;
+                    if whole && received.len <= MAX_SCTP_MESSAGE {
+                        self.take(id, &flow, hub);
+                    } else if !received.cut {
+                        self.refuse(id, &flow, hub);
+                        break Poll::Ready(Ok(()));
+                    }
+                    self.buffer.clear();
+                }
+            }
+        };
+        if let Some(conn) = hub.conns.get_mut(id) {
+            conn.heard = now;
+        }
+        hub.flush();
+        hub.waiting.streams.took(octets, messages);
+        result
+    }
+
+    /// A message is taken when it is whole, so none is slow.
+    fn too_slow<H: Handler>(&mut self, _: FlowId, _: &mut Hub<H>) {}
+
+    /// RFC 9260 section 9.2.
+    fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+        self.association.begin_shutdown();
+        self.association.poll_closed(cx).map_err(|_: Error| Broken)
+    }
+
+    fn unread(&self) -> usize {
+        self.association.statistics().map_or(0, |s| s.unread)
+    }
+
+    fn poll_discard(&mut self, _: &mut [u8], cx: &mut Context<'_>) -> Poll<bool> {
+        self.buffer.clear();
+        self.association
+            .poll_recv_into(cx, &mut self.buffer)
+            .map(|received| matches!(received, Ok(Some(_))))
+    }
+}
+
+/// The Call-ID of a message (RFC 3261 section 20.8), compact or not: what its sender wrote, without
+/// the space around it.
+fn call_id(message: &[u8]) -> Option<&[u8]> {
+    let mut lines = message.split(|b| *b == b'\n');
+    // The start line.
+    lines.next();
+    for line in lines {
+        let line = line.trim_ascii_end();
+        if line.is_empty() {
+            return None;
+        }
+        let Some(colon) = line.iter().position(|b| *b == b':') else { continue };
+        let name = line[..colon].trim_ascii_end();
+        if name.eq_ignore_ascii_case(b"call-id") || name.eq_ignore_ascii_case(b"i") {
+            return Some(line[colon + 1..].trim_ascii());
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_known_by_its_id() {
+        for (message, id) in [
+            ("INVITE a SIP/2.0\r\nVia: x\r\nCall-ID: abc@d\r\n\r\n", Some("abc@d")),
+            ("SIP/2.0 200 OK\r\nCALL-ID \t:  abc@d \r\nVia: i: x\r\n\r\n", Some("abc@d")),
+            ("BYE a SIP/2.0\ni:abc@d\n\n", Some("abc@d")),
+            ("BYE a SIP/2.0\r\nSubject: x\r\n\r\ni: not in the body\r\n", None),
+            ("i: x", None),
+            ("", None),
+        ] {
+            assert_eq!(call_id(message.as_bytes()), id.map(str::as_bytes), "{message:?}");
+        }
+    }
+}

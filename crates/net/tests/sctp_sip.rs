@@ -1,0 +1,288 @@
+//! SIP over SCTP (RFC 4168): endpoints against each other, and against an SCTP of the test's own.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+
+use ringway_net::sctp::{
+    Association, Config as StackConfig, Connect, Listener, Over, SendOptions, Stack,
+};
+use ringway_net::{Bind, CloseReason, Config, Limits, MAX_SCTP_MESSAGE, sctp_settings};
+use ringway_sansio::{Flow, Target, Transport};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+use support::{Event, PATIENCE, Server, peer};
+use tokio::runtime::Runtime;
+
+const PORT: u16 = 5060;
+
+fn ip(last: u8) -> IpAddr {
+    IpAddr::from([127, 0, 0, last])
+}
+
+fn at(last: u8) -> SocketAddr {
+    SocketAddr::new(ip(last), PORT)
+}
+
+/// A UDP port that all hosts of one test use, and no other test.
+fn udp_port() -> u16 {
+    let probe = std::net::UdpSocket::bind("127.0.0.250:0").unwrap();
+    probe.local_addr().unwrap().port()
+}
+
+fn config(udp: u16, addresses: &[u8]) -> Config {
+    Config::new([Bind {
+        transport: Transport::Sctp,
+        addr: at(addresses[0]),
+        more: addresses[1..].iter().map(|last| ip(*last)).collect(),
+        encapsulation: Some(udp),
+    }])
+}
+
+/// A server that answers nothing by itself.
+fn quiet(config: Config) -> Server {
+    Server::start_with(config, |probe| probe.echo = false)
+}
+
+fn message(call: &str, size: usize) -> Vec<u8> {
+    let mut m = format!("MESSAGE sip:a@b SIP/2.0\r\nCall-ID: {call}\r\n\r\n").into_bytes();
+    m.resize(m.len().max(size), b'x');
+    m
+}
+
+fn to(last: u8) -> Target {
+    peer(Transport::Sctp, at(last))
+}
+
+/// An SCTP peer with its own runtime.
+struct Other {
+    runtime: Runtime,
+    stack: Stack,
+    listener: Listener,
+    last: u8,
+    udp: u16,
+}
+
+impl Other {
+    fn new(udp: u16, last: u8) -> Other {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.unwrap();
+        let (stack, listener) = runtime.block_on(async {
+            let over = Over::Udp { locals: vec![ip(last)], port: udp };
+            let stack = Stack::new(StackConfig::new(over)).unwrap();
+            let listener = stack.listen(&[ip(last)], PORT, None).unwrap();
+            (stack, listener)
+        });
+        Other { runtime, stack, listener, last, udp }
+    }
+
+    fn run<T>(&self, work: impl Future<Output = T>) -> T {
+        let timed = async { tokio::time::timeout(PATIENCE, work).await.expect("in time") };
+        self.runtime.block_on(timed)
+    }
+
+    fn connect(&self, remote: u8) -> Association {
+        let connect = Connect {
+            encapsulation: self.udp,
+            ..Connect::new(&[ip(self.last)], &[ip(remote)], PORT)
+        };
+        self.run(self.stack.connect(&connect)).unwrap()
+    }
+
+    fn send(&self, association: &Association, stream: u16, bytes: &[u8]) {
+        let options = SendOptions { stream, ..SendOptions::default() };
+        self.run(association.send(bytes.to_vec(), &options)).unwrap();
+    }
+
+    fn recv(&self, association: &Association) -> (u16, Vec<u8>) {
+        let message = self.run(association.recv()).unwrap().expect("a message");
+        assert_eq!((message.ppid, message.unordered), (0, false), "RFC 4168 section 5");
+        (message.stream, message.bytes.to_vec())
+    }
+}
+
+/// RFC 4168 section 5: one association serves both, whoever opened it, and at each of its addresses.
+#[test]
+fn one_association_serves_both_ways_and_all_addresses() {
+    let udp = udp_port();
+    let (a, b) = (quiet(config(udp, &[1, 3])), quiet(config(udp, &[2, 4])));
+    a.send(0, to(2), 1, &message("one", 400));
+    let (_, there, bytes) = b.wait_message();
+    assert_eq!(bytes, message("one", 400));
+    assert_eq!((there.transport, there.local, there.remote), (Transport::Sctp, at(2), at(1)));
+    let (opened, peer) = a.wait_opened();
+    assert!(!peer.inbound && opened.remote == at(2));
+    // Back on the flow, and by address.
+    b.send(0, Target::Flow(there), 1, &message("two", 400));
+    assert_eq!(a.wait_message().2, message("two", 400));
+    b.send(0, to(1), 1, &message("three", 40_000));
+    assert_eq!(a.wait_message().2, message("three", 40_000));
+    // The further address of the peer is its own once it was verified.
+    let verified = |server: &Server, target: u8| {
+        let end = std::time::Instant::now() + PATIENCE;
+        loop {
+            server.send(0, to(target), 7, &message("four", 400));
+            std::thread::sleep(Duration::from_millis(20));
+            if server.count("connected") + server.count("accepted") == 1 {
+                return;
+            }
+            assert!(std::time::Instant::now() < end, "never found by its other address");
+        }
+    };
+    verified(&a, 4);
+    b.wait_message();
+    assert_eq!((a.count("connected"), b.count("accepted")), (1, 1));
+    assert_eq!((a.count("accepted"), b.count("connected")), (0, 0));
+    assert_eq!((a.count("connections"), b.count("connections")), (1, 1));
+    a.stop(PATIENCE);
+    assert_eq!(b.wait_closed(), (there, CloseReason::Peer));
+}
+
+/// The worker that owns the SCTP sends for all.
+#[test]
+fn every_worker_can_send() {
+    let udp = udp_port();
+    let a = quiet(Config { workers: 3, ..config(udp, &[1]) });
+    let b = quiet(config(udp, &[2]));
+    for worker in 0..3 {
+        let text = format!("from {worker}");
+        a.send(worker, to(2), 1, &message(&text, 300));
+        assert_eq!(b.wait_message().2, message(&text, 300));
+    }
+    a.send(2, to(77), 9, &message("nowhere", 300));
+    assert_eq!(a.wait_not_sent(), 9);
+    assert!(a.count("sends_handed_over") >= 2);
+    assert_eq!(a.count("connect_failed"), 1);
+}
+
+/// RFC 4168 section 5.1: what is sent keeps to a stream for each call; what comes may be on any.
+#[test]
+fn each_call_has_a_stream_and_any_stream_is_taken() {
+    let udp = udp_port();
+    let server = Server::start(config(udp, &[1]));
+    let other = Other::new(udp, 2);
+    let association = other.connect(1);
+    let mut streams = BTreeMap::new();
+    for n in 0..200u16 {
+        let call = format!("call-{}", n % 50);
+        other.send(&association, n * 5, &message(&call, 200));
+        let (stream, bytes) = other.recv(&association);
+        assert_eq!(bytes, message(&call, 200));
+        let first = *streams.entry(call).or_insert(stream);
+        assert_eq!(first, stream);
+    }
+    let distinct: std::collections::BTreeSet<_> = streams.values().collect();
+    assert!(distinct.len() > 40, "{distinct:?}");
+    assert_eq!(server.count("stream_received"), 200);
+}
+
+/// RFC 5626 section 4.4.1.
+#[test]
+fn keep_alives_are_answered_and_no_messages() {
+    let udp = udp_port();
+    let server = Server::start(config(udp, &[1]));
+    let other = Other::new(udp, 2);
+    let association = other.connect(1);
+    other.send(&association, 0, b"\r\n\r\n");
+    assert_eq!(other.recv(&association).1, b"\r\n");
+    other.send(&association, 3, b"\r\n");
+    other.send(&association, 3, &message("a", 100));
+    assert_eq!(other.recv(&association).1, message("a", 100));
+    assert_eq!((server.count("stream_keepalives"), server.count("stream_received")), (2, 1));
+}
+
+#[test]
+fn a_message_too_long_is_answered_and_ends_the_association() {
+    let udp = udp_port();
+    let server = Server::start(config(udp, &[1]));
+    let other = Other::new(udp, 2);
+    let association = other.connect(1);
+    let longest = message("a", MAX_SCTP_MESSAGE);
+    other.send(&association, 0, &longest);
+    assert_eq!(other.recv(&association).1, longest);
+    for size in [MAX_SCTP_MESSAGE + 1, 3 * MAX_SCTP_MESSAGE] {
+        let association = other.connect(1);
+        other.send(&association, 0, &message("a", size));
+        assert!(other.recv(&association).1.starts_with(b"SIP/2.0 513 "));
+        assert_eq!(other.run(association.recv()).unwrap(), None);
+        let (_, reason) = server.wait_closed();
+        assert_eq!(reason, CloseReason::Malformed);
+    }
+    assert_eq!(server.count("closed_malformed"), 2);
+}
+
+/// A peer that does not read is cut off, and nobody else waits for it.
+#[test]
+fn a_slow_peer_is_cut_off() {
+    let udp = udp_port();
+    let limits = Limits { write_queue: 200_000, ..Limits::default() };
+    let server = quiet(Config { limits, ..config(udp, &[1]) });
+    let (slow, quick) = (Other::new(udp, 2), Other::new(udp, 3));
+    let (held, read) = (slow.connect(1), quick.connect(1));
+    slow.send(&held, 0, &message("a", 100));
+    quick.send(&read, 0, &message("b", 100));
+    let mut flows: Vec<Flow> = (0..2).map(|_| server.wait_message().1).collect();
+    flows.sort_by_key(|flow| flow.remote.ip());
+    // More than both buffers and the queue: responses, of which none may be left out.
+    let mut response = b"SIP/2.0 200 OK\r\nCall-ID: a\r\n\r\n".to_vec();
+    response.resize(10_000, b'x');
+    for n in 0..400 {
+        server.send(0, Target::Flow(flows[0]), n + 1, &response);
+    }
+    let mut told = 0;
+    let closed = server.wait(|event| match event {
+        Event::NotSent(_) => {
+            told += 1;
+            None
+        }
+        Event::Closed { flow, reason } => Some((*flow, *reason)),
+        _ => None,
+    });
+    assert_eq!(closed, (flows[0], CloseReason::SlowReader));
+    assert!(told > 0);
+    server.send(0, Target::Flow(flows[1]), 1, &message("b", 100));
+    assert_eq!(quick.recv(&read).1, message("b", 100));
+    // Aborted: an end in order would wait for its reader for ever.
+    assert!(slow.run(async {
+        loop {
+            match held.recv().await {
+                Ok(Some(_)) => {}
+                Ok(None) => break false,
+                Err(_) => break true,
+            }
+        }
+    }));
+    assert_eq!(server.count("closed_slow_reader"), 1);
+}
+
+#[test]
+fn what_cannot_be_had_is_told_in_a_line() {
+    let udp = udp_port();
+    let _first = quiet(config(udp, &[1]));
+    let error = ringway_net::bind::<()>(config(udp, &[1])).err().unwrap();
+    assert_eq!(error.to_string(), "sctp://127.0.0.1:5060: address in use");
+    assert_eq!(sctp_settings().check(), Ok(()));
+}
+
+/// When the peer's host is gone, what waits for it is told as not sent.
+#[test]
+fn a_peer_that_is_gone_is_told() {
+    let udp = udp_port();
+    let server = quiet(config(udp, &[1]));
+    let other = Other::new(udp, 2);
+    server.send(0, to(2), 1, &message("a", 100));
+    let association = other.run(other.listener.accept()).unwrap();
+    assert_eq!(other.recv(&association).1, message("a", 100));
+    let (flow, _) = server.wait_opened();
+    association.abort(b"bye").unwrap();
+    assert_eq!(server.wait_closed(), (flow, CloseReason::Broken));
+    server.send(0, Target::Flow(flow), 5, &message("a", 100));
+    assert_eq!(server.wait_not_sent(), 5);
+    // A new one is opened on demand.
+    server.send(0, to(2), 6, &message("b", 100));
+    let association = other.run(other.listener.accept()).unwrap();
+    assert_eq!(other.recv(&association).1, message("b", 100));
+}
