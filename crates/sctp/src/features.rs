@@ -17,12 +17,23 @@ impl Features {
     /// Dynamic addresses (RFC 5061) in authenticated chunks (RFC 4895).
     pub(crate) const ASCONF: Features = Features(1 << 2);
 
+    /// I-DATA (RFC 8260).
+    pub(crate) const INTERLEAVE: Features = Features(1 << 3);
+    /// I-FORWARD-TSN (RFC 8260).
+    const I_FORWARD: Features = Features(1 << 4);
+
     pub(crate) const fn has(self, other: Features) -> bool {
         self.0 & other.0 == other.0
     }
 
+    /// What two ends can do together.
     pub(crate) const fn both(self, other: Features) -> Features {
-        Features(self.0 & other.0)
+        let both = Features(self.0 & other.0);
+        // RFC 8260 section 2.3.1.
+        if both.has(Features::INTERLEAVE) && !both.has(Features::I_FORWARD) {
+            return both.without(Features::FORWARD);
+        }
+        both
     }
 
     /// As they stand in a State Cookie.
@@ -52,6 +63,8 @@ impl Features {
             .with(Features::FORWARD.when(settings.partial_reliability))
             .with(Features::RECONFIG.when(settings.reconfiguration))
             .with(Features::ASCONF.when(settings.dynamic_addresses))
+            .with(Features::INTERLEAVE.when(settings.interleaving))
+            .with(Features::I_FORWARD.when(settings.interleaving && settings.partial_reliability))
     }
 
     /// What the other end says it takes.
@@ -63,6 +76,8 @@ impl Features {
             .with(Features::FORWARD.when(parameters.takes(kind::FORWARD_TSN)))
             .with(Features::RECONFIG.when(parameters.takes(kind::RE_CONFIG)))
             .with(Features::ASCONF.when(asconf))
+            .with(Features::INTERLEAVE.when(parameters.takes(kind::I_DATA)))
+            .with(Features::I_FORWARD.when(parameters.takes(kind::I_FORWARD_TSN)))
     }
 
     /// The chunk types that are named in Supported Extensions (RFC 5061 section 4.2.7).
@@ -72,6 +87,8 @@ impl Features {
             (Features::FORWARD, &[kind::FORWARD_TSN][..]),
             (Features::RECONFIG, &[kind::RE_CONFIG]),
             (Features::ASCONF, &[kind::AUTH, kind::ASCONF, kind::ASCONF_ACK]),
+            (Features::INTERLEAVE, &[kind::I_DATA]),
+            (Features::I_FORWARD, &[kind::I_FORWARD_TSN]),
         ] {
             if self.has(feature) {
                 types.extend_from_slice(kinds);

@@ -5,7 +5,6 @@ use crate::congestion::{Acked, Congestion, Window};
 use crate::rto::Rto;
 use crate::settings::{MIN_MTU, Settings};
 use crate::wire::COMMON_HEADER;
-use crate::wire::data::DATA_HEADER;
 use core::fmt;
 use ringway_sansio::{Duration, Random, Time};
 use std::net::IpAddr;
@@ -204,13 +203,13 @@ impl Path {
         }
     }
 
-    /// Most user data in one chunk to here.
-    pub(crate) fn most_data(&self, settings: &Settings) -> usize {
+    /// Most user data in one chunk to here, behind a header of so many bytes.
+    pub(crate) fn most_data(&self, settings: &Settings, header: usize) -> usize {
         let chunk = match settings.chunk {
             0 => self.window.pmdcs as usize,
             limit => self.window.pmdcs.min(u32::from(limit)) as usize,
         };
-        (chunk & !3) - DATA_HEADER
+        (chunk & !3) - header
     }
 
     pub(crate) fn state(&self) -> PathState {

@@ -1,7 +1,7 @@
 //! What can be chosen: how an association behaves, and how much an endpoint holds.
 
 use crate::congestion::{Congestion, Rfc9260};
-use crate::scheduler::{Fcfs, RoundRobin, Scheduler};
+use crate::scheduler::{Fcfs, PacketRoundRobin, Priority, RoundRobin, Scheduler, Weighted};
 use ringway_sansio::Duration;
 
 /// Least MTU accepted; a cookie with its addresses and a chunk of data must fit (RFC 9260
@@ -39,8 +39,16 @@ pub enum Scheduling {
     /// In the order in which they were given (section 3.1).
     #[default]
     Fcfs,
-    /// A message of each stream in turn (section 3.2).
+    /// A message of each stream in turn, or where messages are interleaved a chunk (section 3.2).
     RoundRobin,
+    /// A packet of each stream in turn (section 3.3).
+    PacketRoundRobin,
+    /// The stream of the highest priority first; 0 is the highest (section 3.4).
+    Priority,
+    /// The same number of bytes for each stream (section 3.5).
+    FairCapacity,
+    /// Bytes in proportion to the weights of streams, 1 unless set (section 3.6).
+    WeightedFair,
 }
 
 impl Scheduling {
@@ -49,6 +57,9 @@ impl Scheduling {
         match self {
             Scheduling::Fcfs => Box::new(Fcfs::default()),
             Scheduling::RoundRobin => Box::new(RoundRobin::default()),
+            Scheduling::PacketRoundRobin => Box::new(PacketRoundRobin::default()),
+            Scheduling::Priority => Box::new(Priority::default()),
+            Scheduling::FairCapacity | Scheduling::WeightedFair => Box::new(Weighted::default()),
         }
     }
 }
@@ -119,6 +130,9 @@ pub struct Settings {
     /// Offer and take changes of addresses while an association lives (RFC 5061), in authenticated
     /// chunks (RFC 4895).
     pub dynamic_addresses: bool,
+    /// Offer and take interleaved messages (RFC 8260). Their reader must then be ready for parts of
+    /// large messages of several streams in turn.
+    pub interleaving: bool,
     /// Congestion control.
     pub algorithm: Algorithm,
     /// The order among streams.
@@ -156,6 +170,7 @@ impl Default for Settings {
             partial_reliability: true,
             reconfiguration: true,
             dynamic_addresses: false,
+            interleaving: false,
             algorithm: Algorithm::default(),
             scheduling: Scheduling::default(),
         }
@@ -202,7 +217,7 @@ impl Settings {
                 return Err(Error::Setting { what, low, high, got });
             }
         }
-        let least = crate::wire::data::DATA_HEADER as u64 + 4;
+        let least = crate::wire::data::I_DATA_HEADER as u64 + 4;
         if self.chunk != 0 && u64::from(self.chunk) < least {
             let (high, got) = (u64::from(u16::MAX), u64::from(self.chunk));
             return Err(Error::Setting { what: "a chunk", low: least, high, got });
@@ -343,7 +358,7 @@ mod tests {
             wrong.check().map_err(|e| e.to_string()),
             Err("expected an MTU of 512 to 65535, got 60".to_owned())
         );
-        assert!(Settings { chunk: 19, ..Settings::default() }.check().is_err());
+        assert!(Settings { chunk: 23, ..Settings::default() }.check().is_err());
         let late = Settings { sack_delay: Duration::from_millis(501), ..Settings::default() };
         assert!(late.check().is_err(), "RFC 9260 section 6.2");
     }

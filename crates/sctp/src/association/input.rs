@@ -9,7 +9,7 @@ use crate::incoming::Arrival;
 use crate::outgoing::SackError;
 use crate::wire::cause::{Cause, Causes, code};
 use crate::wire::chunk::{Chunk, ForwardTsn, Raw, kind};
-use crate::wire::data::DataFlags;
+use crate::wire::data::{DataFlags, IData};
 use crate::wire::packet::Chunks;
 use crate::wire::{Data, Gap, Sack};
 use bytes::Bytes;
@@ -168,15 +168,29 @@ impl Association {
                 return true;
             }
             _ if reflected => return true,
-            Chunk::Data(ref data) => self.handle_data(data, seen),
+            Chunk::Data(ref data) if !self.inn.is_interleaved() => self.handle_data(data, seen),
+            Chunk::IData(ref data) if self.inn.is_interleaved() => self.handle_i_data(data, seen),
+            // RFC 8260 section 2.2.3.
+            Chunk::Data(_) | Chunk::IData(_) if self.takes_data() => {
+                self.violation("a chunk of data is of the kind that was not agreed on");
+            }
+            Chunk::Data(_) | Chunk::IData(_) => {}
             Chunk::Sack(ref sack) => self.handle_sack(cx, sack),
             Chunk::Heartbeat(value) => self.handle_heartbeat(path, value),
             Chunk::HeartbeatAck(value) => self.handle_heartbeat_ack(cx, value),
             Chunk::Shutdown(cumulative) => self.handle_shutdown(cx, cumulative),
             Chunk::ShutdownAck => self.handle_shutdown_ack(),
             Chunk::CookieAck => self.handle_cookie_ack(cx, path),
-            Chunk::ForwardTsn(ref forward) if self.out.forwards => {
-                self.handle_forward_tsn(forward, seen);
+            Chunk::ForwardTsn(ref forward) | Chunk::IForwardTsn(ref forward)
+                if self.out.forwards =>
+            {
+                let other = matches!(chunk, Chunk::IForwardTsn(_)) != self.inn.is_interleaved();
+                if other {
+                    // RFC 8260 section 2.3.1.
+                    self.violation("a FORWARD TSN is of the kind that was not agreed on");
+                } else {
+                    self.handle_forward_tsn(forward, seen);
+                }
             }
             Chunk::ReConfig(value) if self.features.has(Features::RECONFIG) => {
                 self.handle_reconfig(cx, value);
@@ -204,12 +218,35 @@ impl Association {
         let gaps = self.inn.tracker.has_gaps();
         let known = data.stream < self.streams.1;
         let arrival = if known { self.inn.take(data) } else { self.inn.discard(data.tsn) };
+        let unknown = (!known).then_some(data.stream);
+        self.arrived(arrival, gaps || data.flags.has(DataFlags::IMMEDIATE), unknown, seen);
+    }
+
+    /// The same for I-DATA (RFC 8260 section 2.2.3).
+    fn handle_i_data(&mut self, data: &IData<'_>, seen: &mut Seen) {
+        if !self.takes_data() || self.awaits_new_numbers() {
+            return;
+        }
+        if data.user.is_empty() {
+            let tsn = data.tsn.raw();
+            return self.fail(Cause::NoUserData(tsn), Close::Violation("a DATA chunk has no data"));
+        }
+        let gaps = self.inn.tracker.has_gaps();
+        let known = data.stream < self.streams.1;
+        let arrival =
+            if known { self.inn.take_interleaved(data) } else { self.inn.discard(data.tsn) };
+        let unknown = (!known).then_some(data.stream);
+        self.arrived(arrival, gaps || data.flags.has(DataFlags::IMMEDIATE), unknown, seen);
+    }
+
+    /// What became of a chunk of data; `soon` asks for an acknowledgement at once.
+    fn arrived(&mut self, arrival: Arrival, soon: bool, unknown: Option<u16>, seen: &mut Seen) {
         match arrival {
             Arrival::Taken { in_order } => {
-                seen.at_once |= !in_order || gaps || data.flags.has(DataFlags::IMMEDIATE);
-                if !known {
+                seen.at_once |= !in_order || soon;
+                if let Some(stream) = unknown {
                     // RFC 9260 section 6.5.
-                    self.report(Cause::InvalidStream(data.stream));
+                    self.report(Cause::InvalidStream(stream));
                     seen.at_once = true;
                 }
             }
@@ -234,8 +271,15 @@ impl Association {
         seen.data = true;
         seen.at_once = true;
         let known = self.streams.1;
-        let streams = forward.streams().filter(|(stream, _)| *stream < known);
-        if let Err(what) = self.inn.forward(forward.new_cumulative_tsn, streams) {
+        let tsn = forward.new_cumulative_tsn;
+        let result = if self.inn.is_interleaved() {
+            let messages = forward.messages().filter(|(stream, ..)| *stream < known);
+            self.inn.forward_messages(tsn, messages)
+        } else {
+            let streams = forward.streams().filter(|(stream, _)| *stream < known);
+            self.inn.forward(tsn, streams)
+        };
+        if let Err(what) = result {
             self.violation(what);
         }
     }

@@ -358,6 +358,15 @@ impl Association {
         result
     }
 
+    /// Sets what the scheduler goes by for a stream.
+    pub(crate) fn set_stream_value(&mut self, stream: u16, value: u16) -> Result<(), Error> {
+        if stream >= self.streams.0 {
+            return Err(Error::Stream { streams: self.streams.0, got: stream });
+        }
+        self.out.set_value(stream, value);
+        Ok(())
+    }
+
     /// Reads a message (RFC 9260 section 11.1.7).
     pub(crate) fn read(&mut self, out: &mut Vec<u8>) -> Option<Received> {
         let received = self.inn.read(out)?;

@@ -7,7 +7,7 @@ use crate::Tsn;
 use crate::auth::{self, Agreed};
 use crate::features::Features;
 use crate::incoming::Incoming;
-use crate::outgoing::{Outgoing, chunk_size};
+use crate::outgoing::Outgoing;
 use crate::settings::Settings;
 use crate::wire::cause::Cause;
 use crate::wire::chunk::{Chunk, kind};
@@ -170,6 +170,8 @@ impl Association {
             Box::new(Auth { own, agreed: Some(agreed) })
         });
         self.out.forwards = offer.features.has(Features::FORWARD);
+        self.out.interleave(offer.features.has(Features::INTERLEAVE));
+        self.inn.interleave(offer.features.has(Features::INTERLEAVE));
         self.inn.restart(offer.peer_tsn);
         for path in &mut self.paths {
             path.used = now;
@@ -232,12 +234,14 @@ impl Association {
     /// cookie's timer stands in for T3-rtx.
     fn put_first_data(&mut self, cx: &mut Cx<'_>, index: usize, packet: &mut Writer<'_>) {
         while let Some((len, ..)) = self.out.first_marked()
-            && packet.space() >= chunk_size(len)
+            && packet.space() >= self.out.chunk_size(len)
         {
             self.out.send_again(cx.now, index, &mut self.paths, packet.chunks());
         }
         if !self.out.has_marked() {
             self.paths[index].allow_burst(&self.settings);
+            self.out.begin_packet();
+            self.out.drop_expired(cx.now);
             let before = packet.len();
             self.put_new(cx, index, packet, before);
         }

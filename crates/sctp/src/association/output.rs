@@ -1,7 +1,6 @@
 //! Packets out (RFC 9260 sections 6.1 and 6.10).
 
 use super::{Association, Cx, State};
-use crate::outgoing::chunk_size;
 use crate::wire::chunk::Chunk;
 use crate::wire::{COMMON_HEADER, TLV_HEADER, Writer};
 use ringway_sansio::Addressing;
@@ -28,6 +27,7 @@ impl Association {
     }
 
     fn transmit_open(&mut self, cx: &mut Cx<'_>, out: &mut Vec<u8>) -> Option<usize> {
+        self.out.begin_packet();
         self.out.drop_expired(cx.now);
         self.pending.unsent += self.out.take_abandoned();
         self.closing_progress(cx);
@@ -95,7 +95,7 @@ impl Association {
         let limit = self.paths[target].packet;
         match self.out.first_marked() {
             Some((len, ..)) if self.control_target().is_none() => {
-                limit.max(COMMON_HEADER + self.auth_room() + chunk_size(len))
+                limit.max(COMMON_HEADER + self.auth_room() + self.out.chunk_size(len))
             }
             _ => limit,
         }
@@ -161,7 +161,7 @@ impl Association {
             && with_data
             && self
                 .data_len()
-                .is_some_and(|len| packet.space() >= self.sack_len() + chunk_size(len));
+                .is_some_and(|len| packet.space() >= self.sack_len() + self.out.chunk_size(len));
         if here || along {
             self.put_sack(packet);
         }
@@ -212,7 +212,7 @@ impl Association {
         let before = packet.len();
         self.paths[target].before_data(cx.now);
         while let Some((len, last, timed_out)) = self.out.first_marked() {
-            let fits = packet.space() >= chunk_size(len);
+            let fits = packet.space() >= self.out.chunk_size(len);
             if !fits || self.retransmit_to(last, timed_out) != target {
                 break;
             }
@@ -248,7 +248,7 @@ impl Association {
     ) {
         let most = self.most_data();
         while let Some(len) = self.out.next_len(most) {
-            if packet.space() < chunk_size(len) {
+            if packet.space() < self.out.chunk_size(len) {
                 break;
             }
             let path = &mut self.paths[target];
@@ -267,7 +267,7 @@ impl Association {
                 self.heard = false;
             }
             self.probe = false;
-            path.burst = path.burst.saturating_sub(chunk_size(len) as u32);
+            path.burst = path.burst.saturating_sub(self.out.chunk_size(len) as u32);
             let ask = self.state == State::ShutdownPending;
             self.out.cut(cx.now, most, target, path, ask, packet.chunks());
             self.totals.chunks_sent += 1;

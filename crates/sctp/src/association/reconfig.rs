@@ -177,6 +177,7 @@ impl Association {
         }
         let closed = match &want {
             Want::Outgoing(streams, _) => Some(streams.clone()),
+            Want::Everything => Some(Box::default()),
             _ => None,
         };
         reconfig.wanted.push_back(want);
@@ -230,7 +231,7 @@ impl Association {
         let ready = match reconfig.wanted.front() {
             None => return,
             Some(Want::Outgoing(streams, _)) => self.out.has_sent(streams),
-            Some(Want::Everything) => self.out.freeze(),
+            Some(Want::Everything) => self.out.is_done(),
             Some(_) => true,
         };
         if !ready {
@@ -571,16 +572,16 @@ impl Association {
                     self.pending.changes.push_back(change);
                 }
             }
-            Want::Everything => match next.filter(|_| performed) {
+            Want::Everything => {
+                self.out.open_streams(&[], false);
                 // H5.
-                Some((theirs, ours)) => {
+                if let Some((theirs, ours)) = next.filter(|_| performed) {
                     self.pending.unsent += self.out.reset_everything(ours);
                     self.inn.reset_everything(theirs);
                     self.forget_numbers();
                     self.pending.changes.push_back(Change::EverythingReset);
                 }
-                None => self.out.thaw(),
-            },
+            }
             Want::AddOutgoing(count) if performed => {
                 // H6.
                 self.streams.0 = self.streams.0.saturating_add(count);

@@ -54,6 +54,12 @@ impl Sctp {
         self.call(id, |association| association.reset_streams(reset))
     }
 
+    /// Sets what the scheduler goes by for a stream (RFC 8260): its weight, or its priority, of which
+    /// 0 is the highest.
+    pub fn set_stream_value(&mut self, id: AssocId, stream: u16, value: u16) -> Result<(), Error> {
+        self.call(id, |association| association.set_stream_value(stream, value))
+    }
+
     /// Asks for so many more streams to send on, and for the peer to send on (RFC 6525).
     /// [`Change::Streams`](crate::Change::Streams) follows.
     pub fn add_streams(&mut self, id: AssocId, outgoing: u16, incoming: u16) -> Result<(), Error> {

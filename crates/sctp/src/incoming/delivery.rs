@@ -124,6 +124,7 @@ pub(super) struct Ready {
     pub(super) shape: Shape,
     pub(super) len: usize,
     pub(super) begin: bool,
+    pub(super) end: bool,
     pub(super) cut: bool,
     pub(super) body: Body,
 }

@@ -6,6 +6,7 @@
 //! acknowledged is ever dropped.
 
 mod delivery;
+mod interleaved;
 mod tracker;
 
 pub(crate) use tracker::Tracker;
@@ -14,6 +15,7 @@ use crate::numbers::{Line, Ssn, Tsn};
 use crate::ring::Ring;
 use crate::wire::{Data, DataFlags};
 use delivery::{Body, Fragments, Partial, Ready, Run, Shape, Whole};
+use interleaved::Interleaved;
 use std::collections::{BTreeMap, VecDeque};
 
 /// What a chunk or message that waits counts in the receive buffer at least, so that small ones
@@ -70,6 +72,8 @@ pub(crate) struct Incoming {
     runs: BTreeMap<u64, Run>,
     /// Messages whose turn in their stream has not come.
     held: BTreeMap<(u16, u16), Whole>,
+    /// Where messages are interleaved (RFC 8260).
+    interleaved: Option<Box<Interleaved>>,
     /// Bytes of user data that are here, and pieces that they are in.
     bytes: usize,
     pieces: usize,
@@ -89,6 +93,7 @@ impl Incoming {
             partial: None,
             runs: BTreeMap::new(),
             held: BTreeMap::new(),
+            interleaved: None,
             bytes: 0,
             pieces: 0,
             capacity,
@@ -100,7 +105,9 @@ impl Incoming {
     pub(crate) fn restart(&mut self, initial_tsn: Tsn) {
         let ready = core::mem::take(&mut self.ready);
         let mut ring = core::mem::take(&mut self.ring);
+        let interleaved = self.is_interleaved();
         *self = Incoming::new(initial_tsn, self.capacity);
+        self.interleave(interleaved);
         for mut one in ready {
             let mut data = Vec::new();
             self.bytes += one.len;
@@ -123,6 +130,9 @@ impl Incoming {
         if streams.is_empty() {
             self.next_ssn.clear();
         }
+        if let Some(interleaved) = &mut self.interleaved {
+            interleaved.reset_streams(streams);
+        }
         for &stream in streams {
             if let Some(next) = self.next_ssn.get_mut(usize::from(stream)) {
                 *next = Ssn::default();
@@ -136,6 +146,7 @@ impl Incoming {
         for (_, whole) in core::mem::take(&mut self.held) {
             self.deliver(whole);
         }
+        self.finish_interleaved(true);
         self.finish();
         self.restart(next);
     }
@@ -275,8 +286,14 @@ impl Incoming {
     fn commit(&mut self) -> Result<(), &'static str> {
         let Some(partial) = self.partial.take() else { return Ok(()) };
         let shape = partial.shape;
-        let ready =
-            Ready { shape, len: partial.len, begin: !partial.began, cut: false, body: Body::Ring };
+        let ready = Ready {
+            shape,
+            len: partial.len,
+            begin: !partial.began,
+            end: true,
+            cut: false,
+            body: Body::Ring,
+        };
         self.pieces += 1;
         if partial.delivering {
             self.ready.push_front(ready);
@@ -323,6 +340,7 @@ impl Incoming {
             shape: whole.shape,
             len: whole.len,
             begin: true,
+            end: true,
             cut: false,
             body: Body::Own(whole.data),
         };
@@ -401,6 +419,7 @@ impl Incoming {
         if let Some(partial) = self.partial.take() {
             self.drop_partial(&partial);
         }
+        self.finish_interleaved(false);
         self.runs.clear();
         self.held.clear();
         self.bytes = self.ready.iter().map(|ready| ready.len).sum();
@@ -417,7 +436,7 @@ impl Incoming {
         self.bytes -= partial.len;
         if partial.delivering {
             let (shape, len, body) = (partial.shape, 0, Body::Own(Fragments::new()));
-            self.ready.push_front(Ready { shape, len, begin: false, cut: true, body });
+            self.ready.push_front(Ready { shape, len, begin: false, end: true, cut: true, body });
         }
     }
 
@@ -517,7 +536,7 @@ impl Incoming {
         }
         self.bytes -= ready.len;
         let cut = ready.cut;
-        Some(Received { cut, ..ready.shape.received(ready.begin, true, ready.len) })
+        Some(Received { cut, ..ready.shape.received(ready.begin, ready.end, ready.len) })
     }
 
     /// Whether nothing waits to be read or to become whole.

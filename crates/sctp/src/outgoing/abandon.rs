@@ -1,6 +1,7 @@
 //! Messages that are given up (RFC 3758 section 3.5, RFC 7496).
 
 use super::{Fate, NONE, Outgoing, Sent};
+use crate::numbers::{Mid, Ssn};
 use crate::path::Path;
 use crate::wire::chunk::{Chunk, ForwardTsn};
 use crate::wire::{DataFlags, TLV_HEADER, Writer};
@@ -10,6 +11,8 @@ use std::collections::BTreeMap;
 /// Bytes of a FORWARD TSN without entries, and of an entry.
 const FORWARD: usize = TLV_HEADER + 4;
 const ENTRY: usize = 4;
+/// Bytes of an entry of an I-FORWARD-TSN.
+const I_ENTRY: usize = 8;
 
 impl Outgoing {
     /// Drops messages that have expired before anything of them was sent: no TSN was used, so the
@@ -19,17 +22,16 @@ impl Outgoing {
             && self.current == NONE
             && let Some(stream) = self.scheduler.next()
         {
-            let queue = &mut self.queues[usize::from(stream)];
-            let key = queue.head as usize;
-            if self.messages[key].expires.is_none_or(|at| at > now) {
+            let key = self.queues[usize::from(stream)].head as usize;
+            let message = &self.messages[key];
+            let late = message.expires.is_some_and(|at| at <= now);
+            // What has given way to another message was counted then.
+            let gone = message.data.is_empty();
+            if message.cut > 0 || !(late || gone) {
                 return;
             }
-            let message = self.messages.remove(key);
-            queue.take_head(message.next);
-            self.scheduler.taken(0, message.next != NONE);
-            self.waiting -= message.data.len();
-            self.buffered -= message.data.len();
-            self.abandoned += 1;
+            self.drop_head(stream);
+            self.abandoned += u32::from(late && !gone);
         }
     }
 
@@ -48,22 +50,26 @@ impl Outgoing {
             let often = message.retransmits.is_some_and(|most| chunk.again >= most);
             if late || often {
                 let key = chunk.message;
-                self.abandon_message(now, key, place, paths);
+                self.abandon_message(now, key, paths);
             }
         }
         self.advance()
     }
 
-    /// Gives up a message of which the chunk at `place` is one. Its chunks stand side by side.
-    fn abandon_message(&mut self, now: Time, key: u32, place: u64, paths: &mut [Path]) {
-        let mut start = place;
-        while start > self.first && self.chunk(start - 1).is_some_and(|c| c.message == key) {
-            start -= 1;
-        }
-        let mut at = start;
-        while let Some(chunk) = self.chunk_mut(at)
-            && chunk.message == key
+    /// Gives up a message of which some chunk stands in the ring.
+    fn abandon_message(&mut self, now: Time, key: u32, paths: &mut [Path]) {
+        let message = &self.messages[key as usize];
+        let (stream, begun) = (message.stream, message.cut > 0);
+        let (mut at, mut left) = (message.start.max(self.first), message.chunks);
+        while left > 0
+            && let Some(chunk) = self.chunk_mut(at)
         {
+            // Between its chunks there may be others where messages are interleaved.
+            if chunk.message != key {
+                at += 1;
+                continue;
+            }
+            left -= 1;
             let fate = core::mem::replace(&mut chunk.fate, Fate::Abandoned);
             let chunk = *chunk;
             if fate == Fate::Outstanding {
@@ -83,7 +89,15 @@ impl Outgoing {
         message.cut = message.data.len() as u32;
         self.waiting -= left;
         self.buffered -= left;
-        if self.current == key {
+        let waits = self.interleaved && self.queues[usize::from(stream)].head == key && begun;
+        if waits {
+            // Without the message, which goes when its chunks do.
+            let queue = &mut self.queues[usize::from(stream)];
+            let next = self.messages[key as usize].next;
+            queue.take_head(next);
+            self.scheduler.removed(stream, next != NONE);
+        }
+        if self.current == key || waits {
             self.current = NONE;
             // Its end gets a TSN that is never sent: else a peer that has every fragment so far
             // would wait for the rest, and could not be told by a TSN that it knows.
@@ -93,7 +107,9 @@ impl Outgoing {
                 at: now,
                 message: key,
                 offset: 0,
+                fragment: 0,
                 len: 0,
+                size: 0,
                 flags: DataFlags::END,
                 fate: Fate::Abandoned,
                 path,
@@ -124,28 +140,42 @@ impl Outgoing {
     /// Writes a FORWARD TSN, as far as its entries fit (rule C3). `false` when none fits.
     pub(crate) fn put_forward(&self, packet: &mut Writer<'_>) -> bool {
         let Some(room) = packet.space().checked_sub(FORWARD) else { return false };
-        let mut streams = BTreeMap::new();
+        let entry = if self.interleaved { I_ENTRY } else { ENTRY };
+        let mut streams: BTreeMap<(u16, bool), Mid> = BTreeMap::new();
         let mut reached = self.first - 1;
         while reached < self.advanced
             && let Some(chunk) = self.chunk(reached + 1)
         {
             let message = &self.messages[chunk.message as usize];
-            if !message.unordered {
-                if !streams.contains_key(&message.stream) && (streams.len() + 1) * ENTRY > room {
+            if self.interleaved || !message.unordered {
+                let name = (message.stream, message.unordered);
+                if !streams.contains_key(&name) && (streams.len() + 1) * entry > room {
                     break;
                 }
-                streams.insert(message.stream, message.ssn);
+                let last = streams.entry(name).or_insert(message.number);
+                if message.number.after(*last) {
+                    *last = message.number;
+                }
             }
             reached += 1;
         }
         if reached < self.first {
             return false;
         }
-        let mut entries = Vec::with_capacity(streams.len() * ENTRY);
-        for (stream, ssn) in streams {
-            ForwardTsn::put_stream(&mut entries, stream, ssn);
+        let mut entries = Vec::with_capacity(streams.len() * entry);
+        for ((stream, unordered), number) in streams {
+            if self.interleaved {
+                ForwardTsn::put_message(&mut entries, stream, unordered, number);
+            } else {
+                ForwardTsn::put_stream(&mut entries, stream, Ssn::new(number.raw() as u16));
+            }
         }
-        Chunk::ForwardTsn(ForwardTsn::new(self.line.tsn(reached), &entries)).emit(packet.chunks());
+        let forward = ForwardTsn::new(self.line.tsn(reached), &entries);
+        if self.interleaved {
+            Chunk::IForwardTsn(forward).emit(packet.chunks());
+        } else {
+            Chunk::ForwardTsn(forward).emit(packet.chunks());
+        }
         true
     }
 

@@ -8,19 +8,21 @@
 mod abandon;
 mod sack;
 mod streams;
+mod values;
 
 pub(crate) use sack::SackError;
 
-use crate::numbers::{Line, Ssn, Tsn};
+use crate::numbers::{Line, Mid, Ssn, Tsn};
 use crate::path::Path;
 use crate::scheduler::Scheduler;
 use crate::settings::{Error, Settings};
+use crate::wire::data::{DATA_HEADER, I_DATA_HEADER, IData};
 use crate::wire::padded;
-use crate::wire::{Data, DataFlags, data::DATA_HEADER};
+use crate::wire::{Data, DataFlags};
 use bytes::Bytes;
 use ringway_sansio::{Duration, Time};
 use slab::Slab;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Most chunks in flight: what the 16 bits of a gap block can tell apart (RFC 9260 section 3.3.4).
 pub const MAX_IN_FLIGHT: usize = 65_535;
@@ -35,7 +37,8 @@ struct Message {
     data: Bytes,
     ppid: u32,
     stream: u16,
-    ssn: Ssn,
+    /// MID, whose lower half is the SSN.
+    number: Mid,
     unordered: bool,
     immediate: bool,
     /// When it is given up.
@@ -44,8 +47,12 @@ struct Message {
     retransmits: Option<u8>,
     /// Bytes cut into chunks.
     cut: u32,
-    /// Chunks in the ring.
+    /// Chunks in the ring, the place of the first there was, and how many there were.
     chunks: u32,
+    start: u64,
+    fragments: u32,
+    /// It gives way to messages of lower values (RFC 7496).
+    priority: Option<u16>,
     /// The next message of the stream.
     next: u32,
 }
@@ -69,7 +76,11 @@ struct Sent {
     at: Time,
     message: u32,
     offset: u32,
+    /// Its place in the message.
+    fragment: u32,
     len: u16,
+    /// What it counts in windows: with header and padding.
+    size: u16,
     flags: DataFlags,
     fate: Fate,
     path: u8,
@@ -83,22 +94,19 @@ struct Sent {
 }
 
 impl Sent {
-    /// What it counts in windows: with header and padding.
     fn size(&self) -> u32 {
-        chunk_size(usize::from(self.len)) as u32
+        u32::from(self.size)
     }
-}
-
-/// Bytes of a DATA chunk in a packet.
-pub(crate) const fn chunk_size(user: usize) -> usize {
-    DATA_HEADER + padded(user)
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Queue {
     head: u32,
     tail: u32,
-    next_ssn: Ssn,
+    /// Numbers of the next ordered message, and where messages are interleaved of the next
+    /// unordered one.
+    next: Mid,
+    next_unordered: Mid,
 }
 
 /// How long a message is worth sending (RFC 3758, RFC 7496). Where the peer does not take partial
@@ -112,6 +120,9 @@ pub enum Reliability {
     Lifetime(Duration),
     /// Until a chunk of it was sent again so many times.
     Retransmits(u8),
+    /// Until there is no room for a message of a higher priority, which is a lower value, and
+    /// nothing of it was sent.
+    Priority(u16),
 }
 
 /// How a message is sent.
@@ -130,6 +141,10 @@ pub struct SendOptions {
 }
 
 impl Queue {
+    fn number_anew(&mut self) {
+        (self.next, self.next_unordered) = (Mid::default(), Mid::default());
+    }
+
     /// The first message leaves; `next` comes after it.
     fn take_head(&mut self, next: u32) {
         self.head = next;
@@ -176,11 +191,16 @@ pub(crate) struct Outgoing {
     abandoned: u32,
     /// A message was given that may be given up.
     unreliable: bool,
+    /// Messages are interleaved (RFC 8260), and bytes before the user data of a chunk.
+    interleaved: bool,
+    header: usize,
+    /// What the user has set for streams, ascending.
+    values: Vec<(u16, u16)>,
+    /// Messages that give way, by priority; nothing of them was sent.
+    priorities: BTreeMap<(u16, u32), ()>,
     /// Streams that take no messages now, and how often all of them do not (RFC 6525).
     closed: Vec<u16>,
     all_closed: u8,
-    /// No message may begin.
-    frozen: bool,
 }
 
 impl Outgoing {
@@ -208,7 +228,10 @@ impl Outgoing {
             unreliable: false,
             closed: Vec::new(),
             all_closed: 0,
-            frozen: false,
+            interleaved: false,
+            header: DATA_HEADER,
+            values: Vec::new(),
+            priorities: BTreeMap::new(),
         }
     }
 
@@ -222,17 +245,38 @@ impl Outgoing {
             while let Some(message) = self.messages.try_remove(at as usize) {
                 self.waiting -= message.data.len();
                 self.buffered -= message.data.len();
+                if let Some(priority) = message.priority {
+                    self.priorities.remove(&(priority, at));
+                }
                 at = message.next;
             }
         }
         let dropped = before - self.messages.len();
         if dropped > 0 {
-            self.scheduler = settings.scheduling.make();
-            for (_, message) in self.messages.iter().filter(|(_, message)| message.cut == 0) {
-                self.scheduler.queued(message.stream, message.data.len());
-            }
+            self.schedule_anew(settings);
         }
         dropped as u32
+    }
+
+    /// Messages are interleaved from now on, or not (RFC 8260 section 2.2.1).
+    pub(crate) fn interleave(&mut self, on: bool) {
+        self.interleaved = on;
+        self.header = if on { I_DATA_HEADER } else { DATA_HEADER };
+    }
+
+    /// Bytes before the user data of a chunk.
+    pub(crate) fn header(&self) -> usize {
+        self.header
+    }
+
+    /// Bytes of a chunk in a packet.
+    pub(crate) fn chunk_size(&self, user: usize) -> usize {
+        self.header + padded(user)
+    }
+
+    /// A new packet begins.
+    pub(crate) fn begin_packet(&mut self) {
+        self.scheduler.packet();
     }
 
     fn next_place(&self) -> u64 {
@@ -301,18 +345,23 @@ impl Outgoing {
         }
         let buffered = self.buffered();
         let cost = size.max(MESSAGE_COST);
-        if buffered > 0 && buffered + cost > limit {
+        let gives_way = match options.reliability {
+            Reliability::Priority(priority) => Some(priority),
+            _ => None,
+        };
+        let full = buffered > 0 && buffered + cost > limit;
+        if full && !gives_way.is_some_and(|priority| self.give_way(priority, cost, limit)) {
             return Err(Error::NoRoom { room: limit.saturating_sub(buffered), got: size });
         }
         let index = usize::from(options.stream);
         if index >= self.queues.len() {
-            let empty = Queue { head: NONE, tail: NONE, next_ssn: Ssn::default() };
+            let (next, next_unordered) = (Mid::default(), Mid::default());
+            let empty = Queue { head: NONE, tail: NONE, next, next_unordered };
             self.queues.reserve_exact(index + 1 - self.queues.len());
             self.queues.resize(index + 1, empty);
         }
-        let queue = &mut self.queues[index];
         let (expires, retransmits) = match options.reliability {
-            Reliability::Full => (None, None),
+            Reliability::Full | Reliability::Priority(_) => (None, None),
             Reliability::Lifetime(lifetime) => (Some(now + lifetime), None),
             Reliability::Retransmits(count) => (None, Some(count)),
         };
@@ -321,15 +370,22 @@ impl Outgoing {
             data,
             ppid: options.ppid,
             stream: options.stream,
-            ssn: Ssn::default(),
+            number: Mid::default(),
             unordered: options.unordered,
             immediate: options.immediate,
             expires,
             retransmits,
             cut: 0,
             chunks: 0,
+            start: 0,
+            fragments: 0,
+            priority: gives_way,
             next: NONE,
         }) as u32;
+        if let Some(priority) = gives_way {
+            self.priorities.insert((priority, key), ());
+        }
+        let queue = &mut self.queues[index];
         if queue.tail == NONE {
             queue.head = key;
         } else {
@@ -346,9 +402,6 @@ impl Outgoing {
     fn upcoming(&self) -> Option<u32> {
         if self.current != NONE {
             return Some(self.current);
-        }
-        if self.frozen {
-            return None;
         }
         let stream = self.scheduler.next()?;
         Some(self.queues[usize::from(stream)].head)
@@ -396,13 +449,17 @@ impl Outgoing {
         if ended && (message.immediate || (ask && self.waiting == 0)) {
             flags = flags.with(DataFlags::IMMEDIATE);
         }
+        let fragment = message.fragments;
         message.cut += len as u32;
         message.chunks += 1;
+        message.fragments += 1;
         let sent = Sent {
             at: now,
             message: key,
             offset: offset as u32,
+            fragment,
             len: len as u16,
+            size: (self.header + padded(len)) as u16,
             flags,
             fate: Fate::Outstanding,
             path: path_index as u8,
@@ -411,18 +468,33 @@ impl Outgoing {
             fast: false,
             timed_out: false,
         };
+        let queue = &mut self.queues[usize::from(message.stream)];
         if offset == 0 {
-            // It leaves its queue with its first chunk, and gets its number.
-            let queue = &mut self.queues[usize::from(message.stream)];
-            message.ssn = queue.next_ssn;
-            if !message.unordered {
-                queue.next_ssn = queue.next_ssn.plus(1);
+            message.start = place;
+            // It gets its number with its first chunk.
+            let next = match (self.interleaved, message.unordered) {
+                (true, true) => &mut queue.next_unordered,
+                _ => &mut queue.next,
+            };
+            message.number = *next;
+            if self.interleaved || !message.unordered {
+                *next = next.plus(1);
             }
+            if let Some(priority) = message.priority {
+                self.priorities.remove(&(priority, key));
+            }
+        }
+        // Interleaved it leaves its queue with its last chunk, else with the first.
+        if if self.interleaved { ended } else { offset == 0 } {
             let next = message.next;
             queue.take_head(next);
             self.scheduler.taken(len, next != NONE);
+        } else if self.interleaved {
+            self.scheduler.cut(len);
+        } else {
+            self.scheduler.spent(message.stream, len);
         }
-        self.current = if ended { NONE } else { key };
+        self.current = if ended || self.interleaved { NONE } else { key };
         self.write(&sent, place, out);
         self.sent.push_back(sent);
         self.put_in_flight(now, &sent, place, path);
@@ -430,20 +502,24 @@ impl Outgoing {
             path.timed = Some(place);
         }
         path.used = now;
+        if self.unreliable {
+            self.drop_expired(now);
+        }
     }
 
     fn write(&self, sent: &Sent, place: u64, out: &mut Vec<u8>) {
         let message = &self.messages[sent.message as usize];
         let start = sent.offset as usize;
-        let data = Data {
-            flags: sent.flags,
-            tsn: self.line.tsn(place),
-            stream: message.stream,
-            ssn: message.ssn,
-            ppid: message.ppid,
-            user: &message.data[start..start + usize::from(sent.len)],
-        };
-        data.emit(out);
+        let (flags, tsn, stream, ppid) =
+            (sent.flags, self.line.tsn(place), message.stream, message.ppid);
+        let user = &message.data[start..start + usize::from(sent.len)];
+        if self.interleaved {
+            let ppid_or_fsn = if start == 0 { ppid } else { sent.fragment };
+            IData { flags, tsn, stream, mid: message.number, ppid_or_fsn, user }.emit(out);
+        } else {
+            let ssn = Ssn::new(message.number.raw() as u16);
+            Data { flags, tsn, stream, ssn, ppid, user }.emit(out);
+        }
     }
 
     fn put_in_flight(&mut self, now: Time, sent: &Sent, place: u64, path: &mut Path) {

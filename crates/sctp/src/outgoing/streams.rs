@@ -1,7 +1,7 @@
 //! Streams that begin anew (RFC 6525).
 
 use super::{NONE, Outgoing};
-use crate::numbers::{Line, Ssn, Tsn};
+use crate::numbers::{Line, Tsn};
 
 impl Outgoing {
     /// The TSN of the next chunk.
@@ -28,7 +28,7 @@ impl Outgoing {
         } else if reset {
             for &stream in streams {
                 if let Some(queue) = self.queues.get_mut(usize::from(stream)) {
-                    queue.next_ssn = Ssn::default();
+                    queue.number_anew();
                 }
             }
         }
@@ -50,16 +50,6 @@ impl Outgoing {
         })
     }
 
-    /// No message is begun any more. `true` once nothing is in flight.
-    pub(crate) fn freeze(&mut self) -> bool {
-        self.frozen = true;
-        self.sent.is_empty() && self.current == NONE
-    }
-
-    pub(crate) fn thaw(&mut self) {
-        self.frozen = false;
-    }
-
     /// Begins anew at a TSN (RFC 6525 section 5.2.4): what is in flight is lost, what was not sent
     /// keeps its place. Gives how many messages were lost.
     pub(crate) fn reset_everything(&mut self, next: Tsn) -> u32 {
@@ -71,7 +61,7 @@ impl Outgoing {
 
     fn number_anew(&mut self) {
         for queue in &mut self.queues {
-            queue.next_ssn = Ssn::default();
+            queue.number_anew();
         }
     }
 
@@ -95,8 +85,14 @@ impl Outgoing {
             self.buffered -= left;
             self.current = NONE;
         }
+        // Interleaved messages that were begun still stand in their queues.
+        for index in 0..self.queues.len() {
+            let head = self.queues[index].head;
+            if self.messages.get(head as usize).is_some_and(|message| message.cut > 0) {
+                self.drop_head(index as u16);
+            }
+        }
         self.number_anew();
-        self.frozen = false;
         self.marked.clear();
         self.acked.clear();
         self.line = Line::new(initial_tsn);

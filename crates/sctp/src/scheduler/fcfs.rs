@@ -33,6 +33,14 @@ impl Scheduler for Fcfs {
             }
         }
     }
+
+    fn removed(&mut self, stream: u16, _more: bool) {
+        let Some(at) = self.runs.iter().position(|run| run.0 == stream) else { return };
+        self.runs[at].1 -= 1;
+        if self.runs[at].1 == 0 {
+            self.runs.remove(at);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -52,5 +60,12 @@ mod tests {
             s.taken(10, true);
         }
         assert_eq!(order, [3, 3, 1, 3, 2]);
+        s.queued(1, 10);
+        s.queued(2, 10);
+        s.removed(2, false);
+        s.cut(5);
+        assert_eq!(s.next(), Some(1));
+        s.taken(5, false);
+        assert_eq!(s.next(), None);
     }
 }

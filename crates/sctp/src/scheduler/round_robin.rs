@@ -13,6 +13,20 @@ pub struct RoundRobin {
 }
 
 impl RoundRobin {
+    /// Whether a stream has messages.
+    pub(super) fn has(&self, stream: u16) -> bool {
+        let word = self.waiting.get(usize::from(stream / 64));
+        word.is_some_and(|word| word & (1 << (stream % 64)) != 0)
+    }
+
+    /// A stream has had its turn.
+    pub(super) fn move_back(&mut self, stream: u16) {
+        if let Some(at) = self.turns.iter().position(|other| *other == stream) {
+            self.turns.remove(at);
+            self.turns.push_back(stream);
+        }
+    }
+
     /// Sets a stream's bit; gives what it was.
     fn set(&mut self, stream: u16, on: bool) -> bool {
         let (word, bit) = (usize::from(stream / 64), 1u64 << (stream % 64));
@@ -53,6 +67,19 @@ impl Scheduler for RoundRobin {
             }
         }
     }
+
+    fn cut(&mut self, _bytes: usize) {
+        // Interleaved, a turn is a chunk.
+        if let Some(stream) = self.turns.pop_front() {
+            self.turns.push_back(stream);
+        }
+    }
+
+    fn removed(&mut self, stream: u16, more: bool) {
+        if !more && self.set(stream, false) {
+            self.turns.retain(|other| *other != stream);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -75,6 +102,11 @@ mod tests {
         }
         assert_eq!(order, [3, 1, 2, 3, 3]);
         s.queued(3, 10);
+        assert_eq!(s.next(), Some(3));
+        s.queued(4, 10);
+        s.cut(5);
+        assert_eq!(s.next(), Some(4));
+        s.removed(4, false);
         assert_eq!(s.next(), Some(3));
     }
 }

@@ -150,6 +150,13 @@ impl<'a> ForwardTsn<'a> {
         entries.extend_from_slice(&ssn.raw().to_be_bytes());
     }
 
+    /// Appends an entry of an I-FORWARD-TSN.
+    pub fn put_message(entries: &mut Vec<u8>, stream: u16, unordered: bool, mid: Mid) {
+        entries.extend_from_slice(&stream.to_be_bytes());
+        entries.extend_from_slice(&u16::from(unordered).to_be_bytes());
+        entries.extend_from_slice(&mid.raw().to_be_bytes());
+    }
+
     /// The entries of a FORWARD TSN: streams and the last SSN skipped on each.
     pub fn streams(&self) -> impl Iterator<Item = (u16, Ssn)> + 'a {
         self.entries.chunks_exact(4).map(|b| (u16_at(b, 0), Ssn::new(u16_at(b, 2))))

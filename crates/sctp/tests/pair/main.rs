@@ -6,6 +6,7 @@
 mod support;
 
 mod addresses;
+mod interleaved;
 mod streams;
 
 use proptest::prelude::*;

@@ -2,6 +2,7 @@
 //! are 1.
 //!
 //! `DATA tsn flags stream:ssn bytes` (`-` for no flags where one is built), `SACK cumulative [w window] [from-to ...] [dup tsn ...]`,
+//! `IDATA tsn flags stream:mid:(ppid or fragment) bytes`, `IFORWARD tsn [U]stream:mid ...`,
 //! `RECONFIG` with `out request response last [stream ...]`, `in request [stream ...]`, `all request`,
 //! `answer request result [ours theirs]`, `more request count` or `give request count`,
 //! `SHUTDOWN cumulative`, `ABORT [T] [cause]`, `ERROR cause`, `SHUTDOWN_COMPLETE [T]`, and names
@@ -10,9 +11,10 @@
 use super::pattern;
 use ringway_sctp::wire::cause::Causes;
 use ringway_sctp::wire::chunk::{self, Chunk, ForwardTsn};
+use ringway_sctp::wire::data::IData;
 use ringway_sctp::wire::reconfig::{Reconfig, Streams};
 use ringway_sctp::wire::{Cause, Data, DataFlags, Gap, Packet, Parameters, sack};
-use ringway_sctp::{Ssn, Tsn};
+use ringway_sctp::{Mid, Ssn, Tsn};
 
 const FLAGS: [(char, DataFlags); 4] = [
     ('I', DataFlags::IMMEDIATE),
@@ -100,6 +102,18 @@ pub fn describe(bytes: &[u8], data: Option<Tsn>, acked: Option<Tsn>) -> String {
                 let (tsn, stream, ssn) = (relative(d.tsn, data), d.stream, d.ssn);
                 format!("DATA {tsn} {flags} {stream}:{ssn:?} {}", d.user.len())
             }
+            Chunk::IData(d) => {
+                let flags: String =
+                    FLAGS.iter().filter(|f| d.flags.has(f.1)).map(|f| f.0).collect();
+                let (tsn, stream, mid) = (relative(d.tsn, data), d.stream, d.mid);
+                format!("IDATA {tsn} {flags} {stream}:{mid:?}:{} {}", d.ppid_or_fsn, d.user.len())
+            }
+            Chunk::IForwardTsn(f) => {
+                let letter = |u: bool| if u { "U" } else { "" };
+                let list: String =
+                    f.messages().map(|(s, u, n)| format!(" {}{s}:{n:?}", letter(u))).collect();
+                format!("IFORWARD {}{list}", relative(f.new_cumulative_tsn, data))
+            }
             Chunk::Sack(s) => {
                 let mut text = format!("SACK {}", relative(s.cumulative_tsn_ack, acked));
                 for gap in s.gaps() {
@@ -155,6 +169,28 @@ pub fn build(line: &str, first: Tsn, peer: Tsn, window: u32, out: &mut Vec<u8>) 
                 let (stream, ssn) = (stream.parse().unwrap(), Ssn::new(ssn.parse().unwrap()));
                 let tsn = absolute(words[1], first);
                 Data { flags, tsn, stream, ssn, ppid: 0, user: &user }.emit(out);
+            }
+            "IDATA" => {
+                let mut flags = DataFlags::default();
+                for (letter, flag) in FLAGS {
+                    flags = if words[2].contains(letter) { flags.with(flag) } else { flags };
+                }
+                let numbers: Vec<u32> = words[3].split(':').map(|n| n.parse().unwrap()).collect();
+                let user = pattern(0, words[4].parse().unwrap());
+                let (stream, mid) = (numbers[0] as u16, Mid::new(numbers[1]));
+                let tsn = absolute(words[1], first);
+                IData { flags, tsn, stream, mid, ppid_or_fsn: numbers[2], user: &user }.emit(out);
+            }
+            "IFORWARD" => {
+                let mut entries = Vec::new();
+                for word in &words[2..] {
+                    let (stream, mid) = word.split_once(':').unwrap();
+                    let unordered = stream.starts_with('U');
+                    let stream = stream.trim_start_matches('U').parse().unwrap();
+                    let mid = Mid::new(mid.parse().unwrap());
+                    ForwardTsn::put_message(&mut entries, stream, unordered, mid);
+                }
+                Chunk::IForwardTsn(ForwardTsn::new(absolute(words[1], first), &entries)).emit(out);
             }
             "SACK" => {
                 let cumulative = absolute(words[1], peer);

@@ -11,6 +11,7 @@ mod carried;
 mod closing;
 mod data;
 mod faults;
+mod interleaved;
 mod loss;
 mod opening;
 mod partial;

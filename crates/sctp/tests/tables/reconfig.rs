@@ -176,7 +176,7 @@ fn streams_are_added() {
     s.expect("SACK 0 + RECONFIG answer 1 2");
 }
 
-/// RFC 6525 sections 5.1.4 and 5.2.7 H5: nothing is in flight when it is asked, nothing new goes out
+/// RFC 6525 sections 5.1.4 and 5.2.7 H5: nothing is in flight when it is asked, nothing is taken
 /// until it is answered, and everything goes on with the new numbers.
 #[test]
 fn everything_is_reset() {
@@ -187,12 +187,14 @@ fn everything_is_reset() {
     s.expect("SACK 1");
     s.sctp.reset_streams(s.id(), Reset::Everything).unwrap();
     s.expect_nothing();
-    s.send(1, 11);
+    let early = s.sctp.send(s.now, s.id(), &SendOptions::default(), &b"early"[..]);
+    assert_eq!(early, Err(Error::Resetting));
     s.give("SACK 1");
     s.expect("RECONFIG all 1");
     s.expect_nothing();
     s.give("RECONFIG answer 1 1 2 1001");
     assert_eq!(changes(&mut s), [Change::EverythingReset]);
+    s.send(1, 11);
     s.expect("DATA 1001 BE 1:0 11");
     s.give("DATA 2 IBE 1:0 12");
     s.expect("SACK 2");

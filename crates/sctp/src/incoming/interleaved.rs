@@ -1,0 +1,280 @@
+//! Interleaved messages (RFC 8260 section 2.2.3): fragments are put together by stream, message and
+//! fragment number, whatever their TSNs.
+
+use super::delivery::{Body, Fragments, Ready, Shape};
+use super::{Arrival, Incoming};
+use crate::numbers::{Mid, Ssn, Tsn};
+use crate::wire::DataFlags;
+use crate::wire::data::IData;
+use std::collections::BTreeMap;
+
+/// Names a message: stream, whether unordered, and MID.
+type Name = (u16, bool, u32);
+
+/// A message that is not whole, or whose turn has not come.
+#[derive(Debug, Default)]
+struct Assembly {
+    ppid: u32,
+    /// By fragment number, from `next` on.
+    pieces: BTreeMap<u32, Box<[u8]>>,
+    /// The first fragment that was not delivered.
+    next: u32,
+    /// The last fragment, once it is known.
+    last: Option<u32>,
+    len: usize,
+}
+
+impl Assembly {
+    /// How many fragments in a row there are from the first that was not delivered.
+    fn in_row(&self) -> u32 {
+        let numbers = self.pieces.keys().zip(self.next..);
+        numbers.take_while(|(piece, expected)| **piece == *expected).count() as u32
+    }
+
+    fn is_whole(&self) -> bool {
+        let count = self.pieces.len() as u64;
+        self.last.is_some_and(|last| u64::from(self.next) + count == u64::from(last) + 1)
+    }
+}
+
+/// What is known of interleaved messages.
+#[derive(Debug, Default)]
+pub(super) struct Interleaved {
+    /// The next MID of each stream, up to the highest used.
+    next: Vec<Mid>,
+    parts: BTreeMap<Name, Assembly>,
+    /// Bytes in `parts`.
+    len: usize,
+}
+
+impl Interleaved {
+    fn next_of(&mut self, stream: u16) -> &mut Mid {
+        let index = usize::from(stream);
+        if index >= self.next.len() {
+            self.next.resize(index + 1, Mid::default());
+        }
+        &mut self.next[index]
+    }
+
+    /// Streams begin anew, all if none is named (RFC 8260 section 2.3.2).
+    pub(super) fn reset_streams(&mut self, streams: &[u16]) {
+        if streams.is_empty() {
+            self.next.clear();
+        }
+        for &stream in streams {
+            if let Some(next) = self.next.get_mut(usize::from(stream)) {
+                *next = Mid::default();
+            }
+        }
+    }
+}
+
+const TWICE: &str = "a message identifier or fragment number is used twice";
+
+impl Incoming {
+    /// Messages are interleaved from now on, or not.
+    pub(crate) fn interleave(&mut self, on: bool) {
+        self.interleaved = on.then(Box::default);
+    }
+
+    pub(crate) fn is_interleaved(&self) -> bool {
+        self.interleaved.is_some()
+    }
+
+    /// Takes an I-DATA chunk of a stream that exists, with at least a byte of data.
+    pub(crate) fn take_interleaved(&mut self, data: &IData<'_>) -> Arrival {
+        let place = self.line.place(data.tsn, self.tracker.cumulative());
+        if self.tracker.has(place) {
+            self.tracker.note_duplicate(place);
+            return Arrival::Duplicate;
+        }
+        if !self.has_room(place, data.user.len()) || !self.tracker.can_take(place) {
+            return Arrival::Dropped;
+        }
+        let in_order = place == self.tracker.cumulative() + 1;
+        self.bytes += data.user.len();
+        self.advertised = self.advertised.saturating_sub(data.user.len());
+        self.tracker.take(place);
+        match self.assemble(data) {
+            Ok(()) => Arrival::Taken { in_order },
+            Err(what) => Arrival::Violation(what),
+        }
+    }
+
+    fn assemble(&mut self, data: &IData<'_>) -> Result<(), &'static str> {
+        let part = self.part();
+        let Some(all) = &mut self.interleaved else { return Ok(()) };
+        let unordered = data.flags.has(DataFlags::UNORDERED);
+        let (begins, ends) = (data.flags.has(DataFlags::BEGIN), data.flags.has(DataFlags::END));
+        let next = *all.next_of(data.stream);
+        if !unordered && data.mid.before(next) {
+            // A late fragment of a message that was given up.
+            self.bytes -= data.user.len();
+            return Ok(());
+        }
+        let turn = unordered || data.mid == next;
+        self.pieces += 1;
+        let name = (data.stream, unordered, data.mid.raw());
+        if begins && ends && turn && !all.parts.contains_key(&name) {
+            // Whole and next: straight to its reader.
+            self.ring.push(data.user);
+            let shape = shape(name, data.ppid_or_fsn);
+            let (len, body) = (data.user.len(), Body::Ring);
+            self.ready.push_back(Ready { shape, len, begin: true, end: true, cut: false, body });
+            if !unordered {
+                self.pass_on(data.stream);
+            }
+            return Ok(());
+        }
+        let fragment = if begins { 0 } else { data.ppid_or_fsn };
+        let one = all.parts.entry(name).or_default();
+        let wrong = (!begins && fragment == 0)
+            || fragment < one.next
+            || (ends && one.last.is_some())
+            || one.last.is_some_and(|last| fragment > last)
+            || (ends && one.pieces.last_key_value().is_some_and(|(last, _)| *last > fragment));
+        if wrong || one.pieces.insert(fragment, data.user.into()).is_some() {
+            return Err(TWICE);
+        }
+        if begins {
+            one.ppid = data.ppid_or_fsn;
+        }
+        if ends {
+            one.last = Some(fragment);
+        }
+        one.len += data.user.len();
+        all.len += data.user.len();
+        if one.is_whole() && turn {
+            self.deliver_part(name);
+            if !unordered {
+                self.pass_on(data.stream);
+            }
+        } else if turn && (all.len >= part || one.next > 0) {
+            // What does not fit the buffer as a whole is delivered in parts.
+            self.deliver_part(name);
+        }
+        Ok(())
+    }
+
+    /// Delivers of a message what is there in a row.
+    fn deliver_part(&mut self, name: Name) {
+        let Some(all) = &mut self.interleaved else { return };
+        let Some(one) = all.parts.get_mut(&name) else { return };
+        let (shape, begin) = (shape(name, one.ppid), one.next == 0);
+        let count = one.in_row();
+        if count == 0 {
+            return;
+        }
+        one.next += count;
+        let rest = one.pieces.split_off(&one.next);
+        let data: Fragments = core::mem::replace(&mut one.pieces, rest).into_values().collect();
+        let len = data.iter().map(|piece| piece.len()).sum();
+        one.len -= len;
+        all.len -= len;
+        let end = one.last.is_some_and(|last| one.next > last);
+        if end {
+            all.parts.remove(&name);
+        }
+        let body = Body::Own(data);
+        self.ready.push_back(Ready { shape, len, begin, end, cut: false, body });
+    }
+
+    /// The message of a stream whose turn it was is through: the next ones that are there follow.
+    fn pass_on(&mut self, stream: u16) {
+        let part = self.part();
+        loop {
+            let Some(all) = &mut self.interleaved else { return };
+            let next = all.next_of(stream);
+            *next = next.plus(1);
+            let name = (stream, false, next.raw());
+            let large = all.len >= part;
+            let Some(one) = all.parts.get(&name) else { return };
+            let whole = one.is_whole();
+            if whole || large {
+                self.deliver_part(name);
+            }
+            if !whole {
+                return;
+            }
+        }
+    }
+
+    /// The peer has given up what is missing up to a TSN, and of streams all messages up to one
+    /// (RFC 8260 section 2.3.1).
+    pub(crate) fn forward_messages(
+        &mut self,
+        tsn: Tsn,
+        messages: impl Iterator<Item = (u16, bool, Mid)>,
+    ) -> Result<(), &'static str> {
+        let place = self.line.place(tsn, self.tracker.cumulative());
+        if place <= self.tracker.cumulative() {
+            return Ok(());
+        }
+        self.tracker.forward(place);
+        for (stream, unordered, mid) in messages {
+            self.skip_messages(stream, unordered, mid);
+        }
+        Ok(())
+    }
+
+    fn skip_messages(&mut self, stream: u16, unordered: bool, mid: Mid) {
+        let Some(all) = &mut self.interleaved else { return };
+        let next = *all.next_of(stream);
+        if !unordered && mid.before(next) {
+            return;
+        }
+        let of_stream = (stream, unordered, 0)..=(stream, unordered, u32::MAX);
+        let mut names: Vec<Name> = all.parts.range(of_stream).map(|(name, _)| *name).collect();
+        names.retain(|name| !Mid::new(name.2).after(mid));
+        // In their order, which may wrap.
+        names.sort_by_key(|name| name.2.wrapping_sub(next.raw()));
+        for name in names {
+            self.give_out_or_up(name);
+        }
+        if !unordered && let Some(all) = &mut self.interleaved {
+            // `pass_on` goes one further.
+            *all.next_of(stream) = mid;
+            self.pass_on(stream);
+        }
+    }
+
+    /// A message that gets no more fragments: it is delivered if it is whole, else dropped.
+    fn give_out_or_up(&mut self, name: Name) {
+        let Some(all) = &mut self.interleaved else { return };
+        if all.parts.get(&name).is_some_and(Assembly::is_whole) {
+            return self.deliver_part(name);
+        }
+        let Some(one) = all.parts.remove(&name) else { return };
+        all.len -= one.len;
+        self.bytes -= one.len;
+        self.pieces -= one.pieces.len();
+        if one.next > 0 {
+            let (shape, body) = (shape(name, one.ppid), Body::Own(Fragments::new()));
+            let ready = Ready { shape, len: 0, begin: false, end: true, cut: true, body };
+            self.ready.push_back(ready);
+        }
+    }
+
+    /// Nothing more comes; what is `whole` may still be given out.
+    pub(super) fn finish_interleaved(&mut self, whole: bool) {
+        let Some(all) = &mut self.interleaved else { return };
+        let mut names: Vec<Name> = all.parts.keys().copied().collect();
+        if !whole {
+            // Those of which parts were read get an end all the same.
+            names.retain(|name| all.parts.get(name).is_some_and(|one| one.next > 0));
+        }
+        for name in names {
+            self.give_out_or_up(name);
+        }
+        if let Some(all) = &mut self.interleaved {
+            all.parts.clear();
+            all.len = 0;
+        }
+    }
+}
+
+fn shape(name: Name, ppid: u32) -> Shape {
+    let (stream, unordered, mid) = name;
+    let ssn = Ssn::new(mid as u16);
+    Shape { stream, ssn, ppid, unordered }
+}

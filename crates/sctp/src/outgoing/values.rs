@@ -1,0 +1,59 @@
+//! What the user says of streams and messages besides their order: the values that schedulers go by
+//! (RFC 8260), and the priorities by which messages give way (RFC 7496 section 4.2).
+
+use super::{NONE, Outgoing};
+use crate::settings::Settings;
+use bytes::Bytes;
+
+impl Outgoing {
+    /// Sets what the scheduler goes by for a stream.
+    pub(crate) fn set_value(&mut self, stream: u16, value: u16) {
+        match self.values.binary_search_by_key(&stream, |entry| entry.0) {
+            Ok(at) => self.values[at].1 = value,
+            Err(at) => self.values.insert(at, (stream, value)),
+        }
+        self.scheduler.set_value(stream, value);
+    }
+
+    /// Another scheduler takes over what waits.
+    pub(super) fn schedule_anew(&mut self, settings: &Settings) {
+        self.scheduler = settings.scheduling.make();
+        for &(stream, value) in &self.values {
+            self.scheduler.set_value(stream, value);
+        }
+        // Keys grow with the order of arrival while nothing was acknowledged.
+        for (_, message) in self.messages.iter().filter(|(_, message)| message.cut == 0) {
+            self.scheduler.queued(message.stream, message.data.len());
+        }
+    }
+
+    /// Makes room for a message of some priority by giving up messages of lower ones that were not
+    /// begun; their places in the queues are passed over later. `true` if there is room now.
+    pub(super) fn give_way(&mut self, priority: u16, cost: usize, limit: usize) -> bool {
+        while self.buffered() + cost > limit {
+            let Some((&(lowest, key), ())) = self.priorities.last_key_value() else { return false };
+            if lowest <= priority {
+                return false;
+            }
+            self.priorities.pop_last();
+            let message = &mut self.messages[key as usize];
+            let len = message.data.len();
+            message.data = Bytes::new();
+            self.waiting -= len;
+            self.buffered -= len;
+            self.abandoned += 1;
+        }
+        true
+    }
+
+    /// The first message of a stream leaves its queue unsent.
+    pub(super) fn drop_head(&mut self, stream: u16) {
+        let queue = &mut self.queues[usize::from(stream)];
+        let message = self.messages.remove(queue.head as usize);
+        queue.take_head(message.next);
+        self.scheduler.removed(stream, message.next != NONE);
+        let left = message.data.len() - message.cut as usize;
+        self.waiting -= left;
+        self.buffered -= left;
+    }
+}
