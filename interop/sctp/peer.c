@@ -1,92 +1,10 @@
-/* One association of Linux's own SCTP: sends and checks the same pattern as its counterpart.
+/* One association of Linux's own SCTP: sends and checks the same pattern as its counterpart (peer.h).
  *
- * A message on stream s, the n-th there, of any length, is the pattern from place s * 31 + n * 7 on; so
- * whoever receives knows from stream and count alone what must be in it. The last line printed is
- * a summary of NAME=VALUE; the exit status is 0 when everything went as expected.
- *
- *   peer --bind ADDR[,ADDR] --port P (--listen | --connect ADDR[,ADDR]) [what to do]
+ *   peer --bind ADDR[,ADDR] --port P (--listen | --connect ADDR[,ADDR] --to-port P) [what to do]
  */
-#include <arpa/inet.h>
-#include <errno.h>
-#include <getopt.h>
-#include <netinet/in.h>
+#include "peer.h"
 #include <netinet/sctp.h>
 #include <poll.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <time.h>
-#include <unistd.h>
-
-enum { PERIOD = 1 << 16, MOST_STREAMS = 1 << 16, MOST_ADDRESSES = 8, LARGEST = 1 << 21 };
-
-struct options {
-    struct sockaddr_storage bind[MOST_ADDRESSES], connect[MOST_ADDRESSES];
-    int binds, connects, port, to_port;
-    bool listen, unordered, interleave, abort, stay;
-    int streams, count, size, sizes, expect, limit_s, pace_us;
-    uint32_t lifetime_ms;
-    bool timed;
-    const char *add, *remove, *primary;
-    int change_after_ms, reset_after;
-};
-
-static uint8_t pattern[PERIOD * 2 + LARGEST];
-static uint32_t sent_on[MOST_STREAMS], got_on[MOST_STREAMS];
-static unsigned long sent, sent_bytes, got, got_bytes, wrong, failed_sends, resets, path_changes;
-static const char *ended = "";
-
-static void die(const char *what) {
-    fprintf(stderr, "%s: %s\n", what, strerror(errno));
-    exit(1);
-}
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec + t.tv_nsec / 1e9;
-}
-
-static socklen_t length_of(const struct sockaddr_storage *a) {
-    return a->ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
-}
-
-static void parse_address(const char *text, int port, struct sockaddr_storage *out) {
-    struct sockaddr_in *v4 = (void *)out;
-    struct sockaddr_in6 *v6 = (void *)out;
-    memset(out, 0, sizeof *out);
-    if (inet_pton(AF_INET, text, &v4->sin_addr) == 1) {
-        v4->sin_family = AF_INET;
-        v4->sin_port = htons(port);
-    } else if (inet_pton(AF_INET6, text, &v6->sin6_addr) == 1) {
-        v6->sin6_family = AF_INET6;
-        v6->sin6_port = htons(port);
-    } else {
-        fprintf(stderr, "not an address: %s\n", text);
-        exit(2);
-    }
-}
-
-static int parse_list(char *text, int port, struct sockaddr_storage *out) {
-    int count = 0;
-    for (char *one = strtok(text, ","); one && count < MOST_ADDRESSES; one = strtok(NULL, ","))
-        parse_address(one, port, &out[count++]);
-    return count;
-}
-
-/* Addresses one after another without gaps, as sctp_bindx and sctp_connectx want them. */
-static uint8_t *packed(const struct sockaddr_storage *list, int count) {
-    static uint8_t room[MOST_ADDRESSES * sizeof(struct sockaddr_storage)];
-    uint8_t *at = room;
-    for (int i = 0; i < count; i++) {
-        memcpy(at, &list[i], length_of(&list[i]));
-        at += length_of(&list[i]);
-    }
-    return room;
-}
 
 static void set(int fd, int option, const void *value, socklen_t length, const char *what) {
     if (setsockopt(fd, IPPROTO_SCTP, option, value, length) < 0)
@@ -144,35 +62,28 @@ static int associate(const struct options *o) {
     return taken;
 }
 
-static int next_size(const struct options *o) {
-    if (o->sizes <= 1)
-        return o->size;
-    /* From one octet up to the size, in even steps. */
-    return 1 + (int)((long)(o->size - 1) * (sent % o->sizes) / (o->sizes - 1));
-}
-
 /* Sends one message if there is room. */
 static bool send_one(int fd, const struct options *o) {
-    uint16_t stream = sent % o->streams;
-    int size = next_size(o);
+    uint16_t stream;
+    uint32_t number;
+    int size;
+    const uint8_t *message = next_message(o, &stream, &number, &size);
     struct sctp_sendv_spa how = {.sendv_flags = SCTP_SEND_SNDINFO_VALID};
     how.sendv_sndinfo.snd_sid = stream;
     how.sendv_sndinfo.snd_flags = o->unordered ? SCTP_UNORDERED : 0;
-    how.sendv_sndinfo.snd_ppid = htonl(sent);
+    how.sendv_sndinfo.snd_ppid = htonl(number);
     if (o->timed) {
         how.sendv_flags |= SCTP_SEND_PRINFO_VALID;
         how.sendv_prinfo.pr_policy = SCTP_PR_SCTP_TTL;
         how.sendv_prinfo.pr_value = o->lifetime_ms;
     }
-    struct iovec bytes = {pattern + (stream * 31u + sent_on[stream] * 7u) % PERIOD, size};
+    struct iovec bytes = {(void *)message, size};
     if (sctp_sendv(fd, &bytes, 1, NULL, 0, &how, sizeof how, SCTP_SENDV_SPA, MSG_DONTWAIT) < 0) {
         if (errno == EAGAIN)
             return false;
         die("send");
     }
-    sent_on[stream]++;
-    sent++;
-    sent_bytes += size;
+    was_sent(stream, size);
     return true;
 }
 
@@ -197,11 +108,10 @@ static void note(const uint8_t *bytes) {
     case SCTP_STREAM_RESET_EVENT: {
         const struct sctp_stream_reset_event *reset = (const void *)bytes;
         resets++;
-        /* Numbers begin anew, and so does the pattern. */
         if (reset->strreset_flags & SCTP_STREAM_RESET_INCOMING_SSN)
-            memset(got_on, 0, sizeof got_on);
+            forget(next_on);
         if (reset->strreset_flags & SCTP_STREAM_RESET_OUTGOING_SSN)
-            memset(sent_on, 0, sizeof sent_on);
+            forget(sent_on);
         break;
     }
     }
@@ -235,14 +145,7 @@ static bool receive_one(int fd, const struct options *o) {
     held += n;
     if (!(flags & MSG_EOR))
         return true;
-    uint32_t place = info.rcv_sid * 31u + got_on[info.rcv_sid]++ * 7u;
-    /* Unordered or partly lost messages are known by the number their sender gave them. */
-    if (o->unordered || o->timed)
-        place = 0;
-    else if (memcmp(buffer, pattern + place % PERIOD, held) != 0)
-        wrong++;
-    got++;
-    got_bytes += held;
+    take(o, info.rcv_sid, ntohl(info.rcv_ppid), buffer, held);
     held = 0;
     return true;
 }
@@ -311,59 +214,7 @@ static void exchange(int fd, struct options *o) {
     finish(fd, o, limit);
 }
 
-static struct options parse(int argc, char **argv) {
-    struct options o = {.streams = 1, .size = 1000, .sizes = 1, .limit_s = 30, .change_after_ms = -1};
-    static const struct option names[] = {
-        {"bind", 1, 0, 'b'},      {"port", 1, 0, 'p'},     {"connect", 1, 0, 'c'},   {"to-port", 1, 0, 'P'},
-        {"listen", 0, 0, 'l'},    {"streams", 1, 0, 's'},  {"count", 1, 0, 'n'},     {"size", 1, 0, 'z'},
-        {"sizes", 1, 0, 'Z'},     {"expect", 1, 0, 'e'},   {"limit", 1, 0, 't'},     {"unordered", 0, 0, 'u'},
-        {"interleave", 0, 0, 'i'}, {"lifetime", 1, 0, 'T'}, {"abort", 0, 0, 'a'},     {"stay", 0, 0, 'y'},
-        {"add", 1, 0, 'A'},       {"remove", 1, 0, 'R'},   {"peer-primary", 1, 0, 'm'}, {"change-after", 1, 0, 'C'},
-        {"reset-after", 1, 0, 'r'}, {"pace", 1, 0, 'w'},   {0}};
-    char *bind = NULL, *connect = NULL;
-    int c;
-    while ((c = getopt_long(argc, argv, "", names, NULL)) != -1) {
-        switch (c) {
-        case 'b': bind = optarg; break;
-        case 'c': connect = optarg; break;
-        case 'p': o.port = atoi(optarg); break;
-        case 'P': o.to_port = atoi(optarg); break;
-        case 'l': o.listen = true; break;
-        case 's': o.streams = atoi(optarg); break;
-        case 'n': o.count = atoi(optarg); break;
-        case 'z': o.size = atoi(optarg); break;
-        case 'Z': o.sizes = atoi(optarg); break;
-        case 'e': o.expect = atoi(optarg); break;
-        case 't': o.limit_s = atoi(optarg); break;
-        case 'u': o.unordered = true; break;
-        case 'i': o.interleave = true; break;
-        case 'T': o.timed = true; o.lifetime_ms = atoi(optarg); break;
-        case 'a': o.abort = true; break;
-        case 'y': o.stay = true; break;
-        case 'A': o.add = optarg; break;
-        case 'R': o.remove = optarg; break;
-        case 'm': o.primary = optarg; break;
-        case 'C': o.change_after_ms = atoi(optarg); break;
-        case 'r': o.reset_after = atoi(optarg); break;
-        case 'w': o.pace_us = atoi(optarg); break;
-        default: exit(2);
-        }
-    }
-    if (!bind || (!o.listen && !connect) || o.size > LARGEST || o.streams < 1 || o.streams > 65535) {
-        fprintf(stderr, "peer: --bind, and --listen or --connect\n");
-        exit(2);
-    }
-    o.binds = parse_list(bind, o.port, o.bind);
-    if (connect)
-        o.connects = parse_list(connect, o.to_port, o.connect);
-    return o;
-}
-
 int main(int argc, char **argv) {
-    for (size_t i = 0; i < sizeof pattern; i++) {
-        size_t place = i % PERIOD;
-        pattern[i] = (uint8_t)((place * 31) ^ (place >> 8));
-    }
     struct options o = parse(argc, argv);
     int fd = associate(&o);
     double begun = now();
@@ -373,10 +224,5 @@ int main(int argc, char **argv) {
     socklen_t length = sizeof status;
     getsockopt(fd, IPPROTO_SCTP, SCTP_STATUS, &status, &length);
     close(fd);
-    printf("sent=%lu sent_bytes=%lu got=%lu got_bytes=%lu wrong=%lu failed=%lu resets=%lu paths=%lu in=%d out=%d "
-           "seconds=%.3f ended=%s\n",
-           sent, sent_bytes, got, got_bytes, wrong, failed_sends, resets, path_changes, status.sstat_instrms,
-           status.sstat_outstrms, seconds, *ended ? ended : "not");
-    bool good = sent == (unsigned)o.count && got >= (unsigned)o.expect && wrong == 0;
-    return good ? 0 : 1;
+    return summary(&o, status.sstat_instrms, status.sstat_outstrms, seconds);
 }
