@@ -5,6 +5,7 @@
 
 mod lab;
 mod out;
+mod perf;
 
 use clap::{Args, Parser, Subcommand};
 use out::Fail;
@@ -39,6 +40,9 @@ enum Command {
     /// Runs networks in virtual time: scenarios, campaigns, the papers' tables
     #[command(subcommand)]
     Lab(lab::Lab),
+    /// Measures throughput and latency by message size over UDP, TCP and SCTP
+    #[command(subcommand)]
+    Perf(perf::Perf),
 }
 
 #[derive(Args)]
@@ -141,6 +145,7 @@ fn main() -> ExitCode {
         Command::Config(Config::Check { file }) => check(&file),
         Command::Status(Status { which }) => status(&which),
         Command::Lab(command) => return lab::lab(command),
+        Command::Perf(command) => return perf::perf(command),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,0 +1,124 @@
+//! What client and server say, and what is made of it.
+
+use super::place::Place;
+use super::protocol::{Begin, Control, DATA, ECHO, End, Reply, Session};
+use super::report::{Latency, Report, Row, Throughput};
+use super::{Transport, Trouble};
+use hdrhistogram::Histogram;
+use std::time::{Duration, Instant};
+
+#[test]
+fn places() {
+    let read = |text: &str| text.parse::<Place>();
+    for text in ["127.0.0.1:5000", "10.0.0.1,[fd00::1]:7?encap=9899", "[::1]:1"] {
+        assert_eq!(read(text).map(|place| place.to_string()).as_deref(), Ok(text));
+    }
+    for text in ["", "127.0.0.1", "127.0.0.1:0", "::1:5", "a:5", "1.2.3.4:5?encap=x", "1.2.3.4,:5"]
+    {
+        let error = read(text).unwrap_err();
+        assert!(error.starts_with("expected ADDR") && error.contains(text), "{error}");
+    }
+    let many = vec!["127.0.0.1"; 17].join(",");
+    assert!(read(&format!("{many}:5")).is_err(), "more addresses than an association has");
+    let two = read("127.0.0.1,127.0.0.2:5").unwrap();
+    assert!(matches!(two.single(Transport::Tcp), Err(Trouble::Usage(_))));
+    let over_udp = read("127.0.0.1:5").unwrap().for_sctp(Transport::SctpUdp).ok().unwrap();
+    assert_eq!(over_udp.encap, Some(9899), "RFC 6951 section 1");
+    assert!(matches!(over_udp.for_sctp(Transport::Sctp), Err(Trouble::Usage(_))));
+}
+
+const BEGIN: Begin = Begin { run: 7, size: 10 };
+
+fn said(reply: Reply) -> Control {
+    match reply {
+        Reply::Say(bytes) => Control::read(&bytes).unwrap(),
+        other => panic!("expected an answer, got {other:?}"),
+    }
+}
+
+/// A session that has begun and taken `count` messages, 10 ms apart.
+fn session(count: u64) -> (Session, Instant) {
+    let (mut session, mut now) = (Session::default(), Instant::now());
+    let begun = session.take(now, &Control::Begin(BEGIN).bytes(), 0, false);
+    assert_eq!(said(begun), Control::Begun(BEGIN));
+    for _ in 0..count {
+        now += Duration::from_millis(10);
+        assert_eq!(session.take(now, &[DATA; 10], 10, false), Reply::Nothing);
+    }
+    (session, now)
+}
+
+#[test]
+fn all_that_was_sent_is_waited_for() {
+    let (mut session, now) = session(4);
+    let end = Control::End(End { run: 7, sent: 5 }).bytes();
+    assert_eq!(session.take(now, &end, end.len(), false), Reply::Nothing);
+    assert!(session.result().is_none());
+    // The end came on another stream, ahead of the last message.
+    let last = session.take(now, &[DATA; 10], 10, false);
+    let Control::Counted(counted) = said(last) else { panic!("expected a count") };
+    assert_eq!((counted.run, counted.messages, counted.bytes), (7, 5, 50));
+    assert!((counted.seconds - 0.03).abs() < 1e-9, "{}", counted.seconds);
+    assert_eq!(session.result().map(|(begin, _)| begin), Some(BEGIN));
+    assert!(session.result().is_none(), "told once");
+}
+
+#[test]
+fn what_is_lost_is_not_waited_for() {
+    let (mut session, now) = session(3);
+    let end = Control::End(End { run: 7, sent: 5 }).bytes();
+    let first = said(session.take(now, &end, end.len(), true));
+    assert!(matches!(first, Control::Counted(counted) if counted.messages == 3));
+    // The answer was lost: the same again. A late message does not change it.
+    assert_eq!(session.take(now, &[DATA; 10], 10, true), Reply::Nothing);
+    assert_eq!(said(session.take(now, &end, end.len(), true)), first);
+    // So was that of the beginning: counts stay, until another measurement begins.
+    session.take(now, &Control::Begin(BEGIN).bytes(), 0, true);
+    assert_eq!(said(session.take(now, &end, end.len(), true)), first);
+    session.take(now, &Control::Begin(Begin { run: 8, size: 1 }).bytes(), 0, true);
+    assert_eq!(session.take(now, &end, end.len(), true), Reply::Nothing, "of the one before");
+}
+
+#[test]
+fn what_is_not_understood_is_passed_over() {
+    let (mut session, now) = session(0);
+    assert_eq!(session.take(now, &[ECHO, 1, 2], 3, false), Reply::Echo);
+    for nonsense in [&b""[..], &[9, 9], &[2, b'{'], &[4; 600], &[2; 100]] {
+        assert_eq!(session.take(now, nonsense, nonsense.len(), false), Reply::Nothing);
+    }
+}
+
+#[test]
+fn a_report_has_a_line_for_each_size() {
+    let mut times = Histogram::new(3).unwrap();
+    for us in 1..=1000u64 {
+        times.record(us * 1000).unwrap();
+    }
+    let throughput = Throughput::new(2000, (1000, 1_000_000), 0.5, 0.25, 0.75);
+    let row = Row { size: 1000, throughput, latency: Latency::new(&times, 0) };
+    let nothing = Throughput::new(10, (0, 0), 0.0, 0.1, 0.1);
+    let silent = Row {
+        size: 60_000,
+        throughput: nothing,
+        latency: Latency::new(&Histogram::new(3).unwrap(), 5),
+    };
+    let report = Report {
+        transport: Transport::SctpUdp,
+        to: "127.0.0.1:7109".to_owned(),
+        streams: 2,
+        seconds: 3.0,
+        sizes: vec![row, silent],
+    };
+    let text = report.text();
+    let lines: Vec<Vec<&str>> =
+        text.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert!(text.starts_with("sctp+udp to 127.0.0.1:7109, 2 streams, 3.00 s a size"), "{text}");
+    assert_eq!(lines[2][..6], ["1000", "16.00", "Mbit/s", "2000", "50.00", "1000.00"], "{text}");
+    assert_eq!(lines[3][..6], ["60000", "0.00", "kbit/s", "0", "100.00", "0.00"], "{text}");
+    assert_eq!(lines[3][6], "-", "{text}");
+    let json = serde_json::to_value(&report).unwrap();
+    assert_eq!(json["transport"], "sctp+udp");
+    let latency = &json["sizes"][0]["latency"];
+    assert!((latency["p99_us"].as_f64().unwrap() - 990.0).abs() < 2.0, "{latency}");
+    assert_eq!(json["sizes"][0]["throughput"]["bits_per_second"], 16e6);
+}

@@ -1,0 +1,164 @@
+//! `ringway perf` as an operator meets it: two programs on loopback, for each transport.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::process::{Child, Command, Output, Stdio};
+
+fn ringway(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ringway"));
+    command.arg("perf").args(args).stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn run(args: &[&str]) -> Output {
+    ringway(args).output().unwrap()
+}
+
+/// A port that was free a moment ago, for UDP and TCP.
+fn port() -> u16 {
+    loop {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        if UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+/// A server that is waiting, ended with the test.
+struct Server(Child);
+
+impl Server {
+    fn start(transport: &str, place: &str) -> Server {
+        let args =
+            ["server", "--transport", transport, "--listen", place, "--time", "60", "--json"];
+        let mut child = ringway(&args).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.contains(&format!("waiting for {transport} on {place}")), "{line}");
+        Server(child)
+    }
+
+    /// Ends it; what it has printed.
+    fn end(mut self) -> Vec<Value> {
+        let id = self.0.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+        let out = BufReader::new(self.0.stdout.take().unwrap());
+        let lines = out.lines().map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
+        assert_eq!(self.0.wait().unwrap().code(), Some(0));
+        lines
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn measure(transport: &str, place: &str, sizes: &str, streams: &str) {
+    let server = Server::start(transport, place);
+    let output = run(&[
+        "client",
+        "--transport",
+        transport,
+        "--to",
+        place,
+        "--size",
+        sizes,
+        "--streams",
+        streams,
+        "--time",
+        "0.6",
+        "--json",
+    ]);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{error}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&report["transport"], &report["to"]), (&transport.into(), &place.into()));
+    let measured = server.end();
+    for (row, size) in report["sizes"].as_array().unwrap().iter().zip(sizes.split(',')) {
+        let (through, latency) = (&row["throughput"], &row["latency"]);
+        let number = |of: &Value, name: &str| of[name].as_f64().unwrap();
+        assert_eq!(row["size"].to_string(), size);
+        assert!(number(through, "messages") > 0.0, "{row}");
+        assert_eq!(number(through, "bytes"), number(through, "messages") * number(row, "size"));
+        if transport != "udp" {
+            assert_eq!(through["messages"], through["sent_messages"], "{row}");
+        }
+        assert!(number(latency, "count") > 0.0 && number(latency, "p50_us") > 0.0, "{row}");
+        assert!(number(latency, "max_us") >= number(latency, "p99_us"), "{row}");
+        // The server says the same.
+        let same = |line: &&Value| line["size"] == row["size"];
+        let theirs: f64 = measured.iter().filter(same).map(|line| number(line, "messages")).sum();
+        assert_eq!(theirs, number(through, "messages"), "{measured:?}");
+    }
+}
+
+#[test]
+fn over_udp() {
+    measure("udp", &format!("127.0.0.1:{}", port()), "1,1000,20000", "1");
+}
+
+#[test]
+fn over_tcp() {
+    measure("tcp", &format!("127.0.0.1:{}", port()), "1,1000,300000", "2");
+}
+
+#[test]
+fn over_sctp_over_udp() {
+    let place = format!("127.0.0.1:7109?encap={}", port());
+    measure("sctp+udp", &place, "1,1000,700000", "5");
+}
+
+#[test]
+fn a_table_for_people() {
+    let place = format!("127.0.0.1:{}", port());
+    let _server = Server::start("tcp", &place);
+    let output =
+        run(&["client", "--transport", "tcp", "--to", &place, "--size", "64", "--time", "0.3"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].starts_with(&format!("tcp to {place}, 1 stream")), "{text}");
+    assert!(lines[1].contains("throughput") && lines[1].contains("p99.9 us"), "{text}");
+    assert!(lines.len() == 3 && lines[2].trim().starts_with("64 "), "{text}");
+    assert!(output.stderr.is_empty(), "progress where there is no terminal");
+}
+
+#[test]
+fn wrong_usage_is_two() {
+    for args in [
+        &["client"][..],
+        &["client", "--transport", "quic"],
+        &["client", "--transport", "tcp", "--size", "0"],
+        &["client", "--transport", "tcp", "--time", "0"],
+        &["client", "--transport", "tcp", "--to", "127.0.0.1"],
+        &["client", "--transport", "tcp", "--to", "127.0.0.1,127.0.0.2:5"],
+        &["client", "--transport", "udp", "--size", "70000"],
+        &["client", "--transport", "sctp", "--to", "127.0.0.1:5?encap=7"],
+        &["server", "--transport", "udp", "--listen", "127.0.0.1:5?encap=7"],
+    ] {
+        let output = run(args);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {error}");
+        assert!(!error.is_empty(), "{args:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_reached_is_one() {
+    let place = format!("127.0.0.1:{}", port());
+    let output = run(&["client", "--transport", "tcp", "--to", &place]);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains(&format!("tcp to {place}: ")), "{error}");
+    let held = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = held.local_addr().unwrap().to_string();
+    let output = run(&["server", "--transport", "tcp", "--listen", &taken]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains(&format!("tcp on {taken}: ")));
+}
