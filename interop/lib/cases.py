@@ -94,6 +94,11 @@ class Context:
             started.end()
 
     @staticmethod
+    def sleep(seconds):
+        """Lets time pass: what comes next is to happen in the middle of something."""
+        time.sleep(seconds)
+
+    @staticmethod
     def expect(condition, text):
         """Fails the case with `text` unless `condition` holds."""
         if not condition:

@@ -42,7 +42,12 @@ ip link set lo up
 exec </dev/ttyS1 >/dev/ttyS1 2>/dev/ttyS0
 stty raw -echo <&0
 echo ready
-while read -r number line; do
+while read -r number length line; do
+    # A busy machine may lose some of what comes over its serial port.
+    if [ ${{#line}} != "$length" ]; then
+        echo again
+        continue
+    fi
     ( eval "$line" ) >/tmp/$number 2>&1 </dev/null
     status=$?
     echo "$number $status $(wc -c </tmp/$number)"
@@ -230,8 +235,11 @@ class Machine:
         print elsewhere."""
         self.number += 1
         deadline = time.monotonic() + limit
-        self.socket.sendall(f"{self.number} {line}\n".encode())
-        number, status, length = (int(word) for word in self.read_line(deadline).split())
+        told = b"again"
+        while told == b"again":
+            self.socket.sendall(f"{self.number} {len(line)} {line}\n".encode())
+            told = self.read_line(deadline)
+        number, status, length = (int(word) for word in told.split())
         if number != self.number:
             raise Trouble(f"answered {number} instead of {self.number}")
         while len(self.text) < length:

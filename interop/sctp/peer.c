@@ -36,8 +36,8 @@ static int open_socket(const struct options *o) {
         set(fd, SCTP_INTERLEAVING_SUPPORTED, &yes, sizeof yes, "SCTP_INTERLEAVING_SUPPORTED");
     }
     int room = 4 << 20;
-    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
-    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof room);
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof room);
+    setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof room);
     if (sctp_bindx(fd, (struct sockaddr *)packed(o->bind, o->binds), o->binds, SCTP_BINDX_ADD_ADDR) < 0)
         die("bind");
     return fd;
@@ -71,7 +71,7 @@ static bool send_one(int fd, const struct options *o) {
     struct sctp_sendv_spa how = {.sendv_flags = SCTP_SEND_SNDINFO_VALID};
     how.sendv_sndinfo.snd_sid = stream;
     how.sendv_sndinfo.snd_flags = o->unordered ? SCTP_UNORDERED : 0;
-    how.sendv_sndinfo.snd_ppid = htonl(number);
+    how.sendv_sndinfo.snd_ppid = ppid_of(number);
     if (o->timed) {
         how.sendv_flags |= SCTP_SEND_PRINFO_VALID;
         how.sendv_prinfo.pr_policy = SCTP_PR_SCTP_TTL;
@@ -92,7 +92,7 @@ static void note(const uint8_t *bytes) {
     switch (event->sn_header.sn_type) {
     case SCTP_ASSOC_CHANGE:
         if (event->sn_assoc_change.sac_state == SCTP_COMM_LOST)
-            ended = "lost";
+            ended = "reset";
         else if (event->sn_assoc_change.sac_state == SCTP_SHUTDOWN_COMP)
             ended = "shutdown";
         else if (event->sn_assoc_change.sac_state == SCTP_RESTART)
@@ -145,7 +145,7 @@ static bool receive_one(int fd, const struct options *o) {
     held += n;
     if (!(flags & MSG_EOR))
         return true;
-    take(o, info.rcv_sid, ntohl(info.rcv_ppid), buffer, held);
+    take(o, info.rcv_sid, number_of(info.rcv_ppid), buffer, held);
     held = 0;
     return true;
 }
@@ -180,8 +180,10 @@ static void reset_streams(int fd) {
 
 static void finish(int fd, const struct options *o, double limit) {
     if (o->abort) {
-        struct sctp_sndinfo info = {.snd_flags = SCTP_ABORT};
-        sctp_sendv(fd, NULL, 0, NULL, 0, &info, sizeof info, SCTP_SENDV_SNDINFO, 0);
+        /* RFC 6458 section 4.1.4: a close that does not linger is an ABORT. */
+        struct linger at_once = {.l_onoff = 1};
+        if (setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once) < 0)
+            die("SO_LINGER");
         ended = "aborted";
         return;
     }

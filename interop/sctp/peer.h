@@ -1,7 +1,7 @@
 /* What the two C peers share: options, the pattern, what is counted and the summary.
  *
  * The n-th message on stream s, whatever its length, is the pattern from place s * 31 + n * 7 on, and its
- * payload protocol id is n. So a receiver knows what must be in it, and what is missing, doubled or out of order.
+ * payload protocol id is n with the highest bit set (low ones mean protocols). So a receiver knows what must be in it, and what is missing, doubled or out of order.
  * The last line printed is a summary of NAME=VALUE; the exit status is 0 when all went as expected.
  */
 #include <arpa/inet.h>
@@ -117,6 +117,15 @@ static void was_sent(uint16_t stream, int size) {
     sent_on[stream]++;
     sent++;
     sent_bytes += size;
+}
+
+/* The payload protocol id of a message. */
+static uint32_t ppid_of(uint32_t number) {
+    return htonl(number | UINT32_C(1) << 31);
+}
+
+static uint32_t number_of(uint32_t ppid) {
+    return ntohl(ppid) & INT32_MAX;
 }
 
 /* A message is there: is it the right one? */

@@ -76,7 +76,7 @@ static void *receive(void *socket) {
         } else {
             held += n;
             if (flags & MSG_EOR) {
-                take(&o, info.rcv_sid, ntohl(info.rcv_ppid), buffer, held);
+                take(&o, info.rcv_sid, number_of(info.rcv_ppid), buffer, held);
                 held = 0;
             }
         }
@@ -144,7 +144,7 @@ static bool send_one(struct socket *s) {
     struct sctp_sendv_spa how = {.sendv_flags = SCTP_SEND_SNDINFO_VALID};
     how.sendv_sndinfo.snd_sid = stream;
     how.sendv_sndinfo.snd_flags = o.unordered ? SCTP_UNORDERED : 0;
-    how.sendv_sndinfo.snd_ppid = htonl(number);
+    how.sendv_sndinfo.snd_ppid = ppid_of(number);
     if (o.timed) {
         how.sendv_flags |= SCTP_SEND_PRINFO_VALID;
         how.sendv_prinfo.pr_policy = SCTP_PR_SCTP_TTL;
@@ -190,7 +190,8 @@ static void exchange(struct socket *s, double limit) {
 static void finish(struct socket *s, double limit) {
     if (o.abort) {
         struct sctp_sndinfo info = {.snd_flags = SCTP_ABORT};
-        usrsctp_sendv(s, NULL, 0, NULL, 0, &info, sizeof info, SCTP_SENDV_SNDINFO, 0);
+        if (usrsctp_sendv(s, "", 0, NULL, 0, &info, sizeof info, SCTP_SENDV_SNDINFO, 0) < 0)
+            die("abort");
         ended = "aborted";
         return;
     }
@@ -218,7 +219,10 @@ int main(int argc, char **argv) {
     usrsctp_getsockopt(s, IPPROTO_SCTP, SCTP_STATUS, &status, &length);
     finish(s, limit);
     double seconds = o.sink ? last_at - first_at : now() - begun;
-    usrsctp_close(s);
+    if (o.abort)
+        usleep(20000); /* for the packet to leave; the library does not survive a close now */
+    else
+        usrsctp_close(s);
     int result = summary(&o, status.sstat_instrms, status.sstat_outstrms, seconds);
     fflush(stdout);
     /* The library needs a while to give everything up; the kernel is quicker. */

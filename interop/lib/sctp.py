@@ -1,0 +1,253 @@
+"""What the checks of SCTP share: its programs, links between namespaces, and what tshark says of a capture."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import cases
+from cases import Failed
+from machine import Machine
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ROOT / "interop" / "sctp"
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
+# How the names of namespaces begin; the process that made one follows.
+SPACES = "rw-sctp-"
+# What a C program is linked with, by the header it needs.
+LIBRARIES = {"usrsctp": ["-lusrsctp", "-lpthread"], "peer": ["-static", "-lsctp"]}
+
+
+def permitted():
+    """Whether namespaces and devices can be made here."""
+    if os.geteuid() != 0 or not os.access("/dev/net/tun", os.R_OK | os.W_OK):
+        return False
+    script = "ip link add rw-a type veth peer name rw-b && ip tuntap add dev rw-c mode tap && mount --make-rprivate /"
+    tried = subprocess.run(["unshare", "-n", "-m", "sh", "-c", script], capture_output=True, check=False)
+    return tried.returncode == 0
+
+
+PERMITTED = permitted()
+if not PERMITTED and "--one" not in sys.argv:
+    print("interop: some of sctp is left out, for want of the right to make namespaces and devices", file=sys.stderr)
+
+
+def case(name, **options):
+    """A case that needs namespaces, where they can be made."""
+    return cases.case(name, own=True, **options) if PERMITTED else lambda body: body
+
+
+def ringway():
+    """Our side, as `cargo build --profile quick` leaves it, or as `SCTP_PEERS` names it."""
+    path = Path(os.environ.get("SCTP_PEERS", TARGET / "quick" / "ringway-sctp-peers"))
+    if not path.exists():
+        raise Failed(f"no program at {path}: run cargo build --profile quick -p ringway-sctp-peers")
+    return path
+
+
+def built(name):
+    """A C program of this folder's, compiled unless it is newer than its source."""
+    program = TARGET / "interop-c" / name
+    sources = [SOURCES / f"{name}.c", SOURCES / "peer.h"]
+    if program.exists() and all(program.stat().st_mtime > source.stat().st_mtime for source in sources):
+        return program
+    program.parent.mkdir(parents=True, exist_ok=True)
+    partial = program.with_suffix(f".{os.getpid()}")
+    done = subprocess.run(["cc", "-O2", "-Wall", "-Wextra", "-Werror", "-o", partial, sources[0], *LIBRARIES[name]],
+                          capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise Failed(f"cc: {done.stderr}")
+    partial.rename(program)
+    return program
+
+
+def words(options):
+    """Command line words for a mapping; True stands alone, lists are joined."""
+    for name, value in options.items():
+        yield f"--{name.replace('_', '-')}"
+        if value is not True:
+            yield ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
+def summary(output):
+    """The NAME=VALUE words of the last line."""
+    lines = [line for line in output.strip().splitlines() if " ended=" in line]
+    if not lines:
+        raise Failed(f"no summary: {output}")
+    return dict(word.split("=", 1) for word in lines[-1].split() if "=" in word)
+
+
+def finish(c, process, seconds=60):
+    """Waits for a peer that must end well; its summary."""
+    status = process.wait(seconds)
+    c.expect(status == 0, f"{process.name} ended with {status}: {process.output()}")
+    return summary(process.output())
+
+
+class Space:
+    """A network namespace that ends with the case."""
+
+    def __init__(self, c, name):
+        self.c, self.name = c, f"{SPACES}{os.getpid()}-{name}"
+        self.sweep()
+        self.ip("netns", "add", self.name)
+        c.after(lambda: self.ip("netns", "del", self.name))
+        self.inside("link", "set", "lo", "up")
+
+    def sweep(self):
+        """Deletes the namespaces of cases that were ended before they could."""
+        for line in self.c.run("ip", ["ip", "netns", "list"])[1].splitlines():
+            name = line.split()[0] if line else ""
+            owner = name.removeprefix(SPACES).split("-")[0]
+            if name.startswith(SPACES) and not Path("/proc", owner).exists():
+                self.c.run("ip", ["ip", "netns", "del", name])
+
+    def ip(self, *arguments):
+        """Runs `ip`, which must succeed."""
+        status, output = self.c.run("ip", ["ip", *arguments])
+        self.c.expect(status == 0, f"ip {' '.join(map(str, arguments))}: {output}")
+
+    def inside(self, *arguments):
+        """Runs `ip` in the namespace."""
+        self.ip("-n", self.name, *arguments)
+
+    def join(self, other, number):
+        """A link to another namespace, `e<number>` on both sides, with addresses 10.<number>.0.1 and .2."""
+        self.inside("link", "add", f"e{number}", "type", "veth", "peer", "name", f"e{number}", "netns", other.name)
+        for space, host in ((self, 1), (other, 2)):
+            space.address(f"e{number}", f"10.{number}.0.{host}/24", f"fd0{number}::{host}/64")
+
+    def join_by(self, switches, other, number):
+        """The same by two switches in a third namespace, with `trunk<number>` between them."""
+        trunks = (f"trunk{number}", f"trunk{number}b")
+        switches.inside("link", "add", trunks[0], "type", "veth", "peer", "name", trunks[1])
+        for host, (space, trunk) in enumerate(zip((self, other), trunks), 1):
+            switch, port = f"switch{number}{host}", f"port{number}{host}"
+            space.inside("link", "add", f"e{number}", "type", "veth", "peer", "name", port, "netns", switches.name)
+            switches.inside("link", "add", switch, "type", "bridge")
+            for device in (port, trunk):
+                switches.inside("link", "set", device, "master", switch, "up")
+            switches.inside("link", "set", switch, "up")
+            space.address(f"e{number}", f"10.{number}.0.{host}/24", f"fd0{number}::{host}/64")
+
+    def tap(self, number):
+        """A device for a machine's network card, with address 10.<number>.0.1."""
+        self.inside("tuntap", "add", "dev", f"tap{number}", "mode", "tap")
+        self.address(f"tap{number}", f"10.{number}.0.1/24", f"fd0{number}::1/64")
+
+    def address(self, device, *addresses):
+        """Gives a device its addresses and sets it up."""
+        for address in addresses:
+            self.inside("address", "add", address, "dev", device, *(["nodad"] if ":" in address else []))
+        self.inside("link", "set", device, "up")
+
+    def enter(self):
+        """Words before a command that is to run inside."""
+        return ["ip", "netns", "exec", self.name]
+
+    def start(self, name, argv, **options):
+        """Starts a program inside."""
+        return self.c.start(name, [*self.enter(), *argv], **options)
+
+    def capture(self, device):
+        """Captures what passes a device; gives the capturing program and its file."""
+        file = self.c.folder / f"{device}.pcapng"
+        started = self.start(f"dumpcap-{device}", ["dumpcap", "-q", "-i", device, "-w", file, "-f", "sctp"])
+        self.c.expect(started.wait_output("File:", 10), f"no capture: {started.output()}")
+        return started, file
+
+
+def examine(c, file, udp=None, least=20):
+    """The third eye: tshark must find no packet malformed and every checksum right. Gives how many it saw.
+
+    usrsctp pads the last parameter of its INIT where the chunk should be padded, which is worth a note to tshark; what
+    counts here is what it calls an error.
+    """
+    decode = ["-d", f"udp.port=={udp},sctp"] if udp else []
+    status, told = c.run("tshark", [
+        "tshark", "-n", "-r", file, *decode, "-o", "sctp.checksum:CRC 32c", "-T", "fields",
+        "-e", "frame.number", "-e", "sctp.checksum.status", "-e", "_ws.expert.severity", "-e", "_ws.expert.message",
+        "-Y", "sctp"], seconds=120)
+    c.expect(status == 0, f"tshark: {told[-500:]}")
+    rows = [line.split("\t") for line in told.splitlines() if re.match(r"\d+\t", line)]
+    wrong = [row for row in rows if set(row[1].split(",")) != {"1"}
+             or any(int(word) >= ERROR for word in row[2].split(",") if word)]
+    c.expect(len(rows) >= least, f"tshark saw {len(rows)} packets, fewer than {least}")
+    c.expect(not wrong, f"tshark finds fault with {len(wrong)} of {len(rows)} packets: {wrong[:3]}")
+    return len(rows)
+
+
+# Wireshark's severity of errors.
+ERROR = 0x00800000
+
+
+class Relay:
+    """A bad link between two UDP ports: clients write to `near`, and it writes to the server from `far`."""
+
+    def __init__(self, c, server, link, capture=False):
+        self.near, self.far = c.ports.take(), c.ports.take()
+        self.file = c.folder / "relay.pcapng"
+        options = {"listen": f"127.0.0.1:{self.near}", "from": f"127.0.0.1:{self.far}",
+                   "server": f"127.0.0.1:{server}", "link": json.dumps(link)}
+        if capture:
+            options["capture"] = self.file
+        self.c = c
+        self.process = c.start("relay", [ringway(), "relay", *words(options)])
+        c.expect(self.process.wait_output("relaying", 10), f"no relay: {self.process.output()}")
+
+    def finish(self):
+        """Ends it; gives how many packets it dropped."""
+        self.process.popen.terminate()
+        self.c.expect(self.process.wait(10) == 0, f"relay: {self.process.output()}")
+        return int(self.process.output().split("dropped=")[1].split()[0])
+
+
+class Linux:
+    """Linux's own SCTP in a small machine, with a card in each of the numbered networks."""
+
+    def __init__(self, c, networks=(1,), programs=()):
+        self.c, self.networks, self.count = c, networks, 0
+        self.space = Space(c, "linux")
+        for number in networks:
+            self.space.tap(number)
+        self.machine = Machine(c.folder / "machine", programs=[built("peer"), *programs])
+        c.after(self.close)
+        self.machine.start([(f"tap{n}", f"10.{n}.0.2/24", f"fd0{n}::2/64") for n in networks], self.space.name)
+
+    def close(self):
+        """Keeps what the machine's peers said, for whoever looks into a failure, and ends it."""
+        try:
+            for number in range(1, self.count + 1):
+                text = self.machine.run(f"cat /tmp/peer-{number}", 5)[1]
+                (self.c.folder / f"linux-{number}.out").write_text(text)
+        finally:
+            self.machine.stop()
+
+    def addresses(self, host, six=False):
+        """Those of the host (1) or the machine (2) in all networks."""
+        return [f"fd0{n}::{host}" if six else f"10.{n}.0.{host}" for n in self.networks]
+
+    def start(self, **options):
+        """Starts the machine's peer; gives the file it prints to."""
+        self.count += 1
+        file = f"/tmp/peer-{self.count}"
+        self.run(f"peer {' '.join(words(options))} >{file} 2>&1 &")
+        if "listen" in options:
+            self.run(f"while ! grep -q listening {file}; do sleep 0.05; done", 10)
+        return file
+
+    def run(self, line, limit=30):
+        """Has the machine run a line, which must succeed; what it prints."""
+        status, text = self.machine.run(line, limit)
+        self.c.expect(status == 0, f"in the machine, {line}: {status} {text}")
+        return text
+
+    def finish(self, file, seconds=60):
+        """Waits for the peer that prints there; its summary."""
+        text = self.run(f"n=0; while ! grep -q ended= {file} && [ $n -lt {10 * seconds} ]; do sleep 0.1; n=$((n+1)); "
+                        f"done; cat {file}", seconds + 20)
+        told = summary(text)
+        self.c.expect(int(told["wrong"]) == 0, f"the machine's peer: {text}")
+        return told

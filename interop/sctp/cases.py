@@ -1,0 +1,245 @@
+"""Ringway's SCTP against usrsctp over UDP, against Linux's own over IP in a small machine, and against itself while
+a cable is pulled.
+
+All programs send and check the same pattern (peer.h), so that a message that is missing, doubled, out of order or
+not as it was sent shows on either side.
+"""
+
+import cases
+import sctp
+from sctp import Relay, built, examine, finish, ringway, words
+
+HOST = "127.0.0.1"
+SCTP_PORT = 5000
+
+
+def ours(c, name, **options):
+    """Our peer on loopback."""
+    return c.start(name, [ringway(), "peer", *words({"bind": HOST, **options})])
+
+
+def theirs(c, name, **options):
+    """usrsctp on loopback."""
+    return c.start(name, [built("usrsctp"), *words({"bind": HOST, **options})])
+
+
+def meet(c, server, client, link=None, both=None, server_only=None, client_only=None, round_number=0):
+    """A server and a client over UDP, with a relay between them if a link is given; their summaries."""
+    both = both or {}
+    server_port, client_port = c.ports.take(), c.ports.take()
+    name = f"server-{round_number}"
+    listening = server(c, name, listen=True, udp=server_port, port=SCTP_PORT, **{**both, **(server_only or {})})
+    c.expect(listening.wait_output("listening", 10), f"no server: {listening.output()}")
+    relay = Relay(c, server_port, link, capture=True) if link is not None else None
+    connecting = client(c, f"client-{round_number}", udp=client_port, port=SCTP_PORT + 1, connect=HOST,
+                        to_port=SCTP_PORT, to_udp=relay.near if relay else server_port,
+                        **{**both, **(client_only or {})})
+    results = finish(c, connecting), finish(c, listening)
+    if relay:
+        dropped = relay.finish()
+        examine(c, relay.file, udp=relay.near)
+        c.expect(dropped > 0 or not link.get("loss"), "nothing was lost")
+    return results
+
+
+def each_way(c, **options):
+    """Opened from either side."""
+    return [meet(c, server, client, round_number=i, **options)
+            for i, (server, client) in enumerate(((theirs, ours), (ours, theirs)))]
+
+
+# Sizes from one byte to a megabyte, in even steps, on ten streams, both ways at once.
+SIZES = {"count": 60, "expect": 60, "size": 1_000_000, "sizes": 60, "streams": 10}
+BAD = {"loss": {"model": "random", "chance": "2 %"}, "duplicate": {"chance": "1 %"}, "delay": "5 ms",
+       "jitter": "2 ms", "distribution": "uniform"}
+
+
+@cases.case("sctp/usrsctp-sizes", own=True)
+def sizes(c):
+    """RFC 9260 section 6.9: a byte to a megabyte both ways, opened from either side."""
+    each_way(c, both=SIZES)
+
+
+@cases.case("sctp/usrsctp-small", own=True)
+def small(c):
+    """RFC 9260 section 6.10: thousands of small messages on many streams, bundled by both."""
+    each_way(c, both={"count": 20_000, "expect": 20_000, "size": 100, "streams": 200})
+
+
+@cases.case("sctp/usrsctp-bad-link", own=True, limit=120)
+def bad_link(c):
+    """The same sizes while the link loses, doubles and reorders; what passes is examined."""
+    each_way(c, both={**SIZES, "count": 30, "expect": 30, "sizes": 30, "limit": 50}, link=BAD)
+
+
+@cases.case("sctp/usrsctp-unordered", own=True, limit=90)
+def unordered(c):
+    """RFC 9260 section 6.6: unordered messages over the bad link, each once."""
+    each_way(c, both={"count": 1000, "expect": 1000, "size": 3000, "sizes": 50, "unordered": True, "limit": 40},
+             link=BAD)
+
+
+@cases.case("sctp/usrsctp-partial", own=True, limit=90)
+def partial(c):
+    """RFC 3758: what is late is given up by the sender, and the other side goes on without it."""
+    link = {**BAD, "loss": {"model": "random", "chance": "10 %"}}
+    sent = {"count": 2000, "lifetime": 20, "pace": 500, "size": 500, "streams": 4, "limit": 40}
+    for i, (server, client) in enumerate(((theirs, ours), (ours, theirs))):
+        taken = {"stay": True, "expect": 200, "limit": 40, "streams": 4, ("partial" if server is ours else "lifetime"):
+                 True if server is ours else 20}
+        client_told, server_told = meet(c, server, client, link=link, client_only=sent, server_only=taken,
+                                        round_number=i)
+        got = int(server_told["got"])
+        c.expect(200 <= got < 2000, f"{got} of 2000 came")
+        if client is ours:
+            c.expect(int(client_told["failed"]) >= 2000 - got, f"not all of {2000 - got} were told: {client_told}")
+
+
+# An ABORT gives up what is under way, so the side that sends one only receives.
+ABORTS, LEFT = {"abort": True, "count": 0}, {"stay": True, "expect": 0}
+
+
+@cases.case("sctp/usrsctp-end", own=True)
+def end(c):
+    """RFC 9260 section 9: shut down by either side, aborted by either side."""
+    both = {"count": 200, "expect": 200, "size": 2000, "streams": 3}
+    number = 0
+    for server, client in ((theirs, ours), (ours, theirs)):
+        for who in ("server_only", "client_only"):
+            for how, told in (("stay", "shutdown"), ("abort", "reset")):
+                # The side with "stay" leaves the end to the other.
+                other = "client_only" if who == "server_only" else "server_only"
+                options = {who: ABORTS if how == "abort" else {}, other: LEFT if how == "abort" else {"stay": True}}
+                client_told, server_told = meet(c, server, client, both=both, round_number=number, **options)
+                number += 1
+                left = client_told if other == "client_only" else server_told
+                c.expect(left["ended"] == told, f"the side that stays was told {left['ended']}, not {told}")
+
+
+def with_linux(c, linux, opened_by_us, ours_only=None, theirs_only=None, six=False, number=0, **both):
+    """One association over IP between our peer and Linux's; their summaries, ours first."""
+    us, them = linux.addresses(1, six), linux.addresses(2, six)
+    mine = {"bind": us, **both, **(ours_only or {})}
+    its = {"bind": them, **both, **(theirs_only or {})}
+    listening, connecting = {"listen": True, "port": SCTP_PORT}, {"port": SCTP_PORT + 1, "to_port": SCTP_PORT}
+    argv = [ringway(), "peer"]
+    if opened_by_us:
+        file = linux.start(**listening, **its)
+        peer = linux.space.start(f"ours-{number}", [*argv, *words({**connecting, "connect": them, **mine})])
+    else:
+        peer = linux.space.start(f"ours-{number}", [*argv, *words({**listening, **mine})])
+        c.expect(peer.wait_output("listening", 10), f"ours: {peer.output()}")
+        file = linux.start(**connecting, connect=us, **its)
+    return peer, file
+
+
+def both_ways(c, linux, **options):
+    """Opened by us, then by Linux, to the end of both; the summaries, ours first."""
+    told = []
+    for number, opened_by_us in enumerate((True, False)):
+        peer, file = with_linux(c, linux, opened_by_us, number=number, **options)
+        told.append((finish(c, peer), linux.finish(file)))
+        for mine, its in told:
+            c.expect(mine["got"] == its["sent"] and its["got"] == mine["sent"], f"ours: {mine}; Linux's: {its}")
+    return told
+
+
+@sctp.case("sctp/linux-associate", limit=150)
+def associate(c):
+    """Over IPv4 and IPv6, opened from either side: a byte to a megabyte, then many streams; all of it examined."""
+    linux = sctp.Linux(c)
+    capture, file = linux.space.capture("tap1")
+    both_ways(c, linux, **{**SIZES, "count": 30, "expect": 30, "sizes": 30})
+    both_ways(c, linux, six=True, count=50, expect=50, size=50_000, sizes=50, streams=5)
+    both_ways(c, linux, count=8000, expect=8000, size=100, streams=4000)
+    capture.end()
+    examine(c, file)
+
+
+@sctp.case("sctp/linux-multihome", limit=120)
+def multihome(c):
+    """Two networks, of which the first is pulled while both sides send: nothing is lost or doubled."""
+    linux = sctp.Linux(c, networks=(1, 2))
+    captures = [linux.space.capture(f"tap{number}") for number in linux.networks]
+    options = {"count": 3000, "expect": 3000, "size": 300, "streams": 8, "pace": 1500, "limit": 40}
+    for number, opened_by_us in enumerate((True, False)):
+        peer, file = with_linux(c, linux, opened_by_us, number=number, **options)
+        c.sleep(1.5)
+        linux.space.inside("link", "set", "tap1", "down")
+        mine, its = finish(c, peer), linux.finish(file)
+        linux.space.inside("link", "set", "tap1", "up")
+        c.expect(mine["got"] == "3000" and its["got"] == "3000", f"ours: {mine}; Linux's: {its}")
+        c.expect(int(mine["paths"]) > 0, f"no path was told to have failed: {mine}")
+        print(f"opened by {'us' if opened_by_us else 'Linux'}: longest gap in what Linux sent {mine['gap_ms']} ms")
+    for capture, file in captures:
+        capture.end()
+        examine(c, file)
+
+
+@sctp.case("sctp/linux-partial", limit=90)
+def linux_partial(c):
+    """RFC 3758, either way: what the sender gives up while its path is away does not hold up what comes after."""
+    linux = sctp.Linux(c)
+    for number, ours_sends in enumerate((True, False)):
+        sends = {"count": 2000, "lifetime": 50, "pace": 1000, "size": 300}
+        taken = {"expect": 500, "stay": True}
+        mine, its = (sends, {"lifetime": 50, **taken}) if ours_sends else ({"partial": True, **taken}, sends)
+        peer, file = with_linux(c, linux, True, ours_only={**mine, "streams": 4, "limit": 30},
+                                theirs_only={**its, "streams": 4, "limit": 30}, number=number)
+        c.sleep(1)
+        linux.space.inside("link", "set", "tap1", "down")
+        c.sleep(0.5)
+        linux.space.inside("link", "set", "tap1", "up")
+        told, linux_told = finish(c, peer), linux.finish(file)
+        got = int((linux_told if ours_sends else told)["got"])
+        c.expect(500 <= got < 2000, f"{got} of 2000 came")
+
+
+@sctp.case("sctp/linux-end", limit=90)
+def linux_end(c):
+    """RFC 9260 section 9: shut down by either side, aborted by either side."""
+    linux = sctp.Linux(c)
+    number = 0
+    for opened_by_us in (True, False):
+        for ours_ends in (True, False):
+            for how, told in (("stay", "shutdown"), ("abort", "reset")):
+                ends, stays = (ABORTS, LEFT) if how == "abort" else ({}, {"stay": True})
+                mine, its = (ends, stays) if ours_ends else (stays, ends)
+                peer, file = with_linux(c, linux, opened_by_us, ours_only=mine, theirs_only=its, number=number,
+                                        count=100, expect=100, size=2000, streams=3)
+                number += 1
+                left = (linux.finish(file), finish(c, peer))[not ours_ends]
+                c.expect(left["ended"] == told, f"the side that stays was told {left['ended']}, not {told}")
+                if ours_ends:
+                    finish(c, peer)
+
+
+# What a signalling network allows for, and what is aimed at, milliseconds.
+SS7_GAP, SS7_GOAL = 800, 300
+CABLE = {"count": 4000, "expect": 4000, "size": 500, "streams": 8, "pace": 1000, "limit": 60}
+
+
+@sctp.case("sctp/cable", limit=120)
+def cable(c):
+    """Two hosts with two links; the primary one is pulled, at a host and then between two switches where no host
+    sees it, while both send a thousand messages a second. Nothing is lost or doubled, and with the profile for
+    signalling networks the gap is below 800 ms."""
+    a, b, switches = (sctp.Space(c, name) for name in ("a", "b", "switches"))
+    a.join(b, 2)
+    a.join_by(switches, b, 1)
+    for profile in ({}, {"ss7": True}):
+        for where, (space, device) in {"at a host": (a, "e1"), "between switches": (switches, "trunk1")}.items():
+            name = f"{'ss7' if profile else 'default'}-{device}"
+            server = b.start(f"server-{name}", [ringway(), "peer", *words(
+                {"bind": ["10.1.0.2", "10.2.0.2"], "port": SCTP_PORT, "listen": True, **profile, **CABLE})])
+            c.expect(server.wait_output("listening", 10), f"no server: {server.output()}")
+            client = a.start(f"client-{name}", [ringway(), "peer", *words(
+                {"bind": ["10.1.0.1", "10.2.0.1"], "port": SCTP_PORT, "connect": ["10.1.0.2", "10.2.0.2"],
+                 "to_port": SCTP_PORT, **profile, **CABLE})])
+            c.sleep(2)
+            space.inside("link", "set", device, "down")
+            told = finish(c, client), finish(c, server)
+            space.inside("link", "set", device, "up")
+            gap = max(float(side["gap_ms"]) for side in told)
+            print(f"cable pulled {where}, profile {'ss7' if profile else 'default'}: gap {gap:.0f} ms", flush=True)
+            c.expect(gap < SS7_GAP or not profile, f"the gap was {gap:.0f} ms")

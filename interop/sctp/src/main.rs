@@ -1,0 +1,61 @@
+//! Ringway's side of the checks against SCTPs that others wrote, over real sockets.
+//!
+//! `peer` is one association that sends and checks the pattern that the C peers do (`../peer.h`);
+//! `relay` is a bad link between two UDP ports; `idle` opens many associations. The cases are in
+//! `../cases.py`; the checks in virtual time, against `dcsctp` and `sctp-proto`, in `../tests`.
+
+mod idle;
+mod pattern;
+mod peer;
+mod relay;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+#[derive(Parser)]
+enum Command {
+    /// One association
+    Peer(peer::Options),
+    /// A link between two UDP ports
+    Relay(relay::Options),
+    /// Many associations that do nothing
+    Idle(idle::Options),
+}
+
+fn main() -> ExitCode {
+    let command = Command::parse();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let done = match runtime {
+        Ok(runtime) => runtime.block_on(async {
+            match command {
+                Command::Peer(options) => peer::run(options).await,
+                Command::Relay(options) => relay::run(options).await,
+                Command::Idle(options) => idle::run(options).await,
+            }
+        }),
+        Err(error) => Err(error.to_string()),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            say(&format!("error: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints a line at once. Whoever reads has gone away: then nobody needs it.
+fn say(line: &str) {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+/// Processor time of this process so far, in seconds.
+fn cpu() -> f64 {
+    use nix::sys::resource::{UsageWho, getrusage};
+    let seconds = |t: nix::sys::time::TimeVal| t.tv_sec() as f64 + t.tv_usec() as f64 / 1e6;
+    getrusage(UsageWho::RUSAGE_SELF)
+        .map_or(0.0, |u| seconds(u.user_time()) + seconds(u.system_time()))
+}
