@@ -74,7 +74,7 @@ impl Config {
             tls_server: None,
             tls_client: None,
             udp_receive_buffer: UDP_RECEIVE_BUFFER,
-            sctp: sctp_settings(),
+            sctp: sctp_settings(Settings::default()),
         }
     }
 }

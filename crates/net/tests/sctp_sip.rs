@@ -264,7 +264,7 @@ fn what_cannot_be_had_is_told_in_a_line() {
     let _first = quiet(config(udp, &[1]));
     let error = ringway_net::bind::<()>(config(udp, &[1])).err().unwrap();
     assert_eq!(error.to_string(), "sctp://127.0.0.1:5060: address in use");
-    assert_eq!(sctp_settings().check(), Ok(()));
+    assert_eq!(sctp_settings(ringway_net::sctp::Settings::default()).check(), Ok(()));
 }
 
 /// When the peer's host is gone, what waits for it is told as not sent.

@@ -50,8 +50,9 @@ struct Serve {
     /// Configuration file (TOML); flags win over it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where to listen, as udp://A:P, tcp://, tls://, ws:// or wss:// (repeatable) [default: UDP and
-    /// TCP 5060 on all addresses]
+    /// Where to listen, as udp://A:P, tcp://, tls://, ws://, wss://, sctp://A[,A2..]:P or
+    /// sctp+udp://A[,A2..]:P?encap=9899 (repeatable) [default: UDP, TCP and SCTP
+    /// 5060 on all addresses; SCTP in UDP 9899, and over IP where permitted]
     #[arg(long, value_name = "URI")]
     listen: Vec<Listen>,
     /// Name of the domain served; further ones are other names of it (repeatable) [default: the

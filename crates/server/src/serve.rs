@@ -132,7 +132,7 @@ impl Server {
             tls_server: tls.server.clone(),
             tls_client: tls.client.clone(),
             udp_receive_buffer: ringway_net::limits::UDP_RECEIVE_BUFFER,
-            sctp: ringway_net::sctp_settings(),
+            sctp: setup::sctp(&settings),
         })?;
         let control = match endpoints.first() {
             Some(endpoint) => endpoint.control(),
@@ -378,6 +378,7 @@ fn needs_restart(old: &Settings, new: &Settings) -> Vec<&'static str> {
         (old.workers != new.workers, "workers"),
         (old.http != new.http, "http"),
         (old.log.format != new.log.format, "log.format"),
+        (old.sctp != new.sctp, "sctp.profile"),
         (connections, "a limit of connections"),
         (old.tls.default.is_some() != new.tls.default.is_some(), "whether there is a certificate"),
     ]

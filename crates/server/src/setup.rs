@@ -4,11 +4,12 @@
 //! host's addresses, certificates read from their files.
 
 use crate::config::{
-    AuthMode, Certificate, HashName, Host, HttpAddr, Listen, Settings, StoreKind, TlsSettings,
+    AuthMode, Certificate, HashName, Host, HttpAddr, Listen, SctpProfile, Settings, StoreKind,
+    TlsSettings,
 };
 use crate::host;
 use crate::observe::Facts;
-use ringway_net::{ClientCertificates, Identity, Roots, TlsClient, TlsServer};
+use ringway_net::{ClientCertificates, Identity, Roots, TlsClient, TlsServer, sctp};
 use ringway_proxy::config::{Auth, Config, Domain, Limits, Listener, Network};
 use ringway_proxy::registrar::RegistrarConfig;
 use ringway_proxy::routes::RouteTable;
@@ -97,7 +98,8 @@ pub fn workers(settings: &Settings) -> usize {
     settings.workers.map_or_else(cores, usize::from).clamp(1, crate::config::MAX_WORKERS.into())
 }
 
-/// What to listen on: UDP and TCP on every address unless the operator says otherwise.
+/// What to listen on: UDP, TCP and SCTP on every address unless the operator says otherwise; SCTP in
+/// UDP, and over IP where the process may.
 pub fn listen(settings: &Settings) -> Vec<Listen> {
     if !settings.listen.is_empty() {
         return settings.listen.clone();
@@ -107,7 +109,10 @@ pub fn listen(settings: &Settings) -> Vec<Listen> {
         any.push(Ipv6Addr::UNSPECIFIED.into());
     }
     let of = |transport| any.iter().map(move |ip| Listen::at(transport, SocketAddr::new(*ip, SIP)));
-    of(Transport::Udp).chain(of(Transport::Tcp)).collect()
+    let over_ip = of(Transport::Sctp).filter(|_| sctp::permitted());
+    let in_udp =
+        of(Transport::Sctp).map(|listen| Listen { encapsulation: Some(sctp::UDP_PORT), ..listen });
+    of(Transport::Udp).chain(of(Transport::Tcp)).chain(over_ip).chain(in_udp).collect()
 }
 
 /// The domains; the main one first. `kept` is the name that the main domain was given when the store
@@ -236,6 +241,14 @@ pub fn net_limits(settings: &Settings) -> ringway_net::Limits {
         partial: l.handshake,
         ..ringway_net::Limits::default()
     }
+}
+
+/// How associations behave.
+pub fn sctp(settings: &Settings) -> sctp::Settings {
+    ringway_net::sctp_settings(match settings.sctp.profile {
+        SctpProfile::Standard => sctp::Settings::default(),
+        SctpProfile::Ss7 => sctp::Settings::ss7(),
+    })
 }
 
 /// The certificates that are shown to peers.

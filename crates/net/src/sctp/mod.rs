@@ -44,5 +44,5 @@ pub use ringway_sctp::{
     SendOptions, Settings, Snapshot, State, Totals,
 };
 pub(crate) use sockets::Opened;
-pub use sockets::UDP_PORT;
+pub use sockets::{UDP_PORT, permitted};
 pub use stack::{Config, Connect, Over, Stack};

@@ -75,6 +75,11 @@ pub(crate) struct Opened {
     pub(crate) udp_port: Option<u16>,
 }
 
+/// Whether this process may use SCTP right above IP.
+pub fn permitted() -> bool {
+    Opened::raw().is_ok()
+}
+
 impl Opened {
     /// Takes the sockets into the runtime.
     pub(super) fn watch(self, gone: Gone) -> io::Result<(Sockets, Option<Ports>, Option<u16>)> {

@@ -47,16 +47,16 @@ const MESSAGES_A_TURN: usize = 32;
 /// The answer to a double CRLF (RFC 5626 section 4.4.1).
 const PONG: &[u8] = b"\r\n";
 
-/// How SCTP carries SIP: the streams take turns, so that no call waits for the long message of
-/// another.
-pub fn sctp_settings() -> Settings {
+/// How SCTP carries SIP, with the timers of `profile`: the streams take turns, so that no call waits
+/// for the long message of another.
+pub fn sctp_settings(profile: Settings) -> Settings {
     Settings {
         send_buffer: BUFFER,
         receive_buffer: BUFFER,
         outbound_streams: STREAMS,
         inbound_streams: STREAMS,
         scheduling: Scheduling::RoundRobin,
-        ..Settings::default()
+        ..profile
     }
 }
 

@@ -12,7 +12,8 @@ mod shape;
 pub use reader::{MAX_PROBLEMS, Problem};
 pub use sections::{
     AuthMode, AuthSettings, Certificate, DomainSettings, HashName, LimitSettings, LogFormat,
-    LogLevel, LogSettings, RegistrarSettings, TimerSettings, TlsSettings,
+    LogLevel, LogSettings, RegistrarSettings, SctpProfile, SctpSettings, TimerSettings,
+    TlsSettings,
 };
 pub use shape::{Host, HttpAddr, Listen, Network, StoreKind};
 
@@ -69,6 +70,8 @@ pub struct Settings {
     pub registrar: RegistrarSettings,
     /// SIP timers.
     pub timers: TimerSettings,
+    /// SCTP.
+    pub sctp: SctpSettings,
     /// The routing table.
     pub routes: Vec<Rule>,
 }

@@ -144,6 +144,28 @@ pub struct RegistrarSettings {
     pub service_route: Vec<String>,
 }
 
+/// `[sctp]`
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SctpSettings {
+    /// How soon a silent path is left.
+    pub profile: SctpProfile,
+}
+
+/// The timers of associations.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SctpProfile {
+    /// Those RFC 9260 section 16 recommends.
+    #[default]
+    Standard,
+    /// Those of signalling networks: a path that fails is left within 800 ms.
+    Ss7,
+}
+
+impl Word for SctpProfile {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("standard", SctpProfile::Standard), ("ss7", SctpProfile::Ss7)];
+}
+
 /// `[timers]`
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TimerSettings {
@@ -238,6 +260,7 @@ pub(super) fn top(mut s: Section<'_, '_>) -> Settings {
         limits: limits(s.section("limits")),
         registrar: registrar(s.section("registrar")),
         timers: timers(s.section("timers")),
+        sctp: sctp(s.section("sctp")),
         domains: domains(&mut s),
         routes: routes(&mut s),
     };
@@ -422,6 +445,13 @@ fn timers(section: Option<Section<'_, '_>>) -> TimerSettings {
     }
     s.finish();
     out
+}
+
+fn sctp(section: Option<Section<'_, '_>>) -> SctpSettings {
+    let Some(mut s) = section else { return SctpSettings::default() };
+    let profile = s.or("profile", SctpProfile::Standard);
+    s.finish();
+    SctpSettings { profile }
 }
 
 fn domains(s: &mut Section<'_, '_>) -> Vec<DomainSettings> {

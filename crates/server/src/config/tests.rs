@@ -96,6 +96,10 @@ fn each_mistake_has_its_line() {
             "r.toml:1:1: tls.key is missing: a certificate needs its key",
         ),
         (
+            "[sctp]\nprofile = \"fast\"",
+            r#"r.toml:2:11: sctp.profile: expected "standard" or "ss7", got "fast""#,
+        ),
+        (
             "[timers]\nc = \"3m\"",
             "r.toml:2:5: timers.c: expected a duration from 181s to 1h, got 3m",
         ),
