@@ -23,6 +23,7 @@ pub mod ns2;
 pub mod numbers;
 mod outgoing;
 mod path;
+mod pmtu;
 mod ring;
 mod rto;
 pub mod scheduler;

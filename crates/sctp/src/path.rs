@@ -2,6 +2,7 @@
 //! of the way (RFC 9260 sections 5.4, 6.3, 7.2 and 8; RFC 7829).
 
 use crate::congestion::{Acked, Congestion, Window};
+use crate::pmtu::Pmtu;
 use crate::rto::Rto;
 use crate::settings::{MIN_MTU, Settings};
 use crate::wire::COMMON_HEADER;
@@ -39,6 +40,9 @@ pub(crate) struct Path {
     pub(crate) udp_port: u16,
     /// Largest IP packet to here, UDP header included.
     mtu: usize,
+    /// The search for it, and when its probe counts as lost.
+    pub(crate) pmtu: Option<Box<Pmtu>>,
+    pub(crate) mtu_timer: Option<Time>,
     /// The address is no longer the peer's; the place is free for another.
     pub(crate) gone: bool,
     pub(crate) confirmed: bool,
@@ -121,6 +125,8 @@ impl Path {
             remote,
             udp_port,
             mtu,
+            pmtu: Pmtu::new(settings),
+            mtu_timer: None,
             gone: false,
             confirmed,
             reach: PathState::Active,
@@ -190,7 +196,8 @@ impl Path {
         self.told = self.state();
         self.beat = None;
         self.beat_now = false;
-        for timer in [&mut self.t3, &mut self.beat_due, &mut self.beat_lost] {
+        self.pmtu = None;
+        for timer in [&mut self.t3, &mut self.beat_due, &mut self.beat_lost, &mut self.mtu_timer] {
             *timer = None;
         }
     }
@@ -298,6 +305,9 @@ impl Path {
     pub(crate) fn settle_acked(&mut self, now: Time, recovering: bool) {
         if self.acked == 0 {
             return;
+        }
+        if let Some(pmtu) = &mut self.pmtu {
+            pmtu.data_arrived();
         }
         self.one_packet = false;
         let acked = Acked {

@@ -69,6 +69,9 @@ impl Scheduling {
 pub struct Settings {
     /// Largest IP packet in bytes, on every path; a UDP header (RFC 6951) is part of it.
     pub mtu: u16,
+    /// Up to which size of IP packets the paths are probed (RFC 8899); `None` to send none larger than
+    /// `mtu`, come what may.
+    pub largest_mtu: Option<u16>,
     /// The peer's UDP port to which an association that is opened from here sends (RFC 6951
     /// section 5.1); 0 to send straight over IP. From then on, and where the peer opens, each path
     /// goes to where its packets come from.
@@ -143,6 +146,7 @@ impl Default for Settings {
     fn default() -> Self {
         Settings {
             mtu: 1500,
+            largest_mtu: None,
             udp_port: 0,
             chunk: 0,
             send_buffer: 1 << 20,
@@ -200,6 +204,12 @@ impl Settings {
         let (long, most) = (1 << 40, MAX_BUFFER as u64);
         for (what, low, high, got) in [
             ("an MTU", u64::from(MIN_MTU), u64::from(u16::MAX), u64::from(self.mtu)),
+            (
+                "a largest MTU",
+                u64::from(self.mtu),
+                u64::from(u16::MAX),
+                u64::from(self.largest_mtu.unwrap_or(self.mtu)),
+            ),
             ("a send buffer", 1, most, self.send_buffer as u64),
             ("a receive buffer", MIN_RECEIVE_BUFFER as u64, most, self.receive_buffer as u64),
             ("a number of outbound streams", 1, 65_535, u64::from(self.outbound_streams)),

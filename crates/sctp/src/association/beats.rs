@@ -4,9 +4,19 @@ use super::{Association, Cx, MAX_BEATS, State};
 use crate::path::{Beat, PathState};
 use crate::wire::chunk::{self, Chunk};
 use crate::wire::{Parameter, Writer};
+use ringway_sansio::Time;
 
 /// Bytes of our Heartbeat Info: path, time sent and nonce.
 const INFO: usize = 20;
+
+/// What a heartbeat on a path carries.
+pub(super) fn info(index: usize, now: Time, nonce: u64) -> [u8; INFO] {
+    let mut info = [0; INFO];
+    info[..4].copy_from_slice(&(index as u32).to_be_bytes());
+    info[4..12].copy_from_slice(&now.as_nanos().to_be_bytes());
+    info[12..].copy_from_slice(&nonce.to_be_bytes());
+    info
+}
 
 impl Association {
     /// RFC 9260 section 8.3: when heartbeats are sent.
@@ -52,6 +62,9 @@ impl Association {
         };
         let number = |at: usize| info[at..at + 8].iter().fold(0u64, |n, &b| n << 8 | u64::from(b));
         let index = (number(0) >> 32) as usize;
+        if index < self.paths.len() && self.probe_answered(cx.now, index, number(12)) {
+            return;
+        }
         let Some(path) = self.paths.get_mut(index) else { return };
         let Some(beat) = path.beat.filter(|beat| beat.nonce == number(12)) else { return };
         path.beat = None;
@@ -91,10 +104,7 @@ impl Association {
         }
         path.beat_now = false;
         let nonce = cx.random.next_u64();
-        let mut info = [0; INFO];
-        info[..4].copy_from_slice(&(index as u32).to_be_bytes());
-        info[4..12].copy_from_slice(&cx.now.as_nanos().to_be_bytes());
-        info[12..].copy_from_slice(&nonce.to_be_bytes());
+        let info = info(index, cx.now, nonce);
         let mut parameter = Vec::with_capacity(INFO + crate::wire::TLV_HEADER);
         Parameter::HeartbeatInfo(&info).emit(&mut parameter);
         Chunk::Heartbeat(&parameter).emit(packet.chunks());

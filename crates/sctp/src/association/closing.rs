@@ -42,6 +42,7 @@ impl Association {
             path.beat_due = None;
             path.beat_now = false;
             path.beat_lost = None;
+            path.mtu_timer = None;
             path.t3 = None;
         }
     }

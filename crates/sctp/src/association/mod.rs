@@ -15,6 +15,7 @@ mod input;
 mod opening;
 mod output;
 mod paths;
+mod probing;
 mod reconfig;
 mod timers;
 
@@ -297,6 +298,8 @@ pub(crate) struct Association {
     probing: bool,
     heard: bool,
     probes: u32,
+    /// A path's MTU is to be probed.
+    wants_probe: bool,
     /// A message was refused for want of room.
     refused: bool,
     pub(crate) pending: Pending,
@@ -438,6 +441,7 @@ impl Association {
             path.beat_due = None;
             path.beat_lost = None;
             path.beat_now = false;
+            path.mtu_timer = None;
         }
         self.pending.closed = Some(why);
     }

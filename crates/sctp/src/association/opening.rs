@@ -96,6 +96,7 @@ impl Association {
             probing: false,
             heard: false,
             probes: 0,
+            wants_probe: false,
             refused: false,
             pending: Pending::default(),
             farewell: None,

@@ -14,6 +14,12 @@ impl Association {
             self.totals.packets_sent += 1;
             return Some(way);
         }
+        if self.wants_probe
+            && let Some(way) = self.transmit_probe(cx, out)
+        {
+            self.totals.packets_sent += 1;
+            return Some(way);
+        }
         let start = out.len();
         let path = match self.state {
             State::Closed => None,
@@ -211,6 +217,9 @@ impl Association {
     fn put_data(&mut self, cx: &mut Cx<'_>, target: usize, packet: &mut Writer<'_>) {
         let before = packet.len();
         self.paths[target].before_data(cx.now);
+        if self.paths[target].pmtu.is_some() {
+            self.begin_search(cx.now, target);
+        }
         while let Some((len, last, timed_out)) = self.out.first_marked() {
             let fits = packet.space() >= self.out.chunk_size(len);
             if !fits || self.retransmit_to(last, timed_out) != target {

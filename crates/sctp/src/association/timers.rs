@@ -30,6 +30,7 @@ impl Association {
             look(path.t3);
             look(path.beat_due);
             look(path.beat_lost);
+            look(path.mtu_timer);
         }
         first
     }
@@ -65,6 +66,9 @@ impl Association {
             if self.state == State::Closed {
                 return;
             }
+            if due(&mut self.paths[index].mtu_timer, now) {
+                self.probe_timeout(now, index);
+            }
         }
         self.beat_timers(cx);
     }
@@ -86,6 +90,11 @@ impl Association {
             self.probes += 1;
             self.forced = true;
             return;
+        }
+        let mtu = path.mtu();
+        if let Some(size) = path.pmtu.as_mut().and_then(|pmtu| pmtu.data_lost(now, mtu)) {
+            path.set_mtu(size);
+            path.mtu_timer = None;
         }
         path.rto.back_off();
         path.timeout(now);

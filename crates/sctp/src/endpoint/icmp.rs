@@ -34,7 +34,7 @@ impl Sctp {
             self.counters.icmp_refused += 1;
             return;
         }
-        self.with(now, slot, |a, _| a.handle_icmp(sent.destination, icmp, init));
+        self.with(now, slot, |a, cx| a.handle_icmp(cx.now, sent.destination, icmp, init));
         self.settle(slot);
     }
 }

@@ -605,6 +605,25 @@ impl Outgoing {
         count
     }
 
+    /// Marks what is in flight on a path and larger than its packets, to be sent again at once.
+    pub(crate) fn mark_larger(&mut self, path_index: usize, path: &mut Path) {
+        let (end, most) = (self.next_place(), path.packet - crate::wire::COMMON_HEADER);
+        for place in path.earliest.max(self.first)..end {
+            if let Some(chunk) = self.chunk_mut(place)
+                && chunk.fate == Fate::Outstanding
+                && usize::from(chunk.path) == path_index
+                && usize::from(chunk.size) > most
+            {
+                chunk.fate = Fate::Marked;
+                let (size, len) = (chunk.size(), u32::from(chunk.len));
+                path.flight = path.flight.saturating_sub(size);
+                self.unsend(len);
+                self.marked.insert(place);
+            }
+        }
+        path.timed = None;
+    }
+
     /// RFC 9260 section 6.2.1 C: what is marked is not on its way.
     fn unsend(&mut self, len: u32) {
         self.outstanding = self.outstanding.saturating_sub(len);

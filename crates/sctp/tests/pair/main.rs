@@ -7,6 +7,7 @@ mod support;
 
 mod addresses;
 mod interleaved;
+mod mtu;
 mod streams;
 
 use proptest::prelude::*;

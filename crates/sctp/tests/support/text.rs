@@ -142,6 +142,7 @@ pub fn describe(bytes: &[u8], data: Option<Tsn>, acked: Option<Tsn>) -> String {
             Chunk::Init(_) => "INIT".into(),
             Chunk::InitAck(_) => "INIT_ACK".into(),
             Chunk::Heartbeat(_) => "HEARTBEAT".into(),
+            Chunk::Pad => "PAD".into(),
             Chunk::HeartbeatAck(_) => "HEARTBEAT_ACK".into(),
             Chunk::ShutdownAck => "SHUTDOWN_ACK".into(),
             Chunk::CookieEcho(_) => "COOKIE_ECHO".into(),

@@ -156,6 +156,13 @@ fn an_unreachable_address_is_an_error() {
     assert_eq!(s.events(), [told]);
     s.send(0, 100);
     s.expect_to(B2, "DATA 1 BE 0:0 100");
+    // What is in flight there does not wait for its timer.
+    let mut s = Script::two_paths(plain());
+    let good = quote(&s, s.peer_tag);
+    s.send(0, 100);
+    s.expect_to(B1, "DATA 1 BE 0:0 100");
+    icmp(&mut s, Icmp::Unreachable, &good);
+    s.expect_to(B2, "DATA 1 BE 0:0 100");
 }
 
 /// The world asks which packets are an association's or a listener's, and which addresses it may

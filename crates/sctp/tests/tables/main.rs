@@ -13,6 +13,7 @@ mod data;
 mod faults;
 mod interleaved;
 mod loss;
+mod mtu;
 mod opening;
 mod partial;
 mod reconfig;

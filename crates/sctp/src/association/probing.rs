@@ -1,0 +1,95 @@
+//! Probes of what a path takes (RFC 8899): a HEARTBEAT made large by PAD (RFC 4820).
+
+use super::{Association, Cx, State};
+use crate::pmtu::LEAST_WAIT;
+use crate::wire::chunk::{self, Chunk, kind};
+use crate::wire::{Parameter, TLV_HEADER, Writer};
+use ringway_sansio::{Addressing, Time};
+
+impl Association {
+    /// Data goes out on a path: a search may begin.
+    pub(super) fn begin_search(&mut self, now: Time, index: usize) {
+        let path = &mut self.paths[index];
+        let mtu = path.mtu();
+        if let Some(pmtu) = &mut path.pmtu {
+            self.wants_probe |= pmtu.begin(now, mtu);
+        }
+    }
+
+    /// Writes the next probe, alone in its packet.
+    pub(super) fn transmit_probe(
+        &mut self,
+        cx: &mut Cx<'_>,
+        out: &mut Vec<u8>,
+    ) -> Option<Addressing> {
+        let wants = |path: &crate::path::Path| {
+            path.active() && path.pmtu.as_ref().is_some_and(|pmtu| pmtu.wanted)
+        };
+        let index = self.paths.iter().position(wants).filter(|_| self.state == State::Established);
+        let Some(index) = index else {
+            self.wants_probe = false;
+            return None;
+        };
+        let way = self.way(index);
+        let path = &mut self.paths[index];
+        let mtu = path.mtu();
+        let pmtu = path.pmtu.as_mut()?;
+        let size = pmtu.size(mtu);
+        let nonce = cx.random.next_u64();
+        pmtu.sent(size, nonce);
+        path.mtu_timer = Some(cx.now + path.rto.get().max(LEAST_WAIT));
+        let limit = path.packet + size - mtu;
+        let mut parameter = Vec::new();
+        Parameter::HeartbeatInfo(&super::beats::info(index, cx.now, nonce)).emit(&mut parameter);
+        let (ours, theirs) = (self.ends.local_port, self.ends.remote_port);
+        let mut packet = Writer::new(out, limit, ours, theirs, self.peer_tag);
+        Chunk::Heartbeat(&parameter).emit(packet.chunks());
+        let rest = packet.space().saturating_sub(TLV_HEADER);
+        chunk::put(packet.chunks(), kind::PAD, 0, &[&vec![0; rest]]);
+        packet.finish();
+        Some(way)
+    }
+
+    /// A HEARTBEAT ACK may answer a probe. `true` if it did.
+    pub(super) fn probe_answered(&mut self, now: Time, index: usize, nonce: u64) -> bool {
+        let path = &mut self.paths[index];
+        let Some(pmtu) = &mut path.pmtu else { return false };
+        let Some(size) = pmtu.answered(now, nonce) else { return false };
+        self.wants_probe |= pmtu.wanted;
+        path.mtu_timer = None;
+        path.set_mtu(size);
+        true
+    }
+
+    /// A probe was not answered in time.
+    pub(super) fn probe_timeout(&mut self, now: Time, index: usize) {
+        let path = &mut self.paths[index];
+        let mtu = path.mtu();
+        if let Some(pmtu) = &mut path.pmtu {
+            pmtu.timeout(now, mtu);
+            self.wants_probe |= pmtu.wanted;
+        }
+    }
+
+    /// A router says that packets are too big (RFC 8899 section 4.6): what is in flight and larger
+    /// does not arrive.
+    pub(super) fn packet_too_big(&mut self, now: Time, index: usize, told: usize) {
+        let path = &mut self.paths[index];
+        let mtu = path.mtu();
+        if told == 0 {
+            return;
+        }
+        let falls = match &mut path.pmtu {
+            Some(pmtu) => pmtu.too_big(now, mtu, told),
+            None => (told < mtu).then_some(told),
+        };
+        if let Some(size) = falls {
+            path.set_mtu(size);
+            path.mtu_timer = None;
+            self.out.mark_larger(index, path);
+            self.give_up(now);
+        } else if let Some(pmtu) = &path.pmtu {
+            self.wants_probe |= pmtu.wanted;
+        }
+    }
+}

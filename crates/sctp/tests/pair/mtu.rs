@@ -1,0 +1,38 @@
+//! Paths that take packets of some size, over a wire that drops what is larger.
+
+use super::support::*;
+use ringway_sctp::Settings;
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// RFC 8899: both ends find what the path takes, a transfer goes on when it takes less, and with
+/// more when it takes more again.
+#[test]
+fn the_size_is_found() {
+    let truth = Rc::new(Cell::new(1492));
+    let limit = truth.clone();
+    let wire: Wire = Box::new(move |_, packet| {
+        let passes = packet.bytes.len() + 20 <= limit.get() || packet.addressing.fragment;
+        if passes { vec![ms(10)] } else { Vec::new() }
+    });
+    let settings = Settings { mtu: 1200, largest_mtu: Some(9000), ..super::quick() };
+    let mut pair = Pair::over(settings, settings, wire);
+    pair.keep_log = false;
+    let (a, b) = pair.open();
+    let (mut sent, mut got) = (0, Vec::new());
+    for (size, seconds) in [(1492, 60), (1300, 60), (4000, 800)] {
+        truth.set(size);
+        for _ in 0..seconds * 2 {
+            pair.send(a, 0, &pattern(sent, 5000));
+            sent += 1;
+            pair.run(ms(500));
+            got.extend(pair.received(b));
+        }
+        let found = pair.a.snapshot(a).unwrap().paths[0].mtu;
+        assert!(found <= size && found + 20 > size, "{found} of {size}");
+    }
+    pair.run(secs(100));
+    got.extend(pair.received(b));
+    let expected: Vec<_> = (0..sent).map(|n| (0, pattern(n, 5000))).collect();
+    assert!(got == expected, "{} of {}", got.len(), expected.len());
+}
