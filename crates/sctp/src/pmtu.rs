@@ -175,7 +175,7 @@ mod tests {
             } else {
                 pmtu.timeout(now, mtu);
             }
-            now = now + LEAST_WAIT;
+            now += LEAST_WAIT;
         }
         assert!(!pmtu.begin(now, mtu), "it rests");
         (mtu, count as usize)
