@@ -5,7 +5,7 @@ use super::error::Error;
 use super::message::{Event, Message};
 use super::stack::Handle;
 use bytes::Bytes;
-use ringway_sctp::{AssocId, Close, PathSnapshot, Received, SendOptions, Snapshot};
+use ringway_sctp::{AssocId, Close, PathSnapshot, Received, Reset, SendOptions, Snapshot};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::fmt;
@@ -318,6 +318,32 @@ impl Association {
     /// Has an address of the peer asked now whether it is there.
     pub fn request_heartbeat(&self, remote: IpAddr) -> Result<(), Error> {
         self.call(|core| core.sctp.request_heartbeat(self.0.id, remote))
+    }
+
+    /// Asks the peer to know us by one more address (RFC 5061); [`Event::Changed`] tells when it does.
+    /// In UDP with a socket for each address, only those of the stack can be sent from.
+    pub fn add_address(&self, local: IpAddr) -> Result<(), Error> {
+        self.call(|core| core.sctp.add_address(core.clock.now(), self.0.id, local))
+    }
+
+    /// Asks the peer to forget one of our addresses (RFC 5061).
+    pub fn delete_address(&self, local: IpAddr) -> Result<(), Error> {
+        self.call(|core| core.sctp.delete_address(core.clock.now(), self.0.id, local))
+    }
+
+    /// Asks the peer to make the path to one of our addresses its primary one (RFC 5061).
+    pub fn ask_primary(&self, local: IpAddr) -> Result<(), Error> {
+        self.call(|core| core.sctp.ask_primary(core.clock.now(), self.0.id, local))
+    }
+
+    /// Begins streams anew (RFC 6525); [`Event::Changed`] tells when that is done.
+    pub fn reset_streams(&self, reset: Reset<'_>) -> Result<(), Error> {
+        self.call(|core| core.sctp.reset_streams(self.0.id, reset))
+    }
+
+    /// Asks for more streams, ours and the peer's (RFC 6525).
+    pub fn add_streams(&self, outgoing: u16, incoming: u16) -> Result<(), Error> {
+        self.call(|core| core.sctp.add_streams(self.0.id, outgoing, incoming))
     }
 
     fn call<R>(

@@ -226,6 +226,7 @@ impl Core {
                 E::Path { id, remote, state } => self.tell(id, Event::Path { remote, state }),
                 E::PeerError { id, code } => self.tell(id, Event::PeerError { code }),
                 E::SendFailed { id, messages } => self.tell(id, Event::SendFailed { messages }),
+                E::Changed { id, change } => self.tell(id, Event::Changed(change)),
                 E::Closed(id, why) => self.hear_closed(id, why),
                 _ => {}
             }

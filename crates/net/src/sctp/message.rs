@@ -1,7 +1,7 @@
 //! What a program gives and gets: messages and news.
 
 use bytes::Bytes;
-use ringway_sctp::{Close, PathState, Received};
+use ringway_sctp::{Change, Close, PathState, Received};
 use std::net::IpAddr;
 
 /// A message, or part of a very large one, that was received.
@@ -61,6 +61,8 @@ pub enum Event {
         /// How many.
         messages: u32,
     },
+    /// Streams or addresses have changed (RFC 6525, RFC 5061).
+    Changed(Change),
     /// The peer has begun to shut down; it takes nothing more than what was given.
     PeerShutdown,
     /// So many events were lost here, because they were not taken in time.

@@ -40,8 +40,8 @@ pub use listener::Listener;
 pub use message::{Event, Message};
 pub use ports::MAX_PORTS;
 pub use ringway_sctp::{
-    Close, Counters, Limits, PathSnapshot, PathState, Received, Reliability, Scheduling,
-    SendOptions, Settings, Snapshot, State, Totals,
+    Change, Close, Counters, Limits, PathSnapshot, PathState, Received, Reliability, Reset,
+    Scheduling, SendOptions, Settings, Snapshot, State, Totals,
 };
 pub(crate) use sockets::Opened;
 pub use sockets::{UDP_PORT, permitted};
