@@ -12,6 +12,7 @@ pub(crate) use network::NetworkNews;
 pub(crate) use receive::{RECEIVE_BATCH, ReceiveBatch, Reception};
 pub(crate) use send::{After, Datagram, SEND_BATCH, SendBatch};
 
+use crate::tun::Tun;
 use socket2::Socket;
 use std::io;
 use std::mem::{MaybeUninit, size_of};
@@ -314,12 +315,17 @@ pub(crate) fn watch_reading(socket: Socket) -> io::Result<AsyncFd<Socket>> {
     watch(socket, Interest::READABLE | Interest::ERROR)
 }
 
-/// Has the runtime watch a socket.
-fn watch(socket: Socket, interest: Interest) -> io::Result<AsyncFd<Socket>> {
-    // SAFETY: `Socket` owns its descriptor and gives the same one until it is dropped. The `AsyncFd`
-    // owns the `Socket` and lends it immutably only, so the descriptor stays open as long as it is
-    // watched.
-    let watched = unsafe { AsyncFd::register_with_interest(socket, interest) };
+/// Has the runtime watch a TUN device for packets to read.
+pub(crate) fn watch_tun(tun: Tun) -> io::Result<AsyncFd<Tun>> {
+    watch(tun, Interest::READABLE)
+}
+
+/// Has the runtime watch what owns a descriptor.
+fn watch<T: AsRawFd>(owner: T, interest: Interest) -> io::Result<AsyncFd<T>> {
+    // SAFETY: `Socket` and `Tun`, for which alone this is called, own their descriptor and give the
+    // same one until they are dropped. The `AsyncFd` owns them and lends them immutably only, so the
+    // descriptor stays open as long as it is watched.
+    let watched = unsafe { AsyncFd::register_with_interest(owner, interest) };
     Ok(watched?)
 }
 

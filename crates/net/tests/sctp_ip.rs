@@ -13,7 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use support::PATIENCE;
-use support::namespace::{alias, inside_a_namespace, loopback, lose_rights};
+use support::namespace::{address, inside_a_namespace, loopback, lose_rights};
 
 fn ip(last: u8) -> IpAddr {
     IpAddr::from([127, 0, 0, last])
@@ -190,8 +190,8 @@ fn an_address_that_vanishes_fails_its_paths_and_is_used_again() {
     loopback(1_500);
     // Each of another network, because the first of a network takes the others with it.
     let addresses = [10u8, 11, 12, 13].map(|first| Ipv4Addr::new(first, 9, 0, 1));
-    for (number, address) in (1..).zip(addresses) {
-        alias(number, Some(address));
+    for (number, ip) in (1..).zip(addresses) {
+        address(&format!("lo:{number}"), Some(ip));
     }
     let [a1, a2, b1, b2] = addresses.map(IpAddr::from);
     run(async {
@@ -207,14 +207,40 @@ fn an_address_that_vanishes_fails_its_paths_and_is_used_again() {
         };
         exchange(&ours, &theirs).await;
         let before = tokio::time::Instant::now();
-        alias(1, None);
+        address("lo:1", None);
         until(b1, PathState::PotentiallyFailed).await;
         // Far below the retransmission timeout: nothing had to be waited for.
         assert!(before.elapsed() < Duration::from_millis(900), "{:?}", before.elapsed());
         exchange(&ours, &theirs).await;
-        alias(1, Some(addresses[0]));
+        address("lo:1", Some(addresses[0]));
         until(b1, PathState::Active).await;
         exchange(&ours, &theirs).await;
+    });
+}
+
+/// A stack beyond a TUN device is a host of its own; here it talks with one above the kernel's IP.
+#[test]
+fn a_tun_device_leads_to_a_host_of_its_own() {
+    if !inside_a_namespace("a_tun_device_leads_to_a_host_of_its_own") {
+        return;
+    }
+    loopback(1_500);
+    run(async {
+        let over = Over::Tun { name: "sctp0".to_owned() };
+        let (beyond, here) = (Stack::new(Config::new(over)).unwrap(), stack());
+        let (there, ours) = (Ipv4Addr::new(10, 99, 0, 2), Ipv4Addr::new(10, 99, 0, 1));
+        address("sctp0", Some(ours));
+        let listener = beyond.listen(&[there.into()], 5060, None).unwrap();
+        let connect = Connect::new(&[ours.into()], &[there.into()], 5060);
+        let association = here.connect(&connect).await.unwrap();
+        let theirs = listener.accept().await.unwrap();
+        exchange(&association, &theirs).await;
+        let large = vec![7; 300_000];
+        theirs.send(large.clone(), &SendOptions::default()).await.unwrap();
+        assert_eq!(association.recv().await.unwrap().unwrap().bytes, large);
+        association.shutdown().await.unwrap();
+        assert_eq!(theirs.recv().await.unwrap(), None);
+        assert_eq!(beyond.counters().malformed, 0);
     });
 }
 

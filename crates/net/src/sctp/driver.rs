@@ -24,6 +24,9 @@ const BATCHES_A_TURN: usize = 4;
 /// How soon packets are tried again for which the system had no room.
 const RETRY: Duration = Duration::from_millis(1);
 
+/// How soon packets are looked for again where there is an error instead.
+const PAUSE: Duration = Duration::from_millis(10);
+
 pub(super) struct Driver<C> {
     shared: Arc<Shared>,
     carrier: C,
@@ -40,12 +43,8 @@ pub(super) struct Driver<C> {
 
 impl<C: Carrier> Driver<C> {
     /// To be called within a runtime.
-    pub(super) fn new(
-        shared: Arc<Shared>,
-        carrier: C,
-        clock: Clock,
-        tasks: Vec<AbortHandle>,
-    ) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, carrier: C, tasks: Vec<AbortHandle>) -> Self {
+        let clock = shared.with(|core| core.clock);
         let sleep = Box::pin(sleep(Duration::ZERO));
         let outgoing = Outgoing::default();
         Driver { shared, carrier, clock, outgoing, sleep, armed: None, blocked: false, tasks }
@@ -53,11 +52,12 @@ impl<C: Carrier> Driver<C> {
 
     /// Takes in what has come. Gives whether there may be more.
     fn receive(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut errors = 0;
         for _ in 0..BATCHES_A_TURN {
             match self.carrier.poll_receive(cx) {
                 Poll::Pending => return false,
-                // An ICMP message came for an earlier packet; it is heard elsewhere.
-                Poll::Ready(Err(_)) => {}
+                // Of a socket: an ICMP message came for an earlier packet, which is heard elsewhere.
+                Poll::Ready(Err(_)) => errors += 1,
                 Poll::Ready(Ok(trains)) => {
                     let now = self.clock.now();
                     for train in 0..trains {
@@ -67,7 +67,21 @@ impl<C: Carrier> Driver<C> {
                 }
             }
         }
+        if errors == BATCHES_A_TURN {
+            // It stays: a device that is down, and may come up again.
+            self.pause(cx);
+            return false;
+        }
         true
+    }
+
+    /// Looks for packets again after a while.
+    fn pause(&self, cx: &Context<'_>) {
+        let waker = cx.waker().clone();
+        tokio::spawn(async move {
+            sleep(PAUSE).await;
+            waker.wake();
+        });
     }
 
     /// One train, and what is to be sent because of it: so that a batch of trains is not answered

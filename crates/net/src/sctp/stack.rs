@@ -1,22 +1,27 @@
 //! The SCTP of a process or of a worker.
 
 use super::association::Association;
-use super::carrier::{Gone, Traffic};
+use super::carrier::{Carrier, Gone, Traffic};
 use super::core::{Accepting, Core, Shared, Waiters};
 use super::driver::Driver;
 use super::error::Error;
 use super::hearing::{hear, watch};
 use super::listener::Listener;
+use super::ports::Ports;
 use super::sockets::{Opened, UDP_PORT};
+use super::tun::Packets;
 use crate::clock::Clock;
 use crate::random::ChaCha;
 use crate::sys::NetworkNews;
+use crate::tun::Tun;
 use ringway_sctp::{AssocId, Counters, Limits, Sctp, Settings};
 use std::collections::VecDeque;
 use std::fmt;
+use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::runtime::Handle as Runtime;
+use tokio::task::AbortHandle;
 
 /// What carries SCTP's packets.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -30,6 +35,13 @@ pub enum Over {
         locals: Vec<IpAddr>,
         /// Our UDP port; 0 for one that the system chooses.
         port: u16,
+    },
+    /// A TUN device of this name, beyond which the stack stands as a host of its own, with whatever
+    /// addresses who listens and connects says. Needs CAP_NET_ADMIN, or a device made for the user;
+    /// addresses and routes are given to it from outside. For one process, which has all its ports.
+    Tun {
+        /// The device's name, 1 to 15 bytes.
+        name: String,
     },
     /// IP itself, as protocol 132: needs CAP_NET_RAW, and a kernel whose own SCTP is not loaded.
     /// Which of the host's addresses are used is said by who listens and connects. Any number of
@@ -133,6 +145,12 @@ impl Stack {
         let opened = match config.over {
             Over::Udp { ref locals, port } => Opened::udp(locals, port)?,
             Over::Ip => Opened::raw()?,
+            Over::Tun { ref name } => {
+                let failed = |error| Error::system(format!("sctp over the device {name}"), error);
+                let carrier = Packets::new(Tun::open(name).map_err(failed)?).map_err(failed)?;
+                let shared = share(config.limits, config.settings, None, Gone::default())?;
+                return Ok(Stack::run(shared, carrier, Vec::new(), None, config.settings));
+            }
         };
         Stack::start(opened, config.limits, config.settings)
     }
@@ -144,14 +162,11 @@ impl Stack {
         settings: Settings,
     ) -> Result<Stack, Error> {
         let failed = |error| Error::system("sctp", error);
-        let random = ChaCha::from_os().map_err(failed)?;
-        let runtime = Runtime::try_current()
-            .map_err(|error| failed(std::io::Error::other(error.to_string())))?;
-        let sctp = Sctp::new(limits, settings, Box::new(random))?;
+        let runtime =
+            Runtime::try_current().map_err(|e| failed(io::Error::other(e.to_string())))?;
         let gone = Gone::default();
         let (sockets, ports, udp_port) = opened.watch(gone.clone()).map_err(failed)?;
-        let clock = Clock::new();
-        let shared = Shared::new(sctp, clock, ports, gone);
+        let shared = share(limits, settings, ports, gone)?;
         let mut tasks = Vec::new();
         for (io, bound) in sockets.ios() {
             tasks.push(runtime.spawn(hear(shared.clone(), io, bound)).abort_handle());
@@ -160,8 +175,18 @@ impl Stack {
         if let Ok(news) = NetworkNews::open() {
             tasks.push(runtime.spawn(watch(shared.clone(), news)).abort_handle());
         }
-        runtime.spawn(Driver::new(shared.clone(), sockets, clock, tasks));
-        Ok(Stack { handle: Arc::new(Handle { shared }), udp_port, settings })
+        Ok(Stack::run(shared, sockets, tasks, udp_port, settings))
+    }
+
+    fn run(
+        shared: Arc<Shared>,
+        carrier: impl Carrier + Unpin + 'static,
+        tasks: Vec<AbortHandle>,
+        udp_port: Option<u16>,
+        settings: Settings,
+    ) -> Stack {
+        tokio::spawn(Driver::new(shared.clone(), carrier, tasks));
+        Stack { handle: Arc::new(Handle { shared }), udp_port, settings }
     }
 
     /// Takes associations to any of `addresses` at `port`; all the addresses belong to each of them.
@@ -242,6 +267,18 @@ impl Stack {
     pub fn refused(&self) -> u64 {
         self.handle.shared.with(|core| core.refused)
     }
+}
+
+/// A protocol of its own randomness, to be shared by users and driver.
+fn share(
+    limits: Limits,
+    settings: Settings,
+    ports: Option<Ports>,
+    gone: Gone,
+) -> Result<Arc<Shared>, Error> {
+    let random = ChaCha::from_os().map_err(|error| Error::system("sctp", error))?;
+    let sctp = Sctp::new(limits, settings, Box::new(random))?;
+    Ok(Shared::new(sctp, Clock::new(), ports, gone))
 }
 
 /// Opens an association from a port, which is held then until the association is entered and holds it

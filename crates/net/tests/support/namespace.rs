@@ -61,16 +61,27 @@ pub fn loopback(mtu: i32) {
     }
 }
 
-/// Adds an address to the loopback interface, under the name `lo:N`, or takes it away.
-pub fn alias(number: u8, address: Option<Ipv4Addr>) {
+/// Adds an address of a network of 256 to an interface, and brings it up; or, for an alias such as `lo:1`, takes it away.
+pub fn address(interface: &str, address: Option<Ipv4Addr>) {
     let socket = UdpSocket::from(Socket::new(Domain::IPV4, Type::DGRAM, None).unwrap());
     // SAFETY: all zeroes is a value of this plain C structure.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (to, from) in request.ifr_name.iter_mut().zip(format!("lo:{number}").bytes()) {
+    for (to, from) in request.ifr_name.iter_mut().zip(interface.bytes()) {
         *to = from as _;
     }
-    let set = match address {
-        Some(ip) => {
+    let mut set = |what, value| {
+        request.ifr_ifru = value;
+        // SAFETY: both calls read a whole `ifreq`, which lives on this stack.
+        let result = unsafe { libc::ioctl(socket.as_raw_fd(), what as _, &raw mut request) };
+        assert_eq!(result, 0, "{}", io::Error::last_os_error());
+    };
+    // SAFETY: all zeroes is a value of this union of plain C structures.
+    let mut value: libc::__c_anonymous_ifr_ifru = unsafe { std::mem::zeroed() };
+    let mut flags = 0;
+    if let Some(ip) = address {
+        // A device that leads to one host alone would be given no network by itself.
+        let network = Ipv4Addr::new(255, 255, 255, 0);
+        for (what, ip) in [(libc::SIOCSIFADDR, ip), (libc::SIOCSIFNETMASK, network)] {
             let name = libc::sockaddr_in {
                 sin_family: libc::AF_INET as _,
                 sin_port: 0,
@@ -78,19 +89,15 @@ pub fn alias(number: u8, address: Option<Ipv4Addr>) {
                 sin_zero: [0; 8],
             };
             // SAFETY: both are plain C structures of the same size.
-            request.ifr_ifru.ifru_addr =
+            value.ifru_addr =
                 unsafe { std::mem::transmute::<libc::sockaddr_in, libc::sockaddr>(name) };
-            libc::SIOCSIFADDR
+            set(what, value);
         }
-        // An alias that is taken down is no more.
-        None => {
-            request.ifr_ifru.ifru_flags = libc::IFF_LOOPBACK as libc::c_short;
-            libc::SIOCSIFFLAGS
-        }
-    };
-    // SAFETY: both calls read a whole `ifreq`, which lives on this stack.
-    let result = unsafe { libc::ioctl(socket.as_raw_fd(), set as _, &raw mut request) };
-    assert_eq!(result, 0, "{}", io::Error::last_os_error());
+        flags = libc::IFF_UP | libc::IFF_RUNNING;
+    }
+    // An alias that is taken down is no more.
+    value.ifru_flags = flags as libc::c_short;
+    set(libc::SIOCSIFFLAGS, value);
 }
 
 /// Has this thread lose every right over the network it is in.

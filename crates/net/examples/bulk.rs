@@ -1,0 +1,71 @@
+//! Sends messages from one SCTP to another over UDP on loopback, each with a thread of its own:
+//! `bulk SIZE SECONDS [MTU]`. Prints what went through, and how it was batched.
+
+use ringway_net::sctp::{Config, Connect, Error, Over, SendOptions, Settings, Stack};
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+use tokio::runtime::{Builder, Runtime};
+
+const PORT: u16 = 5060;
+
+fn runtime() -> Runtime {
+    match Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => panic!("no runtime: {error}"),
+    }
+}
+
+fn stack(last: u8, settings: Settings) -> Result<(Stack, IpAddr), Error> {
+    let local = IpAddr::from([127, 0, 0, last]);
+    let over = Over::Udp { locals: vec![local], port: 0 };
+    Ok((Stack::new(Config { settings, ..Config::new(over) })?, local))
+}
+
+#[allow(clippy::print_stdout)]
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments: Vec<usize> = std::env::args().skip(1).flat_map(|a| a.parse()).collect();
+    let number = |at: usize, other| arguments.get(at).copied().unwrap_or(other);
+    let (size, seconds) = (number(0, 1024), number(1, 3));
+    let mtu = u16::try_from(number(2, 1500))?;
+    let settings = Settings { mtu, max_burst: number(3, 0) as u32, ..Settings::default() };
+    let (tell, told) = mpsc::channel();
+    let server = std::thread::spawn(move || {
+        runtime().block_on(async {
+            let (stack, local) = stack(2, settings)?;
+            let listener = stack.listen(&[local], PORT, None)?;
+            let _ = tell.send(stack.udp_port());
+            let association = listener.accept().await?;
+            let (mut buffer, mut messages) = (Vec::new(), 0u64);
+            while let Some(received) = association.recv_into(&mut buffer).await? {
+                messages += u64::from(received.end);
+                buffer.clear();
+            }
+            Ok::<_, Error>((messages, stack.traffic()))
+        })
+    });
+    let encapsulation = told.recv()?.unwrap_or_default();
+    let began = Instant::now();
+    let (snapshot, sent) = runtime().block_on(async {
+        let (stack, local) = stack(1, settings)?;
+        let remote = [IpAddr::from([127, 0, 0, 2])];
+        let connect = Connect { encapsulation, ..Connect::new(&[local], &remote, PORT) };
+        let association = stack.connect(&connect).await?;
+        let data = bytes::Bytes::from(vec![7; size]);
+        let end = Instant::now() + Duration::from_secs(seconds as u64);
+        let mut queue = VecDeque::new();
+        while Instant::now() < end {
+            queue.resize_with(64, || (SendOptions::default(), data.clone()));
+            association.send_many(&mut queue).await?;
+        }
+        let snapshot = association.statistics()?;
+        association.shutdown().await?;
+        Ok::<_, Error>((snapshot, stack.traffic()))
+    })?;
+    let (messages, received) = server.join().map_err(|_| "the server panicked")??;
+    let took = began.elapsed().as_secs_f64();
+    println!("{messages} messages, {:.3} Gbit/s", messages as f64 * size as f64 * 8e-9 / took);
+    println!("{:?}\n{sent:?}\n{received:?}", snapshot.totals);
+    Ok(())
+}

@@ -1,0 +1,239 @@
+//! SCTP's packets over a TUN device: with IP headers of our own making, beyond the kernel's IP.
+
+use super::carrier::{Carrier, Outgoing, Traffic};
+use crate::sys::watch_tun;
+use crate::tun::Tun;
+use ringway_sansio::{Addressing, Ecn, Icmp};
+use ringway_sctp::PROTOCOL;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
+use std::task::{Context, Poll};
+use tokio::io::unix::AsyncFd;
+
+/// Packets read at once.
+const BATCH: usize = 64;
+
+/// Largest packet that IP can carry, in bytes.
+const LARGEST: usize = 65_535;
+
+/// Bytes of an IPv4 header without options, and of an IPv6 header.
+const IPV4_HEADER: usize = 20;
+const IPV6_HEADER: usize = 40;
+
+/// Hops that our packets may take.
+const HOPS: u8 = 64;
+
+/// A TUN device, and the packets read from it last.
+pub(super) struct Packets {
+    io: AsyncFd<Tun>,
+    bytes: Vec<u8>,
+    received: Vec<(Addressing, Range<usize>)>,
+    packet: Vec<u8>,
+    identification: u16,
+    traffic: Traffic,
+}
+
+impl Packets {
+    /// To be called within a runtime.
+    pub(super) fn new(tun: Tun) -> io::Result<Packets> {
+        Ok(Packets {
+            io: watch_tun(tun)?,
+            bytes: Vec::new(),
+            received: Vec::new(),
+            packet: Vec::new(),
+            identification: 0,
+            traffic: Traffic::default(),
+        })
+    }
+}
+
+impl Carrier for Packets {
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        self.bytes.clear();
+        self.received.clear();
+        while let Poll::Ready(ready) = self.io.poll_read_ready(cx) {
+            let mut ready = ready?;
+            for _ in 0..BATCH {
+                let start = self.bytes.len();
+                self.bytes.resize(start + LARGEST, 0);
+                let read = self.io.get_ref().read(&mut self.bytes[start..]);
+                self.bytes.truncate(start + read.as_ref().map_or(0, |got| *got));
+                self.traffic.receive_calls += 1;
+                match read {
+                    Ok(_) => match parse(&self.bytes[start..]) {
+                        Some((addressing, payload)) => {
+                            let payload = start + payload.start..start + payload.end;
+                            self.received.push((addressing, payload));
+                        }
+                        None => self.bytes.truncate(start),
+                    },
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        ready.clear_ready();
+                        break;
+                    }
+                    Err(error) => return Poll::Ready(Err(error)),
+                }
+            }
+            if !self.received.is_empty() {
+                self.traffic.received += self.received.len() as u64;
+                return Poll::Ready(Ok(1));
+            }
+        }
+        Poll::Pending
+    }
+
+    fn packets(&self, _: usize, each: &mut dyn FnMut(Addressing, &[u8])) {
+        for (addressing, range) in &self.received {
+            each(*addressing, &self.bytes[range.clone()]);
+        }
+    }
+
+    fn send(&mut self, outgoing: &mut Outgoing) -> bool {
+        while let Some((addressing, range)) = outgoing.left().first() {
+            self.identification = self.identification.wrapping_add(1);
+            self.packet.clear();
+            let payload = &outgoing.bytes[range.clone()];
+            let whole = emit(addressing, self.identification, payload, &mut self.packet);
+            self.traffic.send_calls += 1;
+            match self.io.get_ref().write(&self.packet) {
+                Ok(()) if whole => self.traffic.sent += 1,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.traffic.no_room += 1;
+                    return false;
+                }
+                _ => self.traffic.not_sent += 1,
+            }
+            outgoing.done(1);
+        }
+        true
+    }
+
+    fn refused(&mut self) -> Vec<(Addressing, Icmp, Vec<u8>)> {
+        Vec::new()
+    }
+
+    fn traffic(&self) -> Traffic {
+        self.traffic
+    }
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    bytes.get(at..at + 2).map(|b| u16::from_be_bytes([b[0], b[1]]))
+}
+
+/// The addressing of an IP packet that carries SCTP, and where that stands. `None` for any other, for
+/// a part of one, and for one with IPv6 extension headers.
+fn parse(packet: &[u8]) -> Option<(Addressing, Range<usize>)> {
+    match packet.first()? >> 4 {
+        4 => {
+            // RFC 791 section 3.1.
+            let header = usize::from(packet[0] & 0x0f) * 4;
+            let end = usize::from(u16_at(packet, 2)?);
+            let part = u16_at(packet, 6)? & 0x3fff != 0;
+            let addresses: [u8; 8] = packet.get(12..IPV4_HEADER)?.try_into().ok()?;
+            let [a, b, c, d, e, f, g, h] = addresses;
+            let fits = (IPV4_HEADER..=end).contains(&header) && end <= packet.len();
+            if packet[9] != PROTOCOL || part || !fits {
+                return None;
+            }
+            let (source, destination) = (Ipv4Addr::new(a, b, c, d), Ipv4Addr::new(e, f, g, h));
+            let addressing = Addressing::new(source.into(), destination.into(), PROTOCOL);
+            Some((Addressing { ecn: Ecn::from_bits(packet[1]), ..addressing }, header..end))
+        }
+        6 => {
+            // RFC 8200 section 3.
+            let end = IPV6_HEADER + usize::from(u16_at(packet, 4)?);
+            let source: [u8; 16] = packet.get(8..24)?.try_into().ok()?;
+            let destination: [u8; 16] = packet.get(24..IPV6_HEADER)?.try_into().ok()?;
+            if packet[6] != PROTOCOL || end > packet.len() {
+                return None;
+            }
+            let addressing = Addressing::new(
+                Ipv6Addr::from(source).into(),
+                Ipv6Addr::from(destination).into(),
+                PROTOCOL,
+            );
+            let ecn = Ecn::from_bits(packet[1] >> 4);
+            Some((Addressing { ecn, ..addressing }, IPV6_HEADER..end))
+        }
+        _ => None,
+    }
+}
+
+/// Writes an IP packet. `false` when there is none that carries so much, or between such addresses.
+fn emit(addressing: &Addressing, identification: u16, payload: &[u8], out: &mut Vec<u8>) -> bool {
+    let tos = addressing.ecn.bits();
+    match (addressing.source, addressing.destination) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            let Ok(length) = u16::try_from(IPV4_HEADER + payload.len()) else { return false };
+            // RFC 6864 section 4.1: what is never fragmented needs no identification.
+            let (id, flags) = if addressing.fragment { (identification, 0) } else { (0, 0x4000) };
+            let mut header = [0; IPV4_HEADER];
+            (header[0], header[1], header[8], header[9]) = (0x45, tos, HOPS, PROTOCOL);
+            header[2..4].copy_from_slice(&length.to_be_bytes());
+            header[4..6].copy_from_slice(&id.to_be_bytes());
+            header[6..8].copy_from_slice(&u16::to_be_bytes(flags));
+            header[12..16].copy_from_slice(&source.octets());
+            header[16..20].copy_from_slice(&destination.octets());
+            let sum = checksum(&header);
+            header[10..12].copy_from_slice(&sum.to_be_bytes());
+            out.extend_from_slice(&header);
+        }
+        (IpAddr::V6(source), IpAddr::V6(destination)) => {
+            let Ok(length) = u16::try_from(payload.len()) else { return false };
+            out.extend_from_slice(&[0x60, tos << 4, 0, 0]);
+            out.extend_from_slice(&length.to_be_bytes());
+            out.extend_from_slice(&[PROTOCOL, HOPS]);
+            out.extend_from_slice(&source.octets());
+            out.extend_from_slice(&destination.octets());
+        }
+        _ => return false,
+    }
+    out.extend_from_slice(payload);
+    true
+}
+
+/// Of an IPv4 header whose checksum field is zero (RFC 791 section 3.1).
+fn checksum(header: &[u8; IPV4_HEADER]) -> u16 {
+    let words = header.chunks_exact(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]])));
+    let sum = words.sum::<u32>();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    !((folded & 0xffff) + (folded >> 16)) as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        for (source, destination) in [("10.0.0.1", "10.0.0.2"), ("2001:db8::1", "2001:db8::2")] {
+            let (source, destination) = (source.parse().unwrap(), destination.parse().unwrap());
+            for ecn in [Ecn::NotEct, Ecn::Ect0, Ecn::Ce] {
+                let way = Addressing { ecn, ..Addressing::new(source, destination, PROTOCOL) };
+                let mut packet = Vec::new();
+                assert!(emit(&way, 7, b"payload", &mut packet));
+                let (got, range) = parse(&packet).unwrap();
+                assert_eq!((got, &packet[range]), (way, &b"payload"[..]));
+                for cut in 0..packet.len() {
+                    assert_eq!(parse(&packet[..cut]), None);
+                }
+                assert!(!emit(&way, 7, &[0; 65_536], &mut packet));
+            }
+        }
+        let mixed = Addressing::new("10.0.0.1".parse().unwrap(), "::1".parse().unwrap(), PROTOCOL);
+        assert!(!emit(&mixed, 7, b"", &mut Vec::new()));
+    }
+
+    /// RFC 791: the sum over a header with its checksum is all ones.
+    #[test]
+    fn a_header_sums_up() {
+        let way =
+            Addressing::new("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap(), PROTOCOL);
+        let mut packet = Vec::new();
+        emit(&Addressing { fragment: true, ..way }, 0x1234, b"x", &mut packet);
+        assert_eq!((packet[4], packet[5], packet[6]), (0x12, 0x34, 0));
+        assert_eq!(checksum(packet[..IPV4_HEADER].try_into().unwrap()), 0);
+    }
+}
