@@ -1,6 +1,6 @@
 //! SCTP right above IP, in a network namespace of the test's own.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
 mod support;
 
