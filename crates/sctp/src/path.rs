@@ -85,6 +85,10 @@ pub(crate) struct Path {
     pub(crate) flight_before: u32,
     pub(crate) acked: u32,
     pub(crate) acked_earliest: bool,
+    /// The highest chunk newly acknowledged by it, and when that was sent.
+    pub(crate) highest: Option<(u64, Time)>,
+    /// Place at which the fast recovery of this path ends, where data takes several paths.
+    pub(crate) recovery: Option<u64>,
 }
 
 impl fmt::Debug for Path {
@@ -153,6 +157,8 @@ impl Path {
             flight_before: 0,
             acked: 0,
             acked_earliest: false,
+            highest: None,
+            recovery: None,
         };
         path.reset_window(settings, ssthresh);
         path
@@ -302,7 +308,7 @@ impl Path {
     }
 
     /// What the SACK just worked on means for the window.
-    pub(crate) fn settle_acked(&mut self, now: Time, recovering: bool) {
+    pub(crate) fn settle_acked(&mut self, now: Time, recovering: bool, step: u32) {
         if self.acked == 0 {
             return;
         }
@@ -316,6 +322,7 @@ impl Path {
             flight: self.flight_before,
             all: self.flight == 0,
             recovering,
+            step,
             srtt: self.rto.srtt(),
         };
         self.control.acked(&mut self.window, acked);

@@ -64,6 +64,21 @@ impl Scheduling {
     }
 }
 
+/// Whether data goes over several paths at once (concurrent multipath transfer: Iyengar, Amer and
+/// Stewart 2006).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+#[non_exhaustive]
+pub enum Multipath {
+    /// Over one path at a time (RFC 9260 section 6.4).
+    #[default]
+    Off,
+    /// Over all that work, each with a window that knows nothing of the others.
+    Independent,
+    /// Over all that work, with windows that together are no greedier than one (resource pooling, by
+    /// the linked increases of RFC 6356).
+    Pooled,
+}
+
 /// How an association behaves. The names in brackets are those of RFC 9260 section 16.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
@@ -138,6 +153,8 @@ pub struct Settings {
     pub interleaving: bool,
     /// Congestion control.
     pub algorithm: Algorithm,
+    /// Whether data goes over several paths at once.
+    pub multipath: Multipath,
     /// The order among streams.
     pub scheduling: Scheduling,
 }
@@ -176,6 +193,7 @@ impl Default for Settings {
             dynamic_addresses: false,
             interleaving: false,
             algorithm: Algorithm::default(),
+            multipath: Multipath::default(),
             scheduling: Scheduling::default(),
         }
     }

@@ -1,7 +1,7 @@
 //! When to acknowledge (RFC 9260 section 6.2).
 
 use super::Association;
-use crate::settings::Settings;
+use crate::settings::{Multipath, Settings};
 use crate::wire::sack::{self, SACK_ENTRY, SACK_HEADER};
 use crate::wire::{Gap, Writer};
 use ringway_sansio::Time;
@@ -100,12 +100,22 @@ impl Association {
             end: (end - cumulative) as u16,
         });
         let duplicates = tracker.duplicates().iter().take(most - gaps).map(|&p| inn.tsn(p));
+        let start = packet.chunks().len();
         sack::emit(packet.chunks(), inn.cumulative(), window as u32, blocks, duplicates);
+        if self.settings.multipath != Multipath::Off {
+            sack::set_packets(packet.chunks(), start, self.acks.packets);
+        }
         self.inn.told(window);
         self.inn.tracker.clear_duplicates();
         self.acks.clear();
         self.totals.sacks_sent += 1;
         true
+    }
+
+    /// Whether data comes over several paths, so that what is out of order is not lost (DAC).
+    pub(super) fn is_patient(&self) -> bool {
+        self.settings.multipath != Multipath::Off
+            && self.paths.iter().filter(|path| path.active()).count() > 1
     }
 
     /// Bytes that a SACK would take now.

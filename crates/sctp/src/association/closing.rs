@@ -98,7 +98,7 @@ impl Association {
                 }
                 self.state = State::ShutdownReceived;
                 self.acks.clear();
-                self.acknowledged(cx, cumulative, None, core::iter::empty());
+                self.acknowledged(cx, cumulative, None, core::iter::empty(), 0);
                 self.closing_progress(cx);
             }
             State::ShutdownSent => {

@@ -219,7 +219,8 @@ impl Association {
         let known = data.stream < self.streams.1;
         let arrival = if known { self.inn.take(data) } else { self.inn.discard(data.tsn) };
         let unknown = (!known).then_some(data.stream);
-        self.arrived(arrival, gaps || data.flags.has(DataFlags::IMMEDIATE), unknown, seen);
+        let soon = (gaps && !self.is_patient()) || data.flags.has(DataFlags::IMMEDIATE);
+        self.arrived(arrival, soon, unknown, seen);
     }
 
     /// The same for I-DATA (RFC 8260 section 2.2.3).
@@ -236,14 +237,15 @@ impl Association {
         let arrival =
             if known { self.inn.take_interleaved(data) } else { self.inn.discard(data.tsn) };
         let unknown = (!known).then_some(data.stream);
-        self.arrived(arrival, gaps || data.flags.has(DataFlags::IMMEDIATE), unknown, seen);
+        let soon = (gaps && !self.is_patient()) || data.flags.has(DataFlags::IMMEDIATE);
+        self.arrived(arrival, soon, unknown, seen);
     }
 
     /// What became of a chunk of data; `soon` asks for an acknowledgement at once.
     fn arrived(&mut self, arrival: Arrival, soon: bool, unknown: Option<u16>, seen: &mut Seen) {
         match arrival {
             Arrival::Taken { in_order } => {
-                seen.at_once |= !in_order || soon;
+                seen.at_once |= soon || (!in_order && !self.is_patient());
                 if let Some(stream) = unknown {
                     // RFC 9260 section 6.5.
                     self.report(Cause::InvalidStream(stream));
@@ -290,7 +292,8 @@ impl Association {
         }
         self.totals.sacks_received += 1;
         self.heard = true;
-        self.acknowledged(cx, sack.cumulative_tsn_ack, Some(sack.a_rwnd), sack.gaps());
+        let (cumulative, window) = (sack.cumulative_tsn_ack, Some(sack.a_rwnd));
+        self.acknowledged(cx, cumulative, window, sack.gaps(), sack.packets);
         self.closing_progress(cx);
     }
 
@@ -301,10 +304,12 @@ impl Association {
         cumulative: Tsn,
         a_rwnd: Option<u32>,
         gaps: impl Iterator<Item = Gap>,
+        packets: u8,
     ) {
         let settings = &self.settings;
         let paths = &mut self.paths;
-        let outcome = match self.out.sack(cx.now, cumulative, a_rwnd, gaps, paths, settings) {
+        let outcome = self.out.sack(cx.now, cumulative, a_rwnd, gaps, packets, paths, settings);
+        let outcome = match outcome {
             Ok(outcome) => outcome,
             Err(SackError::Old) => return,
             Err(SackError::NeverSent) => {

@@ -527,7 +527,7 @@ impl Association {
             unacknowledged: self.out.messages(),
             unread: self.inn.buffered(),
             errors: self.errors,
-            recovering: self.out.in_recovery(),
+            recovering: self.out.in_recovery() || self.paths.iter().any(|p| p.recovery.is_some()),
             totals: self.totals,
         }
     }

@@ -449,6 +449,7 @@ impl Association {
             path.beat_lost = None;
             path.earliest = 0;
             path.one_packet = false;
+            path.recovery = None;
             path.answered();
         }
         self.pending.unsent += self.out.restart(offer.local_tsn);

@@ -205,11 +205,12 @@ impl Association {
             return (self.forced || self.paths[target].may_retransmit()).then_some(target);
         }
         let len = self.out.next_len(self.most_data())?;
-        let path = &self.paths[self.current];
+        let target = self.new_data_to();
+        let path = &self.paths[target];
         if !path.usable() || !path.may_send() || (self.is_blocked(len) && !self.probe) {
             return None;
         }
-        Some(self.current)
+        Some(target)
     }
 
     /// Fills a packet with what is to be sent again, then with new data, as far as the windows
@@ -242,7 +243,7 @@ impl Association {
                 self.wait_for_window(cx, target);
             }
         }
-        if self.out.has_marked() || target != self.current {
+        if self.out.has_marked() || target != self.new_data_to() {
             return;
         }
         self.put_new(cx, target, packet, before);

@@ -2,6 +2,7 @@
 
 use super::Association;
 use crate::path::{Path, PathState};
+use crate::settings::Multipath;
 use crate::wire::init::MAX_ADDRESSES;
 use ringway_sansio::{Addressing, Time};
 use std::net::IpAddr;
@@ -164,7 +165,30 @@ impl Association {
     /// after gap reports where it went before.
     pub(super) fn retransmit_to(&self, last: usize, timed_out: bool) -> usize {
         let stays = !timed_out && self.paths.get(last).is_some_and(Path::active);
+        if self.settings.multipath != Multipath::Off
+            && !self.forced
+            && !(stays && self.paths[last].may_retransmit())
+        {
+            // Any path that has room will do.
+            let open = |path: &Path| path.active() && path.may_retransmit();
+            let other = (0..self.paths.len()).find(|i| *i != last && open(&self.paths[*i]));
+            if let Some(other) = other {
+                return other;
+            }
+        }
         if stays { last } else { self.other_than(last) }
+    }
+
+    /// Where new data goes: the path in use, or where several are (CMT) the one with the most room.
+    pub(super) fn new_data_to(&self) -> usize {
+        if self.settings.multipath == Multipath::Off {
+            return self.current;
+        }
+        let open = |path: &&Path| path.active() && path.may_send();
+        let room = |path: &Path| path.window.cwnd.saturating_sub(path.flight);
+        let all = self.paths.iter().enumerate().filter(|(_, path)| open(path));
+        all.max_by_key(|(index, path)| (room(path), usize::MAX - index))
+            .map_or(self.current, |(index, _)| index)
     }
 
     /// A path that works, another than `last` if there is one.

@@ -504,7 +504,7 @@ impl Association {
         let theirs = self.inn.cumulative().plus(1).plus(1 << 31);
         let ours = self.out.next_tsn();
         // G3.
-        self.acknowledged(cx, ours.minus(1), None, core::iter::empty());
+        self.acknowledged(cx, ours.minus(1), None, core::iter::empty(), 0);
         // G4 and G5.
         self.pending.unsent += self.out.reset_everything(ours);
         self.inn.reset_everything(theirs);

@@ -96,6 +96,7 @@ impl Association {
             path.set_mtu(size);
             path.mtu_timer = None;
         }
+        path.recovery = None;
         path.rto.back_off();
         path.timeout(now);
         path.error(&self.settings);

@@ -41,6 +41,9 @@ pub struct Acked {
     pub all: bool,
     /// A fast recovery is under way.
     pub recovering: bool,
+    /// Bytes that must be acknowledged in congestion avoidance until the window grows by a chunk,
+    /// where that is more than the window: several paths share what one would take.
+    pub step: u32,
     /// The smoothed round-trip time, once known.
     pub srtt: Option<Duration>,
 }

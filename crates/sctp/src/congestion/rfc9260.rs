@@ -31,10 +31,11 @@ impl Congestion for Rfc9260 {
             // Section 7.2.2.
             let partial = window.partial_bytes_acked.saturating_add(acked.bytes);
             window.partial_bytes_acked = partial;
-            if partial > window.cwnd && !full {
-                window.partial_bytes_acked = window.cwnd;
-            } else if partial >= window.cwnd && full {
-                window.partial_bytes_acked = partial - window.cwnd;
+            let step = window.cwnd.max(acked.step);
+            if partial > step && !full {
+                window.partial_bytes_acked = step;
+            } else if partial >= step && full {
+                window.partial_bytes_acked = partial - step;
                 if !acked.recovering {
                     window.cwnd = window.cwnd.saturating_add(window.pmdcs);
                 }
@@ -78,7 +79,7 @@ mod tests {
     }
 
     fn acked(bytes: u32, flight: u32) -> Acked {
-        Acked { now: Time::ZERO, bytes, flight, all: false, recovering: false, srtt: None }
+        Acked { now: Time::ZERO, bytes, flight, all: false, recovering: false, step: 0, srtt: None }
     }
 
     /// RFC 9260 section 7.2.1: at most a PMDCS a SACK, only when the window was used and there is
@@ -105,6 +106,10 @@ mod tests {
         assert_eq!((w.cwnd, w.partial_bytes_acked), (10_000, 9000));
         Rfc9260.acked(&mut w, acked(1500, 10_000));
         assert_eq!((w.cwnd, w.partial_bytes_acked), (11_000, 500));
+        // Where several paths share, it takes more.
+        Rfc9260.acked(&mut w, Acked { step: 30_000, ..acked(11_000, 11_000) });
+        assert_eq!((w.cwnd, w.partial_bytes_acked), (11_000, 11_500));
+        w.partial_bytes_acked = 500;
         // A window that is not used gathers no more than one step.
         for _ in 0..20 {
             Rfc9260.acked(&mut w, acked(1000, 5000));

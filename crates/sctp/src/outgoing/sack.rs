@@ -3,7 +3,7 @@
 use super::{Fate, Outgoing};
 use crate::numbers::Tsn;
 use crate::path::Path;
-use crate::settings::Settings;
+use crate::settings::{Multipath, Settings};
 use crate::wire::Gap;
 use ringway_sansio::Time;
 
@@ -20,6 +20,29 @@ pub(crate) struct SackOutcome {
     pub(crate) marked: u32,
     /// Chunks acknowledged earlier that the peer has dropped.
     pub(crate) reneged: u32,
+}
+
+/// What a SACK newly acknowledges.
+#[derive(Clone, Copy, Debug, Default)]
+struct News {
+    /// The highest, and when it was sent.
+    highest: Option<(u64, Time)>,
+    lowest: u64,
+    /// A bit for each path that something of it went over.
+    paths: u32,
+}
+
+/// Bytes that must be acknowledged until a window grows, so that all together take what one would
+/// (RFC 6356 section 3: the sum of windows through alpha).
+fn pooled_step(paths: &[Path]) -> u32 {
+    let (mut sum, mut best) = (0.0f64, 0.0f64);
+    for path in paths.iter().filter(|path| path.active()) {
+        let srtt = path.rto.srtt().unwrap_or(path.rto.get()).as_secs_f64().max(1e-6);
+        let cwnd = f64::from(path.window.cwnd);
+        sum += cwnd / srtt;
+        best = best.max(cwnd / (srtt * srtt));
+    }
+    if best > 0.0 { (sum * sum / best).min(f64::from(u32::MAX / 2)) as u32 } else { 0 }
 }
 
 /// Why a SACK is not worked on.
@@ -39,6 +62,7 @@ impl Outgoing {
         cumulative: Tsn,
         a_rwnd: Option<u32>,
         gaps: impl Iterator<Item = Gap>,
+        packets: u8,
         paths: &mut [Path],
         settings: &Settings,
     ) -> Result<SackOutcome, SackError> {
@@ -54,14 +78,14 @@ impl Outgoing {
             path.flight_before = path.flight;
             path.acked = 0;
             path.acked_earliest = false;
+            path.highest = None;
             self.find_earliest(index, path);
         }
         let mut outcome = SackOutcome { advanced: cumulative >= self.first, ..Default::default() };
-        // The highest TSN newly acknowledged, and when it was sent.
-        let mut highest = None;
+        let mut news = News::default();
         while self.first <= cumulative {
             let place = self.first;
-            self.acknowledge(now, place, paths, &mut highest);
+            self.acknowledge(now, place, paths, &mut news);
             let Some(chunk) = self.sent.pop_front() else { break };
             self.release(&chunk);
             self.first += 1;
@@ -69,15 +93,26 @@ impl Outgoing {
         self.uncounted = self.uncounted.max(self.first);
         if a_rwnd.is_some() {
             self.read_gaps(cumulative, end, gaps);
-            self.compare(now, paths, &mut highest, &mut outcome);
+            self.compare(now, paths, &mut news, &mut outcome);
         }
-        outcome.acked = highest.is_some() || outcome.advanced;
+        outcome.acked = news.highest.is_some() || outcome.advanced;
         if self.recovery.is_some_and(|exit| cumulative >= exit) {
             self.recovery = None;
         }
         let recovering = self.recovery.is_some();
+        let several = settings.multipath != Multipath::Off;
+        let pooled = settings.multipath == Multipath::Pooled;
+        let step = if pooled { pooled_step(paths) } else { 0 };
         for (index, path) in paths.iter_mut().enumerate() {
-            path.settle_acked(now, recovering);
+            if several {
+                let over = |exit: &mut u64| path.flight == 0 || path.earliest > *exit;
+                path.recovery.take_if(over);
+            }
+            // With several paths a window grows when the earliest chunk of its path arrives,
+            // wherever the Cumulative TSN Ack is (CUC).
+            let recovering =
+                if several { path.recovery.is_some() || !path.acked_earliest } else { recovering };
+            path.settle_acked(now, recovering, step);
             if path.flight == 0 {
                 // Rule R2.
                 if path.acked > 0 {
@@ -91,7 +126,7 @@ impl Outgoing {
                 self.find_earliest(index, path);
             }
         }
-        self.count_misses(now, highest, paths, settings, &mut outcome);
+        self.count_misses(now, &news, packets, paths, settings, &mut outcome);
         if let Some(a_rwnd) = a_rwnd {
             self.peer_rwnd = a_rwnd.saturating_sub(self.outstanding);
         }
@@ -115,13 +150,7 @@ impl Outgoing {
     }
 
     /// A chunk is acknowledged, for the first time or after it was reneged on.
-    fn acknowledge(
-        &mut self,
-        now: Time,
-        place: u64,
-        paths: &mut [Path],
-        highest: &mut Option<(u64, Time)>,
-    ) {
+    fn acknowledge(&mut self, now: Time, place: u64, paths: &mut [Path], news: &mut News) {
         let Some(chunk) = self.chunk_mut(place) else { return };
         let fate = core::mem::replace(&mut chunk.fate, Fate::Acked);
         let chunk = *chunk;
@@ -151,9 +180,13 @@ impl Outgoing {
             // Rule C5: `timed` is taken back by any retransmission at or below it.
             path.rto.measure(now.since(chunk.at));
         }
-        *highest = Some(
-            highest.map_or((place, chunk.at), |h| if h.0 > place { h } else { (place, chunk.at) }),
-        );
+        let higher = |highest: Option<(u64, Time)>| {
+            highest.map_or((place, chunk.at), |h| if h.0 > place { h } else { (place, chunk.at) })
+        };
+        path.highest = Some(higher(path.highest));
+        news.lowest = if news.highest.is_some() { news.lowest.min(place) } else { place };
+        news.highest = Some(higher(news.highest));
+        news.paths |= 1 << chunk.path;
     }
 
     /// Reads gap blocks into `spare`. Blocks out of order or beyond what was sent end the list:
@@ -180,14 +213,14 @@ impl Outgoing {
         &mut self,
         now: Time,
         paths: &mut [Path],
-        highest: &mut Option<(u64, Time)>,
+        news: &mut News,
         outcome: &mut SackOutcome,
     ) {
         let new = core::mem::take(&mut self.spare);
         let old = core::mem::take(&mut self.acked);
         difference(&new, &old, |start, last| {
             for place in start..=last {
-                self.acknowledge(now, place, paths, highest);
+                self.acknowledge(now, place, paths, news);
             }
         });
         let first = self.first;
@@ -228,15 +261,19 @@ impl Outgoing {
     fn count_misses(
         &mut self,
         now: Time,
-        highest: Option<(u64, Time)>,
+        news: &News,
+        packets: u8,
         paths: &mut [Path],
         settings: &Settings,
         outcome: &mut SackOutcome,
     ) {
-        let Some((highest, sent_at)) = highest else { return };
+        let Some((highest, sent_at)) = news.highest else { return };
+        let several = settings.multipath != Multipath::Off;
         let recovering = self.recovery.is_some();
         let top = self.acked.last().map_or(0, |last| last.1);
-        let below = if recovering && outcome.advanced { top } else { highest };
+        let below = if recovering && outcome.advanced && !several { top } else { highest };
+        // The delayed SACK tells of several packets, all of one path (DAC).
+        let alone = news.paths.is_power_of_two() && packets > 1;
         let mut hit = 0u32;
         let mut floor = None;
         let (mut place, mut block) = (self.uncounted, 0);
@@ -254,9 +291,17 @@ impl Outgoing {
             let misses = settings.misses;
             let Some(chunk) = self.chunk_mut(place) else { break };
             if chunk.fate == Fate::Outstanding && !chunk.fast {
-                // What was sent again is missed only by what was sent after it.
-                if chunk.again == 0 || sent_at > chunk.at {
-                    chunk.misses = chunk.misses.saturating_add(1);
+                // What was sent again is missed only by what was sent after it; and where data takes
+                // several paths, any chunk only by those of its own path (SFR).
+                let after = if several {
+                    let own = paths[usize::from(chunk.path)].highest;
+                    own.is_some_and(|own| own.0 > place && (chunk.again == 0 || own.1 > chunk.at))
+                } else {
+                    chunk.again == 0 || sent_at > chunk.at
+                };
+                if after {
+                    let count = if several && alone && place < news.lowest { packets } else { 1 };
+                    chunk.misses = chunk.misses.saturating_add(count);
                 }
                 if chunk.misses >= misses {
                     chunk.fate = Fate::Marked;
@@ -277,16 +322,18 @@ impl Outgoing {
             place += 1;
         }
         self.uncounted = floor.unwrap_or(place).max(self.first);
-        if hit == 0 || recovering {
+        if hit == 0 || (recovering && !several) {
             return;
         }
+        let exit = self.next_place() - 1;
         for (index, path) in paths.iter_mut().enumerate() {
-            if hit & (1 << index) != 0 {
+            if hit & (1 << index) != 0 && !(several && path.recovery.is_some()) {
                 path.lost(now);
+                path.recovery = several.then_some(exit);
+                outcome.fast = true;
             }
         }
-        self.recovery = Some(self.next_place() - 1);
-        outcome.fast = true;
+        self.recovery = (!several).then_some(exit);
     }
 }
 

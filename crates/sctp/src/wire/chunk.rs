@@ -178,7 +178,7 @@ impl<'a> Raw<'a> {
             kind::DATA => Chunk::Data(Data::parse(self.flags, value)?),
             kind::INIT => Chunk::Init(Init::parse(value)?),
             kind::INIT_ACK => Chunk::InitAck(Init::parse(value)?),
-            kind::SACK => Chunk::Sack(Sack::parse(value)?),
+            kind::SACK => Chunk::Sack(Sack::parse(self.flags, value)?),
             kind::HEARTBEAT => Chunk::Heartbeat(value),
             kind::HEARTBEAT_ACK => Chunk::HeartbeatAck(value),
             kind::ABORT => Chunk::Abort { reflected, causes: value },
@@ -249,7 +249,9 @@ impl Chunk<'_> {
             }
             Chunk::Sack(sack) => {
                 let (ack, a_rwnd) = (sack.cumulative_tsn_ack, sack.a_rwnd);
+                let start = out.len();
                 super::sack::emit(out, ack, a_rwnd, sack.gaps(), sack.duplicates());
+                super::sack::set_packets(out, start, sack.packets);
             }
             Chunk::Heartbeat(value) => put(out, kind::HEARTBEAT, 0, &[value]),
             Chunk::HeartbeatAck(value) => put(out, kind::HEARTBEAT_ACK, 0, &[value]),

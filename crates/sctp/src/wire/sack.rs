@@ -9,6 +9,9 @@ pub const SACK_HEADER: usize = 16;
 /// Bytes of a gap block and of a duplicate TSN.
 pub const SACK_ENTRY: usize = 4;
 
+/// Where the number of packets stands in the flags.
+const PACKETS_SHIFT: u8 = 6;
+
 /// A Gap Ack Block: offsets from the Cumulative TSN Ack, both included.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Gap {
@@ -25,12 +28,15 @@ pub struct Sack<'a> {
     pub cumulative_tsn_ack: Tsn,
     /// Advertised Receiver Window Credit.
     pub a_rwnd: u32,
+    /// Packets with DATA that came since the last one, up to 3, as a receiver tells that counts
+    /// on data over several paths; 0 from any other.
+    pub packets: u8,
     gaps: &'a [u8],
     duplicates: &'a [u8],
 }
 
 impl<'a> Sack<'a> {
-    pub(super) fn parse(value: &'a [u8]) -> Result<Self, WireError> {
+    pub(super) fn parse(flags: u8, value: &'a [u8]) -> Result<Self, WireError> {
         let value = at_least("a SACK chunk", SACK_HEADER - TLV_HEADER, value)?;
         let gaps = SACK_ENTRY * usize::from(u16_at(value, 8));
         let duplicates = SACK_ENTRY * usize::from(u16_at(value, 10));
@@ -43,6 +49,7 @@ impl<'a> Sack<'a> {
         Ok(Sack {
             cumulative_tsn_ack: Tsn::new(u32_at(value, 0)),
             a_rwnd: u32_at(value, 4),
+            packets: flags >> PACKETS_SHIFT,
             gaps,
             duplicates,
         })
@@ -56,6 +63,13 @@ impl<'a> Sack<'a> {
     /// TSNs that came more than once.
     pub fn duplicates(&self) -> impl Iterator<Item = Tsn> + 'a {
         self.duplicates.chunks_exact(SACK_ENTRY).map(|b| Tsn::new(u32_at(b, 0)))
+    }
+}
+
+/// Writes a number of packets into a SACK chunk that begins at `start`.
+pub(crate) fn set_packets(out: &mut [u8], start: usize, packets: u8) {
+    if let Some(flags) = out.get_mut(start + 1) {
+        *flags = packets.min(3) << PACKETS_SHIFT;
     }
 }
 

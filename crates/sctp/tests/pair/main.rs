@@ -8,6 +8,7 @@ mod support;
 mod addresses;
 mod interleaved;
 mod mtu;
+mod multipath;
 mod streams;
 
 use proptest::prelude::*;
