@@ -103,16 +103,15 @@ pub fn bind<P: Send + 'static>(config: Config) -> Result<Vec<Endpoint<P>>, BindE
     for (place, bind) in config.listen.iter().enumerate() {
         let &Bind { transport, addr, .. } = bind;
         match transport {
-            Transport::TlsSctp => return Err(BindError::Unsupported { transport, addr }),
-            Transport::Sctp => {
+            _ if transport.is_secure() && config.tls_server.is_none() => {
+                return Err(BindError::NoCertificate { transport, addr });
+            }
+            Transport::Sctp | Transport::TlsSctp => {
                 // Raw sockets are shared by all listeners over IP, so one worker has them all.
                 let owner = if bind.encapsulation.is_some() { place % config.workers } else { 0 };
                 // Below the number of workers, which is at most MAX_WORKERS.
                 owners[place] = Some(owner as u8);
                 bound.push(sctp[owner].bind(place, bind)?);
-            }
-            _ if transport.is_secure() && config.tls_server.is_none() => {
-                return Err(BindError::NoCertificate { transport, addr });
             }
             _ => bound.push(bind::bind(transport, addr, config.workers)?),
         }
@@ -218,8 +217,10 @@ impl<P: Send + 'static> Endpoint<P> {
             if h.sctp.len() <= place {
                 h.sctp.resize_with(place + 1, || None);
             }
+            let transport = port.transport;
             h.sctp[place] = Some(port);
-            tasks.push(tokio::task::spawn_local(stream::sctp::accept(hub.clone(), listener)));
+            let accepting = stream::sctp::accept(hub.clone(), listener, transport);
+            tasks.push(tokio::task::spawn_local(accepting));
         }
         for (transport, listener) in tcp {
             let accepting = stream::accept(hub.clone(), listener, transport);

@@ -26,13 +26,6 @@ pub enum BindError {
         /// The address asked for.
         addr: SocketAddr,
     },
-    /// The transport has no listener here.
-    Unsupported {
-        /// The transport asked for.
-        transport: Transport,
-        /// The address asked for.
-        addr: SocketAddr,
-    },
     /// SCTP cannot be had there.
     Sctp {
         /// The first address asked for.
@@ -57,9 +50,6 @@ impl fmt::Display for BindError {
             }
             BindError::NoCertificate { transport, addr } => {
                 write!(f, "{}://{addr}: no certificate is configured", transport.uri())
-            }
-            BindError::Unsupported { transport, addr } => {
-                write!(f, "{}://{addr}: this transport cannot be listened on", transport.uri())
             }
             BindError::Sctp { addr, error } => {
                 let why = match error {

@@ -6,7 +6,7 @@ mod support;
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use ringway_net::{
-    ClientCertificates, CloseReason, Config, Identity, Limits, Roots, TlsClient, TlsServer,
+    Bind, ClientCertificates, CloseReason, Config, Identity, Limits, Roots, TlsClient, TlsServer,
 };
 use ringway_sansio::{Target, Transport};
 use std::io::Read;
@@ -198,4 +198,49 @@ fn a_handshake_that_does_not_come_is_ended() {
     assert_eq!(silent.read(&mut [0; 10]).unwrap(), 0);
     server.wait_count("closed_half_open", 1);
     server.wait_count("connections", 0);
+}
+
+/// RFC 4168 and RFC 3436: TLS over SCTP, with the names of certificates as over TCP.
+#[test]
+fn messages_pass_over_sctp_and_a_wrong_name_is_refused() {
+    let ca = Authority::new();
+    let probe = std::net::UdpSocket::bind("127.0.0.250:0").unwrap();
+    let udp = probe.local_addr().unwrap().port();
+    let start = |last: u8, name: &str, echo: bool| {
+        let mut config = Config::new([Bind {
+            transport: Transport::TlsSctp,
+            addr: SocketAddr::from(([127, 0, 0, last], 5061)),
+            more: vec![[127, 0, 0, last + 10].into()],
+            encapsulation: Some(udp),
+        }]);
+        let identity = ca.identity(name);
+        config.tls_server = Some(tls_server(&identity));
+        config.tls_client = Some(ca.client(Some(&identity)));
+        Server::start_with(config, |p| p.echo = echo)
+    };
+    let (calling, answering) = (start(1, "a.example", false), start(2, "b.example", true));
+    let to = |name: &str| Target::Peer {
+        transport: Transport::TlsSctp,
+        remote: answering.addr(0),
+        name: Some(name.into()),
+    };
+    calling.send(0, to("b.example"), 1, &sip("zero", 3));
+    let (flow, peer) = calling.wait_opened();
+    assert_eq!(
+        (flow.transport, &peer.domains[..]),
+        (Transport::TlsSctp, &["b.example".into()][..])
+    );
+    assert_eq!(calling.wait_message().2, sip("zero", 3));
+    answering.wait_message();
+    for message in [sip("one", 3), sip("large", 50_000), sip("two", 3)] {
+        calling.send(0, to("b.example"), 1, &message);
+        assert_eq!(answering.wait_message().2, message);
+        assert_eq!(calling.wait_message().2, message);
+    }
+    assert_eq!((calling.count("connected"), answering.count("accepted")), (1, 1));
+    calling.send(0, to("c.example"), 7, &sip("three", 3));
+    assert_eq!(calling.wait_not_sent(), 7);
+    assert_eq!(calling.count("connect_failed"), 1);
+    calling.stop(PATIENCE);
+    answering.wait_closed();
 }

@@ -23,7 +23,9 @@ impl<H: Handler> Hub<H> {
         let secure = match transport {
             Transport::Tcp => None,
             Transport::Tls => Some(self.shared.tls_client.clone()?),
-            Transport::Sctp => return self.associate(key, remote),
+            Transport::Sctp | Transport::TlsSctp => {
+                return self.associate(key, transport, remote, name);
+            }
             _ => return None,
         };
         let hub = self.me.upgrade()?;
@@ -234,7 +236,7 @@ impl<H: Handler> Hub<H> {
 
 /// Whether other workers may use a connection that we opened: they cannot open one themselves.
 fn is_shared(flow: &Flow) -> bool {
-    flow.transport == Transport::Sctp
+    matches!(flow.transport, Transport::Sctp | Transport::TlsSctp)
 }
 
 /// A connection that has just begun.

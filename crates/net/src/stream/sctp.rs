@@ -10,7 +10,7 @@ use super::conn::Key;
 use super::drive::{Broken, Carrier, drive};
 use super::life::new_conn;
 use super::queue::WriteQueue;
-use super::{SharedHub, guarded};
+use super::{SharedHub, guarded, sctp_tls};
 use crate::bind::{Bind, Bound};
 use crate::endpoint::Config;
 use crate::error::BindError;
@@ -29,6 +29,7 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 /// Longest message taken over SCTP, in bytes; as much as UDP can carry.
@@ -102,7 +103,7 @@ impl SctpBinds {
             encapsulation: opened.udp_port,
             ..bind.clone()
         };
-        let listener = crate::Listener { transport: Transport::Sctp, addr: bind.addr };
+        let listener = crate::Listener { transport: bind.transport, addr: bind.addr };
         self.listeners.push((place, stack, bind));
         Ok(Bound { listener, sockets: Vec::new() })
     }
@@ -116,7 +117,8 @@ impl SctpBinds {
             let (stack, locals, port) = (stacks[stack].clone(), addresses(&bind), bind.addr.port());
             let listener = stack.listen(&locals, port, None).map_err(io::Error::other)?;
             let encapsulation = bind.encapsulation;
-            Ok((place, SctpPort { stack, locals, port, encapsulation }, listener))
+            let transport = bind.transport;
+            Ok((place, SctpPort { transport, stack, locals, port, encapsulation }, listener))
         };
         self.listeners.into_iter().map(listen).collect()
     }
@@ -129,6 +131,7 @@ fn addresses(bind: &Bind) -> Vec<IpAddr> {
 
 /// The SCTP of one listener, with what is needed to open associations from it.
 pub(crate) struct SctpPort {
+    pub(crate) transport: Transport,
     pub(crate) stack: Stack,
     /// Our addresses; one may be a wildcard.
     pub(crate) locals: Vec<IpAddr>,
@@ -140,39 +143,47 @@ pub(crate) struct SctpPort {
 
 impl SctpPort {
     /// What to open for a peer. From the port that is listened on, so that whoever of two servers
-    /// opens the association, it is the one that both use.
-    fn connect(&self, remote: SocketAddr) -> Option<Connect> {
+    /// opens the association, it is the one that both use. Not so with TLS, where who opens it is the
+    /// client, and both may open one at once.
+    fn connect(&self, transport: Transport, remote: SocketAddr) -> Option<Connect> {
         let wild = self.locals.iter().any(IpAddr::is_unspecified);
         let locals = if wild { vec![source_for(remote.ip())?] } else { self.locals.clone() };
         let connect = Connect::new(&locals, &[remote.ip()], remote.port());
         let encapsulation = self.encapsulation.unwrap_or(connect.encapsulation);
-        Some(Connect { local_port: self.port, encapsulation, ..connect })
+        let local_port = if transport.is_secure() { 0 } else { self.port };
+        Some(Connect { local_port, encapsulation, ..connect })
     }
 }
 
 impl<H: Handler> Hub<H> {
     /// The worker that alone can open connections of a transport towards a peer.
     pub(crate) fn owner(&mut self, transport: Transport, remote: SocketAddr) -> Option<u8> {
-        if transport != Transport::Sctp {
+        if !matches!(transport, Transport::Sctp | Transport::TlsSctp) {
             return None;
         }
-        let place = self.sctp_place(remote)?;
+        let place = self.sctp_place(transport, remote)?;
         self.shared.owners[place]
     }
 
     /// The listener whose SCTP reaches a peer.
-    fn sctp_place(&mut self, remote: SocketAddr) -> Option<usize> {
-        let listener = self.local.choose(self.now, Transport::Sctp, remote.ip())?;
+    fn sctp_place(&mut self, transport: Transport, remote: SocketAddr) -> Option<usize> {
+        let listener = self.local.choose(self.now, transport, remote.ip())?;
         self.shared.places.get(listener).copied()
     }
 
     /// Begins to open an association. `None` when there is no SCTP towards the peer, or there are
     /// too many connections.
-    pub(super) fn associate(&mut self, key: Key, remote: SocketAddr) -> Option<Flow> {
+    pub(super) fn associate(
+        &mut self,
+        key: Key,
+        transport: Transport,
+        remote: SocketAddr,
+        name: Option<&Arc<str>>,
+    ) -> Option<Flow> {
         let hub = self.me.upgrade()?;
-        let place = self.sctp_place(remote)?;
+        let place = self.sctp_place(transport, remote)?;
         let port = self.sctp.get(place)?.as_ref()?;
-        let connect = port.connect(remote)?;
+        let connect = port.connect(transport, remote)?;
         if self.shared.admission().admit(self.limits(), None).is_err() {
             self.counters.refused_full.add(1);
             return None;
@@ -183,7 +194,7 @@ impl<H: Handler> Hub<H> {
         let local = SocketAddr::new(connect.locals[0], connect.local_port);
         let now = self.now;
         let id = association.as_ref().ok().and_then(|_| {
-            let flow = |id| Flow { id, transport: Transport::Sctp, local, remote };
+            let flow = |id| Flow { id, transport, local, remote };
             self.conns.insert(|id| new_conn(flow(id), None, Some(key), now))
         });
         let (Ok(association), Some(id)) = (association, id) else {
@@ -192,20 +203,25 @@ impl<H: Handler> Hub<H> {
         };
         self.watch(id);
         self.counters.connections.set(self.conns.len() as u64);
-        tokio::task::spawn_local(dial(hub, id, association));
+        let name = name.cloned();
+        tokio::task::spawn_local(dial(hub, id, association, transport, remote, name));
         self.conns.get_mut(id).map(|c| c.flow)
     }
 }
 
 /// Takes associations for as long as the worker lives.
-pub(crate) async fn accept<H: Handler>(hub: SharedHub<H>, listener: Listener) {
+pub(crate) async fn accept<H: Handler>(
+    hub: SharedHub<H>,
+    listener: Listener,
+    transport: Transport,
+) {
     while let Ok(association) = listener.accept().await {
         let Some((local, remote)) = ends(&association) else { continue };
         let mut h = hub.borrow_mut();
         h.tick();
-        match h.accept(Transport::Sctp, local, remote) {
+        match h.accept(transport, local, remote) {
             Some(id) => {
-                tokio::task::spawn_local(serve(hub.clone(), id, association));
+                tokio::task::spawn_local(serve(hub.clone(), id, association, transport));
             }
             None => {
                 // It is over already if this fails.
@@ -224,31 +240,56 @@ fn ends(association: &Association) -> Option<(SocketAddr, SocketAddr)> {
 }
 
 /// The life of an association we accepted.
-async fn serve<H: Handler>(hub: SharedHub<H>, id: FlowId, association: Association) {
-    let peer = Peer { domains: Vec::new(), inbound: true };
-    hub.borrow_mut().opened(id, None, peer);
-    let reason = run(&hub, id, association).await;
+async fn serve<H: Handler>(
+    hub: SharedHub<H>,
+    id: FlowId,
+    association: Association,
+    transport: Transport,
+) {
+    let reason = if transport.is_secure() {
+        let ended = sctp_tls::serve(&hub, id, association.clone()).await;
+        ended.unwrap_or_else(|error| failed(&association, &error))
+    } else {
+        let peer = Peer { domains: Vec::new(), inbound: true };
+        hub.borrow_mut().opened(id, None, peer);
+        run(&hub, id, association).await
+    };
     hub.borrow_mut().closed(id, reason);
 }
 
 /// The life of an association we open.
-async fn dial<H: Handler>(hub: SharedHub<H>, id: FlowId, association: Association) {
+async fn dial<H: Handler>(
+    hub: SharedHub<H>,
+    id: FlowId,
+    association: Association,
+    transport: Transport,
+    remote: SocketAddr,
+    name: Option<Arc<str>>,
+) {
     let established = async { association.established().await.map_err(io::Error::other) };
-    let reason = match guarded(&hub, id, established).await {
+    let ended = match guarded(&hub, id, established).await {
+        Err(error) => Err(error),
         Ok(()) => {
-            let peer = Peer { domains: Vec::new(), inbound: false };
             let local = ends(&association).map(|(local, _)| local);
-            hub.borrow_mut().opened(id, local, peer);
-            run(&hub, id, association).await
-        }
-        Err(error) => {
-            tracing::debug!(%error, "cannot associate");
-            // Not worth a handshake any more.
-            let _ = association.abort(b"not established in time");
-            CloseReason::Broken
+            if transport.is_secure() {
+                sctp_tls::dial(&hub, id, association.clone(), remote, name, local).await
+            } else {
+                let peer = Peer { domains: Vec::new(), inbound: false };
+                hub.borrow_mut().opened(id, local, peer);
+                Ok(run(&hub, id, association.clone()).await)
+            }
         }
     };
+    let reason = ended.unwrap_or_else(|error| failed(&association, &error));
     hub.borrow_mut().closed(id, reason);
+}
+
+/// An association that did not come to carry messages is not worth an end in order.
+fn failed(association: &Association, error: &io::Error) -> CloseReason {
+    tracing::debug!(%error, "cannot use an association");
+    // Over already if this fails.
+    let _ = association.abort(b"handshake failed");
+    CloseReason::Broken
 }
 
 async fn run<H: Handler>(hub: &SharedHub<H>, id: FlowId, association: Association) -> CloseReason {
