@@ -5,7 +5,7 @@ use super::data::{Data, IData};
 use super::init::Init;
 use super::parameter::{Parameter, Parameters};
 use super::sack::Sack;
-use super::{TLV_HEADER, Unknown, WireError, at_least, pad, u16_at, u32_at};
+use super::{TLV_HEADER, Unknown, WireError, at_least, pad, u16_at, u32_at, without_last_padding};
 use crate::numbers::{Mid, Ssn, Tsn};
 
 /// Chunk types.
@@ -255,10 +255,12 @@ impl Chunk<'_> {
             }
             Chunk::Heartbeat(value) => put(out, kind::HEARTBEAT, 0, &[value]),
             Chunk::HeartbeatAck(value) => put(out, kind::HEARTBEAT_ACK, 0, &[value]),
-            Chunk::Abort { reflected, causes } => put(out, kind::ABORT, bit(reflected), &[causes]),
+            Chunk::Abort { reflected, causes } => {
+                put(out, kind::ABORT, bit(reflected), &[without_last_padding(causes)]);
+            }
             Chunk::Shutdown(tsn) => put(out, kind::SHUTDOWN, 0, &[&tsn.raw().to_be_bytes()]),
             Chunk::ShutdownAck => put(out, kind::SHUTDOWN_ACK, 0, &[]),
-            Chunk::Error(causes) => put(out, kind::ERROR, 0, &[causes]),
+            Chunk::Error(causes) => put(out, kind::ERROR, 0, &[without_last_padding(causes)]),
             Chunk::CookieEcho(cookie) => put(out, kind::COOKIE_ECHO, 0, &[cookie]),
             Chunk::CookieAck => put(out, kind::COOKIE_ACK, 0, &[]),
             Chunk::Ecne(tsn) => put(out, kind::ECNE, 0, &[&tsn.raw().to_be_bytes()]),
@@ -274,12 +276,14 @@ impl Chunk<'_> {
                 let tsn = forward.new_cumulative_tsn.raw().to_be_bytes();
                 put(out, kind::I_FORWARD_TSN, 0, &[&tsn, forward.entries]);
             }
-            Chunk::ReConfig(value) => put(out, kind::RE_CONFIG, 0, &[value]),
+            Chunk::ReConfig(value) => put(out, kind::RE_CONFIG, 0, &[without_last_padding(value)]),
             Chunk::Asconf(serial, value) => {
-                put(out, kind::ASCONF, 0, &[&serial.to_be_bytes(), value]);
+                let list = without_last_padding(value);
+                put(out, kind::ASCONF, 0, &[&serial.to_be_bytes(), list]);
             }
             Chunk::AsconfAck(serial, value) => {
-                put(out, kind::ASCONF_ACK, 0, &[&serial.to_be_bytes(), value]);
+                let list = without_last_padding(value);
+                put(out, kind::ASCONF_ACK, 0, &[&serial.to_be_bytes(), list]);
             }
             Chunk::Auth(key, hmac, value) => {
                 put(out, kind::AUTH, 0, &[&key.to_be_bytes(), &hmac.to_be_bytes(), value]);
@@ -354,6 +358,23 @@ mod tests {
             let action = Unknown { skip, report };
             assert_eq!(raw.parse(), Ok(Chunk::Unknown { action, whole: &whole }));
         }
+    }
+
+    /// RFC 9260 section 3.2: the padding of the last parameter is not counted, that of others is.
+    #[test]
+    fn the_last_padding_is_not_counted() {
+        let mut causes = causes(Cause::UserAbort(b"x"));
+        Cause::UserAbort(b"y").emit(&mut causes);
+        let mut out = Vec::new();
+        Chunk::Error(&causes).emit(&mut out);
+        assert_eq!((out.len(), out[..4].to_vec()), (20, vec![9, 0, 0, 4 + 8 + 5]));
+        let fixed = Init::fixed(1, 2000, (1, 1), Tsn::new(1));
+        let extensions = vec![1, 2, 3, 4, 5];
+        let parameters =
+            super::super::InitParameters { extensions, ecn: true, ..Default::default() };
+        let mut out = Vec::new();
+        parameters.emit(&mut out, kind::INIT, &fixed);
+        assert_eq!((out.len(), out[3]), (20 + 4 + 12, 20 + 4 + 9));
     }
 
     /// RFC 9260 section 3.3.4: the example's blocks; and a count that its bytes do not bear out.

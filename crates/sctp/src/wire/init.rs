@@ -177,7 +177,8 @@ impl InitParameters {
                 Parameter::Unrecognized(whole).emit(out);
             }
         }
-        let length = (out.len() - start) as u16;
+        let list = super::without_last_padding(&out[start + 20..]).len();
+        let length = (20 + list) as u16;
         out[start + 2..start + TLV_HEADER].copy_from_slice(&length.to_be_bytes());
     }
 

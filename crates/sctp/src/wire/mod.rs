@@ -186,6 +186,24 @@ fn put_tlv(out: &mut Vec<u8>, kind: u16, parts: &[&[u8]]) {
     pad(out, start);
 }
 
+/// A list of parameters or causes without the padding of the last: a chunk's length does not count
+/// that (RFC 9260 section 3.2). What is no such list stays as it is.
+fn without_last_padding(list: &[u8]) -> &[u8] {
+    let mut at = 0;
+    while at < list.len() {
+        let length = usize::from(u16_at(list, at + 2));
+        let next = at + padded(length);
+        if length < TLV_HEADER || next > list.len() {
+            break;
+        }
+        if next == list.len() {
+            return &list[..at + length];
+        }
+        at = next;
+    }
+    list
+}
+
 /// Pads what began at `start` to a multiple of four.
 fn pad(out: &mut Vec<u8>, start: usize) {
     let length = out.len() - start;
