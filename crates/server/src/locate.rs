@@ -12,7 +12,8 @@ use std::thread;
 
 /// The transports a request is sent over where the URI and DNS leave it open, the best first: what
 /// every SIP element speaks comes first (RFC 3261 section 18).
-const PREFERRED: [Transport; 4] = [Transport::Udp, Transport::Tcp, Transport::Tls, Transport::Sctp];
+const PREFERRED: [Transport; 5] =
+    [Transport::Udp, Transport::Tcp, Transport::Tls, Transport::Sctp, Transport::TlsSctp];
 
 /// Finds servers for all workers. Cheap to copy.
 #[derive(Clone)]

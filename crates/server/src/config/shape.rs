@@ -71,8 +71,9 @@ const MAX_ADDRESSES: usize = 16;
 /// The port of SCTP in UDP where none is named (RFC 6951 section 3.1).
 const ENCAPSULATION: u16 = 9899;
 
-/// Where to listen: `udp://A:P`, `tcp://`, `tls://`, `ws://`, `wss://`, `sctp://A[,A2..]:P` or
-/// `sctp+udp://A[,A2..]:P?encap=9899`.
+/// Where to listen: `udp://A:P`, `tcp://`, `tls://`, `ws://`, `wss://`, `sctp://A[,A2..]:P`,
+/// `sctp+udp://A[,A2..]:P?encap=9899`, and the last two with TLS as `tls-sctp://`,
+/// `tls-sctp+udp://`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Listen {
     /// What to listen for.
@@ -146,8 +147,8 @@ impl FromStr for Listen {
         let expected = || {
             format!(
                 "expected a URI such as \"udp://0.0.0.0:5060\", \"tls://[::]:5061\" or \
-                 \"sctp://192.0.2.1,198.51.100.1:5060\" (udp, tcp, tls, ws, wss, sctp, sctp+udp), \
-                 got {text:?}"
+                 \"sctp://192.0.2.1,198.51.100.1:5060\" (udp, tcp, tls, ws, wss, sctp, sctp+udp, \
+                 tls-sctp, tls-sctp+udp), got {text:?}"
             )
         };
         let (scheme, rest) = text.split_once("://").ok_or_else(expected)?;
@@ -158,18 +159,20 @@ impl FromStr for Listen {
             "ws" => Transport::Ws,
             "wss" => Transport::Wss,
             "sctp" | "sctp+udp" => Transport::Sctp,
+            "tls-sctp" | "tls-sctp+udp" => Transport::TlsSctp,
             _ => return Err(expected()),
         };
-        let (rest, encapsulation) = match (scheme, rest.split_once("?encap=")) {
-            ("sctp+udp", None) => (rest, Some(ENCAPSULATION)),
-            ("sctp+udp", Some((rest, port))) => {
+        let sctp = matches!(transport, Transport::Sctp | Transport::TlsSctp);
+        let (rest, encapsulation) = match (scheme.ends_with("+udp"), rest.split_once("?encap=")) {
+            (true, None) => (rest, Some(ENCAPSULATION)),
+            (true, Some((rest, port))) => {
                 let port = port.parse().ok().filter(|p| *p != 0).ok_or_else(expected)?;
                 (rest, Some(port))
             }
             _ => (rest, None),
         };
         let (mut ips, port) = addresses(rest).ok_or_else(expected)?;
-        if transport != Transport::Sctp && ips.len() > 1 {
+        if !sctp && ips.len() > 1 {
             return Err(format!("{scheme} listens on one address, got {text:?}"));
         }
         if ips.len() > MAX_ADDRESSES {
@@ -397,6 +400,8 @@ mod tests {
             "sctp://10.0.0.1:5060",
             "sctp://10.0.0.1,[2001:db8::1],10.1.0.1:5070",
             "sctp+udp://[::1],10.0.0.1:5060?encap=9900",
+            "tls-sctp://10.0.0.1,10.1.0.1:5061",
+            "tls-sctp+udp://10.0.0.1:5071?encap=9899",
         ] {
             assert_eq!(text.parse::<Listen>().unwrap().to_string(), text);
         }
