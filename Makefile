@@ -13,12 +13,13 @@ run:
 test:
 	@scripts/test $(ONLY)
 
-# Ringway, Kamailio and the datagram floor side by side in one run; then the virtual world and ns-3.
-# Only one of them: make bench ONLY=serve, make bench ONLY=world
+# Ringway, Kamailio and the datagram floor side by side in one run; then SCTP beside usrsctp and TCP; then the
+# virtual world and ns-3. Only one of them: make bench ONLY=serve, ONLY=sctp or ONLY=world
 bench:
 	@scripts/install-test-tools --bench
-	@[ "$(ONLY)" = world ] || interop/bench/run
-	@[ "$(ONLY)" = serve ] || interop/bench/world
+	@[ "$(or $(ONLY),serve)" != serve ] || interop/bench/run
+	@[ "$(or $(ONLY),sctp)" != sctp ] || interop/bench/sctp
+	@[ "$(or $(ONLY),world)" != world ] || interop/bench/world
 
 # 200,000 calls: tables empty and memory back afterwards.
 soak:

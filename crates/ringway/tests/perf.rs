@@ -90,7 +90,7 @@ fn measure(transport: &str, place: &str, sizes: &str, streams: &str) {
         if transport != "udp" {
             assert_eq!(through["messages"], through["sent_messages"], "{row}");
         }
-        assert!(number(latency, "count") > 0.0 && number(latency, "p50_us") > 0.0, "{row}");
+        assert!(number(latency, "count") > 0.0 && number(latency, "p50_us") > 1.0, "{row}");
         assert!(number(latency, "max_us") >= number(latency, "p99_us"), "{row}");
         // The server says the same.
         let same = |line: &&Value| line["size"] == row["size"];

@@ -103,8 +103,8 @@ impl Channel {
 
     /// One message at a time and its answer, until then.
     async fn echo(&mut self, size: usize, until: Instant) -> Result<Latency, Trouble> {
-        let mut times =
-            Histogram::<u64>::new(DIGITS).map_err(|error| Trouble::at("latencies", error))?;
+        let mut times = Histogram::<u64>::new_with_max(LONG.as_nanos() as u64, DIGITS)
+            .map_err(|error| Trouble::at("latencies", error))?;
         let mut message = vec![0; size];
         message[0] = ECHO;
         let (mut lost, mut number) = (0, 0u32);
