@@ -152,11 +152,17 @@ class Space:
         return self.c.start(name, [*self.enter(), *argv], **options)
 
     def capture(self, device):
-        """Captures what passes a device; gives the capturing program and its file."""
+        """Captures what passes a device; gives how to end that, and its file."""
         file = self.c.folder / f"{device}.pcapng"
         started = self.start(f"dumpcap-{device}", ["dumpcap", "-q", "-i", device, "-w", file, "-f", "sctp"])
+
+        def end():
+            # What has just passed is not written yet.
+            self.c.sleep(0.5)
+            started.end()
+        self.c.after(end)
         self.c.expect(started.wait_output("File:", 10), f"no capture: {started.output()}")
-        return started, file
+        return end, file
 
 
 def examine(c, file, udp=None, least=20):
@@ -181,6 +187,15 @@ def examine(c, file, udp=None, least=20):
 
 # Wireshark's severity of errors.
 ERROR = 0x00800000
+DATA, I_DATA = 0, 64
+
+
+def chunks(c, file, udp=None):
+    """The types of chunks that were captured."""
+    decode = ["-d", f"udp.port=={udp},sctp"] if udp else []
+    _, told = c.run("tshark", ["tshark", "-n", "-r", file, *decode, "-T", "fields", "-e", "sctp.chunk_type",
+                               "-Y", "sctp"], seconds=60)
+    return {int(word) for line in told.splitlines() for word in line.split(",") if word.isdigit()}
 
 
 class Relay:
@@ -228,6 +243,10 @@ class Linux:
     def addresses(self, host, six=False):
         """Those of the host (1) or the machine (2) in all networks."""
         return [f"fd0{n}::{host}" if six else f"10.{n}.0.{host}" for n in self.networks]
+
+    def allow(self, *extensions):
+        """Has the machine's SCTP offer what it does not by itself."""
+        self.run(" && ".join(f"echo 1 >/proc/sys/net/sctp/{name}" for name in extensions))
 
     def start(self, **options):
         """Starts the machine's peer; gives the file it prints to."""

@@ -38,6 +38,9 @@ def meet(c, server, client, link=None, both=None, server_only=None, client_only=
     if relay:
         dropped = relay.finish()
         examine(c, relay.file, udp=relay.near)
+        kinds = sctp.chunks(c, relay.file, udp=relay.near)
+        wanted, other = (sctp.I_DATA, sctp.DATA) if both.get("interleave") else (sctp.DATA, sctp.I_DATA)
+        c.expect(wanted in kinds and other not in kinds, f"chunks of types {sorted(kinds)}")
         c.expect(dropped > 0 or not link.get("loss"), "nothing was lost")
     return results
 
@@ -93,6 +96,25 @@ def partial(c):
         c.expect(200 <= got < 2000, f"{got} of 2000 came")
         if client is ours:
             c.expect(int(client_told["failed"]) >= 2000 - got, f"not all of {2000 - got} were told: {client_told}")
+
+
+@cases.case("sctp/usrsctp-interleave", own=True)
+def interleave(c):
+    """RFC 8260: large and small messages of ten streams in turns, over a good link and a bad one."""
+    both = {**SIZES, "count": 30, "expect": 30, "sizes": 30, "interleave": True, "limit": 50}
+    each_way(c, both=both)
+    each_way(c, both={**both, "size": 200_000}, link=BAD)
+
+
+# Every stream begins anew once on either side.
+RESET = {"count": 600, "expect": 600, "size": 500, "streams": 6, "reset_after": 300}
+
+
+@cases.case("sctp/usrsctp-reset", own=True)
+def reset(c):
+    """RFC 6525: both sides reset their streams while messages flow; numbers begin anew, and nothing is lost."""
+    for told in each_way(c, both=RESET):
+        c.expect(all(int(side["resets"]) >= 1 for side in told), f"no reset was told: {told}")
 
 
 # An ABORT gives up what is under way, so the side that sends one only receives.
@@ -152,7 +174,7 @@ def associate(c):
     both_ways(c, linux, **{**SIZES, "count": 30, "expect": 30, "sizes": 30})
     both_ways(c, linux, six=True, count=50, expect=50, size=50_000, sizes=50, streams=5)
     both_ways(c, linux, count=8000, expect=8000, size=100, streams=4000)
-    capture.end()
+    capture()
     examine(c, file)
 
 
@@ -172,7 +194,7 @@ def multihome(c):
         c.expect(int(mine["paths"]) > 0, f"no path was told to have failed: {mine}")
         print(f"opened by {'us' if opened_by_us else 'Linux'}: longest gap in what Linux sent {mine['gap_ms']} ms")
     for capture, file in captures:
-        capture.end()
+        capture()
         examine(c, file)
 
 
@@ -214,6 +236,52 @@ def linux_end(c):
                     finish(c, peer)
 
 
+@sctp.case("sctp/linux-reset", limit=90)
+def linux_reset(c):
+    """RFC 6525: both sides reset their streams while messages flow; numbers begin anew, and nothing is lost."""
+    linux = sctp.Linux(c)
+    linux.allow("reconf_enable")
+    for told in both_ways(c, linux, **RESET):
+        c.expect(all(int(side["resets"]) >= 1 for side in told), f"no reset was told: {told}")
+
+
+@sctp.case("sctp/linux-interleave", limit=90)
+def linux_interleave(c):
+    """RFC 8260: messages in I-DATA chunks both ways. Whole ones only: Linux gives the second fragment of a message the
+    number 0, and expects it so, where section 2.1 has it be 1, for the first is 0 without saying so."""
+    linux = sctp.Linux(c)
+    linux.allow("intl_enable")
+    capture, file = linux.space.capture("tap1")
+    both_ways(c, linux, interleave=True, count=2000, expect=2000, size=1300, sizes=100, streams=10)
+    capture()
+    examine(c, file)
+    kinds = sctp.chunks(c, file)
+    c.expect(sctp.I_DATA in kinds and sctp.DATA not in kinds, f"chunks of types {kinds}")
+
+
+@sctp.case("sctp/linux-addresses", limit=120)
+def linux_addresses(c):
+    """RFC 5061, authenticated (RFC 4895), asked for by us and by Linux: an address on another network is added, made
+    the one to send to, the first one removed and its cable pulled, while messages flow both ways."""
+    linux = sctp.Linux(c, networks=(1, 2))
+    linux.allow("addip_enable", "auth_enable")
+    flow = {"count": 3000, "expect": 3000, "size": 300, "streams": 4, "pace": 1000, "limit": 40}
+    for number, ours_changes in enumerate((True, False)):
+        host = 1 if ours_changes else 2
+        changes = {"bind": f"10.1.0.{host}", "add": f"10.2.0.{host}", "peer_primary": f"10.2.0.{host}",
+                   "remove": f"10.1.0.{host}", "change_after": 500}
+        mine, its = (changes, {}) if ours_changes else ({}, changes)
+        peer, file = with_linux(c, linux, ours_changes, number=number, ours_only={"dynamic": True, **mine},
+                                theirs_only=its, **flow)
+        c.sleep(1.5)
+        linux.space.inside("link", "set", "tap1", "down")
+        told = finish(c, peer), linux.finish(file)
+        linux.space.inside("link", "set", "tap1", "up")
+        c.expect(all(side["got"] == "3000" for side in told), f"ours, Linux's: {told}")
+        wanted = "AddressDeleted" if ours_changes else "PeerAddressDeleted"
+        c.expect(wanted in peer.output(), f"no {wanted}: {peer.output()}")
+
+
 # What a signalling network allows for, and what is aimed at, milliseconds.
 SS7_GAP, SS7_GOAL = 800, 300
 CABLE = {"count": 4000, "expect": 4000, "size": 500, "streams": 8, "pace": 1000, "limit": 60}
@@ -243,3 +311,28 @@ def cable(c):
             gap = max(float(side["gap_ms"]) for side in told)
             print(f"cable pulled {where}, profile {'ss7' if profile else 'default'}: gap {gap:.0f} ms", flush=True)
             c.expect(gap < SS7_GAP or not profile, f"the gap was {gap:.0f} ms")
+
+
+@sctp.case("sctp/cable-addresses", limit=60)
+def cable_addresses(c):
+    """RFC 5061 between two Ringways: a second address is added on both sides, the first removed and its cable pulled,
+    while both send a thousand messages a second."""
+    a, b = sctp.Space(c, "a"), sctp.Space(c, "b")
+    for number in (1, 2):
+        a.join(b, number)
+
+    def changes(host, after):
+        return {"bind": f"10.1.0.{host}", "add": f"10.2.0.{host}", "remove": f"10.1.0.{host}", "change_after": after,
+                "dynamic": True, "port": SCTP_PORT, **CABLE, "count": 3000, "expect": 3000}
+
+    server = b.start("server", [ringway(), "peer", *words({**changes(2, 500), "listen": True})])
+    c.expect(server.wait_output("listening", 10), f"no server: {server.output()}")
+    client = a.start("client", [ringway(), "peer", *words(
+        {**changes(1, 1000), "connect": "10.1.0.2", "to_port": SCTP_PORT})])
+    c.sleep(2)
+    a.inside("link", "set", "e1", "down")
+    told = finish(c, client), finish(c, server)
+    print(f"addresses changed and cable pulled: gap {max(float(side['gap_ms']) for side in told):.0f} ms")
+    for process in (client, server):
+        for wanted in ("AddressAdded", "AddressDeleted", "PeerAddressAdded", "PeerAddressDeleted"):
+            c.expect(wanted in process.output(), f"no {wanted}: {process.output()}")

@@ -6,6 +6,9 @@
 #include <netinet/sctp.h>
 #include <poll.h>
 
+/* How far our reset of streams is (RFC 6525). */
+static enum { NONE, WANTED, ASKED, DONE } reset;
+
 static void set(int fd, int option, const void *value, socklen_t length, const char *what) {
     if (setsockopt(fd, IPPROTO_SCTP, option, value, length) < 0)
         die(what);
@@ -87,7 +90,7 @@ static bool send_one(int fd, const struct options *o) {
     return true;
 }
 
-static void note(const uint8_t *bytes) {
+static void note(const uint8_t *bytes, const struct options *o) {
     const union sctp_notification *event = (const void *)bytes;
     switch (event->sn_header.sn_type) {
     case SCTP_ASSOC_CHANGE:
@@ -106,23 +109,25 @@ static void note(const uint8_t *bytes) {
         failed_sends++;
         break;
     case SCTP_STREAM_RESET_EVENT: {
-        const struct sctp_stream_reset_event *reset = (const void *)bytes;
+        const struct sctp_stream_reset_event *which = (const void *)bytes;
+        int count = (which->strreset_length - sizeof *which) / sizeof *which->strreset_stream_list;
         resets++;
-        if (reset->strreset_flags & SCTP_STREAM_RESET_INCOMING_SSN)
-            forget(next_on);
-        if (reset->strreset_flags & SCTP_STREAM_RESET_OUTGOING_SSN)
-            forget(sent_on);
+        if (which->strreset_flags & SCTP_STREAM_RESET_INCOMING_SSN)
+            forget(next_on, which->strreset_stream_list, count, o->streams);
+        if (which->strreset_flags & SCTP_STREAM_RESET_OUTGOING_SSN) {
+            forget(sent_on, which->strreset_stream_list, count, o->streams);
+            reset = DONE;
+        }
         break;
     }
     }
 }
 
-/* Takes in what there is. Messages may come in parts; parts of one message come in a row here. */
+/* Takes in what there is. */
 static bool receive_one(int fd, const struct options *o) {
-    static uint8_t buffer[LARGEST];
-    static size_t held;
+    static uint8_t part[LARGEST];
     struct sctp_rcvinfo info = {0};
-    struct iovec room = {buffer + held, sizeof buffer - held};
+    struct iovec room = {part, sizeof part};
     socklen_t from_length = 0, info_length = sizeof info;
     unsigned type = 0;
     int flags = MSG_DONTWAIT;
@@ -139,14 +144,10 @@ static bool receive_one(int fd, const struct options *o) {
         return false;
     }
     if (flags & MSG_NOTIFICATION) {
-        note(buffer + held);
+        note(part, o);
         return true;
     }
-    held += n;
-    if (!(flags & MSG_EOR))
-        return true;
-    take(o, info.rcv_sid, number_of(info.rcv_ppid), buffer, held);
-    held = 0;
+    take_part(o, info.rcv_sid, info.rcv_ppid, part, n, flags & MSG_EOR);
     return true;
 }
 
@@ -173,9 +174,14 @@ static void changes(int fd, struct options *o) {
     o->add = o->remove = o->primary = NULL;
 }
 
-static void reset_streams(int fd) {
+/* Asks for it; false while something is still to be sent. */
+static bool reset_streams(int fd) {
     struct sctp_reset_streams all = {.srs_flags = SCTP_STREAM_RESET_OUTGOING};
-    set(fd, SCTP_RESET_STREAMS, &all, sizeof all, "SCTP_RESET_STREAMS");
+    if (setsockopt(fd, IPPROTO_SCTP, SCTP_RESET_STREAMS, &all, sizeof all) == 0)
+        return true;
+    if (errno != EAGAIN)
+        die("SCTP_RESET_STREAMS");
+    return false;
 }
 
 static void finish(int fd, const struct options *o, double limit) {
@@ -202,15 +208,20 @@ static void exchange(int fd, struct options *o) {
     while (!*ended && now() < limit && (sent < (unsigned)o->count || got < (unsigned)o->expect)) {
         if (o->change_after_ms >= 0 && now() - begun > o->change_after_ms / 1e3)
             changes(fd, o);
-        bool more = sent < (unsigned)o->count && now() >= next;
+        /* Nothing goes until a reset is over. */
+        if (reset == WANTED && reset_streams(fd))
+            reset = ASKED;
+        bool more = sent < (unsigned)o->count && now() >= next && (reset == NONE || reset == DONE);
         struct pollfd wait = {.fd = fd, .events = POLLIN | (more ? POLLOUT : 0)};
         poll(&wait, 1, o->pace_us ? 1 : 100);
         for (int i = 0; i < 64 && !*ended && receive_one(fd, o); i++)
             ;
-        while (!*ended && sent < (unsigned)o->count && now() >= next && send_one(fd, o)) {
+        while (more && !*ended && sent < (unsigned)o->count && now() >= next && send_one(fd, o)) {
             next = o->pace_us ? next + o->pace_us / 1e6 : next;
-            if (o->reset_after && sent == (unsigned)o->reset_after)
-                reset_streams(fd);
+            if (o->reset_after && sent == (unsigned)o->reset_after) {
+                reset = WANTED;
+                break;
+            }
         }
     }
     finish(fd, o, limit);

@@ -147,9 +147,39 @@ static void take(const struct options *o, uint16_t stream, uint32_t number, cons
     got_bytes += length;
 }
 
-/* A stream reset: numbers begin anew (RFC 6525). */
-static void forget(uint32_t *numbers) {
-    memset(numbers, 0, MOST_STREAMS * sizeof *numbers);
+/* A message, or a part of one, is there. Parts of several streams may come in turns (RFC 8260). */
+static void take_part(const struct options *o, uint16_t stream, uint32_t ppid, const uint8_t *bytes, size_t length,
+                      bool end) {
+    static struct {
+        uint8_t *bytes;
+        size_t length;
+    } held[MOST_STREAMS];
+    if (!held[stream].length && end) {
+        take(o, stream, number_of(ppid), bytes, length);
+        return;
+    }
+    if (!held[stream].bytes && !(held[stream].bytes = malloc(LARGEST)))
+        die("memory");
+    if (held[stream].length + length > LARGEST) {
+        wrong++;
+        held[stream].length = 0;
+        return;
+    }
+    memcpy(held[stream].bytes + held[stream].length, bytes, length);
+    held[stream].length += length;
+    if (end) {
+        take(o, stream, number_of(ppid), held[stream].bytes, held[stream].length);
+        held[stream].length = 0;
+    }
+}
+
+/* Streams begin anew (RFC 6525), all if none is named, and so do their numbers. Gives how many. */
+static int forget(uint32_t *numbers, const uint16_t *streams, int count, int all) {
+    if (!count)
+        memset(numbers, 0, MOST_STREAMS * sizeof *numbers);
+    for (int i = 0; i < count; i++)
+        numbers[streams[i]] = 0;
+    return count ? count : all;
 }
 
 static struct options parse(int argc, char **argv) {

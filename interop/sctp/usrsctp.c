@@ -11,10 +11,15 @@
 #include <pthread.h>
 #include <usrsctp.h>
 
+/* The library knows it, its header does not. */
+#define INTERLEAVING_SUPPORTED 0x1206
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t news = PTHREAD_COND_INITIALIZER;
 static struct options o;
 static bool up;
+/* Of our streams, how many began anew. */
+static int own_resets;
 static double first_at, last_at;
 
 static void set(struct socket *s, int option, const void *value, socklen_t length, const char *what) {
@@ -23,6 +28,8 @@ static void set(struct socket *s, int option, const void *value, socklen_t lengt
 }
 
 static void note(const union sctp_notification *event) {
+    const struct sctp_stream_reset_event *which;
+    int count;
     switch (event->sn_header.sn_type) {
     case SCTP_ASSOC_CHANGE:
         switch (event->sn_assoc_change.sac_state) {
@@ -39,25 +46,26 @@ static void note(const union sctp_notification *event) {
         failed_sends++;
         break;
     case SCTP_STREAM_RESET_EVENT:
+        which = &event->sn_strreset_event;
+        count = (which->strreset_length - sizeof *which) / sizeof *which->strreset_stream_list;
         resets++;
-        if (event->sn_strreset_event.strreset_flags & SCTP_STREAM_RESET_INCOMING_SSN)
-            forget(next_on);
-        if (event->sn_strreset_event.strreset_flags & SCTP_STREAM_RESET_OUTGOING_SSN)
-            forget(sent_on);
+        if (which->strreset_flags & SCTP_STREAM_RESET_INCOMING_SSN)
+            forget(next_on, which->strreset_stream_list, count, o.streams);
+        if (which->strreset_flags & SCTP_STREAM_RESET_OUTGOING_SSN)
+            own_resets += forget(sent_on, which->strreset_stream_list, count, o.streams);
         break;
     }
 }
 
-/* Takes what arrives, on a thread of its own. Parts of one message come in a row. */
+/* Takes what arrives, on a thread of its own. */
 static void *receive(void *socket) {
     static uint8_t buffer[LARGEST];
-    size_t held = 0;
     while (!*ended) {
         struct sctp_rcvinfo info = {0};
         socklen_t from_length = 0, info_length = sizeof info;
         unsigned type = 0;
         int flags = 0;
-        ssize_t n = usrsctp_recvv(socket, buffer + held, sizeof buffer - held, NULL, &from_length, &info, &info_length,
+        ssize_t n = usrsctp_recvv(socket, buffer, sizeof buffer, NULL, &from_length, &info, &info_length,
                                   &type, &flags);
         if (o.sink && n > 0 && !(flags & MSG_NOTIFICATION)) {
             if (!got_bytes)
@@ -72,13 +80,9 @@ static void *receive(void *socket) {
             if (!*ended)
                 ended = n == 0 ? "shutdown" : errno == ECONNRESET ? "reset" : strerror(errno);
         } else if (flags & MSG_NOTIFICATION) {
-            note((void *)(buffer + held));
+            note((void *)buffer);
         } else {
-            held += n;
-            if (flags & MSG_EOR) {
-                take(&o, info.rcv_sid, number_of(info.rcv_ppid), buffer, held);
-                held = 0;
-            }
+            take_part(&o, info.rcv_sid, info.rcv_ppid, buffer, n, flags & MSG_EOR);
         }
         pthread_cond_broadcast(&news);
         pthread_mutex_unlock(&lock);
@@ -100,6 +104,12 @@ static void prepare(struct socket *s) {
     int on = 1;
     set(s, SCTP_NODELAY, &on, sizeof on, "SCTP_NODELAY");
     set(s, SCTP_RECVRCVINFO, &on, sizeof on, "SCTP_RECVRCVINFO");
+    if (o.interleave) {
+        int level = 2;
+        set(s, SCTP_FRAGMENT_INTERLEAVE, &level, sizeof level, "SCTP_FRAGMENT_INTERLEAVE");
+        struct sctp_assoc_value yes = {.assoc_value = 1};
+        set(s, INTERLEAVING_SUPPORTED, &yes, sizeof yes, "INTERLEAVING_SUPPORTED");
+    }
     if (o.to_udp) {
         struct sctp_udpencaps encapsulation = {.sue_port = htons(o.to_udp)};
         encapsulation.sue_address.ss_family = o.bind[0].ss_family;
@@ -156,11 +166,6 @@ static bool send_one(struct socket *s) {
     return true;
 }
 
-static void reset_streams(struct socket *s) {
-    struct sctp_reset_streams all = {.srs_flags = SCTP_STREAM_RESET_OUTGOING};
-    set(s, SCTP_RESET_STREAMS, &all, sizeof all, "SCTP_RESET_STREAMS");
-}
-
 /* Waits for news, a tenth of a second at most; the lock is held. */
 static void wait_a_little(void) {
     struct timespec until;
@@ -171,7 +176,21 @@ static void wait_a_little(void) {
     pthread_cond_timedwait(&news, &lock, &until);
 }
 
+/* Has all streams begin anew, and waits until they do (RFC 6525). */
+static void reset_streams(struct socket *s) {
+    struct sctp_reset_streams all = {.srs_flags = SCTP_STREAM_RESET_OUTGOING};
+    set(s, SCTP_RESET_STREAMS, &all, sizeof all, "SCTP_RESET_STREAMS");
+    pthread_mutex_lock(&lock);
+    while (own_resets < o.streams && !*ended)
+        wait_a_little();
+    pthread_mutex_unlock(&lock);
+}
+
 static void exchange(struct socket *s, double limit) {
+    pthread_mutex_lock(&lock);
+    while (!o.listen && !up && !*ended && now() < limit)
+        wait_a_little();
+    pthread_mutex_unlock(&lock);
     double stop = now() + o.measure_s;
     for (int i = 0; !*ended && (o.measure_s > 0 ? now() < stop : i < o.count); i++) {
         if (!send_one(s))

@@ -37,6 +37,19 @@ pub(crate) fn number(ppid: u32) -> u32 {
     ppid & !NUMBERED
 }
 
+fn reset<T: Copy + Default>(of: &mut [T], streams: &[u16]) -> usize {
+    if streams.is_empty() {
+        of.fill(T::default());
+        return of.len();
+    }
+    for &stream in streams {
+        if let Some(one) = of.get_mut(usize::from(stream)) {
+            *one = T::default();
+        }
+    }
+    streams.len()
+}
+
 /// What was sent.
 pub(crate) struct Sent {
     pub(crate) messages: u64,
@@ -66,6 +79,11 @@ impl Sent {
         self.messages += 1;
         self.bytes += size as u64;
     }
+
+    /// Our streams begin anew, all if none is named, and so do their numbers. Gives how many.
+    pub(crate) fn reset(&mut self, streams: &[u16]) -> usize {
+        reset(&mut self.next, streams)
+    }
 }
 
 /// What came.
@@ -76,6 +94,8 @@ pub(crate) struct Got {
     pub(crate) wrong: u64,
     /// By stream, the number that is next.
     next: Vec<u32>,
+    /// By stream, whether a message came since it was last reset.
+    since_reset: Vec<bool>,
     seen: HashSet<(u16, u32)>,
     /// Order does not matter.
     pub(crate) unordered: bool,
@@ -85,8 +105,17 @@ pub(crate) struct Got {
 
 impl Got {
     pub(crate) fn new(unordered: bool, partial: bool) -> Got {
-        let next = vec![0; usize::from(u16::MAX) + 1];
-        Got { messages: 0, bytes: 0, wrong: 0, next, seen: HashSet::new(), unordered, partial }
+        let streams = usize::from(u16::MAX) + 1;
+        Got {
+            messages: 0,
+            bytes: 0,
+            wrong: 0,
+            next: vec![0; streams],
+            since_reset: vec![true; streams],
+            seen: HashSet::new(),
+            unordered,
+            partial,
+        }
     }
 
     /// A message came.
@@ -96,7 +125,13 @@ impl Got {
         if self.unordered {
             right &= self.seen.insert((stream, number));
         } else {
-            let next = &mut self.next[usize::from(stream)];
+            let (next, since) = {
+                let stream = usize::from(stream);
+                (&mut self.next[stream], &mut self.since_reset[stream])
+            };
+            if number == 0 && !*since {
+                (*next, *since) = (0, true);
+            }
             right &= if self.partial { number >= *next } else { number == *next };
             *next = number.wrapping_add(1);
         }
@@ -111,6 +146,12 @@ impl Got {
         }
         self.messages += 1;
         self.bytes += message.len() as u64;
+    }
+
+    /// The peer's streams begin anew, all if none is named. What came before may still be unread, so
+    /// numbers begin anew with the next that says so.
+    pub(crate) fn reset(&mut self, streams: &[u16]) {
+        reset(&mut self.since_reset, streams);
     }
 }
 
@@ -139,6 +180,27 @@ mod tests {
         assert_eq!(take(&mut unordered, 0, 5, &message(0, 5)), 0);
         assert_eq!(take(&mut unordered, 0, 4, &message(0, 4)), 0);
         assert_eq!(take(&mut unordered, 0, 5, &message(0, 5)), 1, "twice");
+    }
+
+    #[test]
+    fn numbers_begin_anew() {
+        let pattern = Pattern::new();
+        let take = |got: &mut Got, stream, number| {
+            got.take(&pattern, stream, number, &pattern.message(stream, number, 10));
+            got.wrong
+        };
+        let mut got = Got::new(false, false);
+        assert_eq!(take(&mut got, 1, 0), 0);
+        got.reset(&[1]);
+        assert_eq!(take(&mut got, 1, 1), 0, "from before");
+        assert_eq!(take(&mut got, 1, 0), 0, "from after");
+        assert_eq!(take(&mut got, 1, 0), 1, "once only");
+        got.reset(&[]);
+        assert_eq!(take(&mut got, 1, 0), 1);
+        let mut sent = Sent::new(2);
+        sent.count(1, 5);
+        assert_eq!((sent.reset(&[1]), sent.reset(&[])), (1, 2));
+        assert_eq!(sent.next(5, 1), (1, 0, 5));
     }
 
     #[test]

@@ -3,12 +3,15 @@
 use crate::pattern::{self, Got, LARGEST, Pattern, Sent};
 use crate::say;
 use ringway_net::sctp::{
-    Association, Close, Config, Connect, Error, Event, Over, Reliability, SendOptions, Settings,
-    Stack,
+    Association, Change, Close, Config, Connect, Error, Event, Over, Received, Reliability, Reset,
+    Scheduling, SendOptions, Settings, Stack,
 };
 use ringway_sansio::Duration as Span;
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::future::poll_fn;
 use std::net::IpAddr;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, sleep_until, timeout};
 
@@ -67,7 +70,28 @@ pub(crate) struct Options {
     stay: bool,
     /// Moves quickly from a failed path to another
     #[arg(long)]
-    pub(crate) ss7: bool,
+    ss7: bool,
+    /// Messages are sent and taken in turns (RFC 8260)
+    #[arg(long)]
+    interleave: bool,
+    /// Addresses may change (RFC 5061)
+    #[arg(long)]
+    dynamic: bool,
+    /// After so many messages all streams begin anew (RFC 6525)
+    #[arg(long)]
+    reset_after: Option<u64>,
+    /// Milliseconds after which addresses change
+    #[arg(long, default_value_t = 0)]
+    change_after: u64,
+    /// An address that is added
+    #[arg(long)]
+    add: Option<IpAddr>,
+    /// An address of ours that the peer is asked to prefer
+    #[arg(long)]
+    peer_primary: Option<IpAddr>,
+    /// An address that is removed
+    #[arg(long)]
+    remove: Option<IpAddr>,
 }
 
 #[derive(clap::Args, Clone)]
@@ -101,6 +125,9 @@ impl Options {
             receive_buffer: BUFFER,
             outbound_streams: self.streams,
             inbound_streams: u16::MAX,
+            interleaving: self.interleave,
+            scheduling: if self.interleave { Scheduling::RoundRobin } else { Scheduling::Fcfs },
+            dynamic_addresses: self.dynamic,
             ..settings
         }
     }
@@ -127,6 +154,12 @@ impl Options {
     }
 }
 
+/// What an association brings.
+enum Next {
+    News(Option<Event>),
+    Message(Result<Option<Received>, Error>),
+}
+
 /// One association as it goes.
 struct Run<'a> {
     options: &'a Options,
@@ -140,7 +173,12 @@ struct Run<'a> {
     gap: Cell<Duration>,
     failed: Cell<u64>,
     paths: Cell<u64>,
+    /// How often streams of the peer began anew.
     resets: Cell<u64>,
+    /// How many of ours did.
+    own_resets: Cell<usize>,
+    /// Answers to changes of our addresses.
+    changes: Cell<u64>,
     ended: RefCell<Option<String>>,
 }
 
@@ -177,7 +215,8 @@ impl Run<'_> {
 
     /// Sends all there is to send.
     async fn send(&self) {
-        let Options { size, sizes, count, pace, unordered, lifetime, .. } = *self.options;
+        let Options { size, sizes, count, pace, unordered, lifetime, reset_after, .. } =
+            *self.options;
         let mut due = Instant::now();
         for _ in 0..count {
             let (stream, number, size) = self.sent.borrow().next(size, sizes);
@@ -193,6 +232,9 @@ impl Run<'_> {
                 return self.fail(&error);
             }
             self.sent.borrow_mut().count(stream, size);
+            if Some(self.sent.borrow().messages) == reset_after {
+                self.reset().await;
+            }
             if pace > 0 {
                 due += Duration::from_micros(pace);
                 sleep_until(due.into()).await;
@@ -200,51 +242,118 @@ impl Run<'_> {
         }
     }
 
+    /// Has all streams begin anew, and waits until they do.
+    async fn reset(&self) {
+        if let Err(error) = self.association.reset_streams(Reset::Outgoing(&[])) {
+            return self.fail(&error);
+        }
+        while self.own_resets.get() < usize::from(self.options.streams) && !self.is_over() {
+            sleep(TICK).await;
+        }
+    }
+
+    /// What comes next: news before messages, so that a message is taken for what it is.
+    async fn next(&self, news: bool, message: &mut Vec<u8>) -> Next {
+        poll_fn(|cx| {
+            if news && let Poll::Ready(event) = self.association.poll_event(cx) {
+                return Poll::Ready(Next::News(event));
+            }
+            self.association.poll_recv_into(cx, message).map(Next::Message)
+        })
+        .await
+    }
+
     /// Takes what comes until the end.
     async fn receive(&self) {
-        let mut message = Vec::new();
+        let mut parts: HashMap<(u16, bool), Vec<u8>> = HashMap::new();
+        let (mut message, mut news) = (Vec::new(), true);
         loop {
-            match self.association.recv_into(&mut message).await {
-                Ok(Some(received)) if received.end => {
-                    if received.cut {
-                        message.clear();
-                        continue;
-                    }
-                    let now = Instant::now();
-                    if let Some(last) = self.last.replace(Some(now)) {
-                        self.gap.set(self.gap.get().max(now - last));
-                    }
-                    let number = pattern::number(received.ppid);
-                    let mut got = self.got.borrow_mut();
-                    got.take(&self.pattern, received.stream, number, &message);
+            match self.next(news, &mut message).await {
+                Next::News(Some(event)) => self.hear(event),
+                Next::News(None) => news = false,
+                Next::Message(Ok(Some(part))) if part.begin && part.end => {
+                    self.take(&part, &message);
                     message.clear();
                 }
-                Ok(Some(_)) => {}
-                Ok(None) => return self.end("shutdown".to_owned()),
-                Err(error) => return self.fail(&error),
+                Next::Message(Ok(Some(part))) => {
+                    // Those of several streams may come in turns (RFC 8260).
+                    let held = parts.entry((part.stream, part.unordered)).or_default();
+                    held.append(&mut message);
+                    if part.end {
+                        self.take(&part, held);
+                        held.clear();
+                    }
+                }
+                Next::Message(Ok(None)) => return self.end("shutdown".to_owned()),
+                Next::Message(Err(error)) => return self.fail(&error),
             }
         }
     }
 
-    /// Tells what happens.
-    async fn watch(&self) {
-        while let Some(event) = self.association.event().await {
-            match event {
-                Event::Path { remote, state } => {
-                    self.paths.set(self.paths.get() + 1);
-                    say(&format!("path {remote} {state:?} at {} ms", self.at()));
+    /// A message is whole, or will not be.
+    fn take(&self, last: &Received, message: &[u8]) {
+        if last.cut {
+            return;
+        }
+        let now = Instant::now();
+        if let Some(last) = self.last.replace(Some(now)) {
+            self.gap.set(self.gap.get().max(now - last));
+        }
+        let number = pattern::number(last.ppid);
+        self.got.borrow_mut().take(&self.pattern, last.stream, number, message);
+    }
+
+    /// Something happened.
+    fn hear(&self, event: Event) {
+        match event {
+            Event::Path { remote, state } => {
+                self.paths.set(self.paths.get() + 1);
+                say(&format!("path {remote} {state:?} at {} ms", self.at()));
+            }
+            Event::SendFailed { messages } => {
+                self.failed.set(self.failed.get() + u64::from(messages));
+            }
+            Event::Changed(change) => {
+                say(&format!("{change:?} at {} ms", self.at()));
+                match change {
+                    Change::StreamsReset { incoming: true, streams } => {
+                        self.got.borrow_mut().reset(&streams);
+                        self.resets.set(self.resets.get() + 1);
+                    }
+                    Change::StreamsReset { streams, .. } => {
+                        let count = self.sent.borrow_mut().reset(&streams);
+                        self.own_resets.set(self.own_resets.get() + count);
+                    }
+                    Change::AddressAdded(_)
+                    | Change::PrimaryAsked(_)
+                    | Change::AddressDeleted(_)
+                    | Change::AddressRefused { .. } => self.changes.set(self.changes.get() + 1),
+                    _ => {}
                 }
-                Event::SendFailed { messages } => {
-                    self.failed.set(self.failed.get() + u64::from(messages));
-                }
-                Event::Restarted => say("restart"),
-                Event::Closed(how) => {
-                    let why = ended(&Error::Closed(how));
-                    // What has come is still to be read.
-                    sleep(TICK).await;
-                    self.end(why);
-                }
-                _ => {}
+            }
+            Event::Restarted => say("restart"),
+            _ => {}
+        }
+    }
+
+    /// Changes addresses in time.
+    async fn change(&self) {
+        let Options { add, peer_primary, remove, change_after, .. } = *self.options;
+        sleep(Duration::from_millis(change_after)).await;
+        let of = &self.association;
+        // An address can go once another is there.
+        for (address, ask) in [
+            (add, Association::add_address as fn(&Association, IpAddr) -> Result<(), Error>),
+            (peer_primary, Association::ask_primary),
+            (remove, Association::delete_address),
+        ] {
+            let Some(address) = address else { continue };
+            let before = self.changes.get();
+            if let Err(error) = ask(of, address) {
+                return self.fail(&error);
+            }
+            while self.changes.get() == before && !self.is_over() {
+                sleep(TICK).await;
             }
         }
     }
@@ -262,8 +371,6 @@ impl Run<'_> {
         }
         if self.options.abort && !self.is_over() {
             let _ = self.association.abort(b"asked to");
-            // Its packet leaves when the stack has its turn.
-            sleep(TICK).await;
             return self.end("aborted".to_owned());
         }
         if !self.options.stay {
@@ -318,11 +425,13 @@ pub(crate) async fn run(options: Options) -> Result<bool, String> {
         failed: Cell::new(0),
         paths: Cell::new(0),
         resets: Cell::new(0),
+        own_resets: Cell::new(0),
+        changes: Cell::new(0),
         ended: RefCell::new(None),
         options: &options,
         association,
     };
-    let work = async { tokio::join!(run.send(), run.receive(), run.watch()) };
+    let work = async { tokio::join!(run.send(), run.receive(), run.change()) };
     let done = timeout(limit, async {
         tokio::select! {
             biased;
@@ -333,5 +442,7 @@ pub(crate) async fn run(options: Options) -> Result<bool, String> {
     if done.await.is_err() {
         say("out of time");
     }
+    // The last packets leave when the stack has its turn.
+    sleep(TICK).await;
     Ok(run.summary())
 }
