@@ -4,6 +4,9 @@ use crate::settings::Settings;
 use crate::wire::InitParameters;
 use crate::wire::chunk::kind;
 
+/// The error detection method of RFC 9653 that is SCTP over DTLS.
+pub(crate) const OVER_DTLS: u32 = 1;
+
 /// A set of extensions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Features(u16);
@@ -21,6 +24,11 @@ impl Features {
     pub(crate) const INTERLEAVE: Features = Features(1 << 3);
     /// I-FORWARD-TSN (RFC 8260).
     const I_FORWARD: Features = Features(1 << 4);
+
+    /// Explicit congestion notification (RFC 4960 appendix A).
+    pub(crate) const ECN: Features = Features(1 << 5);
+    /// Checksums of zero (RFC 9653) over DTLS.
+    pub(crate) const ZERO_CHECKSUM: Features = Features(1 << 6);
 
     pub(crate) const fn has(self, other: Features) -> bool {
         self.0 & other.0 == other.0
@@ -64,6 +72,8 @@ impl Features {
             .with(Features::RECONFIG.when(settings.reconfiguration))
             .with(Features::ASCONF.when(settings.dynamic_addresses))
             .with(Features::INTERLEAVE.when(settings.interleaving))
+            .with(Features::ECN.when(settings.ecn))
+            .with(Features::ZERO_CHECKSUM.when(settings.carried_in_dtls))
             .with(Features::I_FORWARD.when(settings.interleaving && settings.partial_reliability))
     }
 
@@ -77,6 +87,8 @@ impl Features {
             .with(Features::RECONFIG.when(parameters.takes(kind::RE_CONFIG)))
             .with(Features::ASCONF.when(asconf))
             .with(Features::INTERLEAVE.when(parameters.takes(kind::I_DATA)))
+            .with(Features::ECN.when(parameters.ecn))
+            .with(Features::ZERO_CHECKSUM.when(parameters.zero_checksum == Some(OVER_DTLS)))
             .with(Features::I_FORWARD.when(parameters.takes(kind::I_FORWARD_TSN)))
     }
 

@@ -1,6 +1,6 @@
 //! What can be chosen: how an association behaves, and how much an endpoint holds.
 
-use crate::congestion::{Congestion, Rfc9260};
+use crate::congestion::{Congestion, Cubic, Rfc9260};
 use crate::scheduler::{Fcfs, PacketRoundRobin, Priority, RoundRobin, Scheduler, Weighted};
 use ringway_sansio::Duration;
 
@@ -21,6 +21,8 @@ pub enum Algorithm {
     /// RFC 9260 section 7.2.
     #[default]
     Rfc9260,
+    /// RFC 9438.
+    Cubic,
 }
 
 impl Algorithm {
@@ -28,6 +30,7 @@ impl Algorithm {
     pub(crate) fn make(self) -> Box<dyn Congestion> {
         match self {
             Algorithm::Rfc9260 => Box::new(Rfc9260),
+            Algorithm::Cubic => Box::new(Cubic::default()),
         }
     }
 }
@@ -151,6 +154,14 @@ pub struct Settings {
     /// Offer and take interleaved messages (RFC 8260). Their reader must then be ready for parts of
     /// large messages of several streams in turn.
     pub interleaving: bool,
+    /// Offer and take explicit congestion notification (RFC 4960 appendix A).
+    pub ecn: bool,
+    /// What carries the packets finds their errors, as DTLS does: offer and use checksums of zero
+    /// (RFC 9653, method 1). Never to be set over plain IP or UDP.
+    pub carried_in_dtls: bool,
+    /// Messages that cannot be delivered go back to their user by
+    /// [`Event::Returned`](crate::Event::Returned) (RFC 9260 sections 11.1.14 and 11.1.15).
+    pub give_back: bool,
     /// Congestion control.
     pub algorithm: Algorithm,
     /// Whether data goes over several paths at once.
@@ -192,6 +203,9 @@ impl Default for Settings {
             reconfiguration: true,
             dynamic_addresses: false,
             interleaving: false,
+            ecn: false,
+            carried_in_dtls: false,
+            give_back: false,
             algorithm: Algorithm::default(),
             multipath: Multipath::default(),
             scheduling: Scheduling::default(),

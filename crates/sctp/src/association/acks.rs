@@ -20,6 +20,8 @@ pub(super) struct Seen {
     pub(super) data: bool,
     pub(super) at_once: bool,
     pub(super) duplicate: bool,
+    /// The last DATA chunk.
+    pub(super) last: Option<crate::Tsn>,
 }
 
 /// What is owed to the peer.

@@ -13,7 +13,7 @@ use crate::wire::data::{DataFlags, IData};
 use crate::wire::packet::Chunks;
 use crate::wire::{Data, Gap, Sack};
 use bytes::Bytes;
-use ringway_sansio::Addressing;
+use ringway_sansio::{Addressing, Ecn};
 
 impl Association {
     /// Works on the chunks of a packet that came on a path of this association, its tag being
@@ -85,6 +85,11 @@ impl Association {
         }
         if self.reconfig.is_some() {
             self.deferred_reset();
+        }
+        if addressing.ecn == Ecn::Ce
+            && let Some(tsn) = seen.last
+        {
+            self.marked(tsn);
         }
         self.acks.packet(cx.now, path, seen, &self.settings);
         self.closing_heard(cx, seen.data);
@@ -200,7 +205,9 @@ impl Association {
             // section 6.10).
             Chunk::Init(_) | Chunk::InitAck(_) | Chunk::CookieEcho(_) => {}
             // RFC 9260 keeps the numbers; without ECN agreed on they mean nothing.
-            Chunk::Ecne(_) | Chunk::Cwr(_) | Chunk::Pad => {}
+            Chunk::Ecne(tsn) => self.handle_ecne(cx.now, tsn),
+            Chunk::Cwr(tsn) => self.handle_cwr(tsn),
+            Chunk::Pad => {}
             _ => return false,
         }
         true
@@ -219,6 +226,7 @@ impl Association {
         let known = data.stream < self.streams.1;
         let arrival = if known { self.inn.take(data) } else { self.inn.discard(data.tsn) };
         let unknown = (!known).then_some(data.stream);
+        seen.last = Some(data.tsn);
         let soon = (gaps && !self.is_patient()) || data.flags.has(DataFlags::IMMEDIATE);
         self.arrived(arrival, soon, unknown, seen);
     }
@@ -237,6 +245,7 @@ impl Association {
         let arrival =
             if known { self.inn.take_interleaved(data) } else { self.inn.discard(data.tsn) };
         let unknown = (!known).then_some(data.stream);
+        seen.last = Some(data.tsn);
         let soon = (gaps && !self.is_patient()) || data.flags.has(DataFlags::IMMEDIATE);
         self.arrived(arrival, soon, unknown, seen);
     }

@@ -10,6 +10,7 @@ mod asconf;
 mod asconf_peer;
 mod beats;
 mod closing;
+mod ecn;
 mod icmp;
 mod input;
 mod opening;
@@ -28,7 +29,7 @@ use crate::PROTOCOL;
 use crate::auth::Agreed;
 use crate::features::Features;
 use crate::incoming::{Incoming, Received};
-use crate::outgoing::{Outgoing, SendOptions};
+use crate::outgoing::{Outgoing, Returned, SendOptions};
 use crate::path::{Path, PathState};
 use crate::settings::{Error, Settings};
 use crate::wire::AuthParameters;
@@ -37,6 +38,7 @@ use crate::wire::chunk;
 use acks::Acks;
 use asconf::Asconf;
 use bytes::Bytes;
+use ecn::Marks;
 use opening::Opening;
 use reconfig::Reconfig;
 use ringway_sansio::{Addressing, Duration, Random, Time};
@@ -124,6 +126,8 @@ pub struct Totals {
     pub sacks_sent: u64,
     /// See `sacks_sent`.
     pub sacks_received: u64,
+    /// Times that the window was reduced because routers had marked packets.
+    pub marks: u64,
     /// AUTH chunks that were not right.
     pub auth_refused: u64,
     /// Heartbeats not answered for want of room.
@@ -300,6 +304,7 @@ pub(crate) struct Association {
     probes: u32,
     /// A path's MTU is to be probed.
     wants_probe: bool,
+    marks: Marks,
     /// A message was refused for want of room.
     refused: bool,
     pub(crate) pending: Pending,
@@ -339,7 +344,22 @@ impl Association {
 
     /// Whether nothing is left of it but what its user has not read.
     pub(crate) fn is_spent(&self) -> bool {
-        self.state == State::Closed && self.inn.is_empty() && !self.pending.any()
+        self.state == State::Closed && self.inn.is_empty() && !self.has_news()
+    }
+
+    /// Whether there is something to tell the user.
+    pub(crate) fn has_news(&self) -> bool {
+        self.pending.any() || self.out.has_returned()
+    }
+
+    /// The next message that goes back to its user.
+    pub(crate) fn take_returned(&mut self) -> Option<Returned> {
+        self.out.take_returned()
+    }
+
+    /// Whether the checksums of our packets are zero.
+    fn zero_checksum(&self) -> bool {
+        self.features.has(Features::ZERO_CHECKSUM)
     }
 
     /// Takes a message (RFC 9260 section 11.1.5).
@@ -428,6 +448,7 @@ impl Association {
     /// It is over.
     fn close(&mut self, why: Close) {
         self.state = State::Closed;
+        self.out.give_all_back();
         self.inn.finish();
         self.opening = None;
         self.reconfig = None;

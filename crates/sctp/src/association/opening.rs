@@ -1,11 +1,12 @@
 //! The handshake (RFC 9260 sections 5.1 and 5.2).
 
 use super::acks::Acks;
+use super::ecn::Marks;
 use super::paths::beside;
 use super::{Association, Auth, Close, Control, Cx, Ends, Pending, State, Totals};
 use crate::Tsn;
 use crate::auth::{self, Agreed};
-use crate::features::Features;
+use crate::features::{Features, OVER_DTLS};
 use crate::incoming::Incoming;
 use crate::outgoing::Outgoing;
 use crate::settings::Settings;
@@ -97,6 +98,7 @@ impl Association {
             heard: false,
             probes: 0,
             wants_probe: false,
+            marks: Marks::default(),
             refused: false,
             pending: Pending::default(),
             farewell: None,
@@ -463,6 +465,7 @@ impl Association {
         self.asconf = None;
         self.ends.resting.clear();
         self.errors = 0;
+        self.marks = Marks::default();
         (self.forced, self.probe, self.probing, self.probes) = (false, false, false, 0);
         self.shutdown_wanted = false;
         self.state = State::Established;
@@ -492,6 +495,8 @@ pub(crate) fn own_parameters(locals: &[IpAddr], settings: &Settings) -> InitPara
             locals.iter().any(IpAddr::is_ipv4),
             locals.iter().any(IpAddr::is_ipv6),
         )),
+        ecn: settings.ecn,
+        zero_checksum: settings.carried_in_dtls.then_some(OVER_DTLS),
         forward_tsn: settings.partial_reliability,
         extensions: Features::offered(settings).chunk_types(),
         ..InitParameters::default()

@@ -1,6 +1,7 @@
 //! Packets out (RFC 9260 sections 6.1 and 6.10).
 
 use super::{Association, Cx, State};
+use crate::features::Features;
 use crate::wire::chunk::Chunk;
 use crate::wire::{COMMON_HEADER, TLV_HEADER, Writer};
 use ringway_sansio::Addressing;
@@ -29,7 +30,8 @@ impl Association {
         let path = path?;
         self.totals.packets_sent += 1;
         let fragment = out.len() - start > self.paths[path].packet;
-        Some(Addressing { fragment, ..self.way(path) })
+        let ecn = self.codepoint();
+        Some(Addressing { fragment, ecn, ..self.way(path) })
     }
 
     fn transmit_open(&mut self, cx: &mut Cx<'_>, out: &mut Vec<u8>) -> Option<usize> {
@@ -56,6 +58,9 @@ impl Association {
         }
         if usable {
             self.put_errors(&mut packet);
+            if self.features.has(Features::ECN) {
+                self.put_marks(&mut packet, self.acks.is_owed());
+            }
             self.put_owed_sack(&mut packet, target, data);
             self.put_forward(cx, target, &mut packet);
             self.put_reconfig(cx, target, &mut packet);
@@ -73,7 +78,7 @@ impl Association {
             return None;
         }
         self.finish_auth(&mut packet, start);
-        packet.finish();
+        packet.finish_with(self.zero_checksum());
         Some(target)
     }
 
@@ -121,7 +126,7 @@ impl Association {
         if self.control.shutdown {
             return Some(self.closing_path);
         }
-        if !self.control.errors.is_empty() || self.control.forward {
+        if !self.control.errors.is_empty() || self.control.forward || self.owes_cwr() {
             return Some(self.current);
         }
         if let Some(path) = self.reconfig_target() {
@@ -217,6 +222,7 @@ impl Association {
     /// allow.
     fn put_data(&mut self, cx: &mut Cx<'_>, target: usize, packet: &mut Writer<'_>) {
         let before = packet.len();
+        self.marks.data = true;
         self.paths[target].before_data(cx.now);
         if self.paths[target].pmtu.is_some() {
             self.begin_search(cx.now, target);

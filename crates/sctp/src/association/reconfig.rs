@@ -523,6 +523,7 @@ impl Association {
         }
         (self.forced, self.probe, self.probing, self.probes) = (false, false, false, 0);
         self.control.forward = false;
+        self.marks = super::ecn::Marks::default();
         self.pending.readable |= self.inn.is_readable();
     }
 

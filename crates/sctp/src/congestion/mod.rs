@@ -1,8 +1,10 @@
 //! Congestion control: how large the window of a path is. What counts as loss, and what is sent
 //! again, is decided elsewhere; a controller only says how the window grows and where it falls to.
 
+mod cubic;
 mod rfc9260;
 
+pub use cubic::Cubic;
 pub use rfc9260::Rfc9260;
 
 use core::fmt;

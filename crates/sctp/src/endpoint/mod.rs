@@ -16,7 +16,7 @@ use crate::PROTOCOL;
 use crate::association::{Association, Change, Close, Cx, Ends, Farewell, Snapshot, State};
 use crate::incoming::Received;
 use crate::numbers::Tsn;
-use crate::outgoing::SendOptions;
+use crate::outgoing::{Returned, SendOptions};
 use crate::path::PathState;
 use crate::settings::{Error, Limits, Settings};
 use crate::wire::Chunk;
@@ -101,6 +101,13 @@ pub enum Event {
         id: AssocId,
         /// How many.
         messages: u32,
+    },
+    /// A message that was not delivered, where [`Settings::give_back`] asks for it.
+    Returned {
+        /// Whose.
+        id: AssocId,
+        /// The message.
+        message: Returned,
     },
     /// Streams or addresses have changed.
     Changed {
@@ -454,7 +461,10 @@ impl Sctp {
         if core::mem::take(&mut pending.peer_shutdown) {
             return Some(Event::PeerShutdown(id));
         }
-        let why = pending.closed.take()?;
+        if let Some(message) = association.take_returned() {
+            return Some(Event::Returned { id, message });
+        }
+        let why = association.pending.closed.take()?;
         if association.is_spent() {
             self.release(slot);
         }
@@ -670,7 +680,7 @@ impl Sctp {
     fn settle(&mut self, slot: u32) {
         let Some(association) = self.association_mut(slot) else { return };
         let closed = association.state() == State::Closed;
-        let tell = association.pending.any();
+        let tell = association.has_news();
         if closed {
             self.say_farewell(slot);
             self.unlist(slot);

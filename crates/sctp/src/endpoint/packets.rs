@@ -52,10 +52,13 @@ impl Endpoint for Sctp {
         self.counters.received += 1;
         let packet = match Packet::parse(payload) {
             Ok(packet) if addressing.protocol == PROTOCOL => packet,
-            Err(WireError::Checksum { .. }) => {
-                self.counters.checksum += 1;
-                return;
-            }
+            Err(WireError::Checksum { .. }) => match self.unsummed(&addressing, payload) {
+                Some(packet) => packet,
+                None => {
+                    self.counters.checksum += 1;
+                    return;
+                }
+            },
             _ => {
                 self.counters.malformed += 1;
                 return;
@@ -124,7 +127,7 @@ impl Endpoint for Sctp {
                 let mut cx = crate::association::Cx { now, random: &mut *self.random };
                 let sent = association.transmit(&mut cx, payload);
                 // A message may have been given up instead of sent.
-                if association.pending.any() && !core::mem::replace(&mut entry.told, true) {
+                if association.has_news() && !core::mem::replace(&mut entry.told, true) {
                     self.notices.push_back(slot);
                 }
                 if sent.is_some() {
@@ -158,6 +161,22 @@ impl Sctp {
         }
         self.recent = Some((packet.tag, slot));
         Some(slot)
+    }
+
+    /// A packet with a checksum of zero that an association takes so (RFC 9653 section 5.3).
+    fn unsummed<'a>(&mut self, addressing: &Addressing, payload: &'a [u8]) -> Option<Packet<'a>> {
+        if payload.get(8..COMMON_HEADER)? != [0; 4] || addressing.protocol != PROTOCOL {
+            return None;
+        }
+        let packet = Packet::parse_unchecked(payload).ok()?;
+        let first = packet.chunks().next()?.ok()?.kind;
+        // Section 5.2: never so.
+        if [kind::INIT, kind::COOKIE_ECHO].contains(&first) {
+            return None;
+        }
+        let slot = self.by_tag(addressing, &packet)?;
+        let takes = self.association_mut(slot)?.settings().carried_in_dtls;
+        takes.then_some(packet)
     }
 
     pub(super) fn by_addresses(

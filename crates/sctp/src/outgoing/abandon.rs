@@ -30,6 +30,7 @@ impl Outgoing {
             if message.cut > 0 || !(late || gone) {
                 return;
             }
+            self.give_back(key as u32);
             self.drop_head(stream);
             self.abandoned += u32::from(late && !gone);
         }
@@ -58,6 +59,9 @@ impl Outgoing {
 
     /// Gives up a message of which some chunk stands in the ring.
     fn abandon_message(&mut self, now: Time, key: u32, paths: &mut [Path]) {
+        if !core::mem::replace(&mut self.messages[key as usize].given_up, true) {
+            self.give_back(key);
+        }
         let message = &self.messages[key as usize];
         let (stream, begun) = (message.stream, message.cut > 0);
         let (mut at, mut left) = (message.start.max(self.first), message.chunks);

@@ -6,10 +6,12 @@
 //! with the last one, so its work is in what changed and in what is missing.
 
 mod abandon;
+mod returned;
 mod sack;
 mod streams;
 mod values;
 
+pub use returned::Returned;
 pub(crate) use sack::SackError;
 
 use crate::numbers::{Line, Mid, Ssn, Tsn};
@@ -51,6 +53,8 @@ struct Message {
     chunks: u32,
     start: u64,
     fragments: u32,
+    /// It was given up, and stays for the sake of its chunks.
+    given_up: bool,
     /// It gives way to messages of lower values (RFC 7496).
     priority: Option<u16>,
     /// The next message of the stream.
@@ -191,6 +195,10 @@ pub(crate) struct Outgoing {
     abandoned: u32,
     /// A message was given that may be given up.
     unreliable: bool,
+    /// What is not delivered goes back to the user: messages that wait for that, and their bytes.
+    gives_back: bool,
+    returned: VecDeque<Returned>,
+    returned_bytes: usize,
     /// Messages are interleaved (RFC 8260), and bytes before the user data of a chunk.
     interleaved: bool,
     header: usize,
@@ -228,6 +236,9 @@ impl Outgoing {
             unreliable: false,
             closed: Vec::new(),
             all_closed: 0,
+            gives_back: settings.give_back,
+            returned: VecDeque::new(),
+            returned_bytes: 0,
             interleaved: false,
             header: DATA_HEADER,
             values: Vec::new(),
@@ -240,6 +251,9 @@ impl Outgoing {
     /// acknowledged, so that the order among streams stays.
     pub(crate) fn limit_streams(&mut self, streams: u16, settings: &Settings) -> u32 {
         let before = self.messages.len();
+        for stream in usize::from(streams)..self.queues.len() {
+            self.give_queue_back(stream);
+        }
         for queue in self.queues.drain(usize::from(streams).min(self.queues.len())..) {
             let mut at = queue.head;
             while let Some(message) = self.messages.try_remove(at as usize) {
@@ -274,6 +288,18 @@ impl Outgoing {
         self.header + padded(user)
     }
 
+    /// The place of the last chunk sent.
+    pub(crate) fn last_place(&self) -> u64 {
+        self.next_place() - 1
+    }
+
+    /// The place of a TSN that was sent, and the path it took while that is known.
+    pub(crate) fn whereabouts(&self, tsn: Tsn) -> Option<(u64, Option<usize>)> {
+        let place = self.line.place(tsn, self.first);
+        let path = self.chunk(place).map(|chunk| usize::from(chunk.path));
+        (place < self.next_place() && place >= Line::ORIGIN).then_some((place, path))
+    }
+
     /// A new packet begins.
     pub(crate) fn begin_packet(&mut self) {
         self.scheduler.packet();
@@ -293,7 +319,7 @@ impl Outgoing {
 
     /// Bytes given and not acknowledged.
     pub(crate) fn buffered(&self) -> usize {
-        self.buffered.max(self.messages.len() * MESSAGE_COST)
+        self.returned_bytes + self.buffered.max(self.messages.len() * MESSAGE_COST)
     }
 
     /// Whether nothing is left to send or to be acknowledged.
@@ -379,6 +405,7 @@ impl Outgoing {
             chunks: 0,
             start: 0,
             fragments: 0,
+            given_up: false,
             priority: gives_way,
             next: NONE,
         }) as u32;

@@ -75,6 +75,7 @@ impl Outgoing {
 
     fn renumber(&mut self, initial_tsn: Tsn) -> u32 {
         let before = self.messages.len();
+        self.give_sent_back();
         while let Some(chunk) = self.sent.pop_front() {
             self.release(&chunk);
         }

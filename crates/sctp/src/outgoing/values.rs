@@ -36,6 +36,7 @@ impl Outgoing {
                 return false;
             }
             self.priorities.pop_last();
+            self.give_back(key);
             let message = &mut self.messages[key as usize];
             let len = message.data.len();
             message.data = Bytes::new();

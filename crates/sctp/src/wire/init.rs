@@ -75,6 +75,8 @@ pub struct InitParameters {
     pub address_types: Option<(bool, bool)>,
     /// ECN is offered.
     pub ecn: bool,
+    /// Checksums of zero are taken where this method finds errors (RFC 9653 section 4).
+    pub zero_checksum: Option<u32>,
     /// FORWARD TSN is taken (RFC 3758).
     pub forward_tsn: bool,
     /// Chunk types of extensions that are taken (RFC 5061), without repetition.
@@ -122,6 +124,9 @@ impl InitParameters {
                     which @ (kind::RANDOM | kind::CHUNK_LIST | kind::REQUESTED_HMAC),
                     value,
                 ) => found.auth.get_or_insert_default().read(which, value)?,
+                Parameter::Other(kind::ZERO_CHECKSUM, value) if value.len() == 4 => {
+                    found.zero_checksum = Some(u32_at(value, 0));
+                }
                 Parameter::HostName => found.host_name = true,
                 Parameter::Unknown { action, whole } => {
                     // RFC 9260 section 3.2.2.
@@ -162,6 +167,9 @@ impl InitParameters {
         }
         if self.ecn {
             Parameter::EcnCapable.emit(out);
+        }
+        if let Some(method) = self.zero_checksum {
+            Parameter::Other(kind::ZERO_CHECKSUM, &method.to_be_bytes()).emit(out);
         }
         if self.forward_tsn {
             Parameter::ForwardTsnSupported.emit(out);
@@ -288,6 +296,7 @@ mod tests {
                 address_types: flags.2,
                 ecn: flags.0,
                 forward_tsn: flags.1,
+                zero_checksum: flags.3,
                 extensions: types.into_iter().collect(),
                 auth: flags.0.then(|| AuthParameters {
                     random: vec![7; 32],

@@ -148,6 +148,12 @@ impl<'a> Writer<'a> {
         self.out
     }
 
+    /// As [`Writer::finish`], but with a checksum of zero where so agreed (RFC 9653).
+    pub(crate) fn finish_with(self, zero: bool) -> bool {
+        // The header was written with one.
+        (zero && self.has_chunks()) || self.finish()
+    }
+
     /// Fills in the checksum. A packet without a chunk is taken back; then `false`.
     pub fn finish(self) -> bool {
         if !self.has_chunks() {

@@ -13,7 +13,8 @@ mod streams;
 
 use proptest::prelude::*;
 use ringway_sctp::{
-    AssocId, Close, Error, Event, PathState, Reliability, Scheduling, SendOptions, Settings, State,
+    Algorithm, AssocId, Close, Error, Event, PathState, Reliability, Scheduling, SendOptions,
+    Settings, State,
 };
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -424,6 +425,8 @@ fn settings() -> impl Strategy<Value = Settings> {
             receive_buffer: buffer,
             scheduling: if turns { Scheduling::RoundRobin } else { Scheduling::Fcfs },
             potentially_failed: pf.then_some(0),
+            algorithm: if pf { Algorithm::Rfc9260 } else { Algorithm::Cubic },
+            ecn: pf,
             max_burst,
             sack_delay: ms(delay),
             rto_min: ms(200),

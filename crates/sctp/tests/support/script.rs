@@ -38,6 +38,9 @@ pub struct Script {
     pub ecn: Ecn,
     /// Chunk types named in Supported Extensions.
     pub extensions: Vec<u8>,
+    /// What the script offers.
+    pub ecn_capable: bool,
+    pub zero_checksum: Option<u32>,
     /// What the script says of authentication.
     pub auth: Option<AuthParameters>,
     pub sent: VecDeque<(Addressing, Vec<u8>)>,
@@ -60,6 +63,8 @@ impl Script {
             cookie: Vec::new(),
             forwards: true,
             udp_port: 0,
+            ecn_capable: false,
+            zero_checksum: None,
             auth: None,
             extensions: vec![kind::RE_CONFIG],
             ecn: Ecn::NotEct,
@@ -126,6 +131,8 @@ impl Script {
                 forward_tsn: self.forwards,
                 extensions: self.extensions.clone(),
                 auth: self.auth.clone(),
+                ecn: self.ecn_capable,
+                zero_checksum: self.zero_checksum,
                 ..InitParameters::default()
             },
         )

@@ -92,7 +92,7 @@ fn build_reconfig(words: &[&str], first: Tsn, peer: Tsn) -> Vec<u8> {
 
 /// A packet as a line. `data` is the first TSN of who sends it, `acked` that of who receives it.
 pub fn describe(bytes: &[u8], data: Option<Tsn>, acked: Option<Tsn>) -> String {
-    let packet = Packet::parse(bytes).unwrap();
+    let packet = Packet::parse_unchecked(bytes).unwrap();
     let chunks: Vec<String> = packet
         .chunks()
         .map(|raw| match raw.unwrap().parse().unwrap() {
@@ -143,6 +143,8 @@ pub fn describe(bytes: &[u8], data: Option<Tsn>, acked: Option<Tsn>) -> String {
             Chunk::InitAck(_) => "INIT_ACK".into(),
             Chunk::Heartbeat(_) => "HEARTBEAT".into(),
             Chunk::Pad => "PAD".into(),
+            Chunk::Ecne(tsn) => format!("ECNE {}", relative(tsn, acked)),
+            Chunk::Cwr(tsn) => format!("CWR {}", relative(tsn, data)),
             Chunk::HeartbeatAck(_) => "HEARTBEAT_ACK".into(),
             Chunk::ShutdownAck => "SHUTDOWN_ACK".into(),
             Chunk::CookieEcho(_) => "COOKIE_ECHO".into(),
@@ -223,6 +225,8 @@ pub fn build(line: &str, first: Tsn, peer: Tsn, window: u32, out: &mut Vec<u8>) 
             "RECONFIG" => {
                 Chunk::ReConfig(&build_reconfig(&words[1..], first, peer)).emit(out);
             }
+            "ECNE" => Chunk::Ecne(absolute(words[1], peer)).emit(out),
+            "CWR" => Chunk::Cwr(absolute(words[1], first)).emit(out),
             "SHUTDOWN_ACK" => Chunk::ShutdownAck.emit(out),
             "SHUTDOWN_COMPLETE" => {
                 Chunk::ShutdownComplete { reflected: words.contains(&"T") }.emit(out);

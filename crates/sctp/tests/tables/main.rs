@@ -10,6 +10,7 @@ mod addresses;
 mod carried;
 mod closing;
 mod data;
+mod ecn;
 mod faults;
 mod interleaved;
 mod loss;
@@ -17,6 +18,7 @@ mod mtu;
 mod opening;
 mod partial;
 mod reconfig;
+mod returned;
 
 use ringway_sctp::{Settings, Snapshot};
 use support::*;

@@ -1,0 +1,91 @@
+//! Messages that go back to their user because they cannot be delivered (RFC 9260 sections 11.1.14
+//! and 11.1.15).
+
+use super::{Message, Outgoing};
+use bytes::Bytes;
+
+/// A message that was not delivered, as far as known.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Returned {
+    /// The stream it was given for.
+    pub stream: u16,
+    /// Payload protocol identifier.
+    pub ppid: u32,
+    /// It was to be delivered without regard to the order of the stream.
+    pub unordered: bool,
+    /// Something of it was sent, so the peer may have it all the same.
+    pub sent: bool,
+    /// Its bytes.
+    pub data: Bytes,
+}
+
+impl Outgoing {
+    /// A message is given up: it goes back if its user wants that.
+    pub(super) fn give_back(&mut self, key: u32) {
+        if !self.gives_back {
+            return;
+        }
+        let Some(message) = self.messages.get(key as usize) else { return };
+        let &Message { stream, ppid, unordered, cut, ref data, .. } = message;
+        if data.is_empty() {
+            return;
+        }
+        self.returned_bytes += data.len();
+        let data = data.clone();
+        self.returned.push_back(Returned { stream, ppid, unordered, sent: cut > 0, data });
+    }
+
+    /// What was begun and not acknowledged goes back.
+    pub(super) fn give_sent_back(&mut self) {
+        if !self.gives_back {
+            return;
+        }
+        let heads = self.queues.iter().map(|queue| queue.head);
+        let chunks = self.sent.iter().map(|chunk| chunk.message);
+        let keys: Vec<u32> = chunks.chain([self.current]).chain(heads).collect();
+        for key in keys {
+            // Each once.
+            if let Some(message) = self.messages.get_mut(key as usize)
+                && message.cut > 0
+                && !core::mem::replace(&mut message.given_up, true)
+            {
+                self.give_back(key);
+            }
+        }
+    }
+
+    /// What a stream has not begun to send goes back.
+    pub(super) fn give_queue_back(&mut self, stream: usize) {
+        if !self.gives_back {
+            return;
+        }
+        let mut at = self.queues[stream].head;
+        while let Some(message) = self.messages.get(at as usize) {
+            let (next, begun) = (message.next, message.cut > 0);
+            if !begun {
+                self.give_back(at);
+            }
+            at = next;
+        }
+    }
+
+    /// The association is over: everything that was not acknowledged goes back, what was sent first.
+    pub(crate) fn give_all_back(&mut self) {
+        self.give_sent_back();
+        for stream in 0..self.queues.len() {
+            self.give_queue_back(stream);
+        }
+    }
+
+    /// The next message that goes back.
+    pub(crate) fn take_returned(&mut self) -> Option<Returned> {
+        let one = self.returned.pop_front()?;
+        self.returned_bytes -= one.data.len();
+        Some(one)
+    }
+
+    /// Whether there is one.
+    pub(crate) fn has_returned(&self) -> bool {
+        !self.returned.is_empty()
+    }
+}
