@@ -188,6 +188,8 @@ def examine(c, file, udp=None, least=20):
 # Wireshark's severity of errors.
 ERROR = 0x00800000
 DATA, I_DATA = 0, 64
+# What a program that draws on a terminal wants to know of it.
+TERMINAL = "/lib/terminfo/l/linux"
 
 
 def chunks(c, file, udp=None):
@@ -222,12 +224,12 @@ class Relay:
 class Linux:
     """Linux's own SCTP in a small machine, with a card in each of the numbered networks."""
 
-    def __init__(self, c, networks=(1,), programs=()):
+    def __init__(self, c, networks=(1,), programs=(), files=()):
         self.c, self.networks, self.count = c, networks, 0
         self.space = Space(c, "linux")
         for number in networks:
             self.space.tap(number)
-        self.machine = Machine(c.folder / "machine", programs=[built("peer"), *programs])
+        self.machine = Machine(c.folder / "machine", programs=[built("peer"), *programs], files=files)
         c.after(self.close)
         self.machine.start([(f"tap{n}", f"10.{n}.0.2/24", f"fd0{n}::2/64") for n in networks], self.space.name)
 

@@ -5,9 +5,12 @@ All programs send and check the same pattern (peer.h), so that a message that is
 not as it was sent shows on either side.
 """
 
+from pathlib import Path
+
 import cases
 import sctp
 from sctp import Relay, built, examine, finish, ringway, words
+from server import binary
 
 HOST = "127.0.0.1"
 SCTP_PORT = 5000
@@ -49,6 +52,17 @@ def each_way(c, **options):
     """Opened from either side."""
     return [meet(c, server, client, round_number=i, **options)
             for i, (server, client) in enumerate(((theirs, ours), (ours, theirs)))]
+
+
+@cases.case("sctp/flood", own=True, limit=120)
+def flood(c):
+    """A million INITs from forged sources, as many forged cookies and packets of a stranger: no memory is taken, and
+    an association goes on."""
+    program = sctp.TARGET / "quick" / "examples" / "flood"
+    c.expect(program.exists(), f"no {program}: run cargo build --profile quick -p ringway-sctp --example flood")
+    status, told = c.run("flood", [program], seconds=110)
+    print(told)
+    c.expect(status == 0, f"flood ended with {status}: {told[-600:]}")
 
 
 # Sizes from one byte to a megabyte, in even steps, on ten streams, both ways at once.
@@ -280,6 +294,45 @@ def linux_addresses(c):
         c.expect(all(side["got"] == "3000" for side in told), f"ours, Linux's: {told}")
         wanted = "AddressDeleted" if ours_changes else "PeerAddressDeleted"
         c.expect(wanted in peer.output(), f"no {wanted}: {peer.output()}")
+
+
+SERVER = """
+listen = ["sctp://10.1.0.1:5060"]
+domains = ["host.test"]
+store = "memory"
+trusted = ["10.0.0.0/8"]
+http = "127.0.0.1:8060"
+[auth]
+mode = "off"
+[[route]]
+domain = "inside.test"
+next_hops = [{ uri = "sip:10.1.0.2:5070;transport=sctp" }]
+"""
+CALLS = 40
+
+
+@sctp.case("sctp/linux-calls", limit=120)
+def linux_calls(c):
+    """RFC 4168: SIPp in the machine calls itself through our server, over Linux's SCTP and ours; what passes is
+    examined."""
+    files = {name: (sctp.SOURCES / name).read_text() for name in ("uac.xml", "uas.xml")}
+    linux = sctp.Linux(c, programs=["/usr/bin/sipp"], files={**files, sctp.TERMINAL: Path(sctp.TERMINAL).read_bytes()})
+    end, capture = linux.space.capture("tap1")
+    config = c.folder / "ringway.toml"
+    config.write_text(SERVER)
+    server = linux.space.start("ringway", [binary(), "serve", "--config", config], env={"XDG_STATE_HOME": str(c.folder)})
+    c.until(lambda: "serving" in server.output() or not server.running(), 10, lambda: f"no server: {server.output()}")
+    common = f"-t s1 -i 10.1.0.2 -m {CALLS} -nostdin -timeout 60s -timeout_error -trace_err"
+    linux.run(f"cd /tmp; TERM=linux sipp -sf /uas.xml -p 5070 {common} -error_file /tmp/uas.err >/tmp/uas 2>&1 && "
+              "echo well >/tmp/uas.end || echo badly >/tmp/uas.end &")
+    linux.run("while ! grep -q : /proc/net/sctp/eps && ! grep -q 5070 /proc/net/sctp/eps; do sleep 0.1; done", 20)
+    status, text = linux.machine.run(f"cd /tmp; TERM=linux sipp -sf /uac.xml -p 5080 -r 10 -s bob {common} "
+                                     "-error_file /tmp/uac.err 10.1.0.1:5060 >/tmp/uac 2>&1", 90)
+    told = linux.run("sleep 1; cat /tmp/uac.err /tmp/uas.err /tmp/uas.end 2>/dev/null; true")
+    c.expect(status == 0, f"the caller ended with {status}: {text} {told[:800]}; server: {server.output()[-400:]}")
+    c.expect(told.strip().endswith("well"), f"the callee did not end well: {told[:800]}")
+    end()
+    examine(c, capture)
 
 
 # What a signalling network allows for, and what is aimed at, milliseconds.

@@ -25,6 +25,8 @@ fn settings(streams: u16) -> Settings {
         receive_buffer: MAX_SIZE,
         outbound_streams: streams,
         inbound_streams: u16::MAX,
+        // Trains as long as the windows allow: nobody else is on the path that is measured.
+        max_burst: 0,
         ..Settings::default()
     }
 }
