@@ -2,6 +2,7 @@
 //! of the way (RFC 9260 sections 5.4, 6.3, 7.2 and 8; RFC 7829).
 
 use crate::congestion::{Acked, Congestion, Window};
+use crate::outgoing::Rack;
 use crate::pmtu::Pmtu;
 use crate::rto::Rto;
 use crate::settings::{MIN_MTU, Settings};
@@ -89,6 +90,8 @@ pub(crate) struct Path {
     pub(crate) highest: Option<(u64, Time)>,
     /// Place at which the fast recovery of this path ends, where data takes several paths.
     pub(crate) recovery: Option<u64>,
+    /// Loss found by time, where it is.
+    pub(crate) rack: Option<Box<Rack>>,
 }
 
 impl fmt::Debug for Path {
@@ -159,6 +162,7 @@ impl Path {
             acked_earliest: false,
             highest: None,
             recovery: None,
+            rack: settings.rack.then(Box::default),
         };
         path.reset_window(settings, ssthresh);
         path
@@ -203,6 +207,7 @@ impl Path {
         self.beat = None;
         self.beat_now = false;
         self.pmtu = None;
+        self.rack = None;
         for timer in [&mut self.t3, &mut self.beat_due, &mut self.beat_lost, &mut self.mtu_timer] {
             *timer = None;
         }

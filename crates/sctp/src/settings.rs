@@ -124,6 +124,8 @@ pub struct Settings {
     pub sack_packets: u8,
     /// Packets sent at one go (Max.Burst); 0 for no such limit.
     pub max_burst: u32,
+    /// Find loss by time and probe a silent tail (RFC 8985) instead of counting miss indications.
+    pub rack: bool,
     /// Miss indications until a fast retransmit (section 7.2.4).
     pub misses: u8,
     /// Time between heartbeats on an idle path, besides its RTO (HB.interval); `None` for none,
@@ -190,6 +192,7 @@ impl Default for Settings {
             sack_delay: Duration::from_millis(200),
             sack_packets: 2,
             max_burst: 4,
+            rack: false,
             misses: 3,
             heartbeat_interval: Some(Duration::from_secs(30)),
             heartbeat_max_burst: 1,

@@ -43,6 +43,7 @@ impl Association {
             path.beat_now = false;
             path.beat_lost = None;
             path.mtu_timer = None;
+            path.forget_rack();
             path.t3 = None;
         }
     }

@@ -126,6 +126,8 @@ pub struct Totals {
     pub sacks_sent: u64,
     /// See `sacks_sent`.
     pub sacks_received: u64,
+    /// Probes of a silent tail (RFC 8985).
+    pub tail_probes: u64,
     /// Times that the window was reduced because routers had marked packets.
     pub marks: u64,
     /// AUTH chunks that were not right.
@@ -463,6 +465,7 @@ impl Association {
             path.beat_lost = None;
             path.beat_now = false;
             path.mtu_timer = None;
+            path.rack = None;
         }
         self.pending.closed = Some(why);
     }

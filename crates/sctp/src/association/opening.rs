@@ -452,6 +452,7 @@ impl Association {
             path.earliest = 0;
             path.one_packet = false;
             path.recovery = None;
+            path.forget_rack();
             path.answered();
         }
         self.pending.unsent += self.out.restart(offer.local_tsn);

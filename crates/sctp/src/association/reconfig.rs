@@ -520,6 +520,7 @@ impl Association {
             path.t3 = None;
             path.timed = None;
             path.earliest = 0;
+            path.forget_rack();
         }
         (self.forced, self.probe, self.probing, self.probes) = (false, false, false, 0);
         self.control.forward = false;

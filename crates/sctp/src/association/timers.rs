@@ -31,6 +31,9 @@ impl Association {
             look(path.beat_due);
             look(path.beat_lost);
             look(path.mtu_timer);
+            if let Some(rack) = &path.rack {
+                look(rack.timer());
+            }
         }
         first
     }
@@ -66,11 +69,26 @@ impl Association {
             if self.state == State::Closed {
                 return;
             }
+            let timer = self.paths[index].rack.as_ref().and_then(|rack| rack.timer());
+            if timer.is_some_and(|at| at <= now) {
+                self.rack_expired(now, index);
+            }
             if due(&mut self.paths[index].mtu_timer, now) {
                 self.probe_timeout(now, index);
             }
         }
         self.beat_timers(cx);
+    }
+
+    /// RFC 8985 sections 6.3 and 7.3.
+    fn rack_expired(&mut self, now: Time, index: usize) {
+        let outcome = self.out.rack_timeout(now, index, &mut self.paths, &self.settings);
+        self.totals.fast_retransmits += u64::from(outcome.marked);
+        self.totals.tail_probes += u64::from(outcome.fast && outcome.marked == 0);
+        self.totals.recoveries += u64::from(outcome.fast && outcome.marked > 0);
+        self.give_up(now);
+        self.forced |= outcome.fast;
+        self.allow_bursts();
     }
 
     /// RFC 9260 section 6.3.3.
@@ -97,6 +115,7 @@ impl Association {
             path.mtu_timer = None;
         }
         path.recovery = None;
+        path.forget_rack();
         path.rto.back_off();
         path.timeout(now);
         path.error(&self.settings);

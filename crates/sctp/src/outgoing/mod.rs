@@ -6,11 +6,13 @@
 //! with the last one, so its work is in what changed and in what is missing.
 
 mod abandon;
+mod rack;
 mod returned;
 mod sack;
 mod streams;
 mod values;
 
+pub(crate) use rack::Rack;
 pub use returned::Returned;
 pub(crate) use sack::SackError;
 
@@ -562,6 +564,9 @@ impl Outgoing {
         if start || (sent.again > 0 && place == path.earliest) {
             path.start_t3(now);
         }
+        if path.rack.is_some() {
+            path.plan_probe(now);
+        }
     }
 
     /// The first chunk to be sent again: its user bytes, its last path, and whether a timer gave
@@ -593,7 +598,7 @@ impl Outgoing {
         chunk.misses = 0;
         chunk.again = chunk.again.saturating_add(1);
         let sent = *chunk;
-        if !sent.fast {
+        if !sent.fast || paths[path_index].rack.is_some() {
             self.uncounted = self.uncounted.min(place);
         }
         self.write(&sent, place, out);

@@ -28,8 +28,10 @@ struct News {
     /// The highest, and when it was sent.
     highest: Option<(u64, Time)>,
     lowest: u64,
-    /// A bit for each path that something of it went over.
+    /// A bit for each path that something of it went over, and on which a probe of the tail made
+    /// good a loss.
     paths: u32,
+    repaired: u32,
 }
 
 /// Bytes that must be acknowledged until a window grows, so that all together take what one would
@@ -187,6 +189,11 @@ impl Outgoing {
         news.lowest = if news.highest.is_some() { news.lowest.min(place) } else { place };
         news.highest = Some(higher(news.highest));
         news.paths |= 1 << chunk.path;
+        if let Some(rack) = &mut path.rack
+            && rack.acked(now, place, chunk.at, chunk.again > 0)
+        {
+            news.repaired |= 1 << chunk.path;
+        }
     }
 
     /// Reads gap blocks into `spare`. Blocks out of order or beyond what was sent end the list:
@@ -268,6 +275,16 @@ impl Outgoing {
         outcome: &mut SackOutcome,
     ) {
         let Some((highest, sent_at)) = news.highest else { return };
+        if settings.rack {
+            let hit = self.find_late(now, paths, outcome);
+            for (index, path) in paths.iter_mut().enumerate() {
+                if news.repaired & (1 << index) != 0 && hit & (1 << index) == 0 {
+                    path.lost(now);
+                }
+                path.plan_probe(now);
+            }
+            return self.begin_recovery(now, hit, paths, settings, outcome);
+        }
         let several = settings.multipath != Multipath::Off;
         let recovering = self.recovery.is_some();
         let top = self.acked.last().map_or(0, |last| last.1);
@@ -304,16 +321,8 @@ impl Outgoing {
                     chunk.misses = chunk.misses.saturating_add(count);
                 }
                 if chunk.misses >= misses {
-                    chunk.fate = Fate::Marked;
-                    chunk.fast = true;
-                    chunk.timed_out = false;
-                    let (size, len) = (chunk.size(), u32::from(chunk.len));
-                    let index = usize::from(chunk.path);
-                    hit |= 1 << index;
-                    let path = &mut paths[index];
-                    path.flight = path.flight.saturating_sub(size);
-                    self.unsend(len);
-                    self.marked.insert(place);
+                    hit |= 1 << chunk.path;
+                    self.mark_lost(place, paths);
                     outcome.marked += 1;
                 } else {
                     floor.get_or_insert(place);
@@ -322,7 +331,34 @@ impl Outgoing {
             place += 1;
         }
         self.uncounted = floor.unwrap_or(place).max(self.first);
-        if hit == 0 || (recovering && !several) {
+        self.begin_recovery(now, hit, paths, settings, outcome);
+    }
+
+    /// A chunk in flight is lost, and is to be sent again.
+    pub(super) fn mark_lost(&mut self, place: u64, paths: &mut [Path]) {
+        let Some(chunk) = self.chunk_mut(place) else { return };
+        chunk.fate = Fate::Marked;
+        chunk.fast = true;
+        chunk.timed_out = false;
+        let chunk = *chunk;
+        let path = &mut paths[usize::from(chunk.path)];
+        path.flight = path.flight.saturating_sub(chunk.size());
+        self.unsend(u32::from(chunk.len));
+        self.marked.insert(place);
+    }
+
+    /// Paths have lost something, a bit each: their windows fall and a fast recovery begins, unless
+    /// one is under way (RFC 9260 section 7.2.4).
+    pub(super) fn begin_recovery(
+        &mut self,
+        now: Time,
+        hit: u32,
+        paths: &mut [Path],
+        settings: &Settings,
+        outcome: &mut SackOutcome,
+    ) {
+        let several = settings.multipath != Multipath::Off;
+        if hit == 0 || (self.recovery.is_some() && !several) {
             return;
         }
         let exit = self.next_place() - 1;

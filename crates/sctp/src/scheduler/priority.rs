@@ -1,7 +1,7 @@
 //! Strict priorities (RFC 8260 section 3.4).
 
 use super::Scheduler;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 /// The stream of the highest priority, which is the lowest value, goes first; of several, each in
 /// turn. A stream without a value has 0, the highest.
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 pub struct Priority {
     /// Streams that have messages, by priority, in their turns.
     turns: BTreeMap<u16, VecDeque<u16>>,
-    values: HashMap<u16, u16>,
+    values: BTreeMap<u16, u16>,
 }
 
 impl Priority {

@@ -1,7 +1,7 @@
 //! Fair capacity and weighted fair queueing (RFC 8260 sections 3.5 and 3.6).
 
 use super::Scheduler;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A byte at weight 1 takes this much virtual time.
 const BYTE: u64 = 1 << 16;
@@ -19,7 +19,7 @@ struct Share {
 /// has had the least for its weight goes first. One that had nothing to send is owed nothing.
 #[derive(Debug, Default)]
 pub struct Weighted {
-    shares: HashMap<u16, Share>,
+    shares: BTreeMap<u16, Share>,
     /// Streams that have messages, by virtual time.
     waiting: BTreeSet<(u64, u16)>,
     now: u64,

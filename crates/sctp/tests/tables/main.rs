@@ -17,6 +17,7 @@ mod loss;
 mod mtu;
 mod opening;
 mod partial;
+mod rack;
 mod reconfig;
 mod returned;
 

@@ -1,0 +1,172 @@
+//! Loss found by time (RACK) and probes of a silent tail (TLP): RFC 8985 for SCTP, where a chunk
+//! knows when it was sent and gap reports tell what arrived.
+
+use super::sack::SackOutcome;
+use super::{Fate, Outgoing};
+use crate::path::Path;
+use ringway_sansio::{Duration, Time};
+
+/// The least time until a tail is probed.
+const LEAST_PROBE: Duration = Duration::from_millis(10);
+/// How long a peer may delay the acknowledgement of a single packet (RFC 8985 section 7.2:
+/// TLP.max_ack_delay; RFC 9260 section 6.2).
+const ACK_DELAY: Duration = Duration::from_millis(200);
+
+/// What is known of a path.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Rack {
+    /// When the chunk was sent that was sent last of those that arrived, its place, and its round
+    /// trip (RACK.xmit_ts, RACK.end_seq and RACK.rtt).
+    sent: Time,
+    place: u64,
+    round_trip: Duration,
+    /// The shortest round trip.
+    shortest: Option<Duration>,
+    /// The chunk that probes the tail.
+    probe: Option<u64>,
+    /// When what is not acknowledged by then counts as lost, and when the tail is probed.
+    reorder: Option<Time>,
+    tail: Option<Time>,
+}
+
+impl Rack {
+    /// A chunk arrived. `true` if it was a probe that made good a loss (RFC 8985 section 7.4).
+    pub(super) fn acked(&mut self, now: Time, place: u64, sent: Time, again: bool) -> bool {
+        let round_trip = now.since(sent);
+        let probe = self.probe.take_if(|probe| *probe == place).is_some();
+        // RFC 8985 section 6.2, step 2: it is the first transmission that arrived.
+        if again && self.shortest.is_some_and(|shortest| round_trip < shortest) {
+            return false;
+        }
+        self.shortest = Some(self.shortest.map_or(round_trip, |old| old.min(round_trip)));
+        if (sent, place) >= (self.sent, self.place) {
+            (self.sent, self.place, self.round_trip) = (sent, place, round_trip);
+        }
+        probe && again
+    }
+
+    /// When a chunk counts as lost, if something sent later has arrived.
+    fn lost_at(&self, place: u64, sent: Time) -> Option<Time> {
+        let later = (sent, place) < (self.sent, self.place);
+        // RFC 8985 section 6.2, step 4: a quarter of the shortest round trip for reordering.
+        let window = self.shortest.unwrap_or_default() / 4;
+        later.then(|| sent + self.round_trip + window)
+    }
+
+    /// The next time that something is to be done.
+    pub(crate) fn timer(&self) -> Option<Time> {
+        match (self.reorder, self.tail) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+}
+
+impl Path {
+    /// The tail is probed after two round trips of silence (RFC 8985 section 7.2), unless T3-rtx
+    /// comes before.
+    pub(super) fn plan_probe(&mut self, now: Time) {
+        let Some(rack) = &mut self.rack else { return };
+        rack.tail = None;
+        if self.flight == 0 || rack.probe.is_some() {
+            return;
+        }
+        let Some(srtt) = self.rto.srtt() else { return };
+        let alone = if self.flight <= self.window.pmdcs { ACK_DELAY } else { Duration::ZERO };
+        let at = now + (srtt * 2 + alone).max(LEAST_PROBE);
+        rack.tail = Some(at).filter(|at| self.t3.is_none_or(|t3| *at < t3));
+    }
+
+    /// Nothing of it counts any more: a timer has sent everything again, or numbers begin anew.
+    pub(crate) fn forget_rack(&mut self) {
+        if let Some(rack) = &mut self.rack {
+            **rack = Rack { shortest: rack.shortest, ..Rack::default() };
+        }
+    }
+}
+
+impl Outgoing {
+    /// Marks what by time counts as lost (RFC 8985 section 6.2, step 5). Gives the paths that lost
+    /// something, a bit each.
+    pub(super) fn find_late(
+        &mut self,
+        now: Time,
+        paths: &mut [Path],
+        outcome: &mut SackOutcome,
+    ) -> u32 {
+        let mut hit = 0;
+        let mut floor = None;
+        let mut below = 0;
+        for rack in paths.iter_mut().filter_map(|path| path.rack.as_mut()) {
+            rack.reorder = None;
+            // What was sent again may stand below and be later than what stands above.
+            below = below.max(rack.place + 1);
+        }
+        let (mut place, mut block) = (self.uncounted.max(self.first), 0);
+        while place < below.min(self.next_place()) {
+            while self.acked.get(block).is_some_and(|b| b.1 < place) {
+                block += 1;
+            }
+            if let Some(&(start, last)) = self.acked.get(block)
+                && start <= place
+            {
+                place = last + 1;
+                continue;
+            }
+            let Some(chunk) = self.chunk(place) else { break };
+            if chunk.fate == Fate::Outstanding {
+                let index = usize::from(chunk.path);
+                let rack = paths[index].rack.as_mut();
+                let at = rack.as_ref().and_then(|rack| rack.lost_at(place, chunk.at));
+                if at.is_some_and(|at| at <= now) {
+                    hit |= 1 << index;
+                    self.mark_lost(place, paths);
+                    outcome.marked += 1;
+                } else {
+                    floor.get_or_insert(place);
+                    if let (Some(at), Some(rack)) = (at, rack) {
+                        rack.reorder = Some(rack.reorder.map_or(at, |other| other.min(at)));
+                    }
+                }
+            }
+            place += 1;
+        }
+        self.uncounted = floor.unwrap_or(place).max(self.first);
+        hit
+    }
+
+    /// What the timer of a path asks for: losses found by time, or the last chunk in flight sent
+    /// again to see what of the tail arrived (RFC 8985 section 7.3).
+    pub(crate) fn rack_timeout(
+        &mut self,
+        now: Time,
+        index: usize,
+        paths: &mut [Path],
+        settings: &crate::Settings,
+    ) -> SackOutcome {
+        let mut outcome = SackOutcome::default();
+        let Some(rack) = &mut paths[index].rack else { return outcome };
+        let tail = rack.tail.take_if(|at| *at <= now).is_some();
+        if rack.reorder.is_some_and(|at| at <= now) {
+            let hit = self.find_late(now, paths, &mut outcome);
+            self.begin_recovery(now, hit, paths, settings, &mut outcome);
+        }
+        if !tail || outcome.marked > 0 || self.has_marked() {
+            return outcome;
+        }
+        let last = (self.first..self.next_place()).rev().find(|place| {
+            self.chunk(*place).is_some_and(|chunk| {
+                chunk.fate == Fate::Outstanding && usize::from(chunk.path) == index
+            })
+        });
+        let Some(last) = last else { return outcome };
+        self.mark_lost(last, paths);
+        if let Some(rack) = &mut paths[index].rack {
+            rack.probe = Some(last);
+        }
+        // RFC 8985 section 7.3: T3-rtx waits for what the probe brings.
+        paths[index].start_t3(now);
+        outcome.fast = true;
+        outcome
+    }
+}

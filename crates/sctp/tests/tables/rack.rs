@@ -1,0 +1,109 @@
+//! Loss found by time and probes of a silent tail: RFC 8985.
+
+use super::support::*;
+use super::{plain, snapshot};
+use ringway_sctp::Settings;
+
+/// A host that has sent so many full chunks, 10 ms apart, after a round trip of 100 ms was measured.
+fn in_flight(count: usize) -> Script {
+    let settings = Settings { rack: true, initial_cwnd: Some(50_000), max_burst: 0, ..plain() };
+    let mut s = Script::accepted(settings);
+    s.send(0, 10);
+    s.expect("DATA 1 BE 0:0 10");
+    s.wait(ms(100));
+    s.give("SACK 1");
+    for n in 0..count {
+        s.sctp.send(s.now, s.id(), &Default::default(), vec![1; 1452]).unwrap();
+        s.expect(&format!("DATA {} BE 0:{} 1452", n + 2, n + 1));
+        s.wait(ms(10));
+    }
+    s
+}
+
+/// RFC 8985 section 6.2: what was sent before something that arrived is lost once a round trip and a
+/// quarter has passed, however few gap reports came; what was sent later is not.
+#[test]
+fn loss_is_found_by_time() {
+    let mut s = in_flight(4);
+    s.wait(ms(70));
+    // The third, sent 10 ms after the second, took 100 ms.
+    s.give("SACK 1 3-3");
+    s.wait(ms(14));
+    s.expect_nothing();
+    s.wait(ms(1));
+    s.expect("DATA 2 BE 0:1 1452");
+    s.expect_nothing();
+    assert_eq!(snapshot(&s).totals.recoveries, 1);
+    assert_eq!(snapshot(&s).paths[0].cwnd, 25_000);
+    // The fourth was not lost, only late: nothing is sent again when it arrives.
+    s.give("SACK 1 3-4");
+    s.give("SACK 5");
+    s.expect_nothing();
+    let totals = snapshot(&s).totals;
+    assert_eq!((totals.retransmits, totals.fast_retransmits), (1, 1));
+}
+
+/// RFC 8985 section 6.2, step 5: a little reordering is no loss; the timer finds out (section 6.3).
+#[test]
+fn reordering_is_waited_for() {
+    let settings = Settings { rack: true, initial_cwnd: Some(50_000), max_burst: 0, ..plain() };
+    let mut s = Script::accepted(settings);
+    for n in 0..3 {
+        s.sctp.send(s.now, s.id(), &Default::default(), vec![1; 1452]).unwrap();
+        s.expect(&format!("DATA {} BE 0:{n} 1452", n + 1));
+    }
+    s.wait(ms(100));
+    s.give("SACK 0 2-3");
+    s.expect_nothing();
+    s.wait(ms(24));
+    s.expect_nothing();
+    s.wait(ms(1));
+    s.expect("DATA 1 BE 0:0 1452");
+    // Lost again: found again by what is sent later.
+    s.send(0, 10);
+    s.expect("DATA 4 BE 0:3 10");
+    s.wait(ms(140));
+    s.sent.clear();
+    s.give("SACK 0 2-4");
+    s.wait(ms(25));
+    s.expect("DATA 1 BE 0:0 1452");
+    assert_eq!(snapshot(&s).totals.timeouts, 0);
+}
+
+/// RFC 8985 section 7: after two round trips of silence the last chunk goes out again, and shows
+/// what of the tail was lost; long before T3-rtx, and without an error of the path.
+#[test]
+fn a_silent_tail_is_probed() {
+    let mut s = in_flight(3);
+    // RTO is 300 ms; the probe comes 200 ms after the last was sent.
+    s.wait(ms(189));
+    s.expect_nothing();
+    s.wait(ms(1));
+    s.expect("DATA 4 BE 0:3 1452");
+    assert_eq!((snapshot(&s).totals.tail_probes, snapshot(&s).errors), (1, 0));
+    assert_eq!(snapshot(&s).paths[0].cwnd, 50_000);
+    s.wait(ms(110));
+    s.give("SACK 1 4-4");
+    s.expect("DATA 2 BE 0:1 1452");
+    s.expect("DATA 3 BE 0:2 1452");
+    s.give("SACK 4");
+    s.expect_nothing();
+    let totals = snapshot(&s).totals;
+    assert_eq!((totals.timeouts, totals.recoveries), (0, 1));
+    s.wait(secs(100));
+    s.expect_nothing();
+}
+
+/// RFC 8985 section 7.4: a probe that makes good the loss of the last chunk itself counts as a loss
+/// for the window; one whose first sending had arrived does not.
+#[test]
+fn a_probe_may_repair() {
+    for (wait, cwnd) in [(150, 25_000), (10, 50_000)] {
+        let mut s = in_flight(3);
+        s.wait(ms(190));
+        s.expect("DATA 4 BE 0:3 1452");
+        s.wait(ms(wait));
+        s.give("SACK 4");
+        assert_eq!(snapshot(&s).paths[0].cwnd, cwnd, "{wait}");
+    }
+}
