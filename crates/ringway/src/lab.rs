@@ -34,11 +34,8 @@ pub(crate) enum Lab {
     Paper {
         /// Name, or all
         name: Option<String>,
-        /// Writes tables, figures and a report into this folder
-        #[arg(long, value_name = "DIR")]
-        out: Option<PathBuf>,
         #[command(flatten)]
-        shown: Shown,
+        common: Common,
     },
     /// Draws the figures and the page of a folder again
     Report {
@@ -61,10 +58,10 @@ pub(crate) struct Common {
     /// Writes tables, figures and a report into this folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Another seed than the file's
+    /// Another seed
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Another number of replications than the file's
+    /// Another number of replications
     #[arg(long, value_name = "N")]
     reps: Option<u64>,
     #[command(flatten)]
@@ -91,7 +88,10 @@ pub(crate) fn lab(command: Lab) -> ExitCode {
             let args = SweepArgs { what: file, out, seed, reps, threads: threads.into() };
             (commands::sweep(&args), shown.json)
         }
-        Lab::Paper { name, out, shown } => (commands::paper(&PaperArgs { name, out }), shown.json),
+        Lab::Paper { name, common } => {
+            let Common { out, seed, reps, shown } = common;
+            (commands::paper(&PaperArgs { name, out, seed, reps }), shown.json)
+        }
         Lab::Report { dir, shown } => (commands::report(&dir), shown.json),
         Lab::View { dir, shown } => (commands::view(&dir), shown.json),
     };

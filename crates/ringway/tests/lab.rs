@@ -136,7 +136,7 @@ fn what_is_built_in_is_listed() {
         assert!(names("scenarios").contains(&name.to_string()), "{name}");
     }
     assert!(names("campaigns").contains(&"gangurde-udp-search".to_string()));
-    assert_eq!(names("papers"), ["gangurde"]);
+    assert_eq!(names("papers"), ["gangurde", "pang"]);
     let (text, _) = place.ends(0, &["list"]);
     assert!(text.contains("\n  cable-pulled"), "{text}");
 }
@@ -201,7 +201,10 @@ fn mistakes_say_where_and_what() {
     let (_, err) = place.ends(2, &["run", "lossy-bulk", "--reps", "0"]);
     assert!(err.contains("--reps: expected 1 to"), "{err}");
     let (_, err) = place.ends(2, &["paper", "nobody"]);
-    assert!(err.contains("expected a paper (gangurde) or all, got \"nobody\""), "{err}");
+    assert!(err.contains("expected a paper (gangurde, pang) or all, got \"nobody\""), "{err}");
+    let (_, err) = place.ends(2, &["paper", "gangurde", "--reps", "3"]);
+    assert!(err.contains("nothing is left to chance"), "{err}");
+    place.ends(2, &["paper", "pang", "--reps", "0"]);
 
     place.write(
         "bad.toml",
@@ -295,8 +298,58 @@ fn a_paper_is_run_again() {
     for part in ["51 were in flight at the cut", "neither TCP nor", "within its tolerance"] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    assert_eq!(place.json(&["paper", "all", "--json"]).as_array().unwrap().len(), 1);
     assert!(place.ends(0, &["paper"]).0.starts_with("gangurde  "));
+}
+
+/// Pang 2003: every table and figure is there with the paper's column, and what the paper says comes
+/// out as it should.
+#[test]
+fn all_papers_are_run_again() {
+    let place = Place::new();
+    let all = place.json(&["paper", "all", "--json", "--reps", "2", "--out", "out"]);
+    let papers: Vec<&str> =
+        all.as_array().unwrap().iter().map(|p| p["paper"].as_str().unwrap()).collect();
+    assert_eq!(papers, ["gangurde", "pang"]);
+    let pang = &all[1];
+    assert_eq!((&pang["ok"], pang["replications"].as_u64()), (&true.into(), Some(2)));
+    let tables = pang["measured"].as_array().unwrap();
+    let table = |source: &str| tables.iter().find(|t| t["source"] == source).unwrap();
+    let figure = |source: &str, row: &str, column: &str| {
+        let rows = table(source)["rows"].as_array().unwrap();
+        let row = rows.iter().find(|r| r["name"] == row).unwrap();
+        let figures = row["figures"].as_array().unwrap();
+        let figure = figures.iter().find(|f| f["column"] == column).unwrap();
+        (figure["ours"].as_f64().unwrap(), figure["paper"].as_f64())
+    };
+    // REGISTER: a round trip over UDP, two over SCTP, as the paper measured.
+    let register = "REGISTER, with the flow to be opened";
+    let (udp, sctp) = (figure("Table 5.5", register, "UDP"), figure("Table 5.5", register, "SCTP"));
+    assert_eq!((udp.1, sctp.1), (Some(7.0), Some(14.0)));
+    assert!(
+        (udp.0 / 7.0 - 1.0).abs() < 0.02 && (sctp.0 / 14.0 - 1.0).abs() < 0.02,
+        "{udp:?} {sctp:?}"
+    );
+    let (calls, printed) = figure("Table 5.3", "5 %", "UDP");
+    assert_eq!(printed, Some(70.0));
+    assert!((60.0..=72.0).contains(&calls), "{calls}");
+    let (gap, _) = figure("Section 5.5", "two cables at both, ss7", "gap");
+    assert!((50.0..800.0).contains(&gap), "{gap}");
+    let (halt, printed) = figure("Figures 3.10 and 3.11", "one path", "halt");
+    assert!(halt > 3.0 && printed == Some(3.0));
+    for source in ["Figure 5.2", "Figure 3.7", "Figure 3.8", "Gangurde et al., announced"] {
+        assert!(!table(source)["rows"].as_array().unwrap().is_empty(), "{source}");
+    }
+    for claim in pang["claims"].as_array().unwrap() {
+        assert_eq!(claim["holds"], claim["expected"], "{claim}");
+    }
+    let written = files(&place.path("out/pang"));
+    for name in ["figures.csv", "figures.parquet", "points.csv", "report.html"] {
+        assert!(written.contains_key(name), "{name}");
+    }
+    for name in ["figure-5-2-throughput", "table-5-3-calls", "section-5-5-gap", "call-setup"] {
+        assert!(written.contains_key(&format!("figures/{name}.svg")), "{name}");
+        assert!(written[&format!("figures/{name}.png")].starts_with(b"\x89PNG"));
+    }
 }
 
 /// The built-in search finds the known answer, and it alone.

@@ -9,6 +9,7 @@ mod sweep;
 
 pub use paper::{PaperArgs, paper};
 pub use report::{report, view};
+pub(crate) use run::with_interval;
 pub use run::{RunArgs, run};
 pub use sweep::{SweepArgs, sweep};
 

@@ -3,6 +3,7 @@
 use super::{Answer, Failure};
 use crate::output::{self, MANIFEST, Manifest, PAGE, SHEET, columns, host, version};
 use crate::papers::{self, Paper, Reproduction};
+use crate::scenario::MAX_REPLICATIONS;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -14,6 +15,10 @@ pub struct PaperArgs {
     pub name: Option<String>,
     /// Where files go; a folder for each paper, if it is all of them.
     pub out: Option<PathBuf>,
+    /// Another seed, for a paper that leaves anything to chance.
+    pub seed: Option<u64>,
+    /// Another number of replications, for the same.
+    pub reps: Option<u64>,
 }
 
 /// Runs papers again. Figures outside of their tolerance are faults.
@@ -23,7 +28,7 @@ pub fn paper(args: &PaperArgs) -> Result<Answer, Failure> {
         let mut all = Answer { text: String::new(), json: json!([]), faults: Vec::new() };
         for paper in papers::ALL {
             let out = args.out.as_ref().map(|out| out.join(paper.name));
-            let one = one(paper, out.as_deref())?;
+            let one = one(paper, args, out.as_deref())?;
             all.text += &one.text;
             all.faults.extend(one.faults);
             if let Value::Array(list) = &mut all.json {
@@ -39,7 +44,7 @@ pub fn paper(args: &PaperArgs) -> Result<Answer, Failure> {
             "expected a paper ({known}) or all, got {name:?}"
         )]));
     };
-    one(paper, args.out.as_deref())
+    one(paper, args, args.out.as_deref())
 }
 
 fn list() -> Answer {
@@ -51,14 +56,28 @@ fn list() -> Answer {
     }
 }
 
-fn one(paper: &Paper, out: Option<&Path>) -> Result<Answer, Failure> {
+fn one(paper: &Paper, args: &PaperArgs, out: Option<&Path>) -> Result<Answer, Failure> {
     let began = Instant::now();
-    let done = paper.run()?;
+    let fixed = paper.replications.is_none();
+    if fixed && args.name.as_deref() != Some("all") && (args.seed.is_some() || args.reps.is_some())
+    {
+        let what =
+            format!("{}: expected no --seed and no --reps: nothing is left to chance", paper.name);
+        return Err(Failure::Usage(vec![what]));
+    }
+    let replications = args.reps.or(paper.replications).unwrap_or(1);
+    if !(1..=MAX_REPLICATIONS).contains(&replications) {
+        let what = format!("--reps: expected 1 to {MAX_REPLICATIONS}, got {replications}");
+        return Err(Failure::Usage(vec![what]));
+    }
+    let done = paper.run(args.seed.unwrap_or(papers::SEED), replications)?;
     let sheet = done.sheet();
     let mut text = text(&done);
     if let Some(out) = out {
         output::folder(out)?;
         output::write_json(&out.join("paper.json"), &done)?;
+        output::write_both(out, "figures", &done.table()?)?;
+        output::write_both(out, "points", &done.points()?)?;
         output::write_json(&out.join(SHEET), &sheet)?;
         output::draw(&sheet, out)?;
         let manifest = Manifest {
@@ -66,7 +85,7 @@ fn one(paper: &Paper, out: Option<&Path>) -> Result<Answer, Failure> {
             version: version(),
             what: paper.name.into(),
             seed: done.seed,
-            replications: 1,
+            replications: done.replications,
             parameters: json!({}),
             host: host(began.elapsed().as_secs_f64()),
         };
@@ -86,10 +105,11 @@ fn text(done: &Reproduction) -> String {
     for finding in &done.findings {
         text += &wrap(finding);
     }
-    text += if done.ok {
-        "every figure is within its tolerance\n"
-    } else {
-        "not every figure is within its tolerance (!)\n"
+    text += match (done.ok, done.claims.is_empty()) {
+        (true, true) => "every figure is within its tolerance\n",
+        (true, false) => "everything comes out as it should\n",
+        (false, true) => "not every figure is within its tolerance (!)\n",
+        (false, false) => "not everything comes out as it should (!)\n",
     };
     text
 }

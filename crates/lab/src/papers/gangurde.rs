@@ -165,8 +165,11 @@ pub(super) fn run() -> Result<Reproduction, RunError> {
         title: "Table 1 and Figures 3.2, 3.4, 3.6 and 3.7 of Gangurde et al.; Table 1 of Hung and Khanh 2010",
         ok,
         seed: udp_run.seed,
+        replications: 1,
         rows,
         figures,
+        measured: Vec::new(),
+        claims: Vec::new(),
         findings: findings(&udp, &tcp, &sctp),
         charts: charts(&udp_run, &tcp_run, &sctp_run),
     })

@@ -1,9 +1,14 @@
 //! The papers' tables and figures, run again and held against what was printed.
 
 mod gangurde;
+mod measured;
+mod pang;
 
-use crate::output::{ChartSheet, Sheet};
+pub use measured::{Claim, Measured, MeasuredRow, MeasuredTable};
+
+use crate::output::{ChartSheet, Sheet, figure};
 use crate::run::RunError;
+use ringway_figures::table::{Cell, RowSink, Schema, Table, TableError, Type};
 use serde::Serialize;
 
 /// A paper that can be run again.
@@ -13,15 +18,29 @@ pub struct Paper {
     pub name: &'static str,
     /// What it is, in a line.
     pub title: &'static str,
-    run: fn() -> Result<Reproduction, RunError>,
+    /// Replications, where anything is left to chance.
+    pub replications: Option<u64>,
+    run: fn(u64, u64) -> Result<Reproduction, RunError>,
 }
 
+/// The seed of papers unless another is given: ns-2's.
+pub const SEED: u64 = 12_345;
+
 /// All of them.
-pub const ALL: &[Paper] = &[Paper {
-    name: "gangurde",
-    title: "Gangurde et al., and Hung and Khanh 2010: UDP, TCP and SCTP with constant traffic (Table 1, Figures 3.2, 3.4, 3.6, 3.7)",
-    run: gangurde::run,
-}];
+pub const ALL: &[Paper] = &[
+    Paper {
+        name: "gangurde",
+        title: "Gangurde et al., and Hung and Khanh 2010: UDP, TCP and SCTP with constant traffic (Table 1, Figures 3.2, 3.4, 3.6, 3.7)",
+        replications: None,
+        run: |_, _| gangurde::run(),
+    },
+    Paper {
+        name: "pang",
+        title: "Pang 2003: SIP over SCTP (Figures 3.7, 3.8, 3.10, 3.11 and 5.2, Tables 5.3 and 5.5, section 5.5); call set-up as announced by Gangurde et al.",
+        replications: Some(pang::REPLICATIONS),
+        run: pang::run,
+    },
+];
 
 /// The one of that name.
 pub fn find(name: &str) -> Option<&'static Paper> {
@@ -29,9 +48,9 @@ pub fn find(name: &str) -> Option<&'static Paper> {
 }
 
 impl Paper {
-    /// Runs it.
-    pub fn run(&self) -> Result<Reproduction, RunError> {
-        (self.run)()
+    /// Runs it with a seed and so many replications, if it leaves anything to chance.
+    pub fn run(&self, seed: u64, replications: u64) -> Result<Reproduction, RunError> {
+        (self.run)(seed, replications)
     }
 }
 
@@ -109,10 +128,16 @@ pub struct Reproduction {
     pub ok: bool,
     /// The seed.
     pub seed: u64,
-    /// Rows of its tables.
+    /// Replications.
+    pub replications: u64,
+    /// Rows of its tables that must come out to within a tolerance.
     pub rows: Vec<Row>,
     /// What its figures show.
     pub figures: Vec<FigureRow>,
+    /// Tables of what was measured, with what the paper printed beside it.
+    pub measured: Vec<MeasuredTable>,
+    /// What the paper says of it.
+    pub claims: Vec<Claim>,
     /// What follows.
     pub findings: Vec<String>,
     /// The figures themselves.
@@ -137,21 +162,93 @@ impl Reproduction {
     pub fn outside(&self) -> Vec<String> {
         let of_rows = self.rows.iter().flat_map(|r| r.figures.iter().map(move |f| (r.protocol, f)));
         let of_figures = self.figures.iter().map(|f| (f.figure, &f.comparison));
-        of_rows
-            .chain(of_figures)
-            .filter(|(_, c)| !c.within)
-            .map(|(where_, c)| {
-                format!(
-                    "{where_}: {} is {}, the paper has {}: {:+.3} %, allowed are {} %",
-                    c.name, c.ours, c.paper, c.difference_percent, c.tolerance_percent
-                )
-            })
-            .collect()
+        let far = of_rows.chain(of_figures).filter(|(_, c)| !c.within).map(|(where_, c)| {
+            format!(
+                "{where_}: {} is {}, the paper has {}: {:+.3} %, allowed are {} %",
+                c.name, c.ours, c.paper, c.difference_percent, c.tolerance_percent
+            )
+        });
+        let wrong = self.claims.iter().filter(|c| !c.is_right()).map(|c| {
+            let [holds, expected] =
+                [c.holds, c.expected].map(|h| if h { "holds" } else { "does not hold" });
+            format!("{}: \"{}\" {holds} ({}), expected: {expected}", c.source, c.says, c.ours)
+        });
+        far.chain(wrong).collect()
+    }
+
+    /// Every figure as a long table.
+    pub fn table(&self) -> Result<Table, TableError> {
+        let mut table = Table::new(Schema::new([
+            ("source", Type::Text),
+            ("row", Type::Text),
+            ("figure", Type::Text),
+            ("unit", Type::Text),
+            ("paper", Type::F64),
+            ("ours", Type::F64),
+            ("low", Type::F64),
+            ("high", Type::F64),
+            ("interval", Type::Text),
+            ("n", Type::U64),
+        ])?);
+        let of_rows = self.rows.iter().flat_map(|r| r.figures.iter().map(move |f| (r, f)));
+        let of_rows = of_rows.map(|(r, f)| (r.source, r.protocol, f));
+        let of_figures = self.figures.iter().map(|f| ("Figures", f.figure, &f.comparison));
+        for (source, row, f) in of_rows.chain(of_figures) {
+            table.row(&[
+                source.into(),
+                row.into(),
+                f.name.into(),
+                f.unit.into(),
+                f.paper.into(),
+                f.ours.into(),
+                Cell::Missing,
+                Cell::Missing,
+                "".into(),
+                1u64.into(),
+            ])?;
+        }
+        for measured in &self.measured {
+            for (row, f) in measured.rows.iter().flat_map(|r| r.figures.iter().map(move |f| (r, f)))
+            {
+                table.row(&[
+                    measured.source.into(),
+                    row.name.as_str().into(),
+                    f.column.as_str().into(),
+                    f.unit.into(),
+                    f.paper.into(),
+                    f.ours.into(),
+                    f.low.into(),
+                    f.high.into(),
+                    f.interval.as_deref().unwrap_or_default().into(),
+                    (f.n as u64).into(),
+                ])?;
+            }
+        }
+        Ok(table)
+    }
+
+    /// The points of all charts as a long table.
+    pub fn points(&self) -> Result<Table, TableError> {
+        let mut table = Table::new(Schema::new([
+            ("chart", Type::Text),
+            ("series", Type::Text),
+            ("x", Type::F64),
+            ("y", Type::F64),
+        ])?);
+        for chart in &self.charts {
+            for series in &chart.series {
+                for [x, y] in &series.points {
+                    let (chart, series) = (chart.name.as_str(), series.name.as_str());
+                    table.row(&[chart.into(), series.into(), (*x).into(), (*y).into()])?;
+                }
+            }
+        }
+        Ok(table)
     }
 
     /// The tables and figures of a report.
     pub fn sheet(&self) -> Sheet {
-        use crate::output::{TableSheet, figure};
+        use crate::output::TableSheet;
         let head = ["", "figure", "unit", "paper", "ours", "difference"].map(String::from).to_vec();
         let mut tables = Vec::new();
         let mut sources: Vec<&str> = self.rows.iter().map(|r| r.source).collect();
@@ -188,8 +285,42 @@ impl Reproduction {
                 rows,
             });
         }
-        tables.push(self.accounts());
-        tables.push(TableSheet {
+        tables.extend(self.measured.iter().map(|m| m.sheet(self.seed)));
+        if !self.claims.is_empty() {
+            tables.push(Claim::sheet(&self.claims));
+        }
+        if !self.rows.is_empty() {
+            tables.push(self.accounts());
+        }
+        if !self.figures.is_empty() {
+            tables.push(self.shown());
+        }
+        Sheet {
+            title: self.title.into(),
+            text: self.findings.clone(),
+            facts: vec![
+                ("paper".into(), self.paper.into()),
+                ("version".into(), crate::output::version()),
+                ("seed".into(), self.seed.to_string()),
+                ("replications".into(), self.replications.to_string()),
+            ],
+            tables,
+            charts: self.charts.clone(),
+            files: [
+                ("paper.json", "every figure, as JSON"),
+                ("figures.csv", "every figure as a long table"),
+                ("figures.parquet", "the same as Parquet"),
+                ("points.csv", "the points of every chart"),
+                ("points.parquet", "the same as Parquet"),
+            ]
+            .map(|(file, what)| (file.into(), what.into()))
+            .to_vec(),
+        }
+    }
+
+    /// What can be read off the paper's figures.
+    fn shown(&self) -> crate::output::TableSheet {
+        crate::output::TableSheet {
             caption: "What the papers' figures show, read off their text.".into(),
             head: ["figure", "what", "unit", "paper", "ours", "difference"]
                 .map(String::from)
@@ -204,18 +335,6 @@ impl Reproduction {
                     cells.into_iter().chain(numbers).collect()
                 })
                 .collect(),
-        });
-        Sheet {
-            title: self.title.into(),
-            text: self.findings.clone(),
-            facts: vec![
-                ("paper".into(), self.paper.into()),
-                ("version".into(), crate::output::version()),
-                ("seed".into(), self.seed.to_string()),
-            ],
-            tables,
-            charts: self.charts.clone(),
-            files: vec![("paper.json".into(), "every figure, as JSON".into())],
         }
     }
 

@@ -23,9 +23,8 @@ const REGISTER: Time = Time::from_millis(100);
 pub struct Bed {
     /// What carries SIP.
     pub carried: Carried,
-    /// The links to the router: of the callers' host, of the other host, of the proxy; the same in
-    /// both directions.
-    pub links: [LinkConfig; 3],
+    /// The links of the callers' host, of the other host and of the proxy: to the router, and from it.
+    pub links: [[LinkConfig; 2]; 3],
     /// Callers, each with somebody to call.
     pub pairs: u8,
     /// Whether callers register too, so that their flow to the proxy is there before they call.
@@ -73,7 +72,8 @@ impl Bed {
         let mut hosts = Vec::new();
         for (number, (name, link)) in ["a", "b", "proxy"].iter().zip(&self.links).enumerate() {
             let node = world.add_node(name)?;
-            let (out, _) = world.connect(node, router, link.clone(), link.clone())?;
+            let [to, from] = link.clone();
+            let (out, _) = world.connect(node, router, to, from)?;
             world.add_address(out, address(number as u8))?;
             hosts.push(node);
         }

@@ -22,7 +22,7 @@ fn bed(carried: Carried, loss: f64) -> Bed {
     let clean = LinkConfig { loss: Loss::default(), ..link.clone() };
     Bed {
         carried,
-        links: [link.clone(), link, clean],
+        links: [link.clone(), link, clean].map(|link| [link.clone(), link]),
         pairs: 3,
         callers_register: true,
         from: Time::from_secs(60),

@@ -73,6 +73,11 @@ impl Progress {
         self.last = Some(now);
     }
 
+    /// When data came last.
+    pub(crate) fn last(&self) -> Option<Time> {
+        self.last
+    }
+
     /// The longest time between two arrivals, and from the last to `end` if more was to come; `None`
     /// before the first.
     pub(crate) fn stall(&self, end: Option<Time>) -> Option<Duration> {

@@ -20,7 +20,16 @@ pub(super) fn attach(
     streams: &Streams,
 ) -> Result<Box<dyn Carried>, Error> {
     let ports = ends.addresses.map(|a| a.port());
-    let lists = [0, 1].map(|end| ends.paths.iter().map(|path| path[end]).collect::<Vec<_>>());
+    // Two paths may end at one address.
+    let lists = [0, 1].map(|end| {
+        let mut list: Vec<IpAddr> = Vec::new();
+        for path in ends.paths {
+            if !list.contains(&path[end]) {
+                list.push(path[end]);
+            }
+        }
+        list
+    });
     let host = |end: &str, task| {
         let random = Box::new(streams.stream(&format!("{}/{end}", flow.name)));
         // Settings were checked when the scenario was read, so each end has an SCTP.
@@ -215,9 +224,14 @@ impl Program {
         let Some(stamp) = self.message.first_chunk::<{ MIN_MESSAGE as usize }>() else { return };
         let (number, at) = stamp.split_at(8);
         let word = |bytes: &[u8]| bytes.iter().fold(0, |n: u64, b| n << 8 | u64::from(*b));
-        if self.seen.messages && self.came.is_new(word(number)) {
+        if !self.seen.messages {
+            return;
+        }
+        if self.came.is_new(word(number)) {
             self.seen.delivered += 1;
             self.seen.delay.push(now.since(Time::from_nanos(word(at))).as_nanos() as u64);
+        } else {
+            self.seen.failed = Some("a message came twice");
         }
     }
 }
@@ -287,7 +301,10 @@ impl Carried for Ended {
         let client = endpoint::<Program>(world, self.client);
         let server = endpoint::<Program>(world, self.server);
         let Some((client, server)) = client.zip(server) else { return Seen::default() };
+        let all = client.is_done() && server.seen.messages;
+        let all = all && server.seen.delivered >= client.seen.written;
         Seen {
+            completed: server.seen.completed.or(server.seen.progress.last().filter(|_| all)),
             written: client.seen.written,
             refused: client.seen.refused,
             failed: client.seen.failed.or(server.seen.failed),

@@ -162,7 +162,10 @@ impl Carried for Tcps {
         let Some(client) = endpoint::<End>(world, self.client) else { return Seen::default() };
         let Some(server) = endpoint::<End>(world, self.server) else { return Seen::default() };
         let taker = if self.asks { client } else { server };
+        let all = client.is_done() && server.seen.messages;
+        let all = all && server.seen.delivered >= client.seen.written;
         Seen {
+            completed: taker.seen.completed.or(server.seen.progress.last().filter(|_| all)),
             duplicates: client.conduit.duplicates(),
             messages: client.seen.messages,
             written: client.seen.written,

@@ -1,0 +1,283 @@
+//! Figures 3.10 and 3.11: a loss of 15 % with one path and with two. Section 5.5: the cable of the
+//! primary path is pulled.
+
+use super::{Part, Study, known, of_each, read, row};
+use crate::builtin;
+use crate::output::{AxisSheet, ChartSheet, SeriesSheet, Style};
+use crate::papers::{Claim, Measured, MeasuredTable};
+use crate::run::{FlowMeasures, Outcome, RunError};
+use crate::scenario::What;
+use ringway_figures::statistics::mean;
+
+/// How long the transfers of Figures 3.10 and 3.11 last, in seconds.
+const LENGTH: u32 = 30;
+/// Links of the figures, which bound the transfer's rate, as theirs did.
+const LINK: &str = "rate = \"1 Mbit/s\"\ndelay = \"20 ms\"\n\
+                    queue = { discipline = \"drop-tail\", limit = 20 }\n";
+const LOSS: &str = "loss = { model = \"random\", chance = \"15 %\" }\nloss_at = \"after-link\"\n";
+/// The first path is silent for so long that a packet is lost, and what is sent again for it a
+/// second later as well.
+const SILENT: &str = "schedule = [{ at = \"1.5 s\", up = false }, { at = \"2.8 s\", up = true }]\n";
+
+/// A transfer over one link or two, with what befalls each.
+fn transfer(name: &str, befalls: &[&str], settings: &str) -> String {
+    let mut text =
+        format!("[scenario]\ntitle = \"{name}\"\nnodes = [\"a\", \"b\"]\nstop = \"{LENGTH} s\"\n");
+    let mut paths = Vec::new();
+    for (n, what) in befalls.iter().enumerate() {
+        text += &format!("[[link]]\nname = \"path-{n}\"\nbetween = [\"a\", \"b\"]\n{LINK}{what}");
+        paths.push(format!("\"path-{n}\""));
+    }
+    text += &format!(
+        "[[flow]]\nname = \"f\"\nfrom = \"a\"\nto = \"b\"\ntransport = \"sctp\"\ntraffic = \"bulk\"\n\
+         sctp = {{ paths = [{}]{settings} }}\n[[probe]]\nwhat = \"sequence\"\nflow = \"f\"\n",
+        paths.join(", ")
+    );
+    text
+}
+
+/// Two hosts and a hub as in Figure 5.9: two cables at A, one at B.
+const FIGURE_5_9: &str = "[scenario]\ntitle = \"Figure 5.9\"\nnodes = [\"a\", \"hub\", \"b\"]\nstop = \"60 s\"\n\
+    [[link]]\nname = \"first\"\nbetween = [\"a\", \"hub\"]\nrate = \"100 Mbit/s\"\ndelay = \"1 ms\"\n\
+    schedule = [{ at = \"5 s\", up = false }]\n\
+    [[link]]\nname = \"second\"\nbetween = [\"a\", \"hub\"]\nrate = \"100 Mbit/s\"\ndelay = \"1 ms\"\n\
+    [[link]]\nname = \"hub-b\"\nbetween = [\"hub\", \"b\"]\nrate = \"100 Mbit/s\"\n\
+    [[flow]]\nname = \"f\"\nfrom = \"a\"\nto = \"b\"\ntransport = \"sctp\"\ntraffic = \"poisson\"\n\
+    rate = \"400 kbit/s\"\npacket = \"500 B\"\npackets = 1000\nsctp = { paths = [\"first\", \"second\"] }\n";
+
+/// The longest halts; the whole run where nothing came at all.
+fn stalls(runs: &[Outcome], flow: usize) -> Vec<f64> {
+    of_each(runs, |o| Some(o.flows.get(flow)?.stall.unwrap_or(o.ended)))
+}
+
+pub(super) fn run(study: &Study) -> Result<Part, RunError> {
+    let mut part = losses(study)?;
+    let cable = cable(study)?;
+    part.tables.extend(cable.tables);
+    part.claims.extend(cable.claims);
+    part.findings.extend(cable.findings);
+    part.charts.extend(cable.charts);
+    Ok(part)
+}
+
+fn losses(study: &Study) -> Result<Part, RunError> {
+    const RFC_2960: &str = ", initial_rto = \"3 s\"";
+    const SS7: &str = ", profile = \"ss7\"";
+    let event = [
+        ("one path", vec![SILENT], "", Some(3.0)),
+        ("two paths", vec![SILENT, ""], "", Some(0.5)),
+        ("two paths, short timers", vec![SILENT, ""], SS7, None),
+    ];
+    let mut once = Vec::new();
+    let mut shown = Vec::new();
+    for (name, befalls, settings, printed) in event {
+        let outcome = study.once(&read(&transfer(name, &befalls, settings))?, 0)?;
+        let halt = stalls(std::slice::from_ref(&outcome), 0)[0];
+        let halt = Measured::certain("halt", "s", halt);
+        once.push(row(name, vec![if let Some(p) = printed { halt.beside(p) } else { halt }]));
+        shown.push(outcome);
+    }
+    let kinds = [
+        ("one path", vec![LOSS], ""),
+        ("one path, RTO.Initial 3 s as in 2001", vec![LOSS], RFC_2960),
+        ("two paths", vec![LOSS, LOSS], ""),
+        ("two paths, short timers", vec![LOSS, LOSS], SS7),
+    ];
+    let mut rows = Vec::new();
+    for (name, befalls, settings) in kinds {
+        let outcomes = study.scenario(&transfer(name, &befalls, settings))?;
+        let bytes = of_each(&outcomes, |o| Some(o.flows.first()?.goodput / 1e3));
+        let stall = Measured::new("longest halt", "s", known(mean(&stalls(&outcomes, 0))));
+        rows.push(row(name, vec![stall, Measured::new("goodput", "kbit/s", known(mean(&bytes)))]));
+    }
+    let once = MeasuredTable {
+        source: "Figures 3.10 and 3.11",
+        what: "how long a transfer over 1 Mbit/s and 20 ms halts when a packet is lost at 1.5 s on the first \
+               path, and what is sent again for it too. The paper: more than 3 s, about 0.5 s."
+            .into(),
+        replications: 1,
+        rows: once,
+    };
+    let random = MeasuredTable {
+        source: "Figures 3.10 and 3.11, at random",
+        what: format!(
+            "the longest halt in {LENGTH} s of the same transfer where every path loses 15 % at random, in \
+             each direction."
+        ),
+        replications: study.replications as usize,
+        rows,
+    };
+    let halt = |row: &str| once.get(row, "halt").map_or(f64::NAN, |m| m.ours);
+    let (one, two, short) = (halt("one path"), halt("two paths"), halt("two paths, short timers"));
+    let worst = |row: &str| random.get(row, "longest halt").map_or(f64::NAN, |m| m.ours);
+    let claims = vec![
+        Claim {
+            source: "Figure 3.10",
+            says: "with one path the transfer halts for more than 3 s".into(),
+            ours: format!("for {one:.2} s"),
+            holds: one > 3.0,
+            expected: true,
+            why: "RTO.Min of 1 s, and twice that (RFC 9260 sections 6.3.3 and 16).",
+        },
+        Claim {
+            source: "Figure 3.11",
+            says: "with two paths it halts for less, for what is sent again goes over the other"
+                .into(),
+            ours: format!("for {two:.2} s"),
+            holds: two < one,
+            expected: true,
+            why: "",
+        },
+        Claim {
+            source: "Figure 3.11",
+            says: "with two paths it halts for about 0.5 s".into(),
+            ours: format!("for {two:.2} s, and {short:.2} s with the timers of the ss7 profile"),
+            holds: two < 0.75,
+            expected: false,
+            why: "RTO.Min of 1 s is waited for first; it is an advice of RFC 9260 for the open Internet, and \
+                  the ss7 profile has 100 ms.",
+        },
+    ];
+    let findings = vec![format!(
+        "Where every path loses 15 % at random, the longest halt of a whole transfer is {:.1} s with two \
+         paths, {:.1} s with one, and {:.1} s with two and short timers: what is sent again is lost as often \
+         on the other path, and each time-out doubles the timer.",
+        worst("two paths"),
+        worst("one path"),
+        worst("two paths, short timers"),
+    )];
+    let chart = |name: &str, title: &str, outcome: &Outcome| {
+        ChartSheet {
+        name: name.into(),
+        title: title.into(),
+        caption: "When each packet arrived, by its number in the order of sending; the first path is silent \
+                  from 1.5 s to 2.8 s."
+            .into(),
+        seed: study.seed,
+        rests_on: Some((1, "run; nothing is left to chance".into())),
+        x: AxisSheet::new("time", "s"),
+        y: AxisSheet::new("packet", "number"),
+        series: outcome
+            .series
+            .iter()
+            .find(|s| s.what == What::Sequence)
+            .map(|s| {
+                // What follows looks alike.
+                let early = s.arrived.iter().copied().filter(|p| p[0] <= 8.0);
+                SeriesSheet::new("arrived", Style::Scatter, &early.collect::<Vec<_>>())
+            })
+            .into_iter()
+            .collect(),
+    }
+    };
+    let charts = vec![
+        chart("figure-3-10-one-path", "Figure 3.10, one path", &shown[0]),
+        chart("figure-3-11-two-paths", "Figure 3.11, two paths", &shown[1]),
+    ];
+    Ok(Part { tables: vec![once, random], claims, charts, findings })
+}
+
+/// Every message came, once.
+fn all_came(flow: &FlowMeasures) -> bool {
+    flow.failed.is_none() && flow.messages.is_some_and(|m| m.delivered == m.written)
+}
+
+fn cable(study: &Study) -> Result<Part, RunError> {
+    let text = builtin::find("two-cables").map_or("", |b| b.text);
+    let two = study.scenario(text)?;
+    let one = study.scenario(FIGURE_5_9)?;
+    let gap = |flow: usize| -> Vec<f64> { stalls(&two, flow).iter().map(|s| s * 1e3).collect() };
+    let share = |runs: &[Outcome], flow: usize| {
+        let came = |o: &Outcome| {
+            let m = o.flows.get(flow)?.messages?;
+            Some(m.delivered as f64 / m.written as f64 * 100.0)
+        };
+        known(mean(&of_each(runs, came)))
+    };
+    let slow: Vec<f64> = stalls(&one, 0).iter().map(|s| s * 1e3).collect();
+    let moved = |name: &str, flow: usize| {
+        let gap = Measured::new("gap", "ms", known(mean(&gap(flow))));
+        row(name, vec![gap, Measured::new("delivered", "%", share(&two, flow))])
+    };
+    let table = MeasuredTable {
+        source: "Section 5.5",
+        what: "the longest time without a message when the cable of the primary path is pulled for good at \
+               5 s, of a hundred messages a second; 1 ms one way. The paper's transfer paused for ever."
+            .into(),
+        replications: study.replications as usize,
+        rows: vec![
+            moved("two cables at both, default", 0),
+            moved("two cables at both, ss7", 1),
+            row(
+                "Figure 5.9: two at A, one at B",
+                vec![
+                    Measured::new("gap", "ms", known(mean(&slow))),
+                    Measured::new("delivered", "%", share(&one, 0)),
+                ],
+            ),
+        ],
+    };
+    let get = |row: &str| table.get(row, "gap").map_or(f64::NAN, |m| m.ours);
+    let (default, ss7) = (get("two cables at both, default"), get("two cables at both, ss7"));
+    let high = |flow: usize| gap(flow).iter().fold(0.0, |a: f64, b| a.max(*b));
+    let complete =
+        |flow: usize| two.iter().filter(|o| o.flows.get(flow).is_some_and(all_came)).count();
+    let n = two.len();
+    let claims = vec![
+        Claim {
+            source: "Section 5.5",
+            says: "data should go on over the second path, and did not in the paper".into(),
+            ours: format!(
+                "all messages came, each once, in {} of {n} runs by default and {} with ss7",
+                complete(0),
+                complete(1)
+            ),
+            holds: complete(0) == n && complete(1) == n,
+            expected: true,
+            why: "",
+        },
+        Claim {
+            source: "Hung and Khanh 2010",
+            says: "SS7 needs a change of path within 800 ms".into(),
+            ours: format!(
+                "ss7: {ss7:.0} ms on average, {:.0} at most; default: {default:.0} ms, {:.0} at most",
+                high(1),
+                high(0)
+            ),
+            holds: high(1) < 800.0,
+            expected: true,
+            why: "",
+        },
+        Claim {
+            source: "Section 5.5",
+            says: "in the layout of Figure 5.9 too the change of path should be as quick".into(),
+            ours: format!("the gap is {:.1} s there", get("Figure 5.9: two at A, one at B") / 1e3),
+            holds: get("Figure 5.9: two at A, one at B") < 2.0 * default,
+            expected: false,
+            why: "The paper lays its pause to the unfinished SCTP of its kernel. But machine B had one address \
+                  there, and a path is an address of the peer (RFC 9260 section 1.3): A had no second path to \
+                  B to move to, only another way out, of which it hears when B's next heartbeat comes to A's \
+                  second address, every 30 s. With an address of B's on each of two networks there are two \
+                  paths.",
+        },
+    ];
+    let bars = [("default", 0), ("ss7", 1)];
+    let mut series = SeriesSheet { name: "gap".into(), style: Style::Bars, ..Default::default() };
+    for (name, flow) in bars {
+        let estimate = known(mean(&stalls(&two, flow)));
+        series.points.push([flow as f64, estimate.value]);
+        series.names.push(name.into());
+        series.bounds.push((estimate.interval.map(|i| [i.low, i.high]), estimate.n));
+    }
+    let chart = ChartSheet {
+        name: "section-5-5-gap".into(),
+        title: "Section 5.5, the gap when the primary cable is pulled".into(),
+        caption: "The longest time without a message, by profile.".into(),
+        seed: study.seed,
+        rests_on: Some((n, "replications".into())),
+        x: AxisSheet::new("profile", ""),
+        y: AxisSheet::new("gap", "s"),
+        series: vec![series],
+    };
+    Ok(Part { tables: vec![table], claims, charts: vec![chart], findings: Vec::new() })
+}

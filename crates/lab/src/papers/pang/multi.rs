@@ -1,0 +1,292 @@
+//! Table 5.3: how many calls a minute eight phones get through, against loss.
+
+use super::{Part, Study, ethernet, known, of_each, row, sctp, transports};
+use crate::output::{AxisSheet, ChartSheet, SeriesSheet, Style};
+use crate::papers::{Claim, Measured, MeasuredRow, MeasuredTable};
+use crate::run::RunError;
+use crate::sip::{Bed, Calls};
+use ringway_figures::statistics::{
+    Estimate, mean, paired, percentile_of_replications, ratio_of_replications,
+};
+use ringway_link::loss::RandomLoss;
+use ringway_link::{Chance, Change, LinkConfig, Loss, Span};
+use ringway_sansio::{Duration, Time};
+use ringway_sim::flows::Carried;
+
+/// Loss in per cent, and calls printed over UDP and SCTP.
+const LOSSES: [(f64, f64, f64); 4] =
+    [(5.0, 70.0, 60.0), (10.0, 40.0, 43.0), (20.0, 32.0, 37.0), (30.0, 20.0, 26.0)];
+/// Phones on each of two machines.
+const PHONES: u8 = 8;
+const NAMES: [&str; 4] = ["UDP", "TCP", "SCTP", "SCTP, short timers"];
+/// When losses begin, and how long calls are counted. The paper does not say how long it counted.
+const FROM: Time = Time::from_secs(30);
+const COUNTED: Duration = Duration::from_secs(60);
+/// How long an INVITE may wait for its answer: timer B of RFC 3261, the 64*T1 of every transaction.
+const LIMIT: Duration = Duration::from_secs(32);
+/// A phone rings as long as the paper's call set-up took, and a call ends after its termination's
+/// time, so that without loss the eight phones make the calls that its tables let expect.
+const RINGING: Duration = Duration::from_millis(4600);
+const TALK: Duration = Duration::from_millis(1700);
+
+/// A link to the router that begins to lose at [`FROM`], in both directions.
+fn line(loss: f64) -> LinkConfig {
+    let chance = Chance::percent(loss).unwrap_or_default();
+    let loss = Loss::Random(RandomLoss { chance, ..RandomLoss::default() });
+    let at = Span(FROM.as_nanos());
+    let change = Change { at, loss: Some(loss), ..Change::default() };
+    LinkConfig { schedule: vec![change], ..ethernet(Span::from_millis(1)) }
+}
+
+/// Which packets between phones and proxy are lost. NIST Net is told a loss for each source and
+/// destination (Table 5.1 of the paper), and it is not said for which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lost {
+    /// Those of both directions.
+    Both,
+    /// Those from the phones' machines to the proxy.
+    ToProxy,
+}
+
+fn bed(carried: Carried, loss: f64, lost: Lost) -> Bed {
+    let clean = ethernet(Span::from_millis(1));
+    let back = if lost == Lost::Both { line(loss) } else { clean.clone() };
+    let phones = [line(loss), back];
+    Bed {
+        carried,
+        links: [phones.clone(), phones, [clean.clone(), clean]],
+        pairs: PHONES,
+        callers_register: true,
+        from: FROM,
+        until: FROM + COUNTED,
+        end: FROM + COUNTED + LIMIT * 2,
+        talk: TALK,
+        pause: Duration::from_millis(100),
+        answer: RINGING,
+    }
+}
+
+/// Set-up times in seconds, without the ringing.
+fn setups(calls: &Calls) -> Vec<f64> {
+    let took = |call: &crate::sip::Call| {
+        let took = call.answered?.since(call.invited);
+        (took <= LIMIT).then(|| (took.saturating_sub(RINGING)).as_secs_f64())
+    };
+    calls.calls.iter().filter_map(took).collect()
+}
+
+/// INVITE transactions answered 200 within the minute.
+fn completed(calls: &Calls) -> f64 {
+    let end = FROM + COUNTED;
+    calls.calls.iter().filter(|c| c.answered.is_some_and(|at| at <= end)).count() as f64
+}
+
+struct Cell {
+    transport: &'static str,
+    loss: f64,
+    lost: Lost,
+    runs: Vec<Calls>,
+}
+
+impl Cell {
+    fn completed(&self) -> Vec<f64> {
+        of_each(&self.runs, |calls| Some(completed(calls)))
+    }
+
+    /// The share of the INVITEs that were answered 200 within timer B.
+    fn ratio(&self) -> Estimate {
+        let counts = |calls: &Calls| (setups(calls).len() as u64, calls.calls.len() as u64);
+        known(ratio_of_replications(&self.runs.iter().map(counts).collect::<Vec<_>>()))
+    }
+
+    fn percentile(&self, p: f64, seed: u64) -> Estimate {
+        let times = self.runs.iter().map(setups).filter(|times| !times.is_empty());
+        let times: Vec<Vec<f64>> = times.collect();
+        known(percentile_of_replications(&times, p, seed))
+    }
+}
+
+pub(super) fn run(study: &Study) -> Result<Part, RunError> {
+    let ss7 = ("SCTP, short timers", sctp(ringway_sctp::Settings::ss7()));
+    let mut cells = Vec::new();
+    for lost in [Lost::Both, Lost::ToProxy] {
+        for (transport, carried) in transports().into_iter().chain([ss7]) {
+            for (loss, ..) in LOSSES {
+                let runs = study.beds(&bed(carried, loss, lost))?;
+                cells.push(Cell { transport, loss, lost, runs });
+            }
+        }
+    }
+    let find = |transport: &str, loss: f64, lost: Lost| {
+        cells.iter().find(|c| (c.transport, c.loss, c.lost) == (transport, loss, lost))
+    };
+    let n = study.replications as usize;
+    let table = |source, what: String, rows| MeasuredTable { source, what, replications: n, rows };
+    let mut tables = Vec::new();
+    for lost in [Lost::Both, Lost::ToProxy] {
+        let [counts, ratios, times] = rows(study, &|transport, loss| find(transport, loss, lost));
+        let of = match lost {
+            Lost::Both => "between the phones and the proxy, in each direction",
+            Lost::ToProxy => "from the phones to the proxy alone",
+        };
+        tables.push(table(
+            "Table 5.3",
+            format!(
+                "INVITE transactions answered 200 in {} s by {PHONES} phones that call {PHONES} others again \
+                 and again, against the loss of packets {of}. A call takes {} s of people: the paper's \
+                 set-up and termination over UDP.",
+                COUNTED.as_secs(),
+                (RINGING + TALK).as_secs_f64()
+            ),
+            counts,
+        ));
+        tables.push(table(
+            "Table 5.3, completion",
+            format!(
+                "share of the INVITEs begun in that time that were answered 200 within {} s, timer B of \
+                 RFC 3261; packets lost {of}.",
+                LIMIT.as_secs()
+            ),
+            ratios,
+        ));
+        tables.push(table(
+            "Table 5.3, set-up",
+            format!("time from INVITE to 200 less the ringing; packets lost {of}."),
+            times,
+        ));
+    }
+    let claims = claims(&find);
+    let charts = vec![
+        counts(study, "", "in each direction", &tables[0]),
+        counts(study, "-to-proxy", "from the phones alone", &tables[3]),
+        ecdf(study, &cells),
+    ];
+    let findings = vec![
+        "Table 5.3 cannot be had again to the number: the paper says neither how long it counted nor how \
+         its people dialled, nor for which direction its router was told to lose packets. Both readings \
+         are run, and the same minute is given to all transports. What is compared is which is ahead."
+            .into(),
+    ];
+    Ok(Part { tables, claims, charts, findings })
+}
+
+/// The rows of counts, of completion ratios and of set-up times.
+fn rows<'a>(study: &Study, find: &dyn Fn(&str, f64) -> Option<&'a Cell>) -> [Vec<MeasuredRow>; 3] {
+    let [mut counts, mut ratios, mut times] = [const { Vec::new() }; 3];
+    for (loss, udp, sctp) in LOSSES {
+        let mut row_counts = Vec::new();
+        let mut row_ratios = Vec::new();
+        for cell in NAMES.iter().filter_map(|name| find(name, loss)) {
+            let count = Measured::new(cell.transport, "calls", known(mean(&cell.completed())));
+            row_counts.push(match cell.transport {
+                "UDP" => count.beside(udp),
+                "SCTP" => count.beside(sctp),
+                _ => count,
+            });
+            row_ratios.push(Measured::new(cell.transport, "share", cell.ratio()));
+            let quantile = |name: &str, p| Measured::new(name, "s", cell.percentile(p, study.seed));
+            times.push(row(
+                format!("{loss} %, {}", cell.transport),
+                vec![quantile("p50", 0.5), quantile("p90", 0.9), quantile("p99", 0.99)],
+            ));
+        }
+        counts.push(row(format!("{loss} %"), row_counts));
+        ratios.push(row(format!("{loss} %"), row_ratios));
+    }
+    [counts, ratios, times]
+}
+
+/// Who completes more calls at a loss.
+fn claims<'a>(find: &impl Fn(&str, f64, Lost) -> Option<&'a Cell>) -> Vec<Claim> {
+    let mut claims = Vec::new();
+    // How many calls more than UDP.
+    let more = |transport: &str, loss, lost| {
+        let of = |transport: &str| find(transport, loss, lost).map_or(Vec::new(), Cell::completed);
+        known(paired(&of(transport), &of("UDP")))
+    };
+    for (loss, udp, sctp) in LOSSES {
+        let both = more("SCTP", loss, Lost::Both);
+        let short = more("SCTP, short timers", loss, Lost::Both);
+        let one_way = more("SCTP", loss, Lost::ToProxy);
+        let shown = |e: &Estimate| {
+            let [low, high] = e.interval.map_or([f64::NAN; 2], |i| [i.low, i.high]);
+            format!("{:+.1} [{low:+.1}, {high:+.1}]", e.value)
+        };
+        let sctp_ahead = sctp > udp;
+        claims.push(Claim {
+            source: "Table 5.3",
+            says: format!(
+                "at {loss} % loss more calls are completed over {} ({sctp} over SCTP, {udp} over UDP)",
+                if sctp_ahead { "SCTP" } else { "UDP" }
+            ),
+            ours: format!(
+                "calls over SCTP less those over UDP: {}; with short timers {}; with losses one way {}",
+                shown(&both),
+                shown(&short),
+                shown(&one_way)
+            ),
+            holds: (both.value > 0.0) == sctp_ahead,
+            expected: !sctp_ahead,
+            why: if sctp_ahead {
+                "What is lost is sent again after T1 = 0.5 s by SIP over UDP, and after RTO.Min = 1 s at \
+                 least by SCTP; phones that wait for people send too little for a fast retransmission, \
+                 which needs three later packets. And each time-out doubles the timer and closes the window \
+                 for all eight calls, which share an association: SCTP takes loss for congestion, UDP takes \
+                 it for nothing. What the timers alone are worth is in the last column."
+            } else {
+                ""
+            },
+        });
+    }
+    claims
+}
+
+fn counts(study: &Study, name: &str, lost: &str, table: &MeasuredTable) -> ChartSheet {
+    let series = NAMES.map(|transport| {
+        let mut series =
+            SeriesSheet { name: transport.into(), style: Style::Ribbon, ..Default::default() };
+        for (row, (loss, ..)) in table.rows.iter().zip(LOSSES) {
+            if let Some(f) = row.figures.iter().find(|f| f.column == transport) {
+                series.points.push([loss, f.ours]);
+                series.bounds.push((f.low.zip(f.high).map(|(low, high)| [low, high]), f.n));
+            }
+        }
+        series
+    });
+    let printed = [("UDP, the paper", 1), ("SCTP, the paper", 2)].map(|(name, column)| {
+        let points = LOSSES.map(|l| [l.0, if column == 1 { l.1 } else { l.2 }]);
+        SeriesSheet::new(name, Style::Scatter, &points)
+    });
+    ChartSheet {
+        name: format!("table-5-3-calls{name}"),
+        title: format!("Table 5.3, calls completed in a minute; losses {lost}"),
+        caption: "INVITE transactions answered 200 by eight phones, against loss.".into(),
+        seed: study.seed,
+        rests_on: Some((study.replications as usize, "replications".into())),
+        x: AxisSheet::new("loss", "%"),
+        y: AxisSheet::new("calls completed", "number"),
+        series: series.into_iter().chain(printed).collect(),
+    }
+}
+
+/// The distribution of set-up times at the loss in the middle.
+fn ecdf(study: &Study, cells: &[Cell]) -> ChartSheet {
+    const AT: f64 = 10.0;
+    let of = |cell: &Cell| {
+        let times = cell.runs.iter().flat_map(setups);
+        let points: Vec<[f64; 2]> = times.enumerate().map(|(i, t)| [i as f64, t]).collect();
+        SeriesSheet::new(cell.transport, Style::Ecdf, &points)
+    };
+    ChartSheet {
+        name: "table-5-3-setup-ecdf".into(),
+        title: format!("Set-up time at {AT} % loss"),
+        caption:
+            "The share of answered calls that took no longer from INVITE to 200, less the ringing."
+                .into(),
+        seed: study.seed,
+        rests_on: Some((study.replications as usize, "replications".into())),
+        x: AxisSheet::new("set-up time", "s"),
+        y: AxisSheet::default(),
+        series: cells.iter().filter(|c| c.loss == AT && c.lost == Lost::Both).map(of).collect(),
+    }
+}
