@@ -7,7 +7,7 @@ use crate::counters::Counters;
 use crate::fresh::is_fresh;
 use crate::handler::{Backlog, CloseReason, Handler};
 use crate::limits::Limits;
-use crate::mailbox::{Carry, Mail};
+use crate::mailbox::{Carry, Mail, Report};
 use crate::route::LocalAddresses;
 use crate::shared::Shared;
 use crate::stream::conn::{Conns, Key};
@@ -90,6 +90,8 @@ pub(crate) struct Hub<H: Handler> {
     pub(crate) stop: Option<Duration>,
     pub(crate) local: LocalAddresses,
     failed: Vec<u64>,
+    /// What failed of what other workers handed over.
+    failed_elsewhere: Vec<Report>,
     carries: Vec<Option<Box<Carry>>>,
     routes: Vec<u16>,
     send_buffers: SendBatch,
@@ -134,6 +136,7 @@ impl<H: Handler> Hub<H> {
                 stop: None,
                 local: LocalAddresses::new(&shared.listeners),
                 failed: Vec::new(),
+                failed_elsewhere: Vec::new(),
                 carries: shared.mailboxes.iter().map(|_| None).collect(),
                 routes: Vec::new(),
                 send_buffers: SendBatch::new(),
@@ -183,15 +186,40 @@ impl<H: Handler> Hub<H> {
             }
             self.failed = failed;
         }
+        if !self.failed_elsewhere.is_empty() {
+            self.tell_elsewhere();
+        }
         if !self.outbox.is_empty() || !self.failed.is_empty() {
             self.wake_main();
         }
         self.rearm();
     }
 
-    /// Reports a message as not sent, with the next flush.
+    /// Reports messages of our own as not sent, with the next flush.
     pub(crate) fn fail(&mut self, reports: impl Iterator<Item = u64>) {
         self.failed.extend(reports);
+    }
+
+    /// Reports a message as not sent, with the next flush, to the worker whose it is.
+    pub(crate) fn not_sent(&mut self, report: Report) {
+        if report.worker == self.worker {
+            self.failed.push(report.number);
+        } else if report.number != 0 {
+            self.failed_elsewhere.push(report);
+        }
+    }
+
+    /// Tells other workers what failed of theirs.
+    fn tell_elsewhere(&mut self) {
+        let failed = std::mem::take(&mut self.failed_elsewhere);
+        for (worker, mailbox) in self.shared.mailboxes.iter().enumerate() {
+            let theirs = failed.iter().filter(|r| usize::from(r.worker) == worker);
+            let numbers: Vec<u64> = theirs.map(|r| r.number).collect();
+            if !numbers.is_empty() {
+                // When its mailbox is full too, its timers must find out.
+                let _ = mailbox.try_send(Mail::NotSent(numbers));
+            }
+        }
     }
 
     pub(crate) fn wake_main(&self) {
@@ -246,7 +274,8 @@ impl<H: Handler> Hub<H> {
                     ELSEWHERE
                 }
                 Target::Peer { transport, remote, name } => {
-                    self.send_to(*transport, *remote, name.as_ref(), bytes, send.report);
+                    let report = Report { worker: self.worker, number: send.report };
+                    self.send_to(*transport, *remote, name.as_ref(), bytes, report);
                     ELSEWHERE
                 }
             };
@@ -342,6 +371,11 @@ impl<H: Handler> Hub<H> {
 
     /// Queues a message on a connection: ours, or handed over to the worker whose it is.
     pub(crate) fn send_on(&mut self, flow: &Flow, bytes: &[u8], report: u64) {
+        self.send_for(flow, bytes, Report { worker: self.worker, number: report });
+    }
+
+    /// The same for whichever worker is to be told when it fails.
+    fn send_for(&mut self, flow: &Flow, bytes: &[u8], report: Report) {
         if flow.id.worker() != self.worker {
             self.hand_over(flow.id.worker(), Target::Flow(*flow), bytes, report);
             return;
@@ -349,7 +383,7 @@ impl<H: Handler> Hub<H> {
         let limit = self.limits().write_queue;
         let Some(conn) = self.conns.get_mut(flow.id).filter(|c| c.takes_messages()) else {
             self.counters.stream_not_sent.add(1);
-            self.failed.push(report);
+            self.not_sent(report);
             return;
         };
         // Half of the room is for what belongs to something begun.
@@ -363,59 +397,51 @@ impl<H: Handler> Hub<H> {
             conn.end(CloseReason::SlowReader, None);
         }
         self.counters.stream_not_sent.add(1);
-        self.failed.push(report);
+        self.not_sent(report);
     }
 
-    fn hand_over(&mut self, worker: u8, target: Target, bytes: &[u8], report: u64) {
+    fn hand_over(&mut self, worker: u8, target: Target, bytes: &[u8], report: Report) {
         let Some(slot) = self.carries.get_mut(worker as usize) else {
             self.counters.stream_not_sent.add(1);
-            self.failed.push(report);
+            self.not_sent(report);
             return;
         };
         let carry = slot.get_or_insert_default();
-        carry.from = self.worker;
         let start = carry.bytes.len();
         carry.bytes.extend_from_slice(bytes);
         carry.items.push((target, start..carry.bytes.len(), report));
     }
 
     fn post_carries(&mut self) {
-        for (slot, mailbox) in self.carries.iter_mut().zip(&self.shared.mailboxes) {
-            let Some(carry) = slot.take() else { continue };
+        for worker in 0..self.carries.len() {
+            let Some(carry) = self.carries[worker].take() else { continue };
             let count = carry.items.len() as u64;
-            match mailbox.try_send(Mail::Carry(carry)) {
+            match self.shared.mailboxes[worker].try_send(Mail::Carry(carry)) {
                 Ok(()) => self.counters.sends_handed_over.add(count),
                 Err(Mail::Carry(carry)) => {
                     self.counters.stream_not_sent.add(count);
-                    self.failed.extend(carry.items.iter().map(|item| item.2));
+                    for (_, _, report) in carry.items {
+                        self.not_sent(report);
+                    }
                 }
                 Err(_) => {}
             }
         }
     }
 
-    /// Sends what another worker handed over, and tells it what could not be sent.
+    /// Sends what another worker handed over.
     pub(crate) fn carried(&mut self, carry: &Carry) {
-        let outer = std::mem::take(&mut self.failed);
         for (target, range, report) in &carry.items {
             let bytes = &carry.bytes[range.clone()];
             match target {
                 Target::Flow(flow) if flow.id.worker() == self.worker => {
-                    self.send_on(flow, bytes, *report);
+                    self.send_for(flow, bytes, *report);
                 }
                 Target::Flow(_) => {}
                 Target::Peer { transport, remote, name } => {
                     self.send_to(*transport, *remote, name.as_ref(), bytes, *report);
                 }
             }
-        }
-        let mut failed = std::mem::replace(&mut self.failed, outer);
-        failed.retain(|report| *report != 0);
-        if !failed.is_empty()
-            && let Some(mailbox) = self.shared.mailboxes.get(carry.from as usize)
-        {
-            // When its mailbox is full too, its timers must find out.
-            let _ = mailbox.try_send(Mail::NotSent(failed));
         }
     }
 
@@ -426,18 +452,18 @@ impl<H: Handler> Hub<H> {
         remote: SocketAddr,
         name: Option<&Arc<str>>,
         bytes: &[u8],
-        report: u64,
+        report: Report,
     ) {
         let key = Key::new(transport, remote, name);
         if let Some(id) = self.conns.find(&key) {
             if let Some(flow) = self.conns.get_mut(id).map(|c| c.flow) {
-                self.send_on(&flow, bytes, report);
+                self.send_for(&flow, bytes, report);
             }
             return;
         }
         let known = self.shared.directory().find(transport, remote, name.map(|n| &**n));
         if let Some(flow) = known {
-            self.send_on(&flow, bytes, report);
+            self.send_for(&flow, bytes, report);
             return;
         }
         if let Some(owner) = self.owner(transport, remote).filter(|owner| *owner != self.worker) {
@@ -446,10 +472,10 @@ impl<H: Handler> Hub<H> {
             return;
         }
         match self.dial(key, transport, remote, name) {
-            Some(flow) => self.send_on(&flow, bytes, report),
+            Some(flow) => self.send_for(&flow, bytes, report),
             None => {
                 self.counters.stream_not_sent.add(1);
-                self.failed.push(report);
+                self.not_sent(report);
             }
         }
     }

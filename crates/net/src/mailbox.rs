@@ -18,13 +18,20 @@ pub(crate) enum Mail<P> {
     NotSent(Vec<u64>),
 }
 
+/// Who is told when a message could not be sent: the worker whose it is, by its number for it. Numbers
+/// of two workers may be alike.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Report {
+    pub(crate) worker: u8,
+    /// Zero where nobody wants to know.
+    pub(crate) number: u64,
+}
+
 /// Messages handed over to the worker that owns their connections, in one piece.
 #[derive(Default)]
 pub(crate) struct Carry {
-    /// The worker they come from, which is told of failures.
-    pub(crate) from: u8,
     pub(crate) bytes: Vec<u8>,
-    pub(crate) items: Vec<(Target, Range<usize>, u64)>,
+    pub(crate) items: Vec<(Target, Range<usize>, Report)>,
 }
 
 /// The way to one worker from anywhere. Cheap to copy.

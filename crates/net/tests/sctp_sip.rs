@@ -234,7 +234,7 @@ fn a_slow_peer_is_cut_off() {
     }
     let mut told = 0;
     let closed = server.wait(|event| match event {
-        Event::NotSent(_) => {
+        Event::NotSent(..) => {
             told += 1;
             None
         }

@@ -215,7 +215,7 @@ fn a_slow_reader_is_cut_off_and_delays_nobody() {
         quick.write_all(&sip("q", 0)).unwrap();
         assert_eq!(read(&mut quick, sip("q", 0).len()), sip("q", 0));
         if let Some(n) = server.events.try_iter().find_map(|e| match e {
-            Event::NotSent(n) => Some(n),
+            Event::NotSent(n, _) => Some(n),
             _ => None,
         }) {
             break n;
@@ -229,7 +229,7 @@ fn a_slow_reader_is_cut_off_and_delays_nobody() {
     server.send(0, Target::Flow(flow), 1_000_000, &large);
     assert_eq!(
         server.wait(|e| match e {
-            Event::NotSent(n) if *n == 1_000_000 => Some(*n),
+            Event::NotSent(n, _) if *n == 1_000_000 => Some(*n),
             _ => None,
         }),
         1_000_000
@@ -250,7 +250,7 @@ fn half_of_a_queue_is_kept_for_what_has_begun() {
     loop {
         server.send(0, Target::Flow(flow), sent + 1, &new);
         match server.events.recv_timeout(Duration::from_millis(50)) {
-            Ok(Event::NotSent(n)) => break assert_eq!(n, sent + 1),
+            Ok(Event::NotSent(n, _)) => break assert_eq!(n, sent + 1),
             _ => sent += 1,
         }
         assert!(begun.elapsed() < PATIENCE * 4, "never full");
@@ -403,6 +403,47 @@ fn a_message_for_another_workers_connection_is_handed_over() {
     // The worker that asked hears of the failure.
     server.send(other, Target::Flow(flow), 3, &sip("late", 3));
     assert_eq!(server.wait_not_sent(), 3);
+}
+
+/// What was handed over and still waits when the connection ends is told to the worker whose it is:
+/// the numbers of two workers may be alike.
+#[test]
+fn what_waited_on_another_workers_connection_is_told() {
+    let mut config = tcp(Limits::default());
+    config.workers = 2;
+    let server = Server::start_with(config, |p| p.echo = false);
+    let stream = connect(server.addr(0));
+    let (flow, _) = server.wait_opened();
+    let other = 1 - flow.id.worker();
+    // More than the kernel takes for a peer that does not read, less than is kept for it.
+    let message = sip("waits", 100_000);
+    let count = 60;
+    for n in 1..=count {
+        server.send(other.into(), Target::Flow(flow), n, &message);
+    }
+    server.wait_count("sends_handed_over", count);
+    // Ended by a reset, with what it has not read.
+    socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
+    drop(stream);
+    let mut waiting = true;
+    let mut told = Vec::new();
+    // Some were refused for want of room; those that waited fail with the connection.
+    while waiting || (told.len() as u64) < server.count("stream_not_sent") {
+        server.wait(|event| match event {
+            Event::NotSent(number, worker) => {
+                told.push((*number, *worker));
+                Some(())
+            }
+            Event::Closed { .. } => {
+                waiting = false;
+                Some(())
+            }
+            _ => None,
+        });
+    }
+    assert!(!told.is_empty() && told.iter().all(|(_, worker)| *worker == other), "{told:?}");
+    let numbers: std::collections::HashSet<u64> = told.iter().map(|t| t.0).collect();
+    assert_eq!(numbers.len(), told.len(), "each is told once");
 }
 
 #[test]

@@ -153,7 +153,9 @@ impl<H: Handler> Hub<H> {
         }
         let reason = conn.ending.map_or(reason, |e| e.reason);
         self.counters.stream_not_sent.add(conn.queue.messages() as u64);
-        self.fail(conn.queue.fail());
+        for report in conn.queue.fail() {
+            self.not_sent(report);
+        }
         match reason {
             CloseReason::Idle => self.counters.closed_idle.add(1),
             CloseReason::HalfOpen => self.counters.closed_half_open.add(1),

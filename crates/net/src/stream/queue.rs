@@ -1,5 +1,6 @@
 //! What waits to be written to one connection.
 
+use crate::mailbox::Report;
 use std::collections::VecDeque;
 
 /// Memory kept by an empty queue.
@@ -9,7 +10,7 @@ const KEEP: usize = 16 * 1024;
 struct Mark {
     /// Bytes of the message not yet written.
     left: usize,
-    report: u64,
+    report: Report,
 }
 
 /// A queue of messages in one buffer, bounded in bytes.
@@ -36,7 +37,7 @@ impl WriteQueue {
     }
 
     /// Appends a message; `false` when that would be more than `limit` bytes.
-    pub(crate) fn push(&mut self, bytes: &[u8], report: u64, limit: usize) -> bool {
+    pub(crate) fn push(&mut self, bytes: &[u8], report: Report, limit: usize) -> bool {
         if bytes.is_empty() {
             return true;
         }
@@ -85,8 +86,8 @@ impl WriteQueue {
         ended
     }
 
-    /// Gives up: the report numbers of all messages not wholly written.
-    pub(crate) fn fail(&mut self) -> impl Iterator<Item = u64> {
+    /// Gives up: who is to be told of each message not wholly written.
+    pub(crate) fn fail(&mut self) -> impl Iterator<Item = Report> {
         self.bytes = Vec::new();
         self.head = 0;
         std::mem::take(&mut self.marks).into_iter().map(|m| m.report)
@@ -98,29 +99,37 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn told(number: u64) -> Report {
+        Report { worker: 0, number }
+    }
+
     #[test]
     fn bytes_leave_in_order_across_messages() {
         let mut q = WriteQueue::default();
-        assert!(q.push(b"abc", 1, 100) && q.push(b"defg", 2, 100) && q.push(b"h", 3, 100));
+        assert!(
+            q.push(b"abc", told(1), 100)
+                && q.push(b"defg", told(2), 100)
+                && q.push(b"h", told(3), 100)
+        );
         assert_eq!(q.message(), Some(&b"abc"[..]));
         assert_eq!(q.written(4), 1);
         assert_eq!(q.bytes(), b"efgh");
-        assert!(q.push(b"ij", 4, 100));
+        assert!(q.push(b"ij", told(4), 100));
         assert_eq!(q.bytes(), b"efghij");
         assert_eq!(q.written(4), 2);
         assert_eq!(q.message(), Some(&b"ij"[..]));
-        assert_eq!(q.fail().collect::<Vec<_>>(), [4]);
+        assert_eq!(q.fail().collect::<Vec<_>>(), [told(4)]);
         assert_eq!((q.is_empty(), q.len()), (true, 0));
     }
 
     #[test]
     fn the_limit_holds_for_what_waits_only() {
         let mut q = WriteQueue::default();
-        assert!(q.push(&[0; 10], 0, 10));
-        assert!(!q.push(&[0; 1], 0, 10));
+        assert!(q.push(&[0; 10], told(0), 10));
+        assert!(!q.push(&[0; 1], told(0), 10));
         q.written(9);
-        assert!(q.push(&[0; 9], 0, 10));
-        assert!(!q.push(&[0; 1], 0, 10));
+        assert!(q.push(&[0; 9], told(0), 10));
+        assert!(!q.push(&[0; 1], told(0), 10));
         assert_eq!(q.written(10), 2);
     }
 
@@ -136,7 +145,7 @@ mod tests {
             for (n, (push, size)) in steps.into_iter().enumerate() {
                 if push && size > 0 {
                     let bytes = vec![n as u8; size];
-                    let taken = queue.push(&bytes, n as u64 + 1, LIMIT);
+                    let taken = queue.push(&bytes, told(n as u64 + 1), LIMIT);
                     prop_assert_eq!(taken, model.len() + size <= LIMIT);
                     if taken {
                         model.extend(bytes);

@@ -17,11 +17,26 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 /// What a handler was told.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    Message { worker: u8, flow: Flow, bytes: Vec<u8> },
-    Malformed { flow: Flow, status: u16, head: Vec<u8> },
-    Opened { flow: Flow, peer: Peer },
-    Closed { flow: Flow, reason: CloseReason },
-    NotSent(u64),
+    Message {
+        worker: u8,
+        flow: Flow,
+        bytes: Vec<u8>,
+    },
+    Malformed {
+        flow: Flow,
+        status: u16,
+        head: Vec<u8>,
+    },
+    Opened {
+        flow: Flow,
+        peer: Peer,
+    },
+    Closed {
+        flow: Flow,
+        reason: CloseReason,
+    },
+    /// The number, and the worker that was told.
+    NotSent(u64, u8),
     Timeout(Time),
     Batch(Backlog),
 }
@@ -88,7 +103,7 @@ impl Handler for Probe {
     }
 
     fn not_sent(&mut self, _: Time, report: u64, _: &mut Outbox) {
-        self.tell(Event::NotSent(report));
+        self.tell(Event::NotSent(report, self.worker));
     }
 
     fn posted(&mut self, now: Time, job: Job, out: &mut Outbox) {
@@ -206,7 +221,7 @@ impl Server {
 
     pub fn wait_not_sent(&self) -> u64 {
         self.wait(|e| match e {
-            Event::NotSent(report) => Some(*report),
+            Event::NotSent(report, _) => Some(*report),
             _ => None,
         })
     }

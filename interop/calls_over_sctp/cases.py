@@ -1,0 +1,212 @@
+"""Calls between two servers over SCTP (RFC 4168): SIPp calls one, which calls on over SCTP, and the other SIPp answers.
+
+The servers stand on two hosts, network namespaces, so that links between them can be cut while calls go on.
+"""
+
+import json
+import re
+
+import cases
+import sctp
+from server import binary
+
+PORT, CALLER, CALLEE = 5060, 5071, 5070
+RATE = 50
+# Milliseconds that a signalling network allows for (papers on SS7 over IP), and what is aimed at.
+SS7_GAP = 800
+
+
+class Site:
+    """A server on a host of its own, which sends on to the other one what it is not asked to serve."""
+
+    def __init__(self, c, space, listen, other, profile="standard", extra=""):
+        self.c, self.space, self.callee = c, space, None
+        self.config = c.folder / f"{space.name}.toml"
+        self.config.write_text(f"""\
+listen = {json.dumps([f"udp://127.0.0.1:{PORT}", listen])}
+domains = ["{space.name}.test"]
+store = "memory"
+trusted = ["127.0.0.0/8", "10.0.0.0/8"]
+http = "127.0.0.1:8060"
+
+[auth]
+mode = "off"
+
+[sctp]
+profile = "{profile}"
+{extra}
+[[route]]
+domain = "own"
+next_hops = [{{ uri = "sip:127.0.0.1:{CALLEE}" }}]
+
+[[route]]
+domain = "foreign"
+next_hops = [{{ uri = "{other}" }}]
+""")
+        self.server = space.start(f"server-{space.name}", [binary(), "serve", "--config", self.config],
+                                  env={"XDG_STATE_HOME": str(c.folder / space.name)})
+        c.expect(self.server.wait_output("serving", 15), f"no server: {self.server.output()}")
+
+    def answers(self):
+        """Starts who answers calls; gives the file of what it is told."""
+        messages = self.c.folder / f"{self.space.name}.msg"
+        self.callee = self.space.start(f"callee-{self.space.name}", [
+            "sipp", "-sn", "uas", "-i", "127.0.0.1", "-p", CALLEE, "-nostdin", "-trace_msg", "-message_file", messages])
+        self.c.until(lambda: self.hears(CALLEE), 5, "sipp does not listen")
+        return messages
+
+    def hears(self, port):
+        """Whether something on this host listens on a UDP port."""
+        _, table = self.c.run("ss", [*self.space.enter(), "ss", "-lnu"])
+        return f":{port} " in table
+
+    def calls(self, host, count, hold=300):
+        """Starts calls to the other host, so many a second."""
+        return self.space.start(f"caller-{self.space.name}", [
+            "sipp", "-sn", "uac", "-i", "127.0.0.1", "-p", CALLER, "-nostdin", "-r", RATE, "-m", count, "-d", hold,
+            "-s", "bob", "-timeout", "60s", "-timeout_error", "-rsa", f"127.0.0.1:{PORT}", f"{host}:{PORT}"])
+
+    def stop(self):
+        """Ends the server, which must end well, and who answers for it."""
+        if self.callee:
+            self.callee.end()
+        self.server.popen.terminate()
+        self.c.expect(self.server.wait(20) == 0, f"the server: {self.server.output()[-500:]}")
+
+
+def done(c, caller, count):
+    """Waits for a caller, every call of whom must have gone as it should."""
+    status = caller.wait(70)
+    told = re.findall(r"Successful call\s*\|[^|]*\|\s*(\d+)", caller.output())
+    c.expect(status == 0 and told and int(told[-1]) == count,
+             f"{told[-1] if told else 'no'} of {count} calls were completed, status {status}: {caller.output()[-300:]}")
+
+
+def invites(messages):
+    """When each INVITE came, in seconds."""
+    told = re.findall(r"-{5,} \S+ (\d+):(\d+):([\d.]+)\n\w+ message received [^\n]*\n\nINVITE ",
+                      messages.read_text(errors="replace"))
+    return [3600 * int(hours) + 60 * int(minutes) + float(seconds) for hours, minutes, seconds in told]
+
+
+def hosts(c):
+    """Two hosts with two links; the first leads by two switches."""
+    a, b, switches = (sctp.Space(c, name) for name in ("a", "b", "switches"))
+    a.join_by(switches, b, 1)
+    a.join(b, 2)
+    return a, b, switches
+
+
+def listener(host, over="sctp"):
+    """What a server on a host listens on besides UDP."""
+    return f"{over}://10.1.0.{host},10.2.0.{host}:{PORT}"
+
+
+@sctp.case("calls-over-sctp/cable", limit=150)
+def cable(c):
+    """The primary link is cut during fifty calls a second: between two switches, where no host sees it, and at a
+    host. Every call is completed, none is heard twice; with the profile for signalling networks the calls that
+    come in have no gap of 800 ms."""
+    a, b, switches = hosts(c)
+    count = 8 * RATE
+    for profile, over, (space, device, where) in (
+            ("standard", "sctp", (switches, "trunk1", "between switches")),
+            ("ss7", "sctp+udp", (switches, "trunk1", "between switches")),
+            ("ss7", "sctp", (a, "e1", "at a host"))):
+        sites = [Site(c, host, listener(n, over), f"sip:10.1.0.{3 - n};transport=sctp", profile)
+                 for n, host in ((1, a), (2, b))]
+        messages = sites[1].answers()
+        caller = sites[0].calls("10.1.0.2", count)
+        c.sleep(3)
+        space.inside("link", "set", device, "down")
+        done(c, caller, count)
+        space.inside("link", "set", device, "up")
+        times = invites(messages)
+        c.expect(len(times) == count, f"{len(times)} INVITEs came for {count} calls")
+        gap = 1000 * max(later - earlier for earlier, later in zip(times, times[1:]))
+        print(f"calls, cable pulled {where}, {over}, profile {profile}: {count} of {count} completed, "
+              f"longest gap {gap:.0f} ms", flush=True)
+        c.expect(gap < SS7_GAP or profile != "ss7", f"no call came in for {gap:.0f} ms")
+        for site in sites:
+            site.stop()
+
+
+@sctp.case("calls-over-sctp/one-association")
+def one_association(c):
+    """RFC 4168 section 5: calls both ways between two servers share one association, and spread over its streams;
+    tshark finds no fault with what passes."""
+    a, b, _ = hosts(c)
+    capture, file = a.capture("e1")
+    sites = [Site(c, host, listener(n), f"sip:10.1.0.{3 - n};transport=sctp") for n, host in ((1, a), (2, b))]
+    for site in sites:
+        site.answers()
+    count = 4 * RATE
+    callers = [site.calls(f"10.1.0.{2 - n}", count) for n, site in enumerate(sites)]
+    for caller in callers:
+        done(c, caller, count)
+    capture.popen.terminate()
+    capture.wait(5)
+    sctp.examine(c, file)
+
+    def fields(which, query):
+        _, told = c.run("tshark", ["tshark", "-n", "-r", file, "-Y", query, "-T", "fields", "-e", which], seconds=60)
+        return [word for line in told.splitlines() for word in line.split(",") if re.fullmatch(r"[\dxa-f]+", word)]
+
+    inits = fields("sctp.verification_tag", "sctp.chunk_type == 1")
+    c.expect(len(inits) == 1, f"expected one association, {len(inits)} INITs were sent")
+    streams = set(fields("sctp.data_sid", "sctp.chunk_type == 0"))
+    # Of 400 calls among 1024 streams each way about 320 are used.
+    c.expect(len(streams) > 200, f"400 calls used {len(streams)} streams")
+
+
+TLS = """
+[log]
+level = "debug"
+[tls]
+certificate = "{folder}/{name}.pem"
+key = "{folder}/{name}.key"
+roots = "{folder}/ca.pem"
+"""
+
+
+def certificates(c, names):
+    """An authority, and certificates of these names and addresses."""
+    def openssl(*words):
+        status, output = c.run("openssl", ["openssl", *words])
+        c.expect(status == 0, f"openssl: {output}")
+
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    f = c.folder
+    openssl("req", "-x509", *key, "-keyout", f / "ca.key", "-out", f / "ca.pem", "-days", "2", "-subj", "/CN=authority")
+    for name, address in names.items():
+        (f / f"{name}.ext").write_text(f"subjectAltName=IP:{address}\n")
+        openssl("req", *key, "-keyout", f / f"{name}.key", "-out", f / f"{name}.csr", "-subj", f"/CN={name}")
+        openssl("x509", "-req", "-in", f / f"{name}.csr", "-CA", f / "ca.pem", "-CAkey", f / "ca.key",
+                "-CAcreateserial", "-days", "2", "-extfile", f / f"{name}.ext", "-out", f / f"{name}.pem")
+
+
+@sctp.case("calls-over-sctp/tls")
+def tls(c):
+    """RFC 3436: `sips` between the servers is TLS over SCTP; a server whose certificate is another's is not called."""
+    a, b, _ = hosts(c)
+    names = {a.name: "10.1.0.1", b.name: "10.1.0.2"}
+    certificates(c, names)
+    capture, file = a.capture("e1")
+    sites = [Site(c, host, f"tls-sctp://10.1.0.{n},10.2.0.{n}:5061", f"sips:10.1.0.{3 - n};transport=sctp",
+                  extra=TLS.format(folder=c.folder, name=host.name)) for n, host in ((1, a), (2, b))]
+    sites[1].answers()
+    done(c, sites[0].calls("10.1.0.2", 2 * RATE), 2 * RATE)
+    capture.popen.terminate()
+    capture.wait(5)
+    _, told = c.run("tshark", ["tshark", "-n", "-r", file, "-Y", "frame contains \"INVITE \""], seconds=60)
+    c.expect("INVITE" not in told, f"a call was readable on the wire: {told[:300]}")
+    # The other's certificate names another address.
+    (c.folder / f"{b.name}.pem").write_text((c.folder / f"{a.name}.pem").read_text())
+    (c.folder / f"{b.name}.key").write_text((c.folder / f"{a.name}.key").read_text())
+    for site in sites:
+        site.stop()
+    sites = [Site(c, host, f"tls-sctp://10.1.0.{n},10.2.0.{n}:5061", f"sips:10.1.0.{3 - n};transport=sctp",
+                  extra=TLS.format(folder=c.folder, name=host.name)) for n, host in ((1, a), (2, b))]
+    sites[1].answers()
+    caller = sites[0].calls("10.1.0.2", 1)
+    c.expect(caller.wait(30) not in (0, None), "a call was taken by a server with another's certificate")
