@@ -187,7 +187,8 @@ def examine(c, file, udp=None, least=20):
 
 # Wireshark's severity of errors.
 ERROR = 0x00800000
-DATA, I_DATA = 0, 64
+# Types of chunks.
+DATA, FORWARD_TSN, RE_CONFIG, ASCONF, AUTH, I_DATA = 0, 192, 130, 193, 15, 64
 # What a program that draws on a terminal wants to know of it.
 TERMINAL = "/lib/terminfo/l/linux"
 
@@ -231,6 +232,7 @@ class Linux:
             self.space.tap(number)
         self.machine = Machine(c.folder / "machine", programs=[built("peer"), *programs], files=files)
         c.after(self.close)
+        self.captures = [self.space.capture(f"tap{number}") for number in networks]
         self.machine.start([(f"tap{n}", f"10.{n}.0.2/24", f"fd0{n}::2/64") for n in networks], self.space.name)
 
     def close(self):
@@ -241,6 +243,15 @@ class Linux:
                 (self.c.folder / f"linux-{number}.out").write_text(text)
         finally:
             self.machine.stop()
+
+    def examine(self):
+        """What tshark says of all that passed; the types of chunks there were."""
+        kinds = set()
+        for end, file in self.captures:
+            end()
+            examine(self.c, file)
+            kinds |= chunks(self.c, file)
+        return kinds
 
     def addresses(self, host, six=False):
         """Those of the host (1) or the machine (2) in all networks."""

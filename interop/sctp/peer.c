@@ -111,6 +111,11 @@ static void note(const uint8_t *bytes, const struct options *o) {
     case SCTP_STREAM_RESET_EVENT: {
         const struct sctp_stream_reset_event *which = (const void *)bytes;
         int count = (which->strreset_length - sizeof *which) / sizeof *which->strreset_stream_list;
+        if (which->strreset_flags & (SCTP_STREAM_RESET_DENIED | SCTP_STREAM_RESET_FAILED)) {
+            /* Refused while a request of the peer's is under way: then later. */
+            reset = reset == ASKED ? WANTED : reset;
+            break;
+        }
         resets++;
         if (which->strreset_flags & SCTP_STREAM_RESET_INCOMING_SSN)
             forget(next_on, which->strreset_stream_list, count, o->streams);

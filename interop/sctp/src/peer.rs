@@ -177,6 +177,8 @@ struct Run<'a> {
     resets: Cell<u64>,
     /// How many of ours did.
     own_resets: Cell<usize>,
+    /// Whether our reset that is under way, if one is, was refused.
+    refused: Cell<Option<bool>>,
     /// Answers to changes of our addresses.
     changes: Cell<u64>,
     ended: RefCell<Option<String>>,
@@ -244,10 +246,13 @@ impl Run<'_> {
 
     /// Has all streams begin anew, and waits until they do.
     async fn reset(&self) {
-        if let Err(error) = self.association.reset_streams(Reset::Outgoing(&[])) {
-            return self.fail(&error);
-        }
         while self.own_resets.get() < usize::from(self.options.streams) && !self.is_over() {
+            // Refused while a request of the peer's is under way: then later.
+            if self.refused.replace(Some(false)) != Some(false)
+                && let Err(error) = self.association.reset_streams(Reset::Outgoing(&[]))
+            {
+                return self.fail(&error);
+            }
             sleep(TICK).await;
         }
     }
@@ -324,6 +329,7 @@ impl Run<'_> {
                         let count = self.sent.borrow_mut().reset(&streams);
                         self.own_resets.set(self.own_resets.get() + count);
                     }
+                    Change::ReconfigRefused(_) => self.refused.set(Some(true)),
                     Change::AddressAdded(_)
                     | Change::PrimaryAsked(_)
                     | Change::AddressDeleted(_)
@@ -427,6 +433,7 @@ pub(crate) async fn run(options: Options) -> Result<bool, String> {
         resets: Cell::new(0),
         own_resets: Cell::new(0),
         changes: Cell::new(0),
+        refused: Cell::new(None),
         ended: RefCell::new(None),
         options: &options,
         association,
