@@ -30,6 +30,9 @@ impl Features {
     /// Checksums of zero (RFC 9653) over DTLS.
     pub(crate) const ZERO_CHECKSUM: Features = Features(1 << 6);
 
+    /// NR-SACK (draft-natarajan-tsvwg-sctp-nrsack).
+    pub(crate) const NR_SACK: Features = Features(1 << 7);
+
     pub(crate) const fn has(self, other: Features) -> bool {
         self.0 & other.0 == other.0
     }
@@ -73,6 +76,7 @@ impl Features {
             .with(Features::ASCONF.when(settings.dynamic_addresses))
             .with(Features::INTERLEAVE.when(settings.interleaving))
             .with(Features::ECN.when(settings.ecn))
+            .with(Features::NR_SACK.when(settings.final_acks))
             .with(Features::ZERO_CHECKSUM.when(settings.carried_in_dtls))
             .with(Features::I_FORWARD.when(settings.interleaving && settings.partial_reliability))
     }
@@ -88,6 +92,7 @@ impl Features {
             .with(Features::ASCONF.when(asconf))
             .with(Features::INTERLEAVE.when(parameters.takes(kind::I_DATA)))
             .with(Features::ECN.when(parameters.ecn))
+            .with(Features::NR_SACK.when(parameters.takes(kind::NR_SACK)))
             .with(Features::ZERO_CHECKSUM.when(parameters.zero_checksum == Some(OVER_DTLS)))
             .with(Features::I_FORWARD.when(parameters.takes(kind::I_FORWARD_TSN)))
     }
@@ -101,6 +106,7 @@ impl Features {
             (Features::ASCONF, &[kind::AUTH, kind::ASCONF, kind::ASCONF_ACK]),
             (Features::INTERLEAVE, &[kind::I_DATA]),
             (Features::I_FORWARD, &[kind::I_FORWARD_TSN]),
+            (Features::NR_SACK, &[kind::NR_SACK]),
         ] {
             if self.has(feature) {
                 types.extend_from_slice(kinds);

@@ -156,6 +156,9 @@ pub struct Settings {
     /// Offer and take interleaved messages (RFC 8260). Their reader must then be ready for parts of
     /// large messages of several streams in turn.
     pub interleaving: bool,
+    /// Offer and take NR-SACK (draft-natarajan-tsvwg-sctp-nrsack): what arrived after a gap is
+    /// acknowledged for good, and leaves the send buffer.
+    pub final_acks: bool,
     /// Offer and take explicit congestion notification (RFC 4960 appendix A).
     pub ecn: bool,
     /// What carries the packets finds their errors, as DTLS does: offer and use checksums of zero
@@ -206,6 +209,7 @@ impl Default for Settings {
             reconfiguration: true,
             dynamic_addresses: false,
             interleaving: false,
+            final_acks: false,
             ecn: false,
             carried_in_dtls: false,
             give_back: false,

@@ -1,8 +1,9 @@
 //! When to acknowledge (RFC 9260 section 6.2).
 
 use super::Association;
+use crate::features::Features;
 use crate::settings::{Multipath, Settings};
-use crate::wire::sack::{self, SACK_ENTRY, SACK_HEADER};
+use crate::wire::sack::{self, NR_SACK_HEADER, SACK_ENTRY, SACK_HEADER};
 use crate::wire::{Gap, Writer};
 use ringway_sansio::Time;
 
@@ -88,10 +89,11 @@ impl Association {
     /// Writes a SACK, with as many gap blocks as fit beside `reserve` bytes (RFC 9260 section 6.7).
     pub(super) fn put_sack(&mut self, packet: &mut Writer<'_>) -> bool {
         let space = packet.space();
-        if space < SACK_HEADER {
+        let header = self.sack_header();
+        if space < header {
             return false;
         }
-        let most = (space - SACK_HEADER) / SACK_ENTRY;
+        let most = (space - header) / SACK_ENTRY;
         let window = self.inn.window(usize::from(self.settings.mtu));
         let inn = &self.inn;
         let tracker = &inn.tracker;
@@ -103,7 +105,13 @@ impl Association {
         });
         let duplicates = tracker.duplicates().iter().take(most - gaps).map(|&p| inn.tsn(p));
         let start = packet.chunks().len();
-        sack::emit(packet.chunks(), inn.cumulative(), window as u32, blocks, duplicates);
+        let (cumulative, window_told) = (inn.cumulative(), window as u32);
+        if self.features.has(Features::NR_SACK) {
+            // Nothing that was acknowledged is ever dropped here.
+            sack::emit_final(packet.chunks(), cumulative, window_told, blocks, duplicates);
+        } else {
+            sack::emit(packet.chunks(), cumulative, window_told, blocks, duplicates);
+        }
         if self.settings.multipath != Multipath::Off {
             sack::set_packets(packet.chunks(), start, self.acks.packets);
         }
@@ -112,6 +120,10 @@ impl Association {
         self.acks.clear();
         self.totals.sacks_sent += 1;
         true
+    }
+
+    fn sack_header(&self) -> usize {
+        if self.features.has(Features::NR_SACK) { NR_SACK_HEADER } else { SACK_HEADER }
     }
 
     /// Whether data comes over several paths, so that what is out of order is not lost (DAC).
@@ -123,6 +135,6 @@ impl Association {
     /// Bytes that a SACK would take now.
     pub(super) fn sack_len(&self) -> usize {
         let tracker = &self.inn.tracker;
-        SACK_HEADER + SACK_ENTRY * (tracker.range_count() + tracker.duplicates().len())
+        self.sack_header() + SACK_ENTRY * (tracker.range_count() + tracker.duplicates().len())
     }
 }

@@ -11,7 +11,7 @@ use crate::wire::cause::{Cause, Causes, code};
 use crate::wire::chunk::{Chunk, ForwardTsn, Raw, kind};
 use crate::wire::data::{DataFlags, IData};
 use crate::wire::packet::Chunks;
-use crate::wire::{Data, Gap, Sack};
+use crate::wire::{Data, Gap, NrSack, Sack};
 use bytes::Bytes;
 use ringway_sansio::{Addressing, Ecn};
 
@@ -181,6 +181,9 @@ impl Association {
             }
             Chunk::Data(_) | Chunk::IData(_) => {}
             Chunk::Sack(ref sack) => self.handle_sack(cx, sack),
+            Chunk::NrSack(ref sack) if self.features.has(Features::NR_SACK) => {
+                self.handle_nr_sack(cx, sack);
+            }
             Chunk::Heartbeat(value) => self.handle_heartbeat(path, value),
             Chunk::HeartbeatAck(value) => self.handle_heartbeat_ack(cx, value),
             Chunk::Shutdown(cumulative) => self.handle_shutdown(cx, cumulative),
@@ -303,6 +306,18 @@ impl Association {
         self.heard = true;
         let (cumulative, window) = (sack.cumulative_tsn_ack, Some(sack.a_rwnd));
         self.acknowledged(cx, cumulative, window, sack.gaps(), sack.packets);
+        self.closing_progress(cx);
+    }
+
+    fn handle_nr_sack(&mut self, cx: &mut Cx<'_>, sack: &NrSack<'_>) {
+        if !self.sends_data() || self.awaits_new_numbers() {
+            return;
+        }
+        self.totals.sacks_received += 1;
+        self.heard = true;
+        self.out.acks_for_good(sack.is_final());
+        self.acknowledged(cx, sack.cumulative_tsn_ack, Some(sack.a_rwnd), sack.gaps(), 0);
+        self.out.acks_for_good(false);
         self.closing_progress(cx);
     }
 

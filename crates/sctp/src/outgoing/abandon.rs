@@ -120,6 +120,7 @@ impl Outgoing {
                 misses: 0,
                 again: 0,
                 fast: true,
+                for_good: false,
                 timed_out: false,
             });
         }

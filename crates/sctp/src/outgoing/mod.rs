@@ -55,6 +55,10 @@ struct Message {
     chunks: u32,
     start: u64,
     fragments: u32,
+    /// Bytes in the ring, and of them those that arrived for good; once that is all there is, the
+    /// bytes are gone and only the chunks are left.
+    held: u32,
+    arrived: u32,
     /// It was given up, and stays for the sake of its chunks.
     given_up: bool,
     /// It gives way to messages of lower values (RFC 7496).
@@ -95,6 +99,8 @@ struct Sent {
     again: u8,
     /// Was sent again by a fast retransmit, and is not a second time (RFC 9260 section 7.2.4).
     fast: bool,
+    /// It arrived for good, out of order.
+    for_good: bool,
     /// Was given up by a timer, so another path is to be tried (RFC 9260 section 6.4).
     timed_out: bool,
 }
@@ -201,6 +207,10 @@ pub(crate) struct Outgoing {
     gives_back: bool,
     returned: VecDeque<Returned>,
     returned_bytes: usize,
+    /// The gap blocks being worked on acknowledge for good.
+    for_good: bool,
+    /// The place of the Cumulative TSN Ack being worked on.
+    cumulative: u64,
     /// Messages are interleaved (RFC 8260), and bytes before the user data of a chunk.
     interleaved: bool,
     header: usize,
@@ -241,6 +251,8 @@ impl Outgoing {
             gives_back: settings.give_back,
             returned: VecDeque::new(),
             returned_bytes: 0,
+            for_good: false,
+            cumulative: 0,
             interleaved: false,
             header: DATA_HEADER,
             values: Vec::new(),
@@ -300,6 +312,24 @@ impl Outgoing {
         let place = self.line.place(tsn, self.first);
         let path = self.chunk(place).map(|chunk| usize::from(chunk.path));
         (place < self.next_place() && place >= Line::ORIGIN).then_some((place, path))
+    }
+
+    /// Whether the gap blocks that follow acknowledge for good.
+    pub(crate) fn acks_for_good(&mut self, on: bool) {
+        self.for_good = on;
+    }
+
+    /// A chunk arrived for good. A message that is all there needs no room any more.
+    fn arrived_for_good(&mut self, place: u64) {
+        let Some(chunk) = self.chunk_mut(place) else { return };
+        chunk.for_good = true;
+        let (key, len) = (chunk.message as usize, u32::from(chunk.len));
+        let message = &mut self.messages[key];
+        message.arrived += len;
+        if message.cut as usize == message.data.len() && message.arrived == message.held {
+            self.buffered -= message.held as usize;
+            message.data = Bytes::new();
+        }
     }
 
     /// A new packet begins.
@@ -407,6 +437,8 @@ impl Outgoing {
             chunks: 0,
             start: 0,
             fragments: 0,
+            held: 0,
+            arrived: 0,
             given_up: false,
             priority: gives_way,
             next: NONE,
@@ -480,6 +512,7 @@ impl Outgoing {
         }
         let fragment = message.fragments;
         message.cut += len as u32;
+        message.held += len as u32;
         message.chunks += 1;
         message.fragments += 1;
         let sent = Sent {
@@ -495,6 +528,7 @@ impl Outgoing {
             misses: 0,
             again: 0,
             fast: false,
+            for_good: false,
             timed_out: false,
         };
         let queue = &mut self.queues[usize::from(message.stream)];
@@ -664,11 +698,18 @@ impl Outgoing {
 
     /// A chunk left the ring.
     fn release(&mut self, chunk: &Sent) {
-        self.buffered -= usize::from(chunk.len);
         let key = chunk.message as usize;
         let message = &mut self.messages[key];
         message.chunks -= 1;
-        if message.chunks == 0 && message.cut as usize == message.data.len() {
+        let gone = message.data.is_empty();
+        if !gone {
+            self.buffered -= usize::from(chunk.len);
+            message.held -= u32::from(chunk.len);
+            if chunk.for_good {
+                message.arrived -= u32::from(chunk.len);
+            }
+        }
+        if message.chunks == 0 && (gone || message.cut as usize == message.data.len()) {
             self.messages.remove(key);
         }
     }

@@ -1,6 +1,6 @@
 //! What a SACK says of what was sent (RFC 9260 sections 6.2.1, 6.7 and 7.2.4).
 
-use super::{Fate, Outgoing};
+use super::{Fate, Outgoing, Sent};
 use crate::numbers::Tsn;
 use crate::path::Path;
 use crate::settings::{Multipath, Settings};
@@ -76,6 +76,7 @@ impl Outgoing {
         if cumulative >= end {
             return Err(SackError::NeverSent);
         }
+        self.cumulative = cumulative;
         for (index, path) in paths.iter_mut().enumerate() {
             path.flight_before = path.flight;
             path.acked = 0;
@@ -156,6 +157,12 @@ impl Outgoing {
         let Some(chunk) = self.chunk_mut(place) else { return };
         let fate = core::mem::replace(&mut chunk.fate, Fate::Acked);
         let chunk = *chunk;
+        if self.for_good
+            && place > self.cumulative
+            && matches!(fate, Fate::Outstanding | Fate::Marked)
+        {
+            self.arrived_for_good(place);
+        }
         let path = &mut paths[usize::from(chunk.path)];
         match fate {
             Fate::Acked => return,
@@ -242,9 +249,9 @@ impl Outgoing {
 
     /// RFC 9260 section 6.2.1 D iii and section 6.3.2, rule R4.
     fn renege(&mut self, now: Time, place: u64, paths: &mut [Path]) -> bool {
-        let Some(chunk) = self.chunk_mut(place).filter(|c| c.fate == Fate::Acked) else {
-            return false;
-        };
+        // What arrived for good is not taken back, whatever a later SACK says.
+        let taken = |chunk: &&mut Sent| chunk.fate == Fate::Acked && !chunk.for_good;
+        let Some(chunk) = self.chunk_mut(place).filter(taken) else { return false };
         chunk.fate = Fate::Outstanding;
         chunk.misses = 1;
         let chunk = *chunk;

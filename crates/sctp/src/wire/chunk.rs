@@ -4,7 +4,7 @@ use super::cause::{Cause, Causes};
 use super::data::{Data, IData};
 use super::init::Init;
 use super::parameter::{Parameter, Parameters};
-use super::sack::Sack;
+use super::sack::{NrSack, Sack};
 use super::{TLV_HEADER, Unknown, WireError, at_least, pad, u16_at, u32_at, without_last_padding};
 use crate::numbers::{Mid, Ssn, Tsn};
 
@@ -28,6 +28,8 @@ pub mod kind {
     pub const SHUTDOWN_COMPLETE: u8 = 14;
     /// RFC 4895.
     pub const AUTH: u8 = 15;
+    /// draft-natarajan-tsvwg-sctp-nrsack.
+    pub const NR_SACK: u8 = 16;
     /// RFC 8260.
     pub const I_DATA: u8 = 64;
     /// RFC 5061.
@@ -70,6 +72,8 @@ pub enum Chunk<'a> {
     InitAck(Init<'a>),
     /// Acknowledges DATA.
     Sack(Sack<'a>),
+    /// Acknowledges DATA, some of it for good (draft-natarajan-tsvwg-sctp-nrsack).
+    NrSack(NrSack<'a>),
     /// Asks whether a path works; the parameters to be sent back.
     Heartbeat(&'a [u8]),
     /// Answers HEARTBEAT with its parameters.
@@ -179,6 +183,7 @@ impl<'a> Raw<'a> {
             kind::INIT => Chunk::Init(Init::parse(value)?),
             kind::INIT_ACK => Chunk::InitAck(Init::parse(value)?),
             kind::SACK => Chunk::Sack(Sack::parse(self.flags, value)?),
+            kind::NR_SACK => Chunk::NrSack(NrSack::parse(value)?),
             kind::HEARTBEAT => Chunk::Heartbeat(value),
             kind::HEARTBEAT_ACK => Chunk::HeartbeatAck(value),
             kind::ABORT => Chunk::Abort { reflected, causes: value },
@@ -253,6 +258,13 @@ impl Chunk<'_> {
                 super::sack::emit(out, ack, a_rwnd, sack.gaps(), sack.duplicates());
                 super::sack::set_packets(out, start, sack.packets);
             }
+            Chunk::NrSack(sack) => super::sack::emit_final(
+                out,
+                sack.cumulative_tsn_ack,
+                sack.a_rwnd,
+                sack.final_gaps(),
+                sack.duplicates(),
+            ),
             Chunk::Heartbeat(value) => put(out, kind::HEARTBEAT, 0, &[value]),
             Chunk::HeartbeatAck(value) => put(out, kind::HEARTBEAT_ACK, 0, &[value]),
             Chunk::Abort { reflected, causes } => {
@@ -312,6 +324,7 @@ impl Chunk<'_> {
                 let read = super::InitParameters::read(init, true);
                 init.parameters().count() + usize::from(read.is_ok())
             }
+            Chunk::NrSack(sack) => sack.gaps().count() + sack.duplicates().count(),
             Chunk::Sack(sack) => sack.gaps().count() + sack.duplicates().count(),
             Chunk::Heartbeat(value) | Chunk::HeartbeatAck(value) | Chunk::ReConfig(value) => {
                 Parameters::new(value).count()

@@ -25,7 +25,7 @@ pub use data::{Data, DataFlags};
 pub use init::{Init, InitParameters};
 pub use packet::{Packet, Writer};
 pub use parameter::{Parameter, Parameters};
-pub use sack::{Gap, Sack};
+pub use sack::{Gap, NrSack, Sack};
 
 /// Bytes of the common header (RFC 9260 section 3.1).
 pub const COMMON_HEADER: usize = 12;

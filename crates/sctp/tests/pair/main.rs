@@ -427,6 +427,7 @@ fn settings() -> impl Strategy<Value = Settings> {
             potentially_failed: pf.then_some(0),
             algorithm: if pf { Algorithm::Rfc9260 } else { Algorithm::Cubic },
             ecn: pf,
+            final_acks: turns ^ pf,
             rack: turns,
             max_burst,
             sack_delay: ms(delay),

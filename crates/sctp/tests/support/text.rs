@@ -130,6 +130,12 @@ pub fn describe(bytes: &[u8], data: Option<Tsn>, acked: Option<Tsn>) -> String {
                 let list: String = f.streams().map(|(s, n)| format!(" {s}:{n:?}")).collect();
                 format!("FORWARD {}{list}", relative(f.new_cumulative_tsn, data))
             }
+            Chunk::NrSack(s) => {
+                let base = relative(s.cumulative_tsn_ack, acked);
+                let gap =
+                    |g: Gap| format!(" {}-{}", base + i64::from(g.start), base + i64::from(g.end));
+                format!("NRSACK {base}{}", s.final_gaps().map(gap).collect::<String>())
+            }
             Chunk::ReConfig(value) => format!("RECONFIG{}", reconfig(value, data, acked)),
             Chunk::Shutdown(tsn) => format!("SHUTDOWN {}", relative(tsn, acked)),
             Chunk::Abort { reflected, causes } => {
@@ -211,6 +217,16 @@ pub fn build(line: &str, first: Tsn, peer: Tsn, window: u32, out: &mut Vec<u8>) 
                     }
                 }
                 sack::emit(out, cumulative, a_rwnd, gaps.into_iter(), duplicates.into_iter());
+            }
+            "NRSACK" => {
+                let cumulative = absolute(words[1], peer);
+                let gap = |range: &&str| {
+                    let (start, end) = range.split_once('-').unwrap();
+                    let offset = |t| absolute(t, peer).distance(cumulative) as u16;
+                    Gap { start: offset(start), end: offset(end) }
+                };
+                let gaps = words[2..].iter().map(gap);
+                sack::emit_final(out, cumulative, window, gaps, core::iter::empty());
             }
             "FORWARD" => {
                 let mut entries = Vec::new();

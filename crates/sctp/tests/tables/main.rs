@@ -12,6 +12,7 @@ mod closing;
 mod data;
 mod ecn;
 mod faults;
+mod final_acks;
 mod interleaved;
 mod loss;
 mod mtu;
