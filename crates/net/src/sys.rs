@@ -6,6 +6,7 @@
 
 mod network;
 mod receive;
+pub(crate) mod sctp;
 mod send;
 
 pub(crate) use network::NetworkNews;
@@ -318,6 +319,11 @@ pub(crate) fn watch_reading(socket: Socket) -> io::Result<AsyncFd<Socket>> {
 /// Has the runtime watch a TUN device for packets to read.
 pub(crate) fn watch_tun(tun: Tun) -> io::Result<AsyncFd<Tun>> {
     watch(tun, Interest::READABLE)
+}
+
+/// Has the runtime watch a socket for both ways.
+pub(crate) fn watch_both(socket: Socket) -> io::Result<AsyncFd<Socket>> {
+    watch(socket, Interest::READABLE | Interest::WRITABLE)
 }
 
 /// Has the runtime watch what owns a descriptor.

@@ -32,7 +32,7 @@ const NOT_TAKEN: &[u8] = b"nobody takes associations here now";
 const LET_GO: &[u8] = b"let go";
 
 /// The cause code of an abort by the user (RFC 9260 section 3.3.10.12).
-const USER_ABORT: u16 = 12;
+pub(super) const USER_ABORT: u16 = 12;
 
 /// Tasks that wait for the same thing; mostly none or one.
 #[derive(Default)]
@@ -43,6 +43,11 @@ impl Waiters {
         if !self.0.iter().any(|waker| waker.will_wake(cx.waker())) {
             self.0.push(cx.waker().clone());
         }
+    }
+
+    /// Those who waited.
+    pub(super) fn take(&mut self) -> impl Iterator<Item = Waker> {
+        std::mem::take(&mut self.0).into_iter()
     }
 }
 

@@ -3,6 +3,7 @@
 use super::association::Association;
 use super::error::Error;
 use super::stack::Handle;
+use super::{kernel, own};
 use ringway_sctp::ListenerId;
 use std::fmt;
 use std::future::poll_fn;
@@ -12,14 +13,22 @@ use std::task::{Context, Poll};
 /// Takes the associations that peers open. Dropped, it takes no more; those that were accepted
 /// stay.
 pub struct Listener {
-    stack: Arc<Handle>,
-    id: ListenerId,
+    kind: Kind,
     port: u16,
+}
+
+enum Kind {
+    Own { stack: Arc<Handle>, id: ListenerId },
+    Kernel(kernel::Listener),
 }
 
 impl Listener {
     pub(super) fn new(stack: Arc<Handle>, id: ListenerId, port: u16) -> Listener {
-        Listener { stack, id, port }
+        Listener { kind: Kind::Own { stack, id }, port }
+    }
+
+    pub(super) fn kernel(listener: kernel::Listener, port: u16) -> Listener {
+        Listener { kind: Kind::Kernel(listener), port }
     }
 
     /// The SCTP port.
@@ -34,9 +43,15 @@ impl Listener {
 
     /// As [`Listener::accept`].
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<Result<Association, Error>> {
-        let found = self.stack.shared.with(|core| {
+        let (stack, id) = match &self.kind {
+            Kind::Own { stack, id } => (stack, id),
+            Kind::Kernel(listener) => {
+                return listener.poll_accept(cx).map_ok(Association::kernel);
+            }
+        };
+        let found = stack.shared.with(|core| {
             core.check()?;
-            let Some(accepting) = core.listeners.get_mut(&self.id) else {
+            let Some(accepting) = core.listeners.get_mut(id) else {
                 return Err(Error::Stopped);
             };
             let Some(key) = accepting.queue.pop_front() else {
@@ -46,7 +61,10 @@ impl Listener {
             Ok(core.entries.get(key).map(|entry| (key, entry.id)))
         });
         match found {
-            Ok(Some((key, id))) => Poll::Ready(Ok(Association::new(self.stack.clone(), key, id))),
+            Ok(Some((key, id))) => {
+                let association = own::Association::new(stack.clone(), key, id);
+                Poll::Ready(Ok(Association::own(association)))
+            }
             Ok(None) => Poll::Pending,
             Err(error) => Poll::Ready(Err(error)),
         }
@@ -61,6 +79,8 @@ impl fmt::Debug for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.stack.shared.with(|core| core.unlisten(self.id));
+        if let Kind::Own { stack, id } = &self.kind {
+            stack.shared.with(|core| core.unlisten(*id));
+        }
     }
 }

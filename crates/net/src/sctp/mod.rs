@@ -1,7 +1,8 @@
 //! SCTP for programs: the pure protocol of `ringway-sctp` run on real sockets, behind an
 //! asynchronous face with the ideas of RFC 6458.
 //!
-//! A [`Stack`] carries packets in UDP (RFC 6951), right above IP, or over a TUN device. It listens and connects; an [`Association`]
+//! A [`Stack`] carries packets in UDP (RFC 6951), right above IP or over
+//! a TUN device, or leaves all to the kernel's SCTP. It listens and connects; an [`Association`]
 //! sends and receives messages, each on a stream, in order or not, for as long as it is worth, and
 //! tells what happens to it by events. Nothing here parses or answers a packet: that is the
 //! protocol's. Read [`stack`] first, then `core` for what is shared and `driver` for what moves.
@@ -26,8 +27,10 @@ mod core;
 mod driver;
 mod error;
 mod hearing;
+mod kernel;
 mod listener;
 mod message;
+mod own;
 mod ports;
 mod sockets;
 pub mod stack;

@@ -10,6 +10,7 @@ use super::listener::Listener;
 use super::ports::Ports;
 use super::sockets::{Opened, UDP_PORT};
 use super::tun::Packets;
+use super::{kernel, own};
 use crate::clock::Clock;
 use crate::random::ChaCha;
 use crate::sys::NetworkNews;
@@ -43,6 +44,9 @@ pub enum Over {
         /// The device's name, 1 to 15 bytes.
         name: String,
     },
+    /// The kernel's SCTP, where it is loaded: the kernel then is the protocol, and limits, counters
+    /// and what of the settings it has no words for do not apply. In UDP it is not to be had.
+    Kernel,
     /// IP itself, as protocol 132: needs CAP_NET_RAW, and a kernel whose own SCTP is not loaded.
     /// Which of the host's addresses are used is said by who listens and connects. Any number of
     /// processes share the protocol; each port is one process's at a time, in its whole network
@@ -126,7 +130,8 @@ impl Drop for Handle {
 /// the last association has come to its end.
 #[derive(Clone)]
 pub struct Stack {
-    handle: Arc<Handle>,
+    /// `None` for the kernel's.
+    handle: Option<Arc<Handle>>,
     /// Our UDP port, over UDP.
     udp_port: Option<u16>,
     settings: Settings,
@@ -145,6 +150,10 @@ impl Stack {
         let opened = match config.over {
             Over::Udp { ref locals, port } => Opened::udp(locals, port)?,
             Over::Ip => Opened::raw()?,
+            Over::Kernel => {
+                kernel::check()?;
+                return Ok(Stack { handle: None, udp_port: None, settings: config.settings });
+            }
             Over::Tun { ref name } => {
                 let failed = |error| Error::system(format!("sctp over the device {name}"), error);
                 let carrier = Packets::new(Tun::open(name).map_err(failed)?).map_err(failed)?;
@@ -186,7 +195,7 @@ impl Stack {
         settings: Settings,
     ) -> Stack {
         tokio::spawn(Driver::new(shared.clone(), carrier, tasks));
-        Stack { handle: Arc::new(Handle { shared }), udp_port, settings }
+        Stack { handle: Some(Arc::new(Handle { shared })), udp_port, settings }
     }
 
     /// Takes associations to any of `addresses` at `port`; all the addresses belong to each of them.
@@ -197,7 +206,12 @@ impl Stack {
         port: u16,
         settings: Option<Settings>,
     ) -> Result<Listener, Error> {
-        let id = self.handle.shared.with(|core| {
+        let Some(handle) = &self.handle else {
+            let settings = settings.unwrap_or(self.settings);
+            let (listener, port) = kernel::Listener::new(addresses, port, &settings)?;
+            return Ok(Listener::kernel(listener, port));
+        };
+        let id = handle.shared.with(|core| {
             core.check()?;
             if let Some(ports) = &mut core.ports {
                 ports.hold(port).map_err(|e| Error::system(format!("sctp port {port}"), e))?;
@@ -213,7 +227,7 @@ impl Stack {
             core.listeners.insert(id, Accepting { port, queue, waiters });
             Ok::<_, Error>(id)
         })?;
-        Ok(Listener::new(self.handle.clone(), id, port))
+        Ok(Listener::new(handle.clone(), id, port))
     }
 
     /// Opens an association and waits until it is established.
@@ -226,7 +240,11 @@ impl Stack {
     /// Begins to open an association. Messages can be given at once; the first of them travel with
     /// the handshake.
     pub fn open(&self, connect: &Connect) -> Result<Association, Error> {
-        let (key, id) = self.handle.shared.with(|core| {
+        let Some(handle) = &self.handle else {
+            let settings = connect.settings.unwrap_or(self.settings);
+            return kernel::connect(connect, &settings).map(Association::kernel);
+        };
+        let (key, id) = handle.shared.with(|core| {
             core.check()?;
             let udp_port = if self.udp_port.is_some() { connect.encapsulation } else { 0 };
             let settings = Settings { udp_port, ..connect.settings.unwrap_or(self.settings) };
@@ -240,7 +258,7 @@ impl Stack {
             core.kick();
             Ok::<_, Error>((key, id))
         })?;
-        Ok(Association::new(self.handle.clone(), key, id))
+        Ok(Association::own(own::Association::new(handle.clone(), key, id)))
     }
 
     /// Our UDP port, over UDP.
@@ -248,24 +266,29 @@ impl Stack {
         self.udp_port
     }
 
+    /// What our own protocol says; of the kernel's nothing is known here.
+    fn ask<R: Default>(&self, what: impl FnOnce(&mut Core) -> R) -> R {
+        self.handle.as_ref().map(|handle| handle.shared.with(what)).unwrap_or_default()
+    }
+
     /// Associations there are.
     pub fn associations(&self) -> usize {
-        self.handle.shared.with(|core| core.sctp.len())
+        self.ask(|core| core.sctp.len())
     }
 
     /// What the protocol counted.
     pub fn counters(&self) -> Counters {
-        self.handle.shared.with(|core| core.sctp.counters())
+        self.ask(|core| core.sctp.counters())
     }
 
     /// What was counted of packets and calls to the system.
     pub fn traffic(&self) -> Traffic {
-        self.handle.shared.with(|core| core.traffic)
+        self.ask(|core| core.traffic)
     }
 
     /// Associations refused because too many waited to be accepted.
     pub fn refused(&self) -> u64 {
-        self.handle.shared.with(|core| core.refused)
+        self.ask(|core| core.refused)
     }
 }
 

@@ -1,0 +1,131 @@
+//! Holds the kernel's SCTP to what the API promises, on a machine that has it: associations over
+//! loopback between two addresses on each side, and one between our own protocol in UDP, to show that
+//! both look the same. Ends with an error that says so where the kernel has no SCTP.
+
+use ringway_net::sctp::{
+    Association, Close, Config, Connect, Error, Event, Over, SendOptions, Settings, Stack,
+};
+use std::net::IpAddr;
+use std::time::Duration;
+
+const PORT: u16 = 5060;
+
+/// Messages of the longest exchange: an emulated machine is slow.
+const COUNT: u32 = 800;
+
+type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
+
+fn ip(last: u8) -> IpAddr {
+    IpAddr::from([127, 0, 0, last])
+}
+
+fn on(stream: u16) -> SendOptions {
+    SendOptions { stream, ppid: 7, ..SendOptions::default() }
+}
+
+/// An association of two stacks, or of one with itself.
+async fn pair(a: &Stack, b: &Stack) -> Outcome<[Association; 2]> {
+    let listener = b.listen(&[ip(2), ip(4)], PORT, None)?;
+    let encapsulation = b.udp_port().unwrap_or_default();
+    let connect = Connect { encapsulation, ..Connect::new(&[ip(1), ip(3)], &[ip(2), ip(4)], PORT) };
+    let (ours, theirs) = tokio::join!(a.connect(&connect), listener.accept());
+    Ok([ours?, theirs?])
+}
+
+fn expect(what: &str, right: bool) -> Outcome {
+    if right { Ok(()) } else { Err(format!("wrong: {what}").into()) }
+}
+
+async fn check(a: &Stack, b: &Stack, reason_told: &str) -> Outcome {
+    let [ours, theirs] = pair(a, b).await?;
+    ours.send("hello", &SendOptions { unordered: true, ..on(3) }).await?;
+    let got = theirs.recv().await?.ok_or("no message")?;
+    expect("message", got.bytes == "hello" && got.is_whole())?;
+    expect("options", (got.stream, got.ppid, got.unordered) == (3, 7, true))?;
+    expect("port", theirs.ports()?.0 == PORT)?;
+    let paths = ours.paths()?;
+    expect("paths", paths.len() == 2 && paths.iter().any(|p| p.primary && p.remote == ip(2)))?;
+    // Events and messages come to different tasks.
+    let told = tokio::spawn({
+        let theirs = theirs.clone();
+        async move {
+            let mut events = Vec::new();
+            while let Some(event) = theirs.event().await {
+                events.push(event);
+            }
+            events
+        }
+    });
+    let reading = tokio::spawn({
+        let theirs = theirs.clone();
+        async move {
+            let (mut count, mut next, mut bytes) = (0u32, [0u32; 8], Vec::new());
+            while let Some(got) = theirs.recv_into(&mut bytes).await? {
+                if got.end {
+                    let number = u32::from(bytes[0]) | u32::from(bytes[1]) << 8;
+                    let place = &mut next[usize::from(got.stream)];
+                    let right = number == *place && bytes.len() == 2 + 50 * number as usize;
+                    *place += 1;
+                    count += u32::from(right);
+                    bytes.clear();
+                }
+            }
+            Ok::<_, Error>(count)
+        }
+    });
+    for number in 0..COUNT {
+        let mut bytes = vec![number as u8; 2 + 50 * (number / 8) as usize];
+        (bytes[0], bytes[1]) = ((number / 8) as u8, (number / 8 >> 8) as u8);
+        ours.send(bytes, &on((number % 8) as u16)).await?;
+    }
+    ours.set_primary(ip(4))?;
+    ours.request_heartbeat(ip(2))?;
+    ours.shutdown().await?;
+    let count = reading.await??;
+    expect(&format!("{count} of {COUNT} messages in order"), count == COUNT)?;
+    let events = told.await?;
+    expect(&format!("{events:?}"), events.last() == Some(&Event::Closed(Close::Finished)))?;
+    let late = ours.send("late", &on(0)).await;
+    expect("sending after the end", late.is_err())?;
+    // A large message, its room, an abort with its reason.
+    let [ours, theirs] = pair(a, b).await?;
+    let (large, options) = (vec![5; 100_000], on(0));
+    let (sent, got) = tokio::join!(ours.send(large.clone(), &options), async {
+        let mut bytes = Vec::new();
+        while bytes.len() < large.len() && theirs.recv_into(&mut bytes).await?.is_some() {}
+        Ok::<_, Error>(bytes)
+    });
+    sent?;
+    expect("a large message", got? == large)?;
+    ours.abort(b"enough")?;
+    match theirs.recv().await {
+        Err(Error::Closed(Close::Aborted { code: 12, reason })) => {
+            expect("the reason", reason == reason_told)?;
+        }
+        other => return Err(format!("no abort: {other:?}").into()),
+    }
+    // The last handle dropped ends it in order.
+    let [ours, theirs] = pair(a, b).await?;
+    ours.send("last", &on(0)).await?;
+    drop(ours);
+    expect("the last", theirs.recv().await?.is_some_and(|m| m.bytes == "last"))?;
+    expect("the end", theirs.recv().await?.is_none())
+}
+
+#[allow(clippy::print_stdout)]
+fn main() -> Outcome {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let settings = Settings { send_buffer: 300_000, ..Settings::default() };
+        let udp = |last: [u8; 2]| Over::Udp { locals: last.map(ip).to_vec(), port: 0 };
+        let stack = |over| Stack::new(Config { settings, ..Config::new(over) });
+        let patience = Duration::from_secs(60);
+        let own = [stack(udp([1, 3]))?, stack(udp([2, 4]))?];
+        tokio::time::timeout(patience, check(&own[0], &own[1], "enough")).await??;
+        println!("ok: our own in UDP");
+        let kernel = stack(Over::Kernel)?;
+        tokio::time::timeout(patience, check(&kernel, &kernel, "")).await??;
+        println!("ok: the kernel's");
+        Ok(())
+    })
+}

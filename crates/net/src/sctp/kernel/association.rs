@@ -1,0 +1,555 @@
+//! An association of the kernel's.
+//!
+//! Messages and notifications come by one queue, in order. Who asks for an event may thus meet a
+//! message: it is kept, one at most, until a reader takes it, and events behind it wait.
+
+use super::notice::parse;
+use super::state_of;
+use crate::sctp::core::{EVENT_QUEUE, Waiters};
+use crate::sctp::error::Error;
+use crate::sctp::message::Event;
+use crate::sys::sctp as sys;
+use crate::sys::watch_both;
+use bytes::Bytes;
+use ringway_sctp::{
+    Close, PathSnapshot, PathState, Received, Reliability, Reset, SendOptions, Snapshot, Ssn,
+    Totals,
+};
+use socket2::Socket;
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+
+/// Bytes of structures that the kernel reads or fills (linux/sctp.h): paths' parameters and where
+/// their flags stand, what is known of a path, the association's status.
+const PARAMETERS: usize = 156;
+const PARAMETERS_FLAGS: usize = 146;
+const PATH_INFO: usize = 152;
+const STATUS: usize = 176;
+
+/// Of a path's parameters: send a heartbeat now (SPP_HB_DEMAND).
+const HEARTBEAT: u32 = 4;
+
+/// Room for the addresses of one end: sixteen, and as many as a peer may add.
+const ADDRESSES: usize = 8 + 64 * 28;
+
+#[derive(Default)]
+struct State {
+    up: bool,
+    closed: Option<Close>,
+    /// Within a message of which a part was read.
+    within: bool,
+    /// A message met on the way to an event.
+    kept: Option<(Received, Vec<u8>)>,
+    events: VecDeque<Event>,
+    missed: u32,
+    readers: Waiters,
+    writers: Waiters,
+    watchers: Waiters,
+}
+
+impl State {
+    fn hear(&mut self, event: Event) {
+        match &event {
+            Event::Up => self.up = true,
+            Event::Closed(why) => {
+                if self.closed.is_some() {
+                    return;
+                }
+                self.closed = Some(why.clone());
+            }
+            _ => {}
+        }
+        if self.events.len() >= EVENT_QUEUE {
+            self.events.pop_front();
+            self.missed += 1;
+        }
+        self.events.push_back(event);
+    }
+}
+
+/// What tasks and the association share.
+struct Shared {
+    io: AsyncFd<Socket>,
+    state: Mutex<State>,
+    /// Somebody waits for something to read; for room to write.
+    reading: Notify,
+    writing: Notify,
+}
+
+/// An association on a socket of its own. Closed with the last handle: in order, in the background.
+pub(in crate::sctp) struct Association {
+    shared: Arc<Shared>,
+    tasks: [AbortHandle; 2],
+}
+
+impl Drop for Association {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(AbortHandle::abort);
+    }
+}
+
+/// Why reading met no message.
+enum Nothing {
+    Yet,
+    Over,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads the next message, or part of one, and hears what is told before it.
+    fn read(&self, state: &mut State, out: &mut Vec<u8>) -> Result<Received, Nothing> {
+        loop {
+            let start = out.len();
+            let got = match sys::receive(self.io.get_ref().as_fd(), out) {
+                Ok(got) => got,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Err(Nothing::Yet);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => {
+                    state.hear(Event::Closed(why(&error)));
+                    return Err(Nothing::Over);
+                }
+            };
+            if got.notification {
+                if let Some(event) = parse(&out[start..]) {
+                    state.hear(event);
+                }
+                out.truncate(start);
+            } else if got.length == 0 {
+                state.hear(Event::Closed(Close::Finished));
+                return Err(Nothing::Over);
+            } else {
+                let begin = !std::mem::replace(&mut state.within, !got.end);
+                return Ok(Received {
+                    stream: got.info.stream,
+                    ssn: Ssn::new(got.info.ssn),
+                    // The kernel leaves it as it came.
+                    ppid: u32::from_be(got.info.ppid),
+                    unordered: got.info.flags & sys::UNORDERED != 0,
+                    begin,
+                    end: got.end,
+                    cut: false,
+                    len: got.length,
+                });
+            }
+        }
+    }
+
+    /// Hears what is told, up to the next message.
+    fn listen(&self, state: &mut State) {
+        if state.kept.is_none() && state.closed.is_none() {
+            let mut bytes = Vec::new();
+            if let Ok(received) = self.read(state, &mut bytes) {
+                state.kept = Some((received, bytes));
+            }
+        }
+    }
+}
+
+/// How an association ended, by what the socket says.
+fn why(error: &io::Error) -> Close {
+    match error.raw_os_error() {
+        Some(libc::ECONNRESET | libc::ECONNREFUSED) => {
+            Close::Aborted { code: 0, reason: Bytes::new() }
+        }
+        _ => Close::Unreachable,
+    }
+}
+
+/// Wakes those who wait to read, or to write, whenever it is time to look again.
+async fn pump(shared: Arc<Shared>, reading: bool) {
+    let wanted = if reading { &shared.reading } else { &shared.writing };
+    loop {
+        wanted.notified().await;
+        let ready = if reading { shared.io.readable().await } else { shared.io.writable().await };
+        let Ok(mut ready) = ready else { return };
+        // From here on something new makes it ready again.
+        ready.clear_ready();
+        let wakes: Vec<Waker> = {
+            let mut state = shared.state();
+            let State { readers, writers, watchers, .. } = &mut *state;
+            if reading {
+                readers.take().chain(watchers.take()).collect()
+            } else {
+                writers.take().collect()
+            }
+        };
+        wakes.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Association {
+    /// Of a connected socket, or one that connects. To be called within a runtime.
+    pub(super) fn new(socket: Socket, up: bool) -> Result<Association, Error> {
+        let io = watch_both(socket).map_err(|e| Error::system("an sctp association", e))?;
+        let state = Mutex::new(State { up, ..State::default() });
+        let (reading, writing) = (Notify::new(), Notify::new());
+        let shared = Arc::new(Shared { io, state, reading, writing });
+        let tasks = [true, false].map(|way| tokio::spawn(pump(shared.clone(), way)).abort_handle());
+        Ok(Association { shared, tasks })
+    }
+
+    /// Wakes all: something was heard.
+    fn wake(&self, state: MutexGuard<'_, State>) {
+        let mut state = state;
+        let State { readers, writers, watchers, .. } = &mut *state;
+        let wakes: Vec<Waker> =
+            readers.take().chain(writers.take()).chain(watchers.take()).collect();
+        drop(state);
+        wakes.into_iter().for_each(Waker::wake);
+    }
+
+    /// Waits for what the kernel tells: ready when `done` says so.
+    fn poll_heard<T>(
+        &self,
+        cx: &mut Context<'_>,
+        mut done: impl FnMut(&mut State) -> Option<T>,
+    ) -> Poll<T> {
+        let mut state = self.shared.state();
+        let known =
+            |state: &State| (state.events.len(), state.kept.is_some(), state.closed.is_some());
+        let before = known(&state);
+        self.shared.listen(&mut state);
+        let news = known(&state) != before;
+        let result = done(&mut state);
+        if result.is_none() {
+            state.watchers.add(cx);
+            self.shared.reading.notify_one();
+        }
+        if news {
+            // Others wait for what was heard here.
+            self.wake(state);
+        }
+        result.map_or(Poll::Pending, Poll::Ready)
+    }
+
+    pub(in crate::sctp) fn poll_established(
+        &self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), Error>> {
+        self.poll_heard(cx, |state| match &state.closed {
+            _ if state.up => Some(Ok(())),
+            Some(why) => Some(Err(Error::Closed(why.clone()))),
+            None => None,
+        })
+    }
+
+    pub(in crate::sctp) fn poll_event(&self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
+        self.poll_heard(cx, |state| {
+            if state.missed > 0 {
+                return Some(Some(Event::Missed(std::mem::take(&mut state.missed))));
+            }
+            match state.events.pop_front() {
+                Some(event) => Some(Some(event)),
+                None => state.closed.is_some().then_some(None),
+            }
+        })
+    }
+
+    pub(in crate::sctp) fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        self.poll_heard(cx, |state| match &state.closed {
+            Some(Close::Finished) => Some(Ok(())),
+            Some(why) => Some(Err(Error::Closed(why.clone()))),
+            None => None,
+        })
+    }
+
+    pub(in crate::sctp) fn poll_recv_into(
+        &self,
+        cx: &mut Context<'_>,
+        out: &mut Vec<u8>,
+    ) -> Poll<Result<Option<Received>, Error>> {
+        let mut state = self.shared.state();
+        if let Some((received, bytes)) = state.kept.take() {
+            out.extend_from_slice(&bytes);
+            self.wake(state);
+            return Poll::Ready(Ok(Some(received)));
+        }
+        let before = state.events.len();
+        let result = match self.shared.read(&mut state, out) {
+            Ok(received) => Poll::Ready(Ok(Some(received))),
+            Err(Nothing::Yet) if state.closed.is_none() => {
+                state.readers.add(cx);
+                self.shared.reading.notify_one();
+                Poll::Pending
+            }
+            Err(_) => match &state.closed {
+                Some(why) if *why != Close::Finished => {
+                    Poll::Ready(Err(Error::Closed(why.clone())))
+                }
+                _ => Poll::Ready(Ok(None)),
+            },
+        };
+        if state.events.len() > before {
+            let wakes: Vec<Waker> = state.watchers.take().collect();
+            drop(state);
+            wakes.into_iter().for_each(Waker::wake);
+        }
+        result
+    }
+
+    /// Gives a message to the kernel, which copies it.
+    pub(in crate::sctp) fn give(
+        &self,
+        data: &mut Bytes,
+        options: &SendOptions,
+    ) -> Result<(), Error> {
+        let mut flags = 0;
+        if options.unordered {
+            flags |= sys::UNORDERED;
+        }
+        if options.immediate {
+            flags |= sys::SACK_IMMEDIATELY;
+        }
+        let partial = match options.reliability {
+            Reliability::Lifetime(time) => {
+                let value = u32::try_from(time.as_millis()).unwrap_or(u32::MAX).max(1);
+                Some(sys::Partial { policy: sys::PR_TTL, value })
+            }
+            Reliability::Retransmits(count) => {
+                Some(sys::Partial { policy: sys::PR_RTX, value: count.into() })
+            }
+            _ => None,
+        };
+        let ppid = options.ppid.to_be();
+        let info = sys::SendInfo { stream: options.stream, flags, ppid, ..Default::default() };
+        match sys::send(self.shared.io.get_ref().as_fd(), data, info, partial) {
+            Ok(()) => {
+                *data = Bytes::new();
+                Ok(())
+            }
+            Err(error) => Err(self.not_given(&error, data.len(), options)),
+        }
+    }
+
+    fn not_given(&self, error: &io::Error, got: usize, options: &SendOptions) -> Error {
+        use ringway_sctp::Error as E;
+        if let Some(why) = &self.shared.state().closed {
+            return Error::Closed(why.clone());
+        }
+        let limit = self.shared.io.get_ref().send_buffer_size().unwrap_or(0);
+        match error.raw_os_error() {
+            Some(libc::EAGAIN) => E::NoRoom { room: 0, got }.into(),
+            Some(libc::EMSGSIZE) => E::Size { limit, got }.into(),
+            Some(libc::EINVAL) => {
+                let streams = self.status().map_or(0, |status| u16_at(&status, 18));
+                if got == 0 || options.stream < streams {
+                    return E::Size { limit, got }.into();
+                }
+                E::Stream { streams, got: options.stream }.into()
+            }
+            Some(libc::EPIPE | libc::ESHUTDOWN | libc::ENOTCONN) => E::Closing.into(),
+            Some(libc::ECONNRESET | libc::ETIMEDOUT) => Error::Closed(why(error)),
+            code => {
+                let error = code.map_or_else(|| error.kind().into(), io::Error::from_raw_os_error);
+                Error::system("sending over sctp", error)
+            }
+        }
+    }
+
+    pub(in crate::sctp) fn poll_send(
+        &self,
+        cx: &mut Context<'_>,
+        data: &mut Bytes,
+        options: &SendOptions,
+    ) -> Poll<Result<(), Error>> {
+        match self.give(data, options) {
+            Err(Error::Refused(ringway_sctp::Error::NoRoom { .. })) => {
+                self.shared.state().writers.add(cx);
+                self.shared.writing.notify_one();
+                Poll::Pending
+            }
+            result => Poll::Ready(result),
+        }
+    }
+
+    fn status(&self) -> io::Result<[u8; STATUS]> {
+        let mut status = [0; STATUS];
+        sys::get(self.shared.io.get_ref().as_fd(), sys::STATUS, &mut status)?;
+        Ok(status)
+    }
+
+    /// The addresses of one end, with its port.
+    fn addresses(&self, option: i32) -> io::Result<Vec<SocketAddr>> {
+        let mut bytes = vec![0; ADDRESSES];
+        let length = sys::get(self.shared.io.get_ref().as_fd(), option, &mut bytes)?;
+        let count = u32_at(&bytes, 4) as usize;
+        let mut rest = &bytes[8..length.clamp(8, ADDRESSES)];
+        let mut addresses = Vec::new();
+        while addresses.len() < count
+            && let Some((addr, length)) = sys::unpack(rest)
+        {
+            addresses.push(addr);
+            rest = &rest[length..];
+        }
+        Ok(addresses)
+    }
+
+    pub(in crate::sctp) fn statistics(&self) -> Result<Snapshot, Error> {
+        let failed = |error: io::Error| match &self.shared.state().closed {
+            Some(why) => Error::Closed(why.clone()),
+            None => Error::system("the status of an sctp association", error),
+        };
+        let status = self.status().map_err(failed)?;
+        let ours = self.addresses(sys::LOCAL_ADDRS).map_err(failed)?;
+        let theirs = self.addresses(sys::PEER_ADDRS).map_err(failed)?;
+        let primary = sys::unpack(&status[28..]).map(|(addr, _)| addr.ip());
+        let paths = theirs.iter().map(|remote| self.path(&ours, *remote, primary)).collect();
+        Ok(Snapshot {
+            state: state_of(u32_at(&status, 4)),
+            streams: (u16_at(&status, 18), u16_at(&status, 16)),
+            paths,
+            peer_rwnd: u32_at(&status, 8),
+            outstanding: 0,
+            unacknowledged: usize::from(u16_at(&status, 12)),
+            unread: usize::from(u16_at(&status, 14)),
+            errors: 0,
+            recovering: false,
+            totals: Totals::default(),
+        })
+    }
+
+    /// What is known of a path; the kernel does not say which of our addresses it is used from, so
+    /// the first of its family stands for it.
+    fn path(
+        &self,
+        ours: &[SocketAddr],
+        remote: SocketAddr,
+        primary: Option<IpAddr>,
+    ) -> PathSnapshot {
+        let mut info = sys::of_address(remote, PATH_INFO);
+        let known = sys::get(self.shared.io.get_ref().as_fd(), sys::PEER_ADDR_INFO, &mut info);
+        let number = |at| if known.is_ok() { u32_at(&info, at) } else { 0 };
+        let like = ours.iter().find(|ip| ip.is_ipv4() == remote.is_ipv4());
+        let millis = |at| Duration::from_millis(number(at).into());
+        PathSnapshot {
+            local: like.or(ours.first()).map_or(remote.ip(), SocketAddr::ip),
+            remote: remote.ip(),
+            udp_port: 0,
+            mtu: number(148) as usize,
+            state: match number(132) {
+                2 => PathState::Active,
+                1 => PathState::PotentiallyFailed,
+                3 => PathState::Unconfirmed,
+                _ => PathState::Inactive,
+            },
+            primary: primary == Some(remote.ip()),
+            cwnd: number(136),
+            ssthresh: 0,
+            partial_bytes_acked: 0,
+            flight: 0,
+            srtt: Some(millis(140)).filter(|srtt| !srtt.is_zero()),
+            rto: millis(144),
+            errors: 0,
+        }
+    }
+
+    pub(in crate::sctp) fn ports(&self) -> Result<(u16, u16), Error> {
+        let port = |option| {
+            let addresses = self.addresses(option).map_err(|e| Error::system("sctp ports", e))?;
+            addresses.first().map(SocketAddr::port).ok_or(Error::Stopped)
+        };
+        Ok((port(sys::LOCAL_ADDRS)?, port(sys::PEER_ADDRS)?))
+    }
+
+    fn set(&self, what: &str, option: i32, value: &[u8]) -> Result<(), Error> {
+        let set = sys::set(self.shared.io.get_ref().as_fd(), option, value);
+        set.map_err(|error| match &self.shared.state().closed {
+            Some(why) => Error::Closed(why.clone()),
+            None => Error::system(what, error),
+        })
+    }
+
+    fn theirs(&self, ip: IpAddr) -> Result<SocketAddr, Error> {
+        Ok(SocketAddr::new(ip, self.ports()?.1))
+    }
+
+    fn ours(&self, ip: IpAddr) -> Result<SocketAddr, Error> {
+        Ok(SocketAddr::new(ip, self.ports()?.0))
+    }
+
+    pub(in crate::sctp) fn set_primary(&self, remote: IpAddr) -> Result<(), Error> {
+        let value = sys::of_address(self.theirs(remote)?, 0);
+        self.set("choosing a primary path", sys::PRIMARY_ADDR, &value)
+    }
+
+    pub(in crate::sctp) fn request_heartbeat(&self, remote: IpAddr) -> Result<(), Error> {
+        let mut value = sys::of_address(self.theirs(remote)?, PARAMETERS);
+        value[PARAMETERS_FLAGS..PARAMETERS_FLAGS + 4].copy_from_slice(&HEARTBEAT.to_ne_bytes());
+        self.set("asking for a heartbeat", sys::PEER_ADDR_PARAMS, &value)
+    }
+
+    pub(in crate::sctp) fn add_address(&self, local: IpAddr) -> Result<(), Error> {
+        let value = sys::packed(&[self.ours(local)?]);
+        self.set("adding an address", sys::BINDX_ADD, &value)
+    }
+
+    pub(in crate::sctp) fn delete_address(&self, local: IpAddr) -> Result<(), Error> {
+        let value = sys::packed(&[self.ours(local)?]);
+        self.set("deleting an address", sys::BINDX_REMOVE, &value)
+    }
+
+    pub(in crate::sctp) fn ask_primary(&self, local: IpAddr) -> Result<(), Error> {
+        let value = sys::of_address(self.ours(local)?, 0);
+        self.set("asking for a primary path", sys::SET_PEER_PRIMARY_ADDR, &value)
+    }
+
+    pub(in crate::sctp) fn reset_streams(&self, reset: Reset<'_>) -> Result<(), Error> {
+        // Flags of linux/sctp.h: incoming 1, outgoing 2.
+        let (flags, streams) = match reset {
+            Reset::Incoming(streams) => (1u16, streams),
+            Reset::Outgoing(streams) => (2, streams),
+            Reset::Everything => {
+                return self.set("resetting an association", sys::RESET_ASSOC, &[0; 4]);
+            }
+        };
+        let count = u16::try_from(streams.len()).unwrap_or(u16::MAX);
+        let mut value = vec![0; 4];
+        value.extend([flags, count].map(u16::to_ne_bytes).concat());
+        value.extend(streams.iter().take(count.into()).flat_map(|s| s.to_ne_bytes()));
+        self.set("resetting streams", sys::RESET_STREAMS, &value)
+    }
+
+    pub(in crate::sctp) fn add_streams(&self, outgoing: u16, incoming: u16) -> Result<(), Error> {
+        let value = [0, 0, incoming, outgoing].map(u16::to_ne_bytes).concat();
+        self.set("adding streams", sys::ADD_STREAMS, &value)
+    }
+
+    pub(in crate::sctp) fn begin_shutdown(&self) {
+        // Refused only if it is over, or not begun.
+        let _ = self.shared.io.get_ref().shutdown(std::net::Shutdown::Write);
+    }
+
+    pub(in crate::sctp) fn abort(&self, reason: &[u8]) -> Result<(), Error> {
+        let mut state = self.shared.state();
+        if state.closed.is_some() {
+            return Ok(());
+        }
+        sys::abort(self.shared.io.get_ref())
+            .map_err(|error| Error::system("aborting an sctp association", error))?;
+        let reason = Bytes::copy_from_slice(reason);
+        state.hear(Event::Closed(Close::Aborted { code: super::super::core::USER_ABORT, reason }));
+        self.wake(state);
+        Ok(())
+    }
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    bytes.get(at..at + 2).map_or(0, |b| u16::from_ne_bytes([b[0], b[1]]))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_ne_bytes)
+}

@@ -1,0 +1,167 @@
+//! The kernel's SCTP, behind the same face as our own: a socket for each association (RFC 6458
+//! section 4, one-to-one style).
+
+mod association;
+mod notice;
+
+pub(super) use association::Association;
+
+use super::error::Error;
+use super::stack::Connect;
+use crate::sys::sctp as sys;
+use crate::sys::watch_both;
+use ringway_sctp::{Settings, State};
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
+use std::task::{Context, Poll, ready};
+use tokio::io::unix::AsyncFd;
+
+/// Associations that the kernel completes and keeps until they are accepted.
+const BACKLOG: i32 = 4096;
+
+/// Kinds of notification asked for, by their place in `sctp_event_subscribe`: associations,
+/// addresses, the peer's errors, its shutdown, streams reset, all reset, streams added, messages that
+/// were not sent.
+const WANTED: [usize; 8] = [1, 2, 4, 5, 10, 11, 12, 13];
+
+/// Bytes of that structure.
+const SUBSCRIBE: usize = 14;
+
+/// Requests that a peer may make (SCTP_ENABLE_STRRESET_MASK): to reset streams, all, to add some.
+const REQUESTS: u32 = 7;
+
+/// Says what is wrong when the kernel has no SCTP.
+fn fault(what: impl Into<String>, error: io::Error) -> Error {
+    if matches!(error.raw_os_error(), Some(libc::EPROTONOSUPPORT | libc::ESOCKTNOSUPPORT)) {
+        let what = "the kernel has no SCTP (its module sctp is not loaded, or not there)";
+        return Error::system(what, error);
+    }
+    Error::system(what.into(), error)
+}
+
+/// Whether the kernel has SCTP.
+pub(super) fn check() -> Result<(), Error> {
+    open(false, &Settings::default()).map(|_| ()).map_err(|e| fault("the kernel's sctp", e))
+}
+
+/// A socket that behaves as `settings` say, as far as the kernel lets that be said.
+fn open(ipv6: bool, settings: &Settings) -> io::Result<Socket> {
+    let domain = if ipv6 { Domain::IPV6 } else { Domain::IPV4 };
+    let socket = Socket::new(domain, Type::STREAM, Some(Protocol::from(libc::IPPROTO_SCTP)))?;
+    socket.set_nonblocking(true)?;
+    // Associations of an earlier listener may still have the port.
+    socket.set_reuse_address(true)?;
+    socket.set_send_buffer_size(settings.send_buffer)?;
+    socket.set_recv_buffer_size(settings.receive_buffer)?;
+    let fd = socket.as_fd();
+    let attempts = u16::try_from(settings.max_init_retransmits).unwrap_or(u16::MAX);
+    let millis = |d: std::time::Duration| u32::try_from(d.as_millis()).unwrap_or(u32::MAX);
+    let longest = u16::try_from(millis(settings.rto_max)).unwrap_or(u16::MAX);
+    let init = [settings.outbound_streams, settings.inbound_streams, attempts, longest];
+    sys::set(fd, sys::INITMSG, &init.map(u16::to_ne_bytes).concat())?;
+    let times =
+        [0, millis(settings.rto_initial), millis(settings.rto_max), millis(settings.rto_min)];
+    sys::set(fd, sys::RTOINFO, &times.map(u32::to_ne_bytes).concat())?;
+    for option in [sys::NODELAY, sys::RECVRCVINFO] {
+        sys::set(fd, option, &1i32.to_ne_bytes())?;
+    }
+    sys::set(fd, sys::MAPPED_V4, &0i32.to_ne_bytes())?;
+    let mut events = [0; SUBSCRIBE];
+    WANTED.iter().for_each(|place| events[*place] = 1);
+    // Older kernels have fewer kinds, and take the shorter list of them.
+    sys::set(fd, sys::EVENTS, &events).or_else(|_| sys::set(fd, sys::EVENTS, &events[..11]))?;
+    if settings.reconfiguration {
+        // Association 0, then the mask; refused where the system forbids it for all.
+        let _ =
+            sys::set(fd, sys::ENABLE_STREAM_RESET, &[0, REQUESTS].map(u32::to_ne_bytes).concat());
+    }
+    Ok(socket)
+}
+
+fn with_port(addresses: &[IpAddr], port: u16) -> Vec<SocketAddr> {
+    addresses.iter().map(|ip| SocketAddr::new(*ip, port)).collect()
+}
+
+/// Binds all of `addresses`; of several the first first, so that the others get its port.
+fn bind(socket: &Socket, addresses: &[IpAddr], port: u16) -> io::Result<u16> {
+    let Some((first, others)) = addresses.split_first() else {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "expected an address, got none"));
+    };
+    socket.bind(&SocketAddr::new(*first, port).into())?;
+    let port = socket.local_addr()?.as_socket().map_or(port, |a| a.port());
+    if !others.is_empty() {
+        sys::set(socket.as_fd(), sys::BINDX_ADD, &sys::packed(&with_port(others, port)))?;
+    }
+    Ok(port)
+}
+
+fn any_ipv6(addresses: &[IpAddr]) -> bool {
+    addresses.iter().any(IpAddr::is_ipv6)
+}
+
+/// A place where the kernel takes associations.
+#[derive(Debug)]
+pub(super) struct Listener {
+    io: AsyncFd<Socket>,
+}
+
+impl Listener {
+    pub(super) fn new(
+        addresses: &[IpAddr],
+        port: u16,
+        settings: &Settings,
+    ) -> Result<(Listener, u16), Error> {
+        settings.check()?;
+        let failed = |error| fault(format!("sctp port {port}"), error);
+        let socket = open(any_ipv6(addresses), settings).map_err(failed)?;
+        let port = bind(&socket, addresses, port).map_err(failed)?;
+        socket.listen(BACKLOG).map_err(failed)?;
+        Ok((Listener { io: watch_both(socket).map_err(failed)? }, port))
+    }
+
+    pub(super) fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<Result<Association, Error>> {
+        let failed = |error| fault("accepting an sctp association", error);
+        loop {
+            let mut ready = ready!(self.io.poll_read_ready(cx)).map_err(failed)?;
+            match self.io.get_ref().accept() {
+                Ok((socket, _)) => {
+                    socket.set_nonblocking(true).map_err(failed)?;
+                    return Poll::Ready(Association::new(socket, true));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) => return Poll::Ready(Err(failed(error))),
+            }
+        }
+    }
+}
+
+/// Begins to open an association.
+pub(super) fn connect(connect: &Connect, settings: &Settings) -> Result<Association, Error> {
+    settings.check()?;
+    let failed = |error| fault("opening an sctp association", error);
+    let ipv6 = any_ipv6(&connect.locals) || any_ipv6(&connect.remotes);
+    let socket = open(ipv6, settings).map_err(failed)?;
+    bind(&socket, &connect.locals, connect.local_port).map_err(failed)?;
+    let remotes = sys::packed(&with_port(&connect.remotes, connect.remote_port));
+    match sys::set(socket.as_fd(), sys::CONNECTX, &remotes) {
+        Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(failed(error)),
+        _ => Association::new(socket, false),
+    }
+}
+
+/// States as the kernel numbers them (`sctp_sstat_state`).
+fn state_of(number: u32) -> State {
+    match number {
+        2 => State::CookieWait,
+        3 => State::CookieEchoed,
+        4 => State::Established,
+        5 => State::ShutdownPending,
+        6 => State::ShutdownSent,
+        7 => State::ShutdownReceived,
+        8 => State::ShutdownAckSent,
+        _ => State::Closed,
+    }
+}
