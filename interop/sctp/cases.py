@@ -191,6 +191,16 @@ def associate(c):
     linux.examine()
 
 
+@sctp.case("sctp/linux-api", limit=150)
+def linux_api(c):
+    """Linux's own SCTP behind the API of our own: both are held to the same promises, within the machine."""
+    program = sctp.TARGET / "quick" / "examples" / "kernel"
+    c.expect(program.exists(), f"no {program}: run cargo build --profile quick -p ringway-net --example kernel")
+    linux = sctp.Linux(c, programs=[program])
+    status, told = linux.machine.run("kernel", 130)
+    c.expect(status == 0 and "ok: the kernel's" in told, f"kernel ended with {status}: {told[-600:]}")
+
+
 @sctp.case("sctp/linux-multihome", limit=120)
 def multihome(c):
     """Two networks, of which the first is pulled while both sides send: nothing is lost or doubled."""

@@ -75,7 +75,7 @@ async fn check(a: &Stack, b: &Stack, reason_told: &str) -> Outcome {
     });
     for number in 0..COUNT {
         let mut bytes = vec![number as u8; 2 + 50 * (number / 8) as usize];
-        (bytes[0], bytes[1]) = ((number / 8) as u8, (number / 8 >> 8) as u8);
+        (bytes[0], bytes[1]) = ((number / 8) as u8, (number / 2048) as u8);
         ours.send(bytes, &on((number % 8) as u16)).await?;
     }
     ours.set_primary(ip(4))?;
