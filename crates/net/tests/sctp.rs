@@ -205,6 +205,26 @@ fn dropping_ends_in_order_and_abort_at_once() {
     });
 }
 
+/// What was given before it is with the system when a flush is over.
+#[test]
+fn a_flush_sees_an_abort_off() {
+    run(async {
+        let (a, b) = (stack(&[ip(1)], Settings::default()), stack(&[ip(2)], Settings::default()));
+        let listener = b.listen(&[ip(2)], PORT, None).unwrap();
+        let encapsulation = b.udp_port().unwrap();
+        let connect = Connect { encapsulation, ..Connect::new(&[ip(1)], &[ip(2)], PORT) };
+        let ours = a.connect(&connect).await.unwrap();
+        let theirs = listener.accept().await.unwrap();
+        a.flush().await;
+        let before = a.traffic().sent;
+        ours.abort(b"gone").unwrap();
+        assert_eq!(a.traffic().sent, before);
+        a.flush().await;
+        assert_eq!(a.traffic().sent, before + 1);
+        assert!(matches!(theirs.recv().await, Err(Error::Closed(Close::Aborted { .. }))));
+    });
+}
+
 #[test]
 fn nobody_listens_and_nobody_is_there() {
     run(async {

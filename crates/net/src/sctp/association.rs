@@ -256,7 +256,8 @@ impl Association {
     }
 
     /// Ends the association at once; what was not delivered is lost. The peer is told `reason`, except
-    /// by the kernel's SCTP, which tells none (its sockets are one-to-one).
+    /// by the kernel's SCTP, which tells none (its sockets are one-to-one). A program that ends right
+    /// after it waits for [`Stack::flush`](super::Stack::flush), or the peer is not told at all.
     pub fn abort(&self, reason: &[u8]) -> Result<(), Error> {
         call!(self.abort(reason))
     }

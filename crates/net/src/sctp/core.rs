@@ -14,7 +14,7 @@ use slab::Slab;
 use smallvec::SmallVec;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 
 /// Associations of one listener that wait to be accepted; a peer that opens one more is refused.
 pub const ACCEPT_QUEUE: usize = 4096;
@@ -120,6 +120,13 @@ pub(super) struct Core {
     pub(super) driver: Option<Waker>,
     /// The driver has been woken and has not begun its turn.
     kicked: bool,
+    /// Times that somebody had something for the driver to do; how many of them were before its turn
+    /// began; and before the last turn that left nothing to send.
+    kicks: u64,
+    seen: u64,
+    emptied: u64,
+    /// Who waits for that.
+    flushers: Waiters,
     /// No user has a hold on the stack any more.
     pub(super) deserted: bool,
     /// The driver has ended.
@@ -153,6 +160,10 @@ impl Shared {
             scratch: Vec::new(),
             driver: None,
             kicked: false,
+            kicks: 0,
+            seen: 0,
+            emptied: 0,
+            flushers: Waiters::default(),
             deserted: false,
             stopped: false,
             wakes: SmallVec::new(),
@@ -186,6 +197,7 @@ fn wake(wakes: &mut SmallVec<[Waker; 4]>, waiters: &mut Waiters) {
 impl Core {
     /// Has the driver take a turn: there may be something to send.
     pub(super) fn kick(&mut self) {
+        self.kicks += 1;
         if !std::mem::replace(&mut self.kicked, true)
             && let Some(driver) = &self.driver
         {
@@ -196,10 +208,30 @@ impl Core {
     /// The driver begins a turn.
     pub(super) fn turn(&mut self, cx: &Context<'_>) {
         self.kicked = false;
+        self.seen = self.kicks;
         match &mut self.driver {
             Some(waker) => waker.clone_from(cx.waker()),
             none => *none = Some(cx.waker().clone()),
         }
+    }
+
+    /// The driver ends a turn, and all there was to send is with the system.
+    pub(super) fn emptied(&mut self) {
+        self.emptied = self.seen;
+        wake(&mut self.wakes, &mut self.flushers);
+    }
+
+    /// Whether all is sent that was there at a moment: the first time asked, with `moment` empty.
+    pub(super) fn poll_emptied(&mut self, moment: &mut Option<u64>, cx: &Context<'_>) -> Poll<()> {
+        let moment = *moment.get_or_insert_with(|| {
+            self.kick();
+            self.kicks
+        });
+        if self.emptied >= moment || self.stopped {
+            return Poll::Ready(());
+        }
+        self.flushers.add(cx);
+        Poll::Pending
     }
 
     /// Enters an association; gives its place.
@@ -402,6 +434,7 @@ impl Core {
         for accepting in self.listeners.values_mut() {
             wake(&mut self.wakes, &mut accepting.waiters);
         }
+        wake(&mut self.wakes, &mut self.flushers);
     }
 }
 

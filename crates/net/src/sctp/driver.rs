@@ -172,9 +172,12 @@ impl<C: Carrier + Unpin> Future for Driver<C> {
             }
         });
         driver.transmit(now);
-        let traffic = driver.carrier.traffic();
+        let (traffic, sent) = (driver.carrier.traffic(), driver.outgoing.is_empty());
         let (next, over) = driver.shared.with(|core| {
             core.traffic = Traffic { icmp: core.icmp, ..traffic };
+            if sent {
+                core.emptied();
+            }
             (core.next_timeout(), core.deserted && core.sctp.is_empty())
         });
         if over && driver.outgoing.is_empty() {

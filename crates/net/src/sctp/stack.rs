@@ -18,6 +18,7 @@ use crate::tun::Tun;
 use ringway_sctp::{AssocId, Counters, Limits, Sctp, Settings};
 use std::collections::VecDeque;
 use std::fmt;
+use std::future::poll_fn;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -259,6 +260,15 @@ impl Stack {
             Ok::<_, Error>((key, id))
         })?;
         Ok(Association::own(own::Association::new(handle.clone(), key, id)))
+    }
+
+    /// Waits until all that is to be sent now is with the system. What is given to an association,
+    /// an abort too, leaves with the next turn of the stack's task; a runtime that ends before has
+    /// not sent it.
+    pub async fn flush(&self) {
+        let Some(handle) = &self.handle else { return };
+        let mut moment = None;
+        poll_fn(|cx| handle.shared.with(|core| core.poll_emptied(&mut moment, cx))).await;
     }
 
     /// Our UDP port, over UDP.

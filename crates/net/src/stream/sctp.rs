@@ -188,7 +188,14 @@ impl<H: Handler> Hub<H> {
             self.counters.refused_full.add(1);
             return None;
         }
-        let association = port.stack.open(&connect).inspect_err(|error| {
+        let association = port.stack.open(&connect).or_else(|error| match error.kind() {
+            // An association that is ending still has the port.
+            io::ErrorKind::AddrInUse => {
+                port.stack.open(&Connect { local_port: 0, ..connect.clone() })
+            }
+            _ => Err(error),
+        });
+        let association = association.inspect_err(|error| {
             tracing::debug!(%remote, %error, "cannot open an association");
         });
         let local = SocketAddr::new(connect.locals[0], connect.local_port);
