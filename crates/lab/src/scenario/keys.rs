@@ -200,6 +200,13 @@ enum SchedulingKey {
     RoundRobin,
 }
 
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum SctpAlgorithmKey {
+    Rfc9260,
+    Cubic,
+}
+
 /// SCTP's settings as they stand in the file; [`sctp::Settings`] says what each means. What is not
 /// given is as the profile has it.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -220,6 +227,8 @@ pub(crate) struct SctpKeys {
     sack_packets: Option<u8>,
     max_burst: Option<u32>,
     misses: Option<u8>,
+    rack: Option<bool>,
+    algorithm: Option<SctpAlgorithmKey>,
     heartbeat: Option<Span>,
     path_max_retrans: Option<u32>,
     association_max_retrans: Option<u32>,
@@ -252,6 +261,12 @@ impl SctpKeys {
             sack_packets: self.sack_packets.unwrap_or(base.sack_packets),
             max_burst: self.max_burst.unwrap_or(base.max_burst),
             misses: self.misses.unwrap_or(base.misses),
+            rack: self.rack.unwrap_or(base.rack),
+            algorithm: match self.algorithm {
+                Some(SctpAlgorithmKey::Rfc9260) => sctp::Algorithm::Rfc9260,
+                Some(SctpAlgorithmKey::Cubic) => sctp::Algorithm::Cubic,
+                None => base.algorithm,
+            },
             heartbeat_interval: match self.heartbeat {
                 Some(every) => Some(every.into()),
                 None => base.heartbeat_interval,

@@ -15,10 +15,15 @@ const LOSSES: [f64; 4] = [0.0, 1.0, 2.0, 5.0];
 /// TCP as RFC 2581, 2582 and 2988 had it, without the options of later years.
 const TCP_2002: &str = "tcp = { algorithm = \"new-reno\", detection = \"sack\", sack = false, \
                         timestamps = false, initial_window = 2, delayed_ack = \"200 ms\", min_rto = \"1 s\" }";
-const KINDS: [(&str, &str, &str); 3] = [
+const KINDS: [(&str, &str, &str); 4] = [
     ("TCP", "tcp", ""),
     ("TCP of 2002", "tcp", TCP_2002),
     ("SCTP", "sctp", "sctp = { streams = 8 }\npacket = \"1400 B\""),
+    (
+        "SCTP, RACK, CUBIC",
+        "sctp",
+        "sctp = { streams = 8, rack = true, algorithm = \"cubic\" }\npacket = \"1400 B\"",
+    ),
 ];
 
 /// Files of so many bytes in all, one after another over TCP, each on a stream of its own over SCTP.
@@ -100,10 +105,11 @@ fn claims(one: &MeasuredTable, runs: &[(f64, &str, Vec<f64>)]) -> Vec<Claim> {
         found.map_or(&[][..], |r| &r.2)
     };
     // By how much SCTP is quicker, with the bounds of that.
-    let quicker = |than: &str, loss: f64| {
-        let less = known(paired(of(than, loss), of("SCTP", loss)));
+    let less = |than: &str, what: &str, loss: f64| {
+        let less = known(paired(of(than, loss), of(what, loss)));
         (less.value, less.interval.map_or(f64::NAN, |i| i.low))
     };
+    let quicker = |than: &str, loss: f64| less(than, "SCTP", loss);
     let told = |than: &str| {
         let losses = LOSSES.iter().filter(|l| **l > 0.0);
         losses
@@ -138,12 +144,16 @@ fn claims(one: &MeasuredTable, runs: &[(f64, &str, Vec<f64>)]) -> Vec<Claim> {
         Claim {
             source: "Figure 3.8",
             says: "eight files at 5 % loss: SCTP is better than TCP as it is today".into(),
-            ours: format!("SCTP takes less by {}", told("TCP")),
+            ours: format!(
+                "SCTP takes less by {}; with RACK and CUBIC, at 5 %: {:+.2} s",
+                told("TCP"),
+                less("TCP", "SCTP, RACK, CUBIC", 5.0).0
+            ),
             // Surely, that is: by the lower bound.
             holds: quicker("TCP", 5.0).1 > 0.0,
             expected: false,
             why: "TCP has learned since: RACK and TLP find losses without waiting for a timer, and CUBIC grows \
-                  faster. Streams spare the wait for what was lost, not the time it takes to send it again.",
+                  faster; SCTP can have both here. Streams spare the wait for what was lost, not the time it takes to send it again.",
         },
     ]
 }

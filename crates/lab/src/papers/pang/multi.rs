@@ -18,7 +18,7 @@ const LOSSES: [(f64, f64, f64); 4] =
     [(5.0, 70.0, 60.0), (10.0, 40.0, 43.0), (20.0, 32.0, 37.0), (30.0, 20.0, 26.0)];
 /// Phones on each of two machines.
 const PHONES: u8 = 8;
-const NAMES: [&str; 4] = ["UDP", "TCP", "SCTP", "SCTP, short timers"];
+const NAMES: [&str; 5] = ["UDP", "TCP", "SCTP", "SCTP, RACK", "SCTP, short timers"];
 /// When losses begin, and how long calls are counted. The paper does not say how long it counted.
 const FROM: Time = Time::from_secs(30);
 const COUNTED: Duration = Duration::from_secs(60);
@@ -108,9 +108,10 @@ impl Cell {
 
 pub(super) fn run(study: &Study) -> Result<Part, RunError> {
     let ss7 = ("SCTP, short timers", sctp(ringway_sctp::Settings::ss7()));
+    let rack = ("SCTP, RACK", sctp(ringway_sctp::Settings { rack: true, ..Default::default() }));
     let mut cells = Vec::new();
     for lost in [Lost::Both, Lost::ToProxy] {
-        for (transport, carried) in transports().into_iter().chain([ss7]) {
+        for (transport, carried) in transports().into_iter().chain([rack, ss7]) {
             for (loss, ..) in LOSSES {
                 let runs = study.beds(&bed(carried, loss, lost))?;
                 cells.push(Cell { transport, loss, lost, runs });
@@ -206,6 +207,7 @@ fn claims<'a>(find: &impl Fn(&str, f64, Lost) -> Option<&'a Cell>) -> Vec<Claim>
     };
     for (loss, udp, sctp) in LOSSES {
         let both = more("SCTP", loss, Lost::Both);
+        let rack = more("SCTP, RACK", loss, Lost::Both);
         let short = more("SCTP, short timers", loss, Lost::Both);
         let one_way = more("SCTP", loss, Lost::ToProxy);
         let shown = |e: &Estimate| {
@@ -220,8 +222,10 @@ fn claims<'a>(find: &impl Fn(&str, f64, Lost) -> Option<&'a Cell>) -> Vec<Claim>
                 if sctp_ahead { "SCTP" } else { "UDP" }
             ),
             ours: format!(
-                "calls over SCTP less those over UDP: {}; with short timers {}; with losses one way {}",
+                "calls over SCTP less those over UDP: {}; with RACK {}; with short timers {}; with losses \
+                 one way {}",
                 shown(&both),
+                shown(&rack),
                 shown(&short),
                 shown(&one_way)
             ),
@@ -232,7 +236,8 @@ fn claims<'a>(find: &impl Fn(&str, f64, Lost) -> Option<&'a Cell>) -> Vec<Claim>
                  least by SCTP; phones that wait for people send too little for a fast retransmission, \
                  which needs three later packets. And each time-out doubles the timer and closes the window \
                  for all eight calls, which share an association: SCTP takes loss for congestion, UDP takes \
-                 it for nothing. What the timers alone are worth is in the last column."
+                 it for nothing. What a tail loss probe (RACK) is worth, and what short timers, is in columns of \
+                 their own."
             } else {
                 ""
             },
