@@ -1,5 +1,6 @@
 //! Sends messages from one SCTP to another over UDP on loopback, each with a thread of its own:
-//! `bulk SIZE SECONDS [MTU]`. Prints what went through, and how it was batched.
+//! `bulk SIZE SECONDS [MTU [MAX_BURST]]`. Prints what went through, and how it was batched. Or keeps
+//! idle associations, `bulk idle COUNT`, and prints what memory each end takes.
 
 use ringway_net::sctp::{Config, Connect, Error, Over, SendOptions, Settings, Stack};
 use std::collections::VecDeque;
@@ -23,8 +24,44 @@ fn stack(last: u8, settings: Settings) -> Result<(Stack, IpAddr), Error> {
     Ok((Stack::new(Config { settings, ..Config::new(over) })?, local))
 }
 
+/// Resident memory in bytes.
+fn memory() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+    line.trim().trim_end_matches(" kB").parse::<usize>().unwrap_or(0) * 1024
+}
+
+/// Associations between two stacks of this process, all held.
+#[allow(clippy::print_stdout)]
+fn idle(count: usize) -> Result<(), Box<dyn std::error::Error>> {
+    runtime().block_on(async {
+        let (a, local) = stack(1, Settings::default())?;
+        let (b, remote) = stack(2, Settings::default())?;
+        let listeners: Vec<_> = (0..=count / 60_000)
+            .map(|n| b.listen(&[remote], PORT + n as u16, None))
+            .collect::<Result<_, _>>()?;
+        let encapsulation = b.udp_port().unwrap_or_default();
+        let mut held = Vec::with_capacity(2 * count);
+        let (before, began) = (memory(), Instant::now());
+        for number in 0..count {
+            // More than there are ports: to several of the peer's.
+            let to = Connect::new(&[local], &[remote], PORT + (number / 60_000) as u16);
+            let to = Connect { encapsulation, local_port: 1024 + (number % 60_000) as u16, ..to };
+            let (ours, theirs) = tokio::join!(a.connect(&to), listeners[number / 60_000].accept());
+            held.push((ours?, theirs?));
+        }
+        let each = (memory() - before) / (2 * count);
+        println!("{count} associations in {:?}, {each} bytes each end", began.elapsed());
+        Ok(())
+    })
+}
+
 #[allow(clippy::print_stdout)]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut words = std::env::args().skip(1);
+    if words.next().is_some_and(|word| word == "idle") {
+        return idle(words.next().and_then(|count| count.parse().ok()).unwrap_or(10_000));
+    }
     let arguments: Vec<usize> = std::env::args().skip(1).flat_map(|a| a.parse()).collect();
     let number = |at: usize, other| arguments.get(at).copied().unwrap_or(other);
     let (size, seconds) = (number(0, 1024), number(1, 3));
