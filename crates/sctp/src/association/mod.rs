@@ -304,6 +304,8 @@ pub(crate) struct Association {
     probing: bool,
     heard: bool,
     probes: u32,
+    /// Most user data in a chunk, as of the packet being written.
+    most: usize,
     /// A path's MTU is to be probed.
     wants_probe: bool,
     marks: Marks,

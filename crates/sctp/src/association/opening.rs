@@ -97,6 +97,7 @@ impl Association {
             probing: false,
             heard: false,
             probes: 0,
+            most: 1,
             wants_probe: false,
             marks: Marks::default(),
             refused: false,

@@ -21,6 +21,7 @@ impl Association {
             self.totals.packets_sent += 1;
             return Some(way);
         }
+        self.most = self.most_data();
         let start = out.len();
         let path = match self.state {
             State::Closed => None,
@@ -191,7 +192,7 @@ impl Association {
     fn data_len(&self) -> Option<usize> {
         match self.out.first_marked() {
             Some((len, ..)) => Some(len),
-            None => self.out.next_len(self.most_data()),
+            None => self.out.next_len(self.most),
         }
     }
 
@@ -209,7 +210,7 @@ impl Association {
             let target = self.retransmit_to(last, timed_out);
             return (self.forced || self.paths[target].may_retransmit()).then_some(target);
         }
-        let len = self.out.next_len(self.most_data())?;
+        let len = self.out.next_len(self.most)?;
         let target = self.new_data_to();
         let path = &self.paths[target];
         if !path.usable() || !path.may_send() || (self.is_blocked(len) && !self.probe) {
@@ -262,7 +263,7 @@ impl Association {
         packet: &mut Writer<'_>,
         before: usize,
     ) {
-        let most = self.most_data();
+        let most = self.most;
         while let Some(len) = self.out.next_len(most) {
             if packet.space() < self.out.chunk_size(len) {
                 break;
@@ -303,7 +304,7 @@ impl Association {
         if !self.sends_data() || !idle {
             return;
         }
-        let Some(len) = self.out.next_len(self.most_data()) else { return };
+        let Some(len) = self.out.next_len(self.most) else { return };
         let path = &self.paths[self.current];
         if self.is_blocked(len) && path.t3.is_none() && path.usable() {
             self.wait_for_window(cx, self.current);
