@@ -6,6 +6,7 @@ use super::{Arrival, Incoming};
 use crate::numbers::{Mid, Ssn, Tsn};
 use crate::wire::DataFlags;
 use crate::wire::data::IData;
+use core::ops::Bound;
 use std::collections::BTreeMap;
 
 /// Names a message: stream, whether unordered, and MID.
@@ -45,7 +46,12 @@ pub(super) struct Interleaved {
     parts: BTreeMap<Name, Assembly>,
     /// Bytes in `parts`.
     len: usize,
+    /// Up to where room was made last.
+    swept: Name,
 }
+
+/// Messages looked at when room is made.
+const MAX_SWEPT: usize = 64;
 
 impl Interleaved {
     fn next_of(&mut self, stream: u16) -> &mut Mid {
@@ -89,6 +95,9 @@ impl Incoming {
             return Arrival::Duplicate;
         }
         if !self.has_room(place, data.user.len()) || !self.tracker.can_take(place) {
+            if place == self.tracker.cumulative() + 1 {
+                self.make_room();
+            }
             return Arrival::Dropped;
         }
         let in_order = place == self.tracker.cumulative() + 1;
@@ -154,6 +163,25 @@ impl Incoming {
             self.deliver_part(name);
         }
         Ok(())
+    }
+
+    /// What comes next did not fit: parts of messages are delivered, however small.
+    fn make_room(&mut self) {
+        let Some(all) = &mut self.interleaved else { return };
+        let after = (Bound::Excluded(all.swept), Bound::Unbounded);
+        let names: Vec<Name> =
+            all.parts.range(after).take(MAX_SWEPT).map(|(name, _)| *name).collect();
+        // From the beginning again when the end is reached.
+        all.swept = if names.len() < MAX_SWEPT { Name::default() } else { names[MAX_SWEPT - 1] };
+        // The least name is never after another.
+        let least = all.parts.contains_key(&Name::default()).then(Name::default);
+        for name in least.into_iter().chain(names) {
+            let Some(all) = &mut self.interleaved else { return };
+            let (stream, unordered, mid) = name;
+            if unordered || all.next_of(stream).raw() == mid {
+                self.deliver_part(name);
+            }
+        }
     }
 
     /// Delivers of a message what is there in a row.

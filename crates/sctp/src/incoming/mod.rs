@@ -74,6 +74,8 @@ pub(crate) struct Incoming {
     held: BTreeMap<(u16, u16), Whole>,
     /// Where messages are interleaved (RFC 8260).
     interleaved: Option<Box<Interleaved>>,
+    /// What comes next did not fit, so that parts of messages are delivered, however small.
+    pressed: bool,
     /// Bytes of user data that are here, and pieces that they are in.
     bytes: usize,
     pieces: usize,
@@ -94,6 +96,7 @@ impl Incoming {
             runs: BTreeMap::new(),
             held: BTreeMap::new(),
             interleaved: None,
+            pressed: false,
             bytes: 0,
             pieces: 0,
             capacity,
@@ -195,7 +198,7 @@ impl Incoming {
 
     /// How much of a message makes a part worth delivering.
     fn part(&self) -> usize {
-        (self.capacity / 2).max(1)
+        if self.pressed { 1 } else { (self.capacity / 2).max(1) }
     }
 
     /// Bytes here that were not read.
@@ -211,6 +214,7 @@ impl Incoming {
             return Arrival::Duplicate;
         }
         if !self.has_room(place, data.user.len()) || !self.tracker.can_take(place) {
+            self.pressed |= place == self.tracker.cumulative() + 1;
             return Arrival::Dropped;
         }
         self.bytes += data.user.len();
@@ -513,6 +517,7 @@ impl Incoming {
             if partial.len < part {
                 return None;
             }
+            self.pressed = false;
             let len = core::mem::take(&mut partial.len);
             let received = partial.shape.received(!partial.began, false, len);
             partial.began = true;

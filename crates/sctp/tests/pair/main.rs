@@ -13,8 +13,8 @@ mod streams;
 
 use proptest::prelude::*;
 use ringway_sctp::{
-    Algorithm, AssocId, Close, Error, Event, PathState, Reliability, Scheduling, SendOptions,
-    Settings, State,
+    Algorithm, AssocId, Close, Error, Event, Multipath, PathState, Reliability, Scheduling,
+    SendOptions, Settings, State,
 };
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -429,6 +429,12 @@ fn settings() -> impl Strategy<Value = Settings> {
             ecn: pf,
             final_acks: turns ^ pf,
             rack: turns,
+            multipath: match max_burst % 3 {
+                0 => Multipath::Off,
+                1 => Multipath::Independent,
+                _ => Multipath::Pooled,
+            },
+            largest_mtu: (delay == 40).then_some(3000),
             max_burst,
             sack_delay: ms(delay),
             rto_min: ms(200),
@@ -480,7 +486,9 @@ fn exchange(pair: &mut Pair, ids: (AssocId, AssocId), lists: [&[(u16, bool, usiz
         }
         assert!(
             pair.step(until) || (read[0] == lists[0].len() && read[1] == lists[1].len()),
-            "stuck: {read:?} of {given:?} {:?} {:?}",
+            "stuck: {read:?} of {given:?} {:?} {:?} {:?} {:?}",
+            pair.closed(0),
+            pair.closed(1),
             pair.a.snapshot(ids[0]),
             pair.b.snapshot(ids[1]),
         );

@@ -275,3 +275,29 @@ fn data_is_told() {
     s.give("DATA 2 BE 0:1 10");
     assert_eq!(s.events(), [Event::Readable(s.id())]);
 }
+
+/// RFC 9260 section 6.9: a message that does not fit the buffer goes on when what was received of it
+/// is less than half of the buffer and the next fragment does not fit beside it.
+#[test]
+fn large_fragments_do_not_block() {
+    for (agreed, lines) in [
+        (false, ["DATA 1 B 0:0 1452", "DATA 2 E 0:0 1549"]),
+        (true, ["IDATA 1 B 0:0:0 1452", "IDATA 2 E 0:0:1 1549"]),
+    ] {
+        let mut s = Script::new(Settings { receive_buffer: 3000, interleaving: agreed, ..plain() });
+        s.extensions = if agreed { vec![ringway_sctp::wire::chunk::kind::I_DATA] } else { vec![] };
+        s.listen(&[A1]);
+        s.give_init();
+        s.take_init_ack();
+        s.echo("");
+        let mut out = Vec::new();
+        s.give(lines[0]);
+        assert!(s.sctp.recv(s.id(), &mut out).unwrap().is_none());
+        s.give(lines[1]);
+        let part = s.sctp.recv(s.id(), &mut out).unwrap().unwrap();
+        assert!(part.begin && !part.end && part.len == 1452);
+        s.give(lines[1]);
+        let rest = s.sctp.recv(s.id(), &mut out).unwrap().unwrap();
+        assert!(!rest.begin && rest.end && rest.len == 1549, "{rest:?}");
+    }
+}
