@@ -302,3 +302,65 @@ fn a_stack_ends_with_its_last_user() {
         }
     });
 }
+
+/// Any runtime will do: on several threads too nobody sleeps through what was for them.
+#[test]
+fn many_tasks_on_several_threads_lose_nothing() {
+    const ASSOCIATIONS: usize = 40;
+    const MESSAGES: usize = 300;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build();
+    let work = async {
+        // Buffers so small that both ends wait again and again.
+        let settings =
+            Settings { send_buffer: 8_000, receive_buffer: 8_000, ..Settings::default() };
+        let (a, b) = (stack(&[ip(1)], settings), stack(&[ip(2)], settings));
+        let listener = b.listen(&[ip(2)], PORT, None).unwrap();
+        let encapsulation = b.udp_port().unwrap();
+        let mut tasks = Vec::new();
+        for _ in 0..ASSOCIATIONS {
+            let stack = a.clone();
+            tasks.push(tokio::spawn(async move {
+                let to = Connect { encapsulation, ..Connect::new(&[ip(1)], &[ip(2)], PORT) };
+                let association = stack.connect(&to).await.unwrap();
+                let back = association.clone();
+                let reading = tokio::spawn(async move {
+                    let (mut read, mut bytes) = (0, Vec::new());
+                    while let Some(got) = back.recv_into(&mut bytes).await.unwrap() {
+                        assert!(got.begin && got.end && got.len == 500);
+                        bytes.clear();
+                        read += 1;
+                        if read == MESSAGES {
+                            break;
+                        }
+                    }
+                    read
+                });
+                for n in 0..MESSAGES {
+                    association.send(vec![n as u8; 500], &on((n % 8) as u16)).await.unwrap();
+                }
+                let read = reading.await.unwrap();
+                association.shutdown().await.unwrap();
+                read
+            }));
+        }
+        for _ in 0..ASSOCIATIONS {
+            let association = listener.accept().await.unwrap();
+            tasks.push(tokio::spawn(async move {
+                let mut echoed = 0;
+                while let Some(message) = association.recv().await.unwrap() {
+                    association.send(message.bytes, &on(message.stream)).await.unwrap();
+                    echoed += 1;
+                }
+                echoed
+            }));
+        }
+        for task in tasks {
+            assert_eq!(task.await.unwrap(), MESSAGES);
+        }
+        assert_eq!((a.counters().aborts, b.counters().aborts), (0, 0));
+    };
+    runtime.unwrap().block_on(async {
+        tokio::time::timeout(Duration::from_secs(60), work).await.expect("in time");
+    });
+}
