@@ -144,8 +144,7 @@ def one_association(c):
     callers = [site.calls(f"10.1.0.{2 - n}", count) for n, site in enumerate(sites)]
     for caller in callers:
         done(c, caller, count)
-    capture.popen.terminate()
-    capture.wait(5)
+    capture()
     sctp.examine(c, file)
 
     def fields(which, query):
@@ -160,8 +159,6 @@ def one_association(c):
 
 
 TLS = """
-[log]
-level = "debug"
 [tls]
 certificate = "{folder}/{name}.pem"
 key = "{folder}/{name}.key"
@@ -196,8 +193,7 @@ def tls(c):
                   extra=TLS.format(folder=c.folder, name=host.name)) for n, host in ((1, a), (2, b))]
     sites[1].answers()
     done(c, sites[0].calls("10.1.0.2", 2 * RATE), 2 * RATE)
-    capture.popen.terminate()
-    capture.wait(5)
+    capture()
     _, told = c.run("tshark", ["tshark", "-n", "-r", file, "-Y", "frame contains \"INVITE \""], seconds=60)
     c.expect("INVITE" not in told, f"a call was readable on the wire: {told[:300]}")
     # The other's certificate names another address.
