@@ -28,6 +28,9 @@ pub const UDP_PORT: u16 = 9899;
 /// `net.core.rmem_max` and `wmem_max` unless privileged.
 pub(super) const BUFFER: usize = 8 << 20;
 
+/// Times a packet is tried again because the error may have been an older one of the socket.
+const SEND_RETRIES: u8 = 2;
+
 /// How much of a packet that could not be sent is told: its header and the beginning of an INIT.
 const QUOTE: usize = 64;
 
@@ -324,7 +327,7 @@ impl Sockets {
         let Sockets { ports, buffers, traffic, trains, singly, refused, .. } = self;
         let socket = ports[place].io.get_ref();
         let (mut lost, mut room, mut dealt) = (0, true, 0);
-        let mut tried = usize::MAX;
+        let mut tried = (usize::MAX, 0);
         traffic.send_calls += 1;
         if first.addressing.fragment {
             let _ = may_fragment(socket, true);
@@ -336,8 +339,11 @@ impl Sockets {
             }
             // With IP_RECVERR a send may tell of an ICMP message about an earlier packet; that
             // error is gone once told.
-            if tried != index && code != libc::ENOBUFS {
-                tried = index;
+            if tried.0 != index {
+                tried = (index, 0);
+            }
+            if tried.1 < SEND_RETRIES && code != libc::ENOBUFS {
+                tried.1 += 1;
                 return After::Retry;
             }
             if batch[index].packets > 1 && code != libc::ENOBUFS {
