@@ -21,8 +21,8 @@ fn wrong(error: Error) -> Trouble {
 
 fn settings(streams: u16) -> Settings {
     Settings {
+        // Any message has room; what is in flight is bounded by the peer's receive buffer.
         send_buffer: MAX_SIZE,
-        receive_buffer: MAX_SIZE,
         outbound_streams: streams,
         inbound_streams: u16::MAX,
         // Trains as long as the windows allow: nobody else is on the path that is measured.
