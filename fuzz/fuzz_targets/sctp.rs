@@ -2,13 +2,18 @@
 //! nothing is sent or woken for ever, what is held stays bounded, and an aborted host holds nothing.
 #![no_main]
 
+use hmac::{Hmac, KeyInit, Mac};
 use libfuzzer_sys::fuzz_target;
-use ringway_sansio::{Addressing, Duration, Ecn, Endpoint, SplitMix, Time};
+use ringway_sansio::{Addressing, Duration, Ecn, Endpoint, Icmp, SplitMix, Time};
+use ringway_sctp::wire::asconf::Wish;
 use ringway_sctp::wire::chunk::{self, Chunk, kind};
-use ringway_sctp::wire::{Init, InitParameters, Packet, Writer};
+use ringway_sctp::wire::reconfig::{Reconfig, Streams};
+use ringway_sctp::wire::{AuthParameters, Init, InitParameters, Packet, Parameter, Writer};
 use ringway_sctp::{
-    AssocId, Event, Limits, PROTOCOL, Reliability, Scheduling, Sctp, SendOptions, Settings, Tsn,
+    Algorithm, AssocId, Event, Limits, Multipath, PROTOCOL, Reliability, Reset, Scheduling, Sctp,
+    SendOptions, Settings, Tsn,
 };
+use sha2::Sha256;
 use std::net::IpAddr;
 
 const HERE: [IpAddr; 2] = [
@@ -20,6 +25,15 @@ const THERE: [IpAddr; 2] = [
     IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 1, 2)),
 ];
 const PORT: u16 = 5060;
+const EXTENSIONS: [u8; 7] = [
+    kind::FORWARD_TSN,
+    kind::RE_CONFIG,
+    kind::AUTH,
+    kind::ASCONF,
+    kind::ASCONF_ACK,
+    kind::I_DATA,
+    kind::I_FORWARD_TSN,
+];
 const BUFFER: usize = 5000;
 
 /// Takes numbers from the input; 0 when it is used up.
@@ -51,6 +65,10 @@ struct Known {
     acked: Tsn,
     cookie: Vec<u8>,
     beat: Vec<u8>,
+    /// Our key vector and the host's.
+    keys: [Vec<u8>; 2],
+    /// The last number of a request that the host made.
+    asked: u32,
 }
 
 fn drain(host: &mut Sctp, now: Time, known: &mut Known) {
@@ -66,8 +84,13 @@ fn drain(host: &mut Sctp, now: Time, known: &mut Known) {
                     known.tsn = init.initial_tsn;
                     let parameters = InitParameters::read(&init, true).expect("parameters");
                     known.cookie = parameters.cookie.unwrap_or_default();
+                    if let Some(auth) = parameters.auth {
+                        known.keys[1] = auth.key_vector();
+                    }
                 }
                 Chunk::Data(data) => known.tsn = data.tsn,
+                Chunk::IData(data) => known.tsn = data.tsn,
+                Chunk::Asconf(serial, _) => known.asked = serial,
                 Chunk::Sack(sack) => known.acked = sack.cumulative_tsn_ack,
                 Chunk::Heartbeat(value) => known.beat = value.to_vec(),
                 _ => {}
@@ -77,6 +100,25 @@ fn drain(host: &mut Sctp, now: Time, known: &mut Known) {
         count += 1;
         assert!(count < 100_000, "sends for ever");
     }
+}
+
+fn auth() -> AuthParameters {
+    let chunks = Some(vec![kind::ASCONF, kind::ASCONF_ACK]);
+    AuthParameters { random: vec![9; 32], chunks, hmacs: vec![3, 1] }
+}
+
+/// An AUTH chunk for what follows it (RFC 4895 section 6).
+fn sealed(known: &Known, chunks: &[u8]) -> Vec<u8> {
+    let mut keys = known.keys.clone();
+    keys.sort_by_key(|key| (key.len(), key.clone()));
+    let mut out = Vec::new();
+    chunk::put(&mut out, kind::AUTH, 0, &[&[0, 0, 0, 3], &[0; 32]]);
+    out.extend_from_slice(chunks);
+    let mut mac = Hmac::<Sha256>::new_from_slice(&keys.concat()).expect("any key");
+    mac.update(&out);
+    let made = mac.finalize().into_bytes();
+    out[8..40].copy_from_slice(&made);
+    out
 }
 
 fn give(host: &mut Sctp, now: Time, input: &mut Input<'_>, known: &Known, chunks: &[u8]) {
@@ -110,11 +152,30 @@ fuzz_target!(|data: &[u8]| {
     }
     let mut input = Input(data);
     let choice = input.byte();
+    let more = input.byte();
     let settings = Settings {
         receive_buffer: BUFFER,
         send_buffer: 20_000,
         mtu: if choice & 1 == 0 { 1500 } else { 512 },
-        scheduling: if choice & 2 == 0 { Scheduling::Fcfs } else { Scheduling::RoundRobin },
+        scheduling: match choice >> 5 {
+            0 => Scheduling::RoundRobin,
+            1 => Scheduling::PacketRoundRobin,
+            2 => Scheduling::Priority,
+            3 => Scheduling::WeightedFair,
+            _ => Scheduling::Fcfs,
+        },
+        algorithm: if choice & 2 == 0 { Algorithm::Rfc9260 } else { Algorithm::Cubic },
+        interleaving: more & 1 != 0,
+        dynamic_addresses: more & 2 != 0,
+        ecn: more & 4 != 0,
+        rack: more & 8 != 0,
+        largest_mtu: (more & 16 != 0).then_some(9000),
+        multipath: match more >> 5 & 3 {
+            0 => Multipath::Independent,
+            1 => Multipath::Pooled,
+            _ => Multipath::Off,
+        },
+        give_back: more & 128 != 0,
         potentially_failed: (choice & 4 == 0).then_some(0),
         ..Settings::default()
     };
@@ -132,6 +193,8 @@ fuzz_target!(|data: &[u8]| {
         acked: Tsn::new(0),
         cookie: Vec::new(),
         beat: Vec::new(),
+        keys: [auth().key_vector(), Vec::new()],
+        asked: 0,
     };
     let mut buffer = Vec::new();
     for _ in 0..200 {
@@ -139,7 +202,7 @@ fuzz_target!(|data: &[u8]| {
             break;
         }
         let id = ids.get(usize::from(input.byte()) % ids.len().max(1)).copied();
-        match (input.byte() % 14, id) {
+        match (input.byte() % 18, id) {
             (0, _) => {
                 let port = 7000 + u16::from(input.byte() % 2);
                 if let Ok(id) = host.connect(now, &HERE[..count], port, &THERE[..1], PORT, None) {
@@ -180,6 +243,88 @@ fuzz_target!(|data: &[u8]| {
             (5, Some(id)) if input.byte() < 20 => {
                 let _ = host.abort(id, b"over");
             }
+            (14, Some(id)) => {
+                let list = [u16::from(input.byte() % 5)];
+                let _ = match input.byte() % 7 {
+                    0 => host.reset_streams(id, Reset::Outgoing(&list)),
+                    1 => host.reset_streams(id, Reset::Incoming(&[])),
+                    2 => host.reset_streams(id, Reset::Everything),
+                    3 => host.add_streams(id, 1, 2),
+                    4 => host.add_address(now, id, HERE[1]),
+                    5 => host.delete_address(now, id, HERE[0]),
+                    _ => host.set_stream_value(id, list[0], 3),
+                };
+            }
+            (15, _) => {
+                let mut value = Vec::new();
+                for _ in 0..1 + input.byte() % 2 {
+                    let near = |base: Tsn, by: u8| base.plus(u32::from(by % 8)).minus(3);
+                    let request = near(known.acked, input.byte()).raw();
+                    let response = near(known.tsn, input.byte()).raw();
+                    let bytes = input.bytes(usize::from(known.tsn.raw() as u8 & 6)).to_vec();
+                    let streams = Streams::new(&bytes);
+                    match input.byte() % 6 {
+                        0 => Reconfig::OutgoingReset {
+                            request,
+                            response,
+                            last_tsn: near(known.acked, input.byte()),
+                            streams,
+                        },
+                        1 => Reconfig::IncomingReset { request, streams },
+                        2 => Reconfig::TsnReset { request },
+                        3 => Reconfig::Response {
+                            response,
+                            result: u32::from(input.byte() % 8),
+                            next: (input.byte() & 1 != 0).then_some((known.acked, known.tsn)),
+                        },
+                        4 => Reconfig::AddOutgoing { request, count: u16::from(input.byte()) },
+                        _ => Reconfig::AddIncoming { request, count: u16::from(input.byte()) },
+                    }
+                    .emit(&mut value);
+                }
+                let mut chunks = Vec::new();
+                Chunk::ReConfig(&value).emit(&mut chunks);
+                give(&mut host, now, &mut input, &known, &chunks);
+            }
+            (16, _) => {
+                let mut value = Vec::new();
+                Parameter::Address(THERE[usize::from(input.byte() & 1)]).emit(&mut value);
+                for n in 0..u32::from(input.byte() % 4) {
+                    let address = match input.byte() % 4 {
+                        0 => IpAddr::from([0, 0, 0, 0]),
+                        1 => THERE[0],
+                        2 => THERE[1],
+                        _ => IpAddr::from([10, 0, 2, input.byte()]),
+                    };
+                    match input.byte() % 3 {
+                        0 => Wish::Add(address),
+                        1 => Wish::Delete(address),
+                        _ => Wish::Primary(address),
+                    }
+                    .emit(n, &mut value);
+                }
+                let mut chunks = Vec::new();
+                if input.byte() & 1 == 0 {
+                    let serial = known.acked.plus(u32::from(input.byte() % 4)).minus(1);
+                    Chunk::Asconf(serial.raw(), &value).emit(&mut chunks);
+                } else {
+                    Chunk::AsconfAck(known.asked, &value).emit(&mut chunks);
+                }
+                let chunks = sealed(&known, &chunks);
+                give(&mut host, now, &mut input, &known, &chunks);
+            }
+            (17, _) => {
+                let way = Addressing::new(HERE[0], THERE[0], PROTOCOL);
+                let icmp = match input.byte() % 3 {
+                    0 => Icmp::ProtocolUnreachable,
+                    1 => Icmp::Unreachable,
+                    _ => Icmp::TooBig(input.word() % 10_000),
+                };
+                let mut quoted = known.port.to_be_bytes().to_vec();
+                quoted.extend_from_slice(&PORT.to_be_bytes());
+                quoted.extend_from_slice(&(input.word() % 4).to_be_bytes());
+                host.handle_icmp(now, &way, icmp, &quoted);
+            }
             (6, _) => {
                 let fixed = Init::fixed(input.word() % 3 + 1, 9000, (4, 4), known.acked.plus(1));
                 let several = input.byte() & 1 != 0;
@@ -187,6 +332,9 @@ fuzz_target!(|data: &[u8]| {
                 let parameters = InitParameters {
                     addresses,
                     forward_tsn: choice & 16 == 0,
+                    extensions: EXTENSIONS.to_vec(),
+                    ecn: true,
+                    auth: Some(auth()),
                     cookie: (input.byte() & 1 != 0).then(|| known.cookie.clone()),
                     ..InitParameters::default()
                 };
@@ -209,7 +357,9 @@ fuzz_target!(|data: &[u8]| {
                 let mut chunks = Vec::new();
                 for _ in 0..1 + input.byte() % 3 {
                     let which = match input.byte() {
-                        byte @ 0..225 => byte % 16,
+                        byte @ 0..180 => byte % 16,
+                        180..210 => kind::I_DATA,
+                        210..225 => kind::I_FORWARD_TSN,
                         225..240 => kind::FORWARD_TSN,
                         byte => byte.wrapping_mul(17),
                     };
@@ -219,7 +369,9 @@ fuzz_target!(|data: &[u8]| {
                     // Mostly near the numbers that count.
                     let near = input.byte();
                     if near < 220 && value.len() >= 4 {
-                        let data = [kind::DATA, kind::FORWARD_TSN].contains(&which);
+                        let data =
+                            [kind::DATA, kind::I_DATA, kind::FORWARD_TSN, kind::I_FORWARD_TSN]
+                                .contains(&which);
                         let base = if data { known.acked } else { known.tsn };
                         let tsn = base.plus(u32::from(near % 16)).minus(3);
                         value[..4].copy_from_slice(&tsn.raw().to_be_bytes());
