@@ -137,6 +137,11 @@ fn transports() -> [(&'static str, Carried); 3] {
     [("UDP", Carried::Udp), ("TCP", tcp()), ("SCTP", sctp(Default::default()))]
 }
 
+/// SCTP that finds losses by time and probes a silent tail.
+fn rack() -> (&'static str, Carried) {
+    ("SCTP, RACK", sctp(ringway_sctp::Settings { rack: true, ..Default::default() }))
+}
+
 /// A row of figures.
 fn row(name: impl Into<String>, figures: Vec<Measured>) -> MeasuredRow {
     MeasuredRow { name: name.into(), figures }

@@ -1,6 +1,6 @@
 //! Table 5.3: how many calls a minute eight phones get through, against loss.
 
-use super::{Part, Study, ethernet, known, of_each, row, sctp, transports};
+use super::{Part, Study, ethernet, known, of_each, rack, row, sctp, transports};
 use crate::output::{AxisSheet, ChartSheet, SeriesSheet, Style};
 use crate::papers::{Claim, Measured, MeasuredRow, MeasuredTable};
 use crate::run::RunError;
@@ -108,10 +108,9 @@ impl Cell {
 
 pub(super) fn run(study: &Study) -> Result<Part, RunError> {
     let ss7 = ("SCTP, short timers", sctp(ringway_sctp::Settings::ss7()));
-    let rack = ("SCTP, RACK", sctp(ringway_sctp::Settings { rack: true, ..Default::default() }));
     let mut cells = Vec::new();
     for lost in [Lost::Both, Lost::ToProxy] {
-        for (transport, carried) in transports().into_iter().chain([rack, ss7]) {
+        for (transport, carried) in transports().into_iter().chain([rack(), ss7]) {
             for (loss, ..) in LOSSES {
                 let runs = study.beds(&bed(carried, loss, lost))?;
                 cells.push(Cell { transport, loss, lost, runs });
