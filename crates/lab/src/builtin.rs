@@ -23,6 +23,7 @@ builtins![
     "gangurde-tcp",
     "gangurde-sctp",
     "hung-khanh-sctp",
+    "hung-khanh-loss",
     "four-nodes",
     "lossy-bulk",
     "bufferbloat-drop-tail",
@@ -48,6 +49,10 @@ pub const CAMPAIGNS: &[Builtin] = &[
     Builtin {
         name: "loss-and-tcp",
         text: include_str!("../scenarios/campaigns/loss-and-tcp.toml"),
+    },
+    Builtin {
+        name: "hung-khanh-loss",
+        text: include_str!("../scenarios/campaigns/hung-khanh-loss.toml"),
     },
     Builtin { name: "buffer-size", text: include_str!("../scenarios/campaigns/buffer-size.toml") },
     Builtin {
