@@ -48,8 +48,14 @@ const MESSAGES_A_TURN: usize = 32;
 /// The answer to a double CRLF (RFC 5626 section 4.4.1).
 const PONG: &[u8] = b"\r\n";
 
+/// The packet that every path is taken to carry, and the one that each is probed for (RFC 8899): the
+/// least of IPv6 (RFC 8200 section 5), and that of Ethernet.
+const MTU: u16 = 1280;
+const LARGEST_MTU: u16 = 1500;
+
 /// How SCTP carries SIP, with the timers of `profile`: the streams take turns, so that no call waits
-/// for the long message of another.
+/// for the long message of another. Phones send too little for three later packets to show a loss, so
+/// it is found by time (RFC 8985).
 pub fn sctp_settings(profile: Settings) -> Settings {
     Settings {
         send_buffer: BUFFER,
@@ -57,6 +63,9 @@ pub fn sctp_settings(profile: Settings) -> Settings {
         outbound_streams: STREAMS,
         inbound_streams: STREAMS,
         scheduling: Scheduling::RoundRobin,
+        mtu: MTU,
+        largest_mtu: Some(LARGEST_MTU),
+        rack: true,
         ..profile
     }
 }
