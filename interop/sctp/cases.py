@@ -181,13 +181,13 @@ def both_ways(c, linux, **options):
     return told
 
 
-@sctp.case("sctp/linux-associate", limit=150)
+@sctp.case("sctp/linux-associate", limit=240)
 def associate(c):
     """Over IPv4 and IPv6, opened from either side: a byte to a megabyte, then many streams; all of it examined."""
     linux = sctp.Linux(c)
-    both_ways(c, linux, **{**SIZES, "count": 30, "expect": 30, "sizes": 30})
-    both_ways(c, linux, six=True, count=50, expect=50, size=50_000, sizes=50, streams=5)
-    both_ways(c, linux, count=8000, expect=8000, size=100, streams=4000)
+    both_ways(c, linux, **{**SIZES, "count": 30, "expect": 30, "sizes": 30, "limit": 60})
+    both_ways(c, linux, six=True, limit=60, count=50, expect=50, size=50_000, sizes=50, streams=5)
+    both_ways(c, linux, limit=60, count=8000, expect=8000, size=100, streams=4000)
     linux.examine()
 
 
