@@ -78,9 +78,11 @@ pub(crate) struct Opened {
     pub(crate) udp_port: Option<u16>,
 }
 
-/// Whether this process may use SCTP right above IP.
+/// Whether this process may use SCTP right above IP, and nobody would answer in its place: a kernel
+/// whose own SCTP is loaded aborts the associations it does not know. Asking it for a socket would
+/// load it, so that is looked up.
 pub fn permitted() -> bool {
-    Opened::raw().is_ok()
+    !std::path::Path::new("/proc/net/sctp").exists() && Opened::raw().is_ok()
 }
 
 impl Opened {
