@@ -164,5 +164,7 @@ impl Association {
     fn trim(&mut self) {
         self.out.trim();
         self.inn.trim();
+        self.control.beats.shrink_to_fit();
+        self.control.errors.shrink_to_fit();
     }
 }

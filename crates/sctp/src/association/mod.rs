@@ -44,6 +44,7 @@ use reconfig::Reconfig;
 use ringway_sansio::{Addressing, Duration, Random, Time};
 use std::collections::VecDeque;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// Answers to heartbeats that wait to be sent; more heartbeats are not answered.
 const MAX_BEATS: usize = 4;
@@ -264,7 +265,7 @@ pub(crate) struct Ends {
 
 #[derive(Debug)]
 pub(crate) struct Association {
-    settings: Settings,
+    settings: Arc<Settings>,
     state: State,
     pub(crate) ends: Ends,
     paths: Vec<Path>,
@@ -321,7 +322,7 @@ impl Association {
         self.state
     }
 
-    pub(crate) fn settings(&self) -> &Settings {
+    pub(crate) fn settings(&self) -> &Arc<Settings> {
         &self.settings
     }
 

@@ -16,6 +16,7 @@ use crate::wire::parameter;
 use crate::wire::{Init, InitParameters, TLV_HEADER, Writer};
 use ringway_sansio::{Addressing, Time};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// Longest State Cookie taken from a peer: it must go back in one packet.
 const MAX_COOKIE: usize = 4096;
@@ -62,10 +63,15 @@ pub(crate) struct Offer {
 }
 
 impl Association {
-    fn empty(settings: &Settings, ends: Ends, cx: &mut Cx<'_>, tag: u32, tsn: Tsn) -> Association {
+    fn empty(
+        settings: Arc<Settings>,
+        ends: Ends,
+        cx: &mut Cx<'_>,
+        tag: u32,
+        tsn: Tsn,
+    ) -> Association {
         let random = &mut cx.random;
         Association {
-            settings: *settings,
             state: State::CookieWait,
             ends,
             paths: Vec::new(),
@@ -82,7 +88,7 @@ impl Association {
             auth: None,
             peer_initial_tsn: Tsn::new(0),
             opening: None,
-            out: Outgoing::new(tsn, settings),
+            out: Outgoing::new(tsn, &settings),
             inn: Incoming::new(Tsn::new(0), settings.receive_buffer),
             acks: Acks::default(),
             control: Control::default(),
@@ -104,21 +110,23 @@ impl Association {
             pending: Pending::default(),
             farewell: None,
             totals: Totals::default(),
+            settings,
         }
     }
 
     /// One that is opened from here (RFC 9260 section 5.1 A). All `remotes` come from the user and
     /// count as verified (section 5.4).
     pub(crate) fn connect(
-        settings: &Settings,
+        settings: Arc<Settings>,
         ends: Ends,
         remotes: &[IpAddr],
         cx: &mut Cx<'_>,
         tag: u32,
         tsn: Tsn,
     ) -> Association {
+        let dynamic = settings.dynamic_addresses;
         let mut association = Association::empty(settings, ends, cx, tag, tsn);
-        if settings.dynamic_addresses {
+        if dynamic {
             let own = auth::own(cx.random);
             association.auth = Some(Box::new(Auth { own, agreed: None }));
         }
@@ -138,7 +146,7 @@ impl Association {
 
     /// One that a cookie brings (RFC 9260 section 5.1.5, step 5).
     pub(crate) fn accept(
-        settings: &Settings,
+        settings: Arc<Settings>,
         ends: Ends,
         offer: &Offer,
         cx: &mut Cx<'_>,

@@ -46,7 +46,11 @@ impl Association {
         let path = Path::new(&self.settings, local, remote, udp_port, confirmed, ssthresh, now);
         match self.paths.iter_mut().find(|path| path.gone) {
             Some(place) => *place = path,
-            None => self.paths.push(path),
+            None => {
+                // Most associations have one, and there are many.
+                self.paths.reserve_exact(1);
+                self.paths.push(path);
+            }
         }
     }
 

@@ -31,6 +31,7 @@ use key::{Key, Keyed, number};
 use ringway_sansio::{Addressing, Deadlines, Random, Time};
 use std::collections::VecDeque;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// First port given to associations that ask for none (RFC 6335 section 6).
 const EPHEMERAL_FIRST: u16 = 49_152;
@@ -171,7 +172,7 @@ struct Listener {
     /// Its addresses; `None`: the place is free.
     addresses: Option<Vec<IpAddr>>,
     port: u16,
-    settings: Settings,
+    settings: Arc<Settings>,
 }
 
 /// A packet that belongs to no association.
@@ -189,7 +190,9 @@ fn back(addressing: &Addressing) -> Addressing {
 /// The SCTP of one host.
 pub struct Sctp {
     limits: Limits,
-    settings: Settings,
+    settings: Arc<Settings>,
+    /// Those that a call gave last: associations with the same ones share them.
+    given: Arc<Settings>,
     random: Box<dyn Random + Send>,
     keys: Keys,
     slots: Vec<Slot>,
@@ -229,8 +232,10 @@ impl Sctp {
         let mut keyed = || Keyed(random.next_u64(), random.next_u64());
         let (tags, table, listening) = (keyed(), keyed(), keyed());
         let next_port = random.next_u64() as u16;
+        let settings = Arc::new(settings);
         Ok(Sctp {
             limits,
+            given: Arc::clone(&settings),
             settings,
             keys: Keys::new(limits.cookie_key_life, &mut *random),
             random,
@@ -252,6 +257,16 @@ impl Sctp {
         })
     }
 
+    /// The settings of a call, or those that serve where none are given.
+    fn shared(&mut self, settings: Option<Settings>) -> Result<Arc<Settings>, Error> {
+        let Some(settings) = settings else { return Ok(Arc::clone(&self.settings)) };
+        settings.check()?;
+        if settings != *self.given {
+            self.given = Arc::new(settings);
+        }
+        Ok(Arc::clone(&self.given))
+    }
+
     /// Takes associations to any of `addresses`, all of which belong to each association then. One
     /// unspecified address stands for whichever address a peer writes to, and that one alone.
     pub fn listen(
@@ -260,8 +275,7 @@ impl Sctp {
         port: u16,
         settings: Option<Settings>,
     ) -> Result<ListenerId, Error> {
-        let settings = settings.unwrap_or(self.settings);
-        settings.check()?;
+        let settings = self.shared(settings)?;
         let wild = addresses.len() == 1 && addresses[0].is_unspecified();
         if port == 0 || !(wild || are_ends(addresses)) {
             return Err(Error::Address { most: MAX_ADDRESSES });
@@ -318,8 +332,7 @@ impl Sctp {
         remote_port: u16,
         settings: Option<Settings>,
     ) -> Result<AssocId, Error> {
-        let settings = settings.unwrap_or(self.settings);
-        settings.check()?;
+        let settings = self.shared(settings)?;
         let together = crate::association::families_match(locals, remotes);
         if remote_port == 0 || !are_ends(locals) || !are_ends(remotes) || !together {
             return Err(Error::Address { most: MAX_ADDRESSES });
@@ -339,7 +352,7 @@ impl Sctp {
         let (locals_here, resting) = (locals.to_vec(), Vec::new());
         let ends = Ends { local_port, remote_port, locals: locals_here, resting, udp_port };
         let mut cx = Cx { now, random: &mut *self.random };
-        let association = Association::connect(&settings, ends, remotes, &mut cx, tag, tsn);
+        let association = Association::connect(settings, ends, remotes, &mut cx, tag, tsn);
         let slot = self.insert(association, None);
         self.wake(slot);
         Ok(self.id(slot))

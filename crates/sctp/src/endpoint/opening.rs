@@ -14,13 +14,14 @@ use crate::wire::chunk::{self, Chunk, Raw, kind};
 use crate::wire::{AuthParameters, Init, InitParameters, Packet, Parameter, Writer};
 use ringway_sansio::{Addressing, Duration, Time};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// A cookie preservative adds at most this to a cookie's life (RFC 9260 section 5.2.6).
 const MAX_PRESERVATIVE: Duration = Duration::from_secs(2);
 
 /// What answers an INIT: who we are in the association that it may become.
 struct Answer {
-    settings: Settings,
+    settings: Arc<Settings>,
     locals: Vec<IpAddr>,
     tag: u32,
     tsn: Tsn,
@@ -148,7 +149,7 @@ impl Sctp {
         }
         let listed = || parameters.addresses.iter().copied().find(|address| known(address));
         let destination = if known(&addressing.source) { addressing.source } else { listed()? };
-        let settings = *association.settings();
+        let settings = Arc::clone(association.settings());
         let locals = association.ends.locals.clone();
         let (fixed, _) = association.init();
         let (tag, tsn, ties) = match state {
@@ -240,13 +241,13 @@ impl Sctp {
         &self,
         local: IpAddr,
         port: u16,
-    ) -> Option<(ListenerId, Settings, Vec<IpAddr>)> {
+    ) -> Option<(ListenerId, Arc<Settings>, Vec<IpAddr>)> {
         let slot = self.listening_slot(local, port)?;
         let listener = &self.listeners[slot as usize];
         let addresses = listener.addresses.as_ref()?;
         let locals = if addresses[0].is_unspecified() { vec![local] } else { addresses.clone() };
         let id = ListenerId { slot, generation: listener.generation };
-        Some((id, listener.settings, locals))
+        Some((id, Arc::clone(&listener.settings), locals))
     }
 
     /// A COOKIE ECHO, and what comes with it (RFC 9260 sections 5.1.5 and 5.2.4).
@@ -355,7 +356,7 @@ impl Sctp {
             return None;
         }
         let mut cx = Cx { now, random: &mut *self.random };
-        let mut association = Association::accept(&settings, ends, offer, &mut cx);
+        let mut association = Association::accept(settings, ends, offer, &mut cx);
         let path = association.path_to(addressing.source)?;
         association.owe_cookie_ack(path);
         Some(self.insert(association, Some(listener)))
