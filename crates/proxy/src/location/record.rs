@@ -12,7 +12,7 @@
 //!            [flow]
 //! ```
 //! Numbers are little-endian. `length` counts what follows it. Text and flow are as in
-//! [`super::wire`].
+//! `wire`.
 
 use super::wire::{self, CorruptRecord, Reader, put_flow};
 use super::{MAX_BINDINGS, MAX_RECORD, MAX_TEXT};

@@ -6,8 +6,8 @@
 //! bindings are in the [location service](crate::location), which is asked to tell of changes to
 //! those addresses-of-record that somebody subscribes to, and to no others.
 //!
-//! [`subscription`] is one dialog and its NOTIFY, [`watch`] is one address-of-record and what
-//! happened to its contacts, [`document`] is the body.
+//! `subscription` is one dialog and its NOTIFY, `watch` is one address-of-record and what
+//! happened to its contacts, `document` is the body.
 
 mod document;
 mod subscribe;

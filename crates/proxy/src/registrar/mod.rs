@@ -7,7 +7,7 @@
 //! and 4). It writes no answer either, only the header fields that belong into one. Nothing is kept
 //! here between requests; the state is in the [location service](crate::location).
 //!
-//! [`request`] reads a REGISTER, [`bindings`] is steps 6 and 7, [`answer`] is step 8.
+//! `request` reads a REGISTER, `bindings` is steps 6 and 7, `answer` is step 8.
 
 mod answer;
 mod bindings;

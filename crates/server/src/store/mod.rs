@@ -1,8 +1,8 @@
 //! What outlives the process: users, registrations and keys, in one file.
 //!
 //! Reads never touch the file. Everything is loaded at start into tables in memory; a change goes to
-//! memory at once and to the disk by way of [`writer`]. `docs/durability.md` says what that means
-//! for a REGISTER. Read [`file`] for the tables on disk, [`users`] for who may call.
+//! memory at once and to the disk by way of `writer`. `docs/durability.md` says what that means
+//! for a REGISTER. Read [`file`] for the tables on disk, `users` for who may call.
 
 mod batch;
 mod file;
