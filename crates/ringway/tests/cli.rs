@@ -2,56 +2,26 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod place;
+
+use place::Place;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 const WITHIN: Duration = Duration::from_secs(20);
 
-struct Place {
-    dir: tempfile::TempDir,
-}
-
 impl Place {
-    fn new() -> Self {
-        Place { dir: tempfile::tempdir().unwrap() }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ringway"));
-        command
-            .args(args)
-            .env_clear()
-            .env("XDG_STATE_HOME", self.dir.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        command
-    }
-
-    fn run(&self, args: &[&str]) -> Output {
-        self.command(args).output().unwrap()
-    }
-
     /// Runs what must succeed; its standard output.
     fn fine(&self, args: &[&str]) -> String {
-        let output = self.run(args);
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{args:?}: {:?} {error}", output.status);
-        String::from_utf8(output.stdout).unwrap()
+        self.ends(0, args).0
     }
 
     /// Runs what must fail with exit status 1; its standard error.
     fn fails(&self, args: &[&str]) -> String {
-        let output = self.run(args);
-        assert_eq!(output.status.code(), Some(1), "{args:?}");
-        String::from_utf8(output.stderr).unwrap()
+        self.ends(1, args).1
     }
 
     fn serve(&self, args: &[&str]) -> Server {
@@ -142,10 +112,9 @@ fn wrong_usage_is_two() {
     let place = Place::new();
     for args in [&[][..], &["serv"], &["serve", "--workers", "0"], &["serve", "--listen", "udp:1"]]
     {
-        assert_eq!(place.run(args).status.code(), Some(2), "{args:?}");
+        place.ends(2, args);
     }
-    let output = place.run(&["serve", "--listen", "tcp://127.0.0.1,127.0.0.2:5060"]);
-    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    let (_, error) = place.ends(2, &["serve", "--listen", "tcp://127.0.0.1,127.0.0.2:5060"]);
     assert!(error.contains("tcp listens on one address"), "{error}");
     assert!(place.fine(&["--version"]).starts_with("ringway "));
 }

@@ -2,47 +2,22 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod place;
+
+use place::Place;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-struct Place {
-    dir: tempfile::TempDir,
-}
-
 impl Place {
-    fn new() -> Self {
-        Place { dir: tempfile::tempdir().unwrap() }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ringway"));
-        command
-            .arg("lab")
-            .args(args)
-            .current_dir(self.dir.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        command
-    }
-
-    /// Runs what must end with that status; standard output and standard error.
-    fn ends(&self, status: i32, args: &[&str]) -> (String, String) {
-        let Output { status: got, stdout, stderr } = self.command(args).output().unwrap();
-        let (out, err) = (String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap());
-        assert_eq!(got.code(), Some(status), "{args:?}\n{out}\n{err}");
-        (out, err)
+    /// Runs `ringway lab`, which must end with that status; standard output and standard error.
+    fn lab(&self, status: i32, args: &[&str]) -> (String, String) {
+        self.ends(status, &[&["lab"], args].concat())
     }
 
     fn json(&self, args: &[&str]) -> Value {
-        serde_json::from_str(&self.ends(0, args).0).unwrap()
+        serde_json::from_str(&self.lab(0, args).0).unwrap()
     }
 
     fn write(&self, name: &str, text: &str) {
@@ -137,7 +112,7 @@ fn what_is_built_in_is_listed() {
     }
     assert!(names("campaigns").contains(&"gangurde-udp-search".to_string()));
     assert_eq!(names("papers"), ["gangurde", "pang"]);
-    let (text, _) = place.ends(0, &["list"]);
+    let (text, _) = place.lab(0, &["list"]);
     assert!(text.contains("\n  cable-pulled"), "{text}");
 }
 
@@ -156,7 +131,7 @@ fn a_run_answers_and_leaves_its_files() {
     );
     assert!(flow["dropped_by"]["random loss"].as_u64().unwrap() > 0);
     // The same seed gives the same bytes, another gives others.
-    place.ends(0, &["run", "line.toml", "--out", "two", "--seed", "7"]);
+    place.lab(0, &["run", "line.toml", "--out", "two", "--seed", "7"]);
     let (one, two) = (files(&place.path("one")), files(&place.path("two")));
     let names: Vec<&str> = one.keys().map(String::as_str).collect();
     for name in [
@@ -184,7 +159,7 @@ fn a_run_answers_and_leaves_its_files() {
     assert!(goodput["low"].as_f64() < goodput["mean"].as_f64());
     assert_eq!(goodput["unit"], "bit/s");
     assert_eq!(goodput["interval"], "95 % Student t");
-    let (text, err) = place.ends(0, &["run", "line.toml"]);
+    let (text, err) = place.lab(0, &["run", "line.toml"]);
     assert!(text.contains("random loss") && text.contains("goodput (kbit/s)"), "{text}");
     // Nobody watches: no progress.
     assert_eq!(err, "");
@@ -194,41 +169,41 @@ fn a_run_answers_and_leaves_its_files() {
 #[test]
 fn mistakes_say_where_and_what() {
     let place = Place::new();
-    let (_, err) = place.ends(2, &["run", "lossy-bluk"]);
+    let (_, err) = place.lab(2, &["run", "lossy-bluk"]);
     assert!(err.contains("did you mean lossy-bulk?"), "{err}");
-    place.ends(2, &["run"]);
-    place.ends(2, &["walk"]);
-    let (_, err) = place.ends(2, &["run", "lossy-bulk", "--reps", "0"]);
+    place.lab(2, &["run"]);
+    place.lab(2, &["walk"]);
+    let (_, err) = place.lab(2, &["run", "lossy-bulk", "--reps", "0"]);
     assert!(err.contains("--reps: expected 1 to"), "{err}");
-    let (_, err) = place.ends(2, &["paper", "nobody"]);
+    let (_, err) = place.lab(2, &["paper", "nobody"]);
     assert!(err.contains("expected a paper (gangurde, pang) or all, got \"nobody\""), "{err}");
-    let (_, err) = place.ends(2, &["paper", "gangurde", "--reps", "3"]);
+    let (_, err) = place.lab(2, &["paper", "gangurde", "--reps", "3"]);
     assert!(err.contains("nothing is left to chance"), "{err}");
-    place.ends(2, &["paper", "pang", "--reps", "0"]);
+    place.lab(2, &["paper", "pang", "--reps", "0"]);
 
     place.write(
         "bad.toml",
         &LINE.replace("delay = \"10 ms\"", "delay = \"10 ms\"\njiter = \"1 ms\""),
     );
-    let (_, err) = place.ends(1, &["run", "bad.toml"]);
+    let (_, err) = place.lab(1, &["run", "bad.toml"]);
     assert!(
         err.contains("bad.toml:12:1: `link.line`: unknown key `jiter`; did you mean `jitter`?"),
         "{err}"
     );
     place.write("bad.toml", &LINE.replace("delay = \"10 ms\"", "delay = \"10\""));
-    let (_, err) = place.ends(1, &["run", "bad.toml"]);
+    let (_, err) = place.lab(1, &["run", "bad.toml"]);
     assert!(err.contains("bad.toml:11:9: `link.line.delay`: expected a time with its unit (ns, us, ms, s, min), such as \"35 ms\", got \"10\""), "{err}");
     place.write("bad.toml", &LINE.replace("to = \"b\"", "to = \"c\""));
-    let (_, err) = place.ends(1, &["run", "bad.toml"]);
+    let (_, err) = place.lab(1, &["run", "bad.toml"]);
     assert!(err.contains("bad.toml:19:6: `flow.file.to`: no node \"c\""), "{err}");
     place.write(
         "bad.toml",
         &LINE.replace("stop = \"flows done\"", "stop = \"flows done\"\nevents = 100"),
     );
-    let (_, err) = place.ends(1, &["run", "bad.toml"]);
+    let (_, err) = place.lab(1, &["run", "bad.toml"]);
     assert!(err.contains("event budget of 100 used up") && err.contains("node a"), "{err}");
     std::fs::write(place.path("bad.toml"), b"\xff\xfe").unwrap();
-    let (_, err) = place.ends(1, &["run", "bad.toml"]);
+    let (_, err) = place.lab(1, &["run", "bad.toml"]);
     assert!(err.contains("expected UTF-8 text"), "{err}");
 
     place.write("line.toml", LINE);
@@ -253,11 +228,11 @@ fn mistakes_say_where_and_what() {
         ("line.toml", "lien.toml", "c.toml: `campaign.scenario`: expected the name of a scenario"),
     ] {
         place.write("c.toml", &CAMPAIGN.replacen(old, new, 1));
-        let (_, err) = place.ends(1, &["sweep", "c.toml"]);
+        let (_, err) = place.lab(1, &["sweep", "c.toml"]);
         assert!(err.contains(expected), "{new}\nexpected {expected}\ngot      {err}");
     }
-    place.ends(1, &["view", "."]);
-    place.ends(1, &["report", "nowhere"]);
+    place.lab(1, &["view", "."]);
+    place.lab(1, &["report", "nowhere"]);
 }
 
 /// Table 1: UDP within 0.1 %, TCP within 2 %, SCTP within 5 %, what "lost" is made of, and the figures.
@@ -294,11 +269,11 @@ fn a_paper_is_run_again() {
         let png = std::fs::read(place.path(&format!("out/figures/figure-{name}.png"))).unwrap();
         assert!(png.starts_with(b"\x89PNG"));
     }
-    let (text, _) = place.ends(0, &["paper", "gangurde"]);
+    let (text, _) = place.lab(0, &["paper", "gangurde"]);
     for part in ["51 were in flight at the cut", "neither TCP nor", "within its tolerance"] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    assert!(place.ends(0, &["paper"]).0.starts_with("gangurde  "));
+    assert!(place.lab(0, &["paper"]).0.starts_with("gangurde  "));
 }
 
 /// Pang 2003: every table and figure is there with the paper's column, and what the paper says comes
@@ -366,13 +341,13 @@ fn a_search_finds_the_settings_of_table_1() {
     assert_eq!((&choices["source stops"], &choices["cut"]), (&"28 s".into(), &"29 s".into()));
     assert!(best["error_percent"].as_f64().unwrap() < 0.1);
     assert!(search["best"][1]["error_percent"].as_f64().unwrap() > 0.1);
-    let (text, _) = place.ends(0, &["view", "lab-results/gangurde-udp-search"]);
+    let (text, _) = place.lab(0, &["view", "lab-results/gangurde-udp-search"]);
     assert!(text.contains("1 of 300 settings"), "{text}");
     // A target that nothing gives is a failure.
     let impossible = "[campaign]\ntitle = \"t\"\nscenario = \"gangurde-udp\"\n[target]\ntolerance = \"1 %\"\n\
                       [target.figures]\n\"udp.sent\" = 7\n";
     place.write("impossible.toml", impossible);
-    let (_, err) = place.ends(1, &["sweep", "impossible.toml"]);
+    let (_, err) = place.lab(1, &["sweep", "impossible.toml"]);
     assert!(err.contains("no setting gives every figure to within 1 %"), "{err}");
 }
 
@@ -391,7 +366,7 @@ fn a_campaign_survives_being_killed() {
     let lines = || std::fs::read(&log).map_or(0, |b| b.iter().filter(|&&b| b == b'\n').count());
     for share in [3, 15] {
         let mut child = place
-            .command(&["sweep", "c.toml", "--out", "killed", "--threads", "1"])
+            .command(&["lab", "sweep", "c.toml", "--out", "killed", "--threads", "1"])
             .spawn()
             .unwrap();
         let began = Instant::now();
@@ -409,7 +384,7 @@ fn a_campaign_survives_being_killed() {
     bytes.truncate(bytes.len() - 5);
     std::fs::write(&log, bytes).unwrap();
     // What there is so far can be looked at.
-    let (text, _) = place.ends(0, &["report", "killed"]);
+    let (text, _) = place.lab(0, &["report", "killed"]);
     assert!(text.contains("report.html"), "{text}");
     let resumed = place.json(&["sweep", "c.toml", "--out", "killed", "--json", "--threads", "1"]);
     let (ran, reused) = (resumed["ran"].as_u64().unwrap(), resumed["reused"].as_u64().unwrap());
