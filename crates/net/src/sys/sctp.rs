@@ -25,6 +25,7 @@ pub(crate) const BINDX_REMOVE: i32 = 101;
 pub(crate) const PEER_ADDRS: i32 = 108;
 pub(crate) const LOCAL_ADDRS: i32 = 109;
 pub(crate) const CONNECTX: i32 = 110;
+pub(crate) const ASSOC_STATS: i32 = 112;
 pub(crate) const ENABLE_STREAM_RESET: i32 = 118;
 pub(crate) const RESET_STREAMS: i32 = 119;
 pub(crate) const RESET_ASSOC: i32 = 120;
@@ -33,6 +34,18 @@ pub(crate) const ADD_STREAMS: i32 = 121;
 /// Where an address begins in the structures that have one, and where it ends.
 pub(crate) const ADDRESS: usize = 4;
 pub(crate) const ADDRESS_END: usize = ADDRESS + size_of::<libc::sockaddr_storage>();
+
+/// What the kernel counts of an association (`sctp_assoc_stats`), and where its numbers of eight bytes
+/// begin: after an association and an address, which here are aligned as usual.
+pub(crate) const COUNTS: usize = 15;
+const COUNTS_AT: usize = std::mem::offset_of!(Counted, counts);
+
+#[repr(C)]
+struct Counted {
+    association: i32,
+    address: libc::sockaddr_storage,
+    counts: [u64; COUNTS],
+}
 
 /// Flags of what is sent and received.
 pub(crate) const UNORDERED: u16 = 1;
@@ -159,6 +172,18 @@ pub(crate) fn get(fd: BorrowedFd<'_>, option: i32, value: &mut [u8]) -> io::Resu
         )
     };
     if result == 0 { Ok(length as usize) } else { Err(io::Error::last_os_error()) }
+}
+
+/// What the kernel counted of an association on a socket of one, in the order of
+/// `sctp_assoc_stats`, from the longest RTO on.
+pub(crate) fn counts(fd: BorrowedFd<'_>) -> io::Result<[u64; COUNTS]> {
+    let mut value = [0; size_of::<Counted>()];
+    get(fd, ASSOC_STATS, &mut value)?;
+    let mut counts = [0; COUNTS];
+    for (count, bytes) in counts.iter_mut().zip(value[COUNTS_AT..].as_chunks().0) {
+        *count = u64::from_ne_bytes(*bytes);
+    }
+    Ok(counts)
 }
 
 #[repr(C, align(8))]
@@ -304,5 +329,7 @@ mod tests {
         assert_eq!(size_of::<ReceiveInfo>(), 28);
         assert_eq!(size_of::<Partial>(), 8);
         assert_eq!(ADDRESS_END, 132);
+        #[cfg(target_pointer_width = "64")]
+        assert_eq!((COUNTS_AT, size_of::<Counted>()), (136, 256));
     }
 }

@@ -7,6 +7,7 @@ use super::notice::parse;
 use super::state_of;
 use crate::sctp::core::{EVENT_QUEUE, Waiters};
 use crate::sctp::error::Error;
+use crate::sctp::locals::check_scope;
 use crate::sctp::message::Event;
 use crate::sys::sctp as sys;
 use crate::sys::watch_both;
@@ -417,8 +418,27 @@ impl Association {
             unread: usize::from(u16_at(&status, 14)),
             errors: 0,
             recovering: false,
-            totals: Totals::default(),
+            totals: self.totals(),
         })
+    }
+
+    /// What the kernel counted; zero for what it does not tell.
+    fn totals(&self) -> Totals {
+        // Kernels older than Linux 3.8 tell nothing.
+        let counts = sys::counts(self.shared.io.get_ref().as_fd()).unwrap_or_default();
+        let [_, sacks_received, sacks_sent, packets_sent, packets_received, retransmits, ..] =
+            counts;
+        let [.., duplicates, _, unordered, _, ordered, _, _, _] = counts;
+        Totals {
+            packets_sent,
+            packets_received,
+            chunks_sent: unordered + ordered,
+            retransmits,
+            duplicates,
+            sacks_sent,
+            sacks_received,
+            ..Totals::default()
+        }
     }
 
     /// What is known of a path; the kernel does not say which of our addresses it is used from, so
@@ -492,6 +512,7 @@ impl Association {
     }
 
     pub(in crate::sctp) fn add_address(&self, local: IpAddr) -> Result<(), Error> {
+        check_scope(&[local])?;
         let value = sys::packed(&[self.ours(local)?]);
         self.set("adding an address", sys::BINDX_ADD, &value)
     }
