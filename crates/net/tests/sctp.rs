@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use ringway_net::sctp::{
-    Association, Close, Config, Connect, Error, Event, Over, Reliability, SendOptions, Settings,
-    Stack,
+    Association, Change, Close, Config, Connect, Error, Event, Over, PathState, Reliability,
+    SendOptions, Settings, Stack,
 };
 use std::collections::VecDeque;
 use std::future::Future;
@@ -362,5 +362,61 @@ fn many_tasks_on_several_threads_lose_nothing() {
     };
     runtime.unwrap().block_on(async {
         tokio::time::timeout(Duration::from_secs(60), work).await.expect("in time");
+    });
+}
+
+/// Waits for an event that `wanted` knows.
+async fn event(of: &Association, wanted: impl Fn(&Event) -> bool) {
+    loop {
+        let event = of.event().await.expect("not over yet");
+        if wanted(&event) {
+            return;
+        }
+    }
+}
+
+/// RFC 5061 in UDP (RFC 6951): an address that came later has a socket, and alone carries on.
+#[test]
+fn an_address_is_added_and_the_first_deleted() {
+    run(async {
+        let settings = Settings { dynamic_addresses: true, ..Settings::default() };
+        let [a, b] = pair([&[ip(1)], &[ip(2)]], settings).await;
+        let own: IpAddr = "127.0.9.3".parse().unwrap();
+        a.add_address(own).unwrap();
+        event(&a, |e| *e == Event::Changed(Change::AddressAdded(own))).await;
+        event(&b, |e| *e == Event::Path { remote: own, state: PathState::Active }).await;
+        b.set_primary(own).unwrap();
+        a.delete_address(ip(1)).unwrap();
+        event(&b, |e| *e == Event::Changed(Change::PeerAddressDeleted(ip(1)))).await;
+        for n in 0..20u8 {
+            a.send(vec![n; 5_000], &on(0)).await.unwrap();
+            assert_eq!(b.recv().await.unwrap().unwrap().bytes, vec![n; 5_000]);
+            b.send(vec![n; 5_000], &on(0)).await.unwrap();
+            assert_eq!(a.recv().await.unwrap().unwrap().bytes, vec![n; 5_000]);
+        }
+        let paths = b.paths().unwrap();
+        assert!(paths.len() == 1 && paths[0].remote == own, "{paths:?}");
+        assert_eq!(a.paths().unwrap()[0].local, own);
+        a.shutdown().await.unwrap();
+    });
+}
+
+#[test]
+fn addresses_that_cannot_be_used_are_refused_with_words() {
+    run(async {
+        let settings = Settings { dynamic_addresses: true, ..Settings::default() };
+        let [a, _b] = pair([&[ip(1)], &[ip(2)]], settings).await;
+        let error = a.add_address("192.0.2.9".parse().unwrap()).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::AddrNotAvailable, "{error}");
+        let error = a.add_address("fe80::1".parse().unwrap()).unwrap_err();
+        assert!(matches!(error, Error::LinkLocal(_)), "{error}");
+        let stack = stack(&[ip(1)], settings);
+        let error = stack.listen(&[ip(1), ip(8)], PORT, None).unwrap_err();
+        assert!(matches!(error, Error::NotOurs(got) if got == ip(8)), "{error}");
+        let error = stack.open(&Connect::new(&[ip(8)], &[ip(2)], PORT)).unwrap_err();
+        assert!(matches!(error, Error::NotOurs(got) if got == ip(8)), "{error}");
+        let there = "fe80::2".parse().unwrap();
+        let error = stack.open(&Connect::new(&[ip(1)], &[there], PORT)).unwrap_err();
+        assert!(matches!(error, Error::LinkLocal(got) if got == there), "{error}");
     });
 }

@@ -214,7 +214,8 @@ impl Association {
     }
 
     /// Asks the peer to know us by one more address (RFC 5061); [`Event::Changed`] tells when it
-    /// does. In UDP with a socket for each address, only those of the stack can be sent from.
+    /// does. The host must have the address. A stack in UDP opens a socket at it, at the stack's UDP
+    /// port, and keeps it for as long as it runs.
     pub fn add_address(&self, local: IpAddr) -> Result<(), Error> {
         call!(self.add_address(local))
     }

@@ -1,12 +1,15 @@
 //! What carries SCTP's packets, as the driver sees it.
 
+use super::locals::Bound;
 use arc_swap::ArcSwap;
 use ringway_sansio::{Addressing, Icmp};
+use socket2::Socket;
 use std::io;
 use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use tokio::io::unix::AsyncFd;
 
 /// Bytes gathered before they are handed to the system: about three trains of 64 KiB, enough that
 /// a system call costs little for each packet and few enough that acknowledgements are not kept
@@ -18,6 +21,9 @@ const GATHER_PACKETS: usize = 512;
 
 /// Our addresses that cannot be used now: they, or their links, are gone.
 pub(super) type Gone = Arc<ArcSwap<Vec<IpAddr>>>;
+
+/// A socket, for who listens for ICMP messages, and the address it sends from where that is one.
+pub(super) type Ear = (Arc<AsyncFd<Socket>>, Option<IpAddr>);
 
 /// Packets that wait to be sent, one after the other in one buffer.
 #[derive(Default)]
@@ -95,4 +101,8 @@ pub(super) trait Carrier: Send {
 
     /// What was counted.
     fn traffic(&self) -> Traffic;
+
+    /// Takes one more socket in UDP; gives where ICMP messages about it are heard. To be called
+    /// within a runtime.
+    fn admit(&mut self, bound: Bound) -> Option<Ear>;
 }

@@ -4,6 +4,7 @@
 
 use super::carrier::{Gone, Traffic};
 use super::error::Error;
+use super::locals::Locals;
 use super::message::Event;
 use super::ports::Ports;
 use crate::clock::Clock;
@@ -13,6 +14,7 @@ use ringway_sctp::{AssocId, Close, ListenerId, Sctp};
 use slab::Slab;
 use smallvec::SmallVec;
 use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -137,6 +139,8 @@ pub(super) struct Core {
     pub(super) refused: u64,
     /// Where processes share protocol 132: the ports held here.
     pub(super) ports: Option<Ports>,
+    /// In UDP: the addresses that packets can leave from.
+    pub(super) locals: Option<Locals>,
     /// Our addresses that cannot be used now.
     pub(super) gone: Gone,
     /// ICMP messages heard.
@@ -149,7 +153,13 @@ pub(super) struct Core {
 pub(super) struct Shared(Mutex<Core>);
 
 impl Shared {
-    pub(super) fn new(sctp: Sctp, clock: Clock, ports: Option<Ports>, gone: Gone) -> Arc<Shared> {
+    pub(super) fn new(
+        sctp: Sctp,
+        clock: Clock,
+        ports: Option<Ports>,
+        locals: Option<Locals>,
+        gone: Gone,
+    ) -> Arc<Shared> {
         Arc::new(Shared(Mutex::new(Core {
             sctp,
             clock,
@@ -169,6 +179,7 @@ impl Shared {
             wakes: SmallVec::new(),
             refused: 0,
             ports,
+            locals,
             gone,
             icmp: 0,
             traffic: Traffic::default(),
@@ -420,6 +431,11 @@ impl Core {
     /// Whether the stack still runs.
     pub(super) fn check(&self) -> Result<(), Error> {
         if self.stopped { Err(Error::Stopped) } else { Ok(()) }
+    }
+
+    /// Refuses addresses of ours that no packet can leave from.
+    pub(super) fn check_locals(&self, addresses: &[IpAddr]) -> Result<(), Error> {
+        self.locals.as_ref().map_or(Ok(()), |locals| locals.check(addresses))
     }
 
     /// The driver has ended: nothing moves any more.

@@ -8,6 +8,8 @@
 
 use super::carrier::{Carrier, Outgoing, Traffic};
 use super::core::{Core, Shared};
+use super::hearing::hear;
+use super::locals::{Bound, Locals};
 use crate::clock::Clock;
 use ringway_sansio::{Endpoint, Time};
 use std::future::Future;
@@ -73,6 +75,13 @@ impl<C: Carrier> Driver<C> {
             return false;
         }
         true
+    }
+
+    /// Takes one more socket, opened for an address that came later.
+    fn admit(&mut self, bound: Bound) {
+        if let Some(ear) = self.carrier.admit(bound) {
+            self.tasks.push(tokio::spawn(hear(self.shared.clone(), ear)).abort_handle());
+        }
     }
 
     /// Looks for packets again after a while.
@@ -161,7 +170,13 @@ impl<C: Carrier + Unpin> Future for Driver<C> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let driver = self.get_mut();
-        driver.shared.with(|core| core.turn(cx));
+        let fresh = driver.shared.with(|core| {
+            core.turn(cx);
+            core.locals.as_mut().map(Locals::take).unwrap_or_default()
+        });
+        for bound in fresh {
+            driver.admit(bound);
+        }
         let more = driver.receive(cx);
         let now = driver.clock.now();
         driver.shared.with(|core| {

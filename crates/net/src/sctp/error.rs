@@ -1,8 +1,10 @@
 //! What can go wrong between a program and its SCTP.
 
+use super::locals::MAX_UDP_ADDRESSES;
 use ringway_sctp::Close;
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Why a call of the asynchronous SCTP did not do what was asked.
@@ -18,6 +20,15 @@ pub enum Error {
     /// The stack no longer runs: it was closed, or its runtime ended.
     #[error("the SCTP stack has stopped")]
     Stopped,
+    /// An IPv6 address of one link (RFC 4291 section 2.5.6): it says nothing without an interface.
+    #[error("{0}: expected an address that means the same on each link, got a link-local one")]
+    LinkLocal(IpAddr),
+    /// In UDP: no packet can leave from there, because the stack has no socket there.
+    #[error("{0}: expected an address that the stack in UDP was made with, got another")]
+    NotOurs(IpAddr),
+    /// In UDP: no room for a socket at one more address.
+    #[error("expected at most {MAX_UDP_ADDRESSES} addresses of a stack in UDP, got one more")]
+    Addresses,
     /// The system refused what a stack needs.
     #[error("{what}: {error}")]
     System {
@@ -42,7 +53,10 @@ impl Error {
             Error::Closed(Close::Unreachable) => io::ErrorKind::TimedOut,
             Error::Closed(Close::Aborted { .. }) => io::ErrorKind::ConnectionReset,
             Error::Closed(_) | Error::Stopped => io::ErrorKind::NotConnected,
-            Error::Refused(_) => io::ErrorKind::InvalidInput,
+            Error::Refused(_) | Error::LinkLocal(_) | Error::Addresses => {
+                io::ErrorKind::InvalidInput
+            }
+            Error::NotOurs(_) => io::ErrorKind::AddrNotAvailable,
         }
     }
 }

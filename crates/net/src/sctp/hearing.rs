@@ -1,15 +1,14 @@
 //! What the system says besides packets: ICMP messages, and addresses that come and go.
 
+use super::carrier::Ear;
 use super::core::{Core, Shared};
 use crate::sys::{Cause, NetworkNews, Refusal, next_refusal};
 use ringway_sansio::{Addressing, Icmp};
 use ringway_sctp::PROTOCOL;
-use socket2::Socket;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 
 /// How much of a packet an ICMP message is asked for: an IPv6 header, which stands before the quote
 /// of a raw socket, the SCTP header, and the beginning of an INIT.
@@ -21,9 +20,8 @@ const IPV6_HEADER: usize = 40;
 /// ICMP messages read before others get their turn.
 const A_TURN: usize = 64;
 
-/// Listens for ICMP messages about what was sent from a socket. `bound`: the address it sends from,
-/// where that is one.
-pub(super) async fn hear(shared: Arc<Shared>, io: Arc<AsyncFd<Socket>>, bound: Option<IpAddr>) {
+/// Listens for ICMP messages about what was sent from a socket.
+pub(super) async fn hear(shared: Arc<Shared>, (io, bound): Ear) {
     let mut quote = [0; QUOTE];
     while let Ok(mut ready) = io.ready(Interest::ERROR).await {
         // From here on a new message makes the socket ready again.

@@ -29,6 +29,7 @@ mod error;
 mod hearing;
 mod kernel;
 mod listener;
+mod locals;
 mod message;
 mod own;
 mod ports;
@@ -41,6 +42,8 @@ pub use association::Association;
 pub use carrier::Traffic;
 pub use error::Error;
 pub use listener::Listener;
+pub use locals::MAX_UDP_ADDRESSES;
+pub(crate) use locals::check_scope;
 pub use message::{Event, Message};
 pub use ports::MAX_PORTS;
 pub use ringway_sctp::{

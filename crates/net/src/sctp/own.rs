@@ -1,7 +1,8 @@
 //! An association of our own protocol.
 
-use super::core::{Core, Entry};
+use super::core::{Core, Entry, Waiters};
 use super::error::Error;
+use super::locals::check_scope;
 use super::message::{Event, Message};
 use super::stack::Handle;
 use bytes::Bytes;
@@ -137,7 +138,7 @@ impl Association {
     ) -> Poll<Result<Option<Received>, Error>> {
         self.with(|core| match self.take(core, out) {
             Ok(Some(received)) => Poll::Ready(Ok(Some(received))),
-            Ok(None) => self.nothing(core, cx).map_ok(|()| None),
+            Ok(None) => self.poll_over(core, cx, |entry| &mut entry.readers).map_ok(|()| None),
             Err(error) => Poll::Ready(Err(error)),
         })
     }
@@ -161,7 +162,10 @@ impl Association {
                     Err(error) => return Poll::Ready(Err(error)),
                 }
             }
-            if taken.is_empty() { self.nothing(core, cx) } else { Poll::Ready(Ok(())) }
+            if taken.is_empty() {
+                return self.poll_over(core, cx, |entry| &mut entry.readers);
+            }
+            Poll::Ready(Ok(()))
         });
         ready!(result)?;
         let mut bytes = Bytes::from(bytes);
@@ -186,8 +190,13 @@ impl Association {
         }
     }
 
-    /// There is nothing to read: that is the end, or there will be.
-    fn nothing(&self, core: &mut Core, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+    /// Whether it is over, which is an error unless it ended in order; if not, `waiters` hear of it.
+    fn poll_over(
+        &self,
+        core: &mut Core,
+        cx: &mut Context<'_>,
+        waiters: impl FnOnce(&mut Entry) -> &mut Waiters,
+    ) -> Poll<Result<(), Error>> {
         let entry = match self.entry(core) {
             Ok(entry) => entry,
             Err(error) => return Poll::Ready(Err(error)),
@@ -196,7 +205,7 @@ impl Association {
             Some(Close::Finished) => Poll::Ready(Ok(())),
             Some(why) => Poll::Ready(Err(Error::Closed(why.clone()))),
             None => {
-                entry.readers.add(cx);
+                waiters(entry).add(cx);
                 Poll::Pending
             }
         }
@@ -243,9 +252,20 @@ impl Association {
     }
 
     /// Asks the peer to know us by one more address (RFC 5061); [`Event::Changed`] tells when it does.
-    /// In UDP with a socket for each address, only those of the stack can be sent from.
+    /// In UDP a socket is opened at it, unless there is one.
     pub(super) fn add_address(&self, local: IpAddr) -> Result<(), Error> {
-        self.call(|core| core.sctp.add_address(core.clock.now(), self.id, local))
+        check_scope(&[local])?;
+        self.with(|core| {
+            let bound = match &core.locals {
+                Some(locals) => locals.open(local)?,
+                None => None,
+            };
+            self.call_in(core, |core| core.sctp.add_address(core.clock.now(), self.id, local))?;
+            if let (Some(locals), Some(bound)) = (&mut core.locals, bound) {
+                locals.keep(bound);
+            }
+            Ok(())
+        })
     }
 
     /// Asks the peer to forget one of our addresses (RFC 5061).
@@ -272,17 +292,23 @@ impl Association {
         &self,
         f: impl FnOnce(&mut Core) -> Result<R, ringway_sctp::Error>,
     ) -> Result<R, Error> {
-        self.with(|core| {
-            core.check()?;
-            match f(core) {
-                Ok(result) => {
-                    core.hear();
-                    core.kick();
-                    Ok(result)
-                }
-                Err(error) => self.over(core).and(Err(error.into())),
+        self.with(|core| self.call_in(core, f))
+    }
+
+    fn call_in<R>(
+        &self,
+        core: &mut Core,
+        f: impl FnOnce(&mut Core) -> Result<R, ringway_sctp::Error>,
+    ) -> Result<R, Error> {
+        core.check()?;
+        match f(core) {
+            Ok(result) => {
+                core.hear();
+                core.kick();
+                Ok(result)
             }
-        })
+            Err(error) => self.over(core).and(Err(error.into())),
+        }
     }
 
     /// Begins to end the association in order, without waiting for it.
@@ -299,20 +325,7 @@ impl Association {
 
     /// Waits until the association is over; an error unless it ended in order.
     pub(super) fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        self.with(|core| {
-            let entry = match self.entry(core) {
-                Ok(entry) => entry,
-                Err(error) => return Poll::Ready(Err(error)),
-            };
-            match &entry.closed {
-                Some(Close::Finished) => Poll::Ready(Ok(())),
-                Some(why) => Poll::Ready(Err(Error::Closed(why.clone()))),
-                None => {
-                    entry.writers.add(cx);
-                    Poll::Pending
-                }
-            }
-        })
+        self.with(|core| self.poll_over(core, cx, |entry| &mut entry.writers))
     }
 
     /// Ends the association at once; what was not delivered is lost. The peer is told `reason`.

@@ -1,8 +1,9 @@
 //! SCTP's packets on sockets: in UDP (RFC 6951), a socket for each of our addresses, with trains both
 //! ways; or right above IP as protocol 132, a raw socket for each family.
 
-use super::carrier::{Carrier, Gone, Outgoing, Traffic};
+use super::carrier::{Carrier, Ear, Gone, Outgoing, Traffic};
 use super::error::Error;
+use super::locals::{Bound, Locals, MAX_UDP_ADDRESSES, check_scope};
 use super::ports::{DESTINATION, Held, Ports, raw};
 use crate::bind::enlarge_buffers;
 use crate::sys::{
@@ -50,6 +51,18 @@ struct Port {
     local: SocketAddr,
 }
 
+impl Port {
+    /// To be called within a runtime.
+    fn new((socket, local): Bound) -> io::Result<Port> {
+        Ok(Port { io: Arc::new(watch_reading(socket)?), local })
+    }
+
+    fn ear(&self) -> Ear {
+        let ip = self.local.ip();
+        (self.io.clone(), Some(ip).filter(|ip| !ip.is_unspecified()))
+    }
+}
+
 /// The sockets of a stack, in UDP or right above IP.
 pub(super) struct Sockets {
     ports: Vec<Port>,
@@ -71,7 +84,7 @@ pub(super) struct Sockets {
 
 /// Sockets that are open and not yet used, so that what cannot be had is known before anything runs.
 pub(crate) struct Opened {
-    sockets: Vec<(Socket, SocketAddr)>,
+    sockets: Vec<Bound>,
     /// Right above IP: who holds which port.
     pub(super) ports: Option<Ports>,
     /// Our UDP port, in UDP.
@@ -87,14 +100,20 @@ pub fn permitted() -> bool {
 
 impl Opened {
     /// Takes the sockets into the runtime.
-    pub(super) fn watch(self, gone: Gone) -> io::Result<(Sockets, Option<Ports>, Option<u16>)> {
+    pub(super) fn watch(self, gone: Gone) -> io::Result<(Sockets, Option<Ports>, Option<Locals>)> {
         let held = self.ports.as_ref().map(Ports::held);
-        Ok((Sockets::new(self.sockets, held, gone)?, self.ports, self.udp_port))
+        let addresses = || self.sockets.iter().map(|(_, addr)| addr.ip()).collect();
+        let locals = self.udp_port.map(|port| Locals::new(addresses(), port));
+        Ok((Sockets::new(self.sockets, held, gone)?, self.ports, locals))
     }
 
     /// Binds the UDP port `port` at each of `locals`, among them perhaps a wildcard of either
     /// family; port 0 is for one that the system chooses, the same at each.
     pub(crate) fn udp(locals: &[IpAddr], mut port: u16) -> Result<Opened, Error> {
+        check_scope(locals)?;
+        if locals.len() > MAX_UDP_ADDRESSES {
+            return Err(Error::Addresses);
+        }
         let mut sockets = Vec::with_capacity(locals.len());
         for &local in locals {
             let addr = SocketAddr::new(local, port);
@@ -145,15 +164,10 @@ impl Opened {
 }
 
 impl Sockets {
-    fn new(
-        sockets: Vec<(Socket, SocketAddr)>,
-        held: Option<Arc<Held>>,
-        gone: Gone,
-    ) -> io::Result<Sockets> {
-        let port = |(socket, local)| Ok(Port { io: Arc::new(watch_reading(socket)?), local });
+    fn new(sockets: Vec<Bound>, held: Option<Arc<Held>>, gone: Gone) -> io::Result<Sockets> {
         Ok(Sockets {
             trains: held.is_none(),
-            ports: sockets.into_iter().map(port).collect::<io::Result<_>>()?,
+            ports: sockets.into_iter().map(Port::new).collect::<io::Result<_>>()?,
             current: 0,
             received: ReceiveBatch::new(),
             buffers: SendBatch::new(),
@@ -165,10 +179,9 @@ impl Sockets {
         })
     }
 
-    /// The sockets, each with the address bound to, for who listens for ICMP messages.
-    pub(super) fn ios(&self) -> Vec<(Arc<AsyncFd<Socket>>, Option<IpAddr>)> {
-        let bound = |p: &Port| Some(p.local.ip()).filter(|ip| !ip.is_unspecified());
-        self.ports.iter().map(|p| (p.io.clone(), bound(p))).collect()
+    /// The sockets, for who listens for ICMP messages.
+    pub(super) fn ears(&self) -> Vec<Ear> {
+        self.ports.iter().map(Port::ear).collect()
     }
 
     /// The socket to send from `source` by, and the address to give it besides.
@@ -206,7 +219,7 @@ impl Sockets {
 
 /// Opens a socket that tells what a packet of SCTP needs to be told of. Paths are probed by SCTP
 /// itself, so the system neither fragments nor goes by what it thinks of a path's MTU.
-fn open(addr: SocketAddr) -> io::Result<Socket> {
+pub(super) fn open(addr: SocketAddr) -> io::Result<Socket> {
     use libc::{IPPROTO_IP, IPPROTO_IPV6, SOL_UDP};
     let socket = Socket::new(Domain::for_address(addr), Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_nonblocking(true)?;
@@ -296,6 +309,14 @@ impl Carrier for Sockets {
 
     fn traffic(&self) -> Traffic {
         self.traffic
+    }
+
+    fn admit(&mut self, bound: Bound) -> Option<Ear> {
+        // Without it packets from its address are refused, and their path fails.
+        let port = Port::new(bound).ok()?;
+        let ear = port.ear();
+        self.ports.push(port);
+        Some(ear)
     }
 }
 

@@ -7,6 +7,7 @@ use super::driver::Driver;
 use super::error::Error;
 use super::hearing::{hear, watch};
 use super::listener::Listener;
+use super::locals::{Locals, check_scope};
 use super::ports::Ports;
 use super::sockets::{Opened, UDP_PORT};
 use super::tun::Packets;
@@ -31,11 +32,11 @@ use tokio::task::AbortHandle;
 pub enum Over {
     /// UDP (RFC 6951).
     Udp {
-        /// Our addresses, each with a socket of its own; or the wildcard of a family, which stands
-        /// for all of that family, with one socket that is told for each packet which address to
-        /// send from.
+        /// Our addresses, each with a socket of its own, to which [`Association::add_address`] adds;
+        /// or the wildcard of a family, which stands for all of that family, with one socket that
+        /// is told for each packet which address to send from.
         locals: Vec<IpAddr>,
-        /// Our UDP port; 0 for one that the system chooses.
+        /// Our UDP port, the same at each address; 0 for one that the system chooses.
         port: u16,
     },
     /// A TUN device of this name, beyond which the stack stands as a host of its own, with whatever
@@ -158,7 +159,7 @@ impl Stack {
             Over::Tun { ref name } => {
                 let failed = |error| Error::system(format!("sctp over the device {name}"), error);
                 let carrier = Packets::new(Tun::open(name).map_err(failed)?).map_err(failed)?;
-                let shared = share(config.limits, config.settings, None, Gone::default())?;
+                let shared = share(config.limits, config.settings, None, None, Gone::default())?;
                 return Ok(Stack::run(shared, carrier, Vec::new(), None, config.settings));
             }
         };
@@ -175,11 +176,12 @@ impl Stack {
         let runtime =
             Runtime::try_current().map_err(|e| failed(io::Error::other(e.to_string())))?;
         let gone = Gone::default();
-        let (sockets, ports, udp_port) = opened.watch(gone.clone()).map_err(failed)?;
-        let shared = share(limits, settings, ports, gone)?;
+        let udp_port = opened.udp_port;
+        let (sockets, ports, locals) = opened.watch(gone.clone()).map_err(failed)?;
+        let shared = share(limits, settings, ports, locals, gone)?;
         let mut tasks = Vec::new();
-        for (io, bound) in sockets.ios() {
-            tasks.push(runtime.spawn(hear(shared.clone(), io, bound)).abort_handle());
+        for ear in sockets.ears() {
+            tasks.push(runtime.spawn(hear(shared.clone(), ear)).abort_handle());
         }
         // Where the system tells no news, the heartbeats find out.
         if let Ok(news) = NetworkNews::open() {
@@ -207,6 +209,7 @@ impl Stack {
         port: u16,
         settings: Option<Settings>,
     ) -> Result<Listener, Error> {
+        check_scope(addresses)?;
         let Some(handle) = &self.handle else {
             let settings = settings.unwrap_or(self.settings);
             let (listener, port) = kernel::Listener::new(addresses, port, &settings)?;
@@ -214,6 +217,7 @@ impl Stack {
         };
         let id = handle.shared.with(|core| {
             core.check()?;
+            core.check_locals(addresses)?;
             if let Some(ports) = &mut core.ports {
                 ports.hold(port).map_err(|e| Error::system(format!("sctp port {port}"), e))?;
             }
@@ -241,12 +245,15 @@ impl Stack {
     /// Begins to open an association. Messages can be given at once; the first of them travel with
     /// the handshake.
     pub fn open(&self, connect: &Connect) -> Result<Association, Error> {
+        check_scope(&connect.locals)?;
+        check_scope(&connect.remotes)?;
         let Some(handle) = &self.handle else {
             let settings = connect.settings.unwrap_or(self.settings);
             return kernel::connect(connect, &settings).map(Association::kernel);
         };
         let (key, id) = handle.shared.with(|core| {
             core.check()?;
+            core.check_locals(&connect.locals)?;
             let udp_port = if self.udp_port.is_some() { connect.encapsulation } else { 0 };
             let settings = Settings { udp_port, ..connect.settings.unwrap_or(self.settings) };
             let id = match connect.local_port {
@@ -307,11 +314,12 @@ fn share(
     limits: Limits,
     settings: Settings,
     ports: Option<Ports>,
+    locals: Option<Locals>,
     gone: Gone,
 ) -> Result<Arc<Shared>, Error> {
     let random = ChaCha::from_os().map_err(|error| Error::system("sctp", error))?;
     let sctp = Sctp::new(limits, settings, Box::new(random))?;
-    Ok(Shared::new(sctp, Clock::new(), ports, gone))
+    Ok(Shared::new(sctp, Clock::new(), ports, locals, gone))
 }
 
 /// Opens an association from a port, which is held then until the association is entered and holds it

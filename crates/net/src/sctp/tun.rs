@@ -1,6 +1,7 @@
 //! SCTP's packets over a TUN device: with IP headers of our own making, beyond the kernel's IP.
 
-use super::carrier::{Carrier, Outgoing, Traffic};
+use super::carrier::{Carrier, Ear, Outgoing, Traffic};
+use super::locals::Bound;
 use crate::sys::watch_tun;
 use crate::tun::Tun;
 use ringway_sansio::{Addressing, Ecn, Icmp};
@@ -115,6 +116,11 @@ impl Carrier for Packets {
 
     fn traffic(&self) -> Traffic {
         self.traffic
+    }
+
+    /// There are no sockets in a device.
+    fn admit(&mut self, _: Bound) -> Option<Ear> {
+        None
     }
 }
 

@@ -19,7 +19,7 @@ use crate::hub::Hub;
 use crate::route::source_for;
 use crate::sctp::{
     Association, Connect, Error, Event, Limits, Listener, Opened, PathState, Scheduling,
-    SendOptions, Settings, Stack,
+    SendOptions, Settings, Stack, check_scope,
 };
 use bytes::Bytes;
 use ringway_sansio::{Flow, FlowId, Transport};
@@ -91,6 +91,7 @@ impl SctpBinds {
     /// Opens what a listener needs.
     pub(crate) fn bind(&mut self, place: usize, bind: &Bind) -> Result<Bound, BindError> {
         let failed = |error| BindError::Sctp { addr: bind.addr, error };
+        check_scope(&addresses(bind)).map_err(failed)?;
         let stack = match (bind.encapsulation, self.raw) {
             (None, Some(raw)) => raw,
             (encapsulation, _) => {
