@@ -43,7 +43,7 @@ fn settle(hosts: &mut [Sctp; 2], now: Time) -> [Vec<AssocId>; 2] {
         quiet = true;
         for from in [0, 1] {
             while let Some(way) = hosts[from].poll_transmit(now, &mut buffer) {
-                hosts[1 - from].handle_packet(now, way, &mut buffer);
+                hosts[1 - from].handle_packet(now, way, &buffer);
                 buffer.clear();
                 quiet = false;
             }
