@@ -213,6 +213,15 @@ impl Path {
         }
     }
 
+    /// Nothing is in flight to here any more.
+    pub(crate) fn empty(&mut self) {
+        self.flight = 0;
+        self.t3 = None;
+        self.timed = None;
+        self.earliest = 0;
+        self.forget_rack();
+    }
+
     /// Packets to here go in UDP to a port, or straight over IP (RFC 6951 sections 5.4 and 5.6).
     pub(crate) fn encapsulate(&mut self, udp_port: u16) {
         if self.udp_port != udp_port {
@@ -221,11 +230,12 @@ impl Path {
         }
     }
 
-    /// Most user data in one chunk to here, behind a header of so many bytes.
-    pub(crate) fn most_data(&self, settings: &Settings, header: usize) -> usize {
+    /// Most user data in one chunk to here, behind a header of so many bytes and beside an AUTH chunk.
+    pub(crate) fn most_data(&self, settings: &Settings, header: usize, auth: usize) -> usize {
+        let room = self.window.pmdcs as usize - auth;
         let chunk = match settings.chunk {
-            0 => self.window.pmdcs as usize,
-            limit => self.window.pmdcs.min(u32::from(limit)) as usize,
+            0 => room,
+            limit => room.min(usize::from(limit)),
         };
         (chunk & !3) - header
     }
@@ -342,6 +352,15 @@ impl Path {
         self.one_packet = true;
     }
 
+    /// A path that has potentially failed is asked an RTO later, whatever the interval of heartbeats
+    /// is, where there are any (RFC 7829 section 3.2, rules 5 and 6).
+    pub(crate) fn ask_soon(&mut self, now: Time) {
+        if self.heartbeats && self.confirmed && self.reach == PathState::PotentiallyFailed {
+            self.beat_from = now;
+            self.beat_due = Some(now + self.rto.get());
+        }
+    }
+
     /// When the next heartbeat is due (RFC 9260 section 8.3): RTO, give or take half of it, and the
     /// interval; while an address is verified or a path has potentially failed, the RTO alone
     /// (section 5.4, RFC 7829 section 4).
@@ -349,7 +368,8 @@ impl Path {
         let rto = self.rto.get();
         self.beat_from = now;
         self.beat_due = match self.state() {
-            PathState::Unconfirmed | PathState::PotentiallyFailed => Some(now + rto),
+            PathState::Unconfirmed => Some(now + rto),
+            PathState::PotentiallyFailed if self.heartbeats => Some(now + rto),
             _ => settings.heartbeat_interval.filter(|_| self.heartbeats).map(|interval| {
                 let share = random.next_u64() % 1024;
                 let jittered = (rto.as_nanos() as u64 / 2)

@@ -206,7 +206,7 @@ impl Association {
     }
 
     /// T-4 expired (section 5.1, B1 to B5).
-    pub(super) fn asconf_timeout(&mut self) {
+    pub(super) fn asconf_timeout(&mut self, now: Time) {
         let Some(asked) = self.asconf.as_mut().and_then(|asconf| asconf.asked.as_mut()) else {
             return;
         };
@@ -217,6 +217,7 @@ impl Association {
         if self.count_error() {
             return;
         }
+        self.paths[last].ask_soon(now);
         self.path_changed();
         let next = self.other_than(last);
         if let Some(asked) = self.asconf.as_mut().and_then(|asconf| asconf.asked.as_mut()) {

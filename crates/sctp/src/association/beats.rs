@@ -3,7 +3,7 @@
 use super::{Association, Cx, MAX_BEATS, State};
 use crate::path::{Beat, PathState};
 use crate::wire::chunk::{self, Chunk};
-use crate::wire::{Parameter, Writer};
+use crate::wire::{COMMON_HEADER, Parameter, Writer};
 use ringway_sansio::Time;
 
 /// Bytes of our Heartbeat Info: path, time sent and nonce.
@@ -45,8 +45,8 @@ impl Association {
         if matches!(self.state, State::CookieWait | State::ShutdownSent | State::ShutdownAckSent) {
             return;
         }
-        let fits = value.len() + crate::wire::TLV_HEADER + crate::wire::COMMON_HEADER
-            <= self.paths[path].packet;
+        let size = crate::wire::TLV_HEADER + crate::wire::padded(value.len());
+        let fits = COMMON_HEADER + self.auth_room() + size <= self.paths[path].packet;
         if self.control.beats.len() >= MAX_BEATS || !fits {
             self.totals.beats_refused += 1;
             return;
@@ -89,13 +89,27 @@ impl Association {
         self.path_changed();
     }
 
-    /// Writes the answers and the heartbeat of a path.
-    pub(super) fn put_beats(&mut self, cx: &mut Cx<'_>, index: usize, packet: &mut Writer<'_>) {
+    /// Writes the answers and the heartbeat of a path; `alone` says that the packet is empty so far.
+    pub(super) fn put_beats(
+        &mut self,
+        cx: &mut Cx<'_>,
+        index: usize,
+        mut alone: bool,
+        packet: &mut Writer<'_>,
+    ) {
         while let Some((to, value)) = self.control.beats.front()
             && *to == index
-            && packet.space() >= crate::wire::TLV_HEADER + crate::wire::padded(value.len())
         {
-            Chunk::HeartbeatAck(value).emit(packet.chunks());
+            let fits = packet.space() >= crate::wire::TLV_HEADER + crate::wire::padded(value.len());
+            if fits {
+                Chunk::HeartbeatAck(value).emit(packet.chunks());
+            } else if !alone {
+                break;
+            } else {
+                // The way takes less than when it came; nothing else is to wait for that.
+                self.totals.beats_refused += 1;
+            }
+            alone = false;
             self.control.beats.pop_front();
         }
         let path = &mut self.paths[index];

@@ -8,14 +8,11 @@ impl Association {
     /// The user wants to end in order. Before the peer has answered, everything given so far still
     /// goes out first.
     pub(crate) fn shutdown(&mut self, cx: &mut Cx<'_>) {
-        match self.state {
-            State::CookieWait | State::CookieEchoed => self.shutdown_wanted = true,
-            State::Established => {
-                self.state = State::ShutdownPending;
-                self.t5 = Some(cx.now + self.settings.guard());
-                self.closing_progress(cx);
-            }
-            _ => {}
+        self.shutdown_wanted = true;
+        if self.state == State::Established {
+            self.state = State::ShutdownPending;
+            self.t5 = Some(cx.now + self.settings.guard());
+            self.closing_progress(cx);
         }
     }
 
@@ -78,8 +75,10 @@ impl Association {
             return;
         }
         self.errors = 0;
-        self.start_t2(cx);
+        // RFC 9260 section 9.2 speaks of any packet, as the peer sends its data. Heartbeats must not
+        // put off a SHUTDOWN that was lost.
         if data {
+            self.start_t2(cx);
             // What SHUTDOWN cannot tell, a SACK does.
             self.control.shutdown = true;
             let tracker = &self.inn.tracker;

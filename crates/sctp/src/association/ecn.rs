@@ -42,16 +42,25 @@ impl Association {
         self.acks.now();
     }
 
-    /// Writes CWR, and ECNE where a SACK goes.
-    pub(super) fn put_marks(&mut self, packet: &mut Writer<'_>, with_sack: bool) {
+    /// Writes CWR.
+    pub(super) fn put_cwr(&mut self, packet: &mut Writer<'_>) {
         if let Some(tsn) = self.marks.answer
             && packet.space() >= CHUNK
         {
             Chunk::Cwr(tsn).emit(packet.chunks());
             self.marks.answer = None;
         }
+    }
+
+    /// Bytes that an ECNE takes beside the next SACK.
+    pub(super) fn ecne_len(&self) -> usize {
+        if self.marks.seen.is_some() { CHUNK } else { 0 }
+    }
+
+    /// Writes ECNE, where a SACK goes: with nothing else, lest a packet of it alone go again and
+    /// again.
+    pub(super) fn put_ecne(&mut self, packet: &mut Writer<'_>) {
         if let Some(tsn) = self.marks.seen
-            && with_sack
             && packet.space() >= CHUNK
         {
             Chunk::Ecne(tsn).emit(packet.chunks());

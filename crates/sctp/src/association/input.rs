@@ -217,7 +217,7 @@ impl Association {
     }
 
     fn handle_data(&mut self, data: &Data<'_>, seen: &mut Seen) {
-        if !self.takes_data() || self.awaits_new_numbers() {
+        if !self.takes_data() || self.awaits_new_numbers() || self.is_too_new(data) {
             return;
         }
         if data.user.is_empty() {
@@ -370,22 +370,29 @@ impl Association {
             self.totals.recoveries += 1;
         }
         if self.probes > 0 || self.probing {
-            self.after_probe();
+            self.after_probe(cx);
         }
     }
 
-    /// The window may have opened again.
-    fn after_probe(&mut self) {
-        let len = self.out.next_len(self.most_data()).unwrap_or(0);
-        if (self.out.peer_rwnd as usize) < len {
+    /// The window may have opened again. What was refused while it was closed goes out at once then,
+    /// not when the next probe would.
+    fn after_probe(&mut self, cx: &Cx<'_>) {
+        if self.out.is_shut(self.most_data()) {
+            if self.out.outstanding == 0 && self.out.has_marked() {
+                self.wait_for_window(cx, self.current);
+            }
             return;
+        }
+        for (index, path) in self.paths.iter_mut().enumerate() {
+            if self.probing && path.flight > 0 {
+                self.out.mark_all(index, path, false);
+            }
+            if path.flight == 0 {
+                path.t3 = None;
+            }
         }
         self.probing = false;
         self.probes = 0;
-        let path = &mut self.paths[self.current];
-        if path.flight == 0 {
-            path.t3 = None;
-        }
     }
 
     /// RFC 9260 section 9.1.

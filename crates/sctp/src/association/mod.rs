@@ -359,7 +359,9 @@ impl Association {
 
     /// The next message that goes back to its user.
     pub(crate) fn take_returned(&mut self) -> Option<Returned> {
-        self.out.take_returned()
+        let returned = self.out.take_returned();
+        self.check_writable();
+        returned
     }
 
     /// Whether the checksums of our packets are zero.

@@ -174,7 +174,7 @@ impl Association {
         self.peer_tag = offer.peer_tag;
         self.streams = offer.streams;
         self.pending.unsent += self.out.limit_streams(offer.streams.0, &self.settings);
-        self.out.peer_rwnd = offer.peer_rwnd;
+        self.out.offered(offer.peer_rwnd);
         self.features = offer.features;
         self.peer_initial_tsn = offer.peer_tsn;
         self.auth = offer.auth.clone().map(|agreed| {
@@ -401,7 +401,7 @@ impl Association {
         }
         self.allow_bursts();
         self.path_changed();
-        if core::mem::take(&mut self.shutdown_wanted) {
+        if self.shutdown_wanted {
             self.shutdown(cx);
         }
     }
@@ -412,7 +412,6 @@ impl Association {
             return;
         }
         let Some(mut opening) = self.opening.take() else { return };
-        let last = opening.path;
         let round_trip = opening.timed.map_or(0, |at| cx.now.since(at).as_millis() as u32);
         opening.retransmits += 1;
         if opening.retransmits > self.settings.max_init_retransmits
@@ -423,11 +422,19 @@ impl Association {
         }
         opening.preservative = Some(round_trip.saturating_add(MORE_LIFE));
         opening.send = true;
-        self.out.mark_all(last, &mut self.paths[last], false);
-        self.paths[last].t3 = None;
+        self.cut_anew();
         self.state = State::CookieWait;
         self.peer_tag = 0;
         self.opening = Some(opening);
+    }
+
+    /// What went with COOKIE ECHO did not arrive and is nobody's: it is cut again by what the next
+    /// INIT ACK says.
+    fn cut_anew(&mut self) {
+        self.out.take_back(&self.settings);
+        for path in &mut self.paths {
+            path.empty();
+        }
     }
 
     /// A cookie came whose tags are both those of this association (RFC 9260 section 5.2.4 D), or
@@ -439,6 +446,7 @@ impl Association {
             return;
         }
         if self.state == State::CookieWait || self.peer_tag != offer.peer_tag {
+            self.cut_anew();
             self.take_offer(offer, cx.now);
             self.add_listed(&offer.addresses, cx.now);
         }
@@ -477,7 +485,7 @@ impl Association {
         self.errors = 0;
         self.marks = Marks::default();
         (self.forced, self.probe, self.probing, self.probes) = (false, false, false, 0);
-        self.shutdown_wanted = false;
+        self.leave_unlisted(offer, path);
         self.state = State::Established;
         self.take_offer(offer, cx.now);
         self.begin_beats(cx);
@@ -485,6 +493,28 @@ impl Association {
         self.path_changed();
         self.pending.restarted = true;
         self.pending.readable = self.inn.is_readable();
+        if self.shutdown_wanted {
+            self.shutdown(cx);
+        }
+    }
+
+    /// The peer that came back has only the addresses that it lists now: the others may be another
+    /// host's, whatever was said of them before (RFC 5062 section 4).
+    fn leave_unlisted(&mut self, offer: &Offer, path: usize) {
+        for old in &mut self.paths {
+            if old.remote != offer.source && !offer.addresses.contains(&old.remote) {
+                old.leave();
+            }
+        }
+        // RFC 9260 section 5.4, rule 2: the cookie went to this one and came back.
+        if let Some(source) = self.path_to(offer.source) {
+            self.paths[source].confirmed = true;
+        }
+        for place in [&mut self.primary, &mut self.current, &mut self.closing_path] {
+            if self.paths[*place].gone {
+                *place = path;
+            }
+        }
     }
 
     /// The COOKIE ACK that a fresh association owes, to where the cookie came from.

@@ -3,7 +3,7 @@
 use super::{Association, Cx, State};
 use crate::features::Features;
 use crate::wire::chunk::Chunk;
-use crate::wire::{COMMON_HEADER, TLV_HEADER, Writer};
+use crate::wire::{COMMON_HEADER, TLV_HEADER, Writer, padded};
 use ringway_sansio::Addressing;
 
 impl Association {
@@ -47,6 +47,7 @@ impl Association {
             return None;
         };
         let usable = self.paths[target].usable();
+        let waiting = self.waiting_control();
         let ports = (self.ends.local_port, self.ends.remote_port);
         let limit = self.packet_limit(target);
         let start = out.len();
@@ -58,15 +59,17 @@ impl Association {
             Chunk::CookieAck.emit(packet.chunks());
         }
         if usable {
-            self.put_errors(&mut packet);
+            let alone = packet.len() == empty;
+            self.put_errors(alone, &mut packet);
             if self.features.has(Features::ECN) {
-                self.put_marks(&mut packet, self.acks.is_owed());
+                self.put_cwr(&mut packet);
             }
             self.put_owed_sack(&mut packet, target, data);
             self.put_forward(cx, target, &mut packet);
             self.put_reconfig(cx, target, &mut packet);
         }
-        self.put_beats(cx, target, &mut packet);
+        let alone = packet.len() == empty;
+        self.put_beats(cx, target, alone, &mut packet);
         if usable && self.control.shutdown && target == self.closing_path {
             self.put_shutdown(&mut packet);
         } else if data == Some(target) {
@@ -75,6 +78,10 @@ impl Association {
         // Something was to be sent but did not fit its path.
         if packet.len() == empty {
             out.truncate(start);
+            if self.waiting_control() < waiting {
+                // It is dropped, so that it holds up nothing else.
+                return self.transmit_open(cx, out);
+            }
             self.rest(cx);
             return None;
         }
@@ -111,6 +118,11 @@ impl Association {
             }
             _ => limit,
         }
+    }
+
+    /// Answers and reports that wait.
+    fn waiting_control(&self) -> usize {
+        self.control.beats.len() + self.control.errors.len()
     }
 
     /// Where a control chunk is to go.
@@ -157,24 +169,37 @@ impl Association {
         }
     }
 
-    fn put_errors(&mut self, packet: &mut Writer<'_>) {
-        let size = TLV_HEADER + self.control.errors.len();
-        if size > TLV_HEADER && packet.space() >= size {
-            Chunk::Error(&self.control.errors).emit(packet.chunks());
-            self.control.errors.clear();
+    /// Error causes, if all fit; those that fit if the packet is theirs `alone`.
+    fn put_errors(&mut self, alone: bool, packet: &mut Writer<'_>) {
+        let errors = &mut self.control.errors;
+        let room = packet.space().saturating_sub(TLV_HEADER);
+        if errors.is_empty() || (errors.len() > room && !alone) {
+            return;
         }
+        let mut end = 0;
+        while let Some(&[high, low]) = errors.get(end + 2..end + 4) {
+            let next = end + padded(usize::from(u16::from_be_bytes([high, low])));
+            if next > room {
+                break;
+            }
+            end = next.min(errors.len());
+        }
+        if end > 0 {
+            Chunk::Error(&errors[..end]).emit(packet.chunks());
+        }
+        errors.clear();
     }
 
     /// A SACK that is due, or one that waits if data goes out and both fit (RFC 9260 section 6.1).
     fn put_owed_sack(&mut self, packet: &mut Writer<'_>, target: usize, data: Option<usize>) {
         let with_data = data == Some(target);
         let here = self.acks.is_due() && (target == self.ack_path() || with_data);
+        let size = self.ecne_len() + self.sack_len();
         let along = self.acks.is_owed()
             && with_data
-            && self
-                .data_len()
-                .is_some_and(|len| packet.space() >= self.sack_len() + self.out.chunk_size(len));
+            && self.data_len().is_some_and(|len| packet.space() >= size + self.out.chunk_size(len));
         if here || along {
+            self.put_ecne(packet);
             self.put_sack(packet);
         }
     }
@@ -207,6 +232,10 @@ impl Association {
             return None;
         }
         if let Some((_, last, timed_out)) = self.out.first_marked() {
+            // One chunk at a time probes a closed window (RFC 9260 section 6.1 A).
+            if self.probing && !self.forced {
+                return None;
+            }
             let target = self.retransmit_to(last, timed_out);
             return (self.forced || self.paths[target].may_retransmit()).then_some(target);
         }
@@ -243,6 +272,9 @@ impl Association {
             }
             self.out.send_again(cx.now, target, &mut self.paths, packet.chunks());
             self.totals.retransmits += 1;
+            if self.probing {
+                break;
+            }
         }
         if packet.len() > before {
             self.forced = false;
@@ -313,7 +345,7 @@ impl Association {
 
     /// The next probe of a closed window, each after twice the time of the one before (RFC 9260
     /// section 6.1 A).
-    fn wait_for_window(&mut self, cx: &Cx<'_>, path: usize) {
+    pub(super) fn wait_for_window(&mut self, cx: &Cx<'_>, path: usize) {
         let path = &mut self.paths[path];
         let wait = path.rto.get() * (1 << self.probes.min(16));
         path.t3 = Some(cx.now + wait.min(self.settings.rto_max));

@@ -134,8 +134,8 @@ impl Association {
     /// Most user data in a chunk: the Association Maximum DATA Chunk Size (RFC 9260 section 6.9).
     pub(super) fn most_data(&self) -> usize {
         let there = self.paths.iter().filter(|path| !path.gone);
-        let most = there.map(|p| p.most_data(&self.settings, self.out.header())).min().unwrap_or(1);
-        most - self.auth_room()
+        let (header, auth) = (self.out.header(), self.auth_room());
+        there.map(|path| path.most_data(&self.settings, header, auth)).min().unwrap_or(1)
     }
 
     /// Chooses where data goes: the primary path, or while that does not work one that does

@@ -8,8 +8,8 @@ use crate::Tsn;
 use crate::features::Features;
 use crate::settings::Error;
 use crate::wire::reconfig::{Reconfig as Wire, Streams, result};
-use crate::wire::{COMMON_HEADER, Parameters, TLV_HEADER, Writer};
-use ringway_sansio::Time;
+use crate::wire::{COMMON_HEADER, Data, Parameters, TLV_HEADER, Writer};
+use ringway_sansio::{Duration, Time};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
@@ -21,6 +21,9 @@ pub const MAX_REQUESTS: usize = 8;
 const MAX_ANSWERS: usize = 4;
 /// Parameters of one RE-CONFIG that are looked at (RFC 6525 section 3.1).
 const MAX_PARAMETERS: usize = 2;
+/// How long nothing new is sent so that a reset of everything that the peer asked for finds nothing in
+/// flight: it asks again within an RTO.
+const PATIENCE: Duration = Duration::from_secs(3);
 /// Answers that are kept in case a request comes again: as many as one chunk asks for.
 const KEPT_ANSWERS: usize = 2;
 
@@ -84,6 +87,8 @@ pub(super) struct Reconfig {
     answers: VecDeque<Answer>,
     unsent: VecDeque<Answer>,
     deferred: Option<Deferred>,
+    /// Until when nothing new is sent.
+    pub(super) quiet: Option<Time>,
     pub(super) timer: Option<Time>,
 }
 
@@ -159,6 +164,7 @@ impl Association {
                 answers: VecDeque::new(),
                 unsent: VecDeque::new(),
                 deferred: None,
+                quiet: None,
                 timer: None,
             })
         })
@@ -314,7 +320,7 @@ impl Association {
     }
 
     /// The Re-configuration Timer expired (section 5.1.1).
-    pub(super) fn reconfig_timeout(&mut self) {
+    pub(super) fn reconfig_timeout(&mut self, now: Time) {
         let Some(reconfig) = &mut self.reconfig else { return };
         reconfig.timer = None;
         let Some(asked) = &mut reconfig.asked else { return };
@@ -328,6 +334,7 @@ impl Association {
         if self.count_error() {
             return;
         }
+        self.paths[last].ask_soon(now);
         self.path_changed();
         let next = self.other_than(last);
         if let Some(asked) = self.reconfig.as_mut().and_then(|r| r.asked.as_mut()) {
@@ -369,8 +376,12 @@ impl Association {
             self.acks.now();
         }
         let reconfig = self.reconfig_mut();
-        if request != reconfig.expected {
-            let known = reconfig.answers.iter().find(|answer| answer.request == request).copied();
+        let known = reconfig.answers.iter().find(|answer| answer.request == request).copied();
+        // A reset of everything that had to wait is tried again; others go on by themselves.
+        let waits = |answer: &Answer| {
+            answer.result == result::IN_PROGRESS && matches!(wire, Wire::TsnReset { .. })
+        };
+        if request != reconfig.expected && !known.as_ref().is_some_and(waits) {
             let result = result::BAD_SEQUENCE_NUMBER;
             reconfig.answer(known.unwrap_or(Answer { request, result, next: None }));
             return;
@@ -378,7 +389,10 @@ impl Association {
         let (result, next) = self.perform(cx, request, wire);
         let answer = Answer { request, result, next };
         let reconfig = self.reconfig_mut();
-        reconfig.expected = request.wrapping_add(1);
+        reconfig.answers.retain(|other| other.request != request);
+        if known.is_none() {
+            reconfig.expected = request.wrapping_add(1);
+        }
         if reconfig.answers.len() >= KEPT_ANSWERS {
             reconfig.answers.pop_front();
         }
@@ -451,10 +465,21 @@ impl Association {
     }
 
     /// Whether the peer was asked to reset everything: until it answers, it is not known by which
-    /// numbers it goes, so its data and SACKs are not taken. It sends them again.
+    /// numbers it goes, so its data and SACKs are not taken, unless it has said that it goes by the
+    /// old ones still. It sends them again.
     pub(super) fn awaits_new_numbers(&self) -> bool {
-        let asked = self.reconfig.as_ref().and_then(|reconfig| reconfig.asked.as_ref());
-        asked.is_some_and(|asked| asked.want == Want::Everything)
+        self.asks_for_everything().is_some_and(|asked| !asked.in_progress)
+    }
+
+    fn asks_for_everything(&self) -> Option<&Asked> {
+        let asked = self.reconfig.as_ref()?.asked.as_ref()?;
+        Some(asked).filter(|asked| asked.want == Want::Everything)
+    }
+
+    /// While the peer may have begun anew unheard, an ordered message that is before its turn is one
+    /// that goes by the new numbers; it comes again.
+    pub(super) fn is_too_new(&self, data: &Data<'_>) -> bool {
+        self.asks_for_everything().is_some() && self.inn.is_before_its_turn(data)
     }
 
     /// The data that a reset of the peer waited for may have come (section 5.2.2, E2 to E6).
@@ -470,6 +495,17 @@ impl Association {
         }
         reconfig.answer(Answer { request, result: result::PERFORMED, next: None });
         self.reset_incoming(streams);
+    }
+
+    /// Everything is reset, and so are the streams whose reset waited.
+    fn end_deferred(&mut self) {
+        let Some(reconfig) = &mut self.reconfig else { return };
+        let Some(Deferred { request, streams, .. }) = reconfig.deferred.take() else { return };
+        for answer in reconfig.answers.iter_mut().filter(|answer| answer.request == request) {
+            answer.result = result::PERFORMED;
+        }
+        reconfig.answer(Answer { request, result: result::PERFORMED, next: None });
+        self.pending.changes.push_back(Change::StreamsReset { incoming: true, streams });
     }
 
     /// Section 5.2.3.
@@ -498,8 +534,18 @@ impl Association {
         }
     }
 
-    /// Section 5.2.4.
+    /// Section 5.2.4. What is in flight would count as arrived, so it arrives first: the peer is told
+    /// to ask again.
     fn reset_everything(&mut self, cx: &mut Cx<'_>) -> (u32, Option<(Tsn, Tsn)>) {
+        if self.asks_for_everything().is_some() {
+            // Neither end could know by which numbers the other goes.
+            return (result::ALREADY_IN_PROGRESS, None);
+        }
+        if self.out.is_under_way() {
+            self.reconfig_mut().quiet = Some(cx.now + PATIENCE);
+            self.out.hold(true);
+            return (result::IN_PROGRESS, None);
+        }
         // G1 and G2.
         let theirs = self.inn.cumulative().plus(1).plus(1 << 31);
         let ours = self.out.next_tsn();
@@ -513,14 +559,21 @@ impl Association {
         (result::PERFORMED, Some((ours, theirs)))
     }
 
+    /// The peer has not asked again for its reset: new data goes out.
+    pub(super) fn end_quiet(&mut self) {
+        if let Some(reconfig) = &mut self.reconfig {
+            reconfig.quiet = None;
+        }
+        self.out.hold(false);
+        self.allow_bursts();
+    }
+
     /// Places are counted anew.
     fn forget_numbers(&mut self) {
+        self.end_quiet();
+        self.end_deferred();
         for path in &mut self.paths {
-            path.flight = 0;
-            path.t3 = None;
-            path.timed = None;
-            path.earliest = 0;
-            path.forget_rack();
+            path.empty();
         }
         (self.forced, self.probe, self.probing, self.probes) = (false, false, false, 0);
         self.control.forward = false;

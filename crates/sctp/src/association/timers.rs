@@ -22,6 +22,7 @@ impl Association {
         look(self.acks.timer);
         if let Some(reconfig) = &self.reconfig {
             look(reconfig.timer);
+            look(reconfig.quiet);
         }
         if let Some(asconf) = &self.asconf {
             look(asconf.timer);
@@ -52,12 +53,17 @@ impl Association {
         if let Some(reconfig) = &mut self.reconfig
             && due(&mut reconfig.timer, now)
         {
-            self.reconfig_timeout();
+            self.reconfig_timeout(now);
+        }
+        if let Some(reconfig) = &mut self.reconfig
+            && due(&mut reconfig.quiet, now)
+        {
+            self.end_quiet();
         }
         if let Some(asconf) = &mut self.asconf
             && due(&mut asconf.timer, now)
         {
-            self.asconf_timeout();
+            self.asconf_timeout(now);
         }
         if self.acks.timer.is_some_and(|at| at <= now) {
             self.acks.now();
@@ -93,6 +99,7 @@ impl Association {
 
     /// RFC 9260 section 6.3.3.
     fn t3_expired(&mut self, now: Time, index: usize) {
+        let most = self.most_data();
         let path = &mut self.paths[index];
         if path.flight == 0 && !self.out.has_marked() && !self.out.is_ahead() {
             // The window has been closed for an RTO (section 6.1 A).
@@ -101,10 +108,13 @@ impl Association {
             return;
         }
         self.totals.timeouts += 1;
-        if self.probing && core::mem::take(&mut self.heard) {
-            // The peer answers the probe but has no room: no error (section 6.1 A).
+        let heard = core::mem::take(&mut self.heard) || path.flight == 0;
+        if heard && self.out.is_shut(most) {
+            // The peer answers but has no room: no error (section 6.1 A). What it refused probes its
+            // window.
             self.out.mark_all(index, path, false);
             self.give_up(now);
+            self.probing = true;
             self.probes += 1;
             self.forced = true;
             return;
@@ -128,6 +138,7 @@ impl Association {
         if self.count_error() {
             return;
         }
+        self.paths[index].ask_soon(now);
         self.path_changed();
         self.allow_bursts();
     }

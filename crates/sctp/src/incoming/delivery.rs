@@ -128,3 +128,13 @@ pub(super) struct Ready {
     pub(super) cut: bool,
     pub(super) body: Body,
 }
+
+impl Ready {
+    /// Pieces that it counts as in the receive buffer.
+    pub(super) fn pieces(&self) -> usize {
+        match &self.body {
+            Body::Ring => 1,
+            Body::Own(pieces) => pieces.len(),
+        }
+    }
+}

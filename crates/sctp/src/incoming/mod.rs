@@ -114,11 +114,11 @@ impl Incoming {
         for mut one in ready {
             let mut data = Vec::new();
             self.bytes += one.len;
-            self.pieces += 1;
             if matches!(one.body, Body::Ring) {
                 ring.pop(one.len, &mut data);
                 one.body = Body::Own(Fragments::from([data.into_boxed_slice()]));
             }
+            self.pieces += one.pieces();
             self.ready.push_back(one);
         }
     }
@@ -204,6 +204,15 @@ impl Incoming {
     /// Bytes here that were not read.
     pub(crate) fn buffered(&self) -> usize {
         self.bytes
+    }
+
+    /// Whether a chunk of DATA that is new is of an ordered message before the one that is next.
+    pub(crate) fn is_before_its_turn(&self, data: &Data<'_>) -> bool {
+        let place = self.line.place(data.tsn, self.tracker.cumulative());
+        let next = self.next_ssn.get(usize::from(data.stream));
+        !self.tracker.has(place)
+            && !data.flags.has(DataFlags::UNORDERED)
+            && next.is_some_and(|next| data.ssn.before(*next))
     }
 
     /// Takes a DATA chunk of a stream that exists, with at least a byte of data.
@@ -400,6 +409,12 @@ impl Incoming {
         streams: impl Iterator<Item = (u16, Ssn)>,
     ) -> Result<(), &'static str> {
         let place = self.line.place(tsn, self.tracker.cumulative());
+        if place < self.tracker.cumulative() {
+            return Ok(());
+        }
+        if place == self.tracker.cumulative() {
+            return self.forward_to_here();
+        }
         // The TSN is always one that was given up, so a message that it lies in was.
         if let Some(partial) = self.partial.take_if(|partial| partial.start <= place) {
             self.drop_partial(&partial);
@@ -418,6 +433,18 @@ impl Incoming {
         self.join()
     }
 
+    /// The last TSN that came was given up: so was the message that it does not end, and nothing else
+    /// is new.
+    fn forward_to_here(&mut self) -> Result<(), &'static str> {
+        let Some(partial) = self.partial.take() else { return Ok(()) };
+        self.drop_partial(&partial);
+        let Shape { stream, ssn, unordered, .. } = partial.shape;
+        if !unordered {
+            self.skip_to(stream, ssn);
+        }
+        self.join()
+    }
+
     /// Nothing more comes: what is not whole, or waits for what is missing, is dropped.
     pub(crate) fn finish(&mut self) {
         if let Some(partial) = self.partial.take() {
@@ -427,11 +454,7 @@ impl Incoming {
         self.runs.clear();
         self.held.clear();
         self.bytes = self.ready.iter().map(|ready| ready.len).sum();
-        let pieces = |ready: &Ready| match &ready.body {
-            Body::Ring => 1,
-            Body::Own(pieces) => pieces.len(),
-        };
-        self.pieces = self.ready.iter().map(pieces).sum();
+        self.pieces = self.ready.iter().map(Ready::pieces).sum();
     }
 
     /// A message in the ring gets no end.
@@ -528,17 +551,10 @@ impl Incoming {
         }
         let ready = self.ready.pop_front()?;
         match &ready.body {
-            Body::Ring => {
-                self.ring.pop(ready.len, out);
-                self.pieces -= 1;
-            }
-            Body::Own(pieces) => {
-                for piece in pieces {
-                    out.extend_from_slice(piece);
-                }
-                self.pieces -= pieces.len();
-            }
+            Body::Ring => self.ring.pop(ready.len, out),
+            Body::Own(pieces) => pieces.iter().for_each(|piece| out.extend_from_slice(piece)),
         }
+        self.pieces -= ready.pieces();
         self.bytes -= ready.len;
         let cut = ready.cut;
         Some(Received { cut, ..ready.shape.received(ready.begin, ready.end, ready.len) })

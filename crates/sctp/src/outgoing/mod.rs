@@ -67,6 +67,13 @@ struct Message {
     next: u32,
 }
 
+impl Message {
+    /// It has given way, unsent, and only its place is left.
+    fn is_emptied(&self) -> bool {
+        self.data.is_empty() && self.cut == 0
+    }
+}
+
 /// What became of a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fate {
@@ -157,6 +164,14 @@ impl Queue {
         (self.next, self.next_unordered) = (Mid::default(), Mid::default());
     }
 
+    /// A message comes before all others, which follow it already.
+    fn put_head(&mut self, key: u32) {
+        self.head = key;
+        if self.tail == NONE {
+            self.tail = key;
+        }
+    }
+
     /// The first message leaves; `next` comes after it.
     fn take_head(&mut self, next: u32) {
         self.head = next;
@@ -190,8 +205,9 @@ pub(crate) struct Outgoing {
     waiting: usize,
     /// Bytes of user data in flight.
     pub(crate) outstanding: u32,
-    /// Room in the peer's buffer.
+    /// Room in the peer's buffer, and what it said last that there was.
     pub(crate) peer_rwnd: u32,
+    told_rwnd: u32,
     /// Place at which the fast recovery ends.
     recovery: Option<u64>,
     /// The peer takes FORWARD TSN.
@@ -201,6 +217,8 @@ pub(crate) struct Outgoing {
     advanced: u64,
     /// Messages given up since it was last asked.
     abandoned: u32,
+    /// Messages that have given way and whose places in the queues are still there.
+    emptied: usize,
     /// A message was given that may be given up.
     unreliable: bool,
     /// What is not delivered goes back to the user: messages that wait for that, and their bytes.
@@ -218,6 +236,8 @@ pub(crate) struct Outgoing {
     values: Vec<(u16, u16)>,
     /// Messages that give way, by priority; nothing of them was sent.
     priorities: BTreeMap<(u16, u32), ()>,
+    /// No message is begun now (RFC 6525).
+    held: bool,
     /// Streams that take no messages now, and how often all of them do not (RFC 6525).
     closed: Vec<u16>,
     all_closed: u8,
@@ -241,11 +261,14 @@ impl Outgoing {
             waiting: 0,
             outstanding: 0,
             peer_rwnd: 0,
+            told_rwnd: 0,
             recovery: None,
             forwards: false,
             advanced: Line::ORIGIN - 1,
             abandoned: 0,
+            emptied: 0,
             unreliable: false,
+            held: false,
             closed: Vec::new(),
             all_closed: 0,
             gives_back: settings.give_back,
@@ -273,6 +296,7 @@ impl Outgoing {
             while let Some(message) = self.messages.try_remove(at as usize) {
                 self.waiting -= message.data.len();
                 self.buffered -= message.data.len();
+                self.emptied -= usize::from(message.is_emptied());
                 if let Some(priority) = message.priority {
                     self.priorities.remove(&(priority, at));
                 }
@@ -351,7 +375,7 @@ impl Outgoing {
 
     /// Bytes given and not acknowledged.
     pub(crate) fn buffered(&self) -> usize {
-        self.returned_bytes + self.buffered.max(self.messages.len() * MESSAGE_COST)
+        self.returned_bytes + self.buffered.max((self.messages.len() - self.emptied) * MESSAGE_COST)
     }
 
     /// Whether nothing is left to send or to be acknowledged.
@@ -465,7 +489,25 @@ impl Outgoing {
             return Some(self.current);
         }
         let stream = self.scheduler.next()?;
-        Some(self.queues[usize::from(stream)].head)
+        let key = self.queues[usize::from(stream)].head;
+        // Interleaved ones that were begun are ended.
+        if self.held && self.messages[key as usize].cut == 0 { None } else { Some(key) }
+    }
+
+    /// The peer's first window.
+    pub(crate) fn offered(&mut self, rwnd: u32) {
+        (self.peer_rwnd, self.told_rwnd) = (rwnd, rwnd);
+    }
+
+    /// Whether the peer has no room for the first chunk that it did not take, or that it is to get
+    /// next.
+    pub(crate) fn is_shut(&self, most: usize) -> bool {
+        let first = self.sent.front().map(|chunk| usize::from(chunk.len));
+        // What is given up needs no room.
+        !self.is_ahead()
+            && first
+                .or_else(|| self.next_len(most))
+                .is_some_and(|len| (self.told_rwnd as usize) < len)
     }
 
     /// User bytes of the chunk that is cut next, if `most` fit one.

@@ -96,14 +96,13 @@ impl Outgoing {
     ) -> u32 {
         let mut hit = 0;
         let mut floor = None;
-        let mut below = 0;
+        let mut newest = Time::ZERO;
         for rack in paths.iter_mut().filter_map(|path| path.rack.as_mut()) {
             rack.reorder = None;
-            // What was sent again may stand below and be later than what stands above.
-            below = below.max(rack.place + 1);
+            newest = newest.max(rack.sent);
         }
         let (mut place, mut block) = (self.uncounted.max(self.first), 0);
-        while place < below.min(self.next_place()) {
+        while place < self.next_place() {
             while self.acked.get(block).is_some_and(|b| b.1 < place) {
                 block += 1;
             }
@@ -114,6 +113,11 @@ impl Outgoing {
                 continue;
             }
             let Some(chunk) = self.chunk(place) else { break };
+            // What was sent again may stand below what was sent before it; chunks sent once stand in
+            // the order of time.
+            if chunk.at > newest && chunk.again == 0 {
+                break;
+            }
             if chunk.fate == Fate::Outstanding {
                 let index = usize::from(chunk.path);
                 let rack = paths[index].rack.as_mut();

@@ -131,6 +131,7 @@ impl Outgoing {
         }
         self.count_misses(now, &news, packets, paths, settings, &mut outcome);
         if let Some(a_rwnd) = a_rwnd {
+            self.told_rwnd = a_rwnd;
             self.peer_rwnd = a_rwnd.saturating_sub(self.outstanding);
         }
         Ok(outcome)

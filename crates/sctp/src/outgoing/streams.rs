@@ -1,7 +1,8 @@
 //! Streams that begin anew (RFC 6525).
 
-use super::{NONE, Outgoing};
+use super::{NONE, Outgoing, Queue};
 use crate::numbers::{Line, Tsn};
+use crate::settings::Settings;
 
 impl Outgoing {
     /// The TSN of the next chunk.
@@ -50,6 +51,18 @@ impl Outgoing {
         })
     }
 
+    /// Whether messages were begun and are not wholly acknowledged.
+    pub(crate) fn is_under_way(&self) -> bool {
+        let begun =
+            |queue: &Queue| self.messages.get(queue.head as usize).is_some_and(|m| m.cut > 0);
+        !self.sent.is_empty() || self.current != NONE || self.queues.iter().any(begun)
+    }
+
+    /// No more messages are begun for now, or they are again.
+    pub(crate) fn hold(&mut self, on: bool) {
+        self.held = on;
+    }
+
     /// Begins anew at a TSN (RFC 6525 section 5.2.4): what is in flight is lost, what was not sent
     /// keeps its place. Gives how many messages were lost.
     pub(crate) fn reset_everything(&mut self, next: Tsn) -> u32 {
@@ -70,7 +83,47 @@ impl Outgoing {
     pub(crate) fn restart(&mut self, initial_tsn: Tsn) -> u32 {
         self.closed.clear();
         self.all_closed = 0;
+        self.held = false;
         self.renumber(initial_tsn)
+    }
+
+    /// Nothing that was sent has arrived or will: all of it waits again, as if it had not been cut.
+    pub(crate) fn take_back(&mut self, settings: &Settings) {
+        let mut begun: Vec<u32> = self.sent.iter().map(|chunk| chunk.message).collect();
+        begun.dedup();
+        if begun.is_empty() {
+            return;
+        }
+        for &key in begun.iter().rev() {
+            let message = &mut self.messages[key as usize];
+            let queue = &mut self.queues[usize::from(message.stream)];
+            self.waiting += message.cut as usize;
+            // One that is interleaved stands in its queue until its last chunk.
+            if !self.interleaved || message.cut as usize == message.data.len() {
+                message.next = queue.head;
+                queue.put_head(key);
+            }
+            (message.cut, message.chunks, message.fragments, message.held) = (0, 0, 0, 0);
+            if let Some(priority) = message.priority {
+                self.priorities.insert((priority, key), ());
+            }
+        }
+        self.sent.clear();
+        self.current = NONE;
+        self.number_anew();
+        self.forget_sent();
+        self.schedule_anew(settings);
+    }
+
+    /// Places are counted from the beginning.
+    fn forget_sent(&mut self) {
+        self.marked.clear();
+        self.acked.clear();
+        self.first = Line::ORIGIN;
+        self.advanced = Line::ORIGIN - 1;
+        self.uncounted = Line::ORIGIN;
+        self.outstanding = 0;
+        self.recovery = None;
     }
 
     fn renumber(&mut self, initial_tsn: Tsn) -> u32 {
@@ -94,14 +147,8 @@ impl Outgoing {
             }
         }
         self.number_anew();
-        self.marked.clear();
-        self.acked.clear();
         self.line = Line::new(initial_tsn);
-        self.first = Line::ORIGIN;
-        self.advanced = Line::ORIGIN - 1;
-        self.uncounted = Line::ORIGIN;
-        self.outstanding = 0;
-        self.recovery = None;
+        self.forget_sent();
         (before - self.messages.len()) as u32
     }
 }

@@ -1,7 +1,7 @@
 //! What the user says of streams and messages besides their order: the values that schedulers go by
 //! (RFC 8260), and the priorities by which messages give way (RFC 7496 section 4.2).
 
-use super::{NONE, Outgoing};
+use super::{MESSAGE_COST, NONE, Outgoing};
 use crate::settings::Settings;
 use bytes::Bytes;
 
@@ -30,12 +30,22 @@ impl Outgoing {
     /// Makes room for a message of some priority by giving up messages of lower ones that were not
     /// begun; their places in the queues are passed over later. `true` if there is room now.
     pub(super) fn give_way(&mut self, priority: u16, cost: usize, limit: usize) -> bool {
-        while self.buffered() + cost > limit {
-            let Some((&(lowest, key), ())) = self.priorities.last_key_value() else { return false };
-            if lowest <= priority {
-                return false;
-            }
-            self.priorities.pop_last();
+        // What gives way may have to go back: that is bounded by itself.
+        if self.returned_bytes > limit {
+            return false;
+        }
+        let (mut bytes, mut count) = (self.buffered, self.messages.len() - self.emptied);
+        let mut lower = self.priorities.keys().rev().take_while(|(value, _)| *value > priority);
+        let mut ways = 0;
+        // None is lost for nothing: first it is seen that there will be room.
+        while bytes.max(count * MESSAGE_COST) + cost > limit && count > 0 {
+            let Some((_, key)) = lower.next() else { return false };
+            bytes -= self.messages[*key as usize].data.len();
+            count -= 1;
+            ways += 1;
+        }
+        for _ in 0..ways {
+            let Some(((_, key), ())) = self.priorities.pop_last() else { return true };
             self.give_back(key);
             let message = &mut self.messages[key as usize];
             let len = message.data.len();
@@ -43,6 +53,7 @@ impl Outgoing {
             self.waiting -= len;
             self.buffered -= len;
             self.abandoned += 1;
+            self.emptied += 1;
         }
         true
     }
@@ -53,6 +64,7 @@ impl Outgoing {
         let message = self.messages.remove(queue.head as usize);
         queue.take_head(message.next);
         self.scheduler.removed(stream, message.next != NONE);
+        self.emptied -= usize::from(message.is_emptied());
         let left = message.data.len() - message.cut as usize;
         self.waiting -= left;
         self.buffered -= left;

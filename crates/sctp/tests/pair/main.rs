@@ -598,3 +598,25 @@ proptest! {
         }
     }
 }
+
+/// RFC 9260 sections 6.1 A and 6.2: a reader that pauses for twenty minutes while small messages come
+/// finds the association alive and loses nothing.
+#[test]
+fn a_reader_may_pause() {
+    let settings = Settings { receive_buffer: 20_000, ..Settings::default() };
+    let mut pair = Pair::new(settings, settings, ms(20));
+    pair.keep_log = false;
+    let (a, b) = pair.open();
+    for n in 0..1000 {
+        pair.send(a, 0, &pattern(n, 10));
+    }
+    pair.run(secs(1200));
+    assert_eq!(pair.a.snapshot(a).unwrap().state, State::Established, "{:?}", pair.events[0]);
+    let mut got = Vec::new();
+    for _ in 0..300 {
+        got.extend(pair.received(b));
+        pair.run(secs(1));
+    }
+    let expected: Vec<_> = (0..1000).map(|n| (0, pattern(n, 10))).collect();
+    assert_eq!(got, expected);
+}

@@ -20,12 +20,18 @@ fn resets_lose_nothing() {
         pair.keep_log = false;
         let (a, b) = pair.open();
         let (mut sent, mut got) = (Vec::new(), Vec::new());
+        let (mut back, mut backed) = (Vec::new(), Vec::new());
         for step in 0..200usize {
             let stream = (step % 4) as u16;
             let options = SendOptions { stream, ..SendOptions::default() };
             let bytes = pattern(step, 1 + step * 13 % 2500);
             match pair.a.send(pair.now, a, &options, bytes.clone()) {
-                Ok(()) => sent.push((stream, bytes)),
+                Ok(()) => sent.push((stream, bytes.clone())),
+                Err(Error::Resetting) => {}
+                Err(other) => panic!("{other}"),
+            }
+            match pair.b.send(pair.now, b, &options, bytes.clone()) {
+                Ok(()) => back.push((stream, bytes)),
                 Err(Error::Resetting) => {}
                 Err(other) => panic!("{other}"),
             }
@@ -39,14 +45,17 @@ fn resets_lose_nothing() {
             }
             pair.run(ms(37));
             got.extend(pair.received(b));
+            backed.extend(pair.returned(a));
         }
         pair.run(secs(300));
         got.extend(pair.received(b));
+        backed.extend(pair.returned(a));
         for stream in 0..4 {
             let of = |list: &[(u16, Vec<u8>)]| -> Vec<Vec<u8>> {
                 list.iter().filter(|m| m.0 == stream).map(|m| m.1.clone()).collect()
             };
             assert_eq!(of(&got), of(&sent), "{seed} {stream}");
+            assert_eq!(of(&backed), of(&back), "{seed} {stream}");
         }
         let told = |end: usize, wanted: fn(&Change) -> bool| {
             let change = |e: &&Event| matches!(e, Event::Changed { change, .. } if wanted(change));
@@ -61,5 +70,28 @@ fn resets_lose_nothing() {
         assert_eq!(pair.a.snapshot(a).unwrap().streams, (1027, 1028), "{seed}");
         assert_eq!(pair.b.snapshot(b).unwrap().streams, (1028, 1027), "{seed}");
         assert_eq!((pair.closed(0), pair.closed(1)), (None, None));
+    }
+}
+
+/// RFC 6525 sections 4.4 and 5.2.4: both ends ask for a reset of everything within a round trip; data
+/// goes on both ways after it.
+#[test]
+fn both_may_reset_everything() {
+    for skew in [0u64, 1, 5, 9, 10, 11, 15, 19, 20, 21] {
+        let mut pair = Pair::new(super::quick(), super::quick(), ms(10));
+        let (a, b) = pair.open();
+        pair.run(ms(500));
+        pair.a.reset_streams(a, Reset::Everything).unwrap();
+        pair.run(ms(skew));
+        let _ = pair.b.reset_streams(b, Reset::Everything);
+        pair.run(secs(20));
+        for n in 0..5 {
+            pair.a.send(pair.now, a, &SendOptions::default(), vec![n; 100]).unwrap();
+            pair.b.send(pair.now, b, &SendOptions::default(), vec![n; 100]).unwrap();
+        }
+        pair.run(secs(60));
+        let mut out = Vec::new();
+        let back = core::iter::from_fn(|| pair.a.recv(a, &mut out).ok().flatten()).count();
+        assert_eq!((pair.received(b).len(), back), (5, 5), "{skew} {:?}", pair.closed(0));
     }
 }

@@ -199,14 +199,23 @@ impl Pair {
 
     /// Whole messages that wait at b.
     pub fn received(&mut self, id: AssocId) -> Vec<(u16, Vec<u8>)> {
-        let mut all = Vec::new();
-        let mut out = Vec::new();
-        while let Ok(Some(received)) = self.b.recv(id, &mut out) {
-            assert!(received.begin && received.end);
-            all.push((received.stream, core::mem::take(&mut out)));
-        }
-        all
+        whole(&mut self.b, id)
     }
+
+    /// Whole messages that wait at a.
+    pub fn returned(&mut self, id: AssocId) -> Vec<(u16, Vec<u8>)> {
+        whole(&mut self.a, id)
+    }
+}
+
+fn whole(host: &mut Sctp, id: AssocId) -> Vec<(u16, Vec<u8>)> {
+    let mut all = Vec::new();
+    let mut out = Vec::new();
+    while let Ok(Some(received)) = host.recv(id, &mut out) {
+        assert!(received.begin && received.end);
+        all.push((received.stream, core::mem::take(&mut out)));
+    }
+    all
 }
 
 /// Bytes that tell which message they are of and where in it they stand.

@@ -473,3 +473,29 @@ fn addresses_are_bounded() {
     }
     assert_eq!(k.changes().len(), 32);
 }
+
+/// RFC 4895 section 6.2: the bound that the user sets on chunks is not one on AUTH, so small ones are
+/// cut where everything is authenticated.
+#[test]
+fn small_chunks_are_cut_beside_auth() {
+    let mut s = Script::new(Settings { dynamic_addresses: true, chunk: 40, ..plain() });
+    s.extensions = vec![kind::AUTH, kind::ASCONF, kind::ASCONF_ACK];
+    s.auth = Some(AuthParameters {
+        random: vec![9; 32],
+        chunks: Some(vec![kind::ASCONF, kind::ASCONF_ACK, kind::DATA]),
+        hmacs: vec![3, 1],
+    });
+    s.listen(&[A1]);
+    s.give_init();
+    s.take_init_ack();
+    s.echo("");
+    s.sent.clear();
+    s.send(0, 100);
+    let (_, line) = s.line().unwrap();
+    assert!(
+        line.ends_with(
+            "DATA 1 B 0:0 24 + DATA 2  0:0 24 + DATA 3  0:0 24 + DATA 4  0:0 24 + DATA 5 E 0:0 4"
+        ),
+        "{line}"
+    );
+}

@@ -227,3 +227,41 @@ fn a_shutdown_while_opening() {
     s.give("COOKIE_ACK + SACK 1");
     s.expect("SHUTDOWN 0");
 }
+
+/// RFC 9260 section 9.2: a SHUTDOWN that was lost goes again though the peer's heartbeats come more
+/// often than T2-shutdown runs.
+#[test]
+fn heartbeats_do_not_put_off_a_shutdown() {
+    let mut s = Script::accepted(plain());
+    shutdown(&mut s);
+    s.expect("SHUTDOWN 0");
+    for _ in 0..2 {
+        s.wait(ms(400));
+        s.give("HEARTBEAT");
+        s.expect_nothing();
+    }
+    s.wait(ms(400));
+    s.expect("SHUTDOWN 0");
+    assert_eq!(snapshot(&s).errors, 1);
+    s.give("HEARTBEAT");
+    assert_eq!(snapshot(&s).errors, 0);
+}
+
+/// RFC 9260 sections 5.2.4 A and 9.2: a peer that comes back while the user shuts down finds an
+/// association that is shut down.
+#[test]
+fn a_restart_does_not_undo_a_shutdown() {
+    let mut s = Script::accepted(plain());
+    s.send(0, 10);
+    s.expect("DATA 1 BE 0:0 10");
+    shutdown(&mut s);
+    s.expect_nothing();
+    s.peer_tag = 0x777;
+    s.give_init();
+    s.take_init_ack();
+    s.echo("");
+    s.expect("COOKIE_ACK + SHUTDOWN 0");
+    assert_eq!(snapshot(&s).state, State::ShutdownSent);
+    s.give("SHUTDOWN_ACK");
+    assert_eq!(closed(&mut s), Some(Close::Finished));
+}

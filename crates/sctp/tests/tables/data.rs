@@ -2,7 +2,7 @@
 
 use super::support::*;
 use super::{plain, snapshot};
-use ringway_sctp::{Event, SendOptions, Settings};
+use ringway_sctp::{Event, PathState, SendOptions, Settings, State};
 
 /// RFC 9260 sections 5.1 and 6.2: the first DATA is acknowledged at once, then every second packet,
 /// or one after 200 ms.
@@ -300,4 +300,74 @@ fn large_fragments_do_not_block() {
         let rest = s.sctp.recv(s.id(), &mut out).unwrap().unwrap();
         assert!(!rest.begin && rest.end && rest.len == 1549, "{rest:?}");
     }
+}
+
+/// RFC 9260 section 6.1 A: a peer whose window is closed for half an hour and who answers each probe
+/// has not failed, also when the probe is all there is to send.
+#[test]
+fn a_closed_window_is_no_failure() {
+    for more in [false, true] {
+        let mut s = Script::accepted(plain());
+        s.send(0, 1000);
+        s.expect("DATA 1 BE 0:0 1000");
+        s.give("SACK 1 w 0");
+        s.send(0, 500);
+        if more {
+            s.send(0, 500);
+        }
+        s.expect_nothing();
+        answer_probes(&mut s, 1800, "DATA 2 BE 0:1 500", "SACK 1 w 0");
+        let now = snapshot(&s);
+        assert_eq!((now.state, now.errors), (State::Established, 0), "{more}");
+        assert_eq!(now.paths[0].state, PathState::Active, "{more}");
+    }
+}
+
+/// Answers each packet, which must be the same, for so many seconds.
+fn answer_probes(s: &mut Script, seconds: u64, probe: &str, answer: &str) {
+    let until = s.now + secs(seconds);
+    let mut count = 0;
+    while s.now < until {
+        s.wait(ms(50));
+        while let Some((_, line)) = s.line() {
+            assert_eq!(line, probe);
+            s.give(answer);
+            count += 1;
+        }
+    }
+    assert!(count > 1, "{probe}");
+}
+
+/// RFC 9260 sections 6.1 A and 6.2: the same where the peer had no room for what was already on its
+/// way when its window closed.
+#[test]
+fn what_found_no_room_is_no_failure() {
+    let mut s = Script::accepted(plain());
+    for n in 1..=2 {
+        s.send(0, 1000);
+        s.expect(&format!("DATA {n} BE 0:{} 1000", n - 1));
+    }
+    s.give("SACK 1 w 0");
+    answer_probes(&mut s, 1800, "DATA 2 BE 0:1 1000", "SACK 1 w 0");
+    let now = snapshot(&s);
+    assert_eq!((now.state, now.errors), (State::Established, 0));
+}
+
+/// RFC 9260 sections 6.1 A and 6.2: when the window opens, what was refused goes out at once and not
+/// when the next probe would, and in its order with what comes after it.
+#[test]
+fn a_refused_probe_does_not_wait() {
+    let mut s = Script::accepted(plain());
+    s.send(0, 1000);
+    s.expect("DATA 1 BE 0:0 1000");
+    s.give("SACK 1 w 0");
+    s.send(0, 500);
+    s.send(0, 600);
+    answer_probes(&mut s, 110, "DATA 2 BE 0:1 500", "SACK 1 w 0");
+    s.give("SACK 1 w 100000");
+    s.expect("DATA 2 BE 0:1 500 + DATA 3 BE 0:2 600");
+    s.give("SACK 3");
+    assert_eq!(snapshot(&s).unacknowledged, 0);
+    s.wait(secs(100));
+    s.expect_nothing();
 }

@@ -125,3 +125,21 @@ fn checksums_may_be_zero() {
         s.expect_nothing();
     }
 }
+
+/// RFC 4960 appendix A: an ECNE goes along with a SACK; while that waits and data fills the packets, the
+/// ECNE waits too.
+#[test]
+fn an_ecne_goes_with_a_sack() {
+    let mut s = script();
+    s.ecn = Ecn::Ce;
+    s.give("DATA 1 BE 0:0 10");
+    s.expect("ECNE 1 + SACK 1");
+    s.ecn = Ecn::NotEct;
+    s.give("DATA 2 BE 0:1 10");
+    s.sctp.send(s.now, s.id(), &Default::default(), vec![1; 1452]).unwrap();
+    let (way, bytes) = s.take().unwrap();
+    assert_eq!((way.ecn, bytes.len()), (Ecn::Ect0, 1480));
+    s.expect_nothing();
+    s.wait(ms(200));
+    s.expect("ECNE 1 + SACK 2");
+}

@@ -5,6 +5,7 @@ use super::{plain, snapshot};
 use proptest::prelude::*;
 use ringway_sansio::{Addressing, Endpoint};
 use ringway_sctp::wire::Writer;
+use ringway_sctp::wire::chunk::{self, Chunk};
 use ringway_sctp::{Close, Event, Settings, State};
 
 fn violated(s: &mut Script) -> bool {
@@ -143,7 +144,7 @@ proptest! {
                     let near = base.plus(u32::from(tweak % 17)).minus(2).raw();
                     value[..4].copy_from_slice(&near.to_be_bytes());
                 }
-                ringway_sctp::wire::chunk::put(writer.chunks(), *kind, *flags, &[&value]);
+                chunk::put(writer.chunks(), *kind, *flags, &[&value]);
             }
             writer.finish();
             let way = Addressing::new(B1, A1, 132);
@@ -158,4 +159,37 @@ proptest! {
             prop_assert!(snapshot.unread <= 2 * 5000);
         }
     }
+}
+
+/// RFC 9260 sections 6.10 and 8.3: a heartbeat whose answer does not fit a packet, here by the padding,
+/// is not answered and holds up nothing else.
+#[test]
+fn an_answer_that_does_not_fit_holds_nothing_up() {
+    let mut s = Script::two_paths(Settings { mtu: 1499, ..plain() });
+    let mut out = Vec::new();
+    let mut writer = Writer::new(&mut out, 65_535, s.ports.1, s.ports.0, s.tag);
+    let mut value = vec![0, 1];
+    value.extend_from_slice(&1463u16.to_be_bytes());
+    value.resize(1463, 7);
+    Chunk::Heartbeat(&value).emit(writer.chunks());
+    writer.finish();
+    s.give_bytes(B2, A2, &out);
+    s.expect_nothing();
+    assert_eq!(snapshot(&s).totals.beats_refused, 1);
+    s.send(0, 10);
+    s.expect("DATA 1 BE 0:0 10");
+}
+
+/// RFC 9260 section 3.2: a report that does not fit a packet is left out and holds up nothing else.
+#[test]
+fn a_report_that_does_not_fit_holds_nothing_up() {
+    let mut s = Script::two_paths(Settings { mtu: 512, ..plain() });
+    let mut out = Vec::new();
+    let mut writer = Writer::new(&mut out, 65_535, s.ports.1, s.ports.0, s.tag);
+    chunk::put(writer.chunks(), 0xfe, 0, &[&[7; 490]]);
+    writer.finish();
+    s.give_bytes(B1, A1, &out);
+    s.expect_nothing();
+    s.give_from(B2, A2, "DATA 1 BE 0:0 10");
+    s.expect_to(B2, "SACK 1");
 }

@@ -238,3 +238,25 @@ fn the_primary_can_be_changed() {
     s.expect_to(B2, "DATA 1 BE 0:0 100");
     assert!(s.sctp.set_primary(s.id(), [10, 3, 3, 3].into()).is_err());
 }
+
+/// RFC 7829 section 3.2, rules 5 and 6: a path that T3-rtx made potentially failed is asked an RTO
+/// later, whatever the interval of heartbeats is, and not at all where there are none.
+#[test]
+fn a_potentially_failed_path_is_asked() {
+    for heartbeat_interval in [Some(secs(30)), None] {
+        let settings = Settings { rto_min: ms(200), heartbeat_interval, ..Settings::default() };
+        let mut s = Script::two_paths(settings);
+        s.send(0, 10);
+        let (first, line) = s.line().unwrap();
+        assert_eq!(line, "DATA 1 BE 0:0 10");
+        s.wait(secs(1));
+        let (other, line) = s.line().unwrap();
+        assert_eq!((line.as_str(), other != first), ("DATA 1 BE 0:0 10", true));
+        s.give_from(other, if other == B2 { A2 } else { A1 }, "SACK 1");
+        s.wait(ms(1900));
+        s.expect_nothing();
+        s.wait(ms(200));
+        let asked = s.line();
+        assert_eq!(asked, heartbeat_interval.map(|_| (first, "HEARTBEAT".to_owned())));
+    }
+}

@@ -4,7 +4,7 @@ use super::support::*;
 use super::{plain, snapshot};
 use ringway_sansio::{Addressing, Endpoint};
 use ringway_sctp::wire::chunk::{Chunk, kind};
-use ringway_sctp::wire::{Init, InitParameters, Packet, Parameters, Writer};
+use ringway_sctp::wire::{Cause, Init, InitParameters, Packet, Parameters, Writer};
 use ringway_sctp::{Close, Event, Limits, Settings, State};
 
 fn listening() -> Script {
@@ -456,4 +456,85 @@ fn a_flood_of_inits_leaves_nothing() {
         s.sctp.handle_packet(s.now, from(source), &out);
     }
     assert_eq!(s.sctp.counters().replies_full, 1000 - 256);
+}
+
+/// A host that has sent the first part of a message with its cookie, which was stale: it asks anew.
+fn stale(settings: Settings, extensions: Vec<u8>) -> Script {
+    let mut s = Script::new(Settings { chunk: 500, ..settings });
+    s.extensions = extensions;
+    s.connect();
+    s.take_init();
+    s.send(5, 20_000);
+    s.send(6, 700);
+    s.give_init_ack();
+    assert!(s.line().unwrap().1.starts_with("COOKIE_ECHO + "));
+    let mut causes = Vec::new();
+    Cause::StaleCookie(1).emit(&mut causes);
+    let mut out = Vec::new();
+    let mut writer = Writer::new(&mut out, 65_535, s.ports.1, s.ports.0, s.tag);
+    Chunk::Error(&causes).emit(writer.chunks());
+    writer.finish();
+    s.give_bytes(B1, A1, &out);
+    let (_, bytes) = s.take().unwrap();
+    assert_eq!(Packet::parse(&bytes).unwrap().tag, 0);
+    s
+}
+
+/// RFC 9260 sections 5.1.1 and 5.2.6: a second INIT ACK may take fewer streams than the one whose
+/// cookie was stale. What went with that cookie is nobody's.
+#[test]
+fn a_second_init_ack_may_take_fewer_streams() {
+    let mut s = stale(plain(), vec![]);
+    s.streams = (6, 6);
+    s.give_init_ack();
+    assert!(s.line().unwrap().1.starts_with("COOKIE_ECHO + DATA 1 B 5:0 484"));
+    s.give("COOKIE_ACK");
+    for n in 1..20 {
+        s.give(&format!("SACK {}", 2 * n));
+    }
+    s.give("SACK 42");
+    assert_eq!(snapshot(&s).unacknowledged, 0);
+    let lost = |event: &Event| matches!(event, Event::SendFailed { messages: 1, .. });
+    assert!(s.events().iter().any(lost));
+}
+
+/// RFC 8260 section 2.2.1: the same where the first took interleaved messages and the second does not.
+#[test]
+fn a_second_init_ack_may_not_interleave() {
+    let kinds = vec![kind::I_DATA, kind::I_FORWARD_TSN];
+    let mut s = stale(Settings { interleaving: true, ..plain() }, kinds);
+    s.extensions = vec![];
+    s.give_init_ack();
+    assert!(s.line().unwrap().1.starts_with("COOKIE_ECHO + DATA 1 B 5:0 484"));
+    s.give("COOKIE_ACK");
+    for n in 1..22 {
+        s.give(&format!("SACK {}", 2 * n));
+    }
+    s.give("SACK 44");
+    assert_eq!(snapshot(&s).unacknowledged, 0);
+}
+
+/// RFC 9260 section 5.2.4 A, RFC 5062 section 4: a peer that comes back has the addresses that it
+/// lists now. Who listed another's address before does not get what is meant for that host.
+#[test]
+fn a_restart_leaves_old_addresses() {
+    let mut s = Script::new(plain());
+    s.addresses = vec![B1, B2];
+    s.listen(&[A1]);
+    s.give_init();
+    s.take_init_ack();
+    s.echo("");
+    s.sent.clear();
+    s.addresses = vec![B2];
+    s.peer_tag = 0x777;
+    s.give_init();
+    s.take_init_ack();
+    s.echo("");
+    s.expect_to(B2, "COOKIE_ACK");
+    s.send(0, 10);
+    s.expect_to(B2, "DATA 1 BE 0:0 10");
+    let paths = snapshot(&s).paths;
+    assert_eq!(paths.iter().map(|path| path.remote).collect::<Vec<_>>(), [B2]);
+    s.wait(secs(1));
+    s.expect_to(B2, "DATA 1 BE 0:0 10");
 }

@@ -2,7 +2,7 @@
 
 use super::support::*;
 use super::{plain, snapshot};
-use ringway_sctp::{Event, Reliability, SendOptions, State};
+use ringway_sctp::{Event, Reliability, SendOptions, Settings, State};
 
 fn lifetime(stream: u16, millis: u64) -> SendOptions {
     let reliability = Reliability::Lifetime(ms(millis));
@@ -145,7 +145,7 @@ fn a_message_without_an_end_is_dropped() {
 /// The reader of a part is told that there is no more of it.
 #[test]
 fn a_part_that_was_read_is_cut() {
-    let settings = ringway_sctp::Settings { receive_buffer: 3000, ..plain() };
+    let settings = Settings { receive_buffer: 3000, ..plain() };
     let mut s = Script::accepted(settings);
     s.give("DATA 1 B 0:0 1000 + DATA 2 - 0:0 1000");
     let mut out = Vec::new();
@@ -156,4 +156,47 @@ fn a_part_that_was_read_is_cut() {
     assert!(!rest.begin && rest.end && rest.cut && rest.len == 0);
     s.give("DATA 4 BE 0:1 5");
     assert_eq!(s.read(), [5]);
+}
+
+/// RFC 3758 section 3.6: a FORWARD TSN that comes late says nothing, also after its stream was reset.
+#[test]
+fn an_old_forward_tsn_is_nothing() {
+    let mut s = Script::accepted(plain());
+    s.give("FORWARD 1 0:4");
+    s.give("RECONFIG out 1 0 1 0");
+    s.give("FORWARD 1 0:4");
+    s.give("DATA 2 BE 0:0 10");
+    assert_eq!(snapshot(&s).state, State::Established);
+    assert_eq!(s.read(), [10]);
+}
+
+/// RFC 7496 section 4.2: a message that finds no room costs no other, whether room is a matter of bytes
+/// or of how many there are, and whether or not what gives way goes back.
+#[test]
+fn none_gives_way_in_vain() {
+    for give_back in [false, true] {
+        for size in [1usize, 1000] {
+            let mut s = Script::accepted(Settings { send_buffer: 6400, give_back, ..plain() });
+            let with = |priority| SendOptions {
+                reliability: Reliability::Priority(priority),
+                ..SendOptions::default()
+            };
+            // Nothing leaves: the script's window is not asked before packets are collected.
+            for _ in 0..6400 / size.max(64) {
+                s.sctp.send(s.now, s.id(), &with(5), vec![1; size]).unwrap();
+            }
+            s.sctp.send(s.now, s.id(), &with(1), vec![2; size]).unwrap();
+            let refused = s.sctp.send(s.now, s.id(), &with(9), vec![3; size]);
+            assert!(refused.is_err());
+            let lost = |event: &Event| match event {
+                Event::SendFailed { messages, .. } => *messages,
+                _ => 0,
+            };
+            s.collect();
+            let events = s.events();
+            assert_eq!(events.iter().map(lost).sum::<u32>(), 1, "{give_back} {size}");
+            let back = events.iter().filter(|e| matches!(e, Event::Returned { .. })).count();
+            assert_eq!(back, usize::from(give_back), "{size}");
+        }
+    }
 }

@@ -107,3 +107,30 @@ fn a_probe_may_repair() {
         assert_eq!(snapshot(&s).paths[0].cwnd, cwnd, "{wait}");
     }
 }
+
+/// RFC 8985 section 6.2, step 5: what was sent before a retransmission that arrived is lost, also where
+/// it stands above it.
+#[test]
+fn what_stands_above_a_retransmission_is_found() {
+    let settings = Settings { rack: true, initial_cwnd: Some(50_000), max_burst: 0, ..plain() };
+    let mut s = Script::accepted(settings);
+    s.send(0, 10);
+    s.expect("DATA 1 BE 0:0 10");
+    s.wait(ms(100));
+    s.give("SACK 1");
+    for n in 0..9 {
+        s.sctp.send(s.now, s.id(), &Default::default(), vec![1; 1452]).unwrap();
+        s.expect(&format!("DATA {} BE 0:{} 1452", n + 2, n + 1));
+    }
+    s.wait(ms(100));
+    // 2 and 7 to 10 are lost.
+    s.give("SACK 1 3-6");
+    s.wait(ms(25));
+    s.expect("DATA 2 BE 0:1 1452");
+    s.expect_nothing();
+    s.wait(ms(100));
+    s.give("SACK 6");
+    for n in 7..=10 {
+        s.expect(&format!("DATA {n} BE 0:{} 1452", n - 1));
+    }
+}

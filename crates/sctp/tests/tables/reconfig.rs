@@ -202,13 +202,81 @@ fn everything_is_reset() {
     assert_eq!((s.read(), snapshot(&s).unacknowledged), (vec![10, 12], 0));
 }
 
-/// RFC 6525 section 5.2.4: the peer asks for it; what it has not acknowledged counts as arrived,
-/// what is whole here is delivered, and the same answer is given again.
+/// RFC 6525 section 5.2.4, G3: what is in flight would count as arrived, so that it must arrive
+/// first. Nothing new is sent meanwhile, until the peer asks again; but not for ever.
+#[test]
+fn nothing_is_in_flight_when_everything_is_reset() {
+    let mut s = Script::accepted(plain());
+    s.send(1, 10);
+    s.expect("DATA 1 BE 1:0 10");
+    s.give("RECONFIG all 1");
+    s.expect("SACK 0 + RECONFIG answer 1 6");
+    s.send(1, 20);
+    s.give("SACK 1");
+    s.expect_nothing();
+    s.wait(ms(3100));
+    s.expect("DATA 2 BE 1:1 20");
+    s.give("RECONFIG all 1");
+    s.expect("SACK 0 + RECONFIG answer 1 6");
+    s.send(1, 30);
+    s.give("SACK 2");
+    s.expect_nothing();
+    s.give("RECONFIG all 1");
+    let (cumulative, next) = (1i64 << 31, 1 - (1i64 << 31));
+    let answer = format!("SACK {cumulative} + RECONFIG answer 1 1 3 {next}");
+    s.expect(&format!("{answer} + DATA 3 BE 1:0 30"));
+    assert_eq!(changes(&mut s), [Change::EverythingReset]);
+    s.give("SACK 3");
+    assert_eq!(snapshot(&s).unacknowledged, 0);
+}
+
+/// RFC 6525 section 5.2.7 H2: while the peer says that it is working on a reset of everything, it goes
+/// by the old numbers, and its data is taken.
+#[test]
+fn data_is_taken_until_everything_is_reset() {
+    let mut s = Script::accepted(plain());
+    s.sctp.reset_streams(s.id(), Reset::Everything).unwrap();
+    s.expect("RECONFIG all 1");
+    s.give("DATA 1 BE 1:0 10");
+    s.expect_nothing();
+    s.give("RECONFIG answer 1 6");
+    s.give("DATA 1 BE 1:0 10");
+    s.expect("SACK 1");
+    s.wait(secs(1));
+    s.expect("RECONFIG all 1");
+    s.give("DATA 2 BE 1:0 11");
+    s.expect_nothing();
+    s.give("RECONFIG answer 1 1 2 1001");
+    s.give("DATA 2 IBE 1:0 11");
+    s.expect("SACK 2");
+    assert_eq!(s.read(), [10, 11]);
+}
+
+/// RFC 6525 sections 4.4 and 5.2.4: a reset of everything that the peer asks for while one of ours is
+/// under way is refused, and so neither end is in doubt about numbers.
+#[test]
+fn one_reset_of_everything_at_a_time() {
+    let mut s = Script::accepted(plain());
+    s.sctp.reset_streams(s.id(), Reset::Everything).unwrap();
+    s.expect("RECONFIG all 1");
+    s.give("RECONFIG all 1");
+    s.expect("SACK 0 + RECONFIG answer 1 4");
+    s.give("RECONFIG answer 1 4");
+    assert_eq!(changes(&mut s), [Change::ReconfigRefused(4)]);
+    s.give("DATA 1 BE 1:0 10");
+    s.expect("SACK 1");
+    s.send(1, 11);
+    s.expect("DATA 1 BE 1:0 11");
+}
+
+/// RFC 6525 section 5.2.4: the peer asks for it; what is whole here is delivered, and the same answer is
+/// given again.
 #[test]
 fn the_peer_resets_everything() {
     let mut s = Script::accepted(plain());
     s.send(1, 10);
     s.expect("DATA 1 BE 1:0 10");
+    s.give("SACK 1");
     s.give("DATA 1 BE 1:0 10 + DATA 3 BE 1:2 30 + DATA 5 B 2:0 40");
     s.take().unwrap();
     s.give("RECONFIG all 1");
@@ -263,4 +331,22 @@ fn changes_are_bounded() {
     }
     let more = s.sctp.reset_streams(s.id(), Reset::Incoming(&[1]));
     assert!(matches!(more, Err(Error::Full { limit: 8, .. })));
+}
+
+/// RFC 6525 section 5.2.4: a message of several fragments that was not read yet is there after the
+/// reset, and its room comes back when it is read.
+#[test]
+fn what_was_not_read_stays() {
+    let mut s = Script::accepted(plain());
+    s.give("DATA 2 UB 0:0 10 + DATA 3 UE 0:0 10 + RECONFIG all 1");
+    assert_eq!(changes(&mut s), [Change::EverythingReset]);
+    let mut out = Vec::new();
+    let received = s.sctp.recv(s.id(), &mut out).unwrap().unwrap();
+    assert_eq!((received.len, snapshot(&s).unread), (20, 0));
+    s.sent.clear();
+    let full = 1 << 20;
+    s.give(&format!("DATA {} IBE 0:0 10", 1 + (1u64 << 31)));
+    let line = s.line().unwrap().1;
+    assert!(line.starts_with("SACK"), "{line} {full}");
+    assert_eq!(s.read(), [10]);
 }
