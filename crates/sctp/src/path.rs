@@ -303,7 +303,13 @@ impl Path {
 
     /// Gives leave for one more burst: several acknowledgements may come before anything is sent.
     pub(crate) fn add_burst(&mut self, settings: &Settings) {
-        self.burst = self.burst.saturating_add(self.one_burst(settings));
+        let leave = self.one_burst(settings).saturating_mul(self.sacks());
+        self.burst = self.burst.saturating_add(leave);
+    }
+
+    /// How many SACKs the one just worked on stands for.
+    fn sacks(&self) -> u32 {
+        self.acked.div_ceil(2 * self.window.pmdcs).max(1)
     }
 
     /// A window that was not used for long is not trusted (RFC 9260 section 7.2.1).
@@ -334,6 +340,7 @@ impl Path {
         let acked = Acked {
             now,
             bytes: self.acked,
+            sacks: self.sacks(),
             flight: self.flight_before,
             all: self.flight == 0,
             recovering,
@@ -370,6 +377,7 @@ impl Path {
         self.beat_due = match self.state() {
             PathState::Unconfirmed => Some(now + rto),
             PathState::PotentiallyFailed if self.heartbeats => Some(now + rto),
+            _ if !self.confirmed && !self.heartbeats => Some(now + rto),
             _ => settings.heartbeat_interval.filter(|_| self.heartbeats).map(|interval| {
                 let share = random.next_u64() % 1024;
                 let jittered = (rto.as_nanos() as u64 / 2)

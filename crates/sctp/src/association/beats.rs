@@ -1,7 +1,7 @@
 //! Heartbeats and the verification of paths (RFC 9260 sections 5.4 and 8.3; RFC 7829 section 4).
 
 use super::{Association, Cx, MAX_BEATS, State};
-use crate::path::{Beat, PathState};
+use crate::path::{Beat, Path, PathState};
 use crate::wire::chunk::{self, Chunk};
 use crate::wire::{COMMON_HEADER, Parameter, Writer};
 use ringway_sansio::Time;
@@ -142,9 +142,12 @@ impl Association {
                 // RFC 9260 section 8.1: only on the path that data uses, and section 5.4: not for
                 // an address that is being verified.
                 let counts = index == self.current && path.confirmed;
-                if counts && self.count_error() {
+                // Where none is verified there is no other sign.
+                let none = !self.paths.iter().any(Path::usable);
+                if (counts || none) && self.count_error() {
                     return;
                 }
+                self.try_other_local(index);
             }
             let path = &mut self.paths[index];
             if path.beat_due.is_some_and(|at| at <= now) {

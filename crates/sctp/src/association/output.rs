@@ -237,7 +237,8 @@ impl Association {
                 return None;
             }
             let target = self.retransmit_to(last, timed_out);
-            return (self.forced || self.paths[target].may_retransmit()).then_some(target);
+            let path = &self.paths[target];
+            return (path.usable() && (self.forced || path.may_retransmit())).then_some(target);
         }
         let len = self.out.next_len(self.most)?;
         let target = self.new_data_to();
@@ -282,7 +283,7 @@ impl Association {
                 self.wait_for_window(cx, target);
             }
         }
-        if self.out.has_marked() || target != self.new_data_to() {
+        if self.out.has_marked() || !self.takes_new_data(target) {
             return;
         }
         self.put_new(cx, target, packet, before);

@@ -195,6 +195,31 @@ impl Association {
             .map_or(self.current, |(index, _)| index)
     }
 
+    /// Whether new data may go to a path.
+    pub(super) fn takes_new_data(&self, path: usize) -> bool {
+        match self.settings.multipath {
+            Multipath::Off => path == self.current,
+            _ => self.paths[path].active() || path == self.current,
+        }
+    }
+
+    /// Something was lost on a path that is the only one: it is tried from the next address of ours,
+    /// which makes another pair (RFC 9260 section 6.4.1).
+    pub(super) fn try_other_local(&mut self, index: usize) {
+        let usable = self.paths.iter().filter(|path| path.usable()).count();
+        let Path { local, remote, confirmed, .. } = self.paths[index];
+        if usable != usize::from(confirmed) {
+            return;
+        }
+        let fits =
+            |other: &IpAddr| other.is_ipv4() == remote.is_ipv4() && self.may_send_from(*other);
+        let locals: Vec<IpAddr> = self.ends.locals.iter().copied().filter(fits).collect();
+        let at = locals.iter().position(|other| *other == local);
+        if let Some(next) = at.and_then(|at| locals.get((at + 1) % locals.len())) {
+            self.paths[index].local = *next;
+        }
+    }
+
     /// A path that works, another than `last` if there is one.
     pub(super) fn other_than(&self, last: usize) -> usize {
         let count = self.paths.len();

@@ -139,6 +139,7 @@ impl Association {
             return;
         }
         self.paths[index].ask_soon(now);
+        self.try_other_local(index);
         self.path_changed();
         self.allow_bursts();
     }

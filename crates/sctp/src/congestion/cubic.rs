@@ -102,7 +102,7 @@ impl Congestion for Cubic {
             return;
         }
         if window.in_slow_start() {
-            let most = SLOW_START_LIMIT * window.pmdcs;
+            let most = SLOW_START_LIMIT * acked.sacks * window.pmdcs;
             window.cwnd = window.cwnd.saturating_add(acked.bytes.min(most));
         } else {
             self.avoid(window, acked);
@@ -158,6 +158,7 @@ mod tests {
             now += rtt;
             for _ in 0..w.cwnd / (2 * PMDCS) {
                 let acked = Acked {
+                    sacks: 1,
                     now: Time::from_millis(now),
                     bytes: 2 * PMDCS,
                     flight: w.cwnd,
@@ -210,6 +211,7 @@ mod tests {
         assert_eq!((w.cwnd, c.w_max), (1000, 0.0));
         let before = w.cwnd;
         let idle = Acked {
+            sacks: 1,
             now: Time::ZERO,
             bytes: 500,
             flight: 500,

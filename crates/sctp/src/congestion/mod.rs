@@ -37,6 +37,9 @@ pub struct Acked {
     pub now: Time,
     /// Bytes newly acknowledged.
     pub bytes: u32,
+    /// How many SACKs it stands for, where every second packet gets one (RFC 9260 section 6.2): packets
+    /// that arrive together are acknowledged together.
+    pub sacks: u32,
     /// Bytes in flight on the path before it came.
     pub flight: u32,
     /// Nothing is left in flight on the path.

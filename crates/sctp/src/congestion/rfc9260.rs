@@ -24,7 +24,7 @@ impl Congestion for Rfc9260 {
         if window.in_slow_start() {
             // Section 7.2.1.
             if full && !acked.recovering {
-                let most = SLOW_START_LIMIT * window.pmdcs;
+                let most = SLOW_START_LIMIT * acked.sacks * window.pmdcs;
                 window.cwnd = window.cwnd.saturating_add(acked.bytes.min(most));
             }
         } else {
@@ -79,7 +79,16 @@ mod tests {
     }
 
     fn acked(bytes: u32, flight: u32) -> Acked {
-        Acked { now: Time::ZERO, bytes, flight, all: false, recovering: false, step: 0, srtt: None }
+        Acked {
+            now: Time::ZERO,
+            bytes,
+            sacks: 1,
+            flight,
+            all: false,
+            recovering: false,
+            step: 0,
+            srtt: None,
+        }
     }
 
     /// RFC 9260 section 7.2.1: at most a PMDCS a SACK, only when the window was used and there is

@@ -2,7 +2,7 @@
 //! fragment number, whatever their TSNs.
 
 use super::delivery::{Body, Fragments, Ready, Shape};
-use super::{Arrival, Incoming};
+use super::{Arrival, Incoming, MAX_AHEAD};
 use crate::numbers::{Mid, Ssn, Tsn};
 use crate::wire::DataFlags;
 use crate::wire::data::IData;
@@ -235,7 +235,7 @@ impl Incoming {
         messages: impl Iterator<Item = (u16, bool, Mid)>,
     ) -> Result<(), &'static str> {
         let place = self.line.place(tsn, self.tracker.cumulative());
-        if place <= self.tracker.cumulative() {
+        if place <= self.tracker.cumulative() || place > self.tracker.cumulative() + MAX_AHEAD {
             return Ok(());
         }
         self.tracker.forward(place);

@@ -9,6 +9,7 @@ mod delivery;
 mod interleaved;
 mod tracker;
 
+use tracker::MAX_AHEAD;
 pub(crate) use tracker::Tracker;
 
 use crate::numbers::{Line, Ssn, Tsn};
@@ -396,7 +397,8 @@ impl Incoming {
             self.release_held(stream);
             return Ok(());
         }
-        if ssn.before(next) || self.held.insert((stream, ssn.raw()), whole).is_some() {
+        // All numbers of a stream may be under way, so that none can be told to be too old.
+        if self.held.insert((stream, ssn.raw()), whole).is_some() {
             return Err("a stream sequence number is used twice");
         }
         Ok(())
@@ -414,6 +416,10 @@ impl Incoming {
         }
         if place == self.tracker.cumulative() {
             return self.forward_to_here();
+        }
+        // Further ahead than anything can be: it is from before a reset (RFC 6525 section 5.2.4).
+        if place > self.tracker.cumulative() + MAX_AHEAD {
+            return Ok(());
         }
         // The TSN is always one that was given up, so a message that it lies in was.
         if let Some(partial) = self.partial.take_if(|partial| partial.start <= place) {

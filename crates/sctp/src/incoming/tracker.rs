@@ -4,7 +4,7 @@ use crate::numbers::Line;
 use std::collections::VecDeque;
 
 /// Ranges of TSNs after a gap that are kept apart; a chunk that would make one more is dropped.
-pub(super) const MAX_RANGES: usize = 1024;
+pub(super) const MAX_RANGES: usize = 4096;
 /// How far above the Cumulative TSN Ack a chunk may stand: what a gap block can tell.
 pub(super) const MAX_AHEAD: u64 = 65_535;
 /// Duplicates reported in one SACK.

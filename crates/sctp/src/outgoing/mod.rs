@@ -28,8 +28,9 @@ use ringway_sansio::{Duration, Time};
 use slab::Slab;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Most chunks in flight: what the 16 bits of a gap block can tell apart (RFC 9260 section 3.3.4).
-pub const MAX_IN_FLIGHT: usize = 65_535;
+/// Most chunks in flight: so few that of two numbers of a stream it can be told which is the later,
+/// and that the 16 bits of a gap block reach them (RFC 9260 sections 3.3.4 and 6.5).
+pub const MAX_IN_FLIGHT: usize = 32_767;
 /// What a waiting message counts in the send buffer at least.
 pub const MESSAGE_COST: usize = 64;
 

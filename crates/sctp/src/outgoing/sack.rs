@@ -74,7 +74,9 @@ impl Outgoing {
             return Err(SackError::Old);
         }
         if cumulative >= end {
-            return Err(SackError::NeverSent);
+            // Further ahead than anything can be: it is from before a reset (RFC 6525 section 5.2.4).
+            let reset = cumulative > end + u64::from(u16::MAX);
+            return Err(if reset { SackError::Old } else { SackError::NeverSent });
         }
         self.cumulative = cumulative;
         for (index, path) in paths.iter_mut().enumerate() {
@@ -190,8 +192,11 @@ impl Outgoing {
             // Rule C5: `timed` is taken back by any retransmission at or below it.
             path.rto.measure(now.since(chunk.at));
         }
+        // Which sending of a chunk arrived that was sent more than once is not known: it says nothing
+        // of those that were sent again before it.
+        let at = if chunk.again > 0 { Time::ZERO } else { chunk.at };
         let higher = |highest: Option<(u64, Time)>| {
-            highest.map_or((place, chunk.at), |h| if h.0 > place { h } else { (place, chunk.at) })
+            highest.map_or((place, at), |h| if h.0 > place { h } else { (place, at) })
         };
         path.highest = Some(higher(path.highest));
         news.lowest = if news.highest.is_some() { news.lowest.min(place) } else { place };

@@ -1,8 +1,8 @@
 //! Addresses that change while data flows.
 
 use super::support::*;
-use ringway_sctp::{Change, Event, PathState, Settings};
-use std::cell::RefCell;
+use ringway_sctp::{Change, Close, Event, PathState, Settings};
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -110,4 +110,47 @@ fn a_host_moves() {
     assert_eq!(changes(&pair, 1), [Change::PeerAddressAdded(A2), Change::PeerAddressDeleted(A1)]);
     let paths = pair.b.snapshot(b).unwrap().paths;
     assert_eq!((paths.len(), paths[0].remote, paths[0].state), (1, A2, PathState::Active));
+}
+
+/// RFC 9260 sections 5.4 and 8.1, RFC 5061 section 5.3: the peer moves to an address that cannot be
+/// verified. No data goes there, also none that was sent elsewhere before; the association ends in time,
+/// and goes on if the address comes alive before that, without heartbeats too.
+#[test]
+fn no_data_goes_to_an_address_that_is_not_verified() {
+    for (heals, heartbeat_interval) in [(true, None), (false, Some(secs(30)))] {
+        let cut = Rc::new(Cell::new(false));
+        let cutting = cut.clone();
+        let wire: Wire = Box::new(move |_, packet| {
+            let to = packet.addressing.destination;
+            let lost = packet.to_b && describe(&packet.bytes, None, None).contains("DATA");
+            if cutting.get() && (to == B2 || lost) { Vec::new() } else { vec![ms(10)] }
+        });
+        let settings = Settings { dynamic_addresses: true, heartbeat_interval, ..super::quick() };
+        let mut pair = Pair::over(settings, settings, wire);
+        let (a, b) = pair.open();
+        pair.run(ms(500));
+        cut.set(true);
+        pair.b.add_address(pair.now, b, B2).unwrap();
+        pair.run(ms(100));
+        pair.b.delete_address(pair.now, b, B1).unwrap();
+        for n in 0..4 {
+            pair.send(a, 0, &[n; 1000]);
+        }
+        pair.run(ms(100));
+        assert_eq!(pair.a.snapshot(a).unwrap().paths.len(), 1);
+        let before = pair.log.len();
+        for n in 0..10 {
+            pair.send(a, 0, &[n; 1000]);
+        }
+        pair.run(secs(300));
+        let data = |line: &&(_, bool, _, String)| line.1 && line.3.contains("DATA");
+        assert_eq!(pair.log[before..].iter().filter(data).count(), 0, "{:?}", pair.log);
+        cut.set(!heals);
+        pair.run(secs(3000));
+        if heals {
+            assert_eq!(pair.received(b).len(), 14, "{:?}", pair.closed(0));
+        } else {
+            assert_eq!(pair.closed(0), Some(Close::Unreachable));
+        }
+    }
 }

@@ -173,3 +173,23 @@ fn a_dead_path_takes_nothing_along() {
     let paths = pair.a.snapshot(a).unwrap().paths;
     assert!(paths.iter().all(|path| path.state == PathState::Active), "{paths:?}");
 }
+
+/// RFC 9260 section 7.2.1: a window that shrinks for idleness is no reason to send nothing: what waits
+/// goes out at once.
+#[test]
+fn several_paths_go_on_after_idleness() {
+    let multipath = Multipath::Independent;
+    let settings = Settings { multipath, max_burst: 0, heartbeat_interval: None, ..super::quick() };
+    let mut pair = Pair::new(settings, settings, ms(10));
+    let (a, b) = pair.open_over(&[A1, A2], &[B1, B2]);
+    pair.run(secs(3));
+    for n in 0..100 {
+        pair.send(a, 0, &pattern(n, 5000));
+    }
+    pair.run(secs(5));
+    assert_eq!(pair.received(b).len(), 100);
+    pair.run(secs(20));
+    pair.send(a, 0, b"hello");
+    pair.run(ms(500));
+    assert_eq!(pair.received(b).len(), 1, "{:?}", pair.a.snapshot(a).unwrap().paths);
+}

@@ -350,3 +350,26 @@ fn what_was_not_read_stays() {
     assert!(line.starts_with("SACK"), "{line} {full}");
     assert_eq!(s.read(), [10]);
 }
+
+/// RFC 6525 section 5.2.4: SACKs and FORWARD TSNs from before a reset of everything come late. They say
+/// nothing of the TSNs after it.
+#[test]
+fn what_is_from_before_a_reset_is_nothing() {
+    let mut s = Script::accepted(plain());
+    s.send(0, 10);
+    s.expect("DATA 1 BE 0:0 10");
+    s.give("SACK 1");
+    s.sctp.reset_streams(s.id(), Reset::Everything).unwrap();
+    s.expect("RECONFIG all 1");
+    s.give(&format!("RECONFIG answer 1 1 100 {}", 2 + (1i64 << 31)));
+    s.give("SACK 1");
+    assert_eq!(snapshot(&s).state, State::Established);
+    let mut s = Script::accepted(plain());
+    s.give("FORWARD 2 0:3");
+    s.give("FORWARD 3 0:4");
+    s.give("RECONFIG all 1");
+    s.give("FORWARD 2 0:3");
+    s.sent.clear();
+    s.give(&format!("DATA {} BE 0:0 10", 4i64 + (1 << 31)));
+    assert_eq!(s.read(), [10]);
+}
