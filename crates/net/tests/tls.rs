@@ -4,54 +4,20 @@
 
 mod support;
 
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-use ringway_net::{
-    Bind, ClientCertificates, CloseReason, Config, Identity, Limits, Roots, TlsClient, TlsServer,
-};
+use ringway_net::{ClientCertificates, CloseReason, Config, Limits, TlsClient, TlsServer};
 use ringway_sansio::{Target, Transport};
 use std::io::Read;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
+use support::authority::{Authority, tls_server};
 use support::{PATIENCE, Server, listen, sip};
-
-/// A certificate authority of the test's own.
-struct Authority {
-    issuer: Issuer<'static, KeyPair>,
-    roots: Roots,
-}
-
-impl Authority {
-    fn new() -> Self {
-        let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let pem = params.self_signed(&key).unwrap().pem();
-        let roots = Roots::from_pem(pem.as_bytes(), "test").unwrap();
-        Authority { issuer: Issuer::new(params, key), roots }
-    }
-
-    fn identity(&self, name: &str) -> Identity {
-        let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
-        let pem = params.signed_by(&key, &self.issuer).unwrap().pem();
-        Identity::from_pem(pem.as_bytes(), key.serialize_pem().as_bytes(), "test").unwrap()
-    }
-
-    fn client(&self, identity: Option<&Identity>) -> Arc<TlsClient> {
-        Arc::new(TlsClient::new(&self.roots, identity).unwrap())
-    }
-}
 
 fn server(tls: &Arc<TlsServer>, limits: Limits) -> Config {
     let mut config = listen(&[(Transport::Tls, "127.0.0.1:0")]);
     config.tls_server = Some(tls.clone());
     config.limits = limits;
     config
-}
-
-fn tls_server(identity: &Identity) -> Arc<TlsServer> {
-    Arc::new(TlsServer::new(std::slice::from_ref(identity), &ClientCertificates::NotAsked).unwrap())
 }
 
 fn caller(client: Arc<TlsClient>) -> Server {
@@ -198,49 +164,4 @@ fn a_handshake_that_does_not_come_is_ended() {
     assert_eq!(silent.read(&mut [0; 10]).unwrap(), 0);
     server.wait_count("closed_half_open", 1);
     server.wait_count("connections", 0);
-}
-
-/// RFC 4168 and RFC 3436: TLS over SCTP, with the names of certificates as over TCP.
-#[test]
-fn messages_pass_over_sctp_and_a_wrong_name_is_refused() {
-    let ca = Authority::new();
-    let probe = std::net::UdpSocket::bind("127.0.0.250:0").unwrap();
-    let udp = probe.local_addr().unwrap().port();
-    let start = |last: u8, name: &str, echo: bool| {
-        let mut config = Config::new([Bind {
-            transport: Transport::TlsSctp,
-            addr: SocketAddr::from(([127, 0, 0, last], 5061)),
-            more: vec![[127, 0, 0, last + 10].into()],
-            encapsulation: Some(udp),
-        }]);
-        let identity = ca.identity(name);
-        config.tls_server = Some(tls_server(&identity));
-        config.tls_client = Some(ca.client(Some(&identity)));
-        Server::start_with(config, |p| p.echo = echo)
-    };
-    let (calling, answering) = (start(1, "a.example", false), start(2, "b.example", true));
-    let to = |name: &str| Target::Peer {
-        transport: Transport::TlsSctp,
-        remote: answering.addr(0),
-        name: Some(name.into()),
-    };
-    calling.send(0, to("b.example"), 1, &sip("zero", 3));
-    let (flow, peer) = calling.wait_opened();
-    assert_eq!(
-        (flow.transport, &peer.domains[..]),
-        (Transport::TlsSctp, &["b.example".into()][..])
-    );
-    assert_eq!(calling.wait_message().2, sip("zero", 3));
-    answering.wait_message();
-    for message in [sip("one", 3), sip("large", 50_000), sip("two", 3)] {
-        calling.send(0, to("b.example"), 1, &message);
-        assert_eq!(answering.wait_message().2, message);
-        assert_eq!(calling.wait_message().2, message);
-    }
-    assert_eq!((calling.count("connected"), answering.count("accepted")), (1, 1));
-    calling.send(0, to("c.example"), 7, &sip("three", 3));
-    assert_eq!(calling.wait_not_sent(), 7);
-    assert_eq!(calling.count("connect_failed"), 1);
-    calling.stop(PATIENCE);
-    answering.wait_closed();
 }

@@ -62,6 +62,9 @@ pub(super) struct Entry {
     pub(super) closed: Option<Close>,
     /// Nobody holds it any more.
     pub(super) orphan: bool,
+    /// That it is up is not told yet: of all events the one that most associations ever have, and that
+    /// many users never take, so it takes no memory.
+    untold: bool,
     pub(super) events: VecDeque<Event>,
     missed: u32,
     pub(super) readers: Waiters,
@@ -77,6 +80,7 @@ impl Entry {
             up: false,
             closed: None,
             orphan: false,
+            untold: false,
             events: VecDeque::new(),
             missed: 0,
             readers: Waiters::default(),
@@ -93,12 +97,19 @@ impl Entry {
         self.events.push_back(event);
     }
 
-    /// The next event; first of all that some were lost.
+    /// The next event; first of all that it is up, and that some were lost.
     pub(super) fn take_event(&mut self) -> Option<Event> {
+        if std::mem::take(&mut self.untold) {
+            return Some(Event::Up);
+        }
         if self.missed > 0 {
             return Some(Event::Missed(std::mem::take(&mut self.missed)));
         }
-        self.events.pop_front()
+        let event = self.events.pop_front();
+        if self.events.is_empty() {
+            self.events = VecDeque::new();
+        }
+        event
     }
 }
 
@@ -292,7 +303,7 @@ impl Core {
         if let Some(&key) = self.by_id.get(&id) {
             let Some(entry) = self.entries.get_mut(key) else { return };
             entry.up = true;
-            entry.tell(Event::Up);
+            entry.untold = true;
             wake(&mut self.wakes, &mut entry.watchers);
             wake(&mut self.wakes, &mut entry.writers);
             return;

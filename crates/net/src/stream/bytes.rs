@@ -31,35 +31,7 @@ impl<S> Framed<S> {
     /// Hands up every whole message that has come, and tells how many.
     fn take_frames<H: Handler>(&mut self, id: FlowId, hub: &mut Hub<H>) -> usize {
         let now = hub.now;
-        let Some(conn) = hub.conns.get_mut(id) else { return 0 };
-        let flow = conn.flow;
-        conn.heard = now;
-        let mut messages = 0;
-        let mut broken = false;
-        while let Some(frame) = self.framer.next() {
-            match frame {
-                Ok(Frame::Message(bytes)) => {
-                    messages += 1;
-                    hub.handler.message(now, &flow, bytes, &mut hub.outbox);
-                }
-                Ok(Frame::Ping) => {
-                    hub.counters.stream_keepalives.add(1);
-                    hub.send_on(&flow, PONG, 0);
-                }
-                Ok(Frame::Pong) => hub.counters.stream_keepalives.add(1),
-                Err(error) => {
-                    let head = self.framer.broken_head();
-                    hub.handler.malformed(now, &flow, head, &error, &mut hub.outbox);
-                    broken = true;
-                    break;
-                }
-            }
-        }
-        if messages > 0 {
-            hub.counters.stream_received.add(messages as u64);
-            hub.proven(id);
-        }
-        hub.flush();
+        let Handed { messages, broken } = hand_up(&mut self.framer, id, hub, |_| {});
         let partial = self.framer.is_within_message();
         let Some(conn) = hub.conns.get_mut(id) else { return messages };
         if broken {
@@ -74,6 +46,63 @@ impl<S> Framed<S> {
         hub.watch(id);
         messages
     }
+}
+
+/// What was handed up.
+pub(super) struct Handed {
+    pub(super) messages: usize,
+    /// No more can be understood of what comes.
+    pub(super) broken: bool,
+}
+
+/// Hands up every whole message that has come, each shown to `see` first.
+pub(super) fn hand_up<H: Handler>(
+    framer: &mut Framer,
+    id: FlowId,
+    hub: &mut Hub<H>,
+    mut see: impl FnMut(&[u8]),
+) -> Handed {
+    let now = hub.now;
+    let mut handed = Handed { messages: 0, broken: false };
+    let Some(conn) = hub.conns.get_mut(id) else { return handed };
+    let flow = conn.flow;
+    conn.heard = now;
+    while let Some(frame) = framer.next() {
+        match frame {
+            Ok(Frame::Message(bytes)) => {
+                handed.messages += 1;
+                see(bytes);
+                hub.handler.message(now, &flow, bytes, &mut hub.outbox);
+            }
+            Ok(Frame::Ping) => {
+                hub.counters.stream_keepalives.add(1);
+                hub.send_on(&flow, PONG, 0);
+            }
+            Ok(Frame::Pong) => hub.counters.stream_keepalives.add(1),
+            Err(error) => {
+                let head = framer.broken_head();
+                hub.handler.malformed(now, &flow, head, &error, &mut hub.outbox);
+                handed.broken = true;
+                break;
+            }
+        }
+    }
+    if handed.messages > 0 {
+        hub.counters.stream_received.add(handed.messages as u64);
+        hub.proven(id);
+    }
+    hub.flush();
+    handed
+}
+
+/// Answers a message that did not come to its end in time.
+pub(super) fn refuse_slow<H: Handler>(framer: &mut Framer, id: FlowId, hub: &mut Hub<H>) {
+    let now = hub.now;
+    let Some(flow) = hub.conns.get_mut(id).map(|c| c.flow) else { return };
+    let head: &[u8] = framer.buffer();
+    let fault = Malformed::with_status(408, "Request Timeout", Got::End, head.len());
+    hub.handler.malformed(now, &flow, head, &fault, &mut hub.outbox);
+    hub.flush();
 }
 
 impl<S: AsyncRead + AsyncWrite + Unread + Unpin> Carrier for Framed<S> {
@@ -117,12 +146,7 @@ impl<S: AsyncRead + AsyncWrite + Unread + Unpin> Carrier for Framed<S> {
     }
 
     fn too_slow<H: Handler>(&mut self, id: FlowId, hub: &mut Hub<H>) {
-        let now = hub.now;
-        let Some(flow) = hub.conns.get_mut(id).map(|c| c.flow) else { return };
-        let head: &[u8] = self.framer.buffer();
-        let fault = Malformed::with_status(408, "Request Timeout", Got::End, head.len());
-        hub.handler.malformed(now, &flow, head, &fault, &mut hub.outbox);
-        hub.flush();
+        refuse_slow(&mut self.framer, id, hub);
     }
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {

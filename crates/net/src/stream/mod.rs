@@ -1,4 +1,5 @@
-//! Connections: TCP and TLS with SIP's own framing, WebSockets with theirs, associations of SCTP with or without TLS. Each has a task that
+//! Connections: TCP and TLS with SIP's own framing, WebSockets with theirs, associations of SCTP with or
+//! without TLS. Each has a task that
 //! owns the socket; [`conn`] is what the rest of the worker sees of it, [`mod@drive`] moves its messages,
 //! [`bytes`], [`websocket`] and [`sctp`] know what they look like on the way.
 

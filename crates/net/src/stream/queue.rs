@@ -63,6 +63,30 @@ impl WriteQueue {
         self.marks.front().map(|m| &self.bytes[self.head..self.head + m.left])
     }
 
+    /// The messages from the first on, whole. Only for a writer that takes whole messages.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        self.marks.iter().scan(self.head, |at, mark| {
+            let start = std::mem::replace(at, *at + mark.left);
+            Some(&self.bytes[start..*at])
+        })
+    }
+
+    /// The `place`-th message is written whole, others before it not. Only for a writer that takes
+    /// whole messages.
+    pub(crate) fn written_at(&mut self, place: usize) {
+        let start = self.head + self.marks.iter().take(place).map(|m| m.left).sum::<usize>();
+        match self.marks.get(place) {
+            Some(mark) if place == 0 => {
+                self.written(mark.left);
+            }
+            Some(mark) => {
+                self.bytes.drain(start..start + mark.left);
+                self.marks.remove(place);
+            }
+            None => {}
+        }
+    }
+
     /// The first `n` bytes are written. Gives how many messages ended with them.
     pub(crate) fn written(&mut self, mut n: usize) -> u64 {
         self.head += n;
@@ -120,6 +144,20 @@ mod tests {
         assert_eq!(q.message(), Some(&b"ij"[..]));
         assert_eq!(q.fail().collect::<Vec<_>>(), [told(4)]);
         assert_eq!((q.is_empty(), q.len()), (true, 0));
+    }
+
+    #[test]
+    fn messages_may_leave_past_others() {
+        let mut q = WriteQueue::default();
+        for (n, bytes) in [&b"ab"[..], b"cde", b"f", b"gh"].into_iter().enumerate() {
+            assert!(q.push(bytes, told(n as u64), 100));
+        }
+        q.written_at(0);
+        assert_eq!(q.iter().collect::<Vec<_>>(), [&b"cde"[..], b"f", b"gh"]);
+        q.written_at(1);
+        assert_eq!((q.iter().collect::<Vec<_>>(), q.len()), (vec![&b"cde"[..], b"gh"], 5));
+        q.written_at(9);
+        assert_eq!(q.fail().collect::<Vec<_>>(), [told(1), told(3)]);
     }
 
     #[test]

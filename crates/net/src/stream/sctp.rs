@@ -482,7 +482,7 @@ impl Carrier for Messages {
 
 /// The Call-ID of a message (RFC 3261 section 20.8), compact or not: what its sender wrote, without
 /// the space around it.
-fn call_id(message: &[u8]) -> Option<&[u8]> {
+pub(super) fn call_id(message: &[u8]) -> Option<&[u8]> {
     let mut lines = message.split(|b| *b == b'\n');
     // The start line.
     lines.next();

@@ -49,8 +49,13 @@ impl TlsServer {
         Ok(())
     }
 
+    /// As it stands now.
+    pub(crate) fn config(&self) -> Arc<ServerConfig> {
+        self.0.load_full()
+    }
+
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
-        TlsAcceptor::from(self.0.load_full())
+        TlsAcceptor::from(self.config())
     }
 }
 
@@ -70,8 +75,13 @@ impl TlsClient {
         Ok(())
     }
 
+    /// As it stands now.
+    pub(crate) fn config(&self) -> Arc<ClientConfig> {
+        self.0.load_full()
+    }
+
     pub(crate) fn connector(&self) -> TlsConnector {
-        TlsConnector::from(self.0.load_full())
+        TlsConnector::from(self.config())
     }
 }
 

@@ -1,6 +1,7 @@
 //! A handler that tells a test what happens to it, and endpoints that run it on threads.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used)]
 
+pub mod authority;
 pub mod namespace;
 
 use ringway_net::{Backlog, Bind, CloseReason, Config, Control, Handler, Listener, Peer, bind};

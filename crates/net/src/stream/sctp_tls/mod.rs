@@ -1,0 +1,424 @@
+//! TLS over SCTP (RFC 3436): a TLS connection for each pair of streams in use (section 5), so that a
+//! lost packet of one call holds up no call on another pair.
+//!
+//! The first pair's handshake is that of the association: who the peer is, is settled there. Whoever
+//! opened the association is TLS's client on every pair, and begins a pair when a call asks for it:
+//! one of its own, or one of the peer's that came on the first pair because the peer cannot begin
+//! one. [`calls`] says which pair a call asks for, [`session`] is one pair.
+
+pub(super) mod calls;
+mod session;
+
+use super::bytes::{Handed, hand_up, refuse_slow};
+use super::drive::{Broken, Carrier, drive};
+use super::queue::WriteQueue;
+use super::sctp::{MAX_SCTP_MESSAGE, call_id};
+use super::{SharedHub, guarded};
+use crate::handler::{CloseReason, Handler, Peer};
+use crate::hub::Hub;
+use crate::sctp::Association;
+use crate::tls::server_name;
+use calls::{Early, TLS_SESSIONS, asked};
+use ringway_sansio::FlowId;
+use session::{Role, Session};
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::time::{Sleep, sleep};
+
+/// SCTP messages taken before other connections get their turn.
+const MESSAGES_A_TURN: usize = 32;
+
+/// Messages looked at for one whose pair can take it, while others wait for a handshake.
+const LOOKED_AT: usize = 64;
+
+/// A pair of streams.
+enum Pair {
+    /// Nothing was said on it.
+    Unused,
+    /// In its handshake, which must be over in time.
+    Opening(Box<Session>, Pin<Box<Sleep>>),
+    Open(Box<Session>),
+    /// Refused, or closed by the peer: its calls go by the first pair, and what still comes on it is
+    /// dropped.
+    Dead,
+}
+
+impl Pair {
+    fn session(&mut self) -> Option<&mut Session> {
+        match self {
+            Pair::Opening(session, _) | Pair::Open(session) => Some(session),
+            Pair::Unused | Pair::Dead => None,
+        }
+    }
+}
+
+/// An association that carries SIP over TLS.
+struct Sessions {
+    association: Association,
+    role: Role,
+    /// Longest handshake of one pair.
+    patience: Duration,
+    pairs: Vec<Pair>,
+    early: Early,
+    /// Whom the first pair's certificate stands for, once that is known.
+    domains: Option<Vec<Box<str>>>,
+    /// A message of SCTP.
+    buffer: Vec<u8>,
+    /// Messages may wait that came with the handshake.
+    waiting: bool,
+}
+
+/// RFC 3436 section 3.1: streams of one number are a pair.
+fn pairs(association: &Association) -> u16 {
+    let streams = association.statistics().map_or((1, 1), |s| s.streams);
+    streams.0.min(streams.1).clamp(1, TLS_SESSIONS)
+}
+
+impl Sessions {
+    fn new(association: Association, role: Role, patience: Duration) -> Sessions {
+        let pairs = (0..pairs(&association)).map(|_| Pair::Unused).collect();
+        Sessions {
+            association,
+            role,
+            patience,
+            pairs,
+            early: Early::default(),
+            domains: None,
+            buffer: Vec::new(),
+            waiting: true,
+        }
+    }
+
+    fn is_client(&self) -> bool {
+        matches!(self.role, Role::Client(..))
+    }
+
+    /// Begins a pair's handshake: says the first word, or waits for it.
+    fn begin(&mut self, place: u16) {
+        self.pairs[usize::from(place)] = match Session::new(&self.role, place) {
+            Ok(session) => Pair::Opening(Box::new(session), Box::pin(sleep(self.patience))),
+            Err(error) => {
+                tracing::debug!(%error, "cannot begin TLS on a stream");
+                Pair::Dead
+            }
+        };
+    }
+
+    /// The handshake of the first pair.
+    async fn establish<H: Handler>(&mut self, hub: &SharedHub<H>, id: FlowId) -> io::Result<()> {
+        self.begin(0);
+        guarded(hub, id, poll_fn(|cx| self.poll_establish(cx))).await
+    }
+
+    fn poll_establish(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let broken = |_: Broken| io::Error::from(io::ErrorKind::BrokenPipe);
+        loop {
+            let flushed = self.poll_flush(cx).map_err(broken);
+            if let Poll::Ready(Err(error)) = flushed {
+                return Poll::Ready(Err(error));
+            }
+            if matches!(self.pairs[0], Pair::Open(_)) {
+                return Poll::Ready(Ok(()));
+            }
+            let Some(place) = ready!(self.poll_take(cx))? else {
+                return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+            };
+            // What comes by other pairs already waits for the first, within bounds.
+            let waiting = self.pairs[place].session().map_or(0, |s| s.framer.pending());
+            if waiting > MAX_SCTP_MESSAGE {
+                return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
+            }
+        }
+    }
+
+    /// Takes a message of SCTP to its pair; gives which. `None` when the association is over.
+    fn poll_take(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<usize>>> {
+        self.buffer.clear();
+        let got = ready!(self.association.poll_recv_into(cx, &mut self.buffer));
+        let Some(got) = got.map_err(io::Error::other)? else { return Poll::Ready(Ok(None)) };
+        // RFC 3436 section 6.2: in order, and nothing of it is ever given up.
+        if usize::from(got.stream) >= self.pairs.len() || got.unordered || got.cut {
+            let text = format!("expected TLS on streams below {}, got {got:?}", self.pairs.len());
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, text)));
+        }
+        let place = usize::from(got.stream);
+        if matches!(self.pairs[place], Pair::Unused) && !self.is_client() {
+            self.begin(got.stream);
+        }
+        let Some(session) = self.pairs[place].session() else {
+            return Poll::Ready(Ok(Some(place)));
+        };
+        let taken = session.take(&self.buffer);
+        match taken {
+            Ok(false) => {}
+            Ok(true) => self.opened(place, cx),
+            Err(error) if place == 0 => {
+                // The peer is told why, if there is room for it.
+                let _ = session.poll_flush(&self.association, cx);
+                return Poll::Ready(Err(error));
+            }
+            Err(error) => self.refuse(place, &error, cx),
+        }
+        Poll::Ready(Ok(Some(place)))
+    }
+
+    /// A handshake is over. Who shows another identity than on the first pair is refused: what the
+    /// proxy was told of the peer (RFC 5922 section 4) must hold for every message.
+    fn opened(&mut self, place: usize, cx: &mut Context<'_>) {
+        let pair = std::mem::replace(&mut self.pairs[place], Pair::Dead);
+        if let Pair::Opening(session, _) = pair {
+            if place == 0 {
+                self.domains = Some(session.domains());
+            }
+            self.pairs[place] = Pair::Open(session);
+        }
+        // Others may have been quicker than the first.
+        let others = if place == 0 { 1..self.pairs.len() } else { place..place + 1 };
+        for other in others {
+            if let (Some(domains), Pair::Open(session)) = (&self.domains, &mut self.pairs[other])
+                && session.domains() != *domains
+            {
+                session.say_closed();
+                let text = "another certificate than on the first stream";
+                self.refuse(other, &io::Error::other(text), cx);
+            }
+        }
+    }
+
+    /// Gives a pair up.
+    fn refuse(&mut self, place: usize, error: &io::Error, cx: &mut Context<'_>) {
+        tracing::debug!(place, %error, "TLS on a stream ended");
+        if let Some(session) = self.pairs[place].session() {
+            // An alert goes if there is room for it.
+            let _ = session.poll_flush(&self.association, cx);
+        }
+        self.pairs[place] = Pair::Dead;
+        // Messages may wait for it.
+        cx.waker().wake_by_ref();
+    }
+}
+
+impl Sessions {
+    /// The pair that a message goes by; `None` while that is in its handshake.
+    fn place(&mut self, message: &[u8]) -> Option<usize> {
+        let (call, pair) = asked(call_id(message), self.pairs.len() as u16);
+        let open = matches!(self.pairs[usize::from(pair)], Pair::Open(_));
+        if !self.is_client() {
+            return Some(self.early.choose(call, pair, open).into());
+        }
+        self.ask(pair);
+        match self.pairs[usize::from(pair)] {
+            Pair::Open(_) => Some(pair.into()),
+            Pair::Dead => Some(0),
+            Pair::Unused | Pair::Opening(..) => None,
+        }
+    }
+
+    /// Begins a pair that a call asks for, which only TLS's client can.
+    fn ask(&mut self, pair: u16) {
+        if self.is_client() && matches!(self.pairs[usize::from(pair)], Pair::Unused) {
+            self.begin(pair);
+        }
+    }
+
+    /// Gives up what is too long in its handshake.
+    fn end_late(&mut self, cx: &mut Context<'_>) {
+        for place in 1..self.pairs.len() {
+            if let Pair::Opening(_, patience) = &mut self.pairs[place]
+                && patience.as_mut().poll(cx).is_ready()
+            {
+                self.refuse(place, &io::ErrorKind::TimedOut.into(), cx);
+            }
+        }
+    }
+
+    /// Hands up the messages that are whole on a pair.
+    fn hand_up<H: Handler>(&mut self, place: usize, id: FlowId, hub: &mut Hub<H>) -> usize {
+        let (client, pairs) = (self.is_client(), self.pairs.len() as u16);
+        let Some(session) = self.pairs[place].session() else { return 0 };
+        let now = hub.now;
+        let mut wanted = 0u64;
+        let Handed { messages, broken } = hand_up(&mut session.framer, id, hub, |message| {
+            // The peer cannot begin the pair that this call asks for.
+            if client && place == 0 {
+                wanted |= 1 << asked(call_id(message), pairs).1;
+            }
+        });
+        if !session.framer.is_within_message() {
+            session.partial = None;
+        } else if messages > 0 || session.partial.is_none() {
+            session.partial = Some(now);
+        }
+        (0..pairs).filter(|pair| wanted >> pair & 1 == 1).for_each(|pair| self.ask(pair));
+        let partial = self.pairs.iter_mut().filter_map(|pair| pair.session()?.partial).min();
+        if let Some(conn) = hub.conns.get_mut(id) {
+            conn.partial = partial;
+            if broken {
+                conn.end_flushed(now, CloseReason::Malformed);
+                conn.partial = None;
+            }
+        }
+        if broken || partial.is_some() {
+            hub.watch(id);
+        }
+        messages
+    }
+}
+
+impl Carrier for Sessions {
+    const TURN: usize = 1;
+
+    /// Takes the first message whose pair can carry it. A message passes only messages of other pairs.
+    fn poll_write(
+        &mut self,
+        queue: &mut WriteQueue,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<u64, Broken>> {
+        let mut looked_at = queue.iter().take(LOOKED_AT).enumerate();
+        let found = looked_at.find_map(|(number, message)| {
+            self.place(message).map(|place| (number, place, message))
+        });
+        let Some((number, place, message)) = found else { return Poll::Pending };
+        let association = &self.association;
+        let Some(session) = self.pairs[place].session() else {
+            return Poll::Ready(Err(Broken));
+        };
+        // All pairs share the association's buffer, so others need not be tried.
+        ready!(session.poll_flush(association, cx))?;
+        session.write(message).map_err(|_| Broken)?;
+        if let Poll::Ready(result) = session.poll_flush(association, cx) {
+            result?;
+        }
+        drop(looked_at);
+        queue.written_at(number);
+        Poll::Ready(Ok(1))
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+        self.end_late(cx);
+        for pair in &mut self.pairs {
+            if let Some(session) = pair.session() {
+                ready!(session.poll_flush(&self.association, cx))?;
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_read<H: Handler>(
+        &mut self,
+        id: FlowId,
+        hub: &mut Hub<H>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), CloseReason>> {
+        if std::mem::take(&mut self.waiting) {
+            (0..self.pairs.len()).for_each(|place| {
+                self.hand_up(place, id, hub);
+            });
+        }
+        let (mut octets, mut messages) = (0, 0);
+        let mut result = Poll::Ready(Ok(()));
+        for taken in 0..MESSAGES_A_TURN {
+            match self.poll_take(cx) {
+                Poll::Pending if taken == 0 => return Poll::Pending,
+                Poll::Pending => break,
+                Poll::Ready(Ok(Some(place))) => {
+                    octets += self.buffer.len();
+                    messages += self.hand_up(place, id, hub);
+                }
+                Poll::Ready(Ok(None)) => {
+                    result = Poll::Ready(Err(CloseReason::Peer));
+                    break;
+                }
+                Poll::Ready(Err(error)) => {
+                    let ended = error.kind() == io::ErrorKind::UnexpectedEof;
+                    tracing::debug!(%error, "TLS over SCTP ended");
+                    let reason = if ended { CloseReason::Peer } else { CloseReason::Broken };
+                    result = Poll::Ready(Err(reason));
+                    break;
+                }
+            }
+        }
+        hub.waiting.streams.took(octets, messages);
+        result
+    }
+
+    fn too_slow<H: Handler>(&mut self, id: FlowId, hub: &mut Hub<H>) {
+        let slow = self.pairs.iter_mut().filter_map(Pair::session).filter(|s| s.partial.is_some());
+        if let Some(session) = slow.min_by_key(|session| session.partial) {
+            session.partial = None;
+            refuse_slow(&mut session.framer, id, hub);
+        }
+    }
+
+    /// All that was given is delivered first (RFC 9260 section 9.2).
+    fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+        self.pairs.iter_mut().filter_map(Pair::session).for_each(Session::say_closed);
+        ready!(self.poll_flush(cx))?;
+        self.association.begin_shutdown();
+        Poll::Ready(Ok(()))
+    }
+
+    fn unread(&self) -> usize {
+        self.association.statistics().map_or(0, |s| s.unread)
+    }
+
+    fn poll_discard(&mut self, _: &mut [u8], cx: &mut Context<'_>) -> Poll<bool> {
+        self.buffer.clear();
+        self.association
+            .poll_recv_into(cx, &mut self.buffer)
+            .map(|received| matches!(received, Ok(Some(_))))
+    }
+}
+
+/// Carries SIP over TLS for a peer that opened the association, until it ends.
+pub(super) async fn serve<H: Handler>(
+    hub: &SharedHub<H>,
+    id: FlowId,
+    association: Association,
+) -> io::Result<CloseReason> {
+    let (server, patience) = {
+        let hub = hub.borrow();
+        (hub.shared.tls_server.clone(), hub.limits().handshake)
+    };
+    let server = server.ok_or_else(|| io::Error::other("no certificate"))?;
+    let sessions = Sessions::new(association, Role::Server(server.config()), patience);
+    run(hub, id, sessions, None, true).await
+}
+
+/// Carries SIP over TLS to a peer that we opened an association to, until it ends.
+pub(super) async fn dial<H: Handler>(
+    hub: &SharedHub<H>,
+    id: FlowId,
+    association: Association,
+    remote: SocketAddr,
+    name: Option<Arc<str>>,
+    local: Option<SocketAddr>,
+) -> io::Result<CloseReason> {
+    let (client, patience) = {
+        let hub = hub.borrow();
+        (hub.shared.tls_client.clone(), hub.limits().connect)
+    };
+    let client = client.ok_or_else(|| io::Error::other("no certificates to trust"))?;
+    let name = server_name(name.as_deref(), remote.ip())
+        .ok_or_else(|| io::Error::other("not a name a certificate can carry"))?;
+    let sessions = Sessions::new(association, Role::Client(client.config(), name), patience);
+    run(hub, id, sessions, local, false).await
+}
+
+async fn run<H: Handler>(
+    hub: &SharedHub<H>,
+    id: FlowId,
+    mut sessions: Sessions,
+    local: Option<SocketAddr>,
+    inbound: bool,
+) -> io::Result<CloseReason> {
+    sessions.establish(hub, id).await?;
+    let domains = sessions.domains.clone().unwrap_or_default();
+    hub.borrow_mut().opened(id, local, Peer { domains, inbound });
+    Ok(drive(hub, id, sessions).await)
+}

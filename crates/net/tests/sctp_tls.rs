@@ -1,0 +1,370 @@
+//! SIP over TLS over SCTP (RFC 3436, RFC 4168 section 4): endpoints against each other, past a relay, and
+//! against TLS of the test's own.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+
+use ringway_net::sctp::{
+    Association, Config as StackConfig, Connect, Error, Over, SendOptions, Settings, Stack,
+};
+use ringway_net::{
+    Bind, ClientCertificates, CloseReason, Config, Identity, TlsServer, sctp_settings,
+};
+use ringway_sansio::{Target, Transport};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use support::authority::{Authority, tls_server};
+use support::{PATIENCE, Server, sip};
+
+const PORT: u16 = 5061;
+
+/// No stream.
+const NONE: u32 = u32::MAX;
+
+fn ip(last: u8) -> IpAddr {
+    IpAddr::from([127, 0, 0, last])
+}
+
+fn at(last: u8) -> SocketAddr {
+    SocketAddr::new(ip(last), PORT)
+}
+
+/// A UDP port that all hosts of one test use, and no other test.
+fn udp_port() -> u16 {
+    let probe = UdpSocket::bind("127.0.0.250:0").unwrap();
+    probe.local_addr().unwrap().port()
+}
+
+fn config(udp: u16, last: u8, ca: &Authority, identity: &Identity) -> Config {
+    let mut config = Config::new([Bind {
+        transport: Transport::TlsSctp,
+        addr: at(last),
+        more: Vec::new(),
+        encapsulation: Some(udp),
+    }]);
+    config.tls_server = Some(tls_server(identity));
+    config.tls_client = Some(ca.client(Some(identity)));
+    config
+}
+
+fn to(last: u8, name: &str) -> Target {
+    let name = Some(name.into());
+    Target::Peer { transport: Transport::TlsSctp, remote: at(last), name }
+}
+
+/// A message of a call.
+fn of_call(call: &str, n: usize) -> Vec<u8> {
+    let head = format!("MESSAGE sip:a@b SIP/2.0\r\nCall-ID: {call}\r\nContent-Length: {n}\r\n\r\n");
+    let mut message = head.into_bytes();
+    message.resize(message.len() + n, b'x');
+    message
+}
+
+/// The streams of the DATA chunks in a packet (RFC 9260 section 3.3.1).
+fn streams(packet: &[u8]) -> Vec<u16> {
+    let (mut at, mut streams) = (12, Vec::new());
+    while let Some(&[kind, _, a, b]) = packet.get(at..at + 4) {
+        if kind == 0 {
+            streams.push(u16::from_be_bytes([packet[at + 8], packet[at + 9]]));
+        }
+        at += usize::from(u16::from_be_bytes([a, b])).max(4).next_multiple_of(4);
+    }
+    streams
+}
+
+/// Stands between two hosts, each of which takes it for the other.
+struct Relay {
+    /// What is on this stream is lost, on its way from the first host.
+    lost: Arc<AtomicU32>,
+    /// Packets that were lost.
+    count: Arc<AtomicU32>,
+    /// The streams used, by who sent.
+    used: Arc<Mutex<BTreeMap<u8, BTreeSet<u16>>>>,
+    over: Arc<AtomicBool>,
+}
+
+impl Relay {
+    fn new(udp: u16, last: u8, hosts: [u8; 2]) -> Relay {
+        let socket = UdpSocket::bind((ip(last), udp)).unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        let relay = Relay {
+            lost: Arc::new(AtomicU32::new(NONE)),
+            count: Arc::default(),
+            used: Arc::default(),
+            over: Arc::default(),
+        };
+        let (lost, count, over) = (relay.lost.clone(), relay.count.clone(), relay.over.clone());
+        let used = relay.used.clone();
+        std::thread::spawn(move || {
+            let mut packet = [0; 65_535];
+            while !over.load(Ordering::Acquire) {
+                let Ok((length, from)) = socket.recv_from(&mut packet) else { continue };
+                let from = if from.ip() == ip(hosts[0]) { 0 } else { 1 };
+                let streams = streams(&packet[..length]);
+                used.lock().unwrap().entry(hosts[from]).or_default().extend(&streams);
+                let lost = lost.load(Ordering::Acquire);
+                if from == 0 && streams.iter().any(|stream| u32::from(*stream) == lost) {
+                    count.fetch_add(1, Ordering::AcqRel);
+                    continue;
+                }
+                let there = (ip(hosts[1 - from]), udp);
+                let _ = socket.send_to(&packet[..length], there);
+            }
+        });
+        relay
+    }
+
+    /// The streams a host used since this was asked last.
+    fn take_used(&self, last: u8) -> BTreeSet<u16> {
+        self.used.lock().unwrap().remove(&last).unwrap_or_default()
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Release);
+    }
+}
+
+/// RFC 3436 section 5: a TLS connection for each pair of streams, so a packet lost on one holds up
+/// nothing on another.
+#[test]
+fn a_lost_packet_of_one_call_holds_up_no_other() {
+    let (ca, udp) = (Authority::new(), udp_port());
+    let (a, b) = (ca.identity("a.example"), ca.identity("b.example"));
+    let relay = Relay::new(udp, 3, [1, 2]);
+    let calling = Server::start_with(config(udp, 1, &ca, &a), |p| p.echo = false);
+    let answering = Server::start_with(config(udp, 2, &ca, &b), |p| p.echo = false);
+    let send = |bytes: &[u8]| calling.send(0, to(3, "b.example"), 1, bytes);
+    // Calls of which each has a pair of streams of its own.
+    let mut by_stream = BTreeMap::new();
+    for n in 0.. {
+        let call = format!("call-{n}");
+        send(&of_call(&call, 10));
+        assert_eq!(answering.wait_message().2, of_call(&call, 10));
+        relay.take_used(1);
+        send(&of_call(&call, 20));
+        answering.wait_message();
+        let used = relay.take_used(1);
+        assert_eq!(used.len(), 1, "one call, one stream");
+        by_stream.insert(*used.first().unwrap(), call);
+        if by_stream.len() == 3 {
+            break;
+        }
+    }
+    assert_eq!((calling.count("connected"), answering.count("accepted")), (1, 1));
+    let calls: Vec<(u16, String)> = by_stream.into_iter().collect();
+    relay.lost.store(calls[1].0.into(), Ordering::Release);
+    send(&of_call(&calls[1].1, 500));
+    let end = std::time::Instant::now() + PATIENCE;
+    while relay.count.load(Ordering::Acquire) == 0 && std::time::Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    for (_, call) in [&calls[0], &calls[2]] {
+        send(&of_call(call, 30));
+        assert_eq!(answering.wait_message().2, of_call(call, 30));
+    }
+    assert!(relay.count.load(Ordering::Acquire) > 0);
+    relay.lost.store(NONE, Ordering::Release);
+    assert_eq!(answering.wait_message().2, of_call(&calls[1].1, 500));
+    calling.stop(PATIENCE);
+    assert_eq!(answering.wait_closed().1, CloseReason::Peer);
+}
+
+/// Who accepted the association cannot begin TLS on a stream: its calls begin on the first one, and
+/// the other side sees to it that those after them need not.
+#[test]
+fn calls_of_the_accepting_side_come_to_streams_of_their_own() {
+    let (ca, udp) = (Authority::new(), udp_port());
+    let (a, b) = (ca.identity("a.example"), ca.identity("b.example"));
+    let relay = Relay::new(udp, 3, [1, 2]);
+    let calling = Server::start_with(config(udp, 1, &ca, &a), |p| p.echo = false);
+    let answering = Server::start_with(config(udp, 2, &ca, &b), |p| p.echo = false);
+    calling.send(0, to(3, "b.example"), 1, &sip("first", 3));
+    let (_, flow, _) = answering.wait_message();
+    let mut used = BTreeSet::new();
+    for round in 0..2 {
+        for n in 0..40 {
+            let message = of_call(&format!("call-{round}-{n}"), 10);
+            answering.send(0, Target::Flow(flow), 1, &message);
+            assert_eq!(calling.wait_message().2, message);
+            // The handshake it brought about is over when the next request has been answered.
+            calling.send(0, to(3, "b.example"), 1, &message);
+            assert_eq!(answering.wait_message().2, message);
+        }
+        used = relay.take_used(2);
+    }
+    assert!(used.len() > 8, "{used:?}");
+    // A call that began on the first stream goes on there.
+    relay.take_used(2);
+    answering.send(0, Target::Flow(flow), 1, &of_call("call-0-0", 11));
+    assert_eq!(calling.wait_message().2, of_call("call-0-0", 11));
+    assert_eq!(relay.take_used(2), [0].into());
+    assert_eq!((calling.count("connected"), answering.count("accepted")), (1, 1));
+}
+
+/// A client of the test's own: a TLS connection on any stream, with any certificate.
+struct Client {
+    association: Association,
+    lines: BTreeMap<u16, ClientConnection>,
+}
+
+impl Client {
+    async fn connect(udp: u16, last: u8, remote: u8) -> Client {
+        let settings = sctp_settings(Settings::default());
+        let over = Over::Udp { locals: vec![ip(last)], port: udp };
+        let stack = Stack::new(StackConfig { settings, ..StackConfig::new(over) }).unwrap();
+        let connect =
+            Connect { encapsulation: udp, ..Connect::new(&[ip(last)], &[ip(remote)], PORT) };
+        let association = stack.connect(&connect).await.unwrap();
+        Client { association, lines: BTreeMap::new() }
+    }
+
+    /// Sends what there is to send on a stream.
+    async fn flush(&mut self, stream: u16) {
+        let line = self.lines.get_mut(&stream).unwrap();
+        while line.wants_write() {
+            let mut records = Vec::new();
+            line.write_tls(&mut records).unwrap();
+            let options = SendOptions { stream, ..SendOptions::default() };
+            self.association.send(records, &options).await.unwrap();
+        }
+    }
+
+    /// Takes one message of SCTP; gives its stream, what was within, and whether that was the end.
+    async fn take(&mut self) -> Result<Option<(u16, Vec<u8>, bool)>, Error> {
+        let Some(message) = self.association.recv().await? else { return Ok(None) };
+        let line = self.lines.get_mut(&message.stream).unwrap();
+        line.read_tls(&mut &message.bytes[..]).unwrap();
+        let Ok(state) = line.process_new_packets() else {
+            return Ok(Some((message.stream, Vec::new(), true)));
+        };
+        let mut bytes = vec![0; state.plaintext_bytes_to_read()];
+        line.reader().read_exact(&mut bytes).unwrap();
+        Ok(Some((message.stream, bytes, state.peer_has_closed())))
+    }
+
+    async fn handshake(&mut self, stream: u16, config: &Arc<ClientConfig>) {
+        let name = ServerName::try_from("b.example").unwrap();
+        self.lines.insert(stream, ClientConnection::new(config.clone(), name).unwrap());
+        while self.lines[&stream].is_handshaking() {
+            self.flush(stream).await;
+            self.take().await.unwrap().unwrap();
+        }
+        self.flush(stream).await;
+    }
+
+    /// Sends a message, which comes back, or the end of that line.
+    async fn exchange(&mut self, stream: u16, message: &[u8]) -> Option<Vec<u8>> {
+        self.lines.get_mut(&stream).unwrap().writer().write_all(message).unwrap();
+        self.flush(stream).await;
+        let mut got = Vec::new();
+        loop {
+            let (on, bytes, end) = self.take().await.unwrap().unwrap();
+            if on == stream && end {
+                return None;
+            }
+            got.extend(bytes);
+            if got.len() >= message.len() {
+                return Some(got);
+            }
+        }
+    }
+}
+
+fn client_config(ca: &Authority, name: &str) -> Arc<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    roots.add(ca.certificate.clone()).unwrap();
+    let (chain, key) = ca.shown(name);
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider);
+    let builder = builder.with_safe_default_protocol_versions().unwrap();
+    Arc::new(builder.with_root_certificates(roots).with_client_auth_cert(chain, key).unwrap())
+}
+
+/// A stream on which another certificate is shown is refused, and the others go on.
+#[test]
+fn another_certificate_on_another_stream_is_refused() {
+    let (ca, udp) = (Authority::new(), udp_port());
+    let identity = ca.identity("b.example");
+    let mut config = config(udp, 2, &ca, &identity);
+    let clients = ClientCertificates::Required(ca.roots.clone());
+    config.tls_server = Some(Arc::new(TlsServer::new(&[identity], &clients).unwrap()));
+    let server = Server::start(config);
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let work = async {
+        let (right, other) = (client_config(&ca, "a.example"), client_config(&ca, "c.example"));
+        let again = client_config(&ca, "a.example");
+        let mut client = Client::connect(udp, 1, 2).await;
+        client.handshake(0, &right).await;
+        let message = sip("one", 100);
+        assert_eq!(client.exchange(0, &message).await.as_ref(), Some(&message));
+        assert_eq!(server.wait_opened().1.domains[..], ["a.example".into()]);
+        assert_eq!(server.wait_message().2, message);
+        client.handshake(3, &other).await;
+        assert_eq!(client.exchange(3, &message).await, None);
+        // Another certificate for the same name is the same peer.
+        client.handshake(4, &again).await;
+        client
+            .association
+            .send("no TLS", &SendOptions { stream: 7, ..SendOptions::default() })
+            .await?;
+        for stream in [4, 0] {
+            let message = sip("two", 200 + usize::from(stream));
+            client.lines.get_mut(&stream).unwrap().writer().write_all(&message).unwrap();
+            client.flush(stream).await;
+            assert_eq!(server.wait_message().2.len(), message.len());
+        }
+        let far = SendOptions { stream: 16, ..SendOptions::default() };
+        client.association.send("more streams than are served", &far).await?;
+        while client.association.recv().await.is_ok_and(|message| message.is_some()) {}
+        Ok::<_, Error>(())
+    };
+    let done = runtime.block_on(async { tokio::time::timeout(PATIENCE, work).await });
+    done.expect("in time").unwrap();
+    assert_eq!(server.wait_closed().1, CloseReason::Broken);
+}
+
+/// RFC 4168 and RFC 3436: TLS over SCTP, with the names of certificates as over TCP.
+#[test]
+fn messages_pass_over_sctp_and_a_wrong_name_is_refused() {
+    let (ca, udp) = (Authority::new(), udp_port());
+    let start = |last: u8, name: &str, echo: bool| {
+        let mut config = config(udp, last, &ca, &ca.identity(name));
+        config.listen[0].more = vec![ip(last + 10)];
+        Server::start_with(config, |p| p.echo = echo)
+    };
+    let (calling, answering) = (start(1, "a.example", false), start(2, "b.example", true));
+    let to = |name: &str| Target::Peer {
+        transport: Transport::TlsSctp,
+        remote: answering.addr(0),
+        name: Some(name.into()),
+    };
+    calling.send(0, to("b.example"), 1, &sip("zero", 3));
+    let (flow, peer) = calling.wait_opened();
+    assert_eq!(
+        (flow.transport, &peer.domains[..]),
+        (Transport::TlsSctp, &["b.example".into()][..])
+    );
+    assert_eq!(calling.wait_message().2, sip("zero", 3));
+    answering.wait_message();
+    for message in [sip("one", 3), sip("large", 50_000), sip("two", 3)] {
+        calling.send(0, to("b.example"), 1, &message);
+        assert_eq!(answering.wait_message().2, message);
+        assert_eq!(calling.wait_message().2, message);
+    }
+    assert_eq!((calling.count("connected"), answering.count("accepted")), (1, 1));
+    calling.send(0, to("c.example"), 7, &sip("three", 3));
+    assert_eq!(calling.wait_not_sent(), 7);
+    assert_eq!(calling.count("connect_failed"), 1);
+    calling.stop(PATIENCE);
+    answering.wait_closed();
+}
