@@ -45,6 +45,9 @@ pub enum CloseReason {
     Peer,
     /// The connection broke.
     Broken,
+    /// Over SCTP: the peer began anew in the midst of the association (RFC 9260 section 5.2.4.1). What
+    /// was under way is lost, and the association goes on as another connection.
+    Restarted,
     /// Nothing was heard for longer than [`Limits::idle`](crate::Limits::idle).
     Idle,
     /// No complete first message came within
@@ -65,6 +68,7 @@ impl fmt::Display for CloseReason {
         f.write_str(match self {
             CloseReason::Peer => "closed by the peer",
             CloseReason::Broken => "connection broken",
+            CloseReason::Restarted => "the peer began anew",
             CloseReason::Idle => "idle for too long",
             CloseReason::HalfOpen => "no message came",
             CloseReason::Slow => "message came too slowly",

@@ -85,7 +85,12 @@ impl Other {
     }
 
     fn connect(&self, remote: u8) -> Association {
+        self.connect_from(0, remote)
+    }
+
+    fn connect_from(&self, local_port: u16, remote: u8) -> Association {
         let connect = Connect {
+            local_port,
             encapsulation: self.udp,
             ..Connect::new(&[ip(self.last)], &[ip(remote)], PORT)
         };
@@ -285,4 +290,32 @@ fn a_peer_that_is_gone_is_told() {
     server.send(0, to(2), 6, &message("b", 100));
     let association = other.run(other.listener.accept()).unwrap();
     assert_eq!(other.recv(&association).1, message("b", 100));
+}
+
+/// RFC 9260 section 5.2.4.1: a peer that was started anew and opens the same association again. What its
+/// predecessor was to the server, a flow, is over; the association serves on as another.
+#[test]
+fn a_peer_that_began_anew_is_another_flow() {
+    let udp = udp_port();
+    let server = Server::start(config(udp, &[1]));
+    let first = Other::new(udp, 2);
+    let association = first.connect_from(PORT, 1);
+    first.send(&association, 0, &message("a", 100));
+    let (_, flow, _) = server.wait_message();
+    // Its host falls silent without a word.
+    let Other { runtime, .. } = first;
+    runtime.shutdown_timeout(PATIENCE);
+    drop(association);
+    let second = Other::new(udp, 2);
+    let association = second.connect_from(PORT, 1);
+    second.send(&association, 0, &message("b", 100));
+    assert_eq!(server.wait_closed(), (flow, CloseReason::Restarted));
+    let (_, other, bytes) = server.wait_message();
+    assert_eq!(bytes, message("b", 100));
+    assert!(other.id != flow.id && other.remote == flow.remote);
+    assert_eq!(second.recv(&association).1, message("b", 100));
+    // By address it is found as before, and nothing is opened.
+    server.send(0, to(2), 1, &message("c", 100));
+    assert_eq!(second.recv(&association).1, message("c", 100));
+    assert_eq!((server.count("connected"), server.count("accepted")), (0, 2));
 }

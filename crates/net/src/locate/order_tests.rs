@@ -2,6 +2,7 @@
 
 use super::order::*;
 use ringway_sansio::{SplitMix, Transport};
+use std::net::SocketAddr;
 
 const OURS: [Transport; 3] = [Transport::Udp, Transport::Tcp, Transport::Tls];
 
@@ -282,4 +283,72 @@ fn failed_hops_come_last() {
     hops = all.clone();
     failed_last(&mut hops, |_| true);
     assert_eq!(hops, all);
+}
+
+/// With SCTP among them, as listeners of all kinds make them.
+const ALL: [Transport; 5] =
+    [Transport::Udp, Transport::Tcp, Transport::Tls, Transport::Sctp, Transport::TlsSctp];
+
+/// RFC 3263 section 4.1 and RFC 4168 section 6: SIP+D2S and SIPS+D2S are transports like others, and the
+/// domain says which it likes best.
+#[test]
+fn sctp_is_chosen_where_the_domain_prefers_it() {
+    let records = [
+        naptr(10, 3, "SIP+D2U", "_sip._udp.example.com"),
+        naptr(10, 1, "SIP+D2S", "_sip._sctp.example.com"),
+        naptr(10, 2, "sips+d2s", "_sips._sctp.example.com"),
+    ];
+    let (plain, secure) = (
+        service(Transport::Sctp, "_sip._sctp.example.com"),
+        service(Transport::TlsSctp, "_sips._sctp.example.com"),
+    );
+    assert_eq!(
+        after_naptr(&query("example.com"), &ALL, &records),
+        Step::Services(
+            vec![plain.clone(), secure.clone(), service(Transport::Udp, "_sip._udp.example.com")],
+            server(Transport::Sctp, "example.com", 5060)
+        )
+    );
+    assert_eq!(
+        after_naptr(&sips("example.com"), &ALL, &records),
+        Step::Services(vec![secure], server(Transport::TlsSctp, "example.com", 5061))
+    );
+    // Without SCTP of our own those records are as if they were not there.
+    let step = after_naptr(&query("example.com"), &OURS, &records);
+    assert_eq!(step.server(), Some(server(Transport::Udp, "example.com", 5060)));
+}
+
+/// RFC 3263 section 4.1: without NAPTR records the services of all our transports are asked; section 4.2:
+/// of one alone where the URI names it, over TLS for `sips` (RFC 3261 section 26.2.2).
+#[test]
+fn services_over_sctp_are_asked_for() {
+    let names = |step: Step| match step {
+        Step::Services(services, _) => services.into_iter().map(|s| s.name).collect::<Vec<_>>(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(
+        names(after_naptr(&query("a.b"), &ALL, &[])),
+        ["_sip._udp.a.b", "_sip._tcp.a.b", "_sip._sctp.a.b"].map(Box::from)
+    );
+    assert_eq!(
+        names(after_naptr(&sips("a.b"), &ALL, &[])),
+        ["_sips._tcp.a.b", "_sips._sctp.a.b"].map(Box::from)
+    );
+    for (transport, secure, name, chosen) in [
+        (Transport::Sctp, false, "_sip._sctp.a.b", Transport::Sctp),
+        (Transport::Sctp, true, "_sips._sctp.a.b", Transport::TlsSctp),
+        (Transport::TlsSctp, false, "_sips._sctp.a.b", Transport::TlsSctp),
+        (Transport::TlsSctp, true, "_sips._sctp.a.b", Transport::TlsSctp),
+    ] {
+        let q = Query { transport: Some(transport), secure, ..query("a.b") };
+        let port = if chosen.is_secure() { 5061 } else { 5060 };
+        let expected = Step::Services(vec![service(chosen, name)], server(chosen, "a.b", port));
+        assert_eq!(first_step(&q, &ALL), expected);
+        // A port means no SRV records, a literal address no question at all.
+        let q = Query { port: Some(5070), ..q };
+        assert_eq!(first_step(&q, &ALL), Step::Addresses(server(chosen, "a.b", 5070)));
+        let q = Query { host: "192.0.2.9".into(), port: None, ..q };
+        let addr = SocketAddr::new([192, 0, 2, 9].into(), port);
+        assert_eq!(first_step(&q, &ALL), Step::Known(Hop { transport: chosen, addr, name: None }));
+    }
 }

@@ -162,7 +162,10 @@ impl<H: Handler> Hub<H> {
             CloseReason::Slow => self.counters.closed_slow.add(1),
             CloseReason::SlowReader => self.counters.closed_slow_reader.add(1),
             CloseReason::Malformed => self.counters.closed_malformed.add(1),
-            CloseReason::Peer | CloseReason::Broken | CloseReason::Stopped => {}
+            CloseReason::Peer
+            | CloseReason::Broken
+            | CloseReason::Restarted
+            | CloseReason::Stopped => {}
         }
         if conn.phase == Phase::Open {
             if conn.source.is_some() || is_shared(&conn.flow) {

@@ -53,6 +53,9 @@ const PONG: &[u8] = b"\r\n";
 const MTU: u16 = 1280;
 const LARGEST_MTU: u16 = 1500;
 
+/// What is told to the peer of an association for which there is no room.
+const TOO_MANY: &[u8] = b"too many connections";
+
 /// How SCTP carries SIP, with the timers of `profile`: the streams take turns, so that no call waits
 /// for the long message of another. Phones send too little for three later packets to show a loss, so
 /// it is found by time (RFC 8985).
@@ -242,7 +245,7 @@ pub(crate) async fn accept<H: Handler>(
             }
             None => {
                 // It is over already if this fails.
-                let _ = association.abort(b"too many connections");
+                let _ = association.abort(TOO_MANY);
             }
         }
     }
@@ -256,22 +259,46 @@ fn ends(association: &Association) -> Option<(SocketAddr, SocketAddr)> {
     Some((SocketAddr::new(path.local, ours), SocketAddr::new(path.remote, theirs)))
 }
 
-/// The life of an association we accepted.
+/// The life of an association we accepted, or whose peer began anew: then it goes on as another
+/// connection, which the peer is taken to have opened.
 async fn serve<H: Handler>(
     hub: SharedHub<H>,
     id: FlowId,
     association: Association,
     transport: Transport,
 ) {
-    let reason = if transport.is_secure() {
-        let ended = sctp_tls::serve(&hub, id, association.clone()).await;
-        ended.unwrap_or_else(|error| failed(&association, &error))
-    } else {
-        let peer = Peer { domains: Vec::new(), inbound: true };
-        hub.borrow_mut().opened(id, None, peer);
-        run(&hub, id, association).await
-    };
-    hub.borrow_mut().closed(id, reason);
+    let mut next = Some(id);
+    while let Some(id) = next {
+        let reason = if transport.is_secure() {
+            let ended = sctp_tls::serve(&hub, id, association.clone()).await;
+            ended.unwrap_or_else(|error| failed(&association, &error))
+        } else {
+            let peer = Peer { domains: Vec::new(), inbound: true };
+            hub.borrow_mut().opened(id, None, peer);
+            run(&hub, id, association.clone()).await
+        };
+        hub.borrow_mut().closed(id, reason);
+        next = again(&hub, &association, transport, reason);
+    }
+}
+
+/// The connection that an association goes on as, if its peer began anew.
+fn again<H: Handler>(
+    hub: &SharedHub<H>,
+    association: &Association,
+    transport: Transport,
+    reason: CloseReason,
+) -> Option<FlowId> {
+    if reason != CloseReason::Restarted {
+        return None;
+    }
+    let (local, remote) = ends(association)?;
+    let id = hub.borrow_mut().accept(transport, local, remote);
+    if id.is_none() {
+        // It is over already if this fails.
+        let _ = association.abort(TOO_MANY);
+    }
+    id
 }
 
 /// The life of an association we open.
@@ -299,6 +326,9 @@ async fn dial<H: Handler>(
     };
     let reason = ended.unwrap_or_else(|error| failed(&association, &error));
     hub.borrow_mut().closed(id, reason);
+    if let Some(id) = again(&hub, &association, transport, reason) {
+        serve(hub, id, association, transport).await;
+    }
 }
 
 /// An association that did not come to carry messages is not worth an end in order.
@@ -354,15 +384,23 @@ impl Messages {
         }
     }
 
-    /// Takes what is told of the association.
-    fn take_events<H: Handler>(&self, id: FlowId, hub: &mut Hub<H>, cx: &mut Context<'_>) {
+    /// Takes what is told of the association. An error when its peer began anew.
+    fn take_events<H: Handler>(
+        &self,
+        id: FlowId,
+        hub: &mut Hub<H>,
+        cx: &mut Context<'_>,
+    ) -> Result<(), CloseReason> {
         while let Poll::Ready(Some(event)) = self.association.poll_event(cx) {
-            if let Event::Path { remote, state } = event
-                && let Some(flow) = hub.conns.get_mut(id).map(|c| c.flow)
-            {
-                self.note_path(&flow, hub, remote, state);
+            match (event, hub.conns.get_mut(id).map(|c| c.flow)) {
+                (Event::Path { remote, state }, Some(flow)) => {
+                    self.note_path(&flow, hub, remote, state);
+                }
+                (Event::Restarted, _) => return Err(CloseReason::Restarted),
+                _ => {}
             }
         }
+        Ok(())
     }
 
     /// Hands up a whole message.
@@ -421,7 +459,9 @@ impl Carrier for Messages {
         hub: &mut Hub<H>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), CloseReason>> {
-        self.take_events(id, hub, cx);
+        if let Err(reason) = self.take_events(id, hub, cx) {
+            return Poll::Ready(Err(reason));
+        }
         let now = hub.now;
         let Some(flow) = hub.conns.get_mut(id).map(|c| c.flow) else {
             return Poll::Ready(Err(CloseReason::Broken));

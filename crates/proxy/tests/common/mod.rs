@@ -32,7 +32,7 @@ pub const PASSWORD: &str = "secret";
 /// Where the proxy under test is reached over `transport` from `remote`.
 pub fn local(transport: Transport, remote: SocketAddr) -> SocketAddr {
     let port = match transport {
-        Transport::Tls => 5061,
+        Transport::Tls | Transport::TlsSctp => 5061,
         Transport::Ws => 80,
         Transport::Wss => 443,
         _ => 5060,
@@ -53,6 +53,7 @@ pub fn config() -> Config {
         Transport::Ws,
         Transport::Wss,
         Transport::Sctp,
+        Transport::TlsSctp,
     ];
     let addrs = ["192.0.2.9:1", "[2001:db8::9]:1"];
     let listeners = transports

@@ -35,6 +35,7 @@ pub const DAVE_TCP: Peer = peer("dave", Transport::Tcp, "203.0.113.31:40002", 31
 /// A gateway, and a phone, with associations they opened.
 pub const GATEWAY_SCTP: Peer = peer("trunk", Transport::Sctp, "192.0.2.70:5060", 70);
 pub const GRACE_SCTP: Peer = peer("grace", Transport::Sctp, "203.0.113.71:49152", 71);
+pub const HEIDI_TLS_SCTP: Peer = peer("heidi", Transport::TlsSctp, "203.0.113.72:49153", 72);
 pub const ERIN_WS: Peer = peer("erin", Transport::Ws, "198.51.100.40:50001", 40);
 pub const FRANK_TLS: Peer = peer("frank", Transport::Tls, "198.51.100.41:50002", 41);
 

@@ -82,6 +82,32 @@ fn two_values_between_other_transports() {
     }
 }
 
+/// RFC 5658, RFC 4168: and between SCTP, with and without TLS, and the others; each value names the
+/// transport of its side.
+#[test]
+fn two_values_between_sctp_and_others() {
+    for (a, b) in [
+        (GRACE_SCTP, BOB),
+        (ALICE, GRACE_SCTP),
+        (GRACE_SCTP, CAROL_TCP),
+        (HEIDI_TLS_SCTP, GRACE_SCTP),
+        (FRANK_TLS, HEIDI_TLS_SCTP),
+        (HEIDI_TLS_SCTP, ALICE),
+    ] {
+        let mut w = World::new();
+        w.bind("bob", bind(b.contact()).over(b));
+        let (mut caller, mut callee, got) = set_up(&mut w, a, b);
+        let record = got.all("Record-Route");
+        assert_eq!(record.len(), 2, "{record:?}");
+        for (value, peer) in record.iter().zip([b, a]) {
+            let named = format!(";transport={}", peer.transport.uri());
+            assert_eq!(value.contains(&named), peer.transport != Udp, "{record:?}");
+        }
+        talk(&mut w, &mut caller, &mut callee);
+        w.finish();
+    }
+}
+
 /// RFC 5658: and between IPv4 and IPv6.
 #[test]
 fn two_values_between_ipv4_and_ipv6() {

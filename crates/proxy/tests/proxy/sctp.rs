@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use ringway_sansio::Target;
-use ringway_sansio::Transport::{Sctp, Tcp, Udp};
+use ringway_sansio::Transport::{Sctp, Tcp, TlsSctp, Udp};
 
 /// RFC 4168 section 3: the Via token, and rules for requests as over TCP (section 5); the answer
 /// goes back over the association that the request came on.
@@ -100,4 +100,78 @@ fn a_registered_association_is_used() {
     let sent = w.expect_sent(GRACE_SCTP.at("10.0.0.7:5060"), "MESSAGE");
     assert!(matches!(sent.to, Target::Peer { .. }));
     w.finish_anyhow();
+}
+
+/// RFC 3261 sections 9.1 and 17.1.1.3: CANCEL, and the ACK of what is not a 2xx, go where the INVITE went:
+/// over the same association; and what comes back, over the caller's.
+#[test]
+fn cancel_and_ack_stay_on_the_association() {
+    let mut w = World::new();
+    w.bind("bob", bind(HEIDI_TLS_SCTP.contact()).over(HEIDI_TLS_SCTP));
+    let invite = w.call(GRACE_SCTP, "INVITE sip:bob@example.org");
+    w.expect(GRACE_SCTP, "100");
+    let there = Target::Flow(HEIDI_TLS_SCTP.flow(0));
+    let got = w.expect_sent(HEIDI_TLS_SCTP, "INVITE");
+    assert_eq!(got.to, there);
+    // RFC 4168 section 4.
+    assert!(got.msg.all("Via")[0].starts_with("SIP/2.0/TLS-SCTP 192.0.2.1:5061;"), "{}", got.msg);
+    w.answer(HEIDI_TLS_SCTP, &got.msg, 180);
+    w.expect(GRACE_SCTP, "180");
+    w.from(GRACE_SCTP, &cancel(&invite));
+    let ok = w.expect_sent(GRACE_SCTP, "200 CANCEL");
+    assert_eq!(ok.to, Target::Flow(GRACE_SCTP.flow(0)));
+    let cancel = w.expect_sent(HEIDI_TLS_SCTP, "CANCEL");
+    assert_eq!(
+        (cancel.to, cancel.msg.all("Via")[0].clone()),
+        (there.clone(), got.msg.all("Via")[0].clone())
+    );
+    w.answer(HEIDI_TLS_SCTP, &cancel.msg, 200);
+    w.answer(HEIDI_TLS_SCTP, &got.msg, 487);
+    assert_eq!(w.expect_sent(HEIDI_TLS_SCTP, "ACK").to, there);
+    let answer = w.expect(GRACE_SCTP, "487 INVITE");
+    w.from(GRACE_SCTP, &ack(&invite, &answer));
+    w.finish();
+}
+
+/// RFC 5626 section 5.3.1: a call whose association was aborted, or whose peer began anew, which is another
+/// flow: what the dialog still sends there is answered 430, and the other side can end the call.
+#[test]
+fn an_association_that_ends_in_a_call_is_told() {
+    let mut w = World::new();
+    w.bind("bob", bind(GRACE_SCTP.contact()).over(GRACE_SCTP));
+    let invite = w.call(ALICE, "INVITE sip:bob@example.org");
+    w.expect(ALICE, "100");
+    let got = w.expect(GRACE_SCTP, "INVITE");
+    w.answer(GRACE_SCTP, &got, 200);
+    let ok = w.expect(ALICE, "200");
+    let mut caller = Dialog::of_caller(ALICE, &invite, &ok);
+    let branch = w.branch();
+    w.from(ALICE, &caller.request("ACK", &branch));
+    w.expect(GRACE_SCTP, "ACK");
+    w.close(GRACE_SCTP);
+    let branch = w.branch();
+    w.from(ALICE, &caller.request("BYE", &branch));
+    w.expect(ALICE, "430");
+    w.finish();
+}
+
+/// RFC 3261 section 26.2.2: a sips URI with SCTP means TLS over it.
+#[test]
+fn sips_over_sctp_is_tls_over_sctp() {
+    for contact in [
+        "sips:bob@192.0.2.70:5061;transport=sctp",
+        "sips:bob@192.0.2.70;transport=sctp",
+        "sip:bob@192.0.2.70;transport=tls-sctp",
+    ] {
+        let mut w = World::new();
+        w.bind("bob", bind(contact));
+        let scheme = if contact.starts_with("sips") { "sips" } else { "sip" };
+        w.call(FRANK_TLS, &format!("MESSAGE {scheme}:bob@example.org"));
+        let peer = Peer { transport: TlsSctp, ..GATEWAY_SCTP.at("192.0.2.70:5061") };
+        let sent = w.expect_sent(peer, "MESSAGE");
+        assert!(sent.msg.all("Via")[0].starts_with("SIP/2.0/TLS-SCTP "), "{}", sent.msg);
+        w.answer(peer, &sent.msg, 200);
+        w.expect(FRANK_TLS, "200");
+        w.finish();
+    }
 }

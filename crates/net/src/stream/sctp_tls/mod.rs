@@ -16,7 +16,7 @@ use super::sctp::{MAX_SCTP_MESSAGE, call_id};
 use super::{SharedHub, guarded};
 use crate::handler::{CloseReason, Handler, Peer};
 use crate::hub::Hub;
-use crate::sctp::Association;
+use crate::sctp::{Association, Event};
 use crate::tls::server_name;
 use calls::{Early, TLS_SESSIONS, asked};
 use ringway_sansio::FlowId;
@@ -138,6 +138,12 @@ impl Sessions {
 
     /// Takes a message of SCTP to its pair; gives which. `None` when the association is over.
     fn poll_take(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<usize>>> {
+        while let Poll::Ready(Some(event)) = self.association.poll_event(cx) {
+            if event == Event::Restarted {
+                // Who began anew knows nothing of what was agreed.
+                return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+            }
+        }
         self.buffer.clear();
         let got = ready!(self.association.poll_recv_into(cx, &mut self.buffer));
         let Some(got) = got.map_err(io::Error::other)? else { return Poll::Ready(Ok(None)) };
@@ -335,10 +341,12 @@ impl Carrier for Sessions {
                     break;
                 }
                 Poll::Ready(Err(error)) => {
-                    let ended = error.kind() == io::ErrorKind::UnexpectedEof;
                     tracing::debug!(%error, "TLS over SCTP ended");
-                    let reason = if ended { CloseReason::Peer } else { CloseReason::Broken };
-                    result = Poll::Ready(Err(reason));
+                    result = Poll::Ready(Err(match error.kind() {
+                        io::ErrorKind::UnexpectedEof => CloseReason::Peer,
+                        io::ErrorKind::ConnectionReset => CloseReason::Restarted,
+                        _ => CloseReason::Broken,
+                    }));
                     break;
                 }
             }
