@@ -356,7 +356,6 @@ impl Association {
                 self.path_changed();
             }
         }
-        self.give_up(cx.now);
         // RFC 3758 section 3.5, rules C1 to C4.
         if self.out.advance() {
             self.control.forward |= outcome.advanced || outcome.acked;

@@ -4,7 +4,7 @@ use super::{Association, Cx, State};
 use crate::features::Features;
 use crate::wire::chunk::Chunk;
 use crate::wire::{COMMON_HEADER, TLV_HEADER, Writer, padded};
-use ringway_sansio::Addressing;
+use ringway_sansio::{Addressing, Time};
 
 impl Association {
     /// Appends the next packet to `out` and gives its way; `None` when there is nothing to send.
@@ -37,8 +37,7 @@ impl Association {
 
     fn transmit_open(&mut self, cx: &mut Cx<'_>, out: &mut Vec<u8>) -> Option<usize> {
         self.out.begin_packet();
-        self.out.drop_expired(cx.now);
-        self.pending.unsent += self.out.take_abandoned();
+        self.drop_late(cx.now);
         self.closing_progress(cx);
         self.reconfig_progress();
         let data = self.data_target();
@@ -86,7 +85,8 @@ impl Association {
             return None;
         }
         self.finish_auth(&mut packet, start);
-        packet.finish_with(self.zero_checksum());
+        // Who has ended already takes a SHUTDOWN ACK as of no association (RFC 9260 section 8.4).
+        packet.finish_with(self.zero_checksum() && self.state != State::ShutdownAckSent);
         Some(target)
     }
 
@@ -226,6 +226,25 @@ impl Association {
         (self.out.peer_rwnd as usize) < len
     }
 
+    /// The first chunk to be sent again whose message is not given up by now.
+    fn first_worth_it(&mut self, now: Time) -> Option<(usize, usize, bool)> {
+        self.control.forward |= self.out.abandon_first(now, &mut self.paths);
+        self.out.first_marked()
+    }
+
+    /// Messages whose time is over are given up: those that were not begun, what is left of those that
+    /// were, and what would be sent again.
+    fn drop_late(&mut self, now: Time) {
+        self.out.drop_expired(now);
+        self.control.forward |= self.out.abandon_begun(now, &mut self.paths);
+        self.control.forward |= self.out.abandon_first(now, &mut self.paths);
+        let given_up = self.out.take_abandoned();
+        if given_up > 0 {
+            self.pending.unsent += given_up;
+            self.check_writable();
+        }
+    }
+
     /// Where data may go now.
     fn data_target(&self) -> Option<usize> {
         if !self.sends_data() {
@@ -243,7 +262,8 @@ impl Association {
         let len = self.out.next_len(self.most)?;
         let target = self.new_data_to();
         let path = &self.paths[target];
-        if !path.usable() || !path.may_send() || (self.is_blocked(len) && !self.probe) {
+        let blocked = self.is_blocked(len) && !self.probe && !self.out.takes_one();
+        if !path.usable() || !path.may_send() || blocked {
             return None;
         }
         Some(target)
@@ -258,7 +278,7 @@ impl Association {
         if self.paths[target].pmtu.is_some() {
             self.begin_search(cx.now, target);
         }
-        while let Some((len, last, timed_out)) = self.out.first_marked() {
+        while let Some((len, last, timed_out)) = self.first_worth_it(cx.now) {
             let fits = packet.space() >= self.out.chunk_size(len);
             if !fits || self.retransmit_to(last, timed_out) != target {
                 break;
@@ -307,7 +327,7 @@ impl Association {
             if !path.may_send() && !filling {
                 break;
             }
-            if (self.out.peer_rwnd as usize) < len {
+            if (self.out.peer_rwnd as usize) < len && !self.out.takes_one() {
                 if !self.probe || self.out.outstanding > 0 {
                     break;
                 }
@@ -339,7 +359,7 @@ impl Association {
         }
         let Some(len) = self.out.next_len(self.most) else { return };
         let path = &self.paths[self.current];
-        if self.is_blocked(len) && path.t3.is_none() && path.usable() {
+        if self.is_blocked(len) && !self.out.takes_one() && path.t3.is_none() && path.usable() {
             self.wait_for_window(cx, self.current);
         }
     }

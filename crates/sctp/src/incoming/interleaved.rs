@@ -251,11 +251,17 @@ impl Incoming {
         if !unordered && mid.before(next) {
             return;
         }
-        let of_stream = (stream, unordered, 0)..=(stream, unordered, u32::MAX);
-        let mut names: Vec<Name> = all.parts.range(of_stream).map(|(name, _)| *name).collect();
-        names.retain(|name| !Mid::new(name.2).after(mid));
-        // In their order, which may wrap.
-        names.sort_by_key(|name| name.2.wrapping_sub(next.raw()));
+        // Half the circle of unordered ones is not after it.
+        let from = if unordered { mid.raw().wrapping_sub(u32::MAX / 2) } else { next.raw() };
+        let span = |low, high| (stream, unordered, low)..=(stream, unordered, high);
+        let (first, second) = match (from, mid.raw()) {
+            (from, to) if from <= to => (span(from, to), None),
+            (from, to) => (span(from, u32::MAX), Some(span(0, to))),
+        };
+        let mut names: Vec<Name> = all.parts.range(first).map(|(name, _)| *name).collect();
+        if let Some(second) = second {
+            names.extend(all.parts.range(second).map(|(name, _)| *name));
+        }
         for name in names {
             self.give_out_or_up(name);
         }

@@ -182,10 +182,11 @@ impl Incoming {
     }
 
     /// Whether reading has opened the window so far that the peer should hear of it (RFC 9260
-    /// section 6.2): by a quarter of the buffer, from below half of it.
+    /// section 6.2): by a quarter of the buffer, from below half of it or below a packet.
     pub(crate) fn window_opened(&self, mtu: usize) -> bool {
         let window = self.window(mtu);
-        self.advertised < self.capacity / 2 && window >= self.advertised + self.capacity / 4
+        self.advertised < mtu.max(self.capacity / 2)
+            && window >= self.advertised + self.capacity / 4
     }
 
     /// Whether something can be read.
@@ -262,7 +263,10 @@ impl Incoming {
     /// full, up to twice its size; what goes beyond is not (RFC 9260 section 6.2).
     fn has_room(&self, place: u64, len: usize) -> bool {
         let used = (self.bytes + len).max((self.pieces + 1) * CHUNK_COST);
-        if place < self.tracker.highest() {
+        if self.bytes == 0 && place == self.tracker.cumulative() + 1 {
+            // One chunk may always be under way, however large (section 6.1 A).
+            true
+        } else if place < self.tracker.highest() {
             used <= 2 * self.capacity
         } else {
             used <= self.capacity
@@ -429,6 +433,14 @@ impl Incoming {
             && *entry.key() <= place
         {
             let run = entry.remove();
+            self.bytes -= run.len;
+            self.pieces -= run.data.len();
+        }
+        // What follows of the last message that was given up gets no beginning any more.
+        if let Some(run) = self.runs.get(&(place + 1))
+            && !run.begins
+            && let Some(run) = self.runs.remove(&(place + 1))
+        {
             self.bytes -= run.len;
             self.pieces -= run.data.len();
         }

@@ -24,7 +24,7 @@ impl Outgoing {
         {
             let key = self.queues[usize::from(stream)].head as usize;
             let message = &self.messages[key];
-            let late = message.expires.is_some_and(|at| at <= now);
+            let late = message.is_late(now);
             // What has given way to another message was counted then.
             let gone = message.data.is_empty();
             if message.cut > 0 || !(late || gone) {
@@ -34,6 +34,42 @@ impl Outgoing {
             self.drop_head(stream);
             self.abandoned += u32::from(late && !gone);
         }
+    }
+
+    /// Gives up the rest of messages that were begun and whose time is over: no more TSNs are given to
+    /// them (RFC 3758 section 4.1, TR3 and TR4). `true` when the peer should hear of it.
+    pub(crate) fn abandon_begun(&mut self, now: Time, paths: &mut [Path]) -> bool {
+        if !self.forwards || !self.unreliable {
+            return false;
+        }
+        let mut any = false;
+        while let Some(key) = self.upcoming() {
+            let message = &self.messages[key as usize];
+            if message.cut == 0 || !message.is_late(now) {
+                break;
+            }
+            self.abandon_message(now, key, paths);
+            any = true;
+        }
+        any && self.advance()
+    }
+
+    /// Gives up the messages of the first marked chunks whose time is over or which were sent often
+    /// enough. `true` when the peer should hear of it.
+    pub(crate) fn abandon_first(&mut self, now: Time, paths: &mut [Path]) -> bool {
+        if !self.forwards || !self.unreliable {
+            return false;
+        }
+        let mut any = false;
+        while let Some(chunk) = self.marked.first().and_then(|place| self.chunk(*place)) {
+            let key = chunk.message;
+            if !self.messages[key as usize].is_over(now, chunk) {
+                break;
+            }
+            self.abandon_message(now, key, paths);
+            any = true;
+        }
+        any && self.advance()
     }
 
     /// Gives up the messages of marked chunks whose time is over or which were sent often enough.
@@ -46,10 +82,7 @@ impl Outgoing {
         while let Some(&place) = self.marked.range(from..).next() {
             from = place + 1;
             let Some(chunk) = self.chunk(place) else { continue };
-            let message = &self.messages[chunk.message as usize];
-            let late = message.expires.is_some_and(|at| at <= now);
-            let often = message.retransmits.is_some_and(|most| chunk.again >= most);
-            if late || often {
+            if self.messages[chunk.message as usize].is_over(now, chunk) {
                 let key = chunk.message;
                 self.abandon_message(now, key, paths);
             }
@@ -120,6 +153,7 @@ impl Outgoing {
                 misses: 0,
                 again: 0,
                 fast: true,
+                several: false,
                 for_good: false,
                 timed_out: false,
             });

@@ -69,6 +69,15 @@ struct Message {
 }
 
 impl Message {
+    fn is_late(&self, now: Time) -> bool {
+        self.expires.is_some_and(|at| at <= now)
+    }
+
+    /// It is not worth sending a chunk of it again.
+    fn is_over(&self, now: Time, chunk: &Sent) -> bool {
+        self.is_late(now) || self.retransmits.is_some_and(|most| chunk.again >= most)
+    }
+
     /// It has given way, unsent, and only its place is left.
     fn is_emptied(&self) -> bool {
         self.data.is_empty() && self.cut == 0
@@ -107,6 +116,8 @@ struct Sent {
     again: u8,
     /// Was sent again by a fast retransmit, and is not a second time (RFC 9260 section 7.2.4).
     fast: bool,
+    /// It went over more than one path, so that it is not known over which it arrived.
+    several: bool,
     /// It arrived for good, out of order.
     for_good: bool,
     /// Was given up by a timer, so another path is to be tried (RFC 9260 section 6.4).
@@ -500,6 +511,11 @@ impl Outgoing {
         (self.peer_rwnd, self.told_rwnd) = (rwnd, rwnd);
     }
 
+    /// Whether the peer has some room and nothing is in flight: then a chunk may go that is larger.
+    pub(crate) fn takes_one(&self) -> bool {
+        self.outstanding == 0 && self.told_rwnd > 0
+    }
+
     /// Whether the peer has no room for the first chunk that it did not take, or that it is to get
     /// next.
     pub(crate) fn is_shut(&self, most: usize) -> bool {
@@ -571,6 +587,7 @@ impl Outgoing {
             misses: 0,
             again: 0,
             fast: false,
+            several: false,
             for_good: false,
             timed_out: false,
         };
@@ -671,6 +688,7 @@ impl Outgoing {
         let Some(chunk) = self.chunk_mut(place) else { return };
         chunk.at = now;
         chunk.fate = Fate::Outstanding;
+        chunk.several |= usize::from(chunk.path) != path_index;
         chunk.path = path_index as u8;
         chunk.misses = 0;
         chunk.again = chunk.again.saturating_add(1);

@@ -186,7 +186,10 @@ impl Outgoing {
             }
         }
         path.acked = path.acked.saturating_add(chunk.size());
-        path.answered();
+        // RFC 7829 section 3.2, rules 9 and 10.
+        if !chunk.several {
+            path.answered();
+        }
         if path.timed == Some(place) {
             path.timed = None;
             // Rule C5: `timed` is taken back by any retransmission at or below it.

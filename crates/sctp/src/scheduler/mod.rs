@@ -17,6 +17,38 @@ pub use round_robin::RoundRobin;
 pub use weighted::Weighted;
 
 use core::fmt;
+use std::collections::VecDeque;
+
+/// A set of streams: a bit each, up to the highest used.
+#[derive(Debug, Default)]
+struct Streams(Vec<u64>);
+
+impl Streams {
+    fn has(&self, stream: u16) -> bool {
+        let word = self.0.get(usize::from(stream / 64));
+        word.is_some_and(|word| word & (1 << (stream % 64)) != 0)
+    }
+
+    /// Puts a stream in or takes it out. `true` if that changes the set.
+    fn set(&mut self, stream: u16, on: bool) -> bool {
+        let (word, bit) = (usize::from(stream / 64), 1u64 << (stream % 64));
+        if word >= self.0.len() {
+            self.0.resize(word + 1, 0);
+        }
+        let changes = (self.0[word] & bit != 0) != on;
+        self.0[word] ^= if changes { bit } else { 0 };
+        changes
+    }
+}
+
+/// Takes a stream out of the turns, where it most often is the first.
+fn take_turn(turns: &mut VecDeque<u16>, stream: u16) {
+    if turns.front() == Some(&stream) {
+        turns.pop_front();
+    } else {
+        turns.retain(|other| *other != stream);
+    }
+}
 
 /// Chooses among the streams that have messages to send.
 pub trait Scheduler: fmt::Debug + Send {

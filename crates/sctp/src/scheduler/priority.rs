@@ -1,6 +1,6 @@
 //! Strict priorities (RFC 8260 section 3.4).
 
-use super::Scheduler;
+use super::{Scheduler, Streams, take_turn};
 use std::collections::{BTreeMap, VecDeque};
 
 /// The stream of the highest priority, which is the lowest value, goes first; of several, each in
@@ -10,6 +10,8 @@ pub struct Priority {
     /// Streams that have messages, by priority, in their turns.
     turns: BTreeMap<u16, VecDeque<u16>>,
     values: BTreeMap<u16, u16>,
+    /// Those that stand in `turns`.
+    waiting: Streams,
 }
 
 impl Priority {
@@ -20,9 +22,11 @@ impl Priority {
     /// Takes a stream out. `true` if it was there.
     fn take(&mut self, stream: u16) -> bool {
         let value = self.value(stream);
+        if !self.waiting.set(stream, false) {
+            return false;
+        }
         let Some(turns) = self.turns.get_mut(&value) else { return false };
-        let Some(at) = turns.iter().position(|other| *other == stream) else { return false };
-        turns.remove(at);
+        take_turn(turns, stream);
         if turns.is_empty() {
             self.turns.remove(&value);
         }
@@ -31,7 +35,9 @@ impl Priority {
 
     fn put(&mut self, stream: u16) {
         let value = self.value(stream);
-        self.turns.entry(value).or_default().push_back(stream);
+        if self.waiting.set(stream, true) {
+            self.turns.entry(value).or_default().push_back(stream);
+        }
     }
 }
 
@@ -41,11 +47,7 @@ impl Scheduler for Priority {
     }
 
     fn queued(&mut self, stream: u16, _bytes: usize) {
-        let value = self.value(stream);
-        let turns = self.turns.entry(value).or_default();
-        if !turns.contains(&stream) {
-            turns.push_back(stream);
-        }
+        self.put(stream);
     }
 
     fn next(&self) -> Option<u16> {

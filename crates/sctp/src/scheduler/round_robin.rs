@@ -1,6 +1,6 @@
 //! Round-robin among streams (RFC 8260 section 3.2).
 
-use super::Scheduler;
+use super::{Scheduler, Streams, take_turn};
 use std::collections::VecDeque;
 
 /// A message of each stream in turn.
@@ -8,15 +8,14 @@ use std::collections::VecDeque;
 pub struct RoundRobin {
     /// Streams that have messages, whose turn it is first.
     turns: VecDeque<u16>,
-    /// A bit for each stream that stands in `turns`.
-    waiting: Vec<u64>,
+    /// Those that stand in `turns`.
+    waiting: Streams,
 }
 
 impl RoundRobin {
     /// Whether a stream has messages.
     pub(super) fn has(&self, stream: u16) -> bool {
-        let word = self.waiting.get(usize::from(stream / 64));
-        word.is_some_and(|word| word & (1 << (stream % 64)) != 0)
+        self.waiting.has(stream)
     }
 
     /// A stream has had its turn.
@@ -26,21 +25,6 @@ impl RoundRobin {
             self.turns.push_back(stream);
         }
     }
-
-    /// Sets a stream's bit; gives what it was.
-    fn set(&mut self, stream: u16, on: bool) -> bool {
-        let (word, bit) = (usize::from(stream / 64), 1u64 << (stream % 64));
-        if word >= self.waiting.len() {
-            self.waiting.resize(word + 1, 0);
-        }
-        let was = self.waiting[word] & bit != 0;
-        if on {
-            self.waiting[word] |= bit;
-        } else {
-            self.waiting[word] &= !bit;
-        }
-        was
-    }
 }
 
 impl Scheduler for RoundRobin {
@@ -49,7 +33,7 @@ impl Scheduler for RoundRobin {
     }
 
     fn queued(&mut self, stream: u16, _bytes: usize) {
-        if !self.set(stream, true) {
+        if self.waiting.set(stream, true) {
             self.turns.push_back(stream);
         }
     }
@@ -63,7 +47,7 @@ impl Scheduler for RoundRobin {
             if more {
                 self.turns.push_back(stream);
             } else {
-                self.set(stream, false);
+                self.waiting.set(stream, false);
             }
         }
     }
@@ -76,8 +60,8 @@ impl Scheduler for RoundRobin {
     }
 
     fn removed(&mut self, stream: u16, more: bool) {
-        if !more && self.set(stream, false) {
-            self.turns.retain(|other| *other != stream);
+        if !more && self.waiting.set(stream, false) {
+            take_turn(&mut self.turns, stream);
         }
     }
 }

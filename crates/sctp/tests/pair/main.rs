@@ -698,3 +698,61 @@ fn an_overrun_is_recovered_from() {
         assert!(used > 0.55, "{algorithm:?}: {used:.2} of the link, {totals:?}");
     }
 }
+
+/// RFC 9260 section 6.2: a window between half the buffer and a chunk holds the sender back, so its
+/// opening is told.
+#[test]
+fn a_window_below_a_chunk_is_told_when_it_opens() {
+    let settings = Settings { mtu: 9000, receive_buffer: 16_384, ..Settings::default() };
+    let mut pair = Pair::new(settings, settings, ms(1));
+    let (a, b) = pair.open();
+    let from = pair.now;
+    for n in 0..100 {
+        pair.send(a, 0, &pattern(n, if n % 2 == 0 { 7500 } else { 8900 }));
+    }
+    let mut got = 0;
+    while got < 100 && pair.now.since(from) < secs(300) {
+        pair.run(ms(10));
+        got += pair.received(b).len();
+    }
+    assert!(pair.now.since(from) < secs(5), "{:?}", pair.now.since(from));
+}
+
+/// RFC 9260 section 6.1 A: one chunk may always be under way, so one larger than the receive buffer is
+/// taken while that is empty.
+#[test]
+fn a_small_buffer_takes_a_large_chunk() {
+    let big = Settings { mtu: 9000, ..Settings::default() };
+    let small = Settings { receive_buffer: 5000, ..big };
+    let mut pair = Pair::new(big, small, ms(1));
+    let (a, b) = pair.open();
+    pair.send(a, 0, &pattern(0, 8000));
+    let (mut out, mut end) = (Vec::new(), false);
+    for _ in 0..100 {
+        pair.run(secs(1));
+        while let Ok(Some(received)) = pair.b.recv(b, &mut out) {
+            end |= received.end;
+        }
+    }
+    assert!(end && out == pattern(0, 8000), "{:?}", pair.a.snapshot(a));
+}
+
+/// RFC 9653, RFC 9260 section 8.4, rule 5: SHUTDOWN COMPLETE is lost where checksums are zero; the end
+/// comes in order all the same.
+#[test]
+fn a_lost_shutdown_complete_with_zero_checksums() {
+    let mut left = 1;
+    let wire: Wire = Box::new(move |_, packet| {
+        if left > 0 && describe(&packet.bytes, None, None) == "SHUTDOWN_COMPLETE" {
+            left -= 1;
+            return Vec::new();
+        }
+        vec![ms(10)]
+    });
+    let settings = Settings { carried_in_dtls: true, ..quick() };
+    let mut pair = Pair::over(settings, settings, wire);
+    let (a, _) = pair.open();
+    pair.a.shutdown(pair.now, a).unwrap();
+    pair.run(secs(1000));
+    assert_eq!((pair.closed(0), pair.closed(1)), (Some(Close::Finished), Some(Close::Finished)));
+}

@@ -175,15 +175,14 @@ fn a_burst_is_bounded() {
     }
 }
 
-/// RFC 9260 section 6.1 A: a window too small for the next chunk holds it back; it is probed after
-/// an RTO.
+/// RFC 9260 section 6.1 A: a closed window holds data back; it is probed after an RTO.
 #[test]
 fn a_closed_window_holds_data_back() {
     let mut s = Script::accepted(plain());
     s.send(0, 1000);
     s.expect("DATA 1 BE 0:0 1000");
     s.wait(ms(10));
-    s.give("SACK 1 w 500");
+    s.give("SACK 1 w 0");
     s.send(0, 1000);
     s.send(0, 1000);
     s.expect_nothing();
@@ -408,4 +407,22 @@ fn a_window_opens_though_acknowledgements_are_few() {
         }
         assert!(count > 80, "{algorithm:?}: {count} packets in the last round trip");
     }
+}
+
+/// RFC 9260 section 6.1 A: one chunk may be in flight whatever the window; where that has some room, it
+/// goes at once, and not after the RTO of a closed one.
+#[test]
+fn a_window_with_some_room_takes_a_chunk() {
+    let mut s = Script::accepted(plain());
+    s.send(0, 1000);
+    s.expect("DATA 1 BE 0:0 1000");
+    s.give("SACK 1 w 200");
+    s.send(0, 1000);
+    s.send(0, 1000);
+    s.expect("DATA 2 BE 0:1 1000");
+    s.expect_nothing();
+    s.give("SACK 1 w 200");
+    s.expect_nothing();
+    s.give("SACK 2 w 100");
+    s.expect("DATA 3 BE 0:2 1000");
 }

@@ -2,7 +2,7 @@
 
 use super::support::*;
 use super::{plain, snapshot};
-use ringway_sctp::{Event, PathState, SendOptions, Settings};
+use ringway_sctp::{Event, PathSnapshot, PathState, SendOptions, Settings};
 
 /// A host that has sent `count` full chunks, all of them in flight.
 fn in_flight(count: usize, settings: Settings) -> Script {
@@ -259,4 +259,22 @@ fn a_potentially_failed_path_is_asked() {
         let asked = s.line();
         assert_eq!(asked, heartbeat_interval.map(|_| (first, "HEARTBEAT".to_owned())));
     }
+}
+
+/// RFC 7829 section 3.2, rule 9: a chunk that went to both paths was acknowledged: it is not known over
+/// which it came, so neither becomes active.
+#[test]
+fn an_ambiguous_answer_brings_no_path_back() {
+    let mut s = Script::two_paths(Settings { heartbeat_interval: None, ..Settings::default() });
+    s.send(0, 10);
+    let (first, _) = s.line().unwrap();
+    s.wait(secs(1));
+    let (second, line) = s.line().unwrap();
+    assert_eq!((line.as_str(), first != second), ("DATA 1 BE 0:0 10", true));
+    // Lost there too.
+    s.wait(secs(1));
+    s.expect_to(first, "DATA 1 BE 0:0 10");
+    s.give("SACK 1");
+    let failed = |path: &PathSnapshot| path.state == PathState::PotentiallyFailed;
+    assert!(snapshot(&s).paths.iter().all(failed), "{:?}", snapshot(&s).paths);
 }

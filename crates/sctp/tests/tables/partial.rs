@@ -200,3 +200,57 @@ fn none_gives_way_in_vain() {
         }
     }
 }
+
+/// RFC 3758 section 3.6: a message of which something is given up is removed, whatever of it stands above
+/// the new Cumulative TSN. A peer that keeps to section 3.5 C2 by the letter stops at what was
+/// acknowledged in gap blocks.
+#[test]
+fn a_forward_tsn_into_a_message_removes_it() {
+    let mut s = Script::accepted(plain());
+    s.give("DATA 1 B 0:0 10");
+    s.give("DATA 3 - 0:0 10");
+    s.give("DATA 4 E 0:0 10");
+    s.give("DATA 5 BE 0:1 10");
+    s.give("FORWARD 2 0:0");
+    assert_eq!(snapshot(&s).state, State::Established);
+    assert_eq!((s.read(), snapshot(&s).unread), (vec![10], 0));
+}
+
+/// RFC 9260 section 11.1.5: messages that expire make room, and who was refused is told, also where
+/// nothing is in flight and so no SACK will come.
+#[test]
+fn expired_messages_make_room() {
+    let mut s = Script::accepted(Settings { send_buffer: 10_000, ..plain() });
+    s.give("SACK 0 w 0");
+    for _ in 0..10 {
+        s.send_with(lifetime(0, 50), 1000);
+    }
+    assert!(s.sctp.send(s.now, s.id(), &lifetime(0, 50), vec![1; 1000]).is_err());
+    s.wait(secs(60));
+    assert!(s.events().iter().any(|e| matches!(e, Event::Writable(_))));
+}
+
+/// RFC 3758 section 4.1, TR3 and TR4: no TSN is given to a message whose time is over, so the rest of a
+/// large one is not sent, and the peer is told.
+#[test]
+fn an_expired_message_is_not_sent_to_its_end() {
+    let mut s = Script::accepted(plain());
+    s.send_with(lifetime(0, 150), 200_000);
+    let mut last = 0;
+    for _ in 0..5 {
+        while let Some((_, line)) = s.line() {
+            assert!(line.starts_with("DATA") || line.starts_with("FORWARD"), "{line}");
+            if line.starts_with("DATA") {
+                last = line.split(' ').nth(1).unwrap().parse().unwrap();
+            }
+        }
+        s.wait(ms(100));
+        s.give(&format!("SACK {last}"));
+    }
+    assert!((5..30).contains(&last), "{last} chunks");
+    // One TSN more was used, and never sent.
+    s.sent.clear();
+    s.give(&format!("SACK {}", last + 1));
+    s.send(0, 10);
+    s.expect(&format!("DATA {} BE 0:1 10", last + 2));
+}
