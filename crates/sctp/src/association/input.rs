@@ -305,7 +305,13 @@ impl Association {
         self.totals.sacks_received += 1;
         self.heard = true;
         let (cumulative, window) = (sack.cumulative_tsn_ack, Some(sack.a_rwnd));
+        if self.settings.rack {
+            self.out.came_twice(&mut self.paths, sack.duplicates());
+        }
         self.acknowledged(cx, cumulative, window, sack.gaps(), sack.packets);
+        if self.settings.rack {
+            self.out.settle_probes(cx.now, &mut self.paths);
+        }
         self.closing_progress(cx);
     }
 
@@ -315,9 +321,15 @@ impl Association {
         }
         self.totals.sacks_received += 1;
         self.heard = true;
+        if self.settings.rack {
+            self.out.came_twice(&mut self.paths, sack.duplicates());
+        }
         self.out.acks_for_good(sack.is_final());
         self.acknowledged(cx, sack.cumulative_tsn_ack, Some(sack.a_rwnd), sack.gaps(), 0);
         self.out.acks_for_good(false);
+        if self.settings.rack {
+            self.out.settle_probes(cx.now, &mut self.paths);
+        }
         self.closing_progress(cx);
     }
 

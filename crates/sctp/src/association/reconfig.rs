@@ -497,15 +497,15 @@ impl Association {
         self.reset_incoming(streams);
     }
 
-    /// Everything is reset, and so are the streams whose reset waited.
+    /// Everything is reset. Whether a reset of streams that waited goes by the old or the new numbers is
+    /// not known: it is forgotten, and the peer asks again.
     fn end_deferred(&mut self) {
         let Some(reconfig) = &mut self.reconfig else { return };
-        let Some(Deferred { request, streams, .. }) = reconfig.deferred.take() else { return };
-        for answer in reconfig.answers.iter_mut().filter(|answer| answer.request == request) {
-            answer.result = result::PERFORMED;
+        let Some(Deferred { request, .. }) = reconfig.deferred.take() else { return };
+        if reconfig.expected == request.wrapping_add(1) {
+            reconfig.expected = request;
+            reconfig.answers.retain(|answer| answer.request != request);
         }
-        reconfig.answer(Answer { request, result: result::PERFORMED, next: None });
-        self.pending.changes.push_back(Change::StreamsReset { incoming: true, streams });
     }
 
     /// Section 5.2.3.

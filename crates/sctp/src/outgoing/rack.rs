@@ -3,6 +3,7 @@
 
 use super::sack::SackOutcome;
 use super::{Fate, Outgoing};
+use crate::numbers::Tsn;
 use crate::path::Path;
 use ringway_sansio::{Duration, Time};
 
@@ -11,6 +12,11 @@ const LEAST_PROBE: Duration = Duration::from_millis(10);
 /// How long a peer may delay the acknowledgement of a single packet (RFC 8985 section 7.2:
 /// TLP.max_ack_delay; RFC 9260 section 6.2).
 const ACK_DELAY: Duration = Duration::from_millis(200);
+
+/// How far the window for reordering may grow, in quarters of the shortest round trip, and for how many
+/// recoveries it stays (RFC 8985 section 6.2, step 4).
+const MOST_GROWN: u32 = 64;
+const PERSIST: u8 = 16;
 
 /// What is known of a path.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,32 +30,44 @@ pub(crate) struct Rack {
     shortest: Option<Duration>,
     /// The chunk that probes the tail.
     probe: Option<u64>,
+    /// A probe that arrived: whether it made good a loss is seen by what arrives after it.
+    doubt: Option<u64>,
+    /// Quarters of the shortest round trip by which the window for reordering has grown beyond one
+    /// (RACK.reo_wnd_mult), at which place it may grow again (RACK.dsack_round), and for how many more
+    /// recoveries it stays (RACK.reo_wnd_persist).
+    grown: u32,
+    round: u64,
+    persist: u8,
     /// When what is not acknowledged by then counts as lost, and when the tail is probed.
     reorder: Option<Time>,
     tail: Option<Time>,
 }
 
 impl Rack {
-    /// A chunk arrived. `true` if it was a probe that made good a loss (RFC 8985 section 7.4).
-    pub(super) fn acked(&mut self, now: Time, place: u64, sent: Time, again: bool) -> bool {
+    /// A chunk arrived.
+    pub(super) fn acked(&mut self, now: Time, place: u64, sent: Time, again: bool) {
         let round_trip = now.since(sent);
         let probe = self.probe.take_if(|probe| *probe == place).is_some();
         // RFC 8985 section 6.2, step 2: it is the first transmission that arrived.
         if again && self.shortest.is_some_and(|shortest| round_trip < shortest) {
-            return false;
+            return;
         }
         self.shortest = Some(self.shortest.map_or(round_trip, |old| old.min(round_trip)));
         if (sent, place) >= (self.sent, self.place) {
             (self.sent, self.place, self.round_trip) = (sent, place, round_trip);
         }
-        probe && again
+        if probe && again {
+            self.doubt = Some(place);
+        }
     }
 
     /// When a chunk counts as lost, if something sent later has arrived.
     fn lost_at(&self, place: u64, sent: Time) -> Option<Time> {
         let later = (sent, place) < (self.sent, self.place);
-        // RFC 8985 section 6.2, step 4: a quarter of the shortest round trip for reordering.
-        let window = self.shortest.unwrap_or_default() / 4;
+        // RFC 8985 section 6.2, step 4: a quarter of the shortest round trip for reordering, and more where
+        // that was too little.
+        let quarter = self.shortest.unwrap_or_default() / 4;
+        let window = (quarter * (self.grown + 1)).min(self.round_trip.max(quarter));
         later.then(|| sent + self.round_trip + window)
     }
 
@@ -77,15 +95,61 @@ impl Path {
         rack.tail = Some(at).filter(|at| self.t3.is_none_or(|t3| *at < t3));
     }
 
+    /// A recovery begins: a window for reordering that was not too small of late shrinks again.
+    pub(super) fn reordered_less(&mut self) {
+        if let Some(rack) = &mut self.rack
+            && rack.grown > 0
+        {
+            rack.persist = rack.persist.saturating_sub(1);
+            if rack.persist == 0 {
+                rack.grown = 0;
+            }
+        }
+    }
+
     /// Nothing of it counts any more: a timer has sent everything again, or numbers begin anew.
     pub(crate) fn forget_rack(&mut self) {
         if let Some(rack) = &mut self.rack {
-            **rack = Rack { shortest: rack.shortest, ..Rack::default() };
+            let Rack { shortest, grown, persist, .. } = **rack;
+            **rack = Rack { shortest, grown, persist, ..Rack::default() };
         }
     }
 }
 
 impl Outgoing {
+    /// A SACK reports chunks that came twice: what was sent again was not lost. A probe of them was not
+    /// needed (RFC 8985 section 7.4.2), and the window for reordering grows, once a round trip (section
+    /// 6.2, step 4).
+    pub(crate) fn came_twice(&self, paths: &mut [Path], twice: impl Iterator<Item = Tsn> + Clone) {
+        if twice.clone().next().is_none() {
+            return;
+        }
+        for rack in paths.iter_mut().filter_map(|path| path.rack.as_mut()) {
+            let probe = rack.doubt.map(|place| self.line.tsn(place));
+            if probe.is_some_and(|probe| twice.clone().any(|tsn| tsn == probe)) {
+                rack.doubt = None;
+            }
+            if self.first > rack.round {
+                rack.grown = (rack.grown + 1).min(MOST_GROWN);
+                rack.round = self.next_place();
+                rack.persist = PERSIST;
+            }
+        }
+    }
+
+    /// After a SACK: a probe that arrived and was not reported twice made good a loss if something later
+    /// has arrived (RFC 8985 section 7.4.2).
+    pub(crate) fn settle_probes(&self, now: Time, paths: &mut [Path]) {
+        for path in paths {
+            let later = path.highest.map(|highest| highest.0);
+            let Some(rack) = &mut path.rack else { continue };
+            let lost = rack.doubt.take_if(|probe| later.is_some_and(|later| later > *probe));
+            if lost.is_some() && path.recovery.is_none() && self.recovery.is_none() {
+                path.lost(now);
+            }
+        }
+    }
+
     /// Marks what by time counts as lost (RFC 8985 section 6.2, step 5). Gives the paths that lost
     /// something, a bit each.
     pub(super) fn find_late(

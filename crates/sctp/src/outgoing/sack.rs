@@ -28,10 +28,8 @@ struct News {
     /// The highest, and when it was sent.
     highest: Option<(u64, Time)>,
     lowest: u64,
-    /// A bit for each path that something of it went over, and on which a probe of the tail made
-    /// good a loss.
+    /// A bit for each path that something of it went over.
     paths: u32,
-    repaired: u32,
 }
 
 /// Bytes that must be acknowledged until a window grows, so that all together take what one would
@@ -205,10 +203,8 @@ impl Outgoing {
         news.lowest = if news.highest.is_some() { news.lowest.min(place) } else { place };
         news.highest = Some(higher(news.highest));
         news.paths |= 1 << chunk.path;
-        if let Some(rack) = &mut path.rack
-            && rack.acked(now, place, chunk.at, chunk.again > 0)
-        {
-            news.repaired |= 1 << chunk.path;
+        if let Some(rack) = &mut path.rack {
+            rack.acked(now, place, chunk.at, chunk.again > 0);
         }
     }
 
@@ -293,12 +289,7 @@ impl Outgoing {
         let Some((highest, sent_at)) = news.highest else { return };
         if settings.rack {
             let hit = self.find_late(now, paths, outcome);
-            for (index, path) in paths.iter_mut().enumerate() {
-                if news.repaired & (1 << index) != 0 && hit & (1 << index) == 0 {
-                    path.lost(now);
-                }
-                path.plan_probe(now);
-            }
+            paths.iter_mut().for_each(|path| path.plan_probe(now));
             return self.begin_recovery(now, hit, paths, settings, outcome);
         }
         let several = settings.multipath != Multipath::Off;
@@ -381,6 +372,7 @@ impl Outgoing {
         for (index, path) in paths.iter_mut().enumerate() {
             if hit & (1 << index) != 0 && !(several && path.recovery.is_some()) {
                 path.lost(now);
+                path.reordered_less();
                 path.recovery = several.then_some(exit);
                 outcome.fast = true;
             }

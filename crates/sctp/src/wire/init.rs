@@ -1,6 +1,6 @@
 //! INIT and INIT ACK (RFC 9260 sections 3.3.2 and 3.3.3).
 
-use super::auth::AuthParameters;
+use super::auth::{AuthParameters, MAX_CHUNK_TYPES};
 use super::parameter::{Parameter, Parameters, kind};
 use super::{TLV_HEADER, WireError, at_least, chunk, pad, u16_at, u32_at};
 use crate::numbers::Tsn;
@@ -114,7 +114,8 @@ impl InitParameters {
                 Parameter::EcnCapable => found.ecn = true,
                 Parameter::ForwardTsnSupported => found.forward_tsn = true,
                 Parameter::SupportedExtensions(types) => {
-                    for &kind in types {
+                    // A type is one octet: further ones are repetitions.
+                    for &kind in types.iter().take(MAX_CHUNK_TYPES) {
                         if !found.extensions.contains(&kind) {
                             found.extensions.push(kind);
                         }

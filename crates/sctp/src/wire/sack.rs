@@ -61,7 +61,7 @@ impl<'a> Sack<'a> {
     }
 
     /// TSNs that came more than once.
-    pub fn duplicates(&self) -> impl Iterator<Item = Tsn> + 'a {
+    pub fn duplicates(&self) -> impl Iterator<Item = Tsn> + Clone + 'a {
         self.duplicates.chunks_exact(SACK_ENTRY).map(|b| Tsn::new(u32_at(b, 0)))
     }
 }
@@ -156,7 +156,7 @@ impl<'a> NrSack<'a> {
     }
 
     /// TSNs that came more than once.
-    pub fn duplicates(&self) -> impl Iterator<Item = Tsn> + 'a {
+    pub fn duplicates(&self) -> impl Iterator<Item = Tsn> + Clone + 'a {
         self.duplicates.chunks_exact(SACK_ENTRY).map(|b| Tsn::new(u32_at(b, 0)))
     }
 }

@@ -95,7 +95,7 @@ fn a_silent_tail_is_probed() {
 }
 
 /// RFC 8985 section 7.4: a probe that makes good the loss of the last chunk itself counts as a loss
-/// for the window; one whose first sending had arrived does not.
+/// for the window, once something later has arrived; one whose first sending had arrived does not.
 #[test]
 fn a_probe_may_repair() {
     for (wait, cwnd) in [(150, 25_000), (10, 50_000)] {
@@ -104,7 +104,52 @@ fn a_probe_may_repair() {
         s.expect("DATA 4 BE 0:3 1452");
         s.wait(ms(wait));
         s.give("SACK 4");
+        assert_eq!(snapshot(&s).paths[0].cwnd, 50_000, "{wait}");
+        s.send(0, 10);
+        s.expect("DATA 5 BE 0:4 10");
+        s.wait(ms(100));
+        s.give("SACK 5");
         assert_eq!(snapshot(&s).paths[0].cwnd, cwnd, "{wait}");
+    }
+}
+
+/// RFC 8985 section 7.4.2: a probe that was not needed, since the peer reports the chunk as come twice, is
+/// no loss.
+#[test]
+fn a_needless_probe_is_no_loss() {
+    let mut s = in_flight(3);
+    s.wait(ms(190));
+    s.expect("DATA 4 BE 0:3 1452");
+    // The way has become slow: all three arrive now, and 4 a second time a little later.
+    s.wait(ms(105));
+    s.give("SACK 4");
+    s.wait(ms(10));
+    s.give("SACK 4 dup 4");
+    s.send(0, 10);
+    s.expect("DATA 5 BE 0:4 10");
+    s.wait(ms(100));
+    s.give("SACK 5");
+    assert_eq!((snapshot(&s).paths[0].cwnd, snapshot(&s).totals.recoveries), (50_000, 0));
+}
+
+/// RFC 8985 section 6.2, step 4: where the peer reports what was sent again as come twice, the window for
+/// reordering grows by a quarter of the shortest round trip.
+#[test]
+fn the_window_for_reordering_grows() {
+    for (twice, waits) in [("", 25), (" dup 2", 50)] {
+        let mut s = in_flight(2);
+        s.wait(ms(100));
+        s.give(&format!("SACK 3{twice}"));
+        for n in 4..=5 {
+            s.send(0, 10);
+            s.expect(&format!("DATA {n} BE 0:{} 10", n - 1));
+        }
+        s.wait(ms(100));
+        s.give("SACK 3 5-5");
+        s.wait(ms(waits - 1));
+        s.expect_nothing();
+        s.wait(ms(1));
+        s.expect("DATA 4 BE 0:3 10");
     }
 }
 
