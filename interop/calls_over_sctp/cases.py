@@ -5,8 +5,10 @@ The servers stand on two hosts, network namespaces, so that links between them c
 
 import json
 import re
+from pathlib import Path
 
 import cases
+import kamailio
 import sctp
 from server import binary
 
@@ -154,8 +156,8 @@ def one_association(c):
         _, told = c.run("tshark", ["tshark", "-n", "-r", file, "-Y", query, "-T", "fields", "-e", which], seconds=60)
         return [word for line in told.splitlines() for word in line.split(",") if re.fullmatch(r"[\dxa-f]+", word)]
 
-    inits = fields("sctp.verification_tag", "sctp.chunk_type == 1")
-    c.expect(len(inits) == 1, f"expected one association, {len(inits)} INITs were sent")
+    inits = sctp.count(c, file, "sctp.chunk_type == 1")
+    c.expect(inits == 1, f"expected one association, {inits} INITs were sent")
     streams = set(fields("sctp.data_sid", "sctp.chunk_type == 0"))
     # Of 400 calls among 1024 streams each way about 320 are used.
     c.expect(len(streams) > 200, f"400 calls used {len(streams)} streams")
@@ -209,3 +211,143 @@ def tls(c):
     sites[1].answers()
     caller = sites[0].calls("10.1.0.2", 1)
     c.expect(caller.wait(30) not in (0, None), "a call was taken by a server with another's certificate")
+
+
+INSIDE, OUTSIDE = "inside.test", "host.test"
+PHONES = """
+listen = ["udp://127.0.0.1:5060", "sctp://10.1.0.1:5060"]
+domains = ["host.test"]
+trusted = ["127.0.0.0/8", "10.0.0.0/8"]
+http = "127.0.0.1:8060"
+[auth]
+mode = "off"
+"""
+REGISTER = """<?xml version="1.0" encoding="UTF-8"?>
+<scenario name="register">
+  <send retrans="500"><![CDATA[
+
+REGISTER sip:host.test SIP/2.0
+Via: SIP/2.0/[transport] [local_ip]:[local_port];branch=[branch]
+From: <sip:[service]@host.test>;tag=[pid]r[call_number]
+To: <sip:[service]@host.test>
+Call-ID: [call_id]
+CSeq: 1 REGISTER
+Contact: <sip:[service]@127.0.0.1:5070>;expires=600
+Supported: path
+Max-Forwards: 70
+Content-Length: 0
+
+  ]]></send>
+  <recv response="200"/>
+</scenario>
+"""
+
+
+class Kamailio:
+    """A host with a server of ours, and a small machine with Kamailio; phones on both, over UDP within each."""
+
+    def __init__(self, c):
+        self.c, self.number = c, 0
+        folder = c.folder / "kamailio"
+        folder.mkdir()
+        config = kamailio.write_config(folder, "127.0.0.1", PORT, domain=INSIDE, sctp="10.1.0.2",
+                                       routes=[(OUTSIDE, "sip:10.1.0.1:5060;transport=sctp")],
+                                       registrar="sip:10.1.0.1:5060;transport=sctp")
+        modules = sorted(set(re.findall(r'loadmodule "(.*)"', config.read_text())))
+        path = re.search(r'mpath="(.*)"', config.read_text()).group(1)
+        scenarios = {f"/{name}": (sctp.SOURCES / name).read_text() for name in ("uac.xml", "uas.xml")}
+        scenarios["/register.xml"] = REGISTER
+        for name, text in scenarios.items():
+            (c.folder / name[1:]).write_text(text)
+        self.linux = sctp.Linux(
+            c, programs=["/usr/bin/sipp", "/usr/sbin/kamailio"],
+            files={**scenarios, str(config): config.read_text(), sctp.TERMINAL: Path(sctp.TERMINAL).read_bytes()},
+            copies=[f"{path}{name}" for name in modules])
+        self.space, self.folder, self.config = self.linux.space, folder, config
+        self.start_kamailio()
+        self.server = None
+        self.start_server()
+
+    def start_kamailio(self):
+        """Starts it, and waits until it listens."""
+        self.linux.run(f"kamailio -DD -E -f {self.config} -m 32 -M 4 -w /tmp -Y {self.folder} >>/tmp/kamailio 2>&1 &")
+        self.linux.run("n=0; while ! grep -q 5060 /proc/net/sctp/eps; do sleep 0.1; n=$((n+1)); "
+                       "[ $n -lt 200 ] || { cat /tmp/kamailio; exit 1; }; done", 40)
+
+    def start_server(self):
+        """Starts ours."""
+        config = self.c.folder / "ringway.toml"
+        config.write_text(f'store = "redb:{self.c.folder}/ringway.redb"\n{PHONES}')
+        self.number += 1
+        self.server = self.space.start(f"ringway-{self.number}", [binary(), "serve", "--config", config],
+                                       env={"XDG_STATE_HOME": str(self.c.folder / "state")})
+        self.c.expect(self.server.wait_output("serving", 15), f"no server: {self.server.output()}")
+
+    def inside(self, scenario, port, *words):
+        """Starts SIPp in the machine; gives the file its end will be told in."""
+        self.number += 1
+        name = f"/tmp/sipp-{self.number}"
+        self.linux.run(f"cd /tmp; (TERM=linux sipp -sf /{scenario}.xml -i 127.0.0.1 -p {port} -t u1 -nostdin -timeout 60s "
+                       f"-timeout_error -trace_err -error_file {name}.err {' '.join(map(str, words))} >{name} 2>&1; "
+                       f"echo $? >{name}.end) >/dev/null 2>&1 &")
+        return name
+
+    def ended(self, name, seconds=60):
+        """Waits for one of those, which must end well."""
+        text = self.linux.run(f"n=0; while ! [ -s {name}.end ] && [ $n -lt {10 * seconds} ]; do sleep 0.1; n=$((n+1)); "
+                              f"done; cat {name}.end {name}.err 2>/dev/null; true", seconds + 20)
+        self.c.expect(text.split()[:1] == ["0"], f"sipp in the machine: {text[:1500]}")
+
+    def outside(self, scenario, port, *words):
+        """Starts SIPp on the host."""
+        self.number += 1
+        return self.space.start(f"sipp-{scenario}-{self.number}", [
+            "sipp", "-sf", self.c.folder / f"{scenario}.xml", "-i", "127.0.0.1", "-p", port, "-t", "u1", "-nostdin",
+            "-timeout", "60s", "-timeout_error", "-trace_err", "-error_file",
+            self.c.folder / f"sipp-{scenario}-{self.number}.err", *words])
+
+    def done(self, process, seconds=70):
+        """Waits for one of those, which must end well."""
+        status = process.wait(seconds)
+        error = self.c.folder / f"{process.name}.err"
+        said = error.read_text(errors="replace") if error.exists() else process.output()[-1500:]
+        self.c.expect(status == 0, f"{process.name} ended with {status}: {said[:1500]}")
+
+    def calls(self, count, ways=("inside", "outside")):
+        """So many calls from each of these sides at once, each of which must go as it should."""
+        ends = []
+        if "inside" in ways:
+            ends += [(self.done, self.outside("uas", CALLEE, "-m", count)), (self.ended, self.inside(
+                "uac", CALLER, "-m", count, "-r 10 -s bob -key target host.test 127.0.0.1:5060"))]
+        if "outside" in ways:
+            ends += [(self.ended, self.inside("uas", CALLEE, "-m", count)), (self.done, self.outside(
+                "uac", CALLER, "-m", count, "-r", 10, "-s", "alice", "-key", "target", OUTSIDE, "127.0.0.1:5060"))]
+        for wait, what in reversed(ends):
+            wait(what)
+
+
+@sctp.case("calls-over-sctp/kamailio", limit=150)
+def with_kamailio(c):
+    """RFC 4168 with Kamailio over Linux's SCTP: a phone registers through it (RFC 3327), and calls go both ways on one
+    association; after Kamailio was cut off and started anew, and after our server was, they do again."""
+    both = Kamailio(c)
+    both.ended(both.inside("register", 5072, "-m 1 -s alice 127.0.0.1:5060"))
+    both.done(both.outside("register", 5072, "-m", 1, "-s", "bob", "127.0.0.1:5060"))
+    both.calls(20)
+    # The machine is gone without a word, and is back as one that restarts (RFC 9260 section 5.2.2).
+    both.linux.machine.stop()
+    both.linux.boot()
+    both.start_kamailio()
+    both.calls(1, ["inside"])
+    both.calls(10)
+    # An acknowledgement that came late would be out of the blue to a server that knows of nothing.
+    c.sleep(0.5)
+    both.server.popen.kill()
+    both.server.popen.wait()
+    both.start_server()
+    both.calls(1, ["outside"])
+    both.calls(10)
+    kinds = both.linux.examine()
+    c.expect(not kinds & {sctp.ABORT, sctp.ERROR_CHUNK}, f"chunks of types {sorted(kinds)}")
+    inits = sctp.count(c, both.linux.captures[0][1], "sctp.chunk_type == 1")
+    c.expect(inits == 3, f"expected one INIT at the beginning and one for each that came back, there were {inits}")

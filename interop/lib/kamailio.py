@@ -14,11 +14,12 @@ MODULES = "tm sl rr maxfwd usrloc registrar pv textops siputils sanity xlog ctl 
 
 
 def write_config(folder, host, port, *, domain, routes=(), users=None, redirect=False, tls_port=None,
-                 ws_port=None, wss_port=None, certificate=None, key=None, registrar=None):
+                 ws_port=None, wss_port=None, certificate=None, key=None, registrar=None, sctp=None):
     """Writes kamailio.cfg (and what it needs) to `folder`; returns its path.
 
     `routes` are (domain, next hop URI) pairs; `users` is None where nobody is asked for a password;
-    `registrar` is the URI that an edge proxy sends registrations on to, with a Path (RFC 3327).
+    `registrar` is the URI that an edge proxy sends registrations on to, with a Path (RFC 3327); `sctp` an
+    address it is at over SCTP too, with the same port.
     """
     folder = Path(folder)
     modules = MODULES.split()
@@ -42,6 +43,12 @@ def write_config(folder, host, port, *, domain, routes=(), users=None, redirect=
         (folder / "db" / "version").write_text("table_name(string) table_version(int)\nsubscriber:7\n")
     if registrar:
         modules.append("path")
+        # Two Path headers where the two sides differ, as Record-Route has them.
+        params.append('modparam("path", "enable_r2", 1)')
+    if sctp:
+        modules.append("sctp")
+        globals_.append("enable_sctp=yes")
+        listen.append(f"listen=sctp:{sctp}:{port}")
     if tls_port or wss_port:
         modules.append("tls")
         globals_.append("enable_tls=yes")

@@ -150,8 +150,10 @@ class Archive:
 class Machine:
     """One machine, from its start until it is stopped."""
 
-    def __init__(self, folder, programs=(), files=()):
+    def __init__(self, folder, programs=(), files=(), copies=()):
+        """`files` are contents by their paths; `copies` are files of this machine that keep their paths."""
         self.folder, self.programs, self.files = Path(folder), list(programs), dict(files)
+        self.copies = list(copies)
         self.process, self.socket, self.text, self.number = None, None, b"", 0
 
     def archive(self, cards, modules):
@@ -167,17 +169,18 @@ class Machine:
         made.add("bin/sh", b"busybox", stat.S_IFLNK | 0o777)
         for module in MODULES:
             made.file(f"modules/{Path(module).name}.ko", modules / f"{module}.ko")
-        for program in self.programs:
-            made.file(f"bin/{Path(program).name}", program)
-            for library in libraries(program):
+        for path, source in [*((f"bin/{Path(one).name}", one) for one in self.programs),
+                             *((str(one), one) for one in self.copies)]:
+            made.file(path, source)
+            for library in libraries(source):
                 made.file(library, library)
         for path, content in self.files.items():
             made.add(path.lstrip("/"), content if isinstance(content, bytes) else content.encode(),
                      stat.S_IFREG | 0o755)
         return made.finish()
 
-    def start(self, cards, namespace=None):
-        """Boots; `cards` are (TAP device, address, address...)."""
+    def start(self, cards, namespace=None, features=""):
+        """Boots; `cards` are (TAP device, address, address...), `features` what QEMU shall set of each card."""
         image, modules = kernel()
         self.folder.mkdir(parents=True, exist_ok=True)
         memory = self.folder / "initramfs"
@@ -192,7 +195,7 @@ class Machine:
                     "-serial", f"unix:{line},server=on,wait=off"]
         for i, (tap, *_) in enumerate(cards):
             command += ["-netdev", f"tap,id=n{i},ifname={tap},script=no,downscript=no",
-                        "-device", f"virtio-net-pci,netdev=n{i},mac=52:54:00:00:00:{i + 1:02x}"]
+                        "-device", f"virtio-net-pci,netdev=n{i},mac=52:54:00:00:00:{i + 1:02x}{features}"]
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                         stderr=open(self.folder / "qemu", "wb"))
         deadline = time.monotonic() + BOOT_SECONDS
@@ -254,6 +257,7 @@ class Machine:
         if self.process:
             self.process.kill()
             self.process.wait()
+        self.process, self.socket, self.text, self.number = None, None, b"", 0
 
 
 def look():

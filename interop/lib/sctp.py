@@ -1,42 +1,20 @@
-"""What the checks of SCTP share: its programs, links between namespaces, and what tshark says of a capture."""
+"""What the checks of SCTP share: its programs, a bad link, Linux's own, and what tshark says of a capture."""
 
 import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
-import cases
 from cases import Failed
 from machine import Machine
+from network import Space, case, words
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "interop" / "sctp"
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
-# How the names of namespaces begin; the process that made one follows.
-SPACES = "rw-sctp-"
 # What a C program is linked with, by the header it needs.
 LIBRARIES = {"usrsctp": ["-lusrsctp", "-lpthread"], "peer": ["-static", "-lsctp"]}
-
-
-def permitted():
-    """Whether namespaces and devices can be made here."""
-    if os.geteuid() != 0 or not os.access("/dev/net/tun", os.R_OK | os.W_OK):
-        return False
-    script = "ip link add rw-a type veth peer name rw-b && ip tuntap add dev rw-c mode tap && mount --make-rprivate /"
-    tried = subprocess.run(["unshare", "-n", "-m", "sh", "-c", script], capture_output=True, check=False)
-    return tried.returncode == 0
-
-
-PERMITTED = permitted()
-if not PERMITTED and "--one" not in sys.argv:
-    print("interop: some of sctp is left out, for want of the right to make namespaces and devices", file=sys.stderr)
-
-
-def case(name, **options):
-    """A case that needs namespaces, where they can be made."""
-    return cases.case(name, own=True, **options) if PERMITTED else lambda body: body
 
 
 def ringway():
@@ -63,14 +41,6 @@ def built(name):
     return program
 
 
-def words(options):
-    """Command line words for a mapping; True stands alone, lists are joined."""
-    for name, value in options.items():
-        yield f"--{name.replace('_', '-')}"
-        if value is not True:
-            yield ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
-
-
 def summary(output):
     """The NAME=VALUE words of the last line."""
     lines = [line for line in output.strip().splitlines() if " ended=" in line]
@@ -84,85 +54,6 @@ def finish(c, process, seconds=60):
     status = process.wait(seconds)
     c.expect(status == 0, f"{process.name} ended with {status}: {process.output()}")
     return summary(process.output())
-
-
-class Space:
-    """A network namespace that ends with the case."""
-
-    def __init__(self, c, name):
-        self.c, self.name = c, f"{SPACES}{os.getpid()}-{name}"
-        self.sweep()
-        self.ip("netns", "add", self.name)
-        c.after(lambda: self.ip("netns", "del", self.name))
-        self.inside("link", "set", "lo", "up")
-
-    def sweep(self):
-        """Deletes the namespaces of cases that were ended before they could."""
-        for line in self.c.run("ip", ["ip", "netns", "list"])[1].splitlines():
-            name = line.split()[0] if line else ""
-            owner = name.removeprefix(SPACES).split("-")[0]
-            if name.startswith(SPACES) and not Path("/proc", owner).exists():
-                self.c.run("ip", ["ip", "netns", "del", name])
-
-    def ip(self, *arguments):
-        """Runs `ip`, which must succeed."""
-        status, output = self.c.run("ip", ["ip", *arguments])
-        self.c.expect(status == 0, f"ip {' '.join(map(str, arguments))}: {output}")
-
-    def inside(self, *arguments):
-        """Runs `ip` in the namespace."""
-        self.ip("-n", self.name, *arguments)
-
-    def join(self, other, number):
-        """A link to another namespace, `e<number>` on both sides, with addresses 10.<number>.0.1 and .2."""
-        self.inside("link", "add", f"e{number}", "type", "veth", "peer", "name", f"e{number}", "netns", other.name)
-        for space, host in ((self, 1), (other, 2)):
-            space.address(f"e{number}", f"10.{number}.0.{host}/24", f"fd0{number}::{host}/64")
-
-    def join_by(self, switches, other, number):
-        """The same by two switches in a third namespace, with `trunk<number>` between them."""
-        trunks = (f"trunk{number}", f"trunk{number}b")
-        switches.inside("link", "add", trunks[0], "type", "veth", "peer", "name", trunks[1])
-        for host, (space, trunk) in enumerate(zip((self, other), trunks), 1):
-            switch, port = f"switch{number}{host}", f"port{number}{host}"
-            space.inside("link", "add", f"e{number}", "type", "veth", "peer", "name", port, "netns", switches.name)
-            switches.inside("link", "add", switch, "type", "bridge")
-            for device in (port, trunk):
-                switches.inside("link", "set", device, "master", switch, "up")
-            switches.inside("link", "set", switch, "up")
-            space.address(f"e{number}", f"10.{number}.0.{host}/24", f"fd0{number}::{host}/64")
-
-    def tap(self, number):
-        """A device for a machine's network card, with address 10.<number>.0.1."""
-        self.inside("tuntap", "add", "dev", f"tap{number}", "mode", "tap")
-        self.address(f"tap{number}", f"10.{number}.0.1/24", f"fd0{number}::1/64")
-
-    def address(self, device, *addresses):
-        """Gives a device its addresses and sets it up."""
-        for address in addresses:
-            self.inside("address", "add", address, "dev", device, *(["nodad"] if ":" in address else []))
-        self.inside("link", "set", device, "up")
-
-    def enter(self):
-        """Words before a command that is to run inside."""
-        return ["ip", "netns", "exec", self.name]
-
-    def start(self, name, argv, **options):
-        """Starts a program inside."""
-        return self.c.start(name, [*self.enter(), *argv], **options)
-
-    def capture(self, device):
-        """Captures what passes a device; gives how to end that, and its file."""
-        file = self.c.folder / f"{device}.pcapng"
-        started = self.start(f"dumpcap-{device}", ["dumpcap", "-q", "-i", device, "-w", file, "-f", "sctp"])
-
-        def end():
-            # What has just passed is not written yet.
-            self.c.sleep(0.5)
-            started.end()
-        self.c.after(end)
-        self.c.expect(started.wait_output("File:", 10), f"no capture: {started.output()}")
-        return end, file
 
 
 def examine(c, file, udp=None, least=20):
@@ -185,7 +76,7 @@ def examine(c, file, udp=None, least=20):
 # Wireshark's severity of errors.
 ERROR = 0x00800000
 # Types of chunks.
-DATA, FORWARD_TSN, RE_CONFIG, ASCONF, AUTH, I_DATA = 0, 192, 130, 193, 15, 64
+DATA, ABORT, ERROR_CHUNK, AUTH, I_DATA, RE_CONFIG, FORWARD_TSN, ASCONF = 0, 6, 9, 15, 64, 130, 192, 193
 # What a program that draws on a terminal wants to know of it.
 TERMINAL = "/lib/terminfo/l/linux"
 
@@ -196,6 +87,14 @@ def chunks(c, file, udp=None):
     _, told = c.run("tshark", ["tshark", "-n", "-r", file, *decode, "-T", "fields", "-e", "sctp.chunk_type",
                                "-Y", "sctp"], seconds=60)
     return {int(word) for line in told.splitlines() for word in line.split(",") if word.isdigit()}
+
+
+def count(c, file, wanted, udp=None):
+    """How many captured packets tshark's filter picks."""
+    decode = ["-d", f"udp.port=={udp},sctp"] if udp else []
+    _, told = c.run("tshark", ["tshark", "-n", "-r", file, *decode, "-T", "fields", "-e", "frame.number", "-Y", wanted],
+                    seconds=60)
+    return sum(line.isdigit() for line in told.splitlines())
 
 
 class Relay:
@@ -222,15 +121,22 @@ class Relay:
 class Linux:
     """Linux's own SCTP in a small machine, with a card in each of the numbered networks."""
 
-    def __init__(self, c, networks=(1,), programs=(), files=()):
+    def __init__(self, c, networks=(1,), programs=(), files=(), copies=(), features="", udp=None):
         self.c, self.networks, self.count = c, networks, 0
         self.space = Space(c, "linux")
         for number in networks:
             self.space.tap(number)
-        self.machine = Machine(c.folder / "machine", programs=[built("peer"), *programs], files=files)
+        self.machine = Machine(c.folder / "machine", programs=[built("peer"), *programs], files=files,
+                               copies=copies)
         c.after(self.close)
-        self.captures = [self.space.capture(f"tap{number}") for number in networks]
-        self.machine.start([(f"tap{n}", f"10.{n}.0.2/24", f"fd0{n}::2/64") for n in networks], self.space.name)
+        self.features, self.udp = features, udp
+        self.captures = [self.space.capture(f"tap{number}", udp) for number in networks]
+        self.boot()
+
+    def boot(self):
+        """Starts the machine, for the first time or after it was stopped."""
+        cards = [(f"tap{n}", f"10.{n}.0.2/24", f"fd0{n}::2/64") for n in self.networks]
+        self.machine.start(cards, self.space.name, self.features)
 
     def close(self):
         """Keeps what the machine's peers said, for whoever looks into a failure, and ends it."""
@@ -246,8 +152,8 @@ class Linux:
         kinds = set()
         for end, file in self.captures:
             end()
-            examine(self.c, file)
-            kinds |= chunks(self.c, file)
+            examine(self.c, file, self.udp)
+            kinds |= chunks(self.c, file, self.udp)
         return kinds
 
     def addresses(self, host, six=False):

@@ -40,7 +40,7 @@ static int open_socket(const struct options *o) {
     }
     int room = 4 << 20;
     setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof room);
-    setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof room);
+    setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &o->buffer, sizeof o->buffer);
     if (sctp_bindx(fd, (struct sockaddr *)packed(o->bind, o->binds), o->binds, SCTP_BINDX_ADD_ADDR) < 0)
         die("bind");
     return fd;

@@ -28,7 +28,7 @@ struct options {
     double measure_s;
     uint32_t lifetime_ms;
     const char *add, *remove, *primary;
-    int change_after_ms, reset_after;
+    int change_after_ms, reset_after, buffer;
 };
 
 static uint8_t pattern[PERIOD * 2 + LARGEST];
@@ -183,7 +183,7 @@ static int forget(uint32_t *numbers, const uint16_t *streams, int count, int all
 }
 
 static struct options parse(int argc, char **argv) {
-    struct options o = {.streams = 1, .size = 1000, .sizes = 1, .limit_s = 30, .change_after_ms = -1};
+    struct options o = {.streams = 1, .size = 1000, .sizes = 1, .limit_s = 30, .buffer = 4 << 20, .change_after_ms = -1};
     static const struct option names[] = {
         {"bind", 1, 0, 'b'},       {"port", 1, 0, 'p'},     {"connect", 1, 0, 'c'},      {"to-port", 1, 0, 'P'},
         {"listen", 0, 0, 'l'},     {"streams", 1, 0, 's'},  {"count", 1, 0, 'n'},        {"size", 1, 0, 'z'},
@@ -191,7 +191,7 @@ static struct options parse(int argc, char **argv) {
         {"interleave", 0, 0, 'i'}, {"lifetime", 1, 0, 'T'}, {"abort", 0, 0, 'a'},        {"stay", 0, 0, 'y'},
         {"add", 1, 0, 'A'},        {"remove", 1, 0, 'R'},   {"peer-primary", 1, 0, 'm'}, {"change-after", 1, 0, 'C'},
         {"reset-after", 1, 0, 'r'}, {"pace", 1, 0, 'w'},    {"udp", 1, 0, 'v'},          {"to-udp", 1, 0, 'V'},
-        {"measure", 1, 0, 'M'},    {"sink", 0, 0, 'S'},     {0}};
+        {"measure", 1, 0, 'M'},    {"sink", 0, 0, 'S'},     {"buffer", 1, 0, 'B'},       {0}};
     char *bind = NULL, *connect = NULL;
     int c;
     while ((c = getopt_long(argc, argv, "", names, NULL)) != -1) {
@@ -222,6 +222,7 @@ static struct options parse(int argc, char **argv) {
         case 'V': o.to_udp = atoi(optarg); break;
         case 'M': o.measure_s = atof(optarg); break;
         case 'S': o.sink = true; break;
+        case 'B': o.buffer = atoi(optarg); break;
         default: exit(2);
         }
     }

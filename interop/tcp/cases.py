@@ -6,13 +6,11 @@ line on standard error says so.
 """
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
-import cases
 import windows
 from cases import Failed
+from network import Space, case, words
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -20,27 +18,6 @@ KERNEL, OURS = "10.9.0.1", "10.9.0.2"
 KERNEL6, OURS6 = "fd09::1", "fd09::2"
 PORT = 7000
 MEGABYTE = 1 << 20
-# How the names of namespaces begin; the process that made one follows.
-SPACES = "rw-tcp-"
-
-
-def permitted():
-    """Whether namespaces and devices can be made here."""
-    if os.geteuid() != 0 or not os.access("/dev/net/tun", os.R_OK | os.W_OK):
-        return False
-    script = "ip tuntap add dev rw-probe mode tun && mount --make-rprivate /"
-    tried = subprocess.run(["unshare", "-n", "-m", "sh", "-c", script], capture_output=True, check=False)
-    return tried.returncode == 0
-
-
-PERMITTED = permitted()
-if not PERMITTED and "--one" not in sys.argv:
-    print("interop: tcp is left out, for want of the right to make namespaces and devices", file=sys.stderr)
-
-
-def case(name, **options):
-    """A case, where it can be run."""
-    return cases.case(name, **options) if PERMITTED else lambda body: body
 
 
 def binary():
@@ -53,39 +30,15 @@ def binary():
     return path
 
 
-def words(options):
-    """Command line words for a mapping; True stands alone."""
-    for name, value in options.items():
-        yield f"--{name.replace('_', '-')}"
-        if value is not True:
-            yield str(value)
-
-
 class Link:
     """A namespace with our TCP on one end of a device and the kernel's on the other."""
 
     def __init__(self, c, v6=False):
         self.c, self.v6 = c, v6
         self.mark = c.ports.take()
-        self.space = f"{SPACES}{os.getpid()}-{self.mark}"
-        self.sweep()
-        self.ip("netns", "add", self.space)
-        c.after(lambda: self.ip("netns", "del", self.space))
+        self.space = Space(c, f"tcp-{self.mark}")
         self.kernel, self.local = (KERNEL6, OURS6) if v6 else (KERNEL, OURS)
         self.program = None
-
-    def sweep(self):
-        """Deletes the namespaces of cases that were ended before they could."""
-        for line in self.c.run("ip", ["ip", "netns", "list"])[1].splitlines():
-            name = line.split()[0] if line else ""
-            owner = name.removeprefix(SPACES).split("-")[0]
-            if name.startswith(SPACES) and not Path("/proc", owner).exists():
-                self.c.run("ip", ["ip", "netns", "del", name])
-
-    def ip(self, *arguments):
-        """Runs `ip`, which must succeed."""
-        status, output = self.c.run("ip", ["ip", *arguments])
-        self.c.expect(status == 0, f"ip {' '.join(arguments)}: {output}")
 
     def sysctl(self, name, value):
         """Sets one of the kernel's parameters in the namespace."""
@@ -94,17 +47,16 @@ class Link:
 
     def inside(self, name, argv):
         """Runs a program in the namespace to its end."""
-        return self.c.run(name, ["ip", "netns", "exec", self.space, *argv])
+        return self.c.run(name, [*self.space.enter(), *argv])
 
     def ours(self, **options):
         """Starts our end, which waits until `go`."""
-        argv = ["ip", "netns", "exec", self.space, binary(), "--tun", "tun0", "--local", self.local]
+        argv = [*self.space.enter(), binary(), "--tun", "tun0", "--local", self.local]
         self.program = self.c.start(f"ours-{self.mark}", [*argv, *words(options)], stdin=True)
         self.c.expect(self.program.wait_output("open", 10), f"no device: {self.program.output()}")
         prefix = f"{self.kernel}/{64 if self.v6 else 24}"
-        self.ip("-n", self.space, "address", "add", prefix, "dev", "tun0", *(["nodad"] if self.v6 else []))
-        self.ip("-n", self.space, "link", "set", "lo", "up")
-        self.ip("-n", self.space, "link", "set", "tun0", "mtu", "1500", "up")
+        self.space.inside("address", "add", prefix, "dev", "tun0", *(["nodad"] if self.v6 else []))
+        self.space.inside("link", "set", "tun0", "mtu", "1500", "up")
         return self.program
 
     def go(self):
@@ -114,7 +66,7 @@ class Link:
     def peer(self, **options):
         """Starts the kernel's end."""
         options.setdefault("address", self.kernel if "listen" in options else self.local)
-        argv = ["ip", "netns", "exec", self.space, "python3", HERE / "peer.py", *words(options)]
+        argv = [*self.space.enter(), "python3", HERE / "peer.py", *words(options)]
         peer = self.c.start(f"peer-{self.mark}", argv)
         if "listen" in options:
             self.c.expect(peer.wait_output("listening", 10), f"no peer: {peer.output()}")
@@ -153,21 +105,21 @@ def both(size, back):
     return {"send": size, "receive": back}, {"send": back, "receive": size}
 
 
-@case("tcp/connect", own=True)
+@case("tcp/connect")
 def active(c):
     """RFC 9293: our end opens; ten megabytes each way at once."""
     ours, peer = both(10 * MEGABYTE, 10 * MEGABYTE)
     connect(c, ours, peer)
 
 
-@case("tcp/listen", own=True)
+@case("tcp/listen")
 def passive(c):
     """RFC 9293: the kernel opens; ten megabytes each way at once, with 10 ms each way."""
     ours, peer = both(10 * MEGABYTE, 10 * MEGABYTE)
     listen(c, {**ours, "delay": 10}, peer)
 
 
-@case("tcp/ipv6", own=True)
+@case("tcp/ipv6")
 def six(c):
     """The same over IPv6, with loss."""
     ours, peer = both(2 * MEGABYTE, 2 * MEGABYTE)
@@ -179,7 +131,7 @@ BAD = {"loss": 2, "reorder": 5, "duplicate": 1, "delay": 5}
 
 def bad_link(name, **choice):
     """A case of a bad link with some choice of options on our end, opened from either end."""
-    @case(f"tcp/bad-link-{name}", limit=150, own=True)
+    @case(f"tcp/bad-link-{name}", limit=150)
     def _(c):
         ours, peer = both(2 * MEGABYTE, 2 * MEGABYTE)
         output = connect(c, {**ours, **BAD, **choice, "limit": 60}, peer)
@@ -193,7 +145,7 @@ bad_link("plain", no_sack=True, no_timestamps=True, no_scaling=True, reno=True)
 bad_link("reno", reno=True, no_timestamps=True)
 
 
-@case("tcp/ecn", own=True)
+@case("tcp/ecn")
 def ecn(c):
     """RFC 3168: both ends agree on ECN, whoever opens; marks are answered, and every byte arrives."""
     for opens in (True, False):
@@ -213,14 +165,14 @@ def ecn(c):
         c.expect("ecn_reductions: 0" not in output, f"no mark was answered: {output}")
 
 
-@case("tcp/zero-window-ours", own=True)
+@case("tcp/zero-window-ours")
 def our_window(c):
     """RFC 9293 3.8.6.1: our end does not read for three seconds; the kernel must wait and go on."""
     ours, peer = both(1000, 2 * MEGABYTE)
     listen(c, {**ours, "pause": 3000, "buffer": 20_000}, peer)
 
 
-@case("tcp/zero-window-theirs", own=True)
+@case("tcp/zero-window-theirs")
 def their_window(c):
     """RFC 9293 3.8.6.1: the kernel's end does not read for three seconds; ours probes and goes on."""
     ours, peer = both(2 * MEGABYTE, 1000)
@@ -229,7 +181,7 @@ def their_window(c):
     c.expect("timeouts: 0," in output, f"the probes counted as loss: {output}")
 
 
-@case("tcp/half-close", own=True)
+@case("tcp/half-close")
 def half(c):
     """RFC 9293 3.6: one direction ends first, the other still carries data, whoever is first."""
     ours, peer = both(MEGABYTE, MEGABYTE)
@@ -239,7 +191,7 @@ def half(c):
     c.expect("CloseWait" in output and "LastAck" in output, f"no half-closed state: {output}")
 
 
-@case("tcp/close-at-once", own=True)
+@case("tcp/close-at-once")
 def crossing(c):
     """RFC 9293 3.6, figure 13: FINs that cross.
 
@@ -251,7 +203,7 @@ def crossing(c):
     c.expect("Closing" in output, f"the FINs did not cross: {output}")
 
 
-@case("tcp/open-at-once", own=True)
+@case("tcp/open-at-once")
 def simultaneous(c):
     """RFC 9293 3.5, figure 7: SYNs that cross. Our end begins only once the kernel's SYN is under way."""
     link = Link(c)
@@ -265,19 +217,19 @@ def simultaneous(c):
     c.expect("SynReceived" in output, f"the SYNs did not cross: {output}")
 
 
-@case("tcp/reset-by-kernel", own=True)
+@case("tcp/reset-by-kernel")
 def reset_theirs(c):
     """RFC 9293 3.10.7.4: the kernel aborts, and our end is told."""
     connect(c, {"send": 50_000_000, "receive": 0, "end": "reset"}, {"receive": 100_000, "end": "abort"})
 
 
-@case("tcp/reset-by-us", own=True)
+@case("tcp/reset-by-us")
 def reset_ours(c):
     """RFC 9293 3.10.5: our end aborts, and the kernel is told."""
     listen(c, {"receive": 100_000, "end": "abort"}, {"send": 50_000_000, "end": "reset"})
 
 
-@case("tcp/refused", own=True)
+@case("tcp/refused")
 def refused(c):
     """RFC 9293 3.10.7.1: nobody listens, on either end."""
     link = Link(c)
@@ -305,7 +257,7 @@ def prepare(link):
     link.sysctl("net.ipv4.tcp_rmem", "4096 4000000 8000000")
     link.sysctl("net.ipv4.tcp_wmem", "4096 4000000 8000000")
     link.sysctl("net.ipv4.tcp_early_retrans", 0)
-    link.ip("-n", link.space, "route", "replace", "10.9.0.0/24", "dev", "tun0", "proto", "kernel", "scope",
+    link.space.inside("route", "replace", "10.9.0.0/24", "dev", "tun0", "proto", "kernel", "scope",
             "link", "src", KERNEL, "rto_min", "3s")
 
 
@@ -337,7 +289,7 @@ def both_windows(c, size, lost, algorithm, **link_options):
     return ours, kernel
 
 
-@case("tcp/window-beside-kernel", limit=240, own=True)
+@case("tcp/window-beside-kernel", limit=240)
 def window(c):
     """RFC 5681, RFC 6675: the same data packets are lost to either sender; both windows must double a
     round trip, halve once a loss, grow by one a round trip, and be alike from packet to packet."""
@@ -350,7 +302,7 @@ def window(c):
     c.expect(not wrong, "; ".join(wrong))
 
 
-@case("tcp/cubic-beside-kernel", limit=240, own=True)
+@case("tcp/cubic-beside-kernel", limit=240)
 def cubic_window(c):
     """RFC 9438: the same, and both windows must fall to 0.7 and grow as CUBIC does.
 
@@ -364,7 +316,7 @@ def cubic_window(c):
     c.expect(not wrong, "; ".join(wrong))
 
 
-@case("tcp/capture", own=True)
+@case("tcp/capture")
 def capture(c):
     """What is captured on the way: tshark finds every checksum right, and each drop with its reason."""
     ours, peer = both(MEGABYTE, MEGABYTE)

@@ -4,9 +4,10 @@ use crate::pattern::{self, Got, LARGEST, Pattern, Sent};
 use crate::say;
 use ringway_net::sctp::{
     Association, Change, Close, Config, Connect, Error, Event, Over, Received, Reliability, Reset,
-    Scheduling, SendOptions, Settings, Stack,
+    Scheduling, SendOptions, Settings, Stack, Totals,
 };
 use ringway_sansio::Duration as Span;
+use ringway_sctp::{Algorithm, Multipath};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -74,6 +75,12 @@ pub(crate) struct Options {
     /// Messages are sent and taken in turns (RFC 8260)
     #[arg(long)]
     interleave: bool,
+    /// What is off unless asked for
+    #[arg(long, value_delimiter = ',')]
+    with: Vec<Extra>,
+    /// Bytes of the receive buffer
+    #[arg(long, default_value_t = BUFFER)]
+    buffer: usize,
     /// Addresses may change (RFC 5061)
     #[arg(long)]
     dynamic: bool,
@@ -92,6 +99,32 @@ pub(crate) struct Options {
     /// An address that is removed
     #[arg(long)]
     remove: Option<IpAddr>,
+}
+
+/// An extension, or another way of doing what is done anyhow.
+#[derive(clap::ValueEnum, Clone, Copy)]
+enum Extra {
+    Cubic,
+    Ecn,
+    FinalAcks,
+    Multipath,
+    Pmtu,
+    Pooled,
+    Rack,
+}
+
+impl Extra {
+    fn apply(self, settings: &mut Settings) {
+        match self {
+            Extra::Cubic => settings.algorithm = Algorithm::Cubic,
+            Extra::Ecn => settings.ecn = true,
+            Extra::FinalAcks => settings.final_acks = true,
+            Extra::Multipath => settings.multipath = Multipath::Independent,
+            Extra::Pmtu => settings.largest_mtu = Some(9000),
+            Extra::Pooled => settings.multipath = Multipath::Pooled,
+            Extra::Rack => settings.rack = true,
+        }
+    }
 }
 
 #[derive(clap::Args, Clone)]
@@ -119,10 +152,13 @@ impl Place {
 
 impl Options {
     fn settings(&self) -> Settings {
-        let settings = if self.ss7 { Settings::ss7() } else { Settings::default() };
+        let mut settings = if self.ss7 { Settings::ss7() } else { Settings::default() };
+        for extra in &self.with {
+            extra.apply(&mut settings);
+        }
         Settings {
             send_buffer: BUFFER,
-            receive_buffer: BUFFER,
+            receive_buffer: self.buffer,
             outbound_streams: self.streams,
             inbound_streams: u16::MAX,
             interleaving: self.interleave,
@@ -181,6 +217,8 @@ struct Run<'a> {
     refused: Cell<Option<bool>>,
     /// Answers to changes of our addresses.
     changes: Cell<u64>,
+    /// What was counted until the end began.
+    totals: Cell<Totals>,
     ended: RefCell<Option<String>>,
 }
 
@@ -375,6 +413,9 @@ impl Run<'_> {
         while !self.is_done() && !self.is_over() {
             sleep(TICK).await;
         }
+        if let Ok(snapshot) = self.association.statistics() {
+            self.totals.set(snapshot.totals);
+        }
         if self.options.abort && !self.is_over() {
             let _ = self.association.abort(b"asked to");
             return self.end("aborted".to_owned());
@@ -390,9 +431,10 @@ impl Run<'_> {
     /// The last line, and whether all went as expected.
     fn summary(&self) -> bool {
         let (sent, got) = (self.sent.borrow(), self.got.borrow());
+        let totals = self.totals.get();
         say(&format!(
             "sent={} sent_bytes={} got={} got_bytes={} wrong={} failed={} resets={} paths={} seconds={:.3} cpu={:.3} \
-             gap_ms={:.1} ended={}",
+             gap_ms={:.1} again={} timeouts={} ended={}",
             sent.messages,
             sent.bytes,
             got.messages,
@@ -404,6 +446,8 @@ impl Run<'_> {
             self.begun.elapsed().as_secs_f64(),
             crate::cpu(),
             self.gap.get().as_secs_f64() * 1e3,
+            totals.retransmits,
+            totals.timeouts,
             self.ended.borrow().as_deref().unwrap_or("not"),
         ));
         self.is_done() && got.wrong == 0
@@ -434,6 +478,7 @@ pub(crate) async fn run(options: Options) -> Result<bool, String> {
         own_resets: Cell::new(0),
         changes: Cell::new(0),
         refused: Cell::new(None),
+        totals: Cell::default(),
         ended: RefCell::new(None),
         options: &options,
         association,
