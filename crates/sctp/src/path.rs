@@ -3,7 +3,7 @@
 
 use crate::congestion::{Acked, Congestion, Window};
 use crate::outgoing::Rack;
-use crate::pmtu::Pmtu;
+use crate::pmtu::{BASE, Pmtu};
 use crate::rto::Rto;
 use crate::settings::{MIN_MTU, Settings};
 use crate::wire::COMMON_HEADER;
@@ -179,6 +179,31 @@ impl Path {
             pmdcs,
         };
         self.control = settings.algorithm.make();
+    }
+
+    /// Packets to here come from an address of ours. From another it is another way, whose window begins
+    /// anew (RFC 9260 section 7.2.5.2).
+    pub(crate) fn send_from(&mut self, local: IpAddr, settings: &Settings, ssthresh: u32) {
+        if core::mem::replace(&mut self.local, local) != local {
+            self.reset_window(settings, ssthresh);
+        }
+    }
+
+    /// A timer expired for data, not for the first time in a row. Packets larger than any way must take
+    /// may be what does not arrive: smaller ones are sent, and what the way takes is searched for from
+    /// there (RFC 8899 section 4.3).
+    pub(crate) fn suspect_black_hole(&mut self, now: Time) {
+        let large = self.errors > 0 && self.flight as usize > BASE && self.mtu > BASE;
+        let mtu = self.mtu;
+        let pmtu = match &mut self.pmtu {
+            None if large => self.pmtu.insert(Pmtu::after_loss(mtu)),
+            None => return,
+            Some(pmtu) => pmtu,
+        };
+        if let Some(size) = pmtu.data_lost(now, mtu) {
+            self.set_mtu(size);
+            self.mtu_timer = None;
+        }
     }
 
     /// Most bytes of a chunk in one packet to here.

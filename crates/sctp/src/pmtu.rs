@@ -9,7 +9,7 @@ use crate::settings::{MIN_MTU, Settings};
 use ringway_sansio::{Duration, Time};
 
 /// BASE_PLPMTU (RFC 8899 section 5.1.2): what is fallen back to.
-const BASE: usize = 1200;
+pub(crate) const BASE: usize = 1200;
 /// MAX_PROBES (section 5.1.2): probes of one size that may be lost.
 const MAX_PROBES: u8 = 3;
 /// PMTU_RAISE_TIMER (section 5.1.1): how long a search holds.
@@ -41,8 +41,18 @@ pub(crate) struct Pmtu {
 
 impl Pmtu {
     pub(crate) fn new(settings: &Settings) -> Option<Box<Pmtu>> {
-        let most = usize::from(settings.largest_mtu?);
-        Some(Box::new(Pmtu {
+        Some(Pmtu::up_to(usize::from(settings.largest_mtu?)))
+    }
+
+    /// A search on a way of which one thing is known: that a timer expired for data before.
+    pub(crate) fn after_loss(mtu: usize) -> Box<Pmtu> {
+        let mut pmtu = Pmtu::up_to(mtu);
+        pmtu.suspect = 1;
+        pmtu
+    }
+
+    fn up_to(most: usize) -> Box<Pmtu> {
+        Box::new(Pmtu {
             most,
             high: most,
             probe: None,
@@ -50,7 +60,7 @@ impl Pmtu {
             wanted: false,
             rests: Time::ZERO,
             suspect: 0,
-        }))
+        })
     }
 
     /// Data goes out: a search begins if it is time. `true` if a probe is wanted now.

@@ -22,6 +22,8 @@ impl Association {
             return;
         }
         match self.state {
+            // Not before it is known by which numbers the peer goes (RFC 6525 section 5.2.7).
+            State::ShutdownPending if self.asks_for_everything().is_some() => {}
             State::ShutdownPending => self.begin_closing(cx, State::ShutdownSent),
             State::ShutdownReceived => self.begin_closing(cx, State::ShutdownAckSent),
             _ => {}
@@ -79,14 +81,9 @@ impl Association {
         // put off a SHUTDOWN that was lost.
         if data {
             self.start_t2(cx);
-            // What SHUTDOWN cannot tell, a SACK does.
+            // What SHUTDOWN cannot tell, gaps, duplicates and the window, a SACK does.
             self.control.shutdown = true;
-            let tracker = &self.inn.tracker;
-            if tracker.has_gaps() || !tracker.duplicates().is_empty() {
-                self.acks.now();
-            } else {
-                self.acks.clear();
-            }
+            self.acks.now();
         }
     }
 

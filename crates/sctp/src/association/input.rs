@@ -84,7 +84,7 @@ impl Association {
             }
         }
         if self.reconfig.is_some() {
-            self.deferred_reset();
+            self.deferred_reset(&mut seen);
         }
         if addressing.ecn == Ecn::Ce
             && let Some(tsn) = seen.last
@@ -216,8 +216,9 @@ impl Association {
         true
     }
 
-    fn handle_data(&mut self, data: &Data<'_>, seen: &mut Seen) {
-        if !self.takes_data() || self.awaits_new_numbers() || self.is_too_new(data) {
+    pub(super) fn handle_data(&mut self, data: &Data<'_>, seen: &mut Seen) {
+        let early = self.awaits_new_numbers() || self.is_too_new(data);
+        if !self.takes_data() || early || self.holds_back(data, seen) {
             return;
         }
         if data.user.is_empty() {

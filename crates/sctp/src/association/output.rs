@@ -252,7 +252,8 @@ impl Association {
         }
         if let Some((_, last, timed_out)) = self.out.first_marked() {
             // One chunk at a time probes a closed window (RFC 9260 section 6.1 A).
-            if self.probing && !self.forced {
+            let asked = self.out.outstanding > 0 || self.paths.iter().any(|p| p.t3.is_some());
+            if self.probing && !self.forced && asked {
                 return None;
             }
             let target = self.retransmit_to(last, timed_out);

@@ -41,7 +41,7 @@ impl Association {
         let same = |p: &&Path| !p.gone && p.remote.is_ipv4() == remote.is_ipv4();
         let nth = self.paths.iter().filter(same).count();
         let Some(local) = local.or_else(|| self.local_beside(remote, nth)) else { return };
-        let ssthresh = self.out.peer_rwnd;
+        let ssthresh = self.out.first_rwnd;
         let udp_port = self.ends.udp_port;
         let path = Path::new(&self.settings, local, remote, udp_port, confirmed, ssthresh, now);
         match self.paths.iter_mut().find(|path| path.gone) {
@@ -81,7 +81,7 @@ impl Association {
             match beside {
                 Some(beside) if beside != local => {
                     let path = &mut self.paths[index];
-                    path.local = beside;
+                    path.send_from(beside, &self.settings, self.out.first_rwnd);
                     path.beat_now = true;
                 }
                 Some(_) => {}
@@ -127,7 +127,7 @@ impl Association {
         // RFC 6951 section 5.4: the tag was checked.
         path.encapsulate(addressing.udp_port);
         if moves && !path.active() {
-            path.local = local;
+            path.send_from(local, &self.settings, self.out.first_rwnd);
         }
     }
 
@@ -216,7 +216,7 @@ impl Association {
         let locals: Vec<IpAddr> = self.ends.locals.iter().copied().filter(fits).collect();
         let at = locals.iter().position(|other| *other == local);
         if let Some(next) = at.and_then(|at| locals.get((at + 1) % locals.len())) {
-            self.paths[index].local = *next;
+            self.paths[index].send_from(*next, &self.settings, self.out.first_rwnd);
         }
     }
 

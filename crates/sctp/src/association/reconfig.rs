@@ -3,12 +3,14 @@
 //! One request of ours is under way at a time. A stream takes no messages while it is being reset;
 //! what was given before goes out first.
 
+use super::acks::Seen;
 use super::{Association, Cx, MAX_CHANGES, State};
 use crate::Tsn;
 use crate::features::Features;
+use crate::numbers::Ssn;
 use crate::settings::Error;
 use crate::wire::reconfig::{Reconfig as Wire, Streams, result};
-use crate::wire::{COMMON_HEADER, Data, Parameters, TLV_HEADER, Writer};
+use crate::wire::{COMMON_HEADER, Data, DataFlags, Parameters, TLV_HEADER, Writer};
 use ringway_sansio::{Duration, Time};
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -24,6 +26,8 @@ const MAX_PARAMETERS: usize = 2;
 /// How long nothing new is sent so that a reset of everything that the peer asked for finds nothing in
 /// flight: it asks again within an RTO.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// Chunks that are held back while a reset of their stream waits; the peer sends the others again.
+pub(crate) const MAX_HELD: usize = 64;
 /// Answers that are kept in case a request comes again: as many as one chunk asks for.
 const KEPT_ANSWERS: usize = 2;
 
@@ -51,7 +55,7 @@ enum Want {
 
 /// A request under way.
 #[derive(Debug)]
-struct Asked {
+pub(super) struct Asked {
     request: u32,
     want: Want,
     value: Vec<u8>,
@@ -74,6 +78,19 @@ struct Deferred {
     request: u32,
     last_tsn: Tsn,
     streams: Box<[u16]>,
+    /// Chunks that came too early.
+    held: Vec<Held>,
+}
+
+/// A DATA chunk of a stream whose reset waits, with a TSN after the last that was assigned before it.
+#[derive(Debug)]
+struct Held {
+    flags: DataFlags,
+    tsn: Tsn,
+    stream: u16,
+    ssn: Ssn,
+    ppid: u32,
+    user: Box<[u8]>,
 }
 
 /// What is known of requests. It comes to be with the first.
@@ -451,7 +468,7 @@ impl Association {
             return result::WRONG_SSN;
         }
         if last_tsn.after(self.inn.cumulative()) {
-            let deferred = Deferred { request, last_tsn, streams: list };
+            let deferred = Deferred { request, last_tsn, streams: list, held: Vec::new() };
             self.reconfig_mut().deferred = Some(deferred);
             return result::IN_PROGRESS;
         }
@@ -471,7 +488,7 @@ impl Association {
         self.asks_for_everything().is_some_and(|asked| !asked.in_progress)
     }
 
-    fn asks_for_everything(&self) -> Option<&Asked> {
+    pub(super) fn asks_for_everything(&self) -> Option<&Asked> {
         let asked = self.reconfig.as_ref()?.asked.as_ref()?;
         Some(asked).filter(|asked| asked.want == Want::Everything)
     }
@@ -483,11 +500,12 @@ impl Association {
     }
 
     /// The data that a reset of the peer waited for may have come (section 5.2.2, E2 to E6).
-    pub(super) fn deferred_reset(&mut self) {
+    pub(super) fn deferred_reset(&mut self, seen: &mut Seen) {
         let cumulative = self.inn.cumulative();
         let Some(reconfig) = &mut self.reconfig else { return };
         let reached = |deferred: &mut Deferred| !deferred.last_tsn.after(cumulative);
-        let Some(Deferred { request, streams, .. }) = reconfig.deferred.take_if(reached) else {
+        let Some(Deferred { request, streams, held, .. }) = reconfig.deferred.take_if(reached)
+        else {
             return;
         };
         for answer in reconfig.answers.iter_mut().filter(|answer| answer.request == request) {
@@ -495,6 +513,31 @@ impl Association {
         }
         reconfig.answer(Answer { request, result: result::PERFORMED, next: None });
         self.reset_incoming(streams);
+        for Held { flags, tsn, stream, ssn, ppid, user } in held {
+            if self.state != State::Closed {
+                self.handle_data(&Data { flags, tsn, stream, ssn, ppid, user: &user }, seen);
+            }
+        }
+    }
+
+    /// Holds a chunk back that goes by the numbers of after a reset that waits (section 5.2.2, E2). `true`
+    /// if it is one; more than [`MAX_HELD`] come again.
+    pub(super) fn holds_back(&mut self, data: &Data<'_>, seen: &mut Seen) -> bool {
+        if self.reconfig.as_ref().is_none_or(|reconfig| reconfig.deferred.is_none()) {
+            return false;
+        }
+        // The last that it waited for may have come in this packet.
+        self.deferred_reset(seen);
+        let deferred = self.reconfig.as_mut().and_then(|reconfig| reconfig.deferred.as_mut());
+        let Some(Deferred { last_tsn, streams, held, .. }) = deferred else { return false };
+        let &Data { flags, tsn, stream, ssn, ppid, user } = data;
+        if !tsn.after(*last_tsn) || !(streams.is_empty() || streams.contains(&stream)) {
+            return false;
+        }
+        if held.len() < MAX_HELD && held.iter().all(|other| other.tsn != tsn) {
+            held.push(Held { flags, tsn, stream, ssn, ppid, user: user.into() });
+        }
+        true
     }
 
     /// Everything is reset. Whether a reset of streams that waited goes by the old or the new numbers is

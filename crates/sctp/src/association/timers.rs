@@ -119,11 +119,7 @@ impl Association {
             self.forced = true;
             return;
         }
-        let mtu = path.mtu();
-        if let Some(size) = path.pmtu.as_mut().and_then(|pmtu| pmtu.data_lost(now, mtu)) {
-            path.set_mtu(size);
-            path.mtu_timer = None;
-        }
+        path.suspect_black_hole(now);
         path.recovery = None;
         path.forget_rack();
         path.rto.back_off();

@@ -220,6 +220,8 @@ pub(crate) struct Outgoing {
     /// Room in the peer's buffer, and what it said last that there was.
     pub(crate) peer_rwnd: u32,
     told_rwnd: u32,
+    /// What it offered first.
+    pub(crate) first_rwnd: u32,
     /// Place at which the fast recovery ends.
     recovery: Option<u64>,
     /// The peer takes FORWARD TSN.
@@ -274,6 +276,7 @@ impl Outgoing {
             outstanding: 0,
             peer_rwnd: 0,
             told_rwnd: 0,
+            first_rwnd: 0,
             recovery: None,
             forwards: false,
             advanced: Line::ORIGIN - 1,
@@ -508,7 +511,7 @@ impl Outgoing {
 
     /// The peer's first window.
     pub(crate) fn offered(&mut self, rwnd: u32) {
-        (self.peer_rwnd, self.told_rwnd) = (rwnd, rwnd);
+        (self.peer_rwnd, self.told_rwnd, self.first_rwnd) = (rwnd, rwnd, rwnd);
     }
 
     /// Whether the peer has some room and nothing is in flight: then a chunk may go that is larger.

@@ -101,14 +101,13 @@ fn at_i_2_7_4() {
 }
 
 /// AT 2.8: DATA in SHUTDOWN-SENT is acknowledged, SHUTDOWN goes out with it, and T2-shutdown starts
-/// over. The SHUTDOWN acknowledges too, so a SACK is there only where there are gaps (RFC 9260
-/// section 9.2).
+/// over. The SHUTDOWN acknowledges too (RFC 9260 section 9.2); the SACK with it tells the window.
 #[test]
 fn at_i_2_8() {
     let mut s = shutdown_sent();
     s.wait(ms(600));
     s.give("DATA 1 BE 0:0 10");
-    s.expect("SHUTDOWN 1");
+    s.expect("SACK 1 + SHUTDOWN 1");
     s.wait(ms(999));
     s.expect_nothing();
     s.wait(ms(1));

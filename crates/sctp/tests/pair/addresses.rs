@@ -154,3 +154,61 @@ fn no_data_goes_to_an_address_that_is_not_verified() {
         }
     }
 }
+
+/// RFC 9260 section 7.2.1: the first ssthresh of a path that is added has nothing to do with how full the
+/// peer's buffer is at the moment.
+#[test]
+fn a_new_path_begins_with_slow_start() {
+    let settings = Settings { receive_buffer: 100_000, ..dynamic() };
+    let mut pair = Pair::new(settings, settings, ms(10));
+    let (a, b) = pair.open();
+    for n in 0..100 {
+        pair.send(a, 0, &pattern(n, 1400));
+    }
+    pair.run(secs(5));
+    pair.b.add_address(pair.now, b, B2).unwrap();
+    pair.run(secs(5));
+    let paths = pair.a.snapshot(a).unwrap().paths;
+    assert_eq!((paths.len(), paths[1].ssthresh), (2, 100_000), "{paths:?}");
+}
+
+/// RFC 9260 section 7.2.5.2: another source address is another way, whose window begins anew.
+#[test]
+fn another_source_address_begins_anew() {
+    let mut pair = Pair::new(dynamic(), dynamic(), ms(10));
+    let (a, b) = pair.open();
+    for n in 0..200 {
+        pair.send(a, 0, &pattern(n, 1400));
+    }
+    pair.run(secs(5));
+    assert_eq!(pair.received(b).len(), 200);
+    pair.a.add_address(pair.now, a, A2).unwrap();
+    pair.run(secs(2));
+    let before = pair.a.snapshot(a).unwrap().paths;
+    assert!(before[0].local == A1 && before[0].cwnd > 50_000, "{before:?}");
+    pair.a.delete_address(pair.now, a, A1).unwrap();
+    pair.run(secs(2));
+    let after = pair.a.snapshot(a).unwrap().paths;
+    assert_eq!((after[0].local, after[0].cwnd), (A2, 4404), "{after:?}");
+}
+
+/// RFC 9260 section 6.1 A, RFC 5061 section 5.3: the path of a window probe that is under way is taken
+/// away. The probe goes on elsewhere.
+#[test]
+fn the_path_of_a_probe_may_be_deleted() {
+    let small = Settings { receive_buffer: 3000, ..dynamic() };
+    let mut pair = Pair::new(dynamic(), small, ms(10));
+    let (a, b) = pair.open_over(&[A1, A2], &[B1, B2]);
+    pair.run(secs(3));
+    for n in 0..10 {
+        pair.send(a, 0, &pattern(n, 1000));
+    }
+    pair.run(secs(2));
+    assert!(pair.a.snapshot(a).unwrap().totals.window_probes > 0);
+    pair.b.delete_address(pair.now, b, B1).unwrap();
+    pair.run(secs(1));
+    let from = pair.log.len();
+    pair.run(secs(300));
+    let data = |line: &&(_, bool, _, String)| line.1 && line.3.contains("DATA");
+    assert!(pair.log[from..].iter().filter(data).count() > 0, "{:?}", pair.a.snapshot(a));
+}

@@ -756,3 +756,37 @@ fn a_lost_shutdown_complete_with_zero_checksums() {
     pair.run(secs(1000));
     assert_eq!((pair.closed(0), pair.closed(1)), (Some(Close::Finished), Some(Close::Finished)));
 }
+
+/// RFC 9260 sections 6.1 A and 9.2: in SHUTDOWN-SENT the sender of data hears of the window with each
+/// SHUTDOWN, so that one update that is lost does not end a transfer before all has arrived.
+#[test]
+fn the_window_is_told_while_shutting_down() {
+    let lose = Rc::new(Cell::new(false));
+    let losing = lose.clone();
+    let wire: Wire = Box::new(
+        move |_, packet| {
+            if packet.to_b && losing.get() { Vec::new() } else { vec![ms(10)] }
+        },
+    );
+    let large = Settings { send_buffer: 4 << 20, ..Settings::default() };
+    let mut pair = Pair::over(Settings::default(), large, wire);
+    pair.keep_log = false;
+    let (a, b) = pair.open();
+    pair.run(ms(500));
+    for n in 0..3000 {
+        let data = pattern(n, 1000);
+        pair.b.send(pair.now, b, &SendOptions::default(), data).unwrap();
+    }
+    pair.a.shutdown(pair.now, a).unwrap();
+    pair.run(secs(10));
+    // The reader reads, and what says so is lost.
+    lose.set(true);
+    let mut got = pair.returned(a).len();
+    pair.flush();
+    lose.set(false);
+    for _ in 0..600 {
+        pair.run(secs(1));
+        got += pair.returned(a).len();
+    }
+    assert_eq!((got, pair.closed(0)), (3000, Some(Close::Finished)));
+}

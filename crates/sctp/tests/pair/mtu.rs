@@ -36,3 +36,26 @@ fn the_size_is_found() {
     let expected: Vec<_> = (0..sent).map(|n| (0, pattern(n, 5000))).collect();
     assert!(got == expected, "{} of {}", got.len(), expected.len());
 }
+
+/// RFC 9260 section 7.3 and RFC 8899 section 4.3: packets above 1420 bytes vanish unless they may be
+/// fragmented. Where no search was asked for too, what is sent arrives before the peer is given up.
+#[test]
+fn a_black_hole_is_got_around() {
+    for largest_mtu in [Some(1500), None] {
+        let settings = Settings { largest_mtu, ..Settings::default() };
+        let wire: Wire = Box::new(|_, packet| {
+            let fits = packet.bytes.len() + 20 <= 1420 || packet.addressing.fragment;
+            if fits { vec![ms(20)] } else { Vec::new() }
+        });
+        let mut pair = Pair::over(settings, settings, wire);
+        let (a, b) = pair.open();
+        pair.send(a, 0, &pattern(0, 20_000));
+        pair.run(secs(30));
+        assert_eq!(pair.received(b).len(), 1, "{largest_mtu:?}");
+        pair.send(a, 0, &pattern(0, 20_000));
+        pair.run(secs(30));
+        assert_eq!(pair.received(b).len(), 1, "{largest_mtu:?}");
+        let mtu = pair.a.snapshot(a).unwrap().paths[0].mtu;
+        assert!((1400..=1420).contains(&mtu), "{mtu}");
+    }
+}

@@ -373,3 +373,38 @@ fn what_is_from_before_a_reset_is_nothing() {
     s.give(&format!("DATA {} BE 0:0 10", 4i64 + (1 << 31)));
     assert_eq!(s.read(), [10]);
 }
+
+/// RFC 6525 section 5.2.2, E2 and E4: data of a stream whose reset waits, with a TSN above the last
+/// assigned one, is held until the reset is done, and has the new numbers; also within a packet.
+#[test]
+fn data_after_a_deferred_reset_is_held() {
+    let mut s = Script::accepted(plain());
+    s.give("DATA 1 BE 5:0 10");
+    s.expect("SACK 1");
+    s.give("RECONFIG out 1 0 2 5");
+    s.expect("SACK 1 + RECONFIG answer 1 6");
+    s.give("DATA 3 BE 5:0 12");
+    s.give("DATA 2 BE 5:1 11");
+    s.sent.clear();
+    assert_eq!(s.read(), [10, 11, 12]);
+    s.give("RECONFIG out 2 0 4 5");
+    s.expect("SACK 3 + RECONFIG answer 2 6");
+    s.give("DATA 4 BE 5:1 13 + DATA 5 BE 5:0 14");
+    assert_eq!(s.read(), [13, 14]);
+    assert_eq!(changes(&mut s), [reset(true, &[5]), reset(true, &[5])]);
+}
+
+/// RFC 6525 section 5.2.7, RFC 9260 section 9.2: a shutdown waits until it is known by which numbers the
+/// peer goes; its data is taken all the same.
+#[test]
+fn a_shutdown_waits_for_a_reset_of_everything() {
+    let mut s = Script::accepted(plain());
+    s.sctp.reset_streams(s.id(), Reset::Everything).unwrap();
+    s.expect("RECONFIG all 1");
+    s.sctp.shutdown(s.now, s.id()).unwrap();
+    s.expect_nothing();
+    s.give("RECONFIG answer 1 2");
+    s.expect("SHUTDOWN 0");
+    s.give("DATA 1 BE 0:0 10");
+    assert_eq!(s.read(), [10]);
+}
