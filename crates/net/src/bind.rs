@@ -9,6 +9,7 @@ use crate::route::Listener;
 use crate::sys::set_option;
 use ringway_sansio::Transport;
 use socket2::{Domain, Protocol, Socket, Type};
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
@@ -34,6 +35,28 @@ impl Bind {
     /// At one address.
     pub const fn at(transport: Transport, addr: SocketAddr) -> Bind {
         Bind { transport, addr, more: Vec::new(), encapsulation: None }
+    }
+}
+
+/// As a URI: `sctp+udp://192.0.2.1,198.51.100.1:5060?encap=9899`.
+impl fmt::Display for Bind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bracketed = |f: &mut fmt::Formatter<'_>, ip: IpAddr| match ip {
+            IpAddr::V4(ip) => write!(f, "{ip}"),
+            IpAddr::V6(ip) => write!(f, "[{ip}]"),
+        };
+        let udp = if self.encapsulation.is_some() { "+udp" } else { "" };
+        write!(f, "{}{udp}://", self.transport.uri())?;
+        bracketed(f, self.addr.ip())?;
+        for ip in &self.more {
+            f.write_str(",")?;
+            bracketed(f, *ip)?;
+        }
+        write!(f, ":{}", self.addr.port())?;
+        match self.encapsulation {
+            Some(port) => write!(f, "?encap={port}"),
+            None => Ok(()),
+        }
     }
 }
 

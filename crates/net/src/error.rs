@@ -1,5 +1,6 @@
 //! What can go wrong before the first message moves.
 
+use crate::bind::Bind;
 use crate::sctp::Error;
 use ringway_sansio::Transport;
 use std::fmt;
@@ -28,8 +29,8 @@ pub enum BindError {
     },
     /// SCTP cannot be had there.
     Sctp {
-        /// The first address asked for.
-        addr: SocketAddr,
+        /// What was asked for.
+        bind: Box<Bind>,
         /// Why.
         error: Error,
     },
@@ -51,17 +52,16 @@ impl fmt::Display for BindError {
             BindError::NoCertificate { transport, addr } => {
                 write!(f, "{}://{addr}: no certificate is configured", transport.uri())
             }
-            BindError::Sctp { addr, error } => {
-                let why = match error {
-                    Error::System { error, .. }
-                        if error.kind() != io::ErrorKind::PermissionDenied =>
-                    {
-                        plain(error)
-                    }
-                    error => error.to_string(),
-                };
-                write!(f, "sctp://{addr}: {why}")
-            }
+            BindError::Sctp { bind, error } => match error {
+                // In UDP it may be another port than the one in front.
+                Error::System { what, error } if bind.encapsulation.is_some() => {
+                    write!(f, "{bind}: {what}: {}", plain(error))
+                }
+                Error::System { error, .. } if error.kind() != io::ErrorKind::PermissionDenied => {
+                    write!(f, "{bind}: {}", plain(error))
+                }
+                error => write!(f, "{bind}: {error}"),
+            },
             BindError::Workers { asked, most } => {
                 write!(f, "workers: expected 1 to {most}, got {asked}")
             }

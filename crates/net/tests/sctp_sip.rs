@@ -268,7 +268,15 @@ fn what_cannot_be_had_is_told_in_a_line() {
     let udp = udp_port();
     let _first = quiet(config(udp, &[1]));
     let error = ringway_net::bind::<()>(config(udp, &[1])).err().unwrap();
-    assert_eq!(error.to_string(), "sctp://127.0.0.1:5060: address in use");
+    let expected = format!(
+        "sctp+udp://127.0.0.1:5060?encap={udp}: sctp over udp at 127.0.0.1:{udp}: address in use"
+    );
+    assert_eq!(error.to_string(), expected);
+    let mut nowhere = config(udp, &[1]);
+    nowhere.listen[0].encapsulation = None;
+    nowhere.listen[0].addr.set_ip("192.0.2.9".parse().unwrap());
+    let error = ringway_net::bind::<()>(nowhere).err().unwrap();
+    assert_eq!(error.to_string(), "sctp://192.0.2.9:5060: no such address on this host");
     assert_eq!(sctp_settings(ringway_net::sctp::Settings::default()).check(), Ok(()));
 }
 

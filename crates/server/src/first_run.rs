@@ -100,7 +100,15 @@ impl Users {
 /// What a phone on the same network must be given: address, with the port unless it is the usual
 /// one, and transport.
 fn server(config: &Config) -> (String, String) {
-    let offered = [Transport::Udp, Transport::Tcp, Transport::Tls, Transport::Wss, Transport::Ws];
+    let offered = [
+        Transport::Udp,
+        Transport::Tcp,
+        Transport::Tls,
+        Transport::Wss,
+        Transport::Ws,
+        Transport::Sctp,
+        Transport::TlsSctp,
+    ];
     let listener = |t: Transport| config.listeners.iter().find(|l| l.transport == t);
     let Some(first) = offered.into_iter().find_map(listener) else {
         return (String::new(), String::new());

@@ -79,7 +79,7 @@ impl Association {
     }
 
     /// Gives a message to send if there is room for it now; if not, the error is
-    /// [`ringway_sctp::Error::NoRoom`].
+    /// [`Refusal::NoRoom`](super::Refusal::NoRoom).
     pub fn try_send(&self, data: impl Into<Bytes>, options: &SendOptions) -> Result<(), Error> {
         let mut data = data.into();
         match &self.0 {

@@ -23,6 +23,9 @@ pub enum Error {
     /// An IPv6 address of one link (RFC 4291 section 2.5.6): it says nothing without an interface.
     #[error("{0}: expected an address that means the same on each link, got a link-local one")]
     LinkLocal(IpAddr),
+    /// In UDP a listener's port is not chosen for it.
+    #[error("expected an SCTP port of 1 to 65535, got 0")]
+    Port,
     /// In UDP: no packet can leave from there, because the stack has no socket there.
     #[error("{0}: expected an address that the stack in UDP was made with, got another")]
     NotOurs(IpAddr),
@@ -53,7 +56,7 @@ impl Error {
             Error::Closed(Close::Unreachable) => io::ErrorKind::TimedOut,
             Error::Closed(Close::Aborted { .. }) => io::ErrorKind::ConnectionReset,
             Error::Closed(_) | Error::Stopped => io::ErrorKind::NotConnected,
-            Error::Refused(_) | Error::LinkLocal(_) | Error::Addresses => {
+            Error::Refused(_) | Error::LinkLocal(_) | Error::Addresses | Error::Port => {
                 io::ErrorKind::InvalidInput
             }
             Error::NotOurs(_) => io::ErrorKind::AddrNotAvailable,
@@ -69,6 +72,10 @@ impl fmt::Display for Words<'_> {
         match self.0 {
             Close::Finished => f.write_str("shut down in order"),
             Close::Unreachable => f.write_str("the peer does not answer"),
+            // An ICMP message, or an ABORT out of the blue (RFC 9260 section 8.4).
+            Close::Aborted { code: 0, reason } if reason.is_empty() => {
+                f.write_str("refused, or aborted without a cause")
+            }
             Close::Aborted { code, reason } if reason.is_empty() => {
                 write!(f, "aborted with cause {code}")
             }

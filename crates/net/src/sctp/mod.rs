@@ -5,7 +5,8 @@
 //! a TUN device, or leaves all to the kernel's SCTP. It listens and connects; an [`Association`]
 //! sends and receives messages, each on a stream, in order or not, for as long as it is worth, and
 //! tells what happens to it by events. Nothing here parses or answers a packet: that is the
-//! protocol's. Read [`stack`] first, then `core` for what is shared and `driver` for what moves.
+//! protocol's. Read [`stack`] first, then `core` for what is shared and `driver` for what moves;
+//! `examples/messages.rs` is a sender and a receiver with several addresses.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), ringway_net::sctp::Error> {
@@ -47,8 +48,9 @@ pub(crate) use locals::check_scope;
 pub use message::{Event, Message};
 pub use ports::MAX_PORTS;
 pub use ringway_sctp::{
-    Change, Close, Counters, Limits, PathSnapshot, PathState, Received, Reliability, Reset,
-    Scheduling, SendOptions, Settings, Snapshot, State, Totals,
+    Algorithm, Change, Close, Counters, Error as Refusal, Limits, Multipath, PathSnapshot,
+    PathState, Received, Reliability, Reset, Scheduling, SendOptions, Settings, Snapshot, State,
+    Totals,
 };
 pub(crate) use sockets::Opened;
 pub use sockets::{UDP_PORT, permitted};

@@ -91,12 +91,13 @@ pub(crate) struct Opened {
     pub(crate) udp_port: Option<u16>,
 }
 
-/// Whether this process may use SCTP right above IP, and nobody would answer in its place: a kernel
-/// whose own SCTP is loaded aborts the associations it does not know. Asking it for a socket would
-/// load it, so that is looked up.
+/// Whether this process may use SCTP right above IP, and nobody would answer in its place.
 pub fn permitted() -> bool {
-    !std::path::Path::new("/proc/net/sctp").exists() && Opened::raw().is_ok()
+    Opened::raw().is_ok()
 }
+
+/// Where a kernel whose own SCTP is loaded tells of it. Asking for a socket would load it.
+const KERNELS_OWN: &str = "/proc/net/sctp";
 
 impl Opened {
     /// Takes the sockets into the runtime.
@@ -131,6 +132,11 @@ impl Opened {
     /// Opens raw sockets of the families that the host has.
     pub(crate) fn raw() -> Result<Opened, Error> {
         let failed = |error| Error::system("sctp over ip", error);
+        if std::path::Path::new(KERNELS_OWN).exists() {
+            let text = "the kernel's own SCTP is loaded, and would abort the associations it does not \
+                        know (sctp over udp works beside it)";
+            return Err(failed(io::Error::other(text)));
+        }
         let mut sockets = Vec::new();
         for wild in [IpAddr::from([0; 4]), IpAddr::from([0; 16])] {
             match raw(wild.is_ipv4()) {
@@ -157,9 +163,18 @@ impl Opened {
                 ports.ephemeral(false).ok_or_else(|| ringway_sctp::Error::NoPort.into())
             }
             Some(ports) => ports.hold(port).map(|()| port).map_err(failed),
-            None if port == 0 => Err(ringway_sctp::Error::NoPort.into()),
+            None if port == 0 => Err(Error::Port),
             None => Ok(port),
         }
+    }
+
+    /// Refuses addresses that the host does not have. Raw sockets are bound to none.
+    pub(crate) fn check(addresses: &[IpAddr]) -> Result<(), Error> {
+        for &ip in addresses {
+            std::net::UdpSocket::bind((ip, 0))
+                .map_err(|error| Error::system(format!("sctp over ip at {ip}"), error))?;
+        }
+        Ok(())
     }
 }
 

@@ -136,6 +136,7 @@ pub struct Stack {
     handle: Option<Arc<Handle>>,
     /// Our UDP port, over UDP.
     udp_port: Option<u16>,
+    over_ip: bool,
     settings: Settings,
 }
 
@@ -154,7 +155,12 @@ impl Stack {
             Over::Ip => Opened::raw()?,
             Over::Kernel => {
                 kernel::check()?;
-                return Ok(Stack { handle: None, udp_port: None, settings: config.settings });
+                return Ok(Stack {
+                    handle: None,
+                    udp_port: None,
+                    over_ip: false,
+                    settings: config.settings,
+                });
             }
             Over::Tun { ref name } => {
                 let failed = |error| Error::system(format!("sctp over the device {name}"), error);
@@ -198,7 +204,8 @@ impl Stack {
         settings: Settings,
     ) -> Stack {
         tokio::spawn(Driver::new(shared.clone(), carrier, tasks));
-        Stack { handle: Some(Arc::new(Handle { shared })), udp_port, settings }
+        let over_ip = shared.with(|core| core.ports.is_some());
+        Stack { handle: Some(Arc::new(Handle { shared })), udp_port, over_ip, settings }
     }
 
     /// Takes associations to any of `addresses` at `port`; all the addresses belong to each of them.
@@ -215,6 +222,9 @@ impl Stack {
             let (listener, port) = kernel::Listener::new(addresses, port, &settings)?;
             return Ok(Listener::kernel(listener, port));
         };
+        if self.over_ip {
+            Opened::check(addresses)?;
+        }
         let id = handle.shared.with(|core| {
             core.check()?;
             core.check_locals(addresses)?;

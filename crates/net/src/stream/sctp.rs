@@ -93,8 +93,11 @@ impl SctpBinds {
 
     /// Opens what a listener needs.
     pub(crate) fn bind(&mut self, place: usize, bind: &Bind) -> Result<Bound, BindError> {
-        let failed = |error| BindError::Sctp { addr: bind.addr, error };
+        let failed = |error| BindError::Sctp { bind: Box::new(bind.clone()), error };
         check_scope(&addresses(bind)).map_err(failed)?;
+        if bind.encapsulation.is_none() {
+            Opened::check(&addresses(bind)).map_err(failed)?;
+        }
         let stack = match (bind.encapsulation, self.raw) {
             (None, Some(raw)) => raw,
             (encapsulation, _) => {

@@ -2,7 +2,7 @@
 
 use super::protocol::{Begin, Control, Counted, ECHO, End, cpu};
 use super::report::{Latency, Report, Row, Throughput};
-use super::{Client, Transport, Trouble, sctp, tcp, udp};
+use super::{Client, SILENCE, Transport, Trouble, sctp, silent, tcp, udp};
 use crate::out;
 use futures_util::future::try_join_all;
 use hdrhistogram::Histogram;
@@ -63,14 +63,16 @@ impl Channel {
         matches!(self, Channel::Udp(_))
     }
 
-    /// Says something until the right answer comes.
+    /// Says something until the right answer comes, which over a transport that loses nothing takes no
+    /// longer than `long`.
     async fn ask<T>(
         &mut self,
         question: Control,
+        long: Duration,
         right: impl Fn(Control) -> Option<T>,
     ) -> Result<T, Trouble> {
         let question = question.bytes();
-        let (tries, patience) = if self.lossy() { (TRIES, PATIENCE) } else { (1, LONG) };
+        let (tries, patience) = if self.lossy() { (TRIES, PATIENCE) } else { (1, long) };
         for _ in 0..tries {
             self.say(&question).await?;
             let heard = tokio::time::timeout(patience, async {
@@ -85,12 +87,12 @@ impl Channel {
                 Err(_) => continue,
             }
         }
-        Err(Trouble::Failed("the server does not answer".to_owned()))
+        Err(silent())
     }
 
     async fn begin(&mut self, begin: Begin) -> Result<(), Trouble> {
         let right = |answer| (answer == Control::Begun(begin)).then_some(());
-        self.ask(Control::Begin(begin), right).await
+        self.ask(Control::Begin(begin), SILENCE, right).await
     }
 
     async fn end(&mut self, end: End) -> Result<Counted, Trouble> {
@@ -98,7 +100,7 @@ impl Channel {
             Control::Counted(counted) if counted.run == end.run => Some(counted),
             _ => None,
         };
-        self.ask(Control::End(end), right).await
+        self.ask(Control::End(end), LONG, right).await
     }
 
     /// One message at a time and its answer, until then.
@@ -116,7 +118,7 @@ impl Channel {
             }
             let begun = Instant::now();
             self.say(&message).await?;
-            let patience = if self.lossy() { ECHO_PATIENCE } else { LONG };
+            let patience = if self.lossy() { ECHO_PATIENCE } else { SILENCE };
             let heard = tokio::time::timeout(patience, async {
                 while self.hear().await? != message {}
                 Ok::<_, Trouble>(())
@@ -127,7 +129,7 @@ impl Channel {
                     lost += 1;
                     continue;
                 }
-                Err(_) => return Err(Trouble::Failed("the server does not answer".to_owned())),
+                Err(_) => return Err(silent()),
             }
             times.saturating_record(begun.elapsed().as_nanos() as u64);
         }
@@ -210,6 +212,11 @@ async fn progress(what: String, time: Duration) {
 
 /// Measures all sizes and shows the result.
 pub(crate) async fn run(args: Client) -> Result<(), Trouble> {
+    let what = format!("{} to {}", args.transport, args.to.clone().unwrap_or_default());
+    measured(args).await.map_err(|trouble| trouble.within(what))
+}
+
+async fn measured(args: Client) -> Result<(), Trouble> {
     let mut channels = open(&args).await?;
     let visible = std::io::stderr().is_terminal()
         && args.time * u32::try_from(args.size.len()).unwrap_or(u32::MAX) > PROGRESS;

@@ -145,6 +145,22 @@ impl Trouble {
     fn at(what: impl fmt::Display, error: impl fmt::Display) -> Trouble {
         Trouble::Failed(format!("{what}: {error}"))
     }
+
+    /// Says where what failed, unless it is the usage that is wrong.
+    fn within(self, what: impl fmt::Display) -> Trouble {
+        match self {
+            Trouble::Failed(text) => Trouble::at(what, text),
+            usage => usage,
+        }
+    }
+}
+
+/// How long a server may take nothing, or say nothing when opening or echoing, over a transport that
+/// loses nothing.
+const SILENCE: Duration = Duration::from_secs(10);
+
+fn silent() -> Trouble {
+    Trouble::Failed("the server does not answer".to_owned())
 }
 
 impl From<Fail> for Trouble {

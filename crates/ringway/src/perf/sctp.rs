@@ -3,7 +3,7 @@
 use super::place::Place;
 use super::protocol::{DATA, Reply, Session};
 use super::server::Shown;
-use super::{MAX_SIZE, Transport, Trouble};
+use super::{MAX_SIZE, SILENCE, Transport, Trouble, silent};
 use bytes::Bytes;
 use ringway_net::sctp::{Association, Config, Connect, Error, Over, SendOptions, Settings, Stack};
 use std::collections::VecDeque;
@@ -16,7 +16,7 @@ const BATCH: usize = 64;
 const CLOSING: Duration = Duration::from_secs(5);
 
 fn wrong(error: Error) -> Trouble {
-    Trouble::at("sctp", error)
+    Trouble::Failed(error.to_string())
 }
 
 fn settings(streams: u16) -> Settings {
@@ -71,9 +71,9 @@ impl Channel {
             settings: Some(settings(streams)),
             ..Connect::new(&locals, &place.addresses, place.port)
         };
-        let association = stack(transport, &locals, 0)?.connect(&connect).await;
-        let association =
-            association.map_err(|e| Trouble::at(format_args!("{transport} to {place}"), e))?;
+        let stack = stack(transport, &locals, 0)?;
+        let opened = tokio::time::timeout(SILENCE, stack.connect(&connect)).await;
+        let association = opened.map_err(|_| silent())?.map_err(wrong)?;
         Ok(Channel { association, streams, next: 0, buffer: Vec::new() })
     }
 
@@ -102,7 +102,8 @@ impl Channel {
                 batch.push_back((options, message.clone()));
                 self.next = (self.next + 1) % self.streams;
             }
-            sent += self.association.send_many(&mut batch).await.map_err(wrong)? as u64;
+            let given = tokio::time::timeout(SILENCE, self.association.send_many(&mut batch));
+            sent += given.await.map_err(|_| silent())?.map_err(wrong)? as u64;
         }
         Ok(sent)
     }

@@ -3,7 +3,7 @@
 
 use super::protocol::{DATA, Reply, Session};
 use super::server::Shown;
-use super::{MAX_SIZE, Trouble};
+use super::{MAX_SIZE, SILENCE, Trouble, silent};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -30,6 +30,10 @@ fn framed(message: &[u8]) -> Vec<u8> {
     out
 }
 
+fn wrong(error: std::io::Error) -> Trouble {
+    Trouble::Failed(error.to_string())
+}
+
 impl Connection {
     fn new(stream: TcpStream) -> std::io::Result<Connection> {
         stream.set_nodelay(true)?;
@@ -38,7 +42,6 @@ impl Connection {
 
     /// Connects, from an address if one is given.
     pub(crate) async fn open(to: SocketAddr, from: Option<IpAddr>) -> Result<Connection, Trouble> {
-        let wrong = |error| Trouble::at(format_args!("tcp to {to}"), error);
         let socket = if to.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
         let socket = socket.map_err(wrong)?;
         if let Some(from) = from {
@@ -49,7 +52,7 @@ impl Connection {
 
     /// Sends a message.
     pub(crate) async fn say(&mut self, message: &[u8]) -> Result<(), Trouble> {
-        self.stream.write_all(&framed(message)).await.map_err(|e| Trouble::at("tcp", e))
+        self.stream.write_all(&framed(message)).await.map_err(wrong)
     }
 
     /// The next message; `None` at the end.
@@ -89,7 +92,7 @@ impl Connection {
             }
         }
         let read = self.stream.read(&mut self.buffer[self.end..]).await;
-        let read = read.map_err(|e| Trouble::at("tcp", e))?;
+        let read = read.map_err(wrong)?;
         self.end += read;
         Ok(read > 0)
     }
@@ -102,7 +105,8 @@ impl Connection {
         let block = framed(&message).repeat(count);
         let mut sent = 0;
         while Instant::now() < until {
-            self.stream.write_all(&block).await.map_err(|e| Trouble::at("tcp", e))?;
+            let given = tokio::time::timeout(SILENCE, self.stream.write_all(&block));
+            given.await.map_err(|_| silent())?.map_err(wrong)?;
             sent += count as u64;
         }
         Ok(sent)
@@ -144,7 +148,7 @@ async fn answer(
                 Reply::Say(bytes) => framed(&bytes),
             };
             let sent = connection.stream.write_all(&reply).await;
-            sent.map_err(|e| Trouble::at("tcp", e))?;
+            sent.map_err(wrong)?;
             shown.measured(&peer, session.result());
         }
         if !connection.fill().await? {

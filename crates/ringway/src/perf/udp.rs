@@ -35,7 +35,7 @@ pub(crate) struct Port {
 }
 
 fn wrong(error: io::Error) -> Trouble {
-    Trouble::at("udp", error)
+    Trouble::Failed(error.to_string())
 }
 
 impl Port {
@@ -45,7 +45,6 @@ impl Port {
             SocketAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),
             SocketAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
         };
-        let wrong = |error| Trouble::at(format_args!("udp to {to}"), error);
         let socket =
             UdpSocket::bind(SocketAddr::new(from.unwrap_or(any), 0)).await.map_err(wrong)?;
         socket.connect(to).await.map_err(wrong)?;

@@ -95,24 +95,7 @@ impl Listen {
 
 impl fmt::Display for Listen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let udp = if self.encapsulation.is_some() { "+udp" } else { "" };
-        write!(f, "{}{udp}://{}", self.transport.uri(), bracketed(self.addr.ip()))?;
-        for ip in &self.more {
-            write!(f, ",{}", bracketed(*ip))?;
-        }
-        write!(f, ":{}", self.addr.port())?;
-        match self.encapsulation {
-            Some(port) => write!(f, "?encap={port}"),
-            None => Ok(()),
-        }
-    }
-}
-
-/// An address as it stands in a URI.
-fn bracketed(ip: IpAddr) -> String {
-    match ip {
-        IpAddr::V4(ip) => ip.to_string(),
-        IpAddr::V6(ip) => format!("[{ip}]"),
+        crate::setup::bind(self.clone()).fmt(f)
     }
 }
 
