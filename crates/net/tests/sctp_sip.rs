@@ -5,7 +5,7 @@
 mod support;
 
 use ringway_net::sctp::{
-    Association, Config as StackConfig, Connect, Listener, Over, SendOptions, Stack,
+    Association, Config as StackConfig, Connect, Listener, Over, SendOptions, Settings, Stack,
 };
 use ringway_net::{Bind, CloseReason, Config, Limits, MAX_SCTP_MESSAGE, sctp_settings};
 use ringway_sansio::{Flow, Target, Transport};
@@ -67,12 +67,16 @@ struct Other {
 
 impl Other {
     fn new(udp: u16, last: u8) -> Other {
+        Other::with(udp, last, Settings::default())
+    }
+
+    fn with(udp: u16, last: u8, settings: Settings) -> Other {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.unwrap();
         let (stack, listener) = runtime.block_on(async {
             let over = Over::Udp { locals: vec![ip(last)], port: udp };
-            let stack = Stack::new(StackConfig::new(over)).unwrap();
+            let stack = Stack::new(StackConfig { settings, ..StackConfig::new(over) }).unwrap();
             let listener = stack.listen(&[ip(last)], PORT, None).unwrap();
             (stack, listener)
         });
@@ -263,6 +267,28 @@ fn a_slow_peer_is_cut_off() {
     assert_eq!(server.count("closed_slow_reader"), 1);
 }
 
+/// The answers of a server fit the association's own buffer, and its peer never takes them.
+#[test]
+fn a_window_that_stays_closed_is_not_waited_for() {
+    let udp = udp_port();
+    let limits = Limits { write_stall: Duration::from_millis(300), ..Limits::default() };
+    let server = Server::start(Config { limits, ..config(udp, &[1]) });
+    let settings = Settings { receive_buffer: 5_000, ..Settings::default() };
+    let (closed, open) = (Other::with(udp, 2, settings), Other::with(udp, 3, Settings::default()));
+    let (held, read) = (closed.connect(1), open.connect(1));
+    for n in 0..20 {
+        closed.send(&held, 0, &message("a", 1_000));
+        open.send(&read, 0, &message("b", 1_000));
+        assert_eq!(open.recv(&read).1, message("b", 1_000), "{n}");
+    }
+    let (flow, reason) = server.wait_closed();
+    assert_eq!((flow.remote.ip(), reason), (ip(2), CloseReason::SlowReader));
+    assert_eq!(server.count("closed_slow_reader"), 1);
+    // Silence is not slowness.
+    open.send(&read, 0, &message("c", 100));
+    assert_eq!(open.recv(&read).1, message("c", 100));
+}
+
 #[test]
 fn what_cannot_be_had_is_told_in_a_line() {
     let udp = udp_port();
@@ -310,11 +336,10 @@ fn a_peer_that_began_anew_is_another_flow() {
     let association = first.connect_from(PORT, 1);
     first.send(&association, 0, &message("a", 100));
     let (_, flow, _) = server.wait_message();
-    // Its host falls silent without a word.
-    let Other { runtime, .. } = first;
-    runtime.shutdown_timeout(PATIENCE);
-    drop(association);
-    let second = Other::new(udp, 2);
+    // It falls silent without a word: its one thread waits for something else.
+    let (release, wait) = std::sync::mpsc::channel::<()>();
+    first.runtime.spawn(async move { wait.recv() });
+    let second = Other { udp, ..Other::new(udp_port(), 2) };
     let association = second.connect_from(PORT, 1);
     second.send(&association, 0, &message("b", 100));
     assert_eq!(server.wait_closed(), (flow, CloseReason::Restarted));
@@ -326,4 +351,5 @@ fn a_peer_that_began_anew_is_another_flow() {
     server.send(0, to(2), 1, &message("c", 100));
     assert_eq!(second.recv(&association).1, message("c", 100));
     assert_eq!((server.count("connected"), server.count("accepted")), (0, 2));
+    drop(release);
 }

@@ -26,11 +26,15 @@ use ringway_sansio::{Flow, FlowId, Transport};
 use ringway_sip::Malformed;
 use ringway_sip::message::Got;
 use std::collections::hash_map::RandomState;
+use std::future::Future;
 use std::hash::BuildHasher;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::time::{Instant, Sleep, sleep};
 
 /// Longest message taken over SCTP, in bytes; as much as UDP can carry.
 pub const MAX_SCTP_MESSAGE: usize = 64 << 10;
@@ -342,6 +346,52 @@ fn failed(association: &Association, error: &io::Error) -> CloseReason {
     CloseReason::Broken
 }
 
+/// Ends an association that nobody waits for to end in order.
+pub(super) fn cut(association: &Association, reason: CloseReason) {
+    if matches!(reason, CloseReason::SlowReader | CloseReason::HalfOpen | CloseReason::Broken) {
+        let _ = association.abort(b"");
+    }
+}
+
+/// Sees to it that a peer acknowledges what its association was given. That lies in the association's
+/// buffer, not in a queue, however long the peer lets its window closed.
+#[derive(Default)]
+pub(super) struct Acknowledged {
+    /// Messages of SCTP given, and how many of them were acknowledged when that was looked at last.
+    pub(super) given: u64,
+    acknowledged: u64,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl Acknowledged {
+    /// An error when nothing was acknowledged for one `limit` to two, though something waited.
+    pub(super) fn check(
+        &mut self,
+        association: &Association,
+        limit: Duration,
+        cx: &mut Context<'_>,
+    ) -> Result<(), CloseReason> {
+        if self.given == self.acknowledged {
+            return Ok(());
+        }
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(limit)));
+        while timer.as_mut().poll(cx).is_ready() {
+            let waiting = association.statistics().map_or(0, |s| s.unacknowledged as u64);
+            let before = self.acknowledged;
+            self.acknowledged = self.given.saturating_sub(waiting);
+            if waiting == 0 {
+                self.timer = None;
+                break;
+            }
+            if self.acknowledged == before {
+                return Err(CloseReason::SlowReader);
+            }
+            timer.as_mut().reset(Instant::now() + limit);
+        }
+        Ok(())
+    }
+}
+
 async fn run<H: Handler>(hub: &SharedHub<H>, id: FlowId, association: Association) -> CloseReason {
     let streams = association.statistics().map_or(1, |s| s.streams.0).max(1);
     let (key, flow) = {
@@ -349,16 +399,14 @@ async fn run<H: Handler>(hub: &SharedHub<H>, id: FlowId, association: Associatio
         let Some(flow) = hub.conns.get_mut(id).map(|c| c.flow) else { return CloseReason::Broken };
         (hub.shared.call_key.clone(), flow)
     };
-    let messages = Messages { association, streams, key, buffer: Vec::new() };
+    let acknowledged = Acknowledged::default();
+    let messages = Messages { association, streams, key, acknowledged, buffer: Vec::new() };
     for path in messages.association.paths().unwrap_or_default() {
         messages.note_path(&flow, &hub.borrow(), path.remote, path.state);
     }
     let association = messages.association.clone();
     let reason = drive(hub, id, messages).await;
-    if matches!(reason, CloseReason::SlowReader | CloseReason::HalfOpen | CloseReason::Broken) {
-        // Nobody waits for an end in order.
-        let _ = association.abort(b"");
-    }
+    cut(&association, reason);
     reason
 }
 
@@ -368,6 +416,7 @@ struct Messages {
     /// Streams we may send on.
     streams: u16,
     key: RandomState,
+    acknowledged: Acknowledged,
     /// The message being taken.
     buffer: Vec<u8>,
 }
@@ -449,6 +498,7 @@ impl Carrier for Messages {
         let options = SendOptions { stream: self.stream(message), ..SendOptions::default() };
         let mut bytes = Bytes::copy_from_slice(message);
         let given = ready!(self.association.poll_send(cx, &mut bytes, &options));
+        self.acknowledged.given += 1;
         Poll::Ready(given.map(|()| queue.written(length)).map_err(|_| Broken))
     }
 
@@ -462,7 +512,11 @@ impl Carrier for Messages {
         hub: &mut Hub<H>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), CloseReason>> {
-        if let Err(reason) = self.take_events(id, hub, cx) {
+        let limit = hub.limits().write_stall;
+        let heard = self.take_events(id, hub, cx);
+        if let Err(reason) =
+            heard.and_then(|()| self.acknowledged.check(&self.association, limit, cx))
+        {
             return Poll::Ready(Err(reason));
         }
         let now = hub.now;

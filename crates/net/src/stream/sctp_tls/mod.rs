@@ -12,7 +12,7 @@ mod session;
 use super::bytes::{Handed, hand_up, refuse_slow};
 use super::drive::{Broken, Carrier, drive};
 use super::queue::WriteQueue;
-use super::sctp::{MAX_SCTP_MESSAGE, call_id};
+use super::sctp::{Acknowledged, MAX_SCTP_MESSAGE, call_id, cut};
 use super::{SharedHub, guarded};
 use crate::handler::{CloseReason, Handler, Peer};
 use crate::hub::Hub;
@@ -65,6 +65,9 @@ struct Sessions {
     patience: Duration,
     pairs: Vec<Pair>,
     early: Early,
+    acknowledged: Acknowledged,
+    /// Messages of SCTP that dead pairs gave.
+    given: u64,
     /// Whom the first pair's certificate stands for, once that is known.
     domains: Option<Vec<Box<str>>>,
     /// A message of SCTP.
@@ -88,6 +91,8 @@ impl Sessions {
             patience,
             pairs,
             early: Early::default(),
+            acknowledged: Acknowledged::default(),
+            given: 0,
             domains: None,
             buffer: Vec::new(),
             waiting: true,
@@ -202,6 +207,7 @@ impl Sessions {
         if let Some(session) = self.pairs[place].session() {
             // An alert goes if there is room for it.
             let _ = session.poll_flush(&self.association, cx);
+            self.given += session.given;
         }
         self.pairs[place] = Pair::Dead;
         // Messages may wait for it.
@@ -321,6 +327,12 @@ impl Carrier for Sessions {
         hub: &mut Hub<H>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), CloseReason>> {
+        let given: u64 = self.pairs.iter_mut().filter_map(|p| Some(p.session()?.given)).sum();
+        self.acknowledged.given = self.given + given;
+        let limit = hub.limits().write_stall;
+        if let Err(reason) = self.acknowledged.check(&self.association, limit, cx) {
+            return Poll::Ready(Err(reason));
+        }
         if std::mem::take(&mut self.waiting) {
             (0..self.pairs.len()).for_each(|place| {
                 self.hand_up(place, id, hub);
@@ -428,5 +440,8 @@ async fn run<H: Handler>(
     sessions.establish(hub, id).await?;
     let domains = sessions.domains.clone().unwrap_or_default();
     hub.borrow_mut().opened(id, local, Peer { domains, inbound });
-    Ok(drive(hub, id, sessions).await)
+    let association = sessions.association.clone();
+    let reason = drive(hub, id, sessions).await;
+    cut(&association, reason);
+    Ok(reason)
 }

@@ -33,6 +33,8 @@ pub(super) struct Session {
     pub(super) partial: Option<Time>,
     /// Records that the association has not taken yet.
     outgoing: Bytes,
+    /// Messages of SCTP that were given to the association.
+    pub(super) given: u64,
     /// The handshake is over.
     pub(super) open: bool,
 }
@@ -53,7 +55,7 @@ impl Session {
             }
         };
         let (framer, outgoing) = (Framer::new(), Bytes::new());
-        Ok(Session { tls, stream, framer, partial: None, outgoing, open: false })
+        Ok(Session { tls, stream, framer, partial: None, outgoing, given: 0, open: false })
     }
 
     /// Takes what came on its stream. Gives whether the handshake ended with it. After an error there
@@ -112,6 +114,7 @@ impl Session {
                 let sent = ready!(association.poll_send(cx, &mut data, &options));
                 sent.map_err(|_| Broken)?;
                 self.outgoing.advance(length);
+                self.given += 1;
             }
             if !self.tls.wants_write() {
                 return Poll::Ready(Ok(()));
