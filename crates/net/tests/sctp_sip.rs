@@ -303,7 +303,7 @@ fn what_cannot_be_had_is_told_in_a_line() {
     nowhere.listen[0].addr.set_ip("192.0.2.9".parse().unwrap());
     let error = ringway_net::bind::<()>(nowhere).err().unwrap();
     assert_eq!(error.to_string(), "sctp://192.0.2.9:5060: no such address on this host");
-    assert_eq!(sctp_settings(ringway_net::sctp::Settings::default()).check(), Ok(()));
+    assert_eq!(sctp_settings(Settings::default()).check(), Ok(()));
 }
 
 /// When the peer's host is gone, what waits for it is told as not sent.
