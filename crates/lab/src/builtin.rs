@@ -35,6 +35,7 @@ builtins![
     "cable-pulled",
     "two-cables",
     "head-of-line",
+    "calls",
     "fair-share",
     "m-d-1",
 ];
@@ -49,6 +50,10 @@ pub const CAMPAIGNS: &[Builtin] = &[
     Builtin {
         name: "loss-and-tcp",
         text: include_str!("../scenarios/campaigns/loss-and-tcp.toml"),
+    },
+    Builtin {
+        name: "head-of-line-loss",
+        text: include_str!("../scenarios/campaigns/head-of-line-loss.toml"),
     },
     Builtin {
         name: "hung-khanh-loss",

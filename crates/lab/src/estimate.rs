@@ -32,6 +32,15 @@ pub(crate) fn estimate(
     found.ok()
 }
 
+/// How many runs an estimate rests on, where some have no such figure: a file that never came whole has
+/// no completion, and those that did are the quicker ones.
+pub(crate) fn had_by(estimate: Option<Estimate>, runs: usize) -> String {
+    match estimate {
+        Some(e) if e.n < runs => format!(" ({} of {runs} runs)", e.n),
+        _ => String::new(),
+    }
+}
+
 /// Whether an interval is shown by its half: only Student's lies evenly around its value.
 pub(crate) fn is_even(kind: statistics::Kind) -> bool {
     matches!(kind, statistics::Kind::StudentT | statistics::Kind::PairedT)
@@ -85,6 +94,8 @@ mod tests {
         assert!(bounds.low >= 0.1 && bounds.high <= 0.4, "{bounds:?}");
         let completion = estimate("completion", 4, 1, of).unwrap();
         assert_eq!((completion.value, completion.n), (2.0, 2));
+        assert_eq!(had_by(Some(completion), 4), " (2 of 4 runs)");
+        assert_eq!(had_by(Some(p99), 4), "");
         let kind = |e: Estimate| e.interval.unwrap().to_string();
         assert_eq!(kind(loss), "95 % Wilson");
         assert_eq!(kind(p99), "95 % bootstrap percentile");

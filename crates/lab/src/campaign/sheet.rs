@@ -3,7 +3,7 @@
 use super::file::{Campaign, Vary};
 use super::runner::Done;
 use super::store::Figures;
-use crate::estimate::{self, is_even, kinds};
+use crate::estimate::{self, had_by, is_even, kinds};
 use crate::output::{
     AxisSheet, ChartSheet, SeriesSheet, Sheet, Style, TableSheet, figure, version,
 };
@@ -20,9 +20,10 @@ const MAX_SERIES: usize = 8;
 /// Most bars of a figure.
 const MAX_BARS: usize = 60;
 
-/// The values of a figure in the replications that have it.
-fn sample(samples: &[Figures], name: &str) -> Vec<f64> {
-    samples.iter().filter_map(|f| f.get(name).copied()).collect()
+/// The values of a figure in the replications in which both cells have it, pair by pair.
+fn pairs(one: &[Figures], other: &[Figures], name: &str) -> (Vec<f64>, Vec<f64>) {
+    let both = one.iter().zip(other);
+    both.filter_map(|(a, b)| a.get(name).copied().zip(b.get(name).copied())).unzip()
 }
 
 fn estimate(samples: &[Figures], name: &str, seed: u64) -> Option<Estimate> {
@@ -115,9 +116,10 @@ fn cells(campaign: &Campaign, done: &Done) -> TableSheet {
             let mut row: Vec<String> = named.map(|(v, c)| v.choices[*c].text.clone()).collect();
             let mark = if *settled { "" } else { " *" };
             row.push(format!("{}{mark}", samples.len()));
-            row.extend(
-                campaign.measures.iter().map(|m| spell(estimate(samples, m, campaign.seed))),
-            );
+            row.extend(campaign.measures.iter().map(|m| {
+                let estimate = estimate(samples, m, campaign.seed);
+                spell(estimate) + &had_by(estimate, samples.len())
+            }));
             row
         })
         .collect();
@@ -176,42 +178,48 @@ fn groups(campaign: &Campaign, x: usize) -> Vec<Group> {
     groups
 }
 
-/// The difference of each group to the first, run by run under the same random numbers.
+/// The difference of each cell to the one that has the first value of what is compared, and all else
+/// alike, run by run under the same random numbers. Compared is what varies last, but for the x axis.
 fn differences(campaign: &Campaign, done: &Done) -> Option<TableSheet> {
     let x = x_axis(campaign)?;
-    let groups = groups(campaign, x);
-    let (first, others) = groups.split_first().filter(|(_, o)| !o.is_empty())?;
+    let compared = (0..campaign.vary.len()).rev().find(|i| *i != x)?;
+    let others: Vec<usize> = (0..campaign.vary.len()).filter(|i| *i != compared).collect();
     let mut rows = Vec::new();
-    for group in others {
-        for ((_, a), (_, b)) in first.cells.iter().zip(&group.cells) {
-            for name in &campaign.measures {
-                let (left, right) = (&done.samples[*b], &done.samples[*a]);
-                let n = left.len().min(right.len());
-                let (left, right) = (sample(&left[..n], name), sample(&right[..n], name));
-                let Ok(estimate) = paired(&left, &right) else { continue };
-                let Some(interval) = estimate.interval else { continue };
-                rows.push(vec![
-                    campaign.vary[x].choices[campaign.cells[*b].choices[x]].text.clone(),
-                    format!("{} less {}", group.name, first.name),
-                    head(name),
-                    figure(estimate.value),
-                    figure(interval.low),
-                    figure(interval.high),
-                    estimate.n.to_string(),
-                    if interval.contains(0.0) { "no" } else { "yes" }.into(),
-                ]);
-            }
+    let varied = campaign.cells.iter().enumerate().filter(|(_, cell)| cell.choices[compared] > 0);
+    for (b, cell) in varied {
+        let like = |c: &super::Cell| {
+            c.choices[compared] == 0 && others.iter().all(|i| c.choices[*i] == cell.choices[*i])
+        };
+        let Some(a) = campaign.cells.iter().position(like) else { continue };
+        let text =
+            |i: usize, cell: &super::Cell| campaign.vary[i].choices[cell.choices[i]].text.clone();
+        for name in &campaign.measures {
+            let (left, right) = pairs(&done.samples[b], &done.samples[a], name);
+            let Ok(estimate) = paired(&left, &right) else { continue };
+            let Some(interval) = estimate.interval else { continue };
+            let mut row: Vec<String> = others.iter().map(|i| text(*i, cell)).collect();
+            row.extend([
+                format!("{} less {}", text(compared, cell), text(compared, &campaign.cells[a])),
+                head(name),
+                figure(estimate.value),
+                figure(interval.low),
+                figure(interval.high),
+                estimate.n.to_string(),
+                if interval.contains(0.0) { "no" } else { "yes" }.into(),
+            ]);
+            rows.push(row);
         }
     }
     rows.truncate(MAX_ROWS);
-    let head = [&campaign.vary[x].name, "difference", "of", "mean", "low", "high", "n", "sure"];
+    let mut head: Vec<String> = others.iter().map(|i| campaign.vary[*i].name.clone()).collect();
+    head.extend(["difference", "of", "mean", "low", "high", "n", "sure"].map(String::from));
     (!rows.is_empty()).then(|| TableSheet {
         caption: format!(
             "Differences between cells that met the same random numbers: mean and 95 % paired Student t \
              interval; sure where 0 is not in it. Seed {}.",
             campaign.seed
         ),
-        head: head.map(String::from).to_vec(),
+        head,
         rows,
     })
 }
@@ -420,4 +428,22 @@ pub(crate) fn json(campaign: &Campaign, done: &Done) -> Value {
         "cells": cells.map(one).collect::<Vec<_>>(),
         "search": campaign.target.as_ref().map(|_| search::json(campaign, done)),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run that one of two cells has no figure of is left out of both.
+    #[test]
+    fn pairs_are_of_one_replication() {
+        let of = |values: &[Option<f64>]| -> Vec<Figures> {
+            let one =
+                |v: &Option<f64>| v.iter().map(|v| ("f.completion".to_string(), *v)).collect();
+            values.iter().map(one).collect()
+        };
+        let one = of(&[Some(1.0), None, Some(3.0), Some(4.0)]);
+        let other = of(&[Some(10.0), Some(20.0), None]);
+        assert_eq!(pairs(&one, &other, "f.completion"), (vec![1.0], vec![10.0]));
+    }
 }

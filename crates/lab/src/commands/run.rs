@@ -2,7 +2,7 @@
 
 use super::{Answer, Failure, Source, scenario, source};
 use crate::builtin;
-use crate::estimate::{estimate, is_even, kinds};
+use crate::estimate::{estimate, had_by, is_even, kinds};
 use crate::output::{
     self, AxisSheet, ChartSheet, MANIFEST, Manifest, PAGE, SHEET, SeriesSheet, Sheet, Style,
     TableSheet, columns, figure, host, version,
@@ -18,6 +18,8 @@ use std::time::Instant;
 
 /// Most series of one figure.
 const MOST_IN_A_FIGURE: usize = 8;
+/// Most delays of a flow's messages that a figure rests on, over all replications.
+const MOST_DELAYS: usize = 1 << 20;
 
 /// What `ringway lab run` is asked.
 #[derive(Clone, Debug, Default)]
@@ -70,7 +72,8 @@ pub fn run(args: &RunArgs) -> Result<Answer, Failure> {
     Ok(Answer { text, json: json(&source, &scenario, &runs, &summed, seed), faults })
 }
 
-/// Runs all replications on all cores; the first looks at its probes.
+/// Runs all replications on all cores; the first looks at its probes, and all look at the delays of
+/// messages, which are few.
 fn replicate(
     scenario: &Scenario,
     seed: u64,
@@ -86,6 +89,7 @@ fn replicate(
                 seed: Some(seed),
                 replication,
                 probes: replication == 0,
+                delays: out.is_some(),
                 captures: out.filter(|_| replication == 0).map(Path::to_path_buf),
             };
             let mut last = 0.0;
@@ -94,7 +98,15 @@ fn replicate(
                 last = share;
             });
             progress.add((1.0 - last) / replications as f64);
-            outcome
+            let mut outcome = outcome?;
+            if replication > 0 {
+                let most = (MOST_DELAYS / replications as usize).max(1);
+                for series in &mut outcome.series {
+                    let step = series.points.len().div_ceil(most).max(1);
+                    series.points = series.points.iter().copied().step_by(step).collect();
+                }
+            }
+            Ok(outcome)
         })
         .collect()
 }
@@ -130,6 +142,7 @@ const COLUMNS: &[(&str, &str)] = &[
 
 /// The columns of the table of messages.
 const MESSAGES: &[(&str, &str)] = &[
+    ("written", "messages_written"),
     ("delivered", "messages_delivered"),
     ("mean delay (ms)", "message_delay_mean"),
     ("p50 (ms)", "message_delay_p50"),
@@ -165,7 +178,7 @@ fn flow_table(
                     h if h.ends_with("(kbit/s)") => 1e-3,
                     _ => 1.0,
                 };
-                with_interval(&found.estimate, scale, n)
+                with_interval(&found.estimate, scale, n) + &had_by(Some(found.estimate), n)
             };
             std::iter::once(flow.flow.clone()).chain(columns.iter().map(cell)).collect()
         })
@@ -295,7 +308,11 @@ fn sheet(
             ),
         ],
         tables,
-        charts: first.map_or(Vec::new(), |r| charts(&r.series, seed)),
+        charts: first.map_or(Vec::new(), |r| {
+            let mut all = charts(&r.series, seed);
+            all.extend(message_delays(runs, seed));
+            all
+        }),
         files: if files { listed } else { Vec::new() },
     }
 }
@@ -313,8 +330,29 @@ pub(super) fn charts(series: &[Series], seed: u64) -> Vec<ChartSheet> {
             }
         }
     }
-    let messages: Vec<&Series> = series.iter().filter(|s| s.what == What::MessageDelay).collect();
-    for (part, of) in messages.chunks(MOST_IN_A_FIGURE).enumerate() {
+    charts.extend(series.iter().filter(|s| s.what == What::Sequence).map(|s| sequence(s, seed)));
+    charts
+}
+
+/// The delays of messages in all replications: which share took no longer, and which took longer.
+fn message_delays(runs: &[Outcome], seed: u64) -> Vec<ChartSheet> {
+    let of = |r: &Outcome| -> Vec<Series> {
+        r.series.iter().filter(|s| s.what == What::MessageDelay).cloned().collect()
+    };
+    let mut pooled = runs.first().map_or(Vec::new(), of);
+    for series in &mut pooled {
+        for other in runs.iter().skip(1).flat_map(|r| &r.series) {
+            if other.what == What::MessageDelay && other.of == series.of {
+                series.points.extend(&other.points);
+            }
+        }
+    }
+    let pooled: Vec<&Series> = pooled.iter().collect();
+    let n = runs.len();
+    let rests_on = Some((n, if n == 1 { "run".into() } else { "replications".into() }));
+    let delay = || AxisSheet::new("delay", "s").log();
+    let mut charts = Vec::new();
+    for (part, of) in pooled.chunks(MOST_IN_A_FIGURE).enumerate() {
         let number = if part == 0 { String::new() } else { format!("-{}", part + 1) };
         charts.push(ChartSheet {
             name: format!("message-delay-ecdf{number}"),
@@ -322,10 +360,24 @@ pub(super) fn charts(series: &[Series], seed: u64) -> Vec<ChartSheet> {
             caption: "The share of messages that took no longer, from when each was due to its \
                       delivery to the program."
                 .into(),
+            rests_on: rests_on.clone(),
+            x: delay(),
             ..distribution(of, seed, &number)
         });
+        let tail = |s: &&Series| SeriesSheet::tail(&s.of, s.points.iter().map(|p| p[1]).collect());
+        charts.push(ChartSheet {
+            name: format!("message-delay-tail{number}"),
+            title: titled("Messages that took longer", of),
+            caption: "The share of the delivered messages that took longer, from when each was due to its \
+                      delivery to the program."
+                .into(),
+            seed,
+            rests_on: rests_on.clone(),
+            x: delay(),
+            y: AxisSheet::new("fraction that took longer", "").log(),
+            series: of.iter().map(tail).collect(),
+        });
     }
-    charts.extend(series.iter().filter(|s| s.what == What::Sequence).map(|s| sequence(s, seed)));
     charts
 }
 

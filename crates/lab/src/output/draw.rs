@@ -47,11 +47,12 @@ fn figure(chart: &ChartSheet) -> Figure {
 }
 
 fn axis(axis: &AxisSheet) -> Axis {
-    match axis.unit.as_str() {
+    let plain = match axis.unit.as_str() {
         "" => Axis::bare(&axis.label),
         "s" | "bit/s" | "B" => Axis::si(&axis.label, &axis.unit),
         unit => Axis::plain(&axis.label, unit),
-    }
+    };
+    if axis.log { plain.log() } else { plain }
 }
 
 fn series(sheet: &SeriesSheet) -> Series {

@@ -127,12 +127,21 @@ pub struct AxisSheet {
     pub label: String,
     /// In which unit: one of s, bit/s, B gets the prefix that fits.
     pub unit: String,
+    /// Whether equal factors are equal distances.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub log: bool,
 }
 
 impl AxisSheet {
     /// An axis.
     pub fn new(label: impl Into<String>, unit: impl Into<String>) -> Self {
-        AxisSheet { label: label.into(), unit: unit.into() }
+        AxisSheet { label: label.into(), unit: unit.into(), log: false }
+    }
+
+    /// The same with a logarithmic scale.
+    #[must_use]
+    pub fn log(self) -> Self {
+        AxisSheet { log: true, ..self }
     }
 }
 
@@ -238,6 +247,25 @@ impl SeriesSheet {
         };
         SeriesSheet { name: name.into(), style, points: kept, ..SeriesSheet::default() }
     }
+
+    /// The share of values that are above each: what an ECDF squeezes into its upper edge. Of more than
+    /// [`MAX_POINTS`] the highest are kept, and of the others ever fewer.
+    pub fn tail(name: impl Into<String>, mut values: Vec<f64>) -> Self {
+        values.sort_by(f64::total_cmp);
+        let n = values.len();
+        let mut points: Vec<[f64; 2]> = Vec::new();
+        let mut kept = n + 1;
+        for (i, pair) in values.windows(2).enumerate().filter(|(_, pair)| pair[0] < pair[1]) {
+            let above = n - 1 - i;
+            // A step of half a thousandth of what is above is too small to be seen.
+            if kept - above > above / (MAX_POINTS / 2) {
+                kept = above;
+                points.push([pair[0], above as f64 / n as f64]);
+            }
+        }
+        points.extend(values.last().map(|last| [*last, 1.0 / n as f64]));
+        SeriesSheet { name: name.into(), style: Style::Step, points, ..SeriesSheet::default() }
+    }
 }
 
 fn thin(points: &[[f64; 2]]) -> Vec<[f64; 2]> {
@@ -287,4 +315,21 @@ pub fn read_json<T: for<'de> Deserialize<'de>>(
     }
     let bytes = fs::read(path).map_err(OutputError::file(path))?;
     serde_json::from_slice(&bytes).map_err(|error| wrong(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Half of four values are above the second; the highest stands on the last step.
+    #[test]
+    fn a_tail_counts_what_is_above() {
+        let tail = SeriesSheet::tail("t", vec![3.0, 1.0, 2.0, 2.0]);
+        assert_eq!(tail.points, [[1.0, 0.75], [2.0, 0.25], [3.0, 0.25]]);
+        let many: Vec<f64> = (0..200_000).map(f64::from).collect();
+        let points = SeriesSheet::tail("t", many).points;
+        assert!((1000..30_000).contains(&points.len()), "{}", points.len());
+        assert_eq!(points[points.len() - 3], [199_997.0, 2.0 / 200_000.0]);
+        assert_eq!(SeriesSheet::tail("t", Vec::new()).points, [[0.0; 2]; 0]);
+    }
 }

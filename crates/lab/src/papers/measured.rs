@@ -104,7 +104,7 @@ impl MeasuredTable {
             let unit = if unit.is_empty() { String::new() } else { format!(" ({unit})") };
             head.push(format!("{column}{unit}"));
             if printed(column) {
-                head.push("paper".into());
+                head.extend(["paper".into(), "difference".into()]);
             }
         }
         let cells = |row: &MeasuredRow| {
@@ -113,8 +113,12 @@ impl MeasuredTable {
                 let found = row.figures.iter().find(|f| f.column == *column);
                 cells.push(found.map_or("-".into(), |f| with_interval(&f.estimate, 1.0, f.n)));
                 if printed(column) {
-                    let paper = found.and_then(|f| f.paper);
-                    cells.push(paper.map_or("-".into(), figure));
+                    let paper = found.and_then(|f| Some((f.ours, f.paper?)));
+                    cells.push(paper.map_or("-".into(), |(_, paper)| figure(paper)));
+                    let off = |(ours, paper): (f64, f64)| {
+                        format!("{:+.0} %", (ours / paper - 1.0) * 100.0)
+                    };
+                    cells.push(paper.map_or("-".into(), off));
                 }
             }
             cells
@@ -145,6 +149,8 @@ pub struct Claim {
     pub ours: String,
     /// Whether it holds here.
     pub holds: bool,
+    /// Whether the replications are enough to tell: what they cannot tell is no fault.
+    pub sure: bool,
     /// Whether it should: where it is known not to, `why` says why. A claim that does not come out
     /// as it should is a fault of this reproduction.
     pub expected: bool,
@@ -153,22 +159,26 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Whether it came out as it should.
+    /// Whether it came out as it should, as far as can be told.
     pub fn is_right(&self) -> bool {
-        self.holds == self.expected
+        !self.sure || self.holds == self.expected
     }
 
     /// All of them as a table.
     pub(super) fn sheet(claims: &[Claim]) -> TableSheet {
         let row = |c: &Claim| {
             let holds = if c.holds { "holds" } else { "does not hold" };
-            let mark = if c.is_right() { "" } else { " !" };
+            let mark = match (c.sure, c.is_right()) {
+                (false, _) => ", not sure",
+                (true, true) => "",
+                (true, false) => " !",
+            };
             vec![c.source.into(), c.says.clone(), format!("{holds}{mark}"), c.ours.clone()]
         };
         TableSheet {
-            caption:
-                "What the papers say, and whether it comes out here; ! is not as it should be."
-                    .into(),
+            caption: "What the papers say, and whether it comes out here. Not sure: 0 is in the 95 % interval \
+                      of the difference, more replications would tell. !: not as it should be."
+                .into(),
             head: ["", "the paper says", "here", "because"].map(String::from).to_vec(),
             rows: claims.iter().map(row).collect(),
         }

@@ -249,7 +249,8 @@ impl Reproduction {
     /// The tables and figures of a report.
     pub fn sheet(&self) -> Sheet {
         use crate::output::TableSheet;
-        let head = ["", "figure", "unit", "paper", "ours", "difference"].map(String::from).to_vec();
+        let head = ["", "figure", "unit", "paper", "ours", "difference", "allowed"];
+        let head = head.map(String::from).to_vec();
         let mut tables = Vec::new();
         let mut sources: Vec<&str> = self.rows.iter().map(|r| r.source).collect();
         sources.dedup();
@@ -265,6 +266,7 @@ impl Reproduction {
                         figure(c.paper),
                         figure(c.ours),
                         percent(c),
+                        format!("{} %", c.tolerance_percent),
                     ]);
                 }
             }
@@ -322,7 +324,7 @@ impl Reproduction {
     fn shown(&self) -> crate::output::TableSheet {
         crate::output::TableSheet {
             caption: "What the papers' figures show, read off their text.".into(),
-            head: ["figure", "what", "unit", "paper", "ours", "difference"]
+            head: ["figure", "what", "unit", "paper", "ours", "difference", "allowed"]
                 .map(String::from)
                 .to_vec(),
             rows: self
@@ -331,7 +333,8 @@ impl Reproduction {
                 .map(|f| {
                     let c = &f.comparison;
                     let cells = [f.figure, c.name, c.unit].map(String::from);
-                    let numbers = [figure(c.paper), figure(c.ours), percent(c)];
+                    let allowed = format!("{} %", c.tolerance_percent);
+                    let numbers = [figure(c.paper), figure(c.ours), percent(c), allowed];
                     cells.into_iter().chain(numbers).collect()
                 })
                 .collect(),

@@ -101,7 +101,7 @@ pub struct FlowMeasures {
 }
 
 /// Names of all figures of a flow that can be asked for by name, with their units.
-pub const MEASURES: [(&str, &str); 28] = [
+pub const MEASURES: [(&str, &str); 29] = [
     ("sent", "packets"),
     ("delivered", "packets"),
     ("dropped", "packets"),
@@ -122,6 +122,7 @@ pub const MEASURES: [(&str, &str); 28] = [
     ("throughput", "bit/s"),
     ("goodput", "bit/s"),
     ("completion", "s"),
+    ("messages_written", ""),
     ("messages_delivered", ""),
     ("message_delay_mean", "s"),
     ("message_delay_p50", "s"),
@@ -162,6 +163,7 @@ impl FlowMeasures {
             "throughput" => self.throughput?,
             "goodput" => self.goodput,
             "completion" => self.completion?,
+            "messages_written" => messages?.written as f64,
             "messages_delivered" => messages?.delivered as f64,
             "message_delay_mean" => messages?.delay?.mean,
             "message_delay_p50" => messages?.delay?.p50,

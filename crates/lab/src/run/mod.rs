@@ -60,6 +60,8 @@ pub struct Options {
     pub replication: u64,
     /// Whether probes are looked at, or only figures are wanted.
     pub probes: bool,
+    /// Whether the probes of messages' delays are looked at in any case.
+    pub delays: bool,
     /// Where captures go; none are made without.
     pub captures: Option<PathBuf>,
 }
@@ -158,6 +160,7 @@ pub fn run(
         rows = wanted.then(|| built.world.add_recorder(Rows::default()));
     }
     let mut samples = Samples::new(scenario, options.probes);
+    let delays = options.probes || options.delays;
     let end = Time::ZERO + Duration::from(scenario.end());
     let part = Duration::from(scenario.end()) / PARTS;
     let mut next_part = Time::ZERO + part;
@@ -192,7 +195,9 @@ pub fn run(
         interfaces: names(&|i| built.world.interface_name(i).map(Into::into)),
         ..rows
     });
-    Ok(outcome(scenario, options.replication, seed, built, samples, rows, captures))
+    let mut outcome = outcome(scenario, options.replication, seed, built, samples, rows, captures);
+    outcome.series.retain(|s| options.probes || delays && s.what == What::MessageDelay);
+    Ok(outcome)
 }
 
 fn all_done(scenario: &Scenario, built: &mut Built) -> bool {

@@ -221,7 +221,7 @@ impl<'t> Document<'t> {
             .or(message.strip_prefix("invalid length "))
             .and_then(|m| m.split_once(", expected "))
         {
-            Some((got, expected)) => format!("expected {expected}, got {got}"),
+            Some((got, expected)) => format!("expected {}, got {got}", in_words(expected)),
             None => message,
         };
         self.at(span, format!("`{path}{inside}`: {what}"))
@@ -354,6 +354,17 @@ pub(crate) fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
 
 pub(crate) fn list(words: &[&str]) -> String {
     words.iter().map(|w| format!("\"{w}\"")).collect::<Vec<_>>().join(", ")
+}
+
+/// What a type of the program is to somebody who writes a file.
+fn in_words(expected: &str) -> &str {
+    match expected {
+        "u8" => "a number of 0 to 255",
+        "u16" => "a number of 0 to 65535",
+        "u32" => "a number of 0 to 4294967295",
+        "u64" => "a number from 0",
+        _ => expected,
+    }
 }
 
 /// Only what fits a line: a hostile key may hold anything.

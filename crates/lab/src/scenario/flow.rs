@@ -1,9 +1,10 @@
 //! The tables `[[flow]]`: what is sent, when, by which transport.
 
 use super::document::{Document, Place};
-use super::keys::{Ns2Keys, SctpKeys, SctpNs2Keys, TcpKeys};
+use super::keys::{Deal, Ns2Keys, SctpKeys, SctpNs2Keys, TcpKeys};
 use super::problem::Problem;
 use ringway_link::{Rate, Size, Span};
+use ringway_sctp::Reliability;
 use ringway_sim::traffic::Stay;
 use ringway_tcp::{Settings, ns2};
 use serde::{Deserialize, Serialize};
@@ -177,6 +178,12 @@ pub struct Sctp {
     /// Links by which the paths leave the first node, the primary path's first; empty for the
     /// cheapest way alone.
     pub paths: Vec<usize>,
+    /// Which stream a message goes on.
+    pub deal: Deal,
+    /// When a message is given up.
+    pub reliability: Reliability,
+    /// Priorities or weights of the first streams.
+    pub values: Vec<u16>,
     /// Bytes of the messages that a file, or as much as goes, is cut into.
     pub message: u16,
 }
@@ -278,7 +285,8 @@ impl Raw {
         }
         let datagrams = self.transport == Transport::Udp;
         if self.ecn && !datagrams {
-            wrong("ecn", "expected with transport \"udp\" only; TCP has `tcp.ecn`".into());
+            let what = "expected with transport \"udp\" only; others have `tcp.ecn` and `sctp.ecn`";
+            wrong("ecn", what.into());
         }
         let mut span = |key: &str, value: Option<Span>, default: Option<Span>, positive: bool| {
             match value.or(default) {
@@ -399,6 +407,9 @@ impl Raw {
             let most = settings.outbound_streams;
             wrong("sctp.streams", format!("expected 1 to {most}, got {streams}"));
         }
+        if let Some((key, what)) = sctp.check(streams, self.traffic != Kind::File) {
+            wrong(&format!("sctp.{key}"), what);
+        }
         let sctp_ns2 = self.sctp_ns2.unwrap_or_default();
         if let Err((key, what)) = sctp_ns2.check() {
             wrong(&format!("sctp_ns2.{key}"), what.into());
@@ -435,6 +446,9 @@ impl Raw {
                 streams,
                 unordered: sctp.unordered,
                 paths: Vec::new(),
+                deal: sctp.deal,
+                reliability: sctp.reliability(),
+                values: sctp.values(),
                 message: message as u16,
             },
             sctp_ns2: sctp_ns2.settings(message as u16),

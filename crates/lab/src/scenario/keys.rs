@@ -2,7 +2,7 @@
 
 use ringway_link::{Size, Span};
 use ringway_sansio::Duration;
-use ringway_sctp::{self as sctp, Scheduling};
+use ringway_sctp::{self as sctp, Multipath, Reliability, Scheduling};
 use ringway_tcp::{Algorithm, Detection, Settings, ns2};
 use serde::Deserialize;
 
@@ -198,6 +198,29 @@ enum Profile {
 enum SchedulingKey {
     Fcfs,
     RoundRobin,
+    PacketRoundRobin,
+    Priority,
+    FairCapacity,
+    WeightedFair,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum MultipathKey {
+    Off,
+    Independent,
+    Pooled,
+}
+
+/// Which stream a message goes on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Deal {
+    /// The next one after that of the message before.
+    #[default]
+    InTurn,
+    /// Any, as of messages that have nothing to do with each other.
+    AtRandom,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -215,7 +238,17 @@ pub(crate) struct SctpKeys {
     profile: Profile,
     pub(super) streams: Option<u16>,
     pub(super) unordered: bool,
+    pub(super) deal: Deal,
     pub(super) paths: Vec<String>,
+    pub(super) lifetime: Option<Span>,
+    pub(super) retransmissions: Option<u8>,
+    priorities: Vec<u16>,
+    weights: Vec<u16>,
+    multipath: Option<MultipathKey>,
+    interleaving: Option<bool>,
+    final_acks: Option<bool>,
+    ecn: Option<bool>,
+    potentially_failed: Option<u32>,
     mtu: Option<Size>,
     send_buffer: Option<Size>,
     receive_buffer: Option<Size>,
@@ -278,10 +311,82 @@ impl SctpKeys {
             scheduling: match self.scheduling {
                 Some(SchedulingKey::Fcfs) => Scheduling::Fcfs,
                 Some(SchedulingKey::RoundRobin) => Scheduling::RoundRobin,
+                Some(SchedulingKey::PacketRoundRobin) => Scheduling::PacketRoundRobin,
+                Some(SchedulingKey::Priority) => Scheduling::Priority,
+                Some(SchedulingKey::FairCapacity) => Scheduling::FairCapacity,
+                Some(SchedulingKey::WeightedFair) => Scheduling::WeightedFair,
                 None => base.scheduling,
             },
+            multipath: match self.multipath {
+                Some(MultipathKey::Off) => Multipath::Off,
+                Some(MultipathKey::Independent) => Multipath::Independent,
+                Some(MultipathKey::Pooled) => Multipath::Pooled,
+                None => base.multipath,
+            },
+            interleaving: self.interleaving.unwrap_or(base.interleaving),
+            final_acks: self.final_acks.unwrap_or(base.final_acks),
+            ecn: self.ecn.unwrap_or(base.ecn),
+            potentially_failed: self.potentially_failed.or(base.potentially_failed),
             ..base
         }
+    }
+
+    /// What is wrong with keys that do not stand alone: the key, and what was expected.
+    pub(super) fn check(&self, streams: u16, messages: bool) -> Option<(&'static str, String)> {
+        let by = |kind: SchedulingKey| {
+            self.scheduling
+                .is_some_and(|s| std::mem::discriminant(&s) == std::mem::discriminant(&kind))
+        };
+        for (key, values, scheduling, needed) in [
+            ("priorities", &self.priorities, "priority", by(SchedulingKey::Priority)),
+            ("weights", &self.weights, "weighted-fair", by(SchedulingKey::WeightedFair)),
+        ] {
+            if !values.is_empty() && !needed {
+                return Some((key, format!("expected with scheduling = \"{scheduling}\" only")));
+            }
+            if values.len() > usize::from(streams) {
+                let got = values.len();
+                return Some((
+                    key,
+                    format!("expected at most one for each of {streams} streams, got {got}"),
+                ));
+            }
+        }
+        if self.weights.contains(&0) {
+            return Some(("weights", "expected 1 or more each, got 0".into()));
+        }
+        let limits = [
+            ("lifetime", self.lifetime.is_some()),
+            ("retransmissions", self.retransmissions.is_some()),
+        ];
+        match limits.map(|(key, given)| given.then_some(key)) {
+            [Some(_), Some(key)] => {
+                Some((key, "expected only one of `lifetime` and `retransmissions`".into()))
+            }
+            [Some(key), None] | [None, Some(key)] if !messages => {
+                Some((key, "a file is not whole without some of its messages".into()))
+            }
+            _ if self.multipath.is_some_and(|m| !matches!(m, MultipathKey::Off))
+                && self.paths.len() < 2 =>
+            {
+                Some(("multipath", "expected with two `paths` or more".into()))
+            }
+            _ => None,
+        }
+    }
+
+    /// When a message is given up.
+    pub(super) fn reliability(&self) -> Reliability {
+        match (self.lifetime, self.retransmissions) {
+            (Some(lifetime), _) => Reliability::Lifetime(lifetime.into()),
+            (None, Some(most)) => Reliability::Retransmits(most),
+            (None, None) => Reliability::Full,
+        }
+    }
+
+    /// What the scheduler goes by, of the first streams.
+    pub(super) fn values(&self) -> Vec<u16> {
+        if self.weights.is_empty() { self.priorities.clone() } else { self.weights.clone() }
     }
 }
 

@@ -15,6 +15,7 @@ mod problem;
 pub use document::{Document, MAX_FILE};
 pub use flow::{Flow, MAX_MESSAGE, MAX_SIZE, MIN_MESSAGE, Pattern, Sctp, Traffic, Transport};
 pub use header::{MAX_TIME, Stop};
+pub use keys::Deal;
 pub use link::Link;
 pub use probe::{Probe, What};
 pub use problem::{MAX_PROBLEMS, Problem, Problems};

@@ -152,7 +152,7 @@ fn mistakes_are_told_with_line_key_and_what_was_expected() {
         (
             "packet = \"200 B\"",
             "packets = \"200 B\"",
-            "x.toml:28:11: `flow.calls.packets`: expected u64",
+            "x.toml:28:11: `flow.calls.packets`: expected a number from 0, got string",
         ),
         (
             "packet = \"200 B\"",
@@ -203,6 +203,43 @@ fn mistakes_are_told_with_line_key_and_what_was_expected() {
         let got = wrong(old, new);
         assert!(got.contains(expected), "{new:?}\nexpected {expected}\ngot      {got}");
     }
+}
+
+/// What does not go together in the settings of SCTP is told at the key that is one too many.
+#[test]
+fn mistakes_of_sctp_are_told() {
+    let file = "transport = \"tcp\"\ntraffic = \"file\"\nsize = \"1 MB\"\n\
+                tcp = { algorithm = \"new-reno\", delayed_ack = \"0 s\" }";
+    let with = |traffic: &str, sctp: &str| {
+        wrong(file, &format!("transport = \"sctp\"\n{traffic}\nsctp = {{ {sctp} }}"))
+    };
+    let messages = "traffic = \"cbr\"\nrate = \"1 Mbit/s\"";
+    for (sctp, expected) in [
+        (
+            "retransmissions = 0, lifetime = \"1 s\"",
+            "`flow.file.sctp.retransmissions`: expected only one",
+        ),
+        ("retransmissions = 300", "expected a number of 0 to 255, got integer `300`"),
+        ("scheduling = \"weighted\"", "did you mean \"weighted-fair\"?"),
+        (
+            "weights = [1]",
+            "`flow.file.sctp.weights`: expected with scheduling = \"weighted-fair\" only",
+        ),
+        ("scheduling = \"weighted-fair\", weights = [0]", "expected 1 or more each, got 0"),
+        (
+            "scheduling = \"priority\", priorities = [0, 1]",
+            "at most one for each of 1 streams, got 2",
+        ),
+        ("multipath = \"pooled\"", "`flow.file.sctp.multipath`: expected with two `paths` or more"),
+        ("deal = \"random\"", "did you mean \"at-random\"?"),
+        ("paths = [\"lime\"]", "no link \"lime\"; did you mean \"line\"?"),
+        ("stream = 8", "unknown key `stream`; did you mean `streams`?"),
+    ] {
+        let told = with(messages, sctp);
+        assert!(told.contains(expected), "{sctp}: {told}");
+    }
+    let told = with("traffic = \"file\"\nsize = \"1 MB\"", "lifetime = \"1 s\"");
+    assert!(told.contains("a file is not whole without"), "{told}");
 }
 
 #[test]

@@ -56,6 +56,8 @@ pub struct Calls {
     pub transport_retransmits: u64,
     /// Packets that all hosts sent.
     pub packets: u64,
+    /// Bytes of those that left, with IP headers.
+    pub bytes: u64,
     /// Packets that links dropped.
     pub dropped: u64,
 }
@@ -70,12 +72,14 @@ impl Bed {
         let mut world = World::new(streams);
         let router = world.add_node("router")?;
         let mut hosts = Vec::new();
+        let mut outs = Vec::new();
         for (number, (name, link)) in ["a", "b", "proxy"].iter().zip(&self.links).enumerate() {
             let node = world.add_node(name)?;
             let [to, from] = link.clone();
             let (out, _) = world.connect(node, router, to, from)?;
             world.add_address(out, address(number as u8))?;
             hosts.push(node);
+            outs.push(out);
         }
         let local = SocketAddr::new(address(2), PORT);
         let transport = self.carried.transport();
@@ -89,7 +93,9 @@ impl Bed {
             ends.push(self.attach(&mut world, node, host, desk, &streams)?);
         }
         world.run_until(self.end)?;
-        Ok(collect(&world, &ends))
+        let mut calls = collect(&world, &ends);
+        calls.bytes = outs.iter().map(|out| world.counters(*out).left_bytes).sum();
+        Ok(calls)
     }
 
     fn attach<P: ringway_sim::flows::Program>(

@@ -99,7 +99,7 @@ impl Study {
     fn once(&self, scenario: &Scenario, replication: u64) -> Result<Outcome, RunError> {
         let probes = replication == 0;
         let seed = Some(self.seed);
-        run_once(scenario, &Options { seed, replication, probes, captures: None }, |_| ())
+        run_once(scenario, &Options { seed, replication, probes, ..Options::default() }, |_| ())
     }
 }
 
@@ -111,6 +111,21 @@ fn read(text: &str) -> Result<Scenario, RunError> {
 
 /// Nothing was seen: a value that is none.
 const NOTHING: Estimate = Estimate { value: f64::NAN, n: 0, interval: None };
+
+/// Whether an estimate of a difference tells which is larger.
+fn is_sure(difference: &Estimate) -> bool {
+    difference.interval.is_some_and(|i| !i.contains(0.0))
+}
+
+/// A difference with its interval, in so many decimals.
+fn difference(of: &Estimate, decimals: usize) -> String {
+    match of.interval {
+        Some(i) => {
+            format!("{:+.decimals$} [{:+.decimals$}, {:+.decimals$}]", of.value, i.low, i.high)
+        }
+        None => format!("{:+.decimals$}", of.value),
+    }
+}
 
 /// An estimate, or none of nothing.
 fn known(estimate: Result<Estimate, SampleError>) -> Estimate {

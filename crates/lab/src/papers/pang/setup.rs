@@ -1,7 +1,7 @@
 //! Call set-up over UDP, TCP and SCTP, which Gangurde et al. announce in their abstract and do not
 //! print.
 
-use super::{Part, Study, known, of_each, rack, row, transports};
+use super::{Part, Study, difference, is_sure, known, of_each, rack, row, transports};
 use crate::output::{AxisSheet, ChartSheet, SeriesSheet, Style};
 use crate::papers::{Claim, Measured, MeasuredTable};
 use crate::run::RunError;
@@ -10,12 +10,12 @@ use ringway_figures::statistics::{
     mean, paired, percentile_of_replications, ratio_of_replications,
 };
 use ringway_link::loss::RandomLoss;
-use ringway_link::{Chance, Change, LinkConfig, Loss, Rate, Span};
+use ringway_link::{Chance, Change, LinkConfig, Loss, Rate, Span, Streams};
 use ringway_sansio::{Duration, Time};
 use ringway_sim::flows::Carried;
 
 /// Loss of each link in each direction, in per cent.
-const LOSSES: [f64; 5] = [0.0, 1.0, 2.0, 5.0, 10.0];
+const LOSSES: [f64; 6] = [0.0, 0.2, 1.0, 2.0, 5.0, 10.0];
 /// When losses begin and calls are made, and how long.
 const FROM: Time = Time::from_secs(40);
 const LENGTH: Duration = Duration::from_secs(300);
@@ -106,22 +106,79 @@ pub(super) fn run(study: &Study) -> Result<Part, RunError> {
         let cell = cells.iter().find(|c| c.1 == transport && c.0 == loss);
         cell.map_or(Vec::new(), |c| of_each(&c.2, average))
     };
-    let difference = |loss: f64| known(paired(&runs("SCTP", loss), &runs("UDP", loss)));
+    // What loss adds to the set-up of each run.
+    let added = |transport: &str, loss: f64| -> Vec<f64> {
+        let without = runs(transport, 0.0);
+        runs(transport, loss).iter().zip(without).map(|(with, without)| with - without).collect()
+    };
+    let more =
+        |transport: &str, loss: f64| known(paired(&added(transport, loss), &added("UDP", loss)));
+    let shown = |transport: &str, losses: &[f64]| {
+        let one = |l: &f64| format!("{l} %: {} ms", difference(&more(transport, *l), 0));
+        losses.iter().map(one).collect::<Vec<_>>().join(", ")
+    };
     let losses = [1.0, 2.0, 5.0];
-    let slower = losses.iter().filter(|l| difference(**l).value > 0.0).count();
-    let shown: Vec<String> =
-        losses.iter().map(|l| format!("{l} %: {:+.0} ms", difference(*l).value)).collect();
-    let claims = vec![Claim {
-        source: "Gangurde et al., section 4",
-        says: "with packet loss the performance of SCTP degrades more than that of UDP".into(),
-        ours: format!("mean set-up over SCTP less that over UDP, at {}", shown.join(", ")),
-        holds: slower == losses.len(),
-        expected: true,
-        why: "Not for the paper's reason: SIP over UDP sends a lost request again after 0.5 s, and SCTP after \
-              RTO.Min, 1 s. It is a matter of that timer, as the column of SCTP with a tail loss probe (RACK) shows.",
-    }];
+    let [least] = [0.2];
+    let claims = vec![
+        Claim {
+            source: "Gangurde et al., section 4",
+            says: "with packet loss the performance of SCTP degrades more than that of UDP".into(),
+            ours: format!(
+                "what loss adds to the mean set-up over SCTP less what it adds over UDP, at {}; with RACK, {}",
+                shown("SCTP", &losses),
+                shown("SCTP, RACK", &losses)
+            ),
+            holds: losses.iter().all(|l| more("SCTP", *l).value > 0.0),
+            expected: true,
+            sure: losses.iter().all(|l| is_sure(&more("SCTP", *l))),
+            why: "Not for the paper's reason: SIP over UDP sends a lost request again after 0.5 s, and SCTP after \
+                  RTO.Min, 1 s. It is a matter of that timer, as SCTP with a tail loss probe (RACK) shows.",
+        },
+        Claim {
+            source: "Gangurde et al., section 4",
+            says: "a loss of 0.2 % degrades SCTP significantly compared to UDP".into(),
+            ours: format!(
+                "what it adds to the mean set-up over SCTP less what it adds over UDP, at {}",
+                shown("SCTP", &[least])
+            ),
+            holds: more("SCTP", least).value > 0.0,
+            expected: true,
+            sure: is_sure(&more("SCTP", least)),
+            why: "It is more, by the timer again; whether some milliseconds of a call set-up are significant is \
+                  for the reader to say.",
+        },
+    ];
     let charts = vec![lines(study, &tables[0]), ecdf(study, &cells)];
-    Ok(Part { tables, claims, charts, findings: Vec::new() })
+    Ok(Part { tables, claims, charts, findings: vec![bundled(study)?] })
+}
+
+/// Why calls are set up later over SCTP and TCP also where nothing is lost.
+fn bundled(study: &Study) -> Result<String, RunError> {
+    // Mean set-up over UDP and over SCTP, and bytes of a call.
+    let both = |answer: Duration| -> Result<[[f64; 2]; 2], RunError> {
+        let mut of = [[0.0; 2]; 2];
+        for (of, (_, carried)) in of.iter_mut().zip(transports().into_iter().step_by(2)) {
+            let calls = Bed { answer, ..bed(carried, 0.0) }.run(Streams::new(study.seed, 0))?;
+            let bytes = calls.bytes as f64 / calls.calls.len() as f64;
+            *of = [average(&calls).unwrap_or(f64::NAN), bytes];
+        }
+        Ok(of)
+    };
+    let [udp, sctp] = both(Duration::ZERO)?;
+    let ringing = Duration::from_millis(100);
+    let [udp_rings, sctp_rings] = both(ringing)?;
+    Ok(format!(
+        "Without loss a call is set up {:.0} ms later over SCTP than over UDP here. A phone that answers at \
+         once gives 180 and 200 together, which share a packet over SCTP (and a segment over TCP); where it \
+         rings for {} ms first the difference is {:.0} ms. That is bytes on slow links: {:.0} a call over UDP, \
+         {:.0} over SCTP, for the proxy writes a flow token for each side into Record-Route (RFC 5626), and \
+         headers and SACKs are larger.",
+        sctp[0] - udp[0],
+        ringing.as_millis(),
+        sctp_rings[0] - udp_rings[0],
+        udp[1],
+        sctp[1]
+    ))
 }
 
 fn lines(study: &Study, table: &MeasuredTable) -> ChartSheet {
@@ -162,7 +219,7 @@ fn ecdf(study: &Study, cells: &[(f64, &str, Vec<Calls>)]) -> ChartSheet {
         caption: "The share of calls whose set-up took no longer.".into(),
         seed: study.seed,
         rests_on: Some((study.replications as usize, "replications".into())),
-        x: AxisSheet::new("set-up time", "s"),
+        x: AxisSheet::new("set-up time", "s").log(),
         y: AxisSheet::default(),
         series: cells.iter().filter(|c| c.0 == AT).map(of).collect(),
     }

@@ -69,6 +69,7 @@ pub(super) fn run(study: &Study) -> Result<Part, RunError> {
             ),
             holds: above(&udp, &tcp) == sizes && above(&udp, &sctp) == sizes,
             expected: false,
+            sure: true,
             why: "Hosts here think in no time, so that only bytes on the wire count. UDP sends a packet \
                   for each message; TCP puts many small ones into a segment and SCTP into a packet, which \
                   saves headers. What the paper measured is the work of a system call and a packet in a \
@@ -80,6 +81,7 @@ pub(super) fn run(study: &Study) -> Result<Part, RunError> {
             ours: format!("TCP is above SCTP at {} of {sizes} sizes", above(&tcp, &sctp)),
             holds: above(&tcp, &sctp) == sizes,
             expected: true,
+            sure: true,
             why: "Here by 16 bytes for each message, not by the factor of the paper's figure, which it lays \
                   to unfinished implementations.",
         },

@@ -2,15 +2,17 @@
 //! as many streams and paths as the flow has.
 
 use super::{Carried, Clock, Ends, Look, MAX_BACKLOG, Numbers, Seen, endpoint, start, stop};
-use crate::scenario::{Flow, MIN_MESSAGE, Sctp as Use, Traffic};
+use crate::scenario::{Deal, Flow, MIN_MESSAGE, Sctp as Use, Traffic};
 use bytes::Bytes;
 use ringway_link::Streams;
-use ringway_sansio::{Addressing, Endpoint, Time};
+use ringway_link::random::Stream;
+use ringway_sansio::{Addressing, Endpoint, Random, Time};
 use ringway_sctp::{
-    AssocId, Close, Event, Limits, PROTOCOL, PathState, Sctp, SendOptions, Snapshot,
+    AssocId, Close, Event, Limits, PROTOCOL, PathState, Received, Reliability, Sctp, SendOptions,
+    Snapshot,
 };
 use ringway_sim::{Bind, EndpointId, Error, World};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
 pub(super) fn attach(
@@ -34,7 +36,8 @@ pub(super) fn attach(
         let random = Box::new(streams.stream(&format!("{}/{end}", flow.name)));
         // Settings were checked when the scenario was read, so each end has an SCTP.
         let sctp = Sctp::new(Limits::default(), flow.sctp.settings, random).ok();
-        Program { sctp, ..Program::new(flow.sctp.clone(), task) }
+        let dice = streams.stream(&format!("{}/streams", flow.name));
+        Program { sctp, ..Program::new(flow.sctp.clone(), task, dice) }
     };
     let (task, wanted) = match flow.traffic {
         Traffic::Messages { packet, .. } => {
@@ -84,8 +87,12 @@ struct Program {
     backlog: VecDeque<(u64, Time)>,
     /// Messages given to the association.
     given: u64,
-    /// The message that is being read.
-    message: Vec<u8>,
+    /// What is being read.
+    part: Vec<u8>,
+    /// Messages of which parts came, by stream, order and number: parts of several may come in turn.
+    parts: BTreeMap<(u16, bool, u16), Vec<u8>>,
+    /// Which stream the next message goes on, where that is left to chance.
+    dice: Stream,
     came: Numbers,
     look: Look,
     finished: bool,
@@ -93,7 +100,7 @@ struct Program {
 }
 
 impl Program {
-    fn new(manner: Use, task: Task) -> Self {
+    fn new(manner: Use, task: Task, dice: Stream) -> Self {
         Program {
             sctp: None,
             association: None,
@@ -102,7 +109,9 @@ impl Program {
             task,
             backlog: VecDeque::new(),
             given: 0,
-            message: Vec::new(),
+            part: Vec::new(),
+            parts: BTreeMap::new(),
+            dice,
             came: Numbers::default(),
             look: Look::default(),
             finished: false,
@@ -144,7 +153,10 @@ impl Program {
         }
         while let Some(event) = sctp.poll_event() {
             match event {
-                Event::Up { id, .. } => self.association = Some(id),
+                Event::Up { id, .. } => {
+                    self.association = Some(id);
+                    self.value_streams(&mut sctp, id);
+                }
                 Event::Closed(_, why) => self.seen.failed = self.seen.failed.or(reason(&why)),
                 _ => {}
             }
@@ -157,6 +169,14 @@ impl Program {
         if let Some(snapshot) = self.snapshot() {
             self.look = look(&snapshot);
             self.seen.duplicates = snapshot.totals.duplicates;
+        }
+    }
+
+    /// Tells the scheduler what it goes by.
+    fn value_streams(&self, sctp: &mut Sctp, id: AssocId) {
+        for (stream, value) in self.manner.values.iter().enumerate() {
+            // Streams that the peer does not take have no turn.
+            let _ = sctp.set_stream_value(id, stream as u16, *value);
         }
     }
 
@@ -188,12 +208,19 @@ impl Program {
                 }
                 _ => return,
             };
-            let stream = (number % u64::from(self.manner.streams)) as u16;
-            let options =
-                SendOptions { stream, unordered: self.manner.unordered, ..SendOptions::default() };
+            let streams = u64::from(self.manner.streams);
+            // The choice stays the same until the message is taken.
+            let mut dice = self.dice.clone();
+            let stream = match self.manner.deal {
+                Deal::InTurn => number % streams,
+                Deal::AtRandom => dice.next_u64() % streams,
+            } as u16;
+            let (unordered, reliability) = (self.manner.unordered, self.manner.reliability);
+            let options = SendOptions { stream, unordered, reliability, ..SendOptions::default() };
             if sctp.send(now, id, &options, message(number, at, size)).is_err() {
                 return;
             }
+            self.dice = dice;
             self.given += 1;
             match &mut self.task {
                 Task::Messages(..) => drop(self.backlog.pop_front()),
@@ -204,7 +231,7 @@ impl Program {
     }
 
     fn read(&mut self, now: Time, sctp: &mut Sctp, id: AssocId) {
-        while let Ok(Some(received)) = sctp.recv(id, &mut self.message) {
+        while let Ok(Some(received)) = sctp.recv(id, &mut self.part) {
             self.seen.bytes += received.len as u64;
             self.seen.progress.push(now);
             if let Task::Take(Some(wanted)) = self.task
@@ -212,16 +239,34 @@ impl Program {
             {
                 self.seen.completed.get_or_insert(now);
             }
+            self.join(now, &received);
+            self.part.clear();
+        }
+    }
+
+    /// Puts parts of a message together.
+    fn join(&mut self, now: Time, received: &Received) {
+        if received.begin && received.end {
+            let whole = std::mem::take(&mut self.part);
+            self.take(now, &whole);
+            self.part = whole;
+            return;
+        }
+        // Unordered parts that are not interleaved come one message after another.
+        let key = (received.stream, received.unordered, received.ssn.raw());
+        let parts = self.parts.entry(key).or_default();
+        parts.extend_from_slice(&self.part);
+        if received.end || received.cut {
+            let whole = self.parts.remove(&key).unwrap_or_default();
             if received.end {
-                self.take(now);
-                self.message.clear();
+                self.take(now, &whole);
             }
         }
     }
 
     /// A message is whole.
-    fn take(&mut self, now: Time) {
-        let Some(stamp) = self.message.first_chunk::<{ MIN_MESSAGE as usize }>() else { return };
+    fn take(&mut self, now: Time, message: &[u8]) {
+        let Some(stamp) = message.first_chunk::<{ MIN_MESSAGE as usize }>() else { return };
         let (number, at) = stamp.split_at(8);
         let word = |bytes: &[u8]| bytes.iter().fold(0, |n: u64, b| n << 8 | u64::from(*b));
         if !self.seen.messages {
@@ -296,13 +341,25 @@ struct Ended {
     server: EndpointId,
 }
 
+impl Ended {
+    /// Every message came, or those that did not were given up.
+    fn all_came(&self, world: &World) -> bool {
+        let client = endpoint::<Program>(world, self.client);
+        let Some((client, server)) = client.zip(endpoint::<Program>(world, self.server)) else {
+            return true;
+        };
+        let settled = || client.snapshot().is_some_and(|s| s.unacknowledged == 0);
+        server.seen.delivered >= client.seen.written
+            || client.manner.reliability != Reliability::Full && settled()
+    }
+}
+
 impl Carried for Ended {
     fn seen(&self, world: &World) -> Seen {
         let client = endpoint::<Program>(world, self.client);
         let server = endpoint::<Program>(world, self.server);
         let Some((client, server)) = client.zip(server) else { return Seen::default() };
-        let all = client.is_done() && server.seen.messages;
-        let all = all && server.seen.delivered >= client.seen.written;
+        let all = client.is_done() && server.seen.messages && self.all_came(world);
         Seen {
             completed: server.seen.completed.or(server.seen.progress.last().filter(|_| all)),
             written: client.seen.written,
@@ -321,8 +378,8 @@ impl Carried for Ended {
         let Some((client, server)) = client.zip(endpoint::<Program>(world, self.server)) else {
             return true;
         };
-        let delivered = server.seen.delivered >= client.seen.written;
         let failed = client.seen.failed.is_some() || server.seen.failed.is_some();
-        failed || client.is_done() && server.is_done() && (delivered || !server.seen.messages)
+        let all = !server.seen.messages || self.all_came(world);
+        failed || client.is_done() && server.is_done() && all
     }
 }

@@ -1,0 +1,66 @@
+//! What comes out depends on the seed and on nothing else, not on how many threads there are.
+
+#![allow(clippy::unwrap_used)]
+
+use ringway_lab::commands::{self, RunArgs, SweepArgs};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Does something on so many threads.
+fn on<T: Send>(threads: usize, what: impl FnOnce() -> T + Send) -> T {
+    rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(what)
+}
+
+/// Everything that a command wrote, but for the part of the manifest that is of the host.
+fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut all = BTreeMap::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            all.extend(files(&path));
+        } else if !path.ends_with("manifest.json") {
+            all.insert(
+                path.file_name().unwrap().to_str().unwrap().into(),
+                std::fs::read(&path).unwrap(),
+            );
+        }
+    }
+    all
+}
+
+/// A scenario and a campaign: the same bytes in every file, figures among them.
+#[test]
+fn a_run_and_a_campaign_are_the_same_on_one_thread_and_on_two() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut written = Vec::new();
+    for (n, threads) in [1, 2].into_iter().enumerate() {
+        let at = |what: &str| Some(dir.path().join(format!("{what}-{n}")));
+        let run = |what: &str, reps| RunArgs {
+            what: what.into(),
+            out: at(what),
+            reps: Some(reps),
+            seed: None,
+        };
+        on(threads, || {
+            commands::run(&run("calls", 4)).unwrap();
+            commands::run(&run("two-cables", 2)).unwrap();
+        });
+        let what = "hung-khanh-loss";
+        let sweep =
+            SweepArgs { what: what.into(), out: at(what), seed: None, reps: Some(2), threads };
+        commands::sweep(&sweep).unwrap();
+        // Results stand in the order in which they came.
+        std::fs::remove_file(at(what).unwrap().join("results.log")).unwrap();
+        let all = ["calls", "two-cables", what].map(|what| files(&at(what).unwrap()));
+        written.push(all);
+    }
+    assert!(written[0][0].contains_key("message-delay-tail.svg"), "{:?}", written[0][0].keys());
+    for other in &written[1..] {
+        for (a, b) in written[0].iter().zip(other) {
+            assert!(a.keys().eq(b.keys()));
+            for (name, bytes) in a {
+                assert!(b[name] == *bytes, "{name} differs");
+            }
+        }
+    }
+}
