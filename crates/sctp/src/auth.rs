@@ -1,8 +1,10 @@
 //! Authenticated chunks (RFC 4895): the key of an association and the MACs made with it.
 //!
-//! The key comes from what both ends said in INIT and INIT ACK; there are no keys that users share
-//! beforehand, so it protects from whoever has not seen the handshake.
+//! The key comes from what both ends said in INIT and INIT ACK, which protects from whoever has not seen
+//! the handshake, and from a secret of the users of both ends where they set one, which protects from all
+//! who do not know it.
 
+use crate::settings::Error;
 use crate::wire::TLV_HEADER;
 use crate::wire::auth::{AuthParameters, RANDOM, hmac};
 use crate::wire::chunk::{self, kind};
@@ -10,6 +12,10 @@ use ::hmac::{Hmac, KeyInit, Mac};
 use ringway_sansio::Random;
 use sha1::Sha1;
 use sha2::Sha256;
+use std::borrow::Cow;
+
+/// Endpoint pair shared keys of an association.
+pub(crate) const MAX_KEYS: usize = 16;
 
 /// Bytes of the MACs.
 const SHA1: usize = 20;
@@ -39,6 +45,23 @@ pub(crate) struct Agreed {
     pub(crate) hmac: u16,
     /// The chunk types that the peer takes only if authenticated.
     pub(crate) chunks: Vec<u8>,
+    /// Endpoint pair shared keys, and the identifier of the one that is sent with. 0 stands for an empty
+    /// one unless one is set.
+    pub(crate) shared: Vec<Shared>,
+    pub(crate) active: u16,
+}
+
+/// An endpoint pair shared key (section 4.1).
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Shared {
+    id: u16,
+    secret: Box<[u8]>,
+}
+
+impl core::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Shared({})", self.id)
+    }
 }
 
 fn mac(which: u16, key: &[u8], parts: &[&[u8]]) -> Option<Vec<u8>> {
@@ -81,7 +104,51 @@ impl Agreed {
         // Section 3.2: these are never authenticated.
         let never = [kind::INIT, kind::INIT_ACK, kind::SHUTDOWN_COMPLETE, kind::AUTH];
         chunks.retain(|chunk| !never.contains(chunk));
-        Some(Agreed { key: [first, second].concat(), hmac, chunks })
+        Some(Agreed::from_parts([first, second].concat(), hmac, chunks))
+    }
+
+    pub(crate) fn from_parts(key: Vec<u8>, hmac: u16, chunks: Vec<u8>) -> Agreed {
+        Agreed { key, hmac, chunks, shared: Vec::new(), active: 0 }
+    }
+
+    /// The association shared key with one endpoint pair shared key (section 6.1): that comes first.
+    fn key_of(&self, id: u16) -> Option<Cow<'_, [u8]>> {
+        match self.shared.iter().find(|shared| shared.id == id) {
+            Some(shared) => Some([&shared.secret[..], &self.key[..]].concat().into()),
+            None => (id == 0).then(|| Cow::from(&self.key)),
+        }
+    }
+
+    /// Sets an endpoint pair shared key.
+    pub(crate) fn set_key(&mut self, id: u16, secret: &[u8]) -> Result<(), Error> {
+        let secret = secret.into();
+        if let Some(shared) = self.shared.iter_mut().find(|shared| shared.id == id) {
+            shared.secret = secret;
+        } else if self.shared.len() >= MAX_KEYS {
+            return Err(Error::Full { what: "keys", limit: MAX_KEYS });
+        } else {
+            self.shared.push(Shared { id, secret });
+        }
+        Ok(())
+    }
+
+    /// Sends with a key from now on; those that are there are taken all along.
+    pub(crate) fn use_key(&mut self, id: u16) -> Result<(), Error> {
+        if self.key_of(id).is_none() {
+            return Err(Error::Key { got: id });
+        }
+        self.active = id;
+        Ok(())
+    }
+
+    /// Forgets a key that is not sent with.
+    pub(crate) fn delete_key(&mut self, id: u16) -> Result<(), Error> {
+        let at = self.shared.iter().position(|shared| shared.id == id);
+        let Some(at) = at.filter(|_| id != self.active) else {
+            return Err(Error::Key { got: id });
+        };
+        self.shared.swap_remove(at);
+        Ok(())
     }
 
     /// Whether the peer takes chunks of this type only if authenticated.
@@ -98,12 +165,14 @@ impl Agreed {
     pub(crate) fn begin(&self, out: &mut Vec<u8>) {
         let zeros = [0; SHA256];
         let mac = &zeros[..mac_len(self.hmac)];
-        chunk::put(out, kind::AUTH, 0, &[&[0, 0], &self.hmac.to_be_bytes(), mac]);
+        let (id, hmac) = (self.active.to_be_bytes(), self.hmac.to_be_bytes());
+        chunk::put(out, kind::AUTH, 0, &[&id, &hmac, mac]);
     }
 
     /// Fills in the MAC of the AUTH chunk with which `bytes` begins, over all that follows.
     pub(crate) fn finish(&self, bytes: &mut [u8]) {
-        if let Some(made) = mac(self.hmac, &self.key, &[bytes])
+        if let Some(key) = self.key_of(self.active)
+            && let Some(made) = mac(self.hmac, &key, &[bytes])
             && let Some(place) = bytes.get_mut(HEADER..HEADER + made.len())
         {
             place.copy_from_slice(&made);
@@ -114,14 +183,13 @@ impl Agreed {
     pub(crate) fn vouches(&self, whole: &[u8], rest: &[u8]) -> bool {
         let Some((head, sent)) = whole.split_at_checked(HEADER) else { return false };
         let which = u16::from_be_bytes([head[6], head[7]]);
-        let keyed = head[4..6] == [0, 0];
-        if !keyed || ![hmac::SHA1, hmac::SHA256].contains(&which) || sent.len() != mac_len(which) {
+        let Some(key) = self.key_of(u16::from_be_bytes([head[4], head[5]])) else { return false };
+        if ![hmac::SHA1, hmac::SHA256].contains(&which) || sent.len() != mac_len(which) {
             return false;
         }
         // MACs are multiples of four bytes long: there is no padding.
         let zeros = [0; SHA256];
-        mac(which, &self.key, &[head, &zeros[..sent.len()], rest])
-            .is_some_and(|made| equal(&made, sent))
+        mac(which, &key, &[head, &zeros[..sent.len()], rest]).is_some_and(|made| equal(&made, sent))
     }
 }
 
@@ -170,6 +238,37 @@ mod tests {
         assert_eq!(sha1[..4], [0xef, 0xfc, 0xdf, 0x6a]);
         let sha256 = mac(hmac::SHA256, b"Jefe", &[text]).unwrap();
         assert_eq!(sha256[..4], [0x5b, 0xdc, 0xc1, 0x46]);
+    }
+
+    /// RFC 4895 sections 4.1, 6.1 and 6.3: a secret that both ends set under a number makes another key;
+    /// without it, or with another, nothing is vouched for.
+    #[test]
+    fn secrets_make_keys() {
+        let (mut one, mut two) = pair(vec![3]);
+        let made = |by: &Agreed| {
+            let mut out = Vec::new();
+            by.begin(&mut out);
+            by.finish(&mut out);
+            out
+        };
+        assert_eq!(two.use_key(7), Err(Error::Key { got: 7 }));
+        two.set_key(7, b"secret").unwrap();
+        two.use_key(7).unwrap();
+        let sealed = made(&two);
+        assert_eq!(sealed[4..6], [0, 7]);
+        assert!(!one.vouches(&sealed, &[]), "no such key");
+        one.set_key(7, b"Secret").unwrap();
+        assert!(!one.vouches(&sealed, &[]), "another secret");
+        one.set_key(7, b"secret").unwrap();
+        assert!(one.vouches(&sealed, &[]) && two.vouches(&made(&one), &[]));
+        assert_eq!(two.delete_key(7), Err(Error::Key { got: 7 }), "in use");
+        two.use_key(0).unwrap();
+        two.delete_key(7).unwrap();
+        assert!(one.vouches(&made(&two), &[]) && !two.vouches(&sealed, &[]));
+        for id in 1..=MAX_KEYS as u16 {
+            two.set_key(id, b"").unwrap();
+        }
+        assert_eq!(two.set_key(100, b""), Err(Error::Full { what: "keys", limit: MAX_KEYS }));
     }
 
     proptest! {

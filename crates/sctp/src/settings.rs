@@ -357,6 +357,12 @@ pub enum Error {
     /// The stream is being reset (RFC 6525); [`Change::StreamsReset`](crate::Change) follows.
     #[error("expected a stream that takes messages, got one that is being reset")]
     Resetting,
+    /// No key has this number, or the one that has it is in use (RFC 4895).
+    #[error("expected the number of a key that is set and not in use, got {got}")]
+    Key {
+        /// The number.
+        got: u16,
+    },
     /// The peer does not take an extension.
     #[error("expected a peer that takes {what}, got one that does not")]
     NotTaken {

@@ -61,8 +61,11 @@ fn schedulers_bear_many_streams() {
         Scheduling::Priority,
         Scheduling::FairCapacity,
     ] {
-        for (time, plain) in costs(scheduling).into_iter().zip(plain) {
-            let most = plain.max(Duration::from_millis(1)) * MARGIN;
+        // By packets each message is a packet of its own, where else 40 share one.
+        for (margin, (time, plain)) in
+            [1, 1, 10].into_iter().zip(costs(scheduling).into_iter().zip(plain))
+        {
+            let most = plain.max(Duration::from_millis(1)) * MARGIN * margin;
             assert!(time < most, "{scheduling:?}: {time:?} against {plain:?}");
         }
     }

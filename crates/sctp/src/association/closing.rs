@@ -94,6 +94,7 @@ impl Association {
                     self.pending.peer_shutdown = true;
                 }
                 self.state = State::ShutdownReceived;
+                self.heard = true;
                 self.acks.clear();
                 self.acknowledged(cx, cumulative, None, core::iter::empty(), 0);
                 self.closing_progress(cx);

@@ -390,7 +390,8 @@ impl Association {
     /// not when the next probe would.
     fn after_probe(&mut self, cx: &Cx<'_>) {
         if self.out.is_shut(self.most_data()) {
-            if self.out.outstanding == 0 && self.out.has_marked() {
+            let waits = self.paths.iter().any(|path| path.t3.is_some());
+            if self.out.outstanding == 0 && self.out.has_marked() && !waits {
                 self.wait_for_window(cx, self.current);
             }
             return;

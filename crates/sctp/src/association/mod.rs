@@ -480,6 +480,12 @@ impl Association {
         self.auth.as_ref()?.agreed.as_ref()
     }
 
+    /// The keys by which chunks are authenticated.
+    pub(crate) fn keys(&mut self) -> Result<&mut Agreed, Error> {
+        let agreed = self.auth.as_mut().and_then(|auth| auth.agreed.as_mut());
+        agreed.ok_or(Error::NotTaken { what: "authenticated chunks (RFC 4895)" })
+    }
+
     /// Whether addresses may change.
     pub(crate) fn changes_addresses(&self) -> bool {
         self.features.has(Features::ASCONF)

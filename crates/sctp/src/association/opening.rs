@@ -177,7 +177,10 @@ impl Association {
         self.out.offered(offer.peer_rwnd);
         self.features = offer.features;
         self.peer_initial_tsn = offer.peer_tsn;
-        self.auth = offer.auth.clone().map(|agreed| {
+        self.auth = offer.auth.clone().map(|mut agreed| {
+            if let Some(before) = self.auth.as_mut().and_then(|auth| auth.agreed.take()) {
+                (agreed.shared, agreed.active) = (before.shared, before.active);
+            }
             let own = self.auth.take().map(|auth| auth.own).unwrap_or_default();
             Box::new(Auth { own, agreed: Some(agreed) })
         });
@@ -531,10 +534,9 @@ impl Association {
 pub(crate) fn own_parameters(locals: &[IpAddr], settings: &Settings) -> InitParameters {
     InitParameters {
         addresses: if locals.len() > 1 { locals.to_vec() } else { Vec::new() },
-        address_types: Some((
-            locals.iter().any(IpAddr::is_ipv4),
-            locals.iter().any(IpAddr::is_ipv6),
-        )),
+        // Where there is one address, its packet tells the family; some refuse the parameter.
+        address_types: (locals.len() > 1)
+            .then(|| (locals.iter().any(IpAddr::is_ipv4), locals.iter().any(IpAddr::is_ipv6))),
         ecn: settings.ecn,
         zero_checksum: settings.carried_in_dtls.then_some(OVER_DTLS),
         forward_tsn: settings.partial_reliability,

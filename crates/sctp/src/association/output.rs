@@ -238,6 +238,7 @@ impl Association {
         self.out.drop_expired(now);
         self.control.forward |= self.out.abandon_begun(now, &mut self.paths);
         self.control.forward |= self.out.abandon_first(now, &mut self.paths);
+        self.out.drop_expired(now);
         let given_up = self.out.take_abandoned();
         if given_up > 0 {
             self.pending.unsent += given_up;
@@ -318,6 +319,8 @@ impl Association {
         before: usize,
     ) {
         let most = self.most;
+        // What was given up just now may have stood before others that were.
+        self.out.drop_expired(cx.now);
         while let Some(len) = self.out.next_len(most) {
             if packet.space() < self.out.chunk_size(len) {
                 break;

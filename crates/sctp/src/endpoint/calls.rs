@@ -48,6 +48,23 @@ impl Sctp {
         result.unwrap_or(Err(Error::NoAssociation))
     }
 
+    /// Sets an endpoint pair shared key (RFC 4895 section 4.1): a secret that both ends know, and the
+    /// number by which they name it. Number 0 stands for an empty one until it is set. An association that
+    /// is up knows by then whether the peer authenticates at all.
+    pub fn set_auth_key(&mut self, id: AssocId, key: u16, secret: &[u8]) -> Result<(), Error> {
+        self.call(id, |association| association.keys()?.set_key(key, secret))
+    }
+
+    /// Authenticates with a key from now on. The peer's chunks are taken with any that is set.
+    pub fn use_auth_key(&mut self, id: AssocId, key: u16) -> Result<(), Error> {
+        self.call(id, |association| association.keys()?.use_key(key))
+    }
+
+    /// Forgets a key that is set and not authenticated with: nothing more is taken with it.
+    pub fn delete_auth_key(&mut self, id: AssocId, key: u16) -> Result<(), Error> {
+        self.call(id, |association| association.keys()?.delete_key(key))
+    }
+
     /// Begins streams anew (RFC 6525). A stream that we send on takes no messages until
     /// [`Change::StreamsReset`](crate::Change::StreamsReset); what was given before goes out before.
     pub fn reset_streams(&mut self, id: AssocId, reset: Reset<'_>) -> Result<(), Error> {

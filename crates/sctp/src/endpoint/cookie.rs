@@ -182,7 +182,7 @@ impl Reader<'_> {
             return Some(None);
         }
         let (key, chunks) = (self.list()?, self.list()?);
-        Some(Some(Agreed { key, hmac: u16::from(hmac), chunks }))
+        Some(Some(Agreed::from_parts(key, u16::from(hmac), chunks)))
     }
 
     fn address(&mut self) -> Option<IpAddr> {
@@ -252,11 +252,9 @@ mod tests {
                 streams: (n as u16, 7),
                 ties: (n, 3),
                 features: Features::from_bits(n as u16),
-                auth: n.is_multiple_of(3).then(|| Agreed {
-                    key: vec![n as u8; 70],
-                    hmac: 3,
-                    chunks: vec![1, 2],
-                }),
+                auth: n
+                    .is_multiple_of(3)
+                    .then(|| Agreed::from_parts(vec![n as u8; 70], 3, vec![1, 2])),
                 local: IpAddr::from([10, 0, 0, 1]),
                 source: IpAddr::from([1u16, 2, 3, 4, 5, 6, 7, 8]),
                 addresses,

@@ -39,6 +39,8 @@ const EPHEMERAL_FIRST: u16 = 49_152;
 const EPHEMERAL_COUNT: u16 = u16::MAX - EPHEMERAL_FIRST + 1;
 /// Packets that belong to no association and wait to be sent; more are dropped and counted.
 pub const MAX_REPLIES: usize = 256;
+/// Associations that ended, of which a cookie makes no second one (RFC 9260 section 5.3.1).
+pub const MAX_ENDED: usize = 1024;
 /// Tags tried until one is free. Each try fails for one association in 2^32.
 const MAX_TAGS: usize = 8;
 
@@ -203,6 +205,8 @@ pub struct Sctp {
     recent: Option<(u32, u32)>,
     listeners: Vec<Listener>,
     listening: HashMap<(u128, u16), u32, Keyed>,
+    /// Our tags of associations that ended last, whose cookies may come again.
+    ended: VecDeque<u32>,
     deadlines: Deadlines,
     ready: VecDeque<u32>,
     notices: VecDeque<u32>,
@@ -246,6 +250,7 @@ impl Sctp {
             recent: None,
             listeners: Vec::new(),
             listening: HashMap::with_hasher(listening),
+            ended: VecDeque::new(),
             deadlines: Deadlines::default(),
             ready: VecDeque::new(),
             notices: VecDeque::new(),
@@ -639,9 +644,11 @@ impl Sctp {
     fn release(&mut self, slot: u32) {
         self.unlist(slot);
         let entry = &mut self.slots[slot as usize];
-        if entry.association.take().is_none() {
-            return;
+        let Some(association) = entry.association.take() else { return };
+        if self.ended.len() >= MAX_ENDED {
+            self.ended.pop_front();
         }
+        self.ended.push_back(association.local_tag);
         entry.generation = entry.generation.wrapping_add(1);
         entry.listener = None;
         self.deadlines.set(slot, None);

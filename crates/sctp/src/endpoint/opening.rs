@@ -139,6 +139,10 @@ impl Sctp {
             .copied()
             .collect();
         if state != State::CookieWait && !added.is_empty() {
+            // The INIT of this very association, late: its addresses have changed since.
+            if init.initiate_tag == association.peer_tag {
+                return None;
+            }
             let mut list = Vec::new();
             for address in added {
                 Parameter::Address(address).emit(&mut list);
@@ -351,6 +355,7 @@ impl Sctp {
             || !free
             || !ends.locals.contains(&addressing.destination)
             || self.tags.contains_key(&offer.local_tag)
+            || self.ended.contains(&offer.local_tag)
         {
             self.counters.cookies_refused += 1;
             return None;

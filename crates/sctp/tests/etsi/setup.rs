@@ -288,6 +288,7 @@ fn as_o_1_9_2() {
     let mut s = Script::accepted(plain());
     let before = snapshot(&s);
     s.addresses = vec![B1, B2];
+    s.peer_tag = 0x777;
     s.give_init();
     s.expect("ABORT 11");
     assert_eq!(snapshot(&s), before);

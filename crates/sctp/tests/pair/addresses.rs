@@ -1,7 +1,7 @@
 //! Addresses that change while data flows.
 
 use super::support::*;
-use ringway_sctp::{Change, Close, Event, PathState, Settings};
+use ringway_sctp::{Change, Close, Error, Event, PathState, Settings};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -211,4 +211,40 @@ fn the_path_of_a_probe_may_be_deleted() {
     pair.run(secs(300));
     let data = |line: &&(_, bool, _, String)| line.1 && line.3.contains("DATA");
     assert!(pair.log[from..].iter().filter(data).count() > 0, "{:?}", pair.a.snapshot(a));
+}
+
+/// RFC 4895 sections 4.1, 6.1 and 6.3: both ends set a secret, one after the other go over to it, and
+/// forget the key that they had; chunks made with a key that the other end has not are refused, and
+/// asked for again until it has.
+#[test]
+fn keys_are_changed_while_data_flows() {
+    let mut pair = Pair::new(dynamic(), dynamic(), ms(10));
+    let (a, b) = pair.open();
+    pair.a.set_auth_key(a, 7, b"between us").unwrap();
+    pair.a.use_auth_key(a, 7).unwrap();
+    pair.a.add_address(pair.now, a, A2).unwrap();
+    pair.run(ms(500));
+    let added = |events: &[Event]| {
+        let added =
+            |e: &&Event| matches!(e, Event::Changed { change: Change::AddressAdded(_), .. });
+        events.iter().filter(added).count()
+    };
+    assert_eq!(added(&pair.events[0]), 0);
+    assert!(pair.b.snapshot(b).unwrap().totals.auth_refused > 0);
+    pair.b.set_auth_key(b, 7, b"between us").unwrap();
+    pair.run(secs(2));
+    assert_eq!(added(&pair.events[0]), 1);
+    assert_eq!(pair.b.delete_auth_key(b, 3), Err(Error::Key { got: 3 }));
+    // The answer came with key 0, which is taken until a secret stands for it.
+    pair.a.set_auth_key(a, 0, b"another").unwrap();
+    pair.a.delete_address(pair.now, a, A2).unwrap();
+    pair.run(ms(500));
+    let deleted = |e: &Event| matches!(e, Event::Changed { change: Change::AddressDeleted(_), .. });
+    assert!(!pair.events[0].iter().any(deleted));
+    pair.b.use_auth_key(b, 7).unwrap();
+    pair.run(secs(2));
+    assert!(pair.events[0].iter().any(deleted));
+    let mut plain = Pair::new(super::quick(), super::quick(), ms(10));
+    let (a, _) = plain.open();
+    assert!(matches!(plain.a.set_auth_key(a, 1, b""), Err(Error::NotTaken { .. })));
 }

@@ -3,7 +3,7 @@
 use super::support::*;
 use super::{plain, snapshot};
 use hmac::{Hmac, KeyInit, Mac};
-use ringway_sansio::Addressing;
+use ringway_sansio::{Addressing, Endpoint};
 use ringway_sctp::wire::asconf::{Outcome, Wish, outcomes, requests};
 use ringway_sctp::wire::cause::code;
 use ringway_sctp::wire::chunk::{self, Chunk, kind};
@@ -498,4 +498,23 @@ fn small_chunks_are_cut_beside_auth() {
         ),
         "{line}"
     );
+}
+
+/// RFC 9260 section 5.2.2: the INIT of an association comes again, late, after its sender has deleted an
+/// address that it lists: it is no new one, and nobody is told to end.
+#[test]
+fn an_old_init_with_a_deleted_address_is_nothing() {
+    let mut pair = Pair::new(dynamic(), dynamic(), ms(10));
+    pair.listen(&[B1]);
+    let a = pair.connect(&[A1, A2], &[B1]);
+    pair.flush();
+    let init = pair.flying[0].clone();
+    pair.run(secs(3));
+    let b = pair.up(1).unwrap();
+    pair.a.delete_address(pair.now, a, A2).unwrap();
+    pair.run(secs(3));
+    assert_eq!(pair.b.addresses(b).unwrap().1, [A1]);
+    pair.b.handle_packet(pair.now, init.addressing, &init.bytes);
+    pair.run(secs(3));
+    assert_eq!((pair.closed(0), pair.closed(1)), (None, None));
 }

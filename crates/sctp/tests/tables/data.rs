@@ -426,3 +426,29 @@ fn a_window_with_some_room_takes_a_chunk() {
     s.give("SACK 2 w 100");
     s.expect("DATA 3 BE 0:2 1000");
 }
+
+/// RFC 9260 sections 6.1 A and 9.2: what the closed window refused is sent again in time, however often
+/// the peer says that it is closed, or repeats its SHUTDOWN, meanwhile.
+#[test]
+fn a_probe_is_not_put_off() {
+    for chunk in ["SHUTDOWN 1", "SACK 1 w 0"] {
+        let mut s = Script::accepted(plain());
+        for _ in 0..4 {
+            s.send(0, 1000);
+        }
+        s.collect();
+        s.give("SACK 0 w 0");
+        s.wait(secs(1));
+        s.sent.clear();
+        let mut again = 0;
+        for _ in 0..600 {
+            s.give(chunk);
+            s.wait(ms(100));
+            while let Some((_, line)) = s.line() {
+                again += usize::from(line.contains("DATA 2"));
+            }
+        }
+        assert!(again >= 3, "{chunk}: {again} in a minute");
+        assert_eq!(snapshot(&s).errors, 0);
+    }
+}

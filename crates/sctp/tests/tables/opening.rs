@@ -538,3 +538,22 @@ fn a_restart_leaves_old_addresses() {
     s.wait(secs(1));
     s.expect_to(B2, "DATA 1 BE 0:0 10");
 }
+
+/// RFC 9260 section 5.3.1: a COOKIE ECHO that the network gives again after its association has ended
+/// makes no second one, and its data is not delivered twice.
+#[test]
+fn a_cookie_makes_one_association() {
+    let mut s = listening();
+    s.give_init();
+    s.take_init_ack();
+    s.echo("DATA 1 BE 0:0 10");
+    s.expect("COOKIE_ACK + SACK 1");
+    assert_eq!(s.read(), [10]);
+    s.give("ABORT");
+    s.events();
+    assert!(s.sctp.is_empty());
+    s.echo("DATA 1 BE 0:0 10");
+    s.expect_nothing();
+    assert!(s.sctp.is_empty());
+    assert_eq!(s.sctp.counters().cookies_refused, 1);
+}

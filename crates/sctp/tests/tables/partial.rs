@@ -254,3 +254,22 @@ fn an_expired_message_is_not_sent_to_its_end() {
     s.send(0, 10);
     s.expect(&format!("DATA {} BE 0:1 10", last + 2));
 }
+
+/// RFC 9260 section 6.2: a message that has given way is never sent as a DATA chunk without data, also
+/// where the message before it is given up while a packet is written.
+#[test]
+fn what_has_given_way_is_not_sent() {
+    let mut s = Script::accepted(Settings { send_buffer: 8000, ..plain() });
+    let with = |stream, reliability| SendOptions { stream, reliability, ..SendOptions::default() };
+    s.send_with(with(0, Reliability::Lifetime(ms(1500))), 6000);
+    s.wait(secs(1));
+    s.send_with(with(1, Reliability::Priority(5)), 1500);
+    s.send_with(with(1, Reliability::Priority(1)), 1500);
+    s.wait(ms(600));
+    s.send(2, 10);
+    s.wait(secs(5));
+    while let Some((_, line)) = s.line() {
+        let empty = |chunk: &str| chunk.starts_with("DATA") && chunk.ends_with(" 0");
+        assert!(!line.split(" + ").any(empty), "{line}");
+    }
+}
