@@ -100,15 +100,18 @@ def count(c, file, wanted, udp=None):
 class Relay:
     """A bad link between two UDP ports: clients write to `near`, and it writes to the server from `far`."""
 
-    def __init__(self, c, server, link, capture=False):
+    def __init__(self, c, server, link, capture=False, rebind=None):
         self.near, self.far = c.ports.take(), c.ports.take()
-        self.file = c.folder / "relay.pcapng"
+        name = f"relay-{self.near}"
+        self.file = c.folder / f"{name}.pcapng"
         options = {"listen": f"127.0.0.1:{self.near}", "from": f"127.0.0.1:{self.far}",
                    "server": f"127.0.0.1:{server}", "link": json.dumps(link)}
         if capture:
             options["capture"] = self.file
+        if rebind:
+            options["rebind"] = rebind
         self.c = c
-        self.process = c.start("relay", [ringway(), "relay", *words(options)])
+        self.process = c.start(name, [ringway(), "relay", *words(options)])
         c.expect(self.process.wait_output("relaying", 10), f"no relay: {self.process.output()}")
 
     def finish(self):
@@ -170,7 +173,7 @@ class Linux:
         file = f"/tmp/peer-{self.count}"
         self.run(f"peer {' '.join(words(options))} >{file} 2>&1 &")
         if "listen" in options:
-            self.run(f"while ! grep -q listening {file}; do sleep 0.05; done", 10)
+            self.run(f"while ! grep -q listening {file}; do sleep 0.05; done", 60)
         return file
 
     def run(self, line, limit=30):

@@ -27,14 +27,15 @@ def theirs(c, name, **options):
     return c.start(name, [built("usrsctp"), *words({"bind": HOST, **options})])
 
 
-def meet(c, server, client, link=None, both=None, server_only=None, client_only=None, round_number=0):
+def meet(c, server, client, link=None, both=None, server_only=None, client_only=None, rebind=None,
+         round_number=0):
     """A server and a client over UDP, with a relay between them if a link is given; their summaries."""
     both = both or {}
     server_port, client_port = c.ports.take(), c.ports.take()
     name = f"server-{round_number}"
     listening = server(c, name, listen=True, udp=server_port, port=SCTP_PORT, **{**both, **(server_only or {})})
-    c.expect(listening.wait_output("listening", 10), f"no server: {listening.output()}")
-    relay = Relay(c, server_port, link, capture=True) if link is not None else None
+    c.expect(listening.wait_output("listening", 60), f"no server: {listening.output()}")
+    relay = Relay(c, server_port, link, capture=True, rebind=rebind) if link is not None else None
     connecting = client(c, f"client-{round_number}", udp=client_port, port=SCTP_PORT + 1, connect=HOST,
                         to_port=SCTP_PORT, to_udp=relay.near if relay else server_port,
                         **{**both, **(client_only or {})})
@@ -46,6 +47,7 @@ def meet(c, server, client, link=None, both=None, server_only=None, client_only=
         wanted, other = (sctp.I_DATA, sctp.DATA) if both.get("interleave") else (sctp.DATA, sctp.I_DATA)
         c.expect(wanted in kinds and other not in kinds, f"chunks of types {sorted(kinds)}")
         c.expect(dropped > 0 or not link.get("loss"), "nothing was lost")
+        c.expect(rebind is None or "rebound" in relay.process.output(), "the port stayed the same")
     return results
 
 
@@ -121,6 +123,14 @@ def interleave(c):
     each_way(c, both={**both, "size": 200_000}, link=BAD)
 
 
+@cases.case("sctp/usrsctp-rebind", own=True)
+def rebind(c):
+    """RFC 6951 section 5.4: a NAT gives the client another UDP port while both send; the server goes on to that one."""
+    flow = {"count": 600, "expect": 600, "size": 500, "sizes": 50, "streams": 5, "pace": 3000}
+    for number, (server, client) in enumerate(((theirs, ours), (ours, theirs), (ours, ours))):
+        meet(c, server, client, both=flow, link={"delay": "5 ms"}, rebind=900, round_number=number)
+
+
 # Every stream begins anew once on either side.
 RESET = {"count": 600, "expect": 600, "size": 500, "streams": 6, "reset_after": 300}
 
@@ -165,7 +175,7 @@ def with_linux(c, linux, opened_by_us, ours_only=None, theirs_only=None, six=Fal
         peer = linux.space.start(f"ours-{number}", [*argv, *words({**connecting, "connect": them, **mine})])
     else:
         peer = linux.space.start(f"ours-{number}", [*argv, *words({**listening, **mine})])
-        c.expect(peer.wait_output("listening", 10), f"ours: {peer.output()}")
+        c.expect(peer.wait_output("listening", 60), f"ours: {peer.output()}")
         file = linux.start(**connecting, connect=us, **its)
     return peer, file
 
@@ -405,7 +415,7 @@ def cable(c):
             name = f"{'ss7' if profile else 'default'}-{device}"
             server = b.start(f"server-{name}", [ringway(), "peer", *words(
                 {"bind": ["10.1.0.2", "10.2.0.2"], "port": SCTP_PORT, "listen": True, **profile, **CABLE})])
-            c.expect(server.wait_output("listening", 10), f"no server: {server.output()}")
+            c.expect(server.wait_output("listening", 60), f"no server: {server.output()}")
             client = a.start(f"client-{name}", [ringway(), "peer", *words(
                 {"bind": ["10.1.0.1", "10.2.0.1"], "port": SCTP_PORT, "connect": ["10.1.0.2", "10.2.0.2"],
                  "to_port": SCTP_PORT, **profile, **CABLE})])
@@ -434,7 +444,7 @@ def cable_addresses(c):
                 "dynamic": True, "port": SCTP_PORT, **CABLE, "count": 3000, "expect": 3000}
 
     server = b.start("server", [ringway(), "peer", *words({**changes(2, 500), "listen": True})])
-    c.expect(server.wait_output("listening", 10), f"no server: {server.output()}")
+    c.expect(server.wait_output("listening", 60), f"no server: {server.output()}")
     client = a.start("client", [ringway(), "peer", *words(
         {**changes(1, 1000), "connect": "10.1.0.2", "to_port": SCTP_PORT})])
     c.sleep(2)
@@ -444,6 +454,35 @@ def cable_addresses(c):
     for process in (client, server):
         for wanted in ("AddressAdded", "AddressDeleted", "PeerAddressAdded", "PeerAddressDeleted"):
             c.expect(wanted in process.output(), f"no {wanted}: {process.output()}")
+
+
+@sctp.case("sctp/black-hole", limit=90)
+def black_hole(c):
+    """RFC 8899: switches between the hosts swallow what is larger than 1280 bytes and tell nobody, from the beginning
+    or from some time on; both send all the same, and nothing is lost."""
+    a, b, switches = (sctp.Space(c, name) for name in ("a", "b", "switches"))
+    a.join_by(switches, b, 1)
+
+    def narrow(mtu):
+        for trunk in ("trunk1", "trunk1b"):
+            switches.inside("link", "set", trunk, "mtu", mtu)
+
+    flow = {"count": 300, "expect": 300, "size": 5000, "sizes": 50, "streams": 5, "pace": 5000, "limit": 60, "with": "pmtu"}
+    for number, (udp, later) in enumerate((({}, True), ({"udp": 9899}, False))):
+        narrow(1500 if later else 1280)
+        server = b.start(f"server-{number}", [ringway(), "peer", *words(
+            {"bind": "10.1.0.2", "port": SCTP_PORT, "listen": True, **udp, **flow})])
+        c.expect(server.wait_output("listening", 60), f"no server: {server.output()}")
+        client = a.start(f"client-{number}", [ringway(), "peer", *words(
+            {"bind": "10.1.0.1", "port": SCTP_PORT, "connect": "10.1.0.2", "to_port": SCTP_PORT, **udp, **flow,
+             **({"to_udp": 9899} if udp else {})})])
+        if later:
+            c.sleep(0.7)
+            narrow(1280)
+        told = finish(c, client, 70), finish(c, server, 70)
+        print(f"narrow {'later' if later else 'from the beginning'}: gap "
+              f"{max(float(side['gap_ms']) for side in told):.0f} ms", flush=True)
+        c.expect(any(int(side["again"]) > 0 for side in told), f"nothing was swallowed: {told}")
 
 
 @sctp.case("sctp/perf", limit=60)

@@ -34,6 +34,8 @@ pub(crate) async fn run(options: Options) -> Result<bool, String> {
     if let Some(remote) = options.connect {
         let mut opening = JoinSet::new();
         say("ready");
+        // Whoever looks has looked at what there is without associations when a line comes, or the end.
+        std::io::stdin().read_line(&mut String::new()).map_err(|error| error.to_string())?;
         let mut begun = 0;
         while held.len() < options.count {
             while begun < options.count && opening.len() < AT_ONCE {

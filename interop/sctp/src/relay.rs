@@ -10,6 +10,7 @@ use std::fs::File;
 use std::io::{self, BufWriter};
 use std::net::SocketAddrV4;
 use std::path::PathBuf;
+use std::time::Duration;
 use tokio::net::UdpSocket;
 
 /// Most datagrams on their way; more are dropped.
@@ -35,6 +36,9 @@ pub(crate) struct Options {
     /// The link each way, as JSON
     #[arg(long, default_value = "{}")]
     link: String,
+    /// Milliseconds after which the server is written to from another port, as by a NAT that forgot
+    #[arg(long)]
+    rebind: Option<u64>,
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Writes what passes into this file
@@ -188,7 +192,10 @@ pub(crate) async fn run(options: Options) -> Result<bool, String> {
     let (mut there, mut back) = (side("there")?, side("back")?);
     let mut capture = Capture::open(options.capture.as_ref()).map_err(text)?;
     let near = bind(options.listen).await?;
-    let far = bind(options.from).await?;
+    let mut far = bind(options.from).await?;
+    let mut forgotten = None;
+    let mut rebind =
+        options.rebind.map(|ms| tokio::time::Instant::now() + Duration::from_millis(ms));
     let mut client = None;
     let [mut one, mut other] = [vec![0; DATAGRAM], vec![0; DATAGRAM]];
     let mut ended =
@@ -221,6 +228,15 @@ pub(crate) async fn run(options: Options) -> Result<bool, String> {
                 capture.write(now, Direction::Inbound, ends, datagram, dropped).map_err(text)?;
             }
             () = wake => {}
+            () = tokio::time::sleep_until(rebind.unwrap_or_else(tokio::time::Instant::now)), if rebind.is_some() => {
+                rebind = None;
+                // The port of before swallows what comes to it: nobody there is told.
+                forgotten = Some(std::mem::replace(
+                    &mut far,
+                    bind(SocketAddrV4::new(*options.from.ip(), 0)).await?,
+                ));
+                crate::say("rebound");
+            }
         }
         // What a socket does not take is lost, as on a link.
         while let Some(datagram) = there.take(clock.now()) {
@@ -232,6 +248,7 @@ pub(crate) async fn run(options: Options) -> Result<bool, String> {
             }
         }
     }
+    drop(forgotten);
     capture.finish().map_err(text)?;
     crate::say(&format!("dropped={}", there.held.dropped + back.held.dropped));
     Ok(true)
