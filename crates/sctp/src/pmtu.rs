@@ -144,7 +144,7 @@ impl Pmtu {
 
     /// A timer expired for data. Gives the size that the path falls to if it is a black hole.
     pub(crate) fn data_lost(&mut self, now: Time, mtu: usize) -> Option<usize> {
-        self.suspect += 1;
+        self.suspect = self.suspect.saturating_add(1);
         let floor = usize::from(MIN_MTU);
         if self.suspect < SUSPECT || mtu <= floor {
             return None;

@@ -26,6 +26,8 @@ const MAX_PARAMETERS: usize = 2;
 /// How long nothing new is sent so that a reset of everything that the peer asked for finds nothing in
 /// flight: it asks again within an RTO.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// How often a reset of everything is put off because something is in flight; then it is denied.
+const MAX_DELAYS: u8 = 8;
 /// Chunks that are held back while a reset of their stream waits; the peer sends the others again.
 pub(crate) const MAX_HELD: usize = 64;
 /// Answers that are kept in case a request comes again: as many as one chunk asks for.
@@ -106,6 +108,8 @@ pub(super) struct Reconfig {
     deferred: Option<Deferred>,
     /// Until when nothing new is sent.
     pub(super) quiet: Option<Time>,
+    /// How often a reset of everything was put off.
+    delays: u8,
     pub(super) timer: Option<Time>,
 }
 
@@ -182,6 +186,7 @@ impl Association {
                 unsent: VecDeque::new(),
                 deferred: None,
                 quiet: None,
+                delays: 0,
                 timer: None,
             })
         })
@@ -584,11 +589,20 @@ impl Association {
             // Neither end could know by which numbers the other goes.
             return (result::ALREADY_IN_PROGRESS, None);
         }
-        if self.out.is_under_way() {
-            self.reconfig_mut().quiet = Some(cx.now + PATIENCE);
+        let under_way = self.out.is_under_way();
+        let reconfig = self.reconfig_mut();
+        if under_way && reconfig.delays >= MAX_DELAYS {
+            reconfig.delays = 0;
+            self.end_quiet();
+            return (result::DENIED, None);
+        }
+        if under_way {
+            reconfig.delays += 1;
+            reconfig.quiet = Some(cx.now + PATIENCE);
             self.out.hold(true);
             return (result::IN_PROGRESS, None);
         }
+        reconfig.delays = 0;
         // G1 and G2.
         let theirs = self.inn.cumulative().plus(1).plus(1 << 31);
         let ours = self.out.next_tsn();

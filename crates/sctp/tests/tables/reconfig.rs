@@ -408,3 +408,20 @@ fn a_shutdown_waits_for_a_reset_of_everything() {
     s.give("DATA 1 BE 0:0 10");
     assert_eq!(s.read(), [10]);
 }
+
+/// RFC 6525 section 5.2.4: a reset of everything is not put off for ever while something is in flight, but
+/// denied in the end, and new data goes out again.
+#[test]
+fn a_reset_of_everything_is_denied_in_the_end() {
+    let mut s = Script::accepted(plain());
+    s.send(1, 10);
+    s.expect("DATA 1 BE 1:0 10");
+    for _ in 0..8 {
+        s.give("RECONFIG all 1");
+        s.expect("SACK 0 + RECONFIG answer 1 6");
+    }
+    s.send(1, 20);
+    s.expect_nothing();
+    s.give("RECONFIG all 1");
+    s.expect("SACK 0 + RECONFIG answer 1 2 + DATA 2 BE 1:1 20");
+}
