@@ -85,6 +85,10 @@ struct World {
 
 impl World {
     fn new(fill: impl FnOnce(&Zone)) -> Self {
+        World::with(&[Transport::Udp, Transport::Tcp, Transport::Tls], fill)
+    }
+
+    fn with(transports: &[Transport], fill: impl FnOnce(&Zone)) -> Self {
         let zone = Arc::new(Zone::default());
         fill(&zone);
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -108,7 +112,7 @@ impl World {
             .unwrap();
         let config = LocatorConfig {
             servers: vec![server],
-            transports: vec![Transport::Udp, Transport::Tcp, Transport::Tls],
+            transports: transports.to_vec(),
             ipv4: true,
             ipv6: true,
         };
@@ -146,6 +150,32 @@ impl Drop for World {
 
 fn query(host: &str) -> Query {
     Query { host: host.into(), port: None, transport: None, secure: false }
+}
+
+/// RFC 4168 section 6: SIP+D2S and SIPS+D2S in NAPTR, `_sip._sctp` and `_sips._sctp` in SRV.
+#[test]
+fn servers_over_sctp_are_found() {
+    let all = [Transport::Udp, Transport::Tcp, Transport::Tls, Transport::Sctp, Transport::TlsSctp];
+    let world = World::with(&all, |z| {
+        z.naptr("naptr.example", 10, "SIP+D2S", "_sip._sctp.naptr.example");
+        z.naptr("naptr.example", 10, "SIPS+D2S", "_sips._sctp.naptr.example");
+        z.naptr("naptr.example", 20, "SIP+D2U", "_sip._udp.naptr.example");
+        z.srv("_sip._sctp.naptr.example", 1, 5080, "a.naptr.example");
+        z.srv("_sips._sctp.naptr.example", 1, 5081, "a.naptr.example");
+        z.a("a.naptr.example", "127.0.0.1");
+        z.srv("_sips._sctp.srv.example", 1, 5091, "a.naptr.example");
+    });
+    let secure = |host| Query { secure: true, ..query(host) };
+    assert_eq!(
+        world.hops(query("naptr.example")),
+        ["SCTP 127.0.0.1:5080", "TLS-SCTP 127.0.0.1:5081"]
+    );
+    assert_eq!(world.hops(secure("naptr.example")), ["TLS-SCTP 127.0.0.1:5081"]);
+    let hops = world.locate(secure("srv.example"));
+    assert_eq!((hops.len(), hops[0].transport), (1, Transport::TlsSctp));
+    assert_eq!(hops[0].name.as_deref(), Some("srv.example"), "RFC 5922 section 7.3");
+    let named = Query { transport: Some(Transport::Sctp), ..query("naptr.example") };
+    assert_eq!(world.hops(named), ["SCTP 127.0.0.1:5080"]);
 }
 
 #[test]

@@ -46,8 +46,9 @@ pub enum Over {
         /// The device's name, 1 to 15 bytes.
         name: String,
     },
-    /// The kernel's SCTP, where it is loaded: the kernel then is the protocol, and limits, counters
-    /// and what of the settings it has no words for do not apply. In UDP it is not to be had.
+    /// The kernel's SCTP, where it is loaded: the kernel then is the protocol, and limits, the
+    /// counters of the stack and what of the settings it has no words for do not apply. In UDP it is
+    /// not to be had.
     Kernel,
     /// IP itself, as protocol 132: needs CAP_NET_RAW, and a kernel whose own SCTP is not loaded.
     /// Which of the host's addresses are used is said by who listens and connects. Any number of
