@@ -27,7 +27,7 @@ const MAX_PARAMETERS: usize = 2;
 /// flight: it asks again within an RTO.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// How often a reset of everything is put off because something is in flight; then it is denied.
-const MAX_DELAYS: u8 = 8;
+const MAX_DELAYS: u16 = 1000;
 /// Chunks that are held back while a reset of their stream waits; the peer sends the others again.
 pub(crate) const MAX_HELD: usize = 64;
 /// Answers that are kept in case a request comes again: as many as one chunk asks for.
@@ -109,7 +109,7 @@ pub(super) struct Reconfig {
     /// Until when nothing new is sent.
     pub(super) quiet: Option<Time>,
     /// How often a reset of everything was put off.
-    delays: u8,
+    delays: u16,
     pub(super) timer: Option<Time>,
 }
 

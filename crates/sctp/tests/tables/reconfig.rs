@@ -416,7 +416,7 @@ fn a_reset_of_everything_is_denied_in_the_end() {
     let mut s = Script::accepted(plain());
     s.send(1, 10);
     s.expect("DATA 1 BE 1:0 10");
-    for _ in 0..8 {
+    for _ in 0..1000 {
         s.give("RECONFIG all 1");
         s.expect("SACK 0 + RECONFIG answer 1 6");
     }
