@@ -58,7 +58,7 @@ pub(crate) struct Path {
     pub(crate) packet: usize,
     /// Bytes of DATA chunks in flight, with header and padding.
     pub(crate) flight: u32,
-    /// Bytes of new data that may still be sent at this go (RFC 9260 section 6.1 D).
+    /// Bytes of data that may still be sent at this go (RFC 9260 section 6.1 D).
     pub(crate) burst: u32,
     /// After a timeout one packet may be in flight until something is acknowledged (section 7.2.3).
     pub(crate) one_packet: bool,
@@ -308,9 +308,11 @@ impl Path {
         self.flight < window && self.burst > 0
     }
 
-    /// Whether the window lets a retransmission out.
+    /// Whether the window and the burst let a retransmission out. What is found lost at one time is no
+    /// more to be sent at one time than new data is; what nothing in flight would call for goes at once.
     pub(crate) fn may_retransmit(&self) -> bool {
-        self.flight < if self.one_packet { 1 } else { self.window.cwnd }
+        let window = if self.one_packet { 1 } else { self.window.cwnd };
+        self.flight < window && (self.burst > 0 || self.flight == 0)
     }
 
     /// Bytes of a burst (RFC 9260 section 6.1 D).
@@ -330,6 +332,11 @@ impl Path {
     pub(crate) fn add_burst(&mut self, settings: &Settings) {
         let leave = self.one_burst(settings).saturating_mul(self.sacks());
         self.burst = self.burst.saturating_add(leave);
+    }
+
+    /// A chunk of so many bytes goes out.
+    pub(crate) fn spend_burst(&mut self, size: usize) {
+        self.burst = self.burst.saturating_sub(size as u32);
     }
 
     /// How many SACKs the one just worked on stands for.

@@ -293,6 +293,7 @@ impl Association {
             if !may && !self.paths[target].one_packet {
                 break;
             }
+            self.paths[target].spend_burst(self.out.chunk_size(len));
             self.out.send_again(cx.now, target, &mut self.paths, packet.chunks());
             self.totals.retransmits += 1;
             if self.probing {
@@ -341,7 +342,7 @@ impl Association {
                 self.heard = false;
             }
             self.probe = false;
-            path.burst = path.burst.saturating_sub(self.out.chunk_size(len) as u32);
+            path.spend_burst(self.out.chunk_size(len));
             let ask = self.state == State::ShutdownPending;
             self.out.cut(cx.now, most, target, path, ask, packet.chunks());
             self.totals.chunks_sent += 1;

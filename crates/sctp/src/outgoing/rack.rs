@@ -38,6 +38,8 @@ pub(crate) struct Rack {
     grown: u32,
     round: u64,
     persist: u8,
+    /// When the window last fell for a loss.
+    fell: Time,
     /// When what is not acknowledged by then counts as lost, and when the tail is probed.
     reorder: Option<Time>,
     tail: Option<Time>,
@@ -93,6 +95,14 @@ impl Path {
         let alone = if self.flight <= self.window.pmdcs { ACK_DELAY } else { Duration::ZERO };
         let at = now + (srtt * 2 + alone).max(LEAST_PROBE);
         rack.tail = Some(at).filter(|at| self.t3.is_none_or(|t3| *at < t3));
+    }
+
+    /// The window falls for a loss.
+    pub(super) fn fall(&mut self, now: Time) {
+        self.lost(now);
+        if let Some(rack) = &mut self.rack {
+            rack.fell = now;
+        }
     }
 
     /// A recovery begins: a window for reordering that was not too small of late shrinks again.
@@ -151,7 +161,8 @@ impl Outgoing {
     }
 
     /// Marks what by time counts as lost (RFC 8985 section 6.2, step 5). Gives the paths that lost
-    /// something, a bit each.
+    /// something, a bit each. A retransmission that is lost, sent since the window of its path fell, says
+    /// that it did not fall enough (section 9.3): it ends the recovery, and another begins.
     pub(super) fn find_late(
         &mut self,
         now: Time,
@@ -188,6 +199,10 @@ impl Outgoing {
                 let at = rack.as_ref().and_then(|rack| rack.lost_at(place, chunk.at));
                 if at.is_some_and(|at| at <= now) {
                     hit |= 1 << index;
+                    if chunk.again > 0 && rack.is_some_and(|rack| chunk.at >= rack.fell) {
+                        paths[index].recovery = None;
+                        self.recovery = None;
+                    }
                     self.mark_lost(place, paths);
                     outcome.marked += 1;
                 } else {

@@ -371,7 +371,7 @@ impl Outgoing {
         let exit = self.next_place() - 1;
         for (index, path) in paths.iter_mut().enumerate() {
             if hit & (1 << index) != 0 && !(several && path.recovery.is_some()) {
-                path.lost(now);
+                path.fall(now);
                 path.reordered_less();
                 path.recovery = several.then_some(exit);
                 outcome.fast = true;

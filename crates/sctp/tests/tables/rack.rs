@@ -179,3 +179,79 @@ fn what_stands_above_a_retransmission_is_found() {
         s.expect(&format!("DATA {n} BE 0:{} 1452", n - 1));
     }
 }
+
+/// RFC 9260 section 6.1 D, RFC 8985 section 9.3: of a window that was half lost, and is found lost at one time,
+/// no more goes out at one time than Max.Burst; acknowledgements bring the rest.
+#[test]
+fn a_window_is_not_sent_again_at_one_time() {
+    let settings = Settings { rack: true, initial_cwnd: Some(600_000), ..plain() };
+    let mut s = Script::accepted(settings);
+    s.give("SACK 0 w 1000000");
+    s.window = 1_000_000;
+    s.send(0, 10);
+    s.expect("DATA 1 BE 0:0 10");
+    s.wait(ms(100));
+    s.give("SACK 1");
+    for _ in 0..300 {
+        s.sctp.send(s.now, s.id(), &Default::default(), vec![1; 1452]).unwrap();
+        s.collect();
+    }
+    assert_eq!(s.sent.len(), 300);
+    s.sent.clear();
+    s.wait(ms(100));
+    s.give("SACK 1 152-301");
+    s.wait(ms(30));
+    assert_eq!(s.sent.len(), 4);
+    // Each acknowledgement is leave for a burst.
+    for (n, sent) in [(2, 8), (4, 12), (6, 16)] {
+        s.wait(ms(1));
+        s.give(&format!("SACK {} 152-301", n + 1));
+        assert_eq!(s.sent.len(), sent);
+    }
+    while snapshot(&s).totals.retransmits < 150 {
+        s.wait(ms(1));
+        let cumulative = 1 + snapshot(&s).totals.retransmits;
+        s.give(&format!("SACK {cumulative} 152-301"));
+    }
+    s.give("SACK 301");
+    s.wait(secs(100));
+    assert_eq!((snapshot(&s).totals.retransmits, snapshot(&s).totals.timeouts), (150, 0));
+}
+
+/// RFC 8985 section 9.3: a retransmission that is lost makes the window fall a second time; more of them that
+/// went out before that do not.
+#[test]
+fn a_lost_retransmission_makes_the_window_fall_again() {
+    let settings = Settings { rack: true, initial_cwnd: Some(100_000), max_burst: 0, ..plain() };
+    let mut s = Script::accepted(settings);
+    s.send(0, 10);
+    s.expect("DATA 1 BE 0:0 10");
+    s.wait(ms(100));
+    s.give("SACK 1");
+    for n in 2..=11 {
+        s.sctp.send(s.now, s.id(), &Default::default(), vec![1; 1452]).unwrap();
+        s.expect(&format!("DATA {n} BE 0:{} 1452", n - 1));
+    }
+    s.wait(ms(100));
+    s.give("SACK 1 4-11");
+    s.wait(ms(25));
+    for n in 2..=3 {
+        s.expect(&format!("DATA {n} BE 0:{} 1452", n - 1));
+    }
+    assert_eq!(snapshot(&s).paths[0].cwnd, 50_000);
+    for n in 12..=13 {
+        s.wait(ms(5));
+        s.send(0, 10);
+        s.expect(&format!("DATA {n} BE 0:{} 10", n - 1));
+    }
+    s.wait(ms(100));
+    s.give("SACK 1 4-12");
+    s.wait(ms(25));
+    for n in 2..=3 {
+        s.expect(&format!("DATA {n} BE 0:{} 1452", n - 1));
+    }
+    s.give("SACK 2 4-13");
+    s.give("SACK 13");
+    s.expect_nothing();
+    assert_eq!((snapshot(&s).paths[0].cwnd, snapshot(&s).totals.recoveries), (25_000, 2));
+}
