@@ -179,7 +179,8 @@ fn dying_path(seed: u64) -> Dying {
     let lists = [1, 2].map(|host| [address(1, host), address(2, host)]);
     let mut talk = Talk::new(world, [a, b], [&lists[0], &lists[1]]);
     let (mut last, mut gap) = (Time::ZERO, Duration::ZERO);
-    for step in 0..12_000u64 {
+    // To 80 s: the heartbeats of a failed path are an RTO apart, which doubles up to 32 s (RFC 7829 3.2).
+    for step in 0..16_000u64 {
         let loss = match step {
             400 => Some(percent(100.0)),
             8000 => Some(percent(0.5)),
@@ -191,7 +192,7 @@ fn dying_path(seed: u64) -> Dying {
                 talk.world.reconfigure(interface, |config| config.loss = loss).unwrap();
             }
         }
-        if step % 10 == 0 && step < 11_500 {
+        if step % 10 == 0 && step < 15_500 {
             assert!(talk.send(SIZE));
         }
         let before = talk.read.len();
