@@ -32,6 +32,8 @@ pub enum PathState {
 pub(crate) struct Beat {
     pub(crate) at: Time,
     pub(crate) nonce: u64,
+    /// Our address that it went from.
+    pub(crate) from: IpAddr,
 }
 
 pub(crate) struct Path {
@@ -70,8 +72,9 @@ pub(crate) struct Path {
     pub(crate) t3: Option<Time>,
     /// When something that tells a round-trip time was last sent here.
     pub(crate) used: Time,
-    /// When data was last sent here.
+    /// When data was last sent here, and from which address of ours.
     pub(crate) data_at: Option<Time>,
+    pub(crate) data_from: IpAddr,
     /// When a heartbeat is next due, if the path is idle then, and since when.
     pub(crate) beat_due: Option<Time>,
     pub(crate) beat_from: Time,
@@ -151,6 +154,7 @@ impl Path {
             t3: None,
             used: now,
             data_at: None,
+            data_from: local,
             beat_due: None,
             beat_from: now,
             beat_now: false,
@@ -354,6 +358,7 @@ impl Path {
             self.control.idle(&mut self.window, rtos);
         }
         self.data_at = Some(now);
+        self.data_from = self.local;
     }
 
     pub(crate) fn start_t3(&mut self, now: Time) {

@@ -163,6 +163,7 @@ impl Association {
         if !self.out.is_ahead() || self.out.put_forward(packet) {
             self.control.forward = false;
             let path = &mut self.paths[target];
+            path.data_from = path.local;
             if path.t3.is_none() && self.out.is_ahead() {
                 path.start_t3(cx.now);
             }

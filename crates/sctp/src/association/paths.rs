@@ -204,11 +204,12 @@ impl Association {
     }
 
     /// Something was lost on a path that is the only one: it is tried from the next address of ours,
-    /// which makes another pair (RFC 9260 section 6.4.1).
-    pub(super) fn try_other_local(&mut self, index: usize) {
+    /// which makes another pair (RFC 9260 section 6.4.1). Where what the peer sent has shown another
+    /// since the lost one went, that is tried.
+    pub(super) fn try_other_local(&mut self, index: usize, lost_from: IpAddr) {
         let usable = self.paths.iter().filter(|path| path.usable()).count();
         let Path { local, remote, confirmed, .. } = self.paths[index];
-        if usable != usize::from(confirmed) {
+        if usable != usize::from(confirmed) || local != lost_from {
             return;
         }
         let fits =

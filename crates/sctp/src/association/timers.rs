@@ -135,7 +135,7 @@ impl Association {
             return;
         }
         self.paths[index].ask_soon(now);
-        self.try_other_local(index);
+        self.try_other_local(index, self.paths[index].data_from);
         self.path_changed();
         self.allow_bursts();
     }

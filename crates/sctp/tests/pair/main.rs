@@ -6,6 +6,7 @@
 mod support;
 
 mod addresses;
+mod homing;
 mod interleaved;
 mod mtu;
 mod multipath;
