@@ -32,12 +32,16 @@ pub enum PathState {
 pub(crate) struct Beat {
     pub(crate) at: Time,
     pub(crate) nonce: u64,
-    /// Our address that it went from.
-    pub(crate) from: IpAddr,
 }
 
 pub(crate) struct Path {
     pub(crate) local: IpAddr,
+    /// How often that was changed, counted round; and how often when data and a heartbeat last went.
+    pub(crate) turns: u8,
+    pub(crate) data_turn: u8,
+    pub(crate) beat_turn: u8,
+    /// It was changed because of a loss, and nothing has come there since.
+    pub(crate) guessed: bool,
     pub(crate) remote: IpAddr,
     /// The peer's UDP port there (RFC 6951); 0 for straight over IP.
     pub(crate) udp_port: u16,
@@ -72,9 +76,8 @@ pub(crate) struct Path {
     pub(crate) t3: Option<Time>,
     /// When something that tells a round-trip time was last sent here.
     pub(crate) used: Time,
-    /// When data was last sent here, and from which address of ours.
+    /// When data was last sent here.
     pub(crate) data_at: Option<Time>,
-    pub(crate) data_from: IpAddr,
     /// When a heartbeat is next due, if the path is idle then, and since when.
     pub(crate) beat_due: Option<Time>,
     pub(crate) beat_from: Time,
@@ -132,6 +135,10 @@ impl Path {
         let mtu = usize::from(settings.mtu);
         let mut path = Path {
             local,
+            turns: 0,
+            data_turn: 0,
+            beat_turn: 0,
+            guessed: false,
             remote,
             udp_port,
             mtu,
@@ -154,7 +161,6 @@ impl Path {
             t3: None,
             used: now,
             data_at: None,
-            data_from: local,
             beat_due: None,
             beat_from: now,
             beat_now: false,
@@ -189,6 +195,7 @@ impl Path {
     /// anew (RFC 9260 section 7.2.5.2).
     pub(crate) fn send_from(&mut self, local: IpAddr, settings: &Settings, ssthresh: u32) {
         if core::mem::replace(&mut self.local, local) != local {
+            self.turns = self.turns.wrapping_add(1);
             self.reset_window(settings, ssthresh);
         }
     }
@@ -358,7 +365,7 @@ impl Path {
             self.control.idle(&mut self.window, rtos);
         }
         self.data_at = Some(now);
-        self.data_from = self.local;
+        self.data_turn = self.turns;
     }
 
     pub(crate) fn start_t3(&mut self, now: Time) {

@@ -122,7 +122,8 @@ impl Association {
         let mut parameter = Vec::with_capacity(INFO + crate::wire::TLV_HEADER);
         Parameter::HeartbeatInfo(&info).emit(&mut parameter);
         Chunk::Heartbeat(&parameter).emit(packet.chunks());
-        path.beat = Some(Beat { at: cx.now, nonce, from: path.local });
+        path.beat = Some(Beat { at: cx.now, nonce });
+        path.beat_turn = path.turns;
         path.beat_lost = Some(cx.now + path.rto.get());
         path.used = cx.now;
         path.plan_beat(cx.now, &self.settings, cx.random);
@@ -136,7 +137,8 @@ impl Association {
             let path = &mut self.paths[index];
             if path.beat_lost.is_some_and(|at| at <= now) {
                 path.beat_lost = None;
-                let from = path.beat.take().map_or(path.local, |beat| beat.from);
+                path.beat = None;
+                let turn = path.beat_turn;
                 changed |= path.error(&self.settings);
                 path.rto.back_off();
                 // RFC 9260 section 8.1: only on the path that data uses, and section 5.4: not for
@@ -147,7 +149,7 @@ impl Association {
                 if (counts || none) && self.count_error() {
                     return;
                 }
-                self.try_other_local(index, from);
+                self.try_other_local(index, turn);
             }
             let path = &mut self.paths[index];
             if path.beat_due.is_some_and(|at| at <= now) {

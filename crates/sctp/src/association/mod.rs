@@ -232,8 +232,9 @@ struct Control {
     shutdown: bool,
     /// Error causes.
     errors: Vec<u8>,
-    /// A FORWARD TSN.
+    /// A FORWARD TSN, and after a timeout where to.
     forward: bool,
+    forward_to: Option<usize>,
     /// HEARTBEATs to answer: path and parameters.
     beats: VecDeque<(usize, Box<[u8]>)>,
 }

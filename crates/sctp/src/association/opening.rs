@@ -174,6 +174,7 @@ impl Association {
         self.peer_tag = offer.peer_tag;
         self.streams = offer.streams;
         self.pending.unsent += self.out.limit_streams(offer.streams.0, &self.settings);
+        self.check_writable();
         self.out.offered(offer.peer_rwnd);
         self.features = offer.features;
         self.peer_initial_tsn = offer.peer_tsn;
@@ -476,6 +477,7 @@ impl Association {
             path.answered();
         }
         self.pending.unsent += self.out.restart(offer.local_tsn);
+        self.inn.finish();
         self.acks = Acks::on(path);
         self.control = Control { cookie_ack: Some(path), ..Control::default() };
         self.t1 = None;

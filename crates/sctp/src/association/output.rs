@@ -139,8 +139,12 @@ impl Association {
         if self.control.shutdown {
             return Some(self.closing_path);
         }
-        if !self.control.errors.is_empty() || self.control.forward || self.owes_cwr() {
+        if !self.control.errors.is_empty() || self.owes_cwr() {
             return Some(self.current);
+        }
+        if self.control.forward {
+            let other = self.control.forward_to.filter(|other| self.paths[*other].usable());
+            return other.or(Some(self.current));
         }
         if let Some(path) = self.reconfig_target() {
             return Some(path);
@@ -161,9 +165,9 @@ impl Association {
             return;
         }
         if !self.out.is_ahead() || self.out.put_forward(packet) {
-            self.control.forward = false;
+            (self.control.forward, self.control.forward_to) = (false, None);
             let path = &mut self.paths[target];
-            path.data_from = path.local;
+            path.data_turn = path.turns;
             if path.t3.is_none() && self.out.is_ahead() {
                 path.start_t3(cx.now);
             }

@@ -118,15 +118,16 @@ impl Association {
         self.allow_bursts();
     }
 
-    /// Path and packet agree on the way until the path carries data: the peer's choice of
-    /// addresses shows which pairs work.
+    /// A packet came, and its path goes the same way unless it is known to carry what we send: the
+    /// peer's choice of addresses shows which pairs work.
     pub(super) fn learn_way(&mut self, path: usize, addressing: &Addressing) {
         let local = addressing.destination;
         let moves = self.paths[path].local != local && self.may_send_from(local);
         let path = &mut self.paths[path];
         // RFC 6951 section 5.4: the tag was checked.
         path.encapsulate(addressing.udp_port);
-        if moves && !path.active() {
+        let open = core::mem::take(&mut path.guessed) || !path.active();
+        if moves && open {
             path.send_from(local, &self.settings, self.out.first_rwnd);
         }
     }
@@ -204,12 +205,12 @@ impl Association {
     }
 
     /// Something was lost on a path that is the only one: it is tried from the next address of ours,
-    /// which makes another pair (RFC 9260 section 6.4.1). Where what the peer sent has shown another
-    /// since the lost one went, that is tried.
-    pub(super) fn try_other_local(&mut self, index: usize, lost_from: IpAddr) {
+    /// which makes another pair (RFC 9260 section 6.4.1). Where it was turned to another since the
+    /// lost one went, by what the peer sent, that is tried.
+    pub(super) fn try_other_local(&mut self, index: usize, turn: u8) {
         let usable = self.paths.iter().filter(|path| path.usable()).count();
-        let Path { local, remote, confirmed, .. } = self.paths[index];
-        if usable != usize::from(confirmed) || local != lost_from {
+        let Path { local, remote, confirmed, turns, .. } = self.paths[index];
+        if usable != usize::from(confirmed) || turns != turn {
             return;
         }
         let fits =
@@ -217,7 +218,9 @@ impl Association {
         let locals: Vec<IpAddr> = self.ends.locals.iter().copied().filter(fits).collect();
         let at = locals.iter().position(|other| *other == local);
         if let Some(next) = at.and_then(|at| locals.get((at + 1) % locals.len())) {
-            self.paths[index].send_from(*next, &self.settings, self.out.first_rwnd);
+            let path = &mut self.paths[index];
+            path.guessed = *next != local;
+            path.send_from(*next, &self.settings, self.out.first_rwnd);
         }
     }
 

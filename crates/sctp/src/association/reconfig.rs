@@ -385,7 +385,7 @@ impl Association {
     fn handle_reconfig_parameter(&mut self, cx: &mut Cx<'_>, wire: &Wire<'_>) {
         let request = match *wire {
             Wire::Response { response, result, next } => {
-                return self.reconfig_answered(response, result, next);
+                return self.reconfig_answered(cx, response, result, next);
             }
             Wire::OutgoingReset { request, .. }
             | Wire::IncomingReset { request, .. }
@@ -636,6 +636,7 @@ impl Association {
         self.control.forward = false;
         self.marks = super::ecn::Marks::default();
         self.pending.readable |= self.inn.is_readable();
+        self.check_writable();
     }
 
     /// Section 5.2.5.
@@ -662,13 +663,28 @@ impl Association {
     }
 
     /// Section 5.2.7.
-    fn reconfig_answered(&mut self, response: u32, result: u32, next: Option<(Tsn, Tsn)>) {
+    fn reconfig_answered(
+        &mut self,
+        cx: &mut Cx<'_>,
+        response: u32,
+        result: u32,
+        next: Option<(Tsn, Tsn)>,
+    ) {
         let Some(reconfig) = &mut self.reconfig else { return };
         if result == result::IN_PROGRESS {
-            // H2: the timer runs on from here.
+            // H2: the timer starts again.
             let asked = reconfig.asked.as_mut().filter(|asked| asked.request == response);
             if let Some(asked) = asked {
                 asked.in_progress = true;
+                let mut wait = self.paths[asked.path].rto.get();
+                if asked.want == Want::Everything {
+                    // Up to half as long again: what the peer sends again at the same pace would always
+                    // come while the next answer is awaited, when it is not taken.
+                    let share = cx.random.next_u64() % 512;
+                    wait +=
+                        Duration::from_nanos((wait.as_nanos() as u64 / 1024).saturating_mul(share));
+                }
+                reconfig.timer = Some(cx.now + wait);
             }
             return;
         }

@@ -128,15 +128,18 @@ impl Association {
         self.out.mark_all(index, path, true);
         self.out.end_recovery();
         self.give_up(now);
-        // RFC 3758 section 3.5, rule C5.
-        self.control.forward |= self.out.is_ahead();
         self.forced = true;
         if self.count_error() {
             return;
         }
         self.paths[index].ask_soon(now);
-        self.try_other_local(index, self.paths[index].data_from);
+        self.try_other_local(index, self.paths[index].data_turn);
         self.path_changed();
+        if self.out.is_ahead() {
+            // RFC 3758 section 3.5, rule C5.
+            self.control.forward = true;
+            self.control.forward_to = Some(self.other_than(index));
+        }
         self.allow_bursts();
     }
 }

@@ -505,8 +505,8 @@ impl Outgoing {
         }
         let stream = self.scheduler.next()?;
         let key = self.queues[usize::from(stream)].head;
-        // Interleaved ones that were begun are ended.
-        if self.held && self.messages[key as usize].cut == 0 { None } else { Some(key) }
+        // Interleaved ones that were begun are ended, whoever's turn it is.
+        if self.held && self.messages[key as usize].cut == 0 { self.begun() } else { Some(key) }
     }
 
     /// The peer's first window.
@@ -610,12 +610,17 @@ impl Outgoing {
                 self.priorities.remove(&(priority, key));
             }
         }
+        let turn = self.scheduler.next() == Some(message.stream);
         // Interleaved it leaves its queue with its last chunk, else with the first.
         if if self.interleaved { ended } else { offset == 0 } {
             let next = message.next;
             queue.take_head(next);
-            self.scheduler.taken(len, next != NONE);
-        } else if self.interleaved {
+            if turn {
+                self.scheduler.taken(len, next != NONE);
+            } else {
+                self.scheduler.removed(message.stream, next != NONE);
+            }
+        } else if self.interleaved && turn {
             self.scheduler.cut(len);
         } else {
             self.scheduler.spent(message.stream, len);

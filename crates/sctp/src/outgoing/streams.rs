@@ -1,6 +1,6 @@
 //! Streams that begin anew (RFC 6525).
 
-use super::{NONE, Outgoing, Queue};
+use super::{NONE, Outgoing};
 use crate::numbers::{Line, Tsn};
 use crate::settings::Settings;
 
@@ -53,9 +53,13 @@ impl Outgoing {
 
     /// Whether messages were begun and are not wholly acknowledged.
     pub(crate) fn is_under_way(&self) -> bool {
-        let begun =
-            |queue: &Queue| self.messages.get(queue.head as usize).is_some_and(|m| m.cut > 0);
-        !self.sent.is_empty() || self.current != NONE || self.queues.iter().any(begun)
+        !self.sent.is_empty() || self.current != NONE || self.begun().is_some()
+    }
+
+    /// An interleaved message of which a part was sent and the rest waits in its queue.
+    pub(super) fn begun(&self) -> Option<u32> {
+        let begun = |head: &u32| self.messages.get(*head as usize).is_some_and(|m| m.cut > 0);
+        self.queues.iter().map(|queue| queue.head).find(begun)
     }
 
     /// No more messages are begun for now, or they are again.

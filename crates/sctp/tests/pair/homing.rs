@@ -1,9 +1,31 @@
 //! Hosts of which only some pairs of addresses reach each other.
 
 use super::support::*;
-use ringway_sctp::Settings;
+use ringway_sctp::{Reliability, SendOptions, Settings, State};
 use std::cell::Cell;
+use std::net::IpAddr;
 use std::rc::Rc;
+
+/// RFC 9260 section 6.4.1: of a peer with one address what timed out goes by another pair of addresses,
+/// from the next address of ours, also where nothing but heartbeats told that the first is dead.
+#[test]
+fn a_single_address_is_reached_from_another_of_ours() {
+    let cut = Rc::new(Cell::new(false));
+    let cutting = cut.clone();
+    let wire: Wire = Box::new(move |_, packet| {
+        let way = [packet.addressing.source, packet.addressing.destination];
+        if cutting.get() && way.contains(&A1) { Vec::new() } else { vec![ms(10)] }
+    });
+    let mut pair = Pair::over(super::quick(), super::quick(), wire);
+    let (a, b) = pair.open_over(&[A1, A2], &[B1]);
+    pair.run(secs(1));
+    assert_eq!(pair.a.snapshot(a).unwrap().paths[0].local, A1);
+    cut.set(true);
+    pair.send(a, 0, b"hello");
+    pair.run(ms(600));
+    assert_eq!(pair.received(b).len(), 1);
+    assert_eq!(pair.a.snapshot(a).unwrap().paths[0].local, A2);
+}
 
 /// RFC 9260 section 6.4.1: what was lost goes from another address of ours, but not away from the one
 /// that the peer's packets have come to since: of two addresses of which one reaches the peer, that one
@@ -29,4 +51,64 @@ fn a_pair_that_works_is_not_left() {
         pair.run(secs(6));
         assert_eq!(pair.received(b), [(0, b"hello".to_vec())], "{path_max_retrans}");
     }
+}
+
+/// RFC 9260 section 6.4.1: a path that was turned to another address of ours for a loss that was none
+/// goes back where the peer's packets come to, also of who has nothing to send but SACKs.
+#[test]
+fn a_guess_is_taken_back() {
+    let late = Rc::new(Cell::new(false));
+    let once = late.clone();
+    let wire: Wire = Box::new(move |_, packet| {
+        let way = [packet.addressing.source, packet.addressing.destination];
+        if way.contains(&A2) {
+            return Vec::new();
+        }
+        vec![if packet.to_b && once.take() { ms(500) } else { ms(10) }]
+    });
+    let settings =
+        Settings { heartbeat_interval: None, potentially_failed: None, ..super::quick() };
+    let mut pair = Pair::over(settings, settings, wire);
+    let (a, b) = pair.open_over(&[A1, A2], &[B1]);
+    pair.run(secs(1));
+    late.set(true);
+    pair.send(a, 0, b"late");
+    pair.run(ms(700));
+    assert_eq!(pair.received(b), [(0, b"late".to_vec())]);
+    pair.b.send(pair.now, b, &SendOptions::default(), &b"hello"[..]).unwrap();
+    pair.run(secs(3));
+    assert_eq!(pair.b.snapshot(b).unwrap().unacknowledged, 0);
+}
+
+/// RFC 3758 section 3.5, rule C5, and RFC 9260 section 6.4.1: FORWARD TSN goes by each path in turn while
+/// none is known to work.
+#[test]
+fn a_forward_tsn_tries_all_paths() {
+    let dead: Rc<Cell<[bool; 2]>> = Rc::default();
+    let cut = dead.clone();
+    let wire: Wire = Box::new(move |_, packet| {
+        let second = |address: IpAddr| [A2, B2].contains(&address);
+        if cut.get()[usize::from(second(packet.addressing.destination))] {
+            return Vec::new();
+        }
+        vec![ms(10)]
+    });
+    let settings = Settings {
+        heartbeat_interval: None,
+        path_max_retrans: 0,
+        potentially_failed: None,
+        rto_max: secs(2),
+        ..super::quick()
+    };
+    let mut pair = Pair::over(settings, settings, wire);
+    let (a, _) = pair.open_over(&[A1, A2], &[B1, B2]);
+    pair.run(secs(3));
+    dead.set([true, true]);
+    let twice = SendOptions { reliability: Reliability::Retransmits(1), ..SendOptions::default() };
+    pair.a.send(pair.now, a, &twice, &b"given up"[..]).unwrap();
+    pair.run(secs(3));
+    dead.set([true, false]);
+    pair.run(secs(8));
+    let snapshot = pair.a.snapshot(a).unwrap();
+    assert_eq!((snapshot.state, snapshot.errors), (State::Established, 0), "{:?}", pair.log);
 }

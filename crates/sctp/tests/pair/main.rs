@@ -10,6 +10,7 @@ mod homing;
 mod interleaved;
 mod mtu;
 mod multipath;
+mod restarts;
 mod streams;
 
 use proptest::prelude::*;
@@ -621,27 +622,6 @@ fn a_reader_may_pause() {
     }
     let expected: Vec<_> = (0..1000).map(|n| (0, pattern(n, 10))).collect();
     assert_eq!(got, expected);
-}
-
-/// RFC 9260 section 6.4.1: of a peer with one address what timed out goes by another pair of addresses,
-/// from the next address of ours, also where nothing but heartbeats told that the first is dead.
-#[test]
-fn a_single_address_is_reached_from_another_of_ours() {
-    let cut = Rc::new(Cell::new(false));
-    let cutting = cut.clone();
-    let wire: Wire = Box::new(move |_, packet| {
-        let way = [packet.addressing.source, packet.addressing.destination];
-        if cutting.get() && way.contains(&A1) { Vec::new() } else { vec![ms(10)] }
-    });
-    let mut pair = Pair::over(quick(), quick(), wire);
-    let (a, b) = pair.open_over(&[A1, A2], &[B1]);
-    pair.run(secs(1));
-    assert_eq!(pair.a.snapshot(a).unwrap().paths[0].local, A1);
-    cut.set(true);
-    pair.send(a, 0, b"hello");
-    pair.run(ms(600));
-    assert_eq!(pair.received(b).len(), 1);
-    assert_eq!(pair.a.snapshot(a).unwrap().paths[0].local, A2);
 }
 
 /// A link of so many bytes a second, with a queue of so many, and 50 ms each way.

@@ -1,7 +1,9 @@
 //! Streams that begin anew and streams that are added, over bad wires.
 
 use super::support::*;
-use ringway_sctp::{Change, Error, Event, Reset, SendOptions, Settings};
+use ringway_sctp::{Change, Error, Event, Reset, Scheduling, SendOptions, Settings};
+use std::cell::Cell;
+use std::rc::Rc;
 
 /// RFC 6525: resets of either side, streams and everything, while messages go both ways over a wire
 /// that loses some; every message comes once and in order, with numbers from 0 after each reset.
@@ -93,5 +95,59 @@ fn both_may_reset_everything() {
         let mut out = Vec::new();
         let back = core::iter::from_fn(|| pair.a.recv(a, &mut out).ok().flatten()).count();
         assert_eq!((pair.received(b).len(), back), (5, 5), "{skew} {:?}", pair.closed(0));
+    }
+}
+
+/// RFC 6525 section 5.2.4: who waits for a reset of everything does not take data between its asking and
+/// the answer. Data that is sent again at the pace of the asking does not always come just then.
+#[test]
+fn data_meets_a_gap_between_askings() {
+    let cut = Rc::new(Cell::new(true));
+    let cutting = cut.clone();
+    let wire: Wire = Box::new(move |_, packet| {
+        let data = describe(&packet.bytes, None, None).starts_with("DATA");
+        if data && cutting.get() { Vec::new() } else { vec![ms(10)] }
+    });
+    let steady = Settings { rto_max: secs(1), rto_min: secs(1), ..Settings::default() };
+    let mut pair = Pair::over(steady, steady, wire);
+    let (a, b) = pair.open();
+    pair.run(ms(500));
+    pair.send(a, 0, b"again and again");
+    pair.b.reset_streams(b, Reset::Everything).unwrap();
+    pair.run(ms(100));
+    cut.set(false);
+    pair.run(secs(6));
+    assert_eq!(pair.received(b), [(0, b"again and again".to_vec())], "{:?}", pair.log);
+}
+
+/// RFC 6525 section 5.2.4 and RFC 8260 section 3: while a reset of everything waits no message is begun,
+/// and one that was is ended, although it may be another stream's turn.
+#[test]
+fn a_message_is_ended_before_everything_is_reset() {
+    for scheduling in [
+        Scheduling::Fcfs,
+        Scheduling::RoundRobin,
+        Scheduling::PacketRoundRobin,
+        Scheduling::Priority,
+        Scheduling::FairCapacity,
+    ] {
+        let settings = Settings { interleaving: true, scheduling, ..super::quick() };
+        let mut pair = Pair::new(settings, settings, ms(10));
+        let (a, b) = pair.open();
+        pair.a.set_stream_value(a, 0, 5).unwrap();
+        pair.send(a, 0, &pattern(0, 100_000));
+        pair.run(ms(15));
+        pair.b.reset_streams(b, Reset::Everything).unwrap();
+        pair.run(ms(11));
+        for stream in 1..4 {
+            pair.send(a, stream, b"short");
+        }
+        pair.run(secs(10));
+        let mut got = pair.received(b);
+        got.sort();
+        let short = |stream| (stream, b"short".to_vec());
+        assert_eq!(got, [(0, pattern(0, 100_000)), short(1), short(2), short(3)], "{scheduling:?}");
+        let reset = Event::Changed { id: a, change: Change::EverythingReset };
+        assert!(pair.events[0].contains(&reset), "{scheduling:?}");
     }
 }

@@ -146,6 +146,8 @@ impl World {
                 assert!(!told, "{end} is told of a violation: {why:?}");
                 self.ends[end].closed = Some(why);
             }
+            // One that another has followed on.
+            Event::Closed(id, _) => self.drain(end, Some(id)),
             _ => {}
         }
     }

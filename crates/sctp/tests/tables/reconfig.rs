@@ -242,7 +242,7 @@ fn data_is_taken_until_everything_is_reset() {
     s.give("RECONFIG answer 1 6");
     s.give("DATA 1 BE 1:0 10");
     s.expect("SACK 1");
-    s.wait(secs(1));
+    s.wait(ms(1500));
     s.expect("RECONFIG all 1");
     s.give("DATA 2 BE 1:0 11");
     s.expect_nothing();
