@@ -1,13 +1,15 @@
 //! `sctp-proto`, the SCTP of str0m.
 
-use super::Peer;
+use super::end::{End, Ended, Limit, Offer, Post};
 use super::wire::PORT;
 use bytes::Bytes;
 use ringway_sansio::{Duration, Time};
 use sctp_proto::{
     Association, AssociationHandle, ClientConfig, DatagramEvent, Endpoint, EndpointConfig, Event,
-    Payload, PayloadProtocolIdentifier, ServerConfig, StreamEvent, Transmit, TransportConfig,
+    Payload, PayloadProtocolIdentifier, ReliabilityType, ServerConfig, StreamEvent, Transmit,
+    TransportConfig,
 };
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
@@ -19,6 +21,7 @@ struct Proto {
     now: Time,
     up: bool,
     over: bool,
+    resets: BTreeSet<u16>,
     inbox: Vec<(u16, Vec<u8>)>,
 }
 
@@ -39,7 +42,8 @@ fn remote() -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 1], 9899))
 }
 
-pub(crate) fn peer() -> Box<dyn Peer> {
+pub(crate) fn end(offer: Offer) -> Box<dyn End> {
+    assert_eq!(offer, Offer::default(), "sctp-proto knows neither I-DATA nor checksums of zero");
     let mut server = ServerConfig::new();
     server.transport = transport();
     let endpoint = Endpoint::new(Arc::new(EndpointConfig::new()), Some(Arc::new(server)));
@@ -50,6 +54,7 @@ pub(crate) fn peer() -> Box<dyn Peer> {
         now: Time::ZERO,
         up: false,
         over: false,
+        resets: BTreeSet::new(),
         inbox: Vec::new(),
     })
 }
@@ -76,17 +81,35 @@ impl Proto {
                     self.over = true;
                 }
                 Event::Stream(StreamEvent::Readable { id }) => {
-                    let Ok(mut stream) = association.stream(id) else { continue };
-                    while let Ok(Some(chunks)) = stream.read() {
-                        let mut data = vec![0; chunks.len()];
-                        let count = chunks.read(&mut data).unwrap();
-                        assert_eq!(count, data.len());
-                        self.inbox.push((id, data));
-                    }
+                    read(association, id, &mut self.inbox)
+                }
+                Event::Stream(StreamEvent::Finished { id }) => {
+                    self.resets.insert(id);
+                }
+                Event::Stream(StreamEvent::ResetFailed { id, reason }) => {
+                    panic!("not reset: {id} {reason:?}");
                 }
                 _ => {}
             }
         }
+    }
+}
+
+fn read(association: &mut Association, id: u16, inbox: &mut Vec<(u16, Vec<u8>)>) {
+    let Ok(mut stream) = association.stream(id) else { return };
+    while let Ok(Some(chunks)) = stream.read() {
+        let mut data = vec![0; chunks.len()];
+        let count = chunks.read(&mut data).unwrap();
+        assert_eq!(count, data.len());
+        inbox.push((id, data));
+    }
+}
+
+fn reliability(limit: Limit) -> (ReliabilityType, u32) {
+    match limit {
+        Limit::Never => (ReliabilityType::Reliable, 0),
+        Limit::Retransmits(count) => (ReliabilityType::Rexmit, u32::from(count)),
+        Limit::Lifetime(ms) => (ReliabilityType::Timed, ms),
     }
 }
 
@@ -97,8 +120,11 @@ fn packets(transmit: Transmit) -> Vec<Vec<u8>> {
     }
 }
 
-impl Peer for Proto {
-    fn connect(&mut self, _now: Time) {
+impl End for Proto {
+    fn open(&mut self, _now: Time, opens: bool) {
+        if !opens {
+            return;
+        }
         let mut config = ClientConfig::new();
         config.transport = transport();
         self.association = Some(self.endpoint.connect(config, remote()).unwrap());
@@ -151,31 +177,55 @@ impl Peer for Proto {
         self.events();
     }
 
-    fn send(&mut self, stream: u16, data: &[u8]) -> bool {
+    fn send(&mut self, _now: Time, post: &Post) -> bool {
         let Some((_, association)) = &mut self.association else { return false };
         let kind = PayloadProtocolIdentifier::Binary;
-        if association.stream(stream).is_err() {
-            association.open_stream(stream, kind).unwrap();
+        if association.stream(post.stream).is_err()
+            && association.open_stream(post.stream, kind).is_err()
+        {
+            return false;
         }
-        let mut stream = association.stream(stream).unwrap();
-        stream.write_with_ppi(data, kind).unwrap() == data.len()
+        let mut stream = association.stream(post.stream).unwrap();
+        let (how, value) = reliability(post.limit);
+        stream.set_reliability_params(post.unordered, how, value).unwrap();
+        stream.write_with_ppi(&post.data, kind).is_ok_and(|count| count == post.data.len())
     }
 
     fn received(&mut self) -> Vec<(u16, Vec<u8>)> {
         core::mem::take(&mut self.inbox)
     }
 
-    fn shutdown(&mut self) {
+    fn reset(&mut self, streams: &[u16]) {
+        let Some((_, association)) = &mut self.association else { return };
+        for &id in streams {
+            // One that the other end has reset is gone, and was reset in turn.
+            if let Ok(mut stream) = association.stream(id) {
+                stream.close().unwrap();
+            }
+        }
+    }
+
+    fn resets(&mut self) -> BTreeSet<u16> {
+        core::mem::take(&mut self.resets)
+    }
+
+    fn shutdown(&mut self, _now: Time) {
         let Some((_, association)) = &mut self.association else { return };
         association.shutdown().unwrap();
+    }
+
+    fn abort(&mut self, _now: Time) {
+        let Some((_, association)) = &mut self.association else { return };
+        association.close().unwrap();
     }
 
     fn is_up(&self) -> bool {
         self.up
     }
 
-    fn is_over(&self) -> bool {
-        self.over
-            || self.association.as_ref().is_some_and(|(_, association)| association.is_closed())
+    fn ended(&self) -> Option<Ended> {
+        let closed =
+            self.association.as_ref().is_some_and(|(_, association)| association.is_closed());
+        (self.over || closed).then_some(Ended::Somehow)
     }
 }

@@ -1,216 +1,201 @@
-//! The wire between Ringway's SCTP and another.
+//! The wire between two ends.
 
-use super::Peer;
-use ringway_sansio::{Addressing, Duration, Endpoint, Random, SplitMix, Time};
-use ringway_sctp::{AssocId, Event, Limits, PROTOCOL, Sctp, SendOptions, Settings};
-use std::net::{IpAddr, Ipv4Addr};
+use super::end::{End, Ended, Kind, Offer, Post, make};
+use super::script;
+use super::tap::Tap;
+use ringway_sansio::{Duration, Random, SplitMix, Time};
 
-const US: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
-const THEM: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 /// The port at both ends: the others' default.
 pub(crate) const PORT: u16 = 5000;
 
-/// Which end does something.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) enum Opener {
-    Ringway,
-    Peer,
+/// What the wire does to packets, in percent of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Line {
+    pub(crate) lost: u64,
+    pub(crate) doubled: u64,
+    /// Held back for up to 15 ms, so that others overtake them.
+    pub(crate) late: u64,
 }
+
+pub(crate) const GOOD: Line = Line { lost: 0, doubled: 0, late: 0 };
+pub(crate) const BAD: Line = Line { lost: 3, doubled: 2, late: 10 };
+pub(crate) const WORSE: Line = Line { lost: 10, doubled: 5, late: 20 };
+pub(crate) const WORST: Line = Line { lost: 20, doubled: 5, late: 30 };
+/// Nothing is lost, much comes late or twice.
+pub(crate) const TWISTED: Line = Line { lost: 0, doubled: 20, late: 50 };
 
 struct Flying {
     at: Time,
     serial: u64,
-    to_us: bool,
+    to: usize,
     bytes: Vec<u8>,
 }
 
-pub(crate) struct Meeting {
-    now: Time,
-    us: Sctp,
-    id: Option<AssocId>,
-    over: bool,
-    peer: Box<dyn Peer>,
+/// Two ends; the first opens the association.
+pub(crate) struct World {
+    pub(crate) now: Time,
+    pub(crate) ends: [Box<dyn End>; 2],
+    /// What each end sent.
+    pub(crate) taps: [Tap; 2],
+    /// What came to each end, by stream.
+    pub(crate) inbox: [Vec<(u16, Vec<u8>)>; 2],
+    /// What the wire does from now on.
+    pub(crate) line: Line,
+    /// How long it takes from one message given to the next; all at once if not set.
+    pub(crate) pace: Option<Duration>,
+    /// When the next is given.
+    next: Option<Time>,
     flying: Vec<Flying>,
     dice: SplitMix,
-    loss: u64,
     serial: u64,
 }
 
-fn pattern(message: usize, count: usize) -> Vec<u8> {
-    (0..count).map(|i| (i.wrapping_mul(31) ^ (i >> 8) ^ message.wrapping_mul(7)) as u8).collect()
-}
-
-impl Meeting {
-    pub(crate) fn new(peer: Box<dyn Peer>, loss: u64, seed: u64) -> Meeting {
-        let settings = Settings {
-            mtu: 1200,
-            rto_min: Duration::from_millis(300),
-            send_buffer: 4 << 20,
-            receive_buffer: 4 << 20,
-            ..Settings::default()
-        };
-        let random = Box::new(SplitMix::new(seed));
-        Meeting {
+impl World {
+    /// An association that stands.
+    pub(crate) fn new(kinds: [Kind; 2], offers: [Offer; 2], line: Line, seed: u64) -> World {
+        let end = |side: usize| make(kinds[side], side, seed, offers[side]);
+        let mut world = World {
             now: Time::from_secs(1000),
-            us: Sctp::new(Limits::default(), settings, random).unwrap(),
-            id: None,
-            over: false,
-            peer,
+            ends: [end(0), end(1)],
+            taps: Default::default(),
+            inbox: Default::default(),
+            line,
+            pace: None,
+            next: None,
             flying: Vec::new(),
             dice: SplitMix::new(seed + 1),
-            loss,
             serial: 0,
-        }
+        };
+        world.ends[1].open(world.now, false);
+        world.ends[0].open(world.now, true);
+        world.until("no association", |world| world.ends.iter().all(|end| end.is_up()));
+        world
     }
 
-    fn roll(&mut self, below: u64) -> u64 {
-        self.dice.next_u64() % below
+    fn chance(&mut self, percent: u64) -> bool {
+        percent > 0 && self.dice.next_u64() % 100 < percent
     }
 
-    fn launch(&mut self, to_us: bool, bytes: Vec<u8>) {
-        if self.roll(100) < self.loss {
+    fn launch(&mut self, from: usize, bytes: &[u8]) {
+        self.taps[from].packet(bytes);
+        if self.chance(self.line.lost) {
             return;
         }
-        let copies = 1 + u64::from(self.loss > 0 && self.roll(100) < 2);
+        let copies = 1 + usize::from(self.chance(self.line.doubled));
         for _ in 0..copies {
-            let late = if self.loss > 0 && self.roll(10) == 0 { self.roll(15) } else { 0 };
+            let late = if self.chance(self.line.late) { self.dice.next_u64() % 15 } else { 0 };
             let at = self.now + Duration::from_millis(10 + late);
             self.serial += 1;
-            self.flying.push(Flying { at, serial: self.serial, to_us, bytes: bytes.clone() });
+            let flying = Flying { at, serial: self.serial, to: 1 - from, bytes: bytes.to_vec() };
+            self.flying.push(flying);
         }
     }
 
     fn flush(&mut self) {
-        let mut buffer = Vec::new();
-        while self.us.poll_transmit(self.now, &mut buffer).is_some() {
-            let bytes = core::mem::take(&mut buffer);
-            self.launch(false, bytes);
-        }
-        for bytes in self.peer.take(self.now) {
-            self.launch(true, bytes);
-        }
-        while let Some(event) = self.us.poll_event() {
-            match event {
-                Event::Up { id, .. } => self.id = Some(id),
-                Event::Closed(_, why) => {
-                    assert_eq!(why, ringway_sctp::Close::Finished);
-                    self.over = true;
-                }
-                Event::PeerError { code, .. } => panic!("the peer reports error {code}"),
-                _ => {}
+        for side in 0..2 {
+            for bytes in self.ends[side].take(self.now) {
+                self.launch(side, &bytes);
             }
+            let came = self.ends[side].received();
+            self.inbox[side].extend(came);
         }
     }
 
-    fn step(&mut self) {
+    fn next_packet(&mut self) -> Option<Flying> {
+        let due = |&i: &usize| self.flying[i].at <= self.now;
+        let earliest = |&i: &usize| (self.flying[i].at, self.flying[i].serial);
+        let index = (0..self.flying.len()).filter(due).min_by_key(earliest)?;
+        Some(self.flying.swap_remove(index))
+    }
+
+    /// Until something happens.
+    pub(crate) fn step(&mut self) {
         self.flush();
         let flying = self.flying.iter().map(|f| f.at).min();
-        let deadlines = [flying, self.us.poll_timeout(), self.peer.deadline()];
+        let deadlines = [flying, self.next, self.ends[0].deadline(), self.ends[1].deadline()];
         let next = deadlines.into_iter().flatten().min().expect("something is to happen");
         self.now = self.now.max(next);
-        let now = self.now;
-        while let Some(index) = (0..self.flying.len())
-            .filter(|&i| self.flying[i].at <= now)
-            .min_by_key(|&i| (self.flying[i].at, self.flying[i].serial))
-        {
-            let packet = self.flying.swap_remove(index);
-            if packet.to_us {
-                let way = Addressing::new(THEM, US, PROTOCOL);
-                self.us.handle_packet(now, way, &packet.bytes);
-            } else {
-                self.peer.give(now, &packet.bytes);
-            }
+        while let Some(packet) = self.next_packet() {
+            self.ends[packet.to].give(self.now, &packet.bytes);
             self.flush();
         }
-        if self.us.poll_timeout().is_some_and(|at| at <= now) {
-            self.us.handle_timeout(now);
-        }
-        if self.peer.deadline().is_some_and(|at| at <= now) {
-            self.peer.wake(now);
+        for end in &mut self.ends {
+            if end.deadline().is_some_and(|at| at <= self.now) {
+                end.wake(self.now);
+            }
         }
         self.flush();
     }
 
-    pub(crate) fn open(&mut self, opener: Opener) {
-        match opener {
-            Opener::Ringway => {
-                self.us.connect(self.now, &[US], PORT, &[THEM], PORT, None).unwrap();
-            }
-            Opener::Peer => {
-                self.us.listen(&[US], PORT, None).unwrap();
-                self.peer.connect(self.now);
-            }
-        }
-        let until = self.now + Duration::from_secs(300);
-        while self.id.is_none() || !self.peer.is_up() {
-            assert!(self.now < until, "no association");
+    /// Until that is so; it takes an hour at most.
+    pub(crate) fn until(&mut self, what: &str, mut done: impl FnMut(&mut World) -> bool) {
+        let limit = self.now + Duration::from_secs(3600);
+        while !done(self) {
+            assert!(self.now < limit, "{what}: {:?}", self.ended());
             self.step();
         }
     }
 
-    /// Messages of these sizes both ways, on two streams; then that each came once, whole and in
-    /// its stream's order.
-    pub(crate) fn exchange(&mut self, sizes: &[usize]) {
-        let id = self.id.unwrap();
-        let list: Vec<(u16, Vec<u8>)> =
-            sizes.iter().enumerate().map(|(n, &size)| (n as u16 % 2, pattern(n, size))).collect();
-        let (mut given_us, mut given_them) = (0, 0);
-        let (mut here, mut there): (Vec<_>, Vec<_>) = Default::default();
-        let mut out = Vec::new();
-        let until = self.now + Duration::from_secs(3000);
-        while here.len() < list.len() || there.len() < list.len() {
-            assert!(
-                self.now < until,
-                "{} of {given_them} here, {} of {given_us} there: {:?}",
-                here.len(),
-                there.len(),
-                self.us.snapshot(id)
-            );
-            while let Some((stream, data)) = list.get(given_us) {
-                let options = SendOptions { stream: *stream, ppid: 53, ..SendOptions::default() };
-                if self.us.send(self.now, id, &options, data.clone()).is_err() {
-                    break;
-                }
-                given_us += 1;
-            }
-            while let Some((stream, data)) = list.get(given_them) {
-                if !self.peer.send(*stream, data) {
-                    break;
-                }
-                given_them += 1;
-            }
+    fn ended(&self) -> [Option<Ended>; 2] {
+        [self.ends[0].ended(), self.ends[1].ended()]
+    }
+
+    /// Until whatever acknowledgements are on their way have arrived.
+    pub(crate) fn rest(&mut self) {
+        let until = self.now + Duration::from_secs(5);
+        while self.now < until {
             self.step();
-            while let Some(received) = self.us.recv(id, &mut out).unwrap() {
-                if received.end {
-                    here.push((received.stream, core::mem::take(&mut out)));
-                }
-            }
-            there.extend(self.peer.received());
-        }
-        let of = |list: &[(u16, Vec<u8>)], stream| -> Vec<Vec<u8>> {
-            list.iter().filter(|m| m.0 == stream).map(|m| m.1.clone()).collect()
-        };
-        for stream in 0..2 {
-            assert!(of(&here, stream) == of(&list, stream), "here, stream {stream}");
-            assert!(of(&there, stream) == of(&list, stream), "there, stream {stream}");
         }
     }
 
-    pub(crate) fn close(&mut self, closer: Opener) {
-        // Whatever acknowledgements are on their way arrive first.
-        let quiet = self.now + Duration::from_secs(5);
-        while self.now < quiet {
-            self.step();
+    /// Gives each end its messages, as there is room, until all that is never given up has come; what
+    /// came to each end.
+    pub(crate) fn exchange(&mut self, posts: [&[Post]; 2]) -> [Vec<(u16, Vec<u8>)>; 2] {
+        let mut left = posts;
+        let wanted = posts.map(script::lasting);
+        self.until("messages are missing", |world| {
+            world.alive();
+            world.give_both(&mut left);
+            let given = left.iter().all(|posts| posts.is_empty());
+            given && (0..2).all(|side| wanted[1 - side].within(&world.inbox[side]))
+        });
+        core::mem::take(&mut self.inbox)
+    }
+
+    fn give_both(&mut self, left: &mut [&[Post]; 2]) {
+        if self.next.is_some_and(|at| self.now < at) {
+            return;
         }
-        match closer {
-            Opener::Ringway => self.us.shutdown(self.now, self.id.unwrap()).unwrap(),
-            Opener::Peer => self.peer.shutdown(),
+        for (side, posts) in left.iter_mut().enumerate() {
+            let most = if self.pace.is_some() { posts.len().min(1) } else { posts.len() };
+            *posts = &posts[self.give(side, &posts[..most])..];
         }
-        let until = self.now + Duration::from_secs(300);
-        while !self.over || !self.peer.is_over() {
-            assert!(self.now < until, "not over: {} {}", self.over, self.peer.is_over());
-            self.step();
+        let more = left.iter().any(|posts| !posts.is_empty());
+        self.next = self.pace.filter(|_| more).map(|gap| self.now + gap);
+    }
+
+    /// Gives an end messages while it has room; how many.
+    pub(crate) fn give(&mut self, side: usize, posts: &[Post]) -> usize {
+        posts.iter().take_while(|post| self.ends[side].send(self.now, post)).count()
+    }
+
+    fn alive(&self) {
+        assert_eq!(self.ended(), [None, None]);
+    }
+
+    /// Ends the association in order, over a wire that is good by then: where a SHUTDOWN COMPLETE is lost,
+    /// what comes after it is answered with an ABORT (RFC 9260 section 8.4), and one end tells of that.
+    pub(crate) fn close(&mut self, closer: usize) {
+        self.line = GOOD;
+        self.rest();
+        self.ends[closer].shutdown(self.now);
+        self.until_over();
+        for ended in self.ended().into_iter().flatten() {
+            assert!(matches!(ended, Ended::Orderly | Ended::Somehow), "{ended:?}");
         }
-        assert!(self.us.is_empty());
+    }
+
+    pub(crate) fn until_over(&mut self) {
+        self.until("not over", |world| world.ended().iter().all(Option::is_some));
     }
 }
