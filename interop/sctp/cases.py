@@ -47,6 +47,11 @@ def meet(c, server, client, link=None, both=None, server_only=None, client_only=
         wanted, other = (sctp.I_DATA, sctp.DATA) if both.get("interleave") else (sctp.DATA, sctp.I_DATA)
         c.expect(wanted in kinds and other not in kinds, f"chunks of types {sorted(kinds)}")
         c.expect(dropped > 0 or not link.get("loss"), "nothing was lost")
+        again = sctp.count(c, relay.file, "sctp.retransmission", udp=relay.near)
+        if link.get("loss") and not (both.get("lifetime") or (client_only or {}).get("lifetime")):
+            c.expect(again > 0, "nothing was sent again")
+        elif not link.get("loss") and rebind is None:
+            c.expect(again == 0 and dropped == 0, f"{again} packets bear a TSN again, {dropped} were lost")
         c.expect(rebind is None or "rebound" in relay.process.output(), "the port stayed the same")
     return results
 
@@ -90,6 +95,14 @@ def small(c):
 def bad_link(c):
     """The same sizes while the link loses, doubles and reorders; what passes is examined."""
     each_way(c, both={**SIZES, "count": 16, "expect": 16, "sizes": 16, "limit": 50}, link=BAD)
+
+
+@cases.case("sctp/usrsctp-no-losses", own=True)
+def no_losses(c):
+    """RFC 9260 section 6.3.3 and 7.2.4: where nothing is lost no TSN goes out twice, from either side. Messages are
+    paced, so that the sockets' own buffers lose none either."""
+    each_way(c, both={"count": 400, "expect": 400, "size": 5000, "sizes": 50, "streams": 5, "pace": 3000},
+             link={"delay": "20 ms"})
 
 
 @cases.case("sctp/usrsctp-unordered", own=True, limit=90)
