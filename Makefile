@@ -21,10 +21,13 @@ bench:
 	@[ "$(or $(ONLY),sctp)" != sctp ] || interop/bench/sctp
 	@[ "$(or $(ONLY),world)" != world ] || interop/bench/world
 
-# 200,000 calls: tables empty and memory back afterwards.
+# 200,000 calls: tables empty and memory back afterwards. Then pairs of SCTP hosts whose settings, wires and
+# users 20,000 seeds draw; others: make soak RANDOM_FROM=20000
 soak:
 	@scripts/install-test-tools
 	@interop/bench/drain
+	@RANDOM_FROM=$(or $(RANDOM_FROM),0) RANDOM_SEEDS=20000 \
+		cargo test --locked -p ringway-sctp --test random -- --nocapture
 
 # Every fuzz target for ten minutes each; shorter: make fuzz TIME=60
 fuzz:

@@ -40,9 +40,10 @@ impl Association {
         }
     }
 
-    /// A HEARTBEAT came: its parameters go back unchanged.
+    /// A HEARTBEAT came: its parameters go back unchanged. RFC 9260 section 8.3 does not ask for that
+    /// after a SHUTDOWN, but a peer that has data left must find out where to send it.
     pub(super) fn handle_heartbeat(&mut self, path: usize, value: &[u8]) {
-        if matches!(self.state, State::CookieWait | State::ShutdownSent | State::ShutdownAckSent) {
+        if matches!(self.state, State::CookieWait | State::ShutdownAckSent) {
             return;
         }
         let size = crate::wire::TLV_HEADER + crate::wire::padded(value.len());
@@ -127,6 +128,11 @@ impl Association {
         path.beat_lost = Some(cx.now + path.rto.get());
         path.used = cx.now;
         path.plan_beat(cx.now, &self.settings, cx.random);
+        if !self.paths.iter().any(Path::usable) {
+            // Nothing goes anywhere before one is verified.
+            let path = &mut self.paths[index];
+            path.beat_due = Some(cx.now + path.rto.get());
+        }
     }
 
     /// Timers of heartbeats.

@@ -113,6 +113,10 @@ impl Association {
             self.control.cookie_ack = Some(other);
         }
         self.requests_leave(index, other);
+        if !self.paths.iter().any(Path::usable) {
+            // What is left is to be verified before anything goes there.
+            self.paths[other].beat_now |= !self.paths[other].gone;
+        }
         self.give_up(now);
         self.path_changed();
         self.allow_bursts();

@@ -248,3 +248,29 @@ fn keys_are_changed_while_data_flows() {
     let (a, _) = plain.open();
     assert!(matches!(plain.a.set_auth_key(a, 1, b""), Err(Error::NotTaken { .. })));
 }
+
+/// RFC 9260 section 5.4: an address that was given up before it was verified is asked once an RTO where
+/// it is the only one left, since nothing goes there before.
+#[test]
+fn the_last_address_is_verified_soon() {
+    let cut = Rc::new(Cell::new(false));
+    let cutting = cut.clone();
+    let wire: Wire = Box::new(move |_, packet| {
+        let asks = describe(&packet.bytes, None, None) == "HEARTBEAT";
+        if cutting.get() && packet.to_b && asks { Vec::new() } else { vec![ms(10)] }
+    });
+    let settings = Settings { path_max_retrans: 0, ..dynamic() };
+    let mut pair = Pair::over(settings, settings, wire);
+    let (a, b) = pair.open();
+    pair.run(secs(1));
+    cut.set(true);
+    pair.b.add_address(pair.now, b, B2).unwrap();
+    pair.run(secs(3));
+    pair.b.delete_address(pair.now, b, B1).unwrap();
+    pair.run(secs(3));
+    cut.set(false);
+    pair.b.send(pair.now, b, &super::SendOptions::default(), &b"hello"[..]).unwrap();
+    pair.run(secs(8));
+    assert_eq!(pair.b.snapshot(b).unwrap().unacknowledged, 0, "{:?}", pair.log);
+    assert_eq!(pair.returned(a), [(0, b"hello".to_vec())]);
+}

@@ -29,7 +29,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use world::World;
 
 /// Seeds of a run of the suite: what takes a few seconds.
-const SEEDS: u64 = 120;
+const SEEDS: u64 = 150;
 /// Characters of a failure that are printed, and those by which seeds are put together.
 const SHOWN: usize = 300;
 const KIND: usize = 50;

@@ -64,7 +64,10 @@ impl Plan {
         // An opener gives up where two cookies in a row come too late (RFC 9260 section 5.2.6), so where
         // time leaps they are good for longer than that.
         let cookie_life = if self.sleeps || self.clocks { secs(600) } else { settings.cookie_life };
-        let settings = Settings { cookie_life, ..settings };
+        // Behind a NAT whose port changes the opener alone can tell its port, by whatever it sends
+        // (RFC 6951 section 5.4); one that says nothing is not found again.
+        let asks = settings.heartbeat_interval.or((self.udp && opener).then(|| secs(10)));
+        let settings = Settings { cookie_life, heartbeat_interval: asks, ..settings };
         let settings = self.extensions(settings, dice);
         settings.check().unwrap();
         settings

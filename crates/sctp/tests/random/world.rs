@@ -147,7 +147,7 @@ impl World {
                 self.ends[end].closed = Some(why);
             }
             // One that another has followed on.
-            Event::Closed(id, _) => self.drain(end, Some(id)),
+            Event::Closed(id, _) => self.drain(end, id),
             _ => {}
         }
     }
@@ -156,12 +156,12 @@ impl World {
     /// shutting down when the peer came back, say.
     fn up(&mut self, end: usize, id: AssocId) {
         let before = self.ends[end].id.replace(id);
-        if before.is_none_or(|before| before == id) {
-            return;
-        }
+        let Some(before) = before.filter(|before| *before != id) else { return };
         assert!(self.crashed, "{end} has a second association");
         self.ends[end].closed = None;
         self.ends[end].refused = false;
+        // It may still be there, if the crashed one had deleted the address that it comes back from.
+        let _ = self.ends[end].host.abort(before, b"another has followed");
         self.drain(end, before);
         self.ledgers[1 - end].forget_reader();
     }
@@ -178,9 +178,8 @@ impl World {
     }
 
     /// Reads all that an association has left, so that it can go.
-    fn drain(&mut self, end: usize, id: Option<AssocId>) {
-        let current = self.ends[end].id;
-        self.ends[end].id = id;
+    fn drain(&mut self, end: usize, id: AssocId) {
+        let current = self.ends[end].id.replace(id);
         self.read(end, usize::MAX);
         self.ends[end].id = current;
     }
