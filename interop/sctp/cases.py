@@ -27,10 +27,17 @@ def theirs(c, name, **options):
     return c.start(name, [built("usrsctp"), *words({"bind": HOST, **options})])
 
 
+# Where a SHUTDOWN COMPLETE may be lost, our side stays until its peer has asked twice, as a host's SCTP does.
+LINGER = 7000
+
+
 def meet(c, server, client, link=None, both=None, server_only=None, client_only=None, rebind=None,
          round_number=0):
     """A server and a client over UDP, with a relay between them if a link is given; their summaries."""
     both = both or {}
+    if link and link.get("loss"):
+        server_only, client_only = ({**(only or {}), **({"linger": LINGER} if side is ours else {})}
+                                    for side, only in ((server, server_only), (client, client_only)))
     server_port, client_port = c.ports.take(), c.ports.take()
     name = f"server-{round_number}"
     listening = server(c, name, listen=True, udp=server_port, port=SCTP_PORT, **{**both, **(server_only or {})})
@@ -115,7 +122,8 @@ def unordered(c):
 @cases.case("sctp/usrsctp-partial", own=True, limit=90)
 def partial(c):
     """RFC 3758: what is late is given up by the sender, and the other side goes on without it."""
-    link = {**BAD, "loss": {"model": "random", "chance": "10 %"}}
+    # Where more is lost, usrsctp doubles its RTO with each FORWARD TSN that is, up to half a minute.
+    link = {**BAD, "loss": {"model": "random", "chance": "5 %"}}
     sent = {"count": 2000, "lifetime": 20, "pace": 500, "size": 500, "streams": 4, "limit": 40}
     for i, (server, client) in enumerate(((theirs, ours), (ours, theirs))):
         taken = {"stay": True, "expect": 200, "limit": 40, "streams": 4, ("partial" if server is ours else "lifetime"):

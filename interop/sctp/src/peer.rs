@@ -52,6 +52,9 @@ pub(crate) struct Options {
     /// Seconds it may take
     #[arg(long, default_value_t = 30)]
     limit: u64,
+    /// Milliseconds that it stays when all is over, to answer a peer that did not hear of it
+    #[arg(long, default_value_t = 0)]
+    linger: u64,
     #[arg(long)]
     unordered: bool,
     /// Milliseconds after which a message is given up
@@ -496,5 +499,7 @@ pub(crate) async fn run(options: Options) -> Result<bool, String> {
     }
     // The last packets leave when the stack has its turn.
     sleep(TICK).await;
-    Ok(run.summary())
+    let well = run.summary();
+    sleep(Duration::from_millis(options.linger)).await;
+    Ok(well)
 }
