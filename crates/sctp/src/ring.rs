@@ -1,7 +1,9 @@
 //! A byte ring that takes memory as it is needed and gives it back when it is not.
 
 /// More memory than this is given back as soon as the ring is empty, less when it is trimmed.
-const KEPT: usize = 1 << 20;
+const KEPT: usize = 1 << 18;
+/// Below this it doubles when it grows.
+const SMALL: usize = 1 << 18;
 /// First allocation in bytes.
 const FIRST: usize = 2048;
 
@@ -24,7 +26,10 @@ impl Ring {
             self.grow(needed);
         }
         let size = self.bytes.len();
-        let at = (self.start + self.len) & (size - 1);
+        let mut at = self.start + self.len;
+        if at >= size {
+            at -= size;
+        }
         let first = data.len().min(size - at);
         self.bytes[at..at + first].copy_from_slice(&data[..first]);
         self.bytes[..data.len() - first].copy_from_slice(&data[first..]);
@@ -41,7 +46,10 @@ impl Ring {
         let first = count.min(size - self.start);
         out.extend_from_slice(&self.bytes[self.start..self.start + first]);
         out.extend_from_slice(&self.bytes[..count - first]);
-        self.start = (self.start + count) & (size - 1);
+        self.start += count;
+        if self.start >= size {
+            self.start -= size;
+        }
         self.len -= count;
         if self.len == 0 {
             self.start = 0;
@@ -63,16 +71,20 @@ impl Ring {
         }
     }
 
+    /// Twice the size while it is small, else an eighth more.
     #[cold]
     fn grow(&mut self, needed: usize) {
-        let mut bytes = vec![0; needed.next_power_of_two().max(FIRST)];
-        if self.len > 0 {
-            let first = self.len.min(self.bytes.len() - self.start);
-            bytes[..first].copy_from_slice(&self.bytes[self.start..self.start + first]);
-            bytes[first..self.len].copy_from_slice(&self.bytes[..self.len - first]);
+        let old = self.bytes.len();
+        let more = if old < SMALL { old } else { old / 8 };
+        let size = needed.max(old + more).max(FIRST);
+        self.bytes.reserve_exact(size - old);
+        self.bytes.resize(size, 0);
+        // What stood at the end stands at the end again.
+        if self.start + self.len > old {
+            let start = size - (old - self.start);
+            self.bytes.copy_within(self.start..old, start);
+            self.start = start;
         }
-        self.bytes = bytes;
-        self.start = 0;
     }
 }
 

@@ -5,8 +5,64 @@ use crate::numbers::Ssn;
 use crate::wire::{Data, DataFlags};
 use std::collections::VecDeque;
 
-/// Pieces of user data in their order.
-pub(super) type Fragments = VecDeque<Box<[u8]>>;
+/// Pieces of user data in their order, of which there is often one.
+#[derive(Debug)]
+pub(super) enum Fragments {
+    One(Box<[u8]>),
+    Many(VecDeque<Box<[u8]>>),
+}
+
+impl Default for Fragments {
+    fn default() -> Self {
+        Fragments::Many(VecDeque::new())
+    }
+}
+
+impl Fragments {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let (one, many) = match self {
+            Fragments::One(piece) => (Some(piece), None),
+            Fragments::Many(pieces) => (None, Some(pieces)),
+        };
+        one.into_iter().chain(many.into_iter().flatten()).map(|piece| &**piece)
+    }
+
+    pub(super) fn push(&mut self, piece: Box<[u8]>) {
+        let mut all = core::mem::take(self).many();
+        all.push_back(piece);
+        *self = Fragments::Many(all);
+    }
+
+    fn many(self) -> VecDeque<Box<[u8]>> {
+        match self {
+            Fragments::One(piece) => VecDeque::from([piece]),
+            Fragments::Many(pieces) => pieces,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Fragments::One(_) => 1,
+            Fragments::Many(pieces) => pieces.len(),
+        }
+    }
+
+    /// Joins those that follow. The fewer are moved, so that what grows from either end costs no more than
+    /// a piece each.
+    fn append(&mut self, after: Fragments) {
+        let mut before = core::mem::take(self).many();
+        let mut after = after.many();
+        if before.len() >= after.len() {
+            before.append(&mut after);
+            *self = Fragments::Many(before);
+        } else {
+            while let Some(piece) = before.pop_back() {
+                after.push_front(piece);
+            }
+            *self = Fragments::Many(after);
+        }
+    }
+}
 
 /// What all fragments of a message have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,24 +133,16 @@ impl Run {
             begins: data.flags.has(DataFlags::BEGIN),
             ends: data.flags.has(DataFlags::END),
             len: data.user.len(),
-            data: Fragments::from([Box::from(data.user)]),
+            data: Fragments::One(Box::from(data.user)),
         }
     }
 
-    /// Joins the run that follows this one. The shorter is moved, so that runs that grow from
-    /// either end cost no more than a piece each.
-    pub(super) fn append(&mut self, mut after: Run) -> Result<(), &'static str> {
+    /// Joins the run that follows this one.
+    pub(super) fn append(&mut self, after: Run) -> Result<(), &'static str> {
         if !self.shape.same_message(&after.shape) {
             return Err("fragments of a message differ in stream or number");
         }
-        if self.data.len() >= after.data.len() {
-            self.data.append(&mut after.data);
-        } else {
-            while let Some(piece) = self.data.pop_back() {
-                after.data.push_front(piece);
-            }
-            self.data = after.data;
-        }
+        self.data.append(after.data);
         self.len += after.len;
         self.next = after.next;
         self.ends = after.ends;

@@ -16,24 +16,17 @@ type Name = (u16, bool, u32);
 #[derive(Debug, Default)]
 struct Assembly {
     ppid: u32,
-    /// By fragment number, from `next` on.
-    pieces: BTreeMap<u32, Box<[u8]>>,
     /// The first fragment that was not delivered.
     next: u32,
     /// The last fragment, once it is known.
     last: Option<u32>,
-    len: usize,
+    /// How many wait.
+    count: u32,
 }
 
 impl Assembly {
-    /// How many fragments in a row there are from the first that was not delivered.
-    fn in_row(&self) -> u32 {
-        let numbers = self.pieces.keys().zip(self.next..);
-        numbers.take_while(|(piece, expected)| **piece == *expected).count() as u32
-    }
-
     fn is_whole(&self) -> bool {
-        let count = self.pieces.len() as u64;
+        let count = u64::from(self.count);
         self.last.is_some_and(|last| u64::from(self.next) + count == u64::from(last) + 1)
     }
 }
@@ -44,7 +37,9 @@ pub(super) struct Interleaved {
     /// The next MID of each stream, up to the highest used.
     next: Vec<Mid>,
     parts: BTreeMap<Name, Assembly>,
-    /// Bytes in `parts`.
+    /// The fragments of all of them, in one tree so that few are no dearer than many.
+    pieces: BTreeMap<(Name, u32), Box<[u8]>>,
+    /// Bytes in `pieces`.
     len: usize,
     /// Up to where room was made last.
     swept: Name,
@@ -122,14 +117,15 @@ impl Incoming {
             return Ok(());
         }
         let turn = unordered || data.mid == next;
-        self.pieces += 1;
         let name = (data.stream, unordered, data.mid.raw());
         if begins && ends && turn && !all.parts.contains_key(&name) {
             // Whole and next: straight to its reader.
             self.ring.push(data.user);
             let shape = shape(name, data.ppid_or_fsn);
             let (len, body) = (data.user.len(), Body::Ring);
-            self.ready.push_back(Ready { shape, len, begin: true, end: true, cut: false, body });
+            let ready = Ready { shape, len, begin: true, end: true, cut: false, body };
+            self.pieces += ready.pieces();
+            self.queue(ready);
             if !unordered {
                 self.pass_on(data.stream);
             }
@@ -137,21 +133,23 @@ impl Incoming {
         }
         let fragment = if begins { 0 } else { data.ppid_or_fsn };
         let one = all.parts.entry(name).or_default();
+        let mut after = all.pieces.range((name, fragment.saturating_add(1))..=(name, u32::MAX));
         let wrong = (!begins && fragment == 0)
             || fragment < one.next
             || (ends && one.last.is_some())
             || one.last.is_some_and(|last| fragment > last)
-            || (ends && one.pieces.last_key_value().is_some_and(|(last, _)| *last > fragment));
-        if wrong || one.pieces.insert(fragment, data.user.into()).is_some() {
+            || (ends && fragment < u32::MAX && after.next().is_some());
+        if wrong || all.pieces.insert((name, fragment), data.user.into()).is_some() {
             return Err(TWICE);
         }
+        self.pieces += 1;
         if begins {
             one.ppid = data.ppid_or_fsn;
         }
         if ends {
             one.last = Some(fragment);
         }
-        one.len += data.user.len();
+        one.count += 1;
         all.len += data.user.len();
         if one.is_whole() && turn {
             self.deliver_part(name);
@@ -189,22 +187,23 @@ impl Incoming {
         let Some(all) = &mut self.interleaved else { return };
         let Some(one) = all.parts.get_mut(&name) else { return };
         let (shape, begin) = (shape(name, one.ppid), one.next == 0);
-        let count = one.in_row();
-        if count == 0 {
-            return;
+        let Some(first) = all.pieces.remove(&(name, one.next)) else { return };
+        let mut len = first.len();
+        let (mut data, mut count) = (Fragments::One(first), 1);
+        while let Some(piece) = all.pieces.remove(&(name, one.next + count)) {
+            len += piece.len();
+            count += 1;
+            data.push(piece);
         }
         one.next += count;
-        let rest = one.pieces.split_off(&one.next);
-        let data: Fragments = core::mem::replace(&mut one.pieces, rest).into_values().collect();
-        let len = data.iter().map(|piece| piece.len()).sum();
-        one.len -= len;
+        one.count -= count;
         all.len -= len;
         let end = one.last.is_some_and(|last| one.next > last);
         if end {
             all.parts.remove(&name);
         }
         let body = Body::Own(data);
-        self.ready.push_back(Ready { shape, len, begin, end, cut: false, body });
+        self.queue(Ready { shape, len, begin, end, cut: false, body });
     }
 
     /// The message of a stream whose turn it was is through: the next ones that are there follow.
@@ -279,13 +278,18 @@ impl Incoming {
             return self.deliver_part(name);
         }
         let Some(one) = all.parts.remove(&name) else { return };
-        all.len -= one.len;
-        self.bytes -= one.len;
-        self.pieces -= one.pieces.len();
+        let span = (name, 0)..=(name, u32::MAX);
+        while let Some((&key, _)) = all.pieces.range(span.clone()).next()
+            && let Some(piece) = all.pieces.remove(&key)
+        {
+            all.len -= piece.len();
+            self.bytes -= piece.len();
+            self.pieces -= 1;
+        }
         if one.next > 0 {
-            let (shape, body) = (shape(name, one.ppid), Body::Own(Fragments::new()));
+            let (shape, body) = (shape(name, one.ppid), Body::Own(Fragments::default()));
             let ready = Ready { shape, len: 0, begin: false, end: true, cut: true, body };
-            self.ready.push_back(ready);
+            self.queue(ready);
         }
     }
 
@@ -302,6 +306,7 @@ impl Incoming {
         }
         if let Some(all) = &mut self.interleaved {
             all.parts.clear();
+            all.pieces.clear();
             all.len = 0;
         }
     }

@@ -20,8 +20,15 @@ use interleaved::Interleaved;
 use std::collections::{BTreeMap, VecDeque};
 
 /// What a chunk or message that waits counts in the receive buffer at least, so that small ones
-/// cannot take more memory than the buffer is large.
+/// cannot take many times the memory that the buffer is large. Where it is kept by itself it takes up to
+/// 200 bytes beside its own, but counts no more: what waits for a gap to be filled must not keep out
+/// what fills it.
 pub const CHUNK_COST: usize = 64;
+
+/// Places in the queue of what can be read that there are at least.
+const LEAST_READY: usize = 4;
+/// More than these are given back as soon as the queue is empty.
+const KEPT_READY: usize = 1024;
 
 /// A message, or a part of one, that was read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -117,7 +124,7 @@ impl Incoming {
             self.bytes += one.len;
             if matches!(one.body, Body::Ring) {
                 ring.pop(one.len, &mut data);
-                one.body = Body::Own(Fragments::from([data.into_boxed_slice()]));
+                one.body = Body::Own(Fragments::One(data.into_boxed_slice()));
             }
             self.pieces += one.pieces();
             self.ready.push_back(one);
@@ -228,9 +235,9 @@ impl Incoming {
             self.pressed |= place == self.tracker.cumulative() + 1;
             return Arrival::Dropped;
         }
+        let in_order = place == self.tracker.cumulative() + 1;
         self.bytes += data.user.len();
         self.advertised = self.advertised.saturating_sub(data.user.len());
-        let in_order = place == self.tracker.cumulative() + 1;
         let result =
             if in_order { self.take_next(place, data) } else { self.take_later(place, data) };
         self.tracker.take(place);
@@ -316,7 +323,7 @@ impl Incoming {
         if partial.delivering {
             self.ready.push_front(ready);
         } else {
-            self.ready.push_back(ready);
+            self.queue(ready);
         }
         if shape.unordered {
             return Ok(());
@@ -362,6 +369,14 @@ impl Incoming {
             cut: false,
             body: Body::Own(whole.data),
         };
+        self.queue(ready);
+    }
+
+    /// The last that can be read. The queue grows by a quarter, so that it is not half empty.
+    fn queue(&mut self, ready: Ready) {
+        if self.ready.len() == self.ready.capacity() {
+            self.ready.reserve_exact((self.ready.len() / 4).max(LEAST_READY));
+        }
         self.ready.push_back(ready);
     }
 
@@ -480,7 +495,7 @@ impl Incoming {
         self.ring.drop_last(partial.len);
         self.bytes -= partial.len;
         if partial.delivering {
-            let (shape, len, body) = (partial.shape, 0, Body::Own(Fragments::new()));
+            let (shape, len, body) = (partial.shape, 0, Body::Own(Fragments::default()));
             self.ready.push_front(Ready { shape, len, begin: false, end: true, cut: true, body });
         }
     }
@@ -535,7 +550,7 @@ impl Incoming {
                 }
             }
             if let Some(partial) = &mut self.partial {
-                for piece in &run.data {
+                for piece in run.data.iter() {
                     self.ring.push(piece);
                 }
                 self.pieces -= run.data.len();
@@ -573,6 +588,9 @@ impl Incoming {
             Body::Own(pieces) => pieces.iter().for_each(|piece| out.extend_from_slice(piece)),
         }
         self.pieces -= ready.pieces();
+        if self.ready.is_empty() && self.ready.capacity() > KEPT_READY {
+            self.ready = VecDeque::new();
+        }
         self.bytes -= ready.len;
         let cut = ready.cut;
         Some(Received { cut, ..ready.shape.received(ready.begin, ready.end, ready.len) })
