@@ -38,6 +38,8 @@ pub(super) struct Opening {
     cookie: Vec<u8>,
     /// More life asked for the next cookie, in milliseconds.
     preservative: Option<u32>,
+    /// How many cookies were stale.
+    stale: u32,
 }
 
 /// What both ends have said of an association: what a State Cookie holds.
@@ -140,6 +142,7 @@ impl Association {
             timed: None,
             cookie: Vec::new(),
             preservative: None,
+            stale: 0,
         }));
         association
     }
@@ -410,7 +413,9 @@ impl Association {
         }
     }
 
-    /// RFC 9260 section 5.2.6: a new INIT asks for a cookie that lasts longer.
+    /// RFC 9260 section 5.2.6: a new INIT asks for a cookie that lasts longer. It may be stale as well:
+    /// where much is lost T1 grows to RTO.Max, which is as long as a cookie lives. So it is tried as
+    /// often as an INIT is.
     pub(super) fn handle_stale_cookie(&mut self, cx: &mut Cx<'_>) {
         if self.state != State::CookieEchoed {
             return;
@@ -418,9 +423,8 @@ impl Association {
         let Some(mut opening) = self.opening.take() else { return };
         let round_trip = opening.timed.map_or(0, |at| cx.now.since(at).as_millis() as u32);
         opening.retransmits += 1;
-        if opening.retransmits > self.settings.max_init_retransmits
-            || opening.preservative.is_some()
-        {
+        opening.stale += 1;
+        if opening.stale.max(opening.retransmits) > self.settings.max_init_retransmits {
             self.close(Close::Unreachable);
             return;
         }

@@ -105,7 +105,9 @@ impl Pair {
     pub fn open_over(&mut self, a: &[IpAddr], b: &[IpAddr]) -> (AssocId, AssocId) {
         self.listen(b);
         let id = self.connect(a, &b[..1]);
-        let until = self.now + secs(1000);
+        // Where several packets in a row are lost, T1 has grown to RTO.Max, as long as a cookie lives:
+        // each COOKIE ECHO sent again is then stale, and only an attempt without a loss gets through.
+        let until = self.now + secs(20_000);
         while self.up(0).is_none() || self.up(1).is_none() {
             assert!(self.step(until), "no association: {:?}", self.log);
         }
