@@ -1,5 +1,6 @@
 //! Which pair of streams carries a call.
 
+use siphasher::sip::SipHasher13;
 use std::collections::HashSet;
 
 /// Most pairs of streams of one association that carry TLS, each with a connection of its own: what
@@ -12,15 +13,11 @@ pub(crate) const TLS_SESSIONS: u16 = 16;
 const EARLY_CALLS: usize = 1024;
 
 /// A hash of the call, and the pair that it asks for, of `pairs`. Both ends choose alike, so what
-/// answers a request finds the pair open that the request came by. The hash (FNV-1a, whose bits are mixed
-/// once more) is no secret: whoever sees to it that calls meet on one pair has them wait for each
-/// other, as over TCP, and nothing else.
+/// answers a request finds the pair open that the request came by; so the hash has no key. Whoever sees
+/// to it that calls meet on one pair has them wait for each other, as over TCP, and nothing else.
 pub(super) fn asked(call: Option<&[u8]>, pairs: u16) -> (u64, u16) {
     let Some(call) = call else { return (0, 0) };
-    let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    let hash = call.iter().fold(0xcbf2_9ce4_8422_2325, mix);
-    let hash = (hash ^ hash >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
-    let hash = hash ^ hash >> 32;
+    let hash = SipHasher13::new().hash(call);
     (hash, (hash % u64::from(pairs.max(1))) as u16)
 }
 
