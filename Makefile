@@ -22,12 +22,13 @@ bench:
 	@[ "$(or $(ONLY),world)" != world ] || interop/bench/world
 
 # 200,000 calls: tables empty and memory back afterwards. Then pairs of SCTP hosts whose settings, wires and
-# users 20,000 seeds draw; others: make soak RANDOM_FROM=20000
+# users 20,000 seeds draw (others: make soak RANDOM_FROM=20000), and what must not cost more where there is more.
 soak:
 	@scripts/install-test-tools
 	@interop/bench/drain
 	@RANDOM_FROM=$(or $(RANDOM_FROM),0) RANDOM_SEEDS=20000 \
 		cargo test --locked -p ringway-sctp --test random -- --nocapture
+	@cargo test --locked -p ringway-sctp --test cost
 
 # Every fuzz target for ten minutes each; shorter: make fuzz TIME=60
 fuzz:

@@ -4,14 +4,20 @@ use super::support::*;
 use super::{plain, snapshot};
 use ringway_sctp::Settings;
 
-/// A host that has sent so many full chunks, 10 ms apart, after a round trip of 100 ms was measured.
-fn in_flight(count: usize) -> Script {
-    let settings = Settings { rack: true, initial_cwnd: Some(50_000), max_burst: 0, ..plain() };
+/// An association whose first message went and was acknowledged in a round trip of 100 ms.
+fn measured(settings: Settings) -> Script {
     let mut s = Script::accepted(settings);
     s.send(0, 10);
     s.expect("DATA 1 BE 0:0 10");
     s.wait(ms(100));
     s.give("SACK 1");
+    s
+}
+
+/// A host that has sent so many full chunks, 10 ms apart, after a round trip of 100 ms was measured.
+fn in_flight(count: usize) -> Script {
+    let settings = Settings { rack: true, initial_cwnd: Some(50_000), max_burst: 0, ..plain() };
+    let mut s = measured(settings);
     for n in 0..count {
         s.sctp.send(s.now, s.id(), &Default::default(), vec![1; 1452]).unwrap();
         s.expect(&format!("DATA {} BE 0:{} 1452", n + 2, n + 1));
@@ -158,11 +164,7 @@ fn the_window_for_reordering_grows() {
 #[test]
 fn what_stands_above_a_retransmission_is_found() {
     let settings = Settings { rack: true, initial_cwnd: Some(50_000), max_burst: 0, ..plain() };
-    let mut s = Script::accepted(settings);
-    s.send(0, 10);
-    s.expect("DATA 1 BE 0:0 10");
-    s.wait(ms(100));
-    s.give("SACK 1");
+    let mut s = measured(settings);
     for n in 0..9 {
         s.sctp.send(s.now, s.id(), &Default::default(), vec![1; 1452]).unwrap();
         s.expect(&format!("DATA {} BE 0:{} 1452", n + 2, n + 1));
@@ -223,11 +225,7 @@ fn a_window_is_not_sent_again_at_one_time() {
 #[test]
 fn a_lost_retransmission_makes_the_window_fall_again() {
     let settings = Settings { rack: true, initial_cwnd: Some(100_000), max_burst: 0, ..plain() };
-    let mut s = Script::accepted(settings);
-    s.send(0, 10);
-    s.expect("DATA 1 BE 0:0 10");
-    s.wait(ms(100));
-    s.give("SACK 1");
+    let mut s = measured(settings);
     for n in 2..=11 {
         s.sctp.send(s.now, s.id(), &Default::default(), vec![1; 1452]).unwrap();
         s.expect(&format!("DATA {n} BE 0:{} 1452", n - 1));
