@@ -14,26 +14,29 @@ fn now() -> Time {
     Time::from_secs(1_800_000_000)
 }
 
+fn binding() -> BindingView<'static> {
+    BindingView {
+        contact: b"sip:101@192.0.2.9:5060",
+        params: b"",
+        q: 1000,
+        expires: now() + Duration::from_secs(3600),
+        path: b"",
+        instance: b"",
+        reg_id: 0,
+        flow: None,
+        call_id: b"call",
+        cseq: 1,
+        first_cseq: 1,
+        outbound: false,
+        epoch: 0,
+        nat: false,
+    }
+}
+
 fn register(store: &Store, aor: &str, id: u64) -> Commit {
     let tag = CommitTag { worker: (id % 3) as u8, id };
     store.location().update(aor.as_bytes(), now(), tag, &mut |edit| {
-        edit.put(&BindingView {
-            contact: b"sip:101@192.0.2.9:5060",
-            params: b"",
-            q: 1000,
-            expires: now() + Duration::from_secs(3600),
-            path: b"",
-            instance: b"",
-            reg_id: 0,
-            flow: None,
-            call_id: b"call",
-            cseq: 1,
-            first_cseq: 1,
-            outbound: false,
-            epoch: 0,
-            nat: false,
-        })
-        .unwrap();
+        edit.put(&binding()).unwrap();
         edit.commit();
     })
 }
@@ -66,6 +69,33 @@ impl Told {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
+}
+
+/// The table is pure; the threads that share it are the server's.
+#[test]
+fn workers_share_the_table() {
+    let s = MemoryStore::new([7; 16]);
+    std::thread::scope(|scope| {
+        for worker in 0..4u8 {
+            let s = &s;
+            scope.spawn(move || {
+                for i in 0..500u32 {
+                    let aor = (i % 50).to_le_bytes();
+                    s.update(&aor, now(), CommitTag { worker, id: 1 }, &mut |edit| {
+                        let id = [worker];
+                        for b in edit.current().filter(|b| b.call_id != id) {
+                            edit.put(&b).unwrap();
+                        }
+                        edit.put(&BindingView { call_id: &id, cseq: i, ..binding() }).unwrap();
+                        edit.commit();
+                    });
+                    s.lookup(&aor, now(), &mut |_| {});
+                    s.expire(now(), 10);
+                }
+            });
+        }
+    });
+    assert_eq!((s.records(), s.contacts()), (50, 200));
 }
 
 #[test]

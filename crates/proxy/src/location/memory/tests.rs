@@ -241,32 +241,6 @@ fn a_refused_change_is_not_made() {
     assert_eq!(expire_all(&s, secs(6)), 1);
 }
 
-#[test]
-fn workers_share_the_table() {
-    let s = store();
-    std::thread::scope(|scope| {
-        for worker in 0..4u8 {
-            let s = &s;
-            scope.spawn(move || {
-                for i in 0..500u32 {
-                    let aor = (i % 50).to_le_bytes();
-                    s.update(&aor, Time::ZERO, TAG, &mut |edit| {
-                        let id = [worker];
-                        for b in edit.current().filter(|b| b.call_id != id) {
-                            edit.put(&b).unwrap();
-                        }
-                        edit.put(&BindingView { call_id: &id, cseq: i, ..binding() }).unwrap();
-                        edit.commit();
-                    });
-                    s.lookup(&aor, Time::ZERO, &mut |_| {});
-                    s.expire(Time::ZERO, 10);
-                }
-            });
-        }
-    });
-    assert_eq!((s.records(), s.contacts()), (50, 200));
-}
-
 #[derive(Clone, Debug)]
 enum Op {
     Set(u8, Vec<Owned>),
