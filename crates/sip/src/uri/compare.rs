@@ -53,8 +53,9 @@ impl Uri<'_> {
                     out.push(b'@');
                 }
                 canonical_host(self.host, out);
-                let default = if self.scheme == Scheme::Sips { 5061 } else { 5060 };
-                if let Some(port) = self.port.filter(|&port| port != default) {
+                // The key says `sip`, where 5060 would be left out: so it is of `sips` as well.
+                let default = |port| port == 5060 || port == 5061 && self.scheme == Scheme::Sips;
+                if let Some(port) = self.port.filter(|&port| !default(port)) {
                     out.push(b':');
                     write::decimal(out, port as u64);
                 }

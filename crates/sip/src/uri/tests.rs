@@ -160,6 +160,8 @@ fn address_of_record() {
     };
     assert_eq!(aor("sips:%61lice:pw@ATLANTA.com.:5061;transport=tls?a=b"), "sip:alice@atlanta.com");
     assert_eq!(aor("sip:Alice@atlanta.com:5060"), "sip:Alice@atlanta.com");
+    assert_eq!(aor("sips:alice@atlanta.com:5060"), "sip:alice@atlanta.com");
+    assert_eq!(aor("sip:alice@atlanta.com:5061"), "sip:alice@atlanta.com:5061");
     assert_eq!(aor("sip:alice@atlanta.com:5070"), "sip:alice@atlanta.com:5070");
     assert_eq!(aor("sip:null-%00-%40@a"), "sip:null-%00-%40@a");
     assert_eq!(aor("sip:a%c3%a9@a"), "sip:a%C3%A9@a");

@@ -151,7 +151,8 @@ proptest! {
         let mut other = parts.clone();
         match which {
             0 => other.user = Some(other.user.map_or("x".into(), |u| u + "x")),
-            1 => other.host = if other.host == "a" { "b" } else { "a" }.into(),
+            // With and without the dot of the root it is the same name.
+            1 => other.host = if other.host.trim_end_matches('.') == "a" { "b" } else { "a" }.into(),
             2 => other.port = Some(other.port.map_or(5060, |p| p ^ 1).max(1)),
             3 => other.params.push(("transport".into(), Some("udp".into()))),
             4 => other.headers.push(("x".into(), "y".into())),
