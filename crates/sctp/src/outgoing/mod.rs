@@ -6,12 +6,15 @@
 //! with the last one, so its work is in what changed and in what is missing.
 
 mod abandon;
+mod message;
 mod rack;
 mod returned;
 mod sack;
 mod streams;
 mod values;
 
+use message::{Fate, Message, Queue, Sent};
+pub use message::{Reliability, SendOptions};
 pub(crate) use rack::Rack;
 pub use returned::Returned;
 pub(crate) use sack::SackError;
@@ -24,7 +27,7 @@ use crate::wire::data::{DATA_HEADER, I_DATA_HEADER, IData};
 use crate::wire::padded;
 use crate::wire::{Data, DataFlags};
 use bytes::Bytes;
-use ringway_sansio::{Duration, Time};
+use ringway_sansio::Time;
 use slab::Slab;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -35,163 +38,6 @@ pub const MAX_IN_FLIGHT: usize = 32_767;
 pub const MESSAGE_COST: usize = 64;
 
 const NONE: u32 = u32::MAX;
-
-/// A message that is not wholly acknowledged.
-#[derive(Debug)]
-struct Message {
-    data: Bytes,
-    ppid: u32,
-    stream: u16,
-    /// MID, whose lower half is the SSN.
-    number: Mid,
-    unordered: bool,
-    immediate: bool,
-    /// When it is given up.
-    expires: Option<Time>,
-    /// How often a chunk of it may be sent again.
-    retransmits: Option<u8>,
-    /// Bytes cut into chunks.
-    cut: u32,
-    /// Chunks in the ring, the place of the first there was, and how many there were.
-    chunks: u32,
-    start: u64,
-    fragments: u32,
-    /// Bytes in the ring, and of them those that arrived for good; once that is all there is, the
-    /// bytes are gone and only the chunks are left.
-    held: u32,
-    arrived: u32,
-    /// It was given up, and stays for the sake of its chunks.
-    given_up: bool,
-    /// It gives way to messages of lower values (RFC 7496).
-    priority: Option<u16>,
-    /// The next message of the stream.
-    next: u32,
-}
-
-impl Message {
-    fn is_late(&self, now: Time) -> bool {
-        self.expires.is_some_and(|at| at <= now)
-    }
-
-    /// It is not worth sending a chunk of it again.
-    fn is_over(&self, now: Time, chunk: &Sent) -> bool {
-        self.is_late(now) || self.retransmits.is_some_and(|most| chunk.again >= most)
-    }
-
-    /// It has given way, unsent, and only its place is left.
-    fn is_emptied(&self) -> bool {
-        self.data.is_empty() && self.cut == 0
-    }
-}
-
-/// What became of a chunk.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Fate {
-    /// In flight.
-    Outstanding,
-    /// To be sent again.
-    Marked,
-    /// Acknowledged by a gap block.
-    Acked,
-    /// Given up (RFC 3758).
-    Abandoned,
-}
-
-/// A chunk that was sent.
-#[derive(Clone, Copy, Debug)]
-struct Sent {
-    at: Time,
-    message: u32,
-    offset: u32,
-    /// Its place in the message.
-    fragment: u32,
-    len: u16,
-    /// What it counts in windows: with header and padding.
-    size: u16,
-    flags: DataFlags,
-    fate: Fate,
-    path: u8,
-    misses: u8,
-    /// How often it was sent again.
-    again: u8,
-    /// Was sent again by a fast retransmit, and is not a second time (RFC 9260 section 7.2.4).
-    fast: bool,
-    /// It went over more than one path, so that it is not known over which it arrived.
-    several: bool,
-    /// It arrived for good, out of order.
-    for_good: bool,
-    /// Was given up by a timer, so another path is to be tried (RFC 9260 section 6.4).
-    timed_out: bool,
-}
-
-impl Sent {
-    fn size(&self) -> u32 {
-        u32::from(self.size)
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Queue {
-    head: u32,
-    tail: u32,
-    /// Numbers of the next ordered message, and where messages are interleaved of the next
-    /// unordered one.
-    next: Mid,
-    next_unordered: Mid,
-}
-
-/// How long a message is worth sending (RFC 3758, RFC 7496). Where the peer does not take partial
-/// reliability, only what was never sent is given up.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
-pub enum Reliability {
-    /// Until it arrives.
-    #[default]
-    Full,
-    /// For so long from when it is given.
-    Lifetime(Duration),
-    /// Until a chunk of it was sent again so many times.
-    Retransmits(u8),
-    /// Until there is no room for a message of a higher priority, which is a lower value, and
-    /// nothing of it was sent.
-    Priority(u16),
-}
-
-/// How a message is sent.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct SendOptions {
-    /// The stream.
-    pub stream: u16,
-    /// Payload protocol identifier, as it goes on the wire.
-    pub ppid: u32,
-    /// Deliver without regard to the order of the stream (the U bit).
-    pub unordered: bool,
-    /// Ask for an acknowledgement without delay (the I bit, RFC 7053).
-    pub immediate: bool,
-    /// When it is given up.
-    pub reliability: Reliability,
-}
-
-impl Queue {
-    fn number_anew(&mut self) {
-        (self.next, self.next_unordered) = (Mid::default(), Mid::default());
-    }
-
-    /// A message comes before all others, which follow it already.
-    fn put_head(&mut self, key: u32) {
-        self.head = key;
-        if self.tail == NONE {
-            self.tail = key;
-        }
-    }
-
-    /// The first message leaves; `next` comes after it.
-    fn take_head(&mut self, next: u32) {
-        self.head = next;
-        if next == NONE {
-            self.tail = NONE;
-        }
-    }
-}
 
 #[derive(Debug)]
 pub(crate) struct Outgoing {
