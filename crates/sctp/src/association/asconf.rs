@@ -9,7 +9,7 @@ use crate::features::Features;
 use crate::settings::Error;
 use crate::wire::asconf::{Wish, outcomes};
 use crate::wire::cause::{Cause, code};
-use crate::wire::chunk::{Chunk, kind};
+use crate::wire::chunk::{Chunk, T_BIT, kind};
 use crate::wire::init::MAX_ADDRESSES;
 use crate::wire::{COMMON_HEADER, Parameter, Writer};
 use ringway_sansio::{Addressing, Time};
@@ -286,14 +286,16 @@ impl Association {
         }
     }
 
-    /// Whether packets to an address of ours are only what is left over from before it went
-    /// (section 5.3.1).
-    pub(super) fn is_leaving(&self, local: IpAddr) -> bool {
+    /// Whether an ABORT to an address of ours means nothing: it is left over from before the address went
+    /// (section 5.3.1), or answers what came from there while the peer did not know it (RFC 9260 section
+    /// 8.4, rule 8).
+    pub(super) fn is_stray_abort(&self, local: IpAddr, flags: u8) -> bool {
         let leaves = |wish: &Wish| *wish == Wish::Delete(local);
-        self.asconf.as_ref().is_some_and(|asconf| {
+        let leaving = self.asconf.as_ref().is_some_and(|asconf| {
             asconf.asked.as_ref().is_some_and(|asked| leaves(&asked.wish))
                 || asconf.wanted.iter().any(leaves)
-        })
+        });
+        leaving || (flags & T_BIT != 0 && self.ends.resting.contains(&local))
     }
 
     /// Room that a packet must leave for an AUTH chunk that every packet needs.

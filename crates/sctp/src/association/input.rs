@@ -60,7 +60,7 @@ impl Association {
                     continue;
                 }
             }
-            if raw.kind == kind::ABORT && self.is_leaving(addressing.destination) {
+            if raw.kind == kind::ABORT && self.is_stray_abort(addressing.destination, raw.flags) {
                 continue;
             }
             let action = raw.unknown();

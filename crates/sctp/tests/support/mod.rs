@@ -4,7 +4,7 @@
 mod script;
 mod text;
 
-pub use script::Script;
+pub use script::{PEER_TAG, Script};
 pub use text::describe;
 
 use ringway_sansio::{Addressing, Duration, Endpoint, Random, SplitMix, Time};

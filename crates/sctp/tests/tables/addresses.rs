@@ -360,6 +360,9 @@ fn an_address_is_added() {
     k.s.give_from(B1, A3, "DATA 1 IBE 0:0 10");
     let (way, _) = k.s.take().unwrap();
     assert_eq!(way.source, A1);
+    // RFC 9260 section 8.4: so a peer answers what came from there when the address was not known to it.
+    k.s.give_tagged(PEER_TAG, B1, A3, "ABORT T");
+    assert_eq!(snapshot(&k.s).state, State::Established);
     k.answer(1, &[]);
     assert_eq!(k.changes(), [Change::AddressAdded(A3)]);
     assert_eq!(k.s.sctp.addresses(k.s.id()).unwrap().0, [A1, A2, A3]);
