@@ -236,8 +236,9 @@ impl Association {
     }
 
     /// The same for I-DATA (RFC 8260 section 2.2.3).
-    fn handle_i_data(&mut self, data: &IData<'_>, seen: &mut Seen) {
-        if !self.takes_data() || self.awaits_new_numbers() {
+    pub(super) fn handle_i_data(&mut self, data: &IData<'_>, seen: &mut Seen) {
+        let early = self.awaits_new_numbers() || self.is_too_new(data);
+        if !self.takes_data() || early || self.holds_back(data, seen) {
             return;
         }
         if data.user.is_empty() {
@@ -258,6 +259,7 @@ impl Association {
     fn arrived(&mut self, arrival: Arrival, soon: bool, unknown: Option<u16>, seen: &mut Seen) {
         match arrival {
             Arrival::Taken { in_order } => {
+                self.goes_by_new_numbers();
                 seen.at_once |= soon || (!in_order && !self.is_patient());
                 if let Some(stream) = unknown {
                     // RFC 9260 section 6.5.

@@ -7,8 +7,9 @@ use super::acks::Seen;
 use super::{Association, Cx, MAX_CHANGES, State};
 use crate::Tsn;
 use crate::features::Features;
-use crate::numbers::Ssn;
+use crate::numbers::{Mid, Ssn};
 use crate::settings::Error;
+use crate::wire::data::IData;
 use crate::wire::reconfig::{Reconfig as Wire, Streams, result};
 use crate::wire::{COMMON_HEADER, Data, DataFlags, Parameters, TLV_HEADER, Writer};
 use ringway_sansio::{Duration, Time};
@@ -84,15 +85,36 @@ struct Deferred {
     held: Vec<Held>,
 }
 
-/// A DATA chunk of a stream whose reset waits, with a TSN after the last that was assigned before it.
+/// A chunk of data of a stream whose reset waits, with a TSN after the last that was assigned before it.
 #[derive(Debug)]
 struct Held {
     flags: DataFlags,
     tsn: Tsn,
     stream: u16,
-    ssn: Ssn,
-    ppid: u32,
+    /// SSN or MID.
+    number: Mid,
+    ppid_or_fsn: u32,
     user: Box<[u8]>,
+}
+
+/// DATA or I-DATA.
+pub(super) trait Numbered {
+    /// What both have; the number is SSN or MID.
+    fn parts(&self) -> IData<'_>;
+}
+
+impl Numbered for Data<'_> {
+    fn parts(&self) -> IData<'_> {
+        let &Data { flags, tsn, stream, ssn, ppid, user } = self;
+        let mid = Mid::new(u32::from(ssn.raw()));
+        IData { flags, tsn, stream, mid, ppid_or_fsn: ppid, user }
+    }
+}
+
+impl Numbered for IData<'_> {
+    fn parts(&self) -> IData<'_> {
+        *self
+    }
 }
 
 /// What is known of requests. It comes to be with the first.
@@ -106,8 +128,9 @@ pub(super) struct Reconfig {
     answers: VecDeque<Answer>,
     unsent: VecDeque<Answer>,
     deferred: Option<Deferred>,
-    /// Until when nothing new is sent.
+    /// Until when nothing new is sent, and whether that is for an answer that new data would overtake.
     pub(super) quiet: Option<Time>,
+    answering: bool,
     /// How often a reset of everything was put off.
     delays: u16,
     pub(super) timer: Option<Time>,
@@ -186,6 +209,7 @@ impl Association {
                 unsent: VecDeque::new(),
                 deferred: None,
                 quiet: None,
+                answering: false,
                 delays: 0,
                 timer: None,
             })
@@ -498,10 +522,20 @@ impl Association {
         Some(asked).filter(|asked| asked.want == Want::Everything)
     }
 
-    /// While the peer may have begun anew unheard, an ordered message that is before its turn is one
-    /// that goes by the new numbers; it comes again.
-    pub(super) fn is_too_new(&self, data: &Data<'_>) -> bool {
-        self.asks_for_everything().is_some() && self.inn.is_before_its_turn(data)
+    /// While the peer may have begun anew unheard, what may go by the new numbers is not taken; it comes
+    /// again.
+    pub(super) fn is_too_new(&self, data: &impl Numbered) -> bool {
+        self.asks_for_everything().is_some() && {
+            let IData { flags, tsn, stream, mid, .. } = data.parts();
+            self.inn.may_be_anew(tsn, flags, stream, mid)
+        }
+    }
+
+    /// Data was taken: a peer that was told that everything is reset has heard of it.
+    pub(super) fn goes_by_new_numbers(&mut self) {
+        if self.reconfig.as_ref().is_some_and(|reconfig| reconfig.answering) {
+            self.end_quiet();
+        }
     }
 
     /// The data that a reset of the peer waited for may have come (section 5.2.2, E2 to E6).
@@ -518,16 +552,24 @@ impl Association {
         }
         reconfig.answer(Answer { request, result: result::PERFORMED, next: None });
         self.reset_incoming(streams);
-        for Held { flags, tsn, stream, ssn, ppid, user } in held {
-            if self.state != State::Closed {
-                self.handle_data(&Data { flags, tsn, stream, ssn, ppid, user: &user }, seen);
+        for Held { flags, tsn, stream, number, ppid_or_fsn, user } in held {
+            let user = &*user;
+            if self.state == State::Closed {
+                return;
+            }
+            if self.inn.is_interleaved() {
+                let data = IData { flags, tsn, stream, mid: number, ppid_or_fsn, user };
+                self.handle_i_data(&data, seen);
+            } else {
+                let ssn = Ssn::new(number.raw() as u16);
+                self.handle_data(&Data { flags, tsn, stream, ssn, ppid: ppid_or_fsn, user }, seen);
             }
         }
     }
 
     /// Holds a chunk back that goes by the numbers of after a reset that waits (section 5.2.2, E2). `true`
     /// if it is one; more than [`MAX_HELD`] come again.
-    pub(super) fn holds_back(&mut self, data: &Data<'_>, seen: &mut Seen) -> bool {
+    pub(super) fn holds_back(&mut self, data: &impl Numbered, seen: &mut Seen) -> bool {
         if self.reconfig.as_ref().is_none_or(|reconfig| reconfig.deferred.is_none()) {
             return false;
         }
@@ -535,12 +577,12 @@ impl Association {
         self.deferred_reset(seen);
         let deferred = self.reconfig.as_mut().and_then(|reconfig| reconfig.deferred.as_mut());
         let Some(Deferred { last_tsn, streams, held, .. }) = deferred else { return false };
-        let &Data { flags, tsn, stream, ssn, ppid, user } = data;
+        let IData { flags, tsn, stream, mid: number, ppid_or_fsn, user } = data.parts();
         if !tsn.after(*last_tsn) || !(streams.is_empty() || streams.contains(&stream)) {
             return false;
         }
         if held.len() < MAX_HELD && held.iter().all(|other| other.tsn != tsn) {
-            held.push(Held { flags, tsn, stream, ssn, ppid, user: user.into() });
+            held.push(Held { flags, tsn, stream, number, ppid_or_fsn, user: user.into() });
         }
         true
     }
@@ -602,7 +644,7 @@ impl Association {
             self.out.hold(true);
             return (result::IN_PROGRESS, None);
         }
-        reconfig.delays = 0;
+        let put_off = core::mem::take(&mut reconfig.delays) > 0;
         // G1 and G2.
         let theirs = self.inn.cumulative().plus(1).plus(1 << 31);
         let ours = self.out.next_tsn();
@@ -612,14 +654,22 @@ impl Association {
         self.pending.unsent += self.out.reset_everything(ours);
         self.inn.reset_everything(theirs);
         self.forget_numbers();
+        if put_off {
+            // The peer takes data by the old numbers: what goes by the new ones must not overtake the
+            // answer.
+            let wait = self.paths[self.current].rto.get();
+            let reconfig = self.reconfig_mut();
+            (reconfig.quiet, reconfig.answering) = (Some(cx.now + wait), true);
+            self.out.hold(true);
+        }
         self.pending.changes.push_back(Change::EverythingReset);
         (result::PERFORMED, Some((ours, theirs)))
     }
 
-    /// The peer has not asked again for its reset: new data goes out.
+    /// The peer has not asked again for its reset, or has the answer: new data goes out.
     pub(super) fn end_quiet(&mut self) {
         if let Some(reconfig) = &mut self.reconfig {
-            reconfig.quiet = None;
+            (reconfig.quiet, reconfig.answering) = (None, false);
         }
         self.out.hold(false);
         self.allow_bursts();

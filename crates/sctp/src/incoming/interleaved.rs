@@ -57,6 +57,11 @@ impl Interleaved {
         &mut self.next[index]
     }
 
+    /// The next MID of a stream.
+    pub(super) fn next(&self, stream: u16) -> Mid {
+        self.next.get(usize::from(stream)).copied().unwrap_or_default()
+    }
+
     /// Streams begin anew, all if none is named (RFC 8260 section 2.3.2).
     pub(super) fn reset_streams(&mut self, streams: &[u16]) {
         if streams.is_empty() {

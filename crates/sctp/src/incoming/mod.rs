@@ -12,7 +12,7 @@ mod tracker;
 use tracker::MAX_AHEAD;
 pub(crate) use tracker::Tracker;
 
-use crate::numbers::{Line, Ssn, Tsn};
+use crate::numbers::{Line, Mid, Ssn, Tsn};
 use crate::ring::Ring;
 use crate::wire::{Data, DataFlags};
 use delivery::{Body, Fragments, Partial, Ready, Run, Shape, Whole};
@@ -215,13 +215,24 @@ impl Incoming {
         self.bytes
     }
 
-    /// Whether a chunk of DATA that is new is of an ordered message before the one that is next.
-    pub(crate) fn is_before_its_turn(&self, data: &Data<'_>) -> bool {
-        let place = self.line.place(data.tsn, self.tracker.cumulative());
-        let next = self.next_ssn.get(usize::from(data.stream));
-        !self.tracker.has(place)
-            && !data.flags.has(DataFlags::UNORDERED)
-            && next.is_some_and(|next| data.ssn.before(*next))
+    /// Whether a chunk of data that is new may go by numbers from after a reset: it is not next in the
+    /// order of TSNs, where a gap would say that the peer has not begun anew, or it begins an ordered
+    /// message that is not next in its stream.
+    pub(crate) fn may_be_anew(&self, tsn: Tsn, flags: DataFlags, stream: u16, number: Mid) -> bool {
+        let cumulative = self.tracker.cumulative();
+        let place = self.line.place(tsn, cumulative);
+        if self.tracker.has(place) || place < self.tracker.highest() {
+            return false;
+        }
+        let next = match &self.interleaved {
+            Some(interleaved) => interleaved.next(stream),
+            None => {
+                let next = self.next_ssn.get(usize::from(stream)).copied();
+                Mid::new(u32::from(next.unwrap_or_default().raw()))
+            }
+        };
+        let first = flags.has(DataFlags::BEGIN) && !flags.has(DataFlags::UNORDERED);
+        place != cumulative + 1 || (first && number != next)
     }
 
     /// Takes a DATA chunk of a stream that exists, with at least a byte of data.

@@ -2,6 +2,7 @@
 
 use super::support::*;
 use super::{plain, snapshot};
+use ringway_sctp::wire::chunk::kind;
 use ringway_sctp::{Change, Error, Event, Reset, SendOptions, Settings, State};
 
 fn changes(s: &mut Script) -> Vec<Change> {
@@ -223,11 +224,67 @@ fn nothing_is_in_flight_when_everything_is_reset() {
     s.expect_nothing();
     s.give("RECONFIG all 1");
     let (cumulative, next) = (1i64 << 31, 1 - (1i64 << 31));
-    let answer = format!("SACK {cumulative} + RECONFIG answer 1 1 3 {next}");
-    s.expect(&format!("{answer} + DATA 3 BE 1:0 30"));
+    s.expect(&format!("SACK {cumulative} + RECONFIG answer 1 1 3 {next}"));
     assert_eq!(changes(&mut s), [Change::EverythingReset]);
+    s.expect_nothing();
+    s.wait(ms(200));
+    s.expect("DATA 3 BE 1:0 30");
     s.give("SACK 3");
     assert_eq!(snapshot(&s).unacknowledged, 0);
+}
+
+/// RFC 6525 section 5.2.4: a peer that was put off takes data before it has the answer, so that new data
+/// is not sent right behind it, unless the peer goes by the new numbers already.
+#[test]
+fn new_data_does_not_overtake_the_answer() {
+    let mut s = Script::accepted(plain());
+    s.send(1, 10);
+    s.expect("DATA 1 BE 1:0 10");
+    s.give("RECONFIG all 1");
+    s.expect("SACK 0 + RECONFIG answer 1 6");
+    s.send(1, 20);
+    s.give("SACK 1 + RECONFIG all 1");
+    let (cumulative, next) = (1i64 << 31, 1 - (1i64 << 31));
+    s.expect(&format!("SACK {cumulative} + RECONFIG answer 1 1 2 {next}"));
+    s.expect_nothing();
+    s.give(&format!("DATA {} IBE 1:0 15", cumulative + 1));
+    s.expect(&format!("SACK {next} + DATA 2 BE 1:0 20"));
+    s.give("SACK 2");
+    assert_eq!((s.read(), snapshot(&s).unacknowledged), (vec![15], 0));
+}
+
+/// RFC 6525 section 5.2.4: after a peer has put a reset of everything off, only what is next in its order
+/// is taken: what is not may go by numbers of which the answer has not come yet. Also as I-DATA.
+#[test]
+fn nothing_that_overtakes_the_answer_is_taken() {
+    for (interleaving, data) in [(false, "DATA"), (true, "IDATA")] {
+        let fragment = if interleaving { ":0" } else { "" };
+        let mut s = Script::new(Settings { interleaving, ..plain() });
+        s.extensions = vec![kind::RE_CONFIG, kind::I_DATA, kind::I_FORWARD_TSN];
+        s.listen(&[A1]);
+        s.give_init();
+        s.take_init_ack();
+        s.echo("");
+        s.expect("COOKIE_ACK");
+        let chunk = |tsn, number, len| format!("{data} {tsn} BE {number}{fragment} {len}");
+        s.give(&chunk(1, "1:0", 10));
+        s.expect("SACK 1");
+        s.sctp.reset_streams(s.id(), Reset::Everything).unwrap();
+        s.expect("RECONFIG all 1");
+        s.give("RECONFIG answer 1 6");
+        for early in [chunk(3, "1:2", 30), chunk(2, "1:0", 12)] {
+            s.give(&early);
+            s.expect_nothing();
+        }
+        s.give(&chunk(2, "1:1", 11));
+        assert_eq!(s.read(), [10, 11]);
+        s.give("RECONFIG answer 1 1 3 1001");
+        s.sent.clear();
+        s.give(&chunk(3, "1:0", 12));
+        s.expect("SACK 3");
+        assert_eq!(s.read(), [12]);
+        assert_eq!(snapshot(&s).state, State::Established);
+    }
 }
 
 /// RFC 6525 section 5.2.7 H2: while the peer says that it is working on a reset of everything, it goes
@@ -392,6 +449,29 @@ fn data_after_a_deferred_reset_is_held() {
     s.give("DATA 4 BE 5:1 13 + DATA 5 BE 5:0 14");
     assert_eq!(s.read(), [13, 14]);
     assert_eq!(changes(&mut s), [reset(true, &[5]), reset(true, &[5])]);
+}
+
+/// RFC 6525 section 5.2.2, E2, for I-DATA (RFC 8260 section 2.3.2).
+#[test]
+fn interleaved_data_after_a_deferred_reset_is_held() {
+    let mut s = Script::new(Settings { interleaving: true, ..plain() });
+    s.extensions = vec![kind::RE_CONFIG, kind::I_DATA, kind::I_FORWARD_TSN];
+    s.listen(&[A1]);
+    s.give_init();
+    s.take_init_ack();
+    s.echo("");
+    s.give("IDATA 1 BE 5:0:0 10");
+    s.give("RECONFIG out 1 0 2 5");
+    s.give("IDATA 3 B 5:0:0 12 + IDATA 4 E 5:0:1 13");
+    assert_eq!(s.read(), [10]);
+    s.sent.clear();
+    s.give("IDATA 2 BE 5:1:0 11");
+    s.expect("RECONFIG answer 1 1");
+    let mut out = Vec::new();
+    let mut read = || s.sctp.recv(s.id(), &mut out).unwrap().map(|received| received.len);
+    assert_eq!([read(), read(), read()], [Some(11), Some(25), None]);
+    assert_eq!(changes(&mut s), [reset(true, &[5])]);
+    assert_eq!(snapshot(&s).state, State::Established);
 }
 
 /// RFC 6525 section 5.2.7, RFC 9260 section 9.2: a shutdown waits until it is known by which numbers the
