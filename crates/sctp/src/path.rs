@@ -94,6 +94,8 @@ pub(crate) struct Path {
     pub(crate) acked_earliest: bool,
     /// The highest chunk newly acknowledged by it, and when that was sent.
     pub(crate) highest: Option<(u64, Time)>,
+    /// A chunk larger than what any way must take has arrived.
+    pub(crate) large: bool,
     /// Place at which the fast recovery of this path ends, where data takes several paths.
     pub(crate) recovery: Option<u64>,
     /// Loss found by time, where it is.
@@ -171,6 +173,7 @@ impl Path {
             acked: 0,
             acked_earliest: false,
             highest: None,
+            large: false,
             recovery: None,
             rack: settings.rack.then(Box::default),
         };
@@ -200,17 +203,21 @@ impl Path {
         }
     }
 
-    /// A timer expired for data, not for the first time in a row. Packets larger than any way must take
-    /// may be what does not arrive: smaller ones are sent, and what the way takes is searched for from
-    /// there (RFC 8899 section 4.3).
-    pub(crate) fn suspect_black_hole(&mut self, now: Time) {
-        let large = self.errors > 0 && self.flight as usize > BASE && self.mtu > BASE;
+    /// A timer expired for so many bytes. Packets larger than any way must take may be what does not
+    /// arrive: smaller ones are sent, and what the way takes is searched for from there, at the second time
+    /// in a row; where it was to be searched for anyhow at once if no large one has ever arrived (RFC 8899
+    /// section 4.3).
+    pub(crate) fn suspect_black_hole(&mut self, now: Time, lost: usize) {
         let mtu = self.mtu;
+        let large = lost > BASE && mtu > BASE;
         let pmtu = match &mut self.pmtu {
-            None if large => self.pmtu.insert(Pmtu::after_loss(mtu)),
+            None if large && self.errors > 0 => self.pmtu.insert(Pmtu::up_to(mtu)),
             None => return,
             Some(pmtu) => pmtu,
         };
+        if large && (self.errors > 0 || !self.large) {
+            pmtu.suspect();
+        }
         if let Some(size) = pmtu.data_lost(now, mtu) {
             self.set_mtu(size);
             self.mtu_timer = None;
@@ -296,9 +303,8 @@ impl Path {
     /// become worse.
     pub(crate) fn error(&mut self, settings: &Settings) -> bool {
         let before = self.reach;
-        if self.errors <= settings.path_max_retrans {
-            self.errors += 1;
-        }
+        // It counts on beyond the bound: of paths that are all given up the least bad is used.
+        self.errors = self.errors.saturating_add(1);
         if self.errors > settings.path_max_retrans {
             self.reach = PathState::Inactive;
         } else if settings.potentially_failed.is_some_and(|most| self.errors > most) {

@@ -44,14 +44,8 @@ impl Pmtu {
         Some(Pmtu::up_to(usize::from(settings.largest_mtu?)))
     }
 
-    /// A search on a way of which one thing is known: that a timer expired for data before.
-    pub(crate) fn after_loss(mtu: usize) -> Box<Pmtu> {
-        let mut pmtu = Pmtu::up_to(mtu);
-        pmtu.suspect = 1;
-        pmtu
-    }
-
-    fn up_to(most: usize) -> Box<Pmtu> {
+    /// A search for no more than a size.
+    pub(crate) fn up_to(most: usize) -> Box<Pmtu> {
         Box::new(Pmtu {
             most,
             high: most,
@@ -140,6 +134,11 @@ impl Pmtu {
             self.go_on(now, mtu);
         }
         None
+    }
+
+    /// There is a reason to believe the next loss: it is not the first, or no large packet ever arrived.
+    pub(crate) fn suspect(&mut self) {
+        self.suspect = self.suspect.max(SUSPECT - 1);
     }
 
     /// A timer expired for data. Gives the size that the path falls to if it is a black hole.

@@ -278,6 +278,11 @@ impl Association {
             self.close(Close::Unreachable);
             return;
         }
+        if self.state == State::CookieEchoed {
+            // What went along may have been too much: the rest of the packet was the cookie.
+            let lost = path.flight as usize + opening.cookie.len();
+            path.suspect_black_hole(cx.now, lost);
+        }
         path.error(&self.settings);
         self.out.mark_all(last, path, true);
         path.t3 = None;

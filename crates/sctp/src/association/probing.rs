@@ -1,7 +1,7 @@
 //! Probes of what a path takes (RFC 8899): a HEARTBEAT made large by PAD (RFC 4820).
 
 use super::{Association, Cx, State};
-use crate::pmtu::LEAST_WAIT;
+use crate::pmtu::{BASE, LEAST_WAIT};
 use crate::wire::chunk::{self, Chunk, kind};
 use crate::wire::{Parameter, TLV_HEADER, Writer};
 use ringway_sansio::{Addressing, Time};
@@ -58,6 +58,7 @@ impl Association {
         self.wants_probe |= pmtu.wanted;
         path.mtu_timer = None;
         path.set_mtu(size);
+        path.large |= size > BASE;
         true
     }
 

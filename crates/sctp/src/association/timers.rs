@@ -119,7 +119,7 @@ impl Association {
             self.forced = true;
             return;
         }
-        path.suspect_black_hole(now);
+        path.suspect_black_hole(now, path.flight as usize);
         path.recovery = None;
         path.forget_rack();
         path.rto.back_off();

@@ -3,6 +3,7 @@
 use super::{Fate, Outgoing, Sent};
 use crate::numbers::Tsn;
 use crate::path::Path;
+use crate::pmtu::BASE;
 use crate::settings::{Multipath, Settings};
 use crate::wire::Gap;
 use ringway_sansio::Time;
@@ -184,6 +185,7 @@ impl Outgoing {
             }
         }
         path.acked = path.acked.saturating_add(chunk.size());
+        path.large |= usize::from(chunk.size) > BASE;
         // RFC 7829 section 3.2, rules 9 and 10.
         if !chunk.several {
             path.answered();

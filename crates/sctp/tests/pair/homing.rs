@@ -112,3 +112,39 @@ fn a_forward_tsn_tries_all_paths() {
     let snapshot = pair.a.snapshot(a).unwrap();
     assert_eq!((snapshot.state, snapshot.errors), (State::Established, 0), "{:?}", pair.log);
 }
+
+/// RFC 9260 section 8.2: all addresses of a peer may be inactive while it is reachable. Of those, data goes
+/// where fewer errors came in a row, so that a path that works is found and stays in use.
+#[test]
+fn of_inactive_paths_the_one_that_works_is_found() {
+    let dead: Rc<Cell<[bool; 2]>> = Rc::default();
+    let cut = dead.clone();
+    let wire: Wire = Box::new(move |_, packet| {
+        let second = |address: IpAddr| [A2, B2].contains(&address);
+        if cut.get()[usize::from(second(packet.addressing.destination))] {
+            return Vec::new();
+        }
+        vec![ms(10)]
+    });
+    let settings = Settings {
+        heartbeat_interval: None,
+        path_max_retrans: 0,
+        potentially_failed: None,
+        ..super::quick()
+    };
+    let mut pair = Pair::over(settings, settings, wire);
+    let (a, b) = pair.open_over(&[A1, A2], &[B1, B2]);
+    pair.run(secs(3));
+    dead.set([true, true]);
+    pair.send(a, 0, b"first");
+    pair.run(ms(700));
+    dead.set([true, false]);
+    pair.run(secs(5));
+    let before = pair.a.snapshot(a).unwrap().totals.timeouts;
+    for n in 0..20 {
+        pair.send(a, 0, &pattern(n, 100));
+        pair.run(secs(5));
+    }
+    let after = pair.a.snapshot(a).unwrap().totals.timeouts;
+    assert_eq!((pair.received(b).len(), after - before), (21, 0), "{:?}", pair.log);
+}

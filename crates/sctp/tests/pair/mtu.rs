@@ -59,3 +59,31 @@ fn a_black_hole_is_got_around() {
         assert!((1400..=1420).contains(&mtu), "{mtu}");
     }
 }
+
+/// RFC 8899 section 4.3: of a path that has never carried a large packet, the first that is lost is
+/// reason enough to send small ones, the second where no search was asked for; also where it went with the
+/// cookie (RFC 9260 section 5.1).
+#[test]
+fn a_path_black_from_the_beginning_is_soon_known() {
+    for (largest_mtu, early) in
+        [(Some(1500), false), (Some(1500), true), (None, false), (None, true)]
+    {
+        let settings = Settings { largest_mtu, ..Settings::default() };
+        let wire: Wire = Box::new(|_, packet| {
+            let fits = packet.bytes.len() + 20 <= 1280 || packet.addressing.fragment;
+            if fits { vec![ms(20)] } else { Vec::new() }
+        });
+        let mut pair = Pair::over(settings, settings, wire);
+        pair.listen(&[B1]);
+        let a = pair.connect(&[A1], &[B1]);
+        if !early {
+            pair.run(ms(100));
+        }
+        for n in 0..4 {
+            pair.send(a, 0, &pattern(n, 5000));
+        }
+        pair.run(if largest_mtu.is_some() { ms(1400) } else { ms(3400) });
+        let b = pair.up(1).unwrap();
+        assert_eq!(pair.received(b).len(), 4, "{largest_mtu:?} {early}: {:?}", pair.log);
+    }
+}

@@ -66,18 +66,33 @@ fn a_path_is_searched() {
 /// it is and may be fragmented, what is cut from now on is small.
 #[test]
 fn a_black_hole_is_left() {
-    let mut s = Script::accepted(Settings { mtu: 1500, largest_mtu: Some(1500), ..plain() });
-    s.sctp.send(s.now, s.id(), &Default::default(), vec![1; 1452]).unwrap();
-    s.expect("DATA 1 BE 0:0 1452");
-    s.wait(secs(1));
-    s.expect("DATA 1 BE 0:0 1452");
-    assert_eq!(mtu(&s), 1500);
-    s.wait(secs(2));
-    let (way, bytes) = s.take().unwrap();
-    assert_eq!((mtu(&s), bytes.len(), way.fragment), (1200, 1480, true));
-    s.give("SACK 1");
-    s.sctp.send(s.now, s.id(), &Default::default(), vec![1; 1452]).unwrap();
-    s.expect("DATA 2 B 0:1 1152");
+    for carried in [true, false] {
+        let mut s = Script::accepted(Settings { mtu: 1500, largest_mtu: Some(1500), ..plain() });
+        let large = |s: &mut Script| {
+            s.sctp.send(s.now, s.id(), &Default::default(), vec![1; 1452]).unwrap();
+        };
+        let first = u32::from(carried);
+        if carried {
+            large(&mut s);
+            s.expect("DATA 1 BE 0:0 1452");
+            s.give("SACK 1");
+        }
+        let lost = format!("DATA {} BE 0:{first} 1452", first + 1);
+        large(&mut s);
+        s.expect(&lost);
+        s.wait(if carried { ms(200) } else { secs(1) });
+        if carried {
+            // It may be any loss.
+            s.expect(&lost);
+            assert_eq!(mtu(&s), 1500);
+            s.wait(ms(400));
+        }
+        let (way, bytes) = s.take().unwrap();
+        assert_eq!((mtu(&s), bytes.len(), way.fragment), (1200, 1480, true), "{carried}");
+        s.give(&format!("SACK {}", first + 1));
+        large(&mut s);
+        s.expect(&format!("DATA {} B 0:{} 1152", first + 2, first + 1));
+    }
 }
 
 /// RFC 8899 section 4.6: a router's word lowers the size, and what is in flight and too large goes
