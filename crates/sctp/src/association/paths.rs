@@ -1,6 +1,6 @@
 //! Where to send (RFC 9260 sections 6.4 and 8.2; RFC 7829 section 4).
 
-use super::Association;
+use super::{Association, State};
 use crate::path::{Path, PathState};
 use crate::settings::Multipath;
 use crate::wire::init::MAX_ADDRESSES;
@@ -90,6 +90,19 @@ impl Association {
             }
         }
         self.path_changed();
+    }
+
+    /// Whether an address is surely the peer's: it was verified, or is what we are opening to.
+    pub(crate) fn holds(&self, address: IpAddr) -> bool {
+        let opening = matches!(self.state, State::CookieWait | State::CookieEchoed);
+        self.path_to(address).is_some_and(|path| opening || self.paths[path].confirmed)
+    }
+
+    /// An address that the peer only listed is another's.
+    pub(crate) fn lose_address(&mut self, now: Time, address: IpAddr) {
+        if let Some(path) = self.path_to(address) {
+            self.remove_path(now, path);
+        }
     }
 
     /// A path is no more: what was under way there goes elsewhere.

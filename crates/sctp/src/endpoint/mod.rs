@@ -356,6 +356,7 @@ impl Sctp {
         let udp_port = settings.udp_port;
         let (locals_here, resting) = (locals.to_vec(), Vec::new());
         let ends = Ends { local_port, remote_port, locals: locals_here, resting, udp_port };
+        self.claim(now, &ends, remotes);
         let mut cx = Cx { now, random: &mut *self.random };
         let association = Association::connect(settings, ends, remotes, &mut cx, tag, tsn);
         let slot = self.insert(association, None);
@@ -570,7 +571,8 @@ impl Sctp {
     fn is_free(&self, locals: &[IpAddr], port: u16, remotes: &[IpAddr], remote_port: u16) -> bool {
         locals.iter().all(|&local| {
             let taken = |&remote: &IpAddr| {
-                self.table.contains_key(&Key::new(local, port, remote, remote_port))
+                let slot = self.table.get(&Key::new(local, port, remote, remote_port));
+                slot.is_some_and(|slot| self.holds(*slot, remote))
             };
             !remotes.iter().any(taken)
         })

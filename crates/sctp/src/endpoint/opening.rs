@@ -2,6 +2,7 @@
 //! makes the association (RFC 9260 sections 5.1 and 5.2).
 
 use super::cookie::Cookie;
+use super::key::Key;
 use super::packets::abort;
 use super::{ListenerId, Reply, Sctp, back};
 use crate::association::{Association, Cx, Ends, Offer, State, own_parameters};
@@ -77,7 +78,7 @@ impl Sctp {
         // RFC 9260 section 5.1.2 D.
         let found = core::iter::once(&addressing.source)
             .chain(&parameters.addresses)
-            .find_map(|&remote| self.by_addresses(local, remote, packet));
+            .find_map(|&remote| self.holder(local, remote, packet));
         let answer = match found {
             Some(slot) => self.answer_known(slot, addressing, packet, &init, &parameters),
             None => self.answer_new(now, addressing, packet, &init),
@@ -290,7 +291,7 @@ impl Sctp {
         let found = core::iter::once(&addressing.source)
             .chain(core::iter::once(&offer.source))
             .chain(&offer.addresses)
-            .find_map(|&remote| self.by_addresses(local, remote, packet));
+            .find_map(|&remote| self.holder(local, remote, packet));
         let slot = match found {
             None => self.accept(now, addressing, packet, &cookie),
             Some(slot) => self.reconcile(now, slot, addressing, packet, &cookie),
@@ -360,11 +361,40 @@ impl Sctp {
             self.counters.cookies_refused += 1;
             return None;
         }
+        self.claim(now, &ends, &offer.addresses);
         let mut cx = Cx { now, random: &mut *self.random };
         let mut association = Association::accept(settings, ends, offer, &mut cx);
         let path = association.path_to(addressing.source)?;
         association.owe_cookie_ack(path);
         Some(self.insert(association, Some(listener)))
+    }
+
+    /// The association to which a pair of addresses belongs. That a peer lists an address makes it nobody's:
+    /// who really has it is not kept out by it (RFC 5062 section 2).
+    fn holder(&self, local: IpAddr, remote: IpAddr, packet: &Packet<'_>) -> Option<u32> {
+        self.by_addresses(local, remote, packet).filter(|slot| self.holds(*slot, remote))
+    }
+
+    /// Whether an address belongs to an association that lists it.
+    pub(super) fn holds(&self, slot: u32, remote: IpAddr) -> bool {
+        let association = self.slots[slot as usize].association.as_ref();
+        association.is_some_and(|association| association.holds(remote))
+    }
+
+    /// An association is to be made with these addresses: others lose those that they only list.
+    pub(super) fn claim(&mut self, now: Time, ends: &Ends, remotes: &[IpAddr]) {
+        for (&remote, &local) in
+            remotes.iter().flat_map(|r| ends.locals.iter().map(move |l| (r, l)))
+        {
+            let key = Key::new(local, ends.local_port, remote, ends.remote_port);
+            let Some(&slot) = self.table.get(&key) else { continue };
+            if !self.holds(slot, remote) {
+                self.unlist(slot);
+                self.with(now, slot, |association, cx| association.lose_address(cx.now, remote));
+                self.list(slot);
+                self.settle(slot);
+            }
+        }
     }
 
     /// RFC 9260 section 5.2.4, table 12.

@@ -529,7 +529,9 @@ fn a_restart_leaves_old_addresses() {
     s.give_init();
     s.take_init_ack();
     s.echo("");
-    s.sent.clear();
+    while let Some((way, bytes)) = s.take() {
+        s.answer_beats(way, &bytes);
+    }
     s.addresses = vec![B2];
     s.peer_tag = 0x777;
     s.give_init();
@@ -561,4 +563,28 @@ fn a_cookie_makes_one_association() {
     s.expect_nothing();
     assert!(s.sctp.is_empty());
     assert_eq!(s.sctp.counters().cookies_refused, 1);
+}
+
+/// RFC 5062 section 2: an address that a peer lists and that never answers keeps the host that has it, and
+/// others of its own, from no association, however long the first lasts; the first loses it.
+#[test]
+fn an_unconfirmed_address_keeps_nobody_out() {
+    let mut s = Script::new(plain());
+    s.addresses = vec![B1, B2];
+    s.listen(&[A1]);
+    s.give_init();
+    s.take_init_ack();
+    s.echo("");
+    let first = s.id();
+    s.wait(secs(10));
+    s.sent.clear();
+    // From the same port: from B2, and B1 listed too is a restart with a new address as ever.
+    let third = std::net::IpAddr::from([10, 9, 9, 9]);
+    (s.addresses, s.peer_tag) = (vec![B2, third], 0x777);
+    s.give_init();
+    s.take_init_ack();
+    s.echo("");
+    assert_ne!(s.id(), first);
+    let remotes = |id| s.sctp.addresses(id).unwrap().1;
+    assert_eq!((remotes(first), remotes(s.id())), (vec![B1], vec![B2, third]));
 }
