@@ -1,7 +1,7 @@
 //! A byte ring that takes memory as it is needed and gives it back when it is not.
 
 /// More memory than this is given back as soon as the ring is empty, less when it is trimmed.
-const KEPT: usize = 1 << 18;
+const KEPT: usize = 1 << 20;
 /// Below this it doubles when it grows.
 const SMALL: usize = 1 << 18;
 /// First allocation in bytes.

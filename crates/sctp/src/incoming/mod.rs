@@ -28,7 +28,7 @@ pub const CHUNK_COST: usize = 64;
 /// Places in the queue of what can be read that there are at least.
 const LEAST_READY: usize = 4;
 /// More than these are given back as soon as the queue is empty.
-const KEPT_READY: usize = 1024;
+const KEPT_READY: usize = 16 * 1024;
 
 /// A message, or a part of one, that was read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
