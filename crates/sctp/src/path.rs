@@ -374,6 +374,11 @@ impl Path {
         self.data_turn = self.turns;
     }
 
+    /// Whether what was sent at a time should have been acknowledged long since: half a round trip ago.
+    pub(crate) fn is_overdue(&self, now: Time, sent: Time) -> bool {
+        self.rto.srtt().is_some_and(|srtt| now.since(sent) > srtt * 3 / 2)
+    }
+
     pub(crate) fn start_t3(&mut self, now: Time) {
         self.t3 = Some(now + self.rto.get());
     }

@@ -14,7 +14,7 @@ pub(crate) struct Rto {
     rto: u64,
     min: u64,
     max: u64,
-    measured: bool,
+    is_measured: bool,
 }
 
 fn nanos(duration: Duration) -> u64 {
@@ -29,13 +29,13 @@ impl Rto {
             rto: nanos(settings.rto_initial),
             min: nanos(settings.rto_min),
             max: nanos(settings.rto_max),
-            measured: false,
+            is_measured: false,
         }
     }
 
     /// The smoothed round-trip time, once one was measured.
     pub(crate) fn srtt(&self) -> Option<Duration> {
-        self.measured.then(|| Duration::from_nanos(self.srtt))
+        self.is_measured.then(|| Duration::from_nanos(self.srtt))
     }
 
     pub(crate) fn get(&self) -> Duration {
@@ -45,17 +45,29 @@ impl Rto {
     /// Rules C2, C3, C6 and C7; RTO.Alpha is 1/8, RTO.Beta 1/4.
     pub(crate) fn measure(&mut self, round_trip: Duration) {
         let r = nanos(round_trip);
-        if self.measured {
+        if self.is_measured {
             self.rttvar = self.rttvar - self.rttvar / 4 + self.srtt.abs_diff(r) / 4;
             self.srtt = self.srtt - self.srtt / 8 + r / 8;
         } else {
-            self.measured = true;
+            self.is_measured = true;
             self.srtt = r;
             self.rttvar = r / 2;
         }
         self.rttvar = self.rttvar.max(GRANULARITY);
+        self.rto = self.measured();
+    }
+
+    fn measured(&self) -> u64 {
         let rto = self.srtt.saturating_add(self.rttvar.saturating_mul(4));
-        self.rto = rto.clamp(self.min, self.max);
+        rto.clamp(self.min, self.max)
+    }
+
+    /// Something that was sent once was answered within so long: what was measured holds, and the
+    /// timeout is no longer backed off.
+    pub(crate) fn confirm(&mut self, round_trip: Duration) {
+        if self.is_measured && nanos(round_trip) < self.measured() {
+            self.rto = self.measured();
+        }
     }
 
     /// Rule E2 of section 6.3.3.

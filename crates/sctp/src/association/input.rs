@@ -1,7 +1,7 @@
 //! Packets in (RFC 9260 sections 3.2, 6 and 8.5).
 
 use super::acks::Seen;
-use super::{Association, Close, Cx, MAX_REASON, State};
+use super::{Association, Close, Cx, Forwarded, MAX_REASON, State};
 use crate::Tsn;
 use crate::auth::{self, REQUIRED};
 use crate::features::Features;
@@ -13,7 +13,7 @@ use crate::wire::data::{DataFlags, IData};
 use crate::wire::packet::Chunks;
 use crate::wire::{Data, Gap, NrSack, Sack};
 use bytes::Bytes;
-use ringway_sansio::{Addressing, Ecn};
+use ringway_sansio::{Addressing, Ecn, Time};
 
 impl Association {
     /// Works on the chunks of a packet that came on a path of this association, its tag being
@@ -371,6 +371,8 @@ impl Association {
                 self.path_changed();
             }
         }
+        self.forward_arrived(cx.now);
+        self.control.forward |= self.out.abandon_overdue(cx.now, &mut self.paths);
         // RFC 3758 section 3.5, rules C1 to C4.
         if self.out.advance() {
             self.control.forward |= outcome.advanced || outcome.acked;
@@ -385,6 +387,16 @@ impl Association {
         }
         if self.probes > 0 || self.probing {
             self.after_probe(cx);
+        }
+    }
+
+    /// A FORWARD TSN that was sent once and did what it was for says that the way is no slower than was
+    /// measured, where no data is left that would.
+    fn forward_arrived(&mut self, now: Time) {
+        let passed = |last: &mut Forwarded| self.out.has_passed(last.place);
+        let Some(last) = self.control.forwarded.take_if(passed) else { return };
+        if !last.again {
+            self.paths[usize::from(last.path)].rto.confirm(now.since(last.at));
         }
     }
 

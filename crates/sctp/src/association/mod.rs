@@ -235,8 +235,21 @@ struct Control {
     /// A FORWARD TSN, and after a timeout where to.
     forward: bool,
     forward_to: Option<usize>,
+    /// The last that was sent.
+    forwarded: Option<Forwarded>,
     /// HEARTBEATs to answer: path and parameters.
     beats: VecDeque<(usize, Box<[u8]>)>,
+}
+
+/// A FORWARD TSN that was sent.
+#[derive(Clone, Copy, Debug)]
+struct Forwarded {
+    /// Up to where it goes.
+    place: u64,
+    path: u8,
+    at: Time,
+    /// It was sent before.
+    again: bool,
 }
 
 /// What is said and agreed on about authenticated chunks.

@@ -1,6 +1,6 @@
 //! Packets out (RFC 9260 sections 6.1 and 6.10).
 
-use super::{Association, Cx, State};
+use super::{Association, Cx, Forwarded, State};
 use crate::features::Features;
 use crate::wire::chunk::Chunk;
 use crate::wire::{COMMON_HEADER, TLV_HEADER, Writer, padded};
@@ -164,8 +164,14 @@ impl Association {
             self.control.forward = false;
             return;
         }
-        if !self.out.is_ahead() || self.out.put_forward(packet) {
+        let reached = if self.out.is_ahead() { self.out.put_forward(packet) } else { None };
+        if reached.is_some() || !self.out.is_ahead() {
             (self.control.forward, self.control.forward_to) = (false, None);
+            if let Some(place) = reached {
+                let again = self.control.forwarded.is_some_and(|last| last.place == place);
+                self.control.forwarded =
+                    Some(Forwarded { place, path: target as u8, at: cx.now, again });
+            }
             let path = &mut self.paths[target];
             path.data_turn = path.turns;
             if path.t3.is_none() && self.out.is_ahead() {

@@ -683,7 +683,7 @@ impl Association {
             path.empty();
         }
         (self.forced, self.probe, self.probing, self.probes) = (false, false, false, 0);
-        self.control.forward = false;
+        (self.control.forward, self.control.forwarded) = (false, None);
         self.marks = super::ecn::Marks::default();
         self.pending.readable |= self.inn.is_readable();
         self.check_writable();

@@ -90,6 +90,28 @@ impl Outgoing {
         self.advance()
     }
 
+    /// Gives up the first messages that the peer waits for, if their time is over and what was sent again
+    /// of them seems lost too, so that only T3-rtx would see to it. `true` when it should hear of it.
+    pub(crate) fn abandon_overdue(&mut self, now: Time, paths: &mut [Path]) -> bool {
+        if !self.forwards || !self.unreliable {
+            return false;
+        }
+        let mut any = false;
+        self.advance();
+        while let Some(chunk) = self.chunk(self.advanced + 1)
+            && chunk.fate == Fate::Outstanding
+            && chunk.fast
+            && paths[usize::from(chunk.path)].is_overdue(now, chunk.at)
+            && self.messages[chunk.message as usize].is_late(now)
+        {
+            let key = chunk.message;
+            self.abandon_message(now, key, paths);
+            self.advance();
+            any = true;
+        }
+        any
+    }
+
     /// Gives up a message of which some chunk stands in the ring.
     fn abandon_message(&mut self, now: Time, key: u32, paths: &mut [Path]) {
         if !core::mem::replace(&mut self.messages[key as usize].given_up, true) {
@@ -176,9 +198,10 @@ impl Outgoing {
         self.advanced >= self.first
     }
 
-    /// Writes a FORWARD TSN, as far as its entries fit (rule C3). `false` when none fits.
-    pub(crate) fn put_forward(&self, packet: &mut Writer<'_>) -> bool {
-        let Some(room) = packet.space().checked_sub(FORWARD) else { return false };
+    /// Writes a FORWARD TSN, as far as its entries fit (rule C3), and gives the place up to which it goes;
+    /// `None` when none fits.
+    pub(crate) fn put_forward(&self, packet: &mut Writer<'_>) -> Option<u64> {
+        let room = packet.space().checked_sub(FORWARD)?;
         let entry = if self.interleaved { I_ENTRY } else { ENTRY };
         let mut streams: BTreeMap<(u16, bool), Mid> = BTreeMap::new();
         let mut reached = self.first - 1;
@@ -199,7 +222,7 @@ impl Outgoing {
             reached += 1;
         }
         if reached < self.first {
-            return false;
+            return None;
         }
         let mut entries = Vec::with_capacity(streams.len() * entry);
         for ((stream, unordered), number) in streams {
@@ -215,7 +238,12 @@ impl Outgoing {
         } else {
             Chunk::ForwardTsn(forward).emit(packet.chunks());
         }
-        true
+        Some(reached)
+    }
+
+    /// Whether everything up to a place is acknowledged.
+    pub(crate) fn has_passed(&self, place: u64) -> bool {
+        self.first > place
     }
 
     /// Messages given up since this was last asked.

@@ -10,6 +10,7 @@ mod homing;
 mod interleaved;
 mod mtu;
 mod multipath;
+mod partial;
 mod restarts;
 mod streams;
 
