@@ -15,9 +15,15 @@ enum Due {
     Now,
 }
 
+/// SACKs of a packet that are worked on: there is one in a packet (RFC 9260 section 6.2), and one that takes
+/// back what another acknowledged costs a step for each chunk in flight.
+pub const MAX_SACKS: u8 = 2;
+
 /// What the DATA of a packet was.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Seen {
+    /// SACKs in it.
+    pub(super) sacks: u8,
     pub(super) data: bool,
     pub(super) at_once: bool,
     pub(super) duplicate: bool,

@@ -1,6 +1,6 @@
 //! Packets in (RFC 9260 sections 3.2, 6 and 8.5).
 
-use super::acks::Seen;
+use super::acks::{MAX_SACKS, Seen};
 use super::{Association, Close, Cx, Forwarded, MAX_REASON, State};
 use crate::Tsn;
 use crate::auth::{self, REQUIRED};
@@ -180,8 +180,13 @@ impl Association {
                 self.violation("a chunk of data is of the kind that was not agreed on");
             }
             Chunk::Data(_) | Chunk::IData(_) => {}
-            Chunk::Sack(ref sack) => self.handle_sack(cx, sack),
+            Chunk::Sack(_) | Chunk::NrSack(_) if seen.sacks >= MAX_SACKS => {}
+            Chunk::Sack(ref sack) => {
+                seen.sacks += 1;
+                self.handle_sack(cx, sack);
+            }
             Chunk::NrSack(ref sack) if self.features.has(Features::NR_SACK) => {
+                seen.sacks += 1;
                 self.handle_nr_sack(cx, sack);
             }
             Chunk::Heartbeat(value) => self.handle_heartbeat(path, value),

@@ -278,3 +278,18 @@ fn an_ambiguous_answer_brings_no_path_back() {
     let failed = |path: &PathSnapshot| path.state == PathState::PotentiallyFailed;
     assert!(snapshot(&s).paths.iter().all(failed), "{:?}", snapshot(&s).paths);
 }
+
+/// RFC 9260 section 6.2: a packet has one SACK. Of many only two are worked on, since each may take back
+/// and acknowledge anew all that is in flight.
+#[test]
+fn many_sacks_of_a_packet_are_not_worked_on() {
+    let mut s = Script::accepted(plain());
+    for _ in 0..3 {
+        s.send(0, 10);
+        s.take().unwrap();
+    }
+    s.give("SACK 1 + SACK 2 + SACK 3");
+    assert_eq!((snapshot(&s).totals.sacks_received, snapshot(&s).outstanding), (2, 10));
+    s.give("SACK 3");
+    assert_eq!(snapshot(&s).outstanding, 0);
+}
