@@ -94,7 +94,7 @@ class Client:
             self.socket.bind((source, 0))
             self.socket.connect((host, port))
         else:
-            self.socket = socket.create_connection((host, port), timeout=5, source_address=(source, 0))
+            self.socket = socket.create_connection((host, port), timeout=20, source_address=(source, 0))
             if transport == "tls":
                 self.socket = context.wrap_socket(self.socket, server_hostname=server_name)
         self.local = self.socket.getsockname()[:2]
@@ -117,7 +117,7 @@ class Client:
         else:
             self.socket.sendall(data)
 
-    def receive(self, seconds=5.0):
+    def receive(self, seconds=20.0):
         """The next message, or None after `seconds` or when the peer has closed."""
         deadline = time.monotonic() + seconds
         while True:
@@ -173,7 +173,7 @@ class Client:
         ]
         return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
-    def ask(self, data, seconds=5.0):
+    def ask(self, data, seconds=20.0):
         """Sends a request and returns its final response, or None; over UDP it is sent again each second."""
         deadline = time.monotonic() + seconds
         self.send(data)

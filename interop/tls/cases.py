@@ -2,10 +2,10 @@
 
 import re
 import secrets
+import select
 import socket
 import ssl
 import threading
-import time
 
 from cases import case
 from server import Server
@@ -39,10 +39,10 @@ def s_client(c):
         peer.popen.stdin.flush()
 
     say(register(1))
-    c.expect(peer.wait_output("SIP/2.0 401", 8), f"expected 401 over TLS, got {peer.output()[-600:]}")
+    c.expect(peer.wait_output("SIP/2.0 401", 30), f"expected 401 over TLS, got {peer.output()[-600:]}")
     challenge = re.search(r"WWW-Authenticate: *(.*)", peer.output()).group(1)
     say(register(2, "Authorization: " + credentials(challenge, "alice", "wonderland", "REGISTER", f"sip:{server.domain}")))
-    c.expect(peer.wait_output("SIP/2.0 200", 8), f"expected 200 over TLS, got {peer.output()[-600:]}")
+    c.expect(peer.wait_output("SIP/2.0 200", 30), f"expected 200 over TLS, got {peer.output()[-600:]}")
     c.expect(server.contacts() == 1, f"expected 1 contact, got {server.contacts()}")
     server.alive()
 
@@ -79,7 +79,7 @@ def reuse(c):
         c.expect(answer is not None and answer.status == 200, f"REGISTER: {answer and answer.start}")
 
         def answer_message():
-            request = bob.receive(10)
+            request = bob.receive(30)
             if request is None or request.method != "MESSAGE":
                 return
             kept = [f"{n.title()}: {v}" for n, v in request.headers if n in ("via", "from", "call-id", "cseq")]
@@ -103,22 +103,22 @@ def reuse(c):
 @case("tls/half-open-peers")
 def half_open(c):
     """Peers that connect and say nothing do not keep others out."""
-    server = Server(c, tls=True, extra='[limits]\nconnections_per_source = 2000\nhandshake = "2s"\n')
+    server = Server(c, tls=True, extra='[limits]\nconnections_per_source = 2000\nhandshake = "6s"\n')
     silent = [socket.create_connection((server.host, server.tls_port), timeout=5) for _ in range(300)]
     for peer in silent[::2]:
         peer.sendall(b"\x16\x03\x01\x02\x00\x01")
-    started = time.monotonic()
     with Client(server.host, server.tls_port, "tls", context=context(server), server_name=server.domain) as client:
         answer = client.register("alice", "wonderland", server.domain, ["<sip:alice@a.invalid;transport=tls>"])
     c.expect(answer is not None and answer.status == 200, f"REGISTER: {answer and answer.start}")
-    c.expect(time.monotonic() - started < 3, "a REGISTER took over 3 s beside silent peers")
+    closed, _, _ = select.select(silent, [], [], 0)
+    c.expect(len(closed) < len(silent), "a REGISTER took as long as silent peers may stay")
     if c.server_kind == "ringway":
         for peer in silent:
-            peer.settimeout(8)
+            peer.settimeout(60)
             try:
                 c.expect(peer.recv(100) is not None, "")
             except TimeoutError:
-                c.expect(False, "a peer that never finished its handshake was not cut off after 2 s")
+                c.expect(False, "a peer that never finished its handshake was not cut off after 6 s")
             except ConnectionError:
                 pass
     for peer in silent:
