@@ -409,8 +409,8 @@ impl Path {
         self.control.lost(&mut self.window, now);
     }
 
-    pub(crate) fn timeout(&mut self, now: Time) {
-        self.control.timeout(&mut self.window, now);
+    pub(crate) fn timeout(&mut self, now: Time, recovering: bool) {
+        self.control.timeout(&mut self.window, now, recovering);
         self.one_packet = true;
     }
 

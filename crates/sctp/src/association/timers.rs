@@ -120,10 +120,10 @@ impl Association {
             return;
         }
         path.suspect_black_hole(now, path.flight as usize);
-        path.recovery = None;
+        let recovering = path.recovery.take().is_some() || self.out.in_recovery();
         path.forget_rack();
         path.rto.back_off();
-        path.timeout(now);
+        path.timeout(now, recovering);
         path.error(&self.settings);
         self.out.mark_all(index, path, true);
         self.out.end_recovery();

@@ -114,7 +114,7 @@ impl Congestion for Cubic {
         window.cwnd = window.ssthresh;
     }
 
-    fn timeout(&mut self, window: &mut Window, _now: Time) {
+    fn timeout(&mut self, window: &mut Window, _now: Time, _recovering: bool) {
         self.fall(window);
         // RFC 9438 section 4.8: the avoidance that follows begins at a plateau of its own.
         self.w_max = 0.0;
@@ -207,7 +207,7 @@ mod tests {
         c.lost(&mut w, Time::ZERO);
         c.lost(&mut w, Time::ZERO);
         assert!((c.w_max - 70.0 * 0.85).abs() < 1e-9, "{}", c.w_max);
-        c.timeout(&mut w, Time::ZERO);
+        c.timeout(&mut w, Time::ZERO, false);
         assert_eq!((w.cwnd, c.w_max), (1000, 0.0));
         let before = w.cwnd;
         let idle = Acked {

@@ -64,8 +64,8 @@ pub trait Congestion: fmt::Debug + Send {
     /// A loss was found by gap reports and begins a fast recovery (RFC 9260 section 7.2.3).
     fn lost(&mut self, window: &mut Window, now: Time);
 
-    /// T3-rtx expired (RFC 9260 section 7.2.3).
-    fn timeout(&mut self, window: &mut Window, now: Time);
+    /// T3-rtx expired (RFC 9260 section 7.2.3), maybe while a fast recovery is under way.
+    fn timeout(&mut self, window: &mut Window, now: Time, recovering: bool);
 
     /// The path was idle for so many RTOs (RFC 9260 section 7.2.1).
     fn idle(&mut self, window: &mut Window, rtos: u32);

@@ -52,8 +52,12 @@ impl Congestion for Rfc9260 {
         window.partial_bytes_acked = 0;
     }
 
-    fn timeout(&mut self, window: &mut Window, _now: Time) {
-        window.ssthresh = half(window);
+    fn timeout(&mut self, window: &mut Window, _now: Time, recovering: bool) {
+        // What a recovery under way has answered for by half the window is not answered for once more:
+        // a SACK tells of some hundred gaps, and T3-rtx sees to the others of the same loss.
+        if !recovering {
+            window.ssthresh = half(window);
+        }
         window.cwnd = window.pmdcs;
         window.partial_bytes_acked = 0;
     }
@@ -134,7 +138,10 @@ mod tests {
         let mut w = window(20_000, 100_000);
         Rfc9260.lost(&mut w, Time::ZERO);
         assert_eq!((w.cwnd, w.ssthresh), (10_000, 10_000));
-        Rfc9260.timeout(&mut w, Time::ZERO);
+        Rfc9260.timeout(&mut w, Time::ZERO, true);
+        assert_eq!((w.cwnd, w.ssthresh), (1000, 10_000));
+        w.cwnd = 10_000;
+        Rfc9260.timeout(&mut w, Time::ZERO, false);
         assert_eq!((w.cwnd, w.ssthresh), (1000, 5000));
         Rfc9260.lost(&mut w, Time::ZERO);
         assert_eq!((w.cwnd, w.ssthresh), (4000, 4000));
