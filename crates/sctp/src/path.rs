@@ -374,6 +374,11 @@ impl Path {
         self.data_turn = self.turns;
     }
 
+    /// How long data takes there and its acknowledgement back, as far as is known.
+    pub(crate) fn round_trip(&self) -> Duration {
+        self.rto.srtt().unwrap_or(self.rto.get())
+    }
+
     /// Whether what was sent at a time should have been acknowledged long since: half a round trip ago.
     pub(crate) fn is_overdue(&self, now: Time, sent: Time) -> bool {
         self.rto.srtt().is_some_and(|srtt| now.since(sent) > srtt * 3 / 2)

@@ -17,7 +17,7 @@ enum Due {
 
 /// SACKs of a packet that are worked on: there is one in a packet (RFC 9260 section 6.2), and one that takes
 /// back what another acknowledged costs a step for each chunk in flight.
-pub const MAX_SACKS: u8 = 2;
+pub(super) const MAX_SACKS: u8 = 2;
 
 /// What the DATA of a packet was.
 #[derive(Clone, Copy, Debug, Default)]

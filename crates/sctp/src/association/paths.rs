@@ -201,16 +201,36 @@ impl Association {
         if stays { last } else { self.other_than(last) }
     }
 
-    /// Where new data goes: the path in use, or where several are (CMT) the one with the most room.
+    /// Where new data goes: the path in use, or where several are (CMT) the one with the most room of those
+    /// that hold up no faster one.
     pub(super) fn new_data_to(&self) -> usize {
         if self.settings.multipath == Multipath::Off {
             return self.current;
         }
-        let open = |path: &&Path| path.active() && path.may_send();
+        let active = || self.paths.iter().enumerate().filter(|(_, path)| path.active());
+        let Some((fastest, fast)) = active().min_by_key(|(_, path)| path.round_trip()) else {
+            return self.current;
+        };
         let room = |path: &Path| path.window.cwnd.saturating_sub(path.flight);
-        let all = self.paths.iter().enumerate().filter(|(_, path)| open(path));
-        all.max_by_key(|(index, path)| (room(path), usize::MAX - index))
-            .map_or(self.current, |(index, _)| index)
+        let open = |(index, path): &(usize, &Path)| {
+            path.may_send() && (*index == fastest || self.leaves_room(fast, path))
+        };
+        let best =
+            active().filter(open).max_by_key(|(index, path)| (room(path), usize::MAX - index));
+        best.map_or(fastest, |(index, _)| index)
+    }
+
+    /// Whether the peer's window has room for what goes on a slow path now beside all that the fastest
+    /// could carry until it arrives: else the fastest would wait for it (RFC 6356 section 2, goal 1; the
+    /// blocking estimation of Ferlin et al., "BLEST").
+    fn leaves_room(&self, fast: &Path, slow: &Path) -> bool {
+        let window = u64::from(self.out.peer_rwnd) + u64::from(self.out.outstanding);
+        // In slow start its queue grows by half while what was measured was under way.
+        let grows = if slow.window.in_slow_start() { 1.5 } else { 1.0 };
+        let slow_trip = slow.round_trip().as_nanos() as f64 * grows;
+        let turns = slow_trip / fast.round_trip().as_nanos().max(1) as f64;
+        let meanwhile = (f64::from(fast.window.cwnd) * turns) as u64;
+        meanwhile + u64::from(slow.flight) + u64::from(slow.window.pmdcs) <= window
     }
 
     /// Whether new data may go to a path.
