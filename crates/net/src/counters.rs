@@ -88,6 +88,9 @@ counters! {
     stream_sent,
     /// Messages that could not be sent over a connection.
     stream_not_sent,
+    /// Requests whose sender was not told of their connection's end, because too many had left after
+    /// them.
+    stream_unwatched,
     /// Keep-alives received over connections.
     stream_keepalives,
     /// Connections closed: nothing heard for too long.

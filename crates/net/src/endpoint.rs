@@ -458,6 +458,7 @@ fn take_mails<H: Handler>(hub: &SharedHub<H>, mails: &mut Vec<Mail<H::Post>>) {
             Mail::Post(item) => hub.handler.posted(now, item, &mut hub.outbox),
             Mail::Carry(carry) => hub.carried(&carry),
             Mail::NotSent(reports) => hub.fail(reports.into_iter()),
+            Mail::CutOff(reports) => hub.tell_cut_off(&reports),
         }
     }
     hub.flush();

@@ -116,6 +116,14 @@ pub trait Handler: Sized + 'static {
     /// host. Told at most once for each message pushed; silence is no proof of delivery.
     fn not_sent(&mut self, now: Time, report: u64, out: &mut Outbox);
 
+    /// The connection has ended by which the request pushed with this report number left, or was to
+    /// leave: whether it arrived is not known, and neither is here whether it was answered. Told after
+    /// [`Handler::closed`], at most once for each request, and not of those that
+    /// [`Handler::not_sent`] tells.
+    fn cut_off(&mut self, now: Time, report: u64, out: &mut Outbox) {
+        let _ = (now, report, out);
+    }
+
     /// Something another thread posted.
     fn posted(&mut self, now: Time, item: Self::Post, out: &mut Outbox);
 

@@ -105,6 +105,9 @@ pub(crate) fn sooner(one: Option<Time>, other: Option<Time>) -> Option<Time> {
     }
 }
 
+/// What a response begins with.
+const RESPONSE: &[u8] = b"SIP/";
+
 impl<H: Handler> Hub<H> {
     pub(crate) fn new(
         shared: Arc<Shared<H::Post>>,
@@ -212,13 +215,32 @@ impl<H: Handler> Hub<H> {
     /// Tells other workers what failed of theirs.
     fn tell_elsewhere(&mut self) {
         let failed = std::mem::take(&mut self.failed_elsewhere);
+        self.tell_each(&failed, Mail::NotSent);
+    }
+
+    /// Tells each of the other workers the numbers of its own.
+    fn tell_each(&self, reports: &[Report], mail: fn(Vec<u64>) -> Mail<H::Post>) {
         for (worker, mailbox) in self.shared.mailboxes.iter().enumerate() {
-            let theirs = failed.iter().filter(|r| usize::from(r.worker) == worker);
-            let numbers: Vec<u64> = theirs.map(|r| r.number).collect();
+            let theirs = |r: &&Report| usize::from(r.worker) == worker && r.worker != self.worker;
+            let numbers: Vec<u64> = reports.iter().filter(theirs).map(|r| r.number).collect();
             if !numbers.is_empty() {
                 // When its mailbox is full too, its timers must find out.
-                let _ = mailbox.try_send(Mail::NotSent(numbers));
+                let _ = mailbox.try_send(mail(numbers));
             }
+        }
+    }
+
+    /// A connection has ended by which these requests left.
+    pub(crate) fn cut_off(&mut self, requests: &[Report]) {
+        let own = requests.iter().filter(|r| r.worker == self.worker).map(|r| r.number);
+        self.tell_cut_off(&own.collect::<Vec<_>>());
+        self.tell_each(requests, Mail::CutOff);
+    }
+
+    /// The same of our own.
+    pub(crate) fn tell_cut_off(&mut self, reports: &[u64]) {
+        for &report in reports {
+            self.handler.cut_off(self.now, report, &mut self.outbox);
         }
     }
 
@@ -388,7 +410,9 @@ impl<H: Handler> Hub<H> {
         };
         // Half of the room is for what belongs to something begun.
         let fresh = is_fresh(bytes);
-        if conn.queue.push(bytes, report, if fresh { limit / 2 } else { limit }) {
+        let is_request = report.number != 0 && !bytes.starts_with(RESPONSE);
+        let asked = is_request.then_some(self.now);
+        if conn.queue.push(bytes, report, asked, if fresh { limit / 2 } else { limit }) {
             conn.wake();
             return;
         }

@@ -51,6 +51,13 @@ impl Default for Limits {
 /// Longest time an ended connection may take to be rid of what it still has to write.
 pub const CLOSE_LINGER: Duration = Duration::from_secs(2);
 
+/// Requests that left by one connection and whose sender is told when it ends: the last so many.
+pub const MAX_AWAITED: usize = 4_096;
+
+/// How long ago such a request may have left: longer than a transaction waits for its first answer (RFC
+/// 3261 section 17.1.1.2, timer B; 32 s unless T1 is set).
+pub const ANSWER_WAIT: Duration = Duration::from_secs(64);
+
 /// Most workers, because a flow's identity names its worker in 8 bits.
 pub const MAX_WORKERS: usize = 255;
 

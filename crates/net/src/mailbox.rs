@@ -16,6 +16,8 @@ pub(crate) enum Mail<P> {
     Carry(Box<Carry>),
     /// Messages of this worker that another could not send, by report number.
     NotSent(Vec<u64>),
+    /// Requests of this worker whose connection at another has ended, by report number.
+    CutOff(Vec<u64>),
 }
 
 /// Who is told when a message could not be sent: the worker whose it is, by its number for it. Numbers

@@ -445,6 +445,38 @@ fn what_waited_on_another_workers_connection_is_told() {
     assert!(told.len() >= 2 && told.iter().copied().eq(told[0]..refused), "{told:?}");
 }
 
+/// RFC 3261 section 17.1.4: whoever waits for an answer hears that it cannot come by the connection that
+/// the request left by, on whichever worker. Of a response nothing is to be heard any more.
+#[test]
+fn the_end_of_a_connection_is_told_of_each_request_that_left_by_it() {
+    let mut config = tcp(Limits::default());
+    config.workers = 2;
+    let server = Server::start_with(config, |p| p.echo = false);
+    let mut stream = connect(server.addr(0));
+    let (flow, _) = server.wait_opened();
+    let own = flow.id.worker();
+    let mut send = |worker: u8, number, bytes: &[u8]| {
+        server.send(worker.into(), Target::Flow(flow), number, bytes);
+        assert_eq!(read(&mut stream, bytes.len()), bytes);
+    };
+    send(own, 1, &sip("first", 3));
+    send(own, 2, b"SIP/2.0 200 OK\r\nContent-Length: 0\r\n\r\n");
+    send(1 - own, 3, &sip("of another", 3));
+    send(own, 0, &sip("of nobody", 3));
+    send(own, 4, &sip("last", 3));
+    drop(stream);
+    let mut told = Vec::new();
+    while told.len() < 3 {
+        told.extend(server.wait(|event| match event {
+            Event::CutOff(number, worker) => Some(Some((*number, *worker))),
+            Event::NotSent(number, _) => panic!("{number} was sent"),
+            _ => Some(None),
+        }));
+    }
+    told.sort_unstable();
+    assert_eq!(told, [(1, own), (3, 1 - own), (4, own)]);
+}
+
 #[test]
 fn a_flood_on_one_connection_leaves_turns_for_others() {
     let server = Server::start_with(tcp(Limits::default()), |p| (p.tell, p.echo) = (false, true));

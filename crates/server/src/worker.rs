@@ -258,6 +258,11 @@ impl Handler for Worker {
         self.pump(now, out);
     }
 
+    fn cut_off(&mut self, now: Time, report: u64, out: &mut Outbox) {
+        self.core.handle_cut_off(now, report, out);
+        self.pump(now, out);
+    }
+
     fn posted(&mut self, now: Time, item: Post, out: &mut Outbox) {
         match item {
             Post::HandedOver(flow, bytes) => self.core.handle_handed_over(now, &flow, &bytes, out),

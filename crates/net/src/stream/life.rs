@@ -177,6 +177,11 @@ impl<H: Handler> Hub<H> {
         } else {
             self.counters.connect_failed.add(1);
         }
+        self.counters.stream_unwatched.add(conn.queue.awaited.forgotten());
+        // Who stops begins nothing anew.
+        if reason != CloseReason::Stopped {
+            self.cut_off(&conn.queue.awaited.take());
+        }
         self.flush();
         self.wake_main();
     }

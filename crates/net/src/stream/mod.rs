@@ -3,6 +3,7 @@
 //! owns the socket; [`conn`] is what the rest of the worker sees of it, [`mod@drive`] moves its messages,
 //! [`bytes`], [`websocket`] and [`sctp`] know what they look like on the way.
 
+mod awaited;
 mod bytes;
 pub(crate) mod conn;
 mod drive;

@@ -1,6 +1,8 @@
 //! What waits to be written to one connection.
 
+use super::awaited::Awaited;
 use crate::mailbox::Report;
+use ringway_sansio::Time;
 use std::collections::VecDeque;
 
 /// Memory kept by an empty queue.
@@ -11,6 +13,8 @@ struct Mark {
     /// Bytes of the message not yet written.
     left: usize,
     report: Report,
+    /// Of a request: when it was given.
+    asked: Option<Time>,
 }
 
 /// A queue of messages in one buffer, bounded in bytes.
@@ -19,6 +23,8 @@ pub(crate) struct WriteQueue {
     bytes: Vec<u8>,
     head: usize,
     marks: VecDeque<Mark>,
+    /// What was written and may be answered.
+    pub(crate) awaited: Awaited,
 }
 
 impl WriteQueue {
@@ -36,8 +42,15 @@ impl WriteQueue {
         self.marks.is_empty()
     }
 
-    /// Appends a message; `false` when that would be more than `limit` bytes.
-    pub(crate) fn push(&mut self, bytes: &[u8], report: Report, limit: usize) -> bool {
+    /// Appends a message; `false` when that would be more than `limit` bytes. `asked` is the time, of
+    /// a request.
+    pub(crate) fn push(
+        &mut self,
+        bytes: &[u8],
+        report: Report,
+        asked: Option<Time>,
+        limit: usize,
+    ) -> bool {
         if bytes.is_empty() {
             return true;
         }
@@ -49,7 +62,7 @@ impl WriteQueue {
             self.head = 0;
         }
         self.bytes.extend_from_slice(bytes);
-        self.marks.push_back(Mark { left: bytes.len(), report });
+        self.marks.push_back(Mark { left: bytes.len(), report, asked });
         true
     }
 
@@ -81,9 +94,17 @@ impl WriteQueue {
             }
             Some(mark) => {
                 self.bytes.drain(start..start + mark.left);
-                self.marks.remove(place);
+                if let Some(mark) = self.marks.remove(place) {
+                    self.left(mark);
+                }
             }
             None => {}
+        }
+    }
+
+    fn left(&mut self, mark: Mark) {
+        if let Some(at) = mark.asked {
+            self.awaited.push(at, mark.report);
         }
     }
 
@@ -97,7 +118,9 @@ impl WriteQueue {
                 break;
             }
             n -= mark.left;
+            let mark = *mark;
             self.marks.pop_front();
+            self.left(mark);
             ended += 1;
         }
         if self.marks.is_empty() {
@@ -131,14 +154,14 @@ mod tests {
     fn bytes_leave_in_order_across_messages() {
         let mut q = WriteQueue::default();
         assert!(
-            q.push(b"abc", told(1), 100)
-                && q.push(b"defg", told(2), 100)
-                && q.push(b"h", told(3), 100)
+            q.push(b"abc", told(1), None, 100)
+                && q.push(b"defg", told(2), None, 100)
+                && q.push(b"h", told(3), None, 100)
         );
         assert_eq!(q.message(), Some(&b"abc"[..]));
         assert_eq!(q.written(4), 1);
         assert_eq!(q.bytes(), b"efgh");
-        assert!(q.push(b"ij", told(4), 100));
+        assert!(q.push(b"ij", told(4), None, 100));
         assert_eq!(q.bytes(), b"efghij");
         assert_eq!(q.written(4), 2);
         assert_eq!(q.message(), Some(&b"ij"[..]));
@@ -150,7 +173,7 @@ mod tests {
     fn messages_may_leave_past_others() {
         let mut q = WriteQueue::default();
         for (n, bytes) in [&b"ab"[..], b"cde", b"f", b"gh"].into_iter().enumerate() {
-            assert!(q.push(bytes, told(n as u64), 100));
+            assert!(q.push(bytes, told(n as u64), None, 100));
         }
         q.written_at(0);
         assert_eq!(q.iter().collect::<Vec<_>>(), [&b"cde"[..], b"f", b"gh"]);
@@ -163,11 +186,11 @@ mod tests {
     #[test]
     fn the_limit_holds_for_what_waits_only() {
         let mut q = WriteQueue::default();
-        assert!(q.push(&[0; 10], told(0), 10));
-        assert!(!q.push(&[0; 1], told(0), 10));
+        assert!(q.push(&[0; 10], told(0), None, 10));
+        assert!(!q.push(&[0; 1], told(0), None, 10));
         q.written(9);
-        assert!(q.push(&[0; 9], told(0), 10));
-        assert!(!q.push(&[0; 1], told(0), 10));
+        assert!(q.push(&[0; 9], told(0), None, 10));
+        assert!(!q.push(&[0; 1], told(0), None, 10));
         assert_eq!(q.written(10), 2);
     }
 
@@ -183,7 +206,7 @@ mod tests {
             for (n, (push, size)) in steps.into_iter().enumerate() {
                 if push && size > 0 {
                     let bytes = vec![n as u8; size];
-                    let taken = queue.push(&bytes, told(n as u64 + 1), LIMIT);
+                    let taken = queue.push(&bytes, told(n as u64 + 1), None, LIMIT);
                     prop_assert_eq!(taken, model.len() + size <= LIMIT);
                     if taken {
                         model.extend(bytes);

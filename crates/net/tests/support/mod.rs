@@ -38,6 +38,8 @@ pub enum Event {
     },
     /// The number, and the worker that was told.
     NotSent(u64, u8),
+    /// The same.
+    CutOff(u64, u8),
     Timeout(Time),
     Batch(Backlog),
 }
@@ -105,6 +107,10 @@ impl Handler for Probe {
 
     fn not_sent(&mut self, _: Time, report: u64, _: &mut Outbox) {
         self.tell(Event::NotSent(report, self.worker));
+    }
+
+    fn cut_off(&mut self, _: Time, report: u64, _: &mut Outbox) {
+        self.tell(Event::CutOff(report, self.worker));
     }
 
     fn posted(&mut self, now: Time, job: Job, out: &mut Outbox) {

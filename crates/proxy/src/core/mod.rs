@@ -374,6 +374,15 @@ impl Core {
         }
     }
 
+    /// The connection is gone by which what was sent under this report number left. A request that
+    /// nothing has answered is taken for one that could not be sent (RFC 3261 section 16.9); see
+    /// [`Transactions::cut_off`].
+    pub fn handle_cut_off(&mut self, now: Time, report: u64, out: &mut Outbox) {
+        if let Some(event) = self.tx.cut_off(now, report) {
+            self.branch_unsent(now, event, out);
+        }
+    }
+
     /// Runs everything that is due.
     pub fn handle_timeout(&mut self, now: Time, out: &mut Outbox) {
         while let Some(expired) = self.tx.expire(now, out) {

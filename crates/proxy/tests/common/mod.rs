@@ -413,6 +413,15 @@ impl World {
         self.pump(worker);
     }
 
+    /// The connection by which this was sent has ended.
+    pub fn cut_off(&mut self, sent: &Sent) {
+        self.note(&format!("the connection to {} ends", sent.to.remote()));
+        let (now, mut out) = (self.now, std::mem::take(&mut self.out));
+        self.cores[sent.worker as usize].handle_cut_off(now, sent.report, &mut out);
+        self.out = out;
+        self.pump(sent.worker);
+    }
+
     /// Takes away what a core wants sent and asks for, until there is nothing more.
     pub fn pump(&mut self, worker: u8) {
         for _ in 0..1000 {

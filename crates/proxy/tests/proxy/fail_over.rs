@@ -1,7 +1,7 @@
 //! Another way when one fails: RFC 3263 section 4.3, RFC 3261 sections 16.6 item 7, 16.9 and 18.1.1.
 
 use crate::common::*;
-use ringway_sansio::Transport::{Tcp, Udp};
+use ringway_sansio::Transport::{Sctp, Tcp, Udp};
 
 /// RFC 3263 section 4.3: the addresses of a name are tried in order when one cannot be reached, when
 /// it keeps silent, and when it answers 503.
@@ -189,6 +189,103 @@ fn a_contact_that_cannot_be_reached() {
         w.bind("bob", bind(contact));
         w.call(ALICE, "MESSAGE sip:bob@example.org");
         w.expect(ALICE, "500");
+        w.finish();
+    }
+}
+
+/// RFC 3261 sections 17.1.4 and 16.9: a connection that ends before anything has answered the request
+/// that left by it leads to the next server at once, not when timer B fires.
+#[test]
+fn the_end_of_a_connection_leads_to_the_next_server() {
+    for (transport, peer) in [(Sctp, GATEWAY_SCTP), (Tcp, DAVE_TCP)] {
+        for method in ["INVITE", "MESSAGE"] {
+            let mut w = World::new();
+            w.name("pbx.example.net", &[(transport, peer.addr), (Udp, BOB2.addr)]);
+            w.bind("bob", bind("sip:bob@pbx.example.net"));
+            w.call(ALICE, &format!("{method} sip:bob@example.org"));
+            if method == "INVITE" {
+                w.expect(ALICE, "100");
+            }
+            let first = w.expect_sent(peer, method);
+            w.cut_off(&first);
+            let second = w.expect(BOB2, method);
+            assert_eq!(w.failed, [peer.remote()]);
+            // What is told twice is true once.
+            w.cut_off(&first);
+            w.quiet();
+            w.answer(BOB2, &second, 200);
+            w.expect(ALICE, "200");
+            w.finish();
+        }
+    }
+}
+
+/// RFC 3261 section 16.9: with nowhere else to go it counts as a 503, which goes back as 500.
+#[test]
+fn the_end_of_the_only_connection_is_a_503() {
+    let mut w = World::new();
+    w.bind("bob", bind(GATEWAY_SCTP.contact()));
+    let invite = w.call(ALICE, "INVITE sip:bob@example.org");
+    w.expect(ALICE, "100");
+    let sent = w.expect_sent(GATEWAY_SCTP, "INVITE");
+    w.cut_off(&sent);
+    let answer = w.expect(ALICE, "500");
+    w.from(ALICE, &ack(&invite, &answer));
+    w.finish();
+}
+
+/// RFC 3261 section 18.2.2: a response may come over another connection than the request left by. Who has
+/// said that it works on the request is waited for.
+#[test]
+fn who_has_answered_provisionally_may_come_back() {
+    for status in [100, 180] {
+        let mut w = World::new();
+        w.name("pbx.example.net", &[(Tcp, DAVE_TCP.addr), (Udp, BOB2.addr)]);
+        w.bind("bob", bind("sip:bob@pbx.example.net"));
+        w.call(ALICE, "INVITE sip:bob@example.org");
+        w.expect(ALICE, "100");
+        let sent = w.expect_sent(DAVE_TCP, "INVITE");
+        w.answer(DAVE_TCP, &sent.msg, status);
+        if status > 100 {
+            w.expect(ALICE, "180");
+        }
+        w.cut_off(&sent);
+        w.quiet();
+        w.answer(DAVE_TCP, &sent.msg, 200);
+        w.expect(ALICE, "200");
+        w.finish();
+    }
+}
+
+/// RFC 3261 section 18.2.2: the INVITE may have arrived before its connection ended. If it rings after all
+/// it is cancelled; if it is taken after all, that is as good as any 2xx.
+#[test]
+fn a_late_answer_to_a_request_cut_off_is_dealt_with() {
+    for late in [180, 200] {
+        let mut w = World::new();
+        w.name("pbx.example.net", &[(Tcp, DAVE_TCP.addr), (Udp, BOB2.addr)]);
+        w.bind("bob", bind("sip:bob@pbx.example.net"));
+        w.call(ALICE, "INVITE sip:bob@example.org");
+        w.expect(ALICE, "100");
+        let first = w.expect_sent(DAVE_TCP, "INVITE");
+        w.cut_off(&first);
+        let second = w.expect(BOB2, "INVITE");
+        w.answer(DAVE_TCP, &first.msg, late);
+        if late == 200 {
+            w.expect(ALICE, "200");
+            w.answer(BOB2, &second, 180);
+            let cancel = w.expect(BOB2, "CANCEL");
+            w.answer(BOB2, &cancel, 200);
+            w.answer(BOB2, &second, 487);
+            w.expect(BOB2, "ACK");
+        } else {
+            let cancel = w.expect(DAVE_TCP, "CANCEL");
+            w.answer(DAVE_TCP, &cancel, 200);
+            w.answer(DAVE_TCP, &first.msg, 487);
+            w.expect(DAVE_TCP, "ACK");
+            w.answer(BOB2, &second, 200);
+            w.expect(ALICE, "200");
+        }
         w.finish();
     }
 }

@@ -496,25 +496,46 @@ impl Transactions {
     /// (RFC 3261 section 17.1.4) and its user is told; a response is tried once over a new
     /// connection (section 18.2.2).
     pub fn not_sent(&mut self, now: Time, number: u64, out: &mut Outbox) -> Option<ClientEvent> {
-        let index = (number & 0xffff_ffff) as u32;
-        let check = number >> 32 & 0x7fff_ffff;
+        let (index, check) = parts(number);
         if number & SERVER_REPORT != 0 {
             self.reply_anew(index, check, out);
             return None;
         }
-        let entry = self.clients.get_mut(index as usize)?;
-        if entry.nonce & 0x7fff_ffff != check {
-            return None;
+        let event = self.unanswered(number)?;
+        self.end_client(now, index);
+        // A CANCEL has no user; its INVITE has a deadline of its own.
+        (event.id.nonce != NO_NAME).then_some(event)
+    }
+
+    /// Tells that the connection by which the request sent under `number` left has ended. Where nothing
+    /// has answered the request, its user is told, as if it could not be sent (RFC 3261 section 17.1.4);
+    /// but it may have arrived, and the answer may come over another connection (section 18.2.2). A
+    /// session may stand behind a late 2xx to an INVITE, so that an INVITE is listened for to its end
+    /// (timer B). What has a provisional response is left alone.
+    pub fn cut_off(&mut self, now: Time, number: u64) -> Option<ClientEvent> {
+        let event = self.unanswered(number).filter(|event| event.id.nonce != NO_NAME)?;
+        let index = event.id.index;
+        if self.clients[index as usize].machine.kind() == Kind::NonInvite {
+            self.end_client(now, index);
         }
-        if !matches!(entry.machine.state(), ClientState::Calling | ClientState::Trying) {
-            return None;
-        }
+        Some(event)
+    }
+
+    /// The client transaction that sent under this number, while nothing has answered it.
+    fn unanswered(&self, number: u64) -> Option<ClientEvent> {
+        let (index, check) = parts(number);
+        let entry = self.clients.get(index as usize).filter(|_| number & SERVER_REPORT == 0)?;
+        let waits = matches!(entry.machine.state(), ClientState::Calling | ClientState::Trying);
         let event = ClientEvent { id: ClientId { index, nonce: entry.nonce }, user: entry.user };
+        (entry.nonce & 0x7fff_ffff == check && waits).then_some(event)
+    }
+
+    /// Ends a client transaction with the next tick.
+    fn end_client(&mut self, now: Time, index: u32) {
+        let entry = &mut self.clients[index as usize];
         entry.machine.terminate();
         let step = Step { deadline: Deadline::After(Default::default()), ..Step::default() };
         entry.clock.apply(now, &step, &mut self.wheel, Tick::Client(index));
-        // A CANCEL has no user; its INVITE has a deadline of its own.
-        (event.id.nonce != NO_NAME).then_some(event)
     }
 
     fn reply_anew(&mut self, index: u32, check: u64, out: &mut Outbox) {
@@ -634,6 +655,11 @@ const SERVER_REPORT: u64 = 1 << 63;
 /// The number under which a failure to send is told: whose, which place, and 31 bits of its name.
 fn report(server: bool, index: u32, check: u64) -> u64 {
     (if server { SERVER_REPORT } else { 0 }) | (check & 0x7fff_ffff) << 32 | u64::from(index)
+}
+
+/// Place and name out of such a number.
+fn parts(number: u64) -> (u32, u64) {
+    ((number & 0xffff_ffff) as u32, number >> 32 & 0x7fff_ffff)
 }
 
 fn server(slab: &mut Slab<ServerEntry>, id: ServerId) -> Option<&mut ServerEntry> {
