@@ -113,6 +113,64 @@ impl Other {
     }
 }
 
+/// RFC 6951 section 3: a UDP port carries SCTP whatever its ports, so SIP and SIPS of one host share it.
+#[test]
+fn listeners_share_a_udp_port() {
+    let udp = udp_port();
+    let at = |port, last| Bind {
+        transport: Transport::Sctp,
+        addr: SocketAddr::new(ip(last), port),
+        more: Vec::new(),
+        encapsulation: Some(udp),
+    };
+    let server = quiet(Config::new([at(PORT, 1), at(PORT + 1, 1)]));
+    let other = Other::new(udp, 2);
+    for port in [PORT, PORT + 1] {
+        let connect = Connect { encapsulation: udp, ..Connect::new(&[ip(2)], &[ip(1)], port) };
+        let association = other.run(other.stack.connect(&connect)).unwrap();
+        other.send(&association, 0, &message("call", 0));
+        assert_eq!(server.wait_message().1.local.port(), port);
+    }
+    // But not a port of SCTP.
+    let twice = ringway_net::bind::<()>(Config::new([at(PORT, 3), at(PORT, 3)]));
+    let error = twice.err().expect("in use").to_string();
+    assert!(error.contains("sctp port 5060"), "{error}");
+}
+
+/// An association is between two hosts (RFC 9260 section 1.2): said before anything is served.
+#[test]
+fn addresses_of_many_hosts_are_refused() {
+    for many in ["224.0.0.1:5060", "255.255.255.255:5060", "[ff02::1]:5060"] {
+        let bind = Bind {
+            transport: Transport::Sctp,
+            addr: many.parse().unwrap(),
+            more: Vec::new(),
+            encapsulation: Some(9899),
+        };
+        let error = ringway_net::bind::<()>(Config::new([bind])).err().expect("refused");
+        let error = error.to_string();
+        assert!(error.contains("expected an address of one host"), "{error}");
+    }
+}
+
+/// RFC 3261 section 17.1.4: what SCTP has acknowledged, and whose reader then goes away without a word.
+#[test]
+fn the_end_of_an_association_is_told_of_what_was_acknowledged() {
+    let udp = udp_port();
+    let (server, other) = (quiet(config(udp, &[1])), Other::new(udp, 2));
+    server.send(0, to(2), 7, &message("call", 300));
+    let association = other.run(other.listener.accept()).unwrap();
+    other.recv(&association);
+    // Acknowledged at the latest with the end, which is in order.
+    other.run(association.shutdown()).unwrap();
+    let told = server.wait(|event| match event {
+        Event::CutOff(number, _) => Some(*number),
+        Event::NotSent(number, _) => panic!("{number} was sent"),
+        _ => None,
+    });
+    assert_eq!(told, 7);
+}
+
 /// RFC 4168 section 5: one association serves both, whoever opened it, and at each of its addresses.
 #[test]
 fn one_association_serves_both_ways_and_all_addresses() {

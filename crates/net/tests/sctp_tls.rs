@@ -218,7 +218,10 @@ struct Client {
 
 impl Client {
     async fn connect(udp: u16, last: u8, remote: u8) -> Client {
-        let settings = sctp_settings(Settings::default());
+        Client::with(udp, last, remote, sctp_settings(Settings::default())).await
+    }
+
+    async fn with(udp: u16, last: u8, remote: u8, settings: Settings) -> Client {
         let over = Over::Udp { locals: vec![ip(last)], port: udp };
         let stack = Stack::new(StackConfig { settings, ..StackConfig::new(over) }).unwrap();
         let connect =
@@ -323,14 +326,58 @@ fn another_certificate_on_another_stream_is_refused() {
             client.flush(stream).await;
             assert_eq!(server.wait_message().2.len(), message.len());
         }
-        let far = SendOptions { stream: 16, ..SendOptions::default() };
-        client.association.send("more streams than are served", &far).await?;
-        while client.association.recv().await.is_ok_and(|message| message.is_some()) {}
-        Ok::<_, Error>(())
+        client.association.shutdown().await
     };
     let done = runtime.block_on(async { tokio::time::timeout(PATIENCE, work).await });
     done.expect("in time").unwrap();
-    assert_eq!(server.wait_closed().1, CloseReason::Broken);
+    assert_eq!(server.wait_closed().1, CloseReason::Peer);
+}
+
+/// RFC 3436 section 5: as many connections as there are pairs of streams, which are no more than are
+/// served. What is not TLS in order ends the connection that it came for and no other (section 6.2), and a
+/// stream without one the other way carries none (section 7).
+#[test]
+fn a_peer_has_no_streams_but_those_that_carry_tls() {
+    let (ca, udp) = (Authority::new(), udp_port());
+    let server = Server::start(config(udp, 2, &ca, &ca.identity("b.example")));
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let work = async {
+        let right = client_config(&ca, "a.example");
+        let mut client = Client::connect(udp, 1, 2).await;
+        client.handshake(0, &right).await;
+        assert_eq!(client.association.statistics()?.streams, (16, 16));
+        let on = |stream| SendOptions { stream, ..SendOptions::default() };
+        assert!(client.association.send("one more", &on(16)).await.is_err());
+        for stream in [3, 15] {
+            client.handshake(stream, &right).await;
+        }
+        let unordered = SendOptions { unordered: true, ..on(3) };
+        client.association.send("unordered", &unordered).await?;
+        let (stream, _, end) = client.take().await?.unwrap();
+        assert_eq!((stream, end), (3, true));
+        for stream in [15, 0] {
+            let message = sip("whole", 100 + usize::from(stream));
+            assert_eq!(client.exchange(stream, &message).await.as_ref(), Some(&message));
+        }
+        client.association.shutdown().await?;
+        let few = Settings { inbound_streams: 4, ..sctp_settings(Settings::default()) };
+        let mut client = Client::with(udp, 3, 2, few).await;
+        client.handshake(0, &right).await;
+        assert_eq!(client.association.statistics()?.streams, (16, 4));
+        client.association.send("no pair's", &on(4)).await?;
+        client.handshake(1, &right).await;
+        for stream in [1, 0] {
+            let message = sip("whole", 100 + usize::from(stream));
+            assert_eq!(client.exchange(stream, &message).await.as_ref(), Some(&message));
+        }
+        client.association.shutdown().await
+    };
+    let done = runtime.block_on(async { tokio::time::timeout(PATIENCE, work).await });
+    done.expect("in time").unwrap();
+    for _ in 0..2 {
+        assert_eq!(server.wait_closed().1, CloseReason::Peer);
+    }
 }
 
 /// RFC 4168 and RFC 3436: TLS over SCTP, with the names of certificates as over TCP.

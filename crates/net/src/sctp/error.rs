@@ -23,6 +23,9 @@ pub enum Error {
     /// An IPv6 address of one link (RFC 4291 section 2.5.6): it says nothing without an interface.
     #[error("{0}: expected an address that means the same on each link, got a link-local one")]
     LinkLocal(IpAddr),
+    /// A multicast or broadcast address: an association is between two hosts (RFC 9260 section 1.2).
+    #[error("{0}: expected an address of one host")]
+    NotOneHost(IpAddr),
     /// In UDP a listener's port is not chosen for it.
     #[error("expected an SCTP port of 1 to 65535, got 0")]
     Port,
@@ -47,6 +50,11 @@ impl Error {
         Error::System { what: what.into(), error: Arc::new(error) }
     }
 
+    /// Somebody has this port of SCTP already.
+    pub(crate) fn in_use(port: u16) -> Error {
+        Error::system(format!("sctp port {port}"), io::ErrorKind::AddrInUse.into())
+    }
+
     /// The kind of the system's error, where it is one; `AddrInUse` also for a port that this stack
     /// has given away itself.
     pub fn kind(&self) -> io::ErrorKind {
@@ -56,9 +64,11 @@ impl Error {
             Error::Closed(Close::Unreachable) => io::ErrorKind::TimedOut,
             Error::Closed(Close::Aborted { .. }) => io::ErrorKind::ConnectionReset,
             Error::Closed(_) | Error::Stopped => io::ErrorKind::NotConnected,
-            Error::Refused(_) | Error::LinkLocal(_) | Error::Addresses | Error::Port => {
-                io::ErrorKind::InvalidInput
-            }
+            Error::Refused(_)
+            | Error::LinkLocal(_)
+            | Error::NotOneHost(_)
+            | Error::Addresses
+            | Error::Port => io::ErrorKind::InvalidInput,
             Error::NotOurs(_) => io::ErrorKind::AddrNotAvailable,
         }
     }

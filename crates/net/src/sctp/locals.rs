@@ -3,7 +3,7 @@
 use super::error::Error;
 use super::sockets::open;
 use socket2::Socket;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// Most addresses that one stack in UDP has a socket at.
 pub const MAX_UDP_ADDRESSES: usize = 64;
@@ -12,13 +12,18 @@ pub const MAX_UDP_ADDRESSES: usize = 64;
 pub(super) type Bound = (Socket, SocketAddr);
 
 /// Refuses addresses that say nothing without the interface they are meant on (RFC 4007 section 6):
-/// neither SCTP's parameters nor this API tell one.
+/// neither SCTP's parameters nor this API tell one. And those of many hosts.
 pub(crate) fn check_scope(addresses: &[IpAddr]) -> Result<(), Error> {
     let link_local = |ip: &&IpAddr| match ip {
         IpAddr::V6(ip) => ip.is_unicast_link_local(),
         IpAddr::V4(_) => false,
     };
-    addresses.iter().find(link_local).map_or(Ok(()), |ip| Err(Error::LinkLocal(*ip)))
+    let of_many = |ip: &&IpAddr| ip.is_multicast() || **ip == IpAddr::V4(Ipv4Addr::BROADCAST);
+    match (addresses.iter().find(link_local), addresses.iter().find(of_many)) {
+        (Some(ip), _) => Err(Error::LinkLocal(*ip)),
+        (None, Some(ip)) => Err(Error::NotOneHost(*ip)),
+        (None, None) => Ok(()),
+    }
 }
 
 /// The addresses of a stack in UDP.

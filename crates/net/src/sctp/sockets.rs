@@ -129,6 +129,12 @@ impl Opened {
         Ok(Opened { sockets, ports: None, udp_port: Some(port) })
     }
 
+    /// Whether packets from and to all of `locals` go by this UDP port already.
+    pub(crate) fn carries(&self, locals: &[IpAddr], port: u16) -> bool {
+        let has = |ip: &IpAddr| self.sockets.iter().any(|(_, addr)| addr.ip() == *ip);
+        port != 0 && self.udp_port == Some(port) && locals.iter().all(has)
+    }
+
     /// Opens raw sockets of the families that the host has.
     pub(crate) fn raw() -> Result<Opened, Error> {
         let failed = |error| Error::system("sctp over ip", error);

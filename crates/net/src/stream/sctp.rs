@@ -77,6 +77,16 @@ pub fn sctp_settings(profile: Settings) -> Settings {
     }
 }
 
+/// The same for an association of a transport: RFC 3436 section 5 has a connection of TLS for each pair of
+/// streams that is used, so there are no more than are served, and none is used that is not.
+fn of_transport(settings: Settings, transport: Transport) -> Settings {
+    if !transport.is_secure() {
+        return settings;
+    }
+    let streams = sctp_tls::calls::TLS_SESSIONS;
+    Settings { outbound_streams: streams, inbound_streams: streams, ..settings }
+}
+
 /// What a worker is to run of SCTP: opened, and not yet running.
 pub(crate) struct SctpBinds {
     limits: Limits,
@@ -102,9 +112,16 @@ impl SctpBinds {
         if bind.encapsulation.is_none() {
             Opened::check(&addresses(bind)).map_err(failed)?;
         }
-        let stack = match (bind.encapsulation, self.raw) {
-            (None, Some(raw)) => raw,
-            (encapsulation, _) => {
+        // A UDP port carries SCTP whatever its ports (RFC 6951 section 3), so listeners share it.
+        let known = match bind.encapsulation {
+            None => self.raw,
+            Some(udp) => {
+                self.opened.iter().position(|opened| opened.carries(&addresses(bind), udp))
+            }
+        };
+        let stack = match (bind.encapsulation, known) {
+            (_, Some(known)) => known,
+            (encapsulation, None) => {
                 let opened = match encapsulation {
                     Some(port) => Opened::udp(&addresses(bind), port),
                     None => Opened::raw(),
@@ -118,6 +135,12 @@ impl SctpBinds {
         };
         let opened = &mut self.opened[stack];
         let port = opened.hold(bind.addr.port()).map_err(failed)?;
+        let taken = |(_, other, bind): &(usize, usize, Bind)| {
+            *other == stack && opened.udp_port.is_some() && bind.addr.port() == port
+        };
+        if self.listeners.iter().any(taken) {
+            return Err(failed(Error::in_use(port)));
+        }
         let bind = Bind {
             addr: SocketAddr::new(bind.addr.ip(), port),
             encapsulation: opened.udp_port,
@@ -135,10 +158,11 @@ impl SctpBinds {
         let stacks: Vec<Stack> = self.opened.into_iter().map(start).collect::<io::Result<_>>()?;
         let listen = |(place, stack, bind): (usize, usize, Bind)| {
             let (stack, locals, port) = (stacks[stack].clone(), addresses(&bind), bind.addr.port());
-            let listener = stack.listen(&locals, port, None).map_err(io::Error::other)?;
-            let encapsulation = bind.encapsulation;
-            let transport = bind.transport;
-            Ok((place, SctpPort { transport, stack, locals, port, encapsulation }, listener))
+            let (encapsulation, transport) = (bind.encapsulation, bind.transport);
+            let settings = of_transport(settings, transport);
+            let listener = stack.listen(&locals, port, Some(settings)).map_err(io::Error::other)?;
+            let port = SctpPort { transport, settings, stack, locals, port, encapsulation };
+            Ok((place, port, listener))
         };
         self.listeners.into_iter().map(listen).collect()
     }
@@ -152,6 +176,7 @@ fn addresses(bind: &Bind) -> Vec<IpAddr> {
 /// The SCTP of one listener, with what is needed to open associations from it.
 pub(crate) struct SctpPort {
     pub(crate) transport: Transport,
+    settings: Settings,
     pub(crate) stack: Stack,
     /// Our addresses; one may be a wildcard.
     pub(crate) locals: Vec<IpAddr>,
@@ -171,7 +196,8 @@ impl SctpPort {
         let connect = Connect::new(&locals, &[remote.ip()], remote.port());
         let encapsulation = self.encapsulation.unwrap_or(connect.encapsulation);
         let local_port = if transport.is_secure() { 0 } else { self.port };
-        Some(Connect { local_port, encapsulation, ..connect })
+        let settings = Some(self.settings);
+        Some(Connect { local_port, encapsulation, settings, ..connect })
     }
 }
 

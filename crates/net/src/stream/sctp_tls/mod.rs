@@ -134,14 +134,15 @@ impl Sessions {
                 return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
             };
             // What comes by other pairs already waits for the first, within bounds.
-            let waiting = self.pairs[place].session().map_or(0, |s| s.framer.pending());
+            let session = self.pairs.get_mut(place).and_then(Pair::session);
+            let waiting = session.map_or(0, |s| s.framer.pending());
             if waiting > MAX_SCTP_MESSAGE {
                 return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
             }
         }
     }
 
-    /// Takes a message of SCTP to its pair; gives which. `None` when the association is over.
+    /// Takes a message of SCTP to its pair; gives its stream. `None` when the association is over.
     fn poll_take(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<usize>>> {
         while let Poll::Ready(Some(event)) = self.association.poll_event(cx) {
             if event == Event::Restarted {
@@ -152,19 +153,27 @@ impl Sessions {
         self.buffer.clear();
         let got = ready!(self.association.poll_recv_into(cx, &mut self.buffer));
         let Some(got) = got.map_err(io::Error::other)? else { return Poll::Ready(Ok(None)) };
-        // RFC 3436 section 6.2: in order, and nothing of it is ever given up.
-        if usize::from(got.stream) >= self.pairs.len() || got.unordered || got.cut {
-            let text = format!("expected TLS on streams below {}, got {got:?}", self.pairs.len());
-            return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, text)));
-        }
         let place = usize::from(got.stream);
+        if place >= self.pairs.len() {
+            // RFC 3436 section 7: a stream with none the other way carries no TLS, and SIP is not taken
+            // without.
+            tracing::debug!(stream = got.stream, "dropped what came on a stream that is no pair's");
+            return Poll::Ready(Ok(Some(place)));
+        }
         if matches!(self.pairs[place], Pair::Unused) && !self.is_client() {
             self.begin(got.stream);
         }
         let Some(session) = self.pairs[place].session() else {
             return Poll::Ready(Ok(Some(place)));
         };
-        let taken = session.take(&self.buffer);
+        // RFC 3436 section 6.2: in order, and nothing of it is ever given up.
+        let taken = if got.unordered || got.cut {
+            session.say_closed();
+            let text = format!("expected TLS in order, got {got:?}");
+            Err(io::Error::new(io::ErrorKind::InvalidData, text))
+        } else {
+            session.take(&self.buffer)
+        };
         match taken {
             Ok(false) => {}
             Ok(true) => self.opened(place, cx),
@@ -252,7 +261,7 @@ impl Sessions {
     /// Hands up the messages that are whole on a pair.
     fn hand_up<H: Handler>(&mut self, place: usize, id: FlowId, hub: &mut Hub<H>) -> usize {
         let (client, pairs) = (self.is_client(), self.pairs.len() as u16);
-        let Some(session) = self.pairs[place].session() else { return 0 };
+        let Some(session) = self.pairs.get_mut(place).and_then(Pair::session) else { return 0 };
         let now = hub.now;
         let mut wanted = 0u64;
         let Handed { messages, broken } = hand_up(&mut session.framer, id, hub, |message| {
