@@ -11,6 +11,9 @@ use tokio::runtime::{Builder, Runtime};
 
 const PORT: u16 = 5060;
 
+/// Messages read at one go.
+const AT_ONCE: usize = 1024;
+
 fn runtime() -> Runtime {
     match Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -74,9 +77,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let listener = stack.listen(&[local], PORT, None)?;
             let _ = tell.send(stack.udp_port());
             let association = listener.accept().await?;
-            let (mut buffer, mut messages) = (Vec::new(), 0u64);
-            while let Some(received) = association.recv_into(&mut buffer).await? {
-                messages += u64::from(received.end);
+            let (mut buffer, mut taken, mut messages) = (Vec::new(), Vec::new(), 0u64);
+            while association.recv_many_into(&mut buffer, &mut taken, AT_ONCE).await? > 0 {
+                messages += taken.drain(..).filter(|received| received.end).count() as u64;
                 buffer.clear();
             }
             Ok::<_, Error>((messages, stack.traffic()))

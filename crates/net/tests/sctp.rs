@@ -420,3 +420,39 @@ fn addresses_that_cannot_be_used_are_refused_with_words() {
         assert!(matches!(error, Error::LinkLocal(got) if got == there), "{error}");
     });
 }
+
+/// RFC 9260 section 11.1.5: once an association is being shut down nothing more is taken, and whoever
+/// waits for room hears so, whatever the peer reads.
+#[test]
+fn a_waiting_sender_hears_of_the_shutdown() {
+    run(async {
+        let settings =
+            Settings { send_buffer: 50_000, receive_buffer: 20_000, ..Settings::default() };
+        let [a, _b] = pair([&[ip(1)], &[ip(2)]], settings).await;
+        while a.try_send(vec![0; 1000], &on(0)).is_ok() {}
+        let sending = async { while a.send(vec![0; 1000], &on(0)).await.is_ok() {} };
+        let ending = async {
+            // The other waits by then.
+            tokio::task::yield_now().await;
+            a.begin_shutdown();
+        };
+        tokio::join!(sending, ending);
+    });
+}
+
+/// Many small messages come with one call, into one buffer, in order.
+#[test]
+fn small_messages_are_read_together() {
+    run(async {
+        let [a, b] = pair([&[ip(1)], &[ip(2)]], Settings::default()).await;
+        for n in 0..200u8 {
+            a.send(vec![n; 1 + usize::from(n)], &on(u16::from(n % 3))).await.unwrap();
+        }
+        a.begin_shutdown();
+        let (mut bytes, mut received) = (Vec::new(), Vec::new());
+        while b.recv_many_into(&mut bytes, &mut received, 64).await.unwrap() > 0 {}
+        let expected: Vec<u8> = (0..200u8).flat_map(|n| vec![n; 1 + usize::from(n)]).collect();
+        assert_eq!((received.len(), bytes), (200, expected));
+        assert!(received.iter().enumerate().all(|(n, r)| (r.len, r.end) == (n + 1, true)));
+    });
+}

@@ -176,6 +176,40 @@ impl Association {
         }
     }
 
+    /// Receives at least one message, or part of one, and at most `most`, as far as they are there: for
+    /// readers of many small ones. Their bytes are appended to `out`, one after the other, and `received`
+    /// tells how long each is. Gives how many: none once the association has ended in order and all is
+    /// read.
+    pub async fn recv_many_into(
+        &self,
+        out: &mut Vec<u8>,
+        received: &mut Vec<Received>,
+        most: usize,
+    ) -> Result<usize, Error> {
+        poll_fn(|cx| self.poll_recv_many_into(cx, out, received, most)).await
+    }
+
+    /// As [`Association::recv_many_into`].
+    pub fn poll_recv_many_into(
+        &self,
+        cx: &mut Context<'_>,
+        out: &mut Vec<u8>,
+        received: &mut Vec<Received>,
+        most: usize,
+    ) -> Poll<Result<usize, Error>> {
+        match &self.0 {
+            _ if most == 0 => Poll::Ready(Ok(0)),
+            Kind::Own(association) => association.poll_recv_many_into(cx, out, received, most),
+            Kind::Kernel(association) => {
+                let Some(one) = ready!(association.poll_recv_into(cx, out))? else {
+                    return Poll::Ready(Ok(0));
+                };
+                received.push(one);
+                Poll::Ready(Ok(1))
+            }
+        }
+    }
+
     /// The next event. `None` after [`Event::Closed`]. With the kernel's SCTP, events behind a
     /// message are told once it is read.
     pub async fn event(&self) -> Option<Event> {

@@ -217,6 +217,13 @@ fn wake(wakes: &mut SmallVec<[Waker; 4]>, waiters: &mut Waiters) {
 }
 
 impl Core {
+    /// Wakes those who wait to send on an association, or for its end.
+    pub(super) fn wake_writers(&mut self, key: usize) {
+        if let Some(entry) = self.entries.get_mut(key) {
+            wake(&mut self.wakes, &mut entry.writers);
+        }
+    }
+
     /// Has the driver take a turn: there may be something to send.
     pub(super) fn kick(&mut self) {
         self.kicks += 1;

@@ -6,8 +6,8 @@ use super::locals::check_scope;
 use super::message::{Event, Message};
 use super::stack::Handle;
 use bytes::Bytes;
+use ringway_sansio::Time;
 use ringway_sctp::{AssocId, Close, Received, Reset, SendOptions, Snapshot};
-use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -74,7 +74,7 @@ impl Association {
         data: &mut Bytes,
         options: &SendOptions,
     ) -> Poll<Result<(), Error>> {
-        self.with(|core| match self.give(core, data, options) {
+        self.with(|core| match self.give(core, core.clock.now(), data, options) {
             Err(Error::Refused(ringway_sctp::Error::NoRoom { .. })) => {
                 match self.entry(core) {
                     Ok(entry) => entry.writers.add(cx),
@@ -89,7 +89,7 @@ impl Association {
     /// Gives a message to send if there is room for it now; if not, the error is
     /// [`ringway_sctp::Error::NoRoom`].
     pub(super) fn try_send(&self, mut data: Bytes, options: &SendOptions) -> Result<(), Error> {
-        self.with(|core| self.give(core, &mut data, options))
+        self.with(|core| self.give(core, core.clock.now(), &mut data, options))
     }
 
     pub(super) fn poll_send_many(
@@ -99,8 +99,10 @@ impl Association {
     ) -> Poll<Result<usize, Error>> {
         self.with(|core| {
             let mut given = 0;
+            // Read once: it costs as much as to give a small message.
+            let now = core.clock.now();
             while let Some((options, data)) = messages.front_mut() {
-                match self.give(core, data, options) {
+                match self.give(core, now, data, options) {
                     Ok(()) => {}
                     Err(_) if given > 0 => break,
                     Err(Error::Refused(ringway_sctp::Error::NoRoom { .. })) => {
@@ -119,8 +121,14 @@ impl Association {
         })
     }
 
-    fn give(&self, core: &mut Core, data: &mut Bytes, options: &SendOptions) -> Result<(), Error> {
-        match core.sctp.send(core.clock.now(), self.id, options, data.clone()) {
+    fn give(
+        &self,
+        core: &mut Core,
+        now: Time,
+        data: &mut Bytes,
+        options: &SendOptions,
+    ) -> Result<(), Error> {
+        match core.sctp.send(now, self.id, options, data.clone()) {
             Ok(()) => {
                 *data = Bytes::new();
                 core.kick();
@@ -152,26 +160,35 @@ impl Association {
         if most == 0 {
             return Poll::Ready(Ok(0));
         }
-        let mut bytes = Vec::new();
-        let mut taken: SmallVec<[Received; 64]> = SmallVec::new();
-        let result = self.with(|core| {
-            while taken.len() < most && bytes.len() < READ_AT_ONCE {
-                match self.take(core, &mut bytes) {
+        let (mut bytes, mut taken) = (Vec::new(), Vec::new());
+        ready!(self.poll_recv_many_into(cx, &mut bytes, &mut taken, most))?;
+        let mut bytes = Bytes::from(bytes);
+        let cut = |received: &Received| Message::new(received, bytes.split_to(received.len));
+        messages.extend(taken.iter().map(cut));
+        Poll::Ready(Ok(taken.len()))
+    }
+
+    pub(super) fn poll_recv_many_into(
+        &self,
+        cx: &mut Context<'_>,
+        out: &mut Vec<u8>,
+        taken: &mut Vec<Received>,
+        most: usize,
+    ) -> Poll<Result<usize, Error>> {
+        let (start, before) = (out.len(), taken.len());
+        self.with(|core| {
+            while taken.len() - before < most && out.len() - start < READ_AT_ONCE {
+                match self.take(core, out) {
                     Ok(Some(received)) => taken.push(received),
                     Ok(None) => break,
                     Err(error) => return Poll::Ready(Err(error)),
                 }
             }
-            if taken.is_empty() {
-                return self.poll_over(core, cx, |entry| &mut entry.readers);
+            if taken.len() == before {
+                return self.poll_over(core, cx, |entry| &mut entry.readers).map_ok(|()| 0);
             }
-            Poll::Ready(Ok(()))
-        });
-        ready!(result)?;
-        let mut bytes = Bytes::from(bytes);
-        let cut = |received: &Received| Message::new(received, bytes.split_to(received.len));
-        messages.extend(taken.iter().map(cut));
-        Poll::Ready(Ok(taken.len()))
+            Poll::Ready(Ok(taken.len() - before))
+        })
     }
 
     fn take(&self, core: &mut Core, out: &mut Vec<u8>) -> Result<Option<Received>, Error> {
@@ -317,6 +334,8 @@ impl Association {
             if core.check().is_ok() {
                 // Refused only if it is over, or nearly.
                 let _ = core.sctp.shutdown(core.clock.now(), self.id);
+                // Nothing more is taken, so nobody need wait for room.
+                core.wake_writers(self.key);
                 core.hear();
                 core.kick();
             }
