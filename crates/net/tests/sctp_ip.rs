@@ -257,3 +257,30 @@ fn what_is_missing_is_named() {
     });
     thread.join().unwrap();
 }
+
+/// An address goes and comes back while so much else happens that the system's queue of news is full:
+/// what was missed is asked for, and the address is used again.
+#[test]
+fn an_address_is_used_again_though_its_return_was_not_heard() {
+    if !inside_a_namespace("an_address_is_used_again_though_its_return_was_not_heard") {
+        return;
+    }
+    loopback(1_500);
+    let ours = Ipv4Addr::new(10, 7, 0, 1);
+    address("lo:1", Some(ours));
+    run(async {
+        let (a, b) = (stack(), stack());
+        let listener = b.listen(&[ip(2)], 5060, None).unwrap();
+        let near = a.connect(&Connect::new(&[ours.into()], &[ip(2)], 5060)).await.unwrap();
+        let far = listener.accept().await.unwrap();
+        exchange(&near, &far).await;
+        // More than the queue holds, while nobody reads it.
+        address("lo:1", None);
+        for _ in 0..3_000 {
+            address("lo:2", Some(Ipv4Addr::new(10, 8, 0, 1)));
+            address("lo:2", None);
+        }
+        address("lo:1", Some(ours));
+        exchange(&near, &far).await;
+    });
+}

@@ -2,7 +2,7 @@
 
 use super::set_option;
 use socket2::{Domain, Protocol, Socket, Type};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::mem::{MaybeUninit, size_of};
 use std::net::IpAddr;
@@ -37,8 +37,21 @@ pub(crate) struct NetworkNews {
     down: Vec<u32>,
     /// What was heard and is not told yet.
     news: VecDeque<(IpAddr, bool)>,
-    /// The answer to the first question is not complete: what it says is no news.
-    learning: bool,
+    asking: Asking,
+    /// News were lost: all is asked for once more.
+    lost: bool,
+}
+
+/// A question to the system whose answer is not complete.
+#[derive(PartialEq, Eq)]
+enum Asking {
+    Nothing,
+    /// The first: what its answer says is no news.
+    First,
+    /// Once more for all addresses, because news were lost. What the answer does not name is gone.
+    Addresses(HashSet<(u32, IpAddr)>),
+    /// Then for all links.
+    Links,
 }
 
 impl NetworkNews {
@@ -72,18 +85,20 @@ impl NetworkNews {
             addresses: HashMap::new(),
             down: Vec::new(),
             news: VecDeque::new(),
-            learning: true,
+            asking: Asking::First,
+            lost: false,
         };
-        news.ask()?;
+        news.ask(libc::RTM_GETADDR)?;
         Ok(news)
     }
 
-    /// Asks for all addresses there are.
-    fn ask(&mut self) -> io::Result<()> {
-        let mut request = [0u8; HEADER + ADDRESS];
+    /// Asks for all addresses or links there are.
+    fn ask(&mut self, what: u16) -> io::Result<()> {
+        // A link's is longer than an address's, whose rest is then taken for attributes: none.
+        let mut request = [0u8; HEADER + LINK];
         let flags = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
-        request[..4].copy_from_slice(&((HEADER + ADDRESS) as u32).to_ne_bytes());
-        request[4..6].copy_from_slice(&libc::RTM_GETADDR.to_ne_bytes());
+        request[..4].copy_from_slice(&((HEADER + LINK) as u32).to_ne_bytes());
+        request[4..6].copy_from_slice(&what.to_ne_bytes());
         request[6..8].copy_from_slice(&flags.to_ne_bytes());
         self.io.get_ref().send(&request).map(|_| ())
     }
@@ -102,12 +117,45 @@ impl NetworkNews {
                 Ok(0) => return None,
                 Ok(got) => self.take(&buffer[..got]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
-                // Some news were lost: whatever they were, the heartbeats find out.
-                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {}
+                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
+                    self.lost = true;
+                    if self.asking == Asking::Nothing {
+                        self.ask_again();
+                    }
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return None,
             }
             self.buffer = buffer;
+        }
+    }
+
+    /// Some news were lost: asks how things are.
+    fn ask_again(&mut self) {
+        self.lost = false;
+        self.asking = match self.ask(libc::RTM_GETADDR) {
+            Ok(()) => Asking::Addresses(HashSet::new()),
+            Err(_) => Asking::Nothing,
+        };
+    }
+
+    /// The answer to what was asked is complete.
+    fn answered(&mut self) {
+        if let Asking::Addresses(seen) = std::mem::replace(&mut self.asking, Asking::Nothing) {
+            for (index, known) in &mut self.addresses {
+                let there = |ip: &IpAddr| seen.contains(&(*index, *ip));
+                if !self.down.contains(index) {
+                    let gone = known.iter().filter(|ip| !there(ip));
+                    self.news.extend(gone.map(|ip| (*ip, false)));
+                }
+                known.retain(there);
+            }
+            if self.ask(libc::RTM_GETLINK).is_ok() {
+                self.asking = Asking::Links;
+            }
+        }
+        if self.lost && self.asking == Asking::Nothing {
+            self.ask_again();
         }
     }
 
@@ -121,7 +169,7 @@ impl NetworkNews {
                 libc::RTM_NEWADDR => self.address(message, true),
                 libc::RTM_DELADDR => self.address(message, false),
                 libc::RTM_NEWLINK | libc::RTM_DELLINK => self.link(message, kind),
-                _ if i32::from(kind) == libc::NLMSG_DONE => self.learning = false,
+                _ if i32::from(kind) == libc::NLMSG_DONE => self.answered(),
                 _ => {}
             }
             bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or(&[]);
@@ -154,7 +202,13 @@ impl NetworkNews {
         if there {
             known.push(ip);
         }
-        if was != there && !self.learning && !self.down.contains(&index) {
+        match &mut self.asking {
+            Asking::First => return,
+            Asking::Addresses(seen) if there => drop(seen.insert((index, ip))),
+            Asking::Addresses(seen) => drop(seen.remove(&(index, ip))),
+            Asking::Links | Asking::Nothing => {}
+        }
+        if was != there && !self.down.contains(&index) {
             self.news.push_back((ip, there));
         }
     }
