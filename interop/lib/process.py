@@ -23,6 +23,8 @@ class Process:
         self.name, self.argv = name, [str(a) for a in argv]
         self.log = folder / f"{name}.out"
         with open(self.log, "ab") as out:
+            # Another of that name may have printed there before.
+            self.begin = out.seek(0, os.SEEK_END)
             self.popen = subprocess.Popen(
                 self.argv, stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
                 stdout=out, stderr=subprocess.STDOUT, cwd=cwd or folder,
@@ -40,7 +42,9 @@ class Process:
 
     def output(self):
         """What it has printed so far."""
-        return self.log.read_text(errors="replace") if self.log.exists() else ""
+        if not self.log.exists():
+            return ""
+        return self.log.read_bytes()[self.begin:].decode(errors="replace")
 
     def write(self, line):
         """Sends a line to its standard input."""
