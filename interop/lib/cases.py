@@ -110,6 +110,18 @@ class Context:
             raise Failed(text)
 
     @staticmethod
+    def attempts(action, times=3):
+        """Does `action` until it does not fail, so many times at most: for what holds by the clock, which a busy
+        machine may spoil once, while a fault spoils it each time."""
+        for left in reversed(range(times)):
+            try:
+                return action()
+            except Failed as failed:
+                if not left:
+                    raise
+                print(f"once more: {failed}", flush=True)
+
+    @staticmethod
     def until(condition, seconds, text, every=0.1):
         """Waits until `condition()` holds and returns its value; fails with `text` when it never does."""
         deadline = time.monotonic() + PATIENCE * seconds

@@ -13,7 +13,7 @@ from network import Space, case, words
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "interop" / "sctp"
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
-# What a C program is linked with, by the header it needs.
+# What a program in C is linked with.
 LIBRARIES = {"usrsctp": ["-lusrsctp", "-lpthread"], "peer": ["-static", "-lsctp"]}
 
 
@@ -25,18 +25,25 @@ def ringway():
     return path
 
 
+# Debian's Go, and where it keeps libraries: nothing is fetched.
+GO = ["/usr/bin/go", "build", "-trimpath"]
+GO_SETTINGS = {"GO111MODULE": "off", "GOPATH": "/usr/share/gocode", "GOFLAGS": "", "GOTOOLCHAIN": "local",
+               "GOCACHE": str(TARGET / "interop-c" / "go")}
+
+
 def built(name):
-    """A C program of this folder's, compiled unless it is newer than its source."""
+    """A program of this folder's in C or Go, compiled unless it is newer than its source."""
     program = TARGET / "interop-c" / name
-    sources = [SOURCES / f"{name}.c", SOURCES / "peer.h"]
-    if program.exists() and all(program.stat().st_mtime > source.stat().st_mtime for source in sources):
+    source = next(SOURCES / file for file in (f"{name}.c", f"{name}.go") if (SOURCES / file).exists())
+    if program.exists() and all(program.stat().st_mtime > one.stat().st_mtime for one in (source, SOURCES / "peer.h")):
         return program
     program.parent.mkdir(parents=True, exist_ok=True)
     partial = program.with_suffix(f".{os.getpid()}")
-    done = subprocess.run(["cc", "-O2", "-Wall", "-Wextra", "-Werror", "-o", partial, sources[0], *LIBRARIES[name]],
-                          capture_output=True, text=True, check=False)
+    command = [*GO, "-o", partial, source] if source.suffix == ".go" else [
+        "cc", "-O2", "-Wall", "-Wextra", "-Werror", "-o", partial, source, *LIBRARIES[name]]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **GO_SETTINGS})
     if done.returncode != 0:
-        raise Failed(f"cc: {done.stderr}")
+        raise Failed(f"{command[0]}: {done.stderr}")
     partial.rename(program)
     return program
 
@@ -77,6 +84,8 @@ def examine(c, file, udp=None, least=20):
 ERROR = 0x00800000
 # Types of chunks.
 DATA, ABORT, ERROR_CHUNK, AUTH, I_DATA, RE_CONFIG, FORWARD_TSN, ASCONF = 0, 6, 9, 15, 64, 130, 192, 193
+# For a SIPp that answers and may be slow: a request that comes again, over UDP, before it has ends no call.
+PATIENT = "-default_behaviors all,-abortunexp"
 # What a program that draws on a terminal wants to know of it.
 TERMINAL = "/lib/terminfo/l/linux"
 
@@ -95,6 +104,15 @@ def count(c, file, wanted, udp=None):
     _, told = c.run("tshark", ["tshark", "-n", "-r", file, *decode, "-T", "fields", "-e", "frame.number", "-Y", wanted],
                     seconds=60)
     return sum(line.isdigit() for line in told.splitlines())
+
+
+def fields(c, file, wanted, *names, udp=None):
+    """Of the captured packets that tshark's filter picks, these fields, a list for each packet."""
+    decode = ["-d", f"udp.port=={udp},sctp"] if udp else []
+    _, told = c.run("tshark", ["tshark", "-n", "-r", file, *decode, "-Y", wanted, "-T", "fields", "-e", "frame.number",
+                               *(word for name in names for word in ("-e", name))], seconds=60)
+    rows = (line.split("\t") for line in told.splitlines())
+    return [row[1:] for row in rows if row[0].isdigit()]
 
 
 class Relay:

@@ -1,13 +1,15 @@
 //! Ringway's side of the checks against SCTPs that others wrote, over real sockets.
 //!
 //! `peer` is one association that sends and checks the pattern that the C peers do (`../peer.h`);
-//! `relay` is a bad link between two UDP ports; `idle` opens many associations. The cases are in
+//! `relay` is a bad link between two UDP ports; `idle` opens many associations; `talk` is one
+//! association with any program. The cases are in
 //! `../cases.py`; the checks in virtual time, against `dcsctp` and `sctp-proto`, in `../tests`.
 
 mod idle;
 mod pattern;
 mod peer;
 mod relay;
+mod talk;
 
 use clap::Parser;
 use std::process::ExitCode;
@@ -20,6 +22,8 @@ enum Command {
     Relay(relay::Options),
     /// Many associations that do nothing
     Idle(idle::Options),
+    /// One association with a program that knows nothing of the pattern
+    Talk(talk::Options),
 }
 
 fn main() -> ExitCode {
@@ -31,6 +35,7 @@ fn main() -> ExitCode {
                 Command::Peer(options) => peer::run(options).await,
                 Command::Relay(options) => relay::run(options).await,
                 Command::Idle(options) => idle::run(options).await,
+                Command::Talk(options) => talk::run(options).await,
             }
         }),
         Err(error) => Err(error.to_string()),
