@@ -8,11 +8,7 @@ from typing import Callable
 
 import process
 import slots
-
-
-# A machine that does much else takes many times as long: what should happen is waited for so many times
-# longer than a case says. It costs nothing when all is well.
-PATIENCE = 4
+from process import PATIENCE
 
 
 class Failed(Exception):

@@ -139,7 +139,7 @@ def no_answer(c, transport):
 def cancel_before_ringing(c, transport):
     """The caller cancels on the server's 100; the server waits for the callee's first answer (RFC 3261 9.1)."""
     server = quick(c, auth=False)
-    uas = callee(c, server, "uas", "uas-cancelled", transport, words={"delay": 700})
+    uas = callee(c, server, "uas", "uas-cancelled", transport, words={"delay": 2000})
     uac = caller(c, server, "uac", "uac-cancel", transport, parts=("trying",), words={"wait": 50})
     finish(server, uac, uas)
 
