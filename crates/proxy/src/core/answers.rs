@@ -2,7 +2,8 @@
 //! time-outs and transport errors (16.9).
 
 use super::context::{Branch, State, Try};
-use super::{Core, Event};
+use super::notify::NOTIFY;
+use super::{Core, Event, Hop};
 use crate::forward;
 use ringway_sansio::{Flow, Outbox, Target, Time, TimerId};
 use ringway_sip::header::{HeaderId, Via};
@@ -198,7 +199,7 @@ impl Core {
         let hop = branch.hop.take();
         // That TCP is refused where UDP is still to be tried says nothing of the server.
         if !matches!(branch.goal.tries.last(), Some(Try::Datagram(_)))
-            && let Some((transport, addr)) = hop
+            && let Some(Hop { transport, addr, .. }) = hop
         {
             self.events.push_back(Event::Failed(transport, addr));
         }
@@ -220,6 +221,26 @@ impl Core {
             return;
         }
         self.branch_failed(now, event, 503, out);
+    }
+
+    /// The connection has ended by which a request left that nothing has answered. With nowhere else to go
+    /// it goes there once more, over a new connection: of a peer that was started anew the old one tells
+    /// only when it is used, and over SCTP not even at once.
+    pub(super) fn branch_cut_off(&mut self, now: Time, event: ClientEvent, out: &mut Outbox) {
+        let found = if event.user & NOTIFY == 0 { self.find(event.user) } else { None };
+        let Some((place, b)) = found else { return self.branch_unsent(now, event, out) };
+        let ctx = &mut self.contexts[place];
+        let over = ctx.answered || ctx.cancelled;
+        let branch = &mut ctx.branches[b];
+        let last = branch.is(event.id) && branch.goal.tries.is_empty() && !branch.again;
+        let Some(hop) = branch.hop.clone().filter(|_| last && !over) else {
+            return self.branch_unsent(now, event, out);
+        };
+        branch.again = true;
+        branch.goal.tries.push(Try::Hop(hop));
+        self.branch_done(place, b);
+        self.contexts[place].branches[b].state = State::Waiting;
+        self.retry(now, place, b, out);
     }
 
     fn branch_failed(&mut self, now: Time, event: ClientEvent, status: u16, out: &mut Outbox) {
@@ -248,7 +269,7 @@ impl Core {
             }
             other => other,
         };
-        if let Some((transport, addr)) = ctx.branches[b].hop.take() {
+        if let Some(Hop { transport, addr, .. }) = ctx.branches[b].hop.take() {
             self.events.push_back(Event::Failed(transport, addr));
         }
         self.contexts[place].offer(status, Vec::new);

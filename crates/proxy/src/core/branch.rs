@@ -358,7 +358,14 @@ impl Core {
         }
         on_top.clear();
         self.scratch = on_top;
-        let hop = way.target.remote();
+        let hop = way.flow.is_none().then(|| Hop {
+            transport: way.transport,
+            addr: way.target.remote(),
+            name: match &way.target {
+                Target::Peer { name, .. } => name.clone(),
+                Target::Flow(_) => None,
+            },
+        });
         self.tx.send(now, client, kind, way.target, context::user(place, serial, b), out, start);
         self.stats.forwarded += 1;
         let timer_c = if kind == Kind::Invite {
@@ -373,7 +380,7 @@ impl Core {
         branch.state = State::Sent;
         branch.client = Some(client);
         branch.timer_c = timer_c;
-        branch.hop = way.flow.is_none().then_some((way.transport, hop));
+        branch.hop = hop;
     }
 
     /// Whether size alone asks for another transport than the UDP that was chosen. A flow a phone
@@ -521,6 +528,7 @@ impl Branch {
             breadth: 0,
             through: None,
             hop: None,
+            again: false,
             on_flow: false,
         }
     }

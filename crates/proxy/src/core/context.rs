@@ -72,7 +72,9 @@ pub(super) struct Branch {
     /// The next hop that is put on top as a Route on this try.
     pub through: Option<Box<str>>,
     /// Where it went, to remember a failure.
-    pub hop: Option<(ringway_sansio::Transport, std::net::SocketAddr)>,
+    pub hop: Option<Hop>,
+    /// It went there a second time, because its connection had ended.
+    pub again: bool,
     /// Over a flow, not to an address.
     pub on_flow: bool,
 }

@@ -375,11 +375,11 @@ impl Core {
     }
 
     /// The connection is gone by which what was sent under this report number left. A request that
-    /// nothing has answered is taken for one that could not be sent (RFC 3261 section 16.9); see
-    /// [`Transactions::cut_off`].
+    /// nothing has answered is sent once more where there is nowhere else to go, else it is taken for one
+    /// that could not be sent (RFC 3261 section 16.9); see [`Transactions::cut_off`].
     pub fn handle_cut_off(&mut self, now: Time, report: u64, out: &mut Outbox) {
         if let Some(event) = self.tx.cut_off(now, report) {
-            self.branch_unsent(now, event, out);
+            self.branch_cut_off(now, event, out);
         }
     }
 

@@ -16,7 +16,7 @@ use ringway_sip::uri::Uri;
 use ringway_sip::write;
 
 /// Marks the users' numbers of client transactions that carry a NOTIFY of ours.
-const NOTIFY: u64 = 1 << 63;
+pub(super) const NOTIFY: u64 = 1 << 63;
 
 /// Marks the numbers of NOTIFY requests that wait for server location.
 pub(super) const PARKED_NOTIFY: u64 = 1 << 62;

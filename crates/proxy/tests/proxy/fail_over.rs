@@ -185,7 +185,7 @@ fn a_contact_that_cannot_be_reached() {
         "sip:bob@203.0.113.2;transport=ws",
         "sip:bob@203.0.113.2;transport=sctp",
     ] {
-        let mut w = World::build(1, &[ringway_sansio::Transport::Sctp], |_| {});
+        let mut w = World::build(1, &[Sctp], |_| {});
         w.bind("bob", bind(contact));
         w.call(ALICE, "MESSAGE sip:bob@example.org");
         w.expect(ALICE, "500");
@@ -220,15 +220,41 @@ fn the_end_of_a_connection_leads_to_the_next_server() {
     }
 }
 
-/// RFC 3261 section 16.9: with nowhere else to go it counts as a 503, which goes back as 500.
+/// Where there is no other server the request goes to the same once more, over a new connection and in a new
+/// transaction: it may have been started anew.
+#[test]
+fn a_server_that_was_started_anew_is_asked_again() {
+    for method in ["INVITE", "MESSAGE"] {
+        let mut w = World::new();
+        w.bind("bob", bind(GATEWAY_SCTP.contact()));
+        w.call(ALICE, &format!("{method} sip:bob@example.org"));
+        if method == "INVITE" {
+            w.expect(ALICE, "100");
+        }
+        let first = w.expect_sent(GATEWAY_SCTP, method);
+        w.cut_off(&first);
+        let second = w.expect_sent(GATEWAY_SCTP, method);
+        assert_ne!(first.msg.branch(), second.msg.branch());
+        w.cut_off(&first);
+        w.quiet();
+        w.answer(GATEWAY_SCTP, &second.msg, 200);
+        w.expect(ALICE, "200");
+        assert!(w.failed.is_empty(), "{:?}", w.failed);
+        w.finish();
+    }
+}
+
+/// RFC 3261 section 16.9: cut off twice, it counts as a 503, which goes back as 500.
 #[test]
 fn the_end_of_the_only_connection_is_a_503() {
     let mut w = World::new();
     w.bind("bob", bind(GATEWAY_SCTP.contact()));
     let invite = w.call(ALICE, "INVITE sip:bob@example.org");
     w.expect(ALICE, "100");
-    let sent = w.expect_sent(GATEWAY_SCTP, "INVITE");
-    w.cut_off(&sent);
+    for _ in 0..2 {
+        let sent = w.expect_sent(GATEWAY_SCTP, "INVITE");
+        w.cut_off(&sent);
+    }
     let answer = w.expect(ALICE, "500");
     w.from(ALICE, &ack(&invite, &answer));
     w.finish();
