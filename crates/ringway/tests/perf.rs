@@ -2,10 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use ringway_net::sctp::{Config, Connect, Over, SendOptions, Settings, Stack};
 use serde_json::Value;
-use std::io::{BufRead, BufReader};
-use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 fn ringway(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ringway"));
@@ -113,6 +115,49 @@ fn over_tcp() {
 fn over_sctp_over_udp() {
     let place = format!("127.0.0.1:7109?encap={}", port());
     measure("sctp+udp", &place, "1,1000,700000", "5");
+}
+
+/// A message longer than any that is measured is not gathered: its association ends, with the reason.
+#[test]
+fn a_message_too_long_ends_its_association() {
+    let (host, udp) = (IpAddr::from(Ipv4Addr::LOCALHOST), port());
+    let _server = Server::start("sctp+udp", &format!("127.0.0.1:7109?encap={udp}"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let ended = runtime.block_on(async {
+        let settings = Settings { send_buffer: 16 << 20, ..Settings::default() };
+        let over = Over::Udp { locals: vec![host], port: 0 };
+        let stack = Stack::new(Config { settings, ..Config::new(over) }).unwrap();
+        let connect = Connect { encapsulation: udp, ..Connect::new(&[host], &[host], 7109) };
+        let association = stack.connect(&connect).await.unwrap();
+        association.send(vec![0; 15 << 20], &SendOptions::default()).await.unwrap();
+        association.recv().await
+    });
+    let error = ended.unwrap_err().to_string();
+    assert!(error.contains("expected shorter messages"), "{error}");
+}
+
+/// A server that has no descriptor for one more connection goes on, and takes new ones once some are gone.
+#[test]
+fn a_server_without_descriptors_lives_on() {
+    let place = format!("127.0.0.1:{}", port());
+    let program = env!("CARGO_BIN_EXE_ringway");
+    let line = format!("ulimit -n 40; exec {program} perf server --transport tcp --listen {place}");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &line]).stdin(Stdio::null()).stderr(Stdio::piped());
+    let mut server = Server(shell.spawn().unwrap());
+    let mut heard = BufReader::new(server.0.stderr.take().unwrap());
+    heard.read_line(&mut String::new()).unwrap();
+    // Of these the system itself takes more than the server can.
+    let many: Vec<_> = (0..80).map(|_| TcpStream::connect(&place).unwrap()).collect();
+    let echo = |mut stream: &TcpStream| {
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        // Behind its length: an echo of two octets.
+        stream.write_all(&[0, 0, 0, 2, 1, 7])?;
+        stream.read_exact(&mut [0; 6])
+    };
+    echo(&many[0]).unwrap();
+    drop(many);
+    echo(&TcpStream::connect(&place).unwrap()).unwrap();
 }
 
 #[test]

@@ -5,13 +5,17 @@ use super::protocol::{DATA, Reply, Session};
 use super::server::Shown;
 use super::{MAX_SIZE, SILENCE, Transport, Trouble, silent};
 use bytes::Bytes;
-use ringway_net::sctp::{Association, Config, Connect, Error, Over, SendOptions, Settings, Stack};
+use ringway_net::sctp::{
+    Association, Config, Connect, Error, Over, Received, SendOptions, Settings, Stack,
+};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 /// Messages given at one go.
 const BATCH: usize = 64;
+/// Messages taken at one go.
+const AT_ONCE: usize = 1024;
 /// How long the end of an association is waited for.
 const CLOSING: Duration = Duration::from_secs(5);
 
@@ -119,11 +123,23 @@ impl Channel {
 async fn take(association: &Association, buffer: &mut Vec<u8>) -> Result<bool, Error> {
     buffer.clear();
     while let Some(received) = association.recv_into(buffer).await? {
+        check(association, buffer.len(), &received)?;
         if received.end {
             return Ok(true);
         }
     }
     Ok(false)
+}
+
+/// Ends an association whose peer sends what no client or server of ours does; the next reading says so.
+fn check(association: &Association, length: usize, received: &Received) -> Result<(), Error> {
+    if received.cut {
+        association.abort(b"expected whole messages")
+    } else if length > MAX_SIZE {
+        association.abort(b"expected shorter messages")
+    } else {
+        Ok(())
+    }
 }
 
 /// Answers clients.
@@ -156,17 +172,31 @@ fn name(association: &Association) -> String {
 
 async fn answer(association: Association, peer: &str, shown: &Shown) -> Result<(), Error> {
     let mut session = Session::default();
-    let mut buffer = Vec::new();
-    while take(&association, &mut buffer).await? {
-        let options = SendOptions::default();
-        match session.take(Instant::now(), &buffer, buffer.len(), false) {
-            Reply::Nothing => continue,
-            Reply::Echo => {
-                association.send(Bytes::copy_from_slice(&buffer), &options).await?;
+    let (mut buffer, mut taken) = (Vec::new(), Vec::new());
+    while association.recv_many_into(&mut buffer, &mut taken, AT_ONCE).await? > 0 {
+        let now = Instant::now();
+        // Before what was taken now there may be parts of a message of which more has come.
+        let mut end = 0;
+        let mut at = buffer.len() - taken.iter().map(|received| received.len).sum::<usize>();
+        for received in taken.drain(..) {
+            at += received.len;
+            check(&association, at - end, &received)?;
+            if !received.end {
+                continue;
             }
-            Reply::Say(bytes) => association.send(bytes, &options).await?,
+            let message = &buffer[end..at];
+            end = at;
+            let options = SendOptions::default();
+            match session.take(now, message, message.len(), false) {
+                Reply::Nothing => continue,
+                Reply::Echo => {
+                    association.send(Bytes::copy_from_slice(message), &options).await?;
+                }
+                Reply::Say(bytes) => association.send(bytes, &options).await?,
+            }
+            shown.measured(&peer, session.result());
         }
-        shown.measured(&peer, session.result());
+        buffer.drain(..end);
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use super::protocol::{DATA, Reply, Session};
 use super::server::Shown;
 use super::{MAX_SIZE, SILENCE, Trouble, silent};
 use std::net::{IpAddr, SocketAddr};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
@@ -13,6 +13,8 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 const HEADER: usize = 4;
 /// Bytes written and read at one go.
 const BLOCK: usize = 256 << 10;
+/// How long no connection is taken after one could not be.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// A connection and what was read of it.
 pub(crate) struct Connection {
@@ -119,7 +121,11 @@ pub(crate) async fn serve(at: SocketAddr, shown: Shown) -> Result<(), Trouble> {
     let listener = TcpListener::bind(at).await.map_err(wrong)?;
     shown.waits(&format!("tcp on {at}"));
     loop {
-        let (stream, peer) = listener.accept().await.map_err(wrong)?;
+        let Ok((stream, peer)) = listener.accept().await else {
+            // One that was gone before it was taken, or no descriptor for one more: others may end.
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        };
         let Ok(connection) = Connection::new(stream) else { continue };
         let shown = shown.clone();
         tokio::spawn(async move {

@@ -1,7 +1,7 @@
 //! Messages over UDP: each a datagram. Many leave with one call where the kernel cuts them (UDP
 //! segmentation offload), and come with one where it joins them.
 
-use super::protocol::{DATA, Reply, Session};
+use super::protocol::{Control, DATA, Reply, Session};
 use super::server::Shown;
 use super::{MAX_SIZE, Trouble};
 use nix::cmsg_space;
@@ -25,7 +25,7 @@ const MAX_IN_TRAIN: usize = 1452;
 const TRAIN: usize = 64;
 /// Receive buffer asked for, in bytes; the kernel may give less.
 const RECEIVE: usize = 4 << 20;
-/// Most clients at a time; more are not answered.
+/// Most clients that are measured at a time; one more takes the place of who was silent for longest.
 const MAX_CLIENTS: usize = 4096;
 
 /// A client's socket.
@@ -129,6 +129,20 @@ fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<Train> {
     Ok(Train { peer, length: got.bytes, each: each.unwrap_or(got.bytes).max(1) })
 }
 
+/// Who is measured, and when each was heard last.
+type Sessions = HashMap<SocketAddr, (Instant, Session)>;
+
+/// Forgets who was silent for longest, if there is no room for one more.
+fn make_room(sessions: &mut Sessions) {
+    if sessions.len() < MAX_CLIENTS {
+        return;
+    }
+    let oldest = sessions.iter().min_by_key(|(_, (heard, _))| *heard).map(|(peer, _)| *peer);
+    if let Some(peer) = oldest {
+        sessions.remove(&peer);
+    }
+}
+
 /// Answers clients.
 pub(crate) async fn serve(at: SocketAddr, shown: Shown) -> Result<(), Trouble> {
     let wrong = |error| Trouble::at(format_args!("udp on {at}"), error);
@@ -138,18 +152,28 @@ pub(crate) async fn serve(at: SocketAddr, shown: Shown) -> Result<(), Trouble> {
     let _ = setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE)
         .or_else(|_| setsockopt(&socket, sockopt::RcvBuf, &RECEIVE));
     shown.waits(&format!("udp on {at}"));
-    let mut sessions: HashMap<SocketAddr, Session> = HashMap::new();
+    let mut sessions = Sessions::new();
     let mut buffer = vec![0; MAX_DATAGRAM.max(MAX_SIZE.min(1 << 16))];
     loop {
         let got = socket.async_io(Interest::READABLE, || receive(&socket, &mut buffer)).await;
         // An ICMP message about an earlier answer is not this socket's end.
         let Ok(train) = got else { continue };
-        if sessions.len() >= MAX_CLIENTS && !sessions.contains_key(&train.peer) {
-            continue;
-        }
-        let session = sessions.entry(train.peer).or_default();
         let now = Instant::now();
+        let (mut stranger, mut session) = (Session::default(), sessions.get_mut(&train.peer));
         for message in buffer[..train.length].chunks(train.each) {
+            // Who has not begun costs nothing that is kept.
+            if session.is_none() && matches!(Control::read(message), Some(Control::Begin(_))) {
+                make_room(&mut sessions);
+                session =
+                    Some(sessions.entry(train.peer).or_insert_with(|| (now, Session::default())));
+            }
+            let session = match &mut session {
+                Some((heard, session)) => {
+                    *heard = now;
+                    session
+                }
+                None => &mut stranger,
+            };
             match session.take(now, message, message.len(), true) {
                 Reply::Nothing => continue,
                 // What cannot be sent is lost, as a datagram may be.
@@ -158,5 +182,25 @@ pub(crate) async fn serve(at: SocketAddr, shown: Shown) -> Result<(), Trouble> {
             }
             shown.measured(&train.peer, session.result());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn one_more_client_takes_the_place_of_the_most_silent() {
+        let (mut sessions, begun) = (Sessions::new(), Instant::now());
+        let peer = |n: usize| SocketAddr::from(([127, 0, 0, 1], 1024 + n as u16));
+        for n in 0..MAX_CLIENTS {
+            make_room(&mut sessions);
+            let silent = if n == 7 { 0 } else { 1 + n as u64 };
+            sessions.insert(peer(n), (begun + Duration::from_millis(silent), Session::default()));
+        }
+        assert_eq!(sessions.len(), MAX_CLIENTS);
+        make_room(&mut sessions);
+        assert_eq!((sessions.len(), sessions.contains_key(&peer(7))), (MAX_CLIENTS - 1, false));
     }
 }
