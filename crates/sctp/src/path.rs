@@ -313,6 +313,12 @@ impl Path {
         self.reach != before
     }
 
+    /// It is known not to work.
+    pub(crate) fn fail(&mut self, settings: &Settings) {
+        self.errors = self.errors.max(settings.path_max_retrans.saturating_add(1));
+        self.reach = PathState::Inactive;
+    }
+
     /// Something sent here was acknowledged (RFC 9260 section 8.2).
     pub(crate) fn answered(&mut self) {
         self.errors = 0;

@@ -1,6 +1,7 @@
 //! What routers say of packets that were sent (RFC 9260 section 10).
 
 use super::{Association, Close, State};
+use crate::path::{Path, PathState};
 use bytes::Bytes;
 use ringway_sansio::{Icmp, Time};
 use std::net::IpAddr;
@@ -14,23 +15,39 @@ impl Association {
             Icmp::TooBig(mtu) => self.packet_too_big(now, index, mtu as usize),
             // Rule ICMP8.
             Icmp::ProtocolUnreachable if init != (self.state == State::CookieWait) => {}
-            Icmp::ProtocolUnreachable => {
-                self.close(Close::Aborted { code: 0, reason: Bytes::new() });
-            }
+            Icmp::ProtocolUnreachable => self.refused(now, index),
             // Rule ICMP9. The timers find out what it means for the association.
-            Icmp::Unreachable => {
-                if self.state == State::Closed || !self.paths[index].error(&self.settings) {
-                    return;
-                }
-                self.path_changed();
-                if self.current != index && self.paths[self.current].active() {
-                    // Elsewhere it may arrive, and need not wait for a timer.
-                    self.out.mark_all(index, &mut self.paths[index], true);
-                    self.paths[index].t3 = None;
-                    self.give_up(now);
-                    self.allow_bursts();
-                }
-            }
+            Icmp::Unreachable => self.unreachable(now, index),
+        }
+    }
+
+    /// Nobody speaks SCTP at an address. That is the end, unless there are other ways to the peer: one of
+    /// several may be another host's by now, or behind a firewall that says so of all it rejects.
+    fn refused(&mut self, now: Time, index: usize) {
+        let works = |path: &Path| path.usable() && path.state() != PathState::Inactive;
+        let mut others = self.paths.iter().enumerate().filter(|(other, _)| *other != index);
+        if !others.any(|(_, path)| works(path)) {
+            self.close(Close::Aborted { code: 0, reason: Bytes::new() });
+        } else if self.state == State::CookieWait {
+            // The next is tried at once.
+            self.paths[index].fail(&self.settings);
+            self.t1 = Some(now);
+        } else {
+            self.unreachable(now, index);
+        }
+    }
+
+    fn unreachable(&mut self, now: Time, index: usize) {
+        if self.state == State::Closed || !self.paths[index].error(&self.settings) {
+            return;
+        }
+        self.path_changed();
+        if self.current != index && self.paths[self.current].active() {
+            // Elsewhere it may arrive, and need not wait for a timer.
+            self.out.mark_all(index, &mut self.paths[index], true);
+            self.paths[index].t3 = None;
+            self.give_up(now);
+            self.allow_bursts();
         }
     }
 }

@@ -146,6 +146,30 @@ fn icmp_ends_an_opening() {
     assert_eq!(snapshot(&s).state, State::CookieEchoed);
 }
 
+/// RFC 9260 section 10, rules ICMP8 and ICMP9: an address of several at which nobody speaks SCTP is no end
+/// while there is another; the next is opened to at once.
+#[test]
+fn an_address_that_refuses_is_not_the_last_word() {
+    let mut s = Script::two_paths(plain());
+    let good = quote(&s, s.peer_tag);
+    icmp(&mut s, Icmp::ProtocolUnreachable, &good);
+    assert_eq!(snapshot(&s).state, State::Established);
+    s.send(0, 100);
+    s.expect_to(B2, "DATA 1 BE 0:0 100");
+
+    let mut s = Script::new(plain());
+    let (locals, remotes) = ([A1, A2], [B1, B2]);
+    let id = s.sctp.connect(s.now, &locals, PORT, &remotes, 40_000, None).unwrap();
+    s.id = Some(id);
+    let (_, init) = s.take().unwrap();
+    icmp(&mut s, Icmp::ProtocolUnreachable, &init[..20]);
+    s.wait(ms(1));
+    s.expect_to(B2, "INIT");
+    let sent = Addressing::new(A2, B2, PROTOCOL);
+    s.sctp.handle_icmp(s.now, &sent, Icmp::ProtocolUnreachable, &init[..20]);
+    assert!(matches!(s.events()[..], [Event::Closed(..)]));
+}
+
 /// RFC 9260 section 10, rule ICMP9: counts as an error of the path.
 #[test]
 fn an_unreachable_address_is_an_error() {
