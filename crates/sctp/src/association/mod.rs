@@ -234,7 +234,7 @@ struct Control {
     errors: Vec<u8>,
     /// A FORWARD TSN, and after a timeout where to.
     forward: bool,
-    forward_to: Option<usize>,
+    forward_to: Option<u8>,
     /// The last that was sent.
     forwarded: Option<Forwarded>,
     /// HEARTBEATs to answer: path and parameters.

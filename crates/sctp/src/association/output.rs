@@ -143,7 +143,8 @@ impl Association {
             return Some(self.current);
         }
         if self.control.forward {
-            let other = self.control.forward_to.filter(|other| self.paths[*other].usable());
+            let other = self.control.forward_to.map(usize::from);
+            let other = other.filter(|other| self.paths[*other].usable());
             return other.or(Some(self.current));
         }
         if let Some(path) = self.reconfig_target() {

@@ -138,7 +138,7 @@ impl Association {
         if self.out.is_ahead() {
             // RFC 3758 section 3.5, rule C5.
             self.control.forward = true;
-            self.control.forward_to = Some(self.other_than(index));
+            self.control.forward_to = Some(self.other_than(index) as u8);
         }
         self.allow_bursts();
     }

@@ -55,6 +55,9 @@ pub(crate) struct Outgoing {
     acked: Vec<(u64, u64)>,
     /// For the next.
     spare: Vec<(u64, u64)>,
+    /// SACKs that took something back, and until when they are counted.
+    taken_back: u8,
+    forgets: Time,
     /// Below this no chunk's misses are counted.
     uncounted: u64,
     /// Bytes of messages given and not acknowledged.
@@ -116,6 +119,8 @@ impl Outgoing {
             marked: BTreeSet::new(),
             acked: Vec::new(),
             spare: Vec::new(),
+            taken_back: 0,
+            forgets: Time::ZERO,
             uncounted: Line::ORIGIN,
             buffered: 0,
             waiting: 0,
