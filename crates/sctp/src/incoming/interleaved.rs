@@ -43,6 +43,9 @@ pub(super) struct Interleaved {
     len: usize,
     /// Up to where room was made last.
     swept: Name,
+    /// By stream, up to which MID unordered messages were given up last, and up to which place a fragment
+    /// of theirs may still come.
+    skipped: BTreeMap<u16, (Mid, u64)>,
 }
 
 /// Messages looked at when room is made.
@@ -62,12 +65,23 @@ impl Interleaved {
         self.next.get(usize::from(stream)).copied().unwrap_or_default()
     }
 
+    /// Whether a fragment is a late one of a message that was given up.
+    fn is_late(&mut self, data: &IData<'_>, place: u64) -> bool {
+        if data.flags.has(DataFlags::UNORDERED) {
+            let skipped = self.skipped.get(&data.stream);
+            return skipped.is_some_and(|(last, until)| place <= *until && !data.mid.after(*last));
+        }
+        data.mid.before(*self.next_of(data.stream))
+    }
+
     /// Streams begin anew, all if none is named (RFC 8260 section 2.3.2).
     pub(super) fn reset_streams(&mut self, streams: &[u16]) {
         if streams.is_empty() {
             self.next.clear();
+            self.skipped.clear();
         }
         for &stream in streams {
+            self.skipped.remove(&stream);
             if let Some(next) = self.next.get_mut(usize::from(stream)) {
                 *next = Mid::default();
             }
@@ -104,20 +118,19 @@ impl Incoming {
         self.bytes += data.user.len();
         self.advertised = self.advertised.saturating_sub(data.user.len());
         self.tracker.take(place);
-        match self.assemble(data) {
+        match self.assemble(data, place) {
             Ok(()) => Arrival::Taken { in_order },
             Err(what) => Arrival::Violation(what),
         }
     }
 
-    fn assemble(&mut self, data: &IData<'_>) -> Result<(), &'static str> {
+    fn assemble(&mut self, data: &IData<'_>, place: u64) -> Result<(), &'static str> {
         let part = self.part();
         let Some(all) = &mut self.interleaved else { return Ok(()) };
         let unordered = data.flags.has(DataFlags::UNORDERED);
         let (begins, ends) = (data.flags.has(DataFlags::BEGIN), data.flags.has(DataFlags::END));
         let next = *all.next_of(data.stream);
-        if !unordered && data.mid.before(next) {
-            // A late fragment of a message that was given up.
+        if all.is_late(data, place) {
             self.bytes -= data.user.len();
             return Ok(());
         }
@@ -269,7 +282,10 @@ impl Incoming {
         for name in names {
             self.give_out_or_up(name);
         }
-        if !unordered && let Some(all) = &mut self.interleaved {
+        let Some(all) = &mut self.interleaved else { return };
+        if unordered {
+            all.skipped.insert(stream, (mid, self.tracker.cumulative() + MAX_AHEAD));
+        } else {
             // `pass_on` goes one further.
             *all.next_of(stream) = mid;
             self.pass_on(stream);

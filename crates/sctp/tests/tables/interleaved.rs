@@ -276,3 +276,15 @@ fn messages_give_way() {
     s.expect_nothing();
     assert_eq!(snapshot(&s).unacknowledged, 0);
 }
+
+/// RFC 8260 section 2.3.1: fragments of an unordered message that was given up may come late, with TSNs above
+/// the one that it was skipped at. They wait for nothing.
+#[test]
+fn late_fragments_of_what_was_given_up_are_dropped() {
+    let mut s = script(interleaving());
+    s.give("IDATA 1 UB 0:0:0 10 + IDATA 2 UBE 0:1:0 20");
+    s.give("IFORWARD 3 U0:2");
+    s.give("IDATA 4 U 0:0:1 10 + IDATA 5 U 0:2:3 10 + IDATA 6 BE 0:0:0 30 + IDATA 7 UBE 0:3:0 40");
+    assert_eq!(s.read(), [20, 30, 40]);
+    assert_eq!((snapshot(&s).unread, snapshot(&s).state), (0, State::Established));
+}
