@@ -379,37 +379,64 @@ pub(super) fn cut(association: &Association, reason: CloseReason) {
     }
 }
 
+/// How far a peer had come when that was looked at last. Part of a message counts: a large one takes its
+/// time on a slow line.
+#[derive(Default)]
+struct Progress {
+    /// Messages acknowledged.
+    acknowledged: u64,
+    /// Chunks sent for the first time, of which there are no more without acknowledgements.
+    sent: u64,
+    /// The fewest bytes in flight since one of these changed.
+    least: u32,
+}
+
+impl Progress {
+    /// Whether it has come further.
+    fn moves(&mut self, acknowledged: u64, sent: u64, flying: u32) -> bool {
+        let further = (acknowledged, sent) != (self.acknowledged, self.sent);
+        // What is taken for lost flies no more either, but that ends.
+        let moves = further || flying < self.least;
+        if moves {
+            *self = Progress { acknowledged, sent, least: flying };
+        }
+        moves
+    }
+}
+
 /// Sees to it that a peer acknowledges what its association was given. That lies in the association's
 /// buffer, not in a queue, however long the peer lets its window closed.
 #[derive(Default)]
 pub(super) struct Acknowledged {
-    /// Messages of SCTP given, and how many of them were acknowledged when that was looked at last.
+    /// Messages of SCTP given.
     pub(super) given: u64,
-    acknowledged: u64,
+    progress: Progress,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl Acknowledged {
-    /// An error when nothing was acknowledged for one `limit` to two, though something waited.
+    /// An error when nothing was acknowledged for one `limit` to three, though something waited.
     pub(super) fn check(
         &mut self,
         association: &Association,
         limit: Duration,
         cx: &mut Context<'_>,
     ) -> Result<(), CloseReason> {
-        if self.given == self.acknowledged {
+        if self.given == self.progress.acknowledged {
             return Ok(());
         }
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(limit)));
         while timer.as_mut().poll(cx).is_ready() {
-            let waiting = association.statistics().map_or(0, |s| s.unacknowledged as u64);
-            let before = self.acknowledged;
-            self.acknowledged = self.given.saturating_sub(waiting);
+            // Over: nothing waits any more.
+            let (waiting, sent, flying) = association.statistics().map_or((0, 0, 0), |s| {
+                (s.unacknowledged as u64, s.totals.chunks_sent, s.outstanding)
+            });
+            let moves = self.progress.moves(self.given.saturating_sub(waiting), sent, flying);
             if waiting == 0 {
                 self.timer = None;
                 break;
             }
-            if self.acknowledged == before {
+            if !moves {
                 return Err(CloseReason::SlowReader);
             }
             timer.as_mut().reset(Instant::now() + limit);
@@ -626,6 +653,21 @@ pub(super) fn call_id(message: &[u8]) -> Option<&[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A message of many chunks over a slow line, then a peer that takes nothing more.
+    #[test]
+    fn a_chunk_is_progress_and_a_chunk_sent_again_is_none() {
+        let mut progress = Progress::default();
+        // Chunks leave as others arrive; then the last fly, fewer and fewer.
+        for (sent, flying) in [(4, 5600), (7, 5600), (10, 8400), (10, 4200), (10, 1400)] {
+            assert!(progress.moves(0, sent, flying), "{sent} {flying}");
+        }
+        assert!(progress.moves(1, 12, 2800));
+        assert!(progress.moves(1, 12, 0), "taken for lost");
+        for flying in [1400, 0, 2800, 0] {
+            assert!(!progress.moves(1, 12, flying), "sent again");
+        }
+    }
 
     #[test]
     fn a_call_is_known_by_its_id() {
