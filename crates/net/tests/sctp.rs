@@ -9,6 +9,8 @@ use ringway_net::sctp::{
 use std::collections::VecDeque;
 use std::future::Future;
 use std::net::IpAddr;
+use std::sync::Arc;
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 const PORT: u16 = 5060;
@@ -454,5 +456,31 @@ fn small_messages_are_read_together() {
         let expected: Vec<u8> = (0..200u8).flat_map(|n| vec![n; 1 + usize::from(n)]).collect();
         assert_eq!((received.len(), bytes), (200, expected));
         assert!(received.iter().enumerate().all(|(n, r)| (r.len, r.end) == (n + 1, true)));
+    });
+}
+
+/// Nobody.
+struct Sleeper;
+
+impl Wake for Sleeper {
+    fn wake(self: Arc<Self>) {}
+}
+
+/// Who waited and gave up, as in a `select!` or by a time-out, is forgotten, whatever it waited for.
+#[test]
+fn who_gave_up_waiting_is_forgotten() {
+    run(async {
+        let [a, _b] = pair([&[ip(1)], &[ip(2)]], Settings::default()).await;
+        let sleeper = Arc::new(Sleeper);
+        let waker = Waker::from(sleeper.clone());
+        for _ in 0..10 {
+            let mut cx = Context::from_waker(&waker);
+            let mut reading = Box::pin(a.recv());
+            assert!(reading.as_mut().poll(&mut cx).is_pending());
+            let mut watching = Box::pin(async { while a.event().await.is_some() {} });
+            assert!(watching.as_mut().poll(&mut cx).is_pending());
+        }
+        drop(waker);
+        assert_eq!(Arc::strong_count(&sleeper), 1);
     });
 }

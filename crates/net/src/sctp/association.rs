@@ -10,7 +10,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 /// An association. Clones are handles of the same one, for tasks that send and tasks that receive;
 /// when the last is dropped it is shut down in order, and what still comes is dropped.
@@ -42,7 +42,49 @@ impl fmt::Debug for Association {
     }
 }
 
+/// What is waited for on an association.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Wait {
+    /// Something to read.
+    Read,
+    /// Room to send, or that it is established, or its end.
+    Write,
+    /// An event.
+    Event,
+}
+
+/// Somebody waits who may give up, as in a `select!` or by a time-out; then nobody need be woken.
+struct Waiting<'a> {
+    association: &'a own::Association,
+    wait: Wait,
+    waker: Option<Waker>,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if let Some(waker) = &self.waker {
+            self.association.give_up(self.wait, waker);
+        }
+    }
+}
+
 impl Association {
+    /// Polls until it is ready, and is forgotten when it is dropped before.
+    async fn wait<T>(&self, wait: Wait, mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T {
+        let Kind::Own(association) = &self.0 else { return poll_fn(poll).await };
+        let mut waiting = Waiting { association, wait, waker: None };
+        poll_fn(move |cx| {
+            let result = poll(cx);
+            match (&result, &mut waiting.waker) {
+                (Poll::Ready(_), waker) => *waker = None,
+                (Poll::Pending, Some(waker)) => waker.clone_from(cx.waker()),
+                (Poll::Pending, none) => *none = Some(cx.waker().clone()),
+            }
+            result
+        })
+        .await
+    }
+
     pub(super) fn own(association: own::Association) -> Association {
         Association(Kind::Own(Arc::new(association)))
     }
@@ -53,7 +95,7 @@ impl Association {
 
     /// Waits until the association is established.
     pub async fn established(&self) -> Result<(), Error> {
-        poll_fn(|cx| self.poll_established(cx)).await
+        self.wait(Wait::Write, |cx| self.poll_established(cx)).await
     }
 
     /// As [`Association::established`].
@@ -65,7 +107,7 @@ impl Association {
     /// protocol keeps its bytes until they are acknowledged, and does not copy them.
     pub async fn send(&self, data: impl Into<Bytes>, options: &SendOptions) -> Result<(), Error> {
         let mut data = data.into();
-        poll_fn(|cx| self.poll_send(cx, &mut data, options)).await
+        self.wait(Wait::Write, |cx| self.poll_send(cx, &mut data, options)).await
     }
 
     /// As [`Association::send`]. Takes the bytes out of `data` when it is ready without an error.
@@ -94,7 +136,7 @@ impl Association {
         &self,
         messages: &mut VecDeque<(SendOptions, Bytes)>,
     ) -> Result<usize, Error> {
-        poll_fn(|cx| self.poll_send_many(cx, messages)).await
+        self.wait(Wait::Write, |cx| self.poll_send_many(cx, messages)).await
     }
 
     /// As [`Association::send_many`].
@@ -125,14 +167,14 @@ impl Association {
     /// ended in order and all is read.
     pub async fn recv(&self) -> Result<Option<Message>, Error> {
         let mut bytes = Vec::new();
-        let received = poll_fn(|cx| self.poll_recv_into(cx, &mut bytes)).await?;
+        let received = self.wait(Wait::Read, |cx| self.poll_recv_into(cx, &mut bytes)).await?;
         Ok(received.map(|received| Message::new(&received, bytes.into())))
     }
 
     /// Receives the next message, or part of one, appending its bytes to `out`: for readers that
     /// use one buffer again and again.
     pub async fn recv_into(&self, out: &mut Vec<u8>) -> Result<Option<Received>, Error> {
-        poll_fn(|cx| self.poll_recv_into(cx, out)).await
+        self.wait(Wait::Read, |cx| self.poll_recv_into(cx, out)).await
     }
 
     /// As [`Association::recv_into`].
@@ -152,7 +194,7 @@ impl Association {
         messages: &mut Vec<Message>,
         most: usize,
     ) -> Result<usize, Error> {
-        poll_fn(|cx| self.poll_recv_many(cx, messages, most)).await
+        self.wait(Wait::Read, |cx| self.poll_recv_many(cx, messages, most)).await
     }
 
     /// As [`Association::recv_many`].
@@ -186,7 +228,7 @@ impl Association {
         received: &mut Vec<Received>,
         most: usize,
     ) -> Result<usize, Error> {
-        poll_fn(|cx| self.poll_recv_many_into(cx, out, received, most)).await
+        self.wait(Wait::Read, |cx| self.poll_recv_many_into(cx, out, received, most)).await
     }
 
     /// As [`Association::recv_many_into`].
@@ -213,7 +255,7 @@ impl Association {
     /// The next event. `None` after [`Event::Closed`]. With the kernel's SCTP, events behind a
     /// message are told once it is read.
     pub async fn event(&self) -> Option<Event> {
-        poll_fn(|cx| self.poll_event(cx)).await
+        self.wait(Wait::Event, |cx| self.poll_event(cx)).await
     }
 
     /// As [`Association::event`].
@@ -277,7 +319,7 @@ impl Association {
     /// Ends the association in order: everything given is delivered first. Waits for the end.
     pub async fn shutdown(&self) -> Result<(), Error> {
         self.begin_shutdown();
-        poll_fn(|cx| self.poll_closed(cx)).await
+        self.wait(Wait::Write, |cx| self.poll_closed(cx)).await
     }
 
     /// Begins to end the association in order, without waiting for it.

@@ -2,6 +2,7 @@
 //! the moment of a call or of one train of packets, never while anybody waits; those who are to be
 //! woken are woken after the lock is given back.
 
+use super::association::Wait;
 use super::carrier::{Gone, Traffic};
 use super::error::Error;
 use super::locals::Locals;
@@ -217,6 +218,19 @@ fn wake(wakes: &mut SmallVec<[Waker; 4]>, waiters: &mut Waiters) {
 }
 
 impl Core {
+    /// Forgets a task among those that wait, and wakes it.
+    pub(super) fn give_up(&mut self, key: usize, wait: Wait, waker: &Waker) {
+        let Some(entry) = self.entries.get_mut(key) else { return };
+        let waiters = match wait {
+            Wait::Read => &mut entry.readers,
+            Wait::Write => &mut entry.writers,
+            Wait::Event => &mut entry.watchers,
+        };
+        if let Some(place) = waiters.0.iter().position(|other| other.will_wake(waker)) {
+            self.wakes.push(waiters.0.swap_remove(place));
+        }
+    }
+
     /// Wakes those who wait to send on an association, or for its end.
     pub(super) fn wake_writers(&mut self, key: usize) {
         if let Some(entry) = self.entries.get_mut(key) {

@@ -1,5 +1,6 @@
 //! An association of our own protocol.
 
+use super::association::Wait;
 use super::core::{Core, Entry, Waiters};
 use super::error::Error;
 use super::locals::check_scope;
@@ -11,7 +12,7 @@ use ringway_sctp::{AssocId, Close, Received, Reset, SendOptions, Snapshot};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 /// Bytes read at once by `recv_many` before it is content.
 const READ_AT_ONCE: usize = 64 << 10;
@@ -49,6 +50,11 @@ impl Association {
             Some(why) => Err(Error::Closed(why.clone())),
             None => Ok(()),
         }
+    }
+
+    /// Somebody waits no more. Another may wait in the same task, which is woken to say so again.
+    pub(super) fn give_up(&self, wait: Wait, waker: &Waker) {
+        self.with(|core| core.give_up(self.key, wait, waker));
     }
 
     pub(super) fn poll_established(&self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
