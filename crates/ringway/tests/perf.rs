@@ -160,6 +160,60 @@ fn a_server_without_descriptors_lives_on() {
     echo(&TcpStream::connect(&place).unwrap()).unwrap();
 }
 
+/// A message that asks to come back, and its answer.
+const ECHO: [&[u8]; 2] = [b"\x01hello", b"\x06hello"];
+const BEGIN: &[u8] = b"\x02{\"run\":1,\"size\":100}";
+
+fn socket(place: &str) -> UdpSocket {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(place).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    socket
+}
+
+fn asked(socket: &UdpSocket, question: &[u8]) -> Vec<u8> {
+    let mut buffer = [0; 512];
+    socket.send(question).unwrap();
+    let length = socket.recv(&mut buffer).unwrap();
+    buffer[..length].to_vec()
+}
+
+/// Whoever can make a stranger's address look like another server's must not set the two on each other.
+#[test]
+fn an_answer_is_not_answered() {
+    let place = format!("127.0.0.1:{}", port());
+    let _server = Server::start("udp", &place);
+    let socket = socket(&place);
+    for question in [ECHO[0], BEGIN] {
+        let answer = asked(&socket, question);
+        // As it would come to the other server. The next to be answered is the next question.
+        socket.send(&answer).unwrap();
+        assert_eq!(asked(&socket, ECHO[0]), ECHO[1], "{question:?}");
+    }
+}
+
+/// Four runs of `client --streams 1024` have as many ports as a server remembers.
+#[test]
+fn a_new_client_is_answered_after_many_old_ones() {
+    let place = format!("127.0.0.1:{}", port());
+    let _server = Server::start("udp", &place);
+    for _ in 0..50 {
+        let many: Vec<UdpSocket> = (0..100).map(|_| socket(&place)).collect();
+        for socket in &many {
+            // Begun is what begins.
+            assert_eq!(asked(socket, BEGIN)[1..], BEGIN[1..]);
+        }
+    }
+}
+
+/// A host has several addresses.
+#[test]
+fn udp_is_answered_from_where_it_was_asked() {
+    let port = port();
+    let _server = Server::start("udp", &format!("0.0.0.0:{port}"));
+    assert_eq!(asked(&socket(&format!("127.0.0.7:{port}")), ECHO[0]), ECHO[1]);
+}
+
 #[test]
 fn a_table_for_people() {
     let place = format!("127.0.0.1:{}", port());

@@ -1,6 +1,6 @@
 //! The client: the order of a measurement.
 
-use super::protocol::{Begin, Control, Counted, ECHO, End, cpu};
+use super::protocol::{Begin, Control, Counted, ECHO, ECHOED, End, cpu};
 use super::report::{Latency, Report, Row, Throughput};
 use super::{Client, SILENCE, Transport, Trouble, sctp, silent, tcp, udp};
 use crate::out;
@@ -108,7 +108,6 @@ impl Channel {
         let mut times = Histogram::<u64>::new_with_max(LONG.as_nanos() as u64, DIGITS)
             .map_err(|error| Trouble::at("latencies", error))?;
         let mut message = vec![0; size];
-        message[0] = ECHO;
         let (mut lost, mut number) = (0, 0u32);
         while Instant::now() < until {
             number = number.wrapping_add(1);
@@ -117,7 +116,9 @@ impl Channel {
                 *to = from;
             }
             let begun = Instant::now();
+            message[0] = ECHO;
             self.say(&message).await?;
+            message[0] = ECHOED;
             let patience = if self.lossy() { ECHO_PATIENCE } else { SILENCE };
             let heard = tokio::time::timeout(patience, async {
                 while self.hear().await? != message {}

@@ -1,16 +1,19 @@
 //! What a client and a server say to each other: messages whose first byte is their kind.
 //!
 //! A client begins a measurement, sends data, and ends it by telling how much it sent; the server
-//! answers with what it counted. Between measurements an echo comes back as it is. Begin and End are
-//! answered again when they come again, so that datagrams may be lost.
+//! answers with what it counted. Between measurements echoes come back. Begin and End are answered
+//! again when they come again, so that datagrams may be lost.
 
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
 /// First byte of a message that is only counted.
 pub(crate) const DATA: u8 = 0;
-/// First byte of a message that comes back as it is.
+/// First byte of a message that comes back, as [`ECHOED`].
 pub(crate) const ECHO: u8 = 1;
+/// First byte of one that came back. No answer is of a kind that is answered: one forged datagram would
+/// set two servers on each other for ever.
+pub(crate) const ECHOED: u8 = 6;
 const BEGIN: u8 = 2;
 const BEGUN: u8 = 3;
 const END: u8 = 4;
@@ -108,7 +111,7 @@ pub(crate) struct Session {
 #[derive(PartialEq, Debug)]
 pub(crate) enum Reply {
     Nothing,
-    /// The message goes back.
+    /// The message goes back, its first byte [`ECHOED`].
     Echo,
     /// This goes back.
     Say(Vec<u8>),
@@ -176,6 +179,15 @@ impl Session {
         let first = !std::mem::replace(&mut self.told, true);
         self.begin.filter(|_| first).map(|begin| (begin, counted))
     }
+}
+
+/// A message as it goes back.
+pub(crate) fn echoed(message: &[u8]) -> Vec<u8> {
+    let mut bytes = message.to_vec();
+    if let Some(kind) = bytes.first_mut() {
+        *kind = ECHOED;
+    }
+    bytes
 }
 
 /// Processor time of this process so far.

@@ -1,7 +1,7 @@
 //! Messages over SCTP, on the streams of one association.
 
 use super::place::Place;
-use super::protocol::{DATA, Reply, Session};
+use super::protocol::{DATA, Reply, Session, echoed};
 use super::server::Shown;
 use super::{MAX_SIZE, SILENCE, Transport, Trouble, silent};
 use bytes::Bytes;
@@ -189,9 +189,7 @@ async fn answer(association: Association, peer: &str, shown: &Shown) -> Result<(
             let options = SendOptions::default();
             match session.take(now, message, message.len(), false) {
                 Reply::Nothing => continue,
-                Reply::Echo => {
-                    association.send(Bytes::copy_from_slice(message), &options).await?;
-                }
+                Reply::Echo => association.send(echoed(message), &options).await?,
                 Reply::Say(bytes) => association.send(bytes, &options).await?,
             }
             shown.measured(&peer, session.result());

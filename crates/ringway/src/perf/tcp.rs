@@ -1,7 +1,7 @@
 //! Messages over TCP: each behind its length in four bytes. What is at hand leaves together, and is
 //! read together, as a program would that cares for speed.
 
-use super::protocol::{DATA, Reply, Session};
+use super::protocol::{DATA, Reply, Session, echoed};
 use super::server::Shown;
 use super::{MAX_SIZE, SILENCE, Trouble, silent};
 use std::net::{IpAddr, SocketAddr};
@@ -150,7 +150,7 @@ async fn answer(
             let message = &connection.buffer[body..body + length];
             let reply = match session.take(now, message, length, false) {
                 Reply::Nothing => continue,
-                Reply::Echo => framed(message),
+                Reply::Echo => framed(&echoed(message)),
                 Reply::Say(bytes) => framed(&bytes),
             };
             let sent = connection.stream.write_all(&reply).await;

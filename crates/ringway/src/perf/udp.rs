@@ -1,7 +1,7 @@
 //! Messages over UDP: each a datagram. Many leave with one call where the kernel cuts them (UDP
 //! segmentation offload), and come with one where it joins them.
 
-use super::protocol::{Control, DATA, Reply, Session};
+use super::protocol::{Control, DATA, Reply, Session, echoed};
 use super::server::Shown;
 use super::{MAX_SIZE, Trouble};
 use nix::cmsg_space;
@@ -25,7 +25,7 @@ const MAX_IN_TRAIN: usize = 1452;
 const TRAIN: usize = 64;
 /// Receive buffer asked for, in bytes; the kernel may give less.
 const RECEIVE: usize = 4 << 20;
-/// Most clients that are measured at a time; one more takes the place of who was silent for longest.
+/// Most clients that are remembered; with more, those are forgotten that are silent for longest.
 const MAX_CLIENTS: usize = 4096;
 
 /// A client's socket.
@@ -100,15 +100,41 @@ impl Port {
     }
 }
 
-/// What came with one call: where from, how much, and how long each datagram is.
+/// What came with one call: where from, where to, how much, and how long each datagram is.
 struct Train {
-    peer: SocketAddr,
+    from: SockaddrStorage,
+    to: Option<ControlMessageOwned>,
     length: usize,
     each: usize,
 }
 
+impl Train {
+    /// Answers from the address that was asked: a host has several. What cannot be sent is lost, as a
+    /// datagram may be.
+    fn answer(&self, socket: &UdpSocket, bytes: &[u8]) {
+        let (v4, v6);
+        let source = match self.to {
+            Some(ControlMessageOwned::Ipv4PacketInfo(mut info)) => {
+                // By whichever interface leads there.
+                info.ipi_ifindex = 0;
+                v4 = info;
+                Some(ControlMessage::Ipv4PacketInfo(&v4))
+            }
+            Some(ControlMessageOwned::Ipv6PacketInfo(mut info)) => {
+                info.ipi6_ifindex = 0;
+                v6 = info;
+                Some(ControlMessage::Ipv6PacketInfo(&v6))
+            }
+            _ => None,
+        };
+        let bytes = [IoSlice::new(bytes)];
+        let flags = MsgFlags::MSG_DONTWAIT;
+        let _ = sendmsg(socket.as_raw_fd(), &bytes, source.as_slice(), flags, Some(&self.from));
+    }
+}
+
 fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<Train> {
-    let mut control = cmsg_space!(i32);
+    let mut control = cmsg_space!(i32, nix::libc::in6_pktinfo);
     let mut bytes = [IoSliceMut::new(buffer)];
     let got = recvmsg::<SockaddrStorage>(
         socket.as_raw_fd(),
@@ -116,30 +142,36 @@ fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<Train> {
         Some(&mut control),
         MsgFlags::empty(),
     )?;
-    let each = got.cmsgs()?.find_map(|message| match message {
-        ControlMessageOwned::UdpGroSegments(each) => usize::try_from(each).ok(),
-        _ => None,
-    });
-    let address = got.address.ok_or(io::ErrorKind::InvalidData)?;
-    let peer = match (address.as_sockaddr_in(), address.as_sockaddr_in6()) {
-        (Some(v4), _) => SocketAddr::V4((*v4).into()),
-        (_, Some(v6)) => SocketAddr::V6((*v6).into()),
-        _ => return Err(io::ErrorKind::InvalidData.into()),
-    };
-    Ok(Train { peer, length: got.bytes, each: each.unwrap_or(got.bytes).max(1) })
+    let (mut each, mut to) = (got.bytes, None);
+    for message in got.cmsgs()? {
+        match message {
+            ControlMessageOwned::UdpGroSegments(size) => each = usize::try_from(size).unwrap_or(0),
+            address => to = Some(address),
+        }
+    }
+    let from = got.address.ok_or(io::ErrorKind::InvalidData)?;
+    Ok(Train { from, to, length: got.bytes, each: each.max(1) })
 }
 
-/// Who is measured, and when each was heard last.
-type Sessions = HashMap<SocketAddr, (Instant, Session)>;
+/// The clients heard of last. Half of the room is for those heard since the last turn: when it is full,
+/// those of the turn before are forgotten, so that many strangers cost no search.
+#[derive(Default)]
+struct Clients {
+    fresh: HashMap<SockaddrStorage, Session>,
+    stale: HashMap<SockaddrStorage, Session>,
+}
 
-/// Forgets who was silent for longest, if there is no room for one more.
-fn make_room(sessions: &mut Sessions) {
-    if sessions.len() < MAX_CLIENTS {
-        return;
+impl Clients {
+    fn knows(&self, from: &SockaddrStorage) -> bool {
+        self.fresh.contains_key(from) || self.stale.contains_key(from)
     }
-    let oldest = sessions.iter().min_by_key(|(_, (heard, _))| *heard).map(|(peer, _)| *peer);
-    if let Some(peer) = oldest {
-        sessions.remove(&peer);
+
+    fn get(&mut self, from: SockaddrStorage) -> &mut Session {
+        if !self.fresh.contains_key(&from) && self.fresh.len() >= MAX_CLIENTS / 2 {
+            self.stale = std::mem::take(&mut self.fresh);
+        }
+        let stale = &mut self.stale;
+        self.fresh.entry(from).or_insert_with(|| stale.remove(&from).unwrap_or_default())
     }
 }
 
@@ -151,56 +183,32 @@ pub(crate) async fn serve(at: SocketAddr, shown: Shown) -> Result<(), Trouble> {
     let _ = setsockopt(&socket, sockopt::UdpGroSegment, &true);
     let _ = setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE)
         .or_else(|_| setsockopt(&socket, sockopt::RcvBuf, &RECEIVE));
+    let _ = if at.is_ipv4() {
+        setsockopt(&socket, sockopt::Ipv4PacketInfo, &true)
+    } else {
+        setsockopt(&socket, sockopt::Ipv6RecvPacketInfo, &true)
+    };
     shown.waits(&format!("udp on {at}"));
-    let mut sessions = Sessions::new();
+    let mut clients = Clients::default();
     let mut buffer = vec![0; MAX_DATAGRAM.max(MAX_SIZE.min(1 << 16))];
     loop {
         let got = socket.async_io(Interest::READABLE, || receive(&socket, &mut buffer)).await;
         // An ICMP message about an earlier answer is not this socket's end.
         let Ok(train) = got else { continue };
+        let mut stranger = Session::default();
+        // Who has not begun costs nothing that is kept.
+        let begins = |message| matches!(Control::read(message), Some(Control::Begin(_)));
+        let known =
+            clients.knows(&train.from) || buffer[..train.length].chunks(train.each).any(begins);
+        let session = if known { clients.get(train.from) } else { &mut stranger };
         let now = Instant::now();
-        let (mut stranger, mut session) = (Session::default(), sessions.get_mut(&train.peer));
         for message in buffer[..train.length].chunks(train.each) {
-            // Who has not begun costs nothing that is kept.
-            if session.is_none() && matches!(Control::read(message), Some(Control::Begin(_))) {
-                make_room(&mut sessions);
-                session =
-                    Some(sessions.entry(train.peer).or_insert_with(|| (now, Session::default())));
-            }
-            let session = match &mut session {
-                Some((heard, session)) => {
-                    *heard = now;
-                    session
-                }
-                None => &mut stranger,
-            };
             match session.take(now, message, message.len(), true) {
                 Reply::Nothing => continue,
-                // What cannot be sent is lost, as a datagram may be.
-                Reply::Echo => drop(socket.send_to(message, train.peer).await),
-                Reply::Say(bytes) => drop(socket.send_to(&bytes, train.peer).await),
+                Reply::Echo => train.answer(&socket, &echoed(message)),
+                Reply::Say(bytes) => train.answer(&socket, &bytes),
             }
-            shown.measured(&train.peer, session.result());
+            shown.measured(&train.from, session.result());
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::time::Duration;
-
-    #[test]
-    fn one_more_client_takes_the_place_of_the_most_silent() {
-        let (mut sessions, begun) = (Sessions::new(), Instant::now());
-        let peer = |n: usize| SocketAddr::from(([127, 0, 0, 1], 1024 + n as u16));
-        for n in 0..MAX_CLIENTS {
-            make_room(&mut sessions);
-            let silent = if n == 7 { 0 } else { 1 + n as u64 };
-            sessions.insert(peer(n), (begun + Duration::from_millis(silent), Session::default()));
-        }
-        assert_eq!(sessions.len(), MAX_CLIENTS);
-        make_room(&mut sessions);
-        assert_eq!((sessions.len(), sessions.contains_key(&peer(7))), (MAX_CLIENTS - 1, false));
     }
 }
