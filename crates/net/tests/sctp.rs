@@ -15,8 +15,8 @@ use std::time::Duration;
 
 const PORT: u16 = 5060;
 
-/// Longest a test waits for something that should happen.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Longest a test takes, on however busy a machine.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 fn ip(last: u8) -> IpAddr {
     IpAddr::from([127, 0, 0, last])
@@ -363,7 +363,7 @@ fn many_tasks_on_several_threads_lose_nothing() {
         assert_eq!((a.counters().aborts, b.counters().aborts), (0, 0));
     };
     runtime.unwrap().block_on(async {
-        tokio::time::timeout(Duration::from_secs(60), work).await.expect("in time");
+        tokio::time::timeout(PATIENCE, work).await.expect("in time");
     });
 }
 

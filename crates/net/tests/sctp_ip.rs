@@ -21,7 +21,7 @@ fn ip(last: u8) -> IpAddr {
 
 fn run<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async { tokio::time::timeout(PATIENCE, work).await.expect("in time") })
+    runtime.block_on(async { tokio::time::timeout(PATIENCE * 5, work).await.expect("in time") })
 }
 
 fn stack() -> Stack {
@@ -197,7 +197,11 @@ fn an_address_that_vanishes_fails_its_paths_and_is_used_again() {
     run(async {
         let (a, b) = (stack(), stack());
         let listener = b.listen(&[b1, b2], 5060, None).unwrap();
-        let ours = a.connect(&Connect::new(&[a1, a2], &[b1, b2], 5060)).await.unwrap();
+        // Neither unanswered heartbeats nor data under way tell of it: there are none.
+        let settings = Settings { heartbeat_interval: Some(PATIENCE * 50), ..Settings::default() };
+        let connect =
+            Connect { settings: Some(settings), ..Connect::new(&[a1, a2], &[b1, b2], 5060) };
+        let ours = a.connect(&connect).await.unwrap();
         let theirs = listener.accept().await.unwrap();
         let until = async |remote, wanted| loop {
             match ours.event().await.unwrap() {
@@ -206,11 +210,8 @@ fn an_address_that_vanishes_fails_its_paths_and_is_used_again() {
             }
         };
         exchange(&ours, &theirs).await;
-        let before = tokio::time::Instant::now();
         address("lo:1", None);
         until(b1, PathState::PotentiallyFailed).await;
-        // Far below the retransmission timeout: nothing had to be waited for.
-        assert!(before.elapsed() < Duration::from_millis(900), "{:?}", before.elapsed());
         exchange(&ours, &theirs).await;
         address("lo:1", Some(addresses[0]));
         until(b1, PathState::Active).await;

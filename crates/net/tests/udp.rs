@@ -209,8 +209,8 @@ fn a_timer_fires_on_time_under_a_flood() {
     });
     let client = client("127.0.0.1:0");
     let to = server.addr(0);
-    server.post(0, |probe, now, _| probe.timeout = Some(now + Duration::from_millis(50)));
     let begun = Instant::now();
+    server.post(0, |probe, now, _| probe.timeout = Some(now + Duration::from_millis(50)));
     let fired = loop {
         for _ in 0..32 {
             let _ = client.send_to(&[b'x'; 400], to);
@@ -220,7 +220,7 @@ fn a_timer_fires_on_time_under_a_flood() {
         }
         assert!(begun.elapsed() < PATIENCE, "the timer did not fire");
     };
-    assert!(fired >= Duration::from_millis(45) && fired < Duration::from_secs(2), "{fired:?}");
+    assert!(fired >= Duration::from_millis(45), "{fired:?}");
 }
 
 /// The batches told until one has emptied the socket; the handler takes `each` for every datagram of
@@ -228,16 +228,16 @@ fn a_timer_fires_on_time_under_a_flood() {
 fn flood(server: &Server, count: usize, each: Duration) -> Vec<Backlog> {
     let client = client("127.0.0.1:0");
     server.post(0, move |probe, _, _| probe.pause = each);
-    // The worker is busy while they come.
-    let busy = Duration::from_millis(400);
-    server.post(0, move |_, _, _| std::thread::sleep(busy));
-    std::thread::sleep(busy / 4);
+    // The worker does nothing while they come.
+    let held = server.hold(0);
     for _ in 0..count {
         client.send_to(&[b'w'; 500], server.addr(0)).unwrap();
     }
+    arrived(&client);
+    drop(held);
     let mut told: Vec<Backlog> = Vec::new();
     while told.last().is_none_or(|last| last.capacity > 0) {
-        match server.events.recv_timeout(busy * 2) {
+        match server.events.recv_timeout(PATIENCE / 4) {
             Ok(Event::Batch(backlog)) => told.push(backlog),
             Ok(_) => {}
             // The last batch was just full.
@@ -245,6 +245,13 @@ fn flood(server: &Server, count: usize, each: Duration) -> Vec<Backlog> {
         }
     }
     told
+}
+
+/// Waits until what a socket has sent lies where it was sent to: one more datagram, to itself, comes
+/// after all of it.
+fn arrived(socket: &UdpSocket) {
+    socket.send_to(b"last", socket.local_addr().unwrap()).unwrap();
+    while socket.recv(&mut [0; 100]).unwrap() != b"last".len() {}
 }
 
 #[test]
@@ -289,15 +296,19 @@ fn what_is_new_is_discarded_while_the_worker_is_behind() {
     });
     let client = client("127.0.0.1:0");
     let send = |text: &[u8]| client.send_to(text, server.addr(0)).map(drop).unwrap();
-    let busy = Duration::from_millis(300);
-    server.post(0, move |probe, _, _| probe.pause = busy / 30);
-    server.post(0, move |_, _, _| std::thread::sleep(busy));
-    // Two full batches, of which the first takes 320 ms.
+    let (word, gate) = std::sync::mpsc::channel();
+    server.post(0, move |probe, _, _| probe.gate = Some(gate));
+    let held = server.hold(0);
+    // Two full batches; in the middle of the first the worker stands still.
     (0..64).for_each(|_| send(b"OPTIONS sip:a"));
-    std::thread::sleep(busy * 3 / 2);
+    arrived(&client);
+    drop(held);
+    word.send(()).unwrap();
+    let mut heard = vec![server.wait_message().2];
     send(b"INVITE sip:discarded");
     send(b"BYE sip:a");
-    let mut heard = Vec::new();
+    arrived(&client);
+    drop(word);
     while heard.last().is_none_or(|last| last != b"BYE sip:a") {
         heard.push(server.wait_message().2);
     }

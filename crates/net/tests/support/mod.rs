@@ -12,8 +12,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Longest a test waits for something that should happen.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+/// Longest a test waits for something that should happen, on however busy a machine.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a handler was told.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,6 +56,8 @@ pub struct Probe {
     pub tell: bool,
     /// How long every message takes.
     pub pause: Duration,
+    /// Every message waits here for a word, until nobody is left to give it.
+    pub gate: Option<Receiver<()>>,
     /// The share of new requests to discard while behind.
     pub shed: u32,
     pub timeout: Option<Time>,
@@ -73,6 +75,9 @@ impl Handler for Probe {
     fn message(&mut self, _: Time, flow: &Flow, bytes: &[u8], out: &mut Outbox) {
         if !self.pause.is_zero() {
             std::thread::sleep(self.pause);
+        }
+        if let Some(gate) = &self.gate {
+            let _ = gate.recv();
         }
         if self.echo {
             out.push(Target::Flow(*flow), 0, |b| b.extend_from_slice(bytes));
@@ -159,6 +164,7 @@ impl Server {
                     echo: true,
                     tell: true,
                     pause: Duration::ZERO,
+                    gate: None,
                     shed: 0,
                     timeout: None,
                 };
@@ -185,6 +191,25 @@ impl Server {
         job: impl FnOnce(&mut Probe, Time, &mut Outbox) + Send + 'static,
     ) {
         assert!(self.control.mailboxes()[worker].try_post(Box::new(job)));
+    }
+
+    /// Keeps a worker from all it would do until what is given back is dropped.
+    pub fn hold(&self, worker: usize) -> Sender<()> {
+        let (release, wait) = channel();
+        let (tell, held) = channel();
+        self.post(worker, move |_, _, _| {
+            tell.send(()).unwrap();
+            let _ = wait.recv();
+        });
+        held.recv_timeout(PATIENCE).expect("a worker that takes what is posted");
+        release
+    }
+
+    /// Waits until a worker has done what was posted to it, and has told what of that failed.
+    pub fn settle(&self, worker: usize) {
+        // What fails is told after all that was taken together: the second is taken after that.
+        drop(self.hold(worker));
+        drop(self.hold(worker));
     }
 
     /// Sends one message from a worker.
