@@ -3,15 +3,17 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod place;
+mod ports;
 
 use place::Place;
+use ports::port;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-const WITHIN: Duration = Duration::from_secs(20);
+const WITHIN: Duration = Duration::from_secs(60);
 
 impl Place {
     /// Runs what must succeed; its standard output.
@@ -86,14 +88,17 @@ impl Drop for Server {
     }
 }
 
-/// A port that was free a moment ago, for UDP and TCP.
-fn port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+fn metrics(port: u16) -> String {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
 }
 
 fn register(server: SocketAddr, user: &str) -> String {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    socket.set_read_timeout(Some(WITHIN)).unwrap();
     let local = socket.local_addr().unwrap();
     let request = format!(
         "REGISTER sip:a.test SIP/2.0\r\nVia: SIP/2.0/UDP {local};branch=z9hG4bK{user}\r\n\
@@ -228,7 +233,11 @@ fn a_server_is_reloaded_asked_and_stopped() {
     }
     config("[\"a.test\"");
     server.signal("-HUP");
-    std::thread::sleep(Duration::from_millis(300));
+    let until = Instant::now() + WITHIN;
+    while !metrics(http).lines().any(|line| line == "ringway_reloads_failed_total 1") {
+        assert!(Instant::now() < until, "not refused");
+        std::thread::sleep(Duration::from_millis(20));
+    }
     assert_eq!(place.status()["domains"][0]["aliases"], serde_json::json!(["b.test"]));
     assert!(register(address, "bob").starts_with("SIP/2.0 200 "));
 

@@ -2,10 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod ports;
+
+use ports::port;
 use ringway_net::sctp::{Config, Connect, Over, SendOptions, Settings, Stack};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
@@ -18,16 +21,6 @@ fn ringway(args: &[&str]) -> Command {
 
 fn run(args: &[&str]) -> Output {
     ringway(args).output().unwrap()
-}
-
-/// A port that was free a moment ago, for UDP and TCP.
-fn port() -> u16 {
-    loop {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        if UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
-            return port;
-        }
-    }
 }
 
 /// A server that is waiting, ended with the test.
