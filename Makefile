@@ -22,13 +22,19 @@ bench:
 	@[ "$(or $(ONLY),world)" != world ] || interop/bench/world
 
 # 200,000 calls: tables empty and memory back afterwards. Then pairs of SCTP hosts whose settings, wires and
-# users 20,000 seeds draw (others: make soak RANDOM_FROM=20000), and what must not cost more where there is more.
+# users 20,000 seeds draw (others: make soak RANDOM_FROM=20000), what must not cost more where there is more,
+# and all tests, whose properties draw anew in each of five rounds (more: make soak ROUNDS=20).
 soak:
 	@scripts/install-test-tools
 	@interop/bench/drain
 	@RANDOM_FROM=$(or $(RANDOM_FROM),0) RANDOM_SEEDS=20000 \
 		cargo test --locked -p ringway-sctp --test random -- --nocapture
 	@cargo test --locked -p ringway-sctp --test cost
+	@for round in $$(seq $(or $(ROUNDS),5)); do \
+		seed=$$(od -An -N4 -tu4 /dev/urandom | tr -d ' '); \
+		echo "the same again: PROPTEST_RNG_SEED=$$seed PROPTEST_CASES=1000 cargo test --workspace --locked"; \
+		PROPTEST_RNG_SEED=$$seed PROPTEST_CASES=1000 cargo test --workspace --locked --quiet || exit 1; \
+	done
 
 # Every fuzz target for ten minutes each; shorter: make fuzz TIME=60
 fuzz:
