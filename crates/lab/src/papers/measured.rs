@@ -28,6 +28,9 @@ pub struct Measured {
     pub n: usize,
     #[serde(skip)]
     estimate: Estimate,
+    /// Whether the two are of one kind, so that their difference says something.
+    #[serde(skip)]
+    compared: bool,
 }
 
 impl Measured {
@@ -44,6 +47,7 @@ impl Measured {
             interval: interval.map(|i| i.to_string()),
             n: estimate.n,
             estimate,
+            compared: true,
         }
     }
 
@@ -55,6 +59,11 @@ impl Measured {
     /// With what the paper printed.
     pub(super) fn beside(self, paper: f64) -> Self {
         Measured { paper: Some(paper), ..self }
+    }
+
+    /// With what the paper printed, which is of something else and is shown without a difference.
+    pub(super) fn apart_from(self, paper: f64) -> Self {
+        Measured { compared: false, ..self.beside(paper) }
     }
 }
 
@@ -118,7 +127,8 @@ impl MeasuredTable {
                     let off = |(ours, paper): (f64, f64)| {
                         format!("{:+.0} %", (ours / paper - 1.0) * 100.0)
                     };
-                    cells.push(paper.map_or("-".into(), off));
+                    let compared = paper.filter(|_| found.is_some_and(|f| f.compared));
+                    cells.push(compared.map_or("-".into(), off));
                 }
             }
             cells
