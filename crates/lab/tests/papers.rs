@@ -19,6 +19,11 @@ fn a_paper_is_repeated_and_its_claims_can_fail() {
     let mut first = pang(1);
     assert_eq!(text(&first), text(&pang(2)));
     assert!(first.claims.iter().all(|c| c.expected || !c.why.is_empty()));
+    // Fast retransmission is worth what Pang says of it where enough is sent and not too much lost.
+    let dialled = first.measured.iter().find(|m| m.source == "Table 5.3, without people").unwrap();
+    let calls = |row, transport| dialled.get(row, transport).unwrap().ours;
+    assert!(calls("5 % in each direction", "SCTP") > 1.2 * calls("5 % in each direction", "UDP"));
+    assert!(calls("20 % in each direction", "SCTP") < calls("20 % in each direction", "UDP"));
     for expected in [true, false] {
         let before = first.outside().len();
         let is_one = |c: &&mut Claim| c.expected == expected && c.sure && c.is_right();
