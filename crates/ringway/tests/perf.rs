@@ -8,7 +8,7 @@ use ports::port;
 use ringway_net::sctp::{Config, Connect, Over, SendOptions, Settings, Stack};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
