@@ -107,8 +107,15 @@ pub fn bind<P: Send + 'static>(config: Config) -> Result<Vec<Endpoint<P>>, BindE
                 return Err(BindError::NoCertificate { transport, addr });
             }
             Transport::Sctp | Transport::TlsSctp => {
-                // Raw sockets are shared by all listeners over IP, so one worker has them all.
-                let owner = if bind.encapsulation.is_some() { place % config.workers } else { 0 };
+                // Raw sockets are shared by all listeners over IP, so one worker has them all; and one has
+                // all that go by the same UDP port.
+                let owner = match bind.encapsulation {
+                    None => 0,
+                    Some(_) => sctp
+                        .iter()
+                        .position(|binds| binds.known(bind).is_some())
+                        .unwrap_or(place % config.workers),
+                };
                 // Below the number of workers, which is at most MAX_WORKERS.
                 owners[place] = Some(owner as u8);
                 bound.push(sctp[owner].bind(place, bind)?);

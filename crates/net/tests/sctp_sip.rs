@@ -125,7 +125,10 @@ fn listeners_share_a_udp_port() {
         more: Vec::new(),
         encapsulation: Some(udp),
     };
-    let server = quiet(Config::new([at(PORT, 1), at(PORT + 1, 1)]));
+    // Whichever worker has which.
+    let mut config = Config::new([at(PORT, 1), at(PORT + 1, 1)]);
+    config.workers = 2;
+    let server = quiet(config);
     let other = Other::new(udp, 2);
     for port in [PORT, PORT + 1] {
         let connect = Connect { encapsulation: udp, ..Connect::new(&[ip(2)], &[ip(1)], port) };

@@ -105,6 +105,15 @@ impl SctpBinds {
         SctpBinds { limits, settings: config.sctp, opened, raw: None, listeners }
     }
 
+    /// Which of those opened carries a listener already. A UDP port carries SCTP whatever its ports (RFC
+    /// 6951 section 3), so listeners share it.
+    pub(crate) fn known(&self, bind: &Bind) -> Option<usize> {
+        match bind.encapsulation {
+            None => self.raw,
+            Some(udp) => self.opened.iter().position(|o| o.carries(&addresses(bind), udp)),
+        }
+    }
+
     /// Opens what a listener needs.
     pub(crate) fn bind(&mut self, place: usize, bind: &Bind) -> Result<Bound, BindError> {
         let failed = |error| BindError::Sctp { bind: Box::new(bind.clone()), error };
@@ -112,14 +121,7 @@ impl SctpBinds {
         if bind.encapsulation.is_none() {
             Opened::check(&addresses(bind)).map_err(failed)?;
         }
-        // A UDP port carries SCTP whatever its ports (RFC 6951 section 3), so listeners share it.
-        let known = match bind.encapsulation {
-            None => self.raw,
-            Some(udp) => {
-                self.opened.iter().position(|opened| opened.carries(&addresses(bind), udp))
-            }
-        };
-        let stack = match (bind.encapsulation, known) {
+        let stack = match (bind.encapsulation, self.known(bind)) {
             (_, Some(known)) => known,
             (encapsulation, None) => {
                 let opened = match encapsulation {
