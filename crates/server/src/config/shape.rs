@@ -167,9 +167,25 @@ impl FromStr for Listen {
         if ips.iter().enumerate().any(|(i, ip)| ips[..i].contains(ip)) {
             return Err(format!("an address is there twice, got {text:?}"));
         }
+        if sctp && !ips.iter().all(is_of_one_host) {
+            return Err(format!(
+                "expected addresses that mean one host, and the same on each link, got {text:?}"
+            ));
+        }
+        if encapsulation.is_some() && port == Some(0) {
+            return Err(format!("in UDP an SCTP port is not chosen, got {text:?}"));
+        }
         // Without a port: the transport's own.
         let addr = SocketAddr::new(ips.remove(0), port.unwrap_or(transport.default_port()));
         Ok(Listen { transport, addr, more: ips, encapsulation })
+    }
+}
+
+/// Whether an association can have the address (RFC 9260 section 1.2; RFC 4007 section 6).
+fn is_of_one_host(ip: &IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => !ip.is_multicast() && !ip.is_broadcast(),
+        IpAddr::V6(ip) => !ip.is_multicast() && !ip.is_unicast_link_local(),
     }
 }
 
@@ -397,6 +413,11 @@ mod tests {
             ("sctp://10.0.0.1,:5060", "expected a URI"),
             ("sctp://10.0.0.1,0.0.0.0:5060", "a wildcard stands alone"),
             ("sctp://10.0.0.1,10.0.0.1:5060", "an address is there twice"),
+            ("sctp+udp://[fe80::1]:5060", "expected addresses that mean one host"),
+            ("sctp://10.0.0.1,224.0.0.1:5060", "expected addresses that mean one host"),
+            ("sctp+udp://255.255.255.255:5060", "expected addresses that mean one host"),
+            ("sctp://[ff02::1]:5060", "expected addresses that mean one host"),
+            ("sctp+udp://127.0.0.1:0", "an SCTP port is not chosen"),
             ("tcp://10.0.0.1,10.0.0.2:5060", "tcp listens on one address"),
             ("udp:0.0.0.0:5060", "expected a URI"),
             ("udp://host:5060", "expected a URI"),
