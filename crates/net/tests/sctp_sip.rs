@@ -339,7 +339,7 @@ fn a_window_that_stays_closed_is_not_waited_for() {
     let udp = udp_port();
     // Far longer than an acknowledgement may be delayed (RFC 9260 section 6.2), and than a thread may wait
     // for its turn.
-    let limits = Limits { write_stall: Duration::from_secs(2), ..Limits::default() };
+    let limits = Limits { write_stall: Duration::from_secs(1), ..Limits::default() };
     let server = Server::start(Config { limits, ..config(udp, &[1]) });
     let settings = Settings { receive_buffer: 5_000, ..Settings::default() };
     let (closed, open) = (Other::with(udp, 2, settings), Other::with(udp, 3, Settings::default()));
