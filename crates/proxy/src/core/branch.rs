@@ -488,7 +488,13 @@ impl Core {
             write::addr(buf, local);
             if transport != Transport::Udp {
                 buf.extend_from_slice(b";transport=");
-                buf.extend_from_slice(transport.uri().as_bytes());
+                // A peer need not know `tls-sctp`: RFC 4168 has it for Via alone.
+                let named = if sips && transport == Transport::TlsSctp {
+                    Transport::Sctp
+                } else {
+                    transport
+                };
+                buf.extend_from_slice(named.uri().as_bytes());
             }
             buf.extend_from_slice(b";lr>\r\n");
         };

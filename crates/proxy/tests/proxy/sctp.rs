@@ -175,3 +175,19 @@ fn sips_over_sctp_is_tls_over_sctp() {
         w.finish();
     }
 }
+
+/// RFC 3261 section 26.2.2, RFC 4168 section 4: a sips URI says SCTP where it means TLS over it.
+#[test]
+fn tls_over_sctp_is_record_routed_as_sips() {
+    let mut w = World::new();
+    w.bind("bob", bind("sips:bob@192.0.2.70;transport=sctp"));
+    w.call(FRANK_TLS, "INVITE sips:bob@example.org");
+    w.expect(FRANK_TLS, "100");
+    let peer = Peer { transport: TlsSctp, ..GATEWAY_SCTP.at("192.0.2.70:5061") };
+    let got = w.expect(peer, "INVITE");
+    let record = got.all("Record-Route");
+    assert!(record[0].starts_with("<sips:") && record[0].contains(";transport=sctp;lr>"), "{got}");
+    w.answer(peer, &got, 200);
+    w.expect(FRANK_TLS, "200");
+    w.finish();
+}
