@@ -69,6 +69,15 @@ fn of_call(call: &str, n: usize) -> Vec<u8> {
     message
 }
 
+/// Waits for something.
+fn until(happens: impl Fn() -> bool) {
+    let end = std::time::Instant::now() + PATIENCE;
+    while !happens() {
+        assert!(std::time::Instant::now() < end, "it did not happen");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// The streams of the DATA chunks in a packet (RFC 9260 section 3.3.1).
 fn streams(packet: &[u8]) -> Vec<u16> {
     let (mut at, mut streams) = (12, Vec::new());
@@ -85,9 +94,11 @@ fn streams(packet: &[u8]) -> Vec<u16> {
 struct Relay {
     /// What is on this stream is lost, on its way from the first host.
     lost: Arc<AtomicU32>,
+    /// Packets above so many bytes are lost, on their way from the first host.
+    largest: Arc<AtomicU32>,
     /// Packets that were lost.
     count: Arc<AtomicU32>,
-    /// The streams used, by who sent.
+    /// The streams used by packets that were not lost, by who sent.
     used: Arc<Mutex<BTreeMap<u8, BTreeSet<u16>>>>,
     over: Arc<AtomicBool>,
 }
@@ -98,24 +109,26 @@ impl Relay {
         socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
         let relay = Relay {
             lost: Arc::new(AtomicU32::new(NONE)),
+            largest: Arc::new(AtomicU32::new(u32::MAX)),
             count: Arc::default(),
             used: Arc::default(),
             over: Arc::default(),
         };
         let (lost, count, over) = (relay.lost.clone(), relay.count.clone(), relay.over.clone());
-        let used = relay.used.clone();
+        let (largest, used) = (relay.largest.clone(), relay.used.clone());
         std::thread::spawn(move || {
             let mut packet = [0; 65_535];
             while !over.load(Ordering::Acquire) {
                 let Ok((length, from)) = socket.recv_from(&mut packet) else { continue };
                 let from = if from.ip() == ip(hosts[0]) { 0 } else { 1 };
                 let streams = streams(&packet[..length]);
-                used.lock().unwrap().entry(hosts[from]).or_default().extend(&streams);
                 let lost = lost.load(Ordering::Acquire);
-                if from == 0 && streams.iter().any(|stream| u32::from(*stream) == lost) {
+                let large = length > largest.load(Ordering::Acquire) as usize;
+                if from == 0 && (large || streams.iter().any(|stream| u32::from(*stream) == lost)) {
                     count.fetch_add(1, Ordering::AcqRel);
                     continue;
                 }
+                used.lock().unwrap().entry(hosts[from]).or_default().extend(&streams);
                 let there = (ip(hosts[1 - from]), udp);
                 let _ = socket.send_to(&packet[..length], there);
             }
@@ -177,19 +190,51 @@ fn a_lost_packet_of_one_call_holds_up_no_other() {
     let calls: Vec<(u16, String)> = by_stream.into_iter().collect();
     relay.lost.store(calls[1].0.into(), Ordering::Release);
     send(&of_call(&calls[1].1, 500));
-    let end = std::time::Instant::now() + PATIENCE;
-    while relay.count.load(Ordering::Acquire) == 0 && std::time::Instant::now() < end {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    until(|| relay.count.load(Ordering::Acquire) > 0);
     for (_, call) in [&calls[0], &calls[2]] {
         send(&of_call(call, 30));
         assert_eq!(answering.wait_message().2, of_call(call, 30));
     }
-    assert!(relay.count.load(Ordering::Acquire) > 0);
     relay.lost.store(NONE, Ordering::Release);
     assert_eq!(answering.wait_message().2, of_call(&calls[1].1, 500));
     calling.stop(PATIENCE);
     assert_eq!(answering.wait_closed().1, CloseReason::Peer);
+}
+
+/// RFC 9260 section 9.2: what was given before the shutdown is delivered. RFC 3436 section 5 has each pair
+/// end for itself, and the end of one may overtake what another was given before.
+#[test]
+fn the_end_of_the_first_pair_is_not_the_end_of_all() {
+    let (udp, ca) = (udp_port(), Authority::new());
+    let (a, b) = (ca.identity("a.example"), ca.identity("b.example"));
+    let relay = Relay::new(udp, 17, [15, 16]);
+    let calling = Server::start_with(config(udp, 15, &ca, &a), |p| p.echo = false);
+    let answering = Server::start_with(config(udp, 16, &ca, &b), |p| p.echo = false);
+    let send = |call: &str| {
+        let message = of_call(call, 500);
+        calling.send(0, to(17, "b.example"), 1, &message);
+        message
+    };
+    // A call whose stream is not the first.
+    let call = (0..100).map(|n| format!("call-{n}")).find(|call| {
+        assert_eq!(send(call), answering.wait_message().2);
+        0 != relay.only_stream(15, || assert_eq!(send(call), answering.wait_message().2))
+    });
+    let call = call.unwrap();
+    relay.largest.store(400, Ordering::Release);
+    let messages: Vec<_> = (0..5).map(|_| send(&call)).collect();
+    until(|| relay.count.load(Ordering::Acquire) > 0);
+    relay.take_used(15);
+    let stopped = std::thread::spawn(move || calling.stop(PATIENCE));
+    until(|| relay.take_used(15).contains(&0));
+    // Enough for the end to be believed, where that is a mistake.
+    std::thread::sleep(Duration::from_millis(100));
+    relay.largest.store(u32::MAX, Ordering::Release);
+    for message in messages {
+        assert_eq!(answering.wait_message().2, message);
+    }
+    answering.wait_closed();
+    stopped.join().unwrap();
 }
 
 /// Who accepted the association cannot begin TLS on a stream: its calls begin on the first one, and

@@ -74,12 +74,29 @@ struct Sessions {
     buffer: Vec<u8>,
     /// Messages may wait that came with the handshake.
     waiting: bool,
+    closing: Closing,
+}
+
+/// How far the end is that the peer began by closing the first pair. It may overtake what other pairs
+/// still bring, so it is SCTP that ends: its shutdown waits for all of that (RFC 9260 section 9.2).
+#[derive(PartialEq)]
+enum Closing {
+    Not,
+    /// The peer is to hear our own end first.
+    Asked,
+    /// SCTP takes nothing more.
+    Shut,
 }
 
 /// RFC 3436 section 3.1: streams of one number are a pair.
 fn pairs(association: &Association) -> u16 {
     let streams = association.statistics().map_or((1, 1), |s| s.streams);
     streams.0.min(streams.1).clamp(1, TLS_SESSIONS)
+}
+
+/// Whether TLS was closed in order.
+fn is_end(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::UnexpectedEof
 }
 
 impl Sessions {
@@ -96,6 +113,7 @@ impl Sessions {
             domains: None,
             buffer: Vec::new(),
             waiting: true,
+            closing: Closing::Not,
         }
     }
 
@@ -177,6 +195,7 @@ impl Sessions {
         match taken {
             Ok(false) => {}
             Ok(true) => self.opened(place, cx),
+            Err(error) if place == 0 && session.open && is_end(&error) => self.closed_by_peer(),
             Err(error) if place == 0 => {
                 // The peer is told why, if there is room for it.
                 let _ = session.poll_flush(&self.association, cx);
@@ -207,6 +226,14 @@ impl Sessions {
                 let text = "another certificate than on the first stream";
                 self.refuse(other, &io::Error::other(text), cx);
             }
+        }
+    }
+
+    /// The peer closed the first pair: all of them close, and then the association.
+    fn closed_by_peer(&mut self) {
+        if self.closing == Closing::Not {
+            self.closing = Closing::Asked;
+            self.pairs.iter_mut().filter_map(Pair::session).for_each(Session::say_closed);
         }
     }
 
@@ -300,6 +327,10 @@ impl Carrier for Sessions {
         queue: &mut WriteQueue,
         cx: &mut Context<'_>,
     ) -> Poll<Result<u64, Broken>> {
+        if self.closing != Closing::Not {
+            // Whoever sent it is told at the end.
+            return Poll::Pending;
+        }
         let mut looked_at = queue.iter().take(LOOKED_AT).enumerate();
         let found = looked_at.find_map(|(number, message)| {
             self.place(message).map(|place| (number, place, message))
@@ -321,11 +352,20 @@ impl Carrier for Sessions {
     }
 
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+        if self.closing == Closing::Shut {
+            return Poll::Ready(Ok(()));
+        }
         self.end_late(cx);
-        for pair in &mut self.pairs {
-            if let Some(session) = pair.session() {
-                ready!(session.poll_flush(&self.association, cx))?;
+        for session in self.pairs.iter_mut().filter_map(Pair::session) {
+            match ready!(session.poll_flush(&self.association, cx)) {
+                // The peer has begun SCTP's shutdown already.
+                Err(Broken) if self.closing == Closing::Asked => break,
+                flushed => flushed?,
             }
+        }
+        if self.closing == Closing::Asked {
+            self.closing = Closing::Shut;
+            self.association.begin_shutdown();
         }
         Poll::Ready(Ok(()))
     }
