@@ -484,3 +484,43 @@ fn who_gave_up_waiting_is_forgotten() {
         assert_eq!(Arc::strong_count(&sleeper), 1);
     });
 }
+
+/// Who gives up connecting leaves no association behind, of which INITs would go out for a minute.
+#[test]
+fn a_connect_that_was_given_up_is_over() {
+    run(async {
+        // Takes everything and says nothing.
+        let silent = std::net::UdpSocket::bind((ip(2), 0)).unwrap();
+        let stack = stack(&[ip(1)], Settings::default());
+        let encapsulation = silent.local_addr().unwrap().port();
+        let connect = Connect { encapsulation, ..Connect::new(&[ip(1)], &[ip(2)], PORT) };
+        for _ in 0..10 {
+            let given_up = tokio::time::timeout(Duration::from_millis(1), stack.connect(&connect));
+            assert!(given_up.await.is_err());
+            assert_eq!(stack.associations(), 0);
+        }
+    });
+}
+
+/// What was over before anybody accepted it, and brought nothing, keeps no others out; what did bring
+/// something is still accepted and read.
+#[test]
+fn only_what_lives_or_brought_something_is_accepted() {
+    run(async {
+        let (a, b) = (stack(&[ip(1)], Settings::default()), stack(&[ip(2)], Settings::default()));
+        let listener = b.listen(&[ip(2)], PORT, None).unwrap();
+        let encapsulation = b.udp_port().unwrap();
+        let connect = Connect { encapsulation, ..Connect::new(&[ip(1)], &[ip(2)], PORT) };
+        for _ in 0..10 {
+            a.connect(&connect).await.unwrap().abort(b"gone").unwrap();
+        }
+        let speaks = a.connect(&connect).await.unwrap();
+        speaks.send("last words", &on(0)).await.unwrap();
+        speaks.shutdown().await.unwrap();
+        let _lives = a.connect(&connect).await.unwrap();
+        let first = listener.accept().await.unwrap();
+        assert_eq!(first.recv().await.unwrap().unwrap().bytes, "last words");
+        assert!(first.recv().await.unwrap().is_none());
+        assert!(listener.accept().await.unwrap().statistics().is_ok());
+    });
+}

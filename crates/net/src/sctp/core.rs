@@ -363,9 +363,26 @@ impl Core {
         for waiters in [&mut entry.readers, &mut entry.writers, &mut entry.watchers] {
             wake(&mut self.wakes, waiters);
         }
-        if entry.orphan {
+        let port = entry.port;
+        if entry.orphan || self.is_nothing_to_accept(port, key, id) {
             self.forget(key);
         }
+    }
+
+    /// Takes what is over, and brought nothing, out of those that wait to be accepted: it would keep
+    /// living ones out.
+    fn is_nothing_to_accept(&mut self, port: u16, key: usize, id: AssocId) -> bool {
+        let Some(accepting) = self.listeners.values_mut().find(|l| l.port == port) else {
+            return false;
+        };
+        let Some(place) = accepting.queue.iter().position(|&waiting| waiting == key) else {
+            return false;
+        };
+        let empty = self.sctp.snapshot(id).map_or(true, |now| now.unread == 0);
+        if empty {
+            accepting.queue.remove(place);
+        }
+        empty
     }
 
     /// Reads what nobody wants.
@@ -391,14 +408,22 @@ impl Core {
         }
     }
 
-    /// Nobody holds the association any more: it ends in order.
+    /// Nobody holds the association any more: it ends in order, or at once if it has not even begun and
+    /// there is nothing to deliver.
     pub(super) fn let_go(&mut self, key: usize) {
         let Some(entry) = self.entries.get_mut(key) else { return };
         entry.orphan = true;
         entry.events = VecDeque::new();
-        let (id, closed) = (entry.id, entry.closed.is_some());
+        let (id, closed, up) = (entry.id, entry.closed.is_some(), entry.up);
         if closed {
             self.forget(key);
+            return;
+        }
+        if !up && self.sctp.snapshot(id).is_ok_and(|now| now.unacknowledged == 0) {
+            let _ = self.sctp.abort(id, LET_GO);
+            self.forget(key);
+            self.hear();
+            self.kick();
             return;
         }
         let now = self.clock.now();
