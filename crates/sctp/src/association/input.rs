@@ -391,7 +391,7 @@ impl Association {
             self.totals.recoveries += 1;
         }
         if self.probes > 0 || self.probing {
-            self.after_probe(cx);
+            self.after_probe(cx, outcome.advanced);
         }
     }
 
@@ -406,9 +406,11 @@ impl Association {
     }
 
     /// The window may have opened again. What was refused while it was closed goes out at once then,
-    /// not when the next probe would.
-    fn after_probe(&mut self, cx: &Cx<'_>) {
-        if self.out.is_shut(self.most_data()) {
+    /// not when the next probe would. Where the peer took the probe and holds what comes after a gap, it
+    /// is the gaps that close its window: what fills them needs none.
+    fn after_probe(&mut self, cx: &Cx<'_>, advanced: bool) {
+        let fills = advanced && self.out.has_gaps();
+        if self.out.is_shut(self.most_data()) && !fills {
             let waits = self.paths.iter().any(|path| path.t3.is_some());
             if self.out.outstanding == 0 && self.out.has_marked() && !waits {
                 self.wait_for_window(cx, self.current);
@@ -416,7 +418,7 @@ impl Association {
             return;
         }
         for (index, path) in self.paths.iter_mut().enumerate() {
-            if self.probing && path.flight > 0 {
+            if self.probing && path.flight > 0 && !fills {
                 self.out.mark_all(index, path, false);
             }
             if path.flight == 0 {

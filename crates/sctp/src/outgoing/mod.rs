@@ -55,9 +55,6 @@ pub(crate) struct Outgoing {
     acked: Vec<(u64, u64)>,
     /// For the next.
     spare: Vec<(u64, u64)>,
-    /// SACKs that took something back, and until when they are counted.
-    taken_back: u8,
-    forgets: Time,
     /// Below this no chunk's misses are counted.
     uncounted: u64,
     /// Bytes of messages given and not acknowledged.
@@ -119,8 +116,6 @@ impl Outgoing {
             marked: BTreeSet::new(),
             acked: Vec::new(),
             spare: Vec::new(),
-            taken_back: 0,
-            forgets: Time::ZERO,
             uncounted: Line::ORIGIN,
             buffered: 0,
             waiting: 0,
@@ -358,6 +353,11 @@ impl Outgoing {
         let key = self.queues[usize::from(stream)].head;
         // Interleaved ones that were begun are ended, whoever's turn it is.
         if self.held && self.messages[key as usize].cut == 0 { self.begun() } else { Some(key) }
+    }
+
+    /// Whether the peer holds what comes after a gap.
+    pub(crate) fn has_gaps(&self) -> bool {
+        !self.acked.is_empty()
     }
 
     /// The peer's first window.

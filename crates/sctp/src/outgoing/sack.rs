@@ -6,11 +6,7 @@ use crate::path::Path;
 use crate::pmtu::BASE;
 use crate::settings::{Multipath, Settings};
 use crate::wire::Gap;
-use ringway_sansio::{Duration, Time};
-
-/// How many SACKs may take back what was acknowledged before (RFC 9260 section 6.2.1), and in what time.
-const MAX_TAKEN_BACK: u8 = 16;
-const TAKING_BACK: Duration = Duration::from_secs(1);
+use ringway_sansio::Time;
 
 /// What a SACK brought.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -81,12 +77,6 @@ impl Outgoing {
             let reset = cumulative > end + u64::from(u16::MAX);
             return Err(if reset { SackError::Old } else { SackError::NeverSent });
         }
-        if a_rwnd.is_some() {
-            self.read_gaps(cumulative, end, gaps);
-            if self.takes_back(now, cumulative) {
-                return Err(SackError::Old);
-            }
-        }
         self.cumulative = cumulative;
         for (index, path) in paths.iter_mut().enumerate() {
             path.flight_before = path.flight;
@@ -106,6 +96,7 @@ impl Outgoing {
         }
         self.uncounted = self.uncounted.max(self.first);
         if a_rwnd.is_some() {
+            self.read_gaps(cumulative, end, gaps);
             self.compare(now, paths, &mut news, &mut outcome);
         }
         outcome.acked = news.highest.is_some() || outcome.advanced;
@@ -217,21 +208,6 @@ impl Outgoing {
         if let Some(rack) = &mut path.rack {
             rack.acked(now, place, chunk.at, chunk.again > 0);
         }
-    }
-
-    /// Whether the SACK whose gap blocks were read takes back what was acknowledged, and too many have of
-    /// late. To believe one costs a step for each chunk; one that is not believed is as good as lost.
-    fn takes_back(&mut self, now: Time, cumulative: u64) -> bool {
-        let mut back = false;
-        difference(&self.acked, &self.spare, |_, last| back |= last > cumulative);
-        if !back {
-            return false;
-        }
-        if now >= self.forgets {
-            (self.taken_back, self.forgets) = (0, now + TAKING_BACK);
-        }
-        self.taken_back = self.taken_back.saturating_add(1);
-        self.taken_back > MAX_TAKEN_BACK
     }
 
     /// Reads gap blocks into `spare`. Blocks out of order or beyond what was sent end the list:

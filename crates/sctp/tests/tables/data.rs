@@ -452,3 +452,23 @@ fn a_probe_is_not_put_off() {
         assert_eq!(snapshot(&s).errors, 0);
     }
 }
+
+/// RFC 9260 section 6.1: what is sent again is bounded by the congestion window alone. A peer that counts
+/// what came after a gap tells no window left, and takes what fills the gap: one chunk at each probe, ever
+/// later, would be for ever.
+#[test]
+fn gaps_are_filled_though_they_close_the_window() {
+    let mut s = Script::accepted(plain());
+    for _ in 0..4 {
+        s.send(0, 1000);
+    }
+    s.collect();
+    s.give("SACK 0 2-2 4-4 w 1");
+    s.sent.clear();
+    s.wait(secs(1));
+    s.expect("DATA 1 BE 0:0 1000");
+    s.give("SACK 2 4-4 w 1");
+    s.expect("DATA 3 BE 0:2 1000");
+    s.give("SACK 4 w 5000");
+    assert_eq!((snapshot(&s).unacknowledged, snapshot(&s).errors), (0, 0));
+}

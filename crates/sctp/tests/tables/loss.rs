@@ -293,25 +293,3 @@ fn many_sacks_of_a_packet_are_not_worked_on() {
     s.give("SACK 3");
     assert_eq!(snapshot(&s).outstanding, 0);
 }
-
-/// RFC 9260 section 6.2.1: what a peer takes back is in flight again. Who does nothing else is not believed
-/// for a while, as each time costs a step for each chunk.
-#[test]
-fn taking_back_is_believed_so_many_times() {
-    let mut s = Script::accepted(plain());
-    for _ in 0..3 {
-        s.send(0, 10);
-        s.take().unwrap();
-    }
-    for n in 0..40 {
-        s.give("SACK 0 2-3");
-        assert_eq!(snapshot(&s).outstanding, 10);
-        s.give("SACK 0");
-        let believed = n < 16;
-        assert_eq!(snapshot(&s).outstanding, if believed { 30 } else { 10 }, "{n}");
-    }
-    s.wait(secs(1));
-    s.give("SACK 1");
-    s.give("SACK 3");
-    assert_eq!(snapshot(&s).unacknowledged, 0);
-}
