@@ -24,18 +24,7 @@ const TICK: Duration = Duration::from_millis(5);
 #[derive(clap::Args, Clone)]
 pub(crate) struct Options {
     #[command(flatten)]
-    pub(crate) place: Place,
-    /// Waits for the peer
-    #[arg(long)]
-    listen: bool,
-    /// Connects to these addresses
-    #[arg(long, value_delimiter = ',', required_unless_present = "listen")]
-    connect: Vec<IpAddr>,
-    #[arg(long, default_value_t = 0)]
-    to_port: u16,
-    /// The peer's UDP port, with --udp
-    #[arg(long, default_value_t = 0)]
-    to_udp: u16,
+    pub(crate) meeting: Meeting,
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     streams: u16,
     /// Messages to send
@@ -153,6 +142,48 @@ impl Place {
     }
 }
 
+/// Where both are, and who comes to whom.
+#[derive(clap::Args, Clone)]
+pub(crate) struct Meeting {
+    #[command(flatten)]
+    place: Place,
+    /// Waits for the peer
+    #[arg(long)]
+    listen: bool,
+    /// Connects to these addresses
+    #[arg(long, value_delimiter = ',', required_unless_present = "listen")]
+    connect: Vec<IpAddr>,
+    #[arg(long, default_value_t = 0)]
+    to_port: u16,
+    /// The peer's UDP port, with --udp
+    #[arg(long, default_value_t = 0)]
+    to_udp: u16,
+}
+
+impl Meeting {
+    /// The one association.
+    pub(crate) async fn associate(&self, settings: Settings) -> Result<Association, Error> {
+        let refused = |error: String| Error::System {
+            what: "sctp".into(),
+            error: std::io::Error::other(error).into(),
+        };
+        let stack = self.place.stack().map_err(refused)?;
+        let Place { bind, port, .. } = &self.place;
+        if self.listen {
+            let listener = stack.listen(bind, *port, Some(settings))?;
+            say("listening");
+            return listener.accept().await;
+        }
+        let connect = Connect {
+            local_port: *port,
+            encapsulation: self.to_udp,
+            settings: Some(settings),
+            ..Connect::new(bind, &self.connect, self.to_port)
+        };
+        stack.connect(&connect).await
+    }
+}
+
 impl Options {
     fn settings(&self) -> Settings {
         let mut settings = if self.ss7 { Settings::ss7() } else { Settings::default() };
@@ -169,27 +200,6 @@ impl Options {
             dynamic_addresses: self.dynamic,
             ..settings
         }
-    }
-
-    async fn associate(&self) -> Result<Association, Error> {
-        let refused = |error: String| Error::System {
-            what: "sctp".into(),
-            error: std::io::Error::other(error).into(),
-        };
-        let stack = self.place.stack().map_err(refused)?;
-        let Place { bind, port, .. } = &self.place;
-        if self.listen {
-            let listener = stack.listen(bind, *port, Some(self.settings()))?;
-            say("listening");
-            return listener.accept().await;
-        }
-        let connect = Connect {
-            local_port: *port,
-            encapsulation: self.to_udp,
-            settings: Some(self.settings()),
-            ..Connect::new(bind, &self.connect, self.to_port)
-        };
-        stack.connect(&connect).await
     }
 }
 
@@ -463,7 +473,7 @@ pub(crate) async fn run(options: Options) -> Result<bool, String> {
         return Err(format!("--size: expected 1 to {LARGEST}"));
     }
     let limit = Duration::from_secs(options.limit);
-    let association = match timeout(limit, options.associate()).await {
+    let association = match timeout(limit, options.meeting.associate(options.settings())).await {
         Ok(Ok(association)) => association,
         Ok(Err(error)) => return Err(ended(&error)),
         Err(_) => return Err("no association in time".to_owned()),

@@ -1,12 +1,11 @@
 //! One association with a program that knows nothing of the pattern: sends octets, returns what comes, or both,
 //! and compares what comes back, stream by stream, as octets, since not every program keeps messages apart.
 
-use crate::peer::Place;
+use crate::peer::Meeting;
 use crate::say;
-use ringway_net::sctp::{Association, Connect, Error, Message, SendOptions, Settings};
+use ringway_net::sctp::{Association, Message, SendOptions, Settings};
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -18,18 +17,7 @@ const PERIOD: usize = 251;
 #[derive(clap::Args, Clone)]
 pub(crate) struct Options {
     #[command(flatten)]
-    place: Place,
-    /// Waits for the peer
-    #[arg(long)]
-    listen: bool,
-    /// Connects to these addresses
-    #[arg(long, value_delimiter = ',', required_unless_present = "listen")]
-    connect: Vec<IpAddr>,
-    #[arg(long, default_value_t = 0)]
-    to_port: u16,
-    /// The peer's UDP port, with --udp
-    #[arg(long, default_value_t = 0)]
-    to_udp: u16,
+    meeting: Meeting,
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     streams: u16,
     /// Messages to send
@@ -73,32 +61,14 @@ fn octets(stream: u16, from: usize, size: usize) -> Vec<u8> {
 }
 
 impl Options {
-    async fn associate(&self) -> Result<Association, Error> {
-        let refused = |error: String| Error::System {
-            what: "sctp".into(),
-            error: std::io::Error::other(error).into(),
-        };
-        let settings = Settings {
+    fn settings(&self) -> Settings {
+        Settings {
             send_buffer: BUFFER,
             receive_buffer: BUFFER,
             outbound_streams: self.streams,
             inbound_streams: u16::MAX,
             ..Settings::default()
-        };
-        let stack = self.place.stack().map_err(refused)?;
-        let Place { bind, port, .. } = &self.place;
-        if self.listen {
-            let listener = stack.listen(bind, *port, Some(settings))?;
-            say("listening");
-            return listener.accept().await;
         }
-        let connect = Connect {
-            local_port: *port,
-            encapsulation: self.to_udp,
-            settings: Some(settings),
-            ..Connect::new(bind, &self.connect, self.to_port)
-        };
-        stack.connect(&connect).await
     }
 
     fn size_of(&self, message: usize) -> usize {
@@ -198,7 +168,7 @@ impl Run<'_> {
 /// Runs one association to its end.
 pub(crate) async fn run(options: Options) -> Result<bool, String> {
     let limit = Duration::from_secs(options.limit);
-    let association = match timeout(limit, options.associate()).await {
+    let association = match timeout(limit, options.meeting.associate(options.settings())).await {
         Ok(Ok(association)) => association,
         Ok(Err(error)) => return Err(error.to_string()),
         Err(_) => return Err("no association in time".to_owned()),

@@ -3,7 +3,6 @@
 use super::support::*;
 use ringway_sctp::{Reliability, SendOptions, Settings, State};
 use std::cell::Cell;
-use std::net::IpAddr;
 use std::rc::Rc;
 
 /// RFC 9260 section 6.4.1: of a peer with one address what timed out goes by another pair of addresses,
@@ -80,19 +79,22 @@ fn a_guess_is_taken_back() {
     assert_eq!(pair.b.snapshot(b).unwrap().unacknowledged, 0);
 }
 
+/// Two cables of 10 ms, and which of them are cut.
+fn cables() -> (Rc<Cell<[bool; 2]>>, Wire) {
+    let dead: Rc<Cell<[bool; 2]>> = Rc::default();
+    let cut = dead.clone();
+    let wire: Wire = Box::new(move |_, packet| {
+        let second = [A2, B2].contains(&packet.addressing.destination);
+        if cut.get()[usize::from(second)] { Vec::new() } else { vec![ms(10)] }
+    });
+    (dead, wire)
+}
+
 /// RFC 3758 section 3.5, rule C5, and RFC 9260 section 6.4.1: FORWARD TSN goes by each path in turn while
 /// none is known to work.
 #[test]
 fn a_forward_tsn_tries_all_paths() {
-    let dead: Rc<Cell<[bool; 2]>> = Rc::default();
-    let cut = dead.clone();
-    let wire: Wire = Box::new(move |_, packet| {
-        let second = |address: IpAddr| [A2, B2].contains(&address);
-        if cut.get()[usize::from(second(packet.addressing.destination))] {
-            return Vec::new();
-        }
-        vec![ms(10)]
-    });
+    let (dead, wire) = cables();
     let settings = Settings {
         heartbeat_interval: None,
         path_max_retrans: 0,
@@ -117,15 +119,7 @@ fn a_forward_tsn_tries_all_paths() {
 /// where fewer errors came in a row, so that a path that works is found and stays in use.
 #[test]
 fn of_inactive_paths_the_one_that_works_is_found() {
-    let dead: Rc<Cell<[bool; 2]>> = Rc::default();
-    let cut = dead.clone();
-    let wire: Wire = Box::new(move |_, packet| {
-        let second = |address: IpAddr| [A2, B2].contains(&address);
-        if cut.get()[usize::from(second(packet.addressing.destination))] {
-            return Vec::new();
-        }
-        vec![ms(10)]
-    });
+    let (dead, wire) = cables();
     let settings = Settings {
         heartbeat_interval: None,
         path_max_retrans: 0,
