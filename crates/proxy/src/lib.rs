@@ -19,6 +19,7 @@ pub mod own;
 pub mod regevent;
 pub mod registrar;
 pub mod routes;
+pub mod shared;
 pub mod stats;
 #[cfg(test)]
 mod testing;

@@ -18,6 +18,7 @@ use crate::store::Store;
 use crate::worker::{Parts, Post, Worker, post_surely};
 use ringway_net::{Clock, Endpoint};
 use ringway_proxy::config::Config;
+use ringway_proxy::shared::Shared;
 use ringway_sansio::{Flow, FlowId, Transport};
 use std::io::{self, Write};
 use std::net::TcpListener;
@@ -122,6 +123,7 @@ impl Server {
         let workers = setup::workers(&settings);
         let clock = Clock::new();
         let tls = Tls::load(&settings.tls)?;
+        setup::warn_of_open_rules(&settings);
         let management = bind_management(&settings)?;
         let listen = setup::listen(&settings);
         let endpoints = ringway_net::bind::<Post>(ringway_net::Config {
@@ -180,6 +182,7 @@ impl Server {
     ) -> io::Result<()> {
         let (tell, ended) = tokio::sync::mpsc::unbounded_channel();
         self.ended = ended;
+        let shared = Arc::new(Shared::new(&self.config.secret));
         for (index, endpoint) in endpoints.into_iter().enumerate() {
             let worker = Worker::new(Parts {
                 index: endpoint.worker(),
@@ -190,6 +193,7 @@ impl Server {
                 locator: locator.clone(),
                 board: board.clone(),
                 clock,
+                shared: shared.clone(),
             })?;
             let tell = tell.clone();
             let thread =
@@ -337,6 +341,7 @@ impl Server {
             self.store.secret(),
         ));
         self.tls.reload(&settings.tls)?;
+        setup::warn_of_open_rules(&settings);
         self.log.set_level(settings.log.level);
         let listening = self.observed.facts.load().listen.clone();
         self.observed.facts.store(Arc::new(setup::facts(&config, listening, &self.kind)));

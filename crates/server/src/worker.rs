@@ -108,6 +108,8 @@ pub struct Parts {
     pub board: Arc<Board>,
     /// The time.
     pub clock: ringway_net::Clock,
+    /// What all workers know together.
+    pub shared: Arc<ringway_proxy::shared::Shared>,
 }
 
 impl Worker {
@@ -116,13 +118,14 @@ impl Worker {
     /// # Errors
     /// When the system gives no randomness.
     pub fn new(parts: Parts) -> std::io::Result<Self> {
-        let Parts { index, config, store, users, control, locator, board, clock } = parts;
+        let Parts { index, config, store, users, control, locator, board, clock, shared } = parts;
         let world = World {
             store,
             users,
             random: Box::new(ChaCha::from_os()?),
             paths: Box::new(Interfaces { local: control.local_addresses(), clock }),
             workers: control.mailboxes().len() as u8,
+            shared,
         };
         let core = Core::new(config, index, world, clock.now());
         Ok(Worker {

@@ -160,7 +160,7 @@ impl Core {
         if !goal.tries.is_empty() {
             return self.fail_over(now, place, b, out);
         }
-        let located = goal.located;
+        let located = goal.is_located();
         if matches!(status, 401 | 407) {
             for slot in msg.headers().iter().filter(|slot| is_challenge(slot)) {
                 let line = msg.line(slot);
@@ -261,7 +261,7 @@ impl Core {
             // RFC 5626 section 5.3.1: a flow that a token named is gone; and section 11.5: of a user
             // of ours it was the only way.
             503 if ctx.branches[b].on_flow => {
-                if ctx.branches[b].goal.located {
+                if ctx.branches[b].goal.is_located() {
                     480
                 } else {
                     430

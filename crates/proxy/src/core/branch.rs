@@ -184,7 +184,17 @@ impl Core {
                 }
                 Try::Uri => self.locate_next(place, b, msg),
             };
+            let (goal, kept) = {
+                let ctx = &self.contexts[place];
+                (&ctx.branches[b].goal, ctx.kept)
+            };
             match found {
+                Found::Way(way) if self.is_barred(now, goal, kept.privileged, &way) => {
+                    self.bar(place, b);
+                }
+                Found::Name(target) if self.is_barred_name(goal, kept.privileged, &target.host) => {
+                    self.bar(place, b);
+                }
                 Found::Way(way) => {
                     return self.launch(now, place, b, way, msg, out);
                 }
@@ -196,6 +206,14 @@ impl Core {
                 Found::Nowhere => {}
             }
         }
+    }
+
+    /// A try leads where this request may not go.
+    fn bar(&mut self, place: usize, b: usize) {
+        self.stats.forbidden += 1;
+        let ctx = &mut self.contexts[place];
+        let status = if ctx.branches[b].goal.is_located() { 480 } else { 403 };
+        ctx.offer(status, Vec::new);
     }
 
     /// Where the topmost Route, or else the Request-URI, leads (section 16.6 item 7).

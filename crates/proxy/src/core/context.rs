@@ -5,6 +5,7 @@ use super::Hop;
 use ringway_sansio::{Flow, Time, TimerId};
 use ringway_sip::transaction::{ClientId, Kind, ServerId};
 use smallvec::SmallVec;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// One element of the target set.
@@ -18,14 +19,31 @@ pub(super) struct Goal {
     pub q: u16,
     /// Where to try, last first.
     pub tries: SmallVec<[Try; 1]>,
-    /// From the location service, so that a flow that is lost is a user who is not there.
-    pub located: bool,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+/// What made a goal, which decides where it may lead.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Origin {
+    /// The request itself: its Request-URI, Route or flow token.
+    Request,
+    /// A routing rule.
+    Rule,
+    /// A contact that a user has registered, from this address where that is still known. A flow that
+    /// is lost is then a user who is not there.
+    Location(Option<IpAddr>),
 }
 
 impl Goal {
-    /// A target that does not come from the location service.
-    pub(super) fn remote(uri: Vec<u8>, tries: SmallVec<[Try; 1]>) -> Goal {
-        Goal { uri, path: Vec::new(), q: 1000, tries, located: false }
+    /// The only target of a request that is for no user of ours.
+    pub(super) fn remote(uri: Vec<u8>, origin: Origin, tries: SmallVec<[Try; 1]>) -> Goal {
+        Goal { uri, path: Vec::new(), q: 1000, tries, origin }
+    }
+
+    /// Whether it comes from the location service.
+    pub(super) fn is_located(&self) -> bool {
+        matches!(self.origin, Origin::Location(_))
     }
 }
 
@@ -95,6 +113,9 @@ pub(super) struct Kept {
     pub max_breadth: u32,
     /// The domain for whose realm the credentials were.
     pub realm: Option<usize>,
+    /// From a trusted peer, within a dialog of ours, or in a network without digest: it may go to a
+    /// routing rule's next hop without a rule.
+    pub privileged: bool,
     pub spiral: u64,
     pub record_route: bool,
 }

@@ -13,6 +13,7 @@ mod branch;
 mod cancel;
 mod context;
 mod events;
+mod gateways;
 mod local;
 mod notify;
 mod preroute;
@@ -30,9 +31,11 @@ use crate::overload::{Backlog, Guard};
 use crate::own::Own;
 use crate::regevent::{Notify, RegEvents};
 use crate::registrar::Registrar;
+use crate::shared::Shared;
 use crate::stats::{Stats, Tables};
 use context::Context;
 pub use events::{AuthFailure, AuthFailureReason, CallEvent, CallStep, Event, LogLine};
+use gateways::Gateways;
 use ringway_sansio::{Flow, FlowId, Outbox, Random, Time, TimerWheel, Transport};
 use ringway_sip::header::Via;
 use ringway_sip::message::{self, Message, Method};
@@ -117,6 +120,8 @@ pub struct World {
     pub paths: Box<dyn Paths>,
     /// How many workers there are.
     pub workers: u8,
+    /// What all workers know together.
+    pub shared: Arc<Shared>,
 }
 
 enum Tick {
@@ -142,6 +147,7 @@ pub struct Core {
     own: Own,
     worker: u8,
     workers: u8,
+    shared: Arc<Shared>,
     store: Arc<dyn LocationStore>,
     random: Box<dyn Random + Send>,
     paths: Box<dyn Paths>,
@@ -151,6 +157,7 @@ pub struct Core {
     regevents: RegEvents,
     tokens: FlowTokens,
     gruus: Gruus,
+    gateways: Gateways,
     spiral_key: [u8; 16],
     /// Requests that are forwarded statelessly as soon as their next hop has been located.
     parked: Slab<stateless::Parked>,
@@ -188,7 +195,7 @@ struct Pass<'a> {
 impl Core {
     /// The core of worker `worker`.
     pub fn new(config: Arc<Config>, worker: u8, world: World, now: Time) -> Core {
-        let World { store, users, mut random, paths, workers } = world;
+        let World { store, users, mut random, paths, workers, shared } = world;
         let mut spiral_key = [0; 16];
         spiral_key.copy_from_slice(&config.secret[16..]);
         let tx = Transactions::new(worker, config.timers, &mut *random, now);
@@ -198,6 +205,7 @@ impl Core {
             own: Own::new(&config),
             worker,
             workers,
+            shared,
             store,
             paths,
             auth: Authenticator::new(&config, worker, users, now),
@@ -206,6 +214,7 @@ impl Core {
             regevents: RegEvents::new(Default::default(), &config.secret, worker, now),
             tokens: FlowTokens::new(derive(&config.secret, b"flow tokens")),
             gruus: Gruus::new(&config.secret),
+            gateways: Gateways::new(&config),
             spiral_key,
             parked: Slab::new(),
             parked_notifies: Slab::new(),
@@ -387,6 +396,7 @@ impl Core {
     /// New rules; calls in progress keep what they were started with.
     pub fn reconfigure(&mut self, now: Time, config: Arc<Config>) {
         self.own = Own::new(&config);
+        self.gateways = Gateways::new(&config);
         self.tx.set_timers(config.timers);
         self.auth.reconfigure(&config, now);
         self.guard.reconfigure(&config);
@@ -463,7 +473,7 @@ impl Core {
 }
 
 /// A key for one purpose out of the secret that all workers share.
-fn derive(secret: &[u8; 32], purpose: &[u8]) -> [u8; 16] {
+pub(crate) fn derive(secret: &[u8; 32], purpose: &[u8]) -> [u8; 16] {
     use siphasher::sip128::{Hasher128, SipHasher24};
     use std::hash::Hasher;
     let mut key = [0; 16];

@@ -57,7 +57,7 @@ impl Core {
             }
         }
         if proof != Proof::Trusted
-            && !(matches!(proof, Proof::Digest(_)) && self.is_from(pass, &aor))
+            && !(matches!(proof, Proof::Digest { .. }) && self.is_from(pass, &aor))
         {
             self.stats.forbidden += 1;
             return Err(Refusal::new(403, "Forbidden"));

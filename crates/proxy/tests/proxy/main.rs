@@ -34,5 +34,6 @@ mod sctp;
 mod stateless;
 mod strict_router;
 mod timers;
+mod toll;
 mod validation;
 mod workers;
