@@ -13,6 +13,7 @@ pub mod core;
 mod forward;
 pub mod gruu;
 pub mod location;
+pub mod mark;
 pub mod outbound;
 pub mod overload;
 pub mod own;

@@ -9,7 +9,7 @@
 use ringway_sansio::{Duration, Time};
 use siphasher::sip::SipHasher13;
 use std::hash::Hasher;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Entries that one key may be kept in.
@@ -111,6 +111,16 @@ impl Memory {
         found.find(|e| e.tag == tag && e.left(now) > 0).map(|e| e.value)
     }
 
+    /// As [`Memory::get`], with the time since it was put in for `period`.
+    pub fn get_with_age(&self, hash: u64, now: Time, period: Duration) -> Option<(u8, Duration)> {
+        let (tag, second) = (tag_of(hash), seconds(now));
+        let mut found =
+            self.bucket(hash).iter().filter_map(|w| Entry::of(w.load(Ordering::Relaxed)));
+        let entry = found.find(|e| e.tag == tag && e.left(second) > 0)?;
+        let age = period.as_secs().saturating_sub(entry.left(second).into());
+        Some((entry.value, Duration::from_secs(age)))
+    }
+
     /// Keeps an octet under a key for `period`, in place of what was kept under it.
     pub fn put(&self, hash: u64, value: u8, now: Time, period: Duration) {
         let (tag, second) = (tag_of(hash), seconds(now));
@@ -184,12 +194,6 @@ pub(crate) fn hash_ip(hasher: &mut SipHasher13, ip: IpAddr) {
         IpAddr::V4(ip) => hasher.write(&ip.octets()),
         IpAddr::V6(ip) => hasher.write(&ip.octets()),
     }
-}
-
-/// Adds address and port to a hash.
-pub(crate) fn hash_addr(hasher: &mut SipHasher13, addr: SocketAddr) {
-    hash_ip(hasher, addr.ip());
-    hasher.write_u16(addr.port());
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use super::{Core, Event, Hop};
 use crate::forward;
 use ringway_sansio::{Flow, Outbox, Target, Time, TimerId};
 use ringway_sip::header::{HeaderId, Via};
-use ringway_sip::message::{Message, Slot};
+use ringway_sip::message::{Message, Method, Slot};
 use ringway_sip::transaction::machine::ServerState;
 use ringway_sip::transaction::{ClientEvent, Kind};
 use ringway_sip::write;
@@ -19,7 +19,7 @@ impl Core {
         &mut self,
         now: Time,
         event: ClientEvent,
-        _flow: &Flow,
+        flow: &Flow,
         msg: &Message<'_>,
         via: &Via<'_>,
         out: &mut Outbox,
@@ -47,7 +47,7 @@ impl Core {
                 if !given_up {
                     self.branch_done(place, b);
                 }
-                self.success(now, place, status, msg, via, out);
+                self.success(now, place, status, flow, msg, via, out);
             }
             _ if given_up => {}
             status => self.failure(now, place, b, status, msg, via, out),
@@ -95,9 +95,12 @@ impl Core {
             ctx.rang = true;
             self.stats.session_request_delay.add(now - ctx.came);
         }
-        let server = ctx.server;
+        let (server, marked) = (ctx.server, ctx.kept.record_route);
         let start = out.buffer().len();
         forward::response(out.buffer(), msg, via);
+        if marked {
+            self.mark_for_caller(now, msg, &mut out.buffer()[start..]);
+        }
         self.tx.respond(now, server, status, out, start);
     }
 
@@ -106,6 +109,7 @@ impl Core {
         now: Time,
         place: usize,
         status: u16,
+        flow: &Flow,
         msg: &Message<'_>,
         via: &Via<'_>,
         out: &mut Outbox,
@@ -115,8 +119,15 @@ impl Core {
         if !first && ctx.kind == Kind::NonInvite {
             return;
         }
+        let kept = ctx.kept;
         let start = out.buffer().len();
         forward::response(out.buffer(), msg, via);
+        if kept.record_route {
+            self.mark_for_caller(now, msg, &mut out.buffer()[start..]);
+        }
+        if kept.in_dialog && super::dialog::refreshes_target(msg.method()) {
+            self.refresh_target(now, flow, msg);
+        }
         match self.tx.server_state(server) {
             Some(ServerState::Trying | ServerState::Proceeding | ServerState::Accepted) => {
                 self.tx.respond(now, server, status, out, start);
@@ -126,6 +137,9 @@ impl Core {
             _ => out.finish(start, Target::Flow(reply), 0),
         }
         if first {
+            if msg.method() == Method::Bye {
+                self.end_dialog(now, place, status);
+            }
             self.count_session(now, place, status);
             self.close(place);
             // Section 16.7 item 10.
@@ -426,9 +440,29 @@ impl Core {
             out.buffer().extend_from_slice(&best.bytes);
         }
         self.tx.respond(now, server, status, out, start);
+        self.end_dialog(now, place, status);
         self.count_session(now, place, status);
         self.close(place);
         self.forget_if_over(place);
+    }
+
+    /// A final response goes back: what it says of the dialog's marks.
+    fn end_dialog(&mut self, now: Time, place: usize, status: u16) {
+        let kept = self.contexts[place].kept;
+        let Some(request) = self.contexts[place].request.clone() else { return };
+        let Ok(msg) = ringway_sip::message::parse(&request) else { return };
+        match msg.method() {
+            Method::Bye if kept.in_dialog && !matches!(status, 401 | 407) => {
+                self.revoke_ended(now, &msg);
+            }
+            _ if kept.record_route
+                && status >= 300
+                && msg.to().is_ok_and(|to| to.tag().is_none()) =>
+            {
+                self.revoke_refused(now, &msg);
+            }
+            _ => {}
+        }
     }
 
     /// A final answer has gone back: what was kept for another one is let go.

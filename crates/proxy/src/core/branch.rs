@@ -5,6 +5,8 @@ use super::preroute::MARK_AFTER;
 use super::reply::reply_to;
 use super::{Core, Event, Hop, MAX_RESOLVING, Pass, ResolveTarget, Tick};
 use crate::forward::{self, Plan};
+use crate::mark::DialogId;
+use crate::outbound::MAX_TOKEN;
 use ringway_sansio::{Flow, Outbox, Target, Time, TimerId, Transport};
 use ringway_sip::header::{HeaderId, Items, NameAddr, Via};
 use ringway_sip::message::{self, Message, Method};
@@ -61,6 +63,9 @@ impl Core {
             return self.turn_away(pass, 10, out);
         };
         let session = kind == Kind::Invite && msg.to().is_ok_and(|to| to.tag().is_none());
+        if kept.record_route && msg.to().is_ok_and(|to| to.tag().is_none()) {
+            self.begin_dialog(msg);
+        }
         if session {
             self.stats.sessions += 1;
         }
@@ -346,7 +351,7 @@ impl Core {
         let mut on_top = std::mem::take(&mut self.scratch);
         on_top.clear();
         if kept.record_route {
-            self.write_record_route(&mut on_top, msg, &branch.goal.uri, &flow, &way);
+            self.write_record_route(now, &mut on_top, msg, &branch.goal.uri, &flow, &way);
         }
         self.write_request(out.buffer(), &on_top, msg, &via, &flow, &kept, branch, &way, client);
         let mut way = way;
@@ -361,7 +366,7 @@ impl Core {
             on_top.clear();
             let branch = &self.contexts[place].branches[b];
             if kept.record_route {
-                self.write_record_route(&mut on_top, msg, &branch.goal.uri, &flow, &way);
+                self.write_record_route(now, &mut on_top, msg, &branch.goal.uri, &flow, &way);
             }
             self.write_request(
                 out.buffer(),
@@ -480,13 +485,16 @@ impl Core {
     /// (RFC 5626 section 5.3). `uri` is the Request-URI that is sent.
     fn write_record_route(
         &self,
+        now: Time,
         buf: &mut Vec<u8>,
         msg: &Message<'_>,
         uri: &[u8],
         from: &Flow,
         to: &Way,
     ) {
-        let mark = self.own.mark(msg.call_id());
+        let mark = self.callee_mark(now, msg);
+        let caller_tag = msg.from().ok().and_then(|from| from.tag()).unwrap_or_default();
+        let dialog = DialogId { call_id: msg.call_id(), caller_tag, callee_tag: b"" };
         let near = needs_flow(msg, from).then_some(*from);
         // A datagram flow is used only where the Contact does not tell the address.
         let far = to.flow;
@@ -498,11 +506,15 @@ impl Core {
             // item 8 has it rewritten there).
             let sips = secure && transport.is_secure();
             buf.extend_from_slice(if sips { b"sips:" } else { b"sip:" });
+            let start = buf.len();
             if let Some(flow) = token {
                 self.tokens.write(buf, &flow);
+            }
+            let token = SmallVec::<[u8; MAX_TOKEN]>::from_slice(&buf[start..]);
+            if !token.is_empty() {
                 buf.push(MARK_AFTER);
             }
-            buf.extend_from_slice(&mark);
+            self.marks.write(buf, &mark, &dialog, &token);
             buf.push(b'@');
             write::addr(buf, local);
             if transport != Transport::Udp {

@@ -118,6 +118,8 @@ pub(super) struct Kept {
     pub privileged: bool,
     pub spiral: u64,
     pub record_route: bool,
+    /// Within a dialog of ours.
+    pub in_dialog: bool,
 }
 
 /// The best final response so far.

@@ -12,6 +12,7 @@ mod answers;
 mod branch;
 mod cancel;
 mod context;
+mod dialog;
 mod events;
 mod gateways;
 mod local;
@@ -26,6 +27,7 @@ use crate::auth::{Authenticator, Users};
 use crate::config::Config;
 use crate::gruu::Gruus;
 use crate::location::LocationStore;
+use crate::mark::Marks;
 use crate::outbound::FlowTokens;
 use crate::overload::{Backlog, Guard};
 use crate::own::Own;
@@ -156,6 +158,7 @@ pub struct Core {
     registrar: Registrar,
     regevents: RegEvents,
     tokens: FlowTokens,
+    marks: Marks,
     gruus: Gruus,
     gateways: Gateways,
     spiral_key: [u8; 16],
@@ -213,6 +216,7 @@ impl Core {
             registrar: Registrar::new(config.registrar.clone(), &config.secret),
             regevents: RegEvents::new(Default::default(), &config.secret, worker, now),
             tokens: FlowTokens::new(derive(&config.secret, b"flow tokens")),
+            marks: Marks::new(derive(&config.secret, b"dialog marks")),
             gruus: Gruus::new(&config.secret),
             gateways: Gateways::new(&config),
             spiral_key,

@@ -40,6 +40,12 @@ impl Core {
         let msg = pass.msg;
         let method = msg.method();
         let routed = self.preroute(pass).map_err(|e| Refusal::new(e.status, e.reason))?;
+        if let Some(why) = routed.void {
+            self.log(pass, why, 0);
+        }
+        if routed.marked && super::dialog::refreshes_target(method) {
+            self.refresh_target(pass.now, pass.flow, msg);
+        }
         let here = routed.next.is_none() && routed.flow.is_none();
         let domain = match routed.maddr {
             _ if !here => None,
@@ -234,7 +240,7 @@ impl Core {
     /// here, and nobody else is reached that way, least of all by a routing rule. A contact with a flow
     /// is reached over that, whatever its URI says.
     fn own_contact(&self, pass: &Pass<'_>, goal: &mut Goal) -> OwnContact {
-        if !goal.path.is_empty() || !goal.tries.iter().any(|way| *way == Try::Uri) {
+        if !goal.path.is_empty() || !goal.tries.contains(&Try::Uri) {
             return OwnContact::No;
         }
         let Ok(uri) = Uri::parse(&goal.uri) else { return OwnContact::No };

@@ -93,6 +93,7 @@ impl Core {
             max_breadth: breadth.min(MAX_BREADTH),
             realm: None,
             privileged: false,
+            in_dialog: routed.marked,
             spiral,
             // What makes a dialog; NOTIFY may be the first of one (RFC 6665 section 4.3).
             // At the edge of TLS it is not for the operator to say (section 16.6 item 4).

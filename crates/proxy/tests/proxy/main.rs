@@ -20,6 +20,7 @@ mod flows;
 mod forking;
 mod loops;
 mod maddr;
+mod marks;
 mod names;
 mod non_invite;
 mod operations;
