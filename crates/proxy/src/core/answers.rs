@@ -1,7 +1,7 @@
 //! Response processing: RFC 3261 section 16.7, and what stands in for a response: timer C (16.8),
 //! time-outs and transport errors (16.9).
 
-use super::context::{Branch, State, Try};
+use super::context::{Branch, CancelReason, State, Try};
 use super::notify::NOTIFY;
 use super::{Core, Event, Hop};
 use crate::forward;
@@ -9,7 +9,7 @@ use ringway_sansio::{Flow, Outbox, Target, Time, TimerId};
 use ringway_sip::header::{HeaderId, Via};
 use ringway_sip::message::{Message, Method, Slot};
 use ringway_sip::transaction::machine::ServerState;
-use ringway_sip::transaction::{ClientEvent, Kind};
+use ringway_sip::transaction::{ClientEvent, ClientId, Kind};
 use ringway_sip::write;
 use slab::Slab;
 
@@ -41,7 +41,9 @@ impl Core {
         // answers after all, that is as good as any 2xx.
         let given_up = !self.contexts[place].branches[b].is(event.id);
         match msg.status() {
-            100..=199 if given_up => self.tx.cancel(now, event.id, out),
+            100..=199 if given_up => {
+                self.cancel_client(now, place, event.id, CancelReason::Timeout, out);
+            }
             status @ 100..=199 => self.provisional(now, place, b, status, msg, via, out),
             status @ 200..=299 => {
                 if !given_up {
@@ -66,13 +68,12 @@ impl Core {
     ) {
         let ctx = &mut self.contexts[place];
         let branch = &mut ctx.branches[b];
-        if branch.cancel {
+        if let (Some(why), Some(client)) = (branch.cancel.take(), branch.client) {
             // Section 9.1: now the CANCEL may go.
-            branch.cancel = false;
-            if let Some(client) = branch.client {
-                self.tx.cancel(now, client, out);
-            }
+            self.cancel_client(now, place, client, why, out);
         }
+        let ctx = &mut self.contexts[place];
+        let branch = &mut ctx.branches[b];
         // Section 16.7 item 5: a 100 is for this hop only.
         if status == 100 {
             return;
@@ -143,7 +144,7 @@ impl Core {
             self.count_session(now, place, status);
             self.close(place);
             // Section 16.7 item 10.
-            self.cancel_branches(now, place, out);
+            self.cancel_branches(now, place, CancelReason::CompletedElsewhere, out);
         }
     }
 
@@ -200,7 +201,7 @@ impl Core {
         if status >= 600 {
             // Section 16.7 item 5: a 6xx ends the search; it goes back once all branches have ended.
             ctx.end_search();
-            self.cancel_branches(now, place, out);
+            self.cancel_branches(now, place, CancelReason::Refused(status), out);
         }
         self.settle(now, place, out);
     }
@@ -360,7 +361,7 @@ impl Core {
         let Some(client) = branch.client else { return };
         self.stats.timeouts += 1;
         if self.tx.is_proceeding(client) {
-            return self.tx.cancel(now, client, out);
+            return self.cancel_client(now, place, client, CancelReason::Timeout, out);
         }
         // Nothing has been heard at all: as if it were a 408.
         let event = ClientEvent { id: client, user: super::context::user(place, serial, b) };
@@ -381,7 +382,13 @@ impl Core {
     }
 
     /// Section 16.7 item 10: whatever still runs is cancelled, at once or as soon as it may be.
-    pub(super) fn cancel_branches(&mut self, now: Time, place: usize, out: &mut Outbox) {
+    pub(super) fn cancel_branches(
+        &mut self,
+        now: Time,
+        place: usize,
+        why: CancelReason,
+        out: &mut Outbox,
+    ) {
         if self.contexts[place].kind != Kind::Invite {
             return;
         }
@@ -389,12 +396,37 @@ impl Core {
             let branch = &mut self.contexts[place].branches[b];
             match (branch.state, branch.client) {
                 (State::Sent, Some(client)) if self.tx.is_proceeding(client) => {
-                    self.tx.cancel(now, client, out);
+                    self.cancel_client(now, place, client, why, out);
                 }
-                (State::Sent, _) => branch.cancel = true,
+                (State::Sent, _) => branch.cancel = Some(why),
                 _ => {}
             }
         }
+    }
+
+    /// Sends a CANCEL that says why (RFC 3326), so that a phone shows a missed call only where one was
+    /// missed.
+    fn cancel_client(
+        &mut self,
+        now: Time,
+        place: usize,
+        client: ClientId,
+        why: CancelReason,
+        out: &mut Outbox,
+    ) {
+        let refused;
+        let reason: &[u8] = match why {
+            CancelReason::Caller => &self.contexts[place].reason,
+            CancelReason::CompletedElsewhere => {
+                b"Reason: SIP;cause=200;text=\"Call completed elsewhere\"\r\n"
+            }
+            CancelReason::Refused(status) => {
+                refused = format!("Reason: SIP;cause={status}\r\n");
+                refused.as_bytes()
+            }
+            CancelReason::Timeout => b"Reason: SIP;cause=408\r\n",
+        };
+        self.tx.cancel(now, client, reason, out);
     }
 
     /// If no branch is under way: starts the next q, or answers with the best there is.

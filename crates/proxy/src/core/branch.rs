@@ -2,7 +2,6 @@
 
 use super::context::{self, Branch, Context, Goal, Kept, State, Try};
 use super::preroute::MARK_AFTER;
-use super::reply::reply_to;
 use super::{Core, Event, Hop, MAX_RESOLVING, Pass, ResolveTarget, Tick};
 use crate::forward::{self, Plan};
 use crate::mark::DialogId;
@@ -53,7 +52,7 @@ impl Core {
         if !self.keep(msg.whole()) {
             return self.turn_away(pass, 10, out);
         }
-        let (reply, port) = reply_to(pass.flow, pass.via);
+        let (reply, port) = self.reply_to(pass.flow, pass.via);
         self.serial = self.serial.wrapping_add(1);
         let (place, serial) = (self.contexts.vacant_key(), self.serial);
         let user = context::user(place, serial, 0);
@@ -91,11 +90,18 @@ impl Core {
             came: pass.now,
             answered: false,
             cancelled: false,
+            reason: Vec::new(),
             session,
             rang: false,
             trying,
             alive: 1,
         });
+        if !kept.privileged && kept.realm.is_none() {
+            let credit = self.repeat_credit(pass);
+            if credit != u32::MAX {
+                self.tx.limit_repeats(server, credit);
+            }
+        }
         if kind == Kind::Invite {
             // Section 17.2.1: a 100 at once, so that the peer stops sending the INVITE again.
             let start = out.buffer().len();
@@ -561,7 +567,7 @@ impl Branch {
             state: State::Waiting,
             client: None,
             timer_c: TimerId::NONE,
-            cancel: false,
+            cancel: None,
             breadth: 0,
             through: None,
             hop: None,

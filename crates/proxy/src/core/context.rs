@@ -64,6 +64,19 @@ pub(super) enum Try {
     Via(Box<str>),
 }
 
+/// Why a branch is cancelled (RFC 3326).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CancelReason {
+    /// The caller has given up; the CANCEL's own Reason goes on.
+    Caller,
+    /// Another branch was answered with a 2xx: no missed call.
+    CompletedElsewhere,
+    /// Another branch was refused for all of them by this 6xx.
+    Refused(u16),
+    /// It has rung too long, or answers a try that was abandoned.
+    Timeout,
+}
+
 /// How far a branch is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
@@ -83,8 +96,9 @@ pub(super) struct Branch {
     pub state: State,
     pub client: Option<ClientId>,
     pub timer_c: TimerId,
-    /// To be cancelled as soon as a provisional response comes (RFC 3261 section 9.1).
-    pub cancel: bool,
+    /// To be cancelled for this reason as soon as a provisional response comes (RFC 3261
+    /// section 9.1).
+    pub cancel: Option<CancelReason>,
     /// Its share of Max-Breadth (RFC 5393 section 5.3.3).
     pub breadth: u32,
     /// The next hop that is put on top as a Route on this try.
@@ -150,6 +164,8 @@ pub(super) struct Context {
     /// A final response has gone back.
     pub answered: bool,
     pub cancelled: bool,
+    /// The Reason header lines of the caller's CANCEL.
+    pub reason: Vec<u8>,
     /// Whether a session attempt is being counted.
     pub session: bool,
     /// Whether the first ringing has been seen.

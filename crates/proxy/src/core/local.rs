@@ -1,7 +1,6 @@
 //! What is addressed to the server itself: REGISTER, OPTIONS, redirection.
 
 use super::context::Goal;
-use super::reply::reply_to;
 use super::validate::Refusal;
 use super::{AuthFailureReason, Core, MAX_PENDING_COMMITS, Pass, PendingRegister};
 use crate::auth::Verdict;
@@ -177,7 +176,7 @@ impl Core {
             self.stats.registers_failed += 1;
             self.log(pass, "registration refused", done.status);
         }
-        self.refuse(pass, done.status, done.reason, &headers, out);
+        self.reply(pass.flow, pass.msg, pass.via, done.status, done.reason, &headers, out);
         Ok(())
     }
 
@@ -191,7 +190,7 @@ impl Core {
         }
         let Ok(msg) = message::parse(&pending.request) else { return };
         let Ok(via) = msg.top_via() else { return };
-        let (reply, _) = reply_to(&pending.flow, &via);
+        let (reply, _) = self.reply_to(&pending.flow, &via);
         let tag = self.own.tag(msg.call_id());
         let (status, headers): (u16, &[u8]) = if ok {
             self.stats.registers_ok += 1;

@@ -3,7 +3,6 @@
 
 use super::branch::{Found, Way, as_request_uri, has_lr, next_route};
 use super::context::{Goal, Kept, Try};
-use super::reply::reply_to;
 use super::validate::Proof;
 use super::{Core, Event, Hop, MAX_RESOLVING, Pass, ResolveTarget};
 use crate::config::Mode;
@@ -171,7 +170,7 @@ impl Core {
         buf.extend_from_slice(STATELESS);
         ringway_sip::write::hex(buf, &h.finish().to_be_bytes());
         buf.push(b'.');
-        let (back, _) = reply_to(pass.flow, pass.via);
+        let (back, _) = self.reply_to(pass.flow, pass.via);
         // Whichever worker's socket it came in at.
         self.tokens.write(buf, &super::targets::own_socket(back, 0));
     }

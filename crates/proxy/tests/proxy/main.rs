@@ -9,6 +9,7 @@
 mod common;
 
 mod accepted;
+mod amplification;
 mod basic_call;
 mod best_response;
 mod busy;
