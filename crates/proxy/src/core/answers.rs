@@ -3,7 +3,7 @@
 
 use super::context::{Branch, CancelReason, State, Try};
 use super::notify::NOTIFY;
-use super::{Core, Event, Hop};
+use super::{CallStep, Core, Event, Hop};
 use crate::forward;
 use ringway_sansio::{Flow, Outbox, Target, Time, TimerId};
 use ringway_sip::header::{HeaderId, Via};
@@ -49,7 +49,7 @@ impl Core {
                 if !given_up {
                     self.branch_done(place, b);
                 }
-                self.success(now, place, status, flow, msg, via, out);
+                self.success(now, place, b, status, flow, msg, via, out);
             }
             _ if given_up => {}
             status => self.failure(now, place, b, status, msg, via, out),
@@ -109,6 +109,7 @@ impl Core {
         &mut self,
         now: Time,
         place: usize,
+        b: usize,
         status: u16,
         flow: &Flow,
         msg: &Message<'_>,
@@ -126,7 +127,7 @@ impl Core {
         if kept.record_route {
             self.mark_for_caller(now, msg, &mut out.buffer()[start..]);
         }
-        if kept.in_dialog && super::dialog::refreshes_target(msg.method()) {
+        if kept.in_dialog.is_some() && super::dialog::refreshes_target(msg.method()) {
             self.refresh_target(now, flow, msg);
         }
         match self.tx.server_state(server) {
@@ -138,6 +139,7 @@ impl Core {
             _ => out.finish(start, Target::Flow(reply), 0),
         }
         if first {
+            self.report_final(now, place, CallStep::Answered { status }, Some((msg, b)));
             if msg.method() == Method::Bye {
                 self.end_dialog(now, place, status);
             }
@@ -452,6 +454,7 @@ impl Core {
             // RFC 4320 section 4.2: a 408 to a request that is no INVITE would come too late to
             // be of use, and is not sent.
             self.tx.drop_server(server);
+            self.end_dialog(now, place, status);
             self.close(place);
             return self.forget_if_over(place);
         }
@@ -473,19 +476,21 @@ impl Core {
         }
         self.tx.respond(now, server, status, out, start);
         self.end_dialog(now, place, status);
+        self.report_final(now, place, CallStep::Failed { status }, None);
         self.count_session(now, place, status);
         self.close(place);
         self.forget_if_over(place);
     }
 
-    /// A final response goes back: what it says of the dialog's marks.
+    /// A final response goes back: what it says of the dialog.
     fn end_dialog(&mut self, now: Time, place: usize, status: u16) {
-        let kept = self.contexts[place].kept;
+        let (kept, flow) = (self.contexts[place].kept, self.contexts[place].flow);
         let Some(request) = self.contexts[place].request.clone() else { return };
         let Ok(msg) = ringway_sip::message::parse(&request) else { return };
-        match msg.method() {
-            Method::Bye if kept.in_dialog && !matches!(status, 401 | 407) => {
+        match (msg.method(), kept.in_dialog) {
+            (Method::Bye, Some((began, by_caller))) if !matches!(status, 401 | 407) => {
                 self.revoke_ended(now, &msg);
+                self.report_end(now, &msg, &flow, by_caller, began);
             }
             _ if kept.record_route
                 && status >= 300

@@ -39,6 +39,7 @@ impl Core {
         pass: &Pass<'_>,
         kept: Kept,
         goals: Vec<Goal>,
+        user: Option<Box<str>>,
         out: &mut Outbox,
     ) {
         let msg = pass.msg;
@@ -55,8 +56,8 @@ impl Core {
         let (reply, port) = self.reply_to(pass.flow, pass.via);
         self.serial = self.serial.wrapping_add(1);
         let (place, serial) = (self.contexts.vacant_key(), self.serial);
-        let user = context::user(place, serial, 0);
-        let Some(server) = self.tx.open(pass.key, kind, reply, port, user) else {
+        let number = context::user(place, serial, 0);
+        let Some(server) = self.tx.open(pass.key, kind, reply, port, number) else {
             self.let_go(msg.whole());
             self.stats.limits_hit += 1;
             return self.turn_away(pass, 10, out);
@@ -91,6 +92,7 @@ impl Core {
             answered: false,
             cancelled: false,
             reason: Vec::new(),
+            user,
             session,
             rang: false,
             trying,
@@ -107,6 +109,9 @@ impl Core {
             let start = out.buffer().len();
             write::response(out.buffer(), msg, Some(pass.flow), 100, "Trying", None, &[], &[]);
             self.tx.respond(pass.now, server, 100, out, start);
+        }
+        if session {
+            self.report_began(pass.now, place, msg);
         }
         self.start_group(pass.now, place, msg, out);
     }
@@ -396,6 +401,7 @@ impl Core {
                 Target::Flow(_) => None,
             },
         });
+        let went = Some((way.transport, way.target.remote()));
         self.tx.send(now, client, kind, way.target, context::user(place, serial, b), out, start);
         self.stats.forwarded += 1;
         let timer_c = if kind == Kind::Invite {
@@ -411,6 +417,7 @@ impl Core {
         branch.client = Some(client);
         branch.timer_c = timer_c;
         branch.hop = hop;
+        branch.went = went;
     }
 
     /// Whether size alone asks for another transport than the UDP that was chosen. A flow a phone
@@ -573,6 +580,7 @@ impl Branch {
             hop: None,
             again: false,
             on_flow: false,
+            went: None,
         }
     }
 }

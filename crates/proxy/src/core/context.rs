@@ -2,10 +2,10 @@
 //! answer so far.
 
 use super::Hop;
-use ringway_sansio::{Flow, Time, TimerId};
+use ringway_sansio::{Flow, Time, TimerId, Transport};
 use ringway_sip::transaction::{ClientId, Kind, ServerId};
 use smallvec::SmallVec;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 /// One element of the target set.
@@ -57,7 +57,7 @@ pub(super) enum Try {
     /// A located server.
     Hop(Hop),
     /// Over UDP, whatever the size: TCP has been refused there (RFC 3261 section 18.1.1).
-    Datagram(std::net::SocketAddr),
+    Datagram(SocketAddr),
     /// Whatever the topmost Route or else the Request-URI says.
     Uri,
     /// Through this next hop, which is put on top as a Route.
@@ -109,6 +109,8 @@ pub(super) struct Branch {
     pub again: bool,
     /// Over a flow, not to an address.
     pub on_flow: bool,
+    /// Where it was sent last.
+    pub went: Option<(Transport, SocketAddr)>,
 }
 
 impl Branch {
@@ -132,8 +134,8 @@ pub(super) struct Kept {
     pub privileged: bool,
     pub spiral: u64,
     pub record_route: bool,
-    /// Within a dialog of ours.
-    pub in_dialog: bool,
+    /// Within a dialog of ours: when that began, and whether the caller sends.
+    pub in_dialog: Option<(Time, bool)>,
 }
 
 /// The best final response so far.
@@ -166,6 +168,8 @@ pub(super) struct Context {
     pub cancelled: bool,
     /// The Reason header lines of the caller's CANCEL.
     pub reason: Vec<u8>,
+    /// Who proved to be its sender, as `user@realm`.
+    pub user: Option<Box<str>>,
     /// Whether a session attempt is being counted.
     pub session: bool,
     /// Whether the first ringing has been seen.

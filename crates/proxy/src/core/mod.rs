@@ -10,6 +10,7 @@
 
 mod answers;
 mod branch;
+mod calls;
 mod cancel;
 mod context;
 mod dialog;

@@ -2,7 +2,7 @@
 
 use super::context::{Goal, Origin, Try};
 use super::preroute::{Maddr, Routed};
-use super::validate::{Proof, Refusal};
+use super::validate::{Proof, Refusal, short_text};
 use super::{Core, Pass};
 use crate::config::Mode;
 use crate::gruu::Resolved;
@@ -93,14 +93,19 @@ impl Core {
             Some(domain) => self.local_goals(pass, &routed.uri, domain, &mut proof)?,
             None => self.remote_goals(&routed)?,
         };
+        let mut user = None;
         match proof {
-            Proof::Digest { domain, .. } => kept.realm = Some(domain),
+            Proof::Digest { domain, user: proven } => {
+                kept.realm = Some(domain);
+                let realm = &self.config.domains[domain].name;
+                user = Some(format!("{}@{realm}", short_text(&proven)).into());
+            }
             Proof::Trusted => kept.privileged = true,
             Proof::None => {}
         }
         match mode {
             _ if method == Method::Ack => self.forward_statelessly(pass, &kept, goals, out),
-            Mode::Proxy => self.begin(pass, kept, goals, out),
+            Mode::Proxy => self.begin(pass, kept, goals, user, out),
             Mode::Stateless => self.forward_statelessly(pass, &kept, goals, out),
             Mode::Redirect => self.redirect(pass, &goals, out),
         }

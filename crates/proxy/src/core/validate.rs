@@ -5,6 +5,7 @@ use super::context::Kept;
 use super::preroute::Routed;
 use super::{AuthFailure, AuthFailureReason, Core, Event, Pass};
 use crate::auth::Verdict;
+use crate::mark::Side;
 use ringway_sip::header::{HeaderId, Via};
 use ringway_sip::message::Method;
 use ringway_sip::transaction::Branch;
@@ -93,7 +94,10 @@ impl Core {
             max_breadth: breadth.min(MAX_BREADTH),
             realm: None,
             privileged: false,
-            in_dialog: routed.marked,
+            in_dialog: routed
+                .mark
+                .filter(|_| routed.marked)
+                .map(|mark| (mark.began, mark.side != Side::Callee)),
             spiral,
             // What makes a dialog; NOTIFY may be the first of one (RFC 6665 section 4.3).
             // At the edge of TLS it is not for the operator to say (section 16.6 item 4).

@@ -27,6 +27,7 @@ mod non_invite;
 mod operations;
 mod path;
 mod record_route;
+mod records;
 mod redirect;
 mod relay;
 mod responses;
