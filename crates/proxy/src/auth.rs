@@ -1,11 +1,15 @@
 //! Who may use the server: digest authentication (RFC 3261 section 22, RFC 8760) against the users
 //! the world knows.
 
+use crate::backoff::BackOff;
 use crate::config::Config;
+use crate::core::AuthFailureReason;
+use crate::shared::Shared;
 use ringway_sansio::{Random, Time};
 use ringway_sip::digest::{self, Algorithm, Credentials, Ha1, NonceVerdict, Nonces, Qop};
 use ringway_sip::message::Message;
 use ringway_sip::{HeaderId, Method};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Header fields with credentials that are looked at in one request. More than one realm is rare;
@@ -31,8 +35,12 @@ pub enum Verdict {
     Stale,
     /// They are right and have been used before: a retransmission, or a replay.
     Repeated,
-    /// They are wrong.
-    Wrong,
+    /// They are wrong: by the password, or because there is no such user.
+    Wrong(AuthFailureReason),
+    /// They are right, and were made for another request: the digest's `uri` is another.
+    OtherUri,
+    /// There were too many wrong ones lately: they have not been looked at.
+    BackOff,
     /// There are none for this realm.
     Missing,
 }
@@ -46,12 +54,19 @@ pub struct Authenticator {
     started: Time,
     algorithms: Vec<Algorithm>,
     qop: Vec<Qop>,
+    back_off: BackOff,
 }
 
 impl Authenticator {
     /// An authenticator that begins at `now`; nonces from before are stale, because what was used
     /// with them is not known any more.
-    pub fn new(config: &Config, worker: u8, users: Arc<dyn Users>, now: Time) -> Self {
+    pub fn new(
+        config: &Config,
+        worker: u8,
+        users: Arc<dyn Users>,
+        shared: Arc<Shared>,
+        now: Time,
+    ) -> Self {
         let mut auth = Authenticator {
             users,
             nonces: Nonces::new(&config.secret, worker, config.auth.nonce_lifetime).since(now),
@@ -60,6 +75,7 @@ impl Authenticator {
             started: now,
             algorithms: Vec::new(),
             qop: Vec::new(),
+            back_off: BackOff::new(shared),
         };
         auth.offer(config);
         auth
@@ -89,20 +105,44 @@ impl Authenticator {
     }
 
     /// Looks for credentials for `realm` in the header fields `id` (Authorization or
-    /// Proxy-Authorization) and checks them.
-    pub fn check(&mut self, now: Time, msg: &Message<'_>, id: HeaderId, realm: &str) -> Verdict {
+    /// Proxy-Authorization) and checks them. `fits` decides whether a digest-uri is that of the request.
+    pub fn check(
+        &mut self,
+        now: Time,
+        source: IpAddr,
+        msg: &Message<'_>,
+        id: HeaderId,
+        realm: &str,
+        fits: &dyn Fn(&[u8]) -> bool,
+    ) -> Verdict {
         let mut verdict = Verdict::Missing;
         for value in msg.all(id).take(MAX_CREDENTIALS) {
             let Ok(credentials) = Credentials::parse(value) else {
-                verdict = Verdict::Wrong;
+                verdict = Verdict::Missing;
                 continue;
             };
             if !credentials.is_for(realm.as_bytes()) {
                 continue;
             }
-            verdict = self.check_one(now, msg, &credentials, realm.as_bytes());
-            if matches!(verdict, Verdict::Proved(_) | Verdict::Stale | Verdict::Repeated) {
-                break;
+            let realm = realm.as_bytes();
+            let user = credentials.user();
+            if self.back_off.blocks(now, source, &user, realm) {
+                return Verdict::BackOff;
+            }
+            verdict = self.check_one(now, msg, &credentials, realm);
+            match &verdict {
+                Verdict::Proved(user) => {
+                    self.back_off.right(now, source, user, realm);
+                    if !fits(credentials.uri) {
+                        verdict = Verdict::OtherUri;
+                    }
+                    break;
+                }
+                Verdict::Wrong(_) => {
+                    self.back_off.wrong(now, source, &user, realm);
+                }
+                Verdict::Stale | Verdict::Repeated => break,
+                _ => {}
             }
         }
         verdict
@@ -118,7 +158,7 @@ impl Authenticator {
         // A nonce that is not ours is not worth a look at the password.
         let nonce = self.nonces.check(now, realm, credentials);
         let Some(algorithm) = credentials.algorithm.filter(|a| self.algorithms.contains(a)) else {
-            return Verdict::Wrong;
+            return Verdict::Missing;
         };
         if nonce == NonceVerdict::Forged {
             return Verdict::Missing;
@@ -134,7 +174,10 @@ impl Authenticator {
             other => other,
         };
         if !digest::verify(credentials, method.as_bytes(), msg.body(), &ha1) || !known {
-            return Verdict::Wrong;
+            return Verdict::Wrong(match known {
+                true => AuthFailureReason::WrongPassword,
+                false => AuthFailureReason::UnknownUser,
+            });
         }
         // RFC 7616 section 3.3: stale is said only to who knows the password.
         match nonce {
@@ -198,7 +241,8 @@ mod tests {
     fn authenticator(worker: u8, now: Time) -> Authenticator {
         let mut config = testing::config();
         config.auth.algorithms = vec![Algorithm::Sha256, Algorithm::Md5];
-        Authenticator::new(&config, worker, Arc::new(OneUser), now)
+        let shared = Arc::new(Shared::new(&config.secret));
+        Authenticator::new(&config, worker, Arc::new(OneUser), shared, now)
     }
 
     /// A REGISTER with the answer to a challenge of `auth`.
@@ -228,7 +272,8 @@ mod tests {
 
     fn check(auth: &mut Authenticator, now: Time, text: &str) -> Verdict {
         let msg = parse(text.as_bytes()).unwrap();
-        auth.check(now, &msg, HeaderId::Authorization, "example.org")
+        let source = [203, 0, 113, 1].into();
+        auth.check(now, source, &msg, HeaderId::Authorization, "example.org", &|_| true)
     }
 
     const NOW: Time = Time::from_secs(1_000);
@@ -247,9 +292,11 @@ mod tests {
     fn wrong_password_unknown_user_and_no_credentials() {
         let mut auth = authenticator(0, NOW);
         let wrong = answered(&mut auth, SOON, "alice", "guess");
-        assert_eq!(check(&mut auth, SOON, &wrong), Verdict::Wrong);
+        let reason = AuthFailureReason::WrongPassword;
+        assert_eq!(check(&mut auth, SOON, &wrong), Verdict::Wrong(reason));
         let nobody = answered(&mut auth, SOON, "mallory", "secret");
-        assert_eq!(check(&mut auth, SOON, &nobody), Verdict::Wrong);
+        let reason = AuthFailureReason::UnknownUser;
+        assert_eq!(check(&mut auth, SOON, &nobody), Verdict::Wrong(reason));
         assert_eq!(check(&mut auth, SOON, &testing::request("REGISTER")), Verdict::Missing);
     }
 

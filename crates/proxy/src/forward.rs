@@ -31,6 +31,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) max_forwards: u8,
     /// The new Max-Breadth (RFC 5393 section 5.3.3).
     pub(crate) max_breadth: u32,
+    /// Whether header fields that assert an identity are removed (RFC 3325 section 5).
+    pub(crate) strip_identity: bool,
     /// The realm whose Proxy-Authorization was for us and goes no further (RFC 3261 section 22.3).
     pub(crate) realm: Option<&'a str>,
 }
@@ -100,6 +102,11 @@ pub(crate) fn request(
             HeaderId::MaxBreadth => {
                 run.replace(buf, bytes, line, |_| {});
             }
+            HeaderId::PAssertedIdentity | HeaderId::Other
+                if plan.strip_identity && asserts_identity(slot.id, line) =>
+            {
+                run.replace(buf, bytes, line, |_| {});
+            }
             HeaderId::ContentLength => length = true,
             _ => {}
         }
@@ -129,14 +136,31 @@ pub(crate) fn request(
     buf.extend_from_slice(request.body());
 }
 
+/// Whether a header field says who somebody is on the word of whoever sent it: P-Asserted-Identity
+/// (RFC 3325 section 9.1), and Remote-Party-ID, its forerunner.
+fn asserts_identity(id: HeaderId, line: &[u8]) -> bool {
+    const REMOTE_PARTY_ID: &[u8] = b"Remote-Party-ID";
+    id == HeaderId::PAssertedIdentity
+        || line.get(..REMOTE_PARTY_ID.len()).is_some_and(|name| {
+            name.eq_ignore_ascii_case(REMOTE_PARTY_ID)
+                && matches!(line.get(name.len()), Some(b':' | b' ' | b'\t'))
+        })
+}
+
 fn is_for(credentials: &[u8], realm: Option<&str>) -> bool {
     realm.is_some_and(|realm| {
         Credentials::parse(credentials).is_ok_and(|c| c.is_for(realm.as_bytes()))
     })
 }
 
-/// Appends `response` without its topmost Via (RFC 3261 section 16.7 item 3).
-pub(crate) fn response(buf: &mut Vec<u8>, response: &Message<'_>, via: &Via<'_>) {
+/// Appends `response` without its topmost Via (RFC 3261 section 16.7 item 3), and without what
+/// asserts an identity where `strip_identity` says so.
+pub(crate) fn response(
+    buf: &mut Vec<u8>,
+    response: &Message<'_>,
+    via: &Via<'_>,
+    strip_identity: bool,
+) {
     let bytes = response.bytes();
     buf.reserve(bytes.len());
     buf.extend_from_slice(response.start_line());
@@ -148,6 +172,11 @@ pub(crate) fn response(buf: &mut Vec<u8>, response: &Message<'_>, via: &Via<'_>)
                 cut = true;
                 let line = response.line(slot);
                 run.replace(buf, bytes, line, |buf| without_first(buf, line, via.element));
+            }
+            HeaderId::PAssertedIdentity | HeaderId::Other
+                if strip_identity && asserts_identity(slot.id, response.line(slot)) =>
+            {
+                run.replace(buf, bytes, response.line(slot), |_| {});
             }
             HeaderId::ContentLength => length = true,
             _ => {}

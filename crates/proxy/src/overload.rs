@@ -50,9 +50,14 @@ pub const PERIOD: Duration = Duration::from_millis(50);
 /// Of [`WHOLE`], what is taken in at least.
 const LEAST: u32 = WHOLE / 32;
 
-/// Source addresses whose rate is watched at one time. When there are more, new ones share one
-/// allowance, so that forged sources cannot fill the memory.
+/// Source addresses whose rate is watched at one time. When there are more, new ones share
+/// [`SHARED_ALLOWANCES`], so that forged sources cannot fill the memory.
 pub const MAX_SOURCES: usize = 65_536;
+
+/// Allowances in each of two rows for the sources above [`MAX_SOURCES`]. A source has one in each row and
+/// is refused when both are used up. So it suffers only from sources that share both with it, and
+/// 80,000 forged ones a second are ten for each allowance.
+pub const SHARED_ALLOWANCES: usize = 8_192;
 
 /// Seconds in the Retry-After of a 503 lie between 2 and 9, so that not all come back at once.
 const RETRY_AFTER: (u32, u32) = (2, 8);
@@ -94,7 +99,7 @@ struct Allowance {
 }
 
 /// What becomes of a request from a source that is watched.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Allowed {
     Yes,
     Refused,
@@ -195,8 +200,8 @@ pub struct Guard {
     total: u32,
     trusted: Vec<Network>,
     sources: HashMap<IpAddr, Allowance, Keyed>,
-    /// Shared by the sources that found no place.
-    rest: Allowance,
+    /// Shared by the sources for which there is no room, two rows; empty until it is needed.
+    rest: Vec<Allowance>,
     all: Bucket,
     /// Under overload, when the wait was last above [`LOW`].
     overload: Option<Time>,
@@ -218,7 +223,7 @@ impl Guard {
             total: 0,
             trusted: Vec::new(),
             sources: HashMap::with_hasher(Keyed(key)),
-            rest: Allowance::new(config.limits.requests_per_source, now),
+            rest: Vec::new(),
             all: Bucket::new(config.limits.requests, now),
             overload: None,
             share: 0,
@@ -305,9 +310,24 @@ impl Guard {
             return Allowed::Yes;
         }
         if self.sources.len() >= MAX_SOURCES {
-            return self.rest.take(rate, now);
+            return self.take_shared(rate, now, ip);
         }
         self.sources.entry(ip).or_insert(Allowance::new(rate, now)).take(rate, now)
+    }
+
+    /// A source for which there is no room: the better of its two shared allowances decides.
+    fn take_shared(&mut self, rate: u32, now: Time, ip: IpAddr) -> Allowed {
+        if self.rest.is_empty() {
+            self.rest = vec![Allowance::new(rate, now); 2 * SHARED_ALLOWANCES];
+        }
+        let hash = self.sources.hasher().hash_one(ip);
+        let rows = [hash as usize, (hash >> 32) as usize];
+        let mut best = Allowed::Dropped;
+        for (row, hash) in rows.into_iter().enumerate() {
+            let index = row * SHARED_ALLOWANCES + hash % SHARED_ALLOWANCES;
+            best = best.min(self.rest[index].take(rate, now));
+        }
+        best
     }
 
     fn retry_after(&mut self) -> u32 {
@@ -324,6 +344,7 @@ impl Guard {
         self.sources.retain(|_, a| now - a.requests.filled < IDLE);
         if self.sources.is_empty() {
             self.sources.shrink_to_fit();
+            self.rest = Vec::new();
         }
     }
 }
@@ -368,6 +389,25 @@ mod tests {
         assert!(asks(&mut g, 3_000, "OPTIONS").is_none());
         g.sweep(Time::from_secs(60));
         assert_eq!(g.sources(), 0);
+    }
+
+    /// Forged sources fill the table: sources that come new are served as before, and one that sends
+    /// too much is still held to its rate.
+    #[test]
+    fn forged_sources_do_not_shut_out_new_ones() {
+        let mut g = guard(1000, 0);
+        let now = Time::from_secs(1);
+        let forged = |n: u32| IpAddr::from((0x0a00_0000 + n).to_be_bytes());
+        for n in 0..MAX_SOURCES as u32 + 80_000 {
+            g.source(now, forged(n));
+        }
+        assert_eq!(g.sources(), MAX_SOURCES);
+        let honest = |n: u8| IpAddr::from([203, 0, 113, n]);
+        let served = (0..60).filter(|&n| (0..10).all(|_| g.source(now, honest(n)) == Allowed::Yes));
+        assert_eq!(served.count(), 60);
+        let eager = IpAddr::from([198, 51, 100, 1]);
+        let served = (0..5_000).filter(|_| g.source(now, eager) == Allowed::Yes).count();
+        assert!((900..=2_000).contains(&served), "{served}");
     }
 
     #[test]

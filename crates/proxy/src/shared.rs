@@ -30,6 +30,9 @@ pub const MAX_MOVED_TARGETS: usize = 1 << 14;
 /// Addresses that next hops of routing rules were found at.
 pub const MAX_GATEWAYS: usize = 1 << 10;
 
+/// Users and sources for which wrong passwords are counted.
+pub const MAX_GUESSES: usize = 1 << 16;
+
 /// How long a request is remembered: 64 times T1, for which it may be retransmitted (RFC 3261
 /// section 17.1.1.2).
 pub const REMEMBER_REQUEST: Duration = Duration::from_secs(32);
@@ -172,6 +175,8 @@ pub struct Shared {
     pub moved: Memory,
     /// Addresses of routing rules' next hops.
     pub gateways: Memory,
+    /// Wrong passwords, by user and by source.
+    pub guesses: Memory,
 }
 
 impl Shared {
@@ -184,6 +189,7 @@ impl Shared {
             revoked: memory(MAX_REVOKED_MARKS, b"revoked marks"),
             moved: memory(MAX_MOVED_TARGETS, b"moved targets"),
             gateways: memory(MAX_GATEWAYS, b"gateways"),
+            guesses: memory(MAX_GUESSES, b"guesses"),
         }
     }
 }

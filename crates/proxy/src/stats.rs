@@ -46,6 +46,8 @@ pub struct Stats {
     pub challenged: u64,
     /// Credentials that were wrong.
     pub auth_failed: u64,
+    /// Requests with credentials that were not looked at, because there were too many wrong ones.
+    pub backed_off: u64,
     /// Requests answered with 403.
     pub forbidden: u64,
     /// Requests dropped because their source sends too many.

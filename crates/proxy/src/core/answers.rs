@@ -44,7 +44,7 @@ impl Core {
             100..=199 if given_up => {
                 self.cancel_client(now, place, event.id, CancelReason::Timeout, out);
             }
-            status @ 100..=199 => self.provisional(now, place, b, status, msg, via, out),
+            status @ 100..=199 => self.provisional(now, place, b, status, flow, msg, via, out),
             status @ 200..=299 => {
                 if !given_up {
                     self.branch_done(place, b);
@@ -52,7 +52,7 @@ impl Core {
                 self.success(now, place, b, status, flow, msg, via, out);
             }
             _ if given_up => {}
-            status => self.failure(now, place, b, status, msg, via, out),
+            status => self.failure(now, place, b, status, flow, msg, via, out),
         }
     }
 
@@ -62,6 +62,7 @@ impl Core {
         place: usize,
         b: usize,
         status: u16,
+        flow: &Flow,
         msg: &Message<'_>,
         via: &Via<'_>,
         out: &mut Outbox,
@@ -96,9 +97,10 @@ impl Core {
             ctx.rang = true;
             self.stats.session_request_delay.add(now - ctx.came);
         }
-        let (server, marked) = (ctx.server, ctx.kept.record_route);
+        let (server, marked, to) = (ctx.server, ctx.kept.record_route, ctx.reply.remote.ip());
+        let strip = self.strips_identity(flow, to, msg);
         let start = out.buffer().len();
-        forward::response(out.buffer(), msg, via);
+        forward::response(out.buffer(), msg, via, strip);
         if marked {
             self.mark_for_caller(now, msg, &mut out.buffer()[start..]);
         }
@@ -122,8 +124,9 @@ impl Core {
             return;
         }
         let kept = ctx.kept;
+        let strip = self.strips_identity(flow, reply.remote.ip(), msg);
         let start = out.buffer().len();
-        forward::response(out.buffer(), msg, via);
+        forward::response(out.buffer(), msg, via, strip);
         if kept.record_route {
             self.mark_for_caller(now, msg, &mut out.buffer()[start..]);
         }
@@ -156,11 +159,13 @@ impl Core {
         place: usize,
         b: usize,
         status: u16,
+        flow: &Flow,
         msg: &Message<'_>,
         via: &Via<'_>,
         out: &mut Outbox,
     ) {
         self.branch_done(place, b);
+        let strip = self.strips_identity(flow, self.contexts[place].reply.remote.ip(), msg);
         let ctx = &mut self.contexts[place];
         if ctx.answered {
             return;
@@ -196,7 +201,7 @@ impl Core {
         } else {
             ctx.offer(status, || {
                 let mut bytes = Vec::new();
-                forward::response(&mut bytes, msg, via);
+                forward::response(&mut bytes, msg, via, strip);
                 bytes
             });
         }

@@ -456,6 +456,7 @@ impl Core {
             last_route: &[],
             max_forwards: kept.max_forwards,
             max_breadth: branch.breadth,
+            strip_identity: self.strips_identity(flow, way.target.remote().ip(), msg),
             realm: self.config.realm(kept.realm),
         };
         let through;

@@ -97,7 +97,9 @@ impl Core {
         }
         let config = self.config.clone();
         let realm = &config.domains[domain].name;
-        match self.auth.check(pass.now, pass.msg, HeaderId::Authorization, realm) {
+        let verdict = self.check_credentials(pass, HeaderId::Authorization, realm);
+        self.refuse_credentials(pass, &verdict, domain)?;
+        match verdict {
             Verdict::Proved(name) if super::validate::same_user(user, &name) => {
                 self.vet_contacts(pass).inspect_err(|refusal| {
                     self.stats.forbidden += 1;

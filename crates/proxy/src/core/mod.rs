@@ -209,10 +209,10 @@ impl Core {
             own: Own::new(&config),
             worker,
             workers,
-            shared,
+            shared: shared.clone(),
             store,
             paths,
-            auth: Authenticator::new(&config, worker, users, now),
+            auth: Authenticator::new(&config, worker, users, shared, now),
             guard: Guard::new(&config, &mut *random, now),
             registrar: Registrar::new(config.registrar.clone(), &config.secret),
             regevents: RegEvents::new(Default::default(), &config.secret, worker, now),
@@ -311,7 +311,7 @@ impl Core {
             return;
         }
         let Some(branch) = Branch::parse(via.branch) else {
-            return self.stateless_response(msg, &via, out);
+            return self.stateless_response(flow, msg, &via, out);
         };
         if branch.worker != self.worker {
             if branch.worker < self.workers {

@@ -133,6 +133,7 @@ impl Core {
             last_route: if strict.is_some() { &displaced } else { &[] },
             max_forwards: kept.max_forwards,
             max_breadth: kept.max_breadth,
+            strip_identity: self.strips_identity(pass.flow, way.target.remote().ip(), msg),
             realm: config.realm(kept.realm),
         };
         let start = out.buffer().len();
@@ -207,6 +208,7 @@ impl Core {
     /// from, if we forwarded that statelessly (section 16.11).
     pub(super) fn stateless_response(
         &mut self,
+        flow: &Flow,
         msg: &Message<'_>,
         via: &Via<'_>,
         out: &mut Outbox,
@@ -221,8 +223,9 @@ impl Core {
             self.stats.stray_responses += 1;
             return;
         };
+        let strip = self.strips_identity(flow, back.remote.ip(), msg);
         let to = Target::Flow(self.own_socket(back));
-        out.push(to, 0, |buf| forward::response(buf, msg, via));
+        out.push(to, 0, |buf| forward::response(buf, msg, via, strip));
     }
 
     /// The goals of a CANCEL whose INVITE may have been forwarded statelessly (section 16.10).

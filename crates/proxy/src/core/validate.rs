@@ -6,8 +6,9 @@ use super::preroute::Routed;
 use super::{AuthFailure, AuthFailureReason, Core, Event, Pass};
 use crate::auth::Verdict;
 use crate::mark::Side;
+use ringway_sansio::Flow;
 use ringway_sip::header::{HeaderId, Via};
-use ringway_sip::message::Method;
+use ringway_sip::message::{Message, Method};
 use ringway_sip::transaction::Branch;
 use ringway_sip::uri::{Scheme, Uri};
 use siphasher::sip::SipHasher13;
@@ -202,16 +203,53 @@ impl Core {
     fn prove(&mut self, pass: &Pass<'_>, domain: usize) -> Result<Vec<u8>, Refusal> {
         let config = self.config.clone();
         let realm = &config.domains[domain].name;
-        let verdict = self.auth.check(pass.now, pass.msg, HeaderId::ProxyAuthorization, realm);
+        let verdict = self.check_credentials(pass, HeaderId::ProxyAuthorization, realm);
         if let Verdict::Proved(user) = verdict {
             return Ok(user);
         }
+        self.refuse_credentials(pass, &verdict, domain)?;
         let mut headers = Vec::new();
         let stale = matches!(verdict, Verdict::Stale | Verdict::Repeated);
         self.note_verdict(pass, &verdict, domain);
         let (id, random) = (HeaderId::ProxyAuthenticate, &mut *self.random);
         self.auth.challenge(pass.now, random, id, realm, stale, &mut headers);
         Err(Refusal { status: 407, reason: "Proxy Authentication Required", headers })
+    }
+
+    /// What the credentials of a request for a realm are worth.
+    pub(super) fn check_credentials(
+        &mut self,
+        pass: &Pass<'_>,
+        id: HeaderId,
+        realm: &str,
+    ) -> Verdict {
+        let (own, msg) = (&self.own, pass.msg);
+        let fits = |uri: &[u8]| is_digest_uri_of(own, uri, msg.request_uri());
+        let source = pass.flow.remote.ip();
+        self.auth.check(pass.now, source, msg, id, realm, &fits)
+    }
+
+    /// Refuses credentials that another challenge would not better.
+    pub(super) fn refuse_credentials(
+        &mut self,
+        pass: &Pass<'_>,
+        verdict: &Verdict,
+        domain: usize,
+    ) -> Result<(), Refusal> {
+        match verdict {
+            Verdict::BackOff => {
+                self.stats.backed_off += 1;
+                self.auth_failed(pass, domain, AuthFailureReason::BackOff);
+                Err(Refusal::new(403, "Forbidden: too many wrong passwords"))
+            }
+            // RFC 7616 section 3.4.6.
+            Verdict::OtherUri => {
+                self.stats.auth_failed += 1;
+                self.auth_failed(pass, domain, AuthFailureReason::OtherUri);
+                Err(Refusal::new(400, "Authorization: uri is not the Request-URI"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Asks for proof of a request that so far needed none.
@@ -240,9 +278,9 @@ impl Core {
 
     pub(super) fn note_verdict(&mut self, pass: &Pass<'_>, verdict: &Verdict, domain: usize) {
         self.stats.challenged += 1;
-        if *verdict == Verdict::Wrong {
+        if let Verdict::Wrong(reason) = *verdict {
             self.stats.auth_failed += 1;
-            self.auth_failed(pass, domain, AuthFailureReason::WrongPassword);
+            self.auth_failed(pass, domain, reason);
         }
     }
 
@@ -282,6 +320,19 @@ impl Core {
         self.config.trusted.iter().any(|n| n.contains(ip))
     }
 
+    /// Whether what a message says of identities goes no further: it comes from a peer that is not
+    /// believed, or asks for privacy towards one (RFC 3325 sections 5 and 7).
+    pub(super) fn strips_identity(&self, from: &Flow, to: IpAddr, msg: &Message<'_>) -> bool {
+        if !self.config.auth.enabled {
+            return false;
+        }
+        let private = || {
+            let values = msg.first(HeaderId::Privacy).unwrap_or_default();
+            values.split(|&b| b == b';').any(|v| v.trim_ascii().eq_ignore_ascii_case(b"id"))
+        };
+        !self.is_trusted_ip(from.remote.ip()) || private() && !self.is_trusted_ip(to)
+    }
+
     fn is_our_via(&self, pass: &Pass<'_>) -> bool {
         let Via { host, port, .. } = *pass.via;
         self.own.is_us(host, port, pass.flow.transport.default_port(), pass.flow.local)
@@ -307,6 +358,30 @@ impl Core {
 /// Text from the network for the log: at most 256 octets of it, what is no UTF-8 replaced.
 pub(super) fn short_text(bytes: &[u8]) -> Box<str> {
     String::from_utf8_lossy(&bytes[..bytes.len().min(256)]).into()
+}
+
+/// Whether a digest was made for a Request-URI (RFC 7616 section 3.4.6). A proxy before us may have
+/// changed the Request-URI, and phones write it without parameters, so the same user at the same host
+/// is enough, and any two names of ours are the same host.
+fn is_digest_uri_of(own: &crate::own::Own, digest: &[u8], request: &[u8]) -> bool {
+    if digest == request {
+        return true;
+    }
+    let (Ok(digest), Ok(request)) = (Uri::parse(digest), Uri::parse(request)) else { return false };
+    if !digest.is_sip() || !request.is_sip() {
+        return digest.equivalent(&request);
+    }
+    let plain = |user: Option<&[u8]>| {
+        let mut plain = Vec::new();
+        ringway_sip::uri::unescape_into(user.unwrap_or_default(), &mut plain);
+        plain
+    };
+    let ours = |uri: &Uri<'_>| own.domain(uri.host).is_some();
+    let same_host = match (digest.host_ip(), request.host_ip()) {
+        (Some(a), Some(b)) => a.to_canonical() == b.to_canonical(),
+        _ => digest.host.eq_ignore_ascii_case(request.host),
+    };
+    plain(digest.user) == plain(request.user) && (same_host || ours(&digest) && ours(&request))
 }
 
 /// Compares a user part of a URI, which may be escaped, with a user name.

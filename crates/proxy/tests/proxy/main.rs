@@ -19,6 +19,7 @@ mod events;
 mod fail_over;
 mod flows;
 mod forking;
+mod identity;
 mod loops;
 mod maddr;
 mod marks;

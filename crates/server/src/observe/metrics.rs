@@ -27,6 +27,7 @@ pub fn each_counter(s: &Snapshot, visit: Visit<'_>) {
     visit("malformed", "Requests refused because of their form", p.malformed);
     visit("challenged", "Requests answered with 401 or 407", p.challenged);
     visit("auth_failed", "Requests with wrong credentials", p.auth_failed);
+    visit("backed_off", "Credentials not looked at after too many wrong ones", p.backed_off);
     visit("forbidden", "Requests answered with 403", p.forbidden);
     visit("rate_limited", "Requests dropped: too many from their source", p.rate_limited);
     visit("overloaded", "Requests answered with 503: overload", p.overloaded);

@@ -1,0 +1,178 @@
+//! Back-off on password guessing: after a few wrong passwords from one source, or for one user, no more
+//! are looked at for a while, longer each time.
+//!
+//! All workers count together. What is counted for a user must not shut that user out, or anybody could
+//! do so by guessing: a source that has proved to be the user lately is not held to what others guess,
+//! nor to what else is guessed behind the same address.
+
+use crate::shared::{Memory, Shared, hash_ip};
+use ringway_sansio::{Duration, Time};
+use std::hash::Hasher;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Wrong passwords from one source within [`WINDOW`] from which on no more are looked at.
+pub const MAX_BY_SOURCE: u8 = 10;
+
+/// Wrong passwords for one user, from all sources, within [`WINDOW`].
+pub const MAX_BY_USER: u8 = 30;
+
+/// The time in which wrong passwords are counted; and for which none is looked at the first time.
+pub const WINDOW: Duration = Duration::from_secs(60);
+
+/// Each further time it is twice as long, up to this.
+pub const MAX_BLOCK: Duration = Duration::from_secs(3600);
+
+/// How long a source is remembered as one that has proved to be a user.
+pub const KNOWN: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// Counts wrong passwords.
+#[derive(Clone, Debug)]
+pub struct BackOff {
+    shared: Arc<Shared>,
+}
+
+/// What an entry is about.
+#[derive(Clone, Copy)]
+enum About {
+    Guesses,
+    Blocks,
+    Known,
+}
+
+impl BackOff {
+    /// With the memory of all workers.
+    pub fn new(shared: Arc<Shared>) -> BackOff {
+        BackOff { shared }
+    }
+
+    /// Whether credentials for a user from this source are not to be looked at now.
+    pub fn blocks(&self, now: Time, source: IpAddr, user: &[u8], realm: &[u8]) -> bool {
+        let source = network(source);
+        let by_source = self.count(now, About::Guesses, Some(source), b"", b"") >= MAX_BY_SOURCE;
+        let by_user = || self.count(now, About::Guesses, None, user, realm) >= MAX_BY_USER;
+        (by_source || by_user()) && self.count(now, About::Known, Some(source), user, realm) == 0
+    }
+
+    /// A wrong password. Returns whether it is the one from which on no more are looked at.
+    pub fn wrong(&self, now: Time, source: IpAddr, user: &[u8], realm: &[u8]) -> bool {
+        let source = network(source);
+        let by_source = self.add(now, MAX_BY_SOURCE, Some(source), b"", b"");
+        let by_user = self.add(now, MAX_BY_USER, None, user, realm);
+        by_source || by_user
+    }
+
+    /// A source has proved to be a user.
+    pub fn right(&self, now: Time, source: IpAddr, user: &[u8], realm: &[u8]) {
+        let key = self.key(About::Known, Some(network(source)), user, realm);
+        self.memory().put(key, 1, now, KNOWN);
+    }
+
+    fn memory(&self) -> &Memory {
+        &self.shared.guesses
+    }
+
+    fn count(
+        &self,
+        now: Time,
+        about: About,
+        source: Option<IpAddr>,
+        user: &[u8],
+        realm: &[u8],
+    ) -> u8 {
+        self.memory().get(self.key(about, source, user, realm), now).unwrap_or(0)
+    }
+
+    fn add(&self, now: Time, max: u8, source: Option<IpAddr>, user: &[u8], realm: &[u8]) -> bool {
+        let key = self.key(About::Guesses, source, user, realm);
+        let count = self.memory().get(key, now).unwrap_or(0).saturating_add(1);
+        if count < max {
+            self.memory().put(key, count, now, WINDOW);
+            return false;
+        }
+        let blocks = self.count(now, About::Blocks, source, user, realm);
+        let period = (WINDOW * 2u32.saturating_pow(blocks.into())).min(MAX_BLOCK);
+        self.memory().put(key, count, now, period);
+        let blocks_key = self.key(About::Blocks, source, user, realm);
+        self.memory().put(blocks_key, blocks.saturating_add(1).min(16), now, MAX_BLOCK * 2);
+        true
+    }
+
+    fn key(&self, about: About, source: Option<IpAddr>, user: &[u8], realm: &[u8]) -> u64 {
+        let mut h = self.memory().hasher();
+        h.write_u8(about as u8);
+        if let Some(ip) = source {
+            hash_ip(&mut h, ip);
+        }
+        for field in [user, realm] {
+            h.write_u8(b'\n');
+            h.write(field);
+        }
+        h.finish()
+    }
+}
+
+/// A source is an IPv4 address, or the /64 that an IPv6 host may choose its addresses from.
+pub(crate) fn network(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V4(ip) => ip.into(),
+        IpAddr::V6(ip) => std::net::Ipv6Addr::from_bits(ip.to_bits() & !0 << 64).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Time = Time::from_secs(1_700_000_000);
+
+    fn ip(last: u8) -> IpAddr {
+        [203, 0, 113, last].into()
+    }
+
+    fn back_off() -> BackOff {
+        BackOff::new(Arc::new(Shared::new(&[7; 32])))
+    }
+
+    #[test]
+    fn a_source_that_guesses_is_blocked_for_longer_each_time() {
+        let b = back_off();
+        let mut now = NOW;
+        for block in [60, 120, 240] {
+            for n in 1..=MAX_BY_SOURCE {
+                assert!(!b.blocks(now, ip(1), b"alice", b"r"));
+                // Each for another user, so that it is the source that counts.
+                assert_eq!(b.wrong(now, ip(1), &[n], b"r"), n == MAX_BY_SOURCE);
+            }
+            assert!(b.blocks(now, ip(1), b"alice", b"r"));
+            assert!(!b.blocks(now, ip(2), b"alice", b"r"), "another source");
+            assert!(b.blocks(now + Duration::from_secs(block - 1), ip(1), b"alice", b"r"));
+            now += Duration::from_secs(block);
+        }
+        assert!(!b.blocks(now, ip(1), b"alice", b"r"));
+    }
+
+    #[test]
+    fn a_user_guessed_by_many_sources_is_blocked_but_where_the_user_is_known() {
+        let b = back_off();
+        b.right(NOW, ip(200), b"alice", b"r");
+        for n in 1..=MAX_BY_USER {
+            b.wrong(NOW, ip(n), b"alice", b"r");
+        }
+        assert!(b.blocks(NOW, ip(100), b"alice", b"r"));
+        assert!(!b.blocks(NOW, ip(100), b"bob", b"r"));
+        assert!(!b.blocks(NOW, ip(200), b"alice", b"r"), "her own telephone");
+        assert!(b.blocks(NOW, ip(200), b"bob", b"r") == b.blocks(NOW, ip(100), b"bob", b"r"));
+    }
+
+    #[test]
+    fn the_hosts_of_a_64_are_one_source() {
+        let b = back_off();
+        for n in 0..MAX_BY_SOURCE {
+            let host = format!("2001:db8::{n:x}").parse().unwrap();
+            b.wrong(NOW, host, &[n], b"r");
+        }
+        assert!(b.blocks(NOW, "2001:db8::ffff".parse().unwrap(), b"alice", b"r"));
+        assert!(!b.blocks(NOW, "2001:db8:0:1::1".parse().unwrap(), b"alice", b"r"));
+    }
+}
