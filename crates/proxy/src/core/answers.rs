@@ -526,7 +526,8 @@ impl Core {
             branch.goal.path = Vec::new();
         }
         if let Some(request) = request {
-            self.let_go(&request);
+            let (flow, user) = (ctx.flow, ctx.user.clone());
+            self.release_kept(request.len(), &flow, user.as_deref());
         }
     }
 

@@ -50,7 +50,7 @@ impl Core {
         if goals.is_empty() {
             return self.refuse(pass, 480, "", &[], out);
         }
-        if !self.keep(msg.whole()) {
+        if !self.keep(msg, pass.flow, user.as_deref(), kept.is_known()) {
             return self.turn_away(pass, 10, out);
         }
         let (reply, port) = self.reply_to(pass.flow, pass.via);
@@ -58,7 +58,7 @@ impl Core {
         let (place, serial) = (self.contexts.vacant_key(), self.serial);
         let number = context::user(place, serial, 0);
         let Some(server) = self.tx.open(pass.key, kind, reply, port, number) else {
-            self.let_go(msg.whole());
+            self.release_kept(msg.whole().len(), pass.flow, user.as_deref());
             self.stats.limits_hit += 1;
             return self.turn_away(pass, 10, out);
         };
@@ -98,7 +98,7 @@ impl Core {
             trying,
             alive: 1,
         });
-        if !kept.privileged && kept.realm.is_none() {
+        if !kept.is_known() {
             let credit = self.repeat_credit(pass);
             if credit != u32::MAX {
                 self.tx.limit_repeats(server, credit);
@@ -129,10 +129,13 @@ impl Core {
         let waiting = |b: &&Branch| b.state == State::Waiting;
         let Some(q) = ctx.branches.iter().filter(waiting).map(|b| b.goal.q).max() else { return };
         let count = ctx.branches.iter().filter(waiting).filter(|b| b.goal.q == q).count() as u32;
-        // RFC 5393 section 5.3.3: parallel branches share the breadth; one that would get none is
-        // not started.
+        // RFC 5393 section 5.3.3: branches share the breadth; one that would get none is not started.
+        // Those of all q share it: one after the other they would cost as much as side by side, and ten
+        // contacts that lead back here each with ten more would never end.
+        let total = ctx.branches.len() as u32;
+        let started = ctx.branches.iter().filter(|b| b.state != State::Waiting).count() as u32;
         let breadth = ctx.kept.max_breadth;
-        if count > breadth {
+        if count > breadth.saturating_sub(started) {
             for b in ctx.branches.iter_mut().filter(|b| b.state == State::Waiting && b.goal.q == q)
             {
                 b.state = State::Done;
@@ -143,7 +146,7 @@ impl Core {
         for b in 0..self.contexts[place].branches.len() {
             let branch = &mut self.contexts[place].branches[b];
             if branch.state == State::Waiting && branch.goal.q == q {
-                branch.breadth = breadth / count;
+                branch.breadth = (breadth / total).max(1);
                 self.try_next(now, place, b, msg, out);
             }
         }

@@ -138,6 +138,13 @@ pub(super) struct Kept {
     pub in_dialog: Option<(Time, bool)>,
 }
 
+impl Kept {
+    /// Whether the sender has proved to be a user, is trusted, or belongs to a dialog of ours.
+    pub(super) fn is_known(&self) -> bool {
+        self.privileged || self.realm.is_some()
+    }
+}
+
 /// The best final response so far.
 #[derive(Debug)]
 pub(super) struct Best {

@@ -141,7 +141,7 @@ impl Core {
             self.stats.limits_hit += 1;
             return Err(busy());
         }
-        if !self.keep(pass.msg.whole()) {
+        if !self.keep(pass.msg, pass.flow, None, true) {
             return Err(busy());
         }
         let place = self.pending.vacant_key();
@@ -167,7 +167,7 @@ impl Core {
             });
             return Ok(());
         }
-        self.let_go(pass.msg.whole());
+        self.release_kept(pass.msg.whole().len(), pass.flow, None);
         if done.commit == Commit::Refused {
             return Err(busy());
         }
@@ -186,7 +186,7 @@ impl Core {
     /// answered.
     pub fn handle_committed(&mut self, now: Time, id: u64, ok: bool, out: &mut Outbox) {
         let Some(pending) = self.pending.try_remove(id as usize) else { return };
-        self.let_go(&pending.request);
+        self.release_kept(pending.request.len(), &pending.flow, None);
         if self.pending.is_empty() && self.pending.capacity() > 4096 {
             self.pending = slab::Slab::new();
         }

@@ -16,6 +16,7 @@ mod context;
 mod dialog;
 mod events;
 mod gateways;
+mod kept;
 mod local;
 mod notify;
 mod preroute;
@@ -39,6 +40,8 @@ use crate::stats::{Stats, Tables};
 use context::Context;
 pub use events::{AuthFailure, AuthFailureReason, CallEvent, CallStep, Event, LogLine};
 use gateways::Gateways;
+use kept::Purpose;
+pub use kept::{MAX_KEPT, MAX_KEPT_OF_NEW, MAX_KEPT_OF_STRANGERS};
 use ringway_sansio::{Flow, FlowId, Outbox, Random, Time, TimerWheel, Transport};
 use ringway_sip::header::Via;
 use ringway_sip::message::{self, Message, Method};
@@ -53,11 +56,6 @@ pub const MAX_RESOLVING: usize = 10_000;
 
 /// Registrations that may wait for the store at one time; more are answered with 503.
 pub const MAX_PENDING_COMMITS: usize = 100_000;
-
-/// Octets of requests kept for what is still to come of them: proxied and not answered, waiting for
-/// server location or for the store. More are answered with 503. It is what a hundred thousand
-/// ringing calls need, and what large messages may not exceed.
-pub const MAX_KEPT: usize = 128 << 20;
 
 /// Log lines and questions to the world that may wait to be taken away; beyond it log lines are
 /// dropped.
@@ -174,8 +172,8 @@ pub struct Core {
     /// Tells contexts that had the same place apart.
     serial: u32,
     resolving: usize,
-    /// Octets of requests kept, at most [`MAX_KEPT`].
-    kept: usize,
+    /// Requests kept, and whose.
+    kept: kept::Kept,
     pending: Slab<PendingRegister>,
     wheel: TimerWheel<Tick>,
     events: VecDeque<Event>,
@@ -229,7 +227,7 @@ impl Core {
             contexts: Slab::new(),
             serial: 0,
             resolving: 0,
-            kept: 0,
+            kept: kept::Kept::new(derive(&config.secret, b"kept")),
             pending: Slab::new(),
             wheel,
             events: VecDeque::new(),
@@ -437,19 +435,26 @@ impl Core {
         emptied
     }
 
-    /// Whether there is room to keep a request; takes it, if so.
-    fn keep(&mut self, request: &[u8]) -> bool {
-        let fits = self.kept + request.len() <= MAX_KEPT;
-        if fits {
-            self.kept += request.len();
-        } else {
-            self.stats.limits_hit += 1;
-        }
+    /// Whether there is room to keep a request; takes it, if so. `known` says that its sender has proved
+    /// to be a user, or is trusted.
+    fn keep(&mut self, msg: &Message<'_>, flow: &Flow, user: Option<&str>, known: bool) -> bool {
+        let begun = msg.method() == Method::Register || msg.to().is_ok_and(|to| to.tag().is_some());
+        let purpose = match begun {
+            true => Purpose::Begun,
+            false if known => Purpose::New,
+            false => Purpose::Stranger,
+        };
+        let holders = self.kept.holders(flow, user);
+        let trusted = self.is_trusted_ip(flow.remote.ip());
+        let fits = self.kept.take(msg.whole().len(), &holders, purpose, trusted);
+        self.stats.limits_hit += u64::from(!fits);
         fits
     }
 
-    fn let_go(&mut self, request: &[u8]) {
-        self.kept = self.kept.saturating_sub(request.len());
+    /// Returns the room of a request that [`Core::keep`] has taken for the same flow and user.
+    fn release_kept(&mut self, octets: usize, flow: &Flow, user: Option<&str>) {
+        let holders = self.kept.holders(flow, user);
+        self.kept.give_back(octets, &holders);
     }
 
     /// Counters.
@@ -470,7 +475,7 @@ impl Core {
             contexts: self.contexts.len(),
             pending_commits: self.pending.len(),
             resolving: self.resolving,
-            kept_octets: self.kept,
+            kept_octets: self.kept.octets(),
             subscriptions: self.regevents.len(),
             sources: self.guard.sources(),
         }

@@ -69,7 +69,7 @@ impl Core {
             self.stats.limits_hit += 1;
             return self.refuse(pass, 503, "", &[], out);
         }
-        if !self.keep(pass.msg.whole()) {
+        if !self.keep(pass.msg, pass.flow, None, kept.is_known()) {
             return self.refuse(pass, 503, "", &[], out);
         }
         self.resolving += 1;
@@ -82,7 +82,7 @@ impl Core {
     /// The next hop of a parked request has been located.
     pub(super) fn unpark(&mut self, now: Time, id: u64, hops: &[Hop], out: &mut Outbox) {
         let Some(parked) = self.parked.try_remove((id & !PARKED) as usize) else { return };
-        self.let_go(&parked.request);
+        self.release_kept(parked.request.len(), &parked.flow, None);
         let Ok(msg) = ringway_sip::message::parse(&parked.request) else { return };
         let Ok(via) = msg.top_via() else { return };
         let key = self.tx.key(&msg, &via);

@@ -35,6 +35,7 @@ mod responses;
 mod rfc2543;
 mod routing;
 mod sctp;
+mod shares;
 mod stateless;
 mod strict_router;
 mod timers;

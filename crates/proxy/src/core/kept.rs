@@ -1,0 +1,181 @@
+//! Room for requests that are kept until they are answered, shared out among those they come from.
+//!
+//! Each source, and each user who has proved to be one, may hold a part of what is *free*, not of all:
+//! so whoever comes late finds room however much the others hold, and nobody is held to a small part
+//! while there is plenty. With a part of a quarter one source alone ends at a fifth of the room. Addresses
+//! cost a stranger little, so strangers together have half of the room; users who have proved to be one
+//! and trusted peers have a quarter more; and the last quarter is for REGISTER and for what has begun.
+
+use hashbrown::HashMap;
+use ringway_sansio::Flow;
+use siphasher::sip::SipHasher13;
+use std::hash::{BuildHasher, Hasher};
+
+/// Octets of requests kept for what is still to come of them: proxied and not answered, waiting for
+/// server location or for the store. More are answered with 503. It is what a hundred thousand
+/// ringing calls need, and what large messages may not exceed.
+pub const MAX_KEPT: usize = 128 << 20;
+
+/// Of [`MAX_KEPT`], what strangers may use together.
+pub const MAX_KEPT_OF_STRANGERS: usize = MAX_KEPT / 2;
+
+/// Of [`MAX_KEPT`], what may be used for all but REGISTER and requests within dialogs.
+pub const MAX_KEPT_OF_NEW: usize = MAX_KEPT / 4 * 3;
+
+/// The part of what is free that one source or user may hold: one over this.
+const PART: usize = 4;
+
+/// The same for a trusted peer: a gateway carries the calls of many.
+const TRUSTED_PART: usize = 1;
+
+/// Whom a request is charged to: its source and, where there is one, the user.
+pub(super) type Holders = [u64; 2];
+
+/// What a request is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Purpose {
+    /// What a stranger begins.
+    Stranger,
+    /// What a user or a trusted peer begins.
+    New,
+    /// A registration, or a request within a dialog.
+    Begun,
+}
+
+/// The room and who holds how much of it.
+pub(super) struct Kept {
+    octets: usize,
+    held: HashMap<u64, usize>,
+    hasher: Keyed,
+}
+
+#[derive(Clone)]
+struct Keyed([u8; 16]);
+
+impl BuildHasher for Keyed {
+    type Hasher = SipHasher13;
+    fn build_hasher(&self) -> SipHasher13 {
+        SipHasher13::new_with_key(&self.0)
+    }
+}
+
+impl Kept {
+    /// Empty room; holders are told apart under `key`.
+    pub(super) fn new(key: [u8; 16]) -> Kept {
+        Kept { octets: 0, held: HashMap::new(), hasher: Keyed(key) }
+    }
+
+    /// Octets that are taken, at most [`MAX_KEPT`].
+    pub(super) fn octets(&self) -> usize {
+        self.octets
+    }
+
+    /// Whom a request from `flow` is charged to, by `user` where one has proved to be it.
+    pub(super) fn holders(&self, flow: &Flow, user: Option<&str>) -> Holders {
+        let mut source = self.hasher.build_hasher();
+        crate::shared::hash_ip(&mut source, crate::backoff::network(flow.remote.ip()));
+        let user = user.map_or(0, |user| self.hasher.hash_one(user) | 1);
+        [source.finish() | 1, user]
+    }
+
+    /// Takes room for `octets`, if the holders may have them.
+    pub(super) fn take(
+        &mut self,
+        octets: usize,
+        holders: &Holders,
+        purpose: Purpose,
+        trusted: bool,
+    ) -> bool {
+        let room = match purpose {
+            Purpose::Stranger => MAX_KEPT_OF_STRANGERS,
+            Purpose::New => MAX_KEPT_OF_NEW,
+            Purpose::Begun => MAX_KEPT,
+        };
+        let free = room.saturating_sub(self.octets);
+        let part = free / if trusted { TRUSTED_PART } else { PART };
+        let fits = |holder: &u64| *holder == 0 || self.held(*holder) + octets <= part;
+        if octets > free || !holders.iter().all(fits) {
+            return false;
+        }
+        self.octets += octets;
+        for &holder in holders.iter().filter(|holder| **holder != 0) {
+            *self.held.entry(holder).or_insert(0) += octets;
+        }
+        true
+    }
+
+    /// Returns room that was taken for these holders.
+    pub(super) fn give_back(&mut self, octets: usize, holders: &Holders) {
+        self.octets = self.octets.saturating_sub(octets);
+        for &holder in holders.iter().filter(|holder| **holder != 0) {
+            if let Some(held) = self.held.get_mut(&holder) {
+                *held = held.saturating_sub(octets);
+                if *held == 0 {
+                    self.held.remove(&holder);
+                }
+            }
+        }
+        if self.held.is_empty() && self.held.capacity() > 1024 {
+            self.held = HashMap::new();
+        }
+    }
+
+    fn held(&self, holder: u64) -> usize {
+        self.held.get(&holder).copied().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fill(kept: &mut Kept, holder: u64, purpose: Purpose) -> usize {
+        let mut taken = 0;
+        while kept.take(1000, &[holder, 0], purpose, false) {
+            taken += 1000;
+        }
+        taken
+    }
+
+    #[test]
+    fn a_source_leaves_room_for_all_others() {
+        let mut kept = Kept::new([1; 16]);
+        let room = MAX_KEPT_OF_STRANGERS;
+        let first = fill(&mut kept, 1, Purpose::Stranger);
+        assert!(first.abs_diff(room / 5) < 5_000, "{first}");
+        let second = fill(&mut kept, 2, Purpose::Stranger);
+        assert!(second.abs_diff(room / 5 / 5 * 4) < 5_000, "{second}");
+        // However many there are, users find room for calls, and everybody for what has begun.
+        for holder in 3..=1000 {
+            fill(&mut kept, holder, Purpose::Stranger);
+        }
+        assert!(kept.octets() <= room);
+        let user = fill(&mut kept, 2000, Purpose::New);
+        assert!(user > MAX_KEPT / 4 / 5 - 5_000, "{user}");
+        for holder in 1..=200 {
+            assert!(kept.take(1000, &[holder + 1000, 0], Purpose::Begun, false));
+        }
+    }
+
+    #[test]
+    fn a_user_is_one_holder_from_many_sources() {
+        let mut kept = Kept::new([1; 16]);
+        let mut taken = 0usize;
+        while kept.take(1000, &[taken as u64 + 10, 7], Purpose::New, false) {
+            taken += 1000;
+        }
+        assert!(taken.abs_diff(MAX_KEPT_OF_NEW / 5) < 5_000, "{taken}");
+        assert!(kept.take(1000, &[5, 8], Purpose::New, false));
+    }
+
+    #[test]
+    fn what_is_given_back_can_be_taken_again() {
+        let mut kept = Kept::new([1; 16]);
+        let first = fill(&mut kept, 1, Purpose::New);
+        for _ in 0..first / 1000 {
+            kept.give_back(1000, &[1, 0]);
+        }
+        assert_eq!((kept.octets(), kept.held.len()), (0, 0));
+        assert_eq!(fill(&mut kept, 1, Purpose::New), first);
+    }
+}
