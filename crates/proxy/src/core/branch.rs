@@ -514,7 +514,7 @@ impl Core {
         let dialog = DialogId { call_id: msg.call_id(), caller_tag, callee_tag: b"" };
         let near = needs_flow(msg, from).then_some(*from);
         // A datagram flow is used only where the Contact does not tell the address.
-        let far = to.flow;
+        let far = to.flow.filter(|f| f.transport.is_datagram() || contact_needs_flow(uri, f));
         let secure = is_sips(uri);
         let same = from.transport == to.transport && from.local == to.local;
         let mut write = |transport: Transport, local: SocketAddr, token: Option<Flow>| {
@@ -635,21 +635,34 @@ pub(super) fn has_lr(uri: &str) -> bool {
     Uri::parse(uri.as_bytes()).is_ok_and(|u| u.is_loose_router())
 }
 
-/// Whether requests back to the sender of this one can only travel on the flow it came on: a
-/// connection it opened, or an address that its Contact does not tell. Only for a user agent right
-/// before us; behind another proxy it is that proxy's affair.
+/// Whether requests back to the sender of this one are to travel on the flow it came on. Only for a user
+/// agent right before us; behind another proxy it is that proxy's affair.
 fn needs_flow(msg: &Message<'_>, flow: &Flow) -> bool {
     if msg.items(HeaderId::Via).nth(1).is_some() {
         return false;
     }
-    if !flow.transport.is_datagram() {
+    match msg.items(HeaderId::Contact).next().map(NameAddr::parse) {
+        Some(Ok(contact)) => contact_needs_flow(contact.uri, flow),
+        _ => !flow.transport.is_datagram(),
+    }
+}
+
+/// Whether a Contact is reached by the flow of its owner rather than by itself: a phone that negotiated
+/// Outbound (RFC 5626 section 5.3), one whose address is another than it sends from, a WebSocket (RFC
+/// 7118 section 5), an SCTP association with its several addresses, and a TLS client, which has no
+/// certificate to be connected to by. Any other is
+/// connected to where its Contact says (RFC 3261 section 18.1.1), also when its flow is gone.
+fn contact_needs_flow(contact: &[u8], flow: &Flow) -> bool {
+    let datagram = flow.transport.is_datagram();
+    let Ok(uri) = Uri::parse(contact) else { return !datagram };
+    if matches!(flow.transport, Transport::Ws | Transport::Sctp) || flow.transport.is_secure() {
         return true;
     }
-    let contact = msg.items(HeaderId::Contact).next().map(NameAddr::parse);
-    let Some(Ok(contact)) = contact else { return false };
-    let Ok(uri) = Uri::parse(contact.uri) else { return false };
     match uri.host_ip() {
-        Some(ip) => ip != flow.remote.ip(),
-        None => uri.host.to_ascii_lowercase().ends_with(b".invalid"),
+        Some(ip) => {
+            ip.to_canonical() != flow.remote.ip().to_canonical()
+                || !datagram && super::targets::has_ob(&uri)
+        }
+        None => !datagram || uri.host.to_ascii_lowercase().ends_with(b".invalid"),
     }
 }

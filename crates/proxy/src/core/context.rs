@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 /// One element of the target set.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Goal {
     /// The Request-URI on this branch.
     pub uri: Vec<u8>,
@@ -48,7 +48,7 @@ impl Goal {
 }
 
 /// One way to reach a goal.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Try {
     /// Over the flow a phone registered on.
     Flow(Flow),

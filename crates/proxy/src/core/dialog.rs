@@ -70,13 +70,14 @@ impl Core {
     }
 
     /// Whether a request by a mark that holds is one of its dialog: an in-dialog method, with a To tag,
-    /// to the target of the other party, of a dialog that is not over. Returns what it is not.
+    /// to the target of the other party, of a dialog that is not over. Returns what it is not, or whether
+    /// its target is the other party's, so that it may be followed where the flow is gone.
     pub(super) fn belongs_to_dialog(
         &self,
         pass: &Pass<'_>,
         routed: &Routed<'_>,
         mark: &Mark,
-    ) -> Result<(), &'static str> {
+    ) -> Result<bool, &'static str> {
         let msg = pass.msg;
         let (from, to) = (tag_of(msg.from()), tag_of(msg.to()));
         if to.is_empty() || !is_in_dialog(msg.method()) {
@@ -85,20 +86,16 @@ impl Core {
         if self.is_over(pass.now, mark.side, msg.call_id(), from, to) {
             return Err("a dialog's Route after the dialog");
         }
-        // Over a flow the request reaches the peer that the token names, whatever its Request-URI.
-        if routed.flow.is_some() {
-            return Ok(());
-        }
         let next = routed.next.map_or(routed.uri_bytes, |route| route.uri);
         let target = self.marks.target(next);
         let moved = || {
             let key = self.moved_key(msg.call_id(), to, &target);
             self.shared.moved.get(key, pass.now).is_some()
         };
-        if target == mark.target || moved() {
-            Ok(())
-        } else {
-            Err("a dialog's Route to another target")
+        // Over a flow the request reaches the peer that the token names, whatever its Request-URI.
+        match target == mark.target || moved() {
+            false if routed.flow.is_none() => Err("a dialog's Route to another target"),
+            followed => Ok(followed),
         }
     }
 

@@ -45,6 +45,7 @@ pub use kept::{MAX_KEPT, MAX_KEPT_OF_NEW, MAX_KEPT_OF_STRANGERS};
 use ringway_sansio::{Flow, FlowId, Outbox, Random, Time, TimerWheel, Transport};
 use ringway_sip::header::Via;
 use ringway_sip::message::{self, Message, Method};
+use ringway_sip::transaction::table::USER_REPORT;
 use ringway_sip::transaction::{Branch, Expired, Incoming, ServerKey, Transactions};
 use slab::Slab;
 use std::collections::VecDeque;
@@ -125,6 +126,9 @@ pub struct World {
     pub shared: Arc<Shared>,
 }
 
+/// The bits that tell our own report numbers from those of transactions.
+const REPORT_KIND: u64 = 3 << 62;
+
 enum Tick {
     /// Timer C of a branch (RFC 3261 section 16.8).
     TimerC { context: usize, serial: u32, branch: usize },
@@ -163,6 +167,9 @@ pub struct Core {
     spiral_key: [u8; 16],
     /// Requests that are forwarded statelessly as soon as their next hop has been located.
     parked: Slab<stateless::Parked>,
+    /// ACKs that may have to go another way, by report number.
+    resends: VecDeque<(u32, stateless::Parked)>,
+    resend_serial: u32,
     /// NOTIFY requests that wait for the same.
     parked_notifies: Slab<(Notify, Vec<u8>)>,
     /// NOTIFY requests under way, by the notifier's number.
@@ -220,6 +227,8 @@ impl Core {
             gateways: Gateways::new(&config),
             spiral_key,
             parked: Slab::new(),
+            resends: VecDeque::new(),
+            resend_serial: 0,
             parked_notifies: Slab::new(),
             notifies: Slab::new(),
             random,
@@ -338,6 +347,9 @@ impl Core {
 
     /// What was sent under this report number could not be sent.
     pub fn handle_not_sent(&mut self, now: Time, report: u64, out: &mut Outbox) {
+        if report & REPORT_KIND == USER_REPORT {
+            return self.resend(now, report, out);
+        }
         if let Some(event) = self.tx.not_sent(now, report, out) {
             self.branch_unsent(now, event, out);
         }
@@ -347,6 +359,9 @@ impl Core {
     /// nothing has answered is sent once more where there is nowhere else to go, else it is taken for one
     /// that could not be sent (RFC 3261 section 16.9); see [`Transactions::cut_off`].
     pub fn handle_cut_off(&mut self, now: Time, report: u64, out: &mut Outbox) {
+        if report & REPORT_KIND == USER_REPORT {
+            return self.resend(now, report, out);
+        }
         if let Some(event) = self.tx.cut_off(now, report) {
             self.branch_cut_off(now, event, out);
         }

@@ -27,6 +27,8 @@ pub(super) struct Routed<'a> {
     pub marked: bool,
     /// When that dialog began, and which side sends.
     pub mark: Option<Mark>,
+    /// Its target is the one that the mark was made for.
+    pub followed: bool,
     /// Why a mark that was ours is worth nothing here.
     pub void: Option<&'static str>,
     /// The flow a token of ours names, if it is not the one the request came on (RFC 5626
@@ -71,6 +73,7 @@ impl Core {
                 next: None,
                 marked: false,
                 mark: None,
+                followed: false,
                 void: None,
                 flow: None,
             });
@@ -96,6 +99,7 @@ impl Core {
             next: None,
             marked: false,
             mark: None,
+            followed: false,
             void: None,
             flow: None,
         };
@@ -118,7 +122,7 @@ impl Core {
         }
         if let Some(mark) = routed.mark {
             match self.belongs_to_dialog(pass, &routed, &mark) {
-                Ok(()) => routed.marked = true,
+                Ok(followed) => (routed.marked, routed.followed) = (true, followed),
                 Err(why) => routed.void = routed.void.or(Some(why)),
             }
         }

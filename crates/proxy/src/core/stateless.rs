@@ -11,6 +11,7 @@ use ringway_sansio::{Flow, Outbox, Target, Time};
 use ringway_sip::header::{HeaderId, Items, NameAddr, Via};
 use ringway_sip::message::{Message, Method};
 use ringway_sip::transaction::id::MAGIC_COOKIE;
+use ringway_sip::transaction::table::USER_REPORT;
 use ringway_sip::uri::Uri;
 use siphasher::sip::SipHasher13;
 use std::hash::Hasher;
@@ -22,6 +23,12 @@ pub(super) struct Parked {
     kept: Kept,
     goal: Goal,
 }
+
+/// ACKs kept for another way; the oldest makes room.
+const MAX_RESENDS: usize = 1024;
+
+/// An ACK larger than this is not kept for another way.
+const MAX_RESEND_OCTETS: usize = 4096;
 
 /// Marks the numbers of parked requests among those of branches.
 pub(super) const PARKED: u64 = 1 << 63;
@@ -42,6 +49,10 @@ impl Core {
         let Some(goal) = goals.into_iter().next() else {
             return self.refuse(pass, 480, "", &[], out);
         };
+        self.forward_to(pass, kept, goal, out);
+    }
+
+    fn forward_to(&mut self, pass: &Pass<'_>, kept: &Kept, goal: Goal, out: &mut Outbox) {
         match self.stateless_way(pass.msg, kept, &goal) {
             Found::Way(way) if self.is_barred(pass.now, &goal, kept.privileged, &way) => {
                 self.stats.forbidden += 1;
@@ -140,10 +151,51 @@ impl Core {
         forward::request(out.buffer(), msg, pass.via, pass.flow, &plan, |buf| {
             self.write_stateless_branch(buf, pass);
         });
-        out.finish(start, way.target, 0);
+        let report = self.keep_for_another_way(pass, kept, goal, &way);
+        out.finish(start, way.target, report);
         self.stats.forwarded += 1;
         on_top.clear();
         self.scratch = on_top;
+    }
+
+    /// Keeps an ACK that goes over a connection while there is another way to its target: should the
+    /// connection be gone, nobody would send it again before the 2xx is. Returns the number under which a
+    /// failure is to be reported; 0 for none.
+    fn keep_for_another_way(
+        &mut self,
+        pass: &Pass<'_>,
+        kept: &Kept,
+        goal: &Goal,
+        way: &Way,
+    ) -> u64 {
+        let connection = way.flow.is_some_and(|flow| !flow.transport.is_datagram());
+        let request = pass.msg.whole();
+        if !connection || goal.tries.len() < 2 || request.len() > MAX_RESEND_OCTETS {
+            return 0;
+        }
+        let mut tries = goal.tries.clone();
+        tries.pop();
+        let goal = Goal { uri: goal.uri.clone(), path: goal.path.clone(), tries, ..*goal };
+        if self.resends.len() >= MAX_RESENDS {
+            self.resends.pop_front();
+        }
+        self.resend_serial = self.resend_serial.wrapping_add(1);
+        let (flow, kept) = (*pass.flow, *kept);
+        let parked = Parked { request: request.to_vec(), flow, kept, goal };
+        self.resends.push_back((self.resend_serial, parked));
+        USER_REPORT | u64::from(self.resend_serial)
+    }
+
+    /// What was sent under this number could not be: it goes the next way.
+    pub(super) fn resend(&mut self, now: Time, report: u64, out: &mut Outbox) {
+        let at =
+            self.resends.iter().position(|(serial, _)| u64::from(*serial) == report & !USER_REPORT);
+        let Some((_, parked)) = at.and_then(|at| self.resends.remove(at)) else { return };
+        let Ok(msg) = ringway_sip::message::parse(&parked.request) else { return };
+        let Ok(via) = msg.top_via() else { return };
+        let key = self.tx.key(&msg, &via);
+        let pass = Pass { now, flow: &parked.flow, msg: &msg, via: &via, key };
+        self.forward_to(&pass, &parked.kept, parked.goal, out);
     }
 
     /// The branch: the same for a retransmission, and for the ACK and CANCEL of an INVITE, and

@@ -91,7 +91,7 @@ impl Core {
         let mode = domain.map_or(Mode::Proxy, |d| self.config.domains[d].mode);
         let goals = match domain {
             Some(domain) => self.local_goals(pass, &routed.uri, domain, &mut proof)?,
-            None => self.remote_goals(&routed)?,
+            None => self.remote_goals(pass, &routed)?,
         };
         let mut user = None;
         match proof {
@@ -325,21 +325,80 @@ impl Core {
         goals
     }
 
-    fn remote_goals(&mut self, routed: &Routed<'_>) -> Result<Vec<Goal>, Refusal> {
+    fn remote_goals(&mut self, pass: &Pass<'_>, routed: &Routed<'_>) -> Result<Vec<Goal>, Refusal> {
         let uri = match routed.maddr {
             Maddr::Ours => without_maddr(&routed.uri, routed.uri_bytes),
             _ => routed.uri_bytes.to_vec(),
         };
         let goal = |tries| Goal::remote(uri, Origin::Request, tries);
         if let Some(flow) = routed.flow {
-            return Ok(vec![goal(smallvec![Try::Flow(self.own_socket(flow))])]);
+            let mut tries = self.ways_without_flow(pass, routed, &flow);
+            tries.push(Try::Flow(self.own_socket(flow)));
+            return Ok(vec![goal(tries)]);
         }
         let config = self.config.clone();
         if let Some(rule) = config.routes.of_foreign(routed) {
             let user = user_of(&routed.uri).unwrap_or_default();
             return self.apply_rule(rule, &routed.uri, user, routed.uri.host);
         }
-        Ok(vec![goal(smallvec![Try::Uri])])
+        let mut tries = smallvec![Try::Uri];
+        if routed.marked
+            && routed.next.is_none()
+            && routed.uri.transport().is_some_and(|t| !t.is_datagram())
+            && let Some(flow) = self.registered_flow(pass, &routed.uri, None)
+        {
+            // The connection a phone has registered on is open already.
+            tries.push(Try::Flow(self.own_socket(flow)));
+        }
+        Ok(vec![goal(tries)])
+    }
+
+    /// Where a request of a dialog goes once its flow is gone, last first: to the flow that the user has
+    /// registered on meanwhile, and where the Request-URI leads, by a new connection (RFC 3261
+    /// section 18.1.1), if a phone can be expected there. A phone that has negotiated Outbound is reached
+    /// by its flows only (RFC 5626 section 5.3), and a WebSocket cannot be opened (RFC 7118 section 5).
+    fn ways_without_flow(
+        &self,
+        pass: &Pass<'_>,
+        routed: &Routed<'_>,
+        gone: &Flow,
+    ) -> SmallVec<[Try; 1]> {
+        let mut tries = SmallVec::new();
+        let bound = has_ob(&routed.uri) || is_websocket(&Try::Flow(*gone));
+        if routed.followed && !bound && !gone.transport.is_datagram() {
+            tries.push(Try::Uri);
+        }
+        if let Some(flow) = self.registered_flow(pass, &routed.uri, Some(gone)) {
+            tries.push(Try::Flow(self.own_socket(flow)));
+        }
+        tries
+    }
+
+    /// The flow on which the user that To names has registered the phone of this Request-URI, if it is
+    /// another than the one that is gone: the same Contact, or else the only one.
+    fn registered_flow(
+        &self,
+        pass: &Pass<'_>,
+        target: &Uri<'_>,
+        gone: Option<&Flow>,
+    ) -> Option<Flow> {
+        let to = pass.msg.to().ok().and_then(|to| Uri::parse(to.uri).ok())?;
+        let domain = self.own.domain(to.host)?;
+        let mut aor = Vec::with_capacity(64);
+        self.write_aor(to.user?, domain, &mut aor);
+        let (mut same, mut only, mut count) = (None, None, 0);
+        self.store.lookup(&aor, pass.now, &mut |binding| {
+            let Some(flow) = binding.flow.filter(|flow| Some(flow) != gone) else { return };
+            count += 1;
+            only = Some(flow);
+            let contact = Uri::parse(binding.contact);
+            if contact
+                .is_ok_and(|c| c.user == target.user && c.host.eq_ignore_ascii_case(target.host))
+            {
+                same = Some(flow);
+            }
+        });
+        same.or(only.filter(|_| count == 1 && gone.is_some()))
     }
 
     /// The routing rule that decides where a request for another domain goes.
@@ -484,6 +543,11 @@ fn goal_of(binding: &BindingView<'_>, worker: u8) -> Goal {
     let (uri, path) = (binding.contact.to_vec(), binding.path.to_vec());
     let origin = Origin::Location(binding.flow.map(|flow| flow.remote.ip()));
     Goal { uri, path, q: binding.q, tries, origin }
+}
+
+/// Whether a URI is of a phone that has negotiated Outbound (RFC 5626 section 4.3).
+pub(super) fn has_ob(uri: &Uri<'_>) -> bool {
+    uri.param(b"ob").is_some()
 }
 
 fn is_websocket(way: &Try) -> bool {

@@ -73,18 +73,21 @@ fn a_caller_behind_a_nat_is_reached_within_the_dialog() {
     w.finish();
 }
 
-/// RFC 5626 section 5.3.1: a token of a flow that is gone is 430, one that was tampered with 403.
+/// RFC 5626 section 5.3.1: a token of a flow that is gone is 430 where Outbound was negotiated, one that
+/// was tampered with 403.
 #[test]
 fn tokens_of_lost_flows_and_forged_ones() {
     let mut w = World::new();
-    w.bind("bob", bind(DAVE_TCP.contact()).over(DAVE_TCP));
+    let contact = "sip:bob@10.0.0.7;transport=tcp;ob";
+    w.bind("bob", bind(contact).over(DAVE_TCP).outbound(INSTANCE, 1));
     let invite = w.call(ALICE, "INVITE sip:bob@example.org");
     w.expect(ALICE, "100");
     let got = w.expect(DAVE_TCP, "INVITE");
-    w.answer(DAVE_TCP, &got, 200);
+    let ok = response(DAVE_TCP, &got, 200).set("Contact", format!("<{contact}>"));
+    w.from(DAVE_TCP, &ok);
     let ok = w.expect(ALICE, "200");
     let mut caller = Dialog::of_caller(ALICE, &invite, &ok);
-    w.close(DAVE_TCP);
+    w.break_flow(DAVE_TCP);
     let branch = w.branch();
     w.from(ALICE, &caller.request("INFO", &branch));
     w.expect(ALICE, "430");
@@ -208,4 +211,115 @@ fn a_lost_tcp_connection_is_opened_anew() {
     w.answer(Peer { serial: 99, ..listening }, &got, 200);
     w.expect(ALICE, "200");
     w.finish();
+}
+
+/// A call to bob over TCP, answered: the request he got, the 200 he sent, and alice's dialog.
+fn call_over_tcp(w: &mut World, contact: &str) -> Dialog {
+    let invite = w.call(ALICE, "INVITE sip:bob@example.org");
+    w.expect(ALICE, "100");
+    let got = w.expect(DAVE_TCP, "INVITE");
+    let ok = response(DAVE_TCP, &got, 200).set("Contact", format!("<{contact}>"));
+    w.from(DAVE_TCP, &ok);
+    let ok = w.expect(ALICE, "200");
+    Dialog::of_caller(ALICE, &invite, &ok)
+}
+
+/// RFC 3261 section 18.1.1: a party over TCP whose connection has ended is connected to where its
+/// Contact says: ACK, INFO and BYE arrive. It has no flow token, having negotiated nothing.
+#[test]
+fn a_dialog_outlives_its_connection() {
+    let contact = "sip:bob@203.0.113.31:5060;transport=tcp";
+    let mut w = World::new();
+    w.bind("bob", bind(contact).over(DAVE_TCP));
+    let mut caller = call_over_tcp(&mut w, contact);
+    assert!(caller.route.iter().all(|route| route.split('@').next().unwrap().len() < 40));
+    w.close(DAVE_TCP);
+    let listening = Peer { serial: 99, ..DAVE_TCP.at("203.0.113.31:5060") };
+    for method in ["ACK", "INFO", "BYE"] {
+        let branch = w.branch();
+        w.from(ALICE, &caller.request(method, &branch));
+        let got = w.expect(listening, method);
+        if method != "ACK" {
+            w.answer(listening, &got, 200);
+            w.expect(ALICE, "200");
+        }
+    }
+    w.finish();
+}
+
+/// The same for the caller.
+#[test]
+fn a_callers_dialog_outlives_its_connection() {
+    let mut w = World::new();
+    w.register("bob", BOB);
+    let invite = w
+        .request(CAROL_TCP, "INVITE sip:bob@example.org")
+        .set("Contact", "<sip:carol@198.51.100.30:5060;transport=tcp>");
+    w.from(CAROL_TCP, &invite);
+    w.expect(CAROL_TCP, "100");
+    let got = w.expect(BOB, "INVITE");
+    let ok = w.answer(BOB, &got, 200);
+    w.expect(CAROL_TCP, "200");
+    let mut callee = Dialog::of_callee(BOB, &got, &ok);
+    w.close(CAROL_TCP);
+    let listening = Peer { serial: 99, ..CAROL_TCP.at("198.51.100.30:5060") };
+    w.from(BOB, &callee.request("BYE", "z9hG4bKbye"));
+    let bye = w.expect(listening, "BYE");
+    w.answer(listening, &bye, 200);
+    w.expect(BOB, "200");
+    w.finish();
+}
+
+/// A phone behind a NAT that has registered again is reached over its new connection, by ACK and BYE
+/// alike; so is one that negotiated Outbound.
+#[test]
+fn a_dialog_follows_the_user_to_a_new_connection() {
+    let contacts = ["sip:bob@10.0.0.7:5060;transport=tcp", "sip:bob@10.0.0.7;transport=tcp;ob"];
+    for contact in contacts {
+        let over = |peer: Peer, id| match contact.ends_with(";ob") {
+            true => bind(contact).over(peer).outbound(INSTANCE, id),
+            false => bind(contact).over(peer),
+        };
+        let mut w = World::new();
+        w.bind("bob", over(DAVE_TCP, 1));
+        let mut caller = call_over_tcp(&mut w, contact);
+        w.break_flow(DAVE_TCP);
+        let again = Peer { serial: 32, ..DAVE_TCP.at("203.0.113.31:40099") };
+        w.close(DAVE_TCP);
+        w.bind("bob", over(again, 2));
+        for method in ["ACK", "INFO", "BYE"] {
+            let branch = w.branch();
+            w.from(ALICE, &caller.request(method, &branch));
+            let got = w.expect(again, method);
+            if method != "ACK" {
+                w.answer(again, &got, 200);
+                w.expect(ALICE, "200");
+            }
+        }
+        w.finish();
+    }
+}
+
+/// Where the flow is gone, a Request-URI that is not the dialog's is not followed.
+#[test]
+fn a_lost_flow_does_not_open_another_target() {
+    let contact = "sip:bob@10.0.0.7:5060;transport=tcp";
+    let mut w = crate::relay::closed();
+    w.bind("bob", bind(contact).over(DAVE_TCP));
+    let outside = "<sip:eve@example.com>;tag=1";
+    let invite = w.request(PROXY, "INVITE sip:bob@example.org").set("From", outside);
+    w.from(PROXY, &invite);
+    w.expect(PROXY, "100");
+    let got = w.expect(DAVE_TCP, "INVITE");
+    let ok = response(DAVE_TCP, &got, 200).set("Contact", format!("<{contact}>"));
+    w.from(DAVE_TCP, &ok);
+    let ok = w.expect(PROXY, "200");
+    let mut caller = Dialog::of_caller(PROXY, &invite, &ok);
+    w.close(DAVE_TCP);
+    for method in ["INFO", "ACK"] {
+        let request = caller.request(method, "z9hG4bKtoll").aimed_at("sip:0900@192.0.2.60");
+        w.from(PROXY, &request);
+    }
+    w.expect(PROXY, "430");
+    w.quiet();
 }

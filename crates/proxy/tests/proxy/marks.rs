@@ -250,12 +250,12 @@ fn a_token_goes_with_its_own_mark_only() {
     let mut w = closed();
     let (mut udp, _) = established(&mut w, PROXY);
     let (tcp, _) = {
-        let invite = w.request(CAROL_TCP, "INVITE sip:bob@example.org").set("From", OUTSIDE);
-        w.from(CAROL_TCP, &invite);
-        w.expect(CAROL_TCP, "100");
+        let invite = w.request(ERIN_WS, "INVITE sip:bob@example.org").set("From", OUTSIDE);
+        w.from(ERIN_WS, &invite);
+        w.expect(ERIN_WS, "100");
         let got = w.expect(BOB, "INVITE");
         let ok = w.answer(BOB, &got, 200);
-        let there = w.expect(CAROL_TCP, "200");
+        let there = w.expect(ERIN_WS, "200");
         (Dialog::of_callee(BOB, &got, &ok), there)
     };
     let with_token = tcp.route.iter().find(|r| user_part(r).contains('.')).unwrap();

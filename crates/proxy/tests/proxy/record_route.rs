@@ -61,7 +61,8 @@ fn two_values_between_tcp_and_udp() {
         w.bind("bob", bind(b.contact()).over(b));
         let (mut caller, mut callee, got) = set_up(&mut w, a, b);
         let record = got.all("Record-Route");
-        assert_eq!(record.len(), 2, "{record:?}");
+        // Both over TCP to Contacts that lead there see the same.
+        assert_eq!(record.len(), if a.transport == b.transport { 1 } else { 2 }, "{record:?}");
         for (value, peer) in record.iter().zip([b, a]) {
             assert_eq!(value.contains(";transport=tcp"), peer.transport == Tcp, "{record:?}");
         }

@@ -313,7 +313,7 @@ impl Transactions {
             self.counters.refused += 1;
             return None;
         }
-        self.generation = self.generation.wrapping_add(1) & 0x7fff_ffff;
+        self.generation = self.generation.wrapping_add(1) & CHECK as u32;
         let index = self.servers.insert(ServerEntry {
             key,
             generation: self.generation,
@@ -440,7 +440,7 @@ impl Transactions {
             clock: Clocks::new(),
         }) as u32;
         debug_assert_eq!(index, id.index);
-        out.finish(start, target, report(false, index, id.nonce & 0x7fff_ffff));
+        out.finish(start, target, report(false, index, id.nonce & CHECK));
         self.clients[index as usize].clock.apply(now, &step, &mut self.wheel, Tick::Client(index));
     }
 
@@ -577,7 +577,7 @@ impl Transactions {
         let entry = self.clients.get(index as usize).filter(|_| number & SERVER_REPORT == 0)?;
         let waits = matches!(entry.machine.state(), ClientState::Calling | ClientState::Trying);
         let event = ClientEvent { id: ClientId { index, nonce: entry.nonce }, user: entry.user };
-        (entry.nonce & 0x7fff_ffff == check && waits).then_some(event)
+        (entry.nonce & CHECK == check && waits).then_some(event)
     }
 
     /// Ends a client transaction with the next tick.
@@ -666,7 +666,7 @@ impl Transactions {
         let step = entry.machine.repeat(&self.timers);
         if step.transmit == Transmit::Last {
             self.counters.retransmitted += 1;
-            let number = report(false, index, entry.nonce & 0x7fff_ffff);
+            let number = report(false, index, entry.nonce & CHECK);
             out.push(entry.target.clone(), number, |buf| buf.extend_from_slice(&entry.request));
         }
         entry.clock.apply(now, &step, &mut self.wheel, Tick::Client(index));
@@ -707,14 +707,20 @@ const NO_NAME: u64 = u64::MAX;
 /// Marks report numbers of server transactions.
 const SERVER_REPORT: u64 = 1 << 63;
 
-/// The number under which a failure to send is told: whose, which place, and 31 bits of its name.
+/// Marks report numbers that are not a transaction's, but the transaction user's own.
+pub const USER_REPORT: u64 = 1 << 62;
+
+/// The bits of a transaction's name that stand in its report numbers.
+const CHECK: u64 = 0x3fff_ffff;
+
+/// The number under which a failure to send is told: whose, which place, and 30 bits of its name.
 fn report(server: bool, index: u32, check: u64) -> u64 {
-    (if server { SERVER_REPORT } else { 0 }) | (check & 0x7fff_ffff) << 32 | u64::from(index)
+    (if server { SERVER_REPORT } else { 0 }) | (check & CHECK) << 32 | u64::from(index)
 }
 
 /// Place and name out of such a number.
 fn parts(number: u64) -> (u32, u64) {
-    ((number & 0xffff_ffff) as u32, number >> 32 & 0x7fff_ffff)
+    ((number & 0xffff_ffff) as u32, number >> 32 & CHECK)
 }
 
 /// The method of a request that begins here.
