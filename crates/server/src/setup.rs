@@ -23,9 +23,8 @@ use std::time::Duration;
 
 /// The port of SIP without TLS.
 const SIP: u16 = 5060;
-/// Below this, phones are told how often to show that they are alive (RFC 5626 section 4.4.1: they
-/// would do it every 95 to 120 seconds by themselves).
-const FLOW_TIMER_BELOW: Duration = Duration::from_secs(150);
+/// The longest Flow-Timer: what phones would take by themselves (RFC 5626 section 4.4.1).
+const MAX_FLOW_TIMER: Duration = Duration::from_secs(120);
 
 /// What the command line says; it wins over the file.
 #[derive(Clone, Debug, Default)]
@@ -206,7 +205,7 @@ pub fn proxy(
             max_contacts: r.contacts_per_user,
             service_route: service_route(&r.service_route),
             // Two thirds, so that one keep-alive may be late.
-            flow_timer: (idle < FLOW_TIMER_BELOW).then(|| seconds(idle) * 2 / 3),
+            flow_timer: Some(seconds(idle.mul_f64(2.0 / 3.0).min(MAX_FLOW_TIMER)).max(1)),
         },
         limits: Limits {
             requests_per_source: limits.requests_per_source,

@@ -215,6 +215,7 @@ impl Core {
 
     fn fail_over(&mut self, now: Time, place: usize, b: usize, out: &mut Outbox) {
         self.stats.failovers += 1;
+        self.note_failed_gateway(now, place, b);
         let branch = &mut self.contexts[place].branches[b];
         branch.state = State::Waiting;
         branch.on_flow = false;
@@ -291,7 +292,11 @@ impl Core {
             }
             other => other,
         };
-        if let Some(Hop { transport, addr, .. }) = ctx.branches[b].hop.take() {
+        let hop = ctx.branches[b].hop.take();
+        if !ctx.cancelled {
+            self.note_failed_gateway(now, place, b);
+        }
+        if let Some(Hop { transport, addr, .. }) = hop {
             self.events.push_back(Event::Failed(transport, addr));
         }
         self.contexts[place].offer(status, Vec::new);

@@ -6,6 +6,7 @@ use super::{Core, Event, Hop, MAX_RESOLVING, Pass, ResolveTarget, Tick};
 use crate::forward::{self, Plan};
 use crate::mark::DialogId;
 use crate::outbound::MAX_TOKEN;
+use crate::shared::REMEMBER_REQUEST;
 use ringway_sansio::{Flow, Outbox, Target, Time, TimerId, Transport};
 use ringway_sip::header::{HeaderId, Items, NameAddr, Via};
 use ringway_sip::message::{self, Message, Method};
@@ -62,6 +63,10 @@ impl Core {
             self.stats.limits_hit += 1;
             return self.turn_away(pass, 10, out);
         };
+        if self.workers > 1 {
+            let (key, worker) = (pass.key.to_u64(), self.worker);
+            self.shared.requests.put(key, worker, pass.now, REMEMBER_REQUEST);
+        }
         let session = kind == Kind::Invite && msg.to().is_ok_and(|to| to.tag().is_none());
         if kept.record_route && msg.to().is_ok_and(|to| to.tag().is_none()) {
             self.begin_dialog(msg);
@@ -167,8 +172,10 @@ impl Core {
             let branch = &mut ctx.branches[b];
             let Some(next) = branch.goal.tries.pop() else {
                 branch.state = State::Done;
-                // Nothing could be reached: what section 16.9 has for a transport error.
-                ctx.offer(503, Vec::new);
+                // Nothing could be reached: what section 16.9 has for a transport error; of a user of
+                // ours whose contacts no SIP leads to, that the user is not there.
+                let nowhere = branch.goal.is_located() && branch.went.is_none();
+                ctx.offer(if nowhere { 480 } else { 503 }, Vec::new);
                 return;
             };
             let found = match next {

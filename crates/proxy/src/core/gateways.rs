@@ -7,11 +7,12 @@
 //! there lately by a name that was looked up.
 
 use super::branch::Way;
-use super::context::{Goal, Origin};
+use super::context::{Goal, Origin, Try};
 use super::validate::Refusal;
 use super::{Core, Pass};
 use crate::config::Config;
-use crate::shared::{REMEMBER_GATEWAY, hash_ip};
+use crate::routes::Rule;
+use crate::shared::{REMEMBER_FAILURE, REMEMBER_GATEWAY, hash_ip};
 use ringway_sansio::Time;
 use ringway_sip::header::{HeaderId, NameAddr};
 use ringway_sip::uri::Uri;
@@ -95,6 +96,29 @@ impl Core {
             Origin::Request => !privileged && self.config.auth.enabled && named(),
             Origin::Location(_) => self.config.auth.enabled && named(),
         }
+    }
+
+    /// A branch has failed: unless it has another address of the same next hop to try, that is tried last
+    /// for a while, by all workers and in whichever rule it stands.
+    pub(super) fn note_failed_gateway(&self, now: Time, place: usize, b: usize) {
+        let branch = &self.contexts[place].branches[b];
+        let same = matches!(branch.goal.tries.last(), Some(Try::Hop(_) | Try::Datagram(_)));
+        if let Some(through) = branch.through.as_ref().filter(|_| !same) {
+            self.shared.failed.put(self.failed_key(through), 1, now, REMEMBER_FAILURE);
+        }
+    }
+
+    /// Puts the next hops of a rule that have failed lately behind the others, in the order they had.
+    pub(super) fn failed_last(&self, now: Time, rule: &Rule, order: &mut [usize]) {
+        order.sort_by_cached_key(|&i| {
+            self.shared.failed.get(self.failed_key(&rule.next_hops[i].uri), now).is_some()
+        });
+    }
+
+    fn failed_key(&self, uri: &str) -> u64 {
+        let mut hasher = self.shared.failed.hasher();
+        hasher.write(uri.as_bytes());
+        hasher.finish()
     }
 
     /// 403 for a REGISTER with a contact or a Path at a gateway or a trusted peer that is not the

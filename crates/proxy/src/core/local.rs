@@ -5,11 +5,13 @@ use super::validate::Refusal;
 use super::{AuthFailureReason, Core, MAX_PENDING_COMMITS, Pass, PendingRegister};
 use crate::auth::Verdict;
 use crate::location::{Commit, CommitTag};
+use crate::shared::REMEMBER_REQUEST;
 use ringway_sansio::{Outbox, Target, Time};
 use ringway_sip::header::HeaderId;
 use ringway_sip::message::{self, Method};
 use ringway_sip::uri::{Scheme, Uri};
 use ringway_sip::write;
+use std::hash::Hasher;
 
 /// Methods a request to the server itself may have.
 const ALLOW: &[u8] = b"Allow: OPTIONS, REGISTER, SUBSCRIBE\r\n";
@@ -37,6 +39,10 @@ impl Core {
                 unsupported(&mut headers, msg.items(HeaderId::Require));
                 return Err(Refusal { status: 420, reason: "Bad Extension", headers });
             }
+            Method::Options if self.is_merged(pass) => {
+                self.stats.looped += 1;
+                return Err(Refusal::new(482, "Loop Detected"));
+            }
             Method::Options => self.refuse(pass, 200, "OK", CAPABILITIES, out),
             Method::Other(_) => {
                 let headers = ALLOW.to_vec();
@@ -56,11 +62,31 @@ impl Core {
         Ok(())
     }
 
+    /// Whether the same request has come another way (RFC 3261 section 8.2.2.2): without a To tag, with
+    /// the From tag, Call-ID and CSeq of one that came by another branch.
+    fn is_merged(&mut self, pass: &Pass<'_>) -> bool {
+        let msg = pass.msg;
+        let from = msg.from().ok().and_then(|from| from.tag()).unwrap_or_default();
+        if from.is_empty() || msg.to().is_ok_and(|to| to.tag().is_some()) {
+            return false;
+        }
+        let mut h = self.shared.requests.hasher();
+        for field in [b"merged", msg.call_id(), from] {
+            h.write(field);
+            h.write_u8(b'\n');
+        }
+        h.write_u32(msg.cseq().map_or(0, |cseq| cseq.seq));
+        let (key, branch) = (h.finish(), pass.key.to_u64() as u8);
+        let before = self.shared.requests.get(key, pass.now);
+        self.shared.requests.put(key, before.unwrap_or(branch), pass.now, REMEMBER_REQUEST);
+        before.is_some_and(|before| before != branch)
+    }
+
     /// RFC 3261 section 10.3, items 2 to 5; the rest is the registrar's.
     pub(super) fn register(
         &mut self,
         pass: &Pass<'_>,
-        _domain: usize,
+        request_domain: usize,
         out: &mut Outbox,
     ) -> Result<(), Refusal> {
         let msg = pass.msg;
@@ -73,6 +99,11 @@ impl Core {
         // Item 5: the address-of-record must lie in a domain of ours.
         let not_found = || Refusal::new(404, "Not Found");
         let domain = self.own_domain(&to, pass.flow, false).ok_or_else(not_found)?;
+        // A literal address is the server's and of no domain in particular.
+        let named = Uri::parse(msg.request_uri()).is_ok_and(|uri| uri.host_ip().is_none());
+        if named && domain != request_domain {
+            return Err(not_found());
+        }
         let user = super::targets::user_of(&to).ok_or_else(not_found)?;
         let mut aor = std::mem::take(&mut self.scratch);
         aor.clear();

@@ -191,6 +191,15 @@ pub struct Core {
     stats: Stats,
 }
 
+/// How a request came to this worker.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Arrival {
+    /// At a socket of its own.
+    Here,
+    /// From another worker.
+    HandedOver,
+}
+
 /// One request on its way through: what every step needs to know of it.
 #[derive(Clone, Copy)]
 struct Pass<'a> {
@@ -207,7 +216,8 @@ impl Core {
         let World { store, users, mut random, paths, workers, shared } = world;
         let mut spiral_key = [0; 16];
         spiral_key.copy_from_slice(&config.secret[16..]);
-        let tx = Transactions::new(worker, config.timers, &mut *random, now);
+        let mut tx = Transactions::new(worker, config.timers, &mut *random, now);
+        tx.share_secret(derive(&config.secret, b"transactions"));
         let mut wheel = TimerWheel::new(now);
         wheel.set(now + SWEEP_EVERY, Tick::Sweep);
         Core {
@@ -256,7 +266,7 @@ impl Core {
         };
         if msg.is_request() {
             self.stats.requests += 1;
-            self.request(now, flow, &msg, out);
+            self.request(now, flow, &msg, Arrival::Here, out);
         } else {
             self.stats.responses += 1;
             self.response(now, flow, &msg, out);
@@ -268,13 +278,20 @@ impl Core {
     pub fn handle_handed_over(&mut self, now: Time, flow: &Flow, bytes: &[u8], out: &mut Outbox) {
         let Ok(msg) = message::parse(bytes) else { return };
         if msg.is_request() {
-            self.request(now, flow, &msg, out);
+            self.request(now, flow, &msg, Arrival::HandedOver, out);
         } else {
             self.response(now, flow, &msg, out);
         }
     }
 
-    fn request(&mut self, now: Time, flow: &Flow, msg: &Message<'_>, out: &mut Outbox) {
+    fn request(
+        &mut self,
+        now: Time,
+        flow: &Flow,
+        msg: &Message<'_>,
+        arrival: Arrival,
+        out: &mut Outbox,
+    ) {
         let via = match msg.top_via() {
             Ok(via) => via,
             Err(fault) => return self.refuse_without_via(flow, msg, fault.reason, out),
@@ -287,6 +304,9 @@ impl Core {
             Incoming::New(key) => key,
             Incoming::AckOf2xx(_) => self.tx.key(msg, &via),
         };
+        if arrival == Arrival::Here && self.is_of_another_worker(now, flow, msg, key) {
+            return;
+        }
         if !flow.transport.is_datagram() && via.param(b"alias").is_some() {
             let port = via.port.unwrap_or(flow.transport.default_port());
             let addr = SocketAddr::new(flow.remote.ip(), port);
@@ -304,6 +324,28 @@ impl Core {
             return self.refuse(&pass, fault.status, fault.reason, &[], out);
         }
         self.route(&pass, out);
+    }
+
+    /// Hands a request over if another worker has its transaction: a retransmission, or the ACK of a
+    /// refusal, that came from another source port (RFC 3261 section 17.2.3 matches without regard to it).
+    fn is_of_another_worker(
+        &mut self,
+        now: Time,
+        flow: &Flow,
+        msg: &Message<'_>,
+        key: ServerKey,
+    ) -> bool {
+        if self.workers < 2 || msg.method() == Method::Cancel {
+            return false;
+        }
+        let found = self.shared.requests.get(key.to_u64(), now);
+        let Some(worker) = found.filter(|&w| w != self.worker && w < self.workers) else {
+            return false;
+        };
+        self.stats.handed_over += 1;
+        let bytes = msg.bytes().to_vec();
+        self.events.push_back(Event::HandOver { worker, flow: *flow, bytes });
+        true
     }
 
     fn response(&mut self, now: Time, flow: &Flow, msg: &Message<'_>, out: &mut Outbox) {

@@ -104,7 +104,7 @@ impl Core {
     }
 
     /// Whether From names the user of this address-of-record.
-    fn is_from(&self, pass: &Pass<'_>, aor: &[u8]) -> bool {
+    pub(super) fn is_from(&self, pass: &Pass<'_>, aor: &[u8]) -> bool {
         let Ok(from) = pass.msg.from() else { return false };
         let (Ok(from), Ok(aor)) = (Uri::parse(from.uri), Uri::parse(aor)) else { return false };
         let mut plain = Vec::new();

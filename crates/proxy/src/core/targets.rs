@@ -8,7 +8,7 @@ use crate::config::Mode;
 use crate::gruu::Resolved;
 use crate::location::BindingView;
 use crate::routes::{self, RouteTable, Rule};
-use ringway_sansio::{Flow, Outbox, Transport};
+use ringway_sansio::{Flow, Outbox, Time, Transport};
 use ringway_sip::header::HeaderId;
 use ringway_sip::message::Method;
 use ringway_sip::uri::{self, Scheme, Uri};
@@ -86,6 +86,12 @@ impl Core {
             if method == Method::Subscribe && self.is_reg_event(msg) {
                 return self.subscribe(pass, &routed, domain, out);
             }
+            if matches!(method, Method::Subscribe | Method::Publish)
+                && !routed.marked
+                && self.is_to_own_address(pass, &routed.uri, domain)
+            {
+                return Err(self.no_such_service(method));
+            }
         }
         let mut proof = self.authorise(pass, &routed, domain.is_some())?;
         let mode = domain.map_or(Mode::Proxy, |d| self.config.domains[d].mode);
@@ -110,6 +116,23 @@ impl Core {
             Mode::Redirect => self.redirect(pass, &goals, out),
         }
         Ok(())
+    }
+
+    /// Whether a request is for the very address-of-record it comes from.
+    fn is_to_own_address(&self, pass: &Pass<'_>, uri: &Uri<'_>, domain: usize) -> bool {
+        let mut aor = Vec::with_capacity(64);
+        self.write_aor(user_of(uri).unwrap_or_default(), domain, &mut aor);
+        self.is_from(pass, &aor)
+    }
+
+    /// What a phone asks its server for by its own address (waiting messages, its dialogs, to publish)
+    /// and the server does not have. It is not sent back to the phone.
+    fn no_such_service(&self, method: Method<'_>) -> Refusal {
+        if method == Method::Publish {
+            return Refusal::new(501, "Not Implemented");
+        }
+        // RFC 6665 section 4.2.1.1.
+        Refusal { status: 489, reason: "Bad Event", headers: b"Allow-Events: reg\r\n".to_vec() }
     }
 
     /// The domain of ours that a Request-URI names. A number without a domain (RFC 3966) belongs to
@@ -175,6 +198,18 @@ impl Core {
             goals.truncate(self.config.limits.max_forks);
             Ok(goals)
         };
+        let mut goals = goals;
+        if uri.scheme == Scheme::Sips
+            && let Ok(contacts) = &mut goals
+            && !contacts.is_empty()
+        {
+            contacts.retain_mut(is_secure);
+            if contacts.is_empty() {
+                aor.clear();
+                self.scratch = aor;
+                return Err(self.sips_not_allowed());
+            }
+        }
         let aor_found = goals.as_ref().is_ok_and(|g| !g.is_empty());
         let result = if aor_found {
             goals
@@ -186,6 +221,13 @@ impl Core {
         aor.clear();
         self.scratch = aor;
         result
+    }
+
+    /// RFC 5630 section 5.3: nothing that was asked for by a `sips` URI goes on in the clear.
+    fn sips_not_allowed(&self) -> Refusal {
+        let name = &self.config.domains[0].name;
+        let headers = format!("Warning: 380 {name} \"SIPS Not Allowed\"\r\n").into_bytes();
+        Refusal { status: 480, reason: "Temporarily Unavailable", headers }
     }
 
     /// The contacts of the instance a GRUU names (RFC 5627 section 5.1).
@@ -204,6 +246,16 @@ impl Core {
         aor.clear();
         self.write_aor(&user.unwrap_or_default(), domain, aor);
         let goals = self.contacts(pass, aor, &|binding| gruu.matches(binding));
+        // Section 5.1: of several bindings of an instance the most recent one. Flows of Outbound are one
+        // goal already.
+        let mut newest = None;
+        self.store.lookup(aor, pass.now, &mut |binding| {
+            if newest.is_none() && gruu.matches(binding) {
+                newest = Some(binding.contact.to_vec());
+            }
+        });
+        let goals: Vec<Goal> =
+            goals.into_iter().filter(|goal| Some(&goal.uri) == newest.as_ref()).take(1).collect();
         if goals.is_empty() {
             return Err(Refusal::new(gruu.unbound_status(), ""));
         }
@@ -279,7 +331,7 @@ impl Core {
             if *proof == Proof::None && !rule.open && rule.reject.is_none() {
                 *proof = self.demand_proof(pass, domain)?;
             }
-            return self.apply_rule(rule, uri, user, name.as_bytes());
+            return self.apply_rule(pass.now, rule, uri, user, name.as_bytes());
         }
         let mut plain = Vec::new();
         uri::unescape_into(user, &mut plain);
@@ -339,7 +391,7 @@ impl Core {
         let config = self.config.clone();
         if let Some(rule) = config.routes.of_foreign(routed) {
             let user = user_of(&routed.uri).unwrap_or_default();
-            return self.apply_rule(rule, &routed.uri, user, routed.uri.host);
+            return self.apply_rule(pass.now, rule, &routed.uri, user, routed.uri.host);
         }
         let mut tries = smallvec![Try::Uri];
         if routed.marked
@@ -408,6 +460,7 @@ impl Core {
 
     fn apply_rule(
         &mut self,
+        now: Time,
         rule: &Rule,
         uri: &Uri<'_>,
         user: &[u8],
@@ -434,6 +487,7 @@ impl Core {
         }
         let mut order = Vec::new();
         routes::order(&rule.next_hops, &mut *self.random, &mut order);
+        self.failed_last(now, rule, &mut order);
         let mut tries: SmallVec<[Try; 1]> =
             order.iter().rev().map(|&i| Try::Via(rule.next_hops[i].uri.clone())).collect();
         if tries.is_empty() {
@@ -548,6 +602,25 @@ fn goal_of(binding: &BindingView<'_>, worker: u8) -> Goal {
 /// Whether a URI is of a phone that has negotiated Outbound (RFC 5626 section 4.3).
 pub(super) fn has_ob(uri: &Uri<'_>) -> bool {
     uri.param(b"ob").is_some()
+}
+
+/// Whether a contact can be reached without the clear; what leads there in the clear is taken out (RFC
+/// 5630 section 5.3). A `sip` contact counts where its flow or its transport is TLS.
+fn is_secure(goal: &mut Goal) -> bool {
+    let tls = |uri: &[u8]| {
+        Uri::parse(uri).is_ok_and(|uri| {
+            uri.scheme == Scheme::Sips || uri.transport().is_some_and(Transport::is_secure)
+        })
+    };
+    let first = ringway_sip::header::Items::new(&goal.path).next();
+    let path = first.and_then(|first| ringway_sip::NameAddr::parse(first).ok());
+    let uri = path.map_or(tls(&goal.uri), |path| tls(path.uri));
+    goal.tries.retain(|way| match way {
+        Try::Flow(flow) => flow.transport.is_secure(),
+        Try::Binding(other) => is_secure(other),
+        _ => uri,
+    });
+    !goal.tries.is_empty()
 }
 
 fn is_websocket(way: &Try) -> bool {

@@ -43,6 +43,11 @@ impl Bind {
         Bind { nat: true, ..self }
     }
 
+    /// Of this instance, without outbound.
+    pub fn instance(self, instance: &str) -> Bind {
+        Bind { instance: instance.into(), ..self }
+    }
+
     /// Registered with outbound (RFC 5626).
     pub fn outbound(self, instance: &str, reg_id: u32) -> Bind {
         Bind { instance: instance.into(), reg_id, outbound: true, ..self }

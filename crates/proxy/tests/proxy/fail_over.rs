@@ -188,7 +188,7 @@ fn a_contact_that_cannot_be_reached() {
         let mut w = World::build(1, &[Sctp], |_| {});
         w.bind("bob", bind(contact));
         w.call(ALICE, "MESSAGE sip:bob@example.org");
-        w.expect(ALICE, "500");
+        w.expect(ALICE, "480");
         w.finish();
     }
 }

@@ -36,6 +36,7 @@ mod rfc2543;
 mod routing;
 mod sctp;
 mod shares;
+mod standard;
 mod stateless;
 mod strict_router;
 mod timers;

@@ -25,7 +25,7 @@ fn the_question_says_what_the_uri_says() {
         assert_eq!(question.target.secure, secure, "{contact}");
         assert_eq!(w.cores[0].tables().resolving, 1);
         w.resolved(question, &[]);
-        w.expect(ALICE, "500");
+        w.expect(ALICE, "480");
         w.finish();
     }
 }
@@ -158,7 +158,7 @@ fn sips_stays_secure() {
         let mut w = World::new();
         w.bind("bob", bind(contact));
         w.call(FRANK_TLS, "MESSAGE sips:bob@example.org");
-        w.expect(FRANK_TLS, "500");
+        w.expect(FRANK_TLS, "480");
         w.finish();
     }
 }

@@ -123,14 +123,14 @@ fn names_being_resolved_are_bounded() {
     w.quiet();
     assert_eq!(w.cores[0].tables().resolving, MAX_RESOLVING);
     w.call(ALICE, "MESSAGE sip:bob@example.org");
-    w.expect(ALICE, "500");
+    w.expect(ALICE, "480");
     let ack = w.request(ALICE, "ACK sip:x@pbx.example.net");
     w.from(ALICE, &ack);
     assert_eq!(w.cores[0].stats().limits_hit, 2);
     for question in std::mem::take(&mut w.questions) {
         w.resolved(question, &[]);
     }
-    assert_eq!(w.count(ALICE, "500"), MAX_RESOLVING);
+    assert_eq!(w.count(ALICE, "480"), MAX_RESOLVING);
     w.finish();
 }
 

@@ -41,6 +41,13 @@ pub struct ServerId {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct ServerKey(pub(super) u128);
 
+impl ServerKey {
+    /// A part of the key, to tell transactions of several workers with one secret apart.
+    pub const fn to_u64(self) -> u64 {
+        self.0 as u64
+    }
+}
+
 /// A branch of ours, taken apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Branch {
