@@ -9,8 +9,9 @@ mod perf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use out::Fail;
-use ringway_server::config::{AuthMode, Host, HttpAddr, Listen, Settings, StoreKind};
-use ringway_server::manage::{self, Users};
+use ringway_server::config::{AuthMode, Host, HttpAddr, Listen, StoreKind};
+use ringway_server::manage::{self, Missing, Users};
+use ringway_server::prepare;
 use ringway_server::serve::serve;
 use ringway_server::setup::{Overrides, Sources};
 use std::io::Read;
@@ -170,10 +171,9 @@ fn run_server(args: Serve) -> Result<(), Fail> {
 }
 
 fn check(file: &std::path::Path) -> Result<(), Fail> {
-    match Settings::load(file) {
-        Ok(_) => out::line("ok"),
-        Err(problems) => Err(Fail(problems.iter().map(ToString::to_string).collect())),
-    }
+    let sources = Sources { config: Some(file.to_owned()), overrides: Overrides::default() };
+    prepare::check(&sources).map_err(Fail)?;
+    out::line("ok")
 }
 
 fn status(which: &Which) -> Result<(), Fail> {
@@ -186,14 +186,15 @@ fn user(command: User) -> Result<(), Fail> {
         User::Add(named) => set(named, true),
         User::Passwd(named) => set(named, false),
         User::Del { name, which } => {
-            let removed = Users::open(&which.sources()).map_err(Fail)?.remove(&name)?;
+            let removed =
+                Users::open(&which.sources(), Missing::Refuse).map_err(Fail)?.remove(&name)?;
             match which.json {
                 true => out::json(&removed),
                 false => out::line(&format!("{}@{} removed", removed.user, removed.realm)),
             }
         }
         User::List(which) => {
-            let users = Users::open(&which.sources()).map_err(Fail)?.list()?;
+            let users = Users::open(&which.sources(), Missing::Refuse).map_err(Fail)?.list()?;
             match which.json {
                 true => out::json(&users),
                 false => {
@@ -209,7 +210,11 @@ fn set(named: Named, new: bool) -> Result<(), Fail> {
         true => Some(read_password()?),
         false => None,
     };
-    let users = Users::open(&named.which.sources()).map_err(Fail)?;
+    let missing = if new { Missing::Make } else { Missing::Refuse };
+    let users = Users::open(&named.which.sources(), missing).map_err(Fail)?;
+    if let Some(store) = users.made() {
+        out::note(&format!("store {} is new", store.display()));
+    }
     let made = users.set(&named.name, password, new)?;
     if named.which.json {
         return out::json(&made);

@@ -14,6 +14,7 @@ mod locate;
 pub mod log;
 pub mod manage;
 pub mod observe;
+pub mod prepare;
 pub mod random;
 pub mod serve;
 pub mod setup;

@@ -4,7 +4,6 @@
 //! server; otherwise the file is opened. Which of the two it is, is found out by trying.
 
 use crate::config::{Host, StoreKind};
-use crate::observe::control::path_of;
 use crate::observe::http::{NewUser, UserName};
 use crate::observe::{Control, Status};
 use crate::random;
@@ -12,6 +11,7 @@ use crate::setup::{self, Sources};
 use crate::store::{Hashes, RestingStore, StoreError, UserStore, check_name, check_password};
 use serde::Serialize;
 use std::io;
+use std::path::{Path, PathBuf};
 
 /// What came of making a user or changing a password.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -30,11 +30,21 @@ pub struct Users {
     place: Place,
     /// Domains of this server, the main one first.
     realms: Vec<String>,
+    made: Option<PathBuf>,
 }
 
 enum Place {
     Running(Control),
     Resting(RestingStore),
+}
+
+/// What is done with a store that does not exist.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Missing {
+    /// It is made.
+    Make,
+    /// It is an error: whoever changes, removes or lists users has mistyped its name.
+    Refuse,
 }
 
 impl Users {
@@ -43,21 +53,29 @@ impl Users {
     ///
     /// # Errors
     /// One line for each thing that is wrong.
-    pub fn open(sources: &Sources) -> Result<Self, Vec<String>> {
+    pub fn open(sources: &Sources, missing: Missing) -> Result<Self, Vec<String>> {
         let one = |e: &dyn std::fmt::Display| vec![e.to_string()];
         let settings = sources.read()?;
         let kind = setup::store(&settings).map_err(|e| one(&e))?;
         if let Some((control, status)) = running(&kind).map_err(|e| one(&e))? {
             let realms = status.domains.into_iter().map(|d| d.name).collect();
-            return Ok(Users { place: Place::Running(control), realms });
+            return Ok(Users { place: Place::Running(control), realms, made: None });
         }
         let StoreKind::Redb(path) = &kind else {
             return Err(vec![
                 "no server is running, and a store in memory ends with it".to_owned(),
             ]);
         };
-        let store = RestingStore::open(path).map_err(|e| match e {
-            StoreError::Locked(_) => one(&format!("{e}, which cannot be asked (--http off?)")),
+        if missing == Missing::Refuse && !path.exists() {
+            return Err(vec![format!("store {}: does not exist", path.display())]);
+        }
+        let made = !path.exists();
+        let opened = match missing {
+            Missing::Make => RestingStore::open_or_make(path),
+            Missing::Refuse => RestingStore::open(path),
+        };
+        let store = opened.map_err(|e| match e {
+            StoreError::Locked(_) => one(&format!("{e}, which has no control socket here")),
             e => one(&e),
         })?;
         let mut kept = store.domain().map_err(|e| one(&e))?;
@@ -67,7 +85,13 @@ impl Users {
         }
         let domains = setup::domains(&settings, kept.as_deref());
         let realms = domains.iter().map(|d| d.name.to_string()).collect();
-        Ok(Users { place: Place::Resting(store), realms })
+        let made = made.then(|| path.clone());
+        Ok(Users { place: Place::Resting(store), realms, made })
+    }
+
+    /// The store, if it was made now.
+    pub fn made(&self) -> Option<&Path> {
+        self.made.as_deref()
     }
 
     /// Splits `name` or `name@domain`; without a domain the main one is meant.
@@ -144,7 +168,7 @@ impl Users {
     pub fn list(&self) -> Result<Vec<UserName>, String> {
         match &self.place {
             Place::Running(control) => {
-                let text = answer(control.ask("GET", "/users", ""))?;
+                let text = answer(control, control.ask("GET", "/users", ""))?;
                 serde_json::from_str(&text).map_err(|e| format!("unexpected answer: {e}"))
             }
             Place::Resting(store) => Ok(store
@@ -165,46 +189,38 @@ pub fn status(sources: &Sources) -> Result<Status, Vec<String>> {
     let kind = setup::store(&settings).map_err(|e| vec![e.to_string()])?;
     match running(&kind).map_err(|e| vec![e])? {
         Some((_, status)) => Ok(status),
-        None => Err(vec![format!("no server is running on store {kind}, or its http is off")]),
+        None => Err(vec![format!("no server is running on store {kind}")]),
     }
 }
 
 /// The server that runs on a store and how it is; `None` when there is none that can be asked.
 fn running(kind: &StoreKind) -> Result<Option<(Control, Status)>, String> {
-    let path = path_of(kind).map_err(|e| e.to_string())?;
-    let control = match Control::read(&path) {
-        Ok(control) => control,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(format!("{}: {e}", path.display())),
-    };
-    match control.ask("GET", "/status", "") {
-        // The file was left by a server that was killed; another listens there now, or none.
-        Ok((401, _)) => Ok(None),
-        Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => Ok(None),
-        result => {
-            let text = answer(result)?;
-            let status =
-                serde_json::from_str(&text).map_err(|e| format!("unexpected answer: {e}"))?;
-            Ok(Some((control, status)))
-        }
+    let control = Control::of(kind).map_err(|e| e.to_string())?;
+    let result = control.ask("GET", "/status", "");
+    if matches!(result, Ok(None)) {
+        return Ok(None);
     }
+    let text = answer(&control, result)?;
+    let status = serde_json::from_str(&text).map_err(|e| format!("unexpected answer: {e}"))?;
+    Ok(Some((control, status)))
 }
 
 fn ask(control: &Control, method: &str, body: &impl Serialize) -> Result<String, String> {
     let body = serde_json::to_string(body).map_err(|e| e.to_string())?;
-    answer(control.ask(method, "/users", &body))
+    answer(control, control.ask(method, "/users", &body))
 }
 
-fn answer(result: io::Result<(u16, String)>) -> Result<String, String> {
+fn answer(control: &Control, result: io::Result<Option<(u16, String)>>) -> Result<String, String> {
     match result {
-        Ok((200, text)) => Ok(text),
-        Ok((status, text)) => {
+        Ok(Some((200, text))) => Ok(text),
+        Ok(Some((status, text))) => {
             let what = serde_json::from_str::<serde_json::Value>(&text)
                 .ok()
                 .and_then(|v| Some(v.get("error")?.as_str()?.to_owned()))
                 .unwrap_or(text);
             Err(if what.is_empty() { format!("the server answered {status}") } else { what })
         }
-        Err(e) => Err(format!("the server does not answer: {e}")),
+        Ok(None) => Err("the server has ended".to_owned()),
+        Err(e) => Err(format!("control socket {}: {e}", control.path().display())),
     }
 }

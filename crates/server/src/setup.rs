@@ -9,6 +9,7 @@ use crate::config::{
 };
 use crate::host;
 use crate::observe::Facts;
+use crate::observe::http::connections;
 use ringway_net::{ClientCertificates, Identity, Roots, TlsClient, TlsServer, sctp};
 use ringway_proxy::config::{Auth, Config, Domain, Limits, Listener, Network};
 use ringway_proxy::registrar::RegistrarConfig;
@@ -144,6 +145,24 @@ pub fn domains(settings: &Settings, kept: Option<&str>) -> Vec<Domain> {
     out
 }
 
+/// Names of domains that `old` has and `new` has not. A reload that takes a domain away is taken for
+/// a mistake: its users could no longer register.
+pub fn lost_domains(old: &Settings, new: &Settings, kept: Option<&str>) -> Vec<String> {
+    let names = |settings: &Settings| -> Vec<String> {
+        let further =
+            settings.domains.iter().flat_map(|d| std::iter::once(&d.name).chain(&d.aliases));
+        let configured = settings.names.iter().chain(further);
+        let configured: Vec<String> = configured.map(|host| host.0.clone()).collect();
+        match configured.is_empty() {
+            // The host's name, which may change by itself.
+            true => domains(settings, kept).iter().take(1).map(|d| d.name.to_string()).collect(),
+            false => configured,
+        }
+    };
+    let new = names(new);
+    names(old).into_iter().filter(|name| !new.contains(name)).collect()
+}
+
 /// The name that the main domain has by default.
 pub fn default_domain(settings: &Settings) -> Option<Host> {
     (settings.names.is_empty() && settings.domains.is_empty()).then(host::name)
@@ -230,17 +249,40 @@ fn service_route(uris: &[String]) -> Vec<u8> {
     elements.join(", ").into_bytes()
 }
 
-/// Bounds on connections.
-pub fn net_limits(settings: &Settings) -> ringway_net::Limits {
+/// File descriptors in use before any connection: standard streams, store, call records, and what
+/// the threads for signals, server location and management wait on (22 when measured).
+const FILES_OF_THE_PROCESS: usize = 24;
+/// File descriptors a worker waits on, its listeners not counted (4 when measured).
+const FILES_OF_A_WORKER: usize = 4;
+/// File descriptors set aside: connections to management, queries to name servers, a reload's files.
+const FILES_SET_ASIDE: usize = 2 * connections::SET_ASIDE + 4;
+/// Connections that are taken however few files may be open.
+const MIN_CONNECTIONS: usize = 4;
+
+/// Bounds on connections. What is configured is cut to what the process may open: `files`, see
+/// `RLIMIT_NOFILE` in getrlimit(2).
+pub fn net_limits(settings: &Settings, listen: &[Listen], files: u64) -> ringway_net::Limits {
     let l = &settings.limits;
+    let available = connections_within(files, listen, workers(settings));
     ringway_net::Limits {
-        connections: l.connections,
+        connections: l.connections.min(available),
         connections_per_source: l.connections_per_source,
         idle: l.idle,
         handshake: l.handshake,
         partial: l.handshake,
         ..ringway_net::Limits::default()
     }
+}
+
+fn connections_within(files: u64, listen: &[Listen], workers: usize) -> usize {
+    let sockets = |l: &Listen| match l.transport {
+        // One worker has them all: one for each address, and one for errors.
+        Transport::Sctp | Transport::TlsSctp => 2 + l.more.len(),
+        _ => workers,
+    };
+    let used = FILES_OF_THE_PROCESS + FILES_OF_A_WORKER * workers + FILES_SET_ASIDE;
+    let used = used + listen.iter().map(sockets).sum::<usize>();
+    usize::try_from(files).unwrap_or(usize::MAX).saturating_sub(used).max(MIN_CONNECTIONS)
 }
 
 /// How associations behave.
@@ -371,6 +413,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn connections_leave_files_for_the_rest() {
+        let listen: Vec<Listen> =
+            ["udp://0.0.0.0:5060", "tcp://0.0.0.0:5060"].map(|text| text.parse().unwrap()).into();
+        let used = FILES_OF_THE_PROCESS + FILES_SET_ASIDE + 2 * (FILES_OF_A_WORKER + 2);
+        assert_eq!(connections_within(1024, &listen, 2), 1024 - used);
+        assert_eq!(connections_within(used as u64 + 9, &listen, 2), 9);
+        assert_eq!(connections_within(16, &listen, 2), MIN_CONNECTIONS);
+        let limits = |files| net_limits(&Settings::default(), &listen, files).connections;
+        assert_eq!(limits(1 << 20), 50_000);
+        assert!(limits(1024) < 1024);
+    }
+
+    #[test]
     fn service_routes_are_loose() {
         let uris = ["sip:a.org".to_owned(), "sip:b.org;transport=tcp;lr".to_owned()];
         assert_eq!(service_route(&uris), b"<sip:a.org;lr>, <sip:b.org;transport=tcp;lr>");
@@ -386,6 +441,21 @@ mod tests {
         let s = Settings { names: vec![Host("a.org".into()), Host("b.org".into())], ..s };
         let d = domains(&s, Some("old-name"));
         assert_eq!((&*d[0].name, &*d[0].aliases[0], d.len()), ("a.org", "b.org", 1));
+    }
+
+    #[test]
+    fn a_domain_that_is_gone_is_found() {
+        let of = |text: &str| Settings::parse("r.toml", text).unwrap();
+        let old = of("domains = [\"a.org\", \"b.org\"]\n[[domain]]\nname = \"c.org\"\n");
+        let lost = |text: &str| lost_domains(&old, &of(text), Some("host"));
+        let all = "domains = [\"b.org\", \"a.org\", \"new.org\"]\n[[domain]]\nname = \"c.org\"\n";
+        assert!(lost(all).is_empty());
+        assert_eq!(lost("domains = [\"a.org\"]"), ["b.org", "c.org"]);
+        assert_eq!(lost(""), ["a.org", "b.org", "c.org"]);
+        // The default domain is one too.
+        let none = of("workers = 1");
+        assert!(lost_domains(&none, &of(""), Some("host")).is_empty());
+        assert_eq!(lost_domains(&none, &old, Some("host")), ["host"]);
     }
 
     #[test]

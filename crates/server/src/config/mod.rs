@@ -39,6 +39,8 @@ pub const MAX_ROUTES: usize = 1000;
 /// A configuration file as data.
 #[derive(Clone, Debug)]
 pub struct Settings {
+    /// Whether the file has no key at all.
+    pub is_empty: bool,
     /// Where to listen; empty for the defaults.
     pub listen: Vec<Listen>,
     /// Names of the one main domain, the first of which is used in addresses-of-record; empty for

@@ -243,6 +243,7 @@ pub(super) fn top(mut s: Section<'_, '_>) -> Settings {
     let names = bounded::<Host>(&mut s, "domains", MAX_DOMAINS);
     let trusted = bounded::<Network>(&mut s, "trusted", MAX_TRUSTED);
     let settings = Settings {
+        is_empty: s.is_empty(),
         listen: values(listen),
         names: values(names),
         mode: s.or("mode", Mode::Proxy),

@@ -294,6 +294,19 @@ impl Scrape {
             "Records that could not be read at start",
             loaded.corrupt as f64,
         )?;
+        let management = &o.connections;
+        counter(
+            out,
+            "management_displaced",
+            "Connections to management closed in favour of newer ones",
+            management.displaced.load(Relaxed),
+        )?;
+        counter(
+            out,
+            "management_refused",
+            "Connections to the control socket by other users",
+            management.refused.load(Relaxed),
+        )?;
         counter(out, "log_lines_dropped", "Log lines dropped: slow reader", (o.log_dropped)())?;
         counter(out, "reloads", "Reloads of the configuration", o.reloads.0.load(Relaxed))?;
         counter(

@@ -1,6 +1,6 @@
 //! What an operator may see and ask: metrics, health, status, users.
 //!
-//! Served on loopback by a thread of its own. Workers are never asked to wait: each writes a copy of
+//! Served on loopback and on a Unix socket by a thread of its own. Workers are never asked to wait: each writes a copy of
 //! its counters onto a [`Board`] when it is told to, and skips it if the board is being read at that
 //! very moment. Read [`metrics`] for what is counted, [`http`] for what may be asked, [`control`]
 //! for how `ringway user` and `ringway status` find a running server.
@@ -69,6 +69,8 @@ pub struct Observed {
     pub located: Box<dyn Fn() -> (usize, usize, usize) + Send + Sync>,
     /// Users, registrations and their writer.
     pub store: Arc<Store>,
+    /// Connections to management.
+    pub connections: Arc<http::connections::ConnectionCounters>,
     /// Log lines dropped so far.
     pub log_dropped: Box<dyn Fn() -> u64 + Send + Sync>,
     /// When the process began to serve.
@@ -97,6 +99,7 @@ impl Observed {
             net,
             located,
             store,
+            connections: Arc::default(),
             log_dropped,
             started: Instant::now(),
             facts: arc_swap::ArcSwap::from_pointee(facts),

@@ -3,14 +3,16 @@
 //! Nothing here knows what a record means; keys and values are bytes.
 
 use super::batch::Batch;
+use crate::host;
+use redb::backends::FileBackend;
 use redb::{
     Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, ReadableTableMetadata,
     StorageError, TableDefinition, TableError,
 };
 use std::fmt;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Memory that redb may use for pages. The tables that calls need are in our own memory; this only
@@ -91,7 +93,7 @@ pub(super) enum Journal<'j> {
 }
 
 /// An open store file, its journal empty when it is opened. One process at a time.
-pub(super) struct StoreFile {
+pub(crate) struct StoreFile {
     path: PathBuf,
     db: Database,
 }
@@ -101,28 +103,38 @@ impl StoreFile {
     /// if it does not exist. With `verify` every page is checked before any is trusted.
     pub(super) fn open(path: &Path, verify: bool) -> Result<Self, StoreError> {
         let io = |e: io::Error| StoreError::Io(path.to_owned(), e);
-        let directory =
-            path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(io)?;
-        let fresh = fs::metadata(path).map(|m| m.len() == 0).unwrap_or(true);
-        let options = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(path)
-            .map(drop);
-        options.map_err(io)?;
-        let mut builder = Database::builder();
-        builder.set_cache_size(CACHE_BYTES).set_check_integrity_on_open(verify && !fresh);
-        let db = builder.create(path).map_err(|e| database_error(path, e))?;
-        let file = StoreFile::over(path, db)?;
+        let directory = directory_of(path);
+        host::make_private_directory(directory).map_err(io)?;
+        let made =
+            OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path);
+        match made {
+            Ok(made) => host::give_to_owner_of(directory, &made).map_err(io)?,
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(e) => return Err(io(e)),
+        }
+        let (file, fresh) = StoreFile::open_there(path, verify)?;
         if fresh {
             // The file's own contents are safe; its name is once the directory is.
             File::open(directory).and_then(|d| d.sync_all()).map_err(io)?;
         }
         Ok(file)
+    }
+
+    /// Opens a file that is there already.
+    pub(crate) fn open_existing(path: &Path, verify: bool) -> Result<Self, StoreError> {
+        StoreFile::open_there(path, verify).map(|(file, _)| file)
+    }
+
+    fn open_there(path: &Path, verify: bool) -> Result<(Self, bool), StoreError> {
+        let io = |e: io::Error| StoreError::Io(path.to_owned(), e);
+        // redb makes what is not there: whether it is must be known before.
+        let open = OpenOptions::new().read(true).write(true).open(path).map_err(io)?;
+        let fresh = open.metadata().map_err(io)?.len() == 0;
+        let mut builder = Database::builder();
+        builder.set_cache_size(CACHE_BYTES).set_check_integrity_on_open(verify && !fresh);
+        let backend = FileBackend::new(open).map_err(|e| database_error(path, e))?;
+        let db = builder.create_with_backend(backend).map_err(|e| database_error(path, e))?;
+        Ok((StoreFile::over(path, db)?, fresh))
     }
 
     /// A store in a database that is open.
@@ -278,6 +290,38 @@ impl StoreFile {
             other => StoreError::Damaged(path, other.to_string()),
         }
     }
+}
+
+/// The directory that a path lies in.
+pub(super) fn directory_of(path: &Path) -> &Path {
+    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Whether a store could be made there. Leaves nothing behind.
+pub(crate) fn could_be_made(path: &Path) -> Result<(), StoreError> {
+    let io = |at: &Path, e: io::Error| StoreError::Io(at.to_owned(), e);
+    let mut directory = directory_of(path);
+    let found = loop {
+        match fs::metadata(directory) {
+            Ok(found) => break found,
+            Err(e) if e.kind() == io::ErrorKind::NotFound && directory.parent().is_some() => {
+                directory = directory_of(directory);
+            }
+            Err(e) => return Err(io(directory, e)),
+        }
+    };
+    if !found.is_dir() {
+        return Err(io(directory, io::ErrorKind::NotADirectory.into()));
+    }
+    // Permissions do not say everything (a file system may be read-only, or /proc): it is tried.
+    let probe = directory.join(format!(".ringway-check-{}", std::process::id()));
+    OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&probe)
+        .map_err(|e| io(directory, e))?;
+    fs::remove_file(&probe).map_err(|e| io(&probe, e))
 }
 
 fn database_error(path: &Path, e: DatabaseError) -> StoreError {

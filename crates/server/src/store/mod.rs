@@ -10,6 +10,7 @@ mod users;
 mod writer;
 
 pub use file::{CACHE_BYTES, StoreError};
+pub(crate) use file::{StoreFile, could_be_made};
 pub use users::{
     BadUser, Hashes, MAX_REALM, MAX_USER, MAX_USERS, PASSWORD_BYTES, UserTable, check_name,
     check_password,
@@ -21,12 +22,13 @@ pub use writer::{
 
 use crate::config::StoreKind;
 use crate::random;
-use file::{Journal, StoreFile, Table};
+use file::{Journal, Table};
 use ringway_proxy::auth::Users;
-use ringway_proxy::location::MemoryStore;
+use ringway_proxy::location::{BindingView, Bindings, MemoryStore, RecordEdit};
 use ringway_sansio::{Flow, Time};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use writer::{Reopen, Writer};
 
 /// What was found at start.
@@ -40,6 +42,8 @@ pub struct Loaded {
     pub ended: usize,
     /// Users and location records that could not be read; left where they are.
     pub corrupt: usize,
+    /// Bindings that would have lasted longer than any may now; shortened.
+    pub shortened: usize,
 }
 
 /// Users, registrations and keys.
@@ -54,14 +58,16 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens a store and loads it. `revive` says which present flow an earlier one means, as
-    /// [`MemoryStore::load`] has it.
+    /// Opens a store and loads it. `revive` returns the present flow that an earlier one means, as
+    /// [`MemoryStore::load`] has it. A binding lasts at most `max_expires` from `now`: the clock, or
+    /// the configuration, was another when it was made.
     ///
     /// # Errors
     /// When the file cannot be used.
     pub fn open(
         kind: &StoreKind,
         now: Time,
+        max_expires: Duration,
         revive: &mut dyn FnMut(&Flow) -> Option<Flow>,
     ) -> Result<Self, StoreError> {
         let key = random::bytes().map_err(|e| StoreError::Io("memory".into(), e))?;
@@ -78,13 +84,14 @@ impl Store {
         };
         let file = StoreFile::open(path, true)?;
         let again = path.clone();
-        Store::load(file, key, now, revive, Box::new(move || StoreFile::open(&again, false)))
+        let lifetime = Lifetime { now, latest: now + max_expires };
+        Store::load(file, key, lifetime, revive, Box::new(move || StoreFile::open(&again, false)))
     }
 
     fn load(
         file: StoreFile,
         key: [u8; 16],
-        now: Time,
+        lifetime: Lifetime,
         revive: &mut dyn FnMut(&Flow) -> Option<Flow>,
         reopen: Reopen,
     ) -> Result<Self, StoreError> {
@@ -93,7 +100,7 @@ impl Store {
         load_users(&file, &users, &mut loaded)?;
         let mut writer = Writer::new();
         let location = MemoryStore::with_journal(key, Box::new(writer.appender()));
-        load_bindings(&file, &location, now, revive, &mut loaded)?;
+        load_bindings(&file, &location, lifetime, revive, &mut loaded)?;
         let domain = domain(&file)?;
         let (secret, new) = secret(&file)?;
         let path = file.path().to_owned();
@@ -224,12 +231,23 @@ impl UserStore for Store {
 pub struct RestingStore(StoreFile);
 
 impl RestingStore {
-    /// Opens the file, or makes it.
+    /// Opens a file that is there already.
     ///
     /// # Errors
     /// [`StoreError::Locked`] while a server runs on it.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        StoreFile::open(path, false).map(RestingStore)
+        StoreFile::open_existing(path, false).map(RestingStore)
+    }
+
+    /// Opens the file, or makes it. A store made here is not new to the server that starts on it
+    /// later: whoever has made a user, and perhaps removed it, is not given others.
+    ///
+    /// # Errors
+    /// As [`RestingStore::open`].
+    pub fn open_or_make(path: &Path) -> Result<Self, StoreError> {
+        let file = StoreFile::open(path, false)?;
+        secret(&file)?;
+        Ok(RestingStore(file))
     }
 
     /// Whether there is such a user.
@@ -321,22 +339,65 @@ fn load_users(file: &StoreFile, table: &UserTable, loaded: &mut Loaded) -> Resul
     })
 }
 
+/// When bindings that are loaded may end.
+#[derive(Clone, Copy)]
+struct Lifetime {
+    now: Time,
+    latest: Time,
+}
+
+impl Lifetime {
+    /// Writes into `out` a record whose bindings end at the latest allowed. Returns how many had to be
+    /// shortened; `out` means nothing if that is none.
+    fn shorten(self, record: &[u8], out: &mut Vec<u8>) -> usize {
+        let over = |b: &BindingView<'_>| b.expires > self.latest;
+        let shortened = Bindings::new(record, self.now).filter(over).count();
+        if shortened > 0 {
+            out.clear();
+            let mut edit = RecordEdit::new(&[], self.now, out);
+            for binding in Bindings::new(record, self.now) {
+                let expires = binding.expires.min(self.latest);
+                // No larger than what it replaces.
+                let _ = edit.put(&BindingView { expires, ..binding });
+            }
+            edit.commit();
+            edit.finish();
+        }
+        shortened
+    }
+}
+
+/// A change to one record of the file.
+type RecordChange = (Box<[u8]>, Option<Box<[u8]>>);
+
 fn load_bindings(
     file: &StoreFile,
     location: &MemoryStore,
-    now: Time,
+    lifetime: Lifetime,
     revive: &mut dyn FnMut(&Flow) -> Option<Flow>,
     loaded: &mut Loaded,
 ) -> Result<(), StoreError> {
-    let mut ended: Vec<Box<[u8]>> = Vec::new();
-    file.each(Table::Bindings, &mut |aor, record| match location.load(aor, record, now, revive) {
-        Ok(0) => ended.push(aor.into()),
-        Ok(n) => loaded.contacts += n,
-        Err(_) => loaded.corrupt += 1,
+    let mut changes: Vec<RecordChange> = Vec::new();
+    let mut short = Vec::new();
+    file.each(Table::Bindings, &mut |aor, record| {
+        let shortened = lifetime.shorten(record, &mut short);
+        let record = if shortened > 0 { &short[..] } else { record };
+        match location.load(aor, record, lifetime.now, revive) {
+            Ok(0) => changes.push((aor.into(), None)),
+            Ok(n) => {
+                loaded.contacts += n;
+                loaded.shortened += shortened;
+                if shortened > 0 {
+                    changes.push((aor.into(), Some(record.into())));
+                }
+            }
+            Err(_) => loaded.corrupt += 1,
+        }
     })?;
-    loaded.ended = ended.len();
-    if !ended.is_empty() {
-        file.apply(Journal::Keep, ended.iter().map(|aor| (Table::Bindings, &aor[..], None)))?;
+    loaded.ended = changes.iter().filter(|(_, record)| record.is_none()).count();
+    if !changes.is_empty() {
+        let changes = changes.iter().map(|(aor, r)| (Table::Bindings, &aor[..], r.as_deref()));
+        file.apply(Journal::Keep, changes)?;
     }
     Ok(())
 }
