@@ -150,7 +150,7 @@ impl Worker {
     fn pump(&mut self, now: Time, out: &mut Outbox) {
         while let Some(event) = self.core.poll_event() {
             match event {
-                Event::Resolve { id, target } => {
+                Event::Resolve { id, target, source: _ } => {
                     let seed = self.random.next_u64();
                     if let Some(hops) = self.locator.locate(self.index, id, target, seed) {
                         self.core.handle_resolved(now, id, &hops, out);
@@ -166,6 +166,7 @@ impl Worker {
                 Event::Alias(flow, addr) => {
                     self.control.alias(&flow, addr);
                 }
+                Event::Call(_) | Event::AuthFailed(_) => {}
                 Event::Log(line) => {
                     if self.lines.take(now) {
                         log(&line);

@@ -547,8 +547,9 @@ fn rule(mut s: Section<'_, '_>) -> Rule {
             "route: does nothing; expected next_hops, reject, strip, prepend or to_domain",
         );
     }
+    let open = s.get::<bool>("open").unwrap_or(false);
     s.finish();
-    Rule { domain, user, rewrite, next_hops, reject }
+    Rule { domain, user, rewrite, next_hops, reject, open }
 }
 
 fn user_part(s: &mut Section<'_, '_>, key: &'static str) -> Box<str> {
