@@ -19,4 +19,5 @@ pub mod random;
 pub mod serve;
 pub mod setup;
 pub mod store;
+mod validity;
 pub mod worker;

@@ -6,6 +6,7 @@
 
 use crate::config::{Listen, Settings, StoreKind};
 use crate::host;
+use crate::locate::Locator;
 use crate::observe::control::{self, Control, ControlDirectory};
 use crate::setup::{self, Sources, Tls};
 use crate::store::{Store, StoreFile, could_be_made};
@@ -29,6 +30,7 @@ pub(crate) struct Prepared {
     pub(crate) net: ringway_net::Control<Post>,
     /// Connections that may be open.
     pub(crate) connections: usize,
+    pub(crate) locator: Locator,
     pub(crate) store: Store,
     /// `None` for a store in memory beside which another server has the control socket.
     pub(crate) directory: Option<ControlDirectory>,
@@ -43,9 +45,9 @@ impl Prepared {
         let one = |line: String| vec![line];
         let kind = setup::store(settings).map_err(|e| one(e.to_string()))?;
         let clock = Clock::new();
-        let tls = Tls::load(&settings.tls).map_err(one)?;
+        let tls = Tls::load(&settings.tls)?;
         let sockets = Sockets::open(settings, &tls, clock).map_err(one)?;
-        let Sockets { pages, listen, endpoints, net, connections } = sockets;
+        let Sockets { pages, listen, endpoints, net, connections, locator } = sockets;
         let listeners = net.listeners();
         let workers = net.mailboxes().len();
         let revive = &mut |flow: &Flow| revive(flow, listeners, workers);
@@ -61,6 +63,7 @@ impl Prepared {
             endpoints,
             net,
             connections,
+            locator,
             store,
             directory,
         })
@@ -88,7 +91,7 @@ pub fn check(sources: &Sources) -> Result<(), Vec<String>> {
             note(check_store(&kind));
         }
     }
-    problems.extend(tls.err());
+    problems.extend(tls.err().into_iter().flatten());
     if problems.is_empty() { Ok(()) } else { Err(problems) }
 }
 
@@ -122,13 +125,14 @@ fn addresses_are_here(settings: &Settings, note: &mut dyn FnMut(Result<(), Strin
     }
 }
 
-/// The sockets that are listened on.
+/// The sockets that are listened on, and server location, which depends on them.
 struct Sockets {
     pages: Option<TcpListener>,
     listen: Vec<Listen>,
     endpoints: Vec<Endpoint<Post>>,
     net: ringway_net::Control<Post>,
     connections: usize,
+    locator: Locator,
 }
 
 impl Sockets {
@@ -153,7 +157,8 @@ impl Sockets {
             Some(endpoint) => endpoint.control(),
             None => return Err("workers: expected at least 1, got 0".to_owned()),
         };
-        Ok(Sockets { pages, listen, endpoints, net, connections })
+        let locator = Locator::start(net.clone(), clock)?;
+        Ok(Sockets { pages, listen, endpoints, net, connections, locator })
     }
 }
 

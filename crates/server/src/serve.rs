@@ -130,7 +130,7 @@ impl Server {
     fn start(sources: &Sources, settings: Settings, log: Log) -> Result<Self, Failure> {
         let prepared = Prepared::new(&settings).map_err(Failure)?;
         let Prepared { kind, clock, tls, pages, listen, endpoints, net, .. } = prepared;
-        let Prepared { connections, mut store, directory, .. } = prepared;
+        let Prepared { connections, locator, mut store, directory, .. } = prepared;
         let workers = net.mailboxes().len();
         if let (None, Some(name)) = (store.domain(), setup::default_domain(&settings)) {
             store.set_domain(&name.0)?;
@@ -142,7 +142,6 @@ impl Server {
         let store = Arc::new(store);
         let workers_ended = Arc::new(AtomicBool::new(false));
         wire(&store, &net, &workers_ended);
-        let locator = Locator::start(net.clone(), clock)?;
         let board = Arc::new(Board::new(workers));
         let listening = setup::listening(&listen, net.listeners());
         let facts = setup::facts(&config, listening, &kind);
@@ -359,7 +358,7 @@ impl Server {
             self.workers.len(),
             self.store.secret(),
         ));
-        self.tls.reload(&settings.tls)?;
+        self.tls.reload(&settings.tls).map_err(Failure)?;
         self.log.set_level(settings.log.level);
         let listening = self.observed.facts.load().listen.clone();
         self.observed.facts.store(Arc::new(setup::facts(&config, listening, &self.kind)));

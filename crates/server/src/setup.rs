@@ -10,11 +10,12 @@ use crate::config::{
 use crate::host;
 use crate::observe::Facts;
 use crate::observe::http::connections;
+use crate::validity;
 use ringway_net::{ClientCertificates, Identity, Roots, TlsClient, TlsServer, sctp};
 use ringway_proxy::config::{Auth, Config, Domain, Limits, Listener, Network};
 use ringway_proxy::registrar::RegistrarConfig;
 use ringway_proxy::routes::RouteTable;
-use ringway_sansio::Transport;
+use ringway_sansio::{Time, Transport};
 use ringway_sip::digest::Algorithm;
 use ringway_sip::transaction::Timers;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -296,21 +297,31 @@ pub fn sctp(settings: &Settings) -> sctp::Settings {
 /// The certificates that are shown to peers.
 ///
 /// # Errors
-/// One line: which file, and what is wrong with it.
-pub fn identities(tls: &TlsSettings) -> Result<Vec<Identity>, String> {
-    let mut out = Vec::new();
-    for Certificate { name, certificate, key } in tls.default.iter().chain(&tls.domains) {
-        let identity = Identity::load(certificate, key).map_err(|e| e.to_string())?;
-        if !name.is_empty() && !identity.names().iter().any(|n| covers(n, name)) {
-            return Err(format!(
-                "{}: expected a certificate for {name}, got one for {}",
-                certificate.display(),
-                identity.names().join(", ")
-            ));
+/// One line for each that cannot be used: which file, and what is wrong with it.
+pub fn identities(tls: &TlsSettings) -> Result<Vec<Identity>, Vec<String>> {
+    let now = ringway_net::Clock::new().now();
+    let (mut out, mut wrong) = (Vec::new(), Vec::new());
+    for certificate in tls.default.iter().chain(&tls.domains) {
+        match identity(certificate, now) {
+            Ok(identity) => out.push(identity),
+            Err(what) => wrong.push(what),
         }
-        out.push(identity);
     }
-    Ok(out)
+    if wrong.is_empty() { Ok(out) } else { Err(wrong) }
+}
+
+fn identity(configured: &Certificate, now: Time) -> Result<Identity, String> {
+    let Certificate { name, certificate, key } = configured;
+    let identity = Identity::load(certificate, key).map_err(|e| e.to_string())?;
+    if !name.is_empty() && !identity.names().iter().any(|n| covers(n, name)) {
+        return Err(format!(
+            "{}: expected a certificate for {name}, got one for {}",
+            certificate.display(),
+            identity.names().join(", ")
+        ));
+    }
+    validity::check(certificate, now)?;
+    Ok(identity)
 }
 
 /// Whether a name in a certificate stands for a host (RFC 6125 section 6.4.3: a wildcard is one
@@ -335,20 +346,20 @@ impl Tls {
     /// Reads certificates and authorities.
     ///
     /// # Errors
-    /// One line: which file, and what is wrong with it.
-    pub fn load(settings: &TlsSettings) -> Result<Self, String> {
-        let identities = identities(settings)?;
+    /// One line for each file that cannot be used.
+    pub fn load(settings: &TlsSettings) -> Result<Self, Vec<String>> {
+        let (identities, roots) = read(settings)?;
         let server = match identities.is_empty() {
             true => None,
             false => {
                 let server = TlsServer::new(&identities, &ClientCertificates::NotAsked);
-                Some(Arc::new(server.map_err(|e| e.to_string())?))
+                Some(Arc::new(server.map_err(|e| vec![e.to_string()])?))
             }
         };
-        let client = match roots(settings)? {
+        let client = match roots {
             Some(roots) => {
                 let client = TlsClient::new(&roots, identities.first());
-                Some(Arc::new(client.map_err(|e| e.to_string())?))
+                Some(Arc::new(client.map_err(|e| vec![e.to_string()])?))
             }
             None => None,
         };
@@ -358,19 +369,28 @@ impl Tls {
     /// Reads everything again; on an error nothing changes.
     ///
     /// # Errors
-    /// One line: which file, and what is wrong with it.
-    pub fn reload(&self, settings: &TlsSettings) -> Result<(), String> {
-        let identities = identities(settings)?;
-        let roots = roots(settings)?;
+    /// One line for each file that cannot be used.
+    pub fn reload(&self, settings: &TlsSettings) -> Result<(), Vec<String>> {
+        let (identities, roots) = read(settings)?;
         if let (Some(server), false) = (&self.server, identities.is_empty()) {
             server
                 .replace(&identities, &ClientCertificates::NotAsked)
-                .map_err(|e| e.to_string())?;
+                .map_err(|e| vec![e.to_string()])?;
         }
         if let (Some(client), Some(roots)) = (&self.client, roots) {
-            client.replace(&roots, identities.first()).map_err(|e| e.to_string())?;
+            client.replace(&roots, identities.first()).map_err(|e| vec![e.to_string()])?;
         }
         Ok(())
+    }
+}
+
+fn read(settings: &TlsSettings) -> Result<(Vec<Identity>, Option<Roots>), Vec<String>> {
+    match (identities(settings), roots(settings)) {
+        (Ok(identities), Ok(roots)) => Ok((identities, roots)),
+        (identities, roots) => {
+            let wrong = identities.err().into_iter().flatten().chain(roots.err());
+            Err(wrong.collect())
+        }
     }
 }
 
@@ -533,12 +553,27 @@ mod tests {
         assert!(tls.reload(&with(vec![])).is_ok());
 
         let other = Certificate { name: "c.org".into(), ..b.clone() };
-        let error = Tls::load(&with(vec![other.clone()])).err().unwrap();
+        let error = Tls::load(&with(vec![other.clone()])).err().unwrap().remove(0);
         assert!(error.ends_with("b.org.pem: expected a certificate for c.org, got one for b.org"));
         assert!(tls.reload(&with(vec![other])).is_err());
 
         let crossed = Certificate { key: a.key.clone(), ..b };
-        let error = Tls::load(&with(vec![crossed])).err().unwrap();
-        assert!(error.contains("b.org.pem"), "{error}");
+        let error = Tls::load(&with(vec![crossed.clone()])).err().unwrap();
+        assert!(error.len() == 1 && error[0].contains("b.org.pem"), "{error:?}");
+
+        // Every file that cannot be used is named at once; so is one that has expired.
+        let missing = Certificate { certificate: dir.path().join("no.pem"), ..a.clone() };
+        let mut params = rcgen::CertificateParams::new(["d.org".to_owned()]).unwrap();
+        params.not_after = rcgen::date_time_ymd(2024, 5, 6);
+        let key = rcgen::KeyPair::generate().unwrap();
+        let (expired, key_file) = (dir.path().join("d.pem"), dir.path().join("d.key"));
+        std::fs::write(&expired, params.self_signed(&key).unwrap().pem()).unwrap();
+        std::fs::write(&key_file, key.serialize_pem()).unwrap();
+        let expired = Certificate { name: "d.org".into(), certificate: expired, key: key_file };
+        let error = Tls::load(&with(vec![crossed, missing, expired])).err().unwrap();
+        assert_eq!(error.len(), 3, "{error:?}");
+        assert!(error[1].ends_with("no.pem: no such file"), "{error:?}");
+        let end = "d.pem: the certificate expired on 2024-05-06 00:00:00 UTC";
+        assert!(error[2].ends_with(end), "{error:?}");
     }
 }

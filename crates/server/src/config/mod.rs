@@ -5,6 +5,7 @@
 //! left for the moment of starting (the host's name, its addresses, the state directory) is decided
 //! in [`crate::serve`]. `docs/configuration.md` describes each key.
 
+mod reach;
 mod reader;
 mod sections;
 mod shape;
