@@ -3,9 +3,12 @@
 import os
 import socket
 import sys
+import threading
+import time
 
 from cases import case
 from server import Server
+from sip import Client
 
 # A user that is neither root nor whoever runs the tests.
 STRANGER = 65534
@@ -106,3 +109,60 @@ def not_served(c):
     with socket.create_connection((server.host, server.http_port), timeout=10) as page:
         page.sendall(b"GET /users HTTP/1.0\r\nHost: localhost\r\n\r\n")
         c.expect(b" 404 " in page.recv(4096), "users can be listed by TCP")
+
+
+REGISTERED_BEFORE = 300  # contacts that must be in a backup, at the least
+
+
+def register_until(stop, server, number, answered, slowest):
+    """Registers new users one after another; notes those answered 200, and how long the slowest took."""
+    with Client(server.host, server.port) as client:
+        count = 0
+        while not stop.is_set():
+            user, began = f"u{number}-{count}", time.monotonic()
+            count += 1
+            answer = client.register(user, "", server.domain, [f"<sip:{user}@192.0.2.1:{5060 + number}>"])
+            if answer is not None and answer.status == 200:
+                answered.append(user)
+                slowest[0] = max(slowest[0], time.monotonic() - began)
+
+
+@case("manage/backup-under-load", own=True, limit=120)
+def backup(c):
+    """Three backups while phones register: each has the users and every contact that was answered 200 before it began."""
+    server = Server(c, auth=False)
+    answered, stop, slowest = [], threading.Event(), [0.0]
+    workers = [threading.Thread(target=register_until, args=(stop, server, n, answered, slowest)) for n in range(4)]
+    for worker in workers:
+        worker.start()
+    backups = []
+    try:
+        for number in range(1, 4):
+            c.until(lambda: len(answered) >= REGISTERED_BEFORE * number, 30, "no registrations are answered")
+            before = list(answered)
+            path = c.folder / f"backup{number}"
+            code, output = c.run("backup", [server.kind.program, "backup", path, "--config", server.kind.config])
+            c.expect(code == 0, f"backup under load: {code}: {output}")
+            backups.append((path, before))
+    finally:
+        stop.set()
+        for worker in workers:
+            worker.join()
+    users = server.kind._command("user", "list")
+    c.expect(server.stop() == 0, "expected exit 0")
+    for path, before in backups:
+        restored = Server(c, start=False, auth=False, users={})
+        code, output = c.run("restore", [server.kind.program, "restore", path, "--config", restored.kind.config])
+        c.expect(code == 0, f"restore: {code}: {output}")
+        c.expect(restored.kind._command("user", "list") == users, "the restored server has other users")
+        restored.start()
+        with Client(restored.host, restored.port) as client:
+            lost = []
+            for user in before:
+                answer = client.register(user, "", restored.domain, [])
+                if answer is None or f"sip:{user}@192.0.2.1" not in str(answer.get("contact")):
+                    lost.append(user)
+        c.expect(not lost, f"{len(lost)} of {len(before)} contacts are not in the backup, such as {lost[:3]}")
+        c.expect(restored.stop() == 0, "expected exit 0")
+    print(f"{[len(before) for _, before in backups]} contacts restored, none lost; the slowest of {len(answered)} "
+          f"registrations beside it took {slowest[0] * 1000:.0f} ms")

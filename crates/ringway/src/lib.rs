@@ -38,6 +38,10 @@ enum Command {
     Config(Config),
     /// Shows how a running server is
     Status(Status),
+    /// Writes users and registrations into a file, while the server runs or not
+    Backup(Backup),
+    /// Makes a store of a backup; no server may run on it
+    Restore(Backup),
     /// Runs networks in virtual time: scenarios, campaigns, the papers' tables
     #[command(subcommand)]
     Lab(lab::Lab),
@@ -128,6 +132,17 @@ enum Config {
 }
 
 #[derive(Args)]
+struct Backup {
+    /// The backup
+    file: PathBuf,
+    /// Replaces what is there already
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    which: Which,
+}
+
+#[derive(Args)]
 struct Status {
     #[command(flatten)]
     which: Which,
@@ -152,6 +167,8 @@ pub fn run() -> ExitCode {
         Command::User(command) => user(command),
         Command::Config(Config::Check { file }) => check(&file),
         Command::Status(Status { which }) => status(&which),
+        Command::Backup(args) => backup(&args),
+        Command::Restore(args) => restore(&args),
         Command::Lab(command) => return lab::lab(command),
         Command::Perf(command) => return perf::perf(command),
     };
@@ -179,6 +196,22 @@ fn check(file: &std::path::Path) -> Result<(), Fail> {
 fn status(which: &Which) -> Result<(), Fail> {
     let status = manage::status(&which.sources()).map_err(Fail)?;
     if which.json { out::json(&status) } else { out::text(&status.text()) }
+}
+
+fn backup(args: &Backup) -> Result<(), Fail> {
+    let made = manage::back_up(&args.which.sources(), &args.file, args.force).map_err(Fail)?;
+    if args.which.json {
+        return out::json(&made);
+    }
+    out::line(&format!("{}: {} users, {} bytes", made.file.display(), made.users, made.bytes))
+}
+
+fn restore(args: &Backup) -> Result<(), Fail> {
+    let made = manage::restore(&args.which.sources(), &args.file, args.force).map_err(Fail)?;
+    if args.which.json {
+        return out::json(&made);
+    }
+    out::line(&format!("store {} restored: {} users", made.file.display(), made.users))
 }
 
 fn user(command: User) -> Result<(), Fail> {

@@ -8,7 +8,7 @@ mod server;
 
 use place::Place;
 use ports::port;
-use server::WITHIN;
+use server::{WITHIN, register};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
@@ -22,22 +22,6 @@ fn metrics(port: u16) -> String {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer
-}
-
-fn register(server: SocketAddr, user: &str) -> String {
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    socket.set_read_timeout(Some(WITHIN)).unwrap();
-    let local = socket.local_addr().unwrap();
-    let request = format!(
-        "REGISTER sip:a.test SIP/2.0\r\nVia: SIP/2.0/UDP {local};branch=z9hG4bK{user}\r\n\
-         From: <sip:{user}@a.test>;tag=1\r\nTo: <sip:{user}@a.test>\r\nCall-ID: {user}{local}\r\n\
-         CSeq: 1 REGISTER\r\nContact: <sip:{user}@{local}>\r\nMax-Forwards: 70\r\n\
-         Content-Length: 0\r\n\r\n"
-    );
-    socket.send_to(request.as_bytes(), server).unwrap();
-    let mut buffer = [0; 4096];
-    let length = socket.recv(&mut buffer).unwrap();
-    String::from_utf8_lossy(&buffer[..length]).into_owned()
 }
 
 #[test]

@@ -8,9 +8,14 @@ use crate::observe::http::{NewUser, UserName};
 use crate::observe::{Control, Status};
 use crate::random;
 use crate::setup::{self, Sources};
-use crate::store::{Hashes, RestingStore, StoreError, UserStore, check_name, check_password};
+use crate::store::{
+    BackupSummary, Hashes, RestingStore, StoreError, UserStore, check_name, check_password,
+    copy_backup,
+};
 use serde::Serialize;
-use std::io;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// What came of making a user or changing a password.
@@ -178,6 +183,100 @@ impl Users {
                 .collect()),
         }
     }
+}
+
+/// What a backup holds.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct BackupReport {
+    /// The file.
+    pub file: PathBuf,
+    /// Users.
+    pub users: u64,
+    /// Rows of all tables.
+    pub rows: u64,
+    /// Octets.
+    pub bytes: u64,
+}
+
+impl BackupReport {
+    fn new(file: &Path, summary: BackupSummary) -> Self {
+        let BackupSummary { users, rows, bytes, .. } = summary;
+        BackupReport { file: file.to_owned(), users, rows, bytes }
+    }
+}
+
+/// Writes a backup of the store that these sources describe: by the running server if there is one.
+/// The file appears whole or not at all, readable by its owner only: it has the hashes of passwords.
+///
+/// # Errors
+/// One line for each thing that is wrong.
+pub fn back_up(sources: &Sources, file: &Path, force: bool) -> Result<BackupReport, Vec<String>> {
+    let at = |e: &dyn std::fmt::Display| vec![format!("{}: {e}", file.display())];
+    if file.exists() && !force {
+        return Err(at(&"exists already; --force replaces it"));
+    }
+    let mut name = file.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.part", std::process::id()));
+    let part = file.with_file_name(name);
+    let options = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part);
+    let mut out = BufWriter::new(options.map_err(|e| at(&e))?);
+    let result = write_backup(sources, &mut out).and_then(|summary| {
+        out.flush().and_then(|()| out.get_ref().sync_all()).map_err(|e| at(&e))?;
+        std::fs::rename(&part, file).map_err(|e| at(&e))?;
+        Ok(BackupReport::new(file, summary))
+    });
+    if result.is_err() {
+        // It may be gone.
+        let _ = std::fs::remove_file(&part);
+    }
+    result
+}
+
+fn write_backup(sources: &Sources, out: &mut dyn Write) -> Result<BackupSummary, Vec<String>> {
+    let one = |e: &dyn std::fmt::Display| vec![e.to_string()];
+    let settings = sources.read()?;
+    let kind = setup::store(&settings).map_err(|e| one(&e))?;
+    let control = Control::of(&kind).map_err(|e| one(&e))?;
+    let opened = control.open("GET", "/backup", "");
+    match opened.map_err(|e| one(&format!("control socket {}: {e}", control.path().display())))? {
+        Some((200, mut body)) => copy_backup(&mut body, out).map_err(|e| one(&e)),
+        Some((status, mut body)) => {
+            let mut text = String::new();
+            // Without it there is still the status.
+            let _ = body.read_to_string(&mut text);
+            let answer = answer(&control, Ok(Some((status, text))));
+            Err(answer.err().into_iter().collect())
+        }
+        None => match &kind {
+            StoreKind::Memory => Err(one(&"a store in memory has no backup")),
+            StoreKind::Redb(path) => {
+                let store = RestingStore::open(path).map_err(|e| one(&e))?;
+                store.back_up(out).map_err(|e| one(&e))
+            }
+        },
+    }
+}
+
+/// Makes the store that these sources describe from a backup.
+///
+/// # Errors
+/// When a server runs on it, when it exists and `force` is not set, or the backup is damaged.
+pub fn restore(sources: &Sources, file: &Path, force: bool) -> Result<BackupReport, Vec<String>> {
+    let one = |e: &dyn std::fmt::Display| vec![e.to_string()];
+    let settings = sources.read()?;
+    let kind = setup::store(&settings).map_err(|e| one(&e))?;
+    let StoreKind::Redb(path) = &kind else {
+        return Err(one(&"a store in memory cannot be restored"));
+    };
+    if running(&kind).map_err(|e| one(&e))?.is_some() {
+        return Err(vec![format!("store {}: a server is running on it", path.display())]);
+    }
+    if path.exists() && !force {
+        return Err(vec![format!("store {}: exists already; --force replaces it", path.display())]);
+    }
+    let open = File::open(file).map_err(|e| vec![format!("{}: {e}", file.display())])?;
+    let summary = crate::store::restore(&mut BufReader::new(open), path, force);
+    Ok(BackupReport::new(path, summary.map_err(|e| one(&e))?))
 }
 
 /// The status of the server that these sources describe.

@@ -3,6 +3,7 @@
 #![allow(dead_code)] // Each test program uses a part of it.
 
 use crate::place::Place;
+use std::net::{SocketAddr, UdpSocket};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
@@ -84,4 +85,31 @@ impl Drop for Server {
             let _ = child.wait();
         }
     }
+}
+
+/// Registers a user of `a.test` by UDP; the answer.
+pub(crate) fn register(server: SocketAddr, user: &str) -> String {
+    exchange(server, user, &format!("Contact: <sip:{user}@LOCAL>\r\n"))
+}
+
+fn exchange(server: SocketAddr, user: &str, contact: &str) -> String {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(WITHIN)).unwrap();
+    let local = socket.local_addr().unwrap();
+    let contact = contact.replace("LOCAL", &local.to_string());
+    let request = format!(
+        "REGISTER sip:a.test SIP/2.0\r\nVia: SIP/2.0/UDP {local};branch=z9hG4bK{user}\r\n\
+         From: <sip:{user}@a.test>;tag=1\r\nTo: <sip:{user}@a.test>\r\nCall-ID: {user}{local}\r\n\
+         CSeq: 1 REGISTER\r\n{contact}Max-Forwards: 70\r\n\
+         Content-Length: 0\r\n\r\n"
+    );
+    socket.send_to(request.as_bytes(), server).unwrap();
+    let mut buffer = [0; 4096];
+    let length = socket.recv(&mut buffer).unwrap();
+    String::from_utf8_lossy(&buffer[..length]).into_owned()
+}
+
+/// What is registered for a user of `a.test`: the answer to a REGISTER without a Contact.
+pub(crate) fn fetch(server: SocketAddr, user: &str) -> String {
+    exchange(server, user, "")
 }

@@ -2,12 +2,13 @@
 //!
 //! Nothing here knows what a record means; keys and values are bytes.
 
+use super::backup::{self, BackupSummary};
 use super::batch::Batch;
 use crate::host;
 use redb::backends::FileBackend;
 use redb::{
-    Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, ReadableTableMetadata,
-    StorageError, TableDefinition, TableError,
+    Database, DatabaseError, Durability, ReadTransaction, ReadableDatabase, ReadableTable,
+    ReadableTableMetadata, StorageError, TableDefinition, TableError,
 };
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -90,6 +91,47 @@ pub(super) enum Journal<'j> {
     Append(u64, &'j [u8]),
     /// Empties it: all that is in it is among the changes of this transaction, or older than they.
     Empty,
+}
+
+/// A row of any table, as a backup has it: the table's letter, key, value.
+pub(super) type Row<'a> = (u8, &'a [u8], &'a [u8]);
+
+/// A store as it was at one commit, while others go on.
+pub(crate) struct Snapshot {
+    path: PathBuf,
+    read: ReadTransaction,
+}
+
+impl Snapshot {
+    /// Writes all of it, as `backup` describes.
+    pub(crate) fn write(&self, out: &mut dyn io::Write) -> io::Result<BackupSummary> {
+        backup::write(|visit| self.each(visit), out)
+    }
+
+    fn each(&self, visit: &mut dyn FnMut(Row<'_>) -> io::Result<()>) -> io::Result<()> {
+        let failed = |e: redb::Error| io::Error::other(format!("{}: {e}", self.path.display()));
+        for (letter, table) in [(b'm', META), (b'u', USERS), (b'b', BINDINGS)] {
+            let table = match self.read.open_table(table) {
+                Ok(table) => table,
+                Err(TableError::TableDoesNotExist(_)) => continue,
+                Err(e) => return Err(failed(e.into())),
+            };
+            for pair in table.iter().map_err(|e| failed(e.into()))? {
+                let (key, value) = pair.map_err(|e| failed(e.into()))?;
+                visit((letter, key.value(), value.value()))?;
+            }
+        }
+        let journal = match self.read.open_table(JOURNAL) {
+            Ok(journal) => journal,
+            Err(TableError::TableDoesNotExist(_)) => return Ok(()),
+            Err(e) => return Err(failed(e.into())),
+        };
+        for entry in journal.iter().map_err(|e| failed(e.into()))? {
+            let (number, changes) = entry.map_err(|e| failed(e.into()))?;
+            visit((b'j', &number.value().to_le_bytes(), changes.value()))?;
+        }
+        Ok(())
+    }
 }
 
 /// An open store file, its journal empty when it is opened. One process at a time.
@@ -185,6 +227,54 @@ impl StoreFile {
             }
             None => self.put(Table::Meta, b"format", FORMAT),
         }
+    }
+
+    /// The store as it is now.
+    pub(crate) fn snapshot(&self) -> Result<Snapshot, StoreError> {
+        let read = self.db.begin_read().map_err(|e| self.error(e.into()))?;
+        Ok(Snapshot { path: self.path.clone(), read })
+    }
+
+    /// Makes a file without any table, to be filled from a backup.
+    pub(super) fn make_empty(path: &Path) -> Result<Self, StoreError> {
+        let io = |e: io::Error| StoreError::Io(path.to_owned(), e);
+        let mut options = OpenOptions::new();
+        let made = options.read(true).write(true).create_new(true).mode(0o600).open(path);
+        let made = made.map_err(io)?;
+        host::give_to_owner_of(directory_of(path), &made).map_err(io)?;
+        let backend = FileBackend::new(made).map_err(|e| database_error(path, e))?;
+        let mut builder = Database::builder();
+        let db = builder.set_cache_size(CACHE_BYTES).create_with_backend(backend);
+        Ok(StoreFile { path: path.to_owned(), db: db.map_err(|e| database_error(path, e))? })
+    }
+
+    /// Puts rows of a backup, durably.
+    pub(super) fn put_rows<'a>(
+        &self,
+        rows: impl Iterator<Item = Row<'a>>,
+    ) -> Result<(), StoreError> {
+        let write = self.db.begin_write().map_err(|e| self.error(e.into()))?;
+        for (letter, key, value) in rows {
+            let put = |table: Bytes| -> Result<(), redb::Error> {
+                write.open_table(table)?.insert(key, value)?;
+                Ok(())
+            };
+            let journal = || -> Result<(), redb::Error> {
+                let number = key.try_into().map_or(0, u64::from_le_bytes);
+                write.open_table(JOURNAL)?.insert(number, value)?;
+                Ok(())
+            };
+            let done = match letter {
+                b'm' => put(META),
+                b'u' => put(USERS),
+                b'b' => put(BINDINGS),
+                b'j' => journal(),
+                // Of a later version: what it means is not known here.
+                _ => Err(redb::Error::Corrupted("the backup has an unknown table".to_owned())),
+            };
+            done.map_err(|e| self.error(e))?;
+        }
+        write.commit().map_err(|e| self.error(e.into()))
     }
 
     /// One value.

@@ -4,13 +4,15 @@
 //! memory at once and to the disk by way of `writer`. `docs/durability.md` says what that means
 //! for a REGISTER. Read [`file`] for the tables on disk, `users` for who may call.
 
+mod backup;
 mod batch;
 mod file;
 mod users;
 mod writer;
 
+pub use backup::{BackupSummary, copy_backup};
 pub use file::{CACHE_BYTES, StoreError};
-pub(crate) use file::{StoreFile, could_be_made};
+pub(crate) use file::{Snapshot, StoreFile, could_be_made};
 pub use users::{
     BadUser, Hashes, MAX_REALM, MAX_USER, MAX_USERS, PASSWORD_BYTES, UserTable, check_name,
     check_password,
@@ -21,11 +23,14 @@ pub use writer::{
 };
 
 use crate::config::StoreKind;
+use crate::host;
 use crate::random;
 use file::{Journal, Table};
 use ringway_proxy::auth::Users;
 use ringway_proxy::location::{BindingView, Bindings, MemoryStore, RecordEdit};
 use ringway_sansio::{Flow, Time};
+use std::fs::File;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -176,6 +181,15 @@ impl Store {
         Ok(())
     }
 
+    /// The store as it is once everything that waits now is committed.
+    ///
+    /// # Errors
+    /// When nothing is written at all, or it cannot be.
+    pub(crate) fn snapshot(&self) -> Result<Snapshot, String> {
+        let writer = self.writer.as_ref();
+        writer.ok_or("a store in memory has no backup")?.snapshot()
+    }
+
     fn write(&self, table: Table, key: &[u8], value: Option<&[u8]>) -> Result<(), String> {
         match &self.writer {
             Some(writer) => writer.change(table, key, value),
@@ -250,6 +264,14 @@ impl RestingStore {
         Ok(RestingStore(file))
     }
 
+    /// Writes a backup of it.
+    ///
+    /// # Errors
+    /// When it cannot be read, or written there.
+    pub fn back_up(&self, out: &mut dyn Write) -> std::io::Result<BackupSummary> {
+        self.0.snapshot().map_err(std::io::Error::other)?.write(out)
+    }
+
     /// Whether there is such a user.
     ///
     /// # Errors
@@ -309,6 +331,54 @@ impl UserStore for RestingStore {
             .map_err(|e| e.to_string())?;
         Ok(out)
     }
+}
+
+/// Makes a store of a backup, in place of the one at `path` if `replace` is set. It appears whole or
+/// not at all.
+///
+/// # Errors
+/// When the backup is damaged, a server has the store open, or there is one and it must stay.
+pub fn restore(
+    from: &mut dyn Read,
+    path: &Path,
+    replace: bool,
+) -> Result<BackupSummary, StoreError> {
+    let io = |e: std::io::Error| StoreError::Io(path.to_owned(), e);
+    // Held until the new one is in its place. A damaged store may be replaced.
+    let _old = match replace && path.exists() {
+        true => match StoreFile::open_existing(path, false) {
+            Err(e @ StoreError::Locked(_)) => return Err(e),
+            opened => opened.ok(),
+        },
+        false => None,
+    };
+    if !replace && path.exists() {
+        return Err(io(std::io::ErrorKind::AlreadyExists.into()));
+    }
+    let directory = file::directory_of(path);
+    host::make_private_directory(directory).map_err(io)?;
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".restoring");
+    let new = path.with_file_name(name);
+    // Left by a restore that was killed.
+    match std::fs::remove_file(&new) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(io(e)),
+        _ => {}
+    }
+    let placed = backup::restore(from, &new).and_then(|summary| {
+        match replace {
+            true => std::fs::rename(&new, path),
+            // Unlike a rename, a link does not replace what has appeared meanwhile.
+            false => std::fs::hard_link(&new, path),
+        }
+        .map_err(io)?;
+        Ok(summary)
+    });
+    // Gone already where it was renamed.
+    let _ = std::fs::remove_file(&new);
+    let summary = placed?;
+    File::open(directory).and_then(|d| d.sync_all()).map_err(io)?;
+    Ok(summary)
 }
 
 fn domain(file: &StoreFile) -> Result<Option<String>, StoreError> {

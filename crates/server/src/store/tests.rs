@@ -378,6 +378,73 @@ fn a_full_disk_refuses_and_recovers() {
     assert_eq!(store.loaded().users, 0);
 }
 
+/// Two threads register without end while the store is backed up: what had been confirmed when the
+/// backup began is in it, and what is in it is whole.
+#[test]
+fn a_backup_under_load_has_all_that_was_confirmed() {
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir.path().join("x.redb"));
+    let told = Told::attach(&store);
+    store.set_user("101", "a.org", Hashes::new("101", "a.org", "p")).unwrap();
+    let stop = AtomicBool::new(false);
+    let aor = |id: u64| format!("sip:{id}@a.org");
+    let backups: Vec<(usize, Vec<u8>)> = std::thread::scope(|scope| {
+        for thread in 0..2u64 {
+            let (store, stop) = (&store, &stop);
+            scope.spawn(move || {
+                for id in (thread..).step_by(2).take_while(|_| !stop.load(Relaxed)) {
+                    while register(store, &aor(id), id) == Commit::Refused {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                    if id % 64 < 2 {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                }
+            });
+        }
+        let backups = (1..=4).map(|round| {
+            // The last ones after the journal was emptied once.
+            let confirmed = told.wait(round * MAX_JOURNAL / 3).len();
+            let mut bytes = Vec::new();
+            store.snapshot().unwrap().write(&mut bytes).unwrap();
+            (confirmed, bytes)
+        });
+        let backups = backups.collect();
+        stop.store(true, Relaxed);
+        backups
+    });
+    let told = told.wait(0);
+    for (round, (confirmed, bytes)) in backups.into_iter().enumerate() {
+        let path = dir.path().join(format!("{round}.redb"));
+        restore(&mut &bytes[..], &path, false).unwrap();
+        let restored = open(&path);
+        assert_eq!((restored.loaded().corrupt, restored.secret()), (0, store.secret()));
+        assert!(restored.users().exists(b"101", b"a.org"));
+        let lost = told[..confirmed].iter().filter(|t| found(&restored, &aor(t.1)) == 0).count();
+        assert_eq!(lost, 0, "of {confirmed} confirmed, {} restored", restored.loaded().contacts);
+    }
+}
+
+#[test]
+fn a_restore_respects_what_is_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.redb");
+    let store = open(&path);
+    let mut bytes = Vec::new();
+    store.snapshot().unwrap().write(&mut bytes).unwrap();
+    let again = |replace| restore(&mut &bytes[..], &path, replace).err().map(|e| e.to_string());
+    assert!(again(false).unwrap().contains("exists"));
+    assert!(again(true).unwrap().contains("in use by another process"));
+    drop(store);
+    assert!(again(false).unwrap().contains("exists"));
+    assert_eq!(again(true), None);
+    // What is damaged is what a restore is for.
+    std::fs::write(&path, "This is somebody's thesis. ".repeat(1000)).unwrap();
+    assert_eq!(again(true), None);
+    assert!(open(&path).list_users().unwrap().is_empty());
+}
+
 fn unregister(store: &Store, aor: &str, id: u64) -> Commit {
     let tag = CommitTag { worker: 0, id };
     store.location().update(aor.as_bytes(), now(), tag, &mut |edit| edit.commit())

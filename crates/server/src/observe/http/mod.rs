@@ -8,11 +8,13 @@
 //! GET    /users            JSON list of {user, realm}
 //! PUT    /users            {user, realm, password, new} -> {new}
 //! DELETE /users            {user, realm} -> {removed}
+//! GET    /backup           the store, as `store::backup` describes it
 //! ```
 //! On TCP a request must name the loopback interface as its host, so that no web page can reach it
 //! by a name of its own, and it can change nothing. Whoever reaches the control socket
 //! ([`super::control`]) is the server's own user or root.
 
+mod backup;
 pub mod connections;
 mod users;
 
@@ -32,7 +34,7 @@ use ringway_sansio::Time;
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 /// Largest request body.
@@ -48,6 +50,8 @@ const CONTROL_WITHIN: Duration = Duration::from_secs(15 * 60);
 struct Context {
     observed: Arc<Observed>,
     now: Box<dyn Fn() -> Time + Send + Sync>,
+    /// One backup at a time.
+    backing_up: AtomicBool,
 }
 
 type Shared = State<Arc<Context>>;
@@ -70,7 +74,7 @@ pub fn serve(
         .build()?;
     runtime.block_on(async {
         let counters = observed.connections.clone();
-        let context = Arc::new(Context { observed, now });
+        let context = Arc::new(Context { observed, now, backing_up: AtomicBool::new(false) });
         let mut tasks = tokio::task::JoinSet::new();
         if let Some(listener) = pages {
             listener.set_nonblocking(true)?;
@@ -110,6 +114,7 @@ fn on_loopback(context: Arc<Context>) -> Router {
 fn on_control_socket(context: Arc<Context>) -> Router {
     pages()
         .route("/users", get(users::list).put(users::put).delete(users::remove))
+        .route("/backup", get(backup::backup))
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .layer(middleware::from_fn(in_time))
         .with_state(context)
