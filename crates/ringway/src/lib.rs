@@ -4,6 +4,7 @@
 //! everything else to standard error; `--json` output is stable.
 
 mod lab;
+mod live;
 mod out;
 mod perf;
 
@@ -38,6 +39,10 @@ enum Command {
     Config(Config),
     /// Shows how a running server is
     Status(Status),
+    /// Shows who is registered at a running server, and where
+    Registrations(live::Registrations),
+    /// Shows the calls of a running server
+    Calls(live::Calls),
     /// Writes users and registrations into a file, while the server runs or not
     Backup(Backup),
     /// Makes a store of a backup; no server may run on it
@@ -167,6 +172,8 @@ pub fn run() -> ExitCode {
         Command::User(command) => user(command),
         Command::Config(Config::Check { file }) => check(&file),
         Command::Status(Status { which }) => status(&which),
+        Command::Registrations(args) => live::registrations(&args),
+        Command::Calls(args) => live::calls(&args),
         Command::Backup(args) => backup(&args),
         Command::Restore(args) => restore(&args),
         Command::Lab(command) => return lab::lab(command),

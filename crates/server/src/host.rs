@@ -106,6 +106,18 @@ pub fn make_private_directory(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Whether a file could be made there. Leaves nothing behind.
+///
+/// # Errors
+/// What the system says.
+pub fn can_make(path: &Path) -> io::Result<()> {
+    let directory = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // Permissions do not say everything (a file system may be read-only, or /proc): it is tried.
+    let probe = directory.join(format!(".ringway-check-{}", std::process::id()));
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(&probe)?;
+    std::fs::remove_file(&probe)
+}
+
 /// As root, gives a file or directory that was just made to the owner of `parent`: a service of that
 /// user must be able to use what an administrator has made for it. Does nothing for other users.
 ///

@@ -7,6 +7,8 @@
 
 #![forbid(unsafe_code)]
 
+mod calendar;
+pub mod calls;
 pub mod config;
 pub mod first_run;
 pub mod host;
@@ -19,5 +21,6 @@ pub mod random;
 pub mod serve;
 pub mod setup;
 pub mod store;
+pub mod text;
 mod validity;
 pub mod worker;

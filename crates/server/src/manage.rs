@@ -1,10 +1,11 @@
-//! The commands that are not the server: users and status.
+//! The commands that are not the server: users, status, what is going on, backups.
 //!
 //! A store belongs to one process. While a server runs on it, users are changed by asking that
 //! server; otherwise the file is opened. Which of the two it is, is found out by trying.
 
+use crate::calls::Call;
 use crate::config::{Host, StoreKind};
-use crate::observe::http::{NewUser, UserName};
+use crate::observe::http::{NewUser, Page, PageRequest, Registration, UserName};
 use crate::observe::{Control, Status};
 use crate::random;
 use crate::setup::{self, Sources};
@@ -183,6 +184,61 @@ impl Users {
                 .collect()),
         }
     }
+}
+
+/// Asks the running server for everything under `path`, page by page, and hands over each.
+///
+/// # Errors
+/// When no server runs, it does not answer, or `each` fails.
+fn pages<T: serde::de::DeserializeOwned>(
+    sources: &Sources,
+    path: &str,
+    user: Option<String>,
+    each: &mut dyn FnMut(Vec<T>) -> Result<(), Vec<String>>,
+) -> Result<(), Vec<String>> {
+    let one = |e: &dyn std::fmt::Display| vec![e.to_string()];
+    let settings = sources.read()?;
+    let kind = setup::store(&settings).map_err(|e| one(&e))?;
+    let control = Control::of(&kind).map_err(|e| one(&e))?;
+    let mut request = PageRequest { user, after: None };
+    loop {
+        let body = serde_json::to_string(&request).map_err(|e| one(&e))?;
+        let result = control.ask("GET", path, &body);
+        if matches!(result, Ok(None)) {
+            return Err(vec![format!("no server is running on store {kind}")]);
+        }
+        let text = answer(&control, result).map_err(|e| one(&e))?;
+        let page: Page<T> =
+            serde_json::from_str(&text).map_err(|e| one(&format!("unexpected answer: {e}")))?;
+        each(page.items)?;
+        if page.next.is_none() {
+            return Ok(());
+        }
+        request.after = page.next;
+    }
+}
+
+/// The registrations of a running server, all or one user's, a page at a time.
+///
+/// # Errors
+/// When no server runs, it does not answer, or `each` fails.
+pub fn registrations(
+    sources: &Sources,
+    user: Option<String>,
+    each: &mut dyn FnMut(Vec<Registration>) -> Result<(), Vec<String>>,
+) -> Result<(), Vec<String>> {
+    pages(sources, "/registrations", user, each)
+}
+
+/// The calls under way of a running server, a page at a time.
+///
+/// # Errors
+/// When no server runs, it does not answer, or `each` fails.
+pub fn calls(
+    sources: &Sources,
+    each: &mut dyn FnMut(Vec<Call>) -> Result<(), Vec<String>>,
+) -> Result<(), Vec<String>> {
+    pages(sources, "/calls", None, each)
 }
 
 /// What a backup holds.

@@ -13,8 +13,10 @@ use crate::store::{Store, StoreFile, could_be_made};
 use crate::worker::Post;
 use ringway_net::{Clock, Endpoint};
 use ringway_sansio::{Flow, FlowId, Transport};
+use std::fs::OpenOptions;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
 use tracing::warn;
 
 /// What a server begins with.
@@ -54,6 +56,7 @@ impl Prepared {
         let store = Store::open(&kind, clock.now(), settings.registrar.expires_max, revive);
         let store = store.map_err(|e| one(e.to_string()))?;
         let directory = control_directory(&kind).map_err(one)?;
+        check_cdr(settings.cdr.as_deref()).map_err(one)?;
         Ok(Prepared {
             kind,
             clock,
@@ -91,8 +94,19 @@ pub fn check(sources: &Sources) -> Result<(), Vec<String>> {
             note(check_store(&kind));
         }
     }
+    problems.extend(check_cdr(settings.cdr.as_deref()).err());
     problems.extend(tls.err().into_iter().flatten());
     if problems.is_empty() { Ok(()) } else { Err(problems) }
+}
+
+/// Whether records of calls can be appended; a file that is not there is not made.
+fn check_cdr(path: Option<&Path>) -> Result<(), String> {
+    let Some(path) = path else { return Ok(()) };
+    let tried = match path.exists() {
+        true => OpenOptions::new().append(true).open(path).map(drop),
+        false => host::can_make(path),
+    };
+    tried.map_err(|e| format!("call records {}: {e}", path.display()))
 }
 
 fn is_served(kind: &StoreKind) -> bool {

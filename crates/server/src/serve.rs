@@ -7,6 +7,7 @@
 //! ```
 //! Whatever fails before the workers run is one line that says what and where, and exit status 1.
 
+use crate::calls::{Calls, Cdr};
 use crate::config::{Settings, StoreKind};
 use crate::first_run;
 use crate::locate::Locator;
@@ -145,7 +146,9 @@ impl Server {
         let board = Arc::new(Board::new(workers));
         let listening = setup::listening(&listen, net.listeners());
         let facts = setup::facts(&config, listening, &kind);
-        let observed = observe(&board, &net, &locator, &store, &log, facts);
+        let calls = Calls::start(Cdr::start(settings.cdr.clone())?, move || clock.now())?;
+        calls.set_ends_seen(config.record_route);
+        let observed = observe(&board, &net, &locator, &store, calls, &log, facts);
         let mut server = Server {
             sources: sources.clone(),
             settings,
@@ -186,6 +189,7 @@ impl Server {
                 control: self.control.clone(),
                 locator: locator.clone(),
                 board: board.clone(),
+                calls: self.observed.calls.clone(),
                 clock,
             })?;
             let tell = tell.clone();
@@ -309,6 +313,7 @@ impl Server {
             }
         }
         self.workers_ended.store(true, Relaxed);
+        self.observed.calls.stop();
         self.store.flush();
         info!("stopped");
         if failures.is_empty() { Ok(()) } else { Err(Failure(failures)) }
@@ -360,6 +365,8 @@ impl Server {
         ));
         self.tls.reload(&settings.tls).map_err(Failure)?;
         self.log.set_level(settings.log.level);
+        self.observed.calls.cdr().reopen(settings.cdr.clone());
+        self.observed.calls.set_ends_seen(settings.record_route);
         let listening = self.observed.facts.load().listen.clone();
         self.observed.facts.store(Arc::new(setup::facts(&config, listening, &self.kind)));
         self.post(|| Post::Configured(config.clone()));
@@ -448,6 +455,7 @@ fn observe(
     control: &ringway_net::Control<Post>,
     locator: &Locator,
     store: &Arc<Store>,
+    calls: Calls,
     log: &Log,
     facts: crate::observe::Facts,
 ) -> Arc<Observed> {
@@ -470,6 +478,7 @@ fn observe(
         Box::new(net),
         Box::new(move || locator.sizes()),
         store.clone(),
+        calls,
         Box::new(log.dropped()),
         facts,
     ))

@@ -3,6 +3,7 @@
 //! The libraries that verify chains do not show these dates; only as much DER is read here as it
 //! takes to reach them.
 
+use crate::calendar::{date, days_before};
 use ringway_sansio::Time;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -91,30 +92,6 @@ fn seconds(tag: u8, text: &[u8]) -> Option<u64> {
         return None;
     }
     Some(days_before(year, month)?.checked_add(day - 1)? * 86_400 + clock)
-}
-
-/// Days from 1970 to the first of a month.
-fn days_before(year: u64, month: u64) -> Option<u64> {
-    const DAYS: [u64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
-    let leap_days = |year: u64| year / 4 - year / 100 + year / 400;
-    let leaps = leap_days(year.checked_sub(1)?).checked_sub(leap_days(1969))?;
-    let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    let this = u64::from(leap && month > 2);
-    Some((year - 1970) * 365 + leaps + DAYS[month as usize - 1] + this)
-}
-
-/// A date as `2026-11-22 17:05:00 UTC`.
-fn date(seconds: u64) -> String {
-    let (days, clock) = (seconds / 86_400, seconds % 86_400);
-    let fits = |year: u64, month: u64| days_before(year, month).is_some_and(|d| d <= days);
-    let mut year = 1970 + days / 366;
-    while fits(year + 1, 1) {
-        year += 1;
-    }
-    let month = (1..=12).rev().find(|m| fits(year, *m)).unwrap_or(1);
-    let day = days - days_before(year, month).unwrap_or(days) + 1;
-    let (hour, minute, second) = (clock / 3600, clock / 60 % 60, clock % 60);
-    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
 
 #[cfg(test)]

@@ -67,6 +67,8 @@ pub struct Settings {
     pub tls: TlsSettings,
     /// Logs.
     pub log: LogSettings,
+    /// Where records of calls are appended, if anywhere.
+    pub cdr: Option<PathBuf>,
     /// Rates and sizes.
     pub limits: LimitSettings,
     /// The registrar's rules.
@@ -136,7 +138,7 @@ impl Settings {
         if let Some(StoreKind::Redb(path)) = &mut self.store {
             fix(path);
         }
-        self.tls.roots.iter_mut().for_each(fix);
+        self.tls.roots.iter_mut().chain(&mut self.cdr).for_each(fix);
         for certificate in self.tls.default.iter_mut().chain(&mut self.tls.domains) {
             fix(&mut certificate.certificate);
             fix(&mut certificate.key);

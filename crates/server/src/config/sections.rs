@@ -270,6 +270,7 @@ pub(super) fn top(mut s: Section<'_, '_>) -> Settings {
         auth: auth(s.section("auth")),
         tls: tls(s.section("tls")),
         log: log(s.section("log")),
+        cdr: cdr(s.section("cdr")),
         limits: limits(s.section("limits")),
         registrar: registrar(s.section("registrar")),
         timers: timers(s.section("timers")),
@@ -382,6 +383,13 @@ fn log(section: Option<Section<'_, '_>>) -> LogSettings {
     out.format = s.or("format", out.format);
     s.finish();
     out
+}
+
+fn cdr(section: Option<Section<'_, '_>>) -> Option<PathBuf> {
+    let mut s = section?;
+    let path = s.required::<File>("path");
+    s.finish();
+    path.map(|file| file.0)
 }
 
 fn limits(section: Option<Section<'_, '_>>) -> LimitSettings {

@@ -294,6 +294,30 @@ impl Scrape {
             "Records that could not be read at start",
             loaded.corrupt as f64,
         )?;
+        let (calls, cdr) = (&o.calls, o.calls.cdr().counters());
+        gauge(out, "calls", "Calls under way", calls.len() as f64)?;
+        for (name, help, value) in [
+            ("calls_untracked", "Calls not followed: too many under way", calls.untracked()),
+            (
+                "call_steps_dropped",
+                "Steps of calls dropped: their thread is behind",
+                calls.counters().dropped.load(Relaxed),
+            ),
+            (
+                "calls_unlogged",
+                "Calls whose steps are not logged: too many within a second",
+                calls.counters().unlogged.load(Relaxed),
+            ),
+            ("cdr_written", "Call records written", cdr.written.load(Relaxed)),
+            ("cdr_dropped", "Call records dropped: disk slow or full", cdr.dropped.load(Relaxed)),
+            (
+                "cdr_failures",
+                "Failures to open or write the call records",
+                cdr.failures.load(Relaxed),
+            ),
+        ] {
+            counter(out, name, help, value)?;
+        }
         let management = &o.connections;
         counter(
             out,

@@ -15,6 +15,7 @@ pub use board::{Board, Snapshot};
 pub use control::Control;
 pub use status::Status;
 
+use crate::calls::Calls;
 use crate::store::Store;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
@@ -69,6 +70,8 @@ pub struct Observed {
     pub located: Box<dyn Fn() -> (usize, usize, usize) + Send + Sync>,
     /// Users, registrations and their writer.
     pub store: Arc<Store>,
+    /// Calls under way.
+    pub calls: Calls,
     /// Connections to management.
     pub connections: Arc<http::connections::ConnectionCounters>,
     /// Log lines dropped so far.
@@ -90,6 +93,7 @@ impl Observed {
         net: VisitNet,
         located: Box<dyn Fn() -> (usize, usize, usize) + Send + Sync>,
         store: Arc<Store>,
+        calls: Calls,
         log_dropped: Box<dyn Fn() -> u64 + Send + Sync>,
         facts: Facts,
     ) -> Self {
@@ -99,6 +103,7 @@ impl Observed {
             net,
             located,
             store,
+            calls,
             connections: Arc::default(),
             log_dropped,
             started: Instant::now(),

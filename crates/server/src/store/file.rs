@@ -403,15 +403,7 @@ pub(crate) fn could_be_made(path: &Path) -> Result<(), StoreError> {
     if !found.is_dir() {
         return Err(io(directory, io::ErrorKind::NotADirectory.into()));
     }
-    // Permissions do not say everything (a file system may be read-only, or /proc): it is tried.
-    let probe = directory.join(format!(".ringway-check-{}", std::process::id()));
-    OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&probe)
-        .map_err(|e| io(directory, e))?;
-    fs::remove_file(&probe).map_err(|e| io(&probe, e))
+    host::can_make(&directory.join("probe")).map_err(|e| io(directory, e))
 }
 
 fn database_error(path: &Path, e: DatabaseError) -> StoreError {

@@ -8,6 +8,8 @@
 //! GET    /users            JSON list of {user, realm}
 //! PUT    /users            {user, realm, password, new} -> {new}
 //! DELETE /users            {user, realm} -> {removed}
+//! GET    /registrations    {user?, after?} -> {items, next}
+//! GET    /calls            {after?} -> {items, next}
 //! GET    /backup           the store, as `store::backup` describes it
 //! ```
 //! On TCP a request must name the loopback interface as its host, so that no web page can reach it
@@ -16,8 +18,10 @@
 
 mod backup;
 pub mod connections;
+mod live;
 mod users;
 
+pub use live::{MAX_PAGE, Page, PageRequest, Registration};
 pub use users::{NewUser, UserName};
 
 use super::{Observed, Phase, Status, metrics};
@@ -114,6 +118,8 @@ fn on_loopback(context: Arc<Context>) -> Router {
 fn on_control_socket(context: Arc<Context>) -> Router {
     pages()
         .route("/users", get(users::list).put(users::put).delete(users::remove))
+        .route("/registrations", get(live::registrations))
+        .route("/calls", get(live::calls))
         .route("/backup", get(backup::backup))
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .layer(middleware::from_fn(in_time))

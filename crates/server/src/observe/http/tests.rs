@@ -1,6 +1,7 @@
 //! What may be asked, by whom, and what the answers look like.
 
 use super::*;
+use crate::calls::{Calls, Cdr};
 use crate::config::StoreKind;
 use crate::observe::control::{Control, ControlDirectory, ControlSocket, directory_for};
 use crate::observe::{Board, Facts, Snapshot};
@@ -74,6 +75,7 @@ fn start(kind: &StoreKind) -> Server {
         Box::new(net),
         Box::new(|| (1, 2, 3)),
         store,
+        Calls::start(Cdr::start(None).unwrap(), || Time::from_secs(2)).unwrap(),
         Box::new(|| 7),
         facts,
     ));
@@ -87,6 +89,25 @@ fn start(kind: &StoreKind) -> Server {
     });
     let control = Control::of(&StoreKind::Redb(file)).unwrap();
     Server { observed, control, pages: addr, _socket: (socket, dir) }
+}
+
+fn binding() -> ringway_proxy::location::BindingView<'static> {
+    ringway_proxy::location::BindingView {
+        contact: b"sip:101@192.0.2.9",
+        params: b"",
+        q: 1000,
+        expires: Time::from_secs(3600),
+        path: b"",
+        instance: b"",
+        reg_id: 0,
+        flow: None,
+        call_id: b"c",
+        cseq: 1,
+        first_cseq: 0,
+        outbound: false,
+        epoch: 0,
+        nat: false,
+    }
 }
 
 #[test]
@@ -118,28 +139,61 @@ fn a_removed_user_is_no_longer_called() {
     store.set_user("101", "a.org", Hashes::new("101", "a.org", "p")).unwrap();
     let tag = CommitTag { worker: 0, id: 0 };
     store.location().update(b"sip:101@a.org", Time::from_secs(1), tag, &mut |edit| {
-        let binding = ringway_proxy::location::BindingView {
-            contact: b"sip:101@192.0.2.9",
-            params: b"",
-            q: 1000,
-            expires: Time::from_secs(3600),
-            path: b"",
-            instance: b"",
-            reg_id: 0,
-            flow: None,
-            call_id: b"c",
-            cseq: 1,
-            first_cseq: 0,
-            outbound: false,
-            epoch: 0,
-            nat: false,
-        };
-        edit.put(&binding).unwrap();
+        edit.put(&binding()).unwrap();
         edit.commit();
     });
     assert_eq!(store.location().records(), 1);
     s.ask("DELETE", "/users", r#"{"user":"101","realm":"a.org"}"#);
     assert_eq!(store.location().records(), 0);
+}
+
+/// Every registration once, over several pages, or one user's.
+#[test]
+fn registrations_and_calls_come_page_by_page() {
+    let s = start(&StoreKind::Memory);
+    let location = s.observed.store.location();
+    for i in 0..MAX_PAGE * 5 / 2 {
+        let aor = format!("sip:{i}@a.org");
+        let tag = CommitTag { worker: 0, id: 0 };
+        location.update(aor.as_bytes(), Time::from_secs(1), tag, &mut |edit| {
+            edit.put(&binding()).unwrap();
+            edit.commit();
+        });
+    }
+    let mut users = Vec::new();
+    let (mut request, mut pages) = (PageRequest::default(), 0);
+    loop {
+        let body = serde_json::to_string(&request).unwrap();
+        let (status, text) = s.ask("GET", "/registrations", &body);
+        assert_eq!(status, 200, "{text}");
+        let page: Page<Registration> = serde_json::from_str(&text).unwrap();
+        assert!(page.items.len() <= MAX_PAGE);
+        users.extend(page.items.into_iter().map(|r| r.user));
+        pages += 1;
+        request.after = page.next;
+        if request.after.is_none() {
+            break;
+        }
+    }
+    users.sort();
+    users.dedup();
+    assert_eq!((users.len(), pages), (MAX_PAGE * 5 / 2, 3));
+    for user in ["7", "7@a.org", "sip:7@A.org"] {
+        let (_, text) = s.ask("GET", "/registrations", &format!(r#"{{"user":"{user}"}}"#));
+        let page: Page<Registration> = serde_json::from_str(&text).unwrap();
+        assert_eq!(page.items.len(), 1, "{user}");
+        let item = &page.items[0];
+        assert_eq!((item.user.as_str(), item.expires_seconds), ("7@a.org", 3598));
+        assert_eq!(item.contact, "sip:101@192.0.2.9");
+    }
+    for body in [r#"{"after":"x"}"#, r#"{"after":"1.zz"}"#, r#"{"other":1}"#, "{"] {
+        let (status, _) = s.ask("GET", "/registrations", body);
+        assert!((400..500).contains(&status), "{body}");
+    }
+    let (status, text) = s.ask("GET", "/calls", "{}");
+    assert_eq!((status, text.as_str()), (200, r#"{"items":[],"next":null}"#));
+    assert_eq!(ask_page(s.pages, "GET", "/registrations", "localhost").unwrap().0, 404);
+    assert_eq!(ask_page(s.pages, "GET", "/calls", "localhost").unwrap().0, 404);
 }
 
 #[test]
