@@ -229,8 +229,8 @@ fn log_auth_failure(failure: &AuthFailure) {
     };
     warn!(
         source = %failure.source,
-        reason,
-        transport = failure.transport.uri(),
+        reason = %reason,
+        transport = %failure.transport.uri(),
         user = %clean(&failure.user),
         realm = %clean(&failure.realm),
         method = %clean(&failure.method),
