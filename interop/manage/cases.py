@@ -4,10 +4,13 @@ import configparser
 import json
 import os
 import re
+import shutil
 import socket
 import sys
+import tempfile
 import threading
 import time
+from pathlib import Path
 
 from cases import case
 from server import ROOT, Server
@@ -113,6 +116,46 @@ def not_served(c):
     with socket.create_connection((server.host, server.http_port), timeout=10) as page:
         page.sendall(b"GET /users HTTP/1.0\r\nHost: localhost\r\n\r\n")
         c.expect(b" 404 " in page.recv(4096), "users can be listed by TCP")
+
+
+@root_case("manage/root-manages-a-service-of-another-user")
+def service(c):
+    """What root makes in a service's directory belongs to the service, and root can manage it while it runs."""
+    server = Server(c, start=False, users={})
+    state = c.folder / "state"
+    state.mkdir(mode=0o755)
+    os.chown(state, STRANGER, STRANGER)
+    # The folders on the way must be open, as /var/lib is.
+    for folder in (server.folder, c.folder):
+        os.chmod(folder, 0o755)
+    reach = ["setpriv", f"--reuid={STRANGER}", f"--regid={STRANGER}", "--clear-groups"]
+    code, _ = c.run("reach", [*reach, "ls", state])
+    if code != 0:
+        # This tree lies where no other user gets to: a place of its own that all may enter.
+        place = tempfile.mkdtemp(prefix="ringway-service-")
+        c.after(lambda: shutil.rmtree(place))
+        os.chmod(place, 0o755)
+        state = Path(place) / "state"
+        state.mkdir(mode=0o755)
+        os.chown(state, STRANGER, STRANGER)
+    program = state.parent / "ringway"
+    shutil.copy(server.kind.program, program)
+    config = state.parent / "ringway.toml"
+    config.write_text(server.kind.config.read_text().replace(f"{server.folder}/ringway.redb", f"{state}/deep/ringway.redb"))
+    server.kind.config, server.kind.prefix, server.kind.program = config, reach, program
+    server.kind.add_user("alice", "wonderland")
+    for path in (state / "deep", state / "deep" / "ringway.redb"):
+        c.expect(path.stat().st_uid == STRANGER, f"{path} belongs to user {path.stat().st_uid}")
+    code, output = c.run("check", [program, "config", "check", config])
+    c.expect(code == 0, f"config check by root: {output}")
+    server.start()
+    c.expect((state / "deep" / "ringway.control" / "socket").stat().st_uid == STRANGER, "the service does not run as its user")
+    c.expect("alice@" in server.kind._command("user", "list"), "root cannot ask the service")
+    server.kind.add_user("bob", "builder")
+    with Client(server.host, server.port) as client:
+        answer = client.register("bob", "builder", server.domain, ["<sip:bob@192.0.2.1>"])
+        c.expect(answer is not None and answer.status == 200, f"{answer and answer.start}")
+    c.expect(server.stop() == 0, "expected exit 0")
 
 
 REGISTERED_BEFORE = 300  # contacts that must be in a backup, at the least
