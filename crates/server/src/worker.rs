@@ -3,14 +3,18 @@
 //! It runs on a thread of its own inside [`ringway_net::Endpoint`], and nothing it does waits: what
 //! is slow (the disk, server location) is asked for here and answered by a [`Post`].
 
+use crate::calls::Calls;
 use crate::locate::Locator;
 use crate::observe::{Board, Snapshot};
 use crate::random::ChaCha;
+use crate::text::clean;
 use ringway_net::{Backlog, CloseReason, Control, Handler, LocalAddresses, Mailbox, Peer};
 use ringway_proxy::config::Config;
 use ringway_proxy::location::Change;
 use ringway_proxy::overload;
-use ringway_proxy::{Core, Event, Hop, LogLine, Path, Paths, World};
+use ringway_proxy::{
+    AuthFailure, AuthFailureReason, Core, Event, Hop, LogLine, Path, Paths, World,
+};
 use ringway_sansio::{Flow, Outbox, Random, Time, Transport};
 use ringway_sip::Malformed;
 use std::net::SocketAddr;
@@ -68,6 +72,7 @@ pub struct Worker {
     control: Control<Post>,
     locator: Locator,
     board: Arc<Board>,
+    calls: Calls,
     random: ChaCha,
     lines: Lines,
 }
@@ -106,6 +111,8 @@ pub struct Parts {
     pub locator: Locator,
     /// Where counters are shown.
     pub board: Arc<Board>,
+    /// Where the steps of calls are reported.
+    pub calls: Calls,
     /// The time.
     pub clock: ringway_net::Clock,
     /// What all workers know together.
@@ -118,7 +125,8 @@ impl Worker {
     /// # Errors
     /// When the system gives no randomness.
     pub fn new(parts: Parts) -> std::io::Result<Self> {
-        let Parts { index, config, store, users, control, locator, board, clock, shared } = parts;
+        let Parts { index, config, store, users, control, locator, board, .. } = parts;
+        let Parts { calls, clock, shared, .. } = parts;
         let world = World {
             store,
             users,
@@ -134,6 +142,7 @@ impl Worker {
             control,
             locator,
             board,
+            calls,
             random: ChaCha::from_os()?,
             lines: Lines::default(),
         })
@@ -169,7 +178,12 @@ impl Worker {
                 Event::Alias(flow, addr) => {
                     self.control.alias(&flow, addr);
                 }
-                Event::Call(_) | Event::AuthFailed(_) => {}
+                Event::Call(step) => self.calls.report(step),
+                Event::AuthFailed(failure) => {
+                    if self.lines.take(now) {
+                        log_auth_failure(&failure);
+                    }
+                }
                 Event::Log(line) => {
                     if self.lines.take(now) {
                         log(&line);
@@ -202,11 +216,34 @@ impl Lines {
     }
 }
 
+/// The line that `packaging/fail2ban` reads: where it came from stands first, before anything that
+/// the peer has chosen.
+fn log_auth_failure(failure: &AuthFailure) {
+    let reason = match failure.reason {
+        AuthFailureReason::WrongPassword => "wrong_password",
+        AuthFailureReason::UnknownUser => "unknown_user",
+        AuthFailureReason::BackOff => "back_off",
+        AuthFailureReason::OtherUser => "other_user",
+        AuthFailureReason::OtherUri => "other_uri",
+        _ => "other",
+    };
+    warn!(
+        source = %failure.source,
+        reason = %reason,
+        transport = %failure.transport.uri(),
+        user = %clean(&failure.user),
+        realm = %clean(&failure.realm),
+        method = %clean(&failure.method),
+        call_id = %clean(&failure.call_id),
+        "authentication failed"
+    );
+}
+
 fn log(line: &LogLine) {
     info!(
-        call_id = %line.call_id,
-        method = %line.method,
-        uri = %line.uri,
+        call_id = %clean(&line.call_id),
+        method = %clean(&line.method),
+        uri = %clean(&line.uri),
         source = %line.source,
         status = line.status,
         "{}",
