@@ -62,6 +62,10 @@ counters! {
     udp_not_sent,
     /// Datagrams reported undeliverable by ICMP.
     udp_refused,
+    /// Of these, handed over to the worker that sent the datagram.
+    udp_refused_handed_over,
+    /// Of these, quoting nothing that was sent lately: late, too short, or forged.
+    udp_refused_unknown,
     /// Datagrams that waited because the socket's send buffer was full.
     udp_waited,
     /// Bytes of receive buffer the system granted, all UDP sockets together.

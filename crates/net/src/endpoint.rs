@@ -15,7 +15,7 @@ use crate::stream::sctp::{SctpBinds, sctp_settings};
 use crate::stream::{self, SharedHub};
 use crate::sys::{RECEIVE_BATCH, ReceiveBatch};
 use crate::tls::{TlsClient, TlsServer};
-use crate::udp::{QUOTE, UdpPort};
+use crate::udp::{Ledger, QUOTE, UdpPort};
 use ringway_sansio::{FlowId, Time, Transport};
 use socket2::Socket;
 use std::future::{Future, poll_fn};
@@ -141,6 +141,7 @@ pub fn bind<P: Send + 'static>(config: Config) -> Result<Vec<Endpoint<P>>, BindE
         stop: tokio::sync::watch::channel(None).0,
         admission: Default::default(),
         directory: Default::default(),
+        ledger: Arc::new(Ledger::new(config.workers)),
     });
     let mut sockets: Vec<_> = bound.into_iter().map(|b| b.sockets.into_iter()).collect();
     let endpoints =
@@ -466,6 +467,10 @@ fn take_mails<H: Handler>(hub: &SharedHub<H>, mails: &mut Vec<Mail<H::Post>>) {
             Mail::Carry(carry) => hub.carried(&carry),
             Mail::NotSent(reports) => hub.fail(reports.into_iter()),
             Mail::CutOff(reports) => hub.tell_cut_off(&reports),
+            Mail::Refused(quoted) => {
+                let report = hub.outstanding.take(quoted.to, &quoted.bytes);
+                hub.fail(report.into_iter());
+            }
         }
     }
     hub.flush();
@@ -495,9 +500,7 @@ fn hear_some<H: Handler>(hub: &SharedHub<H>, place: usize, quote: &mut [u8]) -> 
             return false;
         };
         if let Some(to) = refusal.to.filter(|_| refusal.cause.is_unreachable()) {
-            hub.counters.udp_refused.add(1);
-            let report = hub.outstanding.take(to, &quote[..refusal.quoted]);
-            hub.fail(report.into_iter());
+            hub.refused(to, &quote[..refusal.quoted]);
         }
     }
     hub.flush();

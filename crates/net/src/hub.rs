@@ -7,7 +7,7 @@ use crate::counters::Counters;
 use crate::fresh::is_fresh;
 use crate::handler::{Backlog, CloseReason, Handler};
 use crate::limits::Limits;
-use crate::mailbox::{Carry, Mail, Report};
+use crate::mailbox::{Carry, Mail, Quoted, Report};
 use crate::route::LocalAddresses;
 use crate::shared::Shared;
 use crate::stream::conn::{Conns, Key};
@@ -131,7 +131,7 @@ impl<H: Handler> Hub<H> {
                 wheel: TimerWheel::new(now),
                 half_open: VecDeque::new(),
                 half_open_count: 0,
-                outstanding: Outstanding::new(),
+                outstanding: Outstanding::new(shared.ledger.clone(), worker),
                 waiting: Waiting { ports: vec![Backlog::default(); ports], ..Waiting::default() },
                 read_buffer: vec![0; READ_BUFFER],
                 main: None,
@@ -241,6 +241,26 @@ impl<H: Handler> Hub<H> {
     pub(crate) fn tell_cut_off(&mut self, reports: &[u64]) {
         for &report in reports {
             self.handler.cut_off(self.now, report, &mut self.outbox);
+        }
+    }
+
+    /// A datagram to `to` that began with `quote` was reported undeliverable by ICMP. If another worker
+    /// sent it, that worker is notified; a message that quotes nothing sent lately is not believed.
+    pub(crate) fn refused(&mut self, to: SocketAddr, quote: &[u8]) {
+        self.counters.udp_refused.add(1);
+        if let Some(report) = self.outstanding.take(to, quote) {
+            self.failed.push(report);
+            return;
+        }
+        let owner = self.shared.ledger.owner(quote).filter(|owner| *owner != self.worker);
+        let Some(mailbox) = owner.and_then(|o| self.shared.mailboxes.get(usize::from(o))) else {
+            self.counters.udp_refused_unknown.add(1);
+            return;
+        };
+        let quoted = Quoted { to, bytes: quote.into() };
+        // When that mailbox is full, which is counted, the worker's timers must find out.
+        if mailbox.try_send(Mail::Refused(Box::new(quoted))).is_ok() {
+            self.counters.udp_refused_handed_over.add(1);
         }
     }
 

@@ -9,6 +9,7 @@ use crate::limits::Limits;
 use crate::mailbox::Mailbox;
 use crate::route::{Listener, LocalAddresses};
 use crate::tls::{TlsClient, TlsServer};
+use crate::udp::Ledger;
 use ringway_sansio::{Flow, FlowId, Transport};
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry, RandomState};
@@ -42,6 +43,8 @@ pub(crate) struct Shared<P> {
     pub(crate) stop: watch::Sender<Option<Duration>>,
     pub(crate) admission: Mutex<Admission>,
     pub(crate) directory: Mutex<Directory>,
+    /// Which worker sent what an ICMP message quotes.
+    pub(crate) ledger: Arc<Ledger>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
