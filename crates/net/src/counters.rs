@@ -88,6 +88,8 @@ counters! {
     accept_failed,
     /// Messages received over connections.
     stream_received,
+    /// Of these, malformed: answered if they can be, and the connection goes on.
+    stream_malformed,
     /// Messages sent over connections.
     stream_sent,
     /// Messages that could not be sent over a connection.
@@ -105,7 +107,7 @@ counters! {
     closed_slow,
     /// Connections closed: the peer did not read, its write queue was full or stuck.
     closed_slow_reader,
-    /// Connections closed: what came could not be framed.
+    /// Connections closed: what came could not be framed, or too much of it was malformed.
     closed_malformed,
     /// Messages handed over to the worker that owns the connection.
     sends_handed_over,

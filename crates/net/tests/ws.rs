@@ -152,13 +152,33 @@ fn a_handshake_that_does_not_come_is_ended() {
     server.wait_count("closed_half_open", 1);
 }
 
+/// RFC 7118 section 5: one message a WebSocket message, so one that is malformed takes no other with it.
+#[test]
+fn a_malformed_message_is_answered_and_the_connection_serves_on() {
+    let server = start(Limits::default());
+    block_on(async {
+        let mut socket = connect(server.addr(0)).await;
+        let large = format!("BYE sip:a SIP/2.0\r\n\r\n{}", "x".repeat(100_000));
+        for (bad, status) in [("INVITE sip:a@b\r\nVia: x\r\n\r\n", 400), (&large, 513)] {
+            socket.send(Message::text(bad)).await.unwrap();
+            let good = String::from_utf8(sip("good", 9)).unwrap();
+            socket.send(Message::text(good.clone())).await.unwrap();
+            let answer = format!("SIP/2.0 {status} No\r\n\r\n");
+            assert_eq!(socket.next().await.unwrap().unwrap(), Message::text(answer));
+            assert_eq!(socket.next().await.unwrap().unwrap(), Message::text(good));
+        }
+        server.wait_count("stream_malformed", 2);
+        assert_eq!(server.count("closed_malformed"), 0);
+    });
+}
+
 #[test]
 fn a_message_too_large_ends_the_connection() {
     let server = start(Limits::default());
     block_on(async {
         let mut socket = connect(server.addr(0)).await;
         // The server may cut the connection before all is written.
-        let _ = socket.send(Message::binary(vec![b'x'; 100_000])).await;
+        let _ = socket.send(Message::binary(vec![b'x'; 200_000])).await;
         while socket.next().await.is_some_and(|m| m.is_ok()) {}
         assert_eq!(server.wait_closed().1, CloseReason::Malformed);
     });

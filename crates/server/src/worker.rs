@@ -230,7 +230,7 @@ impl Handler for Worker {
         error: &Malformed,
         out: &mut Outbox,
     ) {
-        debug!(source = %flow.remote, transport = %flow.transport, %error, "cannot be framed");
+        debug!(source = %flow.remote, transport = %flow.transport, %error, "malformed message");
         self.core.handle_malformed(flow, head, error.status, error.reason, out);
         self.pump(now, out);
     }

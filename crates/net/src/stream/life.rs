@@ -7,6 +7,7 @@ use crate::handler::{CloseReason, Handler, Peer};
 use crate::hub::Hub;
 use crate::shared::Refused;
 use ringway_sansio::{Flow, FlowId, Time, TimerId, Transport};
+use ringway_sip::{Malformed, framing};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -106,6 +107,44 @@ impl<H: Handler> Hub<H> {
                 break;
             }
         }
+    }
+
+    /// Hands up a message that its transport framed. Returns whether more may come: not when the
+    /// connection ends for the number of its malformed messages.
+    pub(crate) fn take_message(&mut self, id: FlowId, flow: &Flow, bytes: &[u8]) -> bool {
+        if let Some(fault) = framing::unparsable(bytes) {
+            return self.take_malformed(id, flow, bytes, &fault);
+        }
+        self.counters.stream_received.add(1);
+        self.proven(id);
+        self.handler.message(self.now, flow, bytes, &mut self.outbox);
+        true
+    }
+
+    /// The same of a message that cannot be used, though its end is known.
+    pub(crate) fn take_malformed(
+        &mut self,
+        id: FlowId,
+        flow: &Flow,
+        message: &[u8],
+        fault: &Malformed,
+    ) -> bool {
+        let now = self.now;
+        self.counters.stream_received.add(1);
+        self.counters.stream_malformed.add(1);
+        let answerable = framing::answerable(message);
+        let head = answerable.as_deref().unwrap_or(message);
+        self.handler.malformed(now, flow, head, fault, &mut self.outbox);
+        if self.conns.get_mut(id).is_some_and(|conn| conn.note_malformed(now)) {
+            return true;
+        }
+        // The answers first: a connection that ends takes none.
+        self.flush();
+        let Some(conn) = self.conns.get_mut(id) else { return false };
+        conn.end_flushed(now, CloseReason::Malformed);
+        conn.partial = None;
+        self.watch(id);
+        false
     }
 
     /// A whole message came over the connection.
@@ -265,6 +304,7 @@ pub(super) fn new_conn(flow: Flow, source: Option<IpAddr>, key: Option<Key>, now
         partial: None,
         stalled: None,
         proven: false,
+        malformed: (now, 0),
         timer: TimerId::NONE,
         due: now,
         key,

@@ -19,6 +19,10 @@ const SUBPROTOCOL: &str = "sip";
 /// Buffer sizes of one WebSocket: a message of usual size fits, and an idle connection costs little.
 const BUFFER: usize = 4_096;
 
+/// The longest message read from a WebSocket: one that is too long for SIP, but not longer than this, can be
+/// answered, and the connection goes on.
+const MAX_READ: usize = 2 * MAX_MESSAGE;
+
 const NOT_HTTP: &[u8] = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\
     Content-Type: text/plain\r\nContent-Length: 30\r\n\r\nThis is a WebSocket for SIP.\r\n";
 const TOO_LARGE: &[u8] = b"HTTP/1.1 431 Request Header Fields Too Large\r\n\
@@ -67,8 +71,8 @@ pub(super) async fn upgrade<S: AsyncRead + AsyncWrite + Unpin>(
         .read_buffer_size(BUFFER)
         .write_buffer_size(BUFFER)
         .max_write_buffer_size(4 * MAX_MESSAGE)
-        .max_message_size(Some(MAX_MESSAGE))
-        .max_frame_size(Some(MAX_MESSAGE));
+        .max_message_size(Some(MAX_READ))
+        .max_frame_size(Some(MAX_READ));
     let stream = Metered::new(stream);
     Ok(WebSocketStream::from_partially_read(stream, rest, Role::Server, Some(config)).await)
 }
