@@ -26,6 +26,7 @@ pub mod mailbox;
 mod random;
 pub mod route;
 pub mod sctp;
+mod share;
 pub mod shared;
 mod stream;
 mod sys;

@@ -8,12 +8,13 @@ use crate::counters::Counters;
 use crate::limits::Limits;
 use crate::mailbox::Mailbox;
 use crate::route::{Listener, LocalAddresses};
+use crate::share::source_of;
 use crate::tls::{TlsClient, TlsServer};
 use crate::udp::Ledger;
 use ringway_sansio::{Flow, FlowId, Transport};
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry, RandomState};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -83,7 +84,7 @@ impl Admission {
             return Err(Refused::Total);
         }
         if let Some(source) = source {
-            let count = self.sources.entry(prefix(source)).or_default();
+            let count = self.sources.entry(source_of(source)).or_default();
             if *count as usize >= limits.connections_per_source {
                 return Err(Refused::Source);
             }
@@ -97,21 +98,13 @@ impl Admission {
     pub(crate) fn release(&mut self, source: Option<IpAddr>) {
         self.total = self.total.saturating_sub(1);
         if let Some(source) = source
-            && let Entry::Occupied(mut count) = self.sources.entry(prefix(source))
+            && let Entry::Occupied(mut count) = self.sources.entry(source_of(source))
         {
             *count.get_mut() -= 1;
             if *count.get() == 0 {
                 count.remove();
             }
         }
-    }
-}
-
-/// One customer of an IPv6 network commonly has a whole /64 to take addresses from.
-fn prefix(source: IpAddr) -> IpAddr {
-    match source {
-        IpAddr::V6(ip) => Ipv6Addr::from(u128::from(ip) & !u128::from(u64::MAX)).into(),
-        v4 => v4,
     }
 }
 

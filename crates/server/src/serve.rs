@@ -480,11 +480,15 @@ fn observe(
         }
     };
     let locator = locator.clone();
+    let located = locator.clone();
     let counters = control.counters().to_vec();
     let net = move |worker: usize, visit: &mut dyn FnMut(&'static str, &'static str, u64)| {
         if let Some(counters) = counters.get(worker) {
             counters.visit(visit);
         }
+        // One locator serves all workers.
+        let counts = if worker == 0 { located.counts() } else { Default::default() };
+        counts.visit(visit);
     };
     Arc::new(Observed::new(
         board.clone(),

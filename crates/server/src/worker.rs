@@ -153,9 +153,10 @@ impl Worker {
     fn pump(&mut self, now: Time, out: &mut Outbox) {
         while let Some(event) = self.core.poll_event() {
             match event {
-                Event::Resolve { id, target, source: _ } => {
+                Event::Resolve { id, target, source } => {
                     let seed = self.random.next_u64();
-                    if let Some(hops) = self.locator.locate(self.index, id, target, seed) {
+                    let known = self.locator.locate(self.index, id, target, source, seed);
+                    if let Some(hops) = known {
                         self.core.handle_resolved(now, id, &hops, out);
                     }
                 }
