@@ -84,6 +84,8 @@ counters! {
     refused_full,
     /// Connections refused: limit on one source address.
     refused_source,
+    /// WebSockets refused: opened by a page of an origin that is not allowed.
+    refused_origin,
     /// Accept calls that failed, as when file descriptors run out.
     accept_failed,
     /// Messages received over connections.

@@ -8,6 +8,7 @@ use crate::handler::{Backlog, CloseReason, Handler};
 use crate::hub::{Hub, sooner};
 use crate::limits::{Limits, MAX_WORKERS, UDP_RECEIVE_BUFFER};
 use crate::mailbox::{Inbox, Mail, mailbox};
+use crate::origin::Origins;
 use crate::route::Listener;
 use crate::sctp::Settings;
 use crate::shared::{Control, Shared};
@@ -16,6 +17,7 @@ use crate::stream::{self, SharedHub};
 use crate::sys::{RECEIVE_BATCH, ReceiveBatch};
 use crate::tls::{TlsClient, TlsServer};
 use crate::udp::{Ledger, QUOTE, UdpPort};
+use arc_swap::ArcSwap;
 use ringway_sansio::{FlowId, Time, Transport};
 use socket2::Socket;
 use std::future::{Future, poll_fn};
@@ -60,6 +62,8 @@ pub struct Config {
     pub udp_receive_buffer: usize,
     /// How SCTP associations behave.
     pub sctp: Settings,
+    /// The web pages that may open a WebSocket.
+    pub origins: Origins,
 }
 
 impl Config {
@@ -75,6 +79,7 @@ impl Config {
             tls_client: None,
             udp_receive_buffer: UDP_RECEIVE_BUFFER,
             sctp: sctp_settings(Settings::default()),
+            origins: Origins::default(),
         }
     }
 }
@@ -141,6 +146,7 @@ pub fn bind<P: Send + 'static>(config: Config) -> Result<Vec<Endpoint<P>>, BindE
         stop: tokio::sync::watch::channel(None).0,
         admission: Default::default(),
         directory: Default::default(),
+        origins: ArcSwap::from_pointee(config.origins),
         ledger: Arc::new(Ledger::new(config.workers)),
     });
     let mut sockets: Vec<_> = bound.into_iter().map(|b| b.sockets.into_iter()).collect();

@@ -89,6 +89,8 @@ pub(crate) struct Hub<H: Handler> {
     /// Once we are told to stop: how long connections have to end.
     pub(crate) stop: Option<Duration>,
     pub(crate) local: LocalAddresses,
+    /// When the refusal of an origin was logged last.
+    pub(crate) origin_logged: Option<Time>,
     failed: Vec<u64>,
     /// What failed of what other workers handed over.
     failed_elsewhere: Vec<Report>,
@@ -138,6 +140,7 @@ impl<H: Handler> Hub<H> {
                 armed: None,
                 stop: None,
                 local: LocalAddresses::new(&shared.listeners),
+                origin_logged: None,
                 failed: Vec::new(),
                 failed_elsewhere: Vec::new(),
                 carries: shared.mailboxes.iter().map(|_| None).collect(),

@@ -7,10 +7,12 @@ use crate::clock::Clock;
 use crate::counters::Counters;
 use crate::limits::Limits;
 use crate::mailbox::Mailbox;
+use crate::origin::Origins;
 use crate::route::{Listener, LocalAddresses};
 use crate::share::source_of;
 use crate::tls::{TlsClient, TlsServer};
 use crate::udp::Ledger;
+use arc_swap::ArcSwap;
 use ringway_sansio::{Flow, FlowId, Transport};
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry, RandomState};
@@ -44,6 +46,8 @@ pub(crate) struct Shared<P> {
     pub(crate) stop: watch::Sender<Option<Duration>>,
     pub(crate) admission: Mutex<Admission>,
     pub(crate) directory: Mutex<Directory>,
+    /// The web pages that may open a WebSocket.
+    pub(crate) origins: ArcSwap<Origins>,
     /// Which worker sent what an ICMP message quotes.
     pub(crate) ledger: Arc<Ledger>,
 }
@@ -236,6 +240,11 @@ impl<P> Control<P> {
     /// when a request says `alias`.
     pub fn alias(&self, flow: &Flow, addr: SocketAddr) -> bool {
         self.0.directory().alias(flow, addr)
+    }
+
+    /// Sets the web pages that may open a WebSocket from now on.
+    pub fn set_origins(&self, origins: Origins) {
+        self.0.origins.store(Arc::new(origins));
     }
 
     /// Tells every endpoint to stop: accept no more, write what is queued for at most `grace`, end.

@@ -5,7 +5,7 @@
 mod support;
 
 use futures_util::{SinkExt, StreamExt};
-use ringway_net::{ClientCertificates, CloseReason, Identity, Limits, TlsServer};
+use ringway_net::{ClientCertificates, CloseReason, Identity, Limits, Origins, TlsServer};
 use ringway_sansio::{Target, Transport};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -106,6 +106,43 @@ fn the_subprotocol_is_required() {
             }
         }
     });
+}
+
+/// RFC 6455 sections 4.2.2 and 10.2: a browser says whose page it opens a WebSocket for.
+#[test]
+fn a_page_of_another_origin_is_refused() {
+    let mut config = listen(&[(Transport::Ws, "127.0.0.1:0")]);
+    config.origins = Origins::OfHosts(vec!["example.com".into()]);
+    let server = Server::start(config);
+    let status = |origin: &str| {
+        let request = format!(
+            "GET / HTTP/1.1\r\nHost: evil.example\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+             Sec-WebSocket-Protocol: sip\r\n{origin}\r\n"
+        );
+        let mut stream = ask(server.addr(0), request.as_bytes());
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).unwrap();
+        String::from_utf8(answer[9..].to_vec()).unwrap()
+    };
+    // Another page, one that has rebound its name to us, one that hides, and one that says two things.
+    for refused in [
+        "Origin: https://other.example\r\n",
+        "Origin: http://evil.example\r\n",
+        "Origin: null\r\n",
+        "Origin: https://example.com\r\nOrigin: https://other.example\r\n",
+    ] {
+        assert_eq!(status(refused), "403", "{refused}");
+    }
+    server.wait_count("refused_origin", 4);
+    for allowed in ["", "Origin: https://phone.example.com\r\n", "Origin: http://localhost:80\r\n"]
+    {
+        assert_eq!(status(allowed), "101", "{allowed}");
+    }
+    server.control.set_origins(Origins::Listed(vec!["null".parse().unwrap()]));
+    assert_eq!(status("Origin: null\r\n"), "101");
+    assert_eq!(status("Origin: https://phone.example.com\r\n"), "403");
+    assert_eq!(status(""), "101");
 }
 
 fn http(addr: SocketAddr, request: &[u8]) -> String {

@@ -135,6 +135,7 @@ impl Server {
             tls_client: tls.client.clone(),
             udp_receive_buffer: ringway_net::limits::UDP_RECEIVE_BUFFER,
             sctp: setup::sctp(&settings),
+            origins: Default::default(),
         })?;
         let control = match endpoints.first() {
             Some(endpoint) => endpoint.control(),

@@ -41,6 +41,12 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// section 17.1.1.2, timer B).
 const USER_TIMEOUT: Duration = Duration::from_secs(32);
 
+/// How long a worker logs no further refusal of an origin after one.
+const ORIGIN_LOG_PAUSE: Duration = Duration::from_secs(1);
+
+/// Octets of an origin that are logged.
+const MAX_LOGGED: usize = 255;
+
 pub(crate) type SharedHub<H> = Rc<RefCell<Hub<H>>>;
 
 /// Accepts connections for as long as the worker lives.
@@ -90,7 +96,7 @@ async fn serve_open<H: Handler>(
     let mut peer = Peer { domains: Vec::new(), inbound: true };
     if !transport.is_secure() {
         if transport == Transport::Ws {
-            let ws = guarded(hub, id, upgrade::upgrade(tcp)).await?;
+            let ws = guarded(hub, id, upgrade::upgrade(tcp, |o| allow_origin(hub, id, o))).await?;
             hub.borrow_mut().opened(id, None, peer);
             return Ok(drive(hub, id, Socket::new(ws)).await);
         }
@@ -102,12 +108,30 @@ async fn serve_open<H: Handler>(
     let tls = guarded(hub, id, acceptor.accept(tcp)).await?;
     peer.domains = peer_domains(tls.get_ref().1.peer_certificates());
     if transport == Transport::Wss {
-        let ws = guarded(hub, id, upgrade::upgrade(tls)).await?;
+        let ws = guarded(hub, id, upgrade::upgrade(tls, |o| allow_origin(hub, id, o))).await?;
         hub.borrow_mut().opened(id, None, peer);
         return Ok(drive(hub, id, Socket::new(ws)).await);
     }
     hub.borrow_mut().opened(id, None, peer);
     Ok(drive(hub, id, Framed::new(tls)).await)
+}
+
+/// Whether a page of this origin may open a WebSocket; counts and logs it if not.
+fn allow_origin<H: Handler>(hub: &SharedHub<H>, id: FlowId, origin: &[u8]) -> bool {
+    let mut hub = hub.borrow_mut();
+    let Some(flow) = hub.conns.get_mut(id).map(|c| c.flow) else { return false };
+    let allowed = hub.shared.origins.load().allow(origin, flow.local.ip());
+    if !allowed {
+        hub.counters.refused_origin.add(1);
+        let now = hub.now;
+        // A page can ask as often as it likes; the counter tells how often.
+        if hub.origin_logged.is_none_or(|at| at + ORIGIN_LOG_PAUSE <= now) {
+            hub.origin_logged = Some(now);
+            let origin = String::from_utf8_lossy(&origin[..origin.len().min(MAX_LOGGED)]);
+            tracing::warn!(source = %flow.remote, ?origin, "WebSocket refused: origin not allowed");
+        }
+    }
+    allowed
 }
 
 /// What to connect to.
