@@ -142,6 +142,7 @@ impl Server {
             None => return Err(Failure(vec!["workers: expected at least 1, got 0".to_owned()])),
         };
         let (store, config, first_run) = open_store(&settings, &kind, clock, &control)?;
+        control.set_origins(setup::origins(&settings, &config));
         let store = Arc::new(store);
         let workers_ended = Arc::new(AtomicBool::new(false));
         wire(&store, &control, &workers_ended);
@@ -342,6 +343,7 @@ impl Server {
             self.store.secret(),
         ));
         self.tls.reload(&settings.tls)?;
+        self.control.set_origins(setup::origins(&settings, &config));
         setup::warn_of_open_rules(&settings);
         self.log.set_level(settings.log.level);
         let listening = self.observed.facts.load().listen.clone();

@@ -9,7 +9,7 @@ use crate::config::{
 };
 use crate::host;
 use crate::observe::Facts;
-use ringway_net::{ClientCertificates, Identity, Roots, TlsClient, TlsServer, sctp};
+use ringway_net::{ClientCertificates, Identity, Origins, Roots, TlsClient, TlsServer, sctp};
 use ringway_proxy::config::{Auth, Config, Domain, Limits, Listener, Network};
 use ringway_proxy::registrar::RegistrarConfig;
 use ringway_proxy::routes::RouteTable;
@@ -249,6 +249,15 @@ pub fn net_limits(settings: &Settings) -> ringway_net::Limits {
         partial: l.handshake,
         ..ringway_net::Limits::default()
     }
+}
+
+/// The web pages that may open a WebSocket: those configured, or those of our own hosts.
+pub fn origins(settings: &Settings, config: &Config) -> Origins {
+    if let Some(listed) = &settings.websocket.origins {
+        return Origins::Listed(listed.clone());
+    }
+    let names = config.domains.iter().flat_map(|d| std::iter::once(&d.name).chain(&d.aliases));
+    Origins::OfHosts(names.cloned().collect())
 }
 
 /// How associations behave.
