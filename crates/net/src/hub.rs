@@ -320,7 +320,7 @@ impl<H: Handler> Hub<H> {
                 }
                 Target::Peer { transport, remote, name } => {
                     let report = Report { worker: self.worker, number: send.report };
-                    self.send_to(*transport, *remote, name.as_ref(), bytes, report);
+                    self.send_to(*transport, *remote, name.as_ref(), bytes, report, false);
                     ELSEWHERE
                 }
             };
@@ -484,15 +484,19 @@ impl<H: Handler> Hub<H> {
                 Target::Flow(flow) if flow.id.worker() == self.worker => {
                     self.send_for(flow, bytes, *report);
                 }
-                Target::Flow(_) => {}
+                Target::Flow(_) => {
+                    self.counters.stream_not_sent.add(1);
+                    self.not_sent(*report);
+                }
                 Target::Peer { transport, remote, name } => {
-                    self.send_to(*transport, *remote, name.as_ref(), bytes, *report);
+                    self.send_to(*transport, *remote, name.as_ref(), bytes, *report, true);
                 }
             }
         }
     }
 
-    /// Queues a message for a peer: on a connection that is open to it, or on a new one.
+    /// Queues a message for a peer: on a connection that is open to it, or on a new one. If it was `handed`
+    /// over it is not handed on to be opened a connection for.
     fn send_to(
         &mut self,
         transport: Transport,
@@ -500,6 +504,7 @@ impl<H: Handler> Hub<H> {
         name: Option<&Arc<str>>,
         bytes: &[u8],
         report: Report,
+        handed: bool,
     ) {
         let key = Key::new(transport, remote, name);
         if let Some(id) = self.conns.find(&key) {
@@ -510,8 +515,18 @@ impl<H: Handler> Hub<H> {
         }
         let known = self.shared.directory().find(transport, remote, name.map(|n| &**n));
         if let Some(flow) = known {
-            self.send_for(&flow, bytes, report);
-            return;
+            let ours = flow.id.worker() == self.worker;
+            if !ours && !handed {
+                // Its worker knows whether it is ending.
+                let target = Target::Peer { transport, remote, name: name.cloned() };
+                self.hand_over(flow.id.worker(), target, bytes, report);
+                return;
+            }
+            // One that is ending takes nothing more; another is opened then (RFC 3261 section 18.2.2).
+            if !ours || self.conns.get_mut(flow.id).is_some_and(|c| c.takes_messages()) {
+                self.send_for(&flow, bytes, report);
+                return;
+            }
         }
         if let Some(owner) = self.owner(transport, remote).filter(|owner| *owner != self.worker) {
             let target = Target::Peer { transport, remote, name: name.cloned() };
