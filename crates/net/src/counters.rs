@@ -84,6 +84,8 @@ counters! {
     refused_full,
     /// Connections refused: limit on one source address.
     refused_source,
+    /// Connections refused or not opened: what is left of file descriptors is reserved.
+    refused_files,
     /// WebSockets refused: opened by a page of an origin that is not allowed.
     refused_origin,
     /// Accept calls that failed, as when file descriptors run out.

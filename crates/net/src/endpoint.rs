@@ -11,7 +11,7 @@ use crate::mailbox::{Inbox, Mail, mailbox};
 use crate::origin::Origins;
 use crate::route::Listener;
 use crate::sctp::Settings;
-use crate::shared::{Control, Shared};
+use crate::shared::{Control, Files, Shared, open_files};
 use crate::stream::sctp::{SctpBinds, sctp_settings};
 use crate::stream::{self, SharedHub};
 use crate::sys::{RECEIVE_BATCH, ReceiveBatch};
@@ -139,6 +139,7 @@ pub fn bind<P: Send + 'static>(config: Config) -> Result<Vec<Endpoint<P>>, BindE
         places,
         owners,
         call_key: Default::default(),
+        files: Files::new(&config.limits, open_files()),
         limits: config.limits,
         clock: config.clock,
         tls_server: config.tls_server,

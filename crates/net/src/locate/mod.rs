@@ -17,6 +17,7 @@ mod table;
 
 use crate::clock::Clock;
 use crate::share::source_of;
+use crate::sys::max_files;
 use dns::{Fetched, Fetcher};
 use order::{Found, Step, failed_last, first_step};
 pub use order::{Hop, Query};
@@ -52,6 +53,9 @@ pub const MAX_TURN_WAIT: Duration = Duration::from_secs(4);
 /// request again (RFC 3261 section 17.1.1.1, T1).
 pub const STALE_AFTER: Duration = Duration::from_millis(500);
 
+/// Files that the process may open for each question asked at once.
+const FILES_A_QUESTION: usize = 32;
+
 /// How server location is done.
 #[derive(Clone, Debug)]
 pub struct LocatorConfig {
@@ -63,14 +67,16 @@ pub struct LocatorConfig {
     pub ipv4: bool,
     /// Whether we can send over IPv6.
     pub ipv6: bool,
-    /// Questions asked at once, at most [`MAX_ASKED`]: each takes some sockets.
+    /// Questions asked at once, at most [`MAX_ASKED`]: each takes some sockets. Defaults to one for every
+    /// 32 files that the process may open.
     pub asked: usize,
 }
 
 impl Default for LocatorConfig {
     fn default() -> Self {
         let (servers, transports) = (Vec::new(), Vec::new());
-        LocatorConfig { servers, transports, ipv4: false, ipv6: false, asked: MAX_ASKED }
+        let asked = max_files().map_or(MAX_ASKED, |files| files / FILES_A_QUESTION);
+        LocatorConfig { servers, transports, ipv4: false, ipv6: false, asked }
     }
 }
 

@@ -146,6 +146,11 @@ impl Conn {
         }
     }
 
+    /// Whether it has brought no whole message yet, and is not ending.
+    pub(crate) fn is_half_open(&self) -> bool {
+        !self.proven && self.ending.is_none()
+    }
+
     /// Whether new messages may use it.
     pub(crate) fn takes_messages(&self) -> bool {
         self.ending.is_none()

@@ -231,7 +231,7 @@ impl<H: Handler> Hub<H> {
         let place = self.sctp_place(transport, remote)?;
         let port = self.sctp.get(place)?.as_ref()?;
         let connect = port.connect(transport, remote)?;
-        if self.shared.admission().admit(self.limits(), None).is_err() {
+        if self.admit(transport, None).is_err() {
             self.counters.refused_full.add(1);
             return None;
         }
@@ -252,7 +252,7 @@ impl<H: Handler> Hub<H> {
             self.conns.insert(|id| new_conn(flow(id), None, Some(key), now))
         });
         let (Ok(association), Some(id)) = (association, id) else {
-            self.shared.admission().release(None);
+            self.shared.admission().release(transport, None);
             return None;
         };
         self.watch(id);
