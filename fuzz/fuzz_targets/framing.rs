@@ -3,27 +3,34 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ringway_sip::framing::{Frame, Framer};
+use ringway_sip::framing::{self, Frame, Framer};
 use ringway_sip::message;
 
-fn frames<'s>(pieces: impl Iterator<Item = &'s [u8]>) -> (Vec<Vec<u8>>, usize, Option<u16>) {
+fn frames<'s>(pieces: impl Iterator<Item = &'s [u8]>) -> (Vec<Vec<u8>>, Vec<Vec<u8>>, usize, Option<u16>) {
     let mut framer = Framer::new();
-    let (mut messages, mut pings) = (Vec::new(), 0);
+    let (mut messages, mut malformed, mut pings) = (Vec::new(), Vec::new(), 0);
     for piece in pieces {
         framer.extend(piece);
         while let Some(frame) = framer.next() {
             match frame {
                 Ok(Frame::Message(m)) => messages.push(m.to_vec()),
+                Ok(Frame::Malformed(head, fault)) => {
+                    assert!(fault.status >= 400);
+                    if let Some(head) = framing::answerable(head) {
+                        message::parse(&head).expect("what can be answered can be parsed");
+                    }
+                    malformed.push(head.to_vec());
+                }
                 Ok(Frame::Ping) => pings += 1,
                 Ok(Frame::Pong) => {}
                 Err(fault) => {
                     let _ = message::parse(framer.broken_head());
-                    return (messages, pings, Some(fault.status));
+                    return (messages, malformed, pings, Some(fault.status));
                 }
             }
         }
     }
-    (messages, pings, None)
+    (messages, malformed, pings, None)
 }
 
 fuzz_target!(|data: &[u8]| {

@@ -62,6 +62,10 @@ counters! {
     udp_not_sent,
     /// Datagrams reported undeliverable by ICMP.
     udp_refused,
+    /// Of these, handed over to the worker that sent the datagram.
+    udp_refused_handed_over,
+    /// Of these, quoting nothing that was sent lately: late, too short, or forged.
+    udp_refused_unknown,
     /// Datagrams that waited because the socket's send buffer was full.
     udp_waited,
     /// Bytes of receive buffer the system granted, all UDP sockets together.
@@ -80,10 +84,16 @@ counters! {
     refused_full,
     /// Connections refused: limit on one source address.
     refused_source,
+    /// Connections refused or not opened: what is left of file descriptors is reserved.
+    refused_files,
+    /// WebSockets refused: opened by a page of an origin that is not allowed.
+    refused_origin,
     /// Accept calls that failed, as when file descriptors run out.
     accept_failed,
     /// Messages received over connections.
     stream_received,
+    /// Of these, malformed: answered if they can be, and the connection goes on.
+    stream_malformed,
     /// Messages sent over connections.
     stream_sent,
     /// Messages that could not be sent over a connection.
@@ -101,7 +111,7 @@ counters! {
     closed_slow,
     /// Connections closed: the peer did not read, its write queue was full or stuck.
     closed_slow_reader,
-    /// Connections closed: what came could not be framed.
+    /// Connections closed: what came could not be framed, or too much of it was malformed.
     closed_malformed,
     /// Messages handed over to the worker that owns the connection.
     sends_handed_over,

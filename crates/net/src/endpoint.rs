@@ -8,14 +8,16 @@ use crate::handler::{Backlog, CloseReason, Handler};
 use crate::hub::{Hub, sooner};
 use crate::limits::{Limits, MAX_WORKERS, UDP_RECEIVE_BUFFER};
 use crate::mailbox::{Inbox, Mail, mailbox};
+use crate::origin::Origins;
 use crate::route::Listener;
 use crate::sctp::Settings;
-use crate::shared::{Control, Shared};
+use crate::shared::{Control, Files, Shared, open_files};
 use crate::stream::sctp::{SctpBinds, sctp_settings};
 use crate::stream::{self, SharedHub};
 use crate::sys::{RECEIVE_BATCH, ReceiveBatch};
 use crate::tls::{TlsClient, TlsServer};
-use crate::udp::{QUOTE, UdpPort};
+use crate::udp::{Ledger, QUOTE, UdpPort};
+use arc_swap::ArcSwap;
 use ringway_sansio::{FlowId, Time, Transport};
 use socket2::Socket;
 use std::future::{Future, poll_fn};
@@ -60,6 +62,8 @@ pub struct Config {
     pub udp_receive_buffer: usize,
     /// How SCTP associations behave.
     pub sctp: Settings,
+    /// The web pages that may open a WebSocket.
+    pub origins: Origins,
 }
 
 impl Config {
@@ -75,6 +79,7 @@ impl Config {
             tls_client: None,
             udp_receive_buffer: UDP_RECEIVE_BUFFER,
             sctp: sctp_settings(Settings::default()),
+            origins: Origins::default(),
         }
     }
 }
@@ -134,6 +139,7 @@ pub fn bind<P: Send + 'static>(config: Config) -> Result<Vec<Endpoint<P>>, BindE
         places,
         owners,
         call_key: Default::default(),
+        files: Files::new(&config.limits, open_files()),
         limits: config.limits,
         clock: config.clock,
         tls_server: config.tls_server,
@@ -141,6 +147,8 @@ pub fn bind<P: Send + 'static>(config: Config) -> Result<Vec<Endpoint<P>>, BindE
         stop: tokio::sync::watch::channel(None).0,
         admission: Default::default(),
         directory: Default::default(),
+        origins: ArcSwap::from_pointee(config.origins),
+        ledger: Arc::new(Ledger::new(config.workers)),
     });
     let mut sockets: Vec<_> = bound.into_iter().map(|b| b.sockets.into_iter()).collect();
     let endpoints =
@@ -466,6 +474,10 @@ fn take_mails<H: Handler>(hub: &SharedHub<H>, mails: &mut Vec<Mail<H::Post>>) {
             Mail::Carry(carry) => hub.carried(&carry),
             Mail::NotSent(reports) => hub.fail(reports.into_iter()),
             Mail::CutOff(reports) => hub.tell_cut_off(&reports),
+            Mail::Refused(quoted) => {
+                let report = hub.outstanding.take(quoted.to, &quoted.bytes);
+                hub.fail(report.into_iter());
+            }
         }
     }
     hub.flush();
@@ -495,9 +507,7 @@ fn hear_some<H: Handler>(hub: &SharedHub<H>, place: usize, quote: &mut [u8]) -> 
             return false;
         };
         if let Some(to) = refusal.to.filter(|_| refusal.cause.is_unreachable()) {
-            hub.counters.udp_refused.add(1);
-            let report = hub.outstanding.take(to, &quote[..refusal.quoted]);
-            hub.fail(report.into_iter());
+            hub.refused(to, &quote[..refusal.quoted]);
         }
     }
     hub.flush();

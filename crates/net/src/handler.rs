@@ -57,7 +57,7 @@ pub enum CloseReason {
     Slow,
     /// The peer does not read what is sent to it.
     SlowReader,
-    /// The peer sent what cannot be framed as SIP.
+    /// The peer sent what cannot be framed as SIP, or too many malformed messages.
     Malformed,
     /// The endpoint stops.
     Stopped,
@@ -92,9 +92,11 @@ pub trait Handler: Sized + 'static {
     /// at all: they may be of any length from one byte up, and any bytes.
     fn message(&mut self, now: Time, flow: &Flow, bytes: &[u8], out: &mut Outbox);
 
-    /// The bytes of a stream can no longer be framed, or a message came too slowly (status 408).
-    /// `head` is what has come of the message. Answers put into `out` for this flow are still sent,
-    /// then the flow closes.
+    /// A message came over a connection that cannot be used: its start line cannot be parsed, it is too
+    /// large, it came too slowly (status 408), or it cannot be framed. `head` is what has come of its
+    /// header section, with a placeholder for a start line that cannot be parsed, so that an answer can
+    /// be made of it. Answers put into `out` for this flow are sent. The flow closes only where no next
+    /// message can be found behind this one, or too many were malformed.
     fn malformed(
         &mut self,
         now: Time,

@@ -7,7 +7,7 @@ use crate::counters::Counters;
 use crate::fresh::is_fresh;
 use crate::handler::{Backlog, CloseReason, Handler};
 use crate::limits::Limits;
-use crate::mailbox::{Carry, Mail, Report};
+use crate::mailbox::{Carry, Mail, Quoted, Report};
 use crate::route::LocalAddresses;
 use crate::shared::Shared;
 use crate::stream::conn::{Conns, Key};
@@ -89,6 +89,8 @@ pub(crate) struct Hub<H: Handler> {
     /// Once we are told to stop: how long connections have to end.
     pub(crate) stop: Option<Duration>,
     pub(crate) local: LocalAddresses,
+    /// When the refusal of an origin was logged last.
+    pub(crate) origin_logged: Option<Time>,
     failed: Vec<u64>,
     /// What failed of what other workers handed over.
     failed_elsewhere: Vec<Report>,
@@ -131,13 +133,14 @@ impl<H: Handler> Hub<H> {
                 wheel: TimerWheel::new(now),
                 half_open: VecDeque::new(),
                 half_open_count: 0,
-                outstanding: Outstanding::new(),
+                outstanding: Outstanding::new(shared.ledger.clone(), worker),
                 waiting: Waiting { ports: vec![Backlog::default(); ports], ..Waiting::default() },
                 read_buffer: vec![0; READ_BUFFER],
                 main: None,
                 armed: None,
                 stop: None,
                 local: LocalAddresses::new(&shared.listeners),
+                origin_logged: None,
                 failed: Vec::new(),
                 failed_elsewhere: Vec::new(),
                 carries: shared.mailboxes.iter().map(|_| None).collect(),
@@ -244,6 +247,26 @@ impl<H: Handler> Hub<H> {
         }
     }
 
+    /// A datagram to `to` that began with `quote` was reported undeliverable by ICMP. If another worker
+    /// sent it, that worker is notified; a message that quotes nothing sent lately is not believed.
+    pub(crate) fn refused(&mut self, to: SocketAddr, quote: &[u8]) {
+        self.counters.udp_refused.add(1);
+        if let Some(report) = self.outstanding.take(to, quote) {
+            self.failed.push(report);
+            return;
+        }
+        let owner = self.shared.ledger.owner(quote).filter(|owner| *owner != self.worker);
+        let Some(mailbox) = owner.and_then(|o| self.shared.mailboxes.get(usize::from(o))) else {
+            self.counters.udp_refused_unknown.add(1);
+            return;
+        };
+        let quoted = Quoted { to, bytes: quote.into() };
+        // When that mailbox is full, which is counted, the worker's timers must find out.
+        if mailbox.try_send(Mail::Refused(Box::new(quoted))).is_ok() {
+            self.counters.udp_refused_handed_over.add(1);
+        }
+    }
+
     pub(crate) fn wake_main(&self) {
         if let Some(waker) = &self.main {
             waker.wake_by_ref();
@@ -297,7 +320,7 @@ impl<H: Handler> Hub<H> {
                 }
                 Target::Peer { transport, remote, name } => {
                     let report = Report { worker: self.worker, number: send.report };
-                    self.send_to(*transport, *remote, name.as_ref(), bytes, report);
+                    self.send_to(*transport, *remote, name.as_ref(), bytes, report, false);
                     ELSEWHERE
                 }
             };
@@ -461,15 +484,19 @@ impl<H: Handler> Hub<H> {
                 Target::Flow(flow) if flow.id.worker() == self.worker => {
                     self.send_for(flow, bytes, *report);
                 }
-                Target::Flow(_) => {}
+                Target::Flow(_) => {
+                    self.counters.stream_not_sent.add(1);
+                    self.not_sent(*report);
+                }
                 Target::Peer { transport, remote, name } => {
-                    self.send_to(*transport, *remote, name.as_ref(), bytes, *report);
+                    self.send_to(*transport, *remote, name.as_ref(), bytes, *report, true);
                 }
             }
         }
     }
 
-    /// Queues a message for a peer: on a connection that is open to it, or on a new one.
+    /// Queues a message for a peer: on a connection that is open to it, or on a new one. If it was `handed`
+    /// over it is not handed on to be opened a connection for.
     fn send_to(
         &mut self,
         transport: Transport,
@@ -477,6 +504,7 @@ impl<H: Handler> Hub<H> {
         name: Option<&Arc<str>>,
         bytes: &[u8],
         report: Report,
+        handed: bool,
     ) {
         let key = Key::new(transport, remote, name);
         if let Some(id) = self.conns.find(&key) {
@@ -487,8 +515,18 @@ impl<H: Handler> Hub<H> {
         }
         let known = self.shared.directory().find(transport, remote, name.map(|n| &**n));
         if let Some(flow) = known {
-            self.send_for(&flow, bytes, report);
-            return;
+            let ours = flow.id.worker() == self.worker;
+            if !ours && !handed {
+                // Its worker knows whether it is ending.
+                let target = Target::Peer { transport, remote, name: name.cloned() };
+                self.hand_over(flow.id.worker(), target, bytes, report);
+                return;
+            }
+            // One that is ending takes nothing more; another is opened then (RFC 3261 section 18.2.2).
+            if !ours || self.conns.get_mut(flow.id).is_some_and(|c| c.takes_messages()) {
+                self.send_for(&flow, bytes, report);
+                return;
+            }
         }
         if let Some(owner) = self.owner(transport, remote).filter(|owner| *owner != self.worker) {
             let target = Target::Peer { transport, remote, name: name.cloned() };

@@ -6,10 +6,15 @@ use std::time::Duration;
 /// a counter in [`Counters`](crate::Counters) that says when it was met.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Connections open at once, in either direction, all workers together.
+    /// Connections open at once, in either direction, all workers together. Fewer where the process may
+    /// not open so many files. One eighth is kept for those we open.
     pub connections: usize,
-    /// Connections accepted from one source at once: an IPv4 address or an IPv6 /64 prefix.
+    /// Connections accepted from one source at once: an IPv4 address or an IPv6 /64 prefix. At most a
+    /// quarter of all there may be, and a 64th once half of all are open.
     pub connections_per_source: usize,
+    /// File descriptors the process may have, as far as connections are concerned; `None` for what the
+    /// system permits. [`reserved_files`] of them are left for everything else.
+    pub files: Option<usize>,
     /// Accepted connections of one worker that have not yet brought a whole message; the oldest makes
     /// room for the next.
     pub half_open: usize,
@@ -36,6 +41,7 @@ impl Default for Limits {
         Limits {
             connections: 50_000,
             connections_per_source: 1_000,
+            files: None,
             half_open: 4_096,
             write_queue: 512 * 1024,
             connect: Duration::from_secs(5),
@@ -47,6 +53,20 @@ impl Default for Limits {
         }
     }
 }
+
+/// How many of so many file descriptors no connection takes: for management, the store, and questions to
+/// the DNS.
+pub const fn reserved_files(files: usize) -> usize {
+    let quarter = files / 4;
+    if quarter > 64 { 64 } else { quarter }
+}
+
+/// Malformed messages that one connection may bring within [`MALFORMED_PERIOD`]; with the next it is
+/// closed. What is malformed costs an answer and no more, so an honest peer with a fault is left alone.
+pub const MAX_MALFORMED: u32 = 100;
+
+/// See [`MAX_MALFORMED`].
+pub const MALFORMED_PERIOD: Duration = Duration::from_secs(60);
 
 /// Longest time an ended connection may take to be rid of what it still has to write.
 pub const CLOSE_LINGER: Duration = Duration::from_secs(2);

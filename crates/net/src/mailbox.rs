@@ -3,6 +3,7 @@
 use crate::counters::Counters;
 use crate::limits::MAILBOX;
 use ringway_sansio::Target;
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -18,6 +19,16 @@ pub(crate) enum Mail<P> {
     NotSent(Vec<u64>),
     /// Requests of this worker whose connection at another has ended, by report number.
     CutOff(Vec<u64>),
+    /// An ICMP message about a datagram of this worker, which the kernel queued at another's socket.
+    Refused(Box<Quoted>),
+}
+
+/// What an ICMP message says of a datagram.
+pub(crate) struct Quoted {
+    /// Where the datagram was going.
+    pub(crate) to: SocketAddr,
+    /// Its first bytes.
+    pub(crate) bytes: Box<[u8]>,
 }
 
 /// Who is told when a message could not be sent: the worker whose it is, by its number for it. Numbers

@@ -5,14 +5,20 @@
 
 use crate::clock::Clock;
 use crate::counters::Counters;
-use crate::limits::Limits;
+use crate::limits::{Limits, reserved_files};
 use crate::mailbox::Mailbox;
+use crate::origin::Origins;
 use crate::route::{Listener, LocalAddresses};
+use crate::share::source_of;
+use crate::sys::max_files;
 use crate::tls::{TlsClient, TlsServer};
+use crate::udp::Ledger;
+use arc_swap::ArcSwap;
 use ringway_sansio::{Flow, FlowId, Transport};
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry, RandomState};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -41,7 +47,12 @@ pub(crate) struct Shared<P> {
     pub(crate) tls_client: Option<Arc<TlsClient>>,
     pub(crate) stop: watch::Sender<Option<Duration>>,
     pub(crate) admission: Mutex<Admission>,
+    pub(crate) files: Files,
     pub(crate) directory: Mutex<Directory>,
+    /// The web pages that may open a WebSocket.
+    pub(crate) origins: ArcSwap<Origins>,
+    /// Which worker sent what an ICMP message quotes.
+    pub(crate) ledger: Arc<Ledger>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -59,11 +70,46 @@ impl<P> Shared<P> {
     }
 }
 
+/// What connections may take of the process's file descriptors.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Files {
+    /// The first descriptor that no connection takes. The system gives the lowest that is free, so when it
+    /// gives this one, fewer than the reserved ones are left.
+    pub(crate) end: usize,
+    /// Connections there is room for.
+    room: usize,
+}
+
+impl Files {
+    /// For these limits, with so many descriptors open already.
+    pub(crate) fn new(limits: &Limits, open: usize) -> Self {
+        let files = limits.files.or_else(max_files).unwrap_or(usize::MAX);
+        let end = files - reserved_files(files);
+        Files { end, room: end.saturating_sub(open).max(1) }
+    }
+
+    /// Whether a connection may have this descriptor.
+    pub(crate) fn permit(&self, fd: &impl AsRawFd) -> bool {
+        usize::try_from(fd.as_raw_fd()).is_ok_and(|fd| fd < self.end)
+    }
+}
+
+/// How many descriptors the process has open; 0 where the system does not tell.
+pub(crate) fn open_files() -> usize {
+    std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
+}
+
 /// Counts connections against the limits.
 #[derive(Default)]
 pub(crate) struct Admission {
     total: usize,
+    /// Of these, associations of SCTP, which take no file descriptor each.
+    associations: usize,
     sources: HashMap<IpAddr, u32>,
+}
+
+fn is_association(transport: Transport) -> bool {
+    matches!(transport, Transport::Sctp | Transport::TlsSctp)
 }
 
 /// Why a connection is not taken.
@@ -74,41 +120,54 @@ pub(crate) enum Refused {
 }
 
 impl Admission {
-    /// Counts a connection in; from a source when it is an accepted one.
-    pub(crate) fn admit(&mut self, limits: &Limits, source: Option<IpAddr>) -> Result<(), Refused> {
-        if self.total >= limits.connections {
+    /// Counts a connection in; from a source when it is an accepted one. So that a few sources cannot shut
+    /// out all others, each has a share of what there is, and a small one once half of it is taken.
+    pub(crate) fn admit(
+        &mut self,
+        limits: &Limits,
+        files: &Files,
+        transport: Transport,
+        source: Option<IpAddr>,
+    ) -> Result<(), Refused> {
+        let streams = !is_association(transport);
+        let room = if streams { files.room } else { usize::MAX };
+        let all = limits.connections.min(room);
+        let used = self.total - if all < limits.connections { self.associations } else { 0 };
+        let kept = if source.is_some() { all / 8 } else { 0 };
+        if self.total >= limits.connections || used >= all - kept {
             return Err(Refused::Total);
         }
         if let Some(source) = source {
-            let count = self.sources.entry(prefix(source)).or_default();
-            if *count as usize >= limits.connections_per_source {
+            let share = if used < all / 2 { all / 4 } else { all / 64 };
+            let share = share.max(1).min(limits.connections_per_source);
+            let count = self.sources.entry(source_of(source)).or_default();
+            if *count as usize >= share {
+                if *count == 0 {
+                    self.sources.remove(&source_of(source));
+                }
                 return Err(Refused::Source);
             }
             *count += 1;
         }
         self.total += 1;
+        self.associations += usize::from(!streams);
         Ok(())
     }
 
     /// Counts it out again.
-    pub(crate) fn release(&mut self, source: Option<IpAddr>) {
+    pub(crate) fn release(&mut self, transport: Transport, source: Option<IpAddr>) {
         self.total = self.total.saturating_sub(1);
+        if is_association(transport) {
+            self.associations = self.associations.saturating_sub(1);
+        }
         if let Some(source) = source
-            && let Entry::Occupied(mut count) = self.sources.entry(prefix(source))
+            && let Entry::Occupied(mut count) = self.sources.entry(source_of(source))
         {
             *count.get_mut() -= 1;
             if *count.get() == 0 {
                 count.remove();
             }
         }
-    }
-}
-
-/// One customer of an IPv6 network commonly has a whole /64 to take addresses from.
-fn prefix(source: IpAddr) -> IpAddr {
-    match source {
-        IpAddr::V6(ip) => Ipv6Addr::from(u128::from(ip) & !u128::from(u64::MAX)).into(),
-        v4 => v4,
     }
 }
 
@@ -242,6 +301,11 @@ impl<P> Control<P> {
         self.0.directory().alias(flow, addr)
     }
 
+    /// Sets the web pages that may open a WebSocket from now on.
+    pub fn set_origins(&self, origins: Origins) {
+        self.0.origins.store(Arc::new(origins));
+    }
+
     /// Tells every endpoint to stop: accept no more, write what is queued for at most `grace`, end.
     pub fn stop(&self, grace: Duration) {
         self.0.stop.send_replace(Some(grace));
@@ -251,6 +315,8 @@ impl<P> Control<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const TCP: Transport = Transport::Tcp;
 
     fn flow(serial: u64, transport: Transport, remote: &str) -> Flow {
         Flow {
@@ -265,18 +331,58 @@ mod tests {
     fn a_source_has_its_share_and_a_prefix_is_one_source() {
         let limits = Limits { connections: 3, connections_per_source: 1, ..Limits::default() };
         let mut a = Admission::default();
+        let files = Files::new(&limits, 0);
         let ip = |s: &str| Some(s.parse::<IpAddr>().unwrap());
-        assert_eq!(a.admit(&limits, ip("2001:db8::1")), Ok(()));
-        assert_eq!(a.admit(&limits, ip("2001:db8::2")), Err(Refused::Source));
-        assert_eq!(a.admit(&limits, ip("192.0.2.1")), Ok(()));
-        assert_eq!(a.admit(&limits, None), Ok(()));
-        assert_eq!(a.admit(&limits, ip("192.0.2.2")), Err(Refused::Total));
-        a.release(ip("2001:db8::1"));
-        assert_eq!(a.admit(&limits, ip("2001:db8::2")), Ok(()));
-        a.release(ip("2001:db8::2"));
-        a.release(ip("192.0.2.1"));
-        a.release(None);
+        assert_eq!(a.admit(&limits, &files, TCP, ip("2001:db8::1")), Ok(()));
+        assert_eq!(a.admit(&limits, &files, TCP, ip("2001:db8::2")), Err(Refused::Source));
+        assert_eq!(a.admit(&limits, &files, TCP, ip("192.0.2.1")), Ok(()));
+        assert_eq!(a.admit(&limits, &files, TCP, None), Ok(()));
+        assert_eq!(a.admit(&limits, &files, TCP, ip("192.0.2.2")), Err(Refused::Total));
+        a.release(TCP, ip("2001:db8::1"));
+        assert_eq!(a.admit(&limits, &files, TCP, ip("2001:db8::2")), Ok(()));
+        a.release(TCP, ip("2001:db8::2"));
+        a.release(TCP, ip("192.0.2.1"));
+        a.release(TCP, None);
         assert!(a.total == 0 && a.sources.is_empty());
+    }
+
+    /// Admits as many as there may be from a source.
+    fn fill(a: &mut Admission, limits: &Limits, files: &Files, source: u8) -> usize {
+        let source = Some(IpAddr::from([192, 0, 2, source]));
+        (0..).take_while(|_| a.admit(limits, files, TCP, source).is_ok()).count()
+    }
+
+    #[test]
+    fn a_few_sources_take_half_and_leave_room_for_many() {
+        let limits = Limits { connections: 640, connections_per_source: 999, ..Limits::default() };
+        let files = Files::new(&Limits { files: Some(1 << 20), ..limits }, 0);
+        let mut a = Admission::default();
+        let taken: Vec<usize> = (0..4).map(|n| fill(&mut a, &limits, &files, n)).collect();
+        assert_eq!(taken, [160, 160, 10, 10]);
+        assert!((4..26).all(|n| fill(&mut a, &limits, &files, n) == 10));
+        // All but an eighth, which is for those we open.
+        assert_eq!((a.total, fill(&mut a, &limits, &files, 99)), (560, 0));
+        assert_eq!((0..100).filter(|_| a.admit(&limits, &files, TCP, None).is_ok()).count(), 80);
+    }
+
+    #[test]
+    fn few_files_are_shared_out_and_some_reserved() {
+        let limits = Limits { files: Some(64), ..Limits::default() };
+        let files = Files::new(&limits, 32);
+        assert_eq!((files.end, files.room), (48, 16));
+        let mut a = Admission::default();
+        let taken: Vec<usize> = (0..9).map(|n| fill(&mut a, &limits, &files, n)).collect();
+        assert_eq!(taken, [4, 4, 1, 1, 1, 1, 1, 1, 0]);
+        // Associations take no file each, and take none from those that do.
+        let sctp = Some(IpAddr::from([198, 51, 100, 1]));
+        assert_eq!(a.admit(&limits, &files, Transport::Sctp, sctp), Ok(()));
+        a.release(TCP, Some([192, 0, 2, 7].into()));
+        assert_eq!(fill(&mut a, &limits, &files, 10), 1);
+        a.release(Transport::Sctp, sctp);
+        assert_eq!(a.associations, 0);
+        assert_eq!(a.sources.len(), 8, "nothing is remembered of who was refused");
+        let none = Files::new(&Limits { files: Some(10), ..limits }, 32);
+        assert_eq!(fill(&mut Admission::default(), &limits, &none, 1), 1);
     }
 
     /// RFC 5923 sections 8.2 and 9.2.

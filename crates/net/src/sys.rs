@@ -253,6 +253,17 @@ pub(crate) fn memory(fd: BorrowedFd<'_>) -> Option<Memory> {
     })
 }
 
+/// How many file descriptors the process may have (`RLIMIT_NOFILE`); `None` where there is no bound.
+pub(crate) fn max_files() -> Option<usize> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel writes one structure, to a live one.
+    let result = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    if result != 0 || limit.rlim_cur == libc::RLIM_INFINITY {
+        return None;
+    }
+    usize::try_from(limit.rlim_cur).ok()
+}
+
 /// Octets that have come over a connection and are not read yet; 0 where the system does not tell.
 pub(crate) fn unread(fd: BorrowedFd<'_>) -> usize {
     let mut octets: libc::c_int = 0;

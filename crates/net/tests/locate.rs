@@ -5,15 +5,21 @@ use hickory_resolver::proto::op::{Message, OpCode, ResponseCode};
 use hickory_resolver::proto::rr::rdata::{A, AAAA, NAPTR, SRV};
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 use ringway_net::Clock;
-use ringway_net::locate::{Hop, Locator, LocatorConfig, Query};
+use ringway_net::locate::{
+    Hop, Locator, LocatorConfig, MAX_ASKED_OF_SOURCE, MAX_QUEUED_OF_SOURCE, MAX_TURN_WAIT,
+    MIN_LIFETIME, Query, STALE_AFTER,
+};
 use ringway_sansio::Transport;
 use std::collections::HashMap;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::str::FromStr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// On whose behalf queries are made, where it does not matter.
+const SOURCE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -23,11 +29,17 @@ fn name(text: &str) -> Name {
     name
 }
 
+/// How long answers hold, in seconds.
+const TTL: u32 = 300;
+
 #[derive(Default)]
 struct Zone {
     records: Mutex<HashMap<(String, RecordType), Vec<RData>>>,
     asked: AtomicUsize,
     broken: AtomicBool,
+    /// Nothing is answered about names below this one.
+    silent: Mutex<Option<&'static str>>,
+    ttl: AtomicU32,
     stop: AtomicBool,
 }
 
@@ -65,9 +77,13 @@ impl Zone {
             return answer.to_vec().ok();
         }
         let at = query.name().to_ascii().to_lowercase().trim_end_matches('.').to_owned();
+        if self.silent.lock().unwrap().is_some_and(|below| at.ends_with(below)) {
+            return None;
+        }
+        let ttl = self.ttl.load(Ordering::Relaxed);
         let records = self.records.lock().unwrap();
         for data in records.get(&(at.clone(), query.query_type())).into_iter().flatten() {
-            answer.add_answer(Record::from_rdata(query.name().clone(), 300, data.clone()));
+            answer.add_answer(Record::from_rdata(query.name().clone(), ttl, data.clone()));
         }
         if !records.keys().any(|(name, _)| *name == at) {
             answer.metadata.response_code = ResponseCode::NXDomain;
@@ -89,7 +105,7 @@ impl World {
     }
 
     fn with(transports: &[Transport], fill: impl FnOnce(&Zone)) -> Self {
-        let zone = Arc::new(Zone::default());
+        let zone = Arc::new(Zone { ttl: TTL.into(), ..Zone::default() });
         fill(&zone);
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
@@ -115,6 +131,7 @@ impl World {
             transports: transports.to_vec(),
             ipv4: true,
             ipv6: true,
+            ..LocatorConfig::default()
         };
         let locator = Locator::new(config, Clock::new(), runtime.handle().clone()).unwrap();
         World { zone, locator, runtime: Some(runtime), thread: Some(thread) }
@@ -123,7 +140,7 @@ impl World {
     fn locate(&self, query: Query) -> Vec<Hop> {
         let (sender, receiver) = channel();
         let done = move |hops| sender.send(hops).unwrap();
-        match self.locator.locate(query, 1, done) {
+        match self.locator.locate(query, SOURCE, 1, done) {
             Some(hops) => hops,
             None => receiver.recv_timeout(PATIENCE).unwrap(),
         }
@@ -270,7 +287,7 @@ fn many_callers_share_one_question() {
     for n in 0..200 {
         let sender = sender.clone();
         let done = move |hops: Vec<Hop>| sender.send(hops.len()).unwrap();
-        at_once += usize::from(world.locator.locate(wanted.clone(), n, done).is_some());
+        at_once += usize::from(world.locator.locate(wanted.clone(), SOURCE, n, done).is_some());
     }
     for _ in at_once..200 {
         assert_eq!(receiver.recv_timeout(PATIENCE).unwrap(), 1);
@@ -293,4 +310,124 @@ fn a_name_server_that_fails_is_answered_with_nothing_in_time() {
     let world = World::new(|z| z.a("x.example", "127.0.0.1"));
     world.zone.broken.store(true, Ordering::Relaxed);
     assert!(world.locate(query("x.example")).is_empty());
+}
+
+impl World {
+    /// Nothing is answered about names below this one any more.
+    fn silence(&self, below: &'static str) {
+        *self.zone.silent.lock().unwrap() = Some(below);
+    }
+
+    /// Asks for many names at once; returns how many were answered at once, all with nothing.
+    fn flood(&self, source: IpAddr, count: usize, below: &str) -> usize {
+        let ask = |n| self.locator.locate(query(&format!("h{n}.{below}")), source, 1, |_| {});
+        let refused = (0..count).filter_map(ask).inspect(|hops| assert!(hops.is_empty()));
+        refused.count()
+    }
+
+    /// Asks on behalf of a source; returns the answer and how long it took.
+    fn timed(&self, source: IpAddr, query: Query) -> (Vec<Hop>, Duration) {
+        let (sender, receiver) = channel();
+        let begun = Instant::now();
+        let done = move |hops| sender.send(hops).unwrap();
+        let at_once = self.locator.locate(query, source, 1, done);
+        let hops = at_once.unwrap_or_else(|| receiver.recv_timeout(PATIENCE).unwrap());
+        (hops, begun.elapsed())
+    }
+}
+
+/// Well below what a query may take.
+const SOON: Duration = Duration::from_secs(3);
+
+/// One source's slow names fail none of another's, whichever came first; and an IPv6 source is a /64.
+#[test]
+fn slow_names_hold_up_only_those_who_ask_for_them() {
+    let world = World::new(|z| {
+        for n in 0..20 {
+            z.a(&format!("h{n}.good.example"), "127.0.0.1");
+        }
+    });
+    world.silence("slow.example");
+    let refused = world.flood(SOURCE, 1_500, "slow.example");
+    assert_eq!(refused, 1_500 - MAX_ASKED_OF_SOURCE - MAX_QUEUED_OF_SOURCE);
+    assert_eq!(world.locator.counts().refused, refused as u64);
+    for n in 0..20 {
+        let other = IpAddr::from([198, 51, 100, n]);
+        let (hops, took) = world.timed(other, query(&format!("h{n}.good.example")));
+        assert_eq!(hops.len(), 1, "{n}");
+        assert!(took < SOON, "{took:?}");
+    }
+    // Many addresses of one prefix are one source; another prefix is another.
+    let of_prefix = |prefix: u16, n: u16| Ipv6Addr::from([0x2001, 0xdb8, 0, prefix, 0, 0, 0, n]);
+    for n in 0..200 {
+        let below = format!("{n}.slow.example");
+        world.flood(of_prefix(1, n).into(), 1, &below);
+    }
+    let (_, under_way, _) = world.locator.sizes();
+    assert!(under_way <= 2 * (MAX_ASKED_OF_SOURCE + MAX_QUEUED_OF_SOURCE), "{under_way}");
+    let (hops, took) = world.timed(of_prefix(2, 1).into(), query("h7.good.example"));
+    assert!(hops.len() == 1 && took < SOON, "{took:?}");
+}
+
+/// Many sources that ask for slow names leave room for one that asks for a good one.
+#[test]
+fn many_sources_leave_room_for_another() {
+    let world = World::new(|z| z.a("good.example", "127.0.0.1"));
+    world.silence("slow.example");
+    for n in 0..200 {
+        world.flood(IpAddr::from([203, 0, 113, n]), 100, &format!("{n}.slow.example"));
+    }
+    let (hops, took) = world.timed(SOURCE, query("good.example"));
+    assert_eq!(hops.len(), 1);
+    assert!(took < SOON, "{took:?}");
+}
+
+/// Somebody who has put a name behind many slow ones keeps it from nobody.
+#[test]
+fn a_name_in_the_queue_of_a_slow_source_is_found_for_another() {
+    let world = World::new(|z| z.a("good.example", "127.0.0.1"));
+    world.silence("slow.example");
+    world.flood(SOURCE, 80, "slow.example");
+    assert!(world.locator.locate(query("good.example"), SOURCE, 1, |_| {}).is_none());
+    let (hops, took) = world.timed([198, 51, 100, 1].into(), query("good.example"));
+    assert!(hops.len() == 1 && took < SOON, "{took:?}");
+    // One that never had its turn is not taken for one that does not exist.
+    let world = World::new(|z| z.a("good.example", "127.0.0.1"));
+    world.silence("slow.example");
+    world.flood(SOURCE, 80, "slow.example");
+    let (hops, took) = world.timed(SOURCE, query("good.example"));
+    assert!(hops.is_empty() && took < MAX_TURN_WAIT + SOON, "{took:?}");
+    let (hops, _) = world.timed([198, 51, 100, 1].into(), query("good.example"));
+    assert_eq!(hops.len(), 1);
+}
+
+/// RFC 8767: an expired answer is used where DNS is silent, after a moment and then at once; where DNS
+/// fails; and where the share of the source is used up.
+#[test]
+fn an_expired_answer_is_used_when_dns_is_slow_or_fails() {
+    let world = World::new(|z| {
+        for n in 0..3 {
+            z.a(&format!("h{n}.example"), "127.0.0.1");
+        }
+    });
+    world.zone.ttl.store(0, Ordering::Relaxed);
+    for n in 0..3 {
+        assert_eq!(world.hops(query(&format!("h{n}.example"))), ["UDP 127.0.0.1:5060"]);
+    }
+    std::thread::sleep(MIN_LIFETIME + Duration::from_millis(100));
+    world.silence("example");
+    let (hops, took) = world.timed(SOURCE, query("h0.example"));
+    assert_eq!(hops.len(), 1);
+    assert!(took >= STALE_AFTER && took < SOON, "{took:?}");
+    // The question goes on, and nobody waits for it any more.
+    let (hops, took) = world.timed(SOURCE, query("h0.example"));
+    assert!(hops.len() == 1 && took < STALE_AFTER, "{took:?}");
+    world.flood(SOURCE, 200, "slow.example");
+    let (hops, took) = world.timed(SOURCE, query("h1.example"));
+    assert!(hops.len() == 1 && took < STALE_AFTER, "no share is left: {took:?}");
+    *world.zone.silent.lock().unwrap() = None;
+    world.zone.broken.store(true, Ordering::Relaxed);
+    let (hops, _) = world.timed([198, 51, 100, 1].into(), query("h2.example"));
+    assert_eq!(hops.len(), 1);
+    assert_eq!(world.locator.counts().stale, 4);
 }

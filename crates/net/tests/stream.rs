@@ -4,6 +4,7 @@
 
 mod support;
 
+use ringway_net::limits::MAX_MALFORMED;
 use ringway_net::{Backlog, CloseReason, Config, Limits};
 use ringway_sansio::{Flow, Target, Transport};
 use std::io::{Read, Write};
@@ -94,6 +95,55 @@ fn what_cannot_be_framed_is_answered_and_closed() {
     assert_eq!(status, 400);
     assert!(head.starts_with(b"OPTIONS sip:a@b SIP/2.0\r\nCall-ID: x\r\n"));
     assert_eq!(read_to_close(&mut stream), b"SIP/2.0 400 No\r\n\r\n");
+    drop(stream);
+    assert_eq!(server.wait_closed().1, CloseReason::Malformed);
+    server.wait_count("closed_malformed", 1);
+}
+
+/// RFC 3261 section 18.3: a message ends where its Content-Length says, whatever else is wrong with it, so one
+/// that cannot be parsed takes neither the connection nor what is behind it.
+#[test]
+fn a_malformed_message_is_answered_and_the_connection_serves_on() {
+    let server = Server::start(tcp(Limits::default()));
+    let mut stream = connect(server.addr(0));
+    let (before, behind) = (sip("before", 3), sip("behind", 3));
+    for (bad, status, head) in [
+        (
+            "INVITE sip:a@b\r\nCall-ID: x\r\nContent-Length: 4\r\n\r\nbody".to_owned(),
+            400,
+            "INVALID sip:invalid SIP/2.0\r\nCall-ID: x\r\nContent-Length: 4\r\n\r\n",
+        ),
+        ("SIP/2.0 OK\r\nl: 0\r\n\r\n".to_owned(), 400, "SIP/2.0 OK\r\nl: 0\r\n\r\n"),
+        (
+            format!("BYE sip:a SIP/2.0\r\nl: 60000\r\n\r\n{}", "b".repeat(60_000)),
+            413,
+            "BYE sip:a SIP/2.0\r\nl: 60000\r\n\r\n",
+        ),
+    ] {
+        let all = [&before[..], bad.as_bytes(), &behind].concat();
+        stream.write_all(&all).unwrap();
+        assert_eq!(server.wait_message().2, before);
+        let answered = server.wait(|e| match e {
+            Event::Malformed { status, head, .. } => Some((*status, head.clone())),
+            _ => None,
+        });
+        assert_eq!(answered, (status, head.as_bytes().to_vec()));
+        assert_eq!(server.wait_message().2, behind);
+        let answer = format!("SIP/2.0 {status} No\r\n\r\n").into_bytes();
+        let all = [&before[..], &answer, &behind].concat();
+        assert_eq!(read(&mut stream, all.len()), all);
+    }
+    assert_eq!((server.count("stream_malformed"), server.count("closed_malformed")), (3, 0));
+}
+
+#[test]
+fn too_many_malformed_messages_end_the_connection() {
+    let server = Server::start(tcp(Limits::default()));
+    let mut stream = connect(server.addr(0));
+    let bad = b"INVITE sip:a@b\r\nContent-Length: 0\r\n\r\n";
+    stream.write_all(&bad.repeat(MAX_MALFORMED as usize + 1)).unwrap();
+    let answers = read_to_close(&mut stream);
+    assert_eq!(answers, b"SIP/2.0 400 No\r\n\r\n".repeat(MAX_MALFORMED as usize + 1));
     drop(stream);
     assert_eq!(server.wait_closed().1, CloseReason::Malformed);
     server.wait_count("closed_malformed", 1);

@@ -5,7 +5,7 @@
 mod support;
 
 use futures_util::{SinkExt, StreamExt};
-use ringway_net::{ClientCertificates, CloseReason, Identity, Limits, TlsServer};
+use ringway_net::{ClientCertificates, CloseReason, Identity, Limits, Origins, TlsServer};
 use ringway_sansio::{Target, Transport};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -108,6 +108,43 @@ fn the_subprotocol_is_required() {
     });
 }
 
+/// RFC 6455 sections 4.2.2 and 10.2: a browser says whose page it opens a WebSocket for.
+#[test]
+fn a_page_of_another_origin_is_refused() {
+    let mut config = listen(&[(Transport::Ws, "127.0.0.1:0")]);
+    config.origins = Origins::OfHosts(vec!["example.com".into()]);
+    let server = Server::start(config);
+    let status = |origin: &str| {
+        let request = format!(
+            "GET / HTTP/1.1\r\nHost: evil.example\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+             Sec-WebSocket-Protocol: sip\r\n{origin}\r\n"
+        );
+        let mut stream = ask(server.addr(0), request.as_bytes());
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).unwrap();
+        String::from_utf8(answer[9..].to_vec()).unwrap()
+    };
+    // Another page, one that has rebound its name to us, one that hides, and one that says two things.
+    for refused in [
+        "Origin: https://other.example\r\n",
+        "Origin: http://evil.example\r\n",
+        "Origin: null\r\n",
+        "Origin: https://example.com\r\nOrigin: https://other.example\r\n",
+    ] {
+        assert_eq!(status(refused), "403", "{refused}");
+    }
+    server.wait_count("refused_origin", 4);
+    for allowed in ["", "Origin: https://phone.example.com\r\n", "Origin: http://localhost:80\r\n"]
+    {
+        assert_eq!(status(allowed), "101", "{allowed}");
+    }
+    server.control.set_origins(Origins::Listed(vec!["null".parse().unwrap()]));
+    assert_eq!(status("Origin: null\r\n"), "101");
+    assert_eq!(status("Origin: https://phone.example.com\r\n"), "403");
+    assert_eq!(status(""), "101");
+}
+
 fn http(addr: SocketAddr, request: &[u8]) -> String {
     answer(ask(addr, request))
 }
@@ -152,13 +189,33 @@ fn a_handshake_that_does_not_come_is_ended() {
     server.wait_count("closed_half_open", 1);
 }
 
+/// RFC 7118 section 5: one message a WebSocket message, so one that is malformed takes no other with it.
+#[test]
+fn a_malformed_message_is_answered_and_the_connection_serves_on() {
+    let server = start(Limits::default());
+    block_on(async {
+        let mut socket = connect(server.addr(0)).await;
+        let large = format!("BYE sip:a SIP/2.0\r\n\r\n{}", "x".repeat(100_000));
+        for (bad, status) in [("INVITE sip:a@b\r\nVia: x\r\n\r\n", 400), (&large, 513)] {
+            socket.send(Message::text(bad)).await.unwrap();
+            let good = String::from_utf8(sip("good", 9)).unwrap();
+            socket.send(Message::text(good.clone())).await.unwrap();
+            let answer = format!("SIP/2.0 {status} No\r\n\r\n");
+            assert_eq!(socket.next().await.unwrap().unwrap(), Message::text(answer));
+            assert_eq!(socket.next().await.unwrap().unwrap(), Message::text(good));
+        }
+        server.wait_count("stream_malformed", 2);
+        assert_eq!(server.count("closed_malformed"), 0);
+    });
+}
+
 #[test]
 fn a_message_too_large_ends_the_connection() {
     let server = start(Limits::default());
     block_on(async {
         let mut socket = connect(server.addr(0)).await;
         // The server may cut the connection before all is written.
-        let _ = socket.send(Message::binary(vec![b'x'; 100_000])).await;
+        let _ = socket.send(Message::binary(vec![b'x'; 200_000])).await;
         while socket.next().await.is_some_and(|m| m.is_ok()) {}
         assert_eq!(server.wait_closed().1, CloseReason::Malformed);
     });

@@ -2,11 +2,11 @@
 //! found later.
 
 use crate::worker::{Post, post_surely_later};
-use ringway_net::locate::{self, LocatorConfig, Query};
+use ringway_net::locate::{self, LocateCounts, LocatorConfig, Query};
 use ringway_net::{Clock, Control};
 use ringway_proxy::{Hop, ResolveTarget};
 use ringway_sansio::Transport;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::thread;
 
@@ -35,6 +35,7 @@ impl Locator {
             transports: PREFERRED.into_iter().filter(speaks).collect(),
             ipv4: listeners.iter().any(|l| l.addr.is_ipv4()),
             ipv6: listeners.iter().any(|l| l.addr.is_ipv6()),
+            ..LocatorConfig::default()
         };
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -50,12 +51,14 @@ impl Locator {
     }
 
     /// The servers of `target`, if they are known already; otherwise they come as
-    /// [`Post::Resolved`] with this `id`. `seed` decides between servers of equal standing.
+    /// [`Post::Resolved`] with this `id`. `source` is who is to be charged for the question; `seed`
+    /// decides between servers of equal standing.
     pub fn locate(
         &self,
         worker: u8,
         id: u64,
         target: ResolveTarget,
+        source: IpAddr,
         seed: u64,
     ) -> Option<Vec<Hop>> {
         let ResolveTarget { host, port, transport, secure } = target;
@@ -70,12 +73,17 @@ impl Locator {
                 tokio::spawn(later);
             }
         };
-        self.inner.locate(Query { host, port, transport, secure }, seed, done).map(ours)
+        self.inner.locate(Query { host, port, transport, secure }, source, seed, done).map(ours)
     }
 
     /// A server did not answer: for a while it is tried last.
     pub fn failed(&self, transport: Transport, addr: SocketAddr) {
         self.inner.failed(transport, addr, None);
+    }
+
+    /// What has been counted since the start.
+    pub fn counts(&self) -> LocateCounts {
+        self.inner.counts()
     }
 
     /// How many queries are remembered and under way, and how many servers count as failed.

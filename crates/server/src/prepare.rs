@@ -165,6 +165,7 @@ impl Sockets {
             tls_client: tls.client.clone(),
             udp_receive_buffer: ringway_net::limits::UDP_RECEIVE_BUFFER,
             sctp: setup::sctp(settings),
+            origins: Default::default(),
         })
         .map_err(|e| e.to_string())?;
         let net = match endpoints.first() {

@@ -142,6 +142,7 @@ impl Server {
             setup::proxy(&settings, store.domain(), net.listeners(), workers, store.secret());
         let config = Arc::new(config);
         let first_run = first_run::users(sources, &settings, &config, &store)?;
+        net.set_origins(setup::origins(&settings, &config));
         let store = Arc::new(store);
         let workers_ended = Arc::new(AtomicBool::new(false));
         wire(&store, &net, &workers_ended);
@@ -368,6 +369,7 @@ impl Server {
             self.store.secret(),
         ));
         self.tls.reload(&settings.tls).map_err(Failure)?;
+        self.control.set_origins(setup::origins(&settings, &config));
         setup::warn_of_open_rules(&settings);
         self.log.set_level(settings.log.level);
         self.observed.calls.cdr().reopen(settings.cdr.clone());
@@ -471,11 +473,15 @@ fn observe(
         }
     };
     let locator = locator.clone();
+    let located = locator.clone();
     let counters = control.counters().to_vec();
     let net = move |worker: usize, visit: &mut dyn FnMut(&'static str, &'static str, u64)| {
         if let Some(counters) = counters.get(worker) {
             counters.visit(visit);
         }
+        // One locator serves all workers.
+        let counts = if worker == 0 { located.counts() } else { Default::default() };
+        counts.visit(visit);
     };
     Arc::new(Observed::new(
         board.clone(),

@@ -11,7 +11,7 @@ use crate::host;
 use crate::observe::Facts;
 use crate::observe::http::connections;
 use crate::validity;
-use ringway_net::{ClientCertificates, Identity, Roots, TlsClient, TlsServer, sctp};
+use ringway_net::{ClientCertificates, Identity, Origins, Roots, TlsClient, TlsServer, sctp};
 use ringway_proxy::config::{Auth, Config, Domain, Limits, Listener, Network};
 use ringway_proxy::registrar::RegistrarConfig;
 use ringway_proxy::routes::RouteTable;
@@ -291,6 +291,15 @@ fn connections_within(files: u64, listen: &[Listen], workers: usize) -> usize {
     let used = FILES_OF_THE_PROCESS + FILES_OF_A_WORKER * workers + FILES_SET_ASIDE;
     let used = used + listen.iter().map(sockets).sum::<usize>();
     usize::try_from(files).unwrap_or(usize::MAX).saturating_sub(used).max(MIN_CONNECTIONS)
+}
+
+/// The web pages that may open a WebSocket: those configured, or those of our own hosts.
+pub fn origins(settings: &Settings, config: &Config) -> Origins {
+    if let Some(listed) = &settings.websocket.origins {
+        return Origins::Listed(listed.clone());
+    }
+    let names = config.domains.iter().flat_map(|d| std::iter::once(&d.name).chain(&d.aliases));
+    Origins::OfHosts(names.cloned().collect())
 }
 
 /// How associations behave.

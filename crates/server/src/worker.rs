@@ -162,9 +162,10 @@ impl Worker {
     fn pump(&mut self, now: Time, out: &mut Outbox) {
         while let Some(event) = self.core.poll_event() {
             match event {
-                Event::Resolve { id, target, source: _ } => {
+                Event::Resolve { id, target, source } => {
                     let seed = self.random.next_u64();
-                    if let Some(hops) = self.locator.locate(self.index, id, target, seed) {
+                    let known = self.locator.locate(self.index, id, target, source, seed);
+                    if let Some(hops) = known {
                         self.core.handle_resolved(now, id, &hops, out);
                     }
                 }
@@ -267,7 +268,7 @@ impl Handler for Worker {
         error: &Malformed,
         out: &mut Outbox,
     ) {
-        debug!(source = %flow.remote, transport = %flow.transport, %error, "cannot be framed");
+        debug!(source = %flow.remote, transport = %flow.transport, %error, "malformed message");
         self.core.handle_malformed(flow, head, error.status, error.reason, out);
         self.pump(now, out);
     }

@@ -3,7 +3,7 @@
 use super::order::{
     Found, Naptr, Query, Server, Service, Srv, Step, after_naptr, first_step, usable_srv,
 };
-use super::table::MOST_LIFETIME;
+use super::table::MAX_LIFETIME;
 use crate::route::source_for;
 use futures_util::future::{join, join_all};
 use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfig, ResolverOpts};
@@ -27,8 +27,7 @@ const MAX_HOSTS: usize = 32;
 /// Addresses used of one host.
 const MAX_ADDRESSES: usize = 16;
 
-/// Of how many answers a negative one without a lifetime of its own is worth (RFC 2308 section 5
-/// leaves it to us).
+/// How long a negative answer holds that comes without a lifetime of its own (RFC 2308 section 5).
 const NEGATIVE: Duration = Duration::from_secs(30);
 
 /// Fetches records.
@@ -92,7 +91,7 @@ impl Fetcher {
             }
             let mut found = Found { server: step.server(), ..Found::default() };
             found.addresses.insert(query.host.clone(), hosts);
-            return Fetched { found, lifetime: MOST_LIFETIME, failed: false };
+            return Fetched { found, lifetime: MAX_LIFETIME, failed: false };
         }
         if step == Step::Naptr {
             let records = self.records(&query.host, RecordType::NAPTR, &mut asked).await;

@@ -2,38 +2,62 @@
 //! the order to try them.
 //!
 //! [`Locator::locate`] never waits: it answers at once what needs no query or is remembered, and
-//! else asks in the background and answers by a callback. What DNS said is remembered for as long as
-//! it holds, within bounds, and a little longer where DNS itself has failed since; a hop that failed
-//! is tried last for a while, never for ever. [`order`] has the decisions, as pure functions.
+//! else asks in the background and answers by a callback. Each question is charged to the source on whose
+//! behalf it is asked (`queue`), so slow names hold up only those who ask for them. What DNS said is
+//! remembered for as long as it holds, within bounds, and longer where DNS itself fails or is slow
+//! (RFC 8767); a hop that failed is tried last for a while, never for ever. [`order`] has the decisions,
+//! as pure functions.
 
 mod dns;
 pub mod order;
 #[cfg(test)]
 mod order_tests;
+mod queue;
 mod table;
 
 use crate::clock::Clock;
-use dns::Fetcher;
+use crate::share::source_of;
+use crate::sys::max_files;
+use dns::{Fetched, Fetcher};
+use order::{Found, Step, failed_last, first_step};
 pub use order::{Hop, Query};
-use order::{Step, failed_last, first_step};
-use ringway_sansio::{SplitMix, Transport};
+pub use queue::{
+    MAX_ASKED, MAX_ASKED_OF_SOURCE, MAX_QUEUED, MAX_QUEUED_OF_SOURCE, MAX_WAITING,
+    MAX_WAITING_OF_SOURCE,
+};
+use queue::{Queue, Waiter};
+use ringway_sansio::{SplitMix, Time, Transport};
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 pub use table::{
-    FAILED_FOR, LEAST_LIFETIME, MAX_FAILED, MAX_REMEMBERED, MAX_UNDER_WAY, MAX_WAITING,
-    MOST_LIFETIME, STALE_FOR,
+    FAILED_FOR, MAX_FAILED, MAX_LIFETIME, MAX_NEGATIVE_LIFETIME, MAX_REMEMBERED, MIN_LIFETIME,
+    STALE_FOR, STALE_RECHECK,
 };
 use table::{Known, Table};
 use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 /// Longest time one query may take, all its lookups together: well within the 32 s of a transaction
 /// (RFC 3261 section 17.1.1.2, timer B).
 pub const LOCATE_TIMEOUT: Duration = Duration::from_secs(8);
 
+/// Longest wait of a question for its turn.
+pub const MAX_TURN_WAIT: Duration = Duration::from_secs(4);
+
+/// How long a caller waits for DNS where an expired answer is remembered, which is used then (RFC 8767
+/// section 5, the client response timer; 1.8 s there). As long as a SIP client waits before it sends a
+/// request again (RFC 3261 section 17.1.1.1, T1).
+pub const STALE_AFTER: Duration = Duration::from_millis(500);
+
+/// Files that the process may open for each question asked at once.
+const FILES_A_QUESTION: usize = 32;
+
 /// How server location is done.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct LocatorConfig {
     /// Name servers to ask; those of the system where there are none.
     pub servers: Vec<SocketAddr>,
@@ -43,6 +67,48 @@ pub struct LocatorConfig {
     pub ipv4: bool,
     /// Whether we can send over IPv6.
     pub ipv6: bool,
+    /// Questions asked at once, at most [`MAX_ASKED`]: each takes some sockets. Defaults to one for every
+    /// 32 files that the process may open.
+    pub asked: usize,
+}
+
+impl Default for LocatorConfig {
+    fn default() -> Self {
+        let (servers, transports) = (Vec::new(), Vec::new());
+        let asked = max_files().map_or(MAX_ASKED, |files| files / FILES_A_QUESTION);
+        LocatorConfig { servers, transports, ipv4: false, ipv6: false, asked }
+    }
+}
+
+/// What a [`Locator`] has counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LocateCounts {
+    /// Questions put to DNS.
+    pub asked: u64,
+    /// Questions that DNS did not answer in time.
+    pub timed_out: u64,
+    /// Queries answered by an expired answer, because DNS failed, was slow, or could not be asked.
+    pub stale: u64,
+    /// Queries for which DNS was not asked: a share of their source was used up, or their turn did not
+    /// come in time.
+    pub refused: u64,
+    /// Remembered answers that made room for others.
+    pub evicted: u64,
+}
+
+impl LocateCounts {
+    /// Visits every count by its name, with what it counts, in a fixed order.
+    pub fn visit(&self, visit: &mut dyn FnMut(&'static str, &'static str, u64)) {
+        visit("dns_asked", "Questions put to DNS.", self.asked);
+        visit("dns_timed_out", "Questions that DNS did not answer in time.", self.timed_out);
+        visit("dns_stale", "Queries answered by an expired answer.", self.stale);
+        visit(
+            "dns_refused",
+            "Queries refused: the share of their source was used up.",
+            self.refused,
+        );
+        visit("dns_evicted", "Remembered answers that made room for others.", self.evicted);
+    }
 }
 
 /// Locates servers; shared by all workers.
@@ -50,8 +116,32 @@ pub struct Locator {
     fetcher: Fetcher,
     clock: Clock,
     runtime: Handle,
-    table: Mutex<Table>,
+    state: Mutex<State>,
 }
+
+struct State {
+    table: Table,
+    queue: Queue,
+    counts: LocateCounts,
+}
+
+impl State {
+    fn hops(&self, now: Time, found: &Found, query: &Query, seed: u64) -> Vec<Hop> {
+        let mut hops = found.hops(query, &mut SplitMix::new(seed));
+        failed_last(&mut hops, |hop| self.table.has_failed(now, hop.transport, hop.addr));
+        hops
+    }
+
+    /// What is answered where DNS cannot be asked or does not answer: an expired answer, or none.
+    fn stale_hops(&mut self, now: Time, query: &Query, seed: u64) -> Option<Vec<Hop>> {
+        let found = self.table.stale(now, query)?;
+        self.counts.stale += 1;
+        Some(self.hops(now, &found, query, seed))
+    }
+}
+
+/// Answers for those who wait.
+type Answers = Vec<(Vec<Hop>, Waiter)>;
 
 /// The system's configuration of name servers cannot be used.
 #[derive(Debug)]
@@ -72,26 +162,30 @@ impl Locator {
         clock: Clock,
         runtime: Handle,
     ) -> Result<Arc<Self>, LocateError> {
-        let LocatorConfig { servers, transports, ipv4, ipv6 } = config;
+        let LocatorConfig { servers, transports, ipv4, ipv6, asked } = config;
         let entered = runtime.enter();
         let fetcher = Fetcher::new(&servers, transports, ipv4, ipv6)
             .map_err(|error| LocateError(error.to_string()))?;
         drop(entered);
-        Ok(Arc::new(Locator { fetcher, clock, runtime, table: Mutex::default() }))
+        let (table, counts) = (Table::default(), LocateCounts::default());
+        let state = Mutex::new(State { table, queue: Queue::new(asked.max(2)), counts });
+        Ok(Arc::new(Locator { fetcher, clock, runtime, state }))
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
-        // A thread that panicked left nothing half done in the table.
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A thread that panicked left nothing half done in the tables.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Where to send. `Some` is the answer, in the order to try; empty where nothing serves the
-    /// query. `None` means that DNS must be asked: `done` is called later, from the runtime's
-    /// thread, with the answer, and must not wait. `seed` decides between servers of equal standing
-    /// by their weights; with the same seed the order is the same.
+    /// query, or the share of `source` is used up and nothing is remembered. `None` means that DNS must
+    /// be asked: `done` is called later, from the runtime's thread, with the answer, and must not wait.
+    /// `source` is the address on whose behalf the query is made, to which it is charged. `seed` decides
+    /// between servers of equal standing by their weights; with the same seed the order is the same.
     pub fn locate(
         self: &Arc<Self>,
         query: Query,
+        source: IpAddr,
         seed: u64,
         done: impl FnOnce(Vec<Hop>) + Send + 'static,
     ) -> Option<Vec<Hop>> {
@@ -101,63 +195,120 @@ impl Locator {
             Step::Nowhere => return Some(Vec::new()),
             Step::Addresses(_) | Step::Services(..) | Step::Naptr => {}
         }
+        let source = source_of(source);
         let now = self.clock.now();
-        let mut table = self.table();
-        match table.look_up(now, &query) {
-            Known::Fresh(found) => {
-                let mut hops = found.hops(&query, &mut SplitMix::new(seed));
-                failed_last(&mut hops, |hop| table.has_failed(now, hop.transport, hop.addr));
-                return Some(hops);
-            }
-            Known::UnderWay => {
-                // Too many wait already: as good as not found, and no slower.
-                let waits = table.wait(query, seed, Box::new(done));
-                return if waits { None } else { Some(Vec::new()) };
+        let mut state = self.state();
+        match state.table.look_up(now, &query) {
+            Known::Fresh(found) => return Some(state.hops(now, &found, &query, seed)),
+            Known::Stale(found) => {
+                state.counts.stale += 1;
+                return Some(state.hops(now, &found, &query, seed));
             }
             Known::Unknown => {}
         }
-        if !table.begin(query.clone(), seed, Box::new(done)) {
-            return Some(Vec::new());
+        let waiter = Waiter { source, seed, done: Box::new(done) };
+        let refused = if state.queue.contains(&query) {
+            state.queue.join(&query, waiter).is_err()
+        } else {
+            let (turn, granted) = oneshot::channel();
+            let begun = state.queue.begin(&query, Some(waiter), source, turn);
+            if begun.is_ok() {
+                let (locator, query) = (self.clone(), query.clone());
+                self.runtime.spawn(async move { locator.ask(query, source, granted).await });
+            }
+            begun.is_err()
+        };
+        if !refused {
+            return None;
         }
-        drop(table);
-        let locator = self.clone();
-        self.runtime.spawn(async move { locator.ask(query).await });
-        None
+        state.counts.refused += 1;
+        Some(state.stale_hops(now, &query, seed).unwrap_or_default())
     }
 
     /// Remembers that a hop failed (RFC 3263 section 4.3: a transport error, a timeout without any
     /// answer, or a 503): for `period`, such as a Retry-After tells, or [`FAILED_FOR`].
     pub fn failed(&self, transport: Transport, addr: SocketAddr, period: Option<Duration>) {
         let now = self.clock.now();
-        self.table().fail(now, transport, addr, period.unwrap_or(FAILED_FOR));
+        self.state().table.fail(now, transport, addr, period.unwrap_or(FAILED_FOR));
     }
 
     /// Forgets that a hop failed, because it answered.
     pub fn answered(&self, transport: Transport, addr: SocketAddr) {
-        self.table().recover(transport, addr);
+        self.state().table.recover(transport, addr);
     }
 
     /// How many queries are remembered, under way, and how many hops count as failed.
     pub fn sizes(&self) -> (usize, usize, usize) {
-        self.table().sizes()
+        let state = self.state();
+        let (remembered, failed) = state.table.sizes();
+        (remembered, state.queue.len(), failed)
     }
 
-    async fn ask(&self, query: Query) {
-        let fetched = tokio::time::timeout(LOCATE_TIMEOUT, self.fetcher.fetch(&query)).await.ok();
+    /// What has been counted since the start.
+    pub fn counts(&self) -> LocateCounts {
+        let state = self.state();
+        LocateCounts { evicted: state.table.evicted(), ..state.counts }
+    }
+
+    /// Asks DNS once it is this question's turn.
+    async fn ask(&self, query: Query, source: IpAddr, granted: oneshot::Receiver<()>) {
+        let work = async {
+            timeout(MAX_TURN_WAIT, granted).await.ok()?.ok()?;
+            self.state().counts.asked += 1;
+            Some(timeout(LOCATE_TIMEOUT, self.fetcher.fetch(&query)).await.ok())
+        };
+        let mut work = pin!(work);
+        let asked = match timeout(STALE_AFTER, &mut work).await {
+            Ok(asked) => asked,
+            Err(_) => {
+                answer(self.late(&query));
+                work.await
+            }
+        };
+        answer(match asked {
+            Some(fetched) => self.finish(&query, source, fetched),
+            None => self.pass_over(&query),
+        });
+    }
+
+    /// DNS is slow: those who wait are answered by what is remembered, if anything is, and the question
+    /// goes on (RFC 8767 section 5).
+    fn late(&self, query: &Query) -> Answers {
         let now = self.clock.now();
-        let mut table = self.table();
-        let (found, waiters) = table.finish(now, &query, fetched);
-        let answers: Vec<_> = waiters
-            .into_iter()
-            .map(|(seed, done)| {
-                let mut hops = found.hops(&query, &mut SplitMix::new(seed));
-                failed_last(&mut hops, |hop| table.has_failed(now, hop.transport, hop.addr));
-                (done, hops)
-            })
-            .collect();
-        drop(table);
-        for (done, hops) in answers {
-            done(hops);
+        let mut state = self.state();
+        let Some(found) = state.table.keep_stale(now, query) else { return Vec::new() };
+        let waiters = state.queue.take_waiters(query);
+        state.counts.stale += waiters.len() as u64;
+        let hops = |w: &Waiter| state.hops(now, &found, query, w.seed);
+        waiters.into_iter().map(|waiter| (hops(&waiter), waiter)).collect()
+    }
+
+    fn finish(&self, query: &Query, source: IpAddr, fetched: Option<Fetched>) -> Answers {
+        let now = self.clock.now();
+        let mut state = self.state();
+        state.counts.timed_out += u64::from(fetched.is_none());
+        let (found, stale) = state.table.finish(now, query, source, fetched);
+        let waiters = state.queue.finish(query);
+        if stale {
+            state.counts.stale += waiters.len() as u64;
         }
+        let hops = |w: &Waiter| state.hops(now, &found, query, w.seed);
+        waiters.into_iter().map(|waiter| (hops(&waiter), waiter)).collect()
+    }
+
+    /// It was never this question's turn. That says nothing of the name, so nothing is remembered.
+    fn pass_over(&self, query: &Query) -> Answers {
+        let now = self.clock.now();
+        let mut state = self.state();
+        let waiters = state.queue.finish(query);
+        state.counts.refused += waiters.len() as u64;
+        let mut hops = |w: &Waiter| state.stale_hops(now, query, w.seed).unwrap_or_default();
+        waiters.into_iter().map(|waiter| (hops(&waiter), waiter)).collect()
+    }
+}
+
+fn answer(answers: Answers) {
+    for (hops, waiter) in answers {
+        (waiter.done)(hops);
     }
 }

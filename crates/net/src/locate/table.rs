@@ -1,137 +1,159 @@
-//! What is remembered between queries: what DNS said, who waits for it, and what failed lately. All
-//! of it bounded.
+//! What is remembered between queries: what DNS said, and what failed lately. All of it bounded.
 
 use super::dns::Fetched;
-use super::order::{Found, Hop, Query};
+use super::order::{Found, Query};
 use ringway_sansio::{Duration, Time, Transport};
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 /// Queries whose answers are remembered.
 pub const MAX_REMEMBERED: usize = 4_096;
-/// Queries under way at once.
-pub const MAX_UNDER_WAY: usize = 512;
-/// Callers that wait for one query.
-pub const MAX_WAITING: usize = 8_192;
 /// Hops that are remembered as failed.
 pub const MAX_FAILED: usize = 4_096;
 
 /// An answer is good for no shorter than this, whatever DNS says: a lifetime of zero would have DNS
 /// asked for every message.
-pub const LEAST_LIFETIME: Duration = Duration::from_secs(5);
+pub const MIN_LIFETIME: Duration = Duration::from_secs(5);
 /// And for no longer than this.
-pub const MOST_LIFETIME: Duration = Duration::from_secs(3_600);
-/// How much longer an answer is used when DNS fails to give a newer one (RFC 8767).
-pub const STALE_FOR: Duration = Duration::from_secs(6 * 3_600);
+pub const MAX_LIFETIME: Duration = Duration::from_secs(3_600);
+/// The longest that a name is taken not to exist, or to have no records that serve (RFC 2308 section 5
+/// allows a few hours): an operator who mends a zone should not have to wait longer.
+pub const MAX_NEGATIVE_LIFETIME: Duration = Duration::from_secs(300);
+/// How much longer an answer is used when DNS fails to give a newer one, or is slow: the least of what
+/// RFC 8767 section 4 suggests, 1 to 3 days.
+pub const STALE_FOR: Duration = Duration::from_secs(86_400);
+/// How long an expired answer is used without asking again, once DNS has failed to renew it (RFC 8767
+/// section 5, the failure recheck timer).
+pub const STALE_RECHECK: Duration = Duration::from_secs(30);
 /// How long a hop that failed is tried last.
 pub const FAILED_FOR: Duration = Duration::from_secs(30);
 /// The longest that a Retry-After can make it.
 const FAILED_AT_MOST: Duration = Duration::from_secs(600);
 
-/// Who waits: the seed for the order, and whom to tell.
-pub(crate) type Waiter = (u64, Box<dyn FnOnce(Vec<Hop>) + Send>);
-
 struct Remembered {
     found: Arc<Found>,
+    /// Whom the place in the table is charged to.
+    source: IpAddr,
     fresh_until: Time,
+    /// DNS has failed since: used without asking until then.
+    recheck_at: Time,
     usable_until: Time,
+}
+
+impl Remembered {
+    /// Whether it is of use once it is no longer fresh.
+    fn has_addresses(&self) -> bool {
+        !self.found.addresses.is_empty()
+    }
 }
 
 /// What is known about a query.
 pub(crate) enum Known {
     Fresh(Arc<Found>),
-    UnderWay,
+    /// Expired, and DNS could not say anything newer a moment ago.
+    Stale(Arc<Found>),
     Unknown,
 }
 
 #[derive(Default)]
 pub(crate) struct Table {
     remembered: HashMap<Query, Remembered>,
-    under_way: HashMap<Query, Vec<Waiter>>,
     failed: HashMap<(Transport, SocketAddr), Time>,
+    /// Answers that made room for others.
+    evicted: u64,
 }
 
 impl Table {
     pub(crate) fn look_up(&self, now: Time, query: &Query) -> Known {
         match self.remembered.get(query) {
             Some(entry) if now < entry.fresh_until => Known::Fresh(entry.found.clone()),
-            _ if self.under_way.contains_key(query) => Known::UnderWay,
+            Some(entry) if now < entry.recheck_at.min(entry.usable_until) => {
+                Known::Stale(entry.found.clone())
+            }
             _ => Known::Unknown,
         }
     }
 
-    /// Notes that a query begins; `false` when too many are under way.
-    pub(crate) fn begin(
-        &mut self,
-        query: Query,
-        seed: u64,
-        done: Box<dyn FnOnce(Vec<Hop>) + Send>,
-    ) -> bool {
-        if self.under_way.len() >= MAX_UNDER_WAY {
-            return false;
-        }
-        self.under_way.insert(query, vec![(seed, done)]);
-        true
+    /// An answer that has expired, but is better than none (RFC 8767).
+    pub(crate) fn stale(&self, now: Time, query: &Query) -> Option<Arc<Found>> {
+        let entry = self.remembered.get(query)?;
+        (entry.has_addresses() && now < entry.usable_until).then(|| entry.found.clone())
     }
 
-    /// Joins a query that is under way; `false` when too many wait for it.
-    pub(crate) fn wait(
-        &mut self,
-        query: Query,
-        seed: u64,
-        done: Box<dyn FnOnce(Vec<Hop>) + Send>,
-    ) -> bool {
-        let waiters = self.under_way.entry(query).or_default();
-        if waiters.len() >= MAX_WAITING {
-            return false;
+    /// The same, which will be used without asking for [`STALE_RECHECK`].
+    pub(crate) fn keep_stale(&mut self, now: Time, query: &Query) -> Option<Arc<Found>> {
+        let found = self.stale(now, query)?;
+        if let Some(entry) = self.remembered.get_mut(query) {
+            entry.recheck_at = now + STALE_RECHECK;
         }
-        waiters.push((seed, done));
-        true
+        Some(found)
     }
 
-    /// A query has ended: `None` means that it took too long. Gives what to answer, and whom.
+    /// A question charged to `source` has ended: `None` means that it took too long. Returns the answer,
+    /// and whether it is a stale one.
     pub(crate) fn finish(
         &mut self,
         now: Time,
         query: &Query,
+        source: IpAddr,
         fetched: Option<Fetched>,
-    ) -> (Arc<Found>, Vec<Waiter>) {
-        let waiters = self.under_way.remove(query).unwrap_or_default();
+    ) -> (Arc<Found>, bool) {
         let failed = fetched.as_ref().is_none_or(|f| f.failed);
-        let (found, lifetime) = fetched.map_or_else(
-            || (Found::default(), LEAST_LIFETIME),
-            |f| (f.found, f.lifetime.clamp(LEAST_LIFETIME, MOST_LIFETIME)),
-        );
-        if failed && found.addresses.is_empty() {
-            // DNS itself failed: what it said before is better than nothing.
-            if let Some(entry) = self.remembered.get_mut(query)
-                && now < entry.usable_until
-            {
-                entry.fresh_until = now + LEAST_LIFETIME;
-                return (entry.found.clone(), waiters);
-            }
+        let (found, lifetime) =
+            fetched.map_or_else(|| (Found::default(), MIN_LIFETIME), |f| (f.found, f.lifetime));
+        if failed
+            && found.addresses.is_empty()
+            && let Some(stale) = self.keep_stale(now, query)
+        {
+            return (stale, true);
         }
-        let lifetime = if failed { LEAST_LIFETIME } else { lifetime };
+        let max = if found.addresses.is_empty() { MAX_NEGATIVE_LIFETIME } else { MAX_LIFETIME };
+        let lifetime = if failed { MIN_LIFETIME } else { lifetime.clamp(MIN_LIFETIME, max) };
         let found = Arc::new(found);
-        self.make_room(now);
+        if !self.remembered.contains_key(query) {
+            self.make_room(now);
+        }
         let fresh_until = now + lifetime;
         let usable_until = fresh_until + STALE_FOR;
-        let entry = Remembered { found: found.clone(), fresh_until, usable_until };
+        let recheck_at = Time::ZERO;
+        let found_too = found.clone();
+        let entry = Remembered { found, source, fresh_until, recheck_at, usable_until };
         self.remembered.insert(query.clone(), entry);
-        (found, waiters)
+        (found_too, false)
     }
 
+    /// Makes room for an answer. First those go that are of no use any more; then the oldest of the source
+    /// that has the most, so that nobody's many names push out the few of another.
     fn make_room(&mut self, now: Time) {
         if self.remembered.len() < MAX_REMEMBERED {
             return;
         }
-        self.remembered.retain(|_, entry| now < entry.fresh_until);
-        while self.remembered.len() >= MAX_REMEMBERED {
-            let oldest = self.remembered.iter().min_by_key(|(_, entry)| entry.fresh_until);
-            let Some(query) = oldest.map(|(query, _)| query.clone()) else { return };
-            self.remembered.remove(&query);
+        self.remembered.retain(|_, entry| {
+            now < entry.fresh_until || entry.has_addresses() && now < entry.usable_until
+        });
+        if self.remembered.len() < MAX_REMEMBERED {
+            return;
         }
+        let mut counts: HashMap<IpAddr, usize> = HashMap::new();
+        for entry in self.remembered.values() {
+            *counts.entry(entry.source).or_default() += 1;
+        }
+        let Some((&most, _)) = counts.iter().max_by_key(|(source, count)| (**count, **source))
+        else {
+            return;
+        };
+        let of_source = self.remembered.iter().filter(|(_, entry)| entry.source == most);
+        let oldest = of_source.min_by_key(|(_, entry)| entry.fresh_until);
+        if let Some(query) = oldest.map(|(query, _)| query.clone()) {
+            self.remembered.remove(&query);
+            self.evicted += 1;
+        }
+    }
+
+    /// How many answers made room for others.
+    pub(crate) fn evicted(&self) -> u64 {
+        self.evicted
     }
 
     pub(crate) fn fail(
@@ -159,15 +181,15 @@ impl Table {
         self.failed.get(&(transport, addr)).is_some_and(|until| now < *until)
     }
 
-    pub(crate) fn sizes(&self) -> (usize, usize, usize) {
-        (self.remembered.len(), self.under_way.len(), self.failed.len())
+    /// How many answers are remembered, and how many hops count as failed.
+    pub(crate) fn sizes(&self) -> (usize, usize) {
+        (self.remembered.len(), self.failed.len())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::IpAddr;
 
     fn query(n: usize) -> Query {
         let host = format!("h{n}.example").into();
@@ -186,52 +208,95 @@ mod tests {
         Time::from_secs(1_000_000 + s)
     }
 
+    const SOURCE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+    const OTHER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
+
+    fn finish(t: &mut Table, now: Time, n: usize, f: Option<Fetched>) -> (Arc<Found>, bool) {
+        t.finish(now, &query(n), SOURCE, f)
+    }
+
+    /// RFC 8767 sections 4 and 5.
     #[test]
     fn an_answer_holds_for_its_lifetime_and_longer_when_dns_fails() {
         let mut t = Table::default();
         assert!(matches!(t.look_up(at(0), &query(1)), Known::Unknown));
-        assert!(t.begin(query(1), 0, Box::new(|_| {})));
-        assert!(matches!(t.look_up(at(0), &query(1)), Known::UnderWay));
-        assert!(t.wait(query(1), 0, Box::new(|_| {})));
-        let (found, waiters) = t.finish(at(0), &query(1), fetched(false, Some([192, 0, 2, 1])));
-        assert_eq!((waiters.len(), found.addresses.len()), (2, 1));
+        let (found, stale) = finish(&mut t, at(0), 1, fetched(false, Some([192, 0, 2, 1])));
+        assert_eq!((found.addresses.len(), stale), (1, false));
         assert!(matches!(t.look_up(at(59), &query(1)), Known::Fresh(_)));
         assert!(matches!(t.look_up(at(60), &query(1)), Known::Unknown));
+        assert_eq!(t.stale(at(60), &query(1)), Some(found.clone()));
         // A failure and a timeout keep the old answer; an honest "nothing" does not.
-        assert_eq!(t.finish(at(61), &query(1), fetched(true, None)).0, found);
-        assert!(matches!(t.look_up(at(62), &query(1)), Known::Fresh(_)));
-        assert_eq!(t.finish(at(70), &query(1), None).0, found);
-        assert!(t.finish(at(80), &query(1), fetched(false, None)).0.addresses.is_empty());
+        assert_eq!(finish(&mut t, at(61), 1, fetched(true, None)), (found.clone(), true));
+        assert!(matches!(t.look_up(at(90), &query(1)), Known::Stale(_)));
+        assert!(matches!(t.look_up(at(91), &query(1)), Known::Unknown), "asked again");
+        assert_eq!(finish(&mut t, at(95), 1, None), (found.clone(), true));
+        assert!(finish(&mut t, at(130), 1, fetched(false, None)).0.addresses.is_empty());
+        assert_eq!(t.stale(at(500), &query(1)), None, "there is nothing, and DNS says so");
     }
 
     #[test]
     fn an_old_answer_is_not_used_for_ever() {
         let mut t = Table::default();
-        t.finish(at(0), &query(1), fetched(false, Some([192, 0, 2, 1])));
-        let late = at(61) + STALE_FOR;
-        assert!(t.finish(late, &query(1), None).0.addresses.is_empty());
+        finish(&mut t, at(0), 1, fetched(false, Some([192, 0, 2, 1])));
+        let end = at(60) + STALE_FOR;
+        finish(&mut t, at(40) + STALE_FOR, 1, None);
+        assert!(matches!(t.look_up(at(59) + STALE_FOR, &query(1)), Known::Stale(_)));
+        assert!(matches!(t.look_up(end, &query(1)), Known::Unknown));
+        assert_eq!(t.stale(end, &query(1)), None);
+        assert!(finish(&mut t, end, 1, None).0.addresses.is_empty());
+    }
+
+    /// RFC 2308 section 5, and section 7.1 of failures.
+    #[test]
+    fn what_does_not_exist_is_remembered_for_a_bounded_time() {
+        let mut t = Table::default();
+        let forever = |failed, ip| {
+            fetched(failed, ip).map(|f| Fetched { lifetime: Duration::from_secs(9_999), ..f })
+        };
+        let fresh = |t: &Table, s| matches!(t.look_up(at(s), &query(1)), Known::Fresh(_));
+        finish(&mut t, at(0), 1, forever(false, None));
+        assert!(fresh(&t, 299) && !fresh(&t, 300));
+        finish(&mut t, at(1_000), 1, forever(true, None));
+        assert!(fresh(&t, 1_004) && !fresh(&t, 1_005));
+        finish(&mut t, at(2_000), 1, forever(false, Some([192, 0, 2, 1])));
+        assert!(fresh(&t, 5_599) && !fresh(&t, 5_600));
     }
 
     #[test]
     fn everything_is_bounded() {
         let mut t = Table::default();
         for n in 0..MAX_REMEMBERED + 10 {
-            t.finish(at(0), &query(n), fetched(false, None));
+            finish(&mut t, at(0), n, fetched(false, None));
         }
-        for n in 0..MAX_UNDER_WAY {
-            assert!(t.begin(query(n), 0, Box::new(|_| {})));
-        }
-        assert!(!t.begin(query(MAX_UNDER_WAY), 0, Box::new(|_| {})));
-        for _ in 1..MAX_WAITING {
-            assert!(t.wait(query(0), 0, Box::new(|_| {})));
-        }
-        assert!(!t.wait(query(0), 0, Box::new(|_| {})));
         for n in 0..=MAX_FAILED {
             let addr = SocketAddr::new([192, 0, 2, 1].into(), n as u16);
             t.fail(at(0), Transport::Udp, addr, FAILED_FOR);
         }
-        let (remembered, under_way, failed) = t.sizes();
-        assert!(remembered <= MAX_REMEMBERED && under_way <= MAX_UNDER_WAY && failed <= MAX_FAILED);
+        let (remembered, failed) = t.sizes();
+        assert!(remembered <= MAX_REMEMBERED && failed <= MAX_FAILED);
+        assert_eq!(t.evicted(), 10);
+    }
+
+    #[test]
+    fn one_sources_names_push_out_no_others() {
+        let mut t = Table::default();
+        let answer = || fetched(false, Some([192, 0, 2, 1]));
+        for n in 0..100 {
+            t.finish(at(0), &query(n), OTHER, answer());
+        }
+        // All of them are stale when the many come.
+        for n in 100..MAX_REMEMBERED + 1_000 {
+            finish(&mut t, at(1_000), n, answer());
+        }
+        assert!((0..100).all(|n| t.stale(at(1_000), &query(n)).is_some()));
+        // What DNS denies is of no use once it has expired: it goes before anything that is.
+        let mut t = Table::default();
+        finish(&mut t, at(0), 0, answer());
+        for n in 1..MAX_REMEMBERED {
+            finish(&mut t, at(0), n, fetched(false, None));
+        }
+        finish(&mut t, at(1_000), MAX_REMEMBERED, answer());
+        assert_eq!((t.sizes().0, t.evicted()), (2, 0));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::handler::{CloseReason, Handler};
 use crate::hub::Hub;
 use ringway_sansio::FlowId;
 use ringway_sip::Malformed;
-use ringway_sip::framing::{Frame, Framer};
+use ringway_sip::framing::{self, Frame, Framer};
 use ringway_sip::message::Got;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -51,7 +51,7 @@ impl<S> Framed<S> {
 /// What was handed up.
 pub(super) struct Handed {
     pub(super) messages: usize,
-    /// No more can be understood of what comes.
+    /// No more is taken of what comes: it cannot be framed, or too much of it is malformed.
     pub(super) broken: bool,
 }
 
@@ -67,12 +67,20 @@ pub(super) fn hand_up<H: Handler>(
     let Some(conn) = hub.conns.get_mut(id) else { return handed };
     let flow = conn.flow;
     conn.heard = now;
+    let mut usable = 0;
     while let Some(frame) = framer.next() {
         match frame {
             Ok(Frame::Message(bytes)) => {
-                handed.messages += 1;
+                usable += 1;
                 see(bytes);
                 hub.handler.message(now, &flow, bytes, &mut hub.outbox);
+            }
+            Ok(Frame::Malformed(head, fault)) => {
+                handed.messages += 1;
+                if !hub.take_malformed(id, &flow, head, &fault) {
+                    handed.broken = true;
+                    break;
+                }
             }
             Ok(Frame::Ping) => {
                 hub.counters.stream_keepalives.add(1);
@@ -81,14 +89,17 @@ pub(super) fn hand_up<H: Handler>(
             Ok(Frame::Pong) => hub.counters.stream_keepalives.add(1),
             Err(error) => {
                 let head = framer.broken_head();
+                let answerable = framing::answerable(head);
+                let head = answerable.as_deref().unwrap_or(head);
                 hub.handler.malformed(now, &flow, head, &error, &mut hub.outbox);
                 handed.broken = true;
                 break;
             }
         }
     }
-    if handed.messages > 0 {
-        hub.counters.stream_received.add(handed.messages as u64);
+    if usable > 0 {
+        handed.messages += usable;
+        hub.counters.stream_received.add(usable as u64);
         hub.proven(id);
     }
     hub.flush();

@@ -3,7 +3,7 @@
 
 use super::queue::WriteQueue;
 use crate::handler::CloseReason;
-use crate::limits::{CLOSE_LINGER, Limits};
+use crate::limits::{CLOSE_LINGER, Limits, MALFORMED_PERIOD, MAX_MALFORMED};
 use ringway_sansio::{Flow, FlowId, Time, TimerId, Transport};
 use slab::Slab;
 use std::collections::HashMap;
@@ -61,6 +61,8 @@ pub(crate) struct Conn {
     pub(crate) stalled: Option<Time>,
     /// Whether a whole message has come.
     pub(crate) proven: bool,
+    /// Malformed messages since a time.
+    pub(crate) malformed: (Time, u32),
     pub(crate) timer: TimerId,
     /// When the timer fires.
     pub(crate) due: Time,
@@ -120,6 +122,16 @@ impl Conn {
         self.end(reason, Some(now + CLOSE_LINGER));
     }
 
+    /// Counts a malformed message. Returns whether the connection may bring more.
+    pub(crate) fn note_malformed(&mut self, now: Time) -> bool {
+        let (since, count) = &mut self.malformed;
+        if *since + MALFORMED_PERIOD <= now {
+            (*since, *count) = (now, 0);
+        }
+        *count += 1;
+        *count <= MAX_MALFORMED
+    }
+
     /// Has the task woken when someone calls [`Conn::wake`].
     pub(crate) fn listen(&mut self, cx: &Context<'_>) {
         match &mut self.waker {
@@ -132,6 +144,11 @@ impl Conn {
         if let Some(waker) = &self.waker {
             waker.wake_by_ref();
         }
+    }
+
+    /// Whether it has brought no whole message yet, and is not ending.
+    pub(crate) fn is_half_open(&self) -> bool {
+        !self.proven && self.ending.is_none()
     }
 
     /// Whether new messages may use it.
@@ -249,6 +266,7 @@ pub(crate) mod tests {
             partial: None,
             stalled: None,
             proven: false,
+            malformed: (now, 0),
             timer: TimerId::NONE,
             due: now,
             key,
@@ -266,6 +284,16 @@ pub(crate) mod tests {
         assert_ne!(a, b);
         assert!(t.get_mut(a).is_none() && t.remove(a).is_none());
         assert!(t.get_mut(b).is_some());
+    }
+
+    #[test]
+    fn a_connection_may_bring_so_many_malformed_messages_a_minute() {
+        let mut c = conn(FlowId::new(0, 1), None, None);
+        let begun = c.since;
+        assert!((0..MAX_MALFORMED).all(|_| c.note_malformed(begun)));
+        assert!(!c.note_malformed(begun + MALFORMED_PERIOD / 2));
+        assert!((0..MAX_MALFORMED).all(|_| c.note_malformed(begun + MALFORMED_PERIOD)));
+        assert!(!c.note_malformed(begun + MALFORMED_PERIOD));
     }
 
     #[test]

@@ -7,10 +7,27 @@ use crate::handler::{CloseReason, Handler, Peer};
 use crate::hub::Hub;
 use crate::shared::Refused;
 use ringway_sansio::{Flow, FlowId, Time, TimerId, Transport};
+use ringway_sip::{Malformed, framing};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 impl<H: Handler> Hub<H> {
+    /// Counts a connection in, if there is room for it.
+    pub(crate) fn admit(
+        &self,
+        transport: Transport,
+        source: Option<IpAddr>,
+    ) -> Result<(), Refused> {
+        let shared = &self.shared;
+        shared.admission().admit(&shared.limits, &shared.files, transport, source)
+    }
+
+    /// File descriptors are short: the oldest connection without a message makes room for one to come.
+    pub(crate) fn spare_files(&mut self) {
+        self.counters.refused_files.add(1);
+        self.end_oldest_half_open();
+    }
+
     /// Begins to open a connection. `None` when the transport cannot be opened from here or there
     /// are too many connections.
     pub(crate) fn dial(
@@ -29,7 +46,7 @@ impl<H: Handler> Hub<H> {
             _ => return None,
         };
         let hub = self.me.upgrade()?;
-        if self.shared.admission().admit(self.limits(), None).is_err() {
+        if self.admit(transport, None).is_err() {
             self.counters.refused_full.add(1);
             return None;
         }
@@ -44,13 +61,17 @@ impl<H: Handler> Hub<H> {
             new_conn(flow, None, Some(key), now)
         });
         let Some(id) = id else {
-            self.shared.admission().release(None);
+            self.shared.admission().release(transport, None);
             return None;
         };
         self.watch(id);
         self.counters.connections.set(self.conns.len() as u64);
         let name = name.cloned();
-        tokio::task::spawn_local(dial(hub, id, Dial { remote, from, name, secure }));
+        tokio::task::spawn_local(dial(
+            hub,
+            id,
+            Dial { remote, from, name, secure, files: self.shared.files },
+        ));
         self.conns.get_mut(id).map(|c| c.flow)
     }
 
@@ -62,7 +83,7 @@ impl<H: Handler> Hub<H> {
         remote: SocketAddr,
     ) -> Option<FlowId> {
         let source = Some(remote.ip());
-        let admitted = self.shared.admission().admit(self.limits(), source);
+        let admitted = self.admit(transport, source);
         if let Err(refused) = admitted {
             match refused {
                 Refused::Total => self.counters.refused_full.add(1),
@@ -75,7 +96,7 @@ impl<H: Handler> Hub<H> {
             .conns
             .insert(|id| new_conn(Flow { id, transport, local, remote }, source, None, now));
         let Some(id) = id else {
-            self.shared.admission().release(source);
+            self.shared.admission().release(transport, source);
             return None;
         };
         self.counters.accepted.add(1);
@@ -91,21 +112,60 @@ impl<H: Handler> Hub<H> {
         let limit = self.limits().half_open.max(1);
         self.half_open.push_back(newest);
         self.half_open_count += 1;
-        let conns = &mut self.conns;
-        let mut is_half_open =
-            |id: &FlowId| conns.get_mut(*id).is_some_and(|c| !c.proven && c.ending.is_none());
         if self.half_open.len() > 2 * limit {
-            self.half_open.retain(&mut is_half_open);
+            let conns = &mut self.conns;
+            self.half_open.retain(|id| conns.get_mut(*id).is_some_and(|c| c.is_half_open()));
         }
-        while self.half_open_count > limit {
-            let Some(oldest) = self.half_open.pop_front() else { break };
-            if is_half_open(&oldest) {
-                if let Some(conn) = self.conns.get_mut(oldest) {
-                    conn.end(CloseReason::HalfOpen, None);
-                }
+        if self.half_open_count > limit {
+            self.end_oldest_half_open();
+        }
+    }
+
+    fn end_oldest_half_open(&mut self) {
+        while let Some(oldest) = self.half_open.pop_front() {
+            if let Some(conn) = self.conns.get_mut(oldest).filter(|c| c.is_half_open()) {
+                conn.end(CloseReason::HalfOpen, None);
                 break;
             }
         }
+    }
+
+    /// Hands up a message that its transport framed. Returns whether more may come: not when the
+    /// connection ends for the number of its malformed messages.
+    pub(crate) fn take_message(&mut self, id: FlowId, flow: &Flow, bytes: &[u8]) -> bool {
+        if let Some(fault) = framing::unparsable(bytes) {
+            return self.take_malformed(id, flow, bytes, &fault);
+        }
+        self.counters.stream_received.add(1);
+        self.proven(id);
+        self.handler.message(self.now, flow, bytes, &mut self.outbox);
+        true
+    }
+
+    /// The same of a message that cannot be used, though its end is known.
+    pub(crate) fn take_malformed(
+        &mut self,
+        id: FlowId,
+        flow: &Flow,
+        message: &[u8],
+        fault: &Malformed,
+    ) -> bool {
+        let now = self.now;
+        self.counters.stream_received.add(1);
+        self.counters.stream_malformed.add(1);
+        let answerable = framing::answerable(message);
+        let head = answerable.as_deref().unwrap_or(message);
+        self.handler.malformed(now, flow, head, fault, &mut self.outbox);
+        if self.conns.get_mut(id).is_some_and(|conn| conn.note_malformed(now)) {
+            return true;
+        }
+        // The answers first: a connection that ends takes none.
+        self.flush();
+        let Some(conn) = self.conns.get_mut(id) else { return false };
+        conn.end_flushed(now, CloseReason::Malformed);
+        conn.partial = None;
+        self.watch(id);
+        false
     }
 
     /// A whole message came over the connection.
@@ -146,7 +206,7 @@ impl<H: Handler> Hub<H> {
         let Some(mut conn) = self.conns.remove(id) else { return };
         self.wheel.cancel(conn.timer);
         self.waiting.streams.note(now, conn.unread, 0);
-        self.shared.admission().release(conn.source);
+        self.shared.admission().release(conn.flow.transport, conn.source);
         self.counters.connections.set(self.conns.len() as u64);
         if conn.source.is_some() && !conn.proven {
             self.half_open_count = self.half_open_count.saturating_sub(1);
@@ -265,6 +325,7 @@ pub(super) fn new_conn(flow: Flow, source: Option<IpAddr>, key: Option<Key>, now
         partial: None,
         stalled: None,
         proven: false,
+        malformed: (now, 0),
         timer: TimerId::NONE,
         due: now,
         key,

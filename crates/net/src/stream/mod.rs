@@ -17,6 +17,7 @@ mod websocket;
 
 use crate::handler::{CloseReason, Handler, Peer};
 use crate::hub::Hub;
+use crate::shared::Files;
 use crate::tls::{TlsClient, peer_domains, server_name};
 use bytes::Framed;
 use drive::drive;
@@ -31,15 +32,25 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::time::Instant;
 use websocket::Socket;
 
 /// How long accepting pauses after a failure such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// How long a listener logs no further failure after one.
+const ACCEPT_LOG_PAUSE: Duration = Duration::from_secs(10);
+
 /// How long the system may wait for the peer to acknowledge what was sent before it calls the
 /// connection broken (RFC 5482), in milliseconds: the length of a SIP transaction (RFC 3261
 /// section 17.1.1.2, timer B).
 const USER_TIMEOUT: Duration = Duration::from_secs(32);
+
+/// How long a worker logs no further refusal of an origin after one.
+const ORIGIN_LOG_PAUSE: Duration = Duration::from_secs(1);
+
+/// Octets of an origin that are logged.
+const MAX_LOGGED: usize = 255;
 
 pub(crate) type SharedHub<H> = Rc<RefCell<Hub<H>>>;
 
@@ -49,19 +60,27 @@ pub(crate) async fn accept<H: Handler>(
     listener: TcpListener,
     transport: Transport,
 ) {
+    let mut logged: Option<Instant> = None;
     loop {
         match listener.accept().await {
             Ok((tcp, remote)) => {
                 let Ok(local) = tcp.local_addr() else { continue };
                 let mut h = hub.borrow_mut();
                 h.tick();
+                if !h.shared.files.permit(&tcp) {
+                    h.spare_files();
+                    continue;
+                }
                 if let Some(id) = h.accept(transport, local, remote) {
                     tokio::task::spawn_local(serve(hub.clone(), id, tcp, transport));
                 }
             }
             Err(error) => {
                 hub.borrow().counters.accept_failed.add(1);
-                tracing::warn!(%transport, %error, "cannot accept connections");
+                if logged.is_none_or(|at| at.elapsed() >= ACCEPT_LOG_PAUSE) {
+                    logged = Some(Instant::now());
+                    tracing::warn!(%transport, %error, "cannot accept connections");
+                }
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -90,7 +109,7 @@ async fn serve_open<H: Handler>(
     let mut peer = Peer { domains: Vec::new(), inbound: true };
     if !transport.is_secure() {
         if transport == Transport::Ws {
-            let ws = guarded(hub, id, upgrade::upgrade(tcp)).await?;
+            let ws = guarded(hub, id, upgrade::upgrade(tcp, |o| allow_origin(hub, id, o))).await?;
             hub.borrow_mut().opened(id, None, peer);
             return Ok(drive(hub, id, Socket::new(ws)).await);
         }
@@ -102,12 +121,30 @@ async fn serve_open<H: Handler>(
     let tls = guarded(hub, id, acceptor.accept(tcp)).await?;
     peer.domains = peer_domains(tls.get_ref().1.peer_certificates());
     if transport == Transport::Wss {
-        let ws = guarded(hub, id, upgrade::upgrade(tls)).await?;
+        let ws = guarded(hub, id, upgrade::upgrade(tls, |o| allow_origin(hub, id, o))).await?;
         hub.borrow_mut().opened(id, None, peer);
         return Ok(drive(hub, id, Socket::new(ws)).await);
     }
     hub.borrow_mut().opened(id, None, peer);
     Ok(drive(hub, id, Framed::new(tls)).await)
+}
+
+/// Whether a page of this origin may open a WebSocket; counts and logs it if not.
+fn allow_origin<H: Handler>(hub: &SharedHub<H>, id: FlowId, origin: &[u8]) -> bool {
+    let mut hub = hub.borrow_mut();
+    let Some(flow) = hub.conns.get_mut(id).map(|c| c.flow) else { return false };
+    let allowed = hub.shared.origins.load().allow(origin, flow.local.ip());
+    if !allowed {
+        hub.counters.refused_origin.add(1);
+        let now = hub.now;
+        // A page can ask as often as it likes; the counter tells how often.
+        if hub.origin_logged.is_none_or(|at| at + ORIGIN_LOG_PAUSE <= now) {
+            hub.origin_logged = Some(now);
+            let origin = String::from_utf8_lossy(&origin[..origin.len().min(MAX_LOGGED)]);
+            tracing::warn!(source = %flow.remote, ?origin, "WebSocket refused: origin not allowed");
+        }
+    }
+    allowed
 }
 
 /// What to connect to.
@@ -119,6 +156,7 @@ struct Dial {
     name: Option<Arc<str>>,
     /// For TLS.
     secure: Option<Arc<TlsClient>>,
+    files: Files,
 }
 
 /// The life of a connection we open.
@@ -139,7 +177,7 @@ async fn dial_open<H: Handler>(
     id: FlowId,
     dial: Dial,
 ) -> io::Result<CloseReason> {
-    let tcp = guarded(hub, id, connect(dial.remote, dial.from)).await?;
+    let tcp = guarded(hub, id, connect(dial.remote, dial.from, &dial.files)).await?;
     tune(&tcp);
     let local = tcp.local_addr().ok();
     let mut peer = Peer { domains: Vec::new(), inbound: false };
@@ -155,8 +193,11 @@ async fn dial_open<H: Handler>(
     Ok(drive(hub, id, Framed::new(tls)).await)
 }
 
-async fn connect(remote: SocketAddr, from: Option<IpAddr>) -> io::Result<TcpStream> {
+async fn connect(remote: SocketAddr, from: Option<IpAddr>, files: &Files) -> io::Result<TcpStream> {
     let socket = if remote.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    if !files.permit(&socket) {
+        return Err(io::Error::other("no file descriptor is free but those reserved"));
+    }
     if let Some(from) = from {
         socket.bind(SocketAddr::new(from, 0))?;
     }

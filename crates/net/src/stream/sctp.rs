@@ -10,6 +10,7 @@ use super::conn::Key;
 use super::drive::{Broken, Carrier, drive};
 use super::life::new_conn;
 use super::queue::WriteQueue;
+use super::websocket::too_long;
 use super::{SharedHub, guarded, sctp_tls};
 use crate::bind::{Bind, Bound};
 use crate::endpoint::Config;
@@ -23,8 +24,6 @@ use crate::sctp::{
 };
 use bytes::Bytes;
 use ringway_sansio::{Flow, FlowId, Transport};
-use ringway_sip::Malformed;
-use ringway_sip::message::Got;
 use std::collections::hash_map::RandomState;
 use std::future::Future;
 use std::hash::BuildHasher;
@@ -232,7 +231,7 @@ impl<H: Handler> Hub<H> {
         let place = self.sctp_place(transport, remote)?;
         let port = self.sctp.get(place)?.as_ref()?;
         let connect = port.connect(transport, remote)?;
-        if self.shared.admission().admit(self.limits(), None).is_err() {
+        if self.admit(transport, None).is_err() {
             self.counters.refused_full.add(1);
             return None;
         }
@@ -253,7 +252,7 @@ impl<H: Handler> Hub<H> {
             self.conns.insert(|id| new_conn(flow(id), None, Some(key), now))
         });
         let (Ok(association), Some(id)) = (association, id) else {
-            self.shared.admission().release(None);
+            self.shared.admission().release(transport, None);
             return None;
         };
         self.watch(id);
@@ -520,22 +519,13 @@ impl Messages {
             }
             return;
         }
-        hub.counters.stream_received.add(1);
-        hub.proven(id);
-        hub.handler.message(hub.now, flow, bytes, &mut hub.outbox);
+        hub.take_message(id, flow, bytes);
     }
 
-    /// Refuses a message that is too long, and ends the association.
+    /// Answers a message that is too long. SCTP says where the next begins, so the association goes on.
     fn refuse<H: Handler>(&self, id: FlowId, flow: &Flow, hub: &mut Hub<H>) {
-        let got = Got::Number(self.buffer.len() as u64);
-        let fault = Malformed::with_status(513, "message: expected fewer octets", got, 0);
-        let now = hub.now;
-        hub.handler.malformed(now, flow, &self.buffer, &fault, &mut hub.outbox);
-        hub.flush();
-        if let Some(conn) = hub.conns.get_mut(id) {
-            conn.end_flushed(now, CloseReason::Malformed);
-        }
-        hub.watch(id);
+        let fault = too_long(self.buffer.len());
+        hub.take_malformed(id, flow, &self.buffer, &fault);
     }
 }
 
@@ -595,9 +585,9 @@ impl Carrier for Messages {
                     let whole = received.begin && received.end && !received.cut;
                     if whole && received.len <= MAX_SCTP_MESSAGE {
                         self.take(id, &flow, hub);
-                    } else if !received.cut {
+                    } else if received.begin && !received.cut {
+                        // What follows of a message that came in parts is dropped.
                         self.refuse(id, &flow, hub);
-                        break Poll::Ready(Ok(()));
                     }
                     self.buffer.clear();
                 }

@@ -19,6 +19,10 @@ const SUBPROTOCOL: &str = "sip";
 /// Buffer sizes of one WebSocket: a message of usual size fits, and an idle connection costs little.
 const BUFFER: usize = 4_096;
 
+/// The longest message read from a WebSocket: one that is too long for SIP, but not longer than this, can be
+/// answered, and the connection goes on.
+const MAX_READ: usize = 2 * MAX_MESSAGE;
+
 const NOT_HTTP: &[u8] = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\
     Content-Type: text/plain\r\nContent-Length: 30\r\n\r\nThis is a WebSocket for SIP.\r\n";
 const TOO_LARGE: &[u8] = b"HTTP/1.1 431 Request Header Fields Too Large\r\n\
@@ -30,9 +34,15 @@ const WRONG_PROTOCOL: &[u8] = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\
     Sec-WebSocket-Protocol: sip\r\nContent-Type: text/plain\r\nContent-Length: 49\r\n\r\n\
     Sec-WebSocket-Protocol: expected sip among them\r\n";
 
-/// Reads the request and answers it. Any path will do; the subprotocol `sip` must be offered.
+const WRONG_ORIGIN: &[u8] = b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\n\
+    Content-Type: text/plain\r\nContent-Length: 52\r\n\r\n\
+    This page's origin is not among websocket.origins.\r\n";
+
+/// Reads the request and answers it. Any path will do; the subprotocol `sip` must be offered. `allow` is
+/// asked about the origin of the page, if a page asks (RFC 6455 section 4.2.2).
 pub(super) async fn upgrade<S: AsyncRead + AsyncWrite + Unpin>(
     mut stream: S,
+    allow: impl FnOnce(&[u8]) -> bool,
 ) -> io::Result<WebSocketStream<Metered<S>>> {
     let mut head = Vec::new();
     let (length, request) = loop {
@@ -52,6 +62,9 @@ pub(super) async fn upgrade<S: AsyncRead + AsyncWrite + Unpin>(
     let Ok(mut response) = create_response(&request) else {
         return refuse(stream, UPGRADE_REQUIRED).await;
     };
+    if !origin(request.headers()).is_none_or(allow) {
+        return refuse(stream, WRONG_ORIGIN).await;
+    }
     if !offers_sip(request.headers()) {
         return refuse(stream, WRONG_PROTOCOL).await;
     }
@@ -67,10 +80,17 @@ pub(super) async fn upgrade<S: AsyncRead + AsyncWrite + Unpin>(
         .read_buffer_size(BUFFER)
         .write_buffer_size(BUFFER)
         .max_write_buffer_size(4 * MAX_MESSAGE)
-        .max_message_size(Some(MAX_MESSAGE))
-        .max_frame_size(Some(MAX_MESSAGE));
+        .max_message_size(Some(MAX_READ))
+        .max_frame_size(Some(MAX_READ));
     let stream = Metered::new(stream);
     Ok(WebSocketStream::from_partially_read(stream, rest, Role::Server, Some(config)).await)
+}
+
+/// The origin of the page that asks. Of several, which no browser sends, all must be the same.
+fn origin(headers: &HeaderMap) -> Option<&[u8]> {
+    let mut origins = headers.get_all(header::ORIGIN).iter().map(HeaderValue::as_bytes);
+    let first = origins.next()?;
+    Some(if origins.all(|other| other == first) { first } else { b"" })
 }
 
 /// RFC 7118 section 4.1: the client lists `sip` among its subprotocols.
@@ -102,7 +122,7 @@ mod tests {
 
     #[test]
     fn the_refusals_are_as_long_as_they_say() {
-        for answer in [NOT_HTTP, TOO_LARGE, UPGRADE_REQUIRED, WRONG_PROTOCOL] {
+        for answer in [NOT_HTTP, TOO_LARGE, UPGRADE_REQUIRED, WRONG_PROTOCOL, WRONG_ORIGIN] {
             let text = std::str::from_utf8(answer).unwrap();
             let (head, body) = text.split_once("\r\n\r\n").unwrap();
             assert!(

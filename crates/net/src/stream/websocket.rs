@@ -8,6 +8,9 @@ use crate::handler::{CloseReason, Handler};
 use crate::hub::Hub;
 use futures_util::{Sink, Stream};
 use ringway_sansio::FlowId;
+use ringway_sip::Malformed;
+use ringway_sip::limits::MAX_MESSAGE;
+use ringway_sip::message::Got;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -95,9 +98,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             }
             return;
         }
-        hub.counters.stream_received.add(1);
-        hub.proven(id);
-        hub.handler.message(now, &flow, bytes, &mut hub.outbox);
+        // One frame, one message: whatever is wrong with it says nothing of the next.
+        if bytes.len() > MAX_MESSAGE {
+            hub.take_malformed(id, &flow, bytes, &too_long(bytes.len()));
+        } else {
+            hub.take_message(id, &flow, bytes);
+        }
         hub.flush();
     }
 
@@ -113,6 +119,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             hub.watch(id);
         }
     }
+}
+
+/// The fault of a message that is longer than any may be.
+pub(super) fn too_long(octets: usize) -> Malformed {
+    let got = Got::Number(octets as u64);
+    Malformed::with_status(513, "message: expected fewer octets", got, 0)
 }
 
 /// Why reading failed.

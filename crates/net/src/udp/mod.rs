@@ -10,7 +10,7 @@ mod outstanding;
 mod shed;
 mod waiting;
 
-pub(crate) use outstanding::{Outstanding, QUOTE};
+pub(crate) use outstanding::{Ledger, Outstanding, QUOTE};
 
 use crate::bind::enlarge_buffers;
 use crate::handler::Backlog;
@@ -31,8 +31,9 @@ use std::task::{Context, Poll, ready};
 use tokio::io::unix::AsyncFd;
 use waiting::Waiting;
 
-/// Times a datagram is tried again because the error may have been an older one of the socket.
-const SEND_RETRIES: u8 = 2;
+/// Times a datagram is tried again because the error may have been an older one of the socket. Somebody
+/// who forges ICMP messages can leave such an error between any two tries; not between so many.
+const SEND_RETRIES: u8 = 16;
 
 /// One worker's socket of one UDP listener.
 pub(crate) struct UdpPort {

@@ -4,9 +4,16 @@
 //! proves nothing: anybody can send us such a message, and SIP's ports are well known. A SIP
 //! request's first bytes carry the random branch of our Via (RFC 3261 section 8.1.1.7), so the quote
 //! does: it must match what was really sent.
+//!
+//! The sockets of all workers share a port, and the kernel queues an ICMP message at any one of them.
+//! So each worker publishes a tag of every datagram it remembers in the [`Ledger`], where the worker
+//! that reads the message finds whose it is. A message that quotes nothing that was sent reaches no
+//! other worker: a forger cannot fill their mailboxes.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Datagrams remembered; each new one takes the place of the oldest.
 pub(crate) const OUTSTANDING: usize = 512;
@@ -64,16 +71,60 @@ fn product(block: &[u8; BLOCK], key: &[u64; 2]) -> u128 {
     u128::from(low.wrapping_add(key[0])) * u128::from(high.wrapping_add(key[1]))
 }
 
-/// The datagrams sent lately with a report number.
+/// The tag of an empty slot.
+const NO_TAG: u64 = 0;
+
+/// A hash in a word that another thread can read whole.
+fn tag(hash: u128) -> u64 {
+    ((hash >> 64) as u64 ^ hash as u64).max(NO_TAG + 1)
+}
+
+/// Tags of what each worker remembers: written by that worker, read by all.
+pub(crate) struct Ledger {
+    keys: Keys,
+    /// By worker and slot of its ring.
+    tags: Vec<Box<[AtomicU64]>>,
+}
+
+impl Ledger {
+    /// For so many workers.
+    pub(crate) fn new(workers: usize) -> Self {
+        let slots = || (0..OUTSTANDING).map(|_| AtomicU64::new(NO_TAG)).collect();
+        Ledger { keys: Keys::new(), tags: (0..workers).map(|_| slots()).collect() }
+    }
+
+    /// The worker that sent a datagram which begins with `quote`. A tag only says where to ask:
+    /// [`Outstanding::take`] of that worker decides.
+    pub(crate) fn owner(&self, quote: &[u8]) -> Option<u8> {
+        let quote = &quote[..quote.len().min(QUOTE)];
+        if quote.len() < LEAST {
+            return None;
+        }
+        let wanted = tag(self.keys.hash(quote));
+        let has = |slots: &[AtomicU64]| slots.iter().any(|t| t.load(Ordering::Acquire) == wanted);
+        let owner = self.tags.iter().position(|slots| has(slots))?;
+        u8::try_from(owner).ok()
+    }
+}
+
+/// The datagrams a worker sent lately with a report number.
 pub(crate) struct Outstanding {
     ring: Vec<Option<Entry>>,
     next: usize,
-    keys: Keys,
+    ledger: Arc<Ledger>,
+    worker: usize,
 }
 
 impl Outstanding {
-    pub(crate) fn new() -> Self {
-        Outstanding { ring: vec![None; OUTSTANDING], next: 0, keys: Keys::new() }
+    pub(crate) fn new(ledger: Arc<Ledger>, worker: u8) -> Self {
+        Outstanding { ring: vec![None; OUTSTANDING], next: 0, ledger, worker: worker.into() }
+    }
+
+    fn publish(&self, slot: usize, tag: u64) {
+        let slots = self.ledger.tags.get(self.worker);
+        if let Some(slot) = slots.and_then(|slots| slots.get(slot)) {
+            slot.store(tag, Ordering::Release);
+        }
     }
 
     /// Remembers a datagram sent to `to`.
@@ -82,23 +133,25 @@ impl Outstanding {
             return;
         }
         let compared = bytes.len().min(QUOTE);
-        let hash = self.keys.hash(&bytes[..compared]);
+        let hash = self.ledger.keys.hash(&bytes[..compared]);
         self.ring[self.next] = Some(Entry { to, compared, hash, report });
+        self.publish(self.next, tag(hash));
         self.next = (self.next + 1) % OUTSTANDING;
     }
 
-    /// The report number of the datagram to `to` that began with `quote`; it is forgotten.
+    /// The report number of the datagram to `to` that began with `quote`; it is removed.
     pub(crate) fn take(&mut self, to: SocketAddr, quote: &[u8]) -> Option<u64> {
-        let Outstanding { ring, keys, .. } = self;
-        let found = ring.iter_mut().find(|slot| {
+        let Outstanding { ring, ledger, .. } = self;
+        let found = ring.iter().position(|slot| {
             slot.is_some_and(|e| {
                 e.to.ip() == to.ip()
                     && e.to.port() == to.port()
                     && e.compared <= quote.len()
-                    && e.hash == keys.hash(&quote[..e.compared])
+                    && e.hash == ledger.keys.hash(&quote[..e.compared])
             })
         })?;
-        found.take().map(|e| e.report)
+        self.publish(found, NO_TAG);
+        self.ring[found].take().map(|e| e.report)
     }
 }
 
@@ -126,7 +179,7 @@ mod tests {
     fn only_a_true_quote_is_believed() {
         let to = "192.0.2.1:5060".parse().unwrap();
         let sent = [7u8; 300];
-        let mut o = Outstanding::new();
+        let mut o = Outstanding::new(Arc::new(Ledger::new(1)), 0);
         o.insert(to, &sent, 42);
         assert_eq!(o.take("192.0.2.1:5061".parse().unwrap(), &sent), None);
         assert_eq!(o.take(to, &[8; 300]), None);
@@ -138,12 +191,30 @@ mod tests {
     #[test]
     fn the_oldest_makes_room() {
         let to = "192.0.2.1:5060".parse().unwrap();
-        let mut o = Outstanding::new();
+        let mut o = Outstanding::new(Arc::new(Ledger::new(1)), 0);
         o.insert(to, &[0; 100], 1);
         for n in 0..OUTSTANDING as u64 {
             o.insert(to, &[1; 100], n + 2);
         }
         assert_eq!(o.take(to, &[0; 100]), None);
         assert!(o.take(to, &[1; 100]).is_some());
+    }
+
+    #[test]
+    fn the_ledger_names_the_worker_that_sent_it() {
+        let to = "192.0.2.1:5060".parse().unwrap();
+        let ledger = Arc::new(Ledger::new(3));
+        let mut workers = [0, 1, 2].map(|n| Outstanding::new(ledger.clone(), n));
+        for (n, worker) in workers.iter_mut().enumerate() {
+            worker.insert(to, &[n as u8 + 1; 300], 7);
+        }
+        assert_eq!(ledger.owner(&[3; QUOTE]), Some(2));
+        assert_eq!(ledger.owner(&[3; 500]), Some(2), "more was quoted than is compared");
+        assert_eq!(ledger.owner(&[3; QUOTE - 1]), None, "too short a quote");
+        assert_eq!(ledger.owner(&[4; QUOTE]), None, "nobody sent this");
+        assert_eq!(ledger.owner(&[]), None);
+        assert_eq!(workers[2].take(to, &[3; QUOTE]), Some(7));
+        assert_eq!(ledger.owner(&[3; QUOTE]), None, "reported once");
+        assert_eq!(ledger.owner(&[2; QUOTE]), Some(1));
     }
 }

@@ -14,7 +14,7 @@ pub use reader::{MAX_PROBLEMS, Problem};
 pub use sections::{
     AuthMode, AuthSettings, Certificate, DomainSettings, HashName, LimitSettings, LogFormat,
     LogLevel, LogSettings, RegistrarSettings, SctpProfile, SctpSettings, TimerSettings,
-    TlsSettings,
+    TlsSettings, WebSocketSettings,
 };
 pub use shape::{Host, HttpAddr, Listen, Network, StoreKind};
 
@@ -34,6 +34,8 @@ pub const MAX_LISTEN: usize = 64;
 pub const MAX_DOMAINS: usize = 1000;
 /// Most trusted networks.
 pub const MAX_TRUSTED: usize = 1000;
+/// Most origins of web pages.
+pub const MAX_ORIGINS: usize = 1000;
 /// Most routing rules; they are tried one after the other.
 pub const MAX_ROUTES: usize = 1000;
 
@@ -77,6 +79,8 @@ pub struct Settings {
     pub timers: TimerSettings,
     /// SCTP.
     pub sctp: SctpSettings,
+    /// WebSockets.
+    pub websocket: WebSocketSettings,
     /// The routing table.
     pub routes: Vec<Rule>,
 }

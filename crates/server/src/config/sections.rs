@@ -3,7 +3,8 @@
 use super::reach::{self, Names};
 use super::reader::{Placed, Section, Shape, describe};
 use super::shape::{Host, HttpAddr, Listen, Network, Span, Word};
-use super::{MAX_DOMAINS, MAX_LISTEN, MAX_ROUTES, MAX_TRUSTED, MAX_WORKERS, Settings};
+use super::{MAX_DOMAINS, MAX_LISTEN, MAX_ORIGINS, MAX_ROUTES, MAX_TRUSTED, MAX_WORKERS, Settings};
+use ringway_net::Origin;
 use ringway_proxy::config::Mode;
 use ringway_proxy::routes::{DomainMatch, MAX_NEXT_HOPS, NextHop, Rewrite, Rule, UserMatch};
 use std::path::PathBuf;
@@ -147,6 +148,13 @@ pub struct RegistrarSettings {
     pub service_route: Vec<String>,
 }
 
+/// `[websocket]`
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct WebSocketSettings {
+    /// The web pages that may open a WebSocket; `None` for those of our own hosts.
+    pub origins: Option<Vec<Origin>>,
+}
+
 /// `[sctp]`
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SctpSettings {
@@ -279,6 +287,7 @@ pub(super) fn top(mut s: Section<'_, '_>) -> Settings {
         sctp: sctp(s.section("sctp")),
         domains,
         routes,
+        websocket: websocket(s.section("websocket")),
     };
     needs_certificate(&s, &settings);
     s.finish();
@@ -490,6 +499,17 @@ fn sctp(section: Option<Section<'_, '_>>) -> SctpSettings {
     let profile = s.or("profile", SctpProfile::Standard);
     s.finish();
     SctpSettings { profile }
+}
+
+fn websocket(section: Option<Section<'_, '_>>) -> WebSocketSettings {
+    let Some(mut s) = section else { return WebSocketSettings::default() };
+    let mut origins = s.list::<Origin>("origins");
+    if let Some(first) = origins.as_ref().and_then(|list| list.get(MAX_ORIGINS)) {
+        s.wrong(first.span.clone(), format!("origins: expected at most {MAX_ORIGINS}"));
+        origins = None;
+    }
+    s.finish();
+    WebSocketSettings { origins: origins.map(values) }
 }
 
 fn domains(s: &mut Section<'_, '_>) -> Vec<DomainSettings> {

@@ -1,6 +1,7 @@
 //! The forms a configured value may have: durations, listen URIs, networks, stores, patterns.
 
 use super::reader::{Shape, mismatch};
+use ringway_net::Origin;
 use ringway_sansio::Transport;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -356,6 +357,12 @@ impl FromStr for Host {
 impl Shape for Host {
     fn read(value: &DeValue<'_>) -> Result<Self, String> {
         parse(value, "a host name or an address in quotes")
+    }
+}
+
+impl Shape for Origin {
+    fn read(value: &DeValue<'_>) -> Result<Self, String> {
+        parse(value, "an origin in quotes")
     }
 }
 

@@ -1,6 +1,7 @@
 //! What is said of wrong files, and that the example is right.
 
 use super::*;
+use ringway_net::Origins;
 use ringway_proxy::routes::{DomainMatch, UserMatch};
 
 fn problems(text: &str) -> Vec<String> {
@@ -98,6 +99,11 @@ fn each_mistake_has_its_line() {
         (
             "[sctp]\nprofile = \"fast\"",
             r#"r.toml:2:11: sctp.profile: expected "standard" or "ss7", got "fast""#,
+        ),
+        (
+            "[websocket]\norigins = [\"phone.example.com\"]",
+            "r.toml:2:12: websocket.origins: expected an origin as \"https://phone.example.com\", \
+             \"null\" or \"*\", got \"phone.example.com\"",
         ),
         (
             "[timers]\nc = \"3m\"",
@@ -238,6 +244,23 @@ fn every_key_is_described() {
         }
         assert!(docs.contains(&format!("`{key}`")), "{key} is not in docs/configuration.md");
     }
+}
+
+/// RFC 6455 section 10.2: what is not configured is not open to every page.
+#[test]
+fn origins_of_web_pages_are_ours_or_those_listed() {
+    let origins = |text: &str| {
+        let settings = Settings::parse("r.toml", text).unwrap();
+        let config = crate::setup::proxy(&settings, None, &[], 1, [0; 32]);
+        crate::setup::origins(&settings, &config)
+    };
+    let ours = "domains = [\"Example.com\", \"192.0.2.1\"]\n[[domain]]\nname = \"b.org\"\naliases = [\"c.org\"]";
+    let hosts = ["example.com", "192.0.2.1", "b.org", "c.org"].map(Box::from);
+    assert_eq!(origins(ours), Origins::OfHosts(hosts.into()));
+    let listed = origins("[websocket]\norigins = [\"https://A.org\", \"null\"]");
+    let wanted = ["https://a.org", "null"].map(|o| o.parse().unwrap());
+    assert_eq!(listed, Origins::Listed(wanted.into()));
+    assert_eq!(origins("[websocket]\norigins = []"), Origins::Listed(Vec::new()));
 }
 
 #[test]

@@ -17,6 +17,10 @@ fn frames<'s>(pieces: impl Iterator<Item = &'s [u8]>) -> (Vec<Vec<u8>>, usize, O
                     assert!(m.len() <= MAX_MESSAGE);
                     messages.push(m.to_vec());
                 }
+                Ok(Frame::Malformed(head, fault)) => {
+                    assert!(head.len() <= MAX_HEAD && fault.status >= 400);
+                    messages.push(head.to_vec());
+                }
                 Ok(Frame::Ping) => pings += 1,
                 Ok(Frame::Pong) => {}
                 Err(fault) => {

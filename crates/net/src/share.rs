@@ -1,0 +1,119 @@
+//! A bounded number of something, of which each source has a share.
+//!
+//! A source may have at most a fixed number. Half of all is kept for sources that hold nothing yet, so
+//! however much a few of them take, as many others as that half has pieces find room for their first.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::net::{IpAddr, Ipv6Addr};
+
+/// Who a share belongs to: an IPv4 address, or the /64 of an IPv6 address, because one customer of an
+/// IPv6 network commonly has a whole /64 to take addresses from.
+pub(crate) fn source_of(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V6(ip) => Ipv6Addr::from(u128::from(ip) & !u128::from(u64::MAX)).into(),
+        v4 => v4,
+    }
+}
+
+/// Counts what each source holds.
+#[derive(Debug)]
+pub(crate) struct Shares {
+    max: usize,
+    max_of_source: usize,
+    used: usize,
+    sources: HashMap<IpAddr, usize>,
+}
+
+impl Shares {
+    /// `max` in all, of which one source has at most `max_of_source`.
+    pub(crate) fn new(max: usize, max_of_source: usize) -> Self {
+        Shares { max, max_of_source, used: 0, sources: HashMap::new() }
+    }
+
+    /// What nobody holds.
+    pub(crate) fn left(&self) -> usize {
+        self.max.saturating_sub(self.used)
+    }
+
+    /// What all hold.
+    #[cfg(test)]
+    pub(crate) fn used(&self) -> usize {
+        self.used
+    }
+
+    /// What a source holds.
+    pub(crate) fn of(&self, source: IpAddr) -> usize {
+        self.sources.get(&source).copied().unwrap_or(0)
+    }
+
+    /// Takes one for a source; `false` when its share is used up.
+    pub(crate) fn take(&mut self, source: IpAddr) -> bool {
+        let held = self.of(source);
+        let open = if held == 0 { self.max } else { self.max / 2 };
+        if held >= self.max_of_source || self.used >= open {
+            return false;
+        }
+        self.used += 1;
+        self.sources.insert(source, held + 1);
+        true
+    }
+
+    /// Gives one back.
+    pub(crate) fn release(&mut self, source: IpAddr) {
+        if let Entry::Occupied(mut held) = self.sources.entry(source) {
+            self.used = self.used.saturating_sub(1);
+            *held.get_mut() -= 1;
+            if *held.get() == 0 {
+                held.remove();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(n: u8) -> IpAddr {
+        [192, 0, 2, n].into()
+    }
+
+    fn takes_all(shares: &mut Shares, source: IpAddr) -> usize {
+        (0..).take_while(|_| shares.take(source)).count()
+    }
+
+    #[test]
+    fn a_source_has_at_most_its_share_and_half_of_all() {
+        assert_eq!(takes_all(&mut Shares::new(100, 10), ip(1)), 10);
+        assert_eq!(takes_all(&mut Shares::new(100, 1_000), ip(1)), 50);
+        assert_eq!(takes_all(&mut Shares::new(1, 10), ip(1)), 1);
+        assert_eq!(takes_all(&mut Shares::new(0, 10), ip(1)), 0);
+    }
+
+    #[test]
+    fn half_is_kept_for_those_who_hold_nothing() {
+        let mut shares = Shares::new(100, 20);
+        let held: Vec<usize> = (0..4).map(|n| takes_all(&mut shares, ip(n))).collect();
+        assert_eq!(held, [20, 20, 10, 1]);
+        for n in 4..53 {
+            assert!(shares.take(ip(n)) && !shares.take(ip(n)), "{n}");
+        }
+        assert_eq!((shares.left(), shares.take(ip(53))), (0, false));
+        shares.release(ip(0));
+        assert!(!shares.take(ip(0)) && shares.take(ip(53)));
+        assert_eq!((shares.of(ip(0)), shares.of(ip(53)), shares.used()), (19, 1, 100));
+        for _ in 0..60 {
+            shares.release(ip(0));
+        }
+        assert_eq!((shares.of(ip(0)), shares.used()), (0, 81));
+    }
+
+    #[test]
+    fn an_ipv6_prefix_is_one_source() {
+        let of = |s: &str| source_of(s.parse().unwrap());
+        assert_eq!(of("2001:db8::1"), of("2001:db8::2:3"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+        assert_eq!(of("192.0.2.1"), ip(1));
+    }
+}
