@@ -77,6 +77,12 @@ pub enum Close {
     Finished,
     /// The peer does not answer.
     Unreachable,
+    /// The peer answered every INIT, but until the last with a receive window below the 1500 bytes that
+    /// RFC 9260 section 3.3.3 asks for, as a peer does that is busy with what it has not read.
+    SmallWindow {
+        /// The last window it offered, in bytes.
+        a_rwnd: u32,
+    },
     /// The peer ended it at once.
     Aborted {
         /// Its first error cause (RFC 9260 section 3.3.10), 0 for none.
