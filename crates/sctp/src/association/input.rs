@@ -191,7 +191,7 @@ impl Association {
             }
             Chunk::Heartbeat(value) => self.handle_heartbeat(path, value),
             Chunk::HeartbeatAck(value) => self.handle_heartbeat_ack(cx, value),
-            Chunk::Shutdown(cumulative) => self.handle_shutdown(cx, cumulative),
+            Chunk::Shutdown(cumulative) => self.handle_shutdown(cx, path, cumulative),
             Chunk::ShutdownAck => self.handle_shutdown_ack(),
             Chunk::CookieAck => self.handle_cookie_ack(cx, path),
             Chunk::ForwardTsn(ref forward) | Chunk::IForwardTsn(ref forward)
@@ -311,7 +311,7 @@ impl Association {
             return;
         }
         self.totals.sacks_received += 1;
-        self.heard = true;
+        self.heard = u32::MAX;
         let (cumulative, window) = (sack.cumulative_tsn_ack, Some(sack.a_rwnd));
         if self.settings.rack {
             self.out.came_twice(&mut self.paths, sack.duplicates());
@@ -328,7 +328,7 @@ impl Association {
             return;
         }
         self.totals.sacks_received += 1;
-        self.heard = true;
+        self.heard = u32::MAX;
         if self.settings.rack {
             self.out.came_twice(&mut self.paths, sack.duplicates());
         }

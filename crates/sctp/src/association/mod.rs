@@ -319,11 +319,11 @@ pub(crate) struct Association {
     shutdown_wanted: bool,
     /// The next packet of retransmissions goes out whatever the window says.
     forced: bool,
-    /// A zero window may be probed now; a probe is under way; a SACK has come since the timer last
-    /// expired; and how many probes were sent in a row (RFC 9260 section 6.1 A).
+    /// A zero window may be probed now; a probe is under way; of which paths the timer has not expired
+    /// since a SACK came, a bit each; and how many probes were sent in a row (RFC 9260 section 6.1 A).
     probe: bool,
     probing: bool,
-    heard: bool,
+    heard: u32,
     probes: u32,
     /// Most user data in a chunk, as of the packet being written.
     most: usize,

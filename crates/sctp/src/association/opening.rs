@@ -105,7 +105,7 @@ impl Association {
             forced: false,
             probe: false,
             probing: false,
-            heard: false,
+            heard: 0,
             probes: 0,
             most: 1,
             wants_probe: false,

@@ -351,7 +351,7 @@ impl Association {
                 self.probing = true;
                 self.probes += 1;
                 self.totals.window_probes += 1;
-                self.heard = false;
+                self.heard = 0;
             }
             self.probe = false;
             path.spend_burst(self.out.chunk_size(len));
