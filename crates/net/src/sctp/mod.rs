@@ -32,6 +32,7 @@ mod kernel;
 mod listener;
 mod locals;
 mod message;
+mod moderation;
 mod own;
 mod ports;
 mod sockets;
