@@ -113,6 +113,8 @@ pub struct Traffic {
     pub not_sent: u64,
     /// Times that the system had no room for more.
     pub no_room: u64,
+    /// Packets sent in fragments that were written here.
+    pub fragmented: u64,
     /// Pauses in which packets right above IP were left to gather.
     pub pauses: u64,
     /// ICMP messages about what was sent.

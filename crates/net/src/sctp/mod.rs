@@ -27,6 +27,7 @@ mod carrier;
 mod core;
 mod driver;
 mod error;
+mod fragments;
 mod hearing;
 mod kernel;
 mod listener;

@@ -3,6 +3,7 @@
 
 use super::carrier::{Carrier, Ear, Errors, Gone, Outgoing, Traffic};
 use super::error::Error;
+use super::fragments::{Cut, Fragmenter};
 use super::locals::{Bound, Locals, MAX_UDP_ADDRESSES, check_scope};
 use super::moderation::Moderated;
 use super::ports::{DESTINATION, Held, Ports, raw};
@@ -125,6 +126,7 @@ pub(super) struct Sockets {
     trains: bool,
     /// So many packets more are sent one by one, because the train they made was refused.
     singly: usize,
+    fragmenter: Fragmenter,
     /// Our addresses that cannot be used now.
     gone: Gone,
     refused: Vec<(Addressing, Icmp, Vec<u8>)>,
@@ -243,6 +245,7 @@ impl Sockets {
             buffers: SendBatch::new(),
             held,
             singly: 0,
+            fragmenter: Fragmenter::new(),
             gone,
             refused: Vec::new(),
             traffic: Traffic::default(),
@@ -416,6 +419,11 @@ impl Sockets {
             self.refused.push((first.addressing, Icmp::Unreachable, quote));
             return Attempt { dealt: first.packets, room: true };
         };
+        if first.addressing.fragment.is_some()
+            && let Some(attempt) = self.send_in_fragments(place, outgoing, first)
+        {
+            return attempt;
+        }
         let like = |t: &&Train<'_>| {
             t.addressing.source == source && t.addressing.fragment == first.addressing.fragment
         };
@@ -426,7 +434,7 @@ impl Sockets {
         let (mut lost, mut room, mut dealt) = (0, true, 0);
         let mut tried = (usize::MAX, 0);
         traffic.send_calls += 1;
-        if first.addressing.fragment {
+        if first.addressing.fragment.is_some() {
             let _ = may_fragment(socket, true);
         }
         let trains_dealt = buffers.send(socket.as_fd(), &datagrams, |index, code| {
@@ -453,7 +461,7 @@ impl Sockets {
             refused.extend(fault(&batch[index], code));
             After::Skip
         });
-        if first.addressing.fragment {
+        if first.addressing.fragment.is_some() {
             let _ = may_fragment(socket, false);
         }
         for train in &batch[..trains_dealt] {
@@ -467,6 +475,38 @@ impl Sockets {
         traffic.not_sent += lost;
         traffic.sent += dealt as u64 - lost;
         Attempt { dealt, room }
+    }
+}
+
+impl Sockets {
+    /// Sends the first packet in fragments of our own. `None` where this process may not, which leaves it
+    /// to the system to fragment it.
+    fn send_in_fragments(
+        &mut self,
+        place: usize,
+        outgoing: &Outgoing,
+        first: &Train<'_>,
+    ) -> Option<Attempt> {
+        let (ours, theirs) = (self.ports[place].local.port(), first.datagram.to.port());
+        let udp_ports = self.held.is_none().then_some((ours, theirs));
+        let cut = self.fragmenter.send(outgoing, udp_ports, &mut self.buffers);
+        if matches!(cut, Cut::NotPermitted) {
+            return None;
+        }
+        self.traffic.send_calls += 1;
+        let room = !matches!(cut, Cut::NoRoom);
+        match cut {
+            Cut::Sent => {
+                (self.traffic.sent, self.traffic.fragmented) =
+                    (self.traffic.sent + 1, self.traffic.fragmented + 1)
+            }
+            Cut::Refused(code) => {
+                self.traffic.not_sent += 1;
+                self.refused.extend(fault(first, code));
+            }
+            Cut::NoRoom | Cut::NotPermitted => {}
+        }
+        Some(Attempt { dealt: usize::from(room), room })
     }
 }
 
@@ -514,7 +554,12 @@ fn gather(outgoing: &Outgoing, trains: bool, udp: bool) -> SmallVec<[Train<'_>; 
         let (mut end, mut packets) = (range.end, 1);
         for (next, piece) in &left[1..] {
             let longest = piece.end - range.start;
-            if !trains || next != addressing || piece.len() > size || longest > TRAIN_BYTES {
+            if !trains
+                || addressing.fragment.is_some()
+                || next != addressing
+                || piece.len() > size
+                || longest > TRAIN_BYTES
+            {
                 break;
             }
             (end, packets) = (piece.end, packets + 1);

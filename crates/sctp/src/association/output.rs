@@ -30,7 +30,8 @@ impl Association {
         };
         let path = path?;
         self.totals.packets_sent += 1;
-        let fragment = out.len() - start > self.paths[path].packet;
+        let path_mtu = self.paths[path].mtu() as u16;
+        let fragment = (out.len() - start > self.paths[path].packet).then_some(path_mtu);
         let ecn = self.codepoint();
         Some(Addressing { fragment, ecn, ..self.way(path) })
     }

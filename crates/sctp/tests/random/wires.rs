@@ -135,7 +135,7 @@ impl Wires {
         }
         let link = self.route(now, &addressing)?;
         let size = bytes.len() + IP_HEADER + if addressing.udp_port == 0 { 0 } else { UDP_HEADER };
-        if size > link.mtu && !addressing.fragment {
+        if size > link.mtu && addressing.fragment.is_none_or(|mtu| usize::from(mtu) > link.mtu) {
             let told = self.icmp && dice.chance(50);
             return told.then_some(Icmp::TooBig(link.mtu as u32));
         }
@@ -178,7 +178,7 @@ impl Wires {
             port if port == to => comes_from,
             _ => return None,
         };
-        Some(Addressing { udp_port, fragment: false, ..addressing })
+        Some(Addressing { udp_port, fragment: None, ..addressing })
     }
 
     fn delay(&self, dice: &mut Dice, size: usize, copy: bool) -> Duration {
