@@ -92,6 +92,9 @@ impl Association {
             self.marked(tsn);
         }
         self.acks.packet(cx.now, path, seen, &self.settings);
+        if seen.data {
+            self.life_on(path);
+        }
         self.closing_heard(cx, seen.data);
         if seen.data && self.inn.is_readable() {
             self.pending.readable = true;
@@ -370,7 +373,7 @@ impl Association {
             }
         }
         if outcome.acked {
-            self.errors = 0;
+            (self.errors, self.tried) = (0, 0);
             self.check_writable();
             if self.paths.iter().any(|path| path.told != path.state()) {
                 self.path_changed();

@@ -325,6 +325,8 @@ pub(crate) struct Association {
     probing: bool,
     heard: u32,
     probes: u32,
+    /// The paths that data was sent on, or was lost on, since data was last acknowledged, a bit each.
+    tried: u32,
     /// Most user data in a chunk, as of the packet being written.
     most: usize,
     /// A path's MTU is to be probed.
@@ -529,6 +531,18 @@ impl Association {
             return true;
         }
         false
+    }
+
+    /// The peer is heard on a path. While data is tried on others, the errors that count up there do not
+    /// say that nobody answers: that is known when it was tried here too (RFC 9260 section 8.1). Each path
+    /// says so once at most between two acknowledgements of data.
+    fn life_on(&mut self, path: usize) {
+        if self.tried & (1 << path) == 0
+            && self.paths[path].usable()
+            && self.paths[path].flight == 0
+        {
+            self.errors = 0;
+        }
     }
 
     /// Adds an error cause to the next packet, if there is room.

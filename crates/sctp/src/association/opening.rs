@@ -106,6 +106,7 @@ impl Association {
             probe: false,
             probing: false,
             heard: 0,
+            tried: 0,
             probes: 0,
             most: 1,
             wants_probe: false,

@@ -290,6 +290,7 @@ impl Association {
         let before = packet.len();
         self.marks.data = true;
         self.paths[target].before_data(cx.now);
+        self.tried |= 1 << target;
         if self.paths[target].pmtu.is_some() {
             self.begin_search(cx.now, target);
         }

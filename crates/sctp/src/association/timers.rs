@@ -108,6 +108,7 @@ impl Association {
             return;
         }
         self.totals.timeouts += 1;
+        self.tried |= 1 << index;
         let heard = self.heard & (1 << index) != 0 || path.flight == 0;
         self.heard &= !(1 << index);
         if heard && self.out.is_shut(most) {
