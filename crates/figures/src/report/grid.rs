@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_comparison_shows_both_and_the_difference() {
-        let ours = |value: f64| Estimate { value, n: 1, interval: None };
+        let ours = |value: f64| Estimate { value, n: 1, interval: None, equal: false };
         let rows = [
             Compared {
                 what: "sent".into(),

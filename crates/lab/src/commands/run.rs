@@ -2,7 +2,7 @@
 
 use super::{Answer, Failure, Source, scenario, source};
 use crate::builtin;
-use crate::estimate::{estimate, had_by, is_even, kinds};
+use crate::estimate::{EQUAL, estimate, had_by, is_even, kinds};
 use crate::output::{
     self, AxisSheet, ChartSheet, MANIFEST, Manifest, PAGE, SHEET, SeriesSheet, Sheet, Style,
     TableSheet, columns, figure, host, version,
@@ -56,7 +56,7 @@ pub fn run(args: &RunArgs) -> Result<Answer, Failure> {
     }
     let began = Instant::now();
     let runs = replicate(&scenario, seed, replications, args.out.as_deref())?;
-    let summed = sum_up(&runs, seed);
+    let summed = sum_up(&runs);
     let sheet = sheet(&scenario, &runs, &summed, seed, args.out.is_some());
     let mut text = text(&scenario, &runs, &sheet);
     if let Some(out) = &args.out {
@@ -112,13 +112,13 @@ fn replicate(
 }
 
 /// The estimate of every figure with its interval, over the replications that have it.
-fn sum_up(runs: &[Outcome], seed: u64) -> Vec<Summed<'_>> {
+fn sum_up(runs: &[Outcome]) -> Vec<Summed<'_>> {
     let Some(first) = runs.first() else { return Vec::new() };
     let mut summed = Vec::new();
     for (i, flow) in first.flows.iter().enumerate() {
         for (measure, _) in MEASURES {
             let of = |r: usize, name: &str| runs[r].flows[i].value(name);
-            if let Some(estimate) = estimate(measure, runs.len(), seed, of) {
+            if let Some(estimate) = estimate(measure, runs.len(), of) {
                 summed.push(Summed { flow: &flow.flow, measure, estimate });
             }
         }
@@ -168,6 +168,7 @@ fn flow_table(
     let flows = runs.first().map_or(&[][..], |r| &r.flows);
     let flows =
         flows.iter().filter(|f| columns.get(1).is_some_and(|c| find(&f.flow, c.1).is_some()));
+    let copies = equal(runs);
     let rows: Vec<Vec<String>> = flows
         .map(|flow| {
             let cell = |&(head, measure): &(&str, &str)| {
@@ -178,7 +179,11 @@ fn flow_table(
                     h if h.ends_with("(kbit/s)") => 1e-3,
                     _ => 1.0,
                 };
-                with_interval(&found.estimate, scale, n) + &had_by(Some(found.estimate), n)
+                let shown = match copies {
+                    true => with_interval(&found.estimate, scale, 1),
+                    false => with_interval(&found.estimate, scale, n),
+                };
+                shown + &had_by(Some(found.estimate), n)
             };
             std::iter::once(flow.flow.clone()).chain(columns.iter().map(cell)).collect()
         })
@@ -187,9 +192,26 @@ fn flow_table(
         let column = columns.iter().find(|c| c.1 == s.measure)?;
         Some((column.0.split(" (").next().unwrap_or_default(), Some(s.estimate)))
     });
-    let kind = kinds(shown).unwrap_or("one run".into());
+    let kind = match copies {
+        true => format!("{}; each value is that of one run", all_equal(n)),
+        false => kinds(shown).unwrap_or("one run".into()),
+    };
     let caption = format!("{what}; n = {n}, seed {seed}, {kind}.");
     (!rows.is_empty()).then_some(TableSheet { caption, head, rows })
+}
+
+/// Whether there are several runs and nothing but their numbers tells them apart: nothing in them is
+/// random, or what is had no effect.
+fn equal(runs: &[Outcome]) -> bool {
+    let same = |a: &Outcome, b: &Outcome| {
+        (a.ended, a.events, &a.flows, &a.links) == (b.ended, b.events, &b.flows, &b.links)
+    };
+    runs.len() > 1 && runs.iter().all(|r| same(r, &runs[0]))
+}
+
+/// Says that so many runs are equal.
+fn all_equal(n: usize) -> String {
+    format!("all {n} replications are equal, no random element shows")
 }
 
 /// An estimate times `scale`, with its interval if there are several runs.
@@ -203,6 +225,7 @@ pub(crate) fn with_interval(estimate: &Estimate, scale: f64, n: usize) -> String
             let [low, high] = [i.low, i.high].map(|b| figure(short(b * scale)));
             format!("{value} [{low}, {high}]")
         }
+        None if n > 1 && estimate.equal => value + EQUAL,
         None => value,
     }
 }
@@ -301,7 +324,10 @@ fn sheet(
         facts: vec![
             ("version".into(), version()),
             ("seed".into(), seed.to_string()),
-            ("replications".into(), runs.len().to_string()),
+            (
+                "replications".into(),
+                if equal(runs) { all_equal(runs.len()) } else { runs.len().to_string() },
+            ),
             (
                 "virtual time".into(),
                 first.map_or(String::new(), |r| format!("{} s", figure(r.ended))),
@@ -349,7 +375,11 @@ fn message_delays(runs: &[Outcome], seed: u64) -> Vec<ChartSheet> {
     }
     let pooled: Vec<&Series> = pooled.iter().collect();
     let n = runs.len();
-    let rests_on = Some((n, if n == 1 { "run".into() } else { "replications".into() }));
+    let rests_on = Some(match n {
+        1 => (1, "run".into()),
+        n if equal(runs) => (1, format!("run; {}", all_equal(n))),
+        n => (n, "replications".into()),
+    });
     let delay = || AxisSheet::new("delay", "s").log();
     let mut charts = Vec::new();
     for (part, of) in pooled.chunks(MOST_IN_A_FIGURE).enumerate() {
@@ -491,6 +521,7 @@ fn summary(summed: &[Summed<'_>]) -> Vec<Value> {
             "low": interval.map(|i| i.low),
             "high": interval.map(|i| i.high),
             "interval": interval.map(|i| i.to_string()),
+            "equal": s.estimate.equal,
         })
     };
     summed.iter().map(entry).collect()
@@ -509,6 +540,7 @@ fn json(
         "version": version(),
         "seed": seed,
         "replications": runs.len(),
+        "equal": equal(runs),
         "summary": summary(summed),
         "runs": runs,
     })

@@ -66,7 +66,7 @@ fn series(sheet: &SeriesSheet) -> Series {
                 level: LEVEL,
                 kind: sheet.kind.into(),
             });
-            (point[0], Estimate { value: point[1], n, interval })
+            (point[0], Estimate { value: point[1], n, interval, equal: false })
         })
     };
     let data = match sheet.style {

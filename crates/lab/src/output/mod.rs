@@ -179,8 +179,10 @@ pub enum IntervalKind {
     Paired,
     /// Wilson's.
     Wilson,
-    /// The bootstrap over replications.
-    Bootstrap,
+    /// Between two observations.
+    Rank,
+    /// Woodruff's over replications.
+    Woodruff,
 }
 
 impl IntervalKind {
@@ -195,7 +197,8 @@ impl From<Kind> for IntervalKind {
             Kind::StudentT => Self::Student,
             Kind::PairedT => Self::Paired,
             Kind::Wilson => Self::Wilson,
-            Kind::Bootstrap => Self::Bootstrap,
+            Kind::Rank => Self::Rank,
+            Kind::Woodruff => Self::Woodruff,
         }
     }
 }
@@ -206,7 +209,8 @@ impl From<IntervalKind> for Kind {
             IntervalKind::Student => Self::StudentT,
             IntervalKind::Paired => Self::PairedT,
             IntervalKind::Wilson => Self::Wilson,
-            IntervalKind::Bootstrap => Self::Bootstrap,
+            IntervalKind::Rank => Self::Rank,
+            IntervalKind::Woodruff => Self::Woodruff,
         }
     }
 }

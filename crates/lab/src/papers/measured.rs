@@ -56,7 +56,7 @@ impl Measured {
 
     /// One that nothing is left to chance of.
     pub(super) fn certain(column: &str, unit: &'static str, value: f64) -> Self {
-        Measured::new(column, unit, Estimate { value, n: 1, interval: None })
+        Measured::new(column, unit, Estimate { value, n: 1, interval: None, equal: false })
     }
 
     /// With what the paper printed.

@@ -108,7 +108,7 @@ fn read(text: &str) -> Result<Scenario, RunError> {
 }
 
 /// Nothing was seen: a value that is none.
-const NOTHING: Estimate = Estimate { value: f64::NAN, n: 0, interval: None };
+const NOTHING: Estimate = Estimate { value: f64::NAN, n: 0, interval: None, equal: false };
 
 /// What the interval of a difference tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

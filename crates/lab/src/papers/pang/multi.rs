@@ -116,10 +116,10 @@ impl Cell {
         known(ratio_of_replications(&self.runs.iter().map(counts).collect::<Vec<_>>()))
     }
 
-    fn percentile(&self, p: f64, seed: u64) -> Estimate {
+    fn percentile(&self, p: f64) -> Estimate {
         let times = self.runs.iter().map(setups).filter(|times| !times.is_empty());
         let times: Vec<Vec<f64>> = times.collect();
-        known(percentile_of_replications(&times, p, seed))
+        known(percentile_of_replications(&times, p))
     }
 }
 
@@ -162,7 +162,7 @@ pub(super) fn run(study: &Study) -> Result<Part, RunError> {
     let table = |source, what: String, rows| MeasuredTable { source, what, replications: n, rows };
     let mut tables = Vec::new();
     for lost in [Lost::Both, Lost::ToProxy] {
-        let [counts, ratios, times] = rows(study, &|transport, loss| find(transport, loss, lost));
+        let [counts, ratios, times] = rows(&|transport, loss| find(transport, loss, lost));
         let of = match lost {
             Lost::Both => "between the phones and the proxy, in each direction",
             Lost::ToProxy => "from the phones to the proxy alone",
@@ -317,7 +317,7 @@ fn fast_retransmission(all: &Dialled) -> Claim {
 }
 
 /// The rows of counts, of completion ratios and of set-up times.
-fn rows<'a>(study: &Study, find: &dyn Fn(&str, f64) -> Option<&'a Cell>) -> [Vec<MeasuredRow>; 3] {
+fn rows<'a>(find: &dyn Fn(&str, f64) -> Option<&'a Cell>) -> [Vec<MeasuredRow>; 3] {
     let [mut counts, mut ratios, mut times] = [const { Vec::new() }; 3];
     for (loss, udp, sctp) in LOSSES {
         let mut row_counts = Vec::new();
@@ -330,7 +330,7 @@ fn rows<'a>(study: &Study, find: &dyn Fn(&str, f64) -> Option<&'a Cell>) -> [Vec
                 _ => count,
             });
             row_ratios.push(Measured::new(cell.transport, "share", cell.ratio()));
-            let quantile = |name: &str, p| Measured::new(name, "s", cell.percentile(p, study.seed));
+            let quantile = |name: &str, p| Measured::new(name, "s", cell.percentile(p));
             times.push(row(
                 format!("{loss} %, {}", cell.transport),
                 vec![quantile("p50", 0.5), quantile("p90", 0.9), quantile("p99", 0.99)],
@@ -468,7 +468,7 @@ mod tests {
 
     fn estimate(low: f64, high: f64) -> Estimate {
         let interval = Interval { low, high, level: 0.95, kind: Kind::PairedT };
-        Estimate { value: (low + high) / 2.0, n: 30, interval: Some(interval) }
+        Estimate { value: (low + high) / 2.0, n: 30, interval: Some(interval), equal: false }
     }
 
     /// The reason beside a row says of each remedy what its own figures say, and how much of the
@@ -491,7 +491,7 @@ mod tests {
         );
         assert!(said.contains("(RACK) it completes more calls than UDP;"), "{said}");
         assert!(said.contains("profile it still completes fewer calls than UDP."), "{said}");
-        let one = Estimate { value: -3.0, n: 1, interval: None };
+        let one = Estimate { value: -3.0, n: 1, interval: None, equal: false };
         assert_eq!(
             ahead_at(&[(5.0, ahead), (10.0, one), (20.0, behind), (30.0, behind)]),
             "more at 5 %; not told apart at 10 %; fewer at 20 %, 30 %"

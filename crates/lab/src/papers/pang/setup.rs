@@ -80,7 +80,7 @@ pub(super) fn run(study: &Study) -> Result<Part, RunError> {
         tails.push(each("ms", &|runs| {
             let times: Vec<Vec<f64>> =
                 runs.iter().map(|c| setups(c).iter().map(|t| t * 1e3).collect()).collect();
-            known(percentile_of_replications(&times, 0.9, study.seed))
+            known(percentile_of_replications(&times, 0.9))
         }));
         shares.push(each("share", &|runs| {
             let counts: Vec<(u64, u64)> =
