@@ -13,6 +13,7 @@ use crate::scenario::{MAX_REPLICATIONS, Scenario, What};
 use rayon::prelude::*;
 use ringway_figures::statistics::Estimate;
 use serde_json::{Value, json};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -163,8 +164,10 @@ fn flow_table(
     let n = runs.len();
     let mut head = vec!["flow".to_string()];
     head.extend(columns.iter().map(|c| c.0.to_string()));
-    let find =
-        |flow: &str, measure: &str| summed.iter().find(|s| s.flow == flow && s.measure == measure);
+    // Names of flows are their own, so that each figure is found at once among those of many flows.
+    let index: HashMap<(&str, &str), &Summed<'_>> =
+        summed.iter().map(|s| ((s.flow, s.measure), s)).collect();
+    let find = |flow: &str, measure: &str| index.get(&(flow, measure)).copied();
     let flows = runs.first().map_or(&[][..], |r| &r.flows);
     let flows =
         flows.iter().filter(|f| columns.get(1).is_some_and(|c| find(&f.flow, c.1).is_some()));
