@@ -406,3 +406,13 @@ proptest! {
         prop_assert_eq!(found.unwrap().text().unwrap_or(""), title);
     }
 }
+
+/// Stretches are shaded as far as they lie within the axis; what is no number is not drawn.
+#[test]
+fn stretches_of_the_axis_are_shaded() {
+    let points = vec![(0.0, 1.0), (10.0, 2.0)];
+    let figure = Figure::new("t", Axis::si("time", "s"), Axis::bare("y"), 1)
+        .with(Series::new("", Data::Line(points)))
+        .shading([(2.0, 4.0), (8.0, 99.0), (50.0, 60.0), (f64::NAN, 1.0), (5.0, 3.0)]);
+    assert_eq!(figure.svg().unwrap().matches("class=\"shaded\"").count(), 2);
+}

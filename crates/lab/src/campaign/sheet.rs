@@ -94,6 +94,7 @@ pub(crate) fn sheet(campaign: &Campaign, done: &Done) -> Sheet {
         ("manifest.json", "version, seed, parameters, host"),
     ];
     Sheet {
+        network: None,
         title: campaign.title.clone(),
         text: campaign.text.split("\n\n").map(|p| p.trim().to_string()).collect(),
         facts: vec![
@@ -255,6 +256,7 @@ fn charts(campaign: &Campaign, done: &Done) -> Vec<ChartSheet> {
         let title =
             title.get(..1).unwrap_or_default().to_uppercase() + title.get(1..).unwrap_or_default();
         let chart = |part: usize, x: AxisSheet, series: Vec<SeriesSheet>| ChartSheet {
+            shaded: Vec::new(),
             name: if part == 0 {
                 name.replace('.', "-")
             } else {

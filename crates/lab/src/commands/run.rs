@@ -1,5 +1,6 @@
 //! `ringway lab run`: a scenario, once or many times.
 
+use super::network::{down_caption, down_times, network};
 use super::{Answer, Failure, Source, scenario, source};
 use crate::builtin;
 use crate::estimate::{EQUAL, estimate, had_by, is_even, kinds};
@@ -339,9 +340,15 @@ fn sheet(
         tables,
         charts: first.map_or(Vec::new(), |r| {
             let mut all = charts(&r.series, seed);
+            // Those whose horizontal axis is the time of the run.
+            for chart in all.iter_mut().filter(|c| c.x.label == "time") {
+                chart.shaded = down_times(scenario, r.ended);
+                chart.caption += &down_caption(scenario, r.ended);
+            }
             all.extend(message_delays(runs, seed));
             all
         }),
+        network: Some(network(scenario)),
         files: if files { listed } else { Vec::new() },
     }
 }
@@ -399,6 +406,7 @@ fn message_delays(runs: &[Outcome], seed: u64) -> Vec<ChartSheet> {
         });
         let tail = |s: &&Series| SeriesSheet::tail(&s.of, s.points.iter().map(|p| p[1]).collect());
         charts.push(ChartSheet {
+shaded: Vec::new(),
             name: format!("message-delay-tail{number}"),
             title: titled("Messages that took longer", of),
             caption: "The share of the delivered messages that took longer, from when each was due to its \
@@ -447,6 +455,7 @@ fn chart(what: What, of: &[&Series], seed: u64, number: &str) -> ChartSheet {
         ),
     };
     ChartSheet {
+        shaded: Vec::new(),
         name: format!("{}{number}", what.as_str()),
         title: titled(title, of),
         caption: caption.into(),
@@ -468,6 +477,7 @@ fn titled(title: &str, of: &[&Series]) -> String {
 
 fn distribution(of: &[&Series], seed: u64, number: &str) -> ChartSheet {
     ChartSheet {
+        shaded: Vec::new(),
         name: format!("delay-ecdf{number}"),
         title: titled("Distribution of the delay", of),
         caption: "The share of packets that took no longer.".into(),
@@ -488,6 +498,7 @@ fn sequence(series: &Series, seed: u64) -> ChartSheet {
         drawn.push(SeriesSheet::new("lost", Style::Lost, &series.lost));
     }
     ChartSheet {
+        shaded: Vec::new(),
         name: format!("sequence-{}", series.of),
         title: format!("Packets over time, {}", series.of),
         caption:

@@ -43,6 +43,7 @@ fn figure(chart: &ChartSheet) -> Figure {
     if let Some((n, what)) = &chart.rests_on {
         figure = figure.resting_on(*n, what);
     }
+    let figure = figure.shading(chart.shaded.iter().map(|s| (s[0], s[1])));
     chart.series.iter().map(series).fold(figure, Figure::with)
 }
 

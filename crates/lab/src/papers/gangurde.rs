@@ -302,6 +302,7 @@ fn delays(outcome: &Outcome, name: &str) -> SeriesSheet {
 
 fn charts(udp: &Outcome, tcp: &Outcome, sctp: &Outcome) -> Vec<ChartSheet> {
     let chart = |name: &str, title: &str, series: Vec<SeriesSheet>| ChartSheet {
+        shaded: Vec::new(),
         name: name.into(),
         title: title.into(),
         caption: "Each packet's time from the sender to the receiver.".into(),

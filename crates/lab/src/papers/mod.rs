@@ -299,6 +299,7 @@ impl Reproduction {
             tables.push(self.shown());
         }
         Sheet {
+            network: None,
             title: self.title.into(),
             text: self.findings.clone(),
             facts: vec![

@@ -208,6 +208,7 @@ fn chart(
         series
     });
     ChartSheet {
+        shaded: Vec::new(),
         name: name.into(),
         title: title.into(),
         caption: "Time until everything has arrived, over 10 Mbit/s and 10 ms.".into(),

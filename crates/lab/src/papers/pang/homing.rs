@@ -156,6 +156,7 @@ fn losses(study: &Study) -> Result<Part, RunError> {
     ];
     let chart = |name: &str, title: &str, outcome: &Outcome| {
         ChartSheet {
+        shaded: vec![[1.5, 2.8]],
         name: name.into(),
         title: title.into(),
         caption: "When each packet arrived, by its number in the order of sending; the first path is silent \
@@ -318,6 +319,7 @@ fn cable(study: &Study) -> Result<Part, RunError> {
         series.bounds.push((estimate.interval.map(|i| [i.low, i.high]), estimate.n));
     }
     let chart = ChartSheet {
+        shaded: Vec::new(),
         name: "section-5-5-gap".into(),
         title: "Section 5.5, the gap when the primary cable is pulled".into(),
         caption: "The longest time without a message, by profile.".into(),

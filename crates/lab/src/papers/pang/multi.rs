@@ -427,6 +427,7 @@ fn counts(study: &Study, name: &str, lost: &str, table: &MeasuredTable) -> Chart
         SeriesSheet::new(name, Style::Scatter, &points)
     });
     ChartSheet {
+        shaded: Vec::new(),
         name: format!("table-5-3-calls{name}"),
         title: format!("Table 5.3, calls completed in a minute; losses {lost}"),
         caption: "INVITE transactions answered 200 by eight phones, against loss.".into(),
@@ -448,6 +449,7 @@ fn ecdf(study: &Study, cells: &[Cell], loss: f64) -> ChartSheet {
         SeriesSheet::new(cell.transport, Style::Ecdf, &points)
     };
     ChartSheet {
+        shaded: Vec::new(),
         name: format!("table-5-3-setup-ecdf-{loss}"),
         title: format!("Table 5.3, set-up time at {loss} % loss in each direction"),
         caption:

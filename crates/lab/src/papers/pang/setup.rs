@@ -208,6 +208,7 @@ fn lines(study: &Study, table: &MeasuredTable) -> ChartSheet {
         series
     });
     ChartSheet {
+        shaded: Vec::new(),
         name: "call-setup".into(),
         title: "Call set-up against loss".into(),
         caption: "Mean time from INVITE to 200 over two links of 0.2 Mbit/s and 10 ms.".into(),
@@ -227,6 +228,7 @@ fn ecdf(study: &Study, cells: &[(f64, &str, Vec<Calls>)]) -> ChartSheet {
         SeriesSheet::new(cell.1, Style::Ecdf, &points)
     };
     ChartSheet {
+        shaded: Vec::new(),
         name: "call-setup-ecdf".into(),
         title: format!("Call set-up at {AT} % loss"),
         caption: "The share of calls whose set-up took no longer.".into(),

@@ -183,6 +183,7 @@ fn chart(study: &Study, table: &MeasuredTable, name: &str, what: &str) -> ChartS
         SeriesSheet::new(&f.column, Style::Line, &points.collect::<Vec<_>>())
     });
     ChartSheet {
+        shaded: Vec::new(),
         name: format!("figure-5-2-throughput{name}"),
         title: format!("Figure 5.2, throughput against message size; {what}"),
         caption: "Data a second over Ethernet of 100 Mbit/s.".into(),
