@@ -14,7 +14,7 @@ from cases import Failed
 class Baresip:
     """baresip 1.0: a file as microphone, its sndfile module as recorder, its TCP control socket."""
 
-    def __init__(self, context, user, password, domain, server, *, tone, answer=True, transport="udp"):
+    def __init__(self, context, user, password, domain, server, *, tone, answer=True, transport="udp", prefix=()):
         self.context, self.user = context, user
         self.folder = context.folder / f"baresip-{user}"
         self.folder.mkdir()
@@ -34,7 +34,7 @@ class Baresip:
             f"<sip:{user}@{domain};transport={transport}>;auth_user={user};auth_pass={password}"
             f';outbound="sip:127.0.0.1:{server.port};transport={transport}";regint=120'
             f";answermode={'auto' if answer else 'manual'}\n")
-        self.process = context.start(f"baresip-{user}", ["baresip", "-f", self.folder, "-s"])
+        self.process = context.start(f"baresip-{user}", [*prefix, "baresip", "-f", self.folder, "-s"])
         context.until(self._connect, 10, lambda: f"baresip's control port does not open: {self._said()}")
 
     def _said(self):
@@ -106,7 +106,7 @@ class Baresip:
 class Linphone:
     """linphonec 5: files instead of a sound card, commands on its standard input."""
 
-    def __init__(self, context, user, password, domain, server, *, tone, answer=True, transport="udp"):
+    def __init__(self, context, user, password, domain, server, *, tone, answer=True, transport="udp", prefix=()):
         self.context, self.user = context, user
         self.folder = context.folder / f"linphone-{user}"
         for name in (".local/share/linphone", ".config/linphone"):
@@ -130,7 +130,6 @@ username={user}
 passwd={password}
 realm={domain}
 domain={domain}
-algorithm=MD5
 [proxy_0]
 reg_proxy={proxy}>
 reg_identity=sip:{user}@{domain}
@@ -140,7 +139,7 @@ reg_sendregister=1
 publish=0
 """)
         self.process = context.start(
-            f"linphone-{user}", ["linphonec", "-c", self.folder / "rc", "-d", "6", "-l", self.debug,
+            f"linphone-{user}", [*prefix, "linphonec", "-c", self.folder / "rc", "-d", "6", "-l", self.debug,
                                  *(["-a"] if answer else [])],
             env={"HOME": str(self.folder), "XDG_DATA_HOME": "", "XDG_CONFIG_HOME": ""}, stdin=True)
         for line in ("soundcard use files", f"play {self.folder}/tone.wav", f"record {self.folder}/heard.wav"):

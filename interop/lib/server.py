@@ -18,6 +18,8 @@ from cases import Failed
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
+# Of a machine with one processor.
+FEWEST_WORKERS = 2
 # Tables that must be empty when nothing is under way.
 UNDER_WAY = ("server_transactions", "client_transactions", "contexts", "pending_commits", "resolving")
 
@@ -53,9 +55,9 @@ class Wanted:
     tls: bool = False
     websocket: bool = False
     store: str = ""  # the embedded one, in the case's folder
-    workers: int = 2
+    workers: int = 0  # the default, but never one alone
     also_ipv6: bool = False
-    algorithms: tuple = ("MD5",)
+    algorithms: tuple = ()  # the default
     extra: str = ""
 
 
@@ -166,18 +168,21 @@ class Ringway:
             listen.append(f"tls://{server.host}:{server.tls_port}")
         if wanted.websocket:
             listen += [f"ws://{server.host}:{server.ws_port}", f"wss://{server.host}:{server.wss_port}"]
+        # One worker alone never meets what another worker holds.
+        workers = wanted.workers or (0 if (os.cpu_count() or 1) > 1 else FEWEST_WORKERS)
         lines = [
             f"listen = {json.dumps(listen)}",
             f"domains = {json.dumps([wanted.domain])}",
             f'http = "{server.host}:{server.http_port}"',
             f'store = "{wanted.store or f"redb:{server.folder}/ringway.redb"}"',
-            f"workers = {wanted.workers}",
             f'mode = "{"redirect" if wanted.redirect else "proxy"}"',
             f"trusted = {json.dumps(wanted.trusted)}",
+            *([f"workers = {workers}"] if workers else []),
             "[auth]",
-            f'mode = "{"digest" if wanted.auth else "off"}"',
-            f"algorithms = {json.dumps(wanted.algorithms)}",
+            *([] if wanted.auth else ['mode = "off"']),
         ]
+        if wanted.algorithms:
+            lines.append(f"algorithms = {json.dumps(wanted.algorithms)}")
         if wanted.tls or wanted.websocket:
             lines += ["[tls]", f'certificate = "{server.certificate}"', f'key = "{server.key}"']
         for route in wanted.routes:

@@ -44,7 +44,8 @@ class Sipp:
 
     def __init__(self, context, name, template, *, remote=None, transport="udp", service="bob", caller="alice",
                  domain="ringway.test", port=None, source="127.0.0.1", calls=1, rate=10, seconds=30,
-                 parts=(), words=None, keys=None, login=None, quiet=False, sockets="one", arguments=()):
+                 parts=(), words=None, keys=None, login=None, quiet=False, sockets="one", arguments=(),
+                 prefix=()):
         self.context, self.name, self.transport = context, name, transport
         self.port = port or context.ports.take(2)
         self.seconds = seconds
@@ -54,7 +55,7 @@ class Sipp:
         scenario = render(context, name, template, parts, words)
         keys = {"domain": domain, "target": domain, "caller": caller, **(keys or {})}
         mode = {"udp": "u", "tcp": "t"}[transport] + {"one": "1", "each": "n"}[sockets]
-        argv = ["sipp", "-sf", scenario, "-i", source, "-p", self.port, "-t", mode,
+        argv = [*prefix, "sipp", "-sf", scenario, "-i", source, "-p", self.port, "-t", mode,
                 "-m", calls, "-r", rate, "-s", service, "-mp", context.ports.take(4), "-nostdin",
                 "-timeout", f"{seconds}s", "-timeout_error",
                 *arguments]
