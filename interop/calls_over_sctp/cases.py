@@ -31,9 +31,6 @@ store = "memory"
 trusted = ["127.0.0.0/8", "10.0.0.0/8"]
 http = "127.0.0.1:8060"
 
-[auth]
-mode = "off"
-
 [sctp]
 profile = "{profile}"
 {extra}
@@ -222,8 +219,6 @@ listen = ["udp://127.0.0.1:5060", "sctp://10.1.0.1:5060"]
 domains = ["host.test"]
 trusted = ["127.0.0.0/8", "10.0.0.0/8"]
 http = "127.0.0.1:8060"
-[auth]
-mode = "off"
 """
 REGISTER = """<?xml version="1.0" encoding="UTF-8"?>
 <scenario name="register">

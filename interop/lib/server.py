@@ -48,7 +48,7 @@ class Wanted:
 
     domain: str = "ringway.test"
     users: dict = field(default_factory=lambda: {"alice": "wonderland", "bob": "builder"})
-    auth: bool = True
+    open_because: str = ""  # why nobody is asked for a password in this case; empty: the default, digest
     redirect: bool = False
     routes: list = field(default_factory=list)
     trusted: list = field(default_factory=list)
@@ -179,7 +179,7 @@ class Ringway:
             f"trusted = {json.dumps(wanted.trusted)}",
             *([f"workers = {workers}"] if workers else []),
             "[auth]",
-            *([] if wanted.auth else ['mode = "off"']),
+            *(['mode = "off"'] if wanted.open_because else []),
         ]
         if wanted.algorithms:
             lines.append(f"algorithms = {json.dumps(wanted.algorithms)}")
