@@ -27,7 +27,7 @@ UNDER_WAY = ("server_transactions", "client_transactions", "contexts", "pending_
 def binary():
     """The ringway program, as `cargo build --profile quick` leaves it."""
     named = os.environ.get("RINGWAY")
-    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
     path = Path(named) if named else target / "quick" / "ringway"
     if not path.exists():
         raise Failed(f"no server at {path}: run cargo build --profile quick -p ringway")
