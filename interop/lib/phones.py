@@ -5,10 +5,23 @@ Both play a tone from a file and record what they hear to one.
 
 import json
 import re
+import shutil
 import socket
+import tempfile
+from pathlib import Path
 
 import audio
 from cases import Failed
+
+
+def plain(context, folder):
+    """A name of a folder without spaces, commas and what else such a program's configuration cannot hold."""
+    if re.fullmatch(r"[\w./-]+", str(folder), flags=re.ASCII):
+        return folder
+    scratch = Path(tempfile.mkdtemp(prefix="ringway-"))
+    (scratch / "folder").symlink_to(folder)
+    context.after(lambda: shutil.rmtree(scratch))
+    return scratch / "folder"
 
 
 class Baresip:
@@ -16,8 +29,8 @@ class Baresip:
 
     def __init__(self, context, user, password, domain, server, *, tone, answer=True, transport="udp", prefix=()):
         self.context, self.user = context, user
-        self.folder = context.folder / f"baresip-{user}"
-        self.folder.mkdir()
+        (context.folder / f"baresip-{user}").mkdir()
+        self.folder = plain(context, context.folder / f"baresip-{user}")
         self.control = context.ports.take()
         self._buffer = b""
         sip_port, rtp_port = context.ports.take(2), context.ports.take(20)
@@ -108,9 +121,9 @@ class Linphone:
 
     def __init__(self, context, user, password, domain, server, *, tone, answer=True, transport="udp", prefix=()):
         self.context, self.user = context, user
-        self.folder = context.folder / f"linphone-{user}"
         for name in (".local/share/linphone", ".config/linphone"):
-            (self.folder / name).mkdir(parents=True)
+            (context.folder / f"linphone-{user}" / name).mkdir(parents=True)
+        self.folder = plain(context, context.folder / f"linphone-{user}")
         audio.write_tone(self.folder / "tone.wav", tone)
         self.debug = self.folder / "debug.log"
         ports = {"udp": -1, "tcp": -1, "tls": -1, transport: context.ports.take(2)}

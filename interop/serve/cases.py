@@ -118,7 +118,7 @@ def full_disk(c):
     # A tmpfs in a mount namespace of the server's own: seen from here through /proc/PID/root.
     server = Server(c, start=False, open_because=MANY, users={}, store=f"redb:{state}/ringway.redb")
     wrapped = ["unshare", "--mount", *([] if os.getuid() == 0 else ["--map-root-user"]), "sh", "-c",
-               f"mount -t tmpfs -o size=16m tmpfs {state} && head -c 8m /dev/zero >{state}/filler && exec \"$@\"", "sh"]
+               'mount -t tmpfs -o size=16m tmpfs "$0" && head -c 8m /dev/zero >"$0/filler" && exec "$@"', state]
     server.kind.prefix = wrapped
     server.start()
     answered, refused = [], None
@@ -154,7 +154,7 @@ def no_room(c):
     state.mkdir()
     server = Server(c, start=False, users={}, store=f"redb:{state}/ringway.redb")
     server.kind.prefix = ["unshare", "--mount", *([] if os.getuid() == 0 else ["--map-root-user"]), "sh", "-c",
-                          f"mount -t tmpfs -o size=64k tmpfs {state} && ! head -c 1m /dev/zero >{state}/filler 2>&- && exec \"$@\"", "sh"]
+                          'mount -t tmpfs -o size=64k tmpfs "$0" && ! head -c 1m /dev/zero >"$0/filler" 2>&- && exec "$@"', state]
     refuses_to_start(c, server, "ringway.redb")
 
 
