@@ -1,0 +1,248 @@
+//! The command line: words in, one call into [`ringway_server`] or [`ringway_lab`], words out.
+//!
+//! [`command`] describes it; man pages and completions are derived from that. Exit status 0 is done, 1 failed, 2 wrong usage. What was asked for goes to standard output,
+//! everything else to standard error; `--json` output is stable.
+
+mod lab;
+mod out;
+mod perf;
+
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use out::Fail;
+use ringway_server::config::{AuthMode, Host, HttpAddr, Listen, Settings, StoreKind};
+use ringway_server::manage::{self, Users};
+use ringway_server::serve::serve;
+use ringway_server::setup::{Overrides, Sources};
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// SIP without a centre.
+#[derive(Parser)]
+#[command(name = "ringway", version, arg_required_else_help = true, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs the proxy and registrar
+    Serve(Serve),
+    /// Makes, changes, removes and lists users
+    #[command(subcommand)]
+    User(User),
+    /// Looks at configuration files
+    #[command(subcommand)]
+    Config(Config),
+    /// Shows how a running server is
+    Status(Status),
+    /// Runs networks in virtual time: scenarios, campaigns, the papers' tables
+    #[command(subcommand)]
+    Lab(lab::Lab),
+    /// Measures throughput and latency by message size over UDP, TCP and SCTP
+    #[command(subcommand)]
+    Perf(perf::Perf),
+}
+
+#[derive(Args)]
+struct Serve {
+    /// Configuration file (TOML); flags win over it
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where to listen, as udp://A:P, tcp://, tls://, ws://, wss://, sctp://A[,A2..]:P or
+    /// sctp+udp://A[,A2..]:P?encap=9899 (repeatable) [default: UDP, TCP and SCTP
+    /// 5060 on all addresses; SCTP in UDP 9899, and over IP where permitted]
+    #[arg(long, value_name = "URI")]
+    listen: Vec<Listen>,
+    /// Name of the domain served; further ones are other names of it (repeatable) [default: the
+    /// host's name and addresses]
+    #[arg(long = "domain", value_name = "NAME")]
+    domains: Vec<Host>,
+    /// Where users and registrations are kept: memory, or redb:PATH [default: ringway.redb in the
+    /// state directory]
+    #[arg(long)]
+    store: Option<StoreKind>,
+    /// Whether users must prove who they are: off or digest [default: digest]
+    #[arg(long)]
+    auth: Option<AuthMode>,
+    /// Worker threads [default: one a processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
+    workers: Option<u8>,
+    /// Where metrics and management are served, on loopback: ADDRESS:PORT, or off [default:
+    /// 127.0.0.1:8060]
+    #[arg(long, value_name = "ADDR")]
+    http: Option<HttpAddr>,
+}
+
+/// Which server is meant.
+#[derive(Args)]
+struct Which {
+    /// Configuration file of the server
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Store of the server, if not the default or the configured one
+    #[arg(long)]
+    store: Option<StoreKind>,
+    /// Prints JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Subcommand)]
+enum User {
+    /// Makes a user; prints the password unless it was given
+    Add(Named),
+    /// Gives a user a new password; prints it unless it was given
+    Passwd(Named),
+    /// Removes a user and what it has registered
+    Del {
+        /// NAME or NAME@DOMAIN
+        name: String,
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Lists users
+    List(Which),
+}
+
+#[derive(Args)]
+struct Named {
+    /// NAME or NAME@DOMAIN
+    name: String,
+    /// Reads the password from standard input, up to the end of the line
+    #[arg(long)]
+    password_stdin: bool,
+    #[command(flatten)]
+    which: Which,
+}
+
+#[derive(Subcommand)]
+enum Config {
+    /// Prints ok, or one line for each mistake
+    Check {
+        /// The file
+        file: PathBuf,
+    },
+}
+
+#[derive(Args)]
+struct Status {
+    #[command(flatten)]
+    which: Which,
+}
+
+impl Which {
+    fn sources(&self) -> Sources {
+        let overrides = Overrides { store: self.store.clone(), ..Overrides::default() };
+        Sources { config: self.config.clone(), overrides }
+    }
+}
+
+/// Returns the description of the whole command line.
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
+/// Runs what the process's arguments ask for; returns its exit status.
+pub fn run() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Serve(args) => run_server(args),
+        Command::User(command) => user(command),
+        Command::Config(Config::Check { file }) => check(&file),
+        Command::Status(Status { which }) => status(&which),
+        Command::Lab(command) => return lab::lab(command),
+        Command::Perf(command) => return perf::perf(command),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Fail(lines)) => {
+            out::errors(&lines);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run_server(args: Serve) -> Result<(), Fail> {
+    let Serve { config, listen, domains, store, auth, workers, http } = args;
+    let overrides = Overrides { listen, domains, store, auth, workers, http };
+    serve(&Sources { config, overrides }).map_err(|failure| Fail(failure.0))
+}
+
+fn check(file: &std::path::Path) -> Result<(), Fail> {
+    match Settings::load(file) {
+        Ok(_) => out::line("ok"),
+        Err(problems) => Err(Fail(problems.iter().map(ToString::to_string).collect())),
+    }
+}
+
+fn status(which: &Which) -> Result<(), Fail> {
+    let status = manage::status(&which.sources()).map_err(Fail)?;
+    if which.json { out::json(&status) } else { out::text(&status.text()) }
+}
+
+fn user(command: User) -> Result<(), Fail> {
+    match command {
+        User::Add(named) => set(named, true),
+        User::Passwd(named) => set(named, false),
+        User::Del { name, which } => {
+            let removed = Users::open(&which.sources()).map_err(Fail)?.remove(&name)?;
+            match which.json {
+                true => out::json(&removed),
+                false => out::line(&format!("{}@{} removed", removed.user, removed.realm)),
+            }
+        }
+        User::List(which) => {
+            let users = Users::open(&which.sources()).map_err(Fail)?.list()?;
+            match which.json {
+                true => out::json(&users),
+                false => {
+                    users.iter().try_for_each(|u| out::line(&format!("{}@{}", u.user, u.realm)))
+                }
+            }
+        }
+    }
+}
+
+fn set(named: Named, new: bool) -> Result<(), Fail> {
+    let password = match named.password_stdin {
+        true => Some(read_password()?),
+        false => None,
+    };
+    let users = Users::open(&named.which.sources()).map_err(Fail)?;
+    let made = users.set(&named.name, password, new)?;
+    if named.which.json {
+        return out::json(&made);
+    }
+    let what = if new { "added" } else { "has a new password" };
+    out::line(&format!("{}@{} {what}", made.user, made.realm))?;
+    match &made.password {
+        Some(password) => out::line(&format!("password: {password}")),
+        None => Ok(()),
+    }
+}
+
+fn read_password() -> Result<String, Fail> {
+    // More than the longest password; whoever sends more has sent something else.
+    const MOST: u64 = 4096;
+    let mut text = String::new();
+    std::io::stdin()
+        .take(MOST)
+        .read_to_string(&mut text)
+        .map_err(|e| Fail(vec![format!("standard input: {e}")]))?;
+    Ok(text.lines().next().unwrap_or_default().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent_and_described() {
+        let command = command();
+        command.clone().debug_assert();
+        for sub in command.get_subcommands() {
+            assert!(sub.get_about().is_some(), "{} has no description", sub.get_name());
+        }
+    }
+}
