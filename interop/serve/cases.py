@@ -310,13 +310,18 @@ def printed_by(server, word):
 
 @case("serve/first-start-prints-what-to-type", own=True)
 def first_start(c):
-    """On an empty store and without a file two users are made and printed; the next start keeps them."""
+    """On an empty store and without a file two users are made, and what to type is written to a private file, since
+    standard output is none; the next start keeps them."""
     server = Server(c, start=False, users={})
     server.wanted.domain = server.host
     server.kind.flags = ["--listen", f"udp://{server.host}:{server.port}", "--http", f"{server.host}:{server.http_port}",
                          "--store", f"redb:{c.folder}/first.redb"]
     server.start()
-    printed = printed_by(server, "transport")
+    path = c.folder / "first-users.txt"
+    said = printed_by(server, str(path))
+    c.expect(str(path) in said and "password" not in said, f"expected the name of {path} and no password, got: {said}")
+    c.expect(path.stat().st_mode & 0o777 == 0o600, f"{path} can be read by others")
+    printed = path.read_text()
     # Side by side, or one below the other where that is too wide.
     rows = {name: " ".join(re.findall(rf"(?m)^ *{name}((?: +\S+)+) *$", printed)).split()
             for name in ("server", "user", "password", "transport")}

@@ -23,4 +23,7 @@ pub mod stats;
 #[cfg(test)]
 mod testing;
 
-pub use core::{Core, Event, Hop, LogLine, Path, Paths, ResolveTarget, World};
+pub use core::{
+    AuthFailure, AuthFailureReason, CallEvent, CallStep, Core, Event, Hop, LogLine, Path, Paths,
+    ResolveTarget, World,
+};

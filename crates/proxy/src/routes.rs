@@ -70,6 +70,8 @@ pub struct Rule {
     pub next_hops: Vec<NextHop>,
     /// Answer with this status instead of routing: a barred prefix, say.
     pub reject: Option<u16>,
+    /// Whether anybody may use it. Otherwise only a user who has proved to be one, and trusted peers.
+    pub open: bool,
 }
 
 /// The rules, in order.
@@ -210,6 +212,7 @@ mod tests {
             rewrite: Rewrite::default(),
             next_hops: vec![],
             reject,
+            open: false,
         };
         let table = RouteTable {
             rules: vec![

@@ -8,13 +8,15 @@ mod lab;
 #[cfg(not(feature = "lab"))]
 #[path = "lab_absent.rs"]
 mod lab;
+mod live;
 mod out;
 mod perf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use out::Fail;
-use ringway_server::config::{AuthMode, Host, HttpAddr, Listen, Settings, StoreKind};
-use ringway_server::manage::{self, Users};
+use ringway_server::config::{AuthMode, Host, HttpAddr, Listen, StoreKind};
+use ringway_server::manage::{self, Missing, Users};
+use ringway_server::prepare;
 use ringway_server::serve::serve;
 use ringway_server::setup::{Overrides, Sources};
 use std::io::Read;
@@ -41,6 +43,14 @@ enum Command {
     Config(Config),
     /// Shows how a running server is
     Status(Status),
+    /// Shows who is registered at a running server, and where
+    Registrations(live::Registrations),
+    /// Shows the calls of a running server
+    Calls(live::Calls),
+    /// Writes users and registrations into a file, while the server runs or not
+    Backup(Backup),
+    /// Makes a store of a backup; no server may run on it
+    Restore(Backup),
     /// Runs networks in virtual time: scenarios, campaigns, the papers' tables
     #[cfg_attr(feature = "lab", command(subcommand))]
     Lab(lab::Lab),
@@ -131,6 +141,17 @@ enum Config {
 }
 
 #[derive(Args)]
+struct Backup {
+    /// The backup
+    file: PathBuf,
+    /// Replaces what is there already
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    which: Which,
+}
+
+#[derive(Args)]
 struct Status {
     #[command(flatten)]
     which: Which,
@@ -155,6 +176,10 @@ pub fn run() -> ExitCode {
         Command::User(command) => user(command),
         Command::Config(Config::Check { file }) => check(&file),
         Command::Status(Status { which }) => status(&which),
+        Command::Registrations(args) => live::registrations(&args),
+        Command::Calls(args) => live::calls(&args),
+        Command::Backup(args) => backup(&args),
+        Command::Restore(args) => restore(&args),
         Command::Lab(command) => return lab::lab(command),
         Command::Perf(command) => return perf::perf(command),
     };
@@ -174,10 +199,9 @@ fn run_server(args: Serve) -> Result<(), Fail> {
 }
 
 fn check(file: &std::path::Path) -> Result<(), Fail> {
-    match Settings::load(file) {
-        Ok(_) => out::line("ok"),
-        Err(problems) => Err(Fail(problems.iter().map(ToString::to_string).collect())),
-    }
+    let sources = Sources { config: Some(file.to_owned()), overrides: Overrides::default() };
+    prepare::check(&sources).map_err(Fail)?;
+    out::line("ok")
 }
 
 fn status(which: &Which) -> Result<(), Fail> {
@@ -185,19 +209,36 @@ fn status(which: &Which) -> Result<(), Fail> {
     if which.json { out::json(&status) } else { out::text(&status.text()) }
 }
 
+fn backup(args: &Backup) -> Result<(), Fail> {
+    let made = manage::back_up(&args.which.sources(), &args.file, args.force).map_err(Fail)?;
+    if args.which.json {
+        return out::json(&made);
+    }
+    out::line(&format!("{}: {} users, {} bytes", made.file.display(), made.users, made.bytes))
+}
+
+fn restore(args: &Backup) -> Result<(), Fail> {
+    let made = manage::restore(&args.which.sources(), &args.file, args.force).map_err(Fail)?;
+    if args.which.json {
+        return out::json(&made);
+    }
+    out::line(&format!("store {} restored: {} users", made.file.display(), made.users))
+}
+
 fn user(command: User) -> Result<(), Fail> {
     match command {
         User::Add(named) => set(named, true),
         User::Passwd(named) => set(named, false),
         User::Del { name, which } => {
-            let removed = Users::open(&which.sources()).map_err(Fail)?.remove(&name)?;
+            let removed =
+                Users::open(&which.sources(), Missing::Refuse).map_err(Fail)?.remove(&name)?;
             match which.json {
                 true => out::json(&removed),
                 false => out::line(&format!("{}@{} removed", removed.user, removed.realm)),
             }
         }
         User::List(which) => {
-            let users = Users::open(&which.sources()).map_err(Fail)?.list()?;
+            let users = Users::open(&which.sources(), Missing::Refuse).map_err(Fail)?.list()?;
             match which.json {
                 true => out::json(&users),
                 false => {
@@ -213,7 +254,11 @@ fn set(named: Named, new: bool) -> Result<(), Fail> {
         true => Some(read_password()?),
         false => None,
     };
-    let users = Users::open(&named.which.sources()).map_err(Fail)?;
+    let missing = if new { Missing::Make } else { Missing::Refuse };
+    let users = Users::open(&named.which.sources(), missing).map_err(Fail)?;
+    if let Some(store) = users.made() {
+        out::note(&format!("store {} is new", store.display()));
+    }
     let made = users.set(&named.name, password, new)?;
     if named.which.json {
         return out::json(&made);

@@ -43,3 +43,9 @@ pub(crate) fn errors(lines: &[String]) {
         let _ = writeln!(out, "{on}ringway:{off} {line}");
     }
 }
+
+/// Shows what is worth knowing and no failure.
+pub(crate) fn note(line: &str) {
+    // There is nobody left to tell.
+    let _ = writeln!(io::stderr().lock(), "ringway: {line}");
+}

@@ -4,89 +4,17 @@
 
 mod place;
 mod ports;
+mod server;
 
 use place::Place;
 use ports::port;
+use server::{WITHIN, register};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
-
-const WITHIN: Duration = Duration::from_secs(60);
-
-impl Place {
-    /// Runs what must succeed; its standard output.
-    fn fine(&self, args: &[&str]) -> String {
-        self.ends(0, args).0
-    }
-
-    /// Runs what must fail with exit status 1; its standard error.
-    fn fails(&self, args: &[&str]) -> String {
-        self.ends(1, args).1
-    }
-
-    fn serve(&self, args: &[&str]) -> Server {
-        let mut all = vec!["serve", "--workers", "2"];
-        all.extend(args);
-        let child = self.command(&all).spawn().unwrap();
-        let server = Server { child: Some(child) };
-        let control = self.path("ringway/ringway.control");
-        let until = Instant::now() + WITHIN;
-        while !control.exists() && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        assert!(control.exists(), "the server did not start: {}", server.end().1);
-        server
-    }
-
-    fn status(&self) -> serde_json::Value {
-        serde_json::from_str(&self.fine(&["status", "--json"])).unwrap()
-    }
-}
-
-struct Server {
-    child: Option<Child>,
-}
-
-impl Server {
-    fn signal(&self, name: &str) {
-        let id = self.child.as_ref().unwrap().id().to_string();
-        assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
-    }
-
-    /// Ends it if it still runs; standard output and error.
-    fn end(mut self) -> (String, String) {
-        let mut child = self.child.take().unwrap();
-        let _ = child.kill();
-        let output = child.wait_with_output().unwrap();
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        (text(output.stdout), text(output.stderr))
-    }
-
-    /// Waits for it to end by itself; exit status, standard output and error.
-    fn wait(mut self) -> (Option<i32>, String, String) {
-        let mut child = self.child.take().unwrap();
-        let until = Instant::now() + WITHIN;
-        while child.try_wait().unwrap().is_none() && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        let code = child.try_wait().unwrap().map(|status| status.code());
-        let _ = child.kill();
-        let output = child.wait_with_output().unwrap();
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        (code.expect("it did not end"), text(output.stdout), text(output.stderr))
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        if let Some(child) = &mut self.child {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
 
 fn metrics(port: u16) -> String {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
@@ -94,22 +22,6 @@ fn metrics(port: u16) -> String {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer
-}
-
-fn register(server: SocketAddr, user: &str) -> String {
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    socket.set_read_timeout(Some(WITHIN)).unwrap();
-    let local = socket.local_addr().unwrap();
-    let request = format!(
-        "REGISTER sip:a.test SIP/2.0\r\nVia: SIP/2.0/UDP {local};branch=z9hG4bK{user}\r\n\
-         From: <sip:{user}@a.test>;tag=1\r\nTo: <sip:{user}@a.test>\r\nCall-ID: {user}{local}\r\n\
-         CSeq: 1 REGISTER\r\nContact: <sip:{user}@{local}>\r\nMax-Forwards: 70\r\n\
-         Content-Length: 0\r\n\r\n"
-    );
-    socket.send_to(request.as_bytes(), server).unwrap();
-    let mut buffer = [0; 4096];
-    let length = socket.recv(&mut buffer).unwrap();
-    String::from_utf8_lossy(&buffer[..length]).into_owned()
 }
 
 #[test]
@@ -192,15 +104,56 @@ fn the_first_start_makes_two_users_and_the_second_keeps_them() {
     server.signal("-TERM");
     let (code, out, log) = server.wait();
     assert_eq!(code, Some(0), "{log}");
-    assert!(out.contains("Type this into two phones") && out.contains(&format!("127.0.0.1:{sip}")));
-    assert!(!place.path("ringway/ringway.control").exists());
-    let password = out.lines().find_map(|l| l.trim().strip_prefix("password")).unwrap();
+    assert!(!place.path("ringway/ringway.control/socket").exists());
+    // Standard output goes into a journal: it names a file that has the passwords.
+    let path = place.path("ringway/first-users.txt");
+    assert!(out.contains(&format!("is in {}", path.display())), "{out}");
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.contains("Type this into two phones"), "{text}");
+    assert!(text.contains(&format!("127.0.0.1:{sip}")), "{text}");
+    let password = text.lines().find_map(|l| l.trim().strip_prefix("password")).unwrap();
     let password = password.split_whitespace().next().unwrap().to_owned();
+    assert!(password.len() == 19 && !out.contains(&password) && !log.contains(&password));
 
     let server = place.serve(&args);
     let (out, log) = server.end();
     assert!(out.contains("Users are kept from before: 101, 102"), "{out}");
     assert!(!out.contains(&password) && !log.contains(&password));
+}
+
+/// A configuration file means that somebody decides who the users are.
+#[test]
+fn with_a_configuration_no_users_are_made() {
+    let place = Place::new();
+    let file = place.path("r.toml");
+    let text = format!("listen = [\"udp://127.0.0.1:0\"]\nhttp = \"127.0.0.1:{}\"\n", port());
+    std::fs::write(&file, text).unwrap();
+    let name = file.to_str().unwrap();
+    let server = place.serve(&["--config", name]);
+    assert_eq!(place.fine(&["user", "list", "--config", name]), "");
+    let (out, _) = server.end();
+    assert_eq!(
+        out,
+        format!("There are no users. To make one: ringway user add NAME --config {name}\n")
+    );
+    assert!(!place.path("ringway/first-users.txt").exists());
+}
+
+#[test]
+fn a_mistyped_store_is_not_made() {
+    let place = Place::new();
+    let path = place.path("mistyped/x.redb");
+    let store = format!("redb:{}", path.display());
+    for args in [&["user", "del", "101"][..], &["user", "passwd", "101"], &["user", "list"]] {
+        let error = place.fails(&[args, &["--store", &store]].concat());
+        assert_eq!(error, format!("ringway: store {}: does not exist\n", path.display()));
+        assert!(!path.parent().unwrap().exists());
+    }
+    let (_, note) = place.ends(0, &["user", "add", "101", "--store", &store]);
+    assert_eq!(note, format!("ringway: store {} is new\n", path.display()));
+    let (_, note) = place.ends(0, &["user", "add", "102", "--store", &store]);
+    assert_eq!(note, "");
 }
 
 #[test]
@@ -231,13 +184,22 @@ fn a_server_is_reloaded_asked_and_stopped() {
         assert!(Instant::now() < until, "not reloaded");
         std::thread::sleep(Duration::from_millis(20));
     }
+    let refused = |n: u32| {
+        server.signal("-HUP");
+        let line = format!("ringway_reloads_failed_total {n}");
+        let until = Instant::now() + WITHIN;
+        while !metrics(http).lines().any(|l| l == line) {
+            assert!(Instant::now() < until, "not refused");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
     config("[\"a.test\"");
-    server.signal("-HUP");
-    let until = Instant::now() + WITHIN;
-    while !metrics(http).lines().any(|line| line == "ringway_reloads_failed_total 1") {
-        assert!(Instant::now() < until, "not refused");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    refused(1);
+    // Cut short or mistaken for another file: no change either.
+    std::fs::write(&file, "# nothing\n").unwrap();
+    refused(2);
+    config("[\"b.test\"]");
+    refused(3);
     assert_eq!(place.status()["domains"][0]["aliases"], serde_json::json!(["b.test"]));
     assert!(register(address, "bob").starts_with("SIP/2.0 200 "));
 
@@ -250,6 +212,7 @@ fn a_server_is_reloaded_asked_and_stopped() {
         .collect();
     let said = |text: &str| lines.iter().any(|l| l["message"].as_str().unwrap().contains(text));
     assert!(said("configuration reloaded") && said("not reloaded") && said("stopped"), "{log}");
+    assert!(said("r.toml: is empty") && said("no longer has the domain a.test"), "{log}");
 
     // What was answered 200 is there again.
     config("[\"a.test\"]");
@@ -310,7 +273,7 @@ fn a_store_in_use_is_not_shared() {
     assert_eq!(pid, u64::from(server.child.as_ref().unwrap().id()));
     // After a kill the store is free and the file it left behind is not believed.
     let (_, log) = server.end();
-    assert!(Path::new(&place.path("ringway/ringway.control")).exists(), "{log}");
+    assert!(Path::new(&place.path("ringway/ringway.control/socket")).exists(), "{log}");
     assert!(place.fails(&["status"]).contains("no server is running"));
     assert!(place.fine(&["user", "add", "7"]).contains("added"));
 }

@@ -20,6 +20,9 @@ use std::time::{Duration, Instant};
 const WORKERS: u64 = 2;
 const RUN: Duration = Duration::from_secs(4);
 
+/// The longest registration.
+const HOUR: Duration = Duration::from_secs(3600);
+
 fn now() -> Time {
     Time::from_secs(1_800_000_000)
 }
@@ -156,7 +159,7 @@ fn main() {
     let directory = directory.map_or_else(|| env!("CARGO_TARGET_TMPDIR").into(), PathBuf::from);
     let path = directory.join(format!("bench-{}.redb", std::process::id()));
     let kind = StoreKind::Redb(path.clone());
-    let open = || Store::open(&kind, now(), &mut |_| None).unwrap();
+    let open = || Store::open(&kind, now(), HOUR, &mut |_| None).unwrap();
     let bench = Bench::new(open());
     for (rate, users) in [
         (Some(10), 1_000),

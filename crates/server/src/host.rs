@@ -1,12 +1,15 @@
 //! What the host says of itself: its name, its addresses, where state is kept.
 
 use crate::config::Host;
+use nix::fcntl::OFlag;
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
 use std::env;
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::path::PathBuf;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 
 /// The file of the embedded store in the state directory.
 pub const STORE_FILE: &str = "ringway.redb";
@@ -83,6 +86,55 @@ pub fn state_directory() -> io::Result<PathBuf> {
     set("HOME").map(|home| home.join(".local/state/ringway")).ok_or_else(|| {
         io::Error::other("no state directory: STATE_DIRECTORY, XDG_STATE_HOME and HOME are not set")
     })
+}
+
+/// Makes a directory that only this user may enter, and those above it, where they do not exist. As
+/// root, what is made in another user's directory is that user's.
+///
+/// # Errors
+/// When the system refuses.
+pub fn make_private_directory(path: &Path) -> io::Result<()> {
+    if path.as_os_str().is_empty() || path.is_dir() {
+        return Ok(());
+    }
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    make_private_directory(parent)?;
+    match DirBuilder::new().mode(0o700).create(path) {
+        Ok(()) => give_to_owner_of(parent, &open_made(path)?),
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(e) => Err(e),
+    }
+}
+
+/// Whether a file could be made there. Leaves nothing behind.
+///
+/// # Errors
+/// What the system says.
+pub fn can_make(path: &Path) -> io::Result<()> {
+    let directory = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // Permissions do not say everything (a file system may be read-only, or /proc): it is tried.
+    let probe = directory.join(format!(".ringway-check-{}", std::process::id()));
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(&probe)?;
+    std::fs::remove_file(&probe)
+}
+
+/// As root, gives a file or directory that was just made to the owner of `parent`: a service of that
+/// user must be able to use what an administrator has made for it. Does nothing for other users.
+///
+/// # Errors
+/// When the system refuses.
+pub fn give_to_owner_of(parent: &Path, made: &File) -> io::Result<()> {
+    let owner = std::fs::metadata(parent)?;
+    if !nix::unistd::geteuid().is_root() || owner.uid() == 0 {
+        return Ok(());
+    }
+    std::os::unix::fs::fchown(made, Some(owner.uid()), Some(owner.gid()))
+}
+
+/// Opens a directory that was just made; never another one by way of a symbolic link.
+fn open_made(path: &Path) -> io::Result<File> {
+    let flags = OFlag::O_NOFOLLOW | OFlag::O_DIRECTORY;
+    OpenOptions::new().read(true).custom_flags(flags.bits()).open(path)
 }
 
 /// Lets the process open as many files as the system permits it: each connection is one. Returns

@@ -7,6 +7,8 @@
 
 #![forbid(unsafe_code)]
 
+mod calendar;
+pub mod calls;
 pub mod config;
 pub mod first_run;
 pub mod host;
@@ -14,8 +16,11 @@ mod locate;
 pub mod log;
 pub mod manage;
 pub mod observe;
+pub mod prepare;
 pub mod random;
 pub mod serve;
 pub mod setup;
 pub mod store;
+pub mod text;
+mod validity;
 pub mod worker;

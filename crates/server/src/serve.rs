@@ -1,25 +1,26 @@
 //! `ringway serve`: how the process begins, is reloaded and ends.
 //!
 //! ```text
-//! read configuration -> log -> certificates -> bind -> open store -> workers
+//! read configuration -> log -> certificates -> bind -> open store -> workers -> management
 //!                                                 SIGHUP: new rules, certificates, log level
 //!                                 SIGTERM, SIGINT: no new calls -> what runs ends -> stop -> store
 //! ```
 //! Whatever fails before the workers run is one line that says what and where, and exit status 1.
 
+use crate::calls::{Calls, Cdr};
 use crate::config::{Settings, StoreKind};
 use crate::first_run;
-use crate::host;
 use crate::locate::Locator;
 use crate::log::Log;
-use crate::observe::{Board, Control, Observed, Phase, control, http};
+use crate::observe::control::{self, ControlDirectory, ControlSocket};
+use crate::observe::{Board, Observed, Phase, http};
+use crate::prepare::Prepared;
 use crate::setup::{self, Sources, Tls};
 use crate::store::Store;
 use crate::worker::{Parts, Post, Worker, post_surely};
 use ringway_net::{Clock, Endpoint};
 use ringway_proxy::config::Config;
-use ringway_sansio::{Flow, FlowId, Transport};
-use std::io::{self, Write};
+use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -30,6 +31,8 @@ use tracing::{error, info, warn};
 
 /// How long connections may take to write what is queued once the process stops.
 const STOP_GRACE: Duration = Duration::from_secs(2);
+/// Fewer connections than this are worth a warning where more are configured.
+const FEW_CONNECTIONS: usize = 1000;
 /// How often a draining server looks whether anything is still under way.
 const DRAIN_LOOK: Duration = Duration::from_millis(100);
 
@@ -51,7 +54,6 @@ pub fn serve(sources: &Sources) -> Result<(), Failure> {
     ringway_net::keep_memory_small();
     let settings = sources.read().map_err(Failure)?;
     let log = Log::start(settings.log)?;
-    host::raise_open_files();
     let mut server = Server::start(sources, settings, log)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // The signals are taken over before anyone is told that the server runs.
@@ -99,6 +101,7 @@ struct Server {
     sources: Sources,
     settings: Settings,
     kind: StoreKind,
+    clock: Clock,
     config: Arc<Config>,
     tls: Tls,
     store: Arc<Store>,
@@ -110,64 +113,61 @@ struct Server {
     /// Nobody reads the mailboxes any more.
     workers_ended: Arc<AtomicBool>,
     first_run: first_run::Users,
-    /// How management is reached.
-    management: Option<Control>,
-    control_file: Option<control::ControlFile>,
+    /// Connections that may be open.
+    connections: usize,
+    management: Management,
     log: Log,
+}
+
+/// How management is reached: what it will listen on, and what it listens on.
+struct Management {
+    pages: Option<TcpListener>,
+    directory: Option<ControlDirectory>,
+    /// Removes the socket when the server ends.
+    _socket: Option<ControlSocket>,
 }
 
 impl Server {
     fn start(sources: &Sources, settings: Settings, log: Log) -> Result<Self, Failure> {
-        let kind = setup::store(&settings)?;
-        let workers = setup::workers(&settings);
-        let clock = Clock::new();
-        let tls = Tls::load(&settings.tls)?;
-        let management = bind_management(&settings)?;
-        let listen = setup::listen(&settings);
-        let endpoints = ringway_net::bind::<Post>(ringway_net::Config {
-            workers,
-            listen: listen.iter().cloned().map(setup::bind).collect(),
-            limits: setup::net_limits(&settings),
-            clock,
-            tls_server: tls.server.clone(),
-            tls_client: tls.client.clone(),
-            udp_receive_buffer: ringway_net::limits::UDP_RECEIVE_BUFFER,
-            sctp: setup::sctp(&settings),
-        })?;
-        let control = match endpoints.first() {
-            Some(endpoint) => endpoint.control(),
-            None => return Err(Failure(vec!["workers: expected at least 1, got 0".to_owned()])),
-        };
-        let (store, config, first_run) = open_store(&settings, &kind, clock, &control)?;
+        let prepared = Prepared::new(&settings).map_err(Failure)?;
+        let Prepared { kind, clock, tls, pages, listen, endpoints, net, .. } = prepared;
+        let Prepared { connections, locator, mut store, directory, .. } = prepared;
+        let workers = net.mailboxes().len();
+        if let (None, Some(name)) = (store.domain(), setup::default_domain(&settings)) {
+            store.set_domain(&name.0)?;
+        }
+        let config =
+            setup::proxy(&settings, store.domain(), net.listeners(), workers, store.secret());
+        let config = Arc::new(config);
+        let first_run = first_run::users(sources, &settings, &config, &store)?;
         let store = Arc::new(store);
         let workers_ended = Arc::new(AtomicBool::new(false));
-        wire(&store, &control, &workers_ended);
-        let locator = Locator::start(control.clone(), clock)?;
+        wire(&store, &net, &workers_ended);
         let board = Arc::new(Board::new(workers));
-        let listening = setup::listening(&listen, control.listeners());
+        let listening = setup::listening(&listen, net.listeners());
         let facts = setup::facts(&config, listening, &kind);
-        let observed = observe(&board, &control, &locator, &store, &log, facts);
+        let calls = Calls::start(Cdr::start(settings.cdr.clone())?, move || clock.now())?;
+        calls.set_ends_seen(config.record_route);
+        let observed = observe(&board, &net, &locator, &store, calls, &log, facts);
         let mut server = Server {
             sources: sources.clone(),
             settings,
             kind,
+            clock,
             config,
             tls,
             store,
             observed,
-            control,
+            control: net,
             workers: Vec::new(),
             ended: tokio::sync::mpsc::unbounded_channel().1,
             workers_ended,
             first_run,
-            management: None,
-            control_file: None,
+            connections,
+            management: Management { pages, directory, _socket: None },
             log,
         };
         server.start_workers(endpoints, &locator, &board, clock)?;
-        if let Some(listener) = management {
-            server.start_management(listener, clock)?;
-        }
         Ok(server)
     }
 
@@ -189,6 +189,7 @@ impl Server {
                 control: self.control.clone(),
                 locator: locator.clone(),
                 board: board.clone(),
+                calls: self.observed.calls.clone(),
                 clock,
             })?;
             let tell = tell.clone();
@@ -204,21 +205,26 @@ impl Server {
         Ok(())
     }
 
-    fn start_management(&mut self, listener: TcpListener, clock: Clock) -> Result<(), Failure> {
-        let control = Control::new(listener.local_addr()?)?;
-        self.management = Some(control.clone());
-        let observed = self.observed.clone();
-        thread::Builder::new().name("http".into()).spawn(move || {
-            if let Err(e) = http::serve(listener, observed, control, Box::new(move || clock.now()))
-            {
+    /// Serves pages and the control socket, on a thread of their own.
+    fn start_management(&mut self) -> Result<(), Failure> {
+        let mut control = None;
+        if let Some(directory) = self.management.directory.take() {
+            let listening = directory.listen().map_err(|e| format!("control socket: {e}"))?;
+            control = Some(listening.0);
+            self.management._socket = Some(listening.1);
+        }
+        let pages = self.management.pages.take();
+        let (observed, clock) = (self.observed.clone(), self.clock);
+        thread::Builder::new().name("management".into()).spawn(move || {
+            if let Err(e) = http::serve(pages, control, observed, Box::new(move || clock.now())) {
                 error!("management has ended: {e}");
             }
         })?;
         Ok(())
     }
 
-    /// Says that the server runs, and what to type into a phone when users are new. The control file
-    /// comes last: who sees it finds a server that listens and heeds signals.
+    /// Logs that the server runs, and prints what to type into a phone when users are new. Management
+    /// comes last: whoever reaches it finds a server that listens and heeds signals.
     fn greet(&mut self) -> Result<(), Failure> {
         let loaded = self.store.loaded();
         info!(
@@ -228,23 +234,28 @@ impl Server {
             store = %self.kind,
             users = self.store.users().len(),
             contacts = loaded.contacts,
+            connections = self.connections,
             "serving"
         );
+        if self.connections < FEW_CONNECTIONS.min(self.settings.limits.connections) {
+            warn!(
+                "at most {} connections: the process may open few files (ulimit -n)",
+                self.connections
+            );
+        }
         if loaded.corrupt > 0 {
             warn!("{} records of the store could not be read and were left out", loaded.corrupt);
         }
-        let text = self.first_run.text(&self.config);
-        if !text.is_empty() {
-            let mut out = io::stdout().lock();
-            out.write_all(text.as_bytes())?;
-            out.flush()?;
+        if loaded.shortened > 0 {
+            warn!(
+                "{} contacts of the store were registered for longer than registrar.expires_max \
+                 and were shortened: was the clock wrong?",
+                loaded.shortened
+            );
         }
-        if let Some(control) = &self.management {
-            let path = control::path_of(&self.kind)?;
-            let file = control.write(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-            self.control_file = Some(file);
-        }
-        Ok(())
+        let beside = control::directory_of(&self.kind)?;
+        self.first_run.print(&self.config, &which(&self.sources), &beside)?;
+        self.start_management()
     }
 
     /// Serves until it is time to stop: after a drain, on a second signal, or because a worker ended.
@@ -302,6 +313,7 @@ impl Server {
             }
         }
         self.workers_ended.store(true, Relaxed);
+        self.observed.calls.stop();
         self.store.flush();
         info!("stopped");
         if failures.is_empty() { Ok(()) } else { Err(Failure(failures)) }
@@ -324,8 +336,23 @@ impl Server {
         }
     }
 
+    /// Refuses what looks like a file cut short or mistaken for another. Whoever means it restarts.
+    fn refuse_loss(&self, new: &Settings) -> Result<(), Failure> {
+        let file = self.sources.config.as_ref().map_or(String::new(), |p| p.display().to_string());
+        if new.is_empty && !self.settings.is_empty {
+            return Err(Failure(vec![format!("{file}: is empty")]));
+        }
+        let lost = setup::lost_domains(&self.settings, new, self.store.domain());
+        if lost.is_empty() {
+            return Ok(());
+        }
+        let what = format!("{file}: no longer has the domain {}", lost.join(", "));
+        Err(Failure(vec![format!("{what}; a domain is taken away by a restart")]))
+    }
+
     fn try_reload(&mut self) -> Result<(), Failure> {
         let settings = self.sources.read().map_err(Failure)?;
+        self.refuse_loss(&settings)?;
         for what in needs_restart(&self.settings, &settings) {
             warn!("{what} has changed: it takes effect at the next start");
         }
@@ -336,8 +363,10 @@ impl Server {
             self.workers.len(),
             self.store.secret(),
         ));
-        self.tls.reload(&settings.tls)?;
+        self.tls.reload(&settings.tls).map_err(Failure)?;
         self.log.set_level(settings.log.level);
+        self.observed.calls.cdr().reopen(settings.cdr.clone());
+        self.observed.calls.set_ends_seen(settings.record_route);
         let listening = self.observed.facts.load().listen.clone();
         self.observed.facts.store(Arc::new(setup::facts(&config, listening, &self.kind)));
         self.post(|| Post::Configured(config.clone()));
@@ -352,6 +381,13 @@ impl Server {
         };
         Ok(())
     }
+}
+
+/// The flags by which other commands find this server.
+fn which(sources: &Sources) -> String {
+    let config = sources.config.iter().map(|path| format!(" --config {}", path.display()));
+    let store = sources.overrides.store.iter().map(|kind| format!(" --store {kind}"));
+    config.chain(store).collect()
 }
 
 /// Waits until nothing is under way that a peer waits for; false when it takes longer than `limit`.
@@ -396,52 +432,6 @@ impl Drop for Told {
     }
 }
 
-fn bind_management(settings: &Settings) -> Result<Option<TcpListener>, Failure> {
-    let Some(addr) = settings.http.0 else { return Ok(None) };
-    TcpListener::bind(addr).map(Some).map_err(|e| {
-        let what = match e.kind() {
-            io::ErrorKind::AddrInUse => "address in use".to_owned(),
-            io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
-            _ => e.to_string(),
-        };
-        Failure(vec![format!("http://{addr}: {what}")])
-    })
-}
-
-fn open_store(
-    settings: &Settings,
-    kind: &StoreKind,
-    clock: Clock,
-    control: &ringway_net::Control<Post>,
-) -> Result<(Store, Arc<Config>, first_run::Users), Failure> {
-    let listeners = control.listeners();
-    let workers = control.mailboxes().len();
-    let revive = &mut |flow: &Flow| revive(flow, listeners, workers);
-    let mut store = Store::open(kind, clock.now(), revive)?;
-    if let (None, Some(name)) = (store.domain(), setup::default_domain(settings)) {
-        store.set_domain(&name.0)?;
-    }
-    let config =
-        Arc::new(setup::proxy(settings, store.domain(), listeners, workers, store.secret()));
-    let users = first_run::users(settings, &config, &store)?;
-    Ok((store, config, users))
-}
-
-/// The flow of an earlier process in this one: datagrams came to a socket that listens again, if
-/// one does; a connection is gone.
-fn revive(flow: &Flow, listeners: &[ringway_net::Listener], workers: usize) -> Option<Flow> {
-    if flow.transport != Transport::Udp {
-        return None;
-    }
-    let place = listeners.iter().position(|l| {
-        let same = l.addr.ip() == flow.local.ip()
-            || (l.addr.ip().is_unspecified() && l.addr.is_ipv4() == flow.local.is_ipv4());
-        l.transport == flow.transport && l.addr.port() == flow.local.port() && same
-    })?;
-    let worker = usize::from(flow.id.worker()) % workers;
-    Some(Flow { id: FlowId::new(worker as u8, place as u64), ..*flow })
-}
-
 /// Lets the store tell workers what has become durable, and of changes they watch.
 fn wire(store: &Store, control: &ringway_net::Control<Post>, ended: &Arc<AtomicBool>) {
     let mailboxes = control.mailboxes().to_vec();
@@ -465,6 +455,7 @@ fn observe(
     control: &ringway_net::Control<Post>,
     locator: &Locator,
     store: &Arc<Store>,
+    calls: Calls,
     log: &Log,
     facts: crate::observe::Facts,
 ) -> Arc<Observed> {
@@ -487,6 +478,7 @@ fn observe(
         Box::new(net),
         Box::new(move || locator.sizes()),
         store.clone(),
+        calls,
         Box::new(log.dropped()),
         facts,
     ))

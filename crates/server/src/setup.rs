@@ -9,11 +9,13 @@ use crate::config::{
 };
 use crate::host;
 use crate::observe::Facts;
+use crate::observe::http::connections;
+use crate::validity;
 use ringway_net::{ClientCertificates, Identity, Roots, TlsClient, TlsServer, sctp};
 use ringway_proxy::config::{Auth, Config, Domain, Limits, Listener, Network};
 use ringway_proxy::registrar::RegistrarConfig;
 use ringway_proxy::routes::RouteTable;
-use ringway_sansio::Transport;
+use ringway_sansio::{Time, Transport};
 use ringway_sip::digest::Algorithm;
 use ringway_sip::transaction::Timers;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -144,6 +146,24 @@ pub fn domains(settings: &Settings, kept: Option<&str>) -> Vec<Domain> {
     out
 }
 
+/// Names of domains that `old` has and `new` has not. A reload that takes a domain away is taken for
+/// a mistake: its users could no longer register.
+pub fn lost_domains(old: &Settings, new: &Settings, kept: Option<&str>) -> Vec<String> {
+    let names = |settings: &Settings| -> Vec<String> {
+        let further =
+            settings.domains.iter().flat_map(|d| std::iter::once(&d.name).chain(&d.aliases));
+        let configured = settings.names.iter().chain(further);
+        let configured: Vec<String> = configured.map(|host| host.0.clone()).collect();
+        match configured.is_empty() {
+            // The host's name, which may change by itself.
+            true => domains(settings, kept).iter().take(1).map(|d| d.name.to_string()).collect(),
+            false => configured,
+        }
+    };
+    let new = names(new);
+    names(old).into_iter().filter(|name| !new.contains(name)).collect()
+}
+
 /// The name that the main domain has by default.
 pub fn default_domain(settings: &Settings) -> Option<Host> {
     (settings.names.is_empty() && settings.domains.is_empty()).then(host::name)
@@ -230,17 +250,40 @@ fn service_route(uris: &[String]) -> Vec<u8> {
     elements.join(", ").into_bytes()
 }
 
-/// Bounds on connections.
-pub fn net_limits(settings: &Settings) -> ringway_net::Limits {
+/// File descriptors in use before any connection: standard streams, store, call records, and what
+/// the threads for signals, server location and management wait on (22 when measured).
+const FILES_OF_THE_PROCESS: usize = 24;
+/// File descriptors a worker waits on, its listeners not counted (4 when measured).
+const FILES_OF_A_WORKER: usize = 4;
+/// File descriptors set aside: connections to management, queries to name servers, a reload's files.
+const FILES_SET_ASIDE: usize = 2 * connections::SET_ASIDE + 4;
+/// Connections that are taken however few files may be open.
+const MIN_CONNECTIONS: usize = 4;
+
+/// Bounds on connections. What is configured is cut to what the process may open: `files`, see
+/// `RLIMIT_NOFILE` in getrlimit(2).
+pub fn net_limits(settings: &Settings, listen: &[Listen], files: u64) -> ringway_net::Limits {
     let l = &settings.limits;
+    let available = connections_within(files, listen, workers(settings));
     ringway_net::Limits {
-        connections: l.connections,
+        connections: l.connections.min(available),
         connections_per_source: l.connections_per_source,
         idle: l.idle,
         handshake: l.handshake,
         partial: l.handshake,
         ..ringway_net::Limits::default()
     }
+}
+
+fn connections_within(files: u64, listen: &[Listen], workers: usize) -> usize {
+    let sockets = |l: &Listen| match l.transport {
+        // One worker has them all: one for each address, and one for errors.
+        Transport::Sctp | Transport::TlsSctp => 2 + l.more.len(),
+        _ => workers,
+    };
+    let used = FILES_OF_THE_PROCESS + FILES_OF_A_WORKER * workers + FILES_SET_ASIDE;
+    let used = used + listen.iter().map(sockets).sum::<usize>();
+    usize::try_from(files).unwrap_or(usize::MAX).saturating_sub(used).max(MIN_CONNECTIONS)
 }
 
 /// How associations behave.
@@ -254,21 +297,31 @@ pub fn sctp(settings: &Settings) -> sctp::Settings {
 /// The certificates that are shown to peers.
 ///
 /// # Errors
-/// One line: which file, and what is wrong with it.
-pub fn identities(tls: &TlsSettings) -> Result<Vec<Identity>, String> {
-    let mut out = Vec::new();
-    for Certificate { name, certificate, key } in tls.default.iter().chain(&tls.domains) {
-        let identity = Identity::load(certificate, key).map_err(|e| e.to_string())?;
-        if !name.is_empty() && !identity.names().iter().any(|n| covers(n, name)) {
-            return Err(format!(
-                "{}: expected a certificate for {name}, got one for {}",
-                certificate.display(),
-                identity.names().join(", ")
-            ));
+/// One line for each that cannot be used: which file, and what is wrong with it.
+pub fn identities(tls: &TlsSettings) -> Result<Vec<Identity>, Vec<String>> {
+    let now = ringway_net::Clock::new().now();
+    let (mut out, mut wrong) = (Vec::new(), Vec::new());
+    for certificate in tls.default.iter().chain(&tls.domains) {
+        match identity(certificate, now) {
+            Ok(identity) => out.push(identity),
+            Err(what) => wrong.push(what),
         }
-        out.push(identity);
     }
-    Ok(out)
+    if wrong.is_empty() { Ok(out) } else { Err(wrong) }
+}
+
+fn identity(configured: &Certificate, now: Time) -> Result<Identity, String> {
+    let Certificate { name, certificate, key } = configured;
+    let identity = Identity::load(certificate, key).map_err(|e| e.to_string())?;
+    if !name.is_empty() && !identity.names().iter().any(|n| covers(n, name)) {
+        return Err(format!(
+            "{}: expected a certificate for {name}, got one for {}",
+            certificate.display(),
+            identity.names().join(", ")
+        ));
+    }
+    validity::check(certificate, now)?;
+    Ok(identity)
 }
 
 /// Whether a name in a certificate stands for a host (RFC 6125 section 6.4.3: a wildcard is one
@@ -293,20 +346,20 @@ impl Tls {
     /// Reads certificates and authorities.
     ///
     /// # Errors
-    /// One line: which file, and what is wrong with it.
-    pub fn load(settings: &TlsSettings) -> Result<Self, String> {
-        let identities = identities(settings)?;
+    /// One line for each file that cannot be used.
+    pub fn load(settings: &TlsSettings) -> Result<Self, Vec<String>> {
+        let (identities, roots) = read(settings)?;
         let server = match identities.is_empty() {
             true => None,
             false => {
                 let server = TlsServer::new(&identities, &ClientCertificates::NotAsked);
-                Some(Arc::new(server.map_err(|e| e.to_string())?))
+                Some(Arc::new(server.map_err(|e| vec![e.to_string()])?))
             }
         };
-        let client = match roots(settings)? {
+        let client = match roots {
             Some(roots) => {
                 let client = TlsClient::new(&roots, identities.first());
-                Some(Arc::new(client.map_err(|e| e.to_string())?))
+                Some(Arc::new(client.map_err(|e| vec![e.to_string()])?))
             }
             None => None,
         };
@@ -316,19 +369,28 @@ impl Tls {
     /// Reads everything again; on an error nothing changes.
     ///
     /// # Errors
-    /// One line: which file, and what is wrong with it.
-    pub fn reload(&self, settings: &TlsSettings) -> Result<(), String> {
-        let identities = identities(settings)?;
-        let roots = roots(settings)?;
+    /// One line for each file that cannot be used.
+    pub fn reload(&self, settings: &TlsSettings) -> Result<(), Vec<String>> {
+        let (identities, roots) = read(settings)?;
         if let (Some(server), false) = (&self.server, identities.is_empty()) {
             server
                 .replace(&identities, &ClientCertificates::NotAsked)
-                .map_err(|e| e.to_string())?;
+                .map_err(|e| vec![e.to_string()])?;
         }
         if let (Some(client), Some(roots)) = (&self.client, roots) {
-            client.replace(&roots, identities.first()).map_err(|e| e.to_string())?;
+            client.replace(&roots, identities.first()).map_err(|e| vec![e.to_string()])?;
         }
         Ok(())
+    }
+}
+
+fn read(settings: &TlsSettings) -> Result<(Vec<Identity>, Option<Roots>), Vec<String>> {
+    match (identities(settings), roots(settings)) {
+        (Ok(identities), Ok(roots)) => Ok((identities, roots)),
+        (identities, roots) => {
+            let wrong = identities.err().into_iter().flatten().chain(roots.err());
+            Err(wrong.collect())
+        }
     }
 }
 
@@ -371,6 +433,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn connections_leave_files_for_the_rest() {
+        let listen: Vec<Listen> =
+            ["udp://0.0.0.0:5060", "tcp://0.0.0.0:5060"].map(|text| text.parse().unwrap()).into();
+        let used = FILES_OF_THE_PROCESS + FILES_SET_ASIDE + 2 * (FILES_OF_A_WORKER + 2);
+        assert_eq!(connections_within(1024, &listen, 2), 1024 - used);
+        assert_eq!(connections_within(used as u64 + 9, &listen, 2), 9);
+        assert_eq!(connections_within(16, &listen, 2), MIN_CONNECTIONS);
+        let limits = |files| net_limits(&Settings::default(), &listen, files).connections;
+        assert_eq!(limits(1 << 20), 50_000);
+        assert!(limits(1024) < 1024);
+    }
+
+    #[test]
     fn service_routes_are_loose() {
         let uris = ["sip:a.org".to_owned(), "sip:b.org;transport=tcp;lr".to_owned()];
         assert_eq!(service_route(&uris), b"<sip:a.org;lr>, <sip:b.org;transport=tcp;lr>");
@@ -386,6 +461,21 @@ mod tests {
         let s = Settings { names: vec![Host("a.org".into()), Host("b.org".into())], ..s };
         let d = domains(&s, Some("old-name"));
         assert_eq!((&*d[0].name, &*d[0].aliases[0], d.len()), ("a.org", "b.org", 1));
+    }
+
+    #[test]
+    fn a_domain_that_is_gone_is_found() {
+        let of = |text: &str| Settings::parse("r.toml", text).unwrap();
+        let old = of("domains = [\"a.org\", \"b.org\"]\n[[domain]]\nname = \"c.org\"\n");
+        let lost = |text: &str| lost_domains(&old, &of(text), Some("host"));
+        let all = "domains = [\"b.org\", \"a.org\", \"new.org\"]\n[[domain]]\nname = \"c.org\"\n";
+        assert!(lost(all).is_empty());
+        assert_eq!(lost("domains = [\"a.org\"]"), ["b.org", "c.org"]);
+        assert_eq!(lost(""), ["a.org", "b.org", "c.org"]);
+        // The default domain is one too.
+        let none = of("workers = 1");
+        assert!(lost_domains(&none, &of(""), Some("host")).is_empty());
+        assert_eq!(lost_domains(&none, &old, Some("host")), ["host"]);
     }
 
     #[test]
@@ -463,12 +553,27 @@ mod tests {
         assert!(tls.reload(&with(vec![])).is_ok());
 
         let other = Certificate { name: "c.org".into(), ..b.clone() };
-        let error = Tls::load(&with(vec![other.clone()])).err().unwrap();
+        let error = Tls::load(&with(vec![other.clone()])).err().unwrap().remove(0);
         assert!(error.ends_with("b.org.pem: expected a certificate for c.org, got one for b.org"));
         assert!(tls.reload(&with(vec![other])).is_err());
 
         let crossed = Certificate { key: a.key.clone(), ..b };
-        let error = Tls::load(&with(vec![crossed])).err().unwrap();
-        assert!(error.contains("b.org.pem"), "{error}");
+        let error = Tls::load(&with(vec![crossed.clone()])).err().unwrap();
+        assert!(error.len() == 1 && error[0].contains("b.org.pem"), "{error:?}");
+
+        // Every file that cannot be used is named at once; so is one that has expired.
+        let missing = Certificate { certificate: dir.path().join("no.pem"), ..a.clone() };
+        let mut params = rcgen::CertificateParams::new(["d.org".to_owned()]).unwrap();
+        params.not_after = rcgen::date_time_ymd(2024, 5, 6);
+        let key = rcgen::KeyPair::generate().unwrap();
+        let (expired, key_file) = (dir.path().join("d.pem"), dir.path().join("d.key"));
+        std::fs::write(&expired, params.self_signed(&key).unwrap().pem()).unwrap();
+        std::fs::write(&key_file, key.serialize_pem()).unwrap();
+        let expired = Certificate { name: "d.org".into(), certificate: expired, key: key_file };
+        let error = Tls::load(&with(vec![crossed, missing, expired])).err().unwrap();
+        assert_eq!(error.len(), 3, "{error:?}");
+        assert!(error[1].ends_with("no.pem: no such file"), "{error:?}");
+        let end = "d.pem: the certificate expired on 2024-05-06 00:00:00 UTC";
+        assert!(error[2].ends_with(end), "{error:?}");
     }
 }

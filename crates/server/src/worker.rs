@@ -3,14 +3,18 @@
 //! It runs on a thread of its own inside [`ringway_net::Endpoint`], and nothing it does waits: what
 //! is slow (the disk, server location) is asked for here and answered by a [`Post`].
 
+use crate::calls::Calls;
 use crate::locate::Locator;
 use crate::observe::{Board, Snapshot};
 use crate::random::ChaCha;
+use crate::text::clean;
 use ringway_net::{Backlog, CloseReason, Control, Handler, LocalAddresses, Mailbox, Peer};
 use ringway_proxy::config::Config;
 use ringway_proxy::location::Change;
 use ringway_proxy::overload;
-use ringway_proxy::{Core, Event, Hop, LogLine, Path, Paths, World};
+use ringway_proxy::{
+    AuthFailure, AuthFailureReason, Core, Event, Hop, LogLine, Path, Paths, World,
+};
 use ringway_sansio::{Flow, Outbox, Random, Time, Transport};
 use ringway_sip::Malformed;
 use std::net::SocketAddr;
@@ -68,6 +72,7 @@ pub struct Worker {
     control: Control<Post>,
     locator: Locator,
     board: Arc<Board>,
+    calls: Calls,
     random: ChaCha,
     lines: Lines,
 }
@@ -106,6 +111,8 @@ pub struct Parts {
     pub locator: Locator,
     /// Where counters are shown.
     pub board: Arc<Board>,
+    /// Where the steps of calls are reported.
+    pub calls: Calls,
     /// The time.
     pub clock: ringway_net::Clock,
 }
@@ -116,7 +123,7 @@ impl Worker {
     /// # Errors
     /// When the system gives no randomness.
     pub fn new(parts: Parts) -> std::io::Result<Self> {
-        let Parts { index, config, store, users, control, locator, board, clock } = parts;
+        let Parts { index, config, store, users, control, locator, board, calls, clock } = parts;
         let world = World {
             store,
             users,
@@ -131,6 +138,7 @@ impl Worker {
             control,
             locator,
             board,
+            calls,
             random: ChaCha::from_os()?,
             lines: Lines::default(),
         })
@@ -150,7 +158,7 @@ impl Worker {
     fn pump(&mut self, now: Time, out: &mut Outbox) {
         while let Some(event) = self.core.poll_event() {
             match event {
-                Event::Resolve { id, target } => {
+                Event::Resolve { id, target, source: _ } => {
                     let seed = self.random.next_u64();
                     if let Some(hops) = self.locator.locate(self.index, id, target, seed) {
                         self.core.handle_resolved(now, id, &hops, out);
@@ -165,6 +173,12 @@ impl Worker {
                 Event::Failed(transport, addr) => self.locator.failed(transport, addr),
                 Event::Alias(flow, addr) => {
                     self.control.alias(&flow, addr);
+                }
+                Event::Call(step) => self.calls.report(step),
+                Event::AuthFailed(failure) => {
+                    if self.lines.take(now) {
+                        log_auth_failure(&failure);
+                    }
                 }
                 Event::Log(line) => {
                     if self.lines.take(now) {
@@ -198,11 +212,34 @@ impl Lines {
     }
 }
 
+/// The line that `packaging/fail2ban` reads: where it came from stands first, before anything that
+/// the peer has chosen.
+fn log_auth_failure(failure: &AuthFailure) {
+    let reason = match failure.reason {
+        AuthFailureReason::WrongPassword => "wrong_password",
+        AuthFailureReason::UnknownUser => "unknown_user",
+        AuthFailureReason::BackOff => "back_off",
+        AuthFailureReason::OtherUser => "other_user",
+        AuthFailureReason::OtherUri => "other_uri",
+        _ => "other",
+    };
+    warn!(
+        source = %failure.source,
+        reason,
+        transport = failure.transport.uri(),
+        user = %clean(&failure.user),
+        realm = %clean(&failure.realm),
+        method = %clean(&failure.method),
+        call_id = %clean(&failure.call_id),
+        "authentication failed"
+    );
+}
+
 fn log(line: &LogLine) {
     info!(
-        call_id = %line.call_id,
-        method = %line.method,
-        uri = %line.uri,
+        call_id = %clean(&line.call_id),
+        method = %clean(&line.method),
+        uri = %clean(&line.uri),
         source = %line.source,
         status = line.status,
         "{}",

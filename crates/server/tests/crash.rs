@@ -18,12 +18,15 @@ use std::time::Duration;
 const CHILD: &str = "RINGWAY_TEST_CRASH_STORE";
 const NAME: &str = "confirmed_registrations_survive_kill_9";
 
+/// The longest registration.
+const HOUR: Duration = Duration::from_secs(3600);
+
 fn now() -> Time {
     Time::from_secs(1_800_000_000)
 }
 
 fn open(path: &Path) -> Store {
-    Store::open(&StoreKind::Redb(path.to_owned()), now(), &mut |_| None).unwrap()
+    Store::open(&StoreKind::Redb(path.to_owned()), now(), HOUR, &mut |_| None).unwrap()
 }
 
 fn aor(id: u64) -> String {

@@ -222,7 +222,8 @@ impl Core {
         ctx.branches[b].state = State::Resolving;
         let id = context::user(place, ctx.serial, b);
         self.resolving += 1;
-        self.events.push_back(Event::Resolve { id, target });
+        let source = ctx.flow.remote.ip();
+        self.events.push_back(Event::Resolve { id, target, source });
         true
     }
 

@@ -12,6 +12,7 @@ mod answers;
 mod branch;
 mod cancel;
 mod context;
+mod events;
 mod local;
 mod notify;
 mod preroute;
@@ -31,6 +32,7 @@ use crate::regevent::{Notify, RegEvents};
 use crate::registrar::Registrar;
 use crate::stats::{Stats, Tables};
 use context::Context;
+pub use events::{AuthFailure, AuthFailureReason, CallEvent, CallStep, Event, LogLine};
 use ringway_sansio::{Flow, FlowId, Outbox, Random, Time, TimerWheel, Transport};
 use ringway_sip::header::Via;
 use ringway_sip::message::{self, Message, Method};
@@ -86,51 +88,6 @@ pub struct ResolveTarget {
     pub transport: Option<Transport>,
     /// Whether the URI is a `sips` one.
     pub secure: bool,
-}
-
-/// What the core asks of the world.
-#[derive(Debug)]
-pub enum Event {
-    /// Locate a server; answer with [`Core::handle_resolved`].
-    Resolve {
-        /// To give back with the answer.
-        id: u64,
-        /// What to locate.
-        target: ResolveTarget,
-    },
-    /// This message is another worker's: hand it to that worker's [`Core::handle_handed_over`].
-    HandOver {
-        /// Whose it is.
-        worker: u8,
-        /// The flow it came on.
-        flow: Flow,
-        /// The message.
-        bytes: Vec<u8>,
-    },
-    /// A next hop did not answer or could not be reached; remember it for a while.
-    Failed(Transport, SocketAddr),
-    /// The peer at the other end of this connection offers it for requests to this address of its
-    /// own too (RFC 5923 section 8).
-    Alias(Flow, SocketAddr),
-    /// Something about a call or registration worth a line in the log.
-    Log(LogLine),
-}
-
-/// A line for the log.
-#[derive(Debug)]
-pub struct LogLine {
-    /// What happened.
-    pub what: &'static str,
-    /// The status sent, or 0.
-    pub status: u16,
-    /// Method of the request.
-    pub method: Box<str>,
-    /// Call-ID of the request.
-    pub call_id: Box<str>,
-    /// Request-URI.
-    pub uri: Box<str>,
-    /// Where the request came from.
-    pub source: SocketAddr,
 }
 
 /// The way a datagram or connection to a peer would leave.

@@ -140,8 +140,9 @@ impl Core {
                 Found::Way(way) => self.send_notify(now, &notify, &bytes, way, out),
                 Found::Name(target) if self.resolving < MAX_RESOLVING => {
                     self.resolving += 1;
+                    let source = notify.source;
                     let id = PARKED_NOTIFY | self.parked_notifies.insert((notify, bytes)) as u64;
-                    self.events.push_back(Event::Resolve { id, target });
+                    self.events.push_back(Event::Resolve { id, target, source });
                 }
                 _ => self.notify_failed(now, notify.id),
             }

@@ -67,7 +67,8 @@ impl Core {
         self.resolving += 1;
         let request = pass.msg.whole().to_vec();
         let place = self.parked.insert(Parked { request, flow: *pass.flow, kept: *kept, goal });
-        self.events.push_back(Event::Resolve { id: PARKED | place as u64, target });
+        let (id, source) = (PARKED | place as u64, pass.flow.remote.ip());
+        self.events.push_back(Event::Resolve { id, target, source });
     }
 
     /// The next hop of a parked request has been located.

@@ -79,6 +79,15 @@ struct Cursor {
     places: usize,
 }
 
+/// How far [`MemoryStore::list`] has come. Means nothing to another table.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ListCursor {
+    /// The part of the table.
+    pub shard: u16,
+    /// The last address-of-record visited in it, if any was.
+    pub aor: Option<Box<[u8]>>,
+}
+
 /// Registrations in memory; see the module's description.
 pub struct MemoryStore {
     key: [u8; 16],
@@ -143,6 +152,49 @@ impl MemoryStore {
             edit.commit();
         });
         Ok(kept)
+    }
+
+    /// Visits the live bindings of up to `limit` addresses-of-record behind `after`, in an order that
+    /// stays the same while the table lives. Returns where to go on; `None` behind the end. A record
+    /// that is there all the time is visited exactly once, whatever changes meanwhile. One part of
+    /// the table is locked for reading at a time.
+    pub fn list(
+        &self,
+        after: Option<&ListCursor>,
+        limit: usize,
+        now: Time,
+        visit: &mut dyn FnMut(&[u8], &BindingView<'_>),
+    ) -> Option<ListCursor> {
+        let mut left = limit.max(1);
+        let start = after.map_or(0, |cursor| usize::from(cursor.shard));
+        for (index, shard) in self.shards.iter().enumerate().skip(start) {
+            let shard = shard.read().unwrap_or_else(PoisonError::into_inner);
+            let seen =
+                after.filter(|c| usize::from(c.shard) == index).and_then(|c| c.aor.as_deref());
+            let unseen = |e: &&Entry| seen.is_none_or(|aor| e.aor() > aor);
+            let mut entries: Vec<&Entry> = shard.table.iter().filter(unseen).collect();
+            let cut = entries.len() > left;
+            if cut {
+                entries.select_nth_unstable_by(left, |a, b| a.aor().cmp(b.aor()));
+                entries.truncate(left);
+            }
+            entries.sort_unstable_by(|a, b| a.aor().cmp(b.aor()));
+            for entry in &entries {
+                Bindings::new(entry.record(), now).for_each(|b| visit(entry.aor(), &b));
+            }
+            left -= entries.len();
+            // There are fewer shards than a u16 counts.
+            match entries.last() {
+                Some(last) if cut => {
+                    return Some(ListCursor { shard: index as u16, aor: Some(last.aor().into()) });
+                }
+                _ if left == 0 && index + 1 < SHARDS => {
+                    return Some(ListCursor { shard: index as u16 + 1, aor: None });
+                }
+                _ => {}
+            }
+        }
+        None
     }
 
     fn hash(&self, aor: &[u8]) -> u64 {

@@ -13,7 +13,7 @@ pub mod memory;
 pub mod record;
 pub(crate) mod wire;
 
-pub use memory::{Journal, MemoryStore, Sink};
+pub use memory::{Journal, ListCursor, MemoryStore, Sink};
 pub use record::{BindingView, Bindings, RecordEdit, TooLarge};
 pub use wire::CorruptRecord;
 

@@ -23,6 +23,7 @@ use ringway_sip::Message;
 use siphasher::sip::SipHasher13;
 use slab::Slab;
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::sync::Arc;
 use subscription::{Due, Subscription};
 use watch::Watch;
@@ -90,6 +91,8 @@ pub struct Notify {
     /// its Contact may lead nowhere. Otherwise, and if that flow is gone: topmost Route, else
     /// Request-URI.
     pub flow: Option<Flow>,
+    /// The subscriber's address: look-ups are charged to it.
+    pub source: IpAddr,
 }
 
 /// Keys the tables: addresses-of-record and tags come from the network.

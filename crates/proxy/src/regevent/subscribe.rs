@@ -103,6 +103,7 @@ impl RegEvents {
         subscription.dialog.remote_cseq = cseq;
         subscription.dialog.contact = subscriber.contact.into();
         subscription.dialog.flow = way_back(request, subscriber.flow);
+        subscription.dialog.source = subscriber.flow.remote.ip();
         subscription.own = subscriber.own;
         self.set_expiry(subscriber.now, index, expires);
         Ok(())
@@ -208,6 +209,7 @@ impl RegEvents {
             event_id: event.into(),
             contact: subscriber.contact.into(),
             flow: way_back(request, subscriber.flow),
+            source: subscriber.flow.remote.ip(),
             remote_cseq: cseq,
             // RFC 3261 section 8.1.1.5: below 2^31; from here it is counted up by one.
             local_cseq: (random.next_u64() & 0xffff) as u32,

@@ -5,6 +5,7 @@ use super::subscribe::CONTENT_TYPE;
 use ringway_sansio::{Flow, Time, TimerId};
 use ringway_sip::header::Items;
 use ringway_sip::{NameAddr, Uri, write};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// What a subscriber is owed.
@@ -37,6 +38,8 @@ pub(super) struct Dialog {
     /// Our Contact URI.
     pub(super) contact: Box<[u8]>,
     pub(super) flow: Option<Flow>,
+    /// Address the last SUBSCRIBE came from.
+    pub(super) source: IpAddr,
     pub(super) remote_cseq: u32,
     pub(super) local_cseq: u32,
 }
@@ -121,7 +124,7 @@ impl Subscription {
         self.last = Some(now);
         self.ended = last;
         let id = u64::from(serial) << 32 | index as u64;
-        Notify { id, via_at, flow: self.dialog.flow }
+        Notify { id, via_at, flow: self.dialog.flow, source: self.dialog.source }
     }
 }
 

@@ -16,7 +16,10 @@ pub use ua::*;
 
 use ringway_proxy::config::{Auth, Config, Domain, Limits, Listener, Mode};
 use ringway_proxy::location::MemoryStore;
-use ringway_proxy::{Core, Event, Hop, LogLine, Path, Paths, ResolveTarget, World as Surroundings};
+use ringway_proxy::{
+    AuthFailure, CallEvent, Core, Event, Hop, LogLine, Path, Paths, ResolveTarget,
+    World as Surroundings,
+};
 use ringway_sansio::{Duration, Flow, FlowId, Outbox, Random, SplitMix, Target, Time, Transport};
 use ringway_sip::digest::{Algorithm, Ha1};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -146,6 +149,10 @@ pub struct World {
     /// What [`Event::Failed`] told.
     pub failed: Vec<SocketAddr>,
     pub lines: Vec<LogLine>,
+    /// The steps of calls.
+    pub calls: Vec<CallEvent>,
+    /// Credentials that were refused.
+    pub failures: Vec<AuthFailure>,
     pub handed_over: usize,
     /// What is sent need not be well-formed, because what comes in is not.
     pub lenient: bool,
@@ -207,6 +214,8 @@ impl World {
             closed: BTreeSet::new(),
             failed: Vec::new(),
             lines: Vec::new(),
+            calls: Vec::new(),
+            failures: Vec::new(),
             handed_over: 0,
             lenient: false,
             ladder: String::new(),
@@ -477,7 +486,7 @@ impl World {
 
     fn event(&mut self, worker: u8, event: Event) {
         match event {
-            Event::Resolve { id, target } => match self.names.get(&*target.host).cloned() {
+            Event::Resolve { id, target, .. } => match self.names.get(&*target.host).cloned() {
                 Some(hops) => self.resolve(worker, id, &hops),
                 None => self.questions.push(Question { worker, id, target }),
             },
@@ -493,6 +502,8 @@ impl World {
             Event::Failed(_, addr) => self.failed.push(addr),
             Event::Alias(..) => {}
             Event::Log(line) => self.lines.push(line),
+            Event::Call(call) => self.calls.push(*call),
+            Event::AuthFailed(failure) => self.failures.push(*failure),
         }
     }
 

@@ -52,6 +52,7 @@ impl Chaos {
                 rewrite: Rewrite { strip: 1, prepend: "+49".into(), domain: None },
                 next_hops: vec![hop("sip:192.0.2.60", 1), hop("sip:192.0.2.61", 2)],
                 reject: None,
+                open: false,
             }];
             config.limits.max_forks = 3;
         });

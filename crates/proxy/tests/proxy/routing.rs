@@ -10,7 +10,7 @@ fn hop(uri: &str, priority: u16, weight: u16) -> NextHop {
 }
 
 fn rule(domain: DomainMatch, user: UserMatch) -> Rule {
-    Rule { domain, user, rewrite: Rewrite::default(), next_hops: vec![], reject: None }
+    Rule { domain, user, rewrite: Rewrite::default(), next_hops: vec![], reject: None, open: false }
 }
 
 /// Numbers from 0 on go to a gateway in international form; 0900 is barred.

@@ -5,6 +5,7 @@
 //! left for the moment of starting (the host's name, its addresses, the state directory) is decided
 //! in [`crate::serve`]. `docs/configuration.md` describes each key.
 
+mod reach;
 mod reader;
 mod sections;
 mod shape;
@@ -39,6 +40,8 @@ pub const MAX_ROUTES: usize = 1000;
 /// A configuration file as data.
 #[derive(Clone, Debug)]
 pub struct Settings {
+    /// Whether the file has no key at all.
+    pub is_empty: bool,
     /// Where to listen; empty for the defaults.
     pub listen: Vec<Listen>,
     /// Names of the one main domain, the first of which is used in addresses-of-record; empty for
@@ -64,6 +67,8 @@ pub struct Settings {
     pub tls: TlsSettings,
     /// Logs.
     pub log: LogSettings,
+    /// Where records of calls are appended, if anywhere.
+    pub cdr: Option<PathBuf>,
     /// Rates and sizes.
     pub limits: LimitSettings,
     /// The registrar's rules.
@@ -133,7 +138,7 @@ impl Settings {
         if let Some(StoreKind::Redb(path)) = &mut self.store {
             fix(path);
         }
-        self.tls.roots.iter_mut().for_each(fix);
+        self.tls.roots.iter_mut().chain(&mut self.cdr).for_each(fix);
         for certificate in self.tls.default.iter_mut().chain(&mut self.tls.domains) {
             fix(&mut certificate.certificate);
             fix(&mut certificate.key);

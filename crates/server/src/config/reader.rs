@@ -160,6 +160,16 @@ impl<'a, 't> Section<'a, 't> {
         self.span.clone()
     }
 
+    /// Whether it has this key.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.table.contains_key(key)
+    }
+
+    /// Whether it has no key.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+
     /// Notes a problem at a place of this file.
     pub(crate) fn wrong(&self, span: Range<usize>, what: impl Into<String>) {
         self.report.at(span, what);

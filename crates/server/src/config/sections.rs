@@ -1,5 +1,6 @@
 //! Each section of the file: its keys, their forms, defaults and limits.
 
+use super::reach::{self, Names};
 use super::reader::{Placed, Section, Shape, describe};
 use super::shape::{Host, HttpAddr, Listen, Network, Span, Word};
 use super::{MAX_DOMAINS, MAX_LISTEN, MAX_ROUTES, MAX_TRUSTED, MAX_WORKERS, Settings};
@@ -238,11 +239,23 @@ pub(super) fn top(mut s: Section<'_, '_>) -> Settings {
     for (i, one) in listen.iter().enumerate() {
         if listen[..i].iter().any(|l| l.value == one.value) {
             s.wrong(one.span.clone(), format!("listen: {} is there twice", one.value));
+        } else if let Some(other) =
+            listen[..i].iter().find(|l| reach::collide(&l.value, &one.value))
+        {
+            let what = format!("listen: {} needs the port of {}", one.value, other.value);
+            s.wrong(one.span.clone(), what);
         }
     }
     let names = bounded::<Host>(&mut s, "domains", MAX_DOMAINS);
     let trusted = bounded::<Network>(&mut s, "trusted", MAX_TRUSTED);
+    let http = s.or("http", HttpAddr(Some(([127, 0, 0, 1], 8060).into())));
+    for one in listen.iter().filter(|l| reach::collides_with_pages(&l.value, http)) {
+        s.wrong(one.span.clone(), format!("listen: {} needs the port of http", one.value));
+    }
+    let domains = domains(&mut s);
+    let routes = routes(&mut s, &Names::new(&bare(&names), &domains));
     let settings = Settings {
+        is_empty: s.is_empty(),
         listen: values(listen),
         names: values(names),
         mode: s.or("mode", Mode::Proxy),
@@ -251,22 +264,27 @@ pub(super) fn top(mut s: Section<'_, '_>) -> Settings {
             0 => None,
             n => Some(n),
         },
-        http: s.or("http", HttpAddr(Some(([127, 0, 0, 1], 8060).into()))),
+        http,
         trusted: values(trusted),
         record_route: s.or("record_route", true),
         auth: auth(s.section("auth")),
         tls: tls(s.section("tls")),
         log: log(s.section("log")),
+        cdr: cdr(s.section("cdr")),
         limits: limits(s.section("limits")),
         registrar: registrar(s.section("registrar")),
         timers: timers(s.section("timers")),
         sctp: sctp(s.section("sctp")),
-        domains: domains(&mut s),
-        routes: routes(&mut s),
+        domains,
+        routes,
     };
     needs_certificate(&s, &settings);
     s.finish();
     settings
+}
+
+fn bare<T: Clone>(list: &[Placed<T>]) -> Vec<T> {
+    list.iter().map(|p| p.value.clone()).collect()
 }
 
 fn values<T>(list: Vec<Placed<T>>) -> Vec<T> {
@@ -337,7 +355,16 @@ fn tls(section: Option<Section<'_, '_>>) -> TlsSettings {
     }
     out.roots = s.get::<File>("roots").map(|f| f.0);
     for mut d in s.sections("domain") {
-        let name = d.required::<Host>("name");
+        let name = d.placed::<Host>("name");
+        if name.is_none() && !d.has("name") {
+            d.wrong(d.span(), "tls.domain.name is missing");
+        }
+        if let Some(twice) =
+            name.as_ref().filter(|n| out.domains.iter().any(|o| o.name == n.value.0))
+        {
+            d.wrong(twice.span.clone(), format!("tls.domain: {} is there twice", twice.value.0));
+        }
+        let name = name.map(|n| n.value);
         let certificate = d.required::<File>("certificate");
         let key = d.required::<File>("key");
         if let (Some(name), Some(certificate), Some(key)) = (name, certificate, key) {
@@ -356,6 +383,13 @@ fn log(section: Option<Section<'_, '_>>) -> LogSettings {
     out.format = s.or("format", out.format);
     s.finish();
     out
+}
+
+fn cdr(section: Option<Section<'_, '_>>) -> Option<PathBuf> {
+    let mut s = section?;
+    let path = s.required::<File>("path");
+    s.finish();
+    path.map(|file| file.0)
 }
 
 fn limits(section: Option<Section<'_, '_>>) -> LimitSettings {
@@ -478,13 +512,20 @@ fn domains(s: &mut Section<'_, '_>) -> Vec<DomainSettings> {
     out
 }
 
-fn routes(s: &mut Section<'_, '_>) -> Vec<Rule> {
+fn routes(s: &mut Section<'_, '_>, names: &Names<'_>) -> Vec<Rule> {
     let sections = s.sections("route");
     if let Some(first) = sections.get(MAX_ROUTES) {
         let what = format!("route: expected at most {MAX_ROUTES}, got {}", sections.len());
         first.wrong(first.span(), what);
     }
-    sections.into_iter().take(MAX_ROUTES).map(rule).collect()
+    let spans: Vec<_> = sections.iter().map(Section::span).collect();
+    let rules: Vec<Rule> = sections.into_iter().take(MAX_ROUTES).map(rule).collect();
+    for (i, span) in spans.into_iter().enumerate() {
+        if let Some(why) = names.why_dead(&rules, i) {
+            s.wrong(span, format!("route: {why}"));
+        }
+    }
+    rules
 }
 
 fn rule(mut s: Section<'_, '_>) -> Rule {
@@ -540,14 +581,19 @@ fn rule(mut s: Section<'_, '_>) -> Rule {
         }
         n => Some(n),
     };
+    if reject.is_some() && !(next_hops.is_empty() && rewrite.is_identity()) {
+        let what = "route: reject stands alone: next_hops, strip, prepend, to_domain are not used";
+        s.wrong(s.span(), what);
+    }
     if reject.is_none() && next_hops.is_empty() && rewrite.is_identity() {
         s.wrong(
             s.span(),
             "route: does nothing; expected next_hops, reject, strip, prepend or to_domain",
         );
     }
+    let open = s.get::<bool>("open").unwrap_or(false);
     s.finish();
-    Rule { domain, user, rewrite, next_hops, reject }
+    Rule { domain, user, rewrite, next_hops, reject, open }
 }
 
 fn user_part(s: &mut Section<'_, '_>, key: &'static str) -> Box<str> {
@@ -568,8 +614,12 @@ fn dial_pattern(s: &Section<'_, '_>, p: &Placed<String>) {
     let fine = |(i, b): (usize, &u8)| match b {
         b'.' => i + 1 == bytes.len(),
         b'X' | b'Z' | b'N' | b'0'..=b'9' | b'+' | b'*' | b'#' => true,
-        _ => b.is_ascii_lowercase() || matches!(b, b'-' | b'_'),
+        _ => b.is_ascii_lowercase(),
     };
+    if let Some(rest) = p.value.strip_prefix('_') {
+        let what = format!("route.pattern: expected no \"_\" in front, did you mean {rest:?}?");
+        return s.wrong(p.span.clone(), what);
+    }
     if bytes.is_empty() || bytes.len() > 64 || !bytes.iter().enumerate().all(fine) {
         let what = format!(
             "route.pattern: expected digits, + * #, lower-case letters, X (0-9), Z (1-9), N (2-9) \

@@ -116,6 +116,46 @@ fn each_mistake_has_its_line() {
             "r.toml:1:1: route: does nothing; expected next_hops, reject, strip, prepend or to_domain",
         ),
         (
+            "[[route]]\npattern = \"_0X.\"\nreject = 403",
+            r#"r.toml:2:11: route.pattern: expected no "_" in front, did you mean "0X."?"#,
+        ),
+        (
+            "[[route]]\npattern = \"0[1-9].\"\nreject = 403",
+            "r.toml:2:11: route.pattern: expected digits, + * #, lower-case letters, X (0-9), Z (1-9), \
+             N (2-9) and a final . (one or more of any), got \"0[1-9].\"",
+        ),
+        (
+            "[[route]]\npattern = \"0.1\"\nreject = 403",
+            "r.toml:2:11: route.pattern: expected digits, + * #, lower-case letters, X (0-9), Z (1-9), \
+             N (2-9) and a final . (one or more of any), got \"0.1\"",
+        ),
+        (
+            "[[route]]\nprefix = \"0\"\nreject = 403\n[[route]]\npattern = \"0900X.\"\nreject = 404",
+            "r.toml:4:1: route: can never be used: rule 1 fits whatever this one does",
+        ),
+        (
+            "domains = [\"a.org\", \"b.org\"]\n[[route]]\ndomain = \"b.org\"\nreject = 403",
+            "r.toml:2:1: route: can never be used: b.org is another name of a domain of ours, which a \
+             rule calls by its first name or \"own\"",
+        ),
+        (
+            "domains = [\"a.org\"]\n[[route]]\ndomain = \"foreign\"\nreject = 403\n\
+             [[route]]\ndomain = \"*.b.org\"\nreject = 404",
+            "r.toml:5:1: route: can never be used: rule 1 fits whatever this one does",
+        ),
+        (
+            "[[route]]\nreject = 403\nnext_hops = [{ uri = \"sip:gw.example.net\" }]",
+            "r.toml:1:1: route: reject stands alone: next_hops, strip, prepend, to_domain are not used",
+        ),
+        (
+            "listen = [\"tcp://0.0.0.0:5060\", \"ws://127.0.0.1:5060\"]",
+            "r.toml:1:33: listen: ws://127.0.0.1:5060 needs the port of tcp://0.0.0.0:5060",
+        ),
+        (
+            "listen = [\"tcp://0.0.0.0:8060\"]",
+            "r.toml:1:11: listen: tcp://0.0.0.0:8060 needs the port of http",
+        ),
+        (
             "[[route]]\nnext_hops = [{ uri = \"gw\" }]",
             "r.toml:2:22: route.next_hops.uri: expected a SIP URI such as \
              \"sip:gw.example.net;transport=tcp\", got \"gw\"",
@@ -225,6 +265,21 @@ fn routes_become_rules() {
     assert_eq!(s.routes[0].next_hops[1].priority, 2);
     assert_eq!(s.routes[1].domain, DomainMatch::Own);
     assert_eq!(s.routes[1].reject, Some(403));
+}
+
+/// Rules that look alike and can all be used are left alone.
+#[test]
+fn rules_that_can_be_used_are_fine() {
+    for text in [
+        "[[route]]\ndomain = \"foreign\"\nreject = 403\n[[route]]\ndomain = \"b.org\"\nreject = 404",
+        "domains = [\"a.b.org\"]\n[[route]]\ndomain = \"foreign\"\nreject = 403\n\
+         [[route]]\ndomain = \"*.b.org\"\nreject = 404",
+        "[[route]]\npattern = \"0900X.\"\nreject = 404\n[[route]]\nprefix = \"0\"\nreject = 403",
+        "[[route]]\npattern = \"0.\"\nreject = 404\n[[route]]\nprefix = \"0\"\nreject = 403",
+        "[[route]]\nreject = 403\n[[route]]\ndomain = \"foreign\"\nreject = 403",
+    ] {
+        assert_eq!(problems(text), [""; 0], "{text}");
+    }
 }
 
 #[test]

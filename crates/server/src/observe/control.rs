@@ -1,185 +1,426 @@
 //! How `ringway user` and `ringway status` find and reach the server that runs on a store.
 //!
-//! While it runs, a server keeps a file beside its store that only the owner can read: the address
-//! of its management and a token made at this start. Whoever can read the file may manage it; a web
-//! page or another user on the same host cannot.
+//! ```text
+//! /var/lib/ringway/ringway.redb               the store
+//! /var/lib/ringway/ringway.control/           0700, locked (flock) while a server runs
+//! /var/lib/ringway/ringway.control/socket     0600, HTTP
+//! ```
+//! Both ends check who the other is (`SO_PEERCRED`, unix(7)) before a byte is believed or sent: the
+//! server serves its own user and root, the client speaks to its own user, to root, and, as root, to
+//! the owner of the store. A name in the file system is no proof: after a crash, or in a directory
+//! that others can write to, anyone may listen there.
 
 use crate::config::StoreKind;
-use crate::{host, random};
-use std::fs::{self, DirBuilder, OpenOptions};
+use crate::host;
+use nix::fcntl::{Flock, FlockArg};
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use nix::unistd::geteuid;
+use std::fs::{self, File, Permissions};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Largest answer that is read.
+/// Largest answer that is read into memory.
 pub const MAX_ANSWER: u64 = 64 << 20;
+/// The socket in its directory.
+const SOCKET: &str = "socket";
+/// Longest path of a Unix socket in bytes, its final NUL not counted (`sun_path`, unix(7)).
+const MAX_PATH: usize = 107;
+/// Longest wait for the server to take or send anything.
 const WITHIN: Duration = Duration::from_secs(15);
 
-/// A server's management address and token.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Control {
-    /// Where management is served.
-    pub addr: SocketAddr,
-    /// What must be shown there.
-    pub token: String,
-}
-
-impl std::fmt::Debug for Control {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Control({})", self.addr)
-    }
-}
-
-/// The control file of a store file.
-pub fn path_for(store: &Path) -> PathBuf {
+/// The control directory of a store file.
+pub fn directory_for(store: &Path) -> PathBuf {
     store.with_extension("control")
 }
 
-/// The control file of a store. One in memory takes the place of the default one.
+/// The control directory of a store. A store in memory has that of the default store.
 ///
 /// # Errors
 /// When there is no state directory to put it in.
-pub fn path_of(store: &StoreKind) -> io::Result<PathBuf> {
+pub fn directory_of(store: &StoreKind) -> io::Result<PathBuf> {
     Ok(match store {
-        StoreKind::Redb(path) => path_for(path),
-        StoreKind::Memory => path_for(&host::state_directory()?.join(host::STORE_FILE)),
+        StoreKind::Redb(path) => directory_for(path),
+        StoreKind::Memory => directory_for(&host::state_directory()?.join(host::STORE_FILE)),
     })
 }
 
-/// Removes the control file when dropped.
-pub struct ControlFile(PathBuf);
+/// Runs `then` with a path of the socket in `directory` that is short enough for `sun_path`.
+fn with_short_path<T>(
+    directory: &Path,
+    then: impl FnOnce(&Path) -> io::Result<T>,
+) -> io::Result<T> {
+    let path = directory.join(SOCKET);
+    let length = path.as_os_str().len();
+    if length <= MAX_PATH {
+        return then(&path);
+    }
+    let open = File::open(directory)?;
+    let short = PathBuf::from(format!("/proc/self/fd/{}", open.as_raw_fd()));
+    if !short.is_dir() {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!(
+                "expected a path of at most {MAX_PATH} bytes where /proc is not mounted, got {length}"
+            ),
+        ));
+    }
+    then(&short.join(SOCKET))
+}
 
-impl Drop for ControlFile {
+/// The control directory of a server: its own, and locked until the server ends, however it ends.
+pub struct ControlDirectory {
+    path: PathBuf,
+    _lock: Flock<File>,
+}
+
+impl ControlDirectory {
+    /// Makes the directory if it does not exist, and locks it.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AddrInUse`] when another server has it; otherwise when it is not this
+    /// user's, or cannot be made.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        host::make_private_directory(parent)?;
+        match fs::symlink_metadata(path) {
+            // What earlier versions kept under this name.
+            Ok(found) if found.is_file() && is_ours(&found, parent) => fs::remove_file(path)?,
+            Ok(found) if !found.is_dir() => return Err(io::ErrorKind::NotADirectory.into()),
+            Ok(found) if !is_ours(&found, parent) => {
+                let what = format!("expected a directory of user {}, got one of", geteuid());
+                let what = format!("{what} {}", found.uid());
+                return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+            }
+            _ => {}
+        }
+        host::make_private_directory(path)?;
+        fs::set_permissions(path, Permissions::from_mode(0o700))?;
+        let lock = Flock::lock(File::open(path)?, FlockArg::LockExclusiveNonblock);
+        let lock = lock.map_err(|(_, errno)| match errno {
+            nix::errno::Errno::EWOULDBLOCK => {
+                io::Error::new(io::ErrorKind::AddrInUse, "in use by another server")
+            }
+            errno => errno.into(),
+        })?;
+        Ok(ControlDirectory { path: path.to_owned(), _lock: lock })
+    }
+
+    /// Listens on the socket. One that is there already was left by a server that is gone.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn listen(self) -> io::Result<(UnixListener, ControlSocket)> {
+        let listener = with_short_path(&self.path, |path| {
+            match fs::symlink_metadata(path) {
+                Ok(found) if found.file_type().is_socket() => fs::remove_file(path)?,
+                Ok(_) => return Err(io::Error::other(format!("{SOCKET:?} is not a socket"))),
+                Err(_) => {}
+            }
+            let listener = UnixListener::bind(path)?;
+            fs::set_permissions(path, Permissions::from_mode(0o600))?;
+            Ok(listener)
+        })?;
+        Ok((listener, ControlSocket(self)))
+    }
+}
+
+/// Whether a server of this user may use what it found: its own; or, as root, what belongs to whoever
+/// the directory around it belongs to.
+fn is_ours(found: &fs::Metadata, parent: &Path) -> bool {
+    let uid = geteuid();
+    let owner = |path: &Path| fs::metadata(path).ok().map(|m| m.uid());
+    found.uid() == uid.as_raw() || (uid.is_root() && owner(parent) == Some(found.uid()))
+}
+
+/// A socket that is listened on. Dropped, its name is removed.
+pub struct ControlSocket(ControlDirectory);
+
+impl Drop for ControlSocket {
     fn drop(&mut self) {
         // It may have been removed by hand.
-        let _ = fs::remove_file(&self.0);
+        let _ = fs::remove_file(self.0.path.join(SOCKET));
     }
+}
+
+/// Whether a server of user `own` serves this peer.
+pub fn may_manage(peer: u32, own: u32) -> bool {
+    peer == own || peer == 0
+}
+
+/// Whether a client of user `own` speaks to a listener of user `peer`; `owner` is the store's.
+fn may_be_asked(peer: u32, own: u32, owner: Option<u32>) -> bool {
+    peer == own || peer == 0 || (own == 0 && owner == Some(peer))
+}
+
+/// The running server of a store, as a client sees it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Control {
+    directory: PathBuf,
+    /// Whom the store belongs to.
+    owner: Option<u32>,
 }
 
 impl Control {
-    /// With a fresh token.
+    /// The server of this store, whether or not there is one.
     ///
     /// # Errors
-    /// When the system gives no randomness.
-    pub fn new(addr: SocketAddr) -> io::Result<Self> {
-        let token = random::bytes::<16>()?.iter().map(|b| format!("{b:02x}")).collect();
-        Ok(Control { addr, token })
+    /// When there is no state directory.
+    pub fn of(store: &StoreKind) -> io::Result<Self> {
+        let directory = directory_of(store)?;
+        let file = match store {
+            StoreKind::Redb(path) => fs::metadata(path).ok(),
+            StoreKind::Memory => None,
+        };
+        let around = || directory.parent().and_then(|parent| fs::metadata(parent).ok());
+        let owner = file.or_else(around).map(|m| m.uid());
+        Ok(Control { directory, owner })
     }
 
-    /// Writes the file; it is removed when the answer is dropped.
-    ///
-    /// # Errors
-    /// When it cannot be written.
-    pub fn write(&self, path: &Path) -> io::Result<ControlFile> {
-        if let Some(directory) = path.parent() {
-            DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    /// The socket's path.
+    pub fn path(&self) -> PathBuf {
+        self.directory.join(SOCKET)
+    }
+
+    /// Connects, and makes sure who listens before anything is sent. `None` when no server runs.
+    fn connect(&self) -> io::Result<Option<UnixStream>> {
+        use io::ErrorKind::{ConnectionRefused, NotADirectory, NotFound};
+        let stream = match with_short_path(&self.directory, |path| UnixStream::connect(path)) {
+            Ok(stream) => stream,
+            Err(e) if matches!(e.kind(), ConnectionRefused | NotADirectory | NotFound) => {
+                return Ok(None);
+            }
+            Err(e) => return Err(e),
+        };
+        let peer = getsockopt(&stream, PeerCredentials)?.uid();
+        let own = geteuid().as_raw();
+        if !may_be_asked(peer, own, self.owner) {
+            let what =
+                format!("user {peer} listens there, expected user {own} or root; nothing was sent");
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
         }
-        // An earlier one may belong to a process that was killed, and its mode is not to be trusted.
-        match fs::remove_file(path) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-            _ => {}
-        }
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-        writeln!(file, "{} {}", self.addr, self.token)?;
-        Ok(ControlFile(path.to_owned()))
-    }
-
-    /// Reads the file of a running server.
-    ///
-    /// # Errors
-    /// When there is none, or it may not be read.
-    pub fn read(path: &Path) -> io::Result<Self> {
-        let text = fs::read_to_string(path)?;
-        let wrong = || io::Error::other(format!("{}: not a control file", path.display()));
-        let (addr, token) = text.trim().split_once(' ').ok_or_else(wrong)?;
-        Ok(Control { addr: addr.parse().map_err(|_| wrong())?, token: token.to_owned() })
-    }
-
-    /// Asks the server: method, path, JSON body (or nothing). Gives the status and the body.
-    ///
-    /// # Errors
-    /// When it does not answer, or not with HTTP.
-    pub fn ask(&self, method: &str, path: &str, body: &str) -> io::Result<(u16, String)> {
-        let mut stream = TcpStream::connect_timeout(&self.addr, WITHIN)?;
         stream.set_read_timeout(Some(WITHIN))?;
         stream.set_write_timeout(Some(WITHIN))?;
+        Ok(Some(stream))
+    }
+
+    /// Asks the server: method, path, JSON body (or nothing). Returns the status and the body, or
+    /// `None` when no server runs.
+    ///
+    /// # Errors
+    /// When it may not be asked, does not answer, or not with HTTP.
+    pub fn ask(&self, method: &str, path: &str, body: &str) -> io::Result<Option<(u16, String)>> {
+        let Some((status, answer)) = self.open(method, path, body)? else { return Ok(None) };
+        let mut bytes = Vec::new();
+        answer.take(MAX_ANSWER).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 == MAX_ANSWER {
+            return Err(wrong("the answer is too long"));
+        }
+        let text = String::from_utf8(bytes).map_err(|_| wrong("the answer is not UTF-8"))?;
+        Ok(Some((status, text)))
+    }
+
+    /// As [`Control::ask`], with the body to be read as it comes.
+    ///
+    /// # Errors
+    /// As [`Control::ask`].
+    pub fn open(
+        &self,
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> io::Result<Option<(u16, Answer<BufReader<UnixStream>>)>> {
+        let Some(mut stream) = self.connect()? else { return Ok(None) };
         let length = body.len();
+        // HTTP/1.0, so that an answer comes with its length or ends with the connection (RFC 9112
+        // section 6.3), never in chunks.
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\n\
-             Content-Type: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}",
-            self.addr, self.token
+            "{method} {path} HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+             Content-Length: {length}\r\n\r\n{body}"
         );
         stream.write_all(request.as_bytes())?;
-        answer(BufReader::new(stream.take(MAX_ANSWER)))
+        answer(BufReader::new(stream)).map(Some)
     }
 }
 
-/// Reads one HTTP answer whose length is given, or that ends with the connection.
-fn answer(mut stream: impl BufRead) -> io::Result<(u16, String)> {
-    let wrong = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
+fn wrong(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what.to_owned())
+}
+
+/// The body of an answer.
+pub struct Answer<R> {
+    stream: R,
+    /// Octets that must still come; `None` up to the end of the connection.
+    left: Option<u64>,
+}
+
+impl<R: Read> Read for Answer<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let Some(left) = &mut self.left else { return self.stream.read(out) };
+        let room = usize::try_from(*left).unwrap_or(usize::MAX).min(out.len());
+        let got = self.stream.read(&mut out[..room])?;
+        if got == 0 && room > 0 {
+            return Err(wrong("the answer is cut short"));
+        }
+        *left -= got as u64;
+        Ok(got)
+    }
+}
+
+/// Longest head of an answer.
+const MAX_HEAD: u64 = 16 << 10;
+
+/// Reads the head of one HTTP answer.
+fn answer<R: BufRead>(mut stream: R) -> io::Result<(u16, Answer<R>)> {
+    let mut head = (&mut stream).take(MAX_HEAD);
     let mut line = String::new();
-    stream.read_line(&mut line)?;
+    head.read_line(&mut line)?;
     let status = line
-        .strip_prefix("HTTP/1.1 ")
-        .and_then(|rest| rest.get(..3))
+        .strip_prefix("HTTP/1.")
+        .and_then(|rest| rest.get(2..5))
         .and_then(|digits| digits.parse().ok())
         .ok_or_else(|| wrong("the answer is not HTTP"))?;
-    let mut length = None;
+    let mut left = None;
     loop {
         line.clear();
-        if stream.read_line(&mut line)? == 0 || line.trim_end().is_empty() {
+        if head.read_line(&mut line)? == 0 {
+            return Err(wrong("the answer is cut short"));
+        }
+        if line.trim_end().is_empty() {
             break;
         }
         let (name, value) = line.split_once(':').unwrap_or((&line, ""));
         if name.eq_ignore_ascii_case("content-length") {
-            length = value.trim().parse::<u64>().ok();
+            left = Some(value.trim().parse().map_err(|_| wrong("the answer has no length"))?);
         } else if name.eq_ignore_ascii_case("transfer-encoding") {
             return Err(wrong("the answer comes in chunks, expected a length"));
         }
     }
-    let mut body = Vec::new();
-    match length {
-        Some(n) if n > MAX_ANSWER => return Err(wrong("the answer is too long")),
-        Some(n) => {
-            stream.take(n).read_to_end(&mut body)?;
-            if body.len() as u64 != n {
-                return Err(wrong("the answer is cut short"));
-            }
-        }
-        None => {
-            stream.read_to_end(&mut body)?;
-        }
-    }
-    String::from_utf8(body).map(|body| (status, body)).map_err(|_| wrong("the answer is not UTF-8"))
+    Ok((status, Answer { stream, left }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
+
+    fn control(directory: &Path) -> Control {
+        Control { directory: directory.to_owned(), owner: None }
+    }
+
+    fn listen(directory: &Path) -> (UnixListener, ControlSocket) {
+        ControlDirectory::open(directory).unwrap().listen().unwrap()
+    }
 
     #[test]
-    fn the_file_is_the_owners_alone_and_goes_with_the_server() {
+    fn the_socket_is_its_owners_alone_and_goes_with_the_server() {
         let dir = tempfile::tempdir().unwrap();
-        let path = path_for(&dir.path().join("new/ringway.redb"));
-        let control = Control::new("127.0.0.1:8060".parse().unwrap()).unwrap();
-        let file = control.write(&path).unwrap();
-        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        assert_eq!(Control::read(&path).unwrap(), control);
-        assert!(!format!("{control:?}").contains(&control.token));
-        drop(file);
-        assert!(Control::read(&path).is_err());
+        let path = directory_for(&dir.path().join("new/ringway.redb"));
+        let mode = |p: &Path| fs::metadata(p).unwrap().permissions().mode() & 0o777;
+        let (listener, socket) = listen(&path);
+        assert_eq!((mode(&path), mode(&path.join(SOCKET))), (0o700, 0o600));
+        let error = ControlDirectory::open(&path).err().unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        assert!(control(&path).connect().unwrap().is_some());
+        drop((listener, socket));
+        assert!(!path.join(SOCKET).exists());
+        assert!(control(&path).connect().unwrap().is_none());
+    }
+
+    #[test]
+    fn what_a_killed_server_left_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.control");
+        // Earlier versions kept a file under this name.
+        fs::write(&path, "127.0.0.1:8060 token").unwrap();
+        let (listener, socket) = listen(&path);
+        // As after SIGKILL: the name stays, nobody listens.
+        std::mem::forget(socket);
+        drop(listener);
+        assert!(path.join(SOCKET).exists());
+        assert!(control(&path).connect().unwrap().is_none());
+        fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+        // The lock is still this process's: as another process, on a new description.
+        let error = ControlDirectory::open(&path).err().unwrap();
+        assert_eq!(error.to_string(), "in use by another server");
+        let path = dir.path().join("y.control");
+        fs::create_dir(&path).unwrap();
+        drop(UnixListener::bind(path.join(SOCKET)).unwrap());
+        fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+        let (_listener, _socket) = listen(&path);
+        assert!(control(&path).connect().unwrap().is_some());
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn a_file_in_the_sockets_place_is_not_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.control");
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join(SOCKET), "thesis").unwrap();
+        let error = ControlDirectory::open(&path).unwrap().listen().err().unwrap();
+        assert!(error.to_string().contains("is not a socket"), "{error}");
+        assert_eq!(fs::read_to_string(path.join(SOCKET)).unwrap(), "thesis");
+        let link = dir.path().join("link.control");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        let error = ControlDirectory::open(&link).err().unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::NotADirectory);
+    }
+
+    /// unix(7): `sun_path` has 108 bytes. Longer paths are reached through the directory.
+    #[test]
+    fn a_path_longer_than_a_socket_may_have_works() {
+        let dir = tempfile::tempdir().unwrap();
+        let deep = dir.path().join("d".repeat(100)).join("e".repeat(100));
+        let path = directory_for(&deep.join("x.redb"));
+        assert!(path.as_os_str().len() > MAX_PATH);
+        let (_listener, socket) = listen(&path);
+        assert!(control(&path).connect().unwrap().is_some());
+        drop(socket);
+        assert!(!path.join(SOCKET).exists());
+    }
+
+    #[test]
+    fn only_the_same_user_and_root_trust_each_other() {
+        let (root, ringway, alice, mallory) = (0, 999, 1000, 1001);
+        for (peer, own, serves) in [
+            (alice, alice, true),
+            (root, ringway, true),
+            (mallory, ringway, false),
+            (mallory, root, false),
+        ] {
+            assert_eq!(may_manage(peer, own), serves, "{peer} {own}");
+        }
+        for (peer, own, owner, asks) in [
+            (alice, alice, None, true),
+            (root, alice, Some(alice), true),
+            (ringway, root, Some(ringway), true),
+            (mallory, root, Some(ringway), false),
+            (mallory, alice, Some(alice), false),
+            // A store that another user has laid out for her is no reason to trust that user.
+            (mallory, alice, Some(mallory), false),
+            (mallory, root, None, false),
+        ] {
+            assert_eq!(may_be_asked(peer, own, owner), asks, "{peer} {own} {owner:?}");
+        }
     }
 
     #[test]
     fn answers_are_read_whole_or_not_at_all() {
-        let read = |text: &str| answer(text.as_bytes());
+        let read = |text: &'static str| {
+            let (status, mut body) = answer(text.as_bytes())?;
+            let mut out = String::new();
+            body.read_to_string(&mut out)?;
+            io::Result::Ok((status, out))
+        };
         let fine = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi";
         assert_eq!(read(fine).unwrap(), (200, "hi".to_owned()));
-        assert_eq!(read("HTTP/1.1 404 Not Found\r\n\r\ngone").unwrap(), (404, "gone".to_owned()));
+        assert_eq!(read("HTTP/1.0 404 Not Found\r\n\r\ngone").unwrap(), (404, "gone".to_owned()));
         assert!(read("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhi").is_err());
+        assert!(read("HTTP/1.1 200 OK\r\ncontent-len").is_err());
+        assert!(read("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n").is_err());
         assert!(read("SIP/2.0 200 OK\r\n\r\n").is_err());
         assert!(read("").is_err());
     }

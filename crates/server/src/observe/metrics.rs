@@ -294,6 +294,43 @@ impl Scrape {
             "Records that could not be read at start",
             loaded.corrupt as f64,
         )?;
+        let (calls, cdr) = (&o.calls, o.calls.cdr().counters());
+        gauge(out, "calls", "Calls under way", calls.len() as f64)?;
+        for (name, help, value) in [
+            ("calls_untracked", "Calls not followed: too many under way", calls.untracked()),
+            (
+                "call_steps_dropped",
+                "Steps of calls dropped: their thread is behind",
+                calls.counters().dropped.load(Relaxed),
+            ),
+            (
+                "calls_unlogged",
+                "Calls whose steps are not logged: too many within a second",
+                calls.counters().unlogged.load(Relaxed),
+            ),
+            ("cdr_written", "Call records written", cdr.written.load(Relaxed)),
+            ("cdr_dropped", "Call records dropped: disk slow or full", cdr.dropped.load(Relaxed)),
+            (
+                "cdr_failures",
+                "Failures to open or write the call records",
+                cdr.failures.load(Relaxed),
+            ),
+        ] {
+            counter(out, name, help, value)?;
+        }
+        let management = &o.connections;
+        counter(
+            out,
+            "management_displaced",
+            "Connections to management closed in favour of newer ones",
+            management.displaced.load(Relaxed),
+        )?;
+        counter(
+            out,
+            "management_refused",
+            "Connections to the control socket by other users",
+            management.refused.load(Relaxed),
+        )?;
         counter(out, "log_lines_dropped", "Log lines dropped: slow reader", (o.log_dropped)())?;
         counter(out, "reloads", "Reloads of the configuration", o.reloads.0.load(Relaxed))?;
         counter(

@@ -1,6 +1,6 @@
 //! What an operator may see and ask: metrics, health, status, users.
 //!
-//! Served on loopback by a thread of its own. Workers are never asked to wait: each writes a copy of
+//! Served on loopback and on a Unix socket by a thread of its own. Workers are never asked to wait: each writes a copy of
 //! its counters onto a [`Board`] when it is told to, and skips it if the board is being read at that
 //! very moment. Read [`metrics`] for what is counted, [`http`] for what may be asked, [`control`]
 //! for how `ringway user` and `ringway status` find a running server.
@@ -15,6 +15,7 @@ pub use board::{Board, Snapshot};
 pub use control::Control;
 pub use status::Status;
 
+use crate::calls::Calls;
 use crate::store::Store;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
@@ -69,6 +70,10 @@ pub struct Observed {
     pub located: Box<dyn Fn() -> (usize, usize, usize) + Send + Sync>,
     /// Users, registrations and their writer.
     pub store: Arc<Store>,
+    /// Calls under way.
+    pub calls: Calls,
+    /// Connections to management.
+    pub connections: Arc<http::connections::ConnectionCounters>,
     /// Log lines dropped so far.
     pub log_dropped: Box<dyn Fn() -> u64 + Send + Sync>,
     /// When the process began to serve.
@@ -88,6 +93,7 @@ impl Observed {
         net: VisitNet,
         located: Box<dyn Fn() -> (usize, usize, usize) + Send + Sync>,
         store: Arc<Store>,
+        calls: Calls,
         log_dropped: Box<dyn Fn() -> u64 + Send + Sync>,
         facts: Facts,
     ) -> Self {
@@ -97,6 +103,8 @@ impl Observed {
             net,
             located,
             store,
+            calls,
+            connections: Arc::default(),
             log_dropped,
             started: Instant::now(),
             facts: arc_swap::ArcSwap::from_pointee(facts),

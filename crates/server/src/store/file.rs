@@ -2,15 +2,18 @@
 //!
 //! Nothing here knows what a record means; keys and values are bytes.
 
+use super::backup::{self, BackupSummary};
 use super::batch::Batch;
+use crate::host;
+use redb::backends::FileBackend;
 use redb::{
-    Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, ReadableTableMetadata,
-    StorageError, TableDefinition, TableError,
+    Database, DatabaseError, Durability, ReadTransaction, ReadableDatabase, ReadableTable,
+    ReadableTableMetadata, StorageError, TableDefinition, TableError,
 };
 use std::fmt;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Memory that redb may use for pages. The tables that calls need are in our own memory; this only
@@ -90,8 +93,49 @@ pub(super) enum Journal<'j> {
     Empty,
 }
 
+/// A row of any table, as a backup has it: the table's letter, key, value.
+pub(super) type Row<'a> = (u8, &'a [u8], &'a [u8]);
+
+/// A store as it was at one commit, while others go on.
+pub(crate) struct Snapshot {
+    path: PathBuf,
+    read: ReadTransaction,
+}
+
+impl Snapshot {
+    /// Writes all of it, as `backup` describes.
+    pub(crate) fn write(&self, out: &mut dyn io::Write) -> io::Result<BackupSummary> {
+        backup::write(|visit| self.each(visit), out)
+    }
+
+    fn each(&self, visit: &mut dyn FnMut(Row<'_>) -> io::Result<()>) -> io::Result<()> {
+        let failed = |e: redb::Error| io::Error::other(format!("{}: {e}", self.path.display()));
+        for (letter, table) in [(b'm', META), (b'u', USERS), (b'b', BINDINGS)] {
+            let table = match self.read.open_table(table) {
+                Ok(table) => table,
+                Err(TableError::TableDoesNotExist(_)) => continue,
+                Err(e) => return Err(failed(e.into())),
+            };
+            for pair in table.iter().map_err(|e| failed(e.into()))? {
+                let (key, value) = pair.map_err(|e| failed(e.into()))?;
+                visit((letter, key.value(), value.value()))?;
+            }
+        }
+        let journal = match self.read.open_table(JOURNAL) {
+            Ok(journal) => journal,
+            Err(TableError::TableDoesNotExist(_)) => return Ok(()),
+            Err(e) => return Err(failed(e.into())),
+        };
+        for entry in journal.iter().map_err(|e| failed(e.into()))? {
+            let (number, changes) = entry.map_err(|e| failed(e.into()))?;
+            visit((b'j', &number.value().to_le_bytes(), changes.value()))?;
+        }
+        Ok(())
+    }
+}
+
 /// An open store file, its journal empty when it is opened. One process at a time.
-pub(super) struct StoreFile {
+pub(crate) struct StoreFile {
     path: PathBuf,
     db: Database,
 }
@@ -101,28 +145,38 @@ impl StoreFile {
     /// if it does not exist. With `verify` every page is checked before any is trusted.
     pub(super) fn open(path: &Path, verify: bool) -> Result<Self, StoreError> {
         let io = |e: io::Error| StoreError::Io(path.to_owned(), e);
-        let directory =
-            path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(io)?;
-        let fresh = fs::metadata(path).map(|m| m.len() == 0).unwrap_or(true);
-        let options = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(path)
-            .map(drop);
-        options.map_err(io)?;
-        let mut builder = Database::builder();
-        builder.set_cache_size(CACHE_BYTES).set_check_integrity_on_open(verify && !fresh);
-        let db = builder.create(path).map_err(|e| database_error(path, e))?;
-        let file = StoreFile::over(path, db)?;
+        let directory = directory_of(path);
+        host::make_private_directory(directory).map_err(io)?;
+        let made =
+            OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path);
+        match made {
+            Ok(made) => host::give_to_owner_of(directory, &made).map_err(io)?,
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(e) => return Err(io(e)),
+        }
+        let (file, fresh) = StoreFile::open_there(path, verify)?;
         if fresh {
             // The file's own contents are safe; its name is once the directory is.
             File::open(directory).and_then(|d| d.sync_all()).map_err(io)?;
         }
         Ok(file)
+    }
+
+    /// Opens a file that is there already.
+    pub(crate) fn open_existing(path: &Path, verify: bool) -> Result<Self, StoreError> {
+        StoreFile::open_there(path, verify).map(|(file, _)| file)
+    }
+
+    fn open_there(path: &Path, verify: bool) -> Result<(Self, bool), StoreError> {
+        let io = |e: io::Error| StoreError::Io(path.to_owned(), e);
+        // redb makes what is not there: whether it is must be known before.
+        let open = OpenOptions::new().read(true).write(true).open(path).map_err(io)?;
+        let fresh = open.metadata().map_err(io)?.len() == 0;
+        let mut builder = Database::builder();
+        builder.set_cache_size(CACHE_BYTES).set_check_integrity_on_open(verify && !fresh);
+        let backend = FileBackend::new(open).map_err(|e| database_error(path, e))?;
+        let db = builder.create_with_backend(backend).map_err(|e| database_error(path, e))?;
+        Ok((StoreFile::over(path, db)?, fresh))
     }
 
     /// A store in a database that is open.
@@ -173,6 +227,54 @@ impl StoreFile {
             }
             None => self.put(Table::Meta, b"format", FORMAT),
         }
+    }
+
+    /// The store as it is now.
+    pub(crate) fn snapshot(&self) -> Result<Snapshot, StoreError> {
+        let read = self.db.begin_read().map_err(|e| self.error(e.into()))?;
+        Ok(Snapshot { path: self.path.clone(), read })
+    }
+
+    /// Makes a file without any table, to be filled from a backup.
+    pub(super) fn make_empty(path: &Path) -> Result<Self, StoreError> {
+        let io = |e: io::Error| StoreError::Io(path.to_owned(), e);
+        let mut options = OpenOptions::new();
+        let made = options.read(true).write(true).create_new(true).mode(0o600).open(path);
+        let made = made.map_err(io)?;
+        host::give_to_owner_of(directory_of(path), &made).map_err(io)?;
+        let backend = FileBackend::new(made).map_err(|e| database_error(path, e))?;
+        let mut builder = Database::builder();
+        let db = builder.set_cache_size(CACHE_BYTES).create_with_backend(backend);
+        Ok(StoreFile { path: path.to_owned(), db: db.map_err(|e| database_error(path, e))? })
+    }
+
+    /// Puts rows of a backup, durably.
+    pub(super) fn put_rows<'a>(
+        &self,
+        rows: impl Iterator<Item = Row<'a>>,
+    ) -> Result<(), StoreError> {
+        let write = self.db.begin_write().map_err(|e| self.error(e.into()))?;
+        for (letter, key, value) in rows {
+            let put = |table: Bytes| -> Result<(), redb::Error> {
+                write.open_table(table)?.insert(key, value)?;
+                Ok(())
+            };
+            let journal = || -> Result<(), redb::Error> {
+                let number = key.try_into().map_or(0, u64::from_le_bytes);
+                write.open_table(JOURNAL)?.insert(number, value)?;
+                Ok(())
+            };
+            let done = match letter {
+                b'm' => put(META),
+                b'u' => put(USERS),
+                b'b' => put(BINDINGS),
+                b'j' => journal(),
+                // Of a later version: what it means is not known here.
+                _ => Err(redb::Error::Corrupted("the backup has an unknown table".to_owned())),
+            };
+            done.map_err(|e| self.error(e))?;
+        }
+        write.commit().map_err(|e| self.error(e.into()))
     }
 
     /// One value.
@@ -278,6 +380,30 @@ impl StoreFile {
             other => StoreError::Damaged(path, other.to_string()),
         }
     }
+}
+
+/// The directory that a path lies in.
+pub(super) fn directory_of(path: &Path) -> &Path {
+    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Whether a store could be made there. Leaves nothing behind.
+pub(crate) fn could_be_made(path: &Path) -> Result<(), StoreError> {
+    let io = |at: &Path, e: io::Error| StoreError::Io(at.to_owned(), e);
+    let mut directory = directory_of(path);
+    let found = loop {
+        match fs::metadata(directory) {
+            Ok(found) => break found,
+            Err(e) if e.kind() == io::ErrorKind::NotFound && directory.parent().is_some() => {
+                directory = directory_of(directory);
+            }
+            Err(e) => return Err(io(directory, e)),
+        }
+    };
+    if !found.is_dir() {
+        return Err(io(directory, io::ErrorKind::NotADirectory.into()));
+    }
+    host::can_make(&directory.join("probe")).map_err(|e| io(directory, e))
 }
 
 fn database_error(path: &Path, e: DatabaseError) -> StoreError {

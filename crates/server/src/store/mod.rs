@@ -4,12 +4,15 @@
 //! memory at once and to the disk by way of `writer`. `docs/durability.md` says what that means
 //! for a REGISTER. Read [`file`] for the tables on disk, `users` for who may call.
 
+mod backup;
 mod batch;
 mod file;
 mod users;
 mod writer;
 
+pub use backup::{BackupSummary, copy_backup};
 pub use file::{CACHE_BYTES, StoreError};
+pub(crate) use file::{Snapshot, StoreFile, could_be_made};
 pub use users::{
     BadUser, Hashes, MAX_REALM, MAX_USER, MAX_USERS, PASSWORD_BYTES, UserTable, check_name,
     check_password,
@@ -20,13 +23,17 @@ pub use writer::{
 };
 
 use crate::config::StoreKind;
+use crate::host;
 use crate::random;
-use file::{Journal, StoreFile, Table};
+use file::{Journal, Table};
 use ringway_proxy::auth::Users;
-use ringway_proxy::location::MemoryStore;
+use ringway_proxy::location::{BindingView, Bindings, MemoryStore, RecordEdit};
 use ringway_sansio::{Flow, Time};
+use std::fs::File;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use writer::{Reopen, Writer};
 
 /// What was found at start.
@@ -40,6 +47,8 @@ pub struct Loaded {
     pub ended: usize,
     /// Users and location records that could not be read; left where they are.
     pub corrupt: usize,
+    /// Bindings that would have lasted longer than any may now; shortened.
+    pub shortened: usize,
 }
 
 /// Users, registrations and keys.
@@ -54,14 +63,16 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens a store and loads it. `revive` says which present flow an earlier one means, as
-    /// [`MemoryStore::load`] has it.
+    /// Opens a store and loads it. `revive` returns the present flow that an earlier one means, as
+    /// [`MemoryStore::load`] has it. A binding lasts at most `max_expires` from `now`: the clock, or
+    /// the configuration, was another when it was made.
     ///
     /// # Errors
     /// When the file cannot be used.
     pub fn open(
         kind: &StoreKind,
         now: Time,
+        max_expires: Duration,
         revive: &mut dyn FnMut(&Flow) -> Option<Flow>,
     ) -> Result<Self, StoreError> {
         let key = random::bytes().map_err(|e| StoreError::Io("memory".into(), e))?;
@@ -78,13 +89,14 @@ impl Store {
         };
         let file = StoreFile::open(path, true)?;
         let again = path.clone();
-        Store::load(file, key, now, revive, Box::new(move || StoreFile::open(&again, false)))
+        let lifetime = Lifetime { now, latest: now + max_expires };
+        Store::load(file, key, lifetime, revive, Box::new(move || StoreFile::open(&again, false)))
     }
 
     fn load(
         file: StoreFile,
         key: [u8; 16],
-        now: Time,
+        lifetime: Lifetime,
         revive: &mut dyn FnMut(&Flow) -> Option<Flow>,
         reopen: Reopen,
     ) -> Result<Self, StoreError> {
@@ -93,7 +105,7 @@ impl Store {
         load_users(&file, &users, &mut loaded)?;
         let mut writer = Writer::new();
         let location = MemoryStore::with_journal(key, Box::new(writer.appender()));
-        load_bindings(&file, &location, now, revive, &mut loaded)?;
+        load_bindings(&file, &location, lifetime, revive, &mut loaded)?;
         let domain = domain(&file)?;
         let (secret, new) = secret(&file)?;
         let path = file.path().to_owned();
@@ -169,6 +181,15 @@ impl Store {
         Ok(())
     }
 
+    /// The store as it is once everything that waits now is committed.
+    ///
+    /// # Errors
+    /// When nothing is written at all, or it cannot be.
+    pub(crate) fn snapshot(&self) -> Result<Snapshot, String> {
+        let writer = self.writer.as_ref();
+        writer.ok_or("a store in memory has no backup")?.snapshot()
+    }
+
     fn write(&self, table: Table, key: &[u8], value: Option<&[u8]>) -> Result<(), String> {
         match &self.writer {
             Some(writer) => writer.change(table, key, value),
@@ -224,12 +245,31 @@ impl UserStore for Store {
 pub struct RestingStore(StoreFile);
 
 impl RestingStore {
-    /// Opens the file, or makes it.
+    /// Opens a file that is there already.
     ///
     /// # Errors
     /// [`StoreError::Locked`] while a server runs on it.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        StoreFile::open(path, false).map(RestingStore)
+        StoreFile::open_existing(path, false).map(RestingStore)
+    }
+
+    /// Opens the file, or makes it. A store made here is not new to the server that starts on it
+    /// later: whoever has made a user, and perhaps removed it, is not given others.
+    ///
+    /// # Errors
+    /// As [`RestingStore::open`].
+    pub fn open_or_make(path: &Path) -> Result<Self, StoreError> {
+        let file = StoreFile::open(path, false)?;
+        secret(&file)?;
+        Ok(RestingStore(file))
+    }
+
+    /// Writes a backup of it.
+    ///
+    /// # Errors
+    /// When it cannot be read, or written there.
+    pub fn back_up(&self, out: &mut dyn Write) -> std::io::Result<BackupSummary> {
+        self.0.snapshot().map_err(std::io::Error::other)?.write(out)
     }
 
     /// Whether there is such a user.
@@ -293,6 +333,54 @@ impl UserStore for RestingStore {
     }
 }
 
+/// Makes a store of a backup, in place of the one at `path` if `replace` is set. It appears whole or
+/// not at all.
+///
+/// # Errors
+/// When the backup is damaged, a server has the store open, or there is one and it must stay.
+pub fn restore(
+    from: &mut dyn Read,
+    path: &Path,
+    replace: bool,
+) -> Result<BackupSummary, StoreError> {
+    let io = |e: std::io::Error| StoreError::Io(path.to_owned(), e);
+    // Held until the new one is in its place. A damaged store may be replaced.
+    let _old = match replace && path.exists() {
+        true => match StoreFile::open_existing(path, false) {
+            Err(e @ StoreError::Locked(_)) => return Err(e),
+            opened => opened.ok(),
+        },
+        false => None,
+    };
+    if !replace && path.exists() {
+        return Err(io(std::io::ErrorKind::AlreadyExists.into()));
+    }
+    let directory = file::directory_of(path);
+    host::make_private_directory(directory).map_err(io)?;
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".restoring");
+    let new = path.with_file_name(name);
+    // Left by a restore that was killed.
+    match std::fs::remove_file(&new) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(io(e)),
+        _ => {}
+    }
+    let placed = backup::restore(from, &new).and_then(|summary| {
+        match replace {
+            true => std::fs::rename(&new, path),
+            // Unlike a rename, a link does not replace what has appeared meanwhile.
+            false => std::fs::hard_link(&new, path),
+        }
+        .map_err(io)?;
+        Ok(summary)
+    });
+    // Gone already where it was renamed.
+    let _ = std::fs::remove_file(&new);
+    let summary = placed?;
+    File::open(directory).and_then(|d| d.sync_all()).map_err(io)?;
+    Ok(summary)
+}
+
 fn domain(file: &StoreFile) -> Result<Option<String>, StoreError> {
     Ok(file.get(Table::Meta, b"domain")?.and_then(|d| String::from_utf8(d).ok()))
 }
@@ -321,22 +409,65 @@ fn load_users(file: &StoreFile, table: &UserTable, loaded: &mut Loaded) -> Resul
     })
 }
 
+/// When bindings that are loaded may end.
+#[derive(Clone, Copy)]
+struct Lifetime {
+    now: Time,
+    latest: Time,
+}
+
+impl Lifetime {
+    /// Writes into `out` a record whose bindings end at the latest allowed. Returns how many had to be
+    /// shortened; `out` means nothing if that is none.
+    fn shorten(self, record: &[u8], out: &mut Vec<u8>) -> usize {
+        let over = |b: &BindingView<'_>| b.expires > self.latest;
+        let shortened = Bindings::new(record, self.now).filter(over).count();
+        if shortened > 0 {
+            out.clear();
+            let mut edit = RecordEdit::new(&[], self.now, out);
+            for binding in Bindings::new(record, self.now) {
+                let expires = binding.expires.min(self.latest);
+                // No larger than what it replaces.
+                let _ = edit.put(&BindingView { expires, ..binding });
+            }
+            edit.commit();
+            edit.finish();
+        }
+        shortened
+    }
+}
+
+/// A change to one record of the file.
+type RecordChange = (Box<[u8]>, Option<Box<[u8]>>);
+
 fn load_bindings(
     file: &StoreFile,
     location: &MemoryStore,
-    now: Time,
+    lifetime: Lifetime,
     revive: &mut dyn FnMut(&Flow) -> Option<Flow>,
     loaded: &mut Loaded,
 ) -> Result<(), StoreError> {
-    let mut ended: Vec<Box<[u8]>> = Vec::new();
-    file.each(Table::Bindings, &mut |aor, record| match location.load(aor, record, now, revive) {
-        Ok(0) => ended.push(aor.into()),
-        Ok(n) => loaded.contacts += n,
-        Err(_) => loaded.corrupt += 1,
+    let mut changes: Vec<RecordChange> = Vec::new();
+    let mut short = Vec::new();
+    file.each(Table::Bindings, &mut |aor, record| {
+        let shortened = lifetime.shorten(record, &mut short);
+        let record = if shortened > 0 { &short[..] } else { record };
+        match location.load(aor, record, lifetime.now, revive) {
+            Ok(0) => changes.push((aor.into(), None)),
+            Ok(n) => {
+                loaded.contacts += n;
+                loaded.shortened += shortened;
+                if shortened > 0 {
+                    changes.push((aor.into(), Some(record.into())));
+                }
+            }
+            Err(_) => loaded.corrupt += 1,
+        }
     })?;
-    loaded.ended = ended.len();
-    if !ended.is_empty() {
-        file.apply(Journal::Keep, ended.iter().map(|aor| (Table::Bindings, &aor[..], None)))?;
+    loaded.ended = changes.iter().filter(|(_, record)| record.is_none()).count();
+    if !changes.is_empty() {
+        let changes = changes.iter().map(|(aor, r)| (Table::Bindings, &aor[..], r.as_deref()));
+        file.apply(Journal::Keep, changes)?;
     }
     Ok(())
 }

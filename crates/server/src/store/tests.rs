@@ -6,11 +6,13 @@ use ringway_sansio::Time;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+/// The longest registration.
+const HOUR: Duration = Duration::from_secs(3600);
 /// Longest a test waits for something that should happen, on however busy a machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn open(path: &Path) -> Store {
-    Store::open(&StoreKind::Redb(path.to_owned()), now(), &mut |_| None).unwrap()
+    Store::open(&StoreKind::Redb(path.to_owned()), now(), HOUR, &mut |_| None).unwrap()
 }
 
 fn now() -> Time {
@@ -160,7 +162,7 @@ fn a_store_in_use_is_locked_and_free_afterwards() {
     assert!(matches!(e, StoreError::Locked(_)), "{e}");
     assert_eq!(e.to_string(), format!("store {}: in use by another process", path.display()));
     drop(store);
-    let rest = RestingStore::open(&path).unwrap();
+    let rest = RestingStore::open_or_make(&path).unwrap();
     assert!(rest.set_user("7", "a.org", Hashes::new("7", "a.org", "p")).unwrap());
     drop(rest);
     assert!(open(&path).users().exists(b"7", b"a.org"));
@@ -193,7 +195,10 @@ fn corrupt_records_are_skipped_and_counted() {
     file.put(Table::Users, b"no realm", b"x").unwrap();
     drop(file);
     let store = open(&path);
-    assert_eq!(store.loaded(), Loaded { users: 0, contacts: 1, ended: 0, corrupt: 2 });
+    assert_eq!(
+        store.loaded(),
+        Loaded { users: 0, contacts: 1, ended: 0, corrupt: 2, shortened: 0 }
+    );
 }
 
 #[test]
@@ -207,15 +212,64 @@ fn expired_records_are_removed_at_start() {
     drop(store);
     let later = now() + Duration::from_secs(3601);
     let kind = StoreKind::Redb(path.clone());
-    let store = Store::open(&kind, later, &mut |_| None).unwrap();
+    let store = Store::open(&kind, later, HOUR, &mut |_| None).unwrap();
     assert_eq!(store.loaded().ended, 1);
     drop(store);
     assert_eq!(StoreFile::open(&path, false).unwrap().len(Table::Bindings).unwrap(), 0);
 }
 
+/// A server whose clock was five years ahead has left contacts of five years behind.
+#[test]
+fn a_binding_lasts_no_longer_than_any_may_now() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.redb");
+    let store = open(&path);
+    let told = Told::attach(&store);
+    register(&store, "sip:1@a.org", 1);
+    told.wait(1);
+    drop(store);
+    let years = Duration::from_secs(5 * 365 * 86_400);
+    let earlier = Time::from_secs(now().as_secs() - years.as_secs());
+    let reopen = |now: Time| {
+        let kind = StoreKind::Redb(path.clone());
+        Store::open(&kind, now, HOUR, &mut |_| None).unwrap()
+    };
+    let store = reopen(earlier);
+    let loaded = Loaded { contacts: 1, shortened: 1, ..Loaded::default() };
+    assert_eq!(store.loaded(), loaded);
+    let expires = |store: &Store, now: Time| {
+        let mut out = Vec::new();
+        store.location().lookup(b"sip:1@a.org", now, &mut |b| out.push(b.expires));
+        out
+    };
+    assert_eq!(expires(&store, earlier), [earlier + HOUR]);
+    drop(store);
+    // It is so in the file too: a start a little later does not give it another hour.
+    let later = earlier + Duration::from_secs(600);
+    let store = reopen(later);
+    assert_eq!((store.loaded().shortened, expires(&store, later)), (0, vec![earlier + HOUR]));
+}
+
+#[test]
+fn a_store_is_not_made_by_looking_for_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("new/x.redb");
+    let error = RestingStore::open(&path).err().unwrap();
+    assert!(error.to_string().contains("No such file"), "{error}");
+    could_be_made(&path).unwrap();
+    assert!(!dir.path().join("new").exists());
+    let made = RestingStore::open_or_make(&path).unwrap();
+    assert!(made.list_users().unwrap().is_empty());
+    drop(made);
+    assert!(!open(&path).is_new(), "users would be made");
+    std::fs::write(dir.path().join("file"), "").unwrap();
+    assert!(could_be_made(&dir.path().join("file/x.redb")).is_err());
+    assert!(could_be_made(Path::new("/proc/x/y.redb")).is_err());
+}
+
 #[test]
 fn a_store_in_memory_answers_at_once() {
-    let store = Store::open(&StoreKind::Memory, now(), &mut |_| None).unwrap();
+    let store = Store::open(&StoreKind::Memory, now(), HOUR, &mut |_| None).unwrap();
     assert_eq!(register(&store, "sip:1@a.org", 1), Commit::Done);
     assert!(store.writer_stats().is_none());
     assert!(store.set_user("1", "a.org", Hashes::new("1", "a.org", "p")).unwrap());
@@ -292,7 +346,8 @@ fn a_full_disk_refuses_and_recovers() {
         StoreFile::over(&disk_path, db)
     });
     let file = reopen().unwrap();
-    let store = Store::load(file, [7; 16], now(), &mut |_| None, reopen).unwrap();
+    let lifetime = Lifetime { now: now(), latest: now() + HOUR };
+    let store = Store::load(file, [7; 16], lifetime, &mut |_| None, reopen).unwrap();
     let told = Told::attach(&store);
     let failed = || store.writer_stats().unwrap().failed.load(SeqCst);
 
@@ -321,6 +376,73 @@ fn a_full_disk_refuses_and_recovers() {
     let store = open(&path);
     assert_eq!(store.loaded().contacts, 3, "1, 4, and 2, which memory had all the time");
     assert_eq!(store.loaded().users, 0);
+}
+
+/// Two threads register without end while the store is backed up: what had been confirmed when the
+/// backup began is in it, and what is in it is whole.
+#[test]
+fn a_backup_under_load_has_all_that_was_confirmed() {
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir.path().join("x.redb"));
+    let told = Told::attach(&store);
+    store.set_user("101", "a.org", Hashes::new("101", "a.org", "p")).unwrap();
+    let stop = AtomicBool::new(false);
+    let aor = |id: u64| format!("sip:{id}@a.org");
+    let backups: Vec<(usize, Vec<u8>)> = std::thread::scope(|scope| {
+        for thread in 0..2u64 {
+            let (store, stop) = (&store, &stop);
+            scope.spawn(move || {
+                for id in (thread..).step_by(2).take_while(|_| !stop.load(Relaxed)) {
+                    while register(store, &aor(id), id) == Commit::Refused {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                    if id % 64 < 2 {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                }
+            });
+        }
+        let backups = (1..=4).map(|round| {
+            // The last ones after the journal was emptied once.
+            let confirmed = told.wait(round * MAX_JOURNAL / 3).len();
+            let mut bytes = Vec::new();
+            store.snapshot().unwrap().write(&mut bytes).unwrap();
+            (confirmed, bytes)
+        });
+        let backups = backups.collect();
+        stop.store(true, Relaxed);
+        backups
+    });
+    let told = told.wait(0);
+    for (round, (confirmed, bytes)) in backups.into_iter().enumerate() {
+        let path = dir.path().join(format!("{round}.redb"));
+        restore(&mut &bytes[..], &path, false).unwrap();
+        let restored = open(&path);
+        assert_eq!((restored.loaded().corrupt, restored.secret()), (0, store.secret()));
+        assert!(restored.users().exists(b"101", b"a.org"));
+        let lost = told[..confirmed].iter().filter(|t| found(&restored, &aor(t.1)) == 0).count();
+        assert_eq!(lost, 0, "of {confirmed} confirmed, {} restored", restored.loaded().contacts);
+    }
+}
+
+#[test]
+fn a_restore_respects_what_is_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.redb");
+    let store = open(&path);
+    let mut bytes = Vec::new();
+    store.snapshot().unwrap().write(&mut bytes).unwrap();
+    let again = |replace| restore(&mut &bytes[..], &path, replace).err().map(|e| e.to_string());
+    assert!(again(false).unwrap().contains("exists"));
+    assert!(again(true).unwrap().contains("in use by another process"));
+    drop(store);
+    assert!(again(false).unwrap().contains("exists"));
+    assert_eq!(again(true), None);
+    // What is damaged is what a restore is for.
+    std::fs::write(&path, "This is somebody's thesis. ".repeat(1000)).unwrap();
+    assert_eq!(again(true), None);
+    assert!(open(&path).list_users().unwrap().is_empty());
 }
 
 fn unregister(store: &Store, aor: &str, id: u64) -> Commit {
@@ -354,6 +476,9 @@ fn the_journal_is_emptied_and_the_last_change_counts() {
     assert!(list.len() == queued && list.iter().all(|t| t.2));
     drop(store);
     let store = open(&path);
-    assert_eq!(store.loaded(), Loaded { users: 0, contacts: 8_000, ended: 0, corrupt: 0 });
+    assert_eq!(
+        store.loaded(),
+        Loaded { users: 0, contacts: 8_000, ended: 0, corrupt: 0, shortened: 0 }
+    );
     assert_eq!((found(&store, &aor(3)), found(&store, &aor(4))), (0, 1));
 }

@@ -6,10 +6,10 @@
 //! hundred at a time, and neither waits for the disk.
 
 use super::batch::{Batch, Tell};
-use super::file::{self, StoreError, StoreFile, Table};
+use super::file::{self, Snapshot, StoreError, StoreFile, Table};
 use ringway_proxy::location::{Commit, CommitTag, Journal};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -31,6 +31,9 @@ pub const COMMIT_INTERVAL: Duration = Duration::from_millis(5);
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(4));
 /// Longest wait for a single change that its caller waits for (user and key changes).
 const REPLY_WITHIN: Duration = Duration::from_secs(10);
+
+/// Snapshots that may be waited for at one time.
+const MAX_SNAPSHOTS: usize = 4;
 
 /// Opens the file again after a failure.
 pub(super) type Reopen = Box<dyn Fn() -> Result<StoreFile, StoreError> + Send>;
@@ -64,6 +67,8 @@ pub struct WriterStats {
 #[derive(Default)]
 struct Queue {
     batch: Batch,
+    /// Who waits for a snapshot of what has been committed.
+    snapshots: Vec<SyncSender<Result<Snapshot, String>>>,
     stop: bool,
 }
 
@@ -204,6 +209,22 @@ impl Writer {
             .recv_timeout(REPLY_WITHIN)
             .unwrap_or_else(|_| Err("the disk does not answer".to_owned()))
     }
+
+    /// The store as it is once everything that waits now is committed. Never on a worker.
+    pub(super) fn snapshot(&self) -> Result<Snapshot, String> {
+        let (reply, answer) = sync_channel(1);
+        {
+            let mut queue = self.shared.lock();
+            if queue.stop || queue.snapshots.len() >= MAX_SNAPSHOTS {
+                return Err("the store is busy or stopping".to_owned());
+            }
+            queue.snapshots.push(reply);
+        }
+        self.shared.wake.notify_one();
+        answer
+            .recv_timeout(REPLY_WITHIN)
+            .unwrap_or_else(|_| Err("the disk does not answer".to_owned()))
+    }
 }
 
 impl Writer {
@@ -241,7 +262,7 @@ impl Thread {
     fn run(mut self) {
         let mut batch = Batch::default();
         loop {
-            let stop = self.take(&mut batch);
+            let (stop, snapshots) = self.take(&mut batch);
             if !batch.is_empty() {
                 let began = Instant::now();
                 if let Err(e) = self.commit(&batch) {
@@ -261,21 +282,30 @@ impl Thread {
                 }
                 batch.clear(MAX_QUEUE_BYTES / 8);
             }
+            for reply in snapshots {
+                let snapshot = match &self.file {
+                    Some(file) => file.snapshot().map_err(|e| e.to_string()),
+                    None => Err("the store cannot be read at present".to_owned()),
+                };
+                // The caller may have given up waiting.
+                let _ = reply.try_send(snapshot);
+            }
             if stop && self.shared.lock().batch.is_empty() {
                 return;
             }
         }
     }
 
-    /// Waits for changes and swaps them into `batch`, which is empty. Returns whether to stop.
-    fn take(&self, batch: &mut Batch) -> bool {
+    /// Waits for changes and swaps them into `batch`, which is empty. Returns whether to stop, and who
+    /// waits for a snapshot.
+    fn take(&self, batch: &mut Batch) -> (bool, Vec<SyncSender<Result<Snapshot, String>>>) {
         let mut queue = self.shared.lock();
-        while queue.batch.is_empty() && !queue.stop {
+        while queue.batch.is_empty() && queue.snapshots.is_empty() && !queue.stop {
             queue = self.shared.wake.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
         std::mem::swap(&mut queue.batch, batch);
         self.shared.stats.queued.store(0, Relaxed);
-        queue.stop
+        (queue.stop, std::mem::take(&mut queue.snapshots))
     }
 
     /// Brings a batch to the disk. A group goes to the journal as one run of bytes: its records lie

@@ -369,3 +369,38 @@ proptest! {
         prop_assert_eq!((s.records(), s.contacts(), s.flows.len()), (0, 0, 0));
     }
 }
+
+/// Pages of any size: each record that stays is visited exactly once, though others come and go.
+#[test]
+fn a_listing_visits_each_record_once() {
+    let aor = |i: usize| format!("sip:{i}@x").into_bytes();
+    for limit in [1, 7, 250, 5_000] {
+        let s = store();
+        for i in 0..1_000 {
+            set(&s, &aor(i), &[binding(), BindingView { contact: b"sip:2@h", ..binding() }]);
+        }
+        set(&s, b"sip:expired@x", &[BindingView { expires: secs(1), ..binding() }]);
+        let mut seen: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
+        let (mut cursor, mut pages) = (None, 0);
+        loop {
+            let before: usize = seen.values().sum();
+            cursor = s.list(cursor.as_ref(), limit, secs(2), &mut |aor, _| {
+                *seen.entry(aor.to_vec()).or_default() += 1;
+            });
+            assert!(seen.values().sum::<usize>() - before <= 2 * limit);
+            pages += 1;
+            // Others come, so that the table grows, and every second of the first ones goes.
+            if pages <= 400 {
+                set(&s, &aor(10_000 + pages), &[binding()]);
+                set(&s, &aor(2 * pages), &[]);
+            }
+            if cursor.is_none() {
+                break;
+            }
+        }
+        for i in (1..1_000).step_by(2) {
+            assert_eq!(seen.get(&aor(i)), Some(&2), "{i} with {limit} a page");
+        }
+        assert!(seen.values().all(|n| *n <= 2) && !seen.contains_key(&b"sip:expired@x"[..]));
+    }
+}

@@ -1,15 +1,40 @@
 //! What may be asked, by whom, and what the answers look like.
 
 use super::*;
+use crate::calls::{Calls, Cdr};
 use crate::config::StoreKind;
+use crate::observe::control::{Control, ControlDirectory, ControlSocket, directory_for};
 use crate::observe::{Board, Facts, Snapshot};
-use crate::store::Store;
-use std::net::{SocketAddr, TcpListener};
+use crate::store::{Hashes, Store, UserStore};
+use ringway_proxy::location::{CommitTag, LocationStore};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::AtomicBool;
 
 struct Server {
     observed: Arc<Observed>,
+    /// The control socket.
     control: Control,
+    /// Where pages are.
+    pages: SocketAddr,
+    _socket: (ControlSocket, tempfile::TempDir),
+}
+
+impl Server {
+    fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+        self.control.ask(method, path, body).unwrap().unwrap()
+    }
+}
+
+/// Asks by TCP; the status and everything behind the head.
+fn ask_page(server: SocketAddr, method: &str, path: &str, host: &str) -> io::Result<(u16, String)> {
+    let mut stream = TcpStream::connect(server)?;
+    stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+    write!(stream, "{method} {path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 2\r\n\r\n{{}}")?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    let (head, body) = text.split_once("\r\n\r\n").ok_or(io::ErrorKind::UnexpectedEof)?;
+    Ok((head[9..12].parse().unwrap(), body.to_owned()))
 }
 
 /// A management server without workers: the board is filled when it asks.
@@ -17,7 +42,9 @@ fn start(kind: &StoreKind) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr: SocketAddr = listener.local_addr().unwrap();
     let board = Arc::new(Board::new(2));
-    let store = Arc::new(Store::open(kind, Time::from_secs(1), &mut |_| None).unwrap());
+    let store = Arc::new(
+        Store::open(kind, Time::from_secs(1), Duration::from_secs(3600), &mut |_| None).unwrap(),
+    );
     let filled = board.clone();
     let ask = move || {
         for worker in 0..2 {
@@ -48,13 +75,39 @@ fn start(kind: &StoreKind) -> Server {
         Box::new(net),
         Box::new(|| (1, 2, 3)),
         store,
+        Calls::start(Cdr::start(None).unwrap(), || Time::from_secs(2)).unwrap(),
         Box::new(|| 7),
         facts,
     ));
-    let control = Control::new(addr).unwrap();
-    let (o, c) = (observed.clone(), control.clone());
-    std::thread::spawn(move || serve(listener, o, c, Box::new(|| Time::from_secs(2))));
-    Server { observed, control }
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("ringway.redb");
+    let directory = ControlDirectory::open(&directory_for(&file)).unwrap();
+    let (control, socket) = directory.listen().unwrap();
+    let o = observed.clone();
+    std::thread::spawn(move || {
+        serve(Some(listener), Some(control), o, Box::new(|| Time::from_secs(2)))
+    });
+    let control = Control::of(&StoreKind::Redb(file)).unwrap();
+    Server { observed, control, pages: addr, _socket: (socket, dir) }
+}
+
+fn binding() -> ringway_proxy::location::BindingView<'static> {
+    ringway_proxy::location::BindingView {
+        contact: b"sip:101@192.0.2.9",
+        params: b"",
+        q: 1000,
+        expires: Time::from_secs(3600),
+        path: b"",
+        instance: b"",
+        reg_id: 0,
+        flow: None,
+        call_id: b"c",
+        cseq: 1,
+        first_cseq: 0,
+        outbound: false,
+        epoch: 0,
+        nat: false,
+    }
 }
 
 #[test]
@@ -63,7 +116,7 @@ fn users_are_made_changed_listed_and_removed() {
     let s = start(&StoreKind::Redb(dir.path().join("x.redb")));
     let put = |user: &str, realm: &str, new: bool| {
         let body = serde_json::json!({"user": user, "realm": realm, "password": "p", "new": new});
-        s.control.ask("PUT", "/users", &body.to_string()).unwrap()
+        s.ask("PUT", "/users", &body.to_string())
     };
     assert_eq!(put("101", "a.org", true), (200, r#"{"new":true}"#.into()));
     assert_eq!(put("101", "a.org", true).0, 409);
@@ -72,11 +125,11 @@ fn users_are_made_changed_listed_and_removed() {
     let (status, what) = put("101", "b.org", true);
     assert_eq!((status, &what[..]), (400, r#"{"error":"\"b.org\" is not a domain of ours"}"#));
     assert_eq!(put("a b", "a.org", true).0, 400);
-    let list = s.control.ask("GET", "/users", "").unwrap();
+    let list = s.ask("GET", "/users", "");
     assert_eq!(list, (200, r#"[{"user":"101","realm":"a.org"}]"#.into()));
     let name = r#"{"user":"101","realm":"a.org"}"#;
-    assert_eq!(s.control.ask("DELETE", "/users", name).unwrap().0, 200);
-    assert_eq!(s.control.ask("DELETE", "/users", name).unwrap().0, 404);
+    assert_eq!(s.ask("DELETE", "/users", name).0, 200);
+    assert_eq!(s.ask("DELETE", "/users", name).0, 404);
 }
 
 #[test]
@@ -86,64 +139,134 @@ fn a_removed_user_is_no_longer_called() {
     store.set_user("101", "a.org", Hashes::new("101", "a.org", "p")).unwrap();
     let tag = CommitTag { worker: 0, id: 0 };
     store.location().update(b"sip:101@a.org", Time::from_secs(1), tag, &mut |edit| {
-        let binding = ringway_proxy::location::BindingView {
-            contact: b"sip:101@192.0.2.9",
-            params: b"",
-            q: 1000,
-            expires: Time::from_secs(3600),
-            path: b"",
-            instance: b"",
-            reg_id: 0,
-            flow: None,
-            call_id: b"c",
-            cseq: 1,
-            first_cseq: 0,
-            outbound: false,
-            epoch: 0,
-            nat: false,
-        };
-        edit.put(&binding).unwrap();
+        edit.put(&binding()).unwrap();
         edit.commit();
     });
     assert_eq!(store.location().records(), 1);
-    s.control.ask("DELETE", "/users", r#"{"user":"101","realm":"a.org"}"#).unwrap();
+    s.ask("DELETE", "/users", r#"{"user":"101","realm":"a.org"}"#);
     assert_eq!(store.location().records(), 0);
 }
 
+/// Every registration once, over several pages, or one user's.
 #[test]
-fn nobody_without_the_token_or_from_a_web_page() {
+fn registrations_and_calls_come_page_by_page() {
     let s = start(&StoreKind::Memory);
-    let stranger = Control { token: "0".repeat(32), ..s.control.clone() };
-    for method in ["GET", "PUT", "DELETE"] {
-        assert_eq!(stranger.ask(method, "/users", "{}").unwrap().0, 401, "{method}");
+    let location = s.observed.store.location();
+    for i in 0..MAX_PAGE * 5 / 2 {
+        let aor = format!("sip:{i}@a.org");
+        let tag = CommitTag { worker: 0, id: 0 };
+        location.update(aor.as_bytes(), Time::from_secs(1), tag, &mut |edit| {
+            edit.put(&binding()).unwrap();
+            edit.commit();
+        });
     }
+    let mut users = Vec::new();
+    let (mut request, mut pages) = (PageRequest::default(), 0);
+    loop {
+        let body = serde_json::to_string(&request).unwrap();
+        let (status, text) = s.ask("GET", "/registrations", &body);
+        assert_eq!(status, 200, "{text}");
+        let page: Page<Registration> = serde_json::from_str(&text).unwrap();
+        assert!(page.items.len() <= MAX_PAGE);
+        users.extend(page.items.into_iter().map(|r| r.user));
+        pages += 1;
+        request.after = page.next;
+        if request.after.is_none() {
+            break;
+        }
+    }
+    users.sort();
+    users.dedup();
+    assert_eq!((users.len(), pages), (MAX_PAGE * 5 / 2, 3));
+    for user in ["7", "7@a.org", "sip:7@A.org"] {
+        let (_, text) = s.ask("GET", "/registrations", &format!(r#"{{"user":"{user}"}}"#));
+        let page: Page<Registration> = serde_json::from_str(&text).unwrap();
+        assert_eq!(page.items.len(), 1, "{user}");
+        let item = &page.items[0];
+        assert_eq!((item.user.as_str(), item.expires_seconds), ("7@a.org", 3598));
+        assert_eq!(item.contact, "sip:101@192.0.2.9");
+    }
+    for body in [r#"{"after":"x"}"#, r#"{"after":"1.zz"}"#, r#"{"other":1}"#, "{"] {
+        let (status, _) = s.ask("GET", "/registrations", body);
+        assert!((400..500).contains(&status), "{body}");
+    }
+    let (status, text) = s.ask("GET", "/calls", "{}");
+    assert_eq!((status, text.as_str()), (200, r#"{"items":[],"next":null}"#));
+    assert_eq!(ask_page(s.pages, "GET", "/registrations", "localhost").unwrap().0, 404);
+    assert_eq!(ask_page(s.pages, "GET", "/calls", "localhost").unwrap().0, 404);
+}
+
+#[test]
+fn by_tcp_nothing_can_be_changed() {
+    let s = start(&StoreKind::Memory);
+    for method in ["GET", "PUT", "DELETE"] {
+        let (status, _) = ask_page(s.pages, method, "/users", "127.0.0.1").unwrap();
+        assert_eq!(status, 404, "{method}");
+    }
+    assert_eq!(
+        ask_page(s.pages, "GET", "/healthz", "localhost:8060").unwrap(),
+        (200, "ok\n".into())
+    );
+    assert_eq!(ask_page(s.pages, "GET", "/healthz", "evil.example").unwrap().0, 421);
     assert!(is_loopback("127.0.0.1:8060") && is_loopback("[::1]:8060") && is_loopback("localhost"));
     assert!(!is_loopback("evil.example:8060") && !is_loopback("192.0.2.1") && !is_loopback(""));
-    assert_eq!(stranger.ask("GET", "/status", "").unwrap().0, 401, "another server was expected");
+}
+
+#[test]
+fn what_cannot_be_understood_is_refused() {
+    let s = start(&StoreKind::Memory);
     let big = format!(r#"{{"user":"{}"}}"#, "x".repeat(MAX_BODY));
-    let (status, _) = s.control.ask("PUT", "/users", &big).unwrap();
+    let (status, _) = s.ask("PUT", "/users", &big);
     assert!((400..500).contains(&status), "{status}");
-    assert_eq!(s.control.ask("PUT", "/users", "{not json").unwrap().0, 400);
-    assert_eq!(s.control.ask("GET", "/nothing", "").unwrap().0, 404);
+    assert_eq!(s.ask("PUT", "/users", "{not json").0, 400);
+    assert_eq!(s.ask("GET", "/nothing", "").0, 404);
+}
+
+/// Connections that say nothing, and some that say it byte by byte, keep nobody out: by TCP the
+/// oldest of them makes room, and the control socket has room of its own.
+#[test]
+fn slow_connections_keep_nobody_out() {
+    let s = start(&StoreKind::Memory);
+    let slow: Vec<TcpStream> = (0..4 * connections::MAX_CONNECTIONS)
+        .map(|i| {
+            let mut stream = TcpStream::connect(s.pages).unwrap();
+            if i % 2 == 0 {
+                stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: loc").unwrap();
+            }
+            stream
+        })
+        .collect();
+    let began = std::time::Instant::now();
+    assert_eq!(ask_page(s.pages, "GET", "/healthz", "localhost").unwrap().0, 200);
+    assert_eq!(s.ask("GET", "/status", "").0, 200);
+    assert!(began.elapsed() < connections::HEAD_WITHIN, "{:?}", began.elapsed());
+    let displaced = s.observed.connections.displaced.load(Relaxed);
+    assert!(displaced >= 3 * connections::MAX_CONNECTIONS as u64, "{displaced}");
+    // The rest is closed once the head is overdue.
+    let mut last = &slow[slow.len() - 1];
+    last.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let mut text = String::new();
+    last.read_to_string(&mut text).unwrap();
+    assert!(began.elapsed() >= connections::HEAD_WITHIN / 2, "{:?}: {text}", began.elapsed());
 }
 
 #[test]
 fn health_tells_why_not() {
     let s = start(&StoreKind::Memory);
-    assert_eq!(s.control.ask("GET", "/healthz", "").unwrap(), (200, "ok\n".into()));
+    assert_eq!(s.ask("GET", "/healthz", ""), (200, "ok\n".into()));
     s.observed.set_phase(Phase::Draining);
-    assert_eq!(s.control.ask("GET", "/healthz", "").unwrap(), (503, "draining\n".into()));
+    assert_eq!(s.ask("GET", "/healthz", ""), (503, "draining\n".into()));
     let dir = tempfile::tempdir().unwrap();
     let s = start(&StoreKind::Redb(dir.path().join("x.redb")));
     let failed: &AtomicBool = &s.observed.store.writer_stats().unwrap().failed;
     failed.store(true, Relaxed);
-    assert_eq!(s.control.ask("GET", "/healthz", "").unwrap().0, 503);
+    assert_eq!(s.ask("GET", "/healthz", "").0, 503);
 }
 
 #[test]
 fn status_adds_up() {
     let s = start(&StoreKind::Memory);
-    let (code, text) = s.control.ask("GET", "/status", "").unwrap();
+    let (code, text) = s.ask("GET", "/status", "");
     assert_eq!(code, 200);
     let status: Status = serde_json::from_str(&text).unwrap();
     assert_eq!(status.counters["requests"], 11);
@@ -180,7 +303,7 @@ fn metrics_are_well_formed() {
     use std::collections::{HashMap, HashSet};
     let dir = tempfile::tempdir().unwrap();
     let s = start(&StoreKind::Redb(dir.path().join("x.redb")));
-    let (code, text) = s.control.ask("GET", "/metrics", "").unwrap();
+    let (code, text) = s.ask("GET", "/metrics", "");
     assert_eq!(code, 200);
     assert!(text.ends_with("# EOF\n"));
     let mut kinds: HashMap<String, String> = HashMap::new();

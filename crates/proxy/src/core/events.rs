@@ -1,0 +1,148 @@
+//! What the core asks of the world and reports to it, beside the messages it sends.
+
+use super::ResolveTarget;
+use ringway_sansio::{Flow, Time, Transport};
+use std::net::{IpAddr, SocketAddr};
+
+/// A request or a report of the core's, taken away by [`Core::poll_event`](super::Core::poll_event).
+#[derive(Debug)]
+pub enum Event {
+    /// Locate a server; answer with [`Core::handle_resolved`](super::Core::handle_resolved).
+    Resolve {
+        /// To be returned with the answer.
+        id: u64,
+        /// What to locate.
+        target: ResolveTarget,
+        /// The source of the request that needs it: look-ups are shared out by source.
+        source: IpAddr,
+    },
+    /// This message belongs to another worker: hand it to that worker's
+    /// [`Core::handle_handed_over`](super::Core::handle_handed_over).
+    HandOver {
+        /// The worker it belongs to.
+        worker: u8,
+        /// The flow it came on.
+        flow: Flow,
+        /// The message.
+        bytes: Vec<u8>,
+    },
+    /// A next hop did not answer or could not be reached; remember it for a while.
+    Failed(Transport, SocketAddr),
+    /// The peer at the other end of this connection offers it for requests to this address of its
+    /// own too (RFC 5923 section 8).
+    Alias(Flow, SocketAddr),
+    /// Something about a request worth a line in the log.
+    Log(LogLine),
+    /// A call has come a step further.
+    Call(Box<CallEvent>),
+    /// Credentials were refused.
+    AuthFailed(Box<AuthFailure>),
+}
+
+/// A line for the log.
+#[derive(Debug)]
+pub struct LogLine {
+    /// What happened.
+    pub what: &'static str,
+    /// The status sent, or 0.
+    pub status: u16,
+    /// Method of the request.
+    pub method: Box<str>,
+    /// Call-ID of the request.
+    pub call_id: Box<str>,
+    /// Request-URI.
+    pub uri: Box<str>,
+    /// Where the request came from.
+    pub source: SocketAddr,
+}
+
+/// One step of one call. All steps of a call have the same Call-ID and tag of the caller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallEvent {
+    /// When it happened.
+    pub at: Time,
+    /// What happened.
+    pub step: CallStep,
+    /// Call-ID.
+    pub call_id: Box<str>,
+    /// The caller's tag.
+    pub from_tag: Box<str>,
+    /// The callee's tag; empty until it is known.
+    pub to_tag: Box<str>,
+    /// URI of From of the INVITE.
+    pub caller: Box<str>,
+    /// URI of To of the INVITE.
+    pub callee: Box<str>,
+    /// Request-URI of the INVITE as it came; of [`CallStep::Ended`], of the BYE.
+    pub target: Box<str>,
+    /// `user@realm` that proved by digest to be the caller.
+    pub user: Option<Box<str>>,
+    /// Where the request came from.
+    pub source: (Transport, SocketAddr),
+    /// Where the call was answered, or last tried.
+    pub destination: Option<(Transport, SocketAddr)>,
+    /// The next hop of a routing rule that the call went to, as configured.
+    pub gateway: Option<Box<str>>,
+    /// When the INVITE came.
+    pub began: Time,
+}
+
+/// What happened to a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallStep {
+    /// The INVITE has been accepted for forwarding.
+    Began,
+    /// A 2xx has been sent back.
+    Answered {
+        /// Its status.
+        status: u16,
+    },
+    /// A final response that is no 2xx has been sent back; 487 where the caller cancelled.
+    Failed {
+        /// Its status.
+        status: u16,
+    },
+    /// A BYE has passed within the dialog. Only seen where the proxy record-routes; any worker may
+    /// see it.
+    Ended {
+        /// Whether the caller hung up.
+        by_caller: bool,
+    },
+}
+
+/// Credentials that were refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuthFailure {
+    /// When.
+    pub at: Time,
+    /// The user name in the credentials.
+    pub user: Box<str>,
+    /// The realm in which they were checked.
+    pub realm: Box<str>,
+    /// Where the request came from.
+    pub source: SocketAddr,
+    /// What it was carried by.
+    pub transport: Transport,
+    /// Method of the request.
+    pub method: Box<str>,
+    /// Call-ID of the request.
+    pub call_id: Box<str>,
+    /// Why.
+    pub reason: AuthFailureReason,
+}
+
+/// Why credentials were refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AuthFailureReason {
+    /// The digest does not fit the user's password.
+    WrongPassword,
+    /// There is no such user in the realm.
+    UnknownUser,
+    /// Too many wrong attempts by this user or source: not checked at all.
+    BackOff,
+    /// The credentials prove one user, and the request acts as another.
+    OtherUser,
+    /// The digest was made for another request: its `uri` does not fit the Request-URI.
+    OtherUri,
+}

@@ -1,0 +1,163 @@
+//! `ringway registrations` and `ringway calls`: what a running server is doing.
+
+use crate::Which;
+use crate::out::{self, Fail};
+use clap::Args;
+use ringway_server::manage;
+use ringway_server::observe::http::Registration;
+use ringway_server::text::clean;
+use serde::Serialize;
+
+#[derive(Args)]
+pub(crate) struct Registrations {
+    /// NAME or NAME@DOMAIN [default: everybody]
+    user: Option<String>,
+    #[command(flatten)]
+    which: Which,
+}
+
+#[derive(Args)]
+pub(crate) struct Calls {
+    #[command(flatten)]
+    which: Which,
+}
+
+/// Widest column; what is longer is shown whole and moves the rest of its line.
+const MAX_WIDTH: usize = 48;
+
+/// Lines of a table, aligned by what the first page has.
+struct Table<const N: usize> {
+    head: [&'static str; N],
+    widths: Option<[usize; N]>,
+}
+
+impl<const N: usize> Table<N> {
+    fn new(head: [&'static str; N]) -> Self {
+        Table { head, widths: None }
+    }
+
+    fn page(&mut self, rows: &[[String; N]]) -> Result<(), Fail> {
+        let mut text = String::new();
+        let widths = match self.widths {
+            Some(widths) => widths,
+            None => {
+                let mut widths = self.head.map(str::len);
+                for row in rows {
+                    for (width, cell) in widths.iter_mut().zip(row) {
+                        *width = (*width).max(cell.chars().count().min(MAX_WIDTH));
+                    }
+                }
+                self.widths = Some(widths);
+                text.push_str(&line(&widths, &self.head));
+                widths
+            }
+        };
+        text.extend(rows.iter().map(|row| line(&widths, row)));
+        out::text(&text)
+    }
+}
+
+fn line<T: AsRef<str>>(widths: &[usize], cells: &[T]) -> String {
+    let mut text = String::new();
+    for (width, cell) in widths.iter().zip(cells) {
+        text.push_str(&format!("{:<width$}  ", cell.as_ref()));
+    }
+    text.truncate(text.trim_end().len());
+    text.push('\n');
+    text
+}
+
+/// Prints items as one JSON list, as they come.
+struct JsonList {
+    some: bool,
+}
+
+impl JsonList {
+    fn page(&mut self, items: &[impl Serialize]) -> Result<(), Fail> {
+        let mut text = String::new();
+        for item in items {
+            text.push_str(if self.some { ",\n " } else { "[\n " });
+            self.some = true;
+            text.push_str(&serde_json::to_string(item).map_err(|e| e.to_string())?);
+        }
+        out::text(&text)
+    }
+
+    fn end(&self) -> Result<(), Fail> {
+        out::text(if self.some { "\n]\n" } else { "[]\n" })
+    }
+}
+
+/// A whole number of seconds as people say it.
+fn duration(seconds: u64) -> String {
+    match seconds {
+        0..=59 => format!("{seconds} s"),
+        60..=3599 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
+    }
+}
+
+pub(crate) fn registrations(args: &Registrations) -> Result<(), Fail> {
+    let (sources, user) = (args.which.sources(), args.user.clone());
+    if args.which.json {
+        let mut list = JsonList { some: false };
+        manage::registrations(&sources, user, &mut |page| list.page(&page).map_err(|e| e.0))
+            .map_err(Fail)?;
+        return list.end();
+    }
+    let mut table = Table::new(["USER", "CONTACT", "FROM", "ENDS IN", ""]);
+    let row = |r: Registration| {
+        let mut notes = Vec::new();
+        if r.behind_nat {
+            notes.push("behind a NAT".to_owned());
+        }
+        if r.outbound {
+            notes.push("outbound".to_owned());
+        }
+        notes.extend(r.path.map(|path| format!("by {}", clean(&path))));
+        [
+            clean(&r.user).to_string(),
+            clean(&r.contact).to_string(),
+            r.flow.unwrap_or_else(|| "-".to_owned()),
+            duration(r.expires_seconds),
+            notes.join(", "),
+        ]
+    };
+    manage::registrations(&sources, user, &mut |page| {
+        let rows: Vec<_> = page.into_iter().map(row).collect();
+        table.page(&rows).map_err(|e| e.0)
+    })
+    .map_err(Fail)
+}
+
+pub(crate) fn calls(args: &Calls) -> Result<(), Fail> {
+    let sources = args.which.sources();
+    if args.which.json {
+        let mut list = JsonList { some: false };
+        manage::calls(&sources, &mut |page| list.page(&page).map_err(|e| e.0)).map_err(Fail)?;
+        return list.end();
+    }
+    let mut table = Table::new(["STATE", "FOR", "CALLER", "CALLEE", "FROM", "TO", "CALL-ID"]);
+    manage::calls(&sources, &mut |page| {
+        let rows: Vec<_> = page
+            .into_iter()
+            .map(|c| {
+                let to = match (c.destination, c.gateway) {
+                    (Some(to), Some(gateway)) => format!("{to} ({})", clean(&gateway)),
+                    (to, gateway) => to.or(gateway).unwrap_or_else(|| "-".to_owned()),
+                };
+                [
+                    c.state,
+                    duration(c.answered_seconds.unwrap_or(c.age_seconds) as u64),
+                    clean(&c.caller).to_string(),
+                    clean(&c.callee).to_string(),
+                    c.source,
+                    to,
+                    clean(&c.call_id).to_string(),
+                ]
+            })
+            .collect();
+        table.page(&rows).map_err(|e| e.0)
+    })
+    .map_err(Fail)
+}

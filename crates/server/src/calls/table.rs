@@ -1,0 +1,197 @@
+//! The calls under way, from the steps that workers report.
+
+use super::record::{Call, CallRecord, End, Entry, cut};
+use ringway_proxy::{CallEvent, CallStep};
+use ringway_sansio::Time;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+/// Calls that are followed at one time. Of further ones no answer is shown, and their records have no
+/// duration.
+pub const MAX_CALLS: usize = 100_000;
+/// How long a call is followed whose end is not seen: without Record-Route no BYE passes here, and a
+/// phone may vanish.
+pub const MAX_AGE: Duration = Duration::from_secs(24 * 3600);
+/// Callees of one call whose hanging up is waited for.
+const MAX_CALLEES: usize = 8;
+
+/// What came of a step.
+pub(super) enum Outcome<'a> {
+    /// It begins or goes on.
+    Under(&'a Entry),
+    /// It has come to its end.
+    Over(Box<Entry>, CallRecord),
+    /// Repeated, or of no known call.
+    Nothing,
+}
+
+/// See the module's description.
+pub(super) struct Table {
+    /// Whether a BYE is expected to pass here.
+    pub(super) ends_seen: bool,
+    /// In the order in which they began.
+    calls: BTreeMap<u64, Entry>,
+    /// By a hash of Call-ID and the caller's tag.
+    by_key: HashMap<u64, u64>,
+    hash: RandomState,
+    next: u64,
+    /// Calls that could not be followed.
+    pub(super) untracked: u64,
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Table {
+            ends_seen: true,
+            calls: BTreeMap::new(),
+            by_key: HashMap::new(),
+            hash: RandomState::new(),
+            next: 0,
+            untracked: 0,
+        }
+    }
+}
+
+impl Table {
+    fn key(&self, event: &CallEvent) -> u64 {
+        self.hash.hash_one((&*event.call_id, &*event.from_tag))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Takes a step; `logged` decides whether a call that begins is logged.
+    pub(super) fn step(&mut self, event: &CallEvent, logged: impl FnOnce() -> bool) -> Outcome<'_> {
+        let key = self.key(event);
+        let known = self.by_key.get(&key).copied();
+        match event.step {
+            CallStep::Began if known.is_some() => Outcome::Nothing,
+            CallStep::Began => self.begin(key, event, logged()),
+            CallStep::Answered { status } => self.answer(known, key, event, status, logged),
+            CallStep::Failed { status } => {
+                let end = End::Failed { at: event.at, status };
+                // What has been answered is not undone by a late response of another branch.
+                if known.and_then(|id| self.calls.get(&id)).is_some_and(|c| c.answered.is_some()) {
+                    return Outcome::Nothing;
+                }
+                self.end(known, key, event, end)
+            }
+            CallStep::Ended { by_caller } => {
+                let end = End::HungUp { at: event.at, by_caller };
+                if let Some(call) = known.and_then(|id| self.calls.get_mut(&id)) {
+                    let before = call.to_tags.len();
+                    call.to_tags.retain(|tag| **tag != *cut(&event.to_tag));
+                    // Another callee of the same call is still there, or never was.
+                    let other = call.to_tags.len() == before && before > 1;
+                    if other || !call.to_tags.is_empty() && call.to_tags.len() < before {
+                        return Outcome::Nothing;
+                    }
+                }
+                self.end(known, key, event, end)
+            }
+            // A step of a later version.
+            #[allow(unreachable_patterns)]
+            _ => Outcome::Nothing,
+        }
+    }
+
+    fn begin(&mut self, key: u64, event: &CallEvent, logged: bool) -> Outcome<'_> {
+        if self.calls.len() >= MAX_CALLS {
+            self.untracked += 1;
+            return Outcome::Nothing;
+        }
+        let id = self.next;
+        self.next += 1;
+        self.by_key.insert(key, id);
+        Outcome::Under(self.calls.entry(id).or_insert(Entry { logged, ..Entry::new(event) }))
+    }
+
+    fn answer(
+        &mut self,
+        known: Option<u64>,
+        key: u64,
+        event: &CallEvent,
+        status: u16,
+        logged: impl FnOnce() -> bool,
+    ) -> Outcome<'_> {
+        let id = match known {
+            Some(id) => id,
+            // Its beginning was dropped: the queue was full.
+            None => match self.begin(key, event, logged()) {
+                Outcome::Under(_) => self.next - 1,
+                _ => return Outcome::Nothing,
+            },
+        };
+        let Some(call) = self.calls.get_mut(&id) else { return Outcome::Nothing };
+        let tag = cut(&event.to_tag);
+        if call.to_tags.len() < MAX_CALLEES && !call.to_tags.contains(&tag) {
+            call.to_tags.push(tag);
+        }
+        if known.is_some() && call.answered.is_some() {
+            return Outcome::Nothing;
+        }
+        call.answered = Some((event.at, status));
+        call.destination = event.destination.or(call.destination);
+        if let Some(gateway) = &event.gateway {
+            call.gateway = Some(cut(gateway));
+        }
+        if !self.ends_seen {
+            return self.end(Some(id), key, event, End::Unseen);
+        }
+        self.calls.get(&id).map_or(Outcome::Nothing, Outcome::Under)
+    }
+
+    fn end(&mut self, known: Option<u64>, key: u64, event: &CallEvent, end: End) -> Outcome<'_> {
+        let call = known.and_then(|id| self.calls.remove(&id));
+        self.by_key.remove(&key);
+        let mut call = match call {
+            Some(call) => call,
+            None => Entry::new(event),
+        };
+        call.destination = call.destination.or(event.destination);
+        if call.gateway.is_none() {
+            call.gateway = event.gateway.as_deref().map(cut);
+        }
+        let record = call.record(&cut(&event.to_tag), end);
+        Outcome::Over(Box::new(call), record)
+    }
+
+    /// Takes out the calls that began longer ago than [`MAX_AGE`]; with `all`, every one.
+    pub(super) fn expire(&mut self, now: Time, all: bool) -> Vec<CallRecord> {
+        let mut out = Vec::new();
+        while let Some(first) = self.calls.first_entry() {
+            if !all && now.since(first.get().began) < MAX_AGE {
+                break;
+            }
+            let call = first.remove();
+            let tag = call.to_tags.first().cloned().unwrap_or_default();
+            out.push(call.record(&tag, End::Unseen));
+        }
+        if !out.is_empty() {
+            let calls = &self.calls;
+            self.by_key.retain(|_, id| calls.contains_key(id));
+        }
+        out
+    }
+
+    /// At most `limit` calls that began after the one numbered `after`, and the number of the last;
+    /// `None` behind the end.
+    pub(super) fn page(
+        &self,
+        after: Option<u64>,
+        limit: usize,
+        now: Time,
+    ) -> (Vec<Call>, Option<u64>) {
+        let from = after.map_or(0, |after| after.saturating_add(1));
+        let mut calls = Vec::new();
+        let mut last = None;
+        for (id, call) in self.calls.range(from..).take(limit) {
+            calls.push(call.call(now));
+            last = Some(*id);
+        }
+        let more = last.is_some_and(|last| self.calls.range(last + 1..).next().is_some());
+        (calls, last.filter(|_| more))
+    }
+}

@@ -1,0 +1,199 @@
+//! Management: pages to read on loopback, and everything on the control socket.
+//!
+//! ```text
+//! GET    /healthz          200 ok, 503 with the reason
+//! GET    /metrics          OpenMetrics text
+//! GET    /status           JSON
+//!                                                       on the control socket only:
+//! GET    /users            JSON list of {user, realm}
+//! PUT    /users            {user, realm, password, new} -> {new}
+//! DELETE /users            {user, realm} -> {removed}
+//! GET    /registrations    {user?, after?} -> {items, next}
+//! GET    /calls            {after?} -> {items, next}
+//! GET    /backup           the store, as `store::backup` describes it
+//! ```
+//! On TCP a request must name the loopback interface as its host, so that no web page can reach it
+//! by a name of its own, and it can change nothing. Whoever reaches the control socket
+//! ([`super::control`]) is the server's own user or root.
+
+mod backup;
+pub mod connections;
+mod live;
+mod users;
+
+pub use live::{MAX_PAGE, Page, PageRequest, Registration};
+pub use users::{NewUser, UserName};
+
+use super::{Observed, Phase, Status, metrics};
+use axum::Json;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::{StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use connections::Own;
+use ringway_sansio::Time;
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Largest request body.
+pub const MAX_BODY: usize = 16 << 10;
+/// Longest time a request may take.
+const WITHIN: Duration = Duration::from_secs(12);
+/// Longest time a connection to the pages may take, whatever it does.
+const PAGE_WITHIN: Duration = Duration::from_secs(30);
+/// Longest time a connection to the control socket may take.
+const CONTROL_WITHIN: Duration = Duration::from_secs(15 * 60);
+
+/// What every handler needs.
+struct Context {
+    observed: Arc<Observed>,
+    now: Box<dyn Fn() -> Time + Send + Sync>,
+    /// One backup at a time.
+    backing_up: AtomicBool,
+}
+
+type Shared = State<Arc<Context>>;
+
+/// Serves until the process ends: pages on `pages`, if there are any, everything on `control`.
+/// Blocks; run it on a thread of its own.
+///
+/// # Errors
+/// When a listener cannot be used.
+pub fn serve(
+    pages: Option<TcpListener>,
+    control: Option<UnixListener>,
+    observed: Arc<Observed>,
+    now: Box<dyn Fn() -> Time + Send + Sync>,
+) -> std::io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(4)
+        .thread_name("management")
+        .build()?;
+    runtime.block_on(async {
+        let counters = observed.connections.clone();
+        let context = Arc::new(Context { observed, now, backing_up: AtomicBool::new(false) });
+        let mut tasks = tokio::task::JoinSet::new();
+        if let Some(listener) = pages {
+            listener.set_nonblocking(true)?;
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            let router = on_loopback(context.clone());
+            tasks.spawn(connections::serve(listener, router, PAGE_WITHIN, counters.clone()));
+        }
+        if let Some(listener) = control {
+            listener.set_nonblocking(true)?;
+            let listener = tokio::net::UnixListener::from_std(listener)?;
+            let listener = Own { listener, counters: counters.clone() };
+            let router = on_control_socket(context);
+            tasks.spawn(connections::serve(listener, router, CONTROL_WITHIN, counters));
+        }
+        while let Some(ended) = tasks.join_next().await {
+            ended.map_err(std::io::Error::other)?;
+        }
+        Ok(())
+    })
+}
+
+fn pages() -> Router<Arc<Context>> {
+    Router::new()
+        .route("/healthz", get(health))
+        .route("/metrics", get(prometheus))
+        .route("/status", get(status))
+}
+
+fn on_loopback(context: Arc<Context>) -> Router {
+    pages()
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+        .layer(middleware::from_fn(in_time))
+        .layer(middleware::from_fn(host_is_loopback))
+        .with_state(context)
+}
+
+fn on_control_socket(context: Arc<Context>) -> Router {
+    pages()
+        .route("/users", get(users::list).put(users::put).delete(users::remove))
+        .route("/registrations", get(live::registrations))
+        .route("/calls", get(live::calls))
+        .route("/backup", get(backup::backup))
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+        .layer(middleware::from_fn(in_time))
+        .with_state(context)
+}
+
+async fn in_time(request: Request<Body>, next: Next) -> Response {
+    match tokio::time::timeout(WITHIN, next.run(request)).await {
+        Ok(response) => response,
+        Err(_) => error(StatusCode::SERVICE_UNAVAILABLE, "took too long"),
+    }
+}
+
+async fn host_is_loopback(request: Request<Body>, next: Next) -> Response {
+    let host = request.headers().get(header::HOST).and_then(|h| h.to_str().ok()).unwrap_or("");
+    if is_loopback(host) {
+        return next.run(request).await;
+    }
+    error(StatusCode::MISDIRECTED_REQUEST, "expected a loopback address as host")
+}
+
+fn is_loopback(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let bare = name.trim_start_matches('[').trim_end_matches(']');
+    name.eq_ignore_ascii_case("localhost")
+        || bare.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+fn error(status: StatusCode, what: &str) -> Response {
+    (status, Json(serde_json::json!({ "error": what }))).into_response()
+}
+
+async fn health(State(context): Shared) -> Response {
+    let o = &context.observed;
+    if o.phase() == Phase::Draining {
+        return (StatusCode::SERVICE_UNAVAILABLE, "draining\n").into_response();
+    }
+    if o.store.writer_stats().is_some_and(|w| w.failed.load(Relaxed)) {
+        return (StatusCode::SERVICE_UNAVAILABLE, "the store cannot be written\n").into_response();
+    }
+    (StatusCode::OK, "ok\n").into_response()
+}
+
+async fn prometheus(State(context): Shared) -> Response {
+    let o = &context.observed;
+    let snapshots = o.board.refresh(|| (o.ask)()).await;
+    match metrics::render(o, snapshots) {
+        Ok(text) => {
+            const FORM: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+            ([(header::CONTENT_TYPE, FORM)], text).into_response()
+        }
+        Err(_) => error(StatusCode::INTERNAL_SERVER_ERROR, "metrics cannot be written"),
+    }
+}
+
+async fn status(State(context): Shared) -> Response {
+    let o = &context.observed;
+    let snapshots = o.board.refresh(|| (o.ask)()).await;
+    Json(Status::new(o, &snapshots)).into_response()
+}
+
+/// Runs what waits for the disk off the runtime's thread.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, String> + Send + 'static,
+) -> Result<T, Response> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(what)) => Err(error(StatusCode::SERVICE_UNAVAILABLE, &what)),
+        Err(_) => Err(error(StatusCode::INTERNAL_SERVER_ERROR, "failed")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

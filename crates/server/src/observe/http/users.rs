@@ -1,0 +1,112 @@
+//! Users by the control socket: listed, added, given new passwords, removed.
+
+use super::{Context, Shared, blocking, error};
+use crate::store::{Hashes, UserStore, check_name, check_password};
+use axum::Json;
+use axum::extract::{State, rejection::JsonRejection};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use ringway_proxy::location::{CommitTag, LocationStore};
+use serde::{Deserialize, Serialize};
+
+/// A user by name and realm.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UserName {
+    /// Name.
+    pub user: String,
+    /// Domain it belongs to.
+    pub realm: String,
+}
+
+/// A user to be made, or given a new password.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewUser {
+    /// Name.
+    pub user: String,
+    /// Domain it belongs to.
+    pub realm: String,
+    /// Hashed at once, not kept.
+    pub password: String,
+    /// Whether the user must be new (`true`), or must exist already (`false`).
+    pub new: bool,
+}
+
+pub(super) async fn list(State(context): Shared) -> Response {
+    let store = context.observed.store.clone();
+    match blocking(move || store.list_users()).await {
+        Ok(users) => Json(
+            users.into_iter().map(|(user, realm)| UserName { user, realm }).collect::<Vec<_>>(),
+        )
+        .into_response(),
+        Err(response) => response,
+    }
+}
+
+pub(super) async fn put(
+    State(context): Shared,
+    body: Result<Json<NewUser>, JsonRejection>,
+) -> Response {
+    let new = match body {
+        Ok(Json(new)) => new,
+        Err(e) => return error(StatusCode::BAD_REQUEST, &e.body_text()),
+    };
+    if let Err(e) = check_name(&new.user).and_then(|()| check_password(&new.password)) {
+        return error(StatusCode::BAD_REQUEST, &e.to_string());
+    }
+    if !has_realm(&context, &new.realm) {
+        return error(StatusCode::BAD_REQUEST, &format!("{:?} is not a domain of ours", new.realm));
+    }
+    let store = context.observed.store.clone();
+    let exists = {
+        use ringway_proxy::auth::Users;
+        store.users().exists(new.user.as_bytes(), new.realm.as_bytes())
+    };
+    if exists == new.new {
+        let what = if exists { "exists already" } else { "does not exist" };
+        let status = if exists { StatusCode::CONFLICT } else { StatusCode::NOT_FOUND };
+        return error(status, &format!("user {}@{} {what}", new.user, new.realm));
+    }
+    let work = move || {
+        let hashes = Hashes::new(&new.user, &new.realm, &new.password);
+        store.set_user(&new.user, &new.realm, hashes)
+    };
+    match blocking(work).await {
+        Ok(new) => Json(serde_json::json!({ "new": new })).into_response(),
+        Err(response) => response,
+    }
+}
+
+fn has_realm(context: &Context, realm: &str) -> bool {
+    context.observed.facts.load().domains.iter().any(|(name, _)| name == realm)
+}
+
+pub(super) async fn remove(
+    State(context): Shared,
+    body: Result<Json<UserName>, JsonRejection>,
+) -> Response {
+    let name = match body {
+        Ok(Json(name)) => name,
+        Err(e) => return error(StatusCode::BAD_REQUEST, &e.body_text()),
+    };
+    let store = context.observed.store.clone();
+    let now = (context.now)();
+    let missing = format!("user {}@{} does not exist", name.user, name.realm);
+    let work = move || {
+        let removed = store.remove_user(&name.user, &name.realm)?;
+        if removed {
+            // Whoever may no longer register is no longer called. The tag's worker does not exist:
+            // nobody waits for this change to be durable.
+            let aor = format!("sip:{}@{}", name.user, name.realm);
+            let tag = CommitTag { worker: u8::MAX, id: 0 };
+            store.location().update(aor.as_bytes(), now, tag, &mut |edit| edit.commit());
+        }
+        Ok(removed)
+    };
+    match blocking(work).await {
+        Ok(true) => Json(serde_json::json!({ "removed": true })).into_response(),
+        Ok(false) => error(StatusCode::NOT_FOUND, &missing),
+        Err(response) => response,
+    }
+}
