@@ -153,6 +153,7 @@ class Ringway:
         self.program = binary()
         self.prefix = []  # what the program is started under
         self.flags = None  # instead of the configuration file
+        self.environment = {}  # further variables
         self.config = server.folder / "ringway.toml"
         self.write_config()
         for user, password in server.wanted.users.items():
@@ -197,7 +198,7 @@ class Ringway:
         """Starts the server."""
         flags = self.flags or ["--config", self.config]
         return self.server.context.start(name, [*self.prefix, self.program, "serve", *flags],
-                                         env={"XDG_STATE_HOME": str(self.server.folder)})
+                                         env={"XDG_STATE_HOME": str(self.server.folder), **self.environment})
 
     def status(self):
         """`ringway status --json`, as a dictionary."""
