@@ -448,8 +448,6 @@ domains = ["host.test"]
 store = "memory"
 trusted = ["10.0.0.0/8"]
 http = "127.0.0.1:8060"
-[auth]
-mode = "off"
 [[route]]
 domain = "inside.test"
 next_hops = [{ uri = "sip:10.1.0.2:5070;transport=sctp" }]
