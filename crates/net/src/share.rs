@@ -1,7 +1,7 @@
 //! A bounded number of something, of which each source has a share.
 //!
-//! A source may have at most a fixed number. Half of all is kept for sources that hold nothing yet, so
-//! however much a few of them take, as many others as that half has pieces find room for their first.
+//! A source may have at most a fixed number; a 64th of all once half is taken; and one once only a quarter is
+//! left. So a few sources cannot shut out others, however much each of them takes.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -50,8 +50,14 @@ impl Shares {
     /// Takes one for a source; `false` when its share is used up.
     pub(crate) fn take(&mut self, source: IpAddr) -> bool {
         let held = self.of(source);
-        let open = if held == 0 { self.max } else { self.max / 2 };
-        if held >= self.max_of_source || self.used >= open {
+        let share = if self.used < self.max / 2 {
+            self.max_of_source
+        } else if self.left() > self.max / 4 {
+            (self.max / 64).max(1)
+        } else {
+            1
+        };
+        if self.left() == 0 || held >= share.min(self.max_of_source) {
             return false;
         }
         self.used += 1;
@@ -92,7 +98,18 @@ mod tests {
     }
 
     #[test]
-    fn half_is_kept_for_those_who_hold_nothing() {
+    fn the_more_is_taken_the_smaller_the_shares() {
+        let mut shares = Shares::new(640, 100);
+        let held: Vec<usize> = (0..4).map(|n| takes_all(&mut shares, ip(n))).collect();
+        assert_eq!(held, [100, 100, 100, 20]);
+        assert!((4..20).all(|n| takes_all(&mut shares, ip(n)) == 10));
+        assert_eq!(shares.left(), 160);
+        assert!((20..180).all(|n| takes_all(&mut shares, ip(n)) == 1));
+        assert_eq!((shares.left(), takes_all(&mut shares, ip(180))), (0, 0));
+    }
+
+    #[test]
+    fn those_who_hold_nothing_find_room_for_long() {
         let mut shares = Shares::new(100, 20);
         let held: Vec<usize> = (0..4).map(|n| takes_all(&mut shares, ip(n))).collect();
         assert_eq!(held, [20, 20, 10, 1]);
