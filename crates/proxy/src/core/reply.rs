@@ -137,7 +137,7 @@ impl Core {
     }
 
     /// A request whose framing on a stream broke (RFC 3261 section 18.3): answered as far as it can
-    /// be read; the connection is closed afterwards by who owns it.
+    /// be read.
     pub fn handle_malformed(
         &mut self,
         flow: &Flow,
