@@ -726,6 +726,8 @@ impl Association {
             let asked = reconfig.asked.as_mut().filter(|asked| asked.request == response);
             if let Some(asked) = asked {
                 asked.in_progress = true;
+                // Section 8.1 of RFC 9260: the peer answers, however often it puts us off.
+                self.errors = 0;
                 let mut wait = self.paths[asked.path].rto.get();
                 if asked.want == Want::Everything {
                     // Up to half as long again: what the peer sends again at the same pace would always
@@ -740,6 +742,7 @@ impl Association {
         }
         let Some(asked) = reconfig.asked.take_if(|asked| asked.request == response) else { return };
         reconfig.timer = None;
+        self.errors = 0;
         let performed = matches!(result, result::PERFORMED | result::NOTHING_TO_DO);
         match asked.want {
             Want::Outgoing(streams, _) => {
