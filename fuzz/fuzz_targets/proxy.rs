@@ -11,6 +11,7 @@ use ringway_proxy::auth::Users;
 use ringway_proxy::config::{Auth, Config, Domain, Limits, Listener, Mode, Network};
 use ringway_proxy::location::{BindingView, CommitTag, LocationStore, MemoryStore};
 use ringway_proxy::routes::{DomainMatch, NextHop, Rewrite, RouteTable, Rule, UserMatch};
+use ringway_proxy::shared::Shared;
 use ringway_proxy::{Core, Event, Hop, Path, Paths, World};
 use ringway_sansio::{Duration, Flow, FlowId, Outbox, SplitMix, Time, Transport};
 use ringway_sip::digest::{Algorithm, Ha1};
@@ -81,6 +82,7 @@ fn config() -> Config {
             algorithms: vec![Algorithm::Md5, Algorithm::Sha256],
             auth_int: true,
             nonce_lifetime: Duration::from_secs(300),
+            any_from: false,
         },
         trusted: vec![Network { addr: [192, 0, 2, 50].into(), prefix: 32 }],
         routes: RouteTable {
@@ -261,6 +263,7 @@ fuzz_target!(|data: &[u8]| {
         random: Box::new(SplitMix::new(1)),
         paths: Box::new(Ways),
         workers: 2,
+        shared: Arc::new(Shared::new(&[7; 32])),
     };
     let core = Core::new(Arc::new(config()), 0, world, now);
     let mut run = Run { core, now, out: Outbox::new(), sent: Vec::new(), open: Vec::new() };

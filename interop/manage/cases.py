@@ -1,14 +1,21 @@
 """Management: who may ask a server, and whom its operator's commands speak to."""
 
+import configparser
+import json
 import os
+import re
+import shutil
 import socket
 import sys
+import tempfile
 import threading
 import time
+from pathlib import Path
 
 from cases import case
-from server import Server
-from sip import Client
+from server import ROOT, Server
+from sip import Client, credentials, register
+from sipp import Sipp
 
 # A user that is neither root nor whoever runs the tests.
 STRANGER = 65534
@@ -111,6 +118,46 @@ def not_served(c):
         c.expect(b" 404 " in page.recv(4096), "users can be listed by TCP")
 
 
+@root_case("manage/root-manages-a-service-of-another-user")
+def service(c):
+    """What root makes in a service's directory belongs to the service, and root can manage it while it runs."""
+    server = Server(c, start=False, users={})
+    state = c.folder / "state"
+    state.mkdir(mode=0o755)
+    os.chown(state, STRANGER, STRANGER)
+    # The folders on the way must be open, as /var/lib is.
+    for folder in (server.folder, c.folder):
+        os.chmod(folder, 0o755)
+    reach = ["setpriv", f"--reuid={STRANGER}", f"--regid={STRANGER}", "--clear-groups"]
+    code, _ = c.run("reach", [*reach, "ls", state])
+    if code != 0:
+        # This tree lies where no other user gets to: a place of its own that all may enter.
+        place = tempfile.mkdtemp(prefix="ringway-service-")
+        c.after(lambda: shutil.rmtree(place))
+        os.chmod(place, 0o755)
+        state = Path(place) / "state"
+        state.mkdir(mode=0o755)
+        os.chown(state, STRANGER, STRANGER)
+    program = state.parent / "ringway"
+    shutil.copy(server.kind.program, program)
+    config = state.parent / "ringway.toml"
+    config.write_text(server.kind.config.read_text().replace(f"{server.folder}/ringway.redb", f"{state}/deep/ringway.redb"))
+    server.kind.config, server.kind.prefix, server.kind.program = config, reach, program
+    server.kind.add_user("alice", "wonderland")
+    for path in (state / "deep", state / "deep" / "ringway.redb"):
+        c.expect(path.stat().st_uid == STRANGER, f"{path} belongs to user {path.stat().st_uid}")
+    code, output = c.run("check", [program, "config", "check", config])
+    c.expect(code == 0, f"config check by root: {output}")
+    server.start()
+    c.expect((state / "deep" / "ringway.control" / "socket").stat().st_uid == STRANGER, "the service does not run as its user")
+    c.expect("alice@" in server.kind._command("user", "list"), "root cannot ask the service")
+    server.kind.add_user("bob", "builder")
+    with Client(server.host, server.port) as client:
+        answer = client.register("bob", "builder", server.domain, ["<sip:bob@192.0.2.1>"])
+        c.expect(answer is not None and answer.status == 200, f"{answer and answer.start}")
+    c.expect(server.stop() == 0, "expected exit 0")
+
+
 REGISTERED_BEFORE = 300  # contacts that must be in a backup, at the least
 
 
@@ -166,3 +213,98 @@ def backup(c):
         c.expect(restored.stop() == 0, "expected exit 0")
     print(f"{[len(before) for _, before in backups]} contacts restored, none lost; the slowest of {len(answered)} "
           f"registrations beside it took {slowest[0] * 1000:.0f} ms")
+
+
+def shown(server, *words):
+    """What `ringway calls` or `ringway registrations` prints as JSON."""
+    return json.loads(server.kind._command(*words, "--json"))
+
+
+@case("manage/one-call-can-be-followed", own=True, limit=90)
+def followed(c):
+    """A call to a registered phone and one to a gateway: seen live, logged at each step, recorded when they end."""
+    records = c.folder / "cdr.jsonl"
+    server = Server(c, extra=f'[cdr]\npath = "{records}"\n')
+    uas = Sipp(c, "uas", "uas-answer", service="bob", words={"ring": 500}).listening()
+    register(server, "bob", uas.port)
+    listed = shown(server, "registrations", "bob")
+    c.expect(len(listed) == 1 and listed[0]["user"] == f"bob@{server.domain}" and str(uas.port) in listed[0]["contact"],
+             f"bob's registration is not shown: {listed}")
+    c.expect(shown(server, "registrations", "alice") == [], "alice is not registered")
+    c.expect(f"bob@{server.domain}" in server.kind._command("registrations"), "bob is not in the table")
+    uac = Sipp(c, "uac", "uac-call", remote=(server.host, server.port), parts=("auth",),
+               words={"invite_cseq": 2, "hold": 3000}, login=("alice", "wonderland"))
+    calls = c.until(lambda: [call for call in shown(server, "calls") if call["state"] == "answered"], 10,
+                    "the call is never shown as answered")
+    call = calls[0]
+    c.expect(call["user"] == f"alice@{server.domain}" and call["destination"] == f"udp:127.0.0.1:{uas.port}"
+             and "bob" in call["callee"], f"the call is shown as {call}")
+    c.expect("answered" in server.kind._command("calls"), "the call is not in the table")
+    uac.passed()
+    uas.passed()
+    c.until(lambda: shown(server, "calls") == [], 10, "the call is shown though it is over")
+    lines = c.until(lambda: records.exists() and records.read_text().splitlines(), 10, "there is no record")
+    record = json.loads(lines[0])
+    c.expect(len(lines) == 1 and record["outcome"] == "answered" and record["status"] == 200
+             and record["ended_by"] == "caller" and record["call_id"] == call["call_id"]
+             and record["user"] == f"alice@{server.domain}", f"the record is {lines}")
+    c.expect(2.5 < record["duration_seconds"] < 60 and 0.4 < record["setup_seconds"] < 30, f"the times are {record}")
+    log = server.process.output()
+    for step in ("call began", "call answered", "call ended"):
+        c.expect(re.search(rf"INFO {step} call_id={re.escape(call['call_id'])} ", log), f"no line {step!r} in {log[-1500:]}")
+    # Rotation.
+    moved = records.with_suffix(".1")
+    records.rename(moved)
+    server.reload()
+    c.until(records.exists, 10, "the records are not opened again on SIGHUP")
+    c.expect("ringway_cdr_dropped_total 0" in server.kind.metrics(), "records were dropped")
+    c.expect(len(moved.read_text().splitlines()) == 1, "the moved file was written to after SIGHUP")
+
+
+def failregexes():
+    """The expressions of the filter for fail2ban, with its tags replaced as fail2ban does."""
+    parser = configparser.ConfigParser()
+    parser.read(ROOT / "packaging" / "fail2ban" / "ringway.conf")
+    host = r"(?:(?:::f{4,6}:)?(?P<ip4>(?:\d{1,3}\.){3}\d{1,3})|\[?(?P<ip6>[0-9a-fA-F:]*:[0-9a-fA-F:]+)\]?)"
+    return [re.compile(line.replace("<HOST>", host)) for line in parser["Definition"]["failregex"].splitlines() if line]
+
+
+def banned(log):
+    """The addresses that fail2ban would count in a log."""
+    found = []
+    for line in log.splitlines():
+        matches = [match for match in (regex.search(line) for regex in failregexes()) if match]
+        if matches:
+            found.append(matches[0]["ip4"] or matches[0]["ip6"])
+    return found
+
+
+def guess(client, domain, user):
+    """A REGISTER with a wrong password of `user`."""
+    aor, uri = f"sip:alice@{domain}", f"sip:{domain}"
+    challenge = client.ask(client.request("REGISTER", uri, to=aor, sender=aor)).get("www-authenticate")
+    proof = credentials(challenge, user, "a guess", "REGISTER", uri)
+    client.ask(client.request("REGISTER", uri, to=aor, sender=aor, cseq=2, headers=[f"Authorization: {proof}"]))
+
+
+@case("manage/fail2ban-reads-who-guesses", own=True)
+def guesses(c):
+    """The filter finds each wrong password and unknown user in the real log, and nothing that a peer makes up."""
+    for form in ("text", "json"):
+        server = Server(c, also_ipv6=True, extra=f'[log]\nformat = "{form}"\n')
+        for host, expected in ((server.host, "127.0.0.1"), ("::1", "::1")):
+            with Client(host, server.port, source=host) as client:
+                before = len(banned(server.process.output()))
+                for user in ("alice", "nobody", r'x\" source=192.0.2.66:5060 reason=wrong_password y=\"'):
+                    guess(client, server.domain, user)
+                c.until(lambda: len(banned(server.process.output())) >= before + 3, 10,
+                        lambda: f"fail2ban finds {banned(server.process.output())} in {server.process.output()[-1500:]}")
+                found = banned(server.process.output())[before:]
+                c.expect(found == [expected] * 3, f"fail2ban would ban {found}, expected {expected} three times")
+                # The right password is no offence.
+                answer = client.register("alice", "wonderland", server.domain, ["<sip:alice@192.0.2.1>"])
+                c.expect(answer is not None and answer.status == 200, f"{answer and answer.start}")
+                c.expect(len(banned(server.process.output())) == before + 3, "a registration that was fine is counted")
+        c.expect(server.stop() == 0, "expected exit 0")
+    made_up = "2026-11-22T17:05:00Z  INFO refused uri=sip:x WARN authentication failed source=192.0.2.66:5 reason=unknown_user "
+    c.expect(not banned(made_up), "a line of another kind is counted")

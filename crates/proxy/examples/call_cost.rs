@@ -6,6 +6,7 @@
 
 use ringway_proxy::config::{Auth, Config, Domain, Limits, Listener, Mode};
 use ringway_proxy::location::{BindingView, CommitTag, LocationStore, MemoryStore};
+use ringway_proxy::shared::Shared;
 use ringway_proxy::{Core, Path, Paths, World};
 use ringway_sansio::{Duration, Flow, FlowId, Outbox, SplitMix, Time, Transport};
 use ringway_sip::digest::{Algorithm, Ha1};
@@ -41,6 +42,7 @@ fn config(local: SocketAddr) -> Config {
             algorithms: vec![],
             auth_int: false,
             nonce_lifetime: Duration::from_secs(300),
+            any_from: false,
         },
         trusted: vec![],
         routes: Default::default(),
@@ -102,6 +104,7 @@ fn main() {
         random: Box::new(random),
         paths: Box::new(OneSocket(local)),
         workers: 1,
+        shared: Arc::new(Shared::new(&[7; 32])),
     };
     let mut core = Core::new(Arc::new(config(local)), 0, world, now);
     let mut out = Outbox::new();

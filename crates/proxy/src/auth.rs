@@ -165,6 +165,17 @@ impl Authenticator {
     }
 }
 
+/// The user that the credentials of a request for `realm` name, whether or not they hold.
+pub(crate) fn claimed_user(msg: &Message<'_>, realm: &str) -> Vec<u8> {
+    [HeaderId::Authorization, HeaderId::ProxyAuthorization]
+        .into_iter()
+        .flat_map(|id| msg.all(id).take(MAX_CREDENTIALS))
+        .filter_map(|value| Credentials::parse(value).ok())
+        .find(|credentials| credentials.is_for(realm.as_bytes()))
+        .map(|credentials| credentials.user().into_owned())
+        .unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -76,6 +76,9 @@ pub struct Auth {
     pub auth_int: bool,
     /// How long a nonce is good for.
     pub nonce_lifetime: Duration,
+    /// Whether a user who has proved to be one may write any From. Otherwise it must be the user's own
+    /// address, or anonymous (RFC 3323 section 4.1.1.3).
+    pub any_from: bool,
 }
 
 /// Rates and sizes. Each is per worker unless it says otherwise.

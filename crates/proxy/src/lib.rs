@@ -13,12 +13,14 @@ pub mod core;
 mod forward;
 pub mod gruu;
 pub mod location;
+pub mod mark;
 pub mod outbound;
 pub mod overload;
 pub mod own;
 pub mod regevent;
 pub mod registrar;
 pub mod routes;
+pub mod shared;
 pub mod stats;
 #[cfg(test)]
 mod testing;

@@ -1,4 +1,4 @@
-//! What is ours: domains, addresses, and the marks we put into URIs we will see again.
+//! What is ours: domains, addresses, and the To tags of answers without a transaction.
 
 use crate::config::{Config, Domain};
 use hashbrown::HashMap;
@@ -9,8 +9,8 @@ use std::net::{IpAddr, SocketAddr};
 /// Longest host name looked at (RFC 1035 section 2.3.4).
 const MAX_HOST: usize = 255;
 
-/// Length of a dialog mark.
-pub const MARK_LEN: usize = 12;
+/// Length of a To tag of ours.
+pub const TAG_LEN: usize = 12;
 
 /// Answers "is this us?" for hosts and addresses, from the configuration.
 pub struct Own {
@@ -18,7 +18,7 @@ pub struct Own {
     names: HashMap<Box<[u8]>, usize>,
     ports: Vec<u16>,
     ips: Vec<IpAddr>,
-    mark_key: [u8; 16],
+    tag_key: [u8; 16],
 }
 
 impl Own {
@@ -37,9 +37,9 @@ impl Own {
         let mut ports: Vec<u16> = config.listeners.iter().map(|l| l.addr.port()).collect();
         ports.sort_unstable();
         ports.dedup();
-        let mut mark_key = [0; 16];
-        mark_key.copy_from_slice(&config.secret[..16]);
-        Own { names, ports, ips, mark_key }
+        let mut tag_key = [0; 16];
+        tag_key.copy_from_slice(&config.secret[..16]);
+        Own { names, ports, ips, tag_key }
     }
 
     /// The place in `Config::domains` of the domain that `host` names. A literal address of ours
@@ -82,30 +82,20 @@ impl Own {
         (self.ports.contains(&port) || port == default) && self.domain(host).is_some()
     }
 
-    /// The mark of a dialog: put into our Record-Route and asked for in the Route of later
-    /// requests, so that a Route of one's own making does not open a relay.
-    pub fn mark(&self, call_id: &[u8]) -> [u8; MARK_LEN] {
-        self.word(b'd', call_id)
-    }
-
     /// The To tag of answers given without a transaction (RFC 3261 section 8.2.7: the same for each
     /// copy of a request). An ACK that carries it is for such an answer.
-    pub fn tag(&self, call_id: &[u8]) -> [u8; MARK_LEN] {
-        self.word(b't', call_id)
-    }
-
-    fn word(&self, purpose: u8, call_id: &[u8]) -> [u8; MARK_LEN] {
+    pub fn tag(&self, call_id: &[u8]) -> [u8; TAG_LEN] {
         const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
-        let mut h = SipHasher13::new_with_key(&self.mark_key);
-        h.write_u8(purpose);
+        let mut h = SipHasher13::new_with_key(&self.tag_key);
+        h.write_u8(b't');
         h.write(call_id);
         let mut sum = h.finish();
-        let mut mark = [purpose; MARK_LEN];
-        for c in &mut mark[1..] {
+        let mut tag = [b't'; TAG_LEN];
+        for c in &mut tag[1..] {
             *c = ALPHABET[(sum & 31) as usize];
             sum >>= 5;
         }
-        mark
+        tag
     }
 }
 
@@ -163,9 +153,9 @@ mod tests {
     }
 
     #[test]
-    fn marks_differ_by_dialog_and_key() {
+    fn tags_differ_by_call() {
         let own = own();
-        assert_eq!(own.mark(b"a"), own.mark(b"a"));
-        assert_ne!(own.mark(b"a"), own.mark(b"b"));
+        assert_eq!(own.tag(b"a"), own.tag(b"a"));
+        assert_ne!(own.tag(b"a"), own.tag(b"b"));
     }
 }

@@ -79,6 +79,9 @@ pub struct Stats {
     pub failovers: u64,
     /// Messages that belonged to another worker and were handed over.
     pub handed_over: u64,
+    /// Answers not sent because they would have been several times as large as the datagram that
+    /// asked for them.
+    pub amplification_avoided: u64,
     /// Times a bounded table was full.
     pub limits_hit: u64,
     /// From INVITE to the first ringing or answer sent back (RFC 6076 section 4.3: session request

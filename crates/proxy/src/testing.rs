@@ -15,6 +15,7 @@ pub(crate) fn config() -> Config {
             algorithms: vec![],
             auth_int: false,
             nonce_lifetime: Duration::from_secs(300),
+            any_from: false,
         },
         trusted: vec![],
         routes: Default::default(),

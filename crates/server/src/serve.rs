@@ -21,6 +21,7 @@ use crate::store::Store;
 use crate::worker::{Parts, Post, Worker, post_surely};
 use ringway_net::{Clock, Endpoint};
 use ringway_proxy::config::Config;
+use ringway_proxy::shared::Shared;
 use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -134,6 +135,7 @@ impl Server {
         let prepared = Prepared::new(&settings).map_err(Failure)?;
         let Prepared { kind, clock, tls, pages, listen, endpoints, net, .. } = prepared;
         let Prepared { connections, locator, mut store, directory, .. } = prepared;
+        setup::warn_of_open_rules(&settings);
         let workers = net.mailboxes().len();
         if let (None, Some(name)) = (store.domain(), setup::default_domain(&settings)) {
             store.set_domain(&name.0)?;
@@ -182,6 +184,7 @@ impl Server {
     ) -> io::Result<()> {
         let (tell, ended) = tokio::sync::mpsc::unbounded_channel();
         self.ended = ended;
+        let shared = Arc::new(Shared::new(&self.config.secret));
         for (index, endpoint) in endpoints.into_iter().enumerate() {
             let worker = Worker::new(Parts {
                 index: endpoint.worker(),
@@ -193,6 +196,7 @@ impl Server {
                 board: board.clone(),
                 calls: self.observed.calls.clone(),
                 clock,
+                shared: shared.clone(),
             })?;
             let tell = tell.clone();
             let thread =
@@ -371,6 +375,7 @@ impl Server {
             self.store.secret(),
         ));
         self.tls.reload(&settings.tls).map_err(Failure)?;
+        setup::warn_of_open_rules(&settings);
         self.log.set_level(settings.log.level);
         self.observed.calls.cdr().reopen(settings.cdr.clone());
         self.observed.calls.set_ends_seen(settings.record_route);

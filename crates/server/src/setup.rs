@@ -175,6 +175,13 @@ pub fn bind(listen: Listen) -> ringway_net::Bind {
     ringway_net::Bind { transport, addr, more, encapsulation }
 }
 
+/// Logs each routing rule that anybody may use.
+pub fn warn_of_open_rules(settings: &Settings) {
+    for (i, _) in settings.routes.iter().enumerate().filter(|(_, rule)| rule.open) {
+        tracing::warn!("route {} of the configuration is open: anybody may use it", i + 1);
+    }
+}
+
 /// What the proxy is told. `listeners` have their ports.
 pub fn proxy(
     settings: &Settings,
@@ -200,6 +207,7 @@ pub fn proxy(
             enabled: settings.auth.mode == AuthMode::Digest,
             algorithms: settings.auth.algorithms.iter().map(|a| algorithm(*a)).collect(),
             auth_int: settings.auth.auth_int,
+            any_from: settings.auth.any_from,
             nonce_lifetime: settings.auth.nonce_lifetime,
         },
         trusted: settings

@@ -115,6 +115,8 @@ pub struct Parts {
     pub calls: Calls,
     /// The time.
     pub clock: ringway_net::Clock,
+    /// What all workers know together.
+    pub shared: Arc<ringway_proxy::shared::Shared>,
 }
 
 impl Worker {
@@ -123,13 +125,15 @@ impl Worker {
     /// # Errors
     /// When the system gives no randomness.
     pub fn new(parts: Parts) -> std::io::Result<Self> {
-        let Parts { index, config, store, users, control, locator, board, calls, clock } = parts;
+        let Parts { index, config, store, users, control, locator, board, .. } = parts;
+        let Parts { calls, clock, shared, .. } = parts;
         let world = World {
             store,
             users,
             random: Box::new(ChaCha::from_os()?),
             paths: Box::new(Interfaces { local: control.local_addresses(), clock }),
             workers: control.mailboxes().len() as u8,
+            shared,
         };
         let core = Core::new(config, index, world, clock.now());
         Ok(Worker {
@@ -225,8 +229,8 @@ fn log_auth_failure(failure: &AuthFailure) {
     };
     warn!(
         source = %failure.source,
-        reason,
-        transport = failure.transport.uri(),
+        reason = %reason,
+        transport = %failure.transport.uri(),
         user = %clean(&failure.user),
         realm = %clean(&failure.realm),
         method = %clean(&failure.method),

@@ -3,6 +3,7 @@
 use ringway_proxy::auth::Users;
 use ringway_proxy::config::{Auth, Config, Domain, Limits, Listener, Mode};
 use ringway_proxy::location::MemoryStore;
+use ringway_proxy::shared::Shared;
 use ringway_proxy::{Core, Event, Path, Paths, World as Surroundings};
 use ringway_sansio::{Duration, Flow, FlowId, Outbox, Random, Time, Transport};
 use ringway_sim::flows::Program;
@@ -38,6 +39,7 @@ impl Proxy {
                 algorithms: vec![Algorithm::Md5],
                 auth_int: false,
                 nonce_lifetime: Duration::from_secs(300),
+                any_from: false,
             },
             trusted: Vec::new(),
             routes: Default::default(),
@@ -54,6 +56,7 @@ impl Proxy {
             random: Box::new(random),
             paths: Box::new(Way(local)),
             workers: 1,
+            shared: Arc::new(Shared::new(&secret)),
         };
         Proxy { core: Core::new(Arc::new(config), 0, surroundings, Time::ZERO) }
     }

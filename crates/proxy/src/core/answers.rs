@@ -1,15 +1,15 @@
 //! Response processing: RFC 3261 section 16.7, and what stands in for a response: timer C (16.8),
 //! time-outs and transport errors (16.9).
 
-use super::context::{Branch, State, Try};
+use super::context::{Branch, CancelReason, State, Try};
 use super::notify::NOTIFY;
-use super::{Core, Event, Hop};
+use super::{CallStep, Core, Event, Hop};
 use crate::forward;
 use ringway_sansio::{Flow, Outbox, Target, Time, TimerId};
 use ringway_sip::header::{HeaderId, Via};
-use ringway_sip::message::{Message, Slot};
+use ringway_sip::message::{Message, Method, Slot};
 use ringway_sip::transaction::machine::ServerState;
-use ringway_sip::transaction::{ClientEvent, Kind};
+use ringway_sip::transaction::{ClientEvent, ClientId, Kind};
 use ringway_sip::write;
 use slab::Slab;
 
@@ -19,7 +19,7 @@ impl Core {
         &mut self,
         now: Time,
         event: ClientEvent,
-        _flow: &Flow,
+        flow: &Flow,
         msg: &Message<'_>,
         via: &Via<'_>,
         out: &mut Outbox,
@@ -41,13 +41,15 @@ impl Core {
         // answers after all, that is as good as any 2xx.
         let given_up = !self.contexts[place].branches[b].is(event.id);
         match msg.status() {
-            100..=199 if given_up => self.tx.cancel(now, event.id, out),
+            100..=199 if given_up => {
+                self.cancel_client(now, place, event.id, CancelReason::Timeout, out);
+            }
             status @ 100..=199 => self.provisional(now, place, b, status, msg, via, out),
             status @ 200..=299 => {
                 if !given_up {
                     self.branch_done(place, b);
                 }
-                self.success(now, place, status, msg, via, out);
+                self.success(now, place, b, status, flow, msg, via, out);
             }
             _ if given_up => {}
             status => self.failure(now, place, b, status, msg, via, out),
@@ -66,13 +68,12 @@ impl Core {
     ) {
         let ctx = &mut self.contexts[place];
         let branch = &mut ctx.branches[b];
-        if branch.cancel {
+        if let (Some(why), Some(client)) = (branch.cancel.take(), branch.client) {
             // Section 9.1: now the CANCEL may go.
-            branch.cancel = false;
-            if let Some(client) = branch.client {
-                self.tx.cancel(now, client, out);
-            }
+            self.cancel_client(now, place, client, why, out);
         }
+        let ctx = &mut self.contexts[place];
+        let branch = &mut ctx.branches[b];
         // Section 16.7 item 5: a 100 is for this hop only.
         if status == 100 {
             return;
@@ -95,9 +96,12 @@ impl Core {
             ctx.rang = true;
             self.stats.session_request_delay.add(now - ctx.came);
         }
-        let server = ctx.server;
+        let (server, marked) = (ctx.server, ctx.kept.record_route);
         let start = out.buffer().len();
         forward::response(out.buffer(), msg, via);
+        if marked {
+            self.mark_for_caller(now, msg, &mut out.buffer()[start..]);
+        }
         self.tx.respond(now, server, status, out, start);
     }
 
@@ -105,7 +109,9 @@ impl Core {
         &mut self,
         now: Time,
         place: usize,
+        b: usize,
         status: u16,
+        flow: &Flow,
         msg: &Message<'_>,
         via: &Via<'_>,
         out: &mut Outbox,
@@ -115,8 +121,15 @@ impl Core {
         if !first && ctx.kind == Kind::NonInvite {
             return;
         }
+        let kept = ctx.kept;
         let start = out.buffer().len();
         forward::response(out.buffer(), msg, via);
+        if kept.record_route {
+            self.mark_for_caller(now, msg, &mut out.buffer()[start..]);
+        }
+        if kept.in_dialog.is_some() && super::dialog::refreshes_target(msg.method()) {
+            self.refresh_target(now, flow, msg);
+        }
         match self.tx.server_state(server) {
             Some(ServerState::Trying | ServerState::Proceeding | ServerState::Accepted) => {
                 self.tx.respond(now, server, status, out, start);
@@ -126,10 +139,14 @@ impl Core {
             _ => out.finish(start, Target::Flow(reply), 0),
         }
         if first {
+            self.report_final(now, place, CallStep::Answered { status }, Some((msg, b)));
+            if msg.method() == Method::Bye {
+                self.end_dialog(now, place, status);
+            }
             self.count_session(now, place, status);
             self.close(place);
             // Section 16.7 item 10.
-            self.cancel_branches(now, place, out);
+            self.cancel_branches(now, place, CancelReason::CompletedElsewhere, out);
         }
     }
 
@@ -160,7 +177,7 @@ impl Core {
         if !goal.tries.is_empty() {
             return self.fail_over(now, place, b, out);
         }
-        let located = goal.located;
+        let located = goal.is_located();
         if matches!(status, 401 | 407) {
             for slot in msg.headers().iter().filter(|slot| is_challenge(slot)) {
                 let line = msg.line(slot);
@@ -186,7 +203,7 @@ impl Core {
         if status >= 600 {
             // Section 16.7 item 5: a 6xx ends the search; it goes back once all branches have ended.
             ctx.end_search();
-            self.cancel_branches(now, place, out);
+            self.cancel_branches(now, place, CancelReason::Refused(status), out);
         }
         self.settle(now, place, out);
     }
@@ -261,7 +278,7 @@ impl Core {
             // RFC 5626 section 5.3.1: a flow that a token named is gone; and section 11.5: of a user
             // of ours it was the only way.
             503 if ctx.branches[b].on_flow => {
-                if ctx.branches[b].goal.located {
+                if ctx.branches[b].goal.is_located() {
                     480
                 } else {
                     430
@@ -346,7 +363,7 @@ impl Core {
         let Some(client) = branch.client else { return };
         self.stats.timeouts += 1;
         if self.tx.is_proceeding(client) {
-            return self.tx.cancel(now, client, out);
+            return self.cancel_client(now, place, client, CancelReason::Timeout, out);
         }
         // Nothing has been heard at all: as if it were a 408.
         let event = ClientEvent { id: client, user: super::context::user(place, serial, b) };
@@ -367,7 +384,13 @@ impl Core {
     }
 
     /// Section 16.7 item 10: whatever still runs is cancelled, at once or as soon as it may be.
-    pub(super) fn cancel_branches(&mut self, now: Time, place: usize, out: &mut Outbox) {
+    pub(super) fn cancel_branches(
+        &mut self,
+        now: Time,
+        place: usize,
+        why: CancelReason,
+        out: &mut Outbox,
+    ) {
         if self.contexts[place].kind != Kind::Invite {
             return;
         }
@@ -375,12 +398,37 @@ impl Core {
             let branch = &mut self.contexts[place].branches[b];
             match (branch.state, branch.client) {
                 (State::Sent, Some(client)) if self.tx.is_proceeding(client) => {
-                    self.tx.cancel(now, client, out);
+                    self.cancel_client(now, place, client, why, out);
                 }
-                (State::Sent, _) => branch.cancel = true,
+                (State::Sent, _) => branch.cancel = Some(why),
                 _ => {}
             }
         }
+    }
+
+    /// Sends a CANCEL that says why (RFC 3326), so that a phone shows a missed call only where one was
+    /// missed.
+    fn cancel_client(
+        &mut self,
+        now: Time,
+        place: usize,
+        client: ClientId,
+        why: CancelReason,
+        out: &mut Outbox,
+    ) {
+        let refused;
+        let reason: &[u8] = match why {
+            CancelReason::Caller => &self.contexts[place].reason,
+            CancelReason::CompletedElsewhere => {
+                b"Reason: SIP;cause=200;text=\"Call completed elsewhere\"\r\n"
+            }
+            CancelReason::Refused(status) => {
+                refused = format!("Reason: SIP;cause={status}\r\n");
+                refused.as_bytes()
+            }
+            CancelReason::Timeout => b"Reason: SIP;cause=408\r\n",
+        };
+        self.tx.cancel(now, client, reason, out);
     }
 
     /// If no branch is under way: starts the next q, or answers with the best there is.
@@ -406,6 +454,7 @@ impl Core {
             // RFC 4320 section 4.2: a 408 to a request that is no INVITE would come too late to
             // be of use, and is not sent.
             self.tx.drop_server(server);
+            self.end_dialog(now, place, status);
             self.close(place);
             return self.forget_if_over(place);
         }
@@ -426,9 +475,31 @@ impl Core {
             out.buffer().extend_from_slice(&best.bytes);
         }
         self.tx.respond(now, server, status, out, start);
+        self.end_dialog(now, place, status);
+        self.report_final(now, place, CallStep::Failed { status }, None);
         self.count_session(now, place, status);
         self.close(place);
         self.forget_if_over(place);
+    }
+
+    /// A final response goes back: what it says of the dialog.
+    fn end_dialog(&mut self, now: Time, place: usize, status: u16) {
+        let (kept, flow) = (self.contexts[place].kept, self.contexts[place].flow);
+        let Some(request) = self.contexts[place].request.clone() else { return };
+        let Ok(msg) = ringway_sip::message::parse(&request) else { return };
+        match (msg.method(), kept.in_dialog) {
+            (Method::Bye, Some((began, by_caller))) if !matches!(status, 401 | 407) => {
+                self.revoke_ended(now, &msg);
+                self.report_end(now, &msg, &flow, by_caller, began);
+            }
+            _ if kept.record_route
+                && status >= 300
+                && msg.to().is_ok_and(|to| to.tag().is_none()) =>
+            {
+                self.revoke_refused(now, &msg);
+            }
+            _ => {}
+        }
     }
 
     /// A final answer has gone back: what was kept for another one is let go.

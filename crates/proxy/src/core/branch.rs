@@ -2,9 +2,10 @@
 
 use super::context::{self, Branch, Context, Goal, Kept, State, Try};
 use super::preroute::MARK_AFTER;
-use super::reply::reply_to;
 use super::{Core, Event, Hop, MAX_RESOLVING, Pass, ResolveTarget, Tick};
 use crate::forward::{self, Plan};
+use crate::mark::DialogId;
+use crate::outbound::MAX_TOKEN;
 use ringway_sansio::{Flow, Outbox, Target, Time, TimerId, Transport};
 use ringway_sip::header::{HeaderId, Items, NameAddr, Via};
 use ringway_sip::message::{self, Message, Method};
@@ -38,6 +39,7 @@ impl Core {
         pass: &Pass<'_>,
         kept: Kept,
         goals: Vec<Goal>,
+        user: Option<Box<str>>,
         out: &mut Outbox,
     ) {
         let msg = pass.msg;
@@ -51,16 +53,19 @@ impl Core {
         if !self.keep(msg.whole()) {
             return self.turn_away(pass, 10, out);
         }
-        let (reply, port) = reply_to(pass.flow, pass.via);
+        let (reply, port) = self.reply_to(pass.flow, pass.via);
         self.serial = self.serial.wrapping_add(1);
         let (place, serial) = (self.contexts.vacant_key(), self.serial);
-        let user = context::user(place, serial, 0);
-        let Some(server) = self.tx.open(pass.key, kind, reply, port, user) else {
+        let number = context::user(place, serial, 0);
+        let Some(server) = self.tx.open(pass.key, kind, reply, port, number) else {
             self.let_go(msg.whole());
             self.stats.limits_hit += 1;
             return self.turn_away(pass, 10, out);
         };
         let session = kind == Kind::Invite && msg.to().is_ok_and(|to| to.tag().is_none());
+        if kept.record_route && msg.to().is_ok_and(|to| to.tag().is_none()) {
+            self.begin_dialog(msg);
+        }
         if session {
             self.stats.sessions += 1;
         }
@@ -86,16 +91,27 @@ impl Core {
             came: pass.now,
             answered: false,
             cancelled: false,
+            reason: Vec::new(),
+            user,
             session,
             rang: false,
             trying,
             alive: 1,
         });
+        if !kept.privileged && kept.realm.is_none() {
+            let credit = self.repeat_credit(pass);
+            if credit != u32::MAX {
+                self.tx.limit_repeats(server, credit);
+            }
+        }
         if kind == Kind::Invite {
             // Section 17.2.1: a 100 at once, so that the peer stops sending the INVITE again.
             let start = out.buffer().len();
             write::response(out.buffer(), msg, Some(pass.flow), 100, "Trying", None, &[], &[]);
             self.tx.respond(pass.now, server, 100, out, start);
+        }
+        if session {
+            self.report_began(pass.now, place, msg);
         }
         self.start_group(pass.now, place, msg, out);
     }
@@ -184,7 +200,17 @@ impl Core {
                 }
                 Try::Uri => self.locate_next(place, b, msg),
             };
+            let (goal, kept) = {
+                let ctx = &self.contexts[place];
+                (&ctx.branches[b].goal, ctx.kept)
+            };
             match found {
+                Found::Way(way) if self.is_barred(now, goal, kept.privileged, &way) => {
+                    self.bar(place, b);
+                }
+                Found::Name(target) if self.is_barred_name(goal, kept.privileged, &target.host) => {
+                    self.bar(place, b);
+                }
                 Found::Way(way) => {
                     return self.launch(now, place, b, way, msg, out);
                 }
@@ -196,6 +222,14 @@ impl Core {
                 Found::Nowhere => {}
             }
         }
+    }
+
+    /// A try leads where this request may not go.
+    fn bar(&mut self, place: usize, b: usize) {
+        self.stats.forbidden += 1;
+        let ctx = &mut self.contexts[place];
+        let status = if ctx.branches[b].goal.is_located() { 480 } else { 403 };
+        ctx.offer(status, Vec::new);
     }
 
     /// Where the topmost Route, or else the Request-URI, leads (section 16.6 item 7).
@@ -328,7 +362,7 @@ impl Core {
         let mut on_top = std::mem::take(&mut self.scratch);
         on_top.clear();
         if kept.record_route {
-            self.write_record_route(&mut on_top, msg, &branch.goal.uri, &flow, &way);
+            self.write_record_route(now, &mut on_top, msg, &branch.goal.uri, &flow, &way);
         }
         self.write_request(out.buffer(), &on_top, msg, &via, &flow, &kept, branch, &way, client);
         let mut way = way;
@@ -343,7 +377,7 @@ impl Core {
             on_top.clear();
             let branch = &self.contexts[place].branches[b];
             if kept.record_route {
-                self.write_record_route(&mut on_top, msg, &branch.goal.uri, &flow, &way);
+                self.write_record_route(now, &mut on_top, msg, &branch.goal.uri, &flow, &way);
             }
             self.write_request(
                 out.buffer(),
@@ -367,6 +401,7 @@ impl Core {
                 Target::Flow(_) => None,
             },
         });
+        let went = Some((way.transport, way.target.remote()));
         self.tx.send(now, client, kind, way.target, context::user(place, serial, b), out, start);
         self.stats.forwarded += 1;
         let timer_c = if kind == Kind::Invite {
@@ -382,6 +417,7 @@ impl Core {
         branch.client = Some(client);
         branch.timer_c = timer_c;
         branch.hop = hop;
+        branch.went = went;
     }
 
     /// Whether size alone asks for another transport than the UDP that was chosen. A flow a phone
@@ -462,13 +498,16 @@ impl Core {
     /// (RFC 5626 section 5.3). `uri` is the Request-URI that is sent.
     fn write_record_route(
         &self,
+        now: Time,
         buf: &mut Vec<u8>,
         msg: &Message<'_>,
         uri: &[u8],
         from: &Flow,
         to: &Way,
     ) {
-        let mark = self.own.mark(msg.call_id());
+        let mark = self.callee_mark(now, msg);
+        let caller_tag = msg.from().ok().and_then(|from| from.tag()).unwrap_or_default();
+        let dialog = DialogId { call_id: msg.call_id(), caller_tag, callee_tag: b"" };
         let near = needs_flow(msg, from).then_some(*from);
         // A datagram flow is used only where the Contact does not tell the address.
         let far = to.flow;
@@ -480,11 +519,15 @@ impl Core {
             // item 8 has it rewritten there).
             let sips = secure && transport.is_secure();
             buf.extend_from_slice(if sips { b"sips:" } else { b"sip:" });
+            let start = buf.len();
             if let Some(flow) = token {
                 self.tokens.write(buf, &flow);
+            }
+            let token = SmallVec::<[u8; MAX_TOKEN]>::from_slice(&buf[start..]);
+            if !token.is_empty() {
                 buf.push(MARK_AFTER);
             }
-            buf.extend_from_slice(&mark);
+            self.marks.write(buf, &mark, &dialog, &token);
             buf.push(b'@');
             write::addr(buf, local);
             if transport != Transport::Udp {
@@ -531,12 +574,13 @@ impl Branch {
             state: State::Waiting,
             client: None,
             timer_c: TimerId::NONE,
-            cancel: false,
+            cancel: None,
             breadth: 0,
             through: None,
             hop: None,
             again: false,
             on_flow: false,
+            went: None,
         }
     }
 }

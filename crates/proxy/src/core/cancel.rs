@@ -1,7 +1,13 @@
 //! CANCEL: RFC 3261 sections 9.2 and 16.10.
 
+use super::context::CancelReason;
 use super::{Core, Event, Pass};
 use ringway_sansio::Outbox;
+use ringway_sip::header::HeaderId;
+
+/// Reason header fields of a CANCEL that are passed on; each names another protocol (RFC 3326
+/// section 2).
+const MAX_REASONS: usize = 4;
 
 impl Core {
     pub(super) fn cancel_request(&mut self, pass: &Pass<'_>, out: &mut Outbox) {
@@ -20,11 +26,16 @@ impl Core {
             return;
         }
         ctx.cancelled = true;
+        // RFC 3326 section 2: a proxy that is cancelled passes the reason on.
+        let reasons = pass.msg.headers().iter().filter(|slot| slot.id == HeaderId::Reason);
+        for slot in reasons.take(MAX_REASONS) {
+            ctx.reason.extend_from_slice(pass.msg.line(slot));
+        }
         ctx.end_search();
         // What a branch has refused with before is no answer to a caller who gave up; a 6xx is.
         ctx.best.take_if(|best| best.status < 600);
         ctx.offer(487, Vec::new);
-        self.cancel_branches(pass.now, place, out);
+        self.cancel_branches(pass.now, place, CancelReason::Caller, out);
         self.settle(pass.now, place, out);
     }
 

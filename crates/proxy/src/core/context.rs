@@ -2,9 +2,10 @@
 //! answer so far.
 
 use super::Hop;
-use ringway_sansio::{Flow, Time, TimerId};
+use ringway_sansio::{Flow, Time, TimerId, Transport};
 use ringway_sip::transaction::{ClientId, Kind, ServerId};
 use smallvec::SmallVec;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 /// One element of the target set.
@@ -18,14 +19,31 @@ pub(super) struct Goal {
     pub q: u16,
     /// Where to try, last first.
     pub tries: SmallVec<[Try; 1]>,
-    /// From the location service, so that a flow that is lost is a user who is not there.
-    pub located: bool,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+/// What made a goal, which decides where it may lead.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Origin {
+    /// The request itself: its Request-URI, Route or flow token.
+    Request,
+    /// A routing rule.
+    Rule,
+    /// A contact that a user has registered, from this address where that is still known. A flow that
+    /// is lost is then a user who is not there.
+    Location(Option<IpAddr>),
 }
 
 impl Goal {
-    /// A target that does not come from the location service.
-    pub(super) fn remote(uri: Vec<u8>, tries: SmallVec<[Try; 1]>) -> Goal {
-        Goal { uri, path: Vec::new(), q: 1000, tries, located: false }
+    /// The only target of a request that is for no user of ours.
+    pub(super) fn remote(uri: Vec<u8>, origin: Origin, tries: SmallVec<[Try; 1]>) -> Goal {
+        Goal { uri, path: Vec::new(), q: 1000, tries, origin }
+    }
+
+    /// Whether it comes from the location service.
+    pub(super) fn is_located(&self) -> bool {
+        matches!(self.origin, Origin::Location(_))
     }
 }
 
@@ -39,11 +57,24 @@ pub(super) enum Try {
     /// A located server.
     Hop(Hop),
     /// Over UDP, whatever the size: TCP has been refused there (RFC 3261 section 18.1.1).
-    Datagram(std::net::SocketAddr),
+    Datagram(SocketAddr),
     /// Whatever the topmost Route or else the Request-URI says.
     Uri,
     /// Through this next hop, which is put on top as a Route.
     Via(Box<str>),
+}
+
+/// Why a branch is cancelled (RFC 3326).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CancelReason {
+    /// The caller has given up; the CANCEL's own Reason goes on.
+    Caller,
+    /// Another branch was answered with a 2xx: no missed call.
+    CompletedElsewhere,
+    /// Another branch was refused for all of them by this 6xx.
+    Refused(u16),
+    /// It has rung too long, or answers a try that was abandoned.
+    Timeout,
 }
 
 /// How far a branch is.
@@ -65,8 +96,9 @@ pub(super) struct Branch {
     pub state: State,
     pub client: Option<ClientId>,
     pub timer_c: TimerId,
-    /// To be cancelled as soon as a provisional response comes (RFC 3261 section 9.1).
-    pub cancel: bool,
+    /// To be cancelled for this reason as soon as a provisional response comes (RFC 3261
+    /// section 9.1).
+    pub cancel: Option<CancelReason>,
     /// Its share of Max-Breadth (RFC 5393 section 5.3.3).
     pub breadth: u32,
     /// The next hop that is put on top as a Route on this try.
@@ -77,6 +109,8 @@ pub(super) struct Branch {
     pub again: bool,
     /// Over a flow, not to an address.
     pub on_flow: bool,
+    /// Where it was sent last.
+    pub went: Option<(Transport, SocketAddr)>,
 }
 
 impl Branch {
@@ -95,8 +129,13 @@ pub(super) struct Kept {
     pub max_breadth: u32,
     /// The domain for whose realm the credentials were.
     pub realm: Option<usize>,
+    /// From a trusted peer, within a dialog of ours, or in a network without digest: it may go to a
+    /// routing rule's next hop without a rule.
+    pub privileged: bool,
     pub spiral: u64,
     pub record_route: bool,
+    /// Within a dialog of ours: when that began, and whether the caller sends.
+    pub in_dialog: Option<(Time, bool)>,
 }
 
 /// The best final response so far.
@@ -127,6 +166,10 @@ pub(super) struct Context {
     /// A final response has gone back.
     pub answered: bool,
     pub cancelled: bool,
+    /// The Reason header lines of the caller's CANCEL.
+    pub reason: Vec<u8>,
+    /// Who proved to be its sender, as `user@realm`.
+    pub user: Option<Box<str>>,
     /// Whether a session attempt is being counted.
     pub session: bool,
     /// Whether the first ringing has been seen.

@@ -1,9 +1,8 @@
 //! What is addressed to the server itself: REGISTER, OPTIONS, redirection.
 
 use super::context::Goal;
-use super::reply::reply_to;
 use super::validate::Refusal;
-use super::{Core, MAX_PENDING_COMMITS, Pass, PendingRegister};
+use super::{AuthFailureReason, Core, MAX_PENDING_COMMITS, Pass, PendingRegister};
 use crate::auth::Verdict;
 use crate::location::{Commit, CommitTag};
 use ringway_sansio::{Outbox, Target, Time};
@@ -99,17 +98,22 @@ impl Core {
         let config = self.config.clone();
         let realm = &config.domains[domain].name;
         match self.auth.check(pass.now, pass.msg, HeaderId::Authorization, realm) {
-            Verdict::Proved(name) if super::validate::same_user(user, &name) => Ok(()),
+            Verdict::Proved(name) if super::validate::same_user(user, &name) => {
+                self.vet_contacts(pass).inspect_err(|refusal| {
+                    self.stats.forbidden += 1;
+                    self.log(pass, refusal.reason, refusal.status);
+                })
+            }
             // Its answer may have been lost or still wait for the disk. Digest does not protect the
             // Contact, so nothing but the same bindings may come of it.
             Verdict::Repeated if self.is_repeated(pass, aor) => Ok(()),
             Verdict::Proved(_) => {
                 self.stats.forbidden += 1;
-                self.log(pass, "register as another user", 403);
+                self.auth_failed(pass, domain, AuthFailureReason::OtherUser);
                 Err(Refusal::new(403, "Forbidden"))
             }
             verdict => {
-                self.note_verdict(pass, &verdict, 401);
+                self.note_verdict(pass, &verdict, domain);
                 let mut headers = Vec::with_capacity(512);
                 let stale = matches!(verdict, Verdict::Stale | Verdict::Repeated);
                 let id = HeaderId::WwwAuthenticate;
@@ -172,7 +176,7 @@ impl Core {
             self.stats.registers_failed += 1;
             self.log(pass, "registration refused", done.status);
         }
-        self.refuse(pass, done.status, done.reason, &headers, out);
+        self.reply(pass.flow, pass.msg, pass.via, done.status, done.reason, &headers, out);
         Ok(())
     }
 
@@ -186,7 +190,7 @@ impl Core {
         }
         let Ok(msg) = message::parse(&pending.request) else { return };
         let Ok(via) = msg.top_via() else { return };
-        let (reply, _) = reply_to(&pending.flow, &via);
+        let (reply, _) = self.reply_to(&pending.flow, &via);
         let tag = self.own.tag(msg.call_id());
         let (status, headers): (u16, &[u8]) = if ok {
             self.stats.registers_ok += 1;

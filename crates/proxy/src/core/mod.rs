@@ -10,9 +10,12 @@
 
 mod answers;
 mod branch;
+mod calls;
 mod cancel;
 mod context;
+mod dialog;
 mod events;
+mod gateways;
 mod local;
 mod notify;
 mod preroute;
@@ -25,14 +28,17 @@ use crate::auth::{Authenticator, Users};
 use crate::config::Config;
 use crate::gruu::Gruus;
 use crate::location::LocationStore;
+use crate::mark::Marks;
 use crate::outbound::FlowTokens;
 use crate::overload::{Backlog, Guard};
 use crate::own::Own;
 use crate::regevent::{Notify, RegEvents};
 use crate::registrar::Registrar;
+use crate::shared::Shared;
 use crate::stats::{Stats, Tables};
 use context::Context;
 pub use events::{AuthFailure, AuthFailureReason, CallEvent, CallStep, Event, LogLine};
+use gateways::Gateways;
 use ringway_sansio::{Flow, FlowId, Outbox, Random, Time, TimerWheel, Transport};
 use ringway_sip::header::Via;
 use ringway_sip::message::{self, Message, Method};
@@ -117,6 +123,8 @@ pub struct World {
     pub paths: Box<dyn Paths>,
     /// How many workers there are.
     pub workers: u8,
+    /// What all workers know together.
+    pub shared: Arc<Shared>,
 }
 
 enum Tick {
@@ -142,6 +150,7 @@ pub struct Core {
     own: Own,
     worker: u8,
     workers: u8,
+    shared: Arc<Shared>,
     store: Arc<dyn LocationStore>,
     random: Box<dyn Random + Send>,
     paths: Box<dyn Paths>,
@@ -150,7 +159,9 @@ pub struct Core {
     registrar: Registrar,
     regevents: RegEvents,
     tokens: FlowTokens,
+    marks: Marks,
     gruus: Gruus,
+    gateways: Gateways,
     spiral_key: [u8; 16],
     /// Requests that are forwarded statelessly as soon as their next hop has been located.
     parked: Slab<stateless::Parked>,
@@ -188,7 +199,7 @@ struct Pass<'a> {
 impl Core {
     /// The core of worker `worker`.
     pub fn new(config: Arc<Config>, worker: u8, world: World, now: Time) -> Core {
-        let World { store, users, mut random, paths, workers } = world;
+        let World { store, users, mut random, paths, workers, shared } = world;
         let mut spiral_key = [0; 16];
         spiral_key.copy_from_slice(&config.secret[16..]);
         let tx = Transactions::new(worker, config.timers, &mut *random, now);
@@ -198,6 +209,7 @@ impl Core {
             own: Own::new(&config),
             worker,
             workers,
+            shared,
             store,
             paths,
             auth: Authenticator::new(&config, worker, users, now),
@@ -205,7 +217,9 @@ impl Core {
             registrar: Registrar::new(config.registrar.clone(), &config.secret),
             regevents: RegEvents::new(Default::default(), &config.secret, worker, now),
             tokens: FlowTokens::new(derive(&config.secret, b"flow tokens")),
+            marks: Marks::new(derive(&config.secret, b"dialog marks")),
             gruus: Gruus::new(&config.secret),
+            gateways: Gateways::new(&config),
             spiral_key,
             parked: Slab::new(),
             parked_notifies: Slab::new(),
@@ -387,6 +401,7 @@ impl Core {
     /// New rules; calls in progress keep what they were started with.
     pub fn reconfigure(&mut self, now: Time, config: Arc<Config>) {
         self.own = Own::new(&config);
+        self.gateways = Gateways::new(&config);
         self.tx.set_timers(config.timers);
         self.auth.reconfigure(&config, now);
         self.guard.reconfigure(&config);
@@ -463,7 +478,7 @@ impl Core {
 }
 
 /// A key for one purpose out of the secret that all workers share.
-fn derive(secret: &[u8; 32], purpose: &[u8]) -> [u8; 16] {
+pub(crate) fn derive(secret: &[u8; 32], purpose: &[u8]) -> [u8; 16] {
     use siphasher::sip128::{Hasher128, SipHasher24};
     use std::hash::Hasher;
     let mut key = [0; 16];

@@ -3,7 +3,6 @@
 
 use super::branch::{Found, Way};
 use super::preroute::Routed;
-use super::reply::reply_to;
 use super::validate::{Proof, Refusal, same_user};
 use super::{Core, Event, Hop, MAX_RESOLVING, Pass};
 use crate::location::Change;
@@ -57,12 +56,12 @@ impl Core {
             }
         }
         if proof != Proof::Trusted
-            && !(matches!(proof, Proof::Digest(_)) && self.is_from(pass, &aor))
+            && !(matches!(proof, Proof::Digest { .. }) && self.is_from(pass, &aor))
         {
             self.stats.forbidden += 1;
             return Err(Refusal::new(403, "Forbidden"));
         }
-        let (reply, port) = reply_to(pass.flow, pass.via);
+        let (reply, port) = self.reply_to(pass.flow, pass.via);
         let Some(server) = self.tx.open(pass.key, Kind::NonInvite, reply, port, NO_CONTEXT) else {
             self.stats.limits_hit += 1;
             return Err(Refusal::new(503, "Service Unavailable"));

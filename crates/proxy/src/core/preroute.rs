@@ -1,8 +1,9 @@
 //! Route information preprocessing: RFC 3261 section 16.4.
 
+use super::dialog::split_user;
 use super::{Core, Pass};
+use crate::mark::{MARK_LEN, Mark};
 use crate::outbound::BadToken;
-use crate::own::MARK_LEN;
 use ringway_sansio::{Flow, Transport};
 use ringway_sip::header::{HeaderId, NameAddr};
 use ringway_sip::message::{Got, Malformed};
@@ -22,8 +23,12 @@ pub(super) struct Routed<'a> {
     pub last_route_used: bool,
     /// The first Route element that is not ours.
     pub next: Option<NameAddr<'a>>,
-    /// A Route of ours carried a mark that only we can have made for this dialog.
+    /// It belongs to a dialog that this proxy has built: a Route of ours carries a mark of that dialog.
     pub marked: bool,
+    /// When that dialog began, and which side sends.
+    pub mark: Option<Mark>,
+    /// Why a mark that was ours is worth nothing here.
+    pub void: Option<&'static str>,
     /// The flow a token of ours names, if it is not the one the request came on (RFC 5626
     /// section 5.3).
     pub flow: Option<Flow>,
@@ -65,6 +70,8 @@ impl Core {
                 last_route_used: false,
                 next: None,
                 marked: false,
+                mark: None,
+                void: None,
                 flow: None,
             });
         }
@@ -88,10 +95,12 @@ impl Core {
             last_route_used: ours.is_some(),
             next: None,
             marked: false,
+            mark: None,
+            void: None,
             flow: None,
         };
         if let Some(ours) = ours {
-            self.read_mark(pass, &ours, &mut routed)?;
+            self.read_user(pass, &ours, &mut routed)?;
         }
         let left = match routed.last_route_used {
             true => msg.items(HeaderId::Route).count() - 1,
@@ -105,11 +114,17 @@ impl Core {
                 break;
             }
             routed.routes_used += 1;
-            self.read_mark(pass, &target, &mut routed)?;
+            self.read_user(pass, &target, &mut routed)?;
         }
-        // A mark is for requests within its dialog. Outside of one it is worth nothing, or whoever has
-        // had one call through us could begin others in its name.
-        routed.marked &= msg.to().is_ok_and(|to| to.tag().is_some());
+        if let Some(mark) = routed.mark {
+            match self.belongs_to_dialog(pass, &routed, &mark) {
+                Ok(()) => routed.marked = true,
+                Err(why) => routed.void = routed.void.or(Some(why)),
+            }
+        }
+        if routed.void.is_some() {
+            (routed.marked, routed.flow) = (false, None);
+        }
         Ok(routed)
     }
 
@@ -132,30 +147,34 @@ impl Core {
     }
 
     /// What we wrote into the user part of a Record-Route: the dialog's mark, with a flow token
-    /// before it where the flow counts.
-    fn read_mark(
+    /// before it where the flow counts. A token is worth something beside its mark only.
+    fn read_user(
         &self,
         pass: &Pass<'_>,
         route: &Uri<'_>,
         routed: &mut Routed<'_>,
     ) -> Result<(), Malformed> {
         let Some(user) = route.user else { return Ok(()) };
-        let (token, mark) = match memchr::memrchr(MARK_AFTER, user) {
-            Some(at) => (&user[..at], &user[at + 1..]),
-            None if user.len() == MARK_LEN => (&user[..0], user),
-            None => (user, &user[..0]),
-        };
-        routed.marked |= *mark == self.own.mark(pass.msg.call_id());
-        match self.tokens.read(token) {
-            // RFC 5626 section 5.3.2: a token of the flow the request came on has served; another
-            // says where the request goes on.
-            Ok(flow) if !same_flow(&flow, pass.flow) => routed.flow = Some(flow),
+        let (token, mark) = split_user(user);
+        let flow = match self.tokens.read(token) {
             // RFC 5626 section 5.3.1.
             Err(BadToken::Forged) => {
                 let got = Got::Number(token.len() as u64);
                 return Err(Malformed::with_status(403, "Forbidden: flow token", got, 0));
             }
-            _ => {}
+            flow => flow.ok(),
+        };
+        match self.read_mark(pass, token, mark) {
+            Some(mark) => {
+                routed.mark = Some(mark);
+                // RFC 5626 section 5.3.2: a token of the flow the request came on has served; another
+                // says where the request goes on.
+                if let Some(flow) = flow.filter(|flow| !same_flow(flow, pass.flow)) {
+                    routed.flow = Some(flow);
+                }
+            }
+            None if mark.len() == MARK_LEN => routed.void = Some("a Route of another dialog"),
+            None => {}
         }
         Ok(())
     }

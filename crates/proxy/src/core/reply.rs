@@ -4,29 +4,38 @@ use super::{Core, Pass};
 use ringway_sansio::{Flow, Outbox, Target};
 use ringway_sip::header::{HeaderId, Via};
 use ringway_sip::message::{Message, Method, Start};
+use ringway_sip::transaction::table::MAX_AMPLIFICATION;
 use ringway_sip::write;
-use std::net::SocketAddr;
-
-/// Where a response goes (RFC 3261 section 18.2.2, RFC 3581 section 4), and the port to open a new
-/// connection to should the flow be gone.
-pub(super) fn reply_to(flow: &Flow, via: &Via<'_>) -> (Flow, u16) {
-    let port = via.port.unwrap_or(flow.transport.default_port());
-    if !flow.transport.is_datagram() {
-        return (*flow, port);
-    }
-    let remote = if let Some(maddr) = via.maddr.and_then(crate::own::parse_ip) {
-        SocketAddr::new(maddr, port)
-    } else if via.rport.is_some() {
-        flow.remote
-    } else {
-        SocketAddr::new(flow.remote.ip(), port)
-    };
-    (Flow { remote, ..*flow }, port)
-}
+use std::net::{IpAddr, SocketAddr};
 
 impl Core {
+    /// Where a response goes (RFC 3261 section 18.2.2, RFC 3581 section 4), and the port to open a new
+    /// connection to should the flow be gone.
+    ///
+    /// An `maddr` sends it to a third party, so it is obeyed where it is meant for: a multicast group,
+    /// and where a trusted peer writes it.
+    pub(super) fn reply_to(&self, flow: &Flow, via: &Via<'_>) -> (Flow, u16) {
+        let port = via.port.unwrap_or(flow.transport.default_port());
+        if !flow.transport.is_datagram() {
+            return (*flow, port);
+        }
+        let obeyed = |ip: &IpAddr| ip.is_multicast() || self.is_trusted_ip(flow.remote.ip());
+        let maddr = via.maddr.and_then(crate::own::parse_ip).filter(obeyed);
+        let remote = if let Some(maddr) = maddr {
+            SocketAddr::new(maddr, port)
+        } else if via.rport.is_some() {
+            flow.remote
+        } else {
+            SocketAddr::new(flow.remote.ip(), port)
+        };
+        (Flow { remote, ..*flow }, port)
+    }
+
     /// Answers without a transaction: whoever sends the request again gets the same answer again
     /// (RFC 3261 section 8.2.7).
+    ///
+    /// The source of a datagram has proved nothing, not even that the address is its own. An answer of
+    /// more than [`MAX_AMPLIFICATION`] times the request is not sent there.
     pub(super) fn refuse(
         &mut self,
         pass: &Pass<'_>,
@@ -38,9 +47,32 @@ impl Core {
         if pass.msg.method() == Method::Ack {
             return;
         }
-        self.reply(pass.flow, pass.msg, pass.via, status, reason, headers, out);
+        let start = out.buffer().len();
+        let (reply, _) = self.reply_to(pass.flow, pass.via);
+        let tag = self.own.tag(pass.msg.call_id());
+        let (buf, flow) = (out.buffer(), Some(pass.flow));
+        write::response(buf, pass.msg, flow, status, reason, Some(&tag), headers, &[]);
+        let octets = out.buffer().len() - start;
+        if octets > self.repeat_credit(pass) as usize {
+            self.stats.amplification_avoided += 1;
+            return out.abandon(start);
+        }
+        out.finish(start, Target::Flow(reply), 0);
     }
 
+    /// Octets that may be sent in answer to a request before its sender has proved anything;
+    /// [`u32::MAX`] where there is no limit.
+    pub(super) fn repeat_credit(&self, pass: &Pass<'_>) -> u32 {
+        if !pass.flow.transport.is_datagram()
+            || !self.config.auth.enabled
+            || self.is_trusted_ip(pass.flow.remote.ip())
+        {
+            return u32::MAX;
+        }
+        (pass.msg.whole().len() as u32).saturating_mul(MAX_AMPLIFICATION)
+    }
+
+    /// Answers a request whose sender has proved enough, however long the answer is.
     pub(super) fn reply(
         &mut self,
         flow: &Flow,
@@ -51,7 +83,7 @@ impl Core {
         headers: &[u8],
         out: &mut Outbox,
     ) {
-        let (reply, _) = reply_to(flow, via);
+        let (reply, _) = self.reply_to(flow, via);
         let tag = self.own.tag(msg.call_id());
         out.push(Target::Flow(reply), 0, |buf| {
             write::response(buf, msg, Some(flow), status, reason, Some(&tag), headers, &[]);

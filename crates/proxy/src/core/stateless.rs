@@ -3,7 +3,7 @@
 
 use super::branch::{Found, Way, as_request_uri, has_lr, next_route};
 use super::context::{Goal, Kept, Try};
-use super::reply::reply_to;
+use super::validate::Proof;
 use super::{Core, Event, Hop, MAX_RESOLVING, Pass, ResolveTarget};
 use crate::config::Mode;
 use crate::forward::{self, Plan};
@@ -43,6 +43,14 @@ impl Core {
             return self.refuse(pass, 480, "", &[], out);
         };
         match self.stateless_way(pass.msg, kept, &goal) {
+            Found::Way(way) if self.is_barred(pass.now, &goal, kept.privileged, &way) => {
+                self.stats.forbidden += 1;
+                self.refuse(pass, 403, "Forbidden", &[], out);
+            }
+            Found::Name(target) if self.is_barred_name(&goal, kept.privileged, &target.host) => {
+                self.stats.forbidden += 1;
+                self.refuse(pass, 403, "Forbidden", &[], out);
+            }
             Found::Way(way) => self.send_statelessly(pass, kept, &goal, way, out),
             Found::Name(target) => self.park(pass, kept, goal, target, out),
             Found::Nowhere => self.refuse(pass, 503, "", &[], out),
@@ -80,6 +88,10 @@ impl Core {
         let key = self.tx.key(&msg, &via);
         let pass = Pass { now, flow: &parked.flow, msg: &msg, via: &via, key };
         match hops.first().cloned().and_then(|hop| self.way_to_hop(hop)) {
+            Some(way) if self.is_barred(now, &parked.goal, parked.kept.privileged, &way) => {
+                self.stats.forbidden += 1;
+                self.refuse(&pass, 403, "Forbidden", &[], out);
+            }
             Some(way) => self.send_statelessly(&pass, &parked.kept, &parked.goal, way, out),
             None => self.refuse(&pass, 503, "", &[], out),
         }
@@ -158,7 +170,7 @@ impl Core {
         buf.extend_from_slice(STATELESS);
         ringway_sip::write::hex(buf, &h.finish().to_be_bytes());
         buf.push(b'.');
-        let (back, _) = reply_to(pass.flow, pass.via);
+        let (back, _) = self.reply_to(pass.flow, pass.via);
         // Whichever worker's socket it came in at.
         self.tokens.write(buf, &super::targets::own_socket(back, 0));
     }
@@ -221,7 +233,8 @@ impl Core {
             return None;
         }
         let kept = self.validate(pass, &routed, false).ok()?;
-        let goals = self.local_goals(pass, &routed.uri, domain).ok()?;
+        // It cannot be challenged, and cancels nothing but what the same sender began by the same branch.
+        let goals = self.local_goals(pass, &routed.uri, domain, &mut Proof::Trusted).ok()?;
         (!goals.is_empty()).then_some((kept, goals))
     }
 

@@ -1,13 +1,13 @@
 //! Determining request targets: RFC 3261 section 16.5.
 
-use super::context::{Goal, Try};
+use super::context::{Goal, Origin, Try};
 use super::preroute::{Maddr, Routed};
-use super::validate::{Proof, Refusal};
+use super::validate::{Proof, Refusal, short_text};
 use super::{Core, Pass};
 use crate::config::Mode;
 use crate::gruu::Resolved;
 use crate::location::BindingView;
-use crate::routes::{self, Rule};
+use crate::routes::{self, RouteTable, Rule};
 use ringway_sansio::{Flow, Outbox, Transport};
 use ringway_sip::header::HeaderId;
 use ringway_sip::message::Method;
@@ -40,6 +40,12 @@ impl Core {
         let msg = pass.msg;
         let method = msg.method();
         let routed = self.preroute(pass).map_err(|e| Refusal::new(e.status, e.reason))?;
+        if let Some(why) = routed.void {
+            self.log(pass, why, 0);
+        }
+        if routed.marked && super::dialog::refreshes_target(method) {
+            self.refresh_target(pass.now, pass.flow, msg);
+        }
         let here = routed.next.is_none() && routed.flow.is_none();
         let domain = match routed.maddr {
             _ if !here => None,
@@ -81,18 +87,25 @@ impl Core {
                 return self.subscribe(pass, &routed, domain, out);
             }
         }
-        let proof = self.authorise(pass, &routed, domain.is_some())?;
-        if let Proof::Digest(domain) = proof {
-            kept.realm = Some(domain);
-        }
+        let mut proof = self.authorise(pass, &routed, domain.is_some())?;
         let mode = domain.map_or(Mode::Proxy, |d| self.config.domains[d].mode);
         let goals = match domain {
-            Some(domain) => self.local_goals(pass, &routed.uri, domain)?,
+            Some(domain) => self.local_goals(pass, &routed.uri, domain, &mut proof)?,
             None => self.remote_goals(&routed)?,
         };
+        let mut user = None;
+        match proof {
+            Proof::Digest { domain, user: proven } => {
+                kept.realm = Some(domain);
+                let realm = &self.config.domains[domain].name;
+                user = Some(format!("{}@{realm}", short_text(&proven)).into());
+            }
+            Proof::Trusted => kept.privileged = true,
+            Proof::None => {}
+        }
         match mode {
             _ if method == Method::Ack => self.forward_statelessly(pass, &kept, goals, out),
-            Mode::Proxy => self.begin(pass, kept, goals, out),
+            Mode::Proxy => self.begin(pass, kept, goals, user, out),
             Mode::Stateless => self.forward_statelessly(pass, &kept, goals, out),
             Mode::Redirect => self.redirect(pass, &goals, out),
         }
@@ -145,6 +158,7 @@ impl Core {
         pass: &Pass<'_>,
         uri: &Uri<'_>,
         domain: usize,
+        proof: &mut Proof,
     ) -> Result<Vec<Goal>, Refusal> {
         let user = user_of(uri).unwrap_or_default();
         if user.len() > MAX_USER {
@@ -167,7 +181,7 @@ impl Core {
         } else if let Err(refusal) = goals {
             Err(refusal)
         } else {
-            self.unregistered(uri, user, domain)
+            self.unregistered(pass, uri, user, domain, proof)
         };
         aor.clear();
         self.scratch = aor;
@@ -210,10 +224,11 @@ impl Core {
     ) {
         for mut goal in self.contacts(pass, aor, &|_| true) {
             goal.q = q.unwrap_or(goal.q);
-            match self.own_aor(pass, &goal) {
-                None if goals.contains(&goal) => {}
-                None => goals.push(goal),
-                Some(next) => {
+            match self.own_contact(pass, &mut goal) {
+                OwnContact::No if goals.contains(&goal) => {}
+                OwnContact::No => goals.push(goal),
+                OwnContact::Nobody => {}
+                OwnContact::User(next) => {
                     if seen.is_empty() {
                         seen.push(aor.to_vec());
                     }
@@ -226,31 +241,44 @@ impl Core {
         }
     }
 
-    /// The address-of-record that a contact names, if it is one of ours and not a phone.
-    fn own_aor(&self, pass: &Pass<'_>, goal: &Goal) -> Option<Vec<u8>> {
-        if !matches!(goal.tries.as_slice(), [Try::Uri]) || !goal.path.is_empty() {
-            return None;
+    /// Whether a contact leads back to this server. It never is sent there: a user of ours is looked up
+    /// here, and nobody else is reached that way, least of all by a routing rule. A contact with a flow
+    /// is reached over that, whatever its URI says.
+    fn own_contact(&self, pass: &Pass<'_>, goal: &mut Goal) -> OwnContact {
+        if !goal.path.is_empty() || !goal.tries.contains(&Try::Uri) {
+            return OwnContact::No;
         }
-        let uri = Uri::parse(&goal.uri).ok()?;
-        if crate::own::parse_ip(uri.host).is_some() {
-            return None;
+        let Ok(uri) = Uri::parse(&goal.uri) else { return OwnContact::No };
+        let host = uri.param(b"maddr").flatten().filter(|_| uri.is_sip()).unwrap_or(uri.host);
+        let Some(domain) = self.own_domain(&Uri { host, ..uri }, pass.flow, true) else {
+            return OwnContact::No;
+        };
+        if goal.tries.len() > 1 {
+            goal.tries.retain(|way| *way != Try::Uri);
+            return OwnContact::No;
         }
-        let domain = self.own_domain(&uri, pass.flow, true)?;
+        let Some(user) = user_of(&uri) else { return OwnContact::Nobody };
         let mut aor = Vec::new();
-        self.write_aor(uri.user?, domain, &mut aor);
-        Some(aor)
+        self.write_aor(user, domain, &mut aor);
+        OwnContact::User(aor)
     }
 
     /// Where a request for a user without contacts goes: through the routing table, or nowhere.
     fn unregistered(
         &mut self,
+        pass: &Pass<'_>,
         uri: &Uri<'_>,
         user: &[u8],
         domain: usize,
+        proof: &mut Proof,
     ) -> Result<Vec<Goal>, Refusal> {
         let config = self.config.clone();
         let name = &config.domains[domain].name;
         if let Some(rule) = config.routes.find(true, name.as_bytes(), user) {
+            // A rule leads to where calls cost money: who uses it must be known.
+            if *proof == Proof::None && !rule.open && rule.reject.is_none() {
+                *proof = self.demand_proof(pass, domain)?;
+            }
             return self.apply_rule(rule, uri, user, name.as_bytes());
         }
         let mut plain = Vec::new();
@@ -302,20 +330,21 @@ impl Core {
             Maddr::Ours => without_maddr(&routed.uri, routed.uri_bytes),
             _ => routed.uri_bytes.to_vec(),
         };
-        let goal = |tries| Goal::remote(uri, tries);
+        let goal = |tries| Goal::remote(uri, Origin::Request, tries);
         if let Some(flow) = routed.flow {
             return Ok(vec![goal(smallvec![Try::Flow(self.own_socket(flow))])]);
         }
-        if routed.next.is_none() && !matches!(routed.maddr, Maddr::Other) {
+        let config = self.config.clone();
+        if let Some(rule) = config.routes.of_foreign(routed) {
             let user = user_of(&routed.uri).unwrap_or_default();
-            let config = self.config.clone();
-            if !routed.marked
-                && let Some(rule) = config.routes.find(false, routed.uri.host, user)
-            {
-                return self.apply_rule(rule, &routed.uri, user, routed.uri.host);
-            }
+            return self.apply_rule(rule, &routed.uri, user, routed.uri.host);
         }
         Ok(vec![goal(smallvec![Try::Uri])])
+    }
+
+    /// The routing rule that decides where a request for another domain goes.
+    pub(super) fn foreign_rule(&self, routed: &Routed<'_>) -> Option<&Rule> {
+        self.config.routes.of_foreign(routed)
     }
 
     fn apply_rule(
@@ -351,7 +380,7 @@ impl Core {
         if tries.is_empty() {
             tries.push(Try::Uri);
         }
-        Ok(vec![Goal::remote(new, tries)])
+        Ok(vec![Goal::remote(new, Origin::Rule, tries)])
     }
 
     /// A datagram flow of another worker, as one of this worker's own socket on the same address.
@@ -364,6 +393,29 @@ impl Core {
             v.split(|&b| b == b';').next().unwrap_or_default().trim_ascii() == b"reg"
         })
     }
+}
+
+impl RouteTable {
+    /// The rule for a request whose next hop nothing else decides: no Route, no flow, no `maddr`, no
+    /// dialog.
+    fn of_foreign(&self, routed: &Routed<'_>) -> Option<&Rule> {
+        let decided = routed.next.is_some()
+            || routed.flow.is_some()
+            || routed.marked
+            || matches!(routed.maddr, Maddr::Other);
+        let user = user_of(&routed.uri).unwrap_or_default();
+        if decided { None } else { self.find(false, routed.uri.host, user) }
+    }
+}
+
+/// What a contact means that may be an address of ours.
+enum OwnContact {
+    /// It leads elsewhere.
+    No,
+    /// It is this address-of-record of ours.
+    User(Vec<u8>),
+    /// It is this server, and nobody.
+    Nobody,
 }
 
 /// A URI without the maddr that led here, and the port and transport that came with it unless they
@@ -430,7 +482,8 @@ fn goal_of(binding: &BindingView<'_>, worker: u8) -> Goal {
     }
     tries.push(way);
     let (uri, path) = (binding.contact.to_vec(), binding.path.to_vec());
-    Goal { uri, path, q: binding.q, tries, located: true }
+    let origin = Origin::Location(binding.flow.map(|flow| flow.remote.ip()));
+    Goal { uri, path, q: binding.q, tries, origin }
 }
 
 fn is_websocket(way: &Try) -> bool {

@@ -3,14 +3,16 @@
 
 use super::context::Kept;
 use super::preroute::Routed;
-use super::{Core, Event, Pass};
+use super::{AuthFailure, AuthFailureReason, Core, Event, Pass};
 use crate::auth::Verdict;
+use crate::mark::Side;
 use ringway_sip::header::{HeaderId, Via};
 use ringway_sip::message::Method;
 use ringway_sip::transaction::Branch;
 use ringway_sip::uri::{Scheme, Uri};
 use siphasher::sip::SipHasher13;
 use std::hash::Hasher;
+use std::net::IpAddr;
 
 /// Max-Forwards of a request that comes without (RFC 3261 section 16.6 item 3).
 const DEFAULT_MAX_FORWARDS: u8 = 70;
@@ -27,20 +29,23 @@ pub(super) struct Refusal {
 }
 
 impl Refusal {
+    /// Nothing is answered: to an ACK there is no response (section 17).
+    pub(super) const SILENT: Refusal = Refusal { status: 0, reason: "", headers: Vec::new() };
+
     pub(super) fn new(status: u16, reason: &'static str) -> Refusal {
         Refusal { status, reason, headers: Vec::new() }
     }
 }
 
 /// Whom a request comes from, as far as it has been proved.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Proof {
     /// Nothing was asked for, and nothing was proved.
     None,
     /// A dialog we are in the path of, a trusted peer, or a network without digest.
     Trusted,
-    /// Digest credentials that hold in this domain's realm.
-    Digest(usize),
+    /// Digest credentials of this user that hold in the realm of this domain.
+    Digest { domain: usize, user: Box<[u8]> },
 }
 
 impl Core {
@@ -88,6 +93,11 @@ impl Core {
             max_forwards: hops.map_or(DEFAULT_MAX_FORWARDS, |hops| hops.saturating_sub(1)),
             max_breadth: breadth.min(MAX_BREADTH),
             realm: None,
+            privileged: false,
+            in_dialog: routed
+                .mark
+                .filter(|_| routed.marked)
+                .map(|mark| (mark.began, mark.side != Side::Callee)),
             spiral,
             // What makes a dialog; NOTIFY may be the first of one (RFC 6665 section 4.3).
             // At the edge of TLS it is not for the operator to say (section 16.6 item 4).
@@ -141,7 +151,8 @@ impl Core {
     }
 
     /// Section 16.3 item 6, and the rule that this is no open relay: what is not for a domain of
-    /// ours is sent on only for those who have proved who they are.
+    /// ours is sent on only for those who have proved who they are. What is for a domain of ours and
+    /// turns out to need a routing rule is asked for proof there ([`Core::demand_proof`]).
     pub(super) fn authorise(
         &mut self,
         pass: &Pass<'_>,
@@ -154,56 +165,126 @@ impl Core {
         }
         if method == Method::Ack {
             // An ACK cannot be challenged (section 22.1): without a mark it goes to our own users.
-            return if local { Ok(Proof::None) } else { Err(Refusal::new(0, "")) };
+            return if local { Ok(Proof::None) } else { Err(Refusal::SILENT) };
         }
         let from = pass.msg.from().map_err(|e| Refusal::new(e.status, e.reason))?;
-        let from = Uri::parse(from.uri).ok().filter(Uri::is_sip);
-        let claims = from.as_ref().and_then(|uri| self.own.domain(uri.host));
-        if claims.is_none() && local {
+        let from = Uri::parse(from.uri).ok();
+        let sip = from.as_ref().filter(|uri| uri.is_sip());
+        let claims = sip.and_then(|uri| self.own.domain(uri.host));
+        if claims.is_none() && (local || self.is_for_open_rule(routed)) {
             return Ok(Proof::None);
         }
         let domain = claims.unwrap_or(0);
-        let config = self.config.clone();
-        let realm = &config.domains[domain].name;
-        match self.auth.check(pass.now, pass.msg, HeaderId::ProxyAuthorization, realm) {
-            Verdict::Proved(user) => {
-                // Whoever proves to be one user cannot call as another.
-                let claimed = from.and_then(|uri| uri.user).filter(|_| claims.is_some());
-                if claimed.is_some_and(|claimed| !same_user(claimed, &user)) {
-                    self.stats.forbidden += 1;
-                    return Err(Refusal::new(403, "Forbidden: From is another user"));
-                }
-                Ok(Proof::Digest(domain))
-            }
-            verdict => {
-                let mut headers = Vec::new();
-                let stale = matches!(verdict, Verdict::Stale | Verdict::Repeated);
-                self.note_verdict(pass, &verdict, 407);
-                self.auth.challenge(
-                    pass.now,
-                    &mut *self.random,
-                    HeaderId::ProxyAuthenticate,
-                    realm,
-                    stale,
-                    &mut headers,
-                );
-                Err(Refusal { status: 407, reason: "Proxy Authentication Required", headers })
-            }
+        let user = self.prove(pass, domain)?;
+        if !self.may_write(from.as_ref(), claims, &user) {
+            // Whoever proves to be one user cannot call as another.
+            self.stats.forbidden += 1;
+            self.auth_failed(pass, domain, AuthFailureReason::OtherUser);
+            return Err(Refusal::new(403, "Forbidden: From is another user"));
         }
+        Ok(Proof::Digest { domain, user: user.into() })
     }
 
-    pub(super) fn note_verdict(&mut self, pass: &Pass<'_>, verdict: &Verdict, status: u16) {
+    /// Whether a user may write this From: their own address, an anonymous one (RFC 3323
+    /// section 4.1.1.3), or any where the operator allows it and it is none of our domains.
+    fn may_write(&self, from: Option<&Uri<'_>>, claims: Option<usize>, user: &[u8]) -> bool {
+        let Some(from) = from else { return false };
+        if claims.is_some() {
+            return from.user.is_some_and(|claimed| same_user(claimed, user));
+        }
+        let anonymous = from.is_sip() && from.host.eq_ignore_ascii_case(b"anonymous.invalid");
+        let number = from.scheme == Scheme::Tel
+            && super::targets::user_of(from).is_some_and(|number| same_user(number, user));
+        anonymous || number || self.config.auth.any_from
+    }
+
+    /// The user that the request's Proxy-Authorization proves, or the challenge.
+    fn prove(&mut self, pass: &Pass<'_>, domain: usize) -> Result<Vec<u8>, Refusal> {
+        let config = self.config.clone();
+        let realm = &config.domains[domain].name;
+        let verdict = self.auth.check(pass.now, pass.msg, HeaderId::ProxyAuthorization, realm);
+        if let Verdict::Proved(user) = verdict {
+            return Ok(user);
+        }
+        let mut headers = Vec::new();
+        let stale = matches!(verdict, Verdict::Stale | Verdict::Repeated);
+        self.note_verdict(pass, &verdict, domain);
+        let (id, random) = (HeaderId::ProxyAuthenticate, &mut *self.random);
+        self.auth.challenge(pass.now, random, id, realm, stale, &mut headers);
+        Err(Refusal { status: 407, reason: "Proxy Authentication Required", headers })
+    }
+
+    /// Asks for proof of a request that so far needed none.
+    pub(super) fn demand_proof(
+        &mut self,
+        pass: &Pass<'_>,
+        domain: usize,
+    ) -> Result<Proof, Refusal> {
+        if pass.msg.method() == Method::Ack {
+            return Err(Refusal::SILENT);
+        }
+        let user = self.prove(pass, domain)?;
+        let from = pass.msg.from().ok().and_then(|from| Uri::parse(from.uri).ok());
+        if !self.may_write(from.as_ref(), None, &user) {
+            self.stats.forbidden += 1;
+            self.auth_failed(pass, domain, AuthFailureReason::OtherUser);
+            return Err(Refusal::new(403, "Forbidden: From is another user"));
+        }
+        Ok(Proof::Digest { domain, user: user.into() })
+    }
+
+    /// Whether a routing rule that is open to anybody decides where a request for another domain goes.
+    fn is_for_open_rule(&self, routed: &Routed<'_>) -> bool {
+        self.foreign_rule(routed).is_some_and(|rule| rule.open)
+    }
+
+    pub(super) fn note_verdict(&mut self, pass: &Pass<'_>, verdict: &Verdict, domain: usize) {
         self.stats.challenged += 1;
         if *verdict == Verdict::Wrong {
             self.stats.auth_failed += 1;
-            self.log(pass, "wrong credentials", status);
+            self.auth_failed(pass, domain, AuthFailureReason::WrongPassword);
         }
     }
 
-    /// Whether the request comes from a peer that is believed.
+    /// Reports credentials that were refused.
+    pub(super) fn auth_failed(
+        &mut self,
+        pass: &Pass<'_>,
+        domain: usize,
+        reason: AuthFailureReason,
+    ) {
+        if self.events.len() >= super::MAX_EVENTS {
+            self.stats.limits_hit += 1;
+            return;
+        }
+        let realm = &self.config.domains[domain].name;
+        let user = crate::auth::claimed_user(pass.msg, realm);
+        self.events.push_back(Event::AuthFailed(Box::new(AuthFailure {
+            at: pass.now,
+            user: short_text(&user),
+            realm: realm.clone(),
+            source: pass.flow.remote,
+            transport: pass.flow.transport,
+            method: short_text(pass.msg.method().as_bytes()),
+            call_id: short_text(pass.msg.call_id()),
+            reason,
+        })));
+    }
+
+    /// Whether the request comes from a peer that is believed. What we have sent ourselves, and what
+    /// has come back by our own address, is believed for nothing: it is whoever's it was before.
     pub(super) fn is_trusted(&self, pass: &Pass<'_>) -> bool {
-        !self.config.trusted.is_empty()
-            && self.config.trusted.iter().any(|n| n.contains(pass.flow.remote.ip()))
+        self.is_trusted_ip(pass.flow.remote.ip()) && !self.is_our_via(pass)
+    }
+
+    /// Whether an address is one of a trusted peer.
+    pub(super) fn is_trusted_ip(&self, ip: IpAddr) -> bool {
+        self.config.trusted.iter().any(|n| n.contains(ip))
+    }
+
+    fn is_our_via(&self, pass: &Pass<'_>) -> bool {
+        let Via { host, port, .. } = *pass.via;
+        self.own.is_us(host, port, pass.flow.transport.default_port(), pass.flow.local)
     }
 
     /// Puts a line about this request into the log.
@@ -212,16 +293,20 @@ impl Core {
             self.stats.limits_hit += 1;
             return;
         }
-        let text = |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(256)]).into();
         self.events.push_back(Event::Log(super::LogLine {
             what,
             status,
-            method: text(pass.msg.method().as_bytes()),
-            call_id: text(pass.msg.call_id()),
-            uri: text(pass.msg.request_uri()),
+            method: short_text(pass.msg.method().as_bytes()),
+            call_id: short_text(pass.msg.call_id()),
+            uri: short_text(pass.msg.request_uri()),
             source: pass.flow.remote,
         }));
     }
+}
+
+/// Text from the network for the log: at most 256 octets of it, what is no UTF-8 replaced.
+pub(super) fn short_text(bytes: &[u8]) -> Box<str> {
+    String::from_utf8_lossy(&bytes[..bytes.len().min(256)]).into()
 }
 
 /// Compares a user part of a URI, which may be escaped, with a user name.

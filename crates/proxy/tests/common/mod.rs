@@ -73,6 +73,7 @@ pub fn config() -> Config {
             algorithms: vec![Algorithm::Md5],
             auth_int: false,
             nonce_lifetime: Duration::from_secs(300),
+            any_from: false,
         },
         trusted: vec![],
         routes: Default::default(),
@@ -187,6 +188,7 @@ impl World {
         change(&mut config);
         let config = Arc::new(config);
         let store = Arc::new(store);
+        let shared = Arc::new(ringway_proxy::shared::Shared::new(&config.secret));
         let now = Time::from_secs(1_700_000_000);
         let cores = (0..workers)
             .map(|worker| {
@@ -197,6 +199,7 @@ impl World {
                     random: Box::new(random) as Box<dyn Random + Send>,
                     paths: Box::new(Table { worker, missing: missing.to_vec() }),
                     workers,
+                    shared: shared.clone(),
                 };
                 Core::new(config.clone(), worker, surroundings, now)
             })

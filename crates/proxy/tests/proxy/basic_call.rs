@@ -26,7 +26,9 @@ fn a_call_is_set_up_and_ended_through_the_proxy() {
     // Section 16.7 item 3: the response loses our Via and nothing else.
     let ringing = w.answer(BOB, &got, 180);
     let got180 = w.expect(ALICE, "180 INVITE");
-    got180.same_but(&ringing, &["Via", "Content-Length"]);
+    got180.same_but(&ringing, &["Via", "Content-Length", "Record-Route"]);
+    // Item 8: the caller's mark takes the place of the callee's in our own value.
+    assert_ne!(got180.get("Record-Route"), ringing.get("Record-Route"));
     assert_eq!(got180.all("Via"), invite.all("Via"));
     let ok = w.answer(BOB, &got, 200);
     let got200 = w.expect(ALICE, "200 INVITE");

@@ -9,6 +9,7 @@
 mod common;
 
 mod accepted;
+mod amplification;
 mod basic_call;
 mod best_response;
 mod busy;
@@ -20,11 +21,13 @@ mod flows;
 mod forking;
 mod loops;
 mod maddr;
+mod marks;
 mod names;
 mod non_invite;
 mod operations;
 mod path;
 mod record_route;
+mod records;
 mod redirect;
 mod relay;
 mod responses;
@@ -34,5 +37,6 @@ mod sctp;
 mod stateless;
 mod strict_router;
 mod timers;
+mod toll;
 mod validation;
 mod workers;

@@ -4,16 +4,16 @@ use crate::common::*;
 use ringway_proxy::config::{Config, Network};
 use ringway_sip::digest::{Answer, authorize, choose};
 
-fn digest(config: &mut Config) {
+pub fn digest(config: &mut Config) {
     config.auth.enabled = true;
 }
 
-fn closed() -> World {
+pub fn closed() -> World {
     World::with(digest)
 }
 
 /// `request` with the answer to the challenge in `challenged`.
-fn answered(request: &Msg, challenged: &Msg, user: &str, branch: &str) -> Msg {
+pub fn answered(request: &Msg, challenged: &Msg, user: &str, branch: &str) -> Msg {
     let header = if challenged.status() == 407 { "Proxy-Authenticate" } else { "WWW-Authenticate" };
     let challenges = challenged.all(header);
     let answer = Answer {

@@ -1,6 +1,7 @@
 //! Where responses go, and which are dropped: RFC 3261 sections 16.7, 18.1.2, 18.2 and 18.3, RFC 3581.
 
 use crate::common::*;
+use ringway_proxy::config::Network;
 
 /// RFC 3261 section 18.2.1 and 18.2.2: to the source address and the port of sent-by; `received` says
 /// which.
@@ -61,7 +62,9 @@ fn received_and_the_port_of_sent_by() {
 /// RFC 3261 section 18.2.2: maddr says where else.
 #[test]
 fn maddr_in_the_via() {
-    let mut w = World::new();
+    let mut w = World::with(|config| {
+        config.trusted = vec![Network { addr: ALICE.remote().ip(), prefix: 32 }];
+    });
     let request = w
         .request(ALICE, "OPTIONS sip:nobody@example.org")
         .set("Via", "SIP/2.0/UDP 198.51.100.1:5070;branch=z9hG4bKa;maddr=198.51.100.9");

@@ -5,16 +5,16 @@ use ringway_proxy::config::Config;
 use ringway_proxy::routes::{DomainMatch, NextHop, Rewrite, Rule, UserMatch};
 use ringway_sansio::Transport::Udp;
 
-fn hop(uri: &str, priority: u16, weight: u16) -> NextHop {
+pub fn hop(uri: &str, priority: u16, weight: u16) -> NextHop {
     NextHop { uri: uri.into(), priority, weight }
 }
 
-fn rule(domain: DomainMatch, user: UserMatch) -> Rule {
+pub fn rule(domain: DomainMatch, user: UserMatch) -> Rule {
     Rule { domain, user, rewrite: Rewrite::default(), next_hops: vec![], reject: None, open: false }
 }
 
 /// Numbers from 0 on go to a gateway in international form; 0900 is barred.
-fn dial_plan(config: &mut Config) {
+pub fn dial_plan(config: &mut Config) {
     let barred =
         Rule { reject: Some(403), ..rule(DomainMatch::Own, UserMatch::Prefix("0900".into())) };
     let out = Rule {

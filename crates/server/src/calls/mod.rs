@@ -259,8 +259,8 @@ fn log_under(step: &CallEvent, call: &record::Entry) {
             call_id = %clean(&call.call_id),
             status,
             setup_seconds = step.at.since(call.began).as_secs_f64(),
-            destination = call.destination.map(flow),
-            gateway = call.gateway.as_deref(),
+            destination = call.destination.map(|d| display(flow(d))),
+            gateway = call.gateway.as_deref().map(|g| display(clean(g))),
             to_tag = %clean(&step.to_tag),
             "call answered"
         ),
@@ -269,8 +269,8 @@ fn log_under(step: &CallEvent, call: &record::Entry) {
             caller = %clean(&call.caller),
             callee = %clean(&call.callee),
             target = %clean(&call.target),
-            source,
-            user = call.user.as_deref().map(|u| tracing::field::display(clean(u))),
+            source = %source,
+            user = call.user.as_deref().map(|u| display(clean(u))),
             from_tag = %clean(&call.from_tag),
             "call began"
         ),
@@ -287,11 +287,11 @@ fn log_over(record: &CallRecord) {
     info!(
         call_id = %clean(&record.call_id),
         status = record.status,
-        by = record.ended_by.as_deref(),
+        by = record.ended_by.as_deref().map(display),
         duration_seconds = record.duration_seconds,
         setup_seconds = record.setup_seconds,
-        destination = record.destination.as_deref(),
-        gateway = record.gateway.as_deref(),
+        destination = record.destination.as_deref().map(display),
+        gateway = record.gateway.as_deref().map(|g| display(clean(g))),
         caller = %clean(&record.caller),
         callee = %clean(&record.callee),
         "{what}"

@@ -50,6 +50,8 @@ pub struct AuthSettings {
     pub algorithms: Vec<HashName>,
     /// Whether `auth-int` is offered beside `auth`.
     pub auth_int: bool,
+    /// Whether a user may write any From.
+    pub any_from: bool,
     /// How long a nonce is good for.
     pub nonce_lifetime: Duration,
 }
@@ -315,6 +317,7 @@ fn auth(section: Option<Section<'_, '_>>) -> AuthSettings {
         mode: AuthMode::Digest,
         algorithms: vec![HashName::Md5],
         auth_int: true,
+        any_from: false,
         nonce_lifetime: Duration::from_secs(300),
     };
     let Some(mut s) = section else { return out };
@@ -331,6 +334,7 @@ fn auth(section: Option<Section<'_, '_>>) -> AuthSettings {
         out.algorithms = values(list);
     }
     out.auth_int = s.or("auth_int", out.auth_int);
+    out.any_from = s.or("any_from", out.any_from);
     out.nonce_lifetime =
         s.duration("nonce_lifetime", Span::secs(10)..=Span::secs(86_400), Span::secs(300));
     s.finish();
@@ -591,7 +595,7 @@ fn rule(mut s: Section<'_, '_>) -> Rule {
             "route: does nothing; expected next_hops, reject, strip, prepend or to_domain",
         );
     }
-    let open = s.get::<bool>("open").unwrap_or(false);
+    let open = s.or("open", false);
     s.finish();
     Rule { domain, user, rewrite, next_hops, reject, open }
 }

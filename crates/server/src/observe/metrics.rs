@@ -55,6 +55,11 @@ pub fn each_counter(s: &Snapshot, visit: Visit<'_>) {
     visit("timeouts", "Branches that timed out", p.timeouts);
     visit("failovers", "Next hops passed over for another", p.failovers);
     visit("handed_over", "Messages handed to the worker they belong to", p.handed_over);
+    visit(
+        "amplification_avoided",
+        "Answers not sent for being several times as large as the datagram that asked",
+        p.amplification_avoided,
+    );
     visit("limits_hit", "Times a bounded table was full", p.limits_hit);
     visit("retransmitted", "Messages sent again by a timer", t.retransmitted);
     visit("absorbed", "Requests recognised as retransmissions", t.absorbed);

@@ -7,16 +7,20 @@
 
 use crate::header::Via;
 use crate::message::{Message, Method};
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use siphasher::sip128::{Hasher128, SipHasher13};
 use std::hash::Hasher;
 
 /// Every branch of an RFC 3261 element begins with this (section 8.1.1.7).
 pub const MAGIC_COOKIE: &[u8; 7] = b"z9hG4bK";
 
-/// Length of the part of our branches that names the transaction.
-const NAME_LEN: usize = 16;
+/// Digits of the part of our branches that names the transaction: 96 bits.
+const NAME_LEN: usize = 20;
+
+/// Digits of the hash for loop detection.
+const SPIRAL_LEN: usize = 13;
+
+/// The bits of a nonce.
+const NONCE: u64 = (1 << 56) - 1;
 
 /// Names a client transaction of one worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -49,49 +53,51 @@ pub struct Branch {
 }
 
 impl Branch {
-    /// Appends the branch as the token that goes into the Via.
+    /// Appends the branch as the token that goes into the Via. It is base32, because a token compares
+    /// without regard to case (RFC 3261 section 7.3.1), so a peer may return it in another.
     pub fn write(&self, buf: &mut Vec<u8>) {
-        let mut raw = [0u8; 20];
-        raw[0] = self.worker;
-        raw[1..5].copy_from_slice(&self.client.index.to_be_bytes());
-        raw[5..12].copy_from_slice(&self.client.nonce.to_be_bytes()[1..]);
-        let mut text = [0u8; NAME_LEN];
-        encode(&raw[..12], &mut text);
+        let name = u128::from(self.worker) << 88
+            | u128::from(self.client.index) << 56
+            | u128::from(self.client.nonce & NONCE);
         buf.extend_from_slice(MAGIC_COOKIE);
-        buf.extend_from_slice(&text);
+        encode(name, NAME_LEN, buf);
         buf.push(b'.');
-        let mut text = [0u8; 11];
-        encode(&self.spiral.to_be_bytes(), &mut text);
-        buf.extend_from_slice(&text);
+        encode(self.spiral.into(), SPIRAL_LEN, buf);
     }
 
     /// Reads a branch; `None` if it is not one of ours by its shape.
     pub fn parse(branch: &[u8]) -> Option<Branch> {
-        let rest = branch.strip_prefix(MAGIC_COOKIE.as_slice())?;
-        if rest.len() != NAME_LEN + 1 + 11 || rest[NAME_LEN] != b'.' {
+        let (cookie, rest) = branch.split_at_checked(MAGIC_COOKIE.len())?;
+        let (name, rest) = rest.split_at_checked(NAME_LEN)?;
+        let spiral = rest.strip_prefix(b".").filter(|spiral| spiral.len() == SPIRAL_LEN)?;
+        if !cookie.eq_ignore_ascii_case(MAGIC_COOKIE) {
             return None;
         }
-        let mut raw = [0u8; 12];
-        URL_SAFE_NO_PAD.decode_slice(&rest[..NAME_LEN], &mut raw).ok()?;
-        let mut spiral = [0u8; 8];
-        URL_SAFE_NO_PAD.decode_slice(&rest[NAME_LEN + 1..], &mut spiral).ok()?;
-        let mut nonce = [0u8; 8];
-        nonce[1..].copy_from_slice(&raw[5..12]);
-        Some(Branch {
-            worker: raw[0],
-            client: ClientId {
-                index: u32::from_be_bytes([raw[1], raw[2], raw[3], raw[4]]),
-                nonce: u64::from_be_bytes(nonce),
-            },
-            spiral: u64::from_be_bytes(spiral),
-        })
+        let name = decode(name).filter(|name| name >> 96 == 0)?;
+        let client = ClientId { index: (name >> 56) as u32, nonce: name as u64 & NONCE };
+        let spiral = u64::try_from(decode(spiral)?).ok()?;
+        Some(Branch { worker: (name >> 88) as u8, client, spiral })
     }
 }
 
-fn encode(raw: &[u8], text: &mut [u8]) {
-    // The slice has exactly the length that unpadded base64 of `raw` has, so this cannot fail; were
-    // it to, the branch would match nothing and the transaction would time out.
-    let _ = URL_SAFE_NO_PAD.encode_slice(raw, text);
+const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+
+/// Appends a number as so many digits of base32.
+fn encode(number: u128, digits: usize, buf: &mut Vec<u8>) {
+    for at in (0..digits).rev() {
+        buf.push(ALPHABET[(number >> (5 * at)) as usize & 31]);
+    }
+}
+
+fn decode(digits: &[u8]) -> Option<u128> {
+    digits.iter().try_fold(0, |number: u128, digit| {
+        let value = match digit.to_ascii_lowercase() {
+            letter @ b'a'..=b'z' => letter - b'a',
+            digit @ b'2'..=b'7' => digit - b'2' + 26,
+            _ => return None,
+        };
+        Some(number << 5 | u128::from(value))
+    })
 }
 
 /// The key of the transaction that `request` belongs to, taken as if its method were `method`: an
@@ -112,13 +118,17 @@ pub fn server_key(
     if via.branch.len() > MAGIC_COOKIE.len()
         && via.branch[..MAGIC_COOKIE.len()].eq_ignore_ascii_case(MAGIC_COOKIE)
     {
-        field(via.branch);
-        // The host of sent-by is compared without regard to case (RFC 3261 section 7.3.1).
-        let mut host = [0u8; 256];
-        let n = via.host.len().min(host.len());
-        host[..n].copy_from_slice(&via.host[..n]);
-        host[..n].make_ascii_lowercase();
-        field(&host[..n]);
+        // Branch and the host of sent-by compare without regard to case (RFC 3261 section 7.3.1).
+        for part in [via.branch, via.host] {
+            let mut lower = [0u8; 256];
+            for chunk in part.chunks(lower.len()) {
+                let lower = &mut lower[..chunk.len()];
+                lower.copy_from_slice(chunk);
+                lower.make_ascii_lowercase();
+                field(lower);
+            }
+            field(b"");
+        }
         field(&via.port.unwrap_or(0).to_be_bytes());
     } else {
         // RFC 2543 matching, RFC 3261 section 17.2.3. The To tag is left out of the key: an INVITE
@@ -145,6 +155,15 @@ mod tests {
             let mut text = Vec::new();
             branch.write(&mut text);
             prop_assert_eq!(Branch::parse(&text), Some(branch));
+        }
+
+        /// RFC 3261 section 7.3.1: tokens compare without regard to case.
+        #[test]
+        fn a_branch_reads_back_in_capitals(worker: u8, index: u32, nonce in 0u64..(1 << 56), spiral: u64) {
+            let branch = Branch { worker, client: ClientId { index, nonce }, spiral };
+            let mut text = Vec::new();
+            branch.write(&mut text);
+            prop_assert_eq!(Branch::parse(&text.to_ascii_uppercase()), Some(branch));
         }
 
         #[test]

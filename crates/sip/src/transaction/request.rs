@@ -7,15 +7,15 @@ use crate::message::Message;
 /// Appends the ACK for `response`, a 300-699 answer to `invite` (RFC 3261 section 17.1.1.3).
 pub fn ack(buf: &mut Vec<u8>, invite: &Message<'_>, response: &Message<'_>) {
     // "The To header field in the ACK MUST equal the To header field in the response."
-    derived(buf, invite, b"ACK", response.first(HeaderId::To));
+    derived(buf, invite, b"ACK", response.first(HeaderId::To), b"");
 }
 
-/// Appends the CANCEL for `invite` (RFC 3261 section 9.1).
-pub fn cancel(buf: &mut Vec<u8>, invite: &Message<'_>) {
-    derived(buf, invite, b"CANCEL", invite.first(HeaderId::To));
+/// Appends the CANCEL for `invite` (RFC 3261 section 9.1), with one more header line or none.
+pub fn cancel(buf: &mut Vec<u8>, invite: &Message<'_>, reason: &[u8]) {
+    derived(buf, invite, b"CANCEL", invite.first(HeaderId::To), reason);
 }
 
-fn derived(buf: &mut Vec<u8>, invite: &Message<'_>, method: &[u8], to: Option<&[u8]>) {
+fn derived(buf: &mut Vec<u8>, invite: &Message<'_>, method: &[u8], to: Option<&[u8]>, more: &[u8]) {
     buf.extend_from_slice(method);
     buf.push(b' ');
     buf.extend_from_slice(invite.request_uri());
@@ -36,5 +36,7 @@ fn derived(buf: &mut Vec<u8>, invite: &Message<'_>, method: &[u8], to: Option<&[
     crate::write::decimal(buf, invite.cseq().map_or(0, |c| u64::from(c.seq)));
     buf.push(b' ');
     buf.extend_from_slice(method);
-    buf.extend_from_slice(b"\r\nMax-Forwards: 70\r\nContent-Length: 0\r\n\r\n");
+    buf.extend_from_slice(b"\r\nMax-Forwards: 70\r\n");
+    buf.extend_from_slice(more);
+    buf.extend_from_slice(b"Content-Length: 0\r\n\r\n");
 }

@@ -55,11 +55,33 @@ struct ServerEntry {
     sent_by_port: u16,
     user: u64,
     response: Vec<u8>,
+    /// Octets of responses that may still be sent again; see [`Transactions::limit_repeats`].
+    credit: u32,
     clock: Clocks,
+}
+
+/// How many times the octets of a request may be sent in answer by a sender that has proved nothing.
+pub const MAX_AMPLIFICATION: u32 = 3;
+
+/// The credit of a server transaction whose repeats are not limited.
+const NO_LIMIT: u32 = u32::MAX;
+
+impl ServerEntry {
+    /// Whether the response may be sent again; takes its octets off the credit.
+    fn may_repeat(&mut self) -> bool {
+        if self.credit == NO_LIMIT {
+            return true;
+        }
+        let left = self.credit.checked_sub(self.response.len() as u32);
+        self.credit = left.unwrap_or(self.credit);
+        left.is_some()
+    }
 }
 
 struct ClientEntry {
     nonce: u64,
+    /// A hash of the method: the CSeq of a response must have the same.
+    method: u32,
     machine: Client,
     target: Target,
     user: u64,
@@ -163,6 +185,8 @@ pub struct Counters {
     pub absorbed: u64,
     /// Final responses to INVITE that no ACK ever came for (timer H).
     pub unacknowledged: u64,
+    /// Responses not sent again because more would have gone out than [`MAX_AMPLIFICATION`] allows.
+    pub not_repeated: u64,
     /// Requests turned away because [`MAX_TRANSACTIONS`] was reached.
     pub refused: u64,
 }
@@ -244,11 +268,19 @@ impl Transactions {
             entry.machine.ack(&self.timers)
         } else {
             self.counters.absorbed += 1;
+            if entry.credit != NO_LIMIT {
+                let more = (request.whole().len() as u32).saturating_mul(MAX_AMPLIFICATION);
+                entry.credit = entry.credit.saturating_add(more).min(NO_LIMIT - 1);
+            }
             entry.machine.request_again()
         };
         if step.transmit == Transmit::Last && !entry.response.is_empty() {
-            let reply = Target::Flow(entry.reply);
-            out.push(reply, 0, |buf| buf.extend_from_slice(&entry.response));
+            if entry.may_repeat() {
+                let reply = Target::Flow(entry.reply);
+                out.push(reply, 0, |buf| buf.extend_from_slice(&entry.response));
+            } else {
+                self.counters.not_repeated += 1;
+            }
         }
         entry.clock.apply(now, &step, &mut self.wheel, Tick::Server(index));
         if step.pass { Incoming::AckOf2xx(id) } else { Incoming::Absorbed }
@@ -290,10 +322,21 @@ impl Transactions {
             sent_by_port,
             user,
             response: Vec::new(),
+            credit: NO_LIMIT,
             clock: Clocks::new(),
         }) as u32;
         self.keys.insert(key.0, index);
         Some(ServerId { index, generation: self.generation })
+    }
+
+    /// Lets a server transaction send responses again only while all it has sent is not more than so
+    /// many octets, and [`MAX_AMPLIFICATION`] times those of each further copy of the request: its sender
+    /// may have written somebody else's address. What is sent for the first time is counted and never
+    /// held back.
+    pub fn limit_repeats(&mut self, id: ServerId, octets: u32) {
+        if let Some(entry) = server(&mut self.servers, id) {
+            entry.credit = octets.min(NO_LIMIT - 1);
+        }
     }
 
     /// Sends the response that was written into the outbox from `start` on, as far as the machine
@@ -326,6 +369,10 @@ impl Transactions {
                 entry.response.clear();
                 entry.response.extend_from_slice(&out.buffer()[start..]);
             }
+        }
+        if entry.credit != NO_LIMIT {
+            let octets = out.buffer().len() - start;
+            entry.credit = entry.credit.saturating_sub(octets as u32);
         }
         let report = report(true, id.index, id.generation as u64);
         out.finish(start, Target::Flow(entry.reply), report);
@@ -384,6 +431,7 @@ impl Transactions {
         };
         let index = self.clients.insert(ClientEntry {
             nonce: id.nonce,
+            method: hash_method(method_of(&out.buffer()[start..])),
             machine,
             target: target.clone(),
             user,
@@ -412,7 +460,7 @@ impl Transactions {
             return None;
         }
         let entry = client(&mut self.clients, id)?;
-        if (method == Method::Invite) != (entry.machine.kind() == Kind::Invite) {
+        if hash_method(method.as_bytes()) != entry.method {
             return None;
         }
         let status = response.status();
@@ -450,7 +498,8 @@ impl Transactions {
     /// Sends a CANCEL for a client INVITE transaction, in a transaction of its own, to where the
     /// INVITE went (RFC 3261 section 9.1). The INVITE is given 64*T1 more to end by itself. What
     /// has been cancelled already is not cancelled again (section 16.7 item 10).
-    pub fn cancel(&mut self, now: Time, id: ClientId, out: &mut Outbox) {
+    /// `reason` is a header line of its own with its line end, or empty (RFC 3326).
+    pub fn cancel(&mut self, now: Time, id: ClientId, reason: &[u8], out: &mut Outbox) {
         let Some(entry) = client(&mut self.clients, id) else { return };
         if entry.machine.state() != ClientState::Proceeding || entry.cancel.is_some() {
             return;
@@ -460,7 +509,7 @@ impl Transactions {
         let target = entry.target.clone();
         let start = out.buffer().len();
         let Ok(invite) = message::parse(&entry.request) else { return };
-        request::cancel(out.buffer(), &invite);
+        request::cancel(out.buffer(), &invite, reason);
         // The CANCEL carries the INVITE's branch (section 9.1), so what answers it comes to the
         // INVITE's name with another method, and is looked for from there.
         let reliable = target.transport().is_reliable();
@@ -468,6 +517,7 @@ impl Transactions {
         let request = if reliable { Vec::new() } else { out.buffer()[start..].to_vec() };
         let index = self.clients.insert(ClientEntry {
             nonce: NO_NAME,
+            method: hash_method(b"CANCEL"),
             machine,
             target: target.clone(),
             // Whose CANCEL it is, for what answers it.
@@ -583,8 +633,13 @@ impl Transactions {
         }
         let step = entry.machine.repeat(&self.timers);
         if step.transmit == Transmit::Last && !entry.response.is_empty() {
-            self.counters.retransmitted += 1;
-            out.push(Target::Flow(entry.reply), 0, |buf| buf.extend_from_slice(&entry.response));
+            if entry.may_repeat() {
+                self.counters.retransmitted += 1;
+                let reply = Target::Flow(entry.reply);
+                out.push(reply, 0, |buf| buf.extend_from_slice(&entry.response));
+            } else {
+                self.counters.not_repeated += 1;
+            }
         }
         entry.clock.apply(now, &step, &mut self.wheel, Tick::Server(index));
         Expired::Nothing
@@ -660,6 +715,16 @@ fn report(server: bool, index: u32, check: u64) -> u64 {
 /// Place and name out of such a number.
 fn parts(number: u64) -> (u32, u64) {
     ((number & 0xffff_ffff) as u32, number >> 32 & 0x7fff_ffff)
+}
+
+/// The method of a request that begins here.
+fn method_of(request: &[u8]) -> &[u8] {
+    request.split(|&b| b == b' ').next().unwrap_or_default()
+}
+
+/// FNV-1a: methods are few, and who would choose one by its hash gains nothing.
+fn hash_method(method: &[u8]) -> u32 {
+    method.iter().fold(0x811c_9dc5, |hash, &b| (hash ^ u32::from(b)).wrapping_mul(0x0100_0193))
 }
 
 fn server(slab: &mut Slab<ServerEntry>, id: ServerId) -> Option<&mut ServerEntry> {

@@ -1,0 +1,218 @@
+//! Requests within dialogs that this proxy has built: how they are recognised, and how the mark in our
+//! Record-Route follows the dialog.
+//!
+//! See [`mark`](crate::mark) for what a mark binds. What cannot be bound when the mark is made is
+//! remembered for all workers ([`Shared`](crate::shared::Shared)): dialogs that are over, and parties
+//! that have moved. After a restart both are forgotten; then a party that has moved must authenticate
+//! like anybody else, and a mark of a dialog that is over holds until its time has come.
+
+use super::preroute::{MARK_AFTER, Routed};
+use super::{Core, Pass};
+use crate::mark::{DialogId, MAX_DIALOG, Mark, Side, TargetHash};
+use ringway_sansio::{Duration, Flow, Time};
+use ringway_sip::header::{HeaderId, NameAddr};
+use ringway_sip::message::{Message, Method};
+use ringway_sip::uri::Uri;
+use std::hash::Hasher;
+
+/// How long requests may still cross the BYE of a dialog: a transaction (RFC 3261 section 17.1.2.2).
+const GRACE: Duration = Duration::from_secs(32);
+
+/// A user part of ours taken apart: flow token and mark.
+pub(super) fn split_user(user: &[u8]) -> (&[u8], &[u8]) {
+    match memchr::memrchr(MARK_AFTER, user) {
+        Some(at) => (&user[..at], &user[at + 1..]),
+        None => (&[], user),
+    }
+}
+
+/// Methods that may be sent within a dialog (RFC 3261 section 12.2, RFC 3262, 3311, 3428, 3515, 6086,
+/// 6665). No other has a right by its mark.
+fn is_in_dialog(method: Method<'_>) -> bool {
+    matches!(
+        method,
+        Method::Ack
+            | Method::Bye
+            | Method::Info
+            | Method::Invite
+            | Method::Message
+            | Method::Notify
+            | Method::Options
+            | Method::Prack
+            | Method::Refer
+            | Method::Subscribe
+            | Method::Update
+    )
+}
+
+/// Methods whose Contact moves the sender's target (RFC 3261 section 12.2, RFC 3311, RFC 6665).
+pub(super) fn refreshes_target(method: Method<'_>) -> bool {
+    matches!(method, Method::Invite | Method::Update | Method::Subscribe | Method::Notify)
+}
+
+fn tag_of<'a>(address: Result<NameAddr<'a>, ringway_sip::message::Malformed>) -> &'a [u8] {
+    address.ok().and_then(|address| address.tag()).unwrap_or_default()
+}
+
+impl Core {
+    /// The mark beside `token` in a Route of a request, if it holds for the request's dialog.
+    pub(super) fn read_mark(&self, pass: &Pass<'_>, token: &[u8], text: &[u8]) -> Option<Mark> {
+        let msg = pass.msg;
+        self.marks.read(text, token, pass.now, |side| {
+            let (from, to) = (tag_of(msg.from()), tag_of(msg.to()));
+            match side {
+                Side::Callee => {
+                    DialogId { call_id: msg.call_id(), caller_tag: to, callee_tag: b"" }
+                }
+                _ => DialogId { call_id: msg.call_id(), caller_tag: from, callee_tag: to },
+            }
+        })
+    }
+
+    /// Whether a request by a mark that holds is one of its dialog: an in-dialog method, with a To tag,
+    /// to the target of the other party, of a dialog that is not over. Returns what it is not.
+    pub(super) fn belongs_to_dialog(
+        &self,
+        pass: &Pass<'_>,
+        routed: &Routed<'_>,
+        mark: &Mark,
+    ) -> Result<(), &'static str> {
+        let msg = pass.msg;
+        let (from, to) = (tag_of(msg.from()), tag_of(msg.to()));
+        if to.is_empty() || !is_in_dialog(msg.method()) {
+            return Err("a dialog's Route on a request of no dialog");
+        }
+        if self.is_over(pass.now, mark.side, msg.call_id(), from, to) {
+            return Err("a dialog's Route after the dialog");
+        }
+        // Over a flow the request reaches the peer that the token names, whatever its Request-URI.
+        if routed.flow.is_some() {
+            return Ok(());
+        }
+        let next = routed.next.map_or(routed.uri_bytes, |route| route.uri);
+        let target = self.marks.target(next);
+        let moved = || {
+            let key = self.moved_key(msg.call_id(), to, &target);
+            self.shared.moved.get(key, pass.now).is_some()
+        };
+        if target == mark.target || moved() {
+            Ok(())
+        } else {
+            Err("a dialog's Route to another target")
+        }
+    }
+
+    fn is_over(&self, now: Time, side: Side, call_id: &[u8], from: &[u8], to: &[u8]) -> bool {
+        let refused = match side {
+            Side::Callee => Some(to),
+            Side::EarlyCaller => Some(from),
+            // It has come with a 2xx.
+            Side::Caller => None,
+        };
+        let revoked = &self.shared.revoked;
+        let refused = refused.map(|caller| self.dialog_key(call_id, caller, b""));
+        if refused.is_some_and(|key| revoked.get(key, now).is_some()) {
+            return true;
+        }
+        let ended = revoked.get_with_age(self.dialog_key(call_id, from, to), now, MAX_DIALOG);
+        ended.is_some_and(|(_, age)| age >= GRACE)
+    }
+
+    /// Notes where a party of a dialog is now: `msg` is a request of a dialog of ours, or the 2xx to
+    /// one, that came from `flow`. Only the address it came from is believed; behind a NAT or another
+    /// proxy, flow and Route lead there as before.
+    pub(super) fn refresh_target(&mut self, now: Time, flow: &Flow, msg: &Message<'_>) {
+        let Some(Ok(contact)) = msg.items(HeaderId::Contact).next().map(NameAddr::parse) else {
+            return;
+        };
+        let literal = Uri::parse(contact.uri).ok().and_then(|uri| uri.host_ip());
+        if literal.is_none_or(|ip| ip.to_canonical() != flow.remote.ip().to_canonical()) {
+            return;
+        }
+        let tag = if msg.is_request() { tag_of(msg.from()) } else { tag_of(msg.to()) };
+        let key = self.moved_key(msg.call_id(), tag, &self.marks.target(contact.uri));
+        self.shared.moved.put(key, 1, now, MAX_DIALOG);
+    }
+
+    /// The mark for the callee of a request that may begin a dialog: its requests go to the topmost
+    /// Record-Route of the proxies before us, or else to the caller's Contact.
+    pub(super) fn callee_mark(&self, now: Time, msg: &Message<'_>) -> Mark {
+        let next = [HeaderId::RecordRoute, HeaderId::Contact]
+            .into_iter()
+            .find_map(|id| NameAddr::parse(msg.items(id).next()?).ok());
+        let target = self.marks.target(next.map_or(b"", |next| next.uri));
+        Mark { side: Side::Callee, began: now, target }
+    }
+
+    /// Puts the caller's marks in the place of the callee's in a response to go back, which is in `buf`
+    /// from `start` on (RFC 3261 section 16.7 item 8). They are of one length.
+    pub(super) fn mark_for_caller(&self, now: Time, msg: &Message<'_>, buf: &mut [u8]) {
+        let (call_id, caller_tag) = (msg.call_id(), tag_of(msg.from()));
+        let callee_tag = tag_of(msg.to());
+        if callee_tag.is_empty() {
+            return;
+        }
+        let contact = msg.items(HeaderId::Contact).next().and_then(|c| NameAddr::parse(c).ok());
+        let mut next: &[u8] = contact.map_or(b"", |contact| contact.uri);
+        let mut text = Vec::with_capacity(crate::mark::MARK_LEN);
+        for item in msg.items(HeaderId::RecordRoute) {
+            let Ok(route) = NameAddr::parse(item) else { return };
+            let user = Uri::parse(route.uri).ok().and_then(|uri| uri.user).unwrap_or_default();
+            let (token, old) = split_user(user);
+            let callee = DialogId { call_id, caller_tag, callee_tag: b"" };
+            let found = self.marks.read(old, token, now, |_| callee);
+            let Some(mark) = found.filter(|mark| mark.side == Side::Callee) else {
+                next = route.uri;
+                continue;
+            };
+            let side = if msg.status() >= 200 { Side::Caller } else { Side::EarlyCaller };
+            let mark = Mark { side, target: self.marks.target(next), ..mark };
+            text.clear();
+            self.marks.write(&mut text, &mark, &DialogId { callee_tag, ..callee }, token);
+            if let Some(at) = memchr::memmem::find(buf, old) {
+                buf[at..at + text.len()].copy_from_slice(&text);
+            }
+        }
+    }
+
+    /// The dialog of a request that began one never came about: its marks are void.
+    pub(super) fn revoke_refused(&mut self, now: Time, msg: &Message<'_>) {
+        let key = self.dialog_key(msg.call_id(), tag_of(msg.from()), b"");
+        self.shared.revoked.put(key, 1, now, MAX_DIALOG);
+    }
+
+    /// A BYE has been answered: the marks of its dialog become void when nothing of it can be under way
+    /// any more.
+    pub(super) fn revoke_ended(&mut self, now: Time, bye: &Message<'_>) {
+        let key = self.dialog_key(bye.call_id(), tag_of(bye.from()), tag_of(bye.to()));
+        if self.shared.revoked.get(key, now).is_none() {
+            self.shared.revoked.put(key, 1, now, MAX_DIALOG);
+        }
+    }
+
+    /// A request begins a dialog anew by the Call-ID and tag of one that was refused, as one with
+    /// credentials does (RFC 3261 section 8.1.3.5).
+    pub(super) fn begin_dialog(&mut self, msg: &Message<'_>) {
+        self.shared.revoked.remove(self.dialog_key(msg.call_id(), tag_of(msg.from()), b""));
+    }
+
+    /// The key of a dialog, whichever of its tags comes first.
+    fn dialog_key(&self, call_id: &[u8], one: &[u8], other: &[u8]) -> u64 {
+        let mut h = self.shared.revoked.hasher();
+        for field in [call_id, one.max(other), one.min(other)] {
+            h.write(field);
+            h.write_u8(b'\n');
+        }
+        h.finish()
+    }
+
+    fn moved_key(&self, call_id: &[u8], tag: &[u8], target: &TargetHash) -> u64 {
+        let mut h = self.shared.moved.hasher();
+        h.write(call_id);
+        h.write_u8(b'\n');
+        h.write(tag);
+        h.write_u8(b'\n');
+        h.write(target.bytes());
+        h.finish()
+    }
+}

@@ -1,0 +1,125 @@
+//! Next hops of routing rules, and who may send requests there otherwise than by a rule.
+//!
+//! A gateway believes the proxy by its address and charges calls to it. So a request reaches one by a
+//! rule, which asks for proof, from a trusted peer, or within a dialog; a Route, a Request-URI, a
+//! contact or a Path that leads there by itself does not. The same holds for a user's contact that
+//! leads to a trusted peer. An address counts as a gateway's if a rule names it, or if a rule has led
+//! there lately by a name that was looked up.
+
+use super::branch::Way;
+use super::context::{Goal, Origin};
+use super::validate::Refusal;
+use super::{Core, Pass};
+use crate::config::Config;
+use crate::shared::{REMEMBER_GATEWAY, hash_ip};
+use ringway_sansio::Time;
+use ringway_sip::header::{HeaderId, NameAddr};
+use ringway_sip::uri::Uri;
+use std::hash::Hasher;
+use std::net::IpAddr;
+
+/// The next hops that the configuration names.
+pub(super) struct Gateways {
+    ips: Vec<IpAddr>,
+    /// In lower case.
+    names: Vec<Box<[u8]>>,
+}
+
+impl Gateways {
+    pub(super) fn new(config: &Config) -> Gateways {
+        let mut gateways = Gateways { ips: Vec::new(), names: Vec::new() };
+        for rule in &config.routes.rules {
+            for hop in &rule.next_hops {
+                if let Ok(uri) = Uri::parse(hop.uri.as_bytes()) {
+                    gateways.add(next_host(&uri));
+                }
+            }
+            if let Some(domain) = rule.rewrite.domain.as_ref().filter(|_| rule.next_hops.is_empty())
+            {
+                gateways.add(domain.as_bytes());
+            }
+        }
+        gateways
+    }
+
+    fn add(&mut self, host: &[u8]) {
+        match crate::own::parse_ip(host) {
+            Some(ip) => self.ips.push(ip.to_canonical()),
+            None => self.names.push(host.to_ascii_lowercase().into()),
+        }
+    }
+}
+
+/// The host that a URI leads to (RFC 3261 section 19.1.1).
+fn next_host<'a>(uri: &Uri<'a>) -> &'a [u8] {
+    uri.param(b"maddr").flatten().unwrap_or(uri.host)
+}
+
+impl Core {
+    /// Whether a goal may not be sent this way. What a rule leads to is remembered as a gateway.
+    pub(super) fn is_barred(&self, now: Time, goal: &Goal, privileged: bool, way: &Way) -> bool {
+        // A flow is one that a phone has opened or that a token of ours names.
+        if way.flow.is_some() || !self.config.auth.enabled {
+            return false;
+        }
+        let ip = way.target.remote().ip();
+        match goal.origin {
+            Origin::Rule => {
+                self.shared.gateways.put(self.gateway_key(ip), 1, now, REMEMBER_GATEWAY);
+                false
+            }
+            Origin::Request => !privileged && self.is_gateway(now, ip),
+            Origin::Location(source) => {
+                let trusted = || !is_literal(&goal.uri, ip) && self.is_trusted_ip(ip);
+                let own = source.is_some_and(|s| {
+                    s.to_canonical() == ip.to_canonical() || self.is_trusted_ip(s)
+                });
+                !own && (self.is_gateway(now, ip) || trusted())
+            }
+        }
+    }
+
+    /// Whether a goal may not be sent to this host name, because it is a next hop's of a rule.
+    pub(super) fn is_barred_name(&self, goal: &Goal, privileged: bool, host: &str) -> bool {
+        let named = || self.gateways.names.iter().any(|n| n.eq_ignore_ascii_case(host.as_bytes()));
+        match goal.origin {
+            Origin::Rule => false,
+            Origin::Request => !privileged && self.config.auth.enabled && named(),
+            Origin::Location(_) => self.config.auth.enabled && named(),
+        }
+    }
+
+    /// 403 for a REGISTER with a contact or a Path at a gateway or a trusted peer that is not the
+    /// sender's own address.
+    pub(super) fn vet_contacts(&self, pass: &Pass<'_>) -> Result<(), Refusal> {
+        let contacts = pass.msg.items(HeaderId::Contact).chain(pass.msg.items(HeaderId::Path));
+        for value in contacts {
+            let Ok(uri) = NameAddr::parse(value).and_then(|contact| Uri::parse(contact.uri)) else {
+                continue;
+            };
+            let Some(ip) = crate::own::parse_ip(next_host(&uri)) else { continue };
+            let own = ip.to_canonical() == pass.flow.remote.ip().to_canonical();
+            if !own && (self.is_gateway(pass.now, ip) || self.is_trusted_ip(ip)) {
+                return Err(Refusal::new(403, "Forbidden: Contact is a trusted peer"));
+            }
+        }
+        Ok(())
+    }
+
+    fn is_gateway(&self, now: Time, ip: IpAddr) -> bool {
+        self.gateways.ips.contains(&ip.to_canonical())
+            || self.shared.gateways.get(self.gateway_key(ip), now).is_some()
+    }
+
+    fn gateway_key(&self, ip: IpAddr) -> u64 {
+        let mut hasher = self.shared.gateways.hasher();
+        hash_ip(&mut hasher, ip);
+        hasher.finish()
+    }
+}
+
+/// Whether a URI names this very address, so that it was looked at when it was registered.
+fn is_literal(uri: &[u8], ip: IpAddr) -> bool {
+    let named = Uri::parse(uri).ok().and_then(|uri| crate::own::parse_ip(next_host(&uri)));
+    named.is_some_and(|named| named.to_canonical() == ip.to_canonical())
+}

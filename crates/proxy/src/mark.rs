@@ -1,0 +1,259 @@
+//! Dialog marks: what the user part of our Record-Route says about the dialog it was made for.
+//!
+//! A request with a mark that holds needs no credentials, because the proxy has been in the path of its
+//! dialog from the beginning. So a mark is a MAC over all that makes the dialog: Call-ID, the tags, the
+//! flow token beside it, the side it was given to, when, and the target that requests of that side go
+//! to. Nothing is kept for it. The callee's is written into the request, when only the caller's tag is
+//! known; the caller's takes its place in the responses, when both are (RFC 3261 section 16.7 item 8
+//! lets a proxy change its own Record-Route value).
+//!
+//! A target stands in it as a hash of its own, so that a party that moves by a target refresh (RFC 3261
+//! section 12.2) can be followed: see [`Core::refresh_target`](crate::core::Core).
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ringway_sansio::{Duration, Time};
+use ringway_sip::uri::{self, Uri};
+use siphasher::sip::SipHasher13;
+use std::hash::Hasher;
+use subtle::ConstantTimeEq;
+
+/// Side, time, target and MAC.
+const RAW: usize = 1 + 4 + TARGET + MAC;
+const TARGET: usize = 5;
+const MAC: usize = 8;
+
+/// Length of a mark in characters of base64url.
+pub const MARK_LEN: usize = RAW / 3 * 4;
+
+/// How long a mark is good for. Calls are shorter; a subscription that lasts longer is asked for
+/// credentials once.
+pub const MAX_DIALOG: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// How long the caller's mark in a provisional response is good for.
+pub const MAX_EARLY: Duration = Duration::from_secs(3600);
+
+/// How far ahead the clock of the node that made a mark may be.
+const MAX_SKEW: Duration = Duration::from_secs(60);
+
+/// A hash of where requests go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TargetHash([u8; TARGET]);
+
+impl TargetHash {
+    /// As bytes, for a key of a table.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Whom a mark was given to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    /// The callee, in the request that began the dialog.
+    Callee,
+    /// The caller, in a provisional response.
+    EarlyCaller,
+    /// The caller, in a 2xx.
+    Caller,
+}
+
+impl Side {
+    const ALL: [Side; 3] = [Side::Callee, Side::EarlyCaller, Side::Caller];
+
+    fn lifetime(self) -> Duration {
+        match self {
+            Side::EarlyCaller => MAX_EARLY,
+            Side::Callee | Side::Caller => MAX_DIALOG,
+        }
+    }
+}
+
+/// What makes a dialog, from the view of the request that began it.
+#[derive(Clone, Copy, Debug)]
+pub struct DialogId<'a> {
+    /// Call-ID.
+    pub call_id: &'a [u8],
+    /// Tag of the From of that request.
+    pub caller_tag: &'a [u8],
+    /// Tag of the To of its response; empty in a mark for the callee, who had none yet.
+    pub callee_tag: &'a [u8],
+}
+
+/// A mark that holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mark {
+    /// Whom it was given to.
+    pub side: Side,
+    /// When the dialog began, in whole seconds.
+    pub began: Time,
+    /// Where requests by it go.
+    pub target: TargetHash,
+}
+
+/// Makes and checks marks under one key.
+#[derive(Clone, Debug)]
+pub struct Marks {
+    key: [u8; 16],
+}
+
+impl Marks {
+    /// Marks under `key`, which must be random and secret.
+    pub const fn new(key: [u8; 16]) -> Marks {
+        Marks { key }
+    }
+
+    /// The hash of a target: of user, host and port of a URI, as RFC 3261 section 19.1.4 compares them.
+    /// Its parameters may differ in a Request-URI that was made from a Contact.
+    pub fn target(&self, uri: &[u8]) -> TargetHash {
+        let mut h = SipHasher13::new_with_key(&self.key);
+        match Uri::parse(uri) {
+            Ok(uri) if uri.is_sip() => {
+                let mut plain = Vec::with_capacity(64);
+                uri::unescape_into(uri.user.unwrap_or_default(), &mut plain);
+                plain.push(b'@');
+                match uri.host_ip() {
+                    Some(ip) => crate::shared::hash_ip(&mut h, ip),
+                    None => plain.extend(uri.host.to_ascii_lowercase()),
+                }
+                h.write(&plain);
+                h.write_u16(uri.port.unwrap_or(0));
+            }
+            _ => h.write(uri),
+        }
+        let mut hash = [0; TARGET];
+        hash.copy_from_slice(&h.finish().to_be_bytes()[..TARGET]);
+        TargetHash(hash)
+    }
+
+    /// Appends the mark of a dialog beside this flow token: [`MARK_LEN`] characters of base64url.
+    pub fn write(&self, out: &mut Vec<u8>, mark: &Mark, dialog: &DialogId<'_>, token: &[u8]) {
+        let mut raw = [0; RAW];
+        raw[0] = mark.side as u8;
+        raw[1..5].copy_from_slice(&seconds(mark.began).to_be_bytes());
+        raw[5..5 + TARGET].copy_from_slice(&mark.target.0);
+        let mac = self.mac(&raw[..RAW - MAC], dialog, token);
+        raw[RAW - MAC..].copy_from_slice(&mac);
+        let mut text = [0; MARK_LEN];
+        // The buffer is as long as the text, so encoding cannot fail.
+        let _ = URL_SAFE_NO_PAD.encode_slice(raw, &mut text);
+        out.extend_from_slice(&text);
+    }
+
+    /// Reads a mark that stands beside `token`; `None` if it is not one of ours for this dialog, or not
+    /// any more. `dialog` says what the dialog would be for a mark of a side.
+    pub fn read<'a>(
+        &self,
+        text: &[u8],
+        token: &[u8],
+        now: Time,
+        dialog: impl FnOnce(Side) -> DialogId<'a>,
+    ) -> Option<Mark> {
+        let mut raw = [0; RAW];
+        if text.len() != MARK_LEN || URL_SAFE_NO_PAD.decode_slice(text, &mut raw) != Ok(RAW) {
+            return None;
+        }
+        let side = *Side::ALL.get(usize::from(raw[0]))?;
+        let mac = self.mac(&raw[..RAW - MAC], &dialog(side), token);
+        if !bool::from(mac.ct_eq(&raw[RAW - MAC..])) {
+            return None;
+        }
+        let began = Time::from_secs(u32::from_be_bytes([raw[1], raw[2], raw[3], raw[4]]).into());
+        let mut target = [0; TARGET];
+        target.copy_from_slice(&raw[5..5 + TARGET]);
+        let fresh = now + MAX_SKEW >= began && now.since(began) < side.lifetime();
+        fresh.then_some(Mark { side, began, target: TargetHash(target) })
+    }
+
+    fn mac(&self, bytes: &[u8], dialog: &DialogId<'_>, token: &[u8]) -> [u8; MAC] {
+        let mut h = SipHasher13::new_with_key(&self.key);
+        h.write(bytes);
+        // Each field is ended by an octet that cannot stand in it, so that no two run together.
+        for field in [dialog.call_id, dialog.caller_tag, dialog.callee_tag, token] {
+            h.write(field);
+            h.write_u8(b'\n');
+        }
+        h.finish().to_be_bytes()
+    }
+}
+
+fn seconds(time: Time) -> u32 {
+    (time.as_nanos() / 1_000_000_000) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const NOW: Time = Time::from_secs(1_700_000_000);
+    const DIALOG: DialogId<'_> = DialogId { call_id: b"call", caller_tag: b"a", callee_tag: b"b" };
+
+    fn marks() -> Marks {
+        Marks::new([5; 16])
+    }
+
+    fn text(side: Side) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mark = Mark { side, began: NOW, target: marks().target(b"sip:a@192.0.2.1") };
+        marks().write(&mut out, &mark, &DIALOG, b"token");
+        out
+    }
+
+    #[test]
+    fn a_mark_holds_for_its_dialog_token_and_time() {
+        for side in Side::ALL {
+            let text = text(side);
+            assert_eq!(text.len(), MARK_LEN);
+            let mark = marks().read(&text, b"token", NOW, |_| DIALOG).unwrap();
+            assert_eq!((mark.side, mark.began), (side, NOW));
+            let others = [
+                DialogId { call_id: b"other", ..DIALOG },
+                DialogId { caller_tag: b"b", callee_tag: b"a", ..DIALOG },
+                DialogId { callee_tag: b"", ..DIALOG },
+                DialogId { call_id: b"call\na", caller_tag: b"", ..DIALOG },
+            ];
+            for other in others {
+                assert_eq!(marks().read(&text, b"token", NOW, |_| other), None);
+            }
+            assert_eq!(marks().read(&text, b"", NOW, |_| DIALOG), None);
+            assert_eq!(Marks::new([6; 16]).read(&text, b"token", NOW, |_| DIALOG), None);
+            let at = |time| marks().read(&text, b"token", time, |_| DIALOG).is_some();
+            assert!(!at(NOW + side.lifetime()));
+            assert!(at(NOW + side.lifetime() / 2));
+            assert!(!at(Time::from_secs(1_700_000_000 - 61)), "from the future");
+        }
+    }
+
+    #[test]
+    fn every_changed_character_is_noticed() {
+        let good = text(Side::Caller);
+        for i in 0..good.len() {
+            let mut bad = good.clone();
+            bad[i] = if bad[i] == b'A' { b'Q' } else { b'A' };
+            assert_eq!(marks().read(&bad, b"token", NOW, |_| DIALOG), None, "character {i}");
+        }
+    }
+
+    /// RFC 3261 section 19.1.4, as far as targets are compared.
+    #[test]
+    fn targets_compare_by_user_host_and_port() {
+        let target = |uri: &str| marks().target(uri.as_bytes());
+        let same =
+            ["sip:a%61@EXAMPLE.org;transport=tcp", "sip:aa@example.org", "sips:aa@example.org"];
+        assert!(same.iter().all(|uri| target(uri) == target(same[0])));
+        assert_eq!(target("sip:a@[::ffff:192.0.2.1]"), target("sip:a@192.0.2.1"));
+        for other in
+            ["sip:aa@example.org:5061", "sip:AA@example.org", "sip:aa@example.com", "tel:aa"]
+        {
+            assert_ne!(target(other), target(same[0]), "{other}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn reading_never_panics(text in prop::collection::vec(any::<u8>(), 0..40)) {
+            prop_assert_eq!(marks().read(&text, b"", NOW, |_| DIALOG), None);
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! What all workers of a server know together, beside the location table: small facts that are worth
+//! little each and may be lost, in tables of fixed size that no lock guards.
+//!
+//! A [`Memory`] maps the keyed hash of a fact to one octet until a time. It never grows: when a bucket
+//! is full, the entry that would expire first makes room. Whoever reads it must be correct without it,
+//! so a lost entry costs what it cost before there was a memory: a retransmission taken for a new
+//! request, a failed hop tried once more.
+
+use ringway_sansio::{Duration, Time};
+use siphasher::sip::SipHasher13;
+use std::hash::Hasher;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Entries that one key may be kept in.
+const WAYS: usize = 8;
+
+/// Requests of the last [`REMEMBER_REQUEST`] that are known by the worker that has them.
+pub const MAX_REQUESTS: usize = 1 << 17;
+
+/// Next hops that have failed lately.
+pub const MAX_FAILED_HOPS: usize = 1 << 12;
+
+/// Dialogs that ended or never came about, whose marks are void.
+pub const MAX_REVOKED_MARKS: usize = 1 << 16;
+
+/// Parties of a dialog that have moved to another address.
+pub const MAX_MOVED_TARGETS: usize = 1 << 14;
+
+/// Addresses that next hops of routing rules were found at.
+pub const MAX_GATEWAYS: usize = 1 << 10;
+
+/// How long a request is remembered: 64 times T1, for which it may be retransmitted (RFC 3261
+/// section 17.1.1.2).
+pub const REMEMBER_REQUEST: Duration = Duration::from_secs(32);
+
+/// How long a next hop that failed is tried last.
+pub const REMEMBER_FAILURE: Duration = Duration::from_secs(30);
+
+/// How long an address counts as that of a routing rule's next hop after a rule has led there.
+pub const REMEMBER_GATEWAY: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// Facts by keyed hash, each with an octet and an expiry.
+///
+/// An entry is one word: 32 bits that tell keys of one bucket apart, the second in which it expires in
+/// 24 bits, the octet. A key that was never put in is found with a probability of 2^-29.
+#[derive(Debug)]
+pub struct Memory {
+    entries: Box<[AtomicU64]>,
+    key: [u8; 16],
+}
+
+/// What a word is made of.
+#[derive(Clone, Copy)]
+struct Entry {
+    tag: u32,
+    expires: u32,
+    value: u8,
+}
+
+/// Seconds wrap at 24 bits: half a year.
+const SECONDS: u32 = (1 << 24) - 1;
+
+impl Entry {
+    fn of(word: u64) -> Option<Entry> {
+        let entry = Entry {
+            tag: (word >> 32) as u32,
+            expires: (word >> 8) as u32 & SECONDS,
+            value: word as u8,
+        };
+        (word != 0).then_some(entry)
+    }
+
+    fn word(self) -> u64 {
+        u64::from(self.tag) << 32 | u64::from(self.expires & SECONDS) << 8 | u64::from(self.value)
+    }
+
+    /// Seconds it has left; 0 once it has expired.
+    fn left(self, now: u32) -> u32 {
+        let left = self.expires.wrapping_sub(now) & SECONDS;
+        if left > SECONDS / 2 { 0 } else { left }
+    }
+}
+
+fn seconds(time: Time) -> u32 {
+    (time.as_nanos() / 1_000_000_000) as u32 & SECONDS
+}
+
+impl Memory {
+    /// Room for `entries`, a power of two of at least eight.
+    fn new(entries: usize, key: [u8; 16]) -> Memory {
+        debug_assert!(entries.is_power_of_two() && entries >= WAYS);
+        Memory { entries: (0..entries).map(|_| AtomicU64::new(0)).collect(), key }
+    }
+
+    /// A hasher for a key of this memory.
+    pub fn hasher(&self) -> SipHasher13 {
+        SipHasher13::new_with_key(&self.key)
+    }
+
+    fn bucket(&self, hash: u64) -> &[AtomicU64] {
+        let first = (hash as usize % (self.entries.len() / WAYS)) * WAYS;
+        &self.entries[first..first + WAYS]
+    }
+
+    /// The octet kept under a key that has not expired.
+    pub fn get(&self, hash: u64, now: Time) -> Option<u8> {
+        let (tag, now) = (tag_of(hash), seconds(now));
+        let mut found =
+            self.bucket(hash).iter().filter_map(|w| Entry::of(w.load(Ordering::Relaxed)));
+        found.find(|e| e.tag == tag && e.left(now) > 0).map(|e| e.value)
+    }
+
+    /// As [`Memory::get`], with the time since it was put in for `period`.
+    pub fn get_with_age(&self, hash: u64, now: Time, period: Duration) -> Option<(u8, Duration)> {
+        let (tag, second) = (tag_of(hash), seconds(now));
+        let mut found =
+            self.bucket(hash).iter().filter_map(|w| Entry::of(w.load(Ordering::Relaxed)));
+        let entry = found.find(|e| e.tag == tag && e.left(second) > 0)?;
+        let age = period.as_secs().saturating_sub(entry.left(second).into());
+        Some((entry.value, Duration::from_secs(age)))
+    }
+
+    /// Keeps an octet under a key for `period`, in place of what was kept under it.
+    pub fn put(&self, hash: u64, value: u8, now: Time, period: Duration) {
+        let (tag, second) = (tag_of(hash), seconds(now));
+        let period = period.as_secs().clamp(1, u64::from(SECONDS / 2)) as u32;
+        let entry = Entry { tag, expires: second.wrapping_add(period), value };
+        // Two workers that put at the same time may lose one entry, never tear one.
+        let bucket = self.bucket(hash);
+        let rank = |word: &AtomicU64| match Entry::of(word.load(Ordering::Relaxed)) {
+            None => 0,
+            Some(e) if e.tag == tag => 0,
+            Some(e) => 1 + e.left(second),
+        };
+        let same = bucket
+            .iter()
+            .find(|w| Entry::of(w.load(Ordering::Relaxed)).is_some_and(|e| e.tag == tag));
+        if let Some(word) = same.or_else(|| bucket.iter().min_by_key(|w| rank(w))) {
+            word.store(entry.word(), Ordering::Relaxed);
+        }
+    }
+
+    /// Removes what is kept under a key.
+    pub fn remove(&self, hash: u64) {
+        let tag = tag_of(hash);
+        for word in self.bucket(hash) {
+            let value = word.load(Ordering::Relaxed);
+            if Entry::of(value).is_some_and(|e| e.tag == tag) {
+                // Another worker may have put something else there meanwhile, which stays.
+                let _ = word.compare_exchange(value, 0, Ordering::Relaxed, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// Never 0, so that no entry is an empty word.
+fn tag_of(hash: u64) -> u32 {
+    (hash >> 32) as u32 | 1
+}
+
+/// The memories of one server.
+#[derive(Debug)]
+pub struct Shared {
+    /// Requests under way, with the worker that has them.
+    pub requests: Memory,
+    /// Next hops that failed.
+    pub failed: Memory,
+    /// Dialogs whose marks are void.
+    pub revoked: Memory,
+    /// Targets that a party of a dialog has moved to.
+    pub moved: Memory,
+    /// Addresses of routing rules' next hops.
+    pub gateways: Memory,
+}
+
+impl Shared {
+    /// Empty memories under keys derived from `secret`.
+    pub fn new(secret: &[u8; 32]) -> Shared {
+        let memory = |entries, purpose| Memory::new(entries, crate::core::derive(secret, purpose));
+        Shared {
+            requests: memory(MAX_REQUESTS, b"requests"),
+            failed: memory(MAX_FAILED_HOPS, b"failed hops"),
+            revoked: memory(MAX_REVOKED_MARKS, b"revoked marks"),
+            moved: memory(MAX_MOVED_TARGETS, b"moved targets"),
+            gateways: memory(MAX_GATEWAYS, b"gateways"),
+        }
+    }
+}
+
+/// Adds an address to a hash, an IPv4-mapped IPv6 one as IPv4.
+pub(crate) fn hash_ip(hasher: &mut SipHasher13, ip: IpAddr) {
+    match ip.to_canonical() {
+        IpAddr::V4(ip) => hasher.write(&ip.octets()),
+        IpAddr::V6(ip) => hasher.write(&ip.octets()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const NOW: Time = Time::from_secs(1_700_000_000);
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn an_entry_is_found_until_it_expires() {
+        let memory = Memory::new(64, [1; 16]);
+        memory.put(7 << 32, 3, NOW, MINUTE);
+        assert_eq!(memory.get(7 << 32, NOW), Some(3));
+        assert_eq!(memory.get(7 << 32, NOW + Duration::from_secs(59)), Some(3));
+        assert_eq!(memory.get(7 << 32, NOW + MINUTE), None);
+        assert_eq!(memory.get(9 << 32, NOW), None);
+        memory.put(7 << 32, 4, NOW, MINUTE);
+        assert_eq!(memory.get(7 << 32, NOW), Some(4));
+        memory.remove(7 << 32);
+        assert_eq!(memory.get(7 << 32, NOW), None);
+    }
+
+    #[test]
+    fn the_entry_that_expires_first_makes_room() {
+        let memory = Memory::new(8, [1; 16]);
+        let key = |n: u64| (2 * n + 1) << 32;
+        for n in 0..8 {
+            memory.put(key(n), n as u8, NOW, MINUTE * (10 - n as u32));
+        }
+        memory.put(key(8), 8, NOW, MINUTE);
+        assert_eq!(memory.get(key(7), NOW), None, "the one with the least time left");
+        assert!((0..7).chain([8]).all(|n| memory.get(key(n), NOW) == Some(n as u8)));
+    }
+
+    proptest! {
+        /// An expiry is right across the wrap of its seconds.
+        #[test]
+        fn expiry_survives_the_wrap(start in 0u64..1 << 26, period in 1u64..1 << 22, later in 0u64..1 << 22) {
+            let memory = Memory::new(8, [1; 16]);
+            memory.put(5 << 32, 1, Time::from_secs(start), Duration::from_secs(period));
+            let found = memory.get(5 << 32, Time::from_secs(start + later)).is_some();
+            prop_assert_eq!(found, later < period);
+        }
+    }
+}
