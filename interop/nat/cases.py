@@ -69,7 +69,7 @@ def phone(c, nat, server):
     client = Client("127.0.0.1", nat.port)
     c.after(client.close)
     client.local = PRIVATE
-    answer = client.register("bob", "", server.domain, [f"<sip:bob@{PRIVATE[0]}:{PRIVATE[1]}>"])
+    answer = client.register("bob", "builder", server.domain, [f"<sip:bob@{PRIVATE[0]}:{PRIVATE[1]}>"])
     c.expect(answer is not None and answer.status == 200, f"no answer reaches a phone behind a NAT: {answer and answer.start}")
     c.expect("rport=" in answer.text and "received=127.0.0.1" in answer.text, f"the Via is not completed: {answer.text}")
     return client
@@ -79,8 +79,8 @@ def invite(c, server, client):
     """The INVITE that reaches the phone when bob is called, or None."""
     with Client(server.host, server.port) as caller:
         call = secrets.token_hex(8)
-        caller.send(caller.request("INVITE", f"sip:bob@{server.domain}", body=SDP, call_id=call,
-                                   headers=["Contact: <sip:probe@127.0.0.1>", "Content-Type: application/sdp"]))
+        caller.send(caller.proved(server, "alice", "INVITE", f"sip:bob@{server.domain}", body=SDP, call_id=call,
+                                  headers=["Contact: <sip:probe@127.0.0.1>", "Content-Type: application/sdp"]))
         deadline = time.monotonic() + 3
         while time.monotonic() < deadline:
             got = client.receive(0.5)
@@ -105,7 +105,7 @@ def awake(client, seconds, keep_alive):
 @case("nat/phone-is-called-at-its-mapping", own=True, limit=90)
 def mapping(c):
     """A phone behind a NAT is called while its mapping lives: kept by CRLF or STUN, lost without; media is not touched."""
-    server = Server(c, auth=False, users={})
+    server = Server(c)
     nat = Nat(server)
     c.after(nat.end)
     client = phone(c, nat, server)
@@ -119,6 +119,6 @@ def mapping(c):
     awake(client, 2.5 * LIFETIME, None)
     c.expect(invite(c, server, client) is None, "a call came through a mapping that had ended")
     # The next registration makes it reachable again.
-    client.register("bob", "", server.domain, [f"<sip:bob@{PRIVATE[0]}:{PRIVATE[1]}>"])
+    client.register("bob", "builder", server.domain, [f"<sip:bob@{PRIVATE[0]}:{PRIVATE[1]}>"])
     c.expect(invite(c, server, client) is not None, "the phone is not called after it has registered again")
     print(f"mappings {nat.mappings}: kept {5 * LIFETIME:.0f} s by CRLF and STUN, lost after {LIFETIME:.0f} s of silence")
