@@ -1,12 +1,32 @@
 # The two commands: `make run` starts a server, `make test` checks everything.
 
-.PHONY: run test bench soak fuzz fmt
+.PHONY: run release package test package-test bench soak fuzz fmt
 
-# Builds and starts the server on its embedded store; it prints what to type into a phone.
+# Builds and starts the server on its embedded store; it prints what to type into a phone. The laboratory is left out,
+# so that the first phone registers sooner; `make release` builds the whole program.
 # More flags: make run ARGS="--domain example.org --listen udp://0.0.0.0:5070"
 run:
 	@scripts/install-test-tools --build
-	@cargo run --release --locked -p ringway -- serve $(ARGS)
+	@cargo run --profile serve --locked -p ringway --no-default-features -- serve $(ARGS)
+
+# The whole program, laboratory included, optimised over all its crates and stripped, with its symbols, man pages and
+# completions beside it: target/package.
+release:
+	@scripts/install-test-tools --build
+	@scripts/release
+
+# The same, and a Debian package of it. Installs cargo-deb where it is missing.
+package:
+	@scripts/install-test-tools --build
+	@scripts/install-test-tools --package
+	@scripts/release --deb
+
+# Installs that package in a fresh Debian 12 which boots systemd in a container, and uses it there. Takes root and the
+# network; PROFILE=quick checks the packaging alone.
+package-test:
+	@scripts/install-test-tools
+	@scripts/install-test-tools --package
+	@scripts/test-package
 
 # Formatting, lints, house rules, unit and property tests, then the checks against programs others wrote.
 # Only some of them: make test ONLY="unit interop", make test ONLY=interop CASES="sipp/busy-udp"

@@ -20,6 +20,7 @@ class Settings:
 
     folder: Path
     generator: Path
+    program: Path
     ringway: str
     server_cpus: str
     generator_cpus: str
@@ -27,6 +28,8 @@ class Settings:
     users: int
     ports: int
     transport: str
+    # Certificate and key of everybody, for TLS.
+    identity: tuple
 
 
 def add_arguments(parser):
@@ -40,7 +43,8 @@ def add_arguments(parser):
     parser.add_argument("--workers", type=int, default=1, help="workers of each server [1]")
     parser.add_argument("--users", type=int, default=1000, help="registered users [1000]")
     parser.add_argument("--ports", type=int, default=4, help="generator ports at each end [4]")
-    parser.add_argument("--transport", choices=("udp", "tcp"), default="udp")
+    parser.add_argument("--transport", choices=("udp", "tcp", "tls"), default="udp",
+                        help="transport of both ends of a call [udp]; the floor is of datagrams")
     parser.add_argument("--json", metavar="FILE", type=Path, help="where the results go")
 
 
@@ -59,15 +63,28 @@ def prepare(arguments):
     return Settings(
         folder=folder,
         generator=programs / "ringway-load",
-        ringway=arguments.ringway
-        or f"{programs / 'ringway'} serve --config interop/bench/ringway.toml --workers {{workers}}",
+        program=programs / "ringway",
+        ringway=arguments.ringway,
         server_cpus=arguments.server_cpus or str(cpus[0]),
         generator_cpus=arguments.generator_cpus or str(cpus[-1]),
         workers=arguments.workers,
         users=arguments.users,
         ports=arguments.ports,
         transport=arguments.transport,
+        identity=identity(folder) if arguments.transport == "tls" else (),
     )
+
+
+def identity(folder):
+    """A certificate for the loopback address that all trust, and its key: servers and generator verify each other."""
+    certificate, key = folder / "cert.pem", folder / "key.pem"
+    made = subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+         "-subj", "/CN=127.0.0.1", "-keyout", key, "-out", certificate, "-addext", "subjectAltName=IP:127.0.0.1",
+         "-addext", "basicConstraints=critical,CA:FALSE"], capture_output=True, text=True, check=False)
+    if made.returncode != 0:
+        raise Trouble(f"openssl made no certificate: {made.stderr.strip()}")
+    return certificate, key
 
 
 def generate(settings, subject, command, *flags, users=None):
@@ -76,10 +93,11 @@ def generate(settings, subject, command, *flags, users=None):
     report.unlink(missing_ok=True)
     pids = ",".join(str(pid) for pid in subject.processes())
     before = subject.dropped()
+    secure = ["--tls-certificate", settings.identity[0], "--tls-key", settings.identity[1]] if settings.identity else []
     ran = subprocess.run(
         ["taskset", "-c", settings.generator_cpus, settings.generator, command,
          "--server", subject.address, "--users", str(users or settings.users), "--ports", str(settings.ports),
-         "--transport", settings.transport, "--watch", pids, "--json", report, *subject.flags,
+         "--transport", settings.transport, *secure, "--watch", pids, "--json", report, *subject.flags,
          *(str(flag) for flag in flags)],
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False,
         timeout=GENERATOR_SECONDS)

@@ -32,7 +32,8 @@ class Subject:
     """A server under test."""
 
     name = ""
-    port = 0
+    # Of UDP and TCP, and of TLS.
+    port, tls_port = 0, 0
     flags = ()
     # Whether it keeps contacts, so that bytes a contact can be asked for.
     keeps_contacts = True
@@ -53,8 +54,8 @@ class Subject:
 
     @property
     def address(self):
-        """What the generator is told."""
-        return f"{HOST}:{self.port}"
+        """Where the generator sends to."""
+        return f"{HOST}:{self.tls_port if self.settings.transport == 'tls' else self.port}"
 
     def start(self):
         """Starts it and waits until its port is open."""
@@ -91,8 +92,8 @@ class Subject:
         return sum(drops for _, drops in udp_sockets(self.port))
 
     def receive_buffer(self):
-        """Receive buffer of one of its sockets as the kernel counts it, bytes; None if unknown."""
-        if shutil.which("ss") is None:
+        """Receive buffer of one of its UDP sockets as the kernel counts it, bytes; None if unknown."""
+        if shutil.which("ss") is None or self.settings.transport != "udp":
             return None
         text = subprocess.run(["ss", "-uanmH", "sport", "=", f":{self.port}"],
                               capture_output=True, text=True, check=False).stdout
@@ -116,11 +117,25 @@ class Floor(Subject):
 class Kamailio(Subject):
     """Debian's Kamailio as a plain stateful proxy with a registrar in memory."""
 
-    name, port = "kamailio", 15062
+    name, port, tls_port = "kamailio", 15062, 15072
     SHARED_MIB, PRIVATE_MIB = 2048, 16
 
+    def config(self):
+        """The configuration: the one beside this file, over TLS with what that needs."""
+        if self.settings.transport != "tls":
+            return HERE / "kamailio.cfg"
+        certificate, key = self.settings.identity
+        module = "\n".join(['loadmodule "tls.so"', f'modparam("tls", "certificate", "{certificate}")',
+                            f'modparam("tls", "private_key", "{key}")', f'modparam("tls", "ca_list", "{certificate}")',
+                            'modparam("tls", "verify_certificate", 1)', 'modparam("tls", "tls_method", "TLSv1.2+")'])
+        text = (HERE / "kamailio.cfg").read_text(encoding="utf-8")
+        text = text.replace("# MARK: TLS listens", f"listen=tls:{HOST}:{self.tls_port}\nenable_tls=yes")
+        path = self.folder / "kamailio.cfg"
+        path.write_text(text.replace("# MARK: TLS module", module), encoding="utf-8")
+        return path
+
     def command(self):
-        return ["kamailio", "-DD", "-E", "-f", HERE / "kamailio.cfg", "-A", f"LISTEN={self.address}",
+        return ["kamailio", "-DD", "-E", "-f", self.config(), "-A", f"LISTEN={HOST}:{self.port}",
                 "-A", f"CHILDREN={self.settings.workers}", "-m", str(self.SHARED_MIB),
                 "-M", str(self.PRIVATE_MIB), "-w", self.folder, "-Y", self.folder,
                 "-P", self.folder / "pid"]
@@ -135,18 +150,32 @@ class Kamailio(Subject):
 class Ringway(Subject):
     """`ringway serve`, or whatever RINGWAY_SERVE says."""
 
-    name, port = "ringway", 15060
+    name, port, tls_port = "ringway", 15060, 15070
 
     def command(self):
         words = {"workers": self.settings.workers, "port": self.port}
-        return shlex.split(self.settings.ringway.format(**words))
+        if self.settings.ringway:
+            return shlex.split(self.settings.ringway.format(**words))
+        return [self.settings.program, "serve", "--config", self.config(), "--workers", str(self.settings.workers)]
+
+    def config(self):
+        """The configuration: the one beside this file, over TLS with a certificate."""
+        if self.settings.transport != "tls":
+            return HERE / "ringway.toml"
+        certificate, key = self.settings.identity
+        text = (HERE / "ringway.toml").read_text(encoding="utf-8").replace(
+            "listen = [", f'listen = ["tls://{HOST}:{self.tls_port}", ', 1)
+        path = self.folder / "ringway.toml"
+        path.write_text(f'{text}\n[tls]\ncertificate = "{certificate}"\nkey = "{key}"\nroots = "{certificate}"\n',
+                        encoding="utf-8")
+        return path
 
     def available(self):
         """Whether the program exists and knows the command."""
         words = self.command()
         if shutil.which(words[0]) is None:
             return False
-        asked = subprocess.run([words[0], "config", "check", str(HERE / "ringway.toml")],
+        asked = subprocess.run([words[0], "config", "check", str(self.config())],
                                capture_output=True, cwd=ROOT, check=False)
         return asked.returncode == 0 and bool(asked.stdout + asked.stderr)
 

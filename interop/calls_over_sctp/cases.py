@@ -31,9 +31,6 @@ store = "memory"
 trusted = ["127.0.0.0/8", "10.0.0.0/8"]
 http = "127.0.0.1:8060"
 
-[auth]
-mode = "off"
-
 [sctp]
 profile = "{profile}"
 {extra}
@@ -217,13 +214,13 @@ def tls(c):
 
 
 INSIDE, OUTSIDE = "inside.test", "host.test"
+# The folder of Kamailio in the machine.
+IN_MACHINE = "/kamailio"
 PHONES = """
 listen = ["udp://127.0.0.1:5060", "sctp://10.1.0.1:5060"]
 domains = ["host.test"]
 trusted = ["127.0.0.0/8", "10.0.0.0/8"]
 http = "127.0.0.1:8060"
-[auth]
-mode = "off"
 """
 REGISTER = """<?xml version="1.0" encoding="UTF-8"?>
 <scenario name="register">
@@ -256,6 +253,8 @@ class Kamailio:
         config = kamailio.write_config(folder, "127.0.0.1", PORT, domain=INSIDE, sctp="10.1.0.2",
                                        routes=[(OUTSIDE, "sip:10.1.0.1:5060;transport=sctp")],
                                        registrar="sip:10.1.0.1:5060;transport=sctp")
+        # In the machine it has a folder of its own, wherever this one is.
+        inside = config.read_text().replace(str(folder), IN_MACHINE)
         modules = sorted(set(re.findall(r'loadmodule "(.*)"', config.read_text())))
         path = re.search(r'mpath="(.*)"', config.read_text()).group(1)
         scenarios = {f"/{name}": (sctp.SOURCES / name).read_text() for name in ("uac.xml", "uas.xml")}
@@ -264,9 +263,9 @@ class Kamailio:
             (c.folder / name[1:]).write_text(text)
         self.linux = sctp.Linux(
             c, programs=["/usr/bin/sipp", "/usr/sbin/kamailio"],
-            files={**scenarios, str(config): config.read_text(), sctp.TERMINAL: Path(sctp.TERMINAL).read_bytes()},
+            files={**scenarios, f"{IN_MACHINE}/kamailio.cfg": inside, sctp.TERMINAL: Path(sctp.TERMINAL).read_bytes()},
             copies=[f"{path}{name}" for name in modules])
-        self.space, self.folder, self.config = self.linux.space, folder, config
+        self.space = self.linux.space
         c.after(self.keep_logs)
         self.start_kamailio()
         self.server = None
@@ -279,7 +278,7 @@ class Kamailio:
 
     def start_kamailio(self):
         """Starts it, and waits until it listens."""
-        self.linux.run(f"kamailio -DD -E -f {self.config} -m 32 -M 4 -w /tmp -Y {self.folder} >>/tmp/kamailio 2>&1 &")
+        self.linux.run(f"kamailio -DD -E -f {IN_MACHINE}/kamailio.cfg -m 32 -M 4 -w /tmp -Y {IN_MACHINE} >>/tmp/kamailio 2>&1 &")
         self.linux.run("n=0; while ! grep -q 5060 /proc/net/sctp/eps; do sleep 0.1; n=$((n+1)); "
                        "[ $n -lt 200 ] || { cat /tmp/kamailio; exit 1; }; done", 40)
 

@@ -46,9 +46,7 @@ listen = ["udp://127.0.0.1:{udp}", "sctp+udp://127.0.0.1:5060?encap={self.encap}
 domains = ["host.test"]
 store = "memory"
 http = "127.0.0.1:{http}"
-workers = 1
-[auth]
-mode = "off"
+workers = 2
 """)
         self.server = c.start("ringway", [binary(), "serve", "--config", config], env={"XDG_STATE_HOME": str(c.folder)})
         c.expect(self.server.wait_output("serving", 15), f"no server: {self.server.output()}")

@@ -3,16 +3,10 @@
 // the status is 0 only when all of it happened.
 //
 //   node call.mjs FOLDER DOMAIN SERVER-URL CALLER:PASSWORD CALLEE:PASSWORD
-import { createServer } from "node:http";
-import { readFile } from "node:fs/promises";
-import { dirname, join } from "node:path";
-import { fileURLToPath } from "node:url";
-import { build } from "esbuild";
-import puppeteer from "puppeteer-core";
+import { open } from "./browser.mjs";
 
 const STEP_MS = 20_000;
 const [folder, domain, server, ...accounts] = process.argv.slice(2);
-const here = dirname(fileURLToPath(import.meta.url));
 
 /** Tries until `probe` gives something true. */
 async function until(what, probe) {
@@ -25,38 +19,13 @@ async function until(what, probe) {
   }
 }
 
-const script = await build({
-  entryPoints: [join(here, "page.mjs")], bundle: true, write: false, platform: "browser", logLevel: "silent",
-});
-const page = await readFile(join(here, "page.html"));
-// Loopback counts as a secure place, so that the browser lends its microphone.
-const web = createServer((request, response) => {
-  const isScript = request.url === "/page.js";
-  response.setHeader("content-type", isScript ? "text/javascript" : "text/html");
-  response.end(isScript ? script.outputFiles[0].contents : page);
-});
-await new Promise((done) => web.listen(0, "127.0.0.1", done));
-
-const browser = await puppeteer.launch({
-  executablePath: "/usr/bin/chromium",
-  headless: true,
-  userDataDir: join(folder, "profile"),
-  args: [
-    "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-    "--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream",
-    "--autoplay-policy=no-user-gesture-required", "--ignore-certificate-errors",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-    "--disable-features=WebRtcHideLocalIpsWithMdns", "--allow-loopback-in-peer-connection",
-  ],
-});
+const browser = await open(folder, "page.mjs");
 const seen = {};
 try {
   const phones = [];
   for (const account of accounts) {
     const [user, password] = account.split(":");
-    const tab = await browser.newPage();
-    tab.on("console", (message) => console.error(`${user}: ${message.text().replace(/%c| color: \S+/g, "")}`));
-    await tab.goto(`http://127.0.0.1:${web.address().port}/`);
+    const tab = await browser.page(user);
     await tab.evaluate((o) => window.phone.register(o), { server, user, password, domain });
     phones.push({ user, tab, events: () => tab.evaluate(() => window.phone.events ?? []),
                   received: () => tab.evaluate(() => window.phone.received()) });
@@ -91,7 +60,6 @@ try {
   seen.error = error.message;
 } finally {
   await browser.close();
-  web.close();
 }
 console.log(JSON.stringify(seen));
 process.exit(seen.unregistered ? 0 : 1);

@@ -76,13 +76,15 @@ class Context:
         self._after.append(action)
 
     def capture(self):
-        """Writes what passes over this case's ports to capture.pcapng, where the user may capture."""
+        """Writes what passes over this case's ports to capture.pcapng, where the user may capture; returns the
+        process that does."""
         if self._capture is None and shutil.which("dumpcap"):
             self._capture = self.start("dumpcap", [
                 "dumpcap", "-q", "-i", "lo", "-w", self.folder / "capture.pcapng", "-s", "2048",
                 "-f", f"portrange {self.ports.first}-{self.ports.last}", "-a", "filesize:40000",
             ])
             self._capture.wait_output("File:", 3)
+        return self._capture
 
     def close(self):
         """Ends all that the case started."""

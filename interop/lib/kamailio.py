@@ -95,7 +95,7 @@ class StandIn:
         self.config = write_config(
             server.folder, server.host, server.port, domain=wanted.domain,
             routes=[(r.domain, r.hop) for r in wanted.routes], redirect=wanted.redirect,
-            users=wanted.users if wanted.auth else None, tls_port=server.tls_port if wanted.tls else None,
+            users=None if wanted.open_because else wanted.users, tls_port=server.tls_port if wanted.tls else None,
             ws_port=server.ws_port if wanted.websocket else None,
             wss_port=server.wss_port if wanted.websocket else None,
             certificate=server.certificate, key=server.key)

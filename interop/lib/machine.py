@@ -35,7 +35,7 @@ BOOT_SECONDS = 60
 
 INIT = """#!/bin/sh
 /bin/busybox --install -s /bin
-mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev; mount -t tmpfs tmp /tmp
+mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev
 for module in {modules}; do insmod /modules/$module.ko; done
 ip link set lo up
 {network}
@@ -185,28 +185,31 @@ class Machine:
         self.folder.mkdir(parents=True, exist_ok=True)
         memory = self.folder / "initramfs"
         memory.write_bytes(self.archive(cards, modules))
-        line = self.folder / "line"
-        line.unlink(missing_ok=True)
+        (self.folder / "line").unlink(missing_ok=True)
         command = ["ip", "netns", "exec", namespace] if namespace else []
         command += ["qemu-system-x86_64", "-M", "pc,accel=tcg", "-m", "256", "-nodefaults", "-no-reboot",
-                    "-display", "none", "-kernel", image, "-initrd", memory,
+                    "-display", "none", "-kernel", image, "-initrd", memory.name,
                     "-append", "console=ttyS0 quiet panic=-1 tsc=reliable",
-                    "-serial", f"file:{self.folder / 'console'}",
-                    "-serial", f"unix:{line},server=on,wait=off"]
+                    "-serial", "file:console", "-serial", "unix:line,server=on,wait=off"]
         for i, (tap, *_) in enumerate(cards):
             command += ["-netdev", f"tap,id=n{i},ifname={tap},script=no,downscript=no",
                         "-device", f"virtio-net-pci,netdev=n{i},mac=52:54:00:00:00:{i + 1:02x}{features}"]
-        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        # QEMU reads a comma in a path as its own, and a socket's path is bounded (unix(7)): names in the folder are not.
+        self.process = subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                         stderr=open(self.folder / "qemu", "wb"))
         deadline = time.monotonic() + BOOT_SECONDS
         self.socket = socket.socket(socket.AF_UNIX)
-        while True:
-            try:
-                self.socket.connect(str(line))
-                break
-            except OSError:
-                self.check(deadline)
-                time.sleep(0.05)
+        here = os.open(self.folder, os.O_PATH)
+        try:
+            while True:
+                try:
+                    self.socket.connect(f"/proc/self/fd/{here}/line")
+                    break
+                except OSError:
+                    self.check(deadline)
+                    time.sleep(0.05)
+        finally:
+            os.close(here)
         while b"ready" not in self.read_line(deadline):
             pass
 

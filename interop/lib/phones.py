@@ -5,19 +5,32 @@ Both play a tone from a file and record what they hear to one.
 
 import json
 import re
+import shutil
 import socket
+import tempfile
+from pathlib import Path
 
 import audio
 from cases import Failed
 
 
+def plain(context, folder):
+    """A name of a folder without spaces, commas and what else such a program's configuration cannot hold."""
+    if re.fullmatch(r"[\w./-]+", str(folder), flags=re.ASCII):
+        return folder
+    scratch = Path(tempfile.mkdtemp(prefix="ringway-"))
+    (scratch / "folder").symlink_to(folder)
+    context.after(lambda: shutil.rmtree(scratch))
+    return scratch / "folder"
+
+
 class Baresip:
     """baresip 1.0: a file as microphone, its sndfile module as recorder, its TCP control socket."""
 
-    def __init__(self, context, user, password, domain, server, *, tone, answer=True, transport="udp"):
+    def __init__(self, context, user, password, domain, server, *, tone, answer=True, transport="udp", prefix=()):
         self.context, self.user = context, user
-        self.folder = context.folder / f"baresip-{user}"
-        self.folder.mkdir()
+        (context.folder / f"baresip-{user}").mkdir()
+        self.folder = plain(context, context.folder / f"baresip-{user}")
         self.control = context.ports.take()
         self._buffer = b""
         sip_port, rtp_port = context.ports.take(2), context.ports.take(20)
@@ -34,7 +47,7 @@ class Baresip:
             f"<sip:{user}@{domain};transport={transport}>;auth_user={user};auth_pass={password}"
             f';outbound="sip:127.0.0.1:{server.port};transport={transport}";regint=120'
             f";answermode={'auto' if answer else 'manual'}\n")
-        self.process = context.start(f"baresip-{user}", ["baresip", "-f", self.folder, "-s"])
+        self.process = context.start(f"baresip-{user}", [*prefix, "baresip", "-f", self.folder, "-s"])
         context.until(self._connect, 10, lambda: f"baresip's control port does not open: {self._said()}")
 
     def _said(self):
@@ -106,11 +119,11 @@ class Baresip:
 class Linphone:
     """linphonec 5: files instead of a sound card, commands on its standard input."""
 
-    def __init__(self, context, user, password, domain, server, *, tone, answer=True, transport="udp"):
+    def __init__(self, context, user, password, domain, server, *, tone, answer=True, transport="udp", prefix=()):
         self.context, self.user = context, user
-        self.folder = context.folder / f"linphone-{user}"
         for name in (".local/share/linphone", ".config/linphone"):
-            (self.folder / name).mkdir(parents=True)
+            (context.folder / f"linphone-{user}" / name).mkdir(parents=True)
+        self.folder = plain(context, context.folder / f"linphone-{user}")
         audio.write_tone(self.folder / "tone.wav", tone)
         self.debug = self.folder / "debug.log"
         ports = {"udp": -1, "tcp": -1, "tls": -1, transport: context.ports.take(2)}
@@ -130,7 +143,6 @@ username={user}
 passwd={password}
 realm={domain}
 domain={domain}
-algorithm=MD5
 [proxy_0]
 reg_proxy={proxy}>
 reg_identity=sip:{user}@{domain}
@@ -140,7 +152,7 @@ reg_sendregister=1
 publish=0
 """)
         self.process = context.start(
-            f"linphone-{user}", ["linphonec", "-c", self.folder / "rc", "-d", "6", "-l", self.debug,
+            f"linphone-{user}", [*prefix, "linphonec", "-c", self.folder / "rc", "-d", "6", "-l", self.debug,
                                  *(["-a"] if answer else [])],
             env={"HOME": str(self.folder), "XDG_DATA_HOME": "", "XDG_CONFIG_HOME": ""}, stdin=True)
         for line in ("soundcard use files", f"play {self.folder}/tone.wav", f"record {self.folder}/heard.wav"):

@@ -11,6 +11,8 @@ import socket
 import ssl
 import time
 
+from cases import Failed
+
 COMPACT = {"v": "via", "f": "from", "t": "to", "i": "call-id", "m": "contact", "l": "content-length",
            "c": "content-type", "e": "content-encoding", "k": "supported", "s": "subject"}
 ALGORITHMS = {"MD5": hashlib.md5, "SHA-256": hashlib.sha256,
@@ -185,6 +187,27 @@ class Client:
             elif answer.status >= 200:
                 return answer
         return None
+
+    def proved(self, server, user, method, uri, cseq=1, call_id=None, tag=None, **fields):
+        """A request with credentials of `user`, which answer the challenge to the same request without them (RFC 3261
+        section 22)."""
+        call_id, tag = call_id or secrets.token_hex(8), tag or secrets.token_hex(4)
+        fields = {"sender": f"sip:{user}@{server.domain}", **fields}
+        headers = list(fields.pop("headers", ()))
+        body = fields.get("body", b"")
+        data = self.request(method, uri, cseq=cseq, call_id=call_id, tag=tag, headers=headers, **fields)
+        refused = self.ask(data)
+        if refused is None or refused.status not in (401, 407):
+            raise Failed(f"{method}: expected a challenge, got {refused and refused.start}")
+        if method == "INVITE":
+            ack = data.replace(b"INVITE ", b"ACK ", 1).replace(b" INVITE\r\n", b" ACK\r\n", 1)
+            self.send(re.sub(rb"(?<=\r\nTo: )[^\r]*", lambda _: refused.get("to").encode(), ack, count=1))
+        asked, answers = (("www-authenticate", "Authorization") if refused.status == 401 else
+                          ("proxy-authenticate", "Proxy-Authorization"))
+        proof = credentials(refused.get(asked), user, server.wanted.users[user], method, uri,
+                            body.encode() if isinstance(body, str) else body)
+        return self.request(method, uri, cseq=cseq + 1, call_id=call_id, tag=tag,
+                            headers=[*headers, f"{answers}: {proof}"], **fields)
 
     def register(self, user, password, domain, contacts, expires=300, algorithm="MD5", headers=(),
                  call_id=None, cseq=1, qop="auth"):

@@ -7,13 +7,41 @@ from cases import Failed
 
 SCENARIOS = Path(__file__).resolve().parent.parent / "sipp"
 # Milliseconds: how long a call is held, rings, how late the ringing starts, how soon a caller gives up.
-DEFAULTS = {"hold": 300, "ring": 200, "delay": 0, "wait": 500, "invite_cseq": 1,
+DEFAULTS = {"hold": 300, "ring": 200, "delay": 0, "wait": 500,
             # One proxy on the way to the callee.
             "max_forwards": 69, "too_many_vias": "Via:.*Via:.*Via:"}
 
 
-def render(context, name, template, parts=(), words=None):
-    """Writes a scenario from a template; returns its path.
+def with_credentials(text):
+    """A caller's scenario whose INVITE is challenged first: 407, ACK, and the INVITE again with credentials (RFC 3261
+    section 22.3)."""
+    first = re.search(r'  <send retrans="500">.*?</send>\n', text, flags=re.S)
+    challenged = re.sub(r"(branch=\S*)", r"\1-challenged", first.group(0))
+    # RFC 3261 section 17.1.1.3: what the ACK of a refused INVITE takes from it.
+    head = [line.strip() for line in challenged.split("<![CDATA[")[1].strip().splitlines()]
+    kept = [line for line in head if re.match(r"(Via|From|Call-ID|Max-Forwards):", line)]
+    to = next(line for line in head if line.startswith("To:")) + "[peer_tag_param]"
+    ack = [head[0].replace("INVITE", "ACK", 1), *kept, to, "CSeq: 1 ACK", "Content-Length: 0", "", ""]
+    refused = """  <recv response="100" optional="true"/>
+  <recv response="407" auth="true">
+    <action>
+      <ereg regexp="realm=.*nonce=.*" search_in="hdr" header="Proxy-Authenticate:" check_it="true" assign_to="challenge"/>
+    </action>
+  </recv>
+  <send>
+    <![CDATA[
+
+""" + "\n".join(ack) + """
+    ]]>
+  </send>
+"""
+    again = first.group(0).replace("Max-Forwards:", "[authentication]\n      Max-Forwards:", 1)
+    rest = (again + text[first.end():]).replace("CSeq: 1 ", "CSeq: 2 ")
+    return text[:first.start()] + challenged + refused + rest
+
+
+def render(context, name, template, parts=(), words=None, login=False):
+    """Writes a scenario from a template; returns its path. With `login` its INVITE is challenged.
 
     A template may hold sections between `<!-- if NAME -->` and `<!-- end -->`, kept when NAME is in
     `parts`, and `%word%`s that `words` replaces.
@@ -21,6 +49,8 @@ def render(context, name, template, parts=(), words=None):
     text = (SCENARIOS / f"{template}.xml").read_text()
     text = re.sub(r"[ \t]*<!-- if (\w+) -->\n(.*?)[ \t]*<!-- end -->\n",
                   lambda m: m.group(2) if m.group(1) in parts else "", text, flags=re.S)
+    if login:
+        text = with_credentials(text)
     words = {name: str(value) for name, value in {**DEFAULTS, **(words or {})}.items()}
     # A line that only holds an empty word goes: a blank line would end the header.
     text = re.sub(r"^[ \t]*%(\w+)%\n", lambda m: m.group(0) if words[m.group(1)] else "", text, flags=re.M)
@@ -44,17 +74,19 @@ class Sipp:
 
     def __init__(self, context, name, template, *, remote=None, transport="udp", service="bob", caller="alice",
                  domain="ringway.test", port=None, source="127.0.0.1", calls=1, rate=10, seconds=30,
-                 parts=(), words=None, keys=None, login=None, quiet=False, sockets="one", arguments=()):
+                 parts=(), words=None, keys=None, login=None, quiet=False, sockets="one", arguments=(),
+                 prefix=()):
         self.context, self.name, self.transport = context, name, transport
         self.port = port or context.ports.take(2)
         self.seconds = seconds
         # Unless told otherwise the caller hangs up.
         if not {"hangs_up", "waits"} & set(parts):
             parts = (*parts, "hangs_up" if template.startswith("uac") else "waits")
-        scenario = render(context, name, template, parts, words)
+        scenario = render(context, name, template, parts, words,
+                          login=login is not None and template.startswith("uac"))
         keys = {"domain": domain, "target": domain, "caller": caller, **(keys or {})}
         mode = {"udp": "u", "tcp": "t"}[transport] + {"one": "1", "each": "n"}[sockets]
-        argv = ["sipp", "-sf", scenario, "-i", source, "-p", self.port, "-t", mode,
+        argv = [*prefix, "sipp", "-sf", scenario, "-i", source, "-p", self.port, "-t", mode,
                 "-m", calls, "-r", rate, "-s", service, "-mp", context.ports.take(4), "-nostdin",
                 "-timeout", f"{seconds}s", "-timeout_error",
                 *arguments]

@@ -448,8 +448,6 @@ domains = ["host.test"]
 store = "memory"
 trusted = ["10.0.0.0/8"]
 http = "127.0.0.1:8060"
-[auth]
-mode = "off"
 [[route]]
 domain = "inside.test"
 next_hops = [{ uri = "sip:10.1.0.2:5070;transport=sctp" }]
@@ -647,6 +645,54 @@ def black_hole(c):
         print(f"narrow {'later' if later else 'from the beginning'}: gap "
               f"{max(float(side['gap_ms']) for side in told):.0f} ms", flush=True)
         c.expect(any(int(side["again"]) > 0 for side in told), f"nothing was swallowed: {told}")
+
+
+@sctp.case("sctp/narrow-path", limit=200)
+def narrow_path(c):
+    """RFC 9260 section 6.9: in the middle of a transfer the way stops to carry what is larger than 1280 bytes. What was
+    cut before is fragmented by IP and all arrives; over IP and over UDP, over IPv4 and IPv6, where nobody tells (two
+    switches) and where a router does."""
+    a, b, switches, router = (sctp.Space(c, name) for name in ("a", "b", "switches", "router"))
+    a.join_by(switches, b, 1)
+    a.join(router, 2)
+    router.join(b, 3)
+    for space, to, by in ((a, "10.3.0.0/24", "10.2.0.2"), (a, "fd03::/64", "fd02::2"),
+                          (b, "10.2.0.0/24", "10.3.0.1"), (b, "fd02::/64", "fd03::1")):
+        space.inside("route", "add", to, "via", by)
+    for name in ("net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"):
+        status, output = c.run("forward", ["ip", "netns", "exec", router.name, "sysctl", "-w", f"{name}=1"])
+        c.expect(status == 0, output)
+
+    def narrow(mtu):
+        for space, device in ((switches, "trunk1"), (switches, "trunk1b"), (router, "e3"), (b, "e3")):
+            space.inside("link", "set", device, "mtu", mtu)
+
+    ways = {"nobody tells": (("10.1.0.1", "10.1.0.2"), ("fd01::1", "fd01::2")),
+            "a router tells": (("10.2.0.1", "10.3.0.2"), ("fd02::1", "fd03::2"))}
+    # The association gives up after some minutes; a sender that is stuck is found out before.
+    flow = {"count": 300, "size": 5000, "sizes": 50, "streams": 5, "pace": 5000, "limit": 20}
+    for what, pairs in ways.items():
+        for (near, far), udp in ((pair, udp) for pair in pairs for udp in ({}, {"udp": 9899})):
+            narrow(1500)
+            for space in (a, b):
+                for family in ("-4", "-6"):
+                    space.inside(family, "route", "flush", "cache")
+            over = f"{'UDP' if udp else 'IP'} from {near}"
+            tag = re.sub("[^a-z0-9]+", "-", f"{what} {over}".lower())
+            server = b.start(f"server-{tag}", [ringway(), "peer", *words(
+                {"bind": far, "port": SCTP_PORT, "listen": True, "expect": 300, **udp, **flow, "count": 0})])
+            c.expect(server.wait_output("listening", 60), f"no server: {server.output()}")
+            client = a.start(f"client-{tag}", [ringway(), "peer", *words(
+                {"bind": near, "port": SCTP_PORT, "connect": far, "to_port": SCTP_PORT, **udp, **flow,
+                 **({"to_udp": 9899} if udp else {})})])
+            c.sleep(0.7)
+            narrow(1280)
+            told = finish(c, client, 30), finish(c, server, 30)
+            gap = float(told[1]["gap_ms"])
+            print(f"{what}, {over}: all arrived after {told[1]['seconds']} s, gap {gap:.0f} ms", flush=True)
+            # Two timeouts show a black hole, of one second and of two; a router's word is heard at once.
+            c.expect(gap > 900 or what != "nobody tells", f"{what}, {over}: nothing was too large: {told}")
+            c.expect(gap < 900 or what != "a router tells", f"{what}, {over}: the router was not heard: {told}")
 
 
 @sctp.case("sctp/perf", limit=60)

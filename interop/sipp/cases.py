@@ -35,15 +35,14 @@ def callee(c, server, name, template, transport, parameters="", user="bob", **op
 
 
 def caller(c, server, name, template, transport, **options):
-    """A SIPp that calls through the server."""
+    """A SIPp that calls through the server, as a user who can prove it."""
+    options.setdefault("login", ("alice", server.wanted.users["alice"]))
     return Sipp(c, name, template, remote=(server.host, server.port), transport=transport, **options)
 
 
 def call(c, server, transport, name="uac", **options):
     """A caller whose call is answered."""
-    login, parts = options.pop("login", None), options.pop("parts", ())
-    return caller(c, server, name, "uac-call", transport, login=login, parts=(*parts, "auth") if login else parts,
-                  words={"invite_cseq": 2 if login else 1, **options.pop("words", {})}, **options)
+    return caller(c, server, name, "uac-call", transport, **options)
 
 
 def finish(server, *programs):
@@ -61,8 +60,8 @@ def quick(c, **wanted):
 
 @over_both("call")
 def answered_call(c, transport):
-    """RFC 3261 16: five calls one after another, message contents checked at both ends."""
-    server = quick(c, auth=False)
+    """RFC 3261 16 and 22.3: five calls one after another, each after a 407, message contents checked at both ends."""
+    server = quick(c)
     uas = callee(c, server, "uas", "uas-answer", transport, calls=5)
     uac = call(c, server, transport, calls=5, rate=2)
     finish(server, uac, uas)
@@ -71,7 +70,7 @@ def answered_call(c, transport):
 @over_both("callee-hangs-up")
 def callee_hangs_up(c, transport):
     """A BYE from the callee takes the recorded route backwards (RFC 3261 12.1.1 and 16.12)."""
-    server = quick(c, auth=False)
+    server = quick(c)
     uas = callee(c, server, "uas", "uas-answer", transport, parts=("hangs_up",))
     uac = call(c, server, transport, parts=("waits",))
     finish(server, uac, uas)
@@ -82,7 +81,7 @@ def across(who_hangs_up):
     parts = (("hangs_up",), ("waits",)) if who_hangs_up == "caller" else (("waits",), ("hangs_up",))
     for one, other in (TRANSPORTS, TRANSPORTS[::-1]):
         def body(c, one=one, other=other):
-            server = quick(c, auth=False)
+            server = quick(c)
             uas = callee(c, server, "uas", "uas-answer", other, parts=parts[1])
             uac = call(c, server, one, parts=parts[0])
             finish(server, uac, uas)
@@ -91,15 +90,6 @@ def across(who_hangs_up):
 
 across("caller")
 across("callee")
-
-
-@over_both("call-auth")
-def authenticated_call(c, transport):
-    """RFC 3261 22.3: 407, then a call with credentials."""
-    server = quick(c)
-    uas = callee(c, server, "uas", "uas-answer", transport)
-    uac = call(c, server, transport, login=("alice", "wonderland"))
-    finish(server, uac, uas)
 
 
 @over_both("call-wrong-password")
@@ -119,7 +109,7 @@ def refused_call(c, transport):
 @over_both("busy")
 def busy(c, transport):
     """486 comes back as it is, header fields unknown to the server included (RFC 3261 16.7)."""
-    server = quick(c, auth=False)
+    server = quick(c)
     uas = callee(c, server, "uas", "uas-final", transport, words={"final": "486"})
     uac = caller(c, server, "uac", "uac-final", transport,
                  words={"final": "486", "expected": "X-Reason: at the dentist"})
@@ -129,7 +119,7 @@ def busy(c, transport):
 @over_both("no-answer")
 def no_answer(c, transport):
     """The callee rings for three seconds, the caller gives up: 487 (RFC 3261 section 9)."""
-    server = quick(c, auth=False)
+    server = quick(c)
     uas = callee(c, server, "uas", "uas-cancelled", transport)
     uac = caller(c, server, "uac", "uac-cancel", transport, parts=("ringing",), words={"wait": 3000})
     finish(server, uac, uas)
@@ -138,7 +128,7 @@ def no_answer(c, transport):
 @over_both("cancel-before-ringing")
 def cancel_before_ringing(c, transport):
     """The caller cancels on the server's 100; the server waits for the callee's first answer (RFC 3261 9.1)."""
-    server = quick(c, auth=False)
+    server = quick(c)
     uas = callee(c, server, "uas", "uas-cancelled", transport, words={"delay": 2000})
     uac = caller(c, server, "uac", "uac-cancel", transport, parts=("trying",), words={"wait": 50})
     finish(server, uac, uas)
@@ -147,7 +137,7 @@ def cancel_before_ringing(c, transport):
 @over_both("fork")
 def fork_to_three(c, transport):
     """Three contacts ring, one answers, the other two are cancelled (RFC 3261 16.7 step 10)."""
-    server = quick(c, auth=False)
+    server = quick(c)
     uases = [callee(c, server, f"uas-cancelled-{n}", "uas-cancelled", transport) for n in (1, 2)]
     uases.append(callee(c, server, "uas-answers", "uas-answer", transport, words={"ring": 800}))
     uac = call(c, server, transport)
@@ -157,7 +147,7 @@ def fork_to_three(c, transport):
 @over_both("fork-serial")
 def fork_by_q(c, transport):
     """Contacts are tried in the order of q: the first is busy, the second answers (RFC 3261 16.6)."""
-    server = quick(c, auth=False)
+    server = quick(c)
     last = callee(c, server, "uas-second", "uas-answer", transport, parameters=";q=0.3")
     first = callee(c, server, "uas-first", "uas-final", transport, parameters=";q=0.9", words={"final": "486"})
     uac = call(c, server, transport)
@@ -167,7 +157,7 @@ def fork_by_q(c, transport):
 @over_both("late-2xx")
 def late_answer(c, transport):
     """A 2xx that crosses the CANCEL reaches the caller (RFC 3261 16.7 step 5, RFC 6026)."""
-    server = quick(c, auth=False)
+    server = quick(c)
     uas = callee(c, server, "uas", "uas-late-answer", transport)
     uac = caller(c, server, "uac", "uac-late-answer", transport)
     finish(server, uac, uas)
@@ -176,7 +166,7 @@ def late_answer(c, transport):
 @over_both("redirect")
 def redirect(c, transport):
     """A domain in redirect mode: 302 with the contacts and their q (RFC 3261 section 8.3)."""
-    server = quick(c, auth=False, redirect=True)
+    server = quick(c, redirect=True)
     register(server, "bob", 9001, transport, ";q=0.3")
     register(server, "bob", 9002, transport, ";q=0.9")
     contacts = "Contact:.*9002.*q=0.9.*9001.*q=0.3|Contact:.*9001.*q=0.3.*9002.*q=0.9"
@@ -187,10 +177,10 @@ def redirect(c, transport):
 @over_both("unknown-user")
 def unknown_user(c, transport):
     """Nobody is there: 404, or 480 for a user without a contact (RFC 3261 16.5)."""
-    server = quick(c, auth=False)
+    server = quick(c)
     with Client(server.host, server.port, transport) as client:
         for method in ("INVITE", "OPTIONS", "MESSAGE"):
-            answer = client.ask(client.request(method, f"sip:nobody@{server.domain}"))
+            answer = client.ask(client.proved(server, "alice", method, f"sip:nobody@{server.domain}"))
             c.expect(answer is not None and answer.status in (404, 480),
                      f"{method} for nobody: expected 404 or 480, got {answer and answer.start}")
             c.expect("tag=" in answer.get("to"), f"no To tag in {answer.text}")
@@ -255,8 +245,7 @@ FLOOD_RATE = {"udp": 2_000, "tcp": 200}
 def flood(kind, transport):
     """Malformed messages at a high rate from one address, calls from another: they must all pass."""
     def body(c):
-        server = quick(c, auth=kind == "forged-credentials")
-        login = ("alice", "wonderland") if server.wanted.auth else None
+        server = quick(c)
         uas = callee(c, server, "uas", "uas-answer", "udp", calls=4)
         rate = FLOOD_RATE[transport]
         message = (HERE / "floods" / f"{kind}.sip").read_text()
@@ -264,7 +253,7 @@ def flood(kind, transport):
         attack = Sipp(c, "flood", "flood", remote=(server.host, server.port), source="127.0.0.2",
                       transport=transport, words={"message": message}, calls=rate * FLOOD_SECONDS, rate=rate,
                       quiet=True, sockets="each" if transport == "tcp" else "one")
-        uac = call(c, server, "udp", calls=4, rate=1, login=login)
+        uac = call(c, server, "udp", calls=4, rate=1)
         finish(server, attack, uac, uas)
     body.__doc__ = flood.__doc__
     case(f"sipp/flood-{kind}-{transport}")(body)

@@ -44,21 +44,16 @@ class Phone:
 
 
 def registered(c, server, user, *contacts, client=None):
-    """Registers contacts for a user of a server that asks for no password."""
+    """Registers contacts for a user."""
     with Client(server.host, server.port) as own:
-        answer = (client or own).register(user, "", server.domain, list(contacts))
+        answer = (client or own).register(user, server.wanted.users[user], server.domain, list(contacts))
     c.expect(answer is not None and answer.status == 200, f"REGISTER of {user}: {answer and answer.start}")
-
-
-def opened(c, **wanted):
-    """A server that asks nobody for a password."""
-    return Server(c, auth=False, users={}, **wanted)
 
 
 @case("sockets/stun-keep-alive", own=True)
 def stun(c):
     """RFC 5626 4.4.2: a binding request on the SIP port is told its source address (RFC 8489 section 14.2)."""
-    server = opened(c)
+    server = Server(c)
     with Client(server.host, server.port) as client:
         transaction = secrets.token_bytes(12)
         client.send(struct.pack(">HHI", 1, 0, STUN_COOKIE) + transaction)
@@ -88,7 +83,7 @@ def stun(c):
 @case("sockets/crlf-keep-alive", own=True)
 def crlf(c):
     """RFC 5626 4.4.1: a double CRLF on a stream is answered by one, also between messages."""
-    server = opened(c)
+    server = Server(c)
     with Client(server.host, server.port, "tcp") as client:
         for _ in range(2):
             client.socket.sendall(b"\r\n\r\n")
@@ -102,7 +97,7 @@ def crlf(c):
 @case("sockets/stream-cut-anywhere")
 def cut(c):
     """A message in single bytes, and two in one segment, are each answered (RFC 3261 18.3)."""
-    server = opened(c)
+    server = Server(c)
     with Client(server.host, server.port, "tcp") as client:
         client.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for byte in client.request("OPTIONS", f"sip:{server.domain}", body="x" * 20):
@@ -120,11 +115,12 @@ def cut(c):
 def retransmissions(c):
     """A repeated INVITE reaches the callee once (RFC 3261 17.2.1), a lost 200 is sent again by the callee."""
     # The server's own first retransmission comes after any answer of the callee.
-    server = opened(c, extra='[timers]\nt1 = "3s"\n')
+    server = Server(c, extra='[timers]\nt1 = "3s"\n')
     bob = Phone(c)
     registered(c, server, "bob", f"<sip:bob@127.0.0.1:{bob.port}>")
     with Client(server.host, server.port) as alice:
-        invite = alice.request("INVITE", f"sip:bob@{server.domain}", headers=["Contact: <sip:alice@127.0.0.1>"])
+        invite = alice.proved(server, "alice", "INVITE", f"sip:bob@{server.domain}",
+                              headers=["Contact: <sip:alice@127.0.0.1>"])
         for _ in range(3):
             alice.send(invite)
         request, address = bob.receive()
@@ -147,11 +143,12 @@ def retransmissions(c):
 @case("sockets/two-callees-answer")
 def two_answers(c):
     """Two branches answer 200 at once: the caller gets both (RFC 3261 16.7 step 5)."""
-    server = opened(c)
+    server = Server(c)
     phones = [Phone(c), Phone(c)]
     registered(c, server, "bob", *(f"<sip:bob@127.0.0.1:{p.port}>" for p in phones))
     with Client(server.host, server.port) as alice:
-        alice.send(alice.request("INVITE", f"sip:bob@{server.domain}", headers=["Contact: <sip:alice@127.0.0.1>"]))
+        alice.send(alice.proved(server, "alice", "INVITE", f"sip:bob@{server.domain}",
+                                headers=["Contact: <sip:alice@127.0.0.1>"]))
         requests = [phone.receive() for phone in phones]
         c.expect(all(r is not None for r, _ in requests), "the INVITE does not reach both")
         branches = {r.get("via").split("branch=")[1].split(";")[0] for r, _ in requests}
@@ -169,8 +166,9 @@ def two_answers(c):
 @case("sockets/users-that-lead-to-each-other", own=True)
 def loop(c):
     """Contacts that lead back here end by loop detection, not by melting (RFC 5393, RFC 3261 16.3)."""
-    server = opened(c)
     names = ("one", "two", "three")
+    # What comes back carries no fresh credentials: without trust it would end at the first challenge.
+    server = Server(c, users={name: "secret" for name in names}, trusted=["127.0.0.1"])
     for name in names:
         others = [f"<sip:{other}@{server.host}:{server.port}>" for other in names if other != name]
         registered(c, server, name, *others)
@@ -188,7 +186,7 @@ def loop(c):
 @case("sockets/cancel-and-ack-out-of-the-blue")
 def strays(c):
     """A CANCEL for nothing is 481 (RFC 3261 9.2 and 16.10), a stray ACK and a stray response are dropped."""
-    server = opened(c)
+    server = Server(c)
     with Client(server.host, server.port) as client:
         client.send(client.request("ACK", f"sip:nobody@{server.domain}"))
         client.send(b"SIP/2.0 200 OK\r\nVia: SIP/2.0/UDP 127.0.0.1:9;branch=z9hG4bKx\r\nFrom: <sip:a@b>;tag=1\r\n"
@@ -203,13 +201,13 @@ def strays(c):
 @case("sockets/large-request-goes-over-tcp", own=True)
 def large(c):
     """RFC 3261 18.1.1: a request over 1300 bytes goes to a UDP contact over TCP, or over UDP where nothing listens."""
-    server = opened(c)
+    server = Server(c, users={name: "secret" for name in ("alice", "bob", "deaf")})
     bob, deaf = Phone(c, stream=True), Phone(c)
     registered(c, server, "bob", f"<sip:bob@127.0.0.1:{bob.port}>")
     registered(c, server, "deaf", f"<sip:deaf@127.0.0.1:{deaf.port}>")
     with Client(server.host, server.port, "tcp") as alice:
-        alice.send(alice.request("MESSAGE", f"sip:bob@{server.domain}", body="x" * 1500,
-                                 headers=["Content-Type: text/plain"]))
+        alice.send(alice.proved(server, "alice", "MESSAGE", f"sip:bob@{server.domain}", body="x" * 1500,
+                                headers=["Content-Type: text/plain"]))
         bob.tcp.settimeout(20)
         stream, _ = bob.tcp.accept()
         stream.settimeout(20)
@@ -220,8 +218,8 @@ def large(c):
             data += part
         c.expect("SIP/2.0/TCP" in Message(data).get("via"), f"the Via is not TCP: {Message(data).get('via')}")
         stream.close()
-        alice.send(alice.request("MESSAGE", f"sip:deaf@{server.domain}", body="x" * 1500,
-                                 headers=["Content-Type: text/plain"]))
+        alice.send(alice.proved(server, "alice", "MESSAGE", f"sip:deaf@{server.domain}", body="x" * 1500,
+                                headers=["Content-Type: text/plain"]))
         request, address = deaf.receive()
         c.expect(request is not None, "nothing came over UDP where TCP is refused")
         c.expect("SIP/2.0/UDP" in request.get("via"), f"the Via is not UDP: {request.get('via')}")
@@ -236,13 +234,14 @@ def large(c):
 @case("sockets/ipv6", own=True)
 def ipv6(c):
     """RFC 5118: registering and calling over IPv6, and from IPv6 to a callee on IPv4."""
-    server = opened(c, also_ipv6=True)
+    server = Server(c, also_ipv6=True, users={name: "secret" for name in ("alice", "bob", "six-udp", "six-tcp")})
     bob = Phone(c)
     registered(c, server, "bob", f"<sip:bob@127.0.0.1:{bob.port}>")
     for transport in ("udp", "tcp"):
         with Client("::1", server.port, transport, source="::1") as client:
             registered(c, server, f"six-{transport}", f"<sip:six@[::1]:9;transport={transport}>", client=client)
-            invite = client.request("INVITE", f"sip:bob@{server.domain}", headers=[f"Contact: <sip:a@[::1]:{client.local[1]}>"])
+            invite = client.proved(server, "alice", "INVITE", f"sip:bob@{server.domain}",
+                                   headers=[f"Contact: <sip:a@[::1]:{client.local[1]}>"])
             client.send(invite)
             request, address = bob.receive()
             c.expect(request is not None and request.method == "INVITE", f"no INVITE from IPv6 over {transport}")
@@ -263,7 +262,7 @@ def ipv6(c):
 @case("sockets/registration-event-package", own=True)
 def reg_event(c):
     """RFC 3680: a subscriber is told the registration at once, when it changes, and when the subscription ends."""
-    server = opened(c)
+    server = Server(c)
     aor = f"sip:bob@{server.domain}"
     registered(c, server, "bob", "<sip:bob@192.0.2.1>")
     with Client(server.host, server.port) as watcher:
@@ -271,8 +270,8 @@ def reg_event(c):
         contact = f"Contact: <sip:bob@{watcher.local[0]}:{watcher.local[1]}>"
 
         def subscribe(cseq, expires, to_field=None):
-            return watcher.request("SUBSCRIBE", aor, to_field=to_field, sender=aor, call_id=call_id, tag=tag, cseq=cseq,
-                                   headers=["Event: reg", "Accept: application/reginfo+xml", f"Expires: {expires}", contact])
+            return watcher.proved(server, "bob", "SUBSCRIBE", aor, to_field=to_field, call_id=call_id, tag=tag, cseq=cseq,
+                                  headers=["Event: reg", "Accept: application/reginfo+xml", f"Expires: {expires}", contact])
 
         def notified(*words):
             """The next NOTIFY, answered; its body and state hold these words. Changes are told five
@@ -299,6 +298,6 @@ def reg_event(c):
         with Client(server.host, server.port) as phone:
             registered(c, server, "bob", "<sip:bob@192.0.2.2>", client=phone)
             notified("sip:bob@192.0.2.2")
-        watcher.send(subscribe(2, 0, to_field=answer.get("to")))
+        watcher.send(subscribe(3, 0, to_field=answer.get("to")))
         notified("terminated")
     server.alive()

@@ -23,7 +23,7 @@ MEGABYTE = 1 << 20
 def binary():
     """The program, as `cargo build --profile quick` leaves it, or as `TCP_OVER_TUN` names it."""
     named = os.environ.get("TCP_OVER_TUN")
-    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
     path = Path(named) if named else target / "quick" / "ringway-tcp-over-tun"
     if not path.exists():
         raise Failed(f"no program at {path}: run cargo build --profile quick -p ringway-tcp-over-tun")

@@ -14,6 +14,7 @@
 pub mod chart;
 mod markup;
 pub mod report;
+#[cfg(test)]
 mod seed;
 pub mod statistics;
 pub mod table;

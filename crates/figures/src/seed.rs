@@ -1,6 +1,6 @@
 //! Chance from a seed that is an argument: SplitMix64 (Steele, Lea and Flood 2014).
 //!
-//! It serves for resampling, where any generator that passes the usual tests will do. It is not the
+//! It serves the tests, where any generator that passes the usual ones will do. It is not the
 //! laboratory's generator, whose streams decide what happens in the virtual world.
 
 /// A stream of numbers, the same for the same seed.

@@ -2,24 +2,26 @@
 //!
 //! A mean has Student's t over the replications. A ratio of packets is that of all packets of all
 //! replications, with Wilson's interval for as many independent packets as the replications' spread
-//! shows there to be. A percentile is the mean of the replications' own, with the bootstrap over
-//! whole replications: nothing but one number a replication is kept, however many packets it had.
+//! shows there to be. A percentile is the mean of the replications' own, with Student's t as well:
+//! nothing but one number a replication is kept, however many packets it had. Replications whose
+//! values are all equal have no interval; a table marks them with [`EQUAL`].
 
 use crate::run::{Kind, kind};
-use ringway_figures::statistics::{self, Estimate, bootstrap_mean, mean, ratio_of_replications};
+use ringway_figures::statistics::{self, Estimate, mean, ratio_of_replications};
+
+/// Stands behind a value that is the same in all replications.
+pub(crate) const EQUAL: &str = " =";
 
 /// The estimate of a measure, from its values in the replications and those it is made of: `of` is
 /// asked for a value by replication and name. `None` where no replication has it.
 pub(crate) fn estimate(
     measure: &str,
     replications: usize,
-    seed: u64,
     of: impl Fn(usize, &str) -> Option<f64>,
 ) -> Option<Estimate> {
     let sample = || (0..replications).filter_map(|r| of(r, measure)).collect::<Vec<f64>>();
     let found = match kind(measure) {
-        Kind::Mean => mean(&sample()),
-        Kind::Percentile => bootstrap_mean(&sample(), seed),
+        Kind::Mean | Kind::Percentile => mean(&sample()),
         Kind::Ratio(part, rest) => {
             let count = |r: usize, name: &str| of(r, name).map(|value| value as u64);
             let counts = |r: usize| {
@@ -46,13 +48,15 @@ pub(crate) fn is_even(kind: statistics::Kind) -> bool {
     matches!(kind, statistics::Kind::StudentT | statistics::Kind::PairedT)
 }
 
-/// Says for a caption which kinds of interval stand in a table and how, given each with the head of
-/// its column; nothing if there is none.
+/// Says for a caption which kinds of interval stand in a table and how, and how equal values are
+/// marked, given each with the head of its column; nothing if there is neither.
 pub(crate) fn kinds<'a>(
     shown: impl IntoIterator<Item = (&'a str, Option<Estimate>)>,
 ) -> Option<String> {
     let mut named: Vec<(String, statistics::Kind, Vec<&str>)> = Vec::new();
+    let mut shows_equal = false;
     for (head, estimate) in shown {
+        shows_equal |= estimate.is_some_and(|e| e.equal);
         let Some(interval) = estimate.and_then(|e| e.interval) else { continue };
         match named.iter_mut().find(|n| n.1 == interval.kind) {
             Some(known) if known.2.contains(&head) => {}
@@ -64,7 +68,10 @@ pub(crate) fn kinds<'a>(
         true => format!("mean ± half of the {name} interval"),
         false => format!("[low, high] of the {name} interval for {}", heads.join(", ")),
     });
-    let words: Vec<String> = words.collect();
+    let mut words: Vec<String> = words.collect();
+    if shows_equal {
+        words.push("= the same in all replications".into());
+    }
     (!words.is_empty()).then(|| words.join("; "))
 }
 
@@ -86,30 +93,34 @@ mod tests {
     /// Each kind of measure has the interval that fits it.
     #[test]
     fn each_measure_has_its_kind_of_interval() {
-        let loss = estimate("loss_ratio", 4, 1, of).unwrap();
+        let loss = estimate("loss_ratio", 4, of).unwrap();
         assert!((loss.value - 70.0 / 430.0).abs() < 1e-12);
-        let p99 = estimate("delay_p99", 4, 1, of).unwrap();
+        let p99 = estimate("delay_p99", 4, of).unwrap();
         assert!((p99.value - 0.2).abs() < 1e-12);
-        let bounds = p99.interval.unwrap();
-        assert!(bounds.low >= 0.1 && bounds.high <= 0.4, "{bounds:?}");
-        let completion = estimate("completion", 4, 1, of).unwrap();
+        let completion = estimate("completion", 4, of).unwrap();
         assert_eq!((completion.value, completion.n), (2.0, 2));
         assert_eq!(had_by(Some(completion), 4), " (2 of 4 runs)");
         assert_eq!(had_by(Some(p99), 4), "");
         let kind = |e: Estimate| e.interval.unwrap().to_string();
         assert_eq!(kind(loss), "95 % Wilson");
-        assert_eq!(kind(p99), "95 % bootstrap percentile");
+        assert_eq!(kind(p99), "95 % Student t");
         assert_eq!(kind(completion), "95 % Student t");
-        assert_eq!(estimate("goodput", 4, 1, of), None);
-        let one = estimate("loss_ratio", 1, 1, of).unwrap();
+        assert_eq!(estimate("goodput", 4, of), None);
+        let one = estimate("loss_ratio", 1, of).unwrap();
         assert_eq!((one.value, one.interval), (0.1, None));
         let said = kinds([("loss", Some(loss)), ("p99", Some(p99)), ("t", Some(completion))]);
         assert_eq!(
             said.unwrap(),
             "[low, high] of the 95 % Wilson interval for loss; \
-             [low, high] of the 95 % bootstrap percentile interval for p99; \
              mean ± half of the 95 % Student t interval"
         );
         assert_eq!(kinds([("loss", Some(one))]), None);
+        let equal = estimate("dropped", 4, |_, _| Some(3.0)).unwrap();
+        assert!(equal.equal && equal.interval.is_none());
+        let said = kinds([("t", Some(completion)), ("dropped", Some(equal))]).unwrap();
+        assert_eq!(
+            said,
+            "mean ± half of the 95 % Student t interval; = the same in all replications"
+        );
     }
 }

@@ -4,11 +4,13 @@
 //! borrowed; nothing is remembered but buffers.
 #![allow(unsafe_code)]
 
+mod moderation;
 mod network;
 mod receive;
 pub(crate) mod sctp;
 mod send;
 
+pub(crate) use moderation::{ErrorQueue, Timer, watch_errors, watch_packets, watch_timer};
 pub(crate) use network::NetworkNews;
 pub(crate) use receive::{RECEIVE_BATCH, ReceiveBatch, Reception};
 pub(crate) use send::{After, Datagram, SEND_BATCH, SendBatch};
@@ -339,8 +341,8 @@ pub(crate) fn watch_both(socket: Socket) -> io::Result<AsyncFd<Socket>> {
 
 /// Has the runtime watch what owns a descriptor.
 fn watch<T: AsRawFd>(owner: T, interest: Interest) -> io::Result<AsyncFd<T>> {
-    // SAFETY: `Socket` and `Tun`, for which alone this is called, own their descriptor and give the
-    // same one until they are dropped. The `AsyncFd` owns them and lends them immutably only, so the
+    // SAFETY: what this is called for (sockets, shared ones too, `Tun`, and what `moderation` watches)
+    // owns its descriptor and gives the same one until it is dropped. The `AsyncFd` owns them and lends them immutably only, so the
     // descriptor stays open as long as it is watched.
     let watched = unsafe { AsyncFd::register_with_interest(owner, interest) };
     Ok(watched?)

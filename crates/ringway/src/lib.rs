@@ -1,8 +1,12 @@
-//! The command line: words in, one call into [`ringway_server`] or [`ringway_lab`], words out.
+//! The command line: words in, one call into [`ringway_server`] or the laboratory, words out.
 //!
 //! [`command`] describes it; man pages and completions are derived from that. Exit status 0 is done, 1 failed, 2 wrong usage. What was asked for goes to standard output,
 //! everything else to standard error; `--json` output is stable.
 
+#[cfg(feature = "lab")]
+mod lab;
+#[cfg(not(feature = "lab"))]
+#[path = "lab_absent.rs"]
 mod lab;
 mod live;
 mod out;
@@ -48,7 +52,7 @@ enum Command {
     /// Makes a store of a backup; no server may run on it
     Restore(Backup),
     /// Runs networks in virtual time: scenarios, campaigns, the papers' tables
-    #[command(subcommand)]
+    #[cfg_attr(feature = "lab", command(subcommand))]
     Lab(lab::Lab),
     /// Measures throughput and latency by message size over UDP, TCP and SCTP
     #[command(subcommand)]

@@ -95,6 +95,24 @@ fn measure(transport: &str, place: &str, sizes: &str, streams: &str) {
 }
 
 #[test]
+fn a_server_is_reached_by_name_and_sizes_have_units() {
+    let port = port();
+    let server = Server::start("tcp", &format!("127.0.0.1:{port}"));
+    let to = format!("localhost:{port}");
+    let words = ["client", "--transport", "tcp", "--to", &to, "--size", "1k,2KiB", "--time", "0.3"];
+    let output = run(&[&words[..], &["--json"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let sizes: Vec<_> =
+        report["sizes"].as_array().unwrap().iter().map(|row| &row["size"]).collect();
+    assert_eq!(
+        (sizes, report["to"].as_str()),
+        (vec![&1000.into(), &2048.into()], Some(to.as_str()))
+    );
+    assert_eq!(server.end().len(), 2);
+}
+
+#[test]
 fn over_udp() {
     measure("udp", &format!("127.0.0.1:{}", port()), "1,1000,20000", "1");
 }

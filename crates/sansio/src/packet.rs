@@ -62,16 +62,17 @@ pub struct Addressing {
     /// The peer's UDP port where the packet is carried in UDP (RFC 6951): the one it came from or
     /// is to go to. 0 when it stands right above IP.
     pub udp_port: u16,
-    /// The packet is larger than what its path is known to take, so routers must be allowed to
-    /// fragment it. Of a packet that came, without meaning.
-    pub fragment: bool,
+    /// The packet is larger than what its path takes, and IP must fragment it (RFC 9260 section 6.9): the
+    /// size in bytes, with the IP header, that no fragment may exceed. Of a packet that came, without
+    /// meaning.
+    pub fragment: Option<u16>,
 }
 
 impl Addressing {
     /// Right above IP, in one piece, without taking part in congestion notification.
     pub const fn new(source: IpAddr, destination: IpAddr, protocol: u8) -> Addressing {
         let ecn = Ecn::NotEct;
-        Addressing { source, destination, protocol, ecn, udp_port: 0, fragment: false }
+        Addressing { source, destination, protocol, ecn, udp_port: 0, fragment: None }
     }
 }
 

@@ -12,6 +12,7 @@ use crate::config::{Settings, StoreKind};
 use crate::first_run;
 use crate::locate::Locator;
 use crate::log::Log;
+use crate::notify;
 use crate::observe::control::{self, ControlDirectory, ControlSocket};
 use crate::observe::{Board, Observed, Phase, http};
 use crate::prepare::Prepared;
@@ -60,6 +61,7 @@ pub fn serve(sources: &Sources) -> Result<(), Failure> {
     // The signals are taken over before anyone is told that the server runs.
     let signals = runtime.block_on(async { Signals::new() })?;
     server.greet()?;
+    notify::ready(&server.observed)?;
     runtime.block_on(server.run(signals))?;
     server.stop()
 }
@@ -268,13 +270,18 @@ impl Server {
         loop {
             tokio::select! {
                 asked = signals.next() => match asked {
-                    Asked::Reload => self.reload(),
+                    Asked::Reload => {
+                        notify::reloading();
+                        self.reload();
+                        notify::reloaded();
+                    }
                     Asked::Stop => break,
                 },
                 Some(index) = self.ended.recv() => return Err(self.worker_ended(index)),
             }
         }
         info!(deadline = ?self.settings.limits.drain, "stopping: no new calls are taken");
+        notify::stopping();
         self.observed.set_phase(Phase::Draining);
         self.post(|| Post::Drain);
         let (observed, limit) = (self.observed.clone(), self.settings.limits.drain);

@@ -1,8 +1,9 @@
 //! What is to happen, in the order in which it happens.
 //!
 //! The order is total: by time, then by the node that asked for it, then by that node's own count.
-//! It does not depend on the order in which events are put in, so two worlds built in different
-//! orders, or one world split into parts, run alike.
+//! It does not depend on the order in which events are put in, so two worlds whose nodes have the
+//! same numbers, or one world split into parts, run alike. Nodes are numbered as they are added; the
+//! laboratory adds them in the order of their names.
 //!
 //! The queue is a hierarchy of 256-way buckets by the digits of the time (a radix heap, Ahuja,
 //! Mehlhorn, Orlin and Tarjan 1990, with buckets found by bitmaps). Time never goes back, so an

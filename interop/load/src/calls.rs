@@ -10,7 +10,7 @@ use crate::clock::{self, MILLISECOND};
 use crate::compose::Composer;
 use crate::drive::{self, Desk, Outcome, Plan, Play};
 use crate::error::Error;
-use crate::port::{Incoming, Local, Outgoing, Port, Stamp, Transport};
+use crate::port::{Incoming, Local, Outgoing, Port, Stamp};
 use crate::registration::{Registrations, SETUP_WINDOW, Terms};
 use crate::report::{CallReport, listed, publish, ratio, spread_line};
 use crate::tally::Tally;
@@ -44,7 +44,7 @@ impl Manner {
             timeout: self.timeout_ms * MILLISECOND,
             late: self.late_ms * MILLISECOND,
             retransmit: self.retransmit,
-            reliable: target.transport == Transport::Tcp,
+            reliable: target.transport.is_reliable(),
             floor: target.floor,
         }
     }

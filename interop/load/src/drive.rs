@@ -14,6 +14,7 @@ use crate::clock::{self, MICROSECOND, MILLISECOND, SECOND};
 use crate::error::Error;
 use crate::port::{Incoming, Listener, Local, Outgoing, Port, Stamp, Transport, Troubles};
 use crate::report::{Durations, Generator, Server, ratio};
+use crate::secure::Identity;
 use crate::target::Target;
 use crate::udp::Receiver;
 use crate::watch::Use;
@@ -60,6 +61,7 @@ pub(crate) struct Desk {
     pub(crate) callers: usize,
     pub(crate) homes: Vec<Home>,
     listener: Option<Listener>,
+    identity: Option<Identity>,
     receiver: Receiver,
     tick: u64,
 }
@@ -68,7 +70,9 @@ impl Desk {
     /// Opens the ports of one worker.
     pub(crate) fn open(target: &Target) -> Result<Self, Error> {
         let count = target.ports;
-        let connect = |index| Port::connect(index, target.server, target.transport);
+        let identity = target.identity()?;
+        let connect =
+            |index| Port::connect(index, target.server, target.transport, identity.as_ref());
         let mut ports = (0..count).map(connect).collect::<Result<Vec<_>, _>>()?;
         let mut homes = Vec::new();
         let mut listener = None;
@@ -81,7 +85,7 @@ impl Desk {
                     ports.push(port);
                 }
             }
-            Transport::Tcp => {
+            Transport::Tcp | Transport::Tls => {
                 let listening = Listener::new(&ports[0])?;
                 let address = listening.address();
                 let contact = format!("{address}{}", target.transport.parameter()).into_bytes();
@@ -92,7 +96,7 @@ impl Desk {
             }
         }
         let (receiver, tick) = (Receiver::new(), target.tick_us.max(1) * MICROSECOND);
-        Ok(Self { ports, callers: count, homes, listener, receiver, tick })
+        Ok(Self { ports, callers: count, homes, listener, identity, receiver, tick })
     }
 
     /// What went wrong at the ports.
@@ -106,7 +110,7 @@ impl Desk {
 
     fn accept(&mut self) -> Result<(), Error> {
         if let Some(stream) = self.listener.as_ref().and_then(Listener::accept) {
-            self.ports.push(Port::accepted(self.ports.len(), stream)?);
+            self.ports.push(Port::accepted(self.ports.len(), stream, self.identity.as_ref())?);
         }
         Ok(())
     }

@@ -19,6 +19,7 @@ mod port;
 mod register;
 mod registration;
 mod report;
+mod secure;
 mod tally;
 mod target;
 mod udp;

@@ -1,4 +1,4 @@
-//! One place a worker sends from and hears at: a connected UDP socket or one TCP connection. Above
+//! One place a worker sends from and hears at: a connected UDP socket, or one connection over TCP or TLS. Above
 //! this line both look the same: messages come in whole, and go out in the order they were written.
 
 use std::io::{self, ErrorKind, Read, Write};
@@ -10,6 +10,7 @@ use crate::clock;
 use crate::error::{Error, doing};
 use crate::floor::Mark;
 use crate::message;
+use crate::secure::{self, Identity};
 use crate::udp::{self, Receiver, Socket};
 
 /// Batches taken from one port before the others get their turn.
@@ -28,6 +29,8 @@ pub(crate) enum Transport {
     Udp,
     /// Messages framed by Content-Length.
     Tcp,
+    /// The same under TLS.
+    Tls,
 }
 
 impl Transport {
@@ -36,6 +39,7 @@ impl Transport {
         match self {
             Self::Udp => "UDP",
             Self::Tcp => "TCP",
+            Self::Tls => "TLS",
         }
     }
 
@@ -44,7 +48,13 @@ impl Transport {
         match self {
             Self::Udp => "",
             Self::Tcp => ";transport=tcp",
+            Self::Tls => ";transport=tls",
         }
+    }
+
+    /// Whether what is sent arrives without being repeated (RFC 3261 section 17).
+    pub(crate) fn is_reliable(self) -> bool {
+        self != Self::Udp
     }
 }
 
@@ -192,7 +202,59 @@ pub(crate) struct Incoming<'a> {
 
 enum Link {
     Udp(Socket),
-    Tcp(Stream),
+    Stream(Stream),
+}
+
+/// What carries the bytes of a stream.
+enum Carrier {
+    Tcp(TcpStream),
+    Tls(secure::Link),
+}
+
+impl Carrier {
+    fn socket(&self) -> &TcpStream {
+        match self {
+            Self::Tcp(socket) => socket,
+            Self::Tls(link) => link.socket(),
+        }
+    }
+
+    fn transport(&self) -> Transport {
+        match self {
+            Self::Tcp(_) => Transport::Tcp,
+            Self::Tls(_) => Transport::Tls,
+        }
+    }
+
+    /// Whether bytes that were taken from us wait for the socket.
+    fn owes(&self) -> bool {
+        matches!(self, Self::Tls(link) if link.owes())
+    }
+}
+
+impl Read for Carrier {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(socket) => socket.read(room),
+            Self::Tls(link) => link.read(room),
+        }
+    }
+}
+
+impl Write for Carrier {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(socket) => socket.write(bytes),
+            Self::Tls(link) => link.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Tcp(socket) => socket.flush(),
+            Self::Tls(link) => link.flush(),
+        }
+    }
 }
 
 /// A socket or connection with what waits to be sent over it.
@@ -209,6 +271,7 @@ impl Port {
         index: usize,
         server: SocketAddr,
         transport: Transport,
+        identity: Option<&Identity>,
     ) -> Result<Self, Error> {
         match transport {
             Transport::Udp => {
@@ -218,21 +281,38 @@ impl Port {
                 let local = Local::new(index, socket.local(), transport);
                 Ok(Self::over(Link::Udp(socket), local))
             }
-            Transport::Tcp => {
+            Transport::Tcp | Transport::Tls => {
                 let stream =
                     doing(format!("cannot connect to {server}"), TcpStream::connect(server))?;
-                Self::accepted(index, stream)
+                let carrier = match identity {
+                    Some(identity) => Carrier::Tls(identity.connect(stream, server.ip())?),
+                    None => Carrier::Tcp(stream),
+                };
+                Self::stream(index, carrier)
             }
         }
     }
 
-    /// A connection that is there already.
-    pub(crate) fn accepted(index: usize, stream: TcpStream) -> Result<Self, Error> {
+    /// A connection that the server has opened.
+    pub(crate) fn accepted(
+        index: usize,
+        stream: TcpStream,
+        identity: Option<&Identity>,
+    ) -> Result<Self, Error> {
+        let carrier = match identity {
+            Some(identity) => Carrier::Tls(identity.accept(stream)?),
+            None => Carrier::Tcp(stream),
+        };
+        Self::stream(index, carrier)
+    }
+
+    fn stream(index: usize, carrier: Carrier) -> Result<Self, Error> {
         let what = "cannot prepare a TCP connection";
-        doing(what, stream.set_nonblocking(true))?;
-        doing(what, stream.set_nodelay(true))?;
-        let local = Local::new(index, doing(what, stream.local_addr())?, Transport::Tcp);
-        Ok(Self::over(Link::Tcp(Stream::new(stream)), local))
+        let (socket, transport) = (carrier.socket(), carrier.transport());
+        doing(what, socket.set_nonblocking(true))?;
+        doing(what, socket.set_nodelay(true))?;
+        let local = Local::new(index, doing(what, socket.local_addr())?, transport);
+        Ok(Self::over(Link::Stream(Stream::new(carrier)), local))
     }
 
     fn over(link: Link, local: Local) -> Self {
@@ -243,7 +323,7 @@ impl Port {
     pub(crate) fn receive_buffer(&self) -> usize {
         match &self.link {
             Link::Udp(socket) => socket.receive_buffer(),
-            Link::Tcp(_) => 0,
+            Link::Stream(_) => 0,
         }
     }
 
@@ -251,7 +331,7 @@ impl Port {
     pub(crate) fn troubles(&self) -> Troubles {
         let own_drops = match &self.link {
             Link::Udp(socket) => socket.drops(),
-            Link::Tcp(_) => 0,
+            Link::Stream(_) => 0,
         };
         Troubles { own_drops, ..self.troubles }
     }
@@ -280,7 +360,7 @@ impl Port {
                     }
                     Err(e) => return doing("cannot receive", Err(e)),
                 },
-                Link::Tcp(stream) => {
+                Link::Stream(stream) => {
                     let (local, out) = (&self.local, &mut self.out);
                     match stream.receive(|incoming| take(incoming, local, out)) {
                         Ok(more) => more,
@@ -334,7 +414,7 @@ impl Port {
                     }
                 }
             }
-            Link::Tcp(stream) => {
+            Link::Stream(stream) => {
                 self.out.tell(0, self.out.ends.len(), clock::realtime(), sent);
                 if stream.send(&self.out.bytes).is_err() {
                     self.troubles.not_sent += self.out.ends.len() as u64;
@@ -347,20 +427,20 @@ impl Port {
     }
 
     fn owes(&self) -> bool {
-        matches!(&self.link, Link::Tcp(stream) if !stream.unsent.is_empty())
+        matches!(&self.link, Link::Stream(stream) if stream.owes())
     }
 }
 
-/// One TCP connection: bytes in until a message is whole, bytes out as the peer takes them.
+/// One connection: bytes in until a message is whole, bytes out as the peer takes them.
 struct Stream {
-    inner: TcpStream,
+    inner: Carrier,
     read: Vec<u8>,
     unsent: Vec<u8>,
     closed: bool,
 }
 
 impl Stream {
-    fn new(inner: TcpStream) -> Self {
+    fn new(inner: Carrier) -> Self {
         Self { inner, read: Vec::new(), unsent: Vec::new(), closed: false }
     }
 
@@ -389,7 +469,12 @@ impl Stream {
             start += length;
         }
         self.read.drain(..start);
-        Ok(got == READ_ROOM)
+        // TLS hands out a record at a time.
+        Ok(got == READ_ROOM || (got > 0 && matches!(self.inner, Carrier::Tls(_))))
+    }
+
+    fn owes(&self) -> bool {
+        !self.closed && (!self.unsent.is_empty() || self.inner.owes())
     }
 
     fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -407,7 +492,10 @@ impl Stream {
             }
         }
         self.unsent.drain(..gone);
-        Ok(())
+        match self.inner.flush() {
+            Err(e) if e.kind() == ErrorKind::WouldBlock => Ok(()),
+            other => other,
+        }
     }
 }
 
@@ -430,7 +518,7 @@ fn frame(bytes: &[u8]) -> io::Result<Option<usize>> {
     Ok((bytes.len() >= length).then_some(length))
 }
 
-/// Where a server connects to when a user's contact says TCP.
+/// Where a server connects to when a user's contact names TCP or TLS.
 pub(crate) struct Listener {
     inner: TcpListener,
     address: SocketAddr,
@@ -440,10 +528,10 @@ impl Listener {
     /// Listens on a free port of the address by which `server` is reached.
     pub(crate) fn new(beside: &Port) -> Result<Self, Error> {
         let what = "cannot listen for the server's connections";
-        let Link::Tcp(stream) = &beside.link else {
-            return Err(Error::Usage("a listener is only for TCP".into()));
+        let Link::Stream(stream) = &beside.link else {
+            return Err(Error::Usage("a listener is only for connections".into()));
         };
-        let ip = doing(what, stream.inner.local_addr())?.ip();
+        let ip = doing(what, stream.inner.socket().local_addr())?.ip();
         let inner = doing(what, TcpListener::bind((ip, 0)))?;
         doing(what, inner.set_nonblocking(true))?;
         let address = doing(what, inner.local_addr())?;

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use crate::digest::Algorithm;
 use crate::error::Error;
 use crate::port::Transport;
+use crate::secure::Identity;
 
 /// Largest number of workers: a key has two hexadecimal digits for it.
 const MAX_WORKERS: usize = 255;
@@ -28,8 +29,8 @@ pub(crate) struct Target {
     /// Users, named u0, u1 and so on.
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(2..=16_000_000))]
     pub(crate) users: u32,
-    /// Ports of each end and worker: what a server with SO_REUSEPORT spreads its work by. For TCP,
-    /// connections of the calling end.
+    /// Ports of each end and worker: what a server with SO_REUSEPORT spreads its work by. For TCP and
+    /// TLS, connections of the calling end.
     #[arg(long, default_value_t = 4)]
     pub(crate) ports: usize,
     /// Threads of the generator.
@@ -53,6 +54,13 @@ pub(crate) struct Target {
     /// Leave the users registered at the end. `fill` always does.
     #[arg(long)]
     pub(crate) keep: bool,
+    /// Certificate of the generator, PEM: shown to the server when it connects, and the only one
+    /// trusted of the server. It must name the server's address.
+    #[arg(long, value_name = "FILE", required_if_eq("transport", "tls"))]
+    pub(crate) tls_certificate: Option<PathBuf>,
+    /// Its private key, PEM.
+    #[arg(long, value_name = "FILE", required_if_eq("transport", "tls"))]
+    pub(crate) tls_key: Option<PathBuf>,
     /// Write JSON to this file, or to standard output instead of the table when it is "-".
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
@@ -78,6 +86,19 @@ impl Target {
             )));
         }
         Ok(())
+    }
+
+    /// What TLS connections are made with; `None` over another transport.
+    pub(crate) fn identity(&self) -> Result<Option<Identity>, Error> {
+        match (self.transport, &self.tls_certificate, &self.tls_key) {
+            (Transport::Tls, Some(certificate), Some(key)) => {
+                Identity::load(certificate, key).map(Some)
+            }
+            (Transport::Tls, ..) => {
+                Err(Error::Usage("TLS needs --tls-certificate and --tls-key".into()))
+            }
+            _ => Ok(None),
+        }
     }
 
     /// The domain users belong to.

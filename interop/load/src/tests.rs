@@ -284,7 +284,7 @@ fn over_a_reliable_transport_only_the_200_is_repeated() {
 
 fn udp_port() -> crate::port::Port {
     let server: SocketAddr = "127.0.0.1:9".parse().unwrap();
-    crate::port::Port::connect(0, server, Transport::Udp).unwrap()
+    crate::port::Port::connect(0, server, Transport::Udp, None).unwrap()
 }
 
 #[derive(Parser)]

@@ -70,6 +70,7 @@ pub(super) fn draw(figure: &Figure, dress: Dress) -> Result<String, ChartError> 
         svg.add(format_args!("<rect width=\"{width}\" height=\"{height}\" fill=\"#fff\"/>\n"));
     }
     svg.lines(&layout.title, TITLE, "start");
+    svg.shaded(figure, &layout);
     svg.frame(&layout);
     svg.series(&layout);
     svg.legend(&layout);
@@ -111,6 +112,26 @@ impl Svg {
     fn path(&mut self, data: &str, rest: std::fmt::Arguments<'_>) {
         if !data.is_empty() {
             self.add(format_args!("<path d=\"{data}\" {rest}/>\n"));
+        }
+    }
+
+    /// Shaded stretches of the horizontal axis, as far as they lie within it.
+    fn shaded(&mut self, figure: &Figure, layout: &Layout<'_>) {
+        let plot = &layout.plot;
+        let at = |x: f64| plot.left + layout.x.place(x).clamp(0.0, 1.0) * plot.width;
+        for (from, to) in figure.shaded.iter().filter(|s| s.0.is_finite() && s.1 >= s.0) {
+            let (left, width) = (at(*from), at(*to) - at(*from));
+            if width <= 0.0 {
+                continue;
+            }
+            self.add(format_args!(
+                "<rect class=\"shaded\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"#D55E00\" \
+                 fill-opacity=\"0.16\"/>\n",
+                number(left),
+                number(plot.top),
+                number(width.max(STROKE)),
+                number(plot.height)
+            ));
         }
     }
 

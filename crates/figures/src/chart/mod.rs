@@ -29,6 +29,8 @@ mod prepare;
 mod text;
 pub mod thin;
 
+pub(crate) use text::width as text_width;
+
 pub use axis::{Axis, Scale, Unit};
 pub use look::{Colour, Look, Marker};
 
@@ -36,6 +38,8 @@ use crate::statistics::Estimate;
 
 /// Most series of a figure: with more nobody tells them apart.
 pub const MAX_SERIES: usize = 12;
+/// Most shaded stretches of a figure.
+pub const MAX_SHADED: usize = 200;
 /// Most bars of a figure, over all series.
 pub const MAX_BARS: usize = 240;
 /// Most characters of a title, a caption, a label or a name; what is longer is cut, with an ellipsis.
@@ -135,6 +139,8 @@ pub struct Figure {
     pub n: Option<(usize, String)>,
     /// How wide it is printed.
     pub size: Size,
+    /// Stretches of the horizontal axis that are shaded, such as times when a link was down.
+    pub shaded: Vec<(f64, f64)>,
 }
 
 impl Figure {
@@ -149,6 +155,7 @@ impl Figure {
             seed,
             n: None,
             size: Size::Column,
+            shaded: Vec::new(),
         }
     }
 
@@ -170,6 +177,14 @@ impl Figure {
     #[must_use]
     pub fn wide(mut self) -> Self {
         self.size = Size::Page;
+        self
+    }
+
+    /// The figure with stretches of its horizontal axis shaded, from and to; what they are belongs into
+    /// the caption. Of more than [`MAX_SHADED`] the first are drawn.
+    #[must_use]
+    pub fn shading(mut self, stretches: impl IntoIterator<Item = (f64, f64)>) -> Self {
+        self.shaded.extend(stretches.into_iter().take(MAX_SHADED));
         self
     }
 

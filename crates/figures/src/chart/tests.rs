@@ -27,7 +27,7 @@ fn named(figure: Figure, data: impl IntoIterator<Item = Data>) -> Figure {
 
 fn estimate(value: f64, n: usize, kind: Kind) -> Estimate {
     let interval = Interval { low: value - 1.0, high: value + 1.0, level: 0.95, kind };
-    Estimate { value, n, interval: Some(interval) }
+    Estimate { value, n, interval: Some(interval), equal: false }
 }
 
 fn texts<'a>(document: &'a Document<'a>) -> Vec<Node<'a, 'a>> {
@@ -134,8 +134,8 @@ fn a_caption_says_n_and_seed_and_the_kind_of_interval() {
     );
     let bars = |kind| Data::Bars(vec![("5 %".to_owned(), estimate(7.0, 100, kind))]);
     assert_eq!(
-        says(named(delay(), [bars(Kind::Wilson), bars(Kind::Bootstrap)])),
-        "n = 100 observations each; error bars: 95 % Wilson and 95 % bootstrap percentile interval; \
+        says(named(delay(), [bars(Kind::Wilson), bars(Kind::Woodruff)])),
+        "n = 100 observations each; error bars: 95 % Wilson and 95 % Woodruff interval; \
          seed 12345."
     );
     let runs = delay().with(Series::new("cwnd", Data::Step(line(50)))).resting_on(1, "run");
@@ -342,8 +342,8 @@ fn any_points() -> impl Strategy<Value = Vec<(f64, f64)>> {
 fn any_estimate() -> impl Strategy<Value = Estimate> {
     (any_number(), any_number(), any_number(), 0usize..99, any::<bool>()).prop_map(
         |(value, low, high, n, known)| {
-            let interval = Interval { low, high, level: 0.95, kind: Kind::Bootstrap };
-            Estimate { value, n, interval: known.then_some(interval) }
+            let interval = Interval { low, high, level: 0.95, kind: Kind::Woodruff };
+            Estimate { value, n, interval: known.then_some(interval), equal: false }
         },
     )
 }
@@ -405,4 +405,14 @@ proptest! {
         let found = document.descendants().find(|node| node.has_tag_name("title"));
         prop_assert_eq!(found.unwrap().text().unwrap_or(""), title);
     }
+}
+
+/// Stretches are shaded as far as they lie within the axis; what is no number is not drawn.
+#[test]
+fn stretches_of_the_axis_are_shaded() {
+    let points = vec![(0.0, 1.0), (10.0, 2.0)];
+    let figure = Figure::new("t", Axis::si("time", "s"), Axis::bare("y"), 1)
+        .with(Series::new("", Data::Line(points)))
+        .shading([(2.0, 4.0), (8.0, 99.0), (50.0, 60.0), (f64::NAN, 1.0), (5.0, 3.0)]);
+    assert_eq!(figure.svg().unwrap().matches("class=\"shaded\"").count(), 2);
 }

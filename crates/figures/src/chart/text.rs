@@ -30,7 +30,7 @@ static MEASURE: LazyLock<Option<Measure>> = LazyLock::new(|| {
 });
 
 /// The width of `text` at `size`, in the unit of `size`, without kerning.
-pub(super) fn width(text: &str, size: f64) -> f64 {
+pub(crate) fn width(text: &str, size: f64) -> f64 {
     let sum: f32 = text.chars().map(advance).sum();
     f64::from(sum) * size
 }

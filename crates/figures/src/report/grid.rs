@@ -39,6 +39,8 @@ impl Head {
 pub enum Entry {
     /// Words.
     Text(String),
+    /// The name of a file beside the page, which leads to it.
+    File(String),
     /// A number, with the decimals of its column.
     Number(f64),
     /// A number with decimals of its own.
@@ -91,13 +93,13 @@ impl<T: Into<Self>> From<Option<T>> for Entry {
 
 impl Entry {
     pub(super) fn is_number(&self) -> bool {
-        !matches!(self, Self::Text(_) | Self::Nothing)
+        !matches!(self, Self::Text(_) | Self::File(_) | Self::Nothing)
     }
 
     pub(super) fn spell(&self, head: &Head) -> String {
         let decimals = head.decimals;
         match self {
-            Self::Text(text) => text.clone(),
+            Self::Text(text) | Self::File(text) => text.clone(),
             Self::Number(x) => spell(*x, decimals),
             Self::Rounded(x, decimals) => spell(*x, Some(*decimals)),
             Self::Estimate(estimate) => {
@@ -254,7 +256,7 @@ mod tests {
 
     #[test]
     fn a_comparison_shows_both_and_the_difference() {
-        let ours = |value: f64| Estimate { value, n: 1, interval: None };
+        let ours = |value: f64| Estimate { value, n: 1, interval: None, equal: false };
         let rows = [
             Compared {
                 what: "sent".into(),

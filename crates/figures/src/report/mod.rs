@@ -9,10 +9,12 @@
 //! Read [`Report`], then [`Grid`] for tables whose numbers stand below one another, and
 //! [`Grid::comparison`] for a paper's figures beside ours.
 
+mod diagram;
 mod grid;
 
 use std::fmt::Write as _;
 
+pub use diagram::{Diagram, Edge, MAX_NODES};
 pub use grid::{Compared, Entry, Grid, Head};
 
 use crate::chart::{ChartError, Figure, Size};
@@ -54,6 +56,8 @@ pub enum Part {
     Grid(Grid),
     /// A figure with its whole caption.
     Figure(Figure),
+    /// A drawing of nodes and what joins them.
+    Diagram(Diagram),
 }
 
 impl Section {
@@ -73,6 +77,13 @@ impl Section {
     #[must_use]
     pub fn grid(mut self, grid: Grid) -> Self {
         self.parts.push(Part::Grid(grid));
+        self
+    }
+
+    /// The section with a drawing more.
+    #[must_use]
+    pub fn diagram(mut self, diagram: Diagram) -> Self {
+        self.parts.push(Part::Diagram(diagram));
         self
     }
 
@@ -167,6 +178,7 @@ impl Page {
             Part::Text(text) => self.text(text),
             Part::Grid(grid) => self.grid(grid),
             Part::Figure(figure) => self.figure(figure)?,
+            Part::Diagram(diagram) => self.diagram(diagram),
         }
         Ok(())
     }
@@ -187,11 +199,23 @@ impl Page {
         Ok(())
     }
 
+    fn diagram(&mut self, diagram: &Diagram) {
+        self.figures += 1;
+        let (number, svg) = (self.figures, diagram.svg());
+        self.add(format_args!(
+            "<figure class=\"diagram\">\n<div class=\"wide\" tabindex=\"0\">{svg}</div>\n<figcaption><b>Figure \
+             {number}. {}.</b> {}</figcaption>\n</figure>\n",
+            escape(diagram.title.trim_end_matches('.')),
+            escape(&diagram.full_caption())
+        ));
+    }
+
     fn grid(&mut self, grid: &Grid) {
         self.tables += 1;
         let number = self.tables;
         self.add(format_args!(
-            "<div class=\"wide\"><table>\n<caption><b>Table {number}.</b> {}</caption>\n<thead><tr>",
+            "<div class=\"wide\" tabindex=\"0\"><table>\n<caption><span><b>Table {number}.</b> {}</span></caption>\n\
+             <thead><tr>",
             escape(&grid.caption)
         ));
         for head in &grid.heads {
@@ -204,12 +228,35 @@ impl Page {
             for (i, head) in grid.heads.iter().enumerate() {
                 let entry = row.get(i).unwrap_or(&Entry::Nothing);
                 let class = if head.is_number() || entry.is_number() { " class=\"n\"" } else { "" };
-                self.add(format_args!("<td{class}>{}</td>", escape(&entry.spell(head))));
+                let shown = escape(&entry.spell(head));
+                match entry {
+                    Entry::File(name) => {
+                        let to = path(name);
+                        self.add(format_args!("<td{class}><a href=\"./{to}\">{shown}</a></td>"));
+                    }
+                    _ => self.add(format_args!("<td{class}>{shown}</td>")),
+                }
             }
             self.html.push_str("</tr>\n");
         }
         self.html.push_str("</tbody>\n</table></div>\n");
     }
+}
+
+/// A file's name as the path of a relative reference (RFC 3986 section 2.1).
+fn path(name: &str) -> String {
+    let mut out = String::with_capacity(name.len());
+    for byte in name.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                out.push(char::from(byte));
+            }
+            _ => {
+                let _ = write!(out, "%{byte:02X}");
+            }
+        }
+    }
+    out
 }
 
 #[cfg(test)]

@@ -131,3 +131,39 @@ proptest! {
         prop_assert_eq!(&count[1], &expected);
     }
 }
+
+/// A file beside the page is a link that cannot lead anywhere else, whatever its name.
+#[test]
+fn files_beside_the_page_are_links() {
+    let names = ["figures/cwnd.svg", "javascript:alert(1)", "a b\"<.pcapng"];
+    let rows = names.map(|name| [Entry::File(name.into()), "x".into()]);
+    let heads = [Head::text("file"), Head::text("what")];
+    let grid = rows.into_iter().fold(Grid::new("", heads), Grid::row);
+    let mut report = Report::new("t");
+    report.sections.push(Section::new("s").grid(grid));
+    let html = report.html().unwrap();
+    for link in [
+        "<a href=\"./figures/cwnd.svg\">figures/cwnd.svg</a>",
+        "<a href=\"./javascript%3Aalert%281%29\">javascript:alert(1)</a>",
+        "<a href=\"./a%20b%22%3C.pcapng\">a b&quot;&lt;.pcapng</a>",
+    ] {
+        assert!(html.contains(link), "{link} in {html}");
+    }
+}
+
+/// A table may be wider than the text, its caption does not widen it beyond the window, and what is
+/// cut is shaded at its edge; the drawing of a network is a figure.
+#[test]
+fn wide_tables_are_not_cut_without_a_hint() {
+    let mut report = Report::new("t");
+    let edge = Edge { between: [0, 1], label: vec!["10 Mbit/s".into()], dashed: true };
+    let nodes = ["a", "b"].map(String::from).to_vec();
+    let diagram =
+        Diagram { title: "Network".into(), nodes, edges: vec![edge], ..Diagram::default() };
+    let grid = Grid::new("wide", [Head::text("h")]);
+    report.sections.push(Section::new("s").grid(grid).diagram(diagram));
+    let html = report.html().unwrap();
+    assert!(html.contains("max-width: calc(100vw - 3rem)") && html.contains("local no-repeat"));
+    assert!(html.contains("<caption><span><b>Table 1.</b> wide</span></caption>"));
+    assert!(html.contains("<b>Figure 1. Network.</b>") && html.contains("stroke-dasharray"));
+}

@@ -7,7 +7,9 @@
 //! it holds what the laboratory prints and the two tests by which models are checked.
 //!
 //! Samples that hold no observation, or one that is not a finite number, are refused with a
-//! [`SampleError`]. A sample of one has a value and no interval. Nothing here panics.
+//! [`SampleError`]. A sample of one has a value and no interval. Neither has one whose observations
+//! are all equal ([`Estimate::equal`]): copies of a run without a random element tell nothing of
+//! a spread, however many there are. Nothing here panics.
 //!
 //! Read [`mean`] and [`ratio`], then [`percentile`](fn@percentile), [`ratio_of_replications`] and
 //! [`StoppingRule`].
@@ -23,9 +25,9 @@ use std::fmt;
 
 pub use fit::{Fit, kolmogorov_smirnov, kolmogorov_smirnov_two};
 pub use moments::Moments;
-pub use percentile::{RESAMPLES, percentile, percentile_of_replications, percentile_value};
+pub use percentile::{percentile, percentile_of_replications, percentile_value};
 pub use quantile::{normal_quantile, student_quantile};
-pub use replications::{bootstrap_mean, ratio_of_replications};
+pub use replications::ratio_of_replications;
 pub use stopping::StoppingRule;
 
 /// The level of every interval unless another is asked for: 95 %.
@@ -40,8 +42,10 @@ pub enum Kind {
     PairedT,
     /// Wilson's score interval of a ratio.
     Wilson,
-    /// The percentile method over bootstrap resamples.
-    Bootstrap,
+    /// Between two observations, by the binomial distribution of their ranks.
+    Rank,
+    /// Woodruff's: where Wilson's interval of the share of observations below meets them.
+    Woodruff,
 }
 
 impl fmt::Display for Kind {
@@ -50,7 +54,8 @@ impl fmt::Display for Kind {
             Self::StudentT => "Student t",
             Self::PairedT => "paired Student t",
             Self::Wilson => "Wilson",
-            Self::Bootstrap => "bootstrap percentile",
+            Self::Rank => "rank",
+            Self::Woodruff => "Woodruff",
         })
     }
 }
@@ -99,16 +104,17 @@ pub struct Estimate {
     pub value: f64,
     /// How many observations (replications, trials, pairs) it rests on.
     pub n: usize,
-    /// Its interval; none where a single observation leaves the spread unknown.
+    /// Its interval; none where a single observation, or several equal ones, leave the spread
+    /// unknown.
     pub interval: Option<Interval>,
+    /// Whether there are several observations and all are equal, so that they have no interval.
+    pub equal: bool,
 }
 
 impl Estimate {
-    /// Half-width of the interval over the absolute value; none without an interval. Zero over zero
-    /// is zero: a cell whose every replication gives 0 is as sure as can be.
+    /// Half-width of the interval over the absolute value; none without an interval.
     pub fn relative_half_width(&self) -> Option<f64> {
-        let half = self.interval?.half_width();
-        Some(if half == 0.0 { 0.0 } else { half / self.value.abs() })
+        Some(self.interval?.half_width() / self.value.abs())
     }
 }
 
@@ -209,6 +215,7 @@ pub fn ratio(successes: u64, trials: u64) -> Result<Estimate, SampleError> {
         value: k / n,
         n: usize::try_from(trials).unwrap_or(usize::MAX),
         interval: Some(interval),
+        equal: false,
     })
 }
 

@@ -3,6 +3,9 @@
 use super::quantile::student_quantile_unchecked;
 use super::{Estimate, Interval, Kind};
 
+/// Numbers that differ by no more than this part of themselves differ by rounding.
+const ROUNDING: f64 = 1e-12;
+
 /// Count, mean, spread and extremes of numbers seen one after another, without keeping them.
 ///
 /// Welford's recurrence: no sum of squares grows, so nothing cancels when the mean is large beside
@@ -97,13 +100,20 @@ impl Moments {
         (self.n > 1).then(|| self.squares / (self.n - 1) as f64)
     }
 
-    /// The mean with a t interval at `level`. The caller has made sure that there is a number.
+    /// Whether there are several numbers and all are the same, but for rounding.
+    pub(super) fn all_equal(&self) -> bool {
+        self.n > 1 && self.high - self.low <= ROUNDING * self.high.abs().max(self.low.abs())
+    }
+
+    /// The mean with a t interval at `level`, which numbers that are all equal have not. The caller
+    /// has made sure that there is a number.
     pub(super) fn estimate(&self, level: f64, kind: Kind) -> Estimate {
-        let interval = self.sample_variance().map(|variance| {
+        let varied = self.sample_variance().filter(|_| !self.all_equal());
+        let interval = varied.map(|variance| {
             let t = student_quantile_unchecked((1.0 + level) / 2.0, (self.n - 1) as f64);
             let half = t * (variance / self.n as f64).sqrt();
             Interval { low: self.mean - half, high: self.mean + half, level, kind }
         });
-        Estimate { value: self.mean, n: self.n, interval }
+        Estimate { value: self.mean, n: self.n, interval, equal: self.all_equal() }
     }
 }

@@ -1,48 +1,44 @@
-//! Percentiles and their bootstrap intervals.
+//! Percentiles and their intervals.
 //!
 //! A percentile is the smallest observation that at least a fraction `p` of the sample does not
 //! exceed: an observation, never something between two.
 
 use statrs::function::beta;
 
+use super::replications::share_bounds;
 use super::{Estimate, Interval, Kind, LEVEL, SampleError, check};
-use crate::seed::Seed;
-
-/// Resamples drawn for the interval of [`percentile_of_replications`].
-pub const RESAMPLES: usize = 2_000;
-/// Observations between two counts by which a draw finds its quantile.
-const BLOCK: usize = 1_024;
 
 /// The `p`-th quantile (0.95 for the 95th percentile) of independent observations, with the 95 %
-/// interval of the bootstrap percentile method.
+/// interval between two of them that holds the quantile whatever their distribution.
 ///
-/// The interval is that of infinitely many resamples, computed instead of drawn: the r-th smallest
-/// of n draws with replacement is at most the k-th smallest observation with the probability that a
-/// binomial of n and k/n reaches r. So it needs no seed, and costs a sort. Observations of one run
-/// that depend on each other, such as the delays of packets in one queue, belong into
-/// [`percentile_of_replications`].
+/// The r-th smallest of n observations lies below the quantile unless fewer than r of them do, which
+/// is a matter of the binomial distribution of n and `p` alone (Conover 1999, section 3.2). Where too
+/// few observations were made for any two to hold it that surely, such as 5 for a median, there is
+/// no interval. Observations of one run that depend on each other, such as the delays of packets in
+/// one queue, belong into [`percentile_of_replications`].
 ///
 /// # Errors
-/// An empty sample, an observation that is not finite, or `p` not strictly between 0 and 1. One
-/// observation gives no interval.
+/// An empty sample, an observation that is not finite, or `p` not strictly between 0 and 1.
 pub fn percentile(sample: &[f64], p: f64) -> Result<Estimate, SampleError> {
     let sorted = sort(sample, p)?;
     let n = sorted.len();
-    let rank = rank(n, p);
-    let interval = (n > 1).then(|| Interval {
-        low: sorted[resampled_rank(n, rank, (1.0 - LEVEL) / 2.0) - 1],
-        high: sorted[resampled_rank(n, rank, (1.0 + LEVEL) / 2.0) - 1],
+    let equal = n > 1 && sorted[0] == sorted[n - 1];
+    let interval = ranks(n, p).filter(|_| !equal).map(|(low, high)| Interval {
+        low: sorted[low - 1],
+        high: sorted[high - 1],
         level: LEVEL,
-        kind: Kind::Bootstrap,
+        kind: Kind::Rank,
     });
-    Ok(Estimate { value: sorted[rank - 1], n, interval })
+    Ok(Estimate { value: sorted[rank(n, p) - 1], n, interval, equal })
 }
 
-/// The `p`-th quantile of all observations of all replications, with the 95 % bootstrap percentile
-/// interval over whole replications, drawn with replacement from `seed`.
+/// The `p`-th quantile of all observations of all replications, with Woodruff's 95 % interval
+/// (Woodruff 1952): the share of the observations that are not above it is a ratio with an interval
+/// ([`ratio_of_replications`](super::ratio_of_replications)), and where the bounds of that meet the
+/// observations the bounds of the quantile lie.
 ///
 /// Observations within a replication may depend on each other; replications may not. `n` of the
-/// estimate is the number of replications. The same replications and seed give the same interval.
+/// estimate is the number of replications.
 ///
 /// # Errors
 /// No replication, an empty one, an observation that is not finite, or `p` not strictly between 0
@@ -50,90 +46,70 @@ pub fn percentile(sample: &[f64], p: f64) -> Result<Estimate, SampleError> {
 pub fn percentile_of_replications(
     replications: &[impl AsRef<[f64]>],
     p: f64,
-    seed: u64,
 ) -> Result<Estimate, SampleError> {
-    let mut pool: Vec<(f64, u32)> = Vec::new();
-    let mut sizes: Vec<u64> = Vec::with_capacity(replications.len());
-    for (i, replication) in replications.iter().enumerate() {
-        let replication = replication.as_ref();
-        check(replication)?;
-        sizes.push(replication.len() as u64);
-        pool.extend(replication.iter().map(|&x| (x, i as u32)));
+    let mut pool: Vec<f64> = Vec::new();
+    for replication in replications {
+        check(replication.as_ref())?;
+        pool.extend(replication.as_ref());
     }
     if pool.is_empty() {
         return Err(SampleError::Empty);
     }
     probability(p)?;
-    pool.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
-    let value = pool[rank(pool.len(), p) - 1].0;
+    pool.sort_unstable_by(f64::total_cmp);
+    let value = pool[rank(pool.len(), p) - 1];
     let n = replications.len();
-    let interval = (n > 1).then(|| {
-        let blocks = Blocks::new(&pool, n);
-        let mut random = Seed::new(seed);
-        let mut found: Vec<f64> = (0..RESAMPLES)
-            .map(|_| {
-                let mut times = vec![0u64; n];
-                (0..n).for_each(|_| times[random.below(n)] += 1);
-                let drawn: u64 = times.iter().zip(&sizes).map(|(t, s)| t * s).sum();
-                blocks.find(&times, rank(drawn as usize, p) as u64)
-            })
-            .collect();
-        found.sort_unstable_by(f64::total_cmp);
-        Interval {
-            low: found[rank(RESAMPLES, (1.0 - LEVEL) / 2.0) - 1],
-            high: found[rank(RESAMPLES, (1.0 + LEVEL) / 2.0) - 1],
-            level: LEVEL,
-            kind: Kind::Bootstrap,
-        }
-    });
-    Ok(Estimate { value, n, interval })
-}
-
-/// All observations in order, with how many of each replication lie before every block of them: a
-/// draw of replications weights the same order anew, and finds its quantile without walking it all.
-struct Blocks<'a> {
-    pool: &'a [(f64, u32)],
-    /// For each block, `replications` counts of what lies before it.
-    before: Vec<u64>,
-    replications: usize,
-}
-
-impl<'a> Blocks<'a> {
-    fn new(pool: &'a [(f64, u32)], replications: usize) -> Self {
-        let mut counts = vec![0u64; replications];
-        let mut before = Vec::new();
-        for block in pool.chunks(BLOCK) {
-            before.extend_from_slice(&counts);
-            block.iter().for_each(|&(_, r)| counts[r as usize] += 1);
-        }
-        Self { pool, before, replications }
+    let first = replications[0].as_ref();
+    let equal = n > 1 && replications.iter().all(|r| r.as_ref() == first);
+    if n == 1 || equal {
+        return Ok(Estimate { value, n, interval: None, equal });
     }
+    let below = |r: &[f64]| r.iter().filter(|x| **x <= value).count() as u64;
+    let counts: Vec<(u64, u64)> =
+        replications.iter().map(|r| (below(r.as_ref()), r.as_ref().len() as u64)).collect();
+    let (low, high) = share_bounds(&counts, p, pool.len() as f64, n)?;
+    let interval = Interval {
+        low: pool[rank(pool.len(), low) - 1],
+        high: pool[rank(pool.len(), high) - 1],
+        level: LEVEL,
+        kind: Kind::Woodruff,
+    };
+    Ok(Estimate { value, n, interval: Some(interval), equal: false })
+}
 
-    /// The observation of rank `wanted` where those of replication r count `times[r]` times.
-    fn find(&self, times: &[u64], wanted: u64) -> f64 {
-        let weigh = |block: usize| -> u64 {
-            let counts = &self.before[block * self.replications..][..self.replications];
-            counts.iter().zip(times).map(|(c, t)| c * t).sum()
-        };
-        // The last block before which fewer than `wanted` lie.
-        let (mut low, mut high) = (0, self.before.len() / self.replications);
-        while high - low > 1 {
-            let middle = low + (high - low) / 2;
-            if weigh(middle) < wanted {
-                low = middle;
-            } else {
-                high = middle;
-            }
+/// How many of the ranks from 1 to `n` fulfil a condition that all do up to some rank.
+fn count_while(n: usize, fulfils: impl Fn(usize) -> bool) -> usize {
+    let (mut low, mut high) = (0, n);
+    while low < high {
+        let middle = high - (high - low) / 2;
+        if fulfils(middle) {
+            low = middle;
+        } else {
+            high = middle - 1;
         }
-        let mut seen = weigh(low);
-        for &(x, replication) in &self.pool[low * BLOCK..] {
-            seen += times[replication as usize];
-            if seen >= wanted {
-                return x;
-            }
-        }
-        // Not reached: all together are at least `wanted`.
-        self.pool[self.pool.len() - 1].0
+    }
+    low
+}
+
+/// The ranks, from 1, of the two of `n` observations between which the `p`-th quantile lies with the
+/// usual probability, with as little beyond either as the other allows; `None` where there are none.
+fn ranks(n: usize, p: f64) -> Option<(usize, usize)> {
+    let tail = (1.0 - LEVEL) / 2.0;
+    // P(Binomial(n, p) >= r), which is the regularised incomplete beta function.
+    let reaches = |r: usize| match r {
+        0 => 1.0,
+        r if r > n => 0.0,
+        r => beta::beta_reg(r as f64, (n - r + 1) as f64, p),
+    };
+    // The largest low whose observation is above the quantile with at most the tail's probability,
+    // and the smallest high whose observation is below it with at most that.
+    let low = count_while(n, |r| 1.0 - reaches(r) <= tail);
+    let high = count_while(n, |r| reaches(r) > tail) + 1;
+    match (low, high) {
+        (1.., high) if high <= n => Some((low, high)),
+        // All that is missing on one side may be spent on the other.
+        _ if reaches(1) - reaches(n) >= LEVEL && n > 1 => Some((1, n)),
+        _ => None,
     }
 }
 
@@ -163,21 +139,4 @@ fn rank(n: usize, p: f64) -> usize {
     // 0.07 * 100 is 7.000000000000001: a rank must not rise by a rounding error.
     let exact = p * n as f64;
     ((exact - exact * 4.0 * f64::EPSILON).ceil() as usize).clamp(1, n)
-}
-
-/// The smallest rank k such that the `rank`-th smallest of `n` draws with replacement from the
-/// ranks 1 to `n` is at most k with probability `q` or more.
-fn resampled_rank(n: usize, rank: usize, q: f64) -> usize {
-    let (mut low, mut high) = (1, n);
-    while low < high {
-        let k = low + (high - low) / 2;
-        // P(Binomial(n, k/n) >= rank) is the regularised incomplete beta function.
-        let reached = beta::beta_reg(rank as f64, (n - rank + 1) as f64, k as f64 / n as f64);
-        if reached >= q {
-            high = k;
-        } else {
-            low = k + 1;
-        }
-    }
-    low
 }

@@ -2,13 +2,7 @@
 //! itself, as the packets of one queue do.
 
 use super::quantile::{normal_quantile, student_quantile};
-use super::{Estimate, Interval, Kind, LEVEL, RESAMPLES, SampleError, check};
-use crate::seed::Seed;
-
-/// Draws of single observations that a bootstrap makes at most; beyond, it resamples less often.
-const MAX_DRAWS: usize = 4_000_000;
-/// Resamples below which the ends of an interval would rest on too few.
-const LEAST_RESAMPLES: usize = 200;
+use super::{Estimate, Interval, Kind, LEVEL, SampleError};
 
 /// The ratio of all successes to all trials of all replications, each given as `(successes,
 /// trials)`, with its 95 % Wilson interval.
@@ -19,7 +13,8 @@ const LEAST_RESAMPLES: usize = 200;
 /// for an effect that is itself estimated (Korn and Graubard 1998), and never more than there are.
 /// The interval is thus never narrower than [`ratio`](super::ratio)'s of the same counts. `n` of the
 /// estimate is the number of replications with a trial; one gives no interval, as nothing shows how
-/// its trials depend on each other.
+/// its trials depend on each other, and nor do several that have the very same counts: those are
+/// copies, of which more would narrow the interval and tell nothing.
 ///
 /// # Errors
 /// No trials, or more successes than trials.
@@ -37,9 +32,25 @@ pub fn ratio_of_replications(counts: &[(u64, u64)]) -> Result<Estimate, SampleEr
         return Err(SampleError::Empty);
     }
     let value = successes / trials;
-    if n == 1 {
-        return Ok(Estimate { value, n, interval: None });
+    let mut with_trials = counts.iter().filter(|c| c.1 > 0);
+    let first = with_trials.next();
+    let equal = n > 1 && with_trials.all(|c| Some(c) == first);
+    if n == 1 || equal {
+        return Ok(Estimate { value, n, interval: None, equal });
     }
+    let (low, high) = share_bounds(counts, value, trials, n)?;
+    let interval = Interval { low, high, level: LEVEL, kind: Kind::Wilson };
+    Ok(Estimate { value, n, interval: Some(interval), equal: false })
+}
+
+/// Wilson's bounds for the share `value` of all `trials` of `n` replications, for as many independent
+/// trials as the differences between these show there to be.
+pub(super) fn share_bounds(
+    counts: &[(u64, u64)],
+    value: f64,
+    trials: f64,
+    n: usize,
+) -> Result<(f64, f64), SampleError> {
     let z = normal_quantile((1.0 + LEVEL) / 2.0)?;
     let t = student_quantile((1.0 + LEVEL) / 2.0, (n - 1) as f64)?;
     let replications = n as f64;
@@ -48,9 +59,7 @@ pub fn ratio_of_replications(counts: &[(u64, u64)]) -> Result<Estimate, SampleEr
     let binomial = value * (1.0 - value) / trials;
     let effect = if binomial > 0.0 { between / binomial * (t / z).powi(2) } else { 1.0 };
     let independent = trials / effect.max(1.0);
-    let (low, high) = wilson(value, independent, z);
-    let interval = Interval { low, high, level: LEVEL, kind: Kind::Wilson };
-    Ok(Estimate { value, n, interval: Some(interval) })
+    Ok(wilson(value, independent, z))
 }
 
 /// Wilson's bounds for a ratio found in so many trials, which need not be a whole number.
@@ -65,40 +74,11 @@ pub(super) fn wilson(value: f64, trials: f64, z: f64) -> (f64, f64) {
     (low, high)
 }
 
-/// The mean of one value a replication with the 95 % interval of the bootstrap percentile method,
-/// drawn from `seed`: for values that are themselves percentiles, whose spread has no normal shape.
-///
-/// Costs no more memory than the values. Beyond 2000 of them fewer than [`RESAMPLES`] are drawn, and
-/// never below 200.
-///
-/// # Errors
-/// An empty sample, or an observation that is not finite. One observation gives no interval.
-pub fn bootstrap_mean(sample: &[f64], seed: u64) -> Result<Estimate, SampleError> {
-    check(sample)?;
-    let n = sample.len();
-    let value = sample.iter().map(|x| x / n as f64).sum();
-    let interval = (n > 1).then(|| {
-        let mut random = Seed::new(seed);
-        let resamples = (MAX_DRAWS / n).clamp(LEAST_RESAMPLES, RESAMPLES);
-        let mut means: Vec<f64> = (0..resamples)
-            .map(|_| (0..n).map(|_| sample[random.below(n)] / n as f64).sum())
-            .collect();
-        means.sort_unstable_by(f64::total_cmp);
-        let at = |q: f64| means[((q * resamples as f64).ceil() as usize).clamp(1, resamples) - 1];
-        Interval {
-            low: at((1.0 - LEVEL) / 2.0),
-            high: at((1.0 + LEVEL) / 2.0),
-            level: LEVEL,
-            kind: Kind::Bootstrap,
-        }
-    });
-    Ok(Estimate { value, n, interval })
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::{mean, ratio};
     use super::*;
+    use crate::seed::Seed;
 
     fn bounds(estimate: Estimate) -> (f64, f64) {
         let interval = estimate.interval.unwrap();
@@ -108,7 +88,8 @@ mod tests {
     /// Replications that differ less than chance makes them are taken as independent trials.
     #[test]
     fn even_replications_give_the_interval_of_their_pool() {
-        let pooled = ratio_of_replications(&[(10, 100); 5]).unwrap();
+        let pooled = ratio_of_replications(&[(10, 100), (9, 100), (11, 100), (10, 100), (10, 100)]);
+        let pooled = pooled.unwrap();
         let (low, high) = bounds(pooled);
         let (l, h) = bounds(ratio(50, 500).unwrap());
         assert!((low - l).abs() < 1e-12 && (high - h).abs() < 1e-12);
@@ -136,10 +117,10 @@ mod tests {
     /// All and nothing have a width, and stay within 0 and 1.
     #[test]
     fn the_ends_are_kept() {
-        let (low, high) = bounds(ratio_of_replications(&[(0, 50), (0, 50)]).unwrap());
+        let (low, high) = bounds(ratio_of_replications(&[(0, 49), (0, 51)]).unwrap());
         assert_eq!(low, 0.0);
         assert!((high - bounds(ratio(0, 100).unwrap()).1).abs() < 1e-12);
-        let (low, high) = bounds(ratio_of_replications(&[(50, 50), (50, 50)]).unwrap());
+        let (low, high) = bounds(ratio_of_replications(&[(50, 50), (51, 51)]).unwrap());
         assert!(low > 0.9 && high == 1.0);
         let (low, high) = bounds(ratio_of_replications(&[(0, 50), (50, 50)]).unwrap());
         assert!(low >= 0.0 && high <= 1.0 && high - low > 0.9);
@@ -149,11 +130,11 @@ mod tests {
     fn one_replication_gives_no_interval_and_none_no_ratio() {
         let one = ratio_of_replications(&[(3, 10), (0, 0)]).unwrap();
         assert_eq!((one.value, one.n, one.interval), (0.3, 1, None));
+        let copies = ratio_of_replications(&[(3, 10), (0, 0), (3, 10), (3, 10)]).unwrap();
+        assert_eq!((copies.value, copies.n, copies.equal), (0.3, 3, true));
+        assert!(ratio_of_replications(&[(0, 10); 9]).unwrap().equal);
         assert_eq!(ratio_of_replications(&[(0, 0)]), Err(SampleError::Empty));
         assert!(ratio_of_replications(&[(2, 1)]).is_err());
-        assert_eq!(bootstrap_mean(&[2.0], 1).unwrap().interval, None);
-        assert!(bootstrap_mean(&[], 1).is_err());
-        assert!(bootstrap_mean(&[f64::NAN], 1).is_err());
     }
 
     /// Bursts all of one replication's trials: textbook Wilson would miss the truth mostly, this
@@ -174,21 +155,5 @@ mod tests {
         }
         assert!((368..=396).contains(&held), "{held} of 400");
         assert!(held_by_pool < 200, "{held_by_pool} of 400");
-    }
-
-    /// For many values of a bell shape it agrees with Student's t; the seed decides all of it.
-    #[test]
-    fn a_bootstrap_agrees_with_students_t() {
-        let mut random = Seed::new(3);
-        let mut value = || (0..12).map(|_| random.below(1000) as f64).sum::<f64>();
-        let sample: Vec<f64> = (0..200).map(|_| value()).collect();
-        let found = bootstrap_mean(&sample, 7).unwrap();
-        let (low, high) = bounds(found);
-        let (l, h) = bounds(mean(&sample).unwrap());
-        let off = ((low - l).abs() + (high - h).abs()) / (h - l);
-        assert!(off < 0.1, "{off}");
-        assert_eq!(found, bootstrap_mean(&sample, 7).unwrap());
-        assert_ne!(found, bootstrap_mean(&sample, 8).unwrap());
-        assert_eq!(found.interval.unwrap().kind, Kind::Bootstrap);
     }
 }

@@ -31,13 +31,14 @@ impl StoppingRule {
     /// Whether `sample`, one value a replication, is enough.
     ///
     /// Never with fewer than two values, or with one that is not finite: such a cell has a fault
-    /// that more replications may show. All values equal is enough, also when they are all 0.
+    /// that more replications may show. All values equal is enough, also when they are all 0: more
+    /// of them would be copies, and the estimate says that it has no interval.
     pub fn met(&self, sample: &[f64]) -> bool {
-        sample.len() >= self.at_least
-            && mean(sample)
-                .ok()
-                .and_then(|estimate| estimate.relative_half_width())
-                .is_some_and(|width| width <= self.within)
+        let enough = |estimate: super::Estimate| match estimate.relative_half_width() {
+            Some(width) => width <= self.within,
+            None => estimate.equal,
+        };
+        sample.len() >= self.at_least && mean(sample).is_ok_and(enough)
     }
 
     /// About how many replications the cell needs in all, judged by the spread so far: for a display
@@ -45,6 +46,9 @@ impl StoppingRule {
     pub fn needed(&self, sample: &[f64]) -> Option<usize> {
         check(sample).ok()?;
         let estimate = Moments::of(sample).estimate(LEVEL, Kind::StudentT);
+        if estimate.equal {
+            return Some(self.at_least);
+        }
         let width = estimate.relative_half_width()?;
         // The half-width shrinks with the root of the number of replications.
         let factor = (width / self.within).powi(2);

@@ -3,7 +3,7 @@
 use super::file::{Campaign, Vary};
 use super::runner::Done;
 use super::store::Figures;
-use crate::estimate::{self, had_by, is_even, kinds};
+use crate::estimate::{self, EQUAL, had_by, is_even, kinds};
 use crate::output::{
     AxisSheet, ChartSheet, SeriesSheet, Sheet, Style, TableSheet, figure, version,
 };
@@ -26,10 +26,15 @@ fn pairs(one: &[Figures], other: &[Figures], name: &str) -> (Vec<f64>, Vec<f64>)
     both.filter_map(|(a, b)| a.get(name).copied().zip(b.get(name).copied())).unzip()
 }
 
-fn estimate(samples: &[Figures], name: &str, seed: u64) -> Option<Estimate> {
+fn estimate(samples: &[Figures], name: &str) -> Option<Estimate> {
     let (flow, measure) = name.split_once('.')?;
     let of = |r: usize, measure: &str| samples[r].get(&format!("{flow}.{measure}")).copied();
-    estimate::estimate(measure, samples.len(), seed, of)
+    estimate::estimate(measure, samples.len(), of)
+}
+
+/// Whether a cell has several replications and all its figures are the same in each.
+fn equal(samples: &[Figures]) -> bool {
+    samples.len() > 1 && samples.iter().all(|s| *s == samples[0])
 }
 
 fn measure(name: &str) -> &str {
@@ -52,7 +57,7 @@ fn plain_head(name: &str) -> String {
 fn spell(estimate: Option<Estimate>) -> String {
     let Some(estimate) = estimate else { return "-".into() };
     match estimate.interval {
-        Some(interval) if interval.half_width() > 0.0 => {
+        Some(interval) => {
             // Neither needs more digits than it takes to see how sure the mean is.
             let half = interval.half_width();
             let digits = 10f64.powi(2 - half.log10().ceil() as i32);
@@ -63,7 +68,7 @@ fn spell(estimate: Option<Estimate>) -> String {
             let [value, low, high] = [estimate.value, interval.low, interval.high].map(round);
             format!("{value} [{low}, {high}]")
         }
-        Some(_) => format!("{} ± 0", figure(estimate.value)),
+        None if estimate.equal => figure(estimate.value) + EQUAL,
         None => figure(estimate.value),
     }
 }
@@ -89,6 +94,7 @@ pub(crate) fn sheet(campaign: &Campaign, done: &Done) -> Sheet {
         ("manifest.json", "version, seed, parameters, host"),
     ];
     Sheet {
+        network: None,
         title: campaign.title.clone(),
         text: campaign.text.split("\n\n").map(|p| p.trim().to_string()).collect(),
         facts: vec![
@@ -114,10 +120,14 @@ fn cells(campaign: &Campaign, done: &Done) -> TableSheet {
         .map(|((cell, samples), settled)| {
             let named = campaign.vary.iter().zip(&cell.choices);
             let mut row: Vec<String> = named.map(|(v, c)| v.choices[*c].text.clone()).collect();
-            let mark = if *settled { "" } else { " *" };
+            let mark = match settled {
+                true if equal(samples) => EQUAL,
+                true => "",
+                false => " *",
+            };
             row.push(format!("{}{mark}", samples.len()));
             row.extend(campaign.measures.iter().map(|m| {
-                let estimate = estimate(samples, m, campaign.seed);
+                let estimate = estimate(samples, m);
                 spell(estimate) + &had_by(estimate, samples.len())
             }));
             row
@@ -126,7 +136,7 @@ fn cells(campaign: &Campaign, done: &Done) -> TableSheet {
     let heads_of: Vec<String> = campaign.measures.iter().map(|m| plain_head(m)).collect();
     let all = done.samples.iter().flat_map(|samples| {
         let named = campaign.measures.iter().zip(&heads_of);
-        named.map(|(m, head)| (head.as_str(), estimate(samples, m, campaign.seed)))
+        named.map(|(m, head)| (head.as_str(), estimate(samples, m)))
     });
     let mut caption = format!(
         "Cells: {}, over n replications; seed {}; {}.",
@@ -134,6 +144,9 @@ fn cells(campaign: &Campaign, done: &Done) -> TableSheet {
         campaign.seed,
         campaign.rule()
     );
+    if done.samples.iter().any(|s| equal(s)) {
+        caption += " n =: all replications of the cell are equal, no random element shows.";
+    }
     if done.settled.contains(&false) {
         caption += " * not within that bound.";
     }
@@ -196,16 +209,24 @@ fn differences(campaign: &Campaign, done: &Done) -> Option<TableSheet> {
         for name in &campaign.measures {
             let (left, right) = pairs(&done.samples[b], &done.samples[a], name);
             let Ok(estimate) = paired(&left, &right) else { continue };
-            let Some(interval) = estimate.interval else { continue };
+            if estimate.interval.is_none() && !estimate.equal {
+                continue;
+            }
+            let bound = |b: Option<f64>| b.map_or("-".into(), figure);
             let mut row: Vec<String> = others.iter().map(|i| text(*i, cell)).collect();
             row.extend([
                 format!("{} less {}", text(compared, cell), text(compared, &campaign.cells[a])),
                 head(name),
                 figure(estimate.value),
-                figure(interval.low),
-                figure(interval.high),
+                bound(estimate.interval.map(|i| i.low)),
+                bound(estimate.interval.map(|i| i.high)),
                 estimate.n.to_string(),
-                if interval.contains(0.0) { "no" } else { "yes" }.into(),
+                match estimate.interval {
+                    None => "all equal",
+                    Some(i) if i.contains(0.0) => "no",
+                    Some(_) => "yes",
+                }
+                .into(),
             ]);
             rows.push(row);
         }
@@ -216,7 +237,8 @@ fn differences(campaign: &Campaign, done: &Done) -> Option<TableSheet> {
     (!rows.is_empty()).then(|| TableSheet {
         caption: format!(
             "Differences between cells that met the same random numbers: mean and 95 % paired Student t \
-             interval; sure where 0 is not in it. Seed {}.",
+             interval; sure where 0 is not in it. All equal: the same in every pair of replications, which tells of no \
+             spread and has no interval. Seed {}.",
             campaign.seed
         ),
         head,
@@ -234,6 +256,7 @@ fn charts(campaign: &Campaign, done: &Done) -> Vec<ChartSheet> {
         let title =
             title.get(..1).unwrap_or_default().to_uppercase() + title.get(1..).unwrap_or_default();
         let chart = |part: usize, x: AxisSheet, series: Vec<SeriesSheet>| ChartSheet {
+            shaded: Vec::new(),
             name: if part == 0 {
                 name.replace('.', "-")
             } else {
@@ -255,19 +278,19 @@ fn charts(campaign: &Campaign, done: &Done) -> Vec<ChartSheet> {
         let choice = campaign.vary[x].choices.first().and_then(|c| c.number);
         let axis = AxisSheet::new(&campaign.vary[x].name, choice.map_or("", |c| c.1));
         for (part, groups) in groups(campaign, x).chunks(MAX_SERIES).enumerate() {
-            let series = groups.iter().map(|g| ribbon(g, campaign, done, name, &title)).collect();
+            let series = groups.iter().map(|g| ribbon(g, done, name, &title)).collect();
             charts.push(chart(part, axis.clone(), series));
         }
     }
     charts
 }
 
-fn ribbon(group: &Group, campaign: &Campaign, done: &Done, name: &str, title: &str) -> SeriesSheet {
+fn ribbon(group: &Group, done: &Done, name: &str, title: &str) -> SeriesSheet {
     let label = if group.name.is_empty() { title } else { &group.name };
     let mut series =
         SeriesSheet { name: label.into(), style: Style::Ribbon, ..SeriesSheet::default() };
     for (x, cell) in &group.cells {
-        if let Some(e) = estimate(&done.samples[*cell], name, campaign.seed) {
+        if let Some(e) = estimate(&done.samples[*cell], name) {
             series.points.push([*x, e.value]);
             series.bounds.push((e.interval.map(|i| [i.low, i.high]), e.n));
             series.kind = e.interval.map_or(series.kind, |i| i.kind.into());
@@ -286,7 +309,7 @@ fn bars(campaign: &Campaign, done: &Done, name: &str) -> Option<SeriesSheet> {
         ..SeriesSheet::default()
     };
     for (i, cell) in campaign.cells.iter().enumerate().take(MAX_BARS) {
-        if let Some(e) = estimate(&done.samples[i], name, campaign.seed) {
+        if let Some(e) = estimate(&done.samples[i], name) {
             let named = campaign.vary.iter().zip(&cell.choices);
             let words: Vec<String> = named.map(|(v, c)| v.choices[*c].text.clone()).collect();
             series.names.push(words.join(", "));
@@ -375,7 +398,7 @@ pub(crate) fn summary_table(campaign: &Campaign, done: &Done) -> Result<Table, T
     let names = all_names(done);
     for (cell, samples) in campaign.cells.iter().zip(&done.samples) {
         for name in &names {
-            let Some(estimate) = estimate(samples, name, campaign.seed) else { continue };
+            let Some(estimate) = estimate(samples, name) else { continue };
             let (flow, measure) = name.split_once('.').unwrap_or(("", name));
             let mut row = vary_cells(campaign, &cell.choices);
             let interval = estimate.interval.map_or(String::new(), |i| i.to_string());
@@ -405,18 +428,21 @@ pub(crate) fn json(campaign: &Campaign, done: &Done) -> Value {
             .measures
             .iter()
             .filter_map(|name| {
-                let e = estimate(samples, name, campaign.seed)?;
+                let e = estimate(samples, name)?;
                 let (low, high) = (e.interval.map(|i| i.low), e.interval.map(|i| i.high));
                 let unit = unit(measure(name));
                 let kind = e.interval.map(|i| i.to_string());
                 let figure = json!({
                     "unit": unit, "n": e.n, "mean": e.value, "low": low, "high": high,
-                    "interval": kind,
+                    "interval": kind, "equal": e.equal,
                 });
                 Some((name.clone(), figure))
             })
             .collect();
-        json!({ "choices": choices, "n": samples.len(), "settled": settled, "figures": figures })
+        json!({
+            "choices": choices, "n": samples.len(), "settled": settled, "equal": equal(samples),
+            "figures": figures,
+        })
     };
     let cells = campaign.cells.iter().zip(&done.samples).zip(&done.settled);
     json!({

@@ -2,6 +2,7 @@
 //!
 //! They print nothing but progress: the command line shows the answer, as text or as JSON.
 
+mod network;
 mod paper;
 mod report;
 mod run;

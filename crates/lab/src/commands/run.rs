@@ -1,8 +1,9 @@
 //! `ringway lab run`: a scenario, once or many times.
 
+use super::network::{down_caption, down_times, network};
 use super::{Answer, Failure, Source, scenario, source};
 use crate::builtin;
-use crate::estimate::{estimate, had_by, is_even, kinds};
+use crate::estimate::{EQUAL, estimate, had_by, is_even, kinds};
 use crate::output::{
     self, AxisSheet, ChartSheet, MANIFEST, Manifest, PAGE, SHEET, SeriesSheet, Sheet, Style,
     TableSheet, columns, figure, host, version,
@@ -13,6 +14,7 @@ use crate::scenario::{MAX_REPLICATIONS, Scenario, What};
 use rayon::prelude::*;
 use ringway_figures::statistics::Estimate;
 use serde_json::{Value, json};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -56,7 +58,7 @@ pub fn run(args: &RunArgs) -> Result<Answer, Failure> {
     }
     let began = Instant::now();
     let runs = replicate(&scenario, seed, replications, args.out.as_deref())?;
-    let summed = sum_up(&runs, seed);
+    let summed = sum_up(&runs);
     let sheet = sheet(&scenario, &runs, &summed, seed, args.out.is_some());
     let mut text = text(&scenario, &runs, &sheet);
     if let Some(out) = &args.out {
@@ -112,13 +114,13 @@ fn replicate(
 }
 
 /// The estimate of every figure with its interval, over the replications that have it.
-fn sum_up(runs: &[Outcome], seed: u64) -> Vec<Summed<'_>> {
+fn sum_up(runs: &[Outcome]) -> Vec<Summed<'_>> {
     let Some(first) = runs.first() else { return Vec::new() };
     let mut summed = Vec::new();
     for (i, flow) in first.flows.iter().enumerate() {
         for (measure, _) in MEASURES {
             let of = |r: usize, name: &str| runs[r].flows[i].value(name);
-            if let Some(estimate) = estimate(measure, runs.len(), seed, of) {
+            if let Some(estimate) = estimate(measure, runs.len(), of) {
                 summed.push(Summed { flow: &flow.flow, measure, estimate });
             }
         }
@@ -163,11 +165,14 @@ fn flow_table(
     let n = runs.len();
     let mut head = vec!["flow".to_string()];
     head.extend(columns.iter().map(|c| c.0.to_string()));
-    let find =
-        |flow: &str, measure: &str| summed.iter().find(|s| s.flow == flow && s.measure == measure);
+    // Names of flows are their own, so that each figure is found at once among those of many flows.
+    let index: HashMap<(&str, &str), &Summed<'_>> =
+        summed.iter().map(|s| ((s.flow, s.measure), s)).collect();
+    let find = |flow: &str, measure: &str| index.get(&(flow, measure)).copied();
     let flows = runs.first().map_or(&[][..], |r| &r.flows);
     let flows =
         flows.iter().filter(|f| columns.get(1).is_some_and(|c| find(&f.flow, c.1).is_some()));
+    let copies = equal(runs);
     let rows: Vec<Vec<String>> = flows
         .map(|flow| {
             let cell = |&(head, measure): &(&str, &str)| {
@@ -178,7 +183,11 @@ fn flow_table(
                     h if h.ends_with("(kbit/s)") => 1e-3,
                     _ => 1.0,
                 };
-                with_interval(&found.estimate, scale, n) + &had_by(Some(found.estimate), n)
+                let shown = match copies {
+                    true => with_interval(&found.estimate, scale, 1),
+                    false => with_interval(&found.estimate, scale, n),
+                };
+                shown + &had_by(Some(found.estimate), n)
             };
             std::iter::once(flow.flow.clone()).chain(columns.iter().map(cell)).collect()
         })
@@ -187,9 +196,26 @@ fn flow_table(
         let column = columns.iter().find(|c| c.1 == s.measure)?;
         Some((column.0.split(" (").next().unwrap_or_default(), Some(s.estimate)))
     });
-    let kind = kinds(shown).unwrap_or("one run".into());
+    let kind = match copies {
+        true => format!("{}; each value is that of one run", all_equal(n)),
+        false => kinds(shown).unwrap_or("one run".into()),
+    };
     let caption = format!("{what}; n = {n}, seed {seed}, {kind}.");
     (!rows.is_empty()).then_some(TableSheet { caption, head, rows })
+}
+
+/// Whether there are several runs and nothing but their numbers tells them apart: nothing in them is
+/// random, or what is had no effect.
+fn equal(runs: &[Outcome]) -> bool {
+    let same = |a: &Outcome, b: &Outcome| {
+        (a.ended, a.events, &a.flows, &a.links) == (b.ended, b.events, &b.flows, &b.links)
+    };
+    runs.len() > 1 && runs.iter().all(|r| same(r, &runs[0]))
+}
+
+/// Says that so many runs are equal.
+fn all_equal(n: usize) -> String {
+    format!("all {n} replications are equal, no random element shows")
 }
 
 /// An estimate times `scale`, with its interval if there are several runs.
@@ -203,6 +229,7 @@ pub(crate) fn with_interval(estimate: &Estimate, scale: f64, n: usize) -> String
             let [low, high] = [i.low, i.high].map(|b| figure(short(b * scale)));
             format!("{value} [{low}, {high}]")
         }
+        None if n > 1 && estimate.equal => value + EQUAL,
         None => value,
     }
 }
@@ -301,7 +328,10 @@ fn sheet(
         facts: vec![
             ("version".into(), version()),
             ("seed".into(), seed.to_string()),
-            ("replications".into(), runs.len().to_string()),
+            (
+                "replications".into(),
+                if equal(runs) { all_equal(runs.len()) } else { runs.len().to_string() },
+            ),
             (
                 "virtual time".into(),
                 first.map_or(String::new(), |r| format!("{} s", figure(r.ended))),
@@ -310,9 +340,15 @@ fn sheet(
         tables,
         charts: first.map_or(Vec::new(), |r| {
             let mut all = charts(&r.series, seed);
+            // Those whose horizontal axis is the time of the run.
+            for chart in all.iter_mut().filter(|c| c.x.label == "time") {
+                chart.shaded = down_times(scenario, r.ended);
+                chart.caption += &down_caption(scenario, r.ended);
+            }
             all.extend(message_delays(runs, seed));
             all
         }),
+        network: Some(network(scenario)),
         files: if files { listed } else { Vec::new() },
     }
 }
@@ -349,7 +385,11 @@ fn message_delays(runs: &[Outcome], seed: u64) -> Vec<ChartSheet> {
     }
     let pooled: Vec<&Series> = pooled.iter().collect();
     let n = runs.len();
-    let rests_on = Some((n, if n == 1 { "run".into() } else { "replications".into() }));
+    let rests_on = Some(match n {
+        1 => (1, "run".into()),
+        n if equal(runs) => (1, format!("run; {}", all_equal(n))),
+        n => (n, "replications".into()),
+    });
     let delay = || AxisSheet::new("delay", "s").log();
     let mut charts = Vec::new();
     for (part, of) in pooled.chunks(MOST_IN_A_FIGURE).enumerate() {
@@ -366,6 +406,7 @@ fn message_delays(runs: &[Outcome], seed: u64) -> Vec<ChartSheet> {
         });
         let tail = |s: &&Series| SeriesSheet::tail(&s.of, s.points.iter().map(|p| p[1]).collect());
         charts.push(ChartSheet {
+shaded: Vec::new(),
             name: format!("message-delay-tail{number}"),
             title: titled("Messages that took longer", of),
             caption: "The share of the delivered messages that took longer, from when each was due to its \
@@ -414,6 +455,7 @@ fn chart(what: What, of: &[&Series], seed: u64, number: &str) -> ChartSheet {
         ),
     };
     ChartSheet {
+        shaded: Vec::new(),
         name: format!("{}{number}", what.as_str()),
         title: titled(title, of),
         caption: caption.into(),
@@ -435,6 +477,7 @@ fn titled(title: &str, of: &[&Series]) -> String {
 
 fn distribution(of: &[&Series], seed: u64, number: &str) -> ChartSheet {
     ChartSheet {
+        shaded: Vec::new(),
         name: format!("delay-ecdf{number}"),
         title: titled("Distribution of the delay", of),
         caption: "The share of packets that took no longer.".into(),
@@ -455,6 +498,7 @@ fn sequence(series: &Series, seed: u64) -> ChartSheet {
         drawn.push(SeriesSheet::new("lost", Style::Lost, &series.lost));
     }
     ChartSheet {
+        shaded: Vec::new(),
         name: format!("sequence-{}", series.of),
         title: format!("Packets over time, {}", series.of),
         caption:
@@ -491,6 +535,7 @@ fn summary(summed: &[Summed<'_>]) -> Vec<Value> {
             "low": interval.map(|i| i.low),
             "high": interval.map(|i| i.high),
             "interval": interval.map(|i| i.to_string()),
+            "equal": s.estimate.equal,
         })
     };
     summed.iter().map(entry).collect()
@@ -509,6 +554,7 @@ fn json(
         "version": version(),
         "seed": seed,
         "replications": runs.len(),
+        "equal": equal(runs),
         "summary": summary(summed),
         "runs": runs,
     })

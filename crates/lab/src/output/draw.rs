@@ -43,6 +43,7 @@ fn figure(chart: &ChartSheet) -> Figure {
     if let Some((n, what)) = &chart.rests_on {
         figure = figure.resting_on(*n, what);
     }
+    let figure = figure.shading(chart.shaded.iter().map(|s| (s[0], s[1])));
     chart.series.iter().map(series).fold(figure, Figure::with)
 }
 
@@ -66,7 +67,7 @@ fn series(sheet: &SeriesSheet) -> Series {
                 level: LEVEL,
                 kind: sheet.kind.into(),
             });
-            (point[0], Estimate { value: point[1], n, interval })
+            (point[0], Estimate { value: point[1], n, interval, equal: false })
         })
     };
     let data = match sheet.style {

@@ -80,12 +80,35 @@ pub struct Sheet {
     pub text: Vec<String>,
     /// What was run: version, seed and so on, each with its name.
     pub facts: Vec<(String, String)>,
+    /// The network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<NetworkSheet>,
     /// Tables.
     pub tables: Vec<TableSheet>,
     /// Figures.
     pub charts: Vec<ChartSheet>,
     /// Other files beside the report, with what they hold.
     pub files: Vec<(String, String)>,
+}
+
+/// Nodes and the links between them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct NetworkSheet {
+    /// Names of the nodes.
+    pub nodes: Vec<String>,
+    /// The links.
+    pub links: Vec<LinkSheet>,
+}
+
+/// A link as it is drawn.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LinkSheet {
+    /// The indices of its nodes.
+    pub between: [usize; 2],
+    /// Its name, and what it does to packets, a line each.
+    pub label: Vec<String>,
+    /// Whether it is down at times.
+    pub goes_down: bool,
 }
 
 /// A table, as text.
@@ -118,6 +141,9 @@ pub struct ChartSheet {
     pub y: AxisSheet,
     /// What is drawn.
     pub series: Vec<SeriesSheet>,
+    /// Stretches of the horizontal axis that are shaded: times when a link was down.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shaded: Vec<[f64; 2]>,
 }
 
 /// An axis.
@@ -179,8 +205,10 @@ pub enum IntervalKind {
     Paired,
     /// Wilson's.
     Wilson,
-    /// The bootstrap over replications.
-    Bootstrap,
+    /// Between two observations.
+    Rank,
+    /// Woodruff's over replications.
+    Woodruff,
 }
 
 impl IntervalKind {
@@ -195,7 +223,8 @@ impl From<Kind> for IntervalKind {
             Kind::StudentT => Self::Student,
             Kind::PairedT => Self::Paired,
             Kind::Wilson => Self::Wilson,
-            Kind::Bootstrap => Self::Bootstrap,
+            Kind::Rank => Self::Rank,
+            Kind::Woodruff => Self::Woodruff,
         }
     }
 }
@@ -206,7 +235,8 @@ impl From<IntervalKind> for Kind {
             IntervalKind::Student => Self::StudentT,
             IntervalKind::Paired => Self::PairedT,
             IntervalKind::Wilson => Self::Wilson,
-            IntervalKind::Bootstrap => Self::Bootstrap,
+            IntervalKind::Rank => Self::Rank,
+            IntervalKind::Woodruff => Self::Woodruff,
         }
     }
 }

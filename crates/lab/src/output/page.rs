@@ -1,9 +1,9 @@
 //! The page: everything of a sheet in one HTML file that needs nothing else.
 
 use super::text::is_numbers;
-use super::{Sheet, TableSheet};
+use super::{LinkSheet, NetworkSheet, Sheet, TableSheet};
 use ringway_figures::chart::{ChartError, Figure};
-use ringway_figures::report::{Entry, Grid, Head, Report, Section};
+use ringway_figures::report::{Diagram, Edge, Entry, Grid, Head, Report, Section};
 
 /// Writes the page.
 pub(super) fn page(sheet: &Sheet, figures: Vec<Figure>) -> Result<String, ChartError> {
@@ -12,16 +12,40 @@ pub(super) fn page(sheet: &Sheet, figures: Vec<Figure>) -> Result<String, ChartE
     report.manifest.clone_from(&sheet.facts);
     let results = sheet.tables.iter().fold(Section::new("Results"), |s, t| s.grid(grid(t)));
     let drawn = figures.into_iter().fold(Section::new("Figures"), Section::figure);
+    let mut network = Section::new("Network");
+    if let Some(sheet) = &sheet.network {
+        network = network.diagram(diagram(sheet));
+    }
     let mut files = Section::new("Files beside this page");
     if !sheet.files.is_empty() {
         let heads = [Head::text("file"), Head::text("what it holds")];
-        let rows =
-            sheet.files.iter().map(|(file, what)| [file.as_str().into(), what.as_str().into()]);
+        let charts = sheet.charts.iter().flat_map(|chart| {
+            let file = |ending: &str| format!("figures/{}.{ending}", chart.name);
+            [(file("svg"), chart.title.clone()), (file("png"), "the same as PNG".into())]
+        });
+        let all = sheet.files.iter().cloned().chain(charts);
+        let rows = all.map(|(file, what)| [Entry::File(file), what.into()]);
         files = files.grid(rows.fold(Grid::new("", heads), Grid::row));
     }
     report.sections =
-        { [results, drawn, files] }.into_iter().filter(|s| !s.parts.is_empty()).collect();
+        { [network, results, drawn, files] }.into_iter().filter(|s| !s.parts.is_empty()).collect();
     report.html()
+}
+
+/// The network as it is drawn.
+fn diagram(sheet: &NetworkSheet) -> Diagram {
+    let edge =
+        |l: &LinkSheet| Edge { between: l.between, label: l.label.clone(), dashed: l.goes_down };
+    let dashed = sheet.links.iter().any(|l| l.goes_down);
+    Diagram {
+        title: "Nodes and links".into(),
+        caption: format!(
+            "Rate, delay and loss of each link; an arrow where they differ by direction.{}",
+            if dashed { " Dashed: down at times." } else { "" }
+        ),
+        nodes: sheet.nodes.clone(),
+        edges: sheet.links.iter().map(edge).collect(),
+    }
 }
 
 /// A table: words to the left, numbers to the right.

@@ -14,8 +14,10 @@ pub struct Measured {
     pub column: String,
     /// Its unit.
     pub unit: &'static str,
-    /// What was printed.
+    /// What was printed, or follows from it.
     pub paper: Option<f64>,
+    /// Whether the paper's figure is computed from what it prints, such as a quotient of two figures.
+    pub paper_derived: bool,
     /// What we got.
     pub ours: f64,
     /// Lower bound of the interval.
@@ -41,6 +43,7 @@ impl Measured {
             column: column.into(),
             unit,
             paper: None,
+            paper_derived: false,
             ours: estimate.value,
             low: interval.map(|i| i.low),
             high: interval.map(|i| i.high),
@@ -53,12 +56,17 @@ impl Measured {
 
     /// One that nothing is left to chance of.
     pub(super) fn certain(column: &str, unit: &'static str, value: f64) -> Self {
-        Measured::new(column, unit, Estimate { value, n: 1, interval: None })
+        Measured::new(column, unit, Estimate { value, n: 1, interval: None, equal: false })
     }
 
     /// With what the paper printed.
     pub(super) fn beside(self, paper: f64) -> Self {
         Measured { paper: Some(paper), ..self }
+    }
+
+    /// With what follows from figures that the paper prints, and is not printed itself.
+    pub(super) fn beside_derived(self, paper: f64) -> Self {
+        Measured { paper_derived: true, ..self.beside(paper) }
     }
 
     /// With what the paper printed, which is of something else and is shown without a difference.
@@ -123,7 +131,9 @@ impl MeasuredTable {
                 cells.push(found.map_or("-".into(), |f| with_interval(&f.estimate, 1.0, f.n)));
                 if printed(column) {
                     let paper = found.and_then(|f| Some((f.ours, f.paper?)));
-                    cells.push(paper.map_or("-".into(), |(_, paper)| figure(paper)));
+                    let derived = found.is_some_and(|f| f.paper_derived);
+                    let mark = if derived { " (computed)" } else { "" };
+                    cells.push(paper.map_or("-".into(), |(_, p)| format!("{}{mark}", figure(p))));
                     let off = |(ours, paper): (f64, f64)| {
                         format!("{:+.0} %", (ours / paper - 1.0) * 100.0)
                     };
@@ -159,35 +169,46 @@ pub struct Claim {
     pub ours: String,
     /// Whether it holds here.
     pub holds: bool,
-    /// Whether the replications are enough to tell: what they cannot tell is no fault.
+    /// Whether the replications are enough to tell. A claim that they cannot decide is not
+    /// reproduced, and a fault as much as one that comes out otherwise than expected.
     pub sure: bool,
-    /// Whether it should: where it is known not to, `why` says why. A claim that does not come out
-    /// as it should is a fault of this reproduction.
+    /// Whether it should: where it is known not to, `why` says why.
     pub expected: bool,
-    /// Why it does not hold, or what the comparison leaves out.
-    pub why: &'static str,
+    /// Why it comes out as expected, or what the comparison leaves out; computed from the figures
+    /// wherever it names any. Says nothing about another outcome.
+    pub why: String,
 }
 
 impl Claim {
-    /// Whether it came out as it should, as far as can be told.
+    /// Whether it came out as expected, with enough replications to tell.
     pub fn is_right(&self) -> bool {
-        !self.sure || self.holds == self.expected
+        self.sure && self.holds == self.expected
+    }
+
+    /// The reason in words; of an outcome that is not the expected one no reason is known.
+    pub(super) fn reason(&self) -> Option<String> {
+        let why = match (self.sure, self.is_right()) {
+            (false, _) => "the replications cannot tell, so no reason is given.",
+            (true, false) => "this is not the outcome for which a reason is known.",
+            (true, true) => self.why.as_str(),
+        };
+        (!why.is_empty()).then(|| format!("{}, \"{}\": {why}", self.source, self.says))
     }
 
     /// All of them as a table.
     pub(super) fn sheet(claims: &[Claim]) -> TableSheet {
         let row = |c: &Claim| {
-            let holds = if c.holds { "holds" } else { "does not hold" };
-            let mark = match (c.sure, c.is_right()) {
-                (false, _) => ", not sure",
-                (true, true) => "",
-                (true, false) => " !",
+            let holds = match (c.sure, c.holds) {
+                (false, _) => "undecided",
+                (true, true) => "holds",
+                (true, false) => "does not hold",
             };
+            let mark = if c.is_right() { "" } else { " !" };
             vec![c.source.into(), c.says.clone(), format!("{holds}{mark}"), c.ours.clone()]
         };
         TableSheet {
-            caption: "What the papers say, and whether it comes out here. Not sure: 0 is in the 95 % interval \
-                      of the difference, more replications would tell. !: not as it should be."
+            caption: "What the papers say, and whether it comes out here. Undecided: the 95 % intervals do not \
+                      tell; more replications would. !: not as expected, which makes the command fail."
                 .into(),
             head: ["", "the paper says", "here", "because"].map(String::from).to_vec(),
             rows: claims.iter().map(row).collect(),

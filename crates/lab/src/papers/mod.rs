@@ -171,6 +171,7 @@ impl Reproduction {
         let wrong = self.claims.iter().filter(|c| !c.is_right()).map(|c| {
             let [holds, expected] =
                 [c.holds, c.expected].map(|h| if h { "holds" } else { "does not hold" });
+            let holds = if c.sure { holds } else { "is undecided" };
             format!("{}: \"{}\" {holds} ({}), expected: {expected}", c.source, c.says, c.ours)
         });
         far.chain(wrong).collect()
@@ -298,6 +299,7 @@ impl Reproduction {
             tables.push(self.shown());
         }
         Sheet {
+            network: None,
             title: self.title.into(),
             text: self.findings.clone(),
             facts: vec![

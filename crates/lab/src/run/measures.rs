@@ -79,6 +79,8 @@ pub struct FlowMeasures {
     pub retransmits: u64,
     /// Times a retransmission timer expired.
     pub timeouts: u64,
+    /// Times TCP held new data back because as many segments as it keeps account of were in flight.
+    pub window_full: u64,
     /// Delay of the packets that arrived.
     pub delay: Option<Delay>,
     /// Bits a second that arrived, with IP headers, from the first packet sent to the last arrived.
@@ -101,7 +103,7 @@ pub struct FlowMeasures {
 }
 
 /// Names of all figures of a flow that can be asked for by name, with their units.
-pub const MEASURES: [(&str, &str); 29] = [
+pub const MEASURES: [(&str, &str); 30] = [
     ("sent", "packets"),
     ("delivered", "packets"),
     ("dropped", "packets"),
@@ -111,6 +113,7 @@ pub const MEASURES: [(&str, &str); 29] = [
     ("damaged", "packets"),
     ("retransmits", "packets"),
     ("timeouts", ""),
+    ("window_full", ""),
     ("loss_ratio", ""),
     ("delay_mean", "s"),
     ("delay_variance", "s^2"),
@@ -148,6 +151,7 @@ impl FlowMeasures {
             "damaged" => self.damaged as f64,
             "retransmits" => self.retransmits as f64,
             "timeouts" => self.timeouts as f64,
+            "window_full" => self.window_full as f64,
             // Of the packets whose fate is known.
             "loss_ratio" => match self.dropped + self.delivered {
                 0 => return None,

@@ -1,10 +1,12 @@
 //! Runs a scenario: builds a world, lets time pass, and gives measures.
 //!
 //! A run depends on the scenario, the seed and the number of the replication, and on nothing else:
-//! the same three give the same figures to the last bit, on any machine and any number of threads.
+//! the same three give the same figures to the last bit, on any machine and any number of threads,
+//! in whatever order the scenario lists its parts (`canonical`).
 //! [`measures`] says what is measured; how a transport carries a flow is in `transport`.
 
 mod build;
+mod canonical;
 mod ledger;
 pub mod measures;
 mod thinned;
@@ -145,6 +147,18 @@ impl Rows {
 
 /// Runs a scenario once. `progress` is told, now and then, which share of the time has passed.
 pub fn run(
+    scenario: &Scenario,
+    options: &Options,
+    progress: impl FnMut(f64),
+) -> Result<Outcome, RunError> {
+    let canonical = canonical::Canonical::new(scenario);
+    let mut outcome = run_canonical(&canonical.scenario, options, progress)?;
+    canonical.restore(&mut outcome);
+    Ok(outcome)
+}
+
+/// Runs a scenario whose parts are numbered in the order of their names.
+fn run_canonical(
     scenario: &Scenario,
     options: &Options,
     mut progress: impl FnMut(f64),
@@ -304,6 +318,7 @@ fn outcome(
                 transport: flow.transport.as_str(),
                 retransmits: look.retransmits,
                 timeouts: look.timeouts,
+                window_full: look.window_full,
                 completion: seen
                     .completed
                     .filter(|_| flow.has_end())
@@ -361,6 +376,7 @@ fn measure(there: &Account, back: &Account, seen: &Seen, start: Time, ended: Tim
         damaged: seen.damaged,
         retransmits: 0,
         timeouts: 0,
+        window_full: 0,
         delay: there.delay.summary(),
         throughput: over
             .filter(|over| *over > 0.0)

@@ -1,14 +1,17 @@
 //! What carries SCTP's packets, as the driver sees it.
 
 use super::locals::Bound;
+use crate::sys::ErrorQueue;
 use arc_swap::ArcSwap;
 use ringway_sansio::{Addressing, Icmp};
 use socket2::Socket;
 use std::io;
 use std::net::IpAddr;
 use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 /// Bytes gathered before they are handed to the system: about three trains of 64 KiB, enough that
@@ -22,8 +25,38 @@ const GATHER_PACKETS: usize = 512;
 /// Our addresses that cannot be used now: they, or their links, are gone.
 pub(super) type Gone = Arc<ArcSwap<Vec<IpAddr>>>;
 
-/// A socket, for who listens for ICMP messages, and the address it sends from where that is one.
-pub(super) type Ear = (Arc<AsyncFd<Socket>>, Option<IpAddr>);
+/// Where a socket's ICMP messages are read, and the address it sends from where that is one.
+pub(super) type Ear = (Errors, Option<IpAddr>);
+
+/// What is watched for ICMP messages.
+pub(super) enum Errors {
+    /// A socket that is watched for packets too.
+    Shared(Arc<AsyncFd<Socket>>),
+    /// The error queue of a socket whose packets are received with pauses.
+    Alone(AsyncFd<ErrorQueue>),
+}
+
+impl Errors {
+    /// Waits for some.
+    pub(super) async fn wait(&self) -> io::Result<()> {
+        match self {
+            Errors::Shared(io) => io.ready(Interest::ERROR).await?.clear_ready(),
+            Errors::Alone(io) => {
+                io.readable().await?.clear_ready();
+                io.get_ref().clear();
+            }
+        }
+        Ok(())
+    }
+
+    /// The socket.
+    pub(super) fn socket(&self) -> BorrowedFd<'_> {
+        match self {
+            Errors::Shared(io) => io.get_ref().as_fd(),
+            Errors::Alone(io) => io.get_ref().as_fd(),
+        }
+    }
+}
 
 /// Packets that wait to be sent, one after the other in one buffer.
 #[derive(Default)]
@@ -80,6 +113,10 @@ pub struct Traffic {
     pub not_sent: u64,
     /// Times that the system had no room for more.
     pub no_room: u64,
+    /// Packets sent in fragments that were written here.
+    pub fragmented: u64,
+    /// Pauses in which packets right above IP were left to gather.
+    pub pauses: u64,
     /// ICMP messages about what was sent.
     pub icmp: u64,
 }

@@ -2,6 +2,7 @@
 
 use super::locals::MAX_UDP_ADDRESSES;
 use ringway_sctp::Close;
+use ringway_sctp::wire::MIN_A_RWND;
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
@@ -62,6 +63,7 @@ impl Error {
             Error::System { error, .. } => error.kind(),
             Error::Refused(ringway_sctp::Error::InUse) => io::ErrorKind::AddrInUse,
             Error::Closed(Close::Unreachable) => io::ErrorKind::TimedOut,
+            Error::Closed(Close::SmallWindow { .. }) => io::ErrorKind::ResourceBusy,
             Error::Closed(Close::Aborted { .. }) => io::ErrorKind::ConnectionReset,
             Error::Closed(_) | Error::Stopped => io::ErrorKind::NotConnected,
             Error::Refused(_)
@@ -82,6 +84,10 @@ impl fmt::Display for Words<'_> {
         match self.0 {
             Close::Finished => f.write_str("shut down in order"),
             Close::Unreachable => f.write_str("the peer does not answer"),
+            Close::SmallWindow { a_rwnd } => write!(
+                f,
+                "the peer is busy: expected a receive window of {MIN_A_RWND} bytes or more, got {a_rwnd}"
+            ),
             // An ICMP message, or an ABORT out of the blue (RFC 9260 section 8.4).
             Close::Aborted { code: 0, reason } if reason.is_empty() => {
                 f.write_str("refused, or aborted without a cause")

@@ -6,9 +6,7 @@ use crate::sys::{Cause, NetworkNews, Refusal, next_refusal};
 use ringway_sansio::{Addressing, Icmp};
 use ringway_sctp::PROTOCOL;
 use std::net::IpAddr;
-use std::os::fd::AsFd;
 use std::sync::Arc;
-use tokio::io::Interest;
 
 /// How much of a packet an ICMP message is asked for: an IPv6 header, which stands before the quote
 /// of a raw socket, the SCTP header, and the beginning of an INIT.
@@ -21,13 +19,12 @@ const IPV6_HEADER: usize = 40;
 const A_TURN: usize = 64;
 
 /// Listens for ICMP messages about what was sent from a socket.
-pub(super) async fn hear(shared: Arc<Shared>, (io, bound): Ear) {
+pub(super) async fn hear(shared: Arc<Shared>, (errors, bound): Ear) {
     let mut quote = [0; QUOTE];
-    while let Ok(mut ready) = io.ready(Interest::ERROR).await {
-        // From here on a new message makes the socket ready again.
-        ready.clear_ready();
+    // From then on a new message ends the next wait.
+    while errors.wait().await.is_ok() {
         let mut heard = 0;
-        while let Some(refusal) = next_refusal(io.get_ref().as_fd(), &mut quote) {
+        while let Some(refusal) = next_refusal(errors.socket(), &mut quote) {
             if let Some((sent, icmp, quoted)) = understand(&refusal, bound, &quote) {
                 shared.with(|core| core.refused(&sent, icmp, quoted));
             }

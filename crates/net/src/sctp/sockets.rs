@@ -1,14 +1,16 @@
 //! SCTP's packets on sockets: in UDP (RFC 6951), a socket for each of our addresses, with trains both
 //! ways; or right above IP as protocol 132, a raw socket for each family.
 
-use super::carrier::{Carrier, Ear, Gone, Outgoing, Traffic};
+use super::carrier::{Carrier, Ear, Errors, Gone, Outgoing, Traffic};
 use super::error::Error;
+use super::fragments::{Cut, Fragmenter};
 use super::locals::{Bound, Locals, MAX_UDP_ADDRESSES, check_scope};
+use super::moderation::Moderated;
 use super::ports::{DESTINATION, Held, Ports, raw};
 use crate::bind::enlarge_buffers;
 use crate::sys::{
     After, Datagram, RECEIVE_BATCH, ReceiveBatch, Reception, SEND_BATCH, SendBatch, path_mtu,
-    set_option, watch_reading,
+    set_option, watch_errors, watch_reading,
 };
 use ringway_sansio::{Addressing, Ecn, Icmp};
 use ringway_sctp::PROTOCOL;
@@ -46,20 +48,68 @@ const TRAIN_BYTES: usize = 65_507;
 
 /// One socket.
 struct Port {
-    io: Arc<AsyncFd<Socket>>,
+    io: Io,
     /// The address bound to, which may be a wildcard; port 0 right above IP.
     local: SocketAddr,
+}
+
+enum Io {
+    Udp(Arc<AsyncFd<Socket>>),
+    Ip(Moderated),
 }
 
 impl Port {
     /// To be called within a runtime.
     fn new((socket, local): Bound) -> io::Result<Port> {
-        Ok(Port { io: Arc::new(watch_reading(socket)?), local })
+        let io = match local.port() {
+            0 => Io::Ip(Moderated::new(socket)?),
+            _ => Io::Udp(Arc::new(watch_reading(socket)?)),
+        };
+        Ok(Port { io, local })
     }
 
-    fn ear(&self) -> Ear {
+    fn socket(&self) -> &Socket {
+        match &self.io {
+            Io::Udp(io) => io.get_ref(),
+            Io::Ip(moderated) => moderated.socket(),
+        }
+    }
+
+    /// To be called within a runtime.
+    fn ear(&self) -> io::Result<Ear> {
         let ip = self.local.ip();
-        (self.io.clone(), Some(ip).filter(|ip| !ip.is_unspecified()))
+        let errors = match &self.io {
+            Io::Udp(io) => Errors::Shared(io.clone()),
+            Io::Ip(moderated) => Errors::Alone(watch_errors(moderated.socket().clone())?),
+        };
+        Ok((errors, Some(ip).filter(|ip| !ip.is_unspecified())))
+    }
+
+    /// Takes what has come, at most one batch.
+    fn poll_receive(
+        &mut self,
+        cx: &mut Context<'_>,
+        batch: &mut ReceiveBatch,
+    ) -> Poll<io::Result<usize>> {
+        let io = match &mut self.io {
+            Io::Udp(io) => io,
+            Io::Ip(moderated) => return moderated.poll_receive(cx, batch),
+        };
+        while let Poll::Ready(ready) = io.poll_read_ready(cx) {
+            let mut ready = ready?;
+            match batch.receive(io.as_fd()) {
+                Ok(got) => {
+                    // recvmmsg stops early only when the queue is empty.
+                    if got < RECEIVE_BATCH {
+                        ready.clear_ready();
+                    }
+                    return Poll::Ready(Ok(got));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+        Poll::Pending
     }
 }
 
@@ -76,6 +126,7 @@ pub(super) struct Sockets {
     trains: bool,
     /// So many packets more are sent one by one, because the train they made was refused.
     singly: usize,
+    fragmenter: Fragmenter,
     /// Our addresses that cannot be used now.
     gone: Gone,
     refused: Vec<(Addressing, Icmp, Vec<u8>)>,
@@ -194,6 +245,7 @@ impl Sockets {
             buffers: SendBatch::new(),
             held,
             singly: 0,
+            fragmenter: Fragmenter::new(),
             gone,
             refused: Vec::new(),
             traffic: Traffic::default(),
@@ -201,7 +253,7 @@ impl Sockets {
     }
 
     /// The sockets, for who listens for ICMP messages.
-    pub(super) fn ears(&self) -> Vec<Ear> {
+    pub(super) fn ears(&self) -> io::Result<Vec<Ear>> {
         self.ports.iter().map(Port::ear).collect()
     }
 
@@ -213,6 +265,23 @@ impl Sockets {
         match exact {
             Some(place) => Some((place, None)),
             None => self.ports.iter().position(wild).map(|place| (place, Some(source))),
+        }
+    }
+
+    /// The packets of a reception.
+    fn train(&self, index: usize, each: &mut dyn FnMut(Addressing, &[u8])) {
+        let Some(reception) = self.received.get(index) else { return };
+        let Some((addressing, skip)) = self.addressing(&reception) else { return };
+        for packet in reception.datagrams() {
+            let Some(packet) = packet.get(skip..) else { return };
+            if let Some(held) = &self.held {
+                // It may have been queued before the port went to another process.
+                let Some(&[high, low]) = packet.get(PORT_FIELD) else { return };
+                if !held.has(u16::from_be_bytes([high, low])) {
+                    return;
+                }
+            }
+            each(addressing, packet);
         }
     }
 
@@ -270,45 +339,28 @@ impl Carrier for Sockets {
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         for _ in 0..self.ports.len() {
             self.current = (self.current + 1) % self.ports.len();
-            let io = &self.ports[self.current].io;
-            while let Poll::Ready(ready) = io.poll_read_ready(cx) {
-                let mut ready = ready?;
-                match self.received.receive(io.as_fd()) {
-                    Ok(got) => {
-                        // recvmmsg stops early only when the queue is empty.
-                        if got < RECEIVE_BATCH {
-                            ready.clear_ready();
-                        }
-                        self.traffic.receive_calls += 1;
-                        for train in (0..got).filter_map(|i| self.received.get(i)) {
-                            let packets = train.datagrams().count() as u64;
-                            self.traffic.received += packets;
-                            self.traffic.received_in_trains +=
-                                if packets > 1 { packets } else { 0 };
-                        }
-                        return Poll::Ready(Ok(got));
-                    }
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
-                    Err(error) => return Poll::Ready(Err(error)),
-                }
+            let port = &mut self.ports[self.current];
+            let Poll::Ready(got) = port.poll_receive(cx, &mut self.received) else { continue };
+            let got = got?;
+            self.traffic.receive_calls += 1;
+            for train in (0..got).filter_map(|i| self.received.get(i)) {
+                let packets = train.datagrams().count() as u64;
+                self.traffic.received += packets;
+                self.traffic.received_in_trains += if packets > 1 { packets } else { 0 };
             }
+            // Right above IP the system coalesces nothing: what came by one call is taken as one train,
+            // or each second packet would be acknowledged, at the price of a packet.
+            return Poll::Ready(Ok(if self.held.is_some() { got.min(1) } else { got }));
         }
         Poll::Pending
     }
 
     fn packets(&self, train: usize, each: &mut dyn FnMut(Addressing, &[u8])) {
-        let Some(reception) = self.received.get(train) else { return };
-        let Some((addressing, skip)) = self.addressing(&reception) else { return };
-        for packet in reception.datagrams() {
-            let Some(packet) = packet.get(skip..) else { return };
-            if let Some(held) = &self.held {
-                // It may have been queued before the port went to another process.
-                let Some(&[high, low]) = packet.get(PORT_FIELD) else { return };
-                if !held.has(u16::from_be_bytes([high, low])) {
-                    return;
-                }
-            }
-            each(addressing, packet);
+        if self.held.is_none() {
+            return self.train(train, each);
+        }
+        for index in 0..RECEIVE_BATCH {
+            self.train(index, each);
         }
     }
 
@@ -329,13 +381,17 @@ impl Carrier for Sockets {
     }
 
     fn traffic(&self) -> Traffic {
-        self.traffic
+        let pauses = |port: &Port| match &port.io {
+            Io::Udp(_) => 0,
+            Io::Ip(moderated) => moderated.pauses,
+        };
+        Traffic { pauses: self.ports.iter().map(pauses).sum(), ..self.traffic }
     }
 
     fn admit(&mut self, bound: Bound) -> Option<Ear> {
         // Without it packets from its address are refused, and their path fails.
         let port = Port::new(bound).ok()?;
-        let ear = port.ear();
+        let ear = port.ear().ok()?;
         self.ports.push(port);
         Some(ear)
     }
@@ -363,17 +419,22 @@ impl Sockets {
             self.refused.push((first.addressing, Icmp::Unreachable, quote));
             return Attempt { dealt: first.packets, room: true };
         };
+        if first.addressing.fragment.is_some()
+            && let Some(attempt) = self.send_in_fragments(place, outgoing, first)
+        {
+            return attempt;
+        }
         let like = |t: &&Train<'_>| {
             t.addressing.source == source && t.addressing.fragment == first.addressing.fragment
         };
         let datagrams: SmallVec<[Datagram<'_>; SEND_BATCH]> =
             batch.iter().take_while(like).map(|t| Datagram { from, ..t.datagram }).collect();
         let Sockets { ports, buffers, traffic, trains, singly, refused, .. } = self;
-        let socket = ports[place].io.get_ref();
+        let socket = ports[place].socket();
         let (mut lost, mut room, mut dealt) = (0, true, 0);
         let mut tried = (usize::MAX, 0);
         traffic.send_calls += 1;
-        if first.addressing.fragment {
+        if first.addressing.fragment.is_some() {
             let _ = may_fragment(socket, true);
         }
         let trains_dealt = buffers.send(socket.as_fd(), &datagrams, |index, code| {
@@ -400,7 +461,7 @@ impl Sockets {
             refused.extend(fault(&batch[index], code));
             After::Skip
         });
-        if first.addressing.fragment {
+        if first.addressing.fragment.is_some() {
             let _ = may_fragment(socket, false);
         }
         for train in &batch[..trains_dealt] {
@@ -414,6 +475,38 @@ impl Sockets {
         traffic.not_sent += lost;
         traffic.sent += dealt as u64 - lost;
         Attempt { dealt, room }
+    }
+}
+
+impl Sockets {
+    /// Sends the first packet in fragments of our own. `None` where this process may not, which leaves it
+    /// to the system to fragment it.
+    fn send_in_fragments(
+        &mut self,
+        place: usize,
+        outgoing: &Outgoing,
+        first: &Train<'_>,
+    ) -> Option<Attempt> {
+        let (ours, theirs) = (self.ports[place].local.port(), first.datagram.to.port());
+        let udp_ports = self.held.is_none().then_some((ours, theirs));
+        let cut = self.fragmenter.send(outgoing, udp_ports, &mut self.buffers);
+        if matches!(cut, Cut::NotPermitted) {
+            return None;
+        }
+        self.traffic.send_calls += 1;
+        let room = !matches!(cut, Cut::NoRoom);
+        match cut {
+            Cut::Sent => {
+                (self.traffic.sent, self.traffic.fragmented) =
+                    (self.traffic.sent + 1, self.traffic.fragmented + 1)
+            }
+            Cut::Refused(code) => {
+                self.traffic.not_sent += 1;
+                self.refused.extend(fault(first, code));
+            }
+            Cut::NoRoom | Cut::NotPermitted => {}
+        }
+        Some(Attempt { dealt: usize::from(room), room })
     }
 }
 
@@ -461,7 +554,12 @@ fn gather(outgoing: &Outgoing, trains: bool, udp: bool) -> SmallVec<[Train<'_>; 
         let (mut end, mut packets) = (range.end, 1);
         for (next, piece) in &left[1..] {
             let longest = piece.end - range.start;
-            if !trains || next != addressing || piece.len() > size || longest > TRAIN_BYTES {
+            if !trains
+                || addressing.fragment.is_some()
+                || next != addressing
+                || piece.len() > size
+                || longest > TRAIN_BYTES
+            {
                 break;
             }
             (end, packets) = (piece.end, packets + 1);

@@ -187,7 +187,7 @@ impl Stack {
         let (sockets, ports, locals) = opened.watch(gone.clone()).map_err(failed)?;
         let shared = share(limits, settings, ports, locals, gone)?;
         let mut tasks = Vec::new();
-        for ear in sockets.ears() {
+        for ear in sockets.ears().map_err(failed)? {
             tasks.push(runtime.spawn(hear(shared.clone(), ear)).abort_handle());
         }
         // Where the system tells no news, the heartbeats find out.

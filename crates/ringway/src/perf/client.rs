@@ -140,7 +140,7 @@ impl Channel {
 
 /// Opens what the messages of a client travel on.
 async fn open(args: &Client) -> Result<Vec<Channel>, Trouble> {
-    let place = args.to.clone().unwrap_or_default();
+    let place = args.to.clone().unwrap_or_default().resolve(&args.from).await?;
     let transport = args.transport;
     if let Transport::Sctp | Transport::SctpUdp = transport {
         let place = place.for_sctp(transport)?;

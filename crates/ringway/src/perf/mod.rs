@@ -18,7 +18,7 @@ mod udp;
 
 use crate::out::{self, Fail};
 use clap::{Args, Subcommand, ValueEnum};
-use place::Place;
+use place::Location;
 use serde::Serialize;
 use std::fmt;
 use std::process::ExitCode;
@@ -77,10 +77,10 @@ pub(crate) struct Server {
     /// What carries the messages
     #[arg(long, value_enum)]
     transport: Transport,
-    /// Where to listen: ADDR:PORT; with SCTP ADDR,ADDR..:PORT, and over UDP ?encap=PORT behind it
+    /// Where to listen: HOST:PORT; with SCTP HOST,HOST..:PORT, and over UDP ?encap=PORT behind it
     /// [default: 127.0.0.1:7109, with ?encap=9899]
     #[arg(long, value_name = "PLACE")]
-    listen: Option<Place>,
+    listen: Option<Location>,
     /// Ends by itself after so many seconds
     #[arg(long, value_name = "S", value_parser = seconds)]
     time: Option<Duration>,
@@ -94,14 +94,14 @@ pub(crate) struct Client {
     /// What carries the messages
     #[arg(long, value_enum)]
     transport: Transport,
-    /// Where the server is: ADDR:PORT; with SCTP ADDR,ADDR..:PORT, and over UDP ?encap=PORT behind
-    /// it [default: 127.0.0.1:7109, with ?encap=9899]
+    /// Where the server is: HOST:PORT; with SCTP HOST,HOST..:PORT, and over UDP ?encap=PORT behind
+    /// it; a host is an address or a name [default: 127.0.0.1:7109, with ?encap=9899]
     #[arg(long, value_name = "PLACE")]
-    to: Option<Place>,
+    to: Option<Location>,
     /// Addresses to send from, ADDR or ADDR,ADDR.. with SCTP [default: what leads to the server]
     #[arg(long, value_name = "ADDR", value_delimiter = ',')]
     from: Vec<std::net::IpAddr>,
-    /// Sizes of messages, in bytes
+    /// Sizes of messages: bytes, or with k (1000), KiB (1024), M or MiB behind the number
     #[arg(long, value_name = "BYTES", value_delimiter = ',', default_value = SIZES, value_parser = size)]
     size: Vec<usize>,
     /// Seconds for each size: two thirds for throughput, one third for latency
@@ -116,10 +116,33 @@ pub(crate) struct Client {
     json: bool,
 }
 
+/// What may stand behind a number of bytes, in lower case, and what it multiplies by: powers of ten as in
+/// the SI, powers of two as in IEC 80000-13.
+const UNITS: [(&str, usize); 10] = [
+    ("", 1),
+    ("b", 1),
+    ("k", 1000),
+    ("kb", 1000),
+    ("ki", 1 << 10),
+    ("kib", 1 << 10),
+    ("m", 1_000_000),
+    ("mb", 1_000_000),
+    ("mi", 1 << 20),
+    ("mib", 1 << 20),
+];
+
+/// Reads a size such as `100`, `1k`, `64KiB` or `1M`, in bytes.
 fn size(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(size) if (1..=MAX_SIZE).contains(&size) => Ok(size),
-        _ => Err(format!("expected 1 to {MAX_SIZE}")),
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let unit = unit.to_ascii_lowercase();
+    let factor = UNITS.iter().find(|(name, _)| *name == unit).map(|(_, factor)| *factor);
+    let read = || number.parse::<usize>().ok()?.checked_mul(factor?);
+    match read() {
+        Some(size) if (1..=MAX_SIZE).contains(&size) => Ok(size),
+        _ => Err(format!(
+            "expected 1 to {MAX_SIZE} bytes, as a number with k, KiB, M, MiB or nothing behind it"
+        )),
     }
 }
 

@@ -12,43 +12,118 @@ pub(crate) const ENCAP: u16 = 9899;
 /// Most addresses of one side, as SCTP takes.
 const MAX_ADDRESSES: usize = 16;
 
-/// `ADDR[,ADDR..]:PORT[?encap=PORT]`, IPv6 addresses in brackets.
+/// Longest host name (RFC 1035 section 2.3.4), in characters.
+const MAX_NAME: usize = 253;
+
+/// An address or a name that the system's resolver knows.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Place {
-    pub(crate) addresses: Vec<IpAddr>,
-    pub(crate) port: u16,
-    pub(crate) encap: Option<u16>,
+enum Host {
+    Address(IpAddr),
+    Name(String),
 }
 
-impl Default for Place {
-    fn default() -> Place {
-        Place { addresses: vec![Ipv4Addr::LOCALHOST.into()], port: PORT, encap: None }
+impl Host {
+    /// An IPv4 address, an IPv6 address in brackets, or a name.
+    fn parse(text: &str) -> Option<Host> {
+        if let Some(rest) = text.strip_prefix('[') {
+            return rest.strip_suffix(']')?.parse().map(|ip| Host::Address(IpAddr::V6(ip))).ok();
+        }
+        if let Ok(ip) = text.parse() {
+            return Some(Host::Address(IpAddr::V4(ip)));
+        }
+        let named = (1..=MAX_NAME).contains(&text.len())
+            && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+            // Digits alone are a mistyped address, which some resolvers read as another one.
+            && text.bytes().any(|b| b.is_ascii_alphabetic());
+        named.then(|| Host::Name(text.to_owned()))
     }
 }
 
-impl FromStr for Place {
+/// Where a server is, as it is written: `HOST[,HOST..]:PORT[?encap=PORT]`, IPv6 addresses in brackets.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Location {
+    hosts: Vec<Host>,
+    port: u16,
+    encap: Option<u16>,
+}
+
+impl Default for Location {
+    fn default() -> Location {
+        let hosts = vec![Host::Address(Ipv4Addr::LOCALHOST.into())];
+        Location { hosts, port: PORT, encap: None }
+    }
+}
+
+impl FromStr for Location {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Place, String> {
-        let form = || format!("expected ADDR[,ADDR..]:PORT[?encap=PORT], got {text:?}");
+    fn from_str(text: &str) -> Result<Location, String> {
+        let form = || format!("expected HOST[,HOST..]:PORT[?encap=PORT], got {text:?}");
         let (ends, encap) = match text.split_once("?encap=") {
             Some((ends, port)) => (ends, Some(port.parse().map_err(|_| form())?)),
             None => (text, None),
         };
         let (list, port) = ends.rsplit_once(':').ok_or_else(form)?;
         let port = port.parse().ok().filter(|&port| port != 0).ok_or_else(form)?;
-        let address = |text: &str| match text.strip_prefix('[') {
-            Some(rest) => rest.strip_suffix(']')?.parse().map(IpAddr::V6).ok(),
-            None => text.parse().map(IpAddr::V4).ok(),
-        };
-        let addresses: Option<Vec<IpAddr>> = list.split(',').map(address).collect();
-        match addresses {
-            Some(addresses) if addresses.len() <= MAX_ADDRESSES => {
-                Ok(Place { addresses, port, encap })
-            }
+        let hosts: Option<Vec<Host>> = list.split(',').map(Host::parse).collect();
+        match hosts {
+            Some(hosts) if hosts.len() <= MAX_ADDRESSES => Ok(Location { hosts, port, encap }),
             _ => Err(form()),
         }
     }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, host) in self.hosts.iter().enumerate() {
+            let comma = if i == 0 { "" } else { "," };
+            match host {
+                Host::Address(IpAddr::V6(address)) => write!(f, "{comma}[{address}]")?,
+                Host::Address(address) => write!(f, "{comma}{address}")?,
+                Host::Name(name) => write!(f, "{comma}{name}")?,
+            }
+        }
+        write!(f, ":{}", self.port)?;
+        match self.encap {
+            Some(port) => write!(f, "?encap={port}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Location {
+    /// Looks its names up. A name stands for its first IPv4 address, or the first IPv6 address where it
+    /// has no other; with `from`, for the first address of that family.
+    pub(crate) async fn resolve(&self, from: &[IpAddr]) -> Result<Place, Trouble> {
+        let mut addresses = Vec::with_capacity(self.hosts.len());
+        for host in &self.hosts {
+            addresses.push(match host {
+                Host::Address(address) => *address,
+                Host::Name(name) => look_up(name, from.first()).await?,
+            });
+        }
+        Ok(Place { addresses, port: self.port, encap: self.encap })
+    }
+}
+
+/// Returns the address that a name stands for; see [`Location::resolve`].
+async fn look_up(name: &str, from: Option<&IpAddr>) -> Result<IpAddr, Trouble> {
+    let found = tokio::net::lookup_host((name, 0)).await;
+    let found: Vec<IpAddr> = found.map_err(|e| Trouble::at(name, e))?.map(|a| a.ip()).collect();
+    let wanted = |ip: &&IpAddr| from.is_none_or(|from| from.is_ipv4() == ip.is_ipv4());
+    let of_family = found.iter().filter(wanted);
+    match of_family.min_by_key(|ip| ip.is_ipv6()) {
+        Some(ip) => Ok(*ip),
+        None => Err(Trouble::Failed(format!("{name} has no address of the family of --from"))),
+    }
+}
+
+/// Where a server is: addresses, a port, and with SCTP over UDP the port of that.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    pub(crate) addresses: Vec<IpAddr>,
+    pub(crate) port: u16,
+    pub(crate) encap: Option<u16>,
 }
 
 impl Place {
@@ -73,17 +148,7 @@ impl Place {
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, address) in self.addresses.iter().enumerate() {
-            let comma = if i == 0 { "" } else { "," };
-            match address {
-                IpAddr::V4(address) => write!(f, "{comma}{address}")?,
-                IpAddr::V6(address) => write!(f, "{comma}[{address}]")?,
-            }
-        }
-        write!(f, ":{}", self.port)?;
-        match self.encap {
-            Some(port) => write!(f, "?encap={port}"),
-            None => Ok(()),
-        }
+        let hosts = self.addresses.iter().map(|&address| Host::Address(address)).collect();
+        Location { hosts, port: self.port, encap: self.encap }.fmt(f)
     }
 }

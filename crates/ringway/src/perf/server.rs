@@ -59,7 +59,7 @@ impl Shown {
 /// Answers until it is stopped.
 pub(crate) async fn run(args: Server) -> Result<(), Trouble> {
     let Server { transport, listen, time, json } = args;
-    let place = listen.unwrap_or_default();
+    let place = listen.unwrap_or_default().resolve(&[]).await?;
     let shown = Shown { json };
     let serve = async {
         match transport {

@@ -1,30 +1,73 @@
 //! What client and server say, and what is made of it.
 
-use super::place::Place;
+use super::place::{Location, Place};
 use super::protocol::{Begin, Control, DATA, ECHO, End, Reply, Session};
 use super::report::{Latency, Report, Row, Throughput};
-use super::{Transport, Trouble};
+use super::{Transport, Trouble, size};
 use hdrhistogram::Histogram;
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
+}
+
+fn resolved(text: &str, from: &[IpAddr]) -> Result<Place, Trouble> {
+    block_on(text.parse::<Location>().unwrap().resolve(from))
+}
+
 #[test]
-fn places() {
-    let read = |text: &str| text.parse::<Place>();
+fn locations_are_addresses_and_names_with_a_port() {
     for text in ["127.0.0.1:5000", "10.0.0.1,[fd00::1]:7?encap=9899", "[::1]:1"] {
-        assert_eq!(read(text).map(|place| place.to_string()).as_deref(), Ok(text));
+        let place = resolved(text, &[]).ok().unwrap();
+        assert_eq!(place.to_string(), text);
     }
-    for text in ["", "127.0.0.1", "127.0.0.1:0", "::1:5", "a:5", "1.2.3.4:5?encap=x", "1.2.3.4,:5"]
+    for text in
+        ["", "127.0.0.1", "127.0.0.1:0", "::1:5", "1.2.3:5", "1.2.3.4:5?encap=x", "1.2.3.4,:5"]
     {
-        let error = read(text).unwrap_err();
-        assert!(error.starts_with("expected ADDR") && error.contains(text), "{error}");
+        let error = text.parse::<Location>().unwrap_err();
+        assert!(error.starts_with("expected HOST") && error.contains(text), "{error}");
     }
+    let name = |length| format!("{}:5", "a".repeat(length)).parse::<Location>();
+    assert!(name(253).is_ok() && name(254).is_err(), "RFC 1035 section 2.3.4");
     let many = vec!["127.0.0.1"; 17].join(",");
-    assert!(read(&format!("{many}:5")).is_err(), "more addresses than an association has");
-    let two = read("127.0.0.1,127.0.0.2:5").unwrap();
+    assert!(format!("{many}:5").parse::<Location>().is_err(), "more than an association has");
+    let two = resolved("127.0.0.1,127.0.0.2:5", &[]).ok().unwrap();
     assert!(matches!(two.single(Transport::Tcp), Err(Trouble::Usage(_))));
-    let over_udp = read("127.0.0.1:5").unwrap().for_sctp(Transport::SctpUdp).ok().unwrap();
+    let over_udp = resolved("127.0.0.1:5", &[]).ok().unwrap().for_sctp(Transport::SctpUdp);
+    let over_udp = over_udp.ok().unwrap();
     assert_eq!(over_udp.encap, Some(9899), "RFC 6951 section 1");
     assert!(matches!(over_udp.for_sctp(Transport::Sctp), Err(Trouble::Usage(_))));
+}
+
+#[test]
+fn a_name_is_looked_up() {
+    let place = resolved("localhost:7?encap=9", &[]).ok().unwrap();
+    assert_eq!(place.to_string(), "127.0.0.1:7?encap=9", "IPv4 before IPv6");
+    // RFC 6761 section 6.4: never an address.
+    let missing = resolved("no-such-host.invalid:7", &[]);
+    let Err(Trouble::Failed(line)) = missing else { panic!("an address for a name without one") };
+    assert!(line.starts_with("no-such-host.invalid: "), "{line}");
+}
+
+#[test]
+fn sizes_have_units() {
+    let sizes = [
+        ("1", 1),
+        ("100B", 100),
+        ("1k", 1000),
+        ("1kB", 1000),
+        ("64KiB", 65_536),
+        ("2Ki", 2048),
+        ("1M", 1_000_000),
+        ("4MiB", 4 << 20),
+    ];
+    for (text, bytes) in sizes {
+        assert_eq!(size(text), Ok(bytes), "{text}");
+    }
+    for text in ["", "k", "0", "0k", "1.5k", "-1", "1G", "5MiB", "1 k", "99999999999999999999M"] {
+        assert!(size(text).unwrap_err().starts_with("expected 1 to 4194304 bytes"), "{text}");
+    }
 }
 
 const BEGIN: Begin = Begin { run: 7, size: 10 };

@@ -125,7 +125,7 @@ impl Association {
             // F4.
             Wish::Delete(_) => {
                 self.ends.resting.push(address);
-                self.choose_locals(cx.now);
+                self.leave_local(cx.now);
             }
             Wish::Primary(_) => {}
         }
@@ -261,16 +261,19 @@ impl Association {
             (_, Some(code)) => Change::AddressRefused { address, code },
         };
         self.pending.changes.push_back(change);
-        match (wish, cause.is_none()) {
+        let known = match (wish, cause.is_none()) {
             (Wish::Primary(_), _) => return,
             // F2, and what is not deleted stays in use.
-            (Wish::Add(_), true) | (Wish::Delete(_), false) => {}
-            (Wish::Add(_), false) | (Wish::Delete(_), true) => {
-                self.ends.locals.retain(|local| *local != address);
-            }
-        }
+            (Wish::Add(_), done) => done,
+            (Wish::Delete(_), done) => !done,
+        };
         self.ends.resting.retain(|local| *local != address);
-        self.choose_locals(cx.now);
+        if known {
+            self.share_locals(cx.now);
+        } else {
+            self.ends.locals.retain(|local| *local != address);
+            self.leave_local(cx.now);
+        }
     }
 
     /// The peer does not know ASCONF after all (section 5.1, A9).

@@ -87,6 +87,7 @@ impl Association {
             // RFC 9260 section 8.1: not while data is outstanding, which may fare otherwise.
             self.errors = 0;
         }
+        self.life_on(index);
         self.path_changed();
     }
 

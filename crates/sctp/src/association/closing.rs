@@ -87,23 +87,43 @@ impl Association {
         }
     }
 
-    pub(super) fn handle_shutdown(&mut self, cx: &mut Cx<'_>, cumulative: Tsn) {
+    /// A SHUTDOWN came on a path.
+    pub(super) fn handle_shutdown(&mut self, cx: &mut Cx<'_>, path: usize, cumulative: Tsn) {
         match self.state {
             State::Established | State::ShutdownPending | State::ShutdownReceived => {
-                if self.state != State::ShutdownReceived {
-                    self.pending.peer_shutdown = true;
-                }
+                let again = self.state == State::ShutdownReceived;
+                self.pending.peer_shutdown |= !again;
+                let outstanding = self.out.outstanding;
                 self.state = State::ShutdownReceived;
-                self.heard = true;
+                self.heard = u32::MAX;
                 self.acks.clear();
                 self.acknowledged(cx, cumulative, None, core::iter::empty(), 0);
                 self.closing_progress(cx);
+                self.answer_shutdown_on(path);
+                if again && self.out.outstanding == outstanding {
+                    // It was sent again because T2-shutdown expired. The peer counts errors until it
+                    // hears of us, and what is outstanding may wait for a timer that is longer than all
+                    // of its own: a HEARTBEAT shows that both ends are there, and that this path works.
+                    self.request_heartbeat(path);
+                }
             }
             State::ShutdownSent => {
                 self.begin_closing(cx, State::ShutdownAckSent);
+                self.answer_shutdown_on(path);
             }
-            State::ShutdownAckSent => self.control.shutdown = true,
+            State::ShutdownAckSent => {
+                self.control.shutdown = true;
+                self.answer_shutdown_on(path);
+            }
             State::CookieWait | State::CookieEchoed | State::Closed => {}
+        }
+    }
+
+    /// RFC 9260 section 6.4: a SHUTDOWN ACK goes to where the SHUTDOWN came from. That way works, and the
+    /// path that data took may not, of which nothing is heard any more once heartbeats have ended.
+    fn answer_shutdown_on(&mut self, path: usize) {
+        if self.state == State::ShutdownAckSent && self.paths[path].usable() {
+            self.closing_path = path;
         }
     }
 

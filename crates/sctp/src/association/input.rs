@@ -92,6 +92,9 @@ impl Association {
             self.marked(tsn);
         }
         self.acks.packet(cx.now, path, seen, &self.settings);
+        if seen.data {
+            self.life_on(path);
+        }
         self.closing_heard(cx, seen.data);
         if seen.data && self.inn.is_readable() {
             self.pending.readable = true;
@@ -191,7 +194,7 @@ impl Association {
             }
             Chunk::Heartbeat(value) => self.handle_heartbeat(path, value),
             Chunk::HeartbeatAck(value) => self.handle_heartbeat_ack(cx, value),
-            Chunk::Shutdown(cumulative) => self.handle_shutdown(cx, cumulative),
+            Chunk::Shutdown(cumulative) => self.handle_shutdown(cx, path, cumulative),
             Chunk::ShutdownAck => self.handle_shutdown_ack(),
             Chunk::CookieAck => self.handle_cookie_ack(cx, path),
             Chunk::ForwardTsn(ref forward) | Chunk::IForwardTsn(ref forward)
@@ -311,7 +314,7 @@ impl Association {
             return;
         }
         self.totals.sacks_received += 1;
-        self.heard = true;
+        self.heard = u32::MAX;
         let (cumulative, window) = (sack.cumulative_tsn_ack, Some(sack.a_rwnd));
         if self.settings.rack {
             self.out.came_twice(&mut self.paths, sack.duplicates());
@@ -328,7 +331,7 @@ impl Association {
             return;
         }
         self.totals.sacks_received += 1;
-        self.heard = true;
+        self.heard = u32::MAX;
         if self.settings.rack {
             self.out.came_twice(&mut self.paths, sack.duplicates());
         }
@@ -370,7 +373,7 @@ impl Association {
             }
         }
         if outcome.acked {
-            self.errors = 0;
+            (self.errors, self.tried) = (0, 0);
             self.check_writable();
             if self.paths.iter().any(|path| path.told != path.state()) {
                 self.path_changed();

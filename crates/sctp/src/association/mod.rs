@@ -77,6 +77,12 @@ pub enum Close {
     Finished,
     /// The peer does not answer.
     Unreachable,
+    /// The peer answered every INIT, but until the last with a receive window below the 1500 bytes that
+    /// RFC 9260 section 3.3.3 asks for, as a peer does that is busy with what it has not read.
+    SmallWindow {
+        /// The last window it offered, in bytes.
+        a_rwnd: u32,
+    },
     /// The peer ended it at once.
     Aborted {
         /// Its first error cause (RFC 9260 section 3.3.10), 0 for none.
@@ -313,12 +319,14 @@ pub(crate) struct Association {
     shutdown_wanted: bool,
     /// The next packet of retransmissions goes out whatever the window says.
     forced: bool,
-    /// A zero window may be probed now; a probe is under way; a SACK has come since the timer last
-    /// expired; and how many probes were sent in a row (RFC 9260 section 6.1 A).
+    /// A zero window may be probed now; a probe is under way; of which paths the timer has not expired
+    /// since a SACK came, a bit each; and how many probes were sent in a row (RFC 9260 section 6.1 A).
     probe: bool,
     probing: bool,
-    heard: bool,
+    heard: u32,
     probes: u32,
+    /// The paths that data was sent on, or was lost on, since data was last acknowledged, a bit each.
+    tried: u32,
     /// Most user data in a chunk, as of the packet being written.
     most: usize,
     /// A path's MTU is to be probed.
@@ -523,6 +531,18 @@ impl Association {
             return true;
         }
         false
+    }
+
+    /// The peer is heard on a path. While data is tried on others, the errors that count up there do not
+    /// say that nobody answers: that is known when it was tried here too (RFC 9260 section 8.1). Each path
+    /// says so once at most between two acknowledgements of data.
+    fn life_on(&mut self, path: usize) {
+        if self.tried & (1 << path) == 0
+            && self.paths[path].usable()
+            && self.paths[path].flight == 0
+        {
+            self.errors = 0;
+        }
     }
 
     /// Adds an error cause to the next packet, if there is room.

@@ -13,7 +13,7 @@ use crate::settings::Settings;
 use crate::wire::cause::Cause;
 use crate::wire::chunk::{Chunk, kind};
 use crate::wire::parameter;
-use crate::wire::{Init, InitParameters, TLV_HEADER, Writer};
+use crate::wire::{Init, InitParameters, MIN_A_RWND, TLV_HEADER, Writer};
 use ringway_sansio::{Addressing, Time};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -40,6 +40,8 @@ pub(super) struct Opening {
     preservative: Option<u32>,
     /// How many cookies were stale.
     stale: u32,
+    /// The a_rwnd of an INIT ACK that came since the last INIT and offered too small a window.
+    small_window: Option<u32>,
 }
 
 /// What both ends have said of an association: what a State Cookie holds.
@@ -103,7 +105,8 @@ impl Association {
             forced: false,
             probe: false,
             probing: false,
-            heard: false,
+            heard: 0,
+            tried: 0,
             probes: 0,
             most: 1,
             wants_probe: false,
@@ -143,6 +146,7 @@ impl Association {
             cookie: Vec::new(),
             preservative: None,
             stale: 0,
+            small_window: None,
         }));
         association
     }
@@ -222,6 +226,7 @@ impl Association {
     pub(super) fn transmit_opening(&mut self, cx: &mut Cx<'_>, out: &mut Vec<u8>) -> Option<usize> {
         let mut opening = self.opening.take_if(|opening| opening.send)?;
         opening.send = false;
+        opening.small_window = None;
         let index = opening.path;
         let ports = (self.ends.local_port, self.ends.remote_port);
         let limit = self.paths[index].packet;
@@ -275,7 +280,10 @@ impl Association {
         let path = &mut self.paths[last];
         path.rto.back_off();
         if opening.retransmits > self.settings.max_init_retransmits {
-            self.close(Close::Unreachable);
+            self.close(match opening.small_window {
+                Some(a_rwnd) => Close::SmallWindow { a_rwnd },
+                None => Close::Unreachable,
+            });
             return;
         }
         if self.state == State::CookieEchoed {
@@ -308,6 +316,9 @@ impl Association {
         if self.state != State::CookieWait {
             return;
         }
+        if self.discards_small_window(init) {
+            return;
+        }
         self.learn_way(path, addressing);
         self.ends.udp_port = addressing.udp_port;
         // What is wrong is told with the tag of this very chunk (section 5.1).
@@ -320,7 +331,7 @@ impl Association {
             return refuse(self, Cause::InvalidParameter, "an INIT ACK has no tag");
         }
         if init.check().is_err() {
-            return refuse(self, Cause::InvalidParameter, "an INIT ACK has no streams or window");
+            return refuse(self, Cause::InvalidParameter, "an INIT ACK has no streams");
         }
         let parameters = match InitParameters::read(init, true) {
             Ok(parameters) if parameters.host_name => {
@@ -384,6 +395,19 @@ impl Association {
         self.t1 = None;
         self.current = path.min(self.paths.len() - 1);
         self.choose_current();
+    }
+
+    /// RFC 9260 section 3.3.3: an INIT ACK whose window is below 1500 bytes is discarded, and T1-init
+    /// repeats the INIT. Linux answers a peer that has restarted with what is left of the window of the
+    /// association before, which grows as its program reads; so the opening is not ended, as erratum
+    /// 7148 has it, and no ABORT is sent: the peer keeps nothing that it could end, unless it is opening
+    /// too, and then it would end what both want.
+    fn discards_small_window(&mut self, init: &Init<'_>) -> bool {
+        let small = init.initiate_tag != 0 && init.a_rwnd < MIN_A_RWND;
+        if small && let Some(opening) = &mut self.opening {
+            opening.small_window = Some(init.a_rwnd);
+        }
+        small
     }
 
     /// COOKIE ACK came (RFC 9260 section 5.1 E).

@@ -30,7 +30,8 @@ impl Association {
         };
         let path = path?;
         self.totals.packets_sent += 1;
-        let fragment = out.len() - start > self.paths[path].packet;
+        let path_mtu = self.paths[path].mtu() as u16;
+        let fragment = (out.len() - start > self.paths[path].packet).then_some(path_mtu);
         let ecn = self.codepoint();
         Some(Addressing { fragment, ecn, ..self.way(path) })
     }
@@ -289,6 +290,7 @@ impl Association {
         let before = packet.len();
         self.marks.data = true;
         self.paths[target].before_data(cx.now);
+        self.tried |= 1 << target;
         if self.paths[target].pmtu.is_some() {
             self.begin_search(cx.now, target);
         }
@@ -351,7 +353,7 @@ impl Association {
                 self.probing = true;
                 self.probes += 1;
                 self.totals.window_probes += 1;
-                self.heard = false;
+                self.heard = 0;
             }
             self.probe = false;
             path.spend_burst(self.out.chunk_size(len));

@@ -63,9 +63,25 @@ impl Association {
         beside(&locals, remote, nth)
     }
 
-    /// Our addresses have changed: each path gets the one beside it, but the one that data takes
-    /// keeps its own if it can.
-    pub(super) fn choose_locals(&mut self, now: Time) {
+    /// An address of ours is used no more: the paths from it get another. The others keep theirs: which
+    /// pairs of addresses work is known of them alone.
+    pub(super) fn leave_local(&mut self, now: Time) {
+        self.choose_locals(now, |this, index| this.may_send_from(this.paths[index].local));
+    }
+
+    /// An address of ours is new: a path gets the one beside it, unless data takes it, or it works from an
+    /// address that no other path has.
+    pub(super) fn share_locals(&mut self, now: Time) {
+        self.choose_locals(now, |this, index| {
+            let path = &this.paths[index];
+            let mut others = this.paths.iter().enumerate().filter(|(other, _)| *other != index);
+            let alone = !others.any(|(_, other)| !other.gone && other.local == path.local);
+            this.may_send_from(path.local) && (index == this.current || (path.active() && alone))
+        });
+    }
+
+    /// Gives each path the address of ours that is beside it, except those that keep their own.
+    fn choose_locals(&mut self, now: Time, keeps: impl Fn(&Association, usize) -> bool) {
         let mut counts = [0; 2];
         for index in 0..self.paths.len() {
             let Path { local, remote, gone, .. } = self.paths[index];
@@ -75,7 +91,7 @@ impl Association {
             let nth = &mut counts[usize::from(remote.is_ipv4())];
             let beside = self.local_beside(remote, *nth);
             *nth += 1;
-            if index == self.current && self.may_send_from(local) {
+            if keeps(self, index) {
                 continue;
             }
             match beside {
@@ -268,12 +284,13 @@ impl Association {
         if self.current != last && self.paths[self.current].active() {
             return self.current;
         }
-        let mut usable = others.filter(|&index| self.paths[index].usable());
-        match usable.clone().find(|&index| self.paths[index].active()) {
-            Some(index) => index,
-            // None works: try them in turn.
-            None => usable.next().unwrap_or(self.current),
-        }
+        let usable = others.filter(|&index| self.paths[index].usable());
+        // RFC 7829 section 3.2, rule 4: where none is active, one with the fewest errors; in turn.
+        let worth = |&index: &usize| {
+            let path = &self.paths[index];
+            (!path.active(), if path.active() { 0 } else { path.errors })
+        };
+        usable.min_by_key(worth).unwrap_or(self.current)
     }
 
     /// Leave for new data on every path (RFC 9260 section 6.1 D).

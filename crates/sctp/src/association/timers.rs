@@ -108,11 +108,13 @@ impl Association {
             return;
         }
         self.totals.timeouts += 1;
-        let heard = core::mem::take(&mut self.heard) || path.flight == 0;
+        self.tried |= 1 << index;
+        let heard = self.heard & (1 << index) != 0 || path.flight == 0;
+        self.heard &= !(1 << index);
         if heard && self.out.is_shut(most) {
             // The peer answers but has no room: no error (section 6.1 A). What it refused probes its
-            // window.
-            self.out.mark_all(index, path, false);
+            // window, on another path where there is one: the answer may have been to what went there.
+            self.out.mark_all(index, path, true);
             self.give_up(now);
             self.probing = true;
             self.probes += 1;

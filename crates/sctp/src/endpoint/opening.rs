@@ -213,7 +213,8 @@ impl Sctp {
             own.unrecognized = parameters.unrecognized;
         }
         own.cookie = Some(sealed);
-        let streams = (settings.outbound_streams, settings.inbound_streams);
+        // RFC 9260 section 3.3.3: no more outbound streams than the INIT's MIS.
+        let streams = (cookie.offer.streams.0, settings.inbound_streams);
         let fixed = Init::fixed(tag, settings.receive_buffer as u32, streams, tsn);
         let mut bytes = Vec::new();
         let ports = (packet.destination, packet.source);

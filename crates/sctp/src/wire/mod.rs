@@ -22,7 +22,7 @@ pub use auth::AuthParameters;
 pub use cause::Cause;
 pub use chunk::Chunk;
 pub use data::{Data, DataFlags};
-pub use init::{Init, InitParameters};
+pub use init::{Init, InitParameters, MIN_A_RWND};
 pub use packet::{Packet, Writer};
 pub use parameter::{Parameter, Parameters};
 pub use sack::{Gap, NrSack, Sack};

@@ -142,3 +142,83 @@ fn of_inactive_paths_the_one_that_works_is_found() {
     let after = pair.a.snapshot(a).unwrap().totals.timeouts;
     assert_eq!((pair.received(b).len(), after - before), (21, 0), "{:?}", pair.log);
 }
+
+/// RFC 9260 section 8.1: where heartbeats pass and data does not, on whichever of three paths, the peer is
+/// given up after Association.Max.Retrans errors or a few more, not never.
+#[test]
+fn heartbeats_alone_keep_no_association() {
+    for count in [1, 2, 3] {
+        let settings = Settings { heartbeat_interval: Some(ms(500)), ..super::quick() };
+        let wire: Wire = Box::new(move |now, packet| {
+            let text = describe(&packet.bytes, None, None);
+            let lost = packet.to_b && now > at(1_000_000) + secs(10) && text.contains("DATA");
+            if lost { Vec::new() } else { vec![ms(10)] }
+        });
+        let mut pair = Pair::over(settings, settings, wire);
+        let third = |host| std::net::IpAddr::from([10, 0, 3, host]);
+        let (ours, theirs) = ([A1, A2, third(1)], [B1, B2, third(2)]);
+        let (a, _) = pair.open_over(&ours[..count], &theirs[..count]);
+        pair.run(secs(20));
+        pair.send(a, 0, &pattern(0, 5000));
+        pair.run(secs(1500));
+        assert_eq!(pair.closed(0), Some(ringway_sctp::Close::Unreachable), "{count} paths");
+    }
+}
+
+/// RFC 5061 section 5.3, F4: an address is deleted, and the paths that do not use it go on from where they
+/// work: here each pair of addresses has a link of its own, and dealt out anew none would fit.
+#[test]
+fn deleting_addresses_moves_no_other_path() {
+    let ends = |host: u8| -> Vec<std::net::IpAddr> {
+        (1..=4).map(|link| std::net::IpAddr::from([10, 0, link, host])).collect()
+    };
+    let wire: Wire = Box::new(|_, packet| {
+        let link = |address: std::net::IpAddr| match address {
+            std::net::IpAddr::V4(ip) => ip.octets()[2],
+            std::net::IpAddr::V6(_) => 0,
+        };
+        let (source, destination) = (packet.addressing.source, packet.addressing.destination);
+        if link(source) == link(destination) { vec![ms(1)] } else { Vec::new() }
+    });
+    let settings = Settings { dynamic_addresses: true, ..Settings::ss7() };
+    let mut pair = Pair::over(settings, settings, wire);
+    let (a, b) = pair.open_over(&ends(1), &ends(2));
+    pair.run(secs(5));
+    for deleted in [0, 3] {
+        pair.a.delete_address(pair.now, a, ends(1)[deleted]).unwrap();
+    }
+    let paths = pair.a.snapshot(a).unwrap().paths;
+    let pairs: Vec<_> = paths.iter().map(|path| (path.local, path.remote)).collect();
+    assert_eq!(pairs[1..3], [(ends(1)[1], ends(2)[1]), (ends(1)[2], ends(2)[2])]);
+    let mut sent = 0;
+    for turn in 0..100 {
+        pair.send(a, 0, &pattern(turn, 3000));
+        sent += 1;
+        pair.run(ms(20));
+    }
+    pair.run(secs(5));
+    assert_eq!((pair.closed(0), pair.received(b).len()), (None, sent));
+}
+
+/// RFC 9260 section 6.4: a SHUTDOWN ACK goes where the SHUTDOWN came from. The path of the data is dead in
+/// one direction, of which an end that has all its data acknowledged hears no more.
+#[test]
+fn a_shutdown_ack_goes_where_the_shutdown_came_from() {
+    let dead = Rc::new(Cell::new(false));
+    let cut = dead.clone();
+    let wire: Wire = Box::new(move |_, packet| {
+        let lost = cut.get() && packet.addressing.source == B1;
+        if lost { Vec::new() } else { vec![ms(10)] }
+    });
+    let quick = Settings { heartbeat_interval: None, ..Settings::ss7() };
+    // T2-shutdown of this end, which tries another path too, comes much later.
+    let slow = Settings { heartbeat_interval: None, ..Settings::default() };
+    let mut pair = Pair::over(quick, slow, wire);
+    let (a, _) = pair.open_over(&[A1, A2], &[B1, B2]);
+    pair.run(secs(5));
+    dead.set(true);
+    pair.a.shutdown(pair.now, a).unwrap();
+    pair.run(ms(500));
+    let finished = Some(ringway_sctp::Close::Finished);
+    assert_eq!([pair.closed(0), pair.closed(1)], [finished.clone(), finished]);
+}

@@ -5,6 +5,17 @@ use ringway_sctp::Settings;
 use std::cell::Cell;
 use std::rc::Rc;
 
+/// Whether a packet, or each fragment of it, goes over a link that takes so many bytes. Fragments of
+/// IPv6 need not be smaller than its least MTU (RFC 8200 section 5).
+fn fits(packet: &Flying, mtu: usize) -> bool {
+    let (header, least) = if packet.addressing.source.is_ipv4() { (20, 0) } else { (40, 1280) };
+    let largest = match packet.addressing.fragment {
+        Some(fragment) => usize::from(fragment).max(least),
+        None => packet.bytes.len() + header,
+    };
+    largest <= mtu
+}
+
 /// RFC 8899: both ends find what the path takes, a transfer goes on when it takes less, and with
 /// more when it takes more again.
 #[test]
@@ -12,7 +23,7 @@ fn the_size_is_found() {
     let truth = Rc::new(Cell::new(1492));
     let limit = truth.clone();
     let wire: Wire = Box::new(move |_, packet| {
-        let passes = packet.bytes.len() + 20 <= limit.get() || packet.addressing.fragment;
+        let passes = fits(packet, limit.get());
         if passes { vec![ms(10)] } else { Vec::new() }
     });
     let settings = Settings { mtu: 1200, largest_mtu: Some(9000), ..super::quick() };
@@ -43,10 +54,8 @@ fn the_size_is_found() {
 fn a_black_hole_is_got_around() {
     for largest_mtu in [Some(1500), None] {
         let settings = Settings { largest_mtu, ..Settings::default() };
-        let wire: Wire = Box::new(|_, packet| {
-            let fits = packet.bytes.len() + 20 <= 1420 || packet.addressing.fragment;
-            if fits { vec![ms(20)] } else { Vec::new() }
-        });
+        let wire: Wire =
+            Box::new(|_, packet| if fits(packet, 1420) { vec![ms(20)] } else { Vec::new() });
         let mut pair = Pair::over(settings, settings, wire);
         let (a, b) = pair.open();
         pair.send(a, 0, &pattern(0, 20_000));
@@ -69,10 +78,8 @@ fn a_path_black_from_the_beginning_is_soon_known() {
         [(Some(1500), false), (Some(1500), true), (None, false), (None, true)]
     {
         let settings = Settings { largest_mtu, ..Settings::default() };
-        let wire: Wire = Box::new(|_, packet| {
-            let fits = packet.bytes.len() + 20 <= 1280 || packet.addressing.fragment;
-            if fits { vec![ms(20)] } else { Vec::new() }
-        });
+        let wire: Wire =
+            Box::new(|_, packet| if fits(packet, 1280) { vec![ms(20)] } else { Vec::new() });
         let mut pair = Pair::over(settings, settings, wire);
         pair.listen(&[B1]);
         let a = pair.connect(&[A1], &[B1]);
@@ -85,5 +92,63 @@ fn a_path_black_from_the_beginning_is_soon_known() {
         pair.run(if largest_mtu.is_some() { ms(1400) } else { ms(3400) });
         let b = pair.up(1).unwrap();
         assert_eq!(pair.received(b).len(), 4, "{largest_mtu:?} {early}: {:?}", pair.log);
+    }
+}
+
+const A6: [std::net::IpAddr; 2] = [
+    std::net::IpAddr::V6(std::net::Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 1)),
+    std::net::IpAddr::V6(std::net::Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, 1)),
+];
+const B6: [std::net::IpAddr; 2] = [
+    std::net::IpAddr::V6(std::net::Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 2)),
+    std::net::IpAddr::V6(std::net::Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, 2)),
+];
+
+/// RFC 9260 section 6.9 and RFC 8899 section 4.3: in the middle of a transfer every path stops to carry
+/// what is larger than 1280 bytes, without a word. Small packets still arrive, data of other streams and
+/// heartbeats alike, and do not hide it. All that was sent arrives, what was cut before in fragments.
+#[test]
+fn a_transfer_outlives_a_path_that_stops_carrying_large_packets() {
+    for (name, a, b) in [
+        ("IPv4", &[A1][..], &[B1][..]),
+        ("IPv6", &A6[..1], &B6[..1]),
+        ("two paths of IPv4", &[A1, A2], &[B1, B2]),
+        ("two paths of IPv6", &A6, &B6),
+    ] {
+        for largest_mtu in [None, Some(1500)] {
+            for small in [false, true] {
+                let limit = Rc::new(Cell::new(1500));
+                let truth = limit.clone();
+                let wire: Wire =
+                    Box::new(
+                        move |_, packet| {
+                            if fits(packet, truth.get()) { vec![ms(10)] } else { Vec::new() }
+                        },
+                    );
+                let settings = Settings { largest_mtu, ..Settings::default() };
+                let mut pair = Pair::over(settings, settings, wire);
+                pair.keep_log = false;
+                let (x, y) = pair.open_over(a, b);
+                pair.run(secs(5));
+                let mut sent = 0;
+                let mut got = 0;
+                for turn in 0..900 {
+                    if turn == 50 {
+                        limit.set(1280);
+                    }
+                    if turn < 150 {
+                        pair.send(x, 0, &pattern(turn, 5000));
+                        sent += 1;
+                    }
+                    if small {
+                        pair.send(x, 1, &pattern(turn, 100));
+                        sent += 1;
+                    }
+                    pair.run(ms(100));
+                    got += pair.received(y).len();
+                }
+                assert_eq!(got, sent, "{name}, {largest_mtu:?}, small ones: {small}");
+            }
+        }
     }
 }

@@ -20,6 +20,7 @@ mod support;
 mod ending;
 mod ledger;
 mod plan;
+mod removal;
 mod user;
 mod wires;
 mod world;
@@ -49,10 +50,32 @@ fn reason(panic: &(dyn std::any::Any + Send)) -> String {
     text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no words").replace('\n', " ")
 }
 
+/// Two of four addresses are removed in the middle of a load.
+fn run_removal(seed: u64, log: bool) {
+    let mut world = World::with_four_addresses(seed, log);
+    world.open();
+    world.remove_under_load();
+    world.heal();
+    world.settle();
+    world.end();
+}
+
 /// RFC 9260 and its extensions, all at once: every message given comes once, whole and in its
 /// stream's order or is told to be lost, both ends end in order, and nothing is left.
 #[test]
 fn whatever_happens_messages_come_and_it_ends() {
+    run_seeds(run);
+}
+
+/// RFC 5061, RFC 9260 sections 8.1 and 8.2: an association with two good paths is not given up because
+/// two of four addresses were removed under load.
+#[test]
+fn an_association_outlives_two_of_four_addresses() {
+    run_seeds(run_removal);
+}
+
+/// Runs the seeds that are asked for.
+fn run_seeds(run: fn(u64, bool)) {
     let variable = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
     let from = variable("RANDOM_FROM").unwrap_or(0);
     let count = variable("RANDOM_SEEDS").unwrap_or(SEEDS);

@@ -16,8 +16,8 @@ pub struct Plan {
     pub interleaving: bool,
     /// Packets come undamaged, and checksums are zero.
     pub dtls: bool,
-    /// Each has two addresses to begin with.
-    pub homes: bool,
+    /// Addresses that each has to begin with.
+    pub homes: usize,
     /// Packets go over UDP, and the opener's port changes as behind a NAT.
     pub udp: bool,
     /// The opener forgets everything now and then, and opens again.
@@ -41,7 +41,7 @@ impl Plan {
             dynamic: dice.chance(40),
             interleaving: dice.chance(40),
             dtls: dice.chance(10),
-            homes: dice.chance(60),
+            homes: if dice.chance(60) { 2 } else { 1 },
             udp: dice.chance(25),
             crashes: dice.chance(15),
             resets: dice.chance(60),

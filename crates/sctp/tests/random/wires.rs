@@ -1,4 +1,4 @@
-//! Three links between the hosts, and what they do to packets.
+//! The links between the hosts, and what they do to packets.
 
 use crate::plan::{Plan, UDP_PORT};
 use crate::support::{A1, A2, B1, B2, Dice, ms};
@@ -8,8 +8,12 @@ use std::net::{IpAddr, Ipv4Addr};
 
 const A3: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 3, 1));
 const B3: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 3, 2));
+const A4: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 4, 1));
+const B4: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 4, 2));
+/// Links between the hosts.
+pub const LINKS: usize = 4;
 /// Addresses of both hosts, by link.
-pub const ADDRESSES: [[IpAddr; 3]; 2] = [[A1, A2, A3], [B1, B2, B3]];
+pub const ADDRESSES: [[IpAddr; LINKS]; 2] = [[A1, A2, A3, A4], [B1, B2, B3, B4]];
 /// Bytes of an IPv4 and of a UDP header.
 const IP_HEADER: usize = 20;
 const UDP_HEADER: usize = 8;
@@ -42,7 +46,9 @@ pub struct Wires {
     checked: bool,
     /// The opener's UDP port, as its NAT has it now.
     nat: u16,
-    links: [Link; 3],
+    links: [Link; LINKS],
+    /// Addresses that their hosts have no more.
+    vanished: Vec<IpAddr>,
     flying: BTreeMap<(Time, u64), Flying>,
     serial: u64,
 }
@@ -60,7 +66,8 @@ impl Wires {
             across: plan.across,
             checked: !plan.dtls,
             nat: 20_000,
-            links: [Link { cut_until: Time::ZERO, mtu: 1500 }; 3],
+            links: [Link { cut_until: Time::ZERO, mtu: 1500 }; LINKS],
+            vanished: Vec::new(),
             flying: BTreeMap::new(),
             serial: 0,
         }
@@ -74,6 +81,16 @@ impl Wires {
         for link in &mut self.links {
             link.cut_until = Time::ZERO;
         }
+    }
+
+    /// Little goes wrong: what happens then is not the wires' doing.
+    pub fn spare(&mut self, dice: &mut Dice) {
+        (self.loss, self.damage) = (dice.of(&[0, 0, 1, 2]), 0);
+    }
+
+    /// A host loses an address: nothing can be sent from it, and what comes to it is lost.
+    pub fn vanish(&mut self, address: IpAddr) {
+        self.vanished.push(address);
     }
 
     pub fn cut(&mut self, link: usize, until: Time) {
@@ -112,9 +129,13 @@ impl Wires {
         addressing: Addressing,
         bytes: &[u8],
     ) -> Option<Icmp> {
+        if self.vanished.contains(&addressing.source) {
+            // As a host's own IP says that it cannot send from there.
+            return Some(Icmp::Unreachable);
+        }
         let link = self.route(now, &addressing)?;
         let size = bytes.len() + IP_HEADER + if addressing.udp_port == 0 { 0 } else { UDP_HEADER };
-        if size > link.mtu && !addressing.fragment {
+        if size > link.mtu && addressing.fragment.is_none_or(|mtu| usize::from(mtu) > link.mtu) {
             let told = self.icmp && dice.chance(50);
             return told.then_some(Icmp::TooBig(link.mtu as u32));
         }
@@ -139,8 +160,12 @@ impl Wires {
 
     /// The link of a packet, if it leads to where the packet goes.
     fn route(&self, now: Time, addressing: &Addressing) -> Option<Link> {
-        let link = |address: IpAddr| (0..3).find(|i| ADDRESSES.iter().any(|a| a[*i] == address));
+        let link =
+            |address: IpAddr| (0..LINKS).find(|i| ADDRESSES.iter().any(|a| a[*i] == address));
         let (first, last) = (link(addressing.source)?, link(addressing.destination)?);
+        if self.vanished.contains(&addressing.destination) {
+            return None;
+        }
         let whole = [first, last].iter().all(|link| self.links[*link].cut_until <= now);
         (whole && (first == last || self.across)).then(|| self.links[first])
     }
@@ -153,7 +178,7 @@ impl Wires {
             port if port == to => comes_from,
             _ => return None,
         };
-        Some(Addressing { udp_port, fragment: false, ..addressing })
+        Some(Addressing { udp_port, fragment: None, ..addressing })
     }
 
     fn delay(&self, dice: &mut Dice, size: usize, copy: bool) -> Duration {

@@ -5,7 +5,7 @@ use crate::plan::Plan;
 use crate::support::{Dice, PORT, at, describe, host};
 use crate::wires::{ADDRESSES, Wires};
 use ringway_sansio::{Addressing, Duration, Endpoint, Time};
-use ringway_sctp::{AssocId, Close, Event, Sctp};
+use ringway_sctp::{AssocId, Close, Event, Sctp, Settings};
 use std::net::IpAddr;
 
 /// The opener's SCTP port; it has the same after a crash.
@@ -50,8 +50,19 @@ impl World {
         let mut dice = Dice::new(seed);
         let plan = Plan::draw(&mut dice);
         let wires = Wires::draw(&plan, &mut dice);
+        World::of(dice, plan, wires, log, Plan::settings)
+    }
+
+    /// A world of hosts with settings that are drawn as the plan says.
+    pub fn of(
+        mut dice: Dice,
+        plan: Plan,
+        wires: Wires,
+        log: bool,
+        draw: impl Fn(&Plan, &mut Dice, bool) -> Settings,
+    ) -> World {
         let ends = [true, false].map(|opener| {
-            let settings = plan.settings(&mut dice, opener);
+            let settings = draw(&plan, &mut dice, opener);
             if log {
                 println!("{settings:#?}");
             }
@@ -87,7 +98,7 @@ impl World {
 
     /// The addresses that a host begins with.
     pub fn locals(&self, end: usize) -> Vec<IpAddr> {
-        ADDRESSES[end][..if self.plan.homes { 2 } else { 1 }].to_vec()
+        ADDRESSES[end][..self.plan.homes].to_vec()
     }
 
     /// One listens and the other opens, or now and then both open.

@@ -88,7 +88,7 @@ fn a_black_hole_is_left() {
             s.wait(ms(400));
         }
         let (way, bytes) = s.take().unwrap();
-        assert_eq!((mtu(&s), bytes.len(), way.fragment), (1200, 1480, true), "{carried}");
+        assert_eq!((mtu(&s), bytes.len(), way.fragment), (1200, 1480, Some(1200)), "{carried}");
         s.give(&format!("SACK {}", first + 1));
         large(&mut s);
         s.expect(&format!("DATA {} B 0:{} 1152", first + 2, first + 1));
@@ -107,7 +107,7 @@ fn a_router_is_heard() {
     let way = Addressing::new(A1, B1, PROTOCOL);
     s.sctp.handle_icmp(s.now, &way, Icmp::TooBig(1280), &quoted);
     let (way, bytes) = s.take().unwrap();
-    assert_eq!((mtu(&s), way.fragment, bytes.len()), (1280, true, 1480));
+    assert_eq!((mtu(&s), way.fragment, bytes.len()), (1280, Some(1280), 1480));
 
     let mut s = Script::accepted(Settings { largest_mtu: Some(9000), ..plain() });
     let quoted = [&quoted[..4], &s.peer_tag.to_be_bytes()].concat();

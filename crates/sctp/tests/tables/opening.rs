@@ -299,7 +299,7 @@ fn a_bad_init_ack_is_refused() {
         parameters.cookie = (what != 0).then(|| vec![1; 20]);
         match what {
             1 => fixed.outbound_streams = 0,
-            2 => fixed.a_rwnd = 10,
+            2 => fixed.inbound_streams = 0,
             _ => {}
         }
         s.give_init_ack_with(&fixed, &parameters);
@@ -307,6 +307,85 @@ fn a_bad_init_ack_is_refused() {
         assert_eq!(Packet::parse(&bytes).unwrap().tag, s.peer_tag);
         assert_eq!(describe(&bytes, None, None), answer);
         assert!(s.events().iter().any(|e| matches!(e, Event::Closed(_, Close::Violation(_)))));
+    }
+}
+
+/// RFC 9260 section 3.3.3: an INIT ACK with an a_rwnd below 1500, with which a busy Linux answers a peer
+/// that has restarted, is discarded. The INIT goes out again when T1-init expires, and the association
+/// opens once the window is large enough.
+#[test]
+fn an_init_is_repeated_until_the_peers_window_is_large_enough() {
+    let mut s = Script::connecting(plain());
+    for (a_rwnd, wait) in [(0, 1), (1499, 2)] {
+        let (mut fixed, mut parameters) = s.init();
+        (fixed.a_rwnd, parameters.cookie) = (a_rwnd, Some(vec![9; 50]));
+        s.give_init_ack_with(&fixed, &parameters);
+        s.expect_nothing();
+        assert_eq!((snapshot(&s).state, s.events()), (State::CookieWait, vec![]));
+        let tag = s.tag;
+        s.wait(secs(wait));
+        s.take_init();
+        assert_eq!(s.tag, tag);
+    }
+    s.give_init_ack();
+    s.expect("COOKIE_ECHO");
+    s.give("COOKIE_ACK");
+    assert!(s.events().contains(&Event::Up { id: s.id(), listener: None }));
+}
+
+/// RFC 9260 section 3.3.3: a peer whose window stays below 1500 is reported as such, not as one that
+/// does not answer; one that answers nothing any more is.
+#[test]
+fn a_window_that_stays_too_small_is_an_error_of_its_own() {
+    for (answers, why) in [(3, Close::SmallWindow { a_rwnd: 1499 }), (2, Close::Unreachable)] {
+        let mut s = Script::connecting(Settings { max_init_retransmits: 2, ..plain() });
+        for attempt in 0..3u64 {
+            if attempt < answers {
+                let (mut fixed, mut parameters) = s.init();
+                (fixed.a_rwnd, parameters.cookie) = (1499, Some(vec![9; 50]));
+                s.give_init_ack_with(&fixed, &parameters);
+            }
+            s.wait(secs(1 << attempt));
+            if attempt < 2 {
+                s.take_init();
+            }
+        }
+        s.expect_nothing();
+        let closed = s.events().into_iter().find_map(|event| match event {
+            Event::Closed(_, why) => Some(why),
+            _ => None,
+        });
+        assert_eq!(closed, Some(why));
+    }
+}
+
+/// RFC 9260 sections 3.3.3 and 5.1.1: an INIT ACK offers no more outbound streams than the INIT takes,
+/// to a new peer, to one that opens at the same time, and to one that has restarted.
+#[test]
+fn an_init_ack_offers_no_more_streams_than_the_init_takes() {
+    let offered = |s: &mut Script| {
+        let (_, bytes) = s.take().unwrap();
+        let chunk = Packet::parse(&bytes).unwrap().chunks().next().unwrap().unwrap();
+        let Chunk::InitAck(init) = chunk.parse().unwrap() else { panic!() };
+        (init.outbound_streams, init.inbound_streams)
+    };
+    let settings = Settings { outbound_streams: 64, inbound_streams: 32, ..plain() };
+    for (inbound, expected) in [(1, 1), (63, 63), (64, 64), (65_535, 64)] {
+        let mut s = Script::new(settings);
+        s.listen(&[A1]);
+        s.streams = (10, inbound);
+        s.give_init();
+        assert_eq!(offered(&mut s), (expected, 32), "a new peer that takes {inbound}");
+
+        let mut s = Script::connecting(settings);
+        s.streams = (10, inbound);
+        s.give_init();
+        assert_eq!(offered(&mut s), (expected, 32), "a collision with one that takes {inbound}");
+
+        let mut s = Script::accepted(settings);
+        (s.streams, s.peer_tag) = ((10, inbound), 0x777);
+        s.give_init();
+        assert_eq!(offered(&mut s), (expected, 32), "a restart of one that takes {inbound}");
     }
 }
 

@@ -324,7 +324,7 @@ fn needs_certificate(s: &Section<'_, '_>, settings: &Settings) {
 fn auth(section: Option<Section<'_, '_>>) -> AuthSettings {
     let mut out = AuthSettings {
         mode: AuthMode::Digest,
-        algorithms: vec![HashName::Md5, HashName::Sha256],
+        algorithms: vec![HashName::Md5],
         auth_int: true,
         any_from: false,
         nonce_lifetime: Duration::from_secs(300),

@@ -181,6 +181,8 @@ pub struct Totals {
     pub ranges_refused: u64,
     /// Challenge acknowledgments owed and withheld by their limit (RFC 5961 section 7).
     pub challenges_withheld: u64,
+    /// Times new data was held back because as many segments as there may be were in flight.
+    pub in_flight_full: u64,
 }
 
 /// What is to be told to the application; each at most once until it is told.
@@ -320,6 +322,8 @@ pub(crate) struct Connection {
     /// One reduction a window: nothing more until this is acknowledged (RFC 3168 section 6.1.2).
     reduced_until: Option<Seq>,
     tail_probe: Option<TailProbe>,
+    /// New data was held back by `MAX_IN_FLIGHT` when last asked.
+    held_by_limit: bool,
     /// A round trip was measured since the last tail loss probe (RFC 8985 section 7.3).
     measured: bool,
     /// Duplicate acknowledgments, without SACK.
@@ -406,6 +410,7 @@ impl Connection {
             prr: Prr::default(),
             reduced_until: None,
             tail_probe: None,
+            held_by_limit: false,
             measured: true,
             dup_acks: 0,
             syn_retransmitted: false,

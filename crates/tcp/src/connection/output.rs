@@ -85,7 +85,12 @@ impl Connection {
 
     /// New data, as much as fits a segment, if every window lets it out.
     fn send_new(&mut self, now: Time, out: &mut Vec<u8>, force: Force) -> Option<Ecn> {
-        if self.board.len() >= MAX_IN_FLIGHT {
+        let full = self.board.len() >= MAX_IN_FLIGHT;
+        let held = full && self.unsent() > 0;
+        // Counted once, however often it is asked before an acknowledgment makes room.
+        self.totals.in_flight_full += u64::from(held && !self.held_by_limit);
+        self.held_by_limit = held;
+        if full {
             return None;
         }
         let mss = self.mss as usize;

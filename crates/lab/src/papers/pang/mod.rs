@@ -57,9 +57,7 @@ pub(super) fn run(seed: u64, replications: u64) -> Result<Reproduction, RunError
         all.charts.extend(part.charts);
         all.findings.extend(part.findings);
     }
-    let reasons = all.claims.iter().filter(|c| !c.why.is_empty());
-    let reasons = reasons.map(|c| format!("{}, \"{}\": {}", c.source, c.says, c.why));
-    all.findings.extend(reasons.collect::<Vec<_>>());
+    all.findings.extend(all.claims.iter().filter_map(Claim::reason));
     Ok(Reproduction {
         paper: "pang",
         title: "SIP over SCTP, UDP and TCP: Pang 2003, chapters 3 and 5, and the call set-up of Gangurde et al.",
@@ -110,11 +108,44 @@ fn read(text: &str) -> Result<Scenario, RunError> {
 }
 
 /// Nothing was seen: a value that is none.
-const NOTHING: Estimate = Estimate { value: f64::NAN, n: 0, interval: None };
+const NOTHING: Estimate = Estimate { value: f64::NAN, n: 0, interval: None, equal: false };
 
-/// Whether an estimate of a difference tells which is larger.
-fn is_sure(difference: &Estimate) -> bool {
-    difference.interval.is_some_and(|i| !i.contains(0.0))
+/// What the interval of a difference tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    /// More than 0.
+    Above,
+    /// Less.
+    Below,
+    /// 0 is in the interval, or there is none.
+    Level,
+}
+
+fn side(difference: &Estimate) -> Side {
+    match difference.interval {
+        Some(i) if i.low > 0.0 => Side::Above,
+        Some(i) if i.high < 0.0 => Side::Below,
+        _ => Side::Level,
+    }
+}
+
+/// Whether all differences are more than 0, and whether their intervals tell.
+fn all_above(differences: &[Estimate]) -> (bool, bool) {
+    let sides = || differences.iter().map(side);
+    let holds = sides().all(|s| s == Side::Above);
+    (holds, holds || sides().any(|s| s == Side::Below))
+}
+
+/// The percentages at which differences lie on each side, in words: `more at 5 %, 10 %; level at
+/// 20 %`.
+fn by_side(differences: &[(f64, Estimate)], words: [&str; 3]) -> String {
+    let of = |(word, wanted): (&str, Side)| {
+        let here = differences.iter().filter(|d| side(&d.1) == wanted);
+        let here: Vec<String> = here.map(|d| format!("{} %", d.0)).collect();
+        (!here.is_empty()).then(|| format!("{word} at {}", here.join(", ")))
+    };
+    let sides = [Side::Above, Side::Level, Side::Below];
+    words.into_iter().zip(sides).filter_map(of).collect::<Vec<_>>().join("; ")
 }
 
 /// A difference with its interval, in so many decimals.

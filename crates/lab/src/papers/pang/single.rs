@@ -82,7 +82,7 @@ pub(super) fn run(study: &Study) -> Result<Part, RunError> {
                 figures[column] =
                     if is_ours { figure.beside(paper) } else { figure.apart_from(paper) };
             }
-            ratio = ratio.beside(sctp / udp);
+            ratio = ratio.beside_derived(sctp / udp);
         }
         figures.push(ratio);
         row(name, figures)
@@ -139,7 +139,7 @@ pub(super) fn run(study: &Study) -> Result<Part, RunError> {
             sure: true,
             why: "INIT and its answer are a round trip; REGISTER goes with COOKIE ECHO, the 200 comes with \
                   what follows. The paper's proxy opened a second association to answer, and that cost it \
-                  no round trip.",
+                  no round trip.".into(),
         },
         Claim {
             source: "Table 5.5",
@@ -150,7 +150,7 @@ pub(super) fn run(study: &Study) -> Result<Part, RunError> {
             sure: true,
             why: "Associations are open after REGISTER and stay open, so a message takes one way over \
                   either; its SACK goes beside it and holds nothing up. A person answered the paper's \
-                  telephone, and seconds were taken off from seconds: the factor is that person's.",
+                  telephone, and seconds were taken off from seconds: the factor is that person's.".into(),
         },
         Claim {
             source: "Table 5.5",
@@ -160,7 +160,7 @@ pub(super) fn run(study: &Study) -> Result<Part, RunError> {
             expected: false,
             sure: true,
             why: "As for set-up. Besides, the text of section 5.3.3 has it the other way round: 1.7 s over \
-                  SCTP and 2.4 s over UDP.",
+                  SCTP and 2.4 s over UDP.".into(),
         },
         Claim {
             source: "Section 5.3.2",
@@ -173,7 +173,7 @@ pub(super) fn run(study: &Study) -> Result<Part, RunError> {
             expected: false,
             sure: true,
             why: "A SACK may wait for the next message (RFC 9260 section 6.2) and then travels with it or \
-                  stands for two; and where none waits, an answer that comes at once still takes it along.",
+                  stands for two; and where none waits, an answer that comes at once still takes it along.".into(),
         },
     ];
     Ok(Part { tables: vec![table, packets], claims, ..Part::default() })

@@ -37,6 +37,8 @@ pub(crate) struct Look {
     pub(crate) cwnd: f64,
     pub(crate) retransmits: u64,
     pub(crate) timeouts: u64,
+    /// Times new data was held back by the transport's bound on segments in flight.
+    pub(crate) window_full: u64,
 }
 
 /// What the programs at both ends have seen.

@@ -34,6 +34,7 @@ impl Model for tcp_ns2::Sender {
             cwnd: snapshot.cwnd * packet as f64,
             retransmits: snapshot.retransmits,
             timeouts: snapshot.timeouts,
+            window_full: 0,
         }
     }
 }
@@ -53,6 +54,7 @@ impl Model for sctp_ns2::Sender {
             cwnd: snapshot.cwnd.into(),
             retransmits: snapshot.retransmits,
             timeouts: snapshot.timeouts,
+            window_full: 0,
         }
     }
 }

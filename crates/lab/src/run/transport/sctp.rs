@@ -297,6 +297,7 @@ fn look(snapshot: &Snapshot) -> Look {
         cwnd: used.map_or(0.0, |path| path.cwnd.into()),
         retransmits: snapshot.totals.retransmits,
         timeouts: snapshot.totals.timeouts,
+        window_full: 0,
     }
 }
 

@@ -57,6 +57,7 @@ fn look(snapshot: &Snapshot) -> Look {
         cwnd: f64::from(snapshot.cwnd),
         retransmits: snapshot.totals.retransmits,
         timeouts: snapshot.totals.timeouts,
+        window_full: snapshot.totals.in_flight_full,
     }
 }
 
