@@ -98,7 +98,8 @@ class Sipp:
         for key, value in keys.items():
             argv += ["-key", key, value]
         if login:
-            argv += ["-au", login[0], "-ap", login[1]]
+            # By itself it proves a request to the server's address, not to the one it is for (RFC 7616 section 3.4).
+            argv += ["-au", login[0], "-ap", login[1], "-auth_uri", f"{service}@{keys['target']}"]
         argv.append(f"{remote[0]}:{remote[1]}" if remote else source)
         self.process = context.start(name, argv)
 

@@ -105,7 +105,7 @@ def awake(client, seconds, keep_alive):
 @case("nat/phone-is-called-at-its-mapping", own=True, limit=90)
 def mapping(c):
     """A phone behind a NAT is called while its mapping lives: kept by CRLF or STUN, lost without; media is not touched."""
-    server = Server(c, auth=False, users={})
+    server = Server(c, open_because="the phone behind the NAT is a bare socket", users={})
     nat = Nat(server)
     c.after(nat.end)
     client = phone(c, nat, server)
