@@ -381,7 +381,9 @@ fn is_digest_uri_of(own: &crate::own::Own, digest: &[u8], request: &[u8]) -> boo
         (Some(a), Some(b)) => a.to_canonical() == b.to_canonical(),
         _ => digest.host.eq_ignore_ascii_case(request.host),
     };
-    plain(digest.user) == plain(request.user) && (same_host || ours(&digest) && ours(&request))
+    // Some agents write the server alone, SIPp among them, and prove no particular target by it.
+    let server = digest.user.is_none() && ours(&digest);
+    server || plain(digest.user) == plain(request.user) && (same_host || ours(&digest) && ours(&request))
 }
 
 /// Compares a user part of a URI, which may be escaped, with a user name.

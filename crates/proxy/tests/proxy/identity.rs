@@ -106,6 +106,8 @@ fn a_digest_serves_its_own_target_only() {
         ("sip:x@192.0.2.60", "sip:x@192.0.2.60;user=phone", true),
         ("sip:x@192.0.2.60", "sip:%78@192.0.2.60:5060", true),
         ("sip:bob@example.org", "sip:bob@192.0.2.1", true),
+        ("sip:bob@example.org", "sip:192.0.2.1:5060", true),
+        ("sip:bob@example.org", "sip:192.0.2.60:5060", false),
         ("sip:bob@example.org", "sip:carol@example.org", false),
         ("sip:x@192.0.2.60", "sip:x@192.0.2.61", false),
         ("sip:0900@example.org", "sip:bob@example.org", false),

@@ -33,6 +33,7 @@ mod redirect;
 mod relay;
 mod responses;
 mod rfc2543;
+mod rights;
 mod routing;
 mod sctp;
 mod shares;
