@@ -264,7 +264,7 @@ fn a_paper_is_run_again() {
     assert_eq!(account("UDP"), [1569, 819, 27, 723]);
     assert_eq!(account("TCP"), [713, 0, 19, 694]);
     assert_eq!(account("SCTP"), [750, 12, 51, 687]);
-    assert_eq!(paper["figures"].as_array().unwrap().len(), 6);
+    assert_eq!(paper["figures"].as_array().unwrap().len(), 5);
     for name in ["3-2-tcp-delays", "3-4-udp-delays", "3-6-sctp-delays", "3-7-comparison"] {
         let png = std::fs::read(place.path(&format!("out/figures/figure-{name}.png"))).unwrap();
         assert!(png.starts_with(b"\x89PNG"));
@@ -281,12 +281,15 @@ fn a_paper_is_run_again() {
 #[test]
 fn all_papers_are_run_again() {
     let place = Place::new();
-    let all = place.json(&["paper", "all", "--json", "--reps", "2", "--out", "out"]);
+    // Two replications cannot decide every claim, and what is undecided is a failure that is named.
+    let (text, err) = place.lab(1, &["paper", "all", "--json", "--reps", "2", "--out", "out"]);
+    let all: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert!(err.contains("is undecided"), "{err}");
     let papers: Vec<&str> =
         all.as_array().unwrap().iter().map(|p| p["paper"].as_str().unwrap()).collect();
     assert_eq!(papers, ["gangurde", "pang"]);
     let pang = &all[1];
-    assert_eq!((&pang["ok"], pang["replications"].as_u64()), (&true.into(), Some(2)));
+    assert_eq!((&pang["ok"], pang["replications"].as_u64()), (&false.into(), Some(2)));
     let tables = pang["measured"].as_array().unwrap();
     let table = |source: &str| tables.iter().find(|t| t["source"] == source).unwrap();
     let figure = |source: &str, row: &str, column: &str| {
@@ -314,7 +317,7 @@ fn all_papers_are_run_again() {
     for source in ["Figure 5.2", "Figure 3.7", "Figure 3.8", "Gangurde et al., announced"] {
         assert!(!table(source)["rows"].as_array().unwrap().is_empty(), "{source}");
     }
-    for claim in pang["claims"].as_array().unwrap() {
+    for claim in pang["claims"].as_array().unwrap().iter().filter(|c| c["sure"] == true) {
         assert_eq!(claim["holds"], claim["expected"], "{claim}");
     }
     let written = files(&place.path("out/pang"));

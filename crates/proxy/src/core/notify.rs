@@ -55,7 +55,7 @@ impl Core {
                 self.write_aor(user, domain, &mut aor);
             }
         }
-        if proof != Proof::Trusted
+        if !matches!(proof, Proof::Trusted | Proof::Dialog)
             && !(matches!(proof, Proof::Digest { .. }) && self.is_from(pass, &aor))
         {
             self.stats.forbidden += 1;

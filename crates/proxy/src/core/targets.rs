@@ -106,7 +106,7 @@ impl Core {
                 let realm = &self.config.domains[domain].name;
                 user = Some(format!("{}@{realm}", short_text(&proven)).into());
             }
-            Proof::Trusted => kept.privileged = true,
+            Proof::Trusted | Proof::Dialog => kept.privileged = true,
             Proof::None => {}
         }
         match mode {
@@ -328,7 +328,8 @@ impl Core {
         let name = &config.domains[domain].name;
         if let Some(rule) = config.routes.find(true, name.as_bytes(), user) {
             // A rule leads to where calls cost money: who uses it must be known.
-            if *proof == Proof::None && !rule.open && rule.reject.is_none() {
+            let unproven = matches!(proof, Proof::None | Proof::Dialog);
+            if unproven && !rule.open && rule.reject.is_none() {
                 *proof = self.demand_proof(pass, domain)?;
             }
             return self.apply_rule(pass.now, rule, uri, user, name.as_bytes());

@@ -43,8 +43,10 @@ impl Refusal {
 pub(super) enum Proof {
     /// Nothing was asked for, and nothing was proved.
     None,
-    /// A dialog we are in the path of, a trusted peer, or a network without digest.
+    /// A trusted peer, or a network without digest.
     Trusted,
+    /// A dialog we are in the path of. It leads to the other party, and by no routing rule.
+    Dialog,
     /// Digest credentials of this user that hold in the realm of this domain.
     Digest { domain: usize, user: Box<[u8]> },
 }
@@ -161,8 +163,11 @@ impl Core {
         local: bool,
     ) -> Result<Proof, Refusal> {
         let method = pass.msg.method();
-        if routed.marked || !self.config.auth.enabled || self.is_trusted(pass) {
+        if !self.config.auth.enabled || self.is_trusted(pass) {
             return Ok(Proof::Trusted);
+        }
+        if routed.marked {
+            return Ok(Proof::Dialog);
         }
         if method == Method::Ack {
             // An ACK cannot be challenged (section 22.1): without a mark it goes to our own users.
@@ -383,7 +388,9 @@ fn is_digest_uri_of(own: &crate::own::Own, digest: &[u8], request: &[u8]) -> boo
     };
     // Some agents write the server alone, SIPp among them, and prove no particular target by it.
     let server = digest.user.is_none() && ours(&digest);
-    server || plain(digest.user) == plain(request.user) && (same_host || ours(&digest) && ours(&request))
+    server
+        || plain(digest.user) == plain(request.user)
+            && (same_host || ours(&digest) && ours(&request))
 }
 
 /// Compares a user part of a URI, which may be escaped, with a user name.

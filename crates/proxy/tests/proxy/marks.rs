@@ -309,3 +309,25 @@ fn a_mark_that_does_not_hold_is_logged() {
     w.expect(PROXY, "407");
     assert!(w.lines.iter().any(|line| line.what.contains("Route")), "{:?}", w.lines);
 }
+
+/// A callee that writes a number of ours into its Contact gives the caller no routing rule by that.
+#[test]
+fn a_mark_leads_by_no_routing_rule() {
+    let mut w = World::with(|config| {
+        digest(config);
+        crate::routing::dial_plan(config);
+    });
+    w.register("bob", BOB);
+    let invite = w.request(PROXY, "INVITE sip:bob@example.org").set("From", OUTSIDE);
+    w.from(PROXY, &invite);
+    w.expect(PROXY, "100");
+    let got = w.expect(BOB, "INVITE");
+    let ok = response(BOB, &got, 200).set("Contact", "<sip:0301234@example.org>");
+    w.from(BOB, &ok);
+    let ok = w.expect(PROXY, "200");
+    let mut here = Dialog::of_caller(PROXY, &invite, &ok);
+    for method in ["INVITE", "INFO", "ACK"] {
+        let request = here.request(method, &format!("z9hG4bK{method}"));
+        closed_to(&mut w, PROXY, &request);
+    }
+}
