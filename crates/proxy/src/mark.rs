@@ -20,6 +20,8 @@ use subtle::ConstantTimeEq;
 
 /// Side, time, target and MAC.
 const RAW: usize = 1 + 4 + TARGET + MAC;
+/// Marks the side of a mark whose target is verified.
+const VERIFIED: u8 = 0x80;
 const TARGET: usize = 5;
 const MAC: usize = 8;
 
@@ -89,6 +91,8 @@ pub struct Mark {
     pub began: Time,
     /// Where requests by it go.
     pub target: TargetHash,
+    /// Whether that is where the party really is: it sent from there, or the proxy itself led there.
+    pub verified: bool,
 }
 
 /// Makes and checks marks under one key.
@@ -129,7 +133,7 @@ impl Marks {
     /// Appends the mark of a dialog beside this flow token: [`MARK_LEN`] characters of base64url.
     pub fn write(&self, out: &mut Vec<u8>, mark: &Mark, dialog: &DialogId<'_>, token: &[u8]) {
         let mut raw = [0; RAW];
-        raw[0] = mark.side as u8;
+        raw[0] = mark.side as u8 | if mark.verified { VERIFIED } else { 0 };
         raw[1..5].copy_from_slice(&seconds(mark.began).to_be_bytes());
         raw[5..5 + TARGET].copy_from_slice(&mark.target.0);
         let mac = self.mac(&raw[..RAW - MAC], dialog, token);
@@ -153,7 +157,7 @@ impl Marks {
         if text.len() != MARK_LEN || URL_SAFE_NO_PAD.decode_slice(text, &mut raw) != Ok(RAW) {
             return None;
         }
-        let side = *Side::ALL.get(usize::from(raw[0]))?;
+        let side = *Side::ALL.get(usize::from(raw[0] & !VERIFIED))?;
         let mac = self.mac(&raw[..RAW - MAC], &dialog(side), token);
         if !bool::from(mac.ct_eq(&raw[RAW - MAC..])) {
             return None;
@@ -162,7 +166,8 @@ impl Marks {
         let mut target = [0; TARGET];
         target.copy_from_slice(&raw[5..5 + TARGET]);
         let fresh = now + MAX_SKEW >= began && now.since(began) < side.lifetime();
-        fresh.then_some(Mark { side, began, target: TargetHash(target) })
+        let verified = raw[0] & VERIFIED != 0;
+        fresh.then_some(Mark { side, began, target: TargetHash(target), verified })
     }
 
     fn mac(&self, bytes: &[u8], dialog: &DialogId<'_>, token: &[u8]) -> [u8; MAC] {
@@ -195,7 +200,8 @@ mod tests {
 
     fn text(side: Side) -> Vec<u8> {
         let mut out = Vec::new();
-        let mark = Mark { side, began: NOW, target: marks().target(b"sip:a@192.0.2.1") };
+        let target = marks().target(b"sip:a@192.0.2.1");
+        let mark = Mark { side, began: NOW, target, verified: false };
         marks().write(&mut out, &mark, &DIALOG, b"token");
         out
     }

@@ -1,7 +1,7 @@
 //! Response processing: RFC 3261 section 16.7, and what stands in for a response: timer C (16.8),
 //! time-outs and transport errors (16.9).
 
-use super::context::{Branch, CancelReason, State, Try};
+use super::context::{Branch, CancelReason, Origin, State, Try};
 use super::notify::NOTIFY;
 use super::{CallStep, Core, Event, Hop};
 use crate::forward;
@@ -98,11 +98,12 @@ impl Core {
             self.stats.session_request_delay.add(now - ctx.came);
         }
         let (server, marked, to) = (ctx.server, ctx.kept.record_route, ctx.reply.remote.ip());
+        let ruled = ctx.branches[b].goal.origin == Origin::Rule;
         let strip = self.strips_identity(flow, to, msg);
         let start = out.buffer().len();
         forward::response(out.buffer(), msg, via, strip);
         if marked {
-            self.mark_for_caller(now, msg, &mut out.buffer()[start..]);
+            self.mark_for_caller(now, msg, flow, ruled, &mut out.buffer()[start..]);
         }
         self.tx.respond(now, server, status, out, start);
     }
@@ -124,11 +125,12 @@ impl Core {
             return;
         }
         let kept = ctx.kept;
+        let ruled = ctx.branches[b].goal.origin == Origin::Rule;
         let strip = self.strips_identity(flow, reply.remote.ip(), msg);
         let start = out.buffer().len();
         forward::response(out.buffer(), msg, via, strip);
         if kept.record_route {
-            self.mark_for_caller(now, msg, &mut out.buffer()[start..]);
+            self.mark_for_caller(now, msg, flow, ruled, &mut out.buffer()[start..]);
         }
         if kept.in_dialog.is_some() && super::dialog::refreshes_target(msg.method()) {
             self.refresh_target(now, flow, msg);

@@ -516,7 +516,7 @@ impl Core {
         from: &Flow,
         to: &Way,
     ) {
-        let mark = self.callee_mark(now, msg);
+        let mark = self.callee_mark(now, msg, from);
         let caller_tag = msg.from().ok().and_then(|from| from.tag()).unwrap_or_default();
         let dialog = DialogId { call_id: msg.call_id(), caller_tag, callee_tag: b"" };
         let near = needs_flow(msg, from).then_some(*from);

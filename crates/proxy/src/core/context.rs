@@ -141,7 +141,7 @@ pub(super) struct Kept {
 impl Kept {
     /// Whether the sender has proved to be a user, is trusted, or belongs to a dialog of ours.
     pub(super) fn is_known(&self) -> bool {
-        self.privileged || self.realm.is_some()
+        self.privileged || self.realm.is_some() || self.in_dialog.is_some()
     }
 }
 

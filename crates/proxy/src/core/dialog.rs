@@ -14,6 +14,18 @@ use ringway_sip::header::{HeaderId, NameAddr};
 use ringway_sip::message::{Message, Method};
 use ringway_sip::uri::Uri;
 use std::hash::Hasher;
+use std::net::IpAddr;
+
+/// Whether the target of a request within a dialog is the other party's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Followed {
+    /// It is another, and a flow leads to the party.
+    No,
+    /// It is what the party has claimed.
+    Claimed,
+    /// It is where the party has been found.
+    Verified,
+}
 
 /// How long requests may still cross the BYE of a dialog: a transaction (RFC 3261 section 17.1.2.2).
 const GRACE: Duration = Duration::from_secs(32);
@@ -77,7 +89,7 @@ impl Core {
         pass: &Pass<'_>,
         routed: &Routed<'_>,
         mark: &Mark,
-    ) -> Result<bool, &'static str> {
+    ) -> Result<Followed, &'static str> {
         let msg = pass.msg;
         let (from, to) = (tag_of(msg.from()), tag_of(msg.to()));
         if to.is_empty() || !is_in_dialog(msg.method()) {
@@ -93,9 +105,13 @@ impl Core {
             self.shared.moved.get(key, pass.now).is_some()
         };
         // Over a flow the request reaches the peer that the token names, whatever its Request-URI.
-        match target == mark.target || moved() {
-            false if routed.flow.is_none() => Err("a dialog's Route to another target"),
-            followed => Ok(followed),
+        if target == mark.target {
+            return Ok(if mark.verified { Followed::Verified } else { Followed::Claimed });
+        }
+        match moved() {
+            true => Ok(Followed::Verified),
+            false if routed.flow.is_some() => Ok(Followed::No),
+            false => Err("a dialog's Route to another target"),
         }
     }
 
@@ -133,17 +149,34 @@ impl Core {
 
     /// The mark for the callee of a request that may begin a dialog: its requests go to the topmost
     /// Record-Route of the proxies before us, or else to the caller's Contact.
-    pub(super) fn callee_mark(&self, now: Time, msg: &Message<'_>) -> Mark {
+    pub(super) fn callee_mark(&self, now: Time, msg: &Message<'_>, from: &Flow) -> Mark {
         let next = [HeaderId::RecordRoute, HeaderId::Contact]
             .into_iter()
             .find_map(|id| NameAddr::parse(msg.items(id).next()?).ok());
-        let target = self.marks.target(next.map_or(b"", |next| next.uri));
-        Mark { side: Side::Callee, began: now, target }
+        let next = next.map_or(&b""[..], |next| next.uri);
+        let verified = self.is_at(next, from.remote.ip());
+        Mark { side: Side::Callee, began: now, target: self.marks.target(next), verified }
+    }
+
+    /// Whether a party is where it says: it sends from there, or is trusted. What it only claims may be
+    /// followed, but not to where it would have no right to send.
+    fn is_at(&self, uri: &[u8], from: IpAddr) -> bool {
+        let literal = Uri::parse(uri).ok().and_then(|uri| uri.host_ip());
+        literal.is_some_and(|ip| ip.to_canonical() == from.to_canonical())
+            || self.is_trusted_ip(from)
     }
 
     /// Puts the caller's marks in the place of the callee's in a response to go back, which is in `buf`
-    /// from `start` on (RFC 3261 section 16.7 item 8). They are of one length.
-    pub(super) fn mark_for_caller(&self, now: Time, msg: &Message<'_>, buf: &mut [u8]) {
+    /// (RFC 3261 section 16.7 item 8). They are of one length. `ruled` says that a routing rule has led to
+    /// where the response comes from.
+    pub(super) fn mark_for_caller(
+        &self,
+        now: Time,
+        msg: &Message<'_>,
+        from: &Flow,
+        ruled: bool,
+        buf: &mut [u8],
+    ) {
         let (call_id, caller_tag) = (msg.call_id(), tag_of(msg.from()));
         let callee_tag = tag_of(msg.to());
         if callee_tag.is_empty() {
@@ -163,7 +196,8 @@ impl Core {
                 continue;
             };
             let side = if msg.status() >= 200 { Side::Caller } else { Side::EarlyCaller };
-            let mark = Mark { side, target: self.marks.target(next), ..mark };
+            let verified = ruled || self.is_at(next, from.remote.ip());
+            let mark = Mark { side, target: self.marks.target(next), verified, ..mark };
             text.clear();
             self.marks.write(&mut text, &mark, &DialogId { callee_tag, ..callee }, token);
             if let Some(at) = memchr::memmem::find(buf, old) {

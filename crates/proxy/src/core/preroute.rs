@@ -1,6 +1,6 @@
 //! Route information preprocessing: RFC 3261 section 16.4.
 
-use super::dialog::split_user;
+use super::dialog::{Followed, split_user};
 use super::{Core, Pass};
 use crate::mark::{MARK_LEN, Mark};
 use crate::outbound::BadToken;
@@ -28,7 +28,7 @@ pub(super) struct Routed<'a> {
     /// When that dialog began, and which side sends.
     pub mark: Option<Mark>,
     /// Its target is the one that the mark was made for.
-    pub followed: bool,
+    pub followed: Followed,
     /// Why a mark that was ours is worth nothing here.
     pub void: Option<&'static str>,
     /// The flow a token of ours names, if it is not the one the request came on (RFC 5626
@@ -73,7 +73,7 @@ impl Core {
                 next: None,
                 marked: false,
                 mark: None,
-                followed: false,
+                followed: Followed::No,
                 void: None,
                 flow: None,
             });
@@ -99,7 +99,7 @@ impl Core {
             next: None,
             marked: false,
             mark: None,
-            followed: false,
+            followed: Followed::No,
             void: None,
             flow: None,
         };

@@ -1,6 +1,7 @@
 //! Determining request targets: RFC 3261 section 16.5.
 
 use super::context::{Goal, Origin, Try};
+use super::dialog::Followed;
 use super::preroute::{Maddr, Routed};
 use super::validate::{Proof, Refusal, short_text};
 use super::{Core, Pass};
@@ -106,7 +107,8 @@ impl Core {
                 let realm = &self.config.domains[domain].name;
                 user = Some(format!("{}@{realm}", short_text(&proven)).into());
             }
-            Proof::Trusted | Proof::Dialog => kept.privileged = true,
+            Proof::Trusted => kept.privileged = true,
+            Proof::Dialog => kept.privileged = routed.followed == Followed::Verified,
             Proof::None => {}
         }
         match mode {
@@ -418,7 +420,7 @@ impl Core {
     ) -> SmallVec<[Try; 1]> {
         let mut tries = SmallVec::new();
         let bound = has_ob(&routed.uri) || is_websocket(&Try::Flow(*gone));
-        if routed.followed && !bound && !gone.transport.is_datagram() {
+        if routed.followed != Followed::No && !bound && !gone.transport.is_datagram() {
             tries.push(Try::Uri);
         }
         if let Some(flow) = self.registered_flow(pass, &routed.uri, Some(gone)) {

@@ -331,3 +331,27 @@ fn a_mark_leads_by_no_routing_rule() {
         closed_to(&mut w, PROXY, &request);
     }
 }
+
+/// A caller that claims a gateway's address as its Contact gives the callee no way to the gateway.
+#[test]
+fn a_claimed_contact_leads_to_no_gateway() {
+    let mut w = World::with(|config| {
+        digest(config);
+        crate::routing::dial_plan(config);
+    });
+    w.register("bob", BOB);
+    let invite = w.request(PROXY, "INVITE sip:bob@example.org").set("From", OUTSIDE);
+    let invite = invite.set("Contact", "<sip:1900@192.0.2.60>");
+    // Behind another proxy, so that no flow leads back to the caller.
+    w.from(PROXY, &invite.add("Via", "SIP/2.0/UDP 192.0.2.60;branch=z9hG4bKua"));
+    w.expect(PROXY, "100");
+    let got = w.expect(BOB, "INVITE");
+    let ok = w.answer(BOB, &got, 200);
+    w.expect(PROXY, "200");
+    let mut there = Dialog::of_callee(BOB, &got, &ok);
+    let request = there.request("INVITE", "z9hG4bKtoll");
+    w.from(BOB, &request);
+    w.count(BOB, "100");
+    w.expect(BOB, "403");
+    w.quiet();
+}
