@@ -287,7 +287,7 @@ fn all_papers_are_run_again() {
     let place = Place::new();
     // Two replications cannot decide every claim, and what is undecided is a failure that is named.
     let (text, err) = place.lab(1, &["paper", "all", "--json", "--reps", "2", "--out", "out"]);
-    let all: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let all: Value = serde_json::from_str(&text).unwrap();
     assert!(err.contains("is undecided"), "{err}");
     let papers: Vec<&str> =
         all.as_array().unwrap().iter().map(|p| p["paper"].as_str().unwrap()).collect();

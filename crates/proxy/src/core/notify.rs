@@ -55,9 +55,12 @@ impl Core {
                 self.write_aor(user, domain, &mut aor);
             }
         }
-        if !matches!(proof, Proof::Trusted | Proof::Dialog)
-            && !(matches!(proof, Proof::Digest { .. }) && self.is_from(pass, &aor))
-        {
+        let may = match proof {
+            Proof::Trusted | Proof::Dialog => true,
+            Proof::Digest { .. } => self.is_from(pass, &aor),
+            Proof::None => false,
+        };
+        if !may {
             self.stats.forbidden += 1;
             return Err(Refusal::new(403, "Forbidden"));
         }

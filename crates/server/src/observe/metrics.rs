@@ -64,6 +64,11 @@ pub fn each_counter(s: &Snapshot, visit: Visit<'_>) {
     visit("limits_hit", "Times a bounded table was full", p.limits_hit);
     visit("retransmitted", "Messages sent again by a timer", t.retransmitted);
     visit("absorbed", "Requests recognised as retransmissions", t.absorbed);
+    visit(
+        "not_repeated",
+        "Responses not sent again to a sender that has proved nothing",
+        t.not_repeated,
+    );
     visit("unacknowledged", "Final responses to INVITE that no ACK came for", t.unacknowledged);
     visit("transactions_refused", "Requests refused: transaction table full", t.refused);
 }
