@@ -92,7 +92,7 @@ impl Core {
     ) -> Result<Followed, &'static str> {
         let msg = pass.msg;
         let (from, to) = (tag_of(msg.from()), tag_of(msg.to()));
-        if to.is_empty() || !is_in_dialog(msg.method()) {
+        if from.is_empty() || to.is_empty() || !is_in_dialog(msg.method()) {
             return Err("a dialog's Route on a request of no dialog");
         }
         if self.is_over(pass.now, mark.side, msg.call_id(), from, to) {

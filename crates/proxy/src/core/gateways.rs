@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::routes::Rule;
 use crate::shared::{REMEMBER_FAILURE, REMEMBER_GATEWAY, hash_ip};
 use ringway_sansio::Time;
-use ringway_sip::header::{HeaderId, NameAddr};
+use ringway_sip::header::{HeaderId, Items, NameAddr};
 use ringway_sip::uri::Uri;
 use std::hash::Hasher;
 use std::net::IpAddr;
@@ -79,11 +79,12 @@ impl Core {
             }
             Origin::Request => !privileged && self.is_gateway(now, ip),
             Origin::Location(source) => {
-                let trusted = || !is_literal(&goal.uri, ip) && self.is_trusted_ip(ip);
-                let own = source.is_some_and(|s| {
-                    s.to_canonical() == ip.to_canonical() || self.is_trusted_ip(s)
-                });
-                !own && (self.is_gateway(now, ip) || trusted())
+                let own = match source {
+                    Some(s) => s.to_canonical() == ip.to_canonical() || self.is_trusted_ip(s),
+                    // What it names by its address was looked at when it was registered.
+                    None => is_literal(goal, ip),
+                };
+                !own && (self.is_gateway(now, ip) || self.is_trusted_ip(ip))
             }
         }
     }
@@ -150,8 +151,10 @@ impl Core {
     }
 }
 
-/// Whether a URI names this very address, so that it was looked at when it was registered.
-fn is_literal(uri: &[u8], ip: IpAddr) -> bool {
+/// Whether a contact leads to this very address by writing it, in its Path or else in its URI.
+fn is_literal(goal: &Goal, ip: IpAddr) -> bool {
+    let path = Items::new(&goal.path).next().and_then(|first| NameAddr::parse(first).ok());
+    let uri = path.map_or(&goal.uri[..], |path| path.uri);
     let named = Uri::parse(uri).ok().and_then(|uri| crate::own::parse_ip(next_host(&uri)));
     named.is_some_and(|named| named.to_canonical() == ip.to_canonical())
 }

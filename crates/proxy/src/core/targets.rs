@@ -443,7 +443,11 @@ impl Core {
         self.write_aor(to.user?, domain, &mut aor);
         let (mut same, mut only, mut count) = (None, None, 0);
         self.store.lookup(&aor, pass.now, &mut |binding| {
-            let Some(flow) = binding.flow.filter(|flow| Some(flow) != gone) else { return };
+            let usable = |flow: &Flow| match gone {
+                Some(gone) => flow != gone,
+                None => Some(flow.transport) == target.transport(),
+            };
+            let Some(flow) = binding.over_flow().filter(usable) else { return };
             count += 1;
             only = Some(flow);
             let contact = Uri::parse(binding.contact);

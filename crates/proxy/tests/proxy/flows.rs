@@ -323,3 +323,26 @@ fn a_lost_flow_does_not_open_another_target() {
     w.expect(PROXY, "430");
     w.quiet();
 }
+
+/// A phone that has registered over UDP with a Contact over TCP gets its ACK over TCP, as the INVITE.
+#[test]
+fn a_registration_over_udp_says_nothing_of_tcp() {
+    let mut w = World::new();
+    let contact = "sip:bob@203.0.113.2:5060;transport=tcp";
+    w.bind("bob", bind(contact).over(BOB));
+    let invite = w.call(ALICE, "INVITE sip:bob@example.org");
+    w.expect(ALICE, "100");
+    let tcp = Peer { serial: 99, ..BOB.listening_tcp() };
+    let got = w.expect(tcp, "INVITE");
+    let ok = response(tcp, &got, 200);
+    w.from(tcp, &ok);
+    let ok = w.expect(ALICE, "200");
+    let mut caller = Dialog::of_caller(ALICE, &invite, &ok);
+    w.from(ALICE, &caller.request("ACK", "z9hG4bKack"));
+    w.expect(tcp, "ACK");
+    w.from(ALICE, &caller.request("BYE", "z9hG4bKbye"));
+    let bye = w.expect(tcp, "BYE");
+    w.answer(tcp, &bye, 200);
+    w.expect(ALICE, "200");
+    w.finish();
+}

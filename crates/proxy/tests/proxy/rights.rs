@@ -101,6 +101,10 @@ impl Run {
 
     fn send(&mut self, peer: Peer, request: Msg, free: bool) {
         let free = free || peer.addr == TRUNK.addr;
+        if peer.addr == TRUNK.addr {
+            // Where a trusted peer says it is, requests of its dialogs may follow.
+            self.contacts.extend(request.uris("Contact").into_iter().map(|c| bare(&c)));
+        }
         if request.method() == "REGISTER" {
             if peer.addr == TRUNK.addr {
                 return;
@@ -274,13 +278,13 @@ impl Run {
         let contact =
             if uri == "own" { bare(msg.uri()) } else { format!("sip:bob@{}", sent.to.remote()) };
         let ok = if ok.has("Contact") { ok.set("Contact", format!("<{contact}>")) } else { ok };
-        if (101..300).contains(&status) {
-            if let Some(key) = dialog_key(&ok) {
-                let known = self.dialogs.entry(key).or_default();
-                known.targets.insert(bare(&contact));
-                if let Some(caller) = msg.all("Contact").first() {
-                    known.targets.insert(bare(uri_of(caller)));
-                }
+        if (101..300).contains(&status)
+            && let Some(key) = dialog_key(&ok)
+        {
+            let known = self.dialogs.entry(key).or_default();
+            known.targets.insert(bare(&contact));
+            if let Some(caller) = msg.all("Contact").first() {
+                known.targets.insert(bare(uri_of(caller)));
             }
         }
         let flow = match &sent.to {

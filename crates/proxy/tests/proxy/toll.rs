@@ -170,17 +170,53 @@ fn a_contact_does_not_lead_to_a_gateway() {
     }
 }
 
-/// The same by a Path.
+/// Nor may it be registered, by Contact or by Path, unless the sender is the gateway itself or trusted.
 #[test]
-fn a_path_does_not_lead_to_a_gateway() {
-    let mut w = World::with(gateway);
-    w.bind("bob", bind("sip:+4930123@203.0.113.5").path("<sip:192.0.2.60;lr>"));
+fn a_gateways_address_is_not_registered() {
+    let registered = |from: Peer, contact: &str, path: &str| {
+        let mut w = World::with(|config| {
+            gateway(config);
+            config.trusted = vec![Network { addr: PROXY.remote().ip(), prefix: 32 }];
+        });
+        let register = w.request(from, "REGISTER sip:example.org");
+        let register = register.set("To", "<sip:alice@example.org>").set("Contact", contact);
+        let register = match path {
+            "" => register,
+            path => register.add("Path", path).add("Supported", "path"),
+        };
+        w.from(from, &register);
+        let answer = w.sent.pop_front().unwrap().msg;
+        if answer.status() != 401 {
+            return answer.status();
+        }
+        w.from(from, &answered(&register, &answer, "alice", "z9hG4bKagain"));
+        w.sent.pop_front().unwrap().msg.status()
+    };
+    let here = "<sip:alice@203.0.113.5>";
+    assert_eq!(registered(BOB, here, ""), 200);
+    assert_eq!(registered(BOB, "<sip:+4930@192.0.2.60>", ""), 403);
+    assert_eq!(registered(BOB, "<sip:+4930@x;maddr=192.0.2.60>", ""), 403);
+    assert_eq!(registered(BOB, "<sip:+4930@192.0.2.50>", ""), 403, "a trusted peer");
+    assert_eq!(registered(BOB, here, "<sip:192.0.2.60;lr>"), 403);
+    assert_eq!(registered(GATEWAY, "<sip:alice@192.0.2.60>", ""), 200);
+    assert_eq!(registered(PROXY, here, "<sip:192.0.2.50;lr>"), 200);
+}
+
+/// A phone behind a trusted edge proxy, which is a rule's next hop too, is reached through it.
+#[test]
+fn a_path_through_a_trusted_edge_is_used() {
+    let mut w = World::with(|config| {
+        gateway(config);
+        config.trusted = vec![Network { addr: GATEWAY.remote().ip(), prefix: 32 }];
+    });
+    w.bind("bob", bind("sip:bob@127.0.0.1:5072").path("<sip:192.0.2.60;lr>"));
     let outside = "<sip:eve@example.com>;tag=1";
-    let invite = w.request(PROXY, "INVITE sip:bob@example.org").set("From", outside);
-    w.from(PROXY, &invite);
-    w.expect(PROXY, "100");
-    w.expect(PROXY, "480");
-    w.quiet();
+    let message = w.request(PROXY, "MESSAGE sip:bob@example.org").set("From", outside);
+    w.from(PROXY, &message);
+    let got = w.expect(GATEWAY, "MESSAGE sip:bob@127.0.0.1:5072");
+    w.answer(GATEWAY, &got, 200);
+    w.expect(PROXY, "200");
+    w.finish();
 }
 
 /// The same by a host name, once a rule has led to the address behind it.
