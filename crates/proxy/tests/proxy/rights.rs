@@ -38,6 +38,8 @@ struct Run {
     challenges: Vec<(Peer, Msg, Msg)>,
     /// Contacts that somebody has tried to register: users may be anywhere but at a gateway.
     contacts: BTreeSet<String>,
+    /// Where callers have said that they are: Call-ID, tag and Contact. To a gateway it leads nobody.
+    claims: BTreeSet<(String, String, String)>,
 }
 
 fn dialog_key(msg: &Msg) -> Option<(String, String, String)> {
@@ -74,6 +76,7 @@ impl Run {
             seen: Vec::new(),
             challenges: Vec::new(),
             contacts: BTreeSet::new(),
+            claims: BTreeSet::new(),
         }
     }
 
@@ -241,6 +244,7 @@ impl Run {
             self.seen.push(msg.clone());
             if msg.is_request() {
                 self.judge_request(&sent, &msg);
+                self.note_claim(&msg);
                 self.maybe_answer(&sent, &msg);
             } else {
                 self.note_answer(&sent, &msg);
@@ -263,8 +267,19 @@ impl Run {
         }
         let known = dialog_key(msg).and_then(|key| self.dialogs.get(&key));
         let in_dialog = known.is_some_and(|dialog| dialog.targets.contains(&bare(msg.uri())));
-        let registered = self.contacts.contains(&bare(msg.uri()));
+        // The callee has seen the caller's Contact in the request, before anybody has answered.
+        let to_tag = msg.tag("To").unwrap_or_default().to_string();
+        let claim = (msg.get("Call-ID").to_string(), to_tag, bare(msg.uri()));
+        let registered = self.contacts.contains(&bare(msg.uri())) || self.claims.contains(&claim);
         assert!(in_dialog || registered, "left for {to} without a right:\n{msg}");
+    }
+
+    fn note_claim(&mut self, msg: &Msg) {
+        let Some(contact) = msg.uris("Contact").first().map(|c| bare(c)) else { return };
+        if !contact.contains("192.0.2.6") {
+            let tag = msg.tag("From").unwrap_or_default().to_string();
+            self.claims.insert((msg.get("Call-ID").to_string(), tag, contact));
+        }
     }
 
     fn maybe_answer(&mut self, sent: &Sent, msg: &Msg) {
