@@ -189,9 +189,11 @@ class Linux:
         """Starts the machine's peer; gives the file it prints to."""
         self.count += 1
         file = f"/tmp/peer-{self.count}"
-        self.run(f"peer {' '.join(words(options))} >{file} 2>&1 &")
+        line = f"peer {' '.join(words(options))} >{file} 2>&1 &"
         if "listen" in options:
-            self.run(f"while ! grep -q listening {file}; do sleep 0.05; done", 60)
+            line += (f" peer=$!; while ! grep -q listening {file}; do"
+                     f" kill -0 $peer || {{ cat {file}; exit 1; }}; sleep 0.05; done")
+        self.run(line, 60)
         return file
 
     def run(self, line, limit=30):
