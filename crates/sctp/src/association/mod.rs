@@ -127,6 +127,8 @@ pub struct Totals {
     pub dropped: u64,
     /// Chunks that the peer acknowledged and then dropped.
     pub reneged: u64,
+    /// Times that [`MAX_IN_FLIGHT`](crate::MAX_IN_FLIGHT) held new data back.
+    pub in_flight_full: u64,
     /// Zero window probes sent.
     pub window_probes: u64,
     /// SACK chunks sent and received.
@@ -325,6 +327,8 @@ pub(crate) struct Association {
     probing: bool,
     heard: u32,
     probes: u32,
+    /// The bound on chunks in flight holds new data back.
+    held_by_limit: bool,
     /// The paths that data was sent on, or was lost on, since data was last acknowledged, a bit each.
     tried: u32,
     /// Most user data in a chunk, as of the packet being written.

@@ -64,6 +64,8 @@ pub(crate) struct Offer {
     pub(crate) source: IpAddr,
     /// The addresses listed in the INIT.
     pub(crate) addresses: Vec<IpAddr>,
+    /// The INIT ACK listed no address of ours: the association has `local` alone.
+    pub(crate) alone: bool,
 }
 
 impl Association {
@@ -105,6 +107,7 @@ impl Association {
             forced: false,
             probe: false,
             probing: false,
+            held_by_limit: false,
             heard: 0,
             tried: 0,
             probes: 0,
@@ -375,6 +378,7 @@ impl Association {
             local: self.paths[path].local,
             source,
             addresses: Vec::new(),
+            alone: false,
         };
         self.take_offer(&offer, cx.now);
         self.add_listed(&parameters.addresses, cx.now);
@@ -524,6 +528,10 @@ impl Association {
         self.marks = Marks::default();
         (self.forced, self.probe, self.probing, self.probes) = (false, false, false, 0);
         self.leave_unlisted(offer, path);
+        if offer.alone {
+            self.ends.locals.retain(|local| *local == offer.local);
+            self.leave_local(cx.now);
+        }
         self.state = State::Established;
         self.take_offer(offer, cx.now);
         self.begin_beats(cx);

@@ -369,6 +369,7 @@ impl Association {
     /// Nothing more goes out now: what is left of a burst is forfeit, and a closed window is
     /// probed after a while.
     fn rest(&mut self, cx: &Cx<'_>) {
+        self.count_full();
         for path in &mut self.paths {
             path.burst = 0;
         }
@@ -381,6 +382,18 @@ impl Association {
         if self.is_blocked(len) && !self.out.takes_one() && path.t3.is_none() && path.usable() {
             self.wait_for_window(cx, self.current);
         }
+    }
+
+    /// Counts that [`MAX_IN_FLIGHT`](crate::MAX_IN_FLIGHT) alone holds new data back: once, however often it is
+    /// asked before an acknowledgment makes room.
+    fn count_full(&mut self) {
+        let held = self.sends_data()
+            && self.out.len_held_by_limit(self.most).is_some_and(|len| {
+                let path = &self.paths[self.new_data_to()];
+                path.usable() && path.may_send() && !self.is_blocked(len)
+            });
+        self.totals.in_flight_full += u64::from(held && !self.held_by_limit);
+        self.held_by_limit = held;
     }
 
     /// The next probe of a closed window, each after twice the time of the one before (RFC 9260

@@ -13,14 +13,12 @@ use std::net::IpAddr;
 
 /// Bytes of the MAC, cut from 32: RFC 2104 section 5.
 const MAC: usize = 16;
-/// Bytes of the fixed part, after the MAC.
-const FIXED: usize = 1 + 8 + 4 + 5 * 4 + 2 * 2 + 2 * 4 + 2 * 2 + 2 + 1 + 1;
 
-/// What a cookie says.
+/// What a cookie says. Where no addresses are listed it has 48 bytes, so that the answer to the
+/// smallest INIT is no more than three times as long as the INIT.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Cookie {
-    pub(super) created: Time,
-    pub(super) life: Duration,
+    pub(super) expires: Time,
     /// Our port and the peer's.
     pub(super) ports: (u16, u16),
     pub(super) offer: Offer,
@@ -29,9 +27,31 @@ pub(super) struct Cookie {
 impl Cookie {
     /// How long ago it expired.
     pub(super) fn stale(&self, now: Time) -> Option<Duration> {
-        let end = self.created + self.life;
-        (now > end).then(|| now.since(end))
+        (now > self.expires).then(|| now.since(self.expires))
     }
+}
+
+/// What the packet that brings a cookie shows by itself. The MAC covers it, and the cookie need not say it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    /// Our port and the peer's.
+    pub(super) ports: (u16, u16),
+    /// The packet's Verification Tag.
+    pub(super) tag: u32,
+    /// The packet's destination and source.
+    pub(super) local: IpAddr,
+    pub(super) source: IpAddr,
+}
+
+/// The parts that not every cookie has, as bits of its second byte.
+mod has {
+    pub(super) const TIES: u8 = 1;
+    pub(super) const AUTH: u8 = 1 << 1;
+    /// The addresses of the INIT's packet, and those it listed. Without them the COOKIE ECHO must come
+    /// between the same two as the INIT.
+    pub(super) const ADDRESSES: u8 = 1 << 2;
+    /// The INIT ACK listed no address of ours.
+    pub(super) const ALONE: u8 = 1 << 3;
 }
 
 /// The keys that make and check cookies. The last one still checks (RFC 9260 section 5.1.3: the
@@ -77,66 +97,74 @@ impl Keys {
     /// Makes a cookie.
     pub(super) fn seal(&mut self, now: Time, random: &mut dyn Random, cookie: &Cookie) -> Vec<u8> {
         self.rotate(now, random);
-        let mut out = vec![0; MAC];
-        out.push(self.current);
-        out.extend_from_slice(&cookie.created.as_nanos().to_be_bytes());
-        out.extend_from_slice(&(cookie.life.as_millis() as u32).to_be_bytes());
         let offer = &cookie.offer;
-        for number in [
-            offer.local_tag,
-            offer.peer_tag,
-            offer.local_tsn.raw(),
-            offer.peer_tsn.raw(),
-            offer.peer_rwnd,
+        let listed = !(offer.alone && offer.addresses.is_empty());
+        let mut parts = 0;
+        for (part, present) in [
+            (has::TIES, offer.ties != (0, 0)),
+            (has::AUTH, offer.auth.is_some()),
+            (has::ADDRESSES, listed),
+            (has::ALONE, offer.alone),
         ] {
+            parts |= if present { part } else { 0 };
+        }
+        let mut out = vec![0; MAC];
+        out.extend_from_slice(&[self.current, parts]);
+        out.extend_from_slice(&cookie.expires.as_nanos().to_be_bytes());
+        for number in [offer.peer_tag, offer.local_tsn.raw(), offer.peer_tsn.raw(), offer.peer_rwnd]
+        {
             out.extend_from_slice(&number.to_be_bytes());
         }
-        for number in [offer.streams.0, offer.streams.1] {
+        for number in [offer.streams.0, offer.streams.1, offer.features.bits()] {
             out.extend_from_slice(&number.to_be_bytes());
         }
-        for number in [offer.ties.0, offer.ties.1] {
-            out.extend_from_slice(&number.to_be_bytes());
+        if offer.ties != (0, 0) {
+            out.extend_from_slice(&offer.ties.0.to_be_bytes());
+            out.extend_from_slice(&offer.ties.1.to_be_bytes());
         }
-        for port in [cookie.ports.0, cookie.ports.1] {
-            out.extend_from_slice(&port.to_be_bytes());
-        }
-        out.extend_from_slice(&offer.features.bits().to_be_bytes());
-        out.push(offer.addresses.len() as u8);
-        match &offer.auth {
-            None => out.push(0),
-            Some(agreed) => {
-                out.push(agreed.hmac as u8);
-                for list in [&agreed.key, &agreed.chunks] {
-                    out.extend_from_slice(&(list.len() as u16).to_be_bytes());
-                    out.extend_from_slice(list);
-                }
+        if let Some(agreed) = &offer.auth {
+            out.push(agreed.hmac as u8);
+            for list in [&agreed.key, &agreed.chunks] {
+                out.extend_from_slice(&(list.len() as u16).to_be_bytes());
+                out.extend_from_slice(list);
             }
         }
-        for &address in [offer.local, offer.source].iter().chain(&offer.addresses) {
-            match address {
-                IpAddr::V4(v4) => {
-                    out.push(4);
-                    out.extend_from_slice(&v4.octets());
-                }
-                IpAddr::V6(v6) => {
-                    out.push(6);
-                    out.extend_from_slice(&v6.octets());
-                }
+        if listed {
+            out.push(offer.addresses.len() as u8);
+            for &address in [offer.local, offer.source].iter().chain(&offer.addresses) {
+                write_address(&mut out, address);
             }
         }
-        let mut mac = self.macs[usize::from(self.current & 1)].clone();
-        mac.update(&out[MAC..]);
-        let tag = mac.finalize().into_bytes();
+        let (local, source) = (offer.local, offer.source);
+        let seen = Seen { ports: cookie.ports, tag: offer.local_tag, local, source };
+        let tag = self.mac(self.current, &out[MAC..], &seen).finalize().into_bytes();
         out[..MAC].copy_from_slice(&tag[..MAC]);
         out
     }
 
-    /// Opens a cookie that one of the keys has made; `None` for anything else.
+    /// The MAC of a cookie's body and of what its packet shows.
+    fn mac(&self, key: u8, body: &[u8], seen: &Seen) -> Hmac<Sha256> {
+        let mut mac = self.macs[usize::from(key & 1)].clone();
+        mac.update(body);
+        let mut shown = Vec::with_capacity(8 + 2 * 17);
+        shown.extend_from_slice(&seen.ports.0.to_be_bytes());
+        shown.extend_from_slice(&seen.ports.1.to_be_bytes());
+        shown.extend_from_slice(&seen.tag.to_be_bytes());
+        if body.get(1).is_some_and(|parts| parts & has::ADDRESSES == 0) {
+            write_address(&mut shown, seen.local);
+            write_address(&mut shown, seen.source);
+        }
+        mac.update(&shown);
+        mac
+    }
+
+    /// Opens a cookie that one of the keys has made, in a packet like the INIT's; `None` for anything else.
     pub(super) fn open(
         &mut self,
         now: Time,
         random: &mut dyn Random,
         bytes: &[u8],
+        seen: &Seen,
     ) -> Option<Cookie> {
         self.rotate(now, random);
         let (tag, body) = bytes.split_at_checked(MAC)?;
@@ -144,10 +172,21 @@ impl Keys {
         if key != self.current && key != self.current.wrapping_sub(1) {
             return None;
         }
-        let mut mac = self.macs[usize::from(key & 1)].clone();
-        mac.update(body);
-        mac.verify_truncated_left(tag).ok()?;
-        read(body)
+        self.mac(key, body, seen).verify_truncated_left(tag).ok()?;
+        read(body, seen)
+    }
+}
+
+fn write_address(out: &mut Vec<u8>, address: IpAddr) {
+    match address {
+        IpAddr::V4(v4) => {
+            out.push(4);
+            out.extend_from_slice(&v4.octets());
+        }
+        IpAddr::V6(v6) => {
+            out.push(6);
+            out.extend_from_slice(&v6.octets());
+        }
     }
 }
 
@@ -176,13 +215,18 @@ impl Reader<'_> {
         Some(list.to_vec())
     }
 
-    fn auth(&mut self) -> Option<Option<Agreed>> {
+    fn auth(&mut self) -> Option<Agreed> {
         let [hmac] = self.take::<1>()?;
-        if hmac == 0 {
-            return Some(None);
-        }
         let (key, chunks) = (self.list()?, self.list()?);
-        Some(Some(Agreed::from_parts(key, u16::from(hmac), chunks)))
+        Some(Agreed::from_parts(key, u16::from(hmac), chunks))
+    }
+
+    /// Where the INIT came to and from, and the addresses it listed.
+    fn addresses(&mut self) -> Option<(IpAddr, IpAddr, Vec<IpAddr>)> {
+        let count = usize::from(self.take::<1>()?[0]).min(MAX_ADDRESSES);
+        let (local, source) = (self.address()?, self.address()?);
+        let listed = (0..count).map(|_| self.address()).collect::<Option<Vec<_>>>()?;
+        Some((local, source, listed))
     }
 
     fn address(&mut self) -> Option<IpAddr> {
@@ -194,27 +238,24 @@ impl Reader<'_> {
     }
 }
 
-fn read(body: &[u8]) -> Option<Cookie> {
-    if body.len() < FIXED {
-        return None;
-    }
+fn read(body: &[u8], seen: &Seen) -> Option<Cookie> {
     let mut from = Reader(body);
-    from.take::<1>()?;
-    let created = Time::from_nanos(u64::from_be_bytes(from.take()?));
-    let life = Duration::from_millis(u64::from(from.u32()?));
-    let (local_tag, peer_tag) = (from.u32()?, from.u32()?);
+    let [_, parts] = from.take::<2>()?;
+    let expires = Time::from_nanos(u64::from_be_bytes(from.take()?));
+    let peer_tag = from.u32()?;
     let (local_tsn, peer_tsn) = (Tsn::new(from.u32()?), Tsn::new(from.u32()?));
     let peer_rwnd = from.u32()?;
     let streams = (from.u16()?, from.u16()?);
-    let ties = (from.u32()?, from.u32()?);
-    let ports = (from.u16()?, from.u16()?);
     let features = Features::from_bits(from.u16()?);
-    let count = usize::from(from.take::<1>()?[0]).min(MAX_ADDRESSES);
-    let auth = from.auth()?;
-    let (local, source) = (from.address()?, from.address()?);
-    let addresses = (0..count).map(|_| from.address()).collect::<Option<Vec<_>>>()?;
+    let ties = if parts & has::TIES != 0 { (from.u32()?, from.u32()?) } else { (0, 0) };
+    let auth = if parts & has::AUTH != 0 { Some(from.auth()?) } else { None };
+    let (local, source, addresses) = if parts & has::ADDRESSES != 0 {
+        from.addresses()?
+    } else {
+        (seen.local, seen.source, Vec::new())
+    };
     let offer = Offer {
-        local_tag,
+        local_tag: seen.tag,
         peer_tag,
         local_tsn,
         peer_tsn,
@@ -226,8 +267,9 @@ fn read(body: &[u8]) -> Option<Cookie> {
         local,
         source,
         addresses,
+        alone: parts & has::ALONE != 0,
     };
-    Some(Cookie { created, life, ports, offer })
+    Some(Cookie { expires, ports: seen.ports, offer })
 }
 
 #[cfg(test)]
@@ -240,8 +282,7 @@ mod tests {
 
     fn cookie(now: Time, n: u32, addresses: Vec<IpAddr>) -> Cookie {
         Cookie {
-            created: now,
-            life: Duration::from_secs(60),
+            expires: now + Duration::from_secs(60),
             ports: (1, 2),
             offer: Offer {
                 local_tag: n,
@@ -258,8 +299,15 @@ mod tests {
                 local: IpAddr::from([10, 0, 0, 1]),
                 source: IpAddr::from([1u16, 2, 3, 4, 5, 6, 7, 8]),
                 addresses,
+                alone: n.is_multiple_of(2),
             },
         }
+    }
+
+    /// The packet of an honest COOKIE ECHO.
+    fn seen(cookie: &Cookie) -> Seen {
+        let Offer { local_tag: tag, local, source, .. } = cookie.offer;
+        Seen { ports: cookie.ports, tag, local, source }
     }
 
     /// RFC 9260 section 5.1.3: the key changes; what the one before made is still good, what an
@@ -269,15 +317,16 @@ mod tests {
         let mut random = SplitMix::new(1);
         let mut keys = Keys::new(HOUR, &mut random);
         let start = Time::from_secs(1_000_000);
+        let seen = seen(&cookie(start, 1, Vec::new()));
         let sealed = keys.seal(start, &mut random, &cookie(start, 1, Vec::new()));
         let near = start + (HOUR * 2 - Duration::from_secs(1));
-        assert!(keys.open(start + HOUR, &mut random, &sealed).is_some());
-        assert!(keys.open(near, &mut random, &sealed).is_some());
-        assert!(keys.open(start + HOUR * 2, &mut random, &sealed).is_none());
+        assert!(keys.open(start + HOUR, &mut random, &sealed, &seen).is_some());
+        assert!(keys.open(near, &mut random, &sealed, &seen).is_some());
+        assert!(keys.open(start + HOUR * 2, &mut random, &sealed, &seen).is_none());
         let other = &mut Keys::new(HOUR, &mut random);
-        assert!(other.open(start, &mut random, &sealed).is_none());
+        assert!(other.open(start, &mut random, &sealed, &seen).is_none());
         let late = keys.seal(near, &mut random, &cookie(near, 1, Vec::new()));
-        assert!(keys.open(near + HOUR * 9, &mut random, &late).is_none());
+        assert!(keys.open(near + HOUR * 9, &mut random, &late, &seen).is_none());
     }
 
     /// RFC 9260 section 5.1.5, step 4.
@@ -289,6 +338,24 @@ mod tests {
         assert_eq!(it.stale(end), None);
         let later = end + Duration::from_micros(7);
         assert_eq!(it.stale(later), Some(Duration::from_micros(7)));
+    }
+
+    /// A cookie that lists no addresses is good between the two it was sent between, and no others; it is small.
+    #[test]
+    fn a_small_cookie_is_bound_to_its_addresses() {
+        let mut random = SplitMix::new(1);
+        let mut keys = Keys::new(HOUR, &mut random);
+        let now = Time::from_secs(5);
+        let mut it = cookie(now, 2, Vec::new());
+        it.offer.ties = (0, 0);
+        let sealed = keys.seal(now, &mut random, &it);
+        assert_eq!(sealed.len(), 48);
+        let seen = seen(&it);
+        assert_eq!(keys.open(now, &mut random, &sealed, &seen), Some(it));
+        let other = IpAddr::from([10, 0, 0, 9]);
+        for other in [Seen { local: other, ..seen }, Seen { source: other, ..seen }] {
+            assert_eq!(keys.open(now, &mut random, &sealed, &other), None);
+        }
     }
 
     proptest! {
@@ -305,18 +372,28 @@ mod tests {
             let addresses = addresses.into_iter().map(|a| IpAddr::V4(a.into())).collect();
             let it = cookie(now, n, addresses);
             let mut sealed = keys.seal(now, &mut random, &it);
-            prop_assert_eq!(keys.open(now, &mut random, &sealed), Some(it));
+            let seen = seen(&it);
+            prop_assert_eq!(keys.open(now, &mut random, &sealed, &seen), Some(it));
+            for other in [
+                Seen { tag: !seen.tag, ..seen },
+                Seen { ports: (seen.ports.0, 3), ..seen },
+                Seen { ports: (3, seen.ports.1), ..seen },
+            ] {
+                prop_assert_eq!(keys.open(now, &mut random, &sealed, &other), None);
+            }
             let bit = bit % (sealed.len() * 8);
             sealed[bit / 8] ^= 1 << (bit % 8);
-            prop_assert_eq!(keys.open(now, &mut random, &sealed), None);
+            prop_assert_eq!(keys.open(now, &mut random, &sealed, &seen), None);
         }
 
         #[test]
         fn any_bytes_are_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let mut random = SplitMix::new(2);
             let mut keys = Keys::new(HOUR, &mut random);
-            prop_assert_eq!(keys.open(Time::from_secs(1), &mut random, &bytes), None);
-            let _ = read(&bytes);
+            let local = IpAddr::from([10, 0, 0, 1]);
+            let seen = Seen { ports: (1, 2), tag: 3, local, source: local };
+            prop_assert_eq!(keys.open(Time::from_secs(1), &mut random, &bytes, &seen), None);
+            let _ = read(&bytes, &seen);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The half of the handshake that keeps nothing: INIT is answered with a cookie, and the cookie
 //! makes the association (RFC 9260 sections 5.1 and 5.2).
 
-use super::cookie::Cookie;
+use super::cookie::{Cookie, Seen};
 use super::key::Key;
 use super::packets::abort;
 use super::{ListenerId, Reply, Sctp, back};
@@ -12,11 +12,15 @@ use crate::numbers::Tsn;
 use crate::settings::Settings;
 use crate::wire::cause::Cause;
 use crate::wire::chunk::{self, Chunk, Raw, kind};
-use crate::wire::{AuthParameters, Init, InitParameters, Packet, Parameter, Writer};
+use crate::wire::{AuthParameters, COMMON_HEADER, Init, InitParameters, Packet, Parameter, Writer};
 use ringway_sansio::{Addressing, Duration, Time};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+/// An INIT comes from an address that nobody has proven, so its answer has at most so many times its bytes,
+/// as RFC 9000 section 8.1 has it. Left out where it would be longer, in this order: extensions that the peer
+/// does not take, our other addresses.
+const MAX_AMPLIFICATION: usize = 3;
 /// A cookie preservative adds at most this to a cookie's life (RFC 9260 section 5.2.6).
 const MAX_PRESERVATIVE: Duration = Duration::from_secs(2);
 
@@ -29,6 +33,14 @@ struct Answer {
     ties: (u32, u32),
     destination: IpAddr,
     auth: Option<AuthParameters>,
+}
+
+/// Leaves out what the peer does not take.
+fn offer_only(own: &mut InitParameters, features: Features, auth: bool) {
+    own.ecn = features.has(Features::ECN);
+    own.forward_tsn = features.has(Features::FORWARD);
+    own.extensions = features.chunk_types();
+    own.auth.take_if(|_| !auth);
 }
 
 impl Sctp {
@@ -84,7 +96,8 @@ impl Sctp {
             None => self.answer_new(now, addressing, packet, &init),
         };
         if let Some(answer) = answer {
-            self.init_ack(now, addressing, packet, &init, parameters, answer);
+            let init = (&init, raw.whole.len());
+            self.init_ack(now, addressing, packet, init, parameters, answer);
         }
     }
 
@@ -173,18 +186,16 @@ impl Sctp {
         now: Time,
         addressing: &Addressing,
         packet: &Packet<'_>,
-        init: &Init<'_>,
+        (init, length): (&Init<'_>, usize),
         parameters: InitParameters,
         answer: Answer,
     ) {
         let Answer { settings, locals, tag, tsn, ties, destination, auth } = answer;
         let both = auth.as_ref().zip(parameters.auth.as_ref());
         let agreed = both.and_then(|(own, peer)| Agreed::new(own, peer));
-        let source = addressing.destination;
         let more = Duration::from_millis(u64::from(parameters.cookie_preservative.unwrap_or(0)));
-        let cookie = Cookie {
-            created: now,
-            life: settings.cookie_life + more.min(MAX_PRESERVATIVE),
+        let mut cookie = Cookie {
+            expires: now + settings.cookie_life + more.min(MAX_PRESERVATIVE),
             ports: (packet.destination, packet.source),
             offer: Offer {
                 local_tag: tag,
@@ -199,27 +210,36 @@ impl Sctp {
                 ties,
                 features: Features::offered(&settings).both(Features::declared(&parameters)),
                 auth: agreed,
-                local: source,
+                local: addressing.destination,
                 source: addressing.source,
                 addresses: parameters.addresses,
+                alone: locals.len() == 1,
             },
         };
         let mut own = own_parameters(&locals, &settings);
         own.address_types = None;
         own.auth = auth;
-        let sealed = self.keys.seal(now, &mut *self.random, &cookie);
-        let limit = usize::from(settings.mtu) - 40 - crate::wire::COMMON_HEADER;
-        if own.len() + sealed.len() + parameters.unrecognized.len() * 2 <= limit {
+        own.cookie = Some(self.keys.seal(now, &mut *self.random, &cookie));
+        let limit = usize::from(settings.mtu) - 40 - COMMON_HEADER;
+        if own.len() + parameters.unrecognized.len() * 2 <= limit {
             own.unrecognized = parameters.unrecognized;
         }
-        own.cookie = Some(sealed);
+        let room = MAX_AMPLIFICATION * (COMMON_HEADER + length) - COMMON_HEADER;
+        if own.len() > room {
+            offer_only(&mut own, cookie.offer.features, parameters.auth.is_some());
+        }
+        if own.len() > room && !cookie.offer.alone {
+            cookie.offer.alone = true;
+            own.addresses.clear();
+            own.cookie = Some(self.keys.seal(now, &mut *self.random, &cookie));
+        }
         // RFC 9260 section 3.3.3: no more outbound streams than the INIT's MIS.
         let streams = (cookie.offer.streams.0, settings.inbound_streams);
         let fixed = Init::fixed(tag, settings.receive_buffer as u32, streams, tsn);
         let mut bytes = Vec::new();
         let ports = (packet.destination, packet.source);
-        let most = usize::from(u16::MAX);
-        let mut writer = Writer::new(&mut bytes, most, ports.0, ports.1, init.initiate_tag);
+        let max = usize::from(u16::MAX);
+        let mut writer = Writer::new(&mut bytes, max, ports.0, ports.1, init.initiate_tag);
         own.emit(writer.chunks(), kind::INIT_ACK, &fixed);
         writer.finish();
         self.counters.inits += 1;
@@ -275,15 +295,20 @@ impl Sctp {
         let Some(Ok(Ok(Chunk::CookieEcho(bytes)))) = next.map(|raw| raw.map(|r| r.parse())) else {
             return;
         };
-        let Some(cookie) = self.keys.open(now, &mut *self.random, bytes) else {
+        let seen = Seen {
+            ports: (packet.destination, packet.source),
+            tag: packet.tag,
+            local: addressing.destination,
+            source: addressing.source,
+        };
+        let Some(cookie) = self.keys.open(now, &mut *self.random, bytes, &seen) else {
             self.counters.cookies_refused += 1;
             return;
         };
-        let ports = (packet.destination, packet.source);
         let right = vouched.is_none_or(|(raw, rest)| {
             cookie.offer.auth.as_ref().is_some_and(|agreed| agreed.vouches(raw.whole, rest))
         });
-        if cookie.ports != ports || cookie.offer.local_tag != packet.tag || !right {
+        if !right {
             self.counters.cookies_refused += 1;
             return;
         }
@@ -341,6 +366,7 @@ impl Sctp {
             self.refuse(addressing, packet, offer.peer_tag, &[]);
             return None;
         };
+        let locals = if offer.alone { vec![offer.local] } else { locals };
         if self.len() >= self.limits.associations {
             self.counters.associations_full += 1;
             let causes = chunk::causes(Cause::OutOfResource);

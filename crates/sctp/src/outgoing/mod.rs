@@ -383,9 +383,15 @@ impl Outgoing {
 
     /// User bytes of the chunk that is cut next, if `most` fit one.
     pub(crate) fn next_len(&self, most: usize) -> Option<usize> {
-        if self.sent.len() >= MAX_IN_FLIGHT {
-            return None;
-        }
+        if self.sent.len() >= MAX_IN_FLIGHT { None } else { self.upcoming_len(most) }
+    }
+
+    /// The same of the chunk that is not cut because too many are in flight.
+    pub(crate) fn len_held_by_limit(&self, most: usize) -> Option<usize> {
+        if self.sent.len() < MAX_IN_FLIGHT { None } else { self.upcoming_len(most) }
+    }
+
+    fn upcoming_len(&self, most: usize) -> Option<usize> {
         let message = &self.messages[self.upcoming()? as usize];
         Some((message.data.len() - message.cut as usize).min(most))
     }

@@ -191,11 +191,11 @@ impl InitParameters {
         out[start + 2..start + TLV_HEADER].copy_from_slice(&length.to_be_bytes());
     }
 
-    /// Bytes of an INIT ACK with these parameters and a cookie, besides the cookie's own.
+    /// Bytes of an INIT or INIT ACK with these parameters, with its padding.
     pub(crate) fn len(&self) -> usize {
         let mut out = Vec::new();
         self.emit(&mut out, chunk::kind::INIT_ACK, &Init::fixed(0, 0, (0, 0), Tsn::new(0)));
-        out.len() + TLV_HEADER + 3
+        out.len().next_multiple_of(4)
     }
 
     /// The chunk types that parameters name.

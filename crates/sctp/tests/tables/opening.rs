@@ -2,10 +2,12 @@
 
 use super::support::*;
 use super::{plain, snapshot};
+use proptest::prelude::*;
 use ringway_sansio::{Addressing, Endpoint};
 use ringway_sctp::wire::chunk::{Chunk, kind};
-use ringway_sctp::wire::{Cause, Init, InitParameters, Packet, Parameters, Writer};
+use ringway_sctp::wire::{AuthParameters, Cause, Init, InitParameters, Packet, Parameters, Writer};
 use ringway_sctp::{Close, Event, Limits, Settings, State};
+use std::net::IpAddr;
 
 fn listening() -> Script {
     let mut s = Script::new(plain());
@@ -526,7 +528,7 @@ fn a_flood_of_inits_leaves_nothing() {
     parameters.emit(writer.chunks(), kind::INIT, &fixed);
     writer.finish();
     for n in 0..20_000u32 {
-        s.give_bytes(std::net::IpAddr::V4((0x0b00_0000 + n).into()), A1, &out);
+        s.give_bytes(IpAddr::V4((0x0b00_0000 + n).into()), A1, &out);
         s.sent.clear();
     }
     assert_eq!((s.sctp.len(), s.sctp.poll_timeout()), (0, None));
@@ -536,7 +538,7 @@ fn a_flood_of_inits_leaves_nothing() {
     s.wait(secs(2));
     let from = |source| Addressing::new(source, A1, 132);
     for n in 0..1000u32 {
-        let source = std::net::IpAddr::V4((0x0b00_0000 + n).into());
+        let source = IpAddr::V4((0x0b00_0000 + n).into());
         s.sctp.handle_packet(s.now, from(source), &out);
     }
     assert_eq!(s.sctp.counters().replies_full, 1000 - 256);
@@ -658,7 +660,7 @@ fn an_unconfirmed_address_keeps_nobody_out() {
     s.wait(secs(10));
     s.sent.clear();
     // From the same port: from B2, and B1 listed too is a restart with a new address as ever.
-    let third = std::net::IpAddr::from([10, 9, 9, 9]);
+    let third = IpAddr::from([10, 9, 9, 9]);
     (s.addresses, s.peer_tag) = (vec![B2, third], 0x777);
     s.give_init();
     s.take_init_ack();
@@ -666,4 +668,103 @@ fn an_unconfirmed_address_keeps_nobody_out() {
     assert_ne!(s.id(), first);
     let remotes = |id| s.sctp.addresses(id).unwrap().1;
     assert_eq!((remotes(first), remotes(s.id())), (vec![B1], vec![B2, third]));
+}
+
+/// An INIT that declares nothing gets no list of our addresses, since its answer would be longer than three
+/// INITs; the association then has the one that was asked alone, also when it restarts.
+#[test]
+fn a_bare_init_is_answered_by_one_address() {
+    for restarts in [false, true] {
+        let mut s = Script::new(plain());
+        s.listen(&[A1, A2]);
+        (s.extensions, s.forwards) = (Vec::new(), false);
+        if restarts {
+            s.addresses = vec![B1, B2];
+            s.give_init();
+            assert_eq!(s.take_init_ack().addresses, [A1, A2]);
+            s.echo("");
+            s.sent.clear();
+            s.addresses = vec![B1];
+            s.peer_tag += 1;
+        }
+        s.give_init();
+        assert!(s.take_init_ack().addresses.is_empty());
+        s.echo("DATA 1 BE 0:0 10");
+        s.expect("COOKIE_ACK + SACK 1");
+        s.give_from(B1, A2, "DATA 2 BE 0:1 10");
+        s.sent.clear();
+        assert_eq!(s.read(), [10]);
+        s.give("DATA 2 BE 0:1 10");
+        assert_eq!(s.read(), [10]);
+        s.send(0, 5);
+        s.wait(secs(100));
+        while let Some((way, _)) = s.take() {
+            assert_eq!((way.source, way.destination), (A1, B1));
+        }
+    }
+}
+
+proptest! {
+    /// Whoever sends an INIT is not proven to be at the address it comes from: the answer has at most three
+    /// times its bytes, whatever it says, whatever we offer, and whether the association is known or not.
+    #[test]
+    fn no_init_is_answered_by_three_times_its_bytes(
+        (dynamic, interleaving, ecn, final_acks) in any::<(bool, bool, bool, bool)>(),
+        known in any::<bool>(),
+        listed in proptest::collection::btree_set(any::<u128>(), 0..20),
+        locals in 1usize..12,
+        types in proptest::collection::vec(any::<u8>(), 0..20),
+        (six, forwards, capable, auth) in any::<(bool, bool, bool, bool)>(),
+        unknown in proptest::collection::vec(0xc000u16..0xc100, 0..20),
+        preservative in proptest::option::of(any::<u32>()),
+    ) {
+        let settings = Settings {
+            dynamic_addresses: dynamic, interleaving, ecn, final_acks, ..Settings::default()
+        };
+        let mut s = Script::new(settings);
+        let local = |n: usize| if six && n > 0 {
+            IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, n as u16])
+        } else {
+            IpAddr::from([10, 0, 0, 1 + n as u8])
+        };
+        let locals: Vec<IpAddr> = (0..locals).map(local).collect();
+        s.listen(&locals);
+        if known {
+            s.give_bytes(B1, locals[0], &init(&s, &s.init().1, &[]));
+            s.take_init_ack();
+            let (_, _) = (s.echo(""), s.sent.clear());
+        }
+        let parameters = InitParameters {
+            addresses: listed.into_iter().map(|n| IpAddr::V6(n.into())).collect(),
+            cookie_preservative: preservative,
+            ecn: capable,
+            forward_tsn: forwards,
+            extensions: types,
+            auth: auth.then(|| AuthParameters { random: vec![1; 32], chunks: None, hmacs: vec![1] }),
+            ..InitParameters::default()
+        };
+        s.peer_tag += 1;
+        let bytes = init(&s, &parameters, &unknown);
+        s.give_bytes(B1, locals[0], &bytes);
+        let answer = s.take().map_or(0, |(_, answer)| answer.len());
+        prop_assert!(answer <= 3 * bytes.len(), "{} answered by {answer}", bytes.len());
+    }
+}
+
+/// A packet with an INIT and, after the parameters we know, some that we do not and that ask for a report.
+fn init(s: &Script, parameters: &InitParameters, unknown: &[u16]) -> Vec<u8> {
+    let mut chunk = Vec::new();
+    parameters.emit(&mut chunk, kind::INIT, &s.init().0);
+    chunk.resize(chunk.len().next_multiple_of(4), 0);
+    for kind in unknown {
+        chunk.extend_from_slice(&kind.to_be_bytes());
+        chunk.extend_from_slice(&[0, 4]);
+    }
+    let length = chunk.len() as u16;
+    chunk[2..4].copy_from_slice(&length.to_be_bytes());
+    let mut out = Vec::new();
+    let mut writer = Writer::new(&mut out, 65_535, s.ports.1, s.ports.0, 0);
+    writer.chunks().extend_from_slice(&chunk);
+    writer.finish();
+    out
 }

@@ -297,7 +297,7 @@ fn look(snapshot: &Snapshot) -> Look {
         cwnd: used.map_or(0.0, |path| path.cwnd.into()),
         retransmits: snapshot.totals.retransmits,
         timeouts: snapshot.totals.timeouts,
-        window_full: 0,
+        window_full: snapshot.totals.in_flight_full,
     }
 }
 
