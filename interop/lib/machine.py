@@ -189,7 +189,9 @@ class Machine:
         memory.write_bytes(self.archive(cards, modules))
         (self.folder / "line").unlink(missing_ok=True)
         command = ["ip", "netns", "exec", namespace] if namespace else []
-        command += ["qemu-system-x86_64", "-M", "pc,accel=tcg", "-m", "256", "-nodefaults", "-no-reboot",
+        # Room for a second processor has QEMU translate the kernel's memory barriers as barriers. Without it they are left
+        # out, and notices between the kernel and the cards, which QEMU serves in another thread, are lost: a card stops for good.
+        command += ["qemu-system-x86_64", "-M", "pc,accel=tcg", "-smp", "1,maxcpus=2", "-m", "256", "-nodefaults", "-no-reboot",
                     "-display", "none", "-kernel", image, "-initrd", memory.name,
                     "-append", "console=ttyS0 quiet panic=-1 tsc=reliable",
                     "-serial", "file:console", "-serial", "unix:line,server=on,wait=off"]
