@@ -1,14 +1,9 @@
-//! Links as pure decisions: rate, delay, loss, duplication, corruption, reordering, marks, and the
-//! queue before all that.
+#![doc = include_str!("../README.md")]
 //!
-//! A [`Link`] is told the time and given handles of packets; it tells an [`Outlet`] when each one
-//! leaves and arrives, or why it does not. It keeps no clock, no bytes and no queue of events, so
-//! one model serves the virtual world and the line between two real interfaces, and writes the same
-//! log in both for the same seed and arrivals. It is not a network: hosts, routes and everything
-//! with more than one link live elsewhere.
+//! ## Modules
 //!
-//! Read [`config`] for what can be asked of a link, [`link`] for the order in which it happens,
-//! [`queue`] for the disciplines and [`random`] for where chance comes from.
+//! Read [`config`] for what can be asked of a [`Link`], [`link`] for the order in which it happens, [`queue`] for the
+//! disciplines and [`random`] for where chance comes from. An [`Outlet`] is what a world gives a link.
 
 #![forbid(unsafe_code)]
 

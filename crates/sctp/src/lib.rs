@@ -1,15 +1,14 @@
-//! SCTP as a pure state machine (RFC 9260).
+#![doc = include_str!("../README.md")]
 //!
-//! [`Sctp`] is the SCTP of one host: it is handed packets and the time, and is asked what to send,
-//! when to wake and what happened. Programs above it listen, connect, send and receive messages,
-//! shut down and abort by calls, and hear of changes by [`Event`]s; there are no callbacks, and
-//! everything is bounded by a [`Settings`] or [`Limits`] field or a named constant. It opens no
-//! socket and reads no clock; tags, TSNs and nonces come from the random source that it is given.
-//! It knows nothing of IP beyond addresses: addresses are always given as lists, never gathered.
+//! ## Modules
 //!
-//! Read [`wire`] for the formats, [`endpoint`] for what a host holds, the association's modules for
-//! the state machine, [`congestion`] for how fast a path is used and [`scheduler`] for the order
-//! among streams. What of the standard is there and what is not: `docs/sctp.md`.
+//! [`Sctp`] is the SCTP of one host. Programs above it listen, connect, send and receive messages, shut down and abort by
+//! calls, and hear of changes by [`Event`]s; there are no callbacks, and everything is bounded by a [`Settings`] or
+//! [`Limits`] field or a named constant. Tags, TSNs and nonces come from the random source that it is given.
+//!
+//! Read [`wire`] for the formats, [`endpoint`] for what a host holds, the association's modules for the state machine,
+//! [`congestion`] for how fast a path is used and [`scheduler`] for the order among streams. What of the standard is
+//! there and what is not: `docs/sctp.md`.
 
 #![forbid(unsafe_code)]
 

@@ -1,16 +1,14 @@
-//! TCP as a pure state machine.
+#![doc = include_str!("../README.md")]
 //!
-//! [`Tcp`] is the TCP of one host: it is handed packets and the time, and is asked what to send,
-//! when to wake and what happened. Programs above it open, accept, write, read, shut down and abort
-//! by calls and hear of changes by [`Event`]s; there are no callbacks, and everything is bounded by
-//! a [`Settings`] or [`Limits`] field or a named constant. It opens no socket, reads no clock and
-//! draws no random number after it was made. It knows nothing of IP beyond addresses and the ECN
-//! field: no fragments, no ICMP, so no path MTU discovery. Urgent data is delivered in line
-//! (RFC 6093), and data on a SYN is left for the peer to send again.
+//! ## Modules
 //!
-//! Read [`segment`] for the wire, [`endpoint`] for what a host holds, [`connection`] for the state
-//! machine of RFC 9293, and [`congestion`] for how fast it sends. [`ns2`] is another, much smaller
-//! protocol: the one-way TCP of the ns-2 simulator, for results that must match its.
+//! [`Tcp`] is the TCP of one host. Programs above it open, accept, write, read, shut down and abort by calls and hear of
+//! changes by [`Event`]s; there are no callbacks, and everything is bounded by a [`Settings`] or [`Limits`] field or a
+//! named constant. Urgent data is delivered in line (RFC 6093), and data on a SYN is left for the peer to send again.
+//!
+//! Read [`segment`] for the wire, [`endpoint`] for what a host holds, [`connection`] for the state machine of RFC 9293,
+//! and [`congestion`] for how fast it sends. [`ns2`] is another, much smaller protocol: the one-way TCP of the ns-2
+//! simulator, for results that must match its.
 
 #![forbid(unsafe_code)]
 
