@@ -98,6 +98,7 @@ impl Core {
             cancelled: false,
             reason: Vec::new(),
             user,
+            call: None,
             session,
             rang: false,
             trying,

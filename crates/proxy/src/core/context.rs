@@ -1,7 +1,7 @@
 //! The response context (RFC 3261 section 16.2): one proxied request, its branches and the best
 //! answer so far.
 
-use super::Hop;
+use super::{CallInfo, Hop};
 use ringway_sansio::{Flow, Time, TimerId, Transport};
 use ringway_sip::transaction::{ClientId, Kind, ServerId};
 use smallvec::SmallVec;
@@ -177,6 +177,8 @@ pub(super) struct Context {
     pub reason: Vec<u8>,
     /// Who proved to be its sender, as `user@realm`.
     pub user: Option<Box<str>>,
+    /// What is reported of the call, once its beginning was.
+    pub call: Option<Arc<CallInfo>>,
     /// Whether a session attempt is being counted.
     pub session: bool,
     /// Whether the first ringing has been seen.

@@ -38,7 +38,9 @@ use crate::registrar::Registrar;
 use crate::shared::Shared;
 use crate::stats::{Stats, Tables};
 use context::Context;
-pub use events::{AuthFailure, AuthFailureReason, CallEvent, CallStep, Event, LogLine};
+pub use events::{
+    AuthFailure, AuthFailureReason, CallEvent, CallInfo, CallStep, Event, LogLine, MAX_TEXT,
+};
 use gateways::Gateways;
 use kept::Purpose;
 pub use kept::{MAX_KEPT, MAX_KEPT_OF_NEW, MAX_KEPT_OF_STRANGERS};
