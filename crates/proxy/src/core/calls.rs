@@ -20,8 +20,8 @@ fn event(at: Time, step: CallStep, call: Arc<CallInfo>) -> CallEvent {
 
 impl Core {
     /// The call of a context has begun by this request.
-    pub(super) fn report_began(&mut self, now: Time, place: usize, msg: &Message<'_>) {
-        let ctx = &mut self.contexts[place];
+    pub(super) fn report_began(&mut self, now: Time, index: usize, msg: &Message<'_>) {
+        let ctx = &mut self.contexts[index];
         let ((caller, from_tag), (callee, _)) = (parts(msg.from()), parts(msg.to()));
         let texts = [msg.call_id(), from_tag, caller, callee, msg.request_uri()];
         let source = (ctx.flow.transport, ctx.flow.remote);
@@ -34,11 +34,11 @@ impl Core {
     pub(super) fn report_final(
         &mut self,
         now: Time,
-        place: usize,
+        index: usize,
         step: CallStep,
         answer: Option<(&Message<'_>, usize)>,
     ) {
-        let ctx = &self.contexts[place];
+        let ctx = &self.contexts[index];
         let Some(call) = ctx.call.clone() else { return };
         let mut event = event(now, step, call);
         if let Some((response, _)) = answer {

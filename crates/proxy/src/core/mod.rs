@@ -178,7 +178,7 @@ pub struct Core {
     notifies: Slab<u64>,
     tx: Transactions,
     contexts: Slab<Context>,
-    /// Tells contexts that had the same place apart.
+    /// Tells contexts that had the same index apart.
     serial: u32,
     resolving: usize,
     /// Requests kept, and whose.
@@ -477,7 +477,7 @@ impl Core {
     }
 
     /// Tells before each batch of messages what waits behind it; decides what is turned away
-    /// (overload). Gives the share of new requests that should not even be taken in, of
+    /// (overload). Returns the share of new requests that should not even be taken in, of
     /// [`WHOLE`](crate::overload::WHOLE).
     pub fn handle_backlog(&mut self, now: Time, backlog: &Backlog) -> u32 {
         self.guard.backlog(now, backlog);

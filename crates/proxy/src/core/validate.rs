@@ -315,7 +315,7 @@ impl Core {
     }
 
     /// Whether the request comes from a peer that is believed. What we have sent ourselves, and what
-    /// has come back by our own address, is believed for nothing: it is whoever's it was before.
+    /// has come back by our own address, proves nothing: it belongs to its first sender.
     pub(super) fn is_trusted(&self, pass: &Pass<'_>) -> bool {
         self.is_trusted_ip(pass.flow.remote.ip()) && !self.is_our_via(pass)
     }
