@@ -91,7 +91,7 @@ fn equal(one: &[u8], two: &[u8]) -> bool {
 impl Agreed {
     /// What follows from the parameters of both ends; `None` if they have no HMAC in common.
     pub(crate) fn new(own: &AuthParameters, peer: &AuthParameters) -> Option<Agreed> {
-        if !peer.is_whole() {
+        if !peer.is_complete() {
             return None;
         }
         let hmac = *peer.hmacs.iter().find(|id| own.hmacs.contains(id))?;

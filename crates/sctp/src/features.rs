@@ -77,7 +77,7 @@ impl Features {
             .with(Features::INTERLEAVE.when(settings.interleaving))
             .with(Features::ECN.when(settings.ecn))
             .with(Features::NR_SACK.when(settings.final_acks))
-            .with(Features::ZERO_CHECKSUM.when(settings.carried_in_dtls))
+            .with(Features::ZERO_CHECKSUM.when(settings.over_dtls))
             .with(Features::I_FORWARD.when(settings.interleaving && settings.partial_reliability))
     }
 
@@ -85,7 +85,7 @@ impl Features {
     pub(crate) fn declared(parameters: &InitParameters) -> Features {
         // RFC 5061 section 4.2.7: not without authentication.
         let asconf = [kind::ASCONF, kind::ASCONF_ACK].iter().all(|k| parameters.takes(*k))
-            && parameters.auth.as_ref().is_some_and(|auth| auth.is_whole());
+            && parameters.auth.as_ref().is_some_and(|auth| auth.is_complete());
         Features::default()
             .with(Features::FORWARD.when(parameters.takes(kind::FORWARD_TSN)))
             .with(Features::RECONFIG.when(parameters.takes(kind::RE_CONFIG)))

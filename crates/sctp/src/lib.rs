@@ -37,7 +37,7 @@ pub use association::{
 pub use endpoint::{AssocId, Counters, Event, ListenerId, Sctp};
 pub use incoming::{CHUNK_COST, Received};
 pub use numbers::{Mid, Ssn, Tsn};
-pub use outgoing::{MAX_IN_FLIGHT, MESSAGE_COST, Reliability, Returned, SendOptions};
+pub use outgoing::{MAX_IN_FLIGHT, MESSAGE_COST, Reliability, SendOptions, UndeliveredMessage};
 pub use path::PathState;
 pub use settings::{Algorithm, Error, Limits, Multipath, Scheduling, Settings};
 

@@ -84,7 +84,7 @@ impl Settings {
     }
 
     /// Largest chunk (`dataChunkSize_`).
-    fn most(&self) -> u32 {
+    fn max_chunk(&self) -> u32 {
         u32::from(self.mtu.saturating_sub(HEADERS))
     }
 
@@ -399,11 +399,11 @@ impl Sender {
         let full = self.outstanding >= self.cwnd;
         if self.cwnd <= self.ssthresh {
             if full {
-                self.cwnd += bytes.min(self.settings.most());
+                self.cwnd += bytes.min(self.settings.max_chunk());
             }
         } else if full && self.partial_bytes_acked >= self.cwnd {
             self.partial_bytes_acked -= self.cwnd;
-            self.cwnd += self.settings.most();
+            self.cwnd += self.settings.max_chunk();
         }
     }
 
@@ -446,7 +446,7 @@ impl Sender {
     fn fast_retransmit(&mut self, now: Time) {
         let recover = self.recover;
         if self.buffer.iter().any(|sent| sent.mark.is_some() && sent.tsn > recover) {
-            self.ssthresh = (self.cwnd / 2).max(4 * self.settings.most());
+            self.ssthresh = (self.cwnd / 2).max(4 * self.settings.max_chunk());
             self.cwnd = self.ssthresh;
             self.partial_bytes_acked = 0;
             self.measuring = false;
@@ -543,9 +543,9 @@ impl Sender {
     /// `Timeout` of T3-rtx.
     fn expire(&mut self, now: Time) {
         self.timeouts += 1;
-        if self.cwnd > self.settings.most() {
-            self.ssthresh = (self.cwnd / 2).max(4 * self.settings.most());
-            self.cwnd = self.settings.most();
+        if self.cwnd > self.settings.max_chunk() {
+            self.ssthresh = (self.cwnd / 2).max(4 * self.settings.max_chunk());
+            self.cwnd = self.settings.max_chunk();
             self.partial_bytes_acked = 0;
         }
         self.idle = None;
@@ -599,7 +599,7 @@ impl Endpoint for Sender {
             }
         }
         if self.idle.is_some_and(|at| at <= now) {
-            let least = 4 * self.settings.most();
+            let least = 4 * self.settings.max_chunk();
             if self.cwnd > self.settings.cwnd {
                 self.cwnd = (self.cwnd / 2).max(least);
             }

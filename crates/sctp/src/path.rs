@@ -307,7 +307,7 @@ impl Path {
         self.errors = self.errors.saturating_add(1);
         if self.errors > settings.path_max_retrans {
             self.reach = PathState::Inactive;
-        } else if settings.potentially_failed.is_some_and(|most| self.errors > most) {
+        } else if settings.potentially_failed.is_some_and(|max| self.errors > max) {
             self.reach = PathState::PotentiallyFailed;
         }
         self.reach != before

@@ -25,7 +25,7 @@ const SUSPECT: u8 = 2;
 #[derive(Debug)]
 pub(crate) struct Pmtu {
     /// The largest size that is tried.
-    most: usize,
+    max: usize,
     /// The largest size not known to be too large.
     high: usize,
     /// A probe under way: its size and what its answer brings back.
@@ -45,10 +45,10 @@ impl Pmtu {
     }
 
     /// A search for no more than a size.
-    pub(crate) fn up_to(most: usize) -> Box<Pmtu> {
+    pub(crate) fn up_to(max: usize) -> Box<Pmtu> {
         Box::new(Pmtu {
-            most,
-            high: most,
+            max,
+            high: max,
             probe: None,
             lost: 0,
             wanted: false,
@@ -62,7 +62,7 @@ impl Pmtu {
         if self.wanted || self.probe.is_some() || now < self.rests {
             return self.wanted;
         }
-        self.high = self.most;
+        self.high = self.max;
         self.go_on(now, mtu)
     }
 
@@ -79,7 +79,7 @@ impl Pmtu {
     pub(crate) fn size(&self, mtu: usize) -> usize {
         match self.probe {
             Some((size, _)) => size,
-            None if self.high == self.most => self.high & !3,
+            None if self.high == self.max => self.high & !3,
             None => (mtu + self.high).div_ceil(2) & !3,
         }
     }
@@ -168,14 +168,14 @@ mod tests {
     use super::*;
 
     /// Searches a path that takes `truth`; gives what is found and how many probes it took.
-    fn search(mtu: u16, most: u16, truth: usize) -> (usize, usize) {
-        let settings = Settings { mtu, largest_mtu: Some(most), ..Settings::default() };
+    fn search(mtu: u16, max: u16, truth: usize) -> (usize, usize) {
+        let settings = Settings { mtu, largest_mtu: Some(max), ..Settings::default() };
         let mut pmtu = Pmtu::new(&settings).unwrap();
         let (mut now, mut mtu, mut count) = (Time::from_secs(1000), usize::from(mtu), 0);
         pmtu.begin(now, mtu);
         while pmtu.wanted {
             let size = pmtu.size(mtu);
-            assert!(size > mtu && size <= usize::from(most), "{size} of {mtu}");
+            assert!(size > mtu && size <= usize::from(max), "{size} of {mtu}");
             pmtu.sent(size, count);
             count += 1;
             assert_eq!(pmtu.answered(now, 99_999), None, "another's answer");
@@ -193,10 +193,10 @@ mod tests {
     /// RFC 8899 section 5.3: the size is found to a few bytes, with few probes.
     #[test]
     fn the_size_is_found() {
-        for (mtu, most, truth) in
+        for (mtu, max, truth) in
             [(1200, 1500, 1500), (1200, 1500, 1492), (1200, 9000, 1500), (512, 65_535, 16_000)]
         {
-            let (found, probes) = search(mtu, most, truth);
+            let (found, probes) = search(mtu, max, truth);
             assert!(found <= truth && found + EXACT + 4 > truth, "{found} of {truth}");
             assert!(probes < 40, "{probes}");
         }

@@ -106,7 +106,7 @@ pub struct Settings {
     /// Most streams that the peer may send on.
     pub inbound_streams: u16,
     /// Up to how many the peer may add to them later (RFC 6525).
-    pub most_inbound_streams: u16,
+    pub max_inbound_streams: u16,
     /// First congestion window in bytes; `None` for that of RFC 9260 section 7.2.1.
     pub initial_cwnd: Option<u32>,
     /// First slow-start threshold in bytes; `None` for the peer's first window.
@@ -163,10 +163,10 @@ pub struct Settings {
     pub ecn: bool,
     /// What carries the packets finds their errors, as DTLS does: offer and use checksums of zero
     /// (RFC 9653, method 1). Never to be set over plain IP or UDP.
-    pub carried_in_dtls: bool,
+    pub over_dtls: bool,
     /// Messages that cannot be delivered go back to their user by
     /// [`Event::Returned`](crate::Event::Returned) (RFC 9260 sections 11.1.14 and 11.1.15).
-    pub give_back: bool,
+    pub return_undelivered: bool,
     /// Congestion control.
     pub algorithm: Algorithm,
     /// Whether data goes over several paths at once.
@@ -186,7 +186,7 @@ impl Default for Settings {
             receive_buffer: 1 << 20,
             outbound_streams: 1024,
             inbound_streams: 1024,
-            most_inbound_streams: u16::MAX,
+            max_inbound_streams: u16::MAX,
             initial_cwnd: None,
             initial_ssthresh: None,
             rto_initial: Duration::from_secs(1),
@@ -211,8 +211,8 @@ impl Default for Settings {
             interleaving: false,
             final_acks: false,
             ecn: false,
-            carried_in_dtls: false,
-            give_back: false,
+            over_dtls: false,
+            return_undelivered: false,
             algorithm: Algorithm::default(),
             multipath: Multipath::default(),
             scheduling: Scheduling::default(),
@@ -240,27 +240,27 @@ impl Settings {
     /// Whether every value is within its bounds.
     pub fn check(&self) -> Result<(), Error> {
         let ms = |d: Duration| d.as_millis().min(u128::from(u64::MAX)) as u64;
-        let (long, most) = (1 << 40, MAX_BUFFER as u64);
+        let (long, max) = (1 << 40, MAX_BUFFER as u64);
         for (what, low, high, got) in [
             ("an MTU", u64::from(MIN_MTU), u64::from(u16::MAX), u64::from(self.mtu)),
             (
-                "a largest MTU",
+                "a maximum MTU",
                 u64::from(self.mtu),
                 u64::from(u16::MAX),
                 u64::from(self.largest_mtu.unwrap_or(self.mtu)),
             ),
-            ("a send buffer", 1, most, self.send_buffer as u64),
-            ("a receive buffer", MIN_RECEIVE_BUFFER as u64, most, self.receive_buffer as u64),
+            ("a send buffer", 1, max, self.send_buffer as u64),
+            ("a receive buffer", MIN_RECEIVE_BUFFER as u64, max, self.receive_buffer as u64),
             ("a number of outbound streams", 1, 65_535, u64::from(self.outbound_streams)),
             ("a number of inbound streams", 1, 65_535, u64::from(self.inbound_streams)),
             ("an acknowledgement delay in ms", 0, ms(MAX_SACK_DELAY), ms(self.sack_delay)),
-            ("packets to an acknowledgement", 1, 255, u64::from(self.sack_packets)),
+            ("packets per acknowledgement", 1, 255, u64::from(self.sack_packets)),
             ("miss indications", 1, 255, u64::from(self.misses)),
-            ("a least RTO in ms", 1, ms(self.rto_max), ms(self.rto_min)),
-            ("a first RTO in ms", ms(self.rto_min), ms(self.rto_max), ms(self.rto_initial)),
-            ("a largest RTO in ms", 1, 1 << 32, ms(self.rto_max)),
+            ("a minimum RTO in ms", 1, ms(self.rto_max), ms(self.rto_min)),
+            ("an initial RTO in ms", ms(self.rto_min), ms(self.rto_max), ms(self.rto_initial)),
+            ("a maximum RTO in ms", 1, 1 << 32, ms(self.rto_max)),
             ("a cookie life in ms", 1, long, ms(self.cookie_life)),
-            ("heartbeats at one go", 1, 1 << 16, u64::from(self.heartbeat_max_burst)),
+            ("heartbeats in one burst", 1, 1 << 16, u64::from(self.heartbeat_max_burst)),
         ] {
             if !(low..=high).contains(&got) {
                 return Err(Error::Setting { what, low, high, got });
@@ -313,16 +313,16 @@ impl Default for Limits {
 #[non_exhaustive]
 pub enum Error {
     /// The association is gone, or never was.
-    #[error("expected an association, got the id of none")]
+    #[error("no association has this id")]
     NoAssociation,
     /// The listener is gone, or never was.
-    #[error("expected a listener, got the id of none")]
+    #[error("no listener has this id")]
     NoListener,
     /// What is called for cannot be done in this state, such as sending after `shutdown`.
-    #[error("expected an association that takes messages, got one that is closing")]
+    #[error("the association is closing and accepts no more messages")]
     Closing,
     /// A limit is reached.
-    #[error("expected fewer than {limit} {what}, got one more")]
+    #[error("the limit of {limit} {what} is reached")]
     Full {
         /// What there are too many of.
         what: &'static str,
@@ -331,7 +331,7 @@ pub enum Error {
     },
     /// The send buffer has no room for the message now; [`Event::Writable`](crate::Event::Writable)
     /// follows.
-    #[error("expected a message of at most {room} bytes now, got one of {got}")]
+    #[error("the send buffer has room for {room} bytes, the message has {got}")]
     NoRoom {
         /// What fits now.
         room: usize,
@@ -355,36 +355,36 @@ pub enum Error {
         got: u16,
     },
     /// The stream is being reset (RFC 6525); [`Change::StreamsReset`](crate::Change) follows.
-    #[error("expected a stream that takes messages, got one that is being reset")]
+    #[error("the stream is being reset and accepts no messages")]
     Resetting,
     /// No key has this number, or the one that has it is in use (RFC 4895).
-    #[error("expected the number of a key that is set and not in use, got {got}")]
+    #[error("expected the identifier of a key that is set and not in use, got {got}")]
     Key {
         /// The number.
         got: u16,
     },
     /// The peer does not take an extension.
-    #[error("expected a peer that takes {what}, got one that does not")]
-    NotTaken {
+    #[error("the peer does not support {what}")]
+    NotSupported {
         /// Which.
         what: &'static str,
     },
     /// The addresses or the pair of addresses are in use.
-    #[error("expected a free address, got one in use")]
+    #[error("the address and port are already in use")]
     InUse,
     /// No port is left.
-    #[error("expected a free ephemeral port, got none")]
+    #[error("no ephemeral port is free")]
     NoPort,
     /// Addresses that cannot be used together or at all.
     #[error(
-        "expected 1 to {most} unicast addresses on each side with a family in common, and ports"
+        "expected 1 to {max} unicast addresses on each side with a family in common, and ports"
     )]
     Address {
         /// Most addresses on one side.
-        most: usize,
+        max: usize,
     },
     /// The peer has no such address, or it is not verified yet.
-    #[error("expected a verified address of the peer, got another")]
+    #[error("the address is not a verified address of the peer")]
     NoPath,
     /// A setting is out of its bounds.
     #[error("expected {what} of {low} to {high}, got {got}")]

@@ -99,17 +99,17 @@ impl Association {
         if space < header {
             return false;
         }
-        let most = (space - header) / SACK_ENTRY;
+        let max = (space - header) / SACK_ENTRY;
         let window = self.inn.window(usize::from(self.settings.mtu));
         let inn = &self.inn;
         let tracker = &inn.tracker;
-        let gaps = most.min(tracker.range_count());
+        let gaps = max.min(tracker.range_count());
         let cumulative = tracker.cumulative();
         let blocks = tracker.ranges().take(gaps).map(|(start, end)| Gap {
             start: (start - cumulative) as u16,
             end: (end - cumulative) as u16,
         });
-        let duplicates = tracker.duplicates().iter().take(most - gaps).map(|&p| inn.tsn(p));
+        let duplicates = tracker.duplicates().iter().take(max - gaps).map(|&p| inn.tsn(p));
         let start = packet.chunks().len();
         let (cumulative, window_told) = (inn.cumulative(), window as u32);
         if self.features.has(Features::NR_SACK) {

@@ -7,7 +7,7 @@ use super::{Association, Change, Cx, State};
 use crate::auth::AUTH_CHUNK;
 use crate::features::Features;
 use crate::settings::Error;
-use crate::wire::asconf::{Wish, outcomes};
+use crate::wire::asconf::{AddressChange, outcomes};
 use crate::wire::cause::{Cause, code};
 use crate::wire::chunk::{Chunk, T_BIT, kind};
 use crate::wire::init::MAX_ADDRESSES;
@@ -25,7 +25,7 @@ const MAX_ANSWERS: usize = 4;
 #[derive(Debug)]
 struct Asked {
     serial: u32,
-    wish: Wish,
+    change: AddressChange,
     send: bool,
     path: usize,
     /// How often it was sent.
@@ -38,7 +38,7 @@ pub(super) struct Asconf {
     next_serial: u32,
     /// The number of the peer's next request.
     pub(super) expected: u32,
-    wanted: VecDeque<Wish>,
+    wanted: VecDeque<AddressChange>,
     asked: Option<Asked>,
     /// The last answer, in case its request comes again.
     pub(super) answered: Option<(u32, Vec<u8>)>,
@@ -88,46 +88,52 @@ impl Association {
     }
 
     /// Asks the peer to change what it knows of our addresses, or to use one of them.
-    pub(crate) fn change_address(&mut self, cx: &Cx<'_>, wish: Wish) -> Result<(), Error> {
+    pub(crate) fn change_address(
+        &mut self,
+        cx: &Cx<'_>,
+        change: AddressChange,
+    ) -> Result<(), Error> {
         if self.state != State::Established {
             return Err(Error::Closing);
         }
         if !self.features.has(Features::ASCONF) {
-            return Err(Error::NotTaken { what: "changes of addresses (RFC 5061)" });
+            return Err(Error::NotSupported { what: "changes of addresses (RFC 5061)" });
         }
-        let address = wish.address();
+        let address = change.address();
         let known = self.ends.locals.contains(&address);
         let resting = self.ends.resting.contains(&address);
         let others = self.ends.locals.iter().filter(|local| **local != address);
         // Section 5.3, F5: there is always one left.
         let left = others.filter(|local| !self.ends.resting.contains(local)).count();
-        let right = match wish {
-            Wish::Add(_) => {
+        let right = match change {
+            AddressChange::Add(_) => {
                 super::is_unicast(address) && !known && self.ends.locals.len() < MAX_ADDRESSES
             }
-            Wish::Delete(_) => known && !resting && left > 0 && self.reaches_without(address),
-            Wish::Primary(_) => known && !resting,
+            AddressChange::Delete(_) => {
+                known && !resting && left > 0 && self.reaches_without(address)
+            }
+            AddressChange::Primary(_) => known && !resting,
         };
         if !right {
-            return Err(Error::Address { most: MAX_ADDRESSES });
+            return Err(Error::Address { max: MAX_ADDRESSES });
         }
         let asconf = self.asconf_mut();
         if asconf.wanted.len() >= MAX_ADDRESS_REQUESTS {
             return Err(Error::Full { what: "requests", limit: MAX_ADDRESS_REQUESTS });
         }
-        asconf.wanted.push_back(wish);
-        match wish {
+        asconf.wanted.push_back(change);
+        match change {
             // Packets to it are taken from now on, none is sent from it (F1).
-            Wish::Add(_) => {
+            AddressChange::Add(_) => {
                 self.ends.locals.push(address);
                 self.ends.resting.push(address);
             }
             // F4.
-            Wish::Delete(_) => {
+            AddressChange::Delete(_) => {
                 self.ends.resting.push(address);
                 self.leave_local(cx.now);
             }
-            Wish::Primary(_) => {}
+            AddressChange::Primary(_) => {}
         }
         self.asconf_progress();
         Ok(())
@@ -151,10 +157,10 @@ impl Association {
         if asconf.asked.is_some() || self.state != State::Established {
             return;
         }
-        let Some(wish) = asconf.wanted.pop_front() else { return };
+        let Some(change) = asconf.wanted.pop_front() else { return };
         let serial = asconf.next_serial;
         asconf.next_serial = serial.wrapping_add(1);
-        asconf.asked = Some(Asked { serial, wish, send: true, path, sent: 0 });
+        asconf.asked = Some(Asked { serial, change, send: true, path, sent: 0 });
     }
 
     /// Writes an ASCONF-ACK or ASCONF, alone behind its AUTH, if one is to go out.
@@ -175,12 +181,13 @@ impl Association {
         let asked = asconf.asked.as_mut().filter(|asked| asked.send)?;
         asked.send = false;
         asked.sent += 1;
-        let (again, wish, serial, index) = (asked.sent > 1, asked.wish, asked.serial, asked.path);
+        let (again, change, serial, index) =
+            (asked.sent > 1, asked.change, asked.serial, asked.path);
         let path = &self.paths[index];
         asconf.timer = Some(cx.now + path.rto.get());
         let mut way = self.way(index);
         // The new address may be the only one that still works (section 5.3.2).
-        if let Wish::Add(new) = wish
+        if let AddressChange::Add(new) = change
             && again
             && asked_from_new(self.asconf.as_deref())
             && new.is_ipv4() == way.destination.is_ipv4()
@@ -188,14 +195,14 @@ impl Association {
             way.source = new;
         }
         // The lookup address is one that the peer knows.
-        let known = |local: &&IpAddr| match wish {
-            Wish::Add(new) => **local != new && self.may_send_from(**local),
-            Wish::Delete(_) | Wish::Primary(_) => self.may_send_from(**local),
+        let known = |local: &&IpAddr| match change {
+            AddressChange::Add(new) => **local != new && self.may_send_from(**local),
+            AddressChange::Delete(_) | AddressChange::Primary(_) => self.may_send_from(**local),
         };
         let lookup = self.ends.locals.iter().find(known).copied().unwrap_or(way.source);
         let mut value = Vec::new();
         Parameter::Address(lookup).emit(&mut value);
-        wish.emit(serial, &mut value);
+        change.emit(serial, &mut value);
         let agreed = self.auth.as_ref()?.agreed.as_ref()?;
         let mut packet = Writer::new(out, limit, ports.0, ports.1, self.peer_tag);
         agreed.begin(packet.chunks());
@@ -247,25 +254,25 @@ impl Association {
         self.errors = 0;
         self.paths[path].answered();
         let cause = outcomes(value).find(|o| o.correlation == serial).and_then(|o| o.cause);
-        self.address_changed(cx, asked.wish, cause);
+        self.address_changed(cx, asked.change, cause);
         self.asconf_progress();
     }
 
     /// The peer has done what was asked, or refuses with the code of a cause.
-    fn address_changed(&mut self, cx: &Cx<'_>, wish: Wish, cause: Option<u16>) {
-        let address = wish.address();
-        let change = match (wish, cause) {
-            (Wish::Add(_), None) => Change::AddressAdded(address),
-            (Wish::Delete(_), None) => Change::AddressDeleted(address),
-            (Wish::Primary(_), None) => Change::PrimaryAsked(address),
+    fn address_changed(&mut self, cx: &Cx<'_>, change: AddressChange, cause: Option<u16>) {
+        let address = change.address();
+        let report = match (change, cause) {
+            (AddressChange::Add(_), None) => Change::AddressAdded(address),
+            (AddressChange::Delete(_), None) => Change::AddressDeleted(address),
+            (AddressChange::Primary(_), None) => Change::PrimaryRequested(address),
             (_, Some(code)) => Change::AddressRefused { address, code },
         };
-        self.pending.changes.push_back(change);
-        let known = match (wish, cause.is_none()) {
-            (Wish::Primary(_), _) => return,
+        self.pending.changes.push_back(report);
+        let known = match (change, cause.is_none()) {
+            (AddressChange::Primary(_), _) => return,
             // F2, and what is not deleted stays in use.
-            (Wish::Add(_), done) => done,
-            (Wish::Delete(_), done) => !done,
+            (AddressChange::Add(_), done) => done,
+            (AddressChange::Delete(_), done) => !done,
         };
         self.ends.resting.retain(|local| *local != address);
         if known {
@@ -283,9 +290,9 @@ impl Association {
         }
         self.features = self.features.without(Features::ASCONF);
         let Some(asconf) = self.asconf.take() else { return };
-        let wishes = asconf.asked.map(|asked| asked.wish).into_iter().chain(asconf.wanted);
-        for wish in wishes {
-            self.address_changed(cx, wish, Some(code::UNRECOGNIZED_CHUNK));
+        let changes = asconf.asked.map(|asked| asked.change).into_iter().chain(asconf.wanted);
+        for change in changes {
+            self.address_changed(cx, change, Some(code::UNRECOGNIZED_CHUNK));
         }
     }
 
@@ -293,9 +300,9 @@ impl Association {
     /// (section 5.3.1), or answers what came from there while the peer did not know it (RFC 9260 section
     /// 8.4, rule 8).
     pub(super) fn is_stray_abort(&self, local: IpAddr, flags: u8) -> bool {
-        let leaves = |wish: &Wish| *wish == Wish::Delete(local);
+        let leaves = |change: &AddressChange| *change == AddressChange::Delete(local);
         let leaving = self.asconf.as_ref().is_some_and(|asconf| {
-            asconf.asked.as_ref().is_some_and(|asked| leaves(&asked.wish))
+            asconf.asked.as_ref().is_some_and(|asked| leaves(&asked.change))
                 || asconf.wanted.iter().any(leaves)
         });
         leaving || (flags & T_BIT != 0 && self.ends.resting.contains(&local))

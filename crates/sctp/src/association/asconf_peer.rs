@@ -1,7 +1,7 @@
 //! Addresses that the peer changes (RFC 5061 sections 5.2 and 5.3).
 
 use super::{Association, Change, Cx, MAX_CHANGES, State};
-use crate::wire::asconf::{Outcome, Request, Wish, requests};
+use crate::wire::asconf::{AddressChange, Outcome, Request, requests};
 use crate::wire::cause::code;
 use ringway_sansio::Addressing;
 use std::net::IpAddr;
@@ -49,12 +49,14 @@ impl Association {
         let Some((_, list)) = requests(value) else { return Vec::new() };
         let mut results: Vec<(Outcome, &[u8])> = Vec::new();
         let mut short = false;
-        for Request { correlation, wish, whole } in list.take(MAX_WISHES) {
-            let cause = match wish {
+        for Request { correlation, change, whole } in list.take(MAX_WISHES) {
+            let cause = match change {
                 None => Some(code::UNRECOGNIZED_PARAMETERS),
                 // F11.
-                Some(Wish::Add(_) | Wish::Delete(_)) if short => Some(code::RESOURCE_SHORTAGE),
-                Some(wish) => self.perform_wish(cx, from, wish),
+                Some(AddressChange::Add(_) | AddressChange::Delete(_)) if short => {
+                    Some(code::RESOURCE_SHORTAGE)
+                }
+                Some(change) => self.perform_wish(cx, from, change),
             };
             short |= cause == Some(code::RESOURCE_SHORTAGE);
             results.push((Outcome { correlation, cause }, whole));
@@ -69,15 +71,20 @@ impl Association {
     }
 
     /// `None` when it is done, or the code of the cause why it is not.
-    fn perform_wish(&mut self, cx: &mut Cx<'_>, from: &Addressing, wish: Wish) -> Option<u16> {
-        let named = wish.address();
+    fn perform_wish(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: &Addressing,
+        change: AddressChange,
+    ) -> Option<u16> {
+        let named = change.address();
         let address = if named.is_unspecified() { from.source } else { named };
         if self.pending.changes.len() >= MAX_CHANGES {
             return Some(code::RESOURCE_SHORTAGE);
         }
-        match wish {
-            Wish::Add(_) => self.add_remote(cx, from, address),
-            Wish::Delete(_) if named.is_unspecified() => {
+        match change {
+            AddressChange::Add(_) => self.add_remote(cx, from, address),
+            AddressChange::Delete(_) if named.is_unspecified() => {
                 let others: Vec<IpAddr> =
                     self.remotes().filter(|remote| *remote != from.source).collect();
                 // All but the source are deleted, if that is one of them.
@@ -89,7 +96,7 @@ impl Association {
                 }
                 None
             }
-            Wish::Delete(_) => {
+            AddressChange::Delete(_) => {
                 self.path_to(address)?;
                 if self.remotes().count() == 1 {
                     return Some(code::DELETE_LAST_ADDRESS);
@@ -100,7 +107,7 @@ impl Association {
                 self.remove_remote(cx, address);
                 None
             }
-            Wish::Primary(_) => {
+            AddressChange::Primary(_) => {
                 // Section 5.4: advice; what does not exist is passed over.
                 let path = self.path_to(address)?;
                 if self.set_primary(address).is_err() {

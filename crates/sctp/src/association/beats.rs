@@ -28,13 +28,13 @@ impl Association {
     /// The association is established: paths that are not verified are probed, so many at a time
     /// (RFC 9260 section 5.4), and the others from time to time.
     pub(super) fn begin_beats(&mut self, cx: &mut Cx<'_>) {
-        let (mut burst, most) = (0, self.settings.heartbeat_max_burst);
+        let (mut burst, max) = (0, self.settings.heartbeat_max_burst);
         for path in self.paths.iter_mut().filter(|path| !path.gone) {
             path.used = cx.now;
             path.plan_beat(cx.now, &self.settings, cx.random);
             if path.state() == PathState::Unconfirmed {
-                path.beat_now = burst < most;
-                path.beat_due = Some(cx.now + path.rto.get() * (burst / most));
+                path.beat_now = burst < max;
+                path.beat_due = Some(cx.now + path.rto.get() * (burst / max));
                 burst += 1;
             }
         }
@@ -49,7 +49,7 @@ impl Association {
         let size = crate::wire::TLV_HEADER + crate::wire::padded(value.len());
         let fits = COMMON_HEADER + self.auth_room() + size <= self.paths[path].packet;
         if self.control.beats.len() >= MAX_BEATS || !fits {
-            self.totals.beats_refused += 1;
+            self.totals.heartbeats_refused += 1;
             return;
         }
         self.control.beats.push_back((path, value.into()));
@@ -109,7 +109,7 @@ impl Association {
                 break;
             } else {
                 // The way takes less than when it came; nothing else is to wait for that.
-                self.totals.beats_refused += 1;
+                self.totals.heartbeats_refused += 1;
             }
             alone = false;
             self.control.beats.pop_front();

@@ -29,7 +29,7 @@ use crate::PROTOCOL;
 use crate::auth::Agreed;
 use crate::features::Features;
 use crate::incoming::{Incoming, Received};
-use crate::outgoing::{Outgoing, Returned, SendOptions};
+use crate::outgoing::{Outgoing, SendOptions, UndeliveredMessage};
 use crate::path::{Path, PathState};
 use crate::settings::{Error, Settings};
 use crate::wire::AuthParameters;
@@ -142,7 +142,7 @@ pub struct Totals {
     /// AUTH chunks that were not right.
     pub auth_refused: u64,
     /// Heartbeats not answered for want of room.
-    pub beats_refused: u64,
+    pub heartbeats_refused: u64,
 }
 
 /// What a probe sees of a path.
@@ -332,7 +332,7 @@ pub(crate) struct Association {
     /// The paths that data was sent on, or was lost on, since data was last acknowledged, a bit each.
     tried: u32,
     /// Most user data in a chunk, as of the packet being written.
-    most: usize,
+    max: usize,
     /// A path's MTU is to be probed.
     wants_probe: bool,
     marks: Marks,
@@ -384,7 +384,7 @@ impl Association {
     }
 
     /// The next message that goes back to its user.
-    pub(crate) fn take_returned(&mut self) -> Option<Returned> {
+    pub(crate) fn take_returned(&mut self) -> Option<UndeliveredMessage> {
         let returned = self.out.take_returned();
         self.check_writable();
         returned
@@ -509,7 +509,7 @@ impl Association {
     /// The keys by which chunks are authenticated.
     pub(crate) fn keys(&mut self) -> Result<&mut Agreed, Error> {
         let agreed = self.auth.as_mut().and_then(|auth| auth.agreed.as_mut());
-        agreed.ok_or(Error::NotTaken { what: "authenticated chunks (RFC 4895)" })
+        agreed.ok_or(Error::NotSupported { what: "authenticated chunks (RFC 4895)" })
     }
 
     /// Whether addresses may change.
@@ -519,7 +519,7 @@ impl Association {
 
     /// What an INIT ACK says of authentication while the association is not there yet.
     pub(crate) fn own_auth(&self) -> Option<AuthParameters> {
-        self.auth.as_ref().map(|auth| auth.own.clone()).filter(AuthParameters::is_whole)
+        self.auth.as_ref().map(|auth| auth.own.clone()).filter(AuthParameters::is_complete)
     }
 
     /// Whether every packet is to be authenticated.

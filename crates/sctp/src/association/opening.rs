@@ -111,7 +111,7 @@ impl Association {
             heard: 0,
             tried: 0,
             probes: 0,
-            most: 1,
+            max: 1,
             wants_probe: false,
             marks: Marks::default(),
             refused: false,
@@ -581,7 +581,7 @@ pub(crate) fn own_parameters(locals: &[IpAddr], settings: &Settings) -> InitPara
         address_types: (locals.len() > 1)
             .then(|| (locals.iter().any(IpAddr::is_ipv4), locals.iter().any(IpAddr::is_ipv6))),
         ecn: settings.ecn,
-        zero_checksum: settings.carried_in_dtls.then_some(OVER_DTLS),
+        zero_checksum: settings.over_dtls.then_some(OVER_DTLS),
         forward_tsn: settings.partial_reliability,
         extensions: Features::offered(settings).chunk_types(),
         ..InitParameters::default()

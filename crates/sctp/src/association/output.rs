@@ -21,7 +21,7 @@ impl Association {
             self.totals.packets_sent += 1;
             return Some(way);
         }
-        self.most = self.most_data();
+        self.max = self.most_data();
         let start = out.len();
         let path = match self.state {
             State::Closed => None,
@@ -230,7 +230,7 @@ impl Association {
     fn data_len(&self) -> Option<usize> {
         match self.out.first_marked() {
             Some((len, ..)) => Some(len),
-            None => self.out.next_len(self.most),
+            None => self.out.next_len(self.max),
         }
     }
 
@@ -274,7 +274,7 @@ impl Association {
             let path = &self.paths[target];
             return (path.usable() && (self.forced || path.may_retransmit())).then_some(target);
         }
-        let len = self.out.next_len(self.most)?;
+        let len = self.out.next_len(self.max)?;
         let target = self.new_data_to();
         let path = &self.paths[target];
         let blocked = self.is_blocked(len) && !self.probe && !self.out.takes_one();
@@ -333,10 +333,10 @@ impl Association {
         packet: &mut Writer<'_>,
         before: usize,
     ) {
-        let most = self.most;
+        let max = self.max;
         // What was given up just now may have stood before others that were.
         self.out.drop_expired(cx.now);
-        while let Some(len) = self.out.next_len(most) {
+        while let Some(len) = self.out.next_len(max) {
             if packet.space() < self.out.chunk_size(len) {
                 break;
             }
@@ -358,7 +358,7 @@ impl Association {
             self.probe = false;
             path.spend_burst(self.out.chunk_size(len));
             let ask = self.state == State::ShutdownPending;
-            self.out.cut(cx.now, most, target, path, ask, packet.chunks());
+            self.out.cut(cx.now, max, target, path, ask, packet.chunks());
             self.totals.chunks_sent += 1;
             if self.probing {
                 self.wait_for_window(cx, target);
@@ -377,7 +377,7 @@ impl Association {
         if !self.sends_data() || !idle {
             return;
         }
-        let Some(len) = self.out.next_len(self.most) else { return };
+        let Some(len) = self.out.next_len(self.max) else { return };
         let path = &self.paths[self.current];
         if self.is_blocked(len) && !self.out.takes_one() && path.t3.is_none() && path.usable() {
             self.wait_for_window(cx, self.current);
@@ -388,7 +388,7 @@ impl Association {
     /// asked before an acknowledgment makes room.
     fn count_full(&mut self) {
         let held = self.sends_data()
-            && self.out.len_held_by_limit(self.most).is_some_and(|len| {
+            && self.out.len_held_by_limit(self.max).is_some_and(|len| {
                 let path = &self.paths[self.new_data_to()];
                 path.usable() && path.may_send() && !self.is_blocked(len)
             });

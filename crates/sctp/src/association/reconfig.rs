@@ -174,7 +174,7 @@ pub enum Change {
     /// An address of ours is deleted.
     AddressDeleted(IpAddr),
     /// The peer was asked to send to an address of ours.
-    PrimaryAsked(IpAddr),
+    PrimaryRequested(IpAddr),
     /// The peer refuses to add, delete or prefer an address of ours.
     AddressRefused {
         /// The address.
@@ -221,7 +221,7 @@ impl Association {
             return Err(Error::Closing);
         }
         if !self.features.has(Features::RECONFIG) {
-            return Err(Error::NotTaken { what: "re-configuration (RFC 6525)" });
+            return Err(Error::NotSupported { what: "re-configuration (RFC 6525)" });
         }
         let reconfig = self.reconfig_mut();
         if reconfig.wanted.len() >= MAX_REQUESTS {
@@ -241,13 +241,13 @@ impl Association {
 
     /// Begins streams anew.
     pub(crate) fn reset_streams(&mut self, reset: Reset<'_>) -> Result<(), Error> {
-        let (streams, most) = match reset {
+        let (streams, max) = match reset {
             Reset::Outgoing(streams) => (streams, self.streams.0),
             Reset::Incoming(streams) => (streams, self.streams.1),
             Reset::Everything => return self.want(Want::Everything),
         };
-        if let Some(&got) = streams.iter().find(|stream| **stream >= most) {
-            return Err(Error::Stream { streams: most, got });
+        if let Some(&got) = streams.iter().find(|stream| **stream >= max) {
+            return Err(Error::Stream { streams: max, got });
         }
         if streams.len() > MAX_RESET_STREAMS {
             return Err(Error::Full { what: "streams in one request", limit: MAX_RESET_STREAMS });
@@ -697,7 +697,7 @@ impl Association {
             reconfig.timer = None;
         }
         let more = self.streams.1.checked_add(count);
-        match more.filter(|more| *more <= self.settings.most_inbound_streams) {
+        match more.filter(|more| *more <= self.settings.max_inbound_streams) {
             Some(more) => {
                 self.streams.1 = more;
                 self.tell_streams();

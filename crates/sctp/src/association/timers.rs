@@ -99,7 +99,7 @@ impl Association {
 
     /// RFC 9260 section 6.3.3.
     fn t3_expired(&mut self, now: Time, index: usize) {
-        let most = self.most_data();
+        let max = self.most_data();
         let path = &mut self.paths[index];
         if path.flight == 0 && !self.out.has_marked() && !self.out.is_ahead() {
             // The window has been closed for an RTO (section 6.1 A).
@@ -111,7 +111,7 @@ impl Association {
         self.tried |= 1 << index;
         let heard = self.heard & (1 << index) != 0 || path.flight == 0;
         self.heard &= !(1 << index);
-        if heard && self.out.is_shut(most) {
+        if heard && self.out.is_shut(max) {
             // The peer answers but has no room: no error (section 6.1 A). What it refused probes its
             // window, on another path where there is one: the answer may have been to what went there.
             self.out.mark_all(index, path, true);

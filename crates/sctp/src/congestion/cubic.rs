@@ -102,8 +102,8 @@ impl Congestion for Cubic {
             return;
         }
         if window.in_slow_start() {
-            let most = SLOW_START_LIMIT * acked.sacks * window.pmdcs;
-            window.cwnd = window.cwnd.saturating_add(acked.bytes.min(most));
+            let max = SLOW_START_LIMIT * acked.sacks * window.pmdcs;
+            window.cwnd = window.cwnd.saturating_add(acked.bytes.min(max));
         } else {
             self.avoid(window, acked);
         }

@@ -24,8 +24,8 @@ impl Congestion for Rfc9260 {
         if window.in_slow_start() {
             // Section 7.2.1.
             if full && !acked.recovering {
-                let most = SLOW_START_LIMIT * acked.sacks * window.pmdcs;
-                window.cwnd = window.cwnd.saturating_add(acked.bytes.min(most));
+                let max = SLOW_START_LIMIT * acked.sacks * window.pmdcs;
+                window.cwnd = window.cwnd.saturating_add(acked.bytes.min(max));
             }
         } else {
             // Section 7.2.2.

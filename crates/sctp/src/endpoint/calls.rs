@@ -3,7 +3,7 @@
 use super::{AssocId, Sctp};
 use crate::association::{Association, Reset};
 use crate::settings::Error;
-use crate::wire::asconf::Wish;
+use crate::wire::asconf::AddressChange;
 use ringway_sansio::Time;
 use std::net::IpAddr;
 
@@ -23,24 +23,29 @@ impl Sctp {
     /// Adds an address of ours (RFC 5061). Packets come from it once
     /// [`Change::AddressAdded`](crate::Change::AddressAdded) is told.
     pub fn add_address(&mut self, now: Time, id: AssocId, local: IpAddr) -> Result<(), Error> {
-        self.change_address(now, id, Wish::Add(local))
+        self.change_address(now, id, AddressChange::Add(local))
     }
 
     /// Deletes an address of ours (RFC 5061), not the last; nothing more comes from it. Packets to
     /// it are taken until [`Change::AddressDeleted`](crate::Change::AddressDeleted).
     pub fn delete_address(&mut self, now: Time, id: AssocId, local: IpAddr) -> Result<(), Error> {
-        self.change_address(now, id, Wish::Delete(local))
+        self.change_address(now, id, AddressChange::Delete(local))
     }
 
     /// Asks the peer to send to an address of ours (RFC 5061).
-    pub fn ask_primary(&mut self, now: Time, id: AssocId, local: IpAddr) -> Result<(), Error> {
-        self.change_address(now, id, Wish::Primary(local))
+    pub fn request_primary(&mut self, now: Time, id: AssocId, local: IpAddr) -> Result<(), Error> {
+        self.change_address(now, id, AddressChange::Primary(local))
     }
 
-    fn change_address(&mut self, now: Time, id: AssocId, wish: Wish) -> Result<(), Error> {
+    fn change_address(
+        &mut self,
+        now: Time,
+        id: AssocId,
+        change: AddressChange,
+    ) -> Result<(), Error> {
         let slot = self.slot(id).ok_or(Error::NoAssociation)?;
         let listed = self.unlist(slot);
-        let result = self.with(now, slot, |association, cx| association.change_address(cx, wish));
+        let result = self.with(now, slot, |association, cx| association.change_address(cx, change));
         if listed {
             self.list(slot);
         }

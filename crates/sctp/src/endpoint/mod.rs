@@ -16,7 +16,7 @@ use crate::PROTOCOL;
 use crate::association::{Association, Change, Close, Cx, Ends, Farewell, Snapshot, State};
 use crate::incoming::Received;
 use crate::numbers::Tsn;
-use crate::outgoing::{Returned, SendOptions};
+use crate::outgoing::{SendOptions, UndeliveredMessage};
 use crate::path::PathState;
 use crate::settings::{Error, Limits, Settings};
 use crate::wire::Chunk;
@@ -105,12 +105,12 @@ pub enum Event {
         /// How many.
         messages: u32,
     },
-    /// A message that was not delivered, where [`Settings::give_back`] asks for it.
+    /// A message that was not delivered, where [`Settings::return_undelivered`] asks for it.
     Returned {
         /// Whose.
         id: AssocId,
         /// The message.
-        message: Returned,
+        message: UndeliveredMessage,
     },
     /// Streams or addresses have changed.
     Changed {
@@ -283,7 +283,7 @@ impl Sctp {
         let settings = self.shared(settings)?;
         let wild = addresses.len() == 1 && addresses[0].is_unspecified();
         if port == 0 || !(wild || are_ends(addresses)) {
-            return Err(Error::Address { most: MAX_ADDRESSES });
+            return Err(Error::Address { max: MAX_ADDRESSES });
         }
         if addresses.iter().any(|&a| self.listening.contains_key(&(number(a), port))) {
             return Err(Error::InUse);
@@ -340,7 +340,7 @@ impl Sctp {
         let settings = self.shared(settings)?;
         let together = crate::association::families_match(locals, remotes);
         if remote_port == 0 || !are_ends(locals) || !are_ends(remotes) || !together {
-            return Err(Error::Address { most: MAX_ADDRESSES });
+            return Err(Error::Address { max: MAX_ADDRESSES });
         }
         let limit = self.limits.associations;
         if self.len() >= limit {

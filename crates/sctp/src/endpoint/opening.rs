@@ -341,8 +341,8 @@ impl Sctp {
         let micros = by.as_nanos().div_ceil(1000).min(u128::from(u32::MAX)) as u32;
         let causes = chunk::causes(Cause::StaleCookie(micros));
         let mut bytes = Vec::new();
-        let (most, tag) = (usize::from(u16::MAX), cookie.offer.peer_tag);
-        let mut writer = Writer::new(&mut bytes, most, packet.destination, packet.source, tag);
+        let (max, tag) = (usize::from(u16::MAX), cookie.offer.peer_tag);
+        let mut writer = Writer::new(&mut bytes, max, packet.destination, packet.source, tag);
         Chunk::Error(&causes).emit(writer.chunks());
         writer.finish();
         self.reply(Reply { way: back(addressing), bytes });

@@ -175,7 +175,7 @@ impl Sctp {
             return None;
         }
         let slot = self.by_tag(addressing, &packet)?;
-        let takes = self.association_mut(slot)?.settings().carried_in_dtls;
+        let takes = self.association_mut(slot)?.settings().over_dtls;
         takes.then_some(packet)
     }
 

@@ -78,9 +78,9 @@ impl Sink {
         self.unanswered = 0;
         self.timer = None;
         let mut gaps: Vec<Gap> = Vec::new();
-        let most = (self.settings.most() as usize).saturating_sub(SACK_HEADER) / SACK_ENTRY;
+        let max = (self.settings.max_chunk() as usize).saturating_sub(SACK_HEADER) / SACK_ENTRY;
         for tsn in &self.held {
-            let full = gaps.len() >= most;
+            let full = gaps.len() >= max;
             let place = (tsn - self.cumulative) as u16;
             match gaps.last_mut() {
                 Some(gap) if place - gap.end == 1 => gap.end = place,

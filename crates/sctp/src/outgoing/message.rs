@@ -45,7 +45,7 @@ impl Message {
 
     /// It is not worth sending a chunk of it again.
     pub(super) fn is_over(&self, now: Time, chunk: &Sent) -> bool {
-        self.is_late(now) || self.retransmits.is_some_and(|most| chunk.again >= most)
+        self.is_late(now) || self.retransmits.is_some_and(|max| chunk.again >= max)
     }
 
     /// It has given way, unsent, and only its place is left.

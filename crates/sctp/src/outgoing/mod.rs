@@ -16,7 +16,7 @@ mod values;
 use message::{Fate, Message, Queue, Sent};
 pub use message::{Reliability, SendOptions};
 pub(crate) use rack::Rack;
-pub use returned::Returned;
+pub use returned::UndeliveredMessage;
 pub(crate) use sack::SackError;
 
 use crate::numbers::{Line, Mid, Ssn, Tsn};
@@ -83,7 +83,7 @@ pub(crate) struct Outgoing {
     unreliable: bool,
     /// What is not delivered goes back to the user: messages that wait for that, and their bytes.
     gives_back: bool,
-    returned: VecDeque<Returned>,
+    returned: VecDeque<UndeliveredMessage>,
     returned_bytes: usize,
     /// The gap blocks being worked on acknowledge for good.
     for_good: bool,
@@ -132,7 +132,7 @@ impl Outgoing {
             held: false,
             closed: Vec::new(),
             all_closed: 0,
-            gives_back: settings.give_back,
+            gives_back: settings.return_undelivered,
             returned: VecDeque::new(),
             returned_bytes: 0,
             for_good: false,
@@ -372,36 +372,36 @@ impl Outgoing {
 
     /// Whether the peer has no room for the first chunk that it did not take, or that it is to get
     /// next.
-    pub(crate) fn is_shut(&self, most: usize) -> bool {
+    pub(crate) fn is_shut(&self, max: usize) -> bool {
         let first = self.sent.front().map(|chunk| usize::from(chunk.len));
         // What is given up needs no room.
         !self.is_ahead()
             && first
-                .or_else(|| self.next_len(most))
+                .or_else(|| self.next_len(max))
                 .is_some_and(|len| (self.told_rwnd as usize) < len)
     }
 
-    /// User bytes of the chunk that is cut next, if `most` fit one.
-    pub(crate) fn next_len(&self, most: usize) -> Option<usize> {
-        if self.sent.len() >= MAX_IN_FLIGHT { None } else { self.upcoming_len(most) }
+    /// User bytes of the chunk that is cut next, if `max` fit one.
+    pub(crate) fn next_len(&self, max: usize) -> Option<usize> {
+        if self.sent.len() >= MAX_IN_FLIGHT { None } else { self.upcoming_len(max) }
     }
 
     /// The same of the chunk that is not cut because too many are in flight.
-    pub(crate) fn len_held_by_limit(&self, most: usize) -> Option<usize> {
-        if self.sent.len() < MAX_IN_FLIGHT { None } else { self.upcoming_len(most) }
+    pub(crate) fn len_held_by_limit(&self, max: usize) -> Option<usize> {
+        if self.sent.len() < MAX_IN_FLIGHT { None } else { self.upcoming_len(max) }
     }
 
-    fn upcoming_len(&self, most: usize) -> Option<usize> {
+    fn upcoming_len(&self, max: usize) -> Option<usize> {
         let message = &self.messages[self.upcoming()? as usize];
-        Some((message.data.len() - message.cut as usize).min(most))
+        Some((message.data.len() - message.cut as usize).min(max))
     }
 
-    /// Cuts the next chunk, of at most `most` user bytes, sends it on a path and writes it.
+    /// Cuts the next chunk, of at most `max` user bytes, sends it on a path and writes it.
     /// `ask` sets the I bit if it is the last chunk there is.
     pub(crate) fn cut(
         &mut self,
         now: Time,
-        most: usize,
+        max: usize,
         path_index: usize,
         path: &mut Path,
         ask: bool,
@@ -412,7 +412,7 @@ impl Outgoing {
         let message = &mut self.messages[key as usize];
         let total = message.data.len();
         let offset = message.cut as usize;
-        let len = (total - offset).min(most);
+        let len = (total - offset).min(max);
         let mut flags = DataFlags::default();
         if offset == 0 {
             flags = flags.with(DataFlags::BEGIN);
@@ -599,12 +599,12 @@ impl Outgoing {
 
     /// Marks what is in flight on a path and larger than its packets, to be sent again at once.
     pub(crate) fn mark_larger(&mut self, path_index: usize, path: &mut Path) {
-        let (end, most) = (self.next_place(), path.packet - crate::wire::COMMON_HEADER);
+        let (end, max) = (self.next_place(), path.packet - crate::wire::COMMON_HEADER);
         for place in path.earliest.max(self.first)..end {
             if let Some(chunk) = self.chunk_mut(place)
                 && chunk.fate == Fate::Outstanding
                 && usize::from(chunk.path) == path_index
-                && usize::from(chunk.size) > most
+                && usize::from(chunk.size) > max
             {
                 chunk.fate = Fate::Marked;
                 let (size, len) = (chunk.size(), u32::from(chunk.len));

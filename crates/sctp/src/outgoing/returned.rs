@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 /// A message that was not delivered, as far as known.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Returned {
+pub struct UndeliveredMessage {
     /// The stream it was given for.
     pub stream: u16,
     /// Payload protocol identifier.
@@ -32,7 +32,13 @@ impl Outgoing {
         }
         self.returned_bytes += data.len();
         let data = data.clone();
-        self.returned.push_back(Returned { stream, ppid, unordered, sent: cut > 0, data });
+        self.returned.push_back(UndeliveredMessage {
+            stream,
+            ppid,
+            unordered,
+            sent: cut > 0,
+            data,
+        });
     }
 
     /// What was begun and not acknowledged goes back.
@@ -78,7 +84,7 @@ impl Outgoing {
     }
 
     /// The next message that goes back.
-    pub(crate) fn take_returned(&mut self) -> Option<Returned> {
+    pub(crate) fn take_returned(&mut self) -> Option<UndeliveredMessage> {
         let one = self.returned.pop_front()?;
         self.returned_bytes -= one.data.len();
         Some(one)

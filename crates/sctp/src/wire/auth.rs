@@ -55,7 +55,7 @@ impl AuthParameters {
     }
 
     /// Whether what is needed is there.
-    pub fn is_whole(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         self.random.len() == RANDOM && !self.hmacs.is_empty()
     }
 

@@ -233,8 +233,8 @@ pub fn put(out: &mut Vec<u8>, kind: u8, flags: u8, parts: &[&[u8]]) {
     for part in parts {
         out.extend_from_slice(part);
     }
-    let most = usize::from(u16::MAX);
-    out.truncate(start + most.min(out.len() - start));
+    let max = usize::from(u16::MAX);
+    out.truncate(start + max.min(out.len() - start));
     let length = (out.len() - start) as u16;
     out[start + 2..start + 4].copy_from_slice(&length.to_be_bytes());
     pad(out, start);
