@@ -29,7 +29,7 @@ pub(crate) const AUTH_CHUNK: usize = HEADER + SHA256;
 pub(crate) const REQUIRED: [u8; 2] = [kind::ASCONF, kind::ASCONF_ACK];
 
 /// What we say of ourselves.
-pub(crate) fn own(random: &mut dyn Random) -> AuthParameters {
+pub(crate) fn local_parameters(random: &mut dyn Random) -> AuthParameters {
     let mut bytes = vec![0; RANDOM];
     random.fill(&mut bytes);
     let hmacs = vec![hmac::SHA256, hmac::SHA1];
@@ -90,12 +90,12 @@ fn equal(one: &[u8], two: &[u8]) -> bool {
 
 impl Agreed {
     /// What follows from the parameters of both ends; `None` if they have no HMAC in common.
-    pub(crate) fn new(own: &AuthParameters, peer: &AuthParameters) -> Option<Agreed> {
+    pub(crate) fn new(local_parameters: &AuthParameters, peer: &AuthParameters) -> Option<Agreed> {
         if !peer.is_complete() {
             return None;
         }
-        let hmac = *peer.hmacs.iter().find(|id| own.hmacs.contains(id))?;
-        let (one, two) = (own.key_vector(), peer.key_vector());
+        let hmac = *peer.hmacs.iter().find(|id| local_parameters.hmacs.contains(id))?;
+        let (one, two) = (local_parameters.key_vector(), peer.key_vector());
         // Section 6.1: the smaller number first. Both begin with a type that is not 0, so that of
         // two vectors the shorter is the smaller number.
         let (first, second) =
@@ -173,9 +173,9 @@ impl Agreed {
     pub(crate) fn finish(&self, bytes: &mut [u8]) {
         if let Some(key) = self.key_of(self.active)
             && let Some(made) = mac(self.hmac, &key, &[bytes])
-            && let Some(place) = bytes.get_mut(HEADER..HEADER + made.len())
+            && let Some(position) = bytes.get_mut(HEADER..HEADER + made.len())
         {
-            place.copy_from_slice(&made);
+            position.copy_from_slice(&made);
         }
     }
 
@@ -205,7 +205,8 @@ mod tests {
     use ringway_sansio::SplitMix;
 
     fn pair(hmacs: Vec<u16>) -> (Agreed, Agreed) {
-        let (mut one, two) = (own(&mut SplitMix::new(1)), own(&mut SplitMix::new(2)));
+        let (mut one, two) =
+            (local_parameters(&mut SplitMix::new(1)), local_parameters(&mut SplitMix::new(2)));
         one.hmacs = hmacs;
         (Agreed::new(&one, &two).unwrap(), Agreed::new(&two, &one).unwrap())
     }

@@ -150,7 +150,7 @@ enum Limit {
 
 /// A chunk that was sent (`SctpSendBufferNode_S`).
 #[derive(Clone, Copy, Debug)]
-struct Sent {
+struct SentChunk {
     tsn: u64,
     gap_acked: bool,
     counted: bool,
@@ -174,7 +174,7 @@ pub struct Sender {
     waiting: u64,
     /// The next TSN, from 1.
     next: u64,
-    buffer: VecDeque<Sent>,
+    buffer: VecDeque<SentChunk>,
     /// All up to here is acknowledged (`uiCumAckPoint`).
     cumulative: u64,
     /// `uiHighestTsnNewlyAcked`, which outlives a SACK.
@@ -313,7 +313,7 @@ impl Sender {
     }
 
     /// A chunk is acknowledged: the round trip it may have measured.
-    fn time(&mut self, now: Time, sent: &Sent) {
+    fn time(&mut self, now: Time, sent: &SentChunk) {
         if let Some(at) = sent.timed
             && self.measuring
             && sent.transmissions == 1
@@ -520,7 +520,7 @@ impl Sender {
             self.waiting -= 1;
             let timed = (!self.measuring).then_some(now);
             self.measuring = true;
-            self.buffer.push_back(Sent {
+            self.buffer.push_back(SentChunk {
                 tsn: self.next,
                 gap_acked: false,
                 counted: false,
@@ -599,11 +599,11 @@ impl Endpoint for Sender {
             }
         }
         if self.idle.is_some_and(|at| at <= now) {
-            let least = 4 * self.settings.max_chunk();
+            let min = 4 * self.settings.max_chunk();
             if self.cwnd > self.settings.cwnd {
-                self.cwnd = (self.cwnd / 2).max(least);
+                self.cwnd = (self.cwnd / 2).max(min);
             }
-            self.idle = (self.cwnd > least).then(|| now + self.rto);
+            self.idle = (self.cwnd > min).then(|| now + self.rto);
         }
         if self.t3.is_some_and(|at| at <= now) {
             self.t3 = None;

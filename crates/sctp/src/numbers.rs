@@ -85,12 +85,12 @@ impl Line {
     }
 
     /// The TSN at a place.
-    pub(crate) const fn tsn(self, place: u64) -> Tsn {
-        self.first.plus(place.wrapping_sub(Self::ORIGIN) as u32)
+    pub(crate) const fn tsn(self, position: u64) -> Tsn {
+        self.first.plus(position.wrapping_sub(Self::ORIGIN) as u32)
     }
 
     /// The place of a TSN, the one of its places that is nearest to `near`.
-    pub(crate) const fn place(self, tsn: Tsn, near: u64) -> u64 {
+    pub(crate) const fn position(self, tsn: Tsn, near: u64) -> u64 {
         near.wrapping_add_signed(tsn.distance(self.tsn(near)) as i64)
     }
 }
@@ -125,8 +125,8 @@ mod tests {
         fn a_line_goes_both_ways(first in any::<u32>(), on in 0u64..(1 << 40), by in -1000i64..1000) {
             let line = Line::new(Tsn::new(first));
             let near = Line::ORIGIN + on;
-            let place = near.wrapping_add_signed(by);
-            prop_assert_eq!(line.place(line.tsn(place), near), place);
+            let position = near.wrapping_add_signed(by);
+            prop_assert_eq!(line.position(line.tsn(position), near), position);
         }
     }
 }

@@ -55,7 +55,7 @@ pub(crate) struct Path {
     pub(crate) confirmed: bool,
     reach: PathState,
     /// What the user was told last.
-    pub(crate) told: PathState,
+    pub(crate) reported: PathState,
     /// Errors in a row.
     pub(crate) errors: u32,
     pub(crate) window: Window,
@@ -149,7 +149,7 @@ impl Path {
             gone: false,
             confirmed,
             reach: PathState::Active,
-            told: if confirmed { PathState::Active } else { PathState::Unconfirmed },
+            reported: if confirmed { PathState::Active } else { PathState::Unconfirmed },
             errors: 0,
             window: Window { cwnd: 0, ssthresh: 0, partial_bytes_acked: 0, pmdcs: 0 },
             control: settings.algorithm.make(),
@@ -246,7 +246,7 @@ impl Path {
         self.gone = true;
         self.confirmed = false;
         self.reach = PathState::Active;
-        self.told = self.state();
+        self.reported = self.state();
         self.beat = None;
         self.beat_now = false;
         self.pmtu = None;
@@ -262,7 +262,7 @@ impl Path {
         self.t3 = None;
         self.timed = None;
         self.earliest = 0;
-        self.forget_rack();
+        self.reset_rack();
     }
 
     /// Packets to here go in UDP to a port, or straight over IP (RFC 6951 sections 5.4 and 5.6).
@@ -274,7 +274,7 @@ impl Path {
     }
 
     /// Most user data in one chunk to here, behind a header of so many bytes and beside an AUTH chunk.
-    pub(crate) fn most_data(&self, settings: &Settings, header: usize, auth: usize) -> usize {
+    pub(crate) fn max_data(&self, settings: &Settings, header: usize, auth: usize) -> usize {
         let room = self.window.pmdcs as usize - auth;
         let chunk = match settings.chunk {
             0 => room,

@@ -15,7 +15,7 @@ const MAX_PROBES: u8 = 3;
 /// PMTU_RAISE_TIMER (section 5.1.1): how long a search holds.
 const RAISE: Duration = Duration::from_secs(600);
 /// The least time that a probe is waited for (section 5.1.1).
-pub(crate) const LEAST_WAIT: Duration = Duration::from_secs(1);
+pub(crate) const MIN_WAIT: Duration = Duration::from_secs(1);
 /// A search ends when it knows the size to so many bytes.
 const EXACT: usize = 16;
 /// Timeouts in a row with large packets in flight that make a black hole (section 4.3).
@@ -33,7 +33,7 @@ pub(crate) struct Pmtu {
     /// Probes of this size that were lost.
     lost: u8,
     /// A probe is to go out now.
-    pub(crate) wanted: bool,
+    pub(crate) probe_due: bool,
     /// Until when no search begins.
     rests: Time,
     suspect: u8,
@@ -51,7 +51,7 @@ impl Pmtu {
             high: max,
             probe: None,
             lost: 0,
-            wanted: false,
+            probe_due: false,
             rests: Time::ZERO,
             suspect: 0,
         })
@@ -59,8 +59,8 @@ impl Pmtu {
 
     /// Data goes out: a search begins if it is time. `true` if a probe is wanted now.
     pub(crate) fn begin(&mut self, now: Time, mtu: usize) -> bool {
-        if self.wanted || self.probe.is_some() || now < self.rests {
-            return self.wanted;
+        if self.probe_due || self.probe.is_some() || now < self.rests {
+            return self.probe_due;
         }
         self.high = self.max;
         self.go_on(now, mtu)
@@ -68,11 +68,11 @@ impl Pmtu {
 
     /// What the search does next.
     fn go_on(&mut self, now: Time, mtu: usize) -> bool {
-        self.wanted = self.high >= mtu + EXACT;
-        if !self.wanted {
+        self.probe_due = self.high >= mtu + EXACT;
+        if !self.probe_due {
             self.rests = now + RAISE;
         }
-        self.wanted
+        self.probe_due
     }
 
     /// Size of the next probe; the largest first, then the middle of what is left.
@@ -85,7 +85,7 @@ impl Pmtu {
     }
 
     pub(crate) fn sent(&mut self, size: usize, nonce: u64) {
-        self.wanted = false;
+        self.probe_due = false;
         self.probe = Some((size, nonce));
     }
 
@@ -102,7 +102,7 @@ impl Pmtu {
         let Some((size, _)) = self.probe else { return };
         self.lost += 1;
         if self.lost < MAX_PROBES {
-            self.wanted = true;
+            self.probe_due = true;
             return;
         }
         self.refused(now, mtu, size);
@@ -118,19 +118,19 @@ impl Pmtu {
 
     /// A router says what it lets through (section 4.6.2). Gives the size that the path falls to,
     /// if it does; a message about a size that was never sent says nothing.
-    pub(crate) fn too_big(&mut self, now: Time, mtu: usize, told: usize) -> Option<usize> {
+    pub(crate) fn too_big(&mut self, now: Time, mtu: usize, reported: usize) -> Option<usize> {
         let probed = self.probe.map(|probe| probe.0);
-        if told < mtu {
+        if reported < mtu {
             self.probe = None;
             self.lost = 0;
-            self.high = told;
-            self.wanted = false;
+            self.high = reported;
+            self.probe_due = false;
             self.rests = now + RAISE;
-            return Some(told);
+            return Some(reported);
         }
-        if let Some(size) = probed.filter(|size| told < *size) {
+        if let Some(size) = probed.filter(|size| reported < *size) {
             self.refused(now, mtu, size);
-            self.high = self.high.min(told);
+            self.high = self.high.min(reported);
             self.go_on(now, mtu);
         }
         None
@@ -151,9 +151,9 @@ impl Pmtu {
         self.suspect = 0;
         self.probe = None;
         self.lost = 0;
-        self.wanted = false;
+        self.probe_due = false;
         // It begins again once data flows.
-        self.rests = now + LEAST_WAIT;
+        self.rests = now + MIN_WAIT;
         Some(if mtu > BASE { BASE } else { floor })
     }
 
@@ -173,7 +173,7 @@ mod tests {
         let mut pmtu = Pmtu::new(&settings).unwrap();
         let (mut now, mut mtu, mut count) = (Time::from_secs(1000), usize::from(mtu), 0);
         pmtu.begin(now, mtu);
-        while pmtu.wanted {
+        while pmtu.probe_due {
             let size = pmtu.size(mtu);
             assert!(size > mtu && size <= usize::from(max), "{size} of {mtu}");
             pmtu.sent(size, count);
@@ -184,7 +184,7 @@ mod tests {
             } else {
                 pmtu.timeout(now, mtu);
             }
-            now += LEAST_WAIT;
+            now += MIN_WAIT;
         }
         assert!(!pmtu.begin(now, mtu), "it rests");
         (mtu, count as usize)
@@ -216,7 +216,7 @@ mod tests {
         assert_eq!(pmtu.data_lost(now, 1200), None);
         assert_eq!(pmtu.data_lost(now, 1200), Some(512));
         assert_eq!((pmtu.data_lost(now, 512), pmtu.data_lost(now, 512)), (None, None));
-        assert!(!pmtu.begin(now, 512) && pmtu.begin(now + LEAST_WAIT, 512));
+        assert!(!pmtu.begin(now, 512) && pmtu.begin(now + MIN_WAIT, 512));
     }
 
     /// RFC 8899 section 4.6.2: what a router tells ends a probe, or lowers the size, and nothing
@@ -231,8 +231,8 @@ mod tests {
         assert_eq!(pmtu.too_big(now, 1500, 9000), None);
         assert_eq!(pmtu.answered(now, 2), None);
         assert_eq!(pmtu.too_big(now, 1500, 4000), None);
-        assert!(pmtu.wanted && pmtu.size(1500) <= 4000);
+        assert!(pmtu.probe_due && pmtu.size(1500) <= 4000);
         assert_eq!(pmtu.too_big(now, 1500, 1400), Some(1400));
-        assert!(!pmtu.wanted);
+        assert!(!pmtu.probe_due);
     }
 }

@@ -1,7 +1,7 @@
 //! A byte ring that takes memory as it is needed and gives it back when it is not.
 
 /// More memory than this is given back as soon as the ring is empty, less when it is trimmed.
-const KEPT: usize = 1 << 20;
+const RETAINED: usize = 1 << 20;
 /// Below this it doubles when it grows.
 const SMALL: usize = 1 << 18;
 /// First allocation in bytes.
@@ -53,7 +53,7 @@ impl Ring {
         self.len -= count;
         if self.len == 0 {
             self.start = 0;
-            if size > KEPT {
+            if size > RETAINED {
                 self.bytes = Vec::new();
             }
         }

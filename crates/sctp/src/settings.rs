@@ -266,10 +266,10 @@ impl Settings {
                 return Err(Error::Setting { what, low, high, got });
             }
         }
-        let least = crate::wire::data::I_DATA_HEADER as u64 + 4;
-        if self.chunk != 0 && u64::from(self.chunk) < least {
+        let min = crate::wire::data::I_DATA_HEADER as u64 + 4;
+        if self.chunk != 0 && u64::from(self.chunk) < min {
             let (high, got) = (u64::from(u16::MAX), u64::from(self.chunk));
-            return Err(Error::Setting { what: "a chunk", low: least, high, got });
+            return Err(Error::Setting { what: "a chunk", low: min, high, got });
         }
         Ok(())
     }

@@ -21,7 +21,7 @@ pub(super) const MAX_SACKS: u8 = 2;
 
 /// What the DATA of a packet was.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct PacketData {
     /// SACKs in it.
     pub(super) sacks: u8,
     pub(super) data: bool,
@@ -70,7 +70,7 @@ impl Acks {
     }
 
     /// After a packet.
-    pub(super) fn packet(&mut self, now: Time, path: usize, seen: Seen, settings: &Settings) {
+    pub(super) fn packet(&mut self, now: Time, path: usize, seen: PacketData, settings: &Settings) {
         if !seen.data {
             return;
         }
@@ -111,17 +111,17 @@ impl Association {
         });
         let duplicates = tracker.duplicates().iter().take(max - gaps).map(|&p| inn.tsn(p));
         let start = packet.chunks().len();
-        let (cumulative, window_told) = (inn.cumulative(), window as u32);
+        let (cumulative, a_rwnd) = (inn.cumulative(), window as u32);
         if self.features.has(Features::NR_SACK) {
             // Nothing that was acknowledged is ever dropped here.
-            sack::emit_final(packet.chunks(), cumulative, window_told, blocks, duplicates);
+            sack::emit_final(packet.chunks(), cumulative, a_rwnd, blocks, duplicates);
         } else {
-            sack::emit(packet.chunks(), cumulative, window_told, blocks, duplicates);
+            sack::emit(packet.chunks(), cumulative, a_rwnd, blocks, duplicates);
         }
         if self.settings.multipath != Multipath::Off {
             sack::set_packets(packet.chunks(), start, self.acks.packets);
         }
-        self.inn.told(window);
+        self.inn.advertise(window);
         self.inn.tracker.clear_duplicates();
         self.acks.clear();
         self.totals.sacks_sent += 1;

@@ -23,7 +23,7 @@ const MAX_ANSWERS: usize = 4;
 
 /// A request under way.
 #[derive(Debug)]
-struct Asked {
+struct PendingRequest {
     serial: u32,
     change: AddressChange,
     send: bool,
@@ -38,22 +38,22 @@ pub(super) struct Asconf {
     next_serial: u32,
     /// The number of the peer's next request.
     pub(super) expected: u32,
-    wanted: VecDeque<AddressChange>,
-    asked: Option<Asked>,
+    queued: VecDeque<AddressChange>,
+    pending: Option<PendingRequest>,
     /// The last answer, in case its request comes again.
     pub(super) answered: Option<(u32, Vec<u8>)>,
     /// Answers to be sent, and how.
     unsent: VecDeque<(Addressing, u32, Vec<u8>)>,
     /// Becomes the primary path when it is verified, as the peer wishes.
-    pub(super) primary_wanted: Option<IpAddr>,
+    pub(super) primary_requested: Option<IpAddr>,
     pub(super) timer: Option<Time>,
 }
 
 impl Asconf {
     /// What was to go on a path that is no more goes on another.
     pub(super) fn leave(&mut self, path: usize, other: usize) {
-        if let Some(asked) = self.asked.as_mut().filter(|asked| asked.path == path) {
-            asked.path = other;
+        if let Some(pending) = self.pending.as_mut().filter(|pending| pending.path == path) {
+            pending.path = other;
         }
     }
 
@@ -72,11 +72,11 @@ impl Association {
             Box::new(Asconf {
                 next_serial,
                 expected,
-                wanted: VecDeque::new(),
-                asked: None,
+                queued: VecDeque::new(),
+                pending: None,
                 answered: None,
                 unsent: VecDeque::new(),
-                primary_wanted: None,
+                primary_requested: None,
                 timer: None,
             })
         })
@@ -118,10 +118,10 @@ impl Association {
             return Err(Error::Address { max: MAX_ADDRESSES });
         }
         let asconf = self.asconf_mut();
-        if asconf.wanted.len() >= MAX_ADDRESS_REQUESTS {
+        if asconf.queued.len() >= MAX_ADDRESS_REQUESTS {
             return Err(Error::Full { what: "requests", limit: MAX_ADDRESS_REQUESTS });
         }
-        asconf.wanted.push_back(change);
+        asconf.queued.push_back(change);
         match change {
             // Packets to it are taken from now on, none is sent from it (F1).
             AddressChange::Add(_) => {
@@ -154,13 +154,13 @@ impl Association {
     fn asconf_progress(&mut self) {
         let path = self.current;
         let Some(asconf) = &mut self.asconf else { return };
-        if asconf.asked.is_some() || self.state != State::Established {
+        if asconf.pending.is_some() || self.state != State::Established {
             return;
         }
-        let Some(change) = asconf.wanted.pop_front() else { return };
+        let Some(change) = asconf.queued.pop_front() else { return };
         let serial = asconf.next_serial;
         asconf.next_serial = serial.wrapping_add(1);
-        asconf.asked = Some(Asked { serial, change, send: true, path, sent: 0 });
+        asconf.pending = Some(PendingRequest { serial, change, send: true, path, sent: 0 });
     }
 
     /// Writes an ASCONF-ACK or ASCONF, alone behind its AUTH, if one is to go out.
@@ -178,18 +178,18 @@ impl Association {
             packet.finish();
             return Some(way);
         }
-        let asked = asconf.asked.as_mut().filter(|asked| asked.send)?;
-        asked.send = false;
-        asked.sent += 1;
+        let pending = asconf.pending.as_mut().filter(|pending| pending.send)?;
+        pending.send = false;
+        pending.sent += 1;
         let (again, change, serial, index) =
-            (asked.sent > 1, asked.change, asked.serial, asked.path);
+            (pending.sent > 1, pending.change, pending.serial, pending.path);
         let path = &self.paths[index];
         asconf.timer = Some(cx.now + path.rto.get());
         let mut way = self.way(index);
         // The new address may be the only one that still works (section 5.3.2).
         if let AddressChange::Add(new) = change
             && again
-            && asked_from_new(self.asconf.as_deref())
+            && sent_from_new(self.asconf.as_deref())
             && new.is_ipv4() == way.destination.is_ipv4()
         {
             way.source = new;
@@ -214,11 +214,11 @@ impl Association {
 
     /// T-4 expired (section 5.1, B1 to B5).
     pub(super) fn asconf_timeout(&mut self, now: Time) {
-        let Some(asked) = self.asconf.as_mut().and_then(|asconf| asconf.asked.as_mut()) else {
+        let Some(pending) = self.asconf.as_mut().and_then(|asconf| asconf.pending.as_mut()) else {
             return;
         };
-        asked.send = true;
-        let last = asked.path;
+        pending.send = true;
+        let last = pending.path;
         self.paths[last].rto.back_off();
         self.paths[last].error(&self.settings);
         if self.count_error() {
@@ -227,8 +227,8 @@ impl Association {
         self.paths[last].ask_soon(now);
         self.path_changed();
         let next = self.other_than(last);
-        if let Some(asked) = self.asconf.as_mut().and_then(|asconf| asconf.asked.as_mut()) {
-            asked.path = next;
+        if let Some(pending) = self.asconf.as_mut().and_then(|asconf| asconf.pending.as_mut()) {
+            pending.path = next;
         }
     }
 
@@ -241,10 +241,11 @@ impl Association {
         value: &[u8],
     ) {
         let asconf = self.asconf_mut();
-        let asked = asconf.asked.take_if(|asked| asked.serial == serial && asked.sent > 0);
-        let Some(asked) = asked else {
+        let pending =
+            asconf.pending.take_if(|pending| pending.serial == serial && pending.sent > 0);
+        let Some(pending) = pending else {
             // Section 5.3, F0.
-            if asconf.asked.is_none() && (serial.wrapping_sub(asconf.next_serial) as i32) >= 0 {
+            if asconf.pending.is_none() && (serial.wrapping_sub(asconf.next_serial) as i32) >= 0 {
                 let cause = Cause::Other(code::ILLEGAL_ASCONF_ACK, &[]);
                 self.fail(cause, super::Close::Violation("an ASCONF-ACK answers nothing"));
             }
@@ -254,7 +255,7 @@ impl Association {
         self.errors = 0;
         self.paths[path].answered();
         let cause = outcomes(value).find(|o| o.correlation == serial).and_then(|o| o.cause);
-        self.address_changed(cx, asked.change, cause);
+        self.address_changed(cx, pending.change, cause);
         self.asconf_progress();
     }
 
@@ -290,7 +291,7 @@ impl Association {
         }
         self.features = self.features.without(Features::ASCONF);
         let Some(asconf) = self.asconf.take() else { return };
-        let changes = asconf.asked.map(|asked| asked.change).into_iter().chain(asconf.wanted);
+        let changes = asconf.pending.map(|pending| pending.change).into_iter().chain(asconf.queued);
         for change in changes {
             self.address_changed(cx, change, Some(code::UNRECOGNIZED_CHUNK));
         }
@@ -302,8 +303,8 @@ impl Association {
     pub(super) fn is_stray_abort(&self, local: IpAddr, flags: u8) -> bool {
         let leaves = |change: &AddressChange| *change == AddressChange::Delete(local);
         let leaving = self.asconf.as_ref().is_some_and(|asconf| {
-            asconf.asked.as_ref().is_some_and(|asked| leaves(&asked.change))
-                || asconf.wanted.iter().any(leaves)
+            asconf.pending.as_ref().is_some_and(|pending| leaves(&pending.change))
+                || asconf.queued.iter().any(leaves)
         });
         leaving || (flags & T_BIT != 0 && self.ends.resting.contains(&local))
     }
@@ -315,6 +316,6 @@ impl Association {
 }
 
 /// Every second time that an address is added, the packet comes from that very address.
-fn asked_from_new(asconf: Option<&Asconf>) -> bool {
-    asconf.and_then(|asconf| asconf.asked.as_ref()).is_some_and(|asked| asked.sent % 2 == 0)
+fn sent_from_new(asconf: Option<&Asconf>) -> bool {
+    asconf.and_then(|asconf| asconf.pending.as_ref()).is_some_and(|pending| pending.sent % 2 == 0)
 }

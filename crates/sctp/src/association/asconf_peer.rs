@@ -7,7 +7,7 @@ use ringway_sansio::Addressing;
 use std::net::IpAddr;
 
 /// Requests of one ASCONF that are looked at.
-const MAX_WISHES: usize = 32;
+const MAX_ADDRESS_CHANGES: usize = 32;
 
 impl Association {
     /// An ASCONF came, authenticated, in a packet that came as `addressing` says.
@@ -49,14 +49,14 @@ impl Association {
         let Some((_, list)) = requests(value) else { return Vec::new() };
         let mut results: Vec<(Outcome, &[u8])> = Vec::new();
         let mut short = false;
-        for Request { correlation, change, whole } in list.take(MAX_WISHES) {
+        for Request { correlation, change, whole } in list.take(MAX_ADDRESS_CHANGES) {
             let cause = match change {
                 None => Some(code::UNRECOGNIZED_PARAMETERS),
                 // F11.
                 Some(AddressChange::Add(_) | AddressChange::Delete(_)) if short => {
                     Some(code::RESOURCE_SHORTAGE)
                 }
-                Some(change) => self.perform_wish(cx, from, change),
+                Some(change) => self.perform_change(cx, from, change),
             };
             short |= cause == Some(code::RESOURCE_SHORTAGE);
             results.push((Outcome { correlation, cause }, whole));
@@ -71,7 +71,7 @@ impl Association {
     }
 
     /// `None` when it is done, or the code of the cause why it is not.
-    fn perform_wish(
+    fn perform_change(
         &mut self,
         cx: &mut Cx<'_>,
         from: &Addressing,
@@ -112,7 +112,7 @@ impl Association {
                 let path = self.path_to(address)?;
                 if self.set_primary(address).is_err() {
                     self.paths[path].beat_now = true;
-                    self.asconf_mut().primary_wanted = Some(address);
+                    self.asconf_mut().primary_requested = Some(address);
                 }
                 self.pending.changes.push_back(Change::PeerPrimary(address));
                 None

@@ -79,7 +79,7 @@ impl Association {
         let remote = path.remote;
         path.plan_beat(cx.now, &self.settings, cx.random);
         if let Some(asconf) = &mut self.asconf
-            && asconf.primary_wanted.take_if(|wanted| *wanted == remote).is_some()
+            && asconf.primary_requested.take_if(|requested| *requested == remote).is_some()
         {
             self.primary = index;
         }

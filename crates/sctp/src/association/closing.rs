@@ -1,6 +1,6 @@
 //! The graceful end (RFC 9260 section 9.2).
 
-use super::{Association, Close, Cx, Farewell, State};
+use super::{Association, Close, Cx, FinalChunk, State};
 use crate::Tsn;
 use crate::wire::cause::Cause;
 
@@ -8,7 +8,7 @@ impl Association {
     /// The user wants to end in order. Before the peer has answered, everything given so far still
     /// goes out first.
     pub(crate) fn shutdown(&mut self, cx: &mut Cx<'_>) {
-        self.shutdown_wanted = true;
+        self.shutdown_requested = true;
         if self.state == State::Established {
             self.state = State::ShutdownPending;
             self.t5 = Some(cx.now + self.settings.guard());
@@ -23,7 +23,7 @@ impl Association {
         }
         match self.state {
             // Not before it is known by which numbers the peer goes (RFC 6525 section 5.2.7).
-            State::ShutdownPending if self.asks_for_everything().is_some() => {}
+            State::ShutdownPending if self.pending_full_reset().is_some() => {}
             State::ShutdownPending => self.begin_closing(cx, State::ShutdownSent),
             State::ShutdownReceived => self.begin_closing(cx, State::ShutdownAckSent),
             _ => {}
@@ -42,7 +42,7 @@ impl Association {
             path.beat_now = false;
             path.beat_lost = None;
             path.mtu_timer = None;
-            path.forget_rack();
+            path.reset_rack();
             path.t3 = None;
         }
     }
@@ -129,7 +129,7 @@ impl Association {
 
     pub(super) fn handle_shutdown_ack(&mut self) {
         if matches!(self.state, State::ShutdownSent | State::ShutdownAckSent) {
-            self.farewell = Some(Farewell::ShutdownComplete);
+            self.final_chunk = Some(FinalChunk::ShutdownComplete);
             self.close(Close::Finished);
         }
     }

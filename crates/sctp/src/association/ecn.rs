@@ -77,14 +77,14 @@ impl Association {
         if !self.features.has(Features::ECN) || !self.sends_data() {
             return;
         }
-        let Some((place, path)) = self.out.whereabouts(tsn) else { return };
-        if place > self.marks.exit {
+        let Some((position, path)) = self.out.whereabouts(tsn) else { return };
+        if position > self.marks.exit {
             let path = path.unwrap_or(self.current);
             if self.paths[path].recovery.is_none() && !self.out.in_recovery() {
                 self.paths[path].lost(now);
                 self.totals.marks += 1;
             }
-            self.marks.exit = self.out.last_place();
+            self.marks.exit = self.out.last_position();
         }
         self.marks.answer = Some(self.out.next_tsn().minus(1));
     }

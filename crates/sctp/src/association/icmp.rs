@@ -46,7 +46,7 @@ impl Association {
             // Elsewhere it may arrive, and need not wait for a timer.
             self.out.mark_all(index, &mut self.paths[index], true);
             self.paths[index].t3 = None;
-            self.give_up(now);
+            self.abandon_expired(now);
             self.allow_bursts();
         }
     }

@@ -1,7 +1,7 @@
 //! Packets in (RFC 9260 sections 3.2, 6 and 8.5).
 
-use super::acks::{MAX_SACKS, Seen};
-use super::{Association, Close, Cx, Forwarded, MAX_REASON, State};
+use super::acks::{MAX_SACKS, PacketData};
+use super::{Association, Close, Cx, MAX_REASON, SentForwardTsn, State};
 use crate::Tsn;
 use crate::auth::{self, REQUIRED};
 use crate::features::Features;
@@ -28,7 +28,7 @@ impl Association {
     ) {
         self.totals.packets_received += 1;
         self.learn_way(path, addressing);
-        let mut seen = Seen::default();
+        let mut seen = PacketData::default();
         let mut authenticated = false;
         let (mut chunks, mut first) = (chunks, true);
         while let Some(raw) = chunks.next() {
@@ -158,7 +158,7 @@ impl Association {
         path: usize,
         reflected: bool,
         chunk: &Chunk<'_>,
-        seen: &mut Seen,
+        seen: &mut PacketData,
     ) -> bool {
         match *chunk {
             Chunk::Abort { reflected: bit, causes } => {
@@ -224,7 +224,7 @@ impl Association {
         true
     }
 
-    pub(super) fn handle_data(&mut self, data: &Data<'_>, seen: &mut Seen) {
+    pub(super) fn handle_data(&mut self, data: &Data<'_>, seen: &mut PacketData) {
         let early = self.awaits_new_numbers() || self.is_too_new(data);
         if !self.takes_data() || early || self.holds_back(data, seen) {
             return;
@@ -244,7 +244,7 @@ impl Association {
     }
 
     /// The same for I-DATA (RFC 8260 section 2.2.3).
-    pub(super) fn handle_i_data(&mut self, data: &IData<'_>, seen: &mut Seen) {
+    pub(super) fn handle_i_data(&mut self, data: &IData<'_>, seen: &mut PacketData) {
         let early = self.awaits_new_numbers() || self.is_too_new(data);
         if !self.takes_data() || early || self.holds_back(data, seen) {
             return;
@@ -264,7 +264,13 @@ impl Association {
     }
 
     /// What became of a chunk of data; `soon` asks for an acknowledgement at once.
-    fn arrived(&mut self, arrival: Arrival, soon: bool, unknown: Option<u16>, seen: &mut Seen) {
+    fn arrived(
+        &mut self,
+        arrival: Arrival,
+        soon: bool,
+        unknown: Option<u16>,
+        seen: &mut PacketData,
+    ) {
         match arrival {
             Arrival::Taken { in_order } => {
                 self.goes_by_new_numbers();
@@ -289,7 +295,7 @@ impl Association {
     }
 
     /// RFC 3758 section 3.6.
-    fn handle_forward_tsn(&mut self, forward: &ForwardTsn<'_>, seen: &mut Seen) {
+    fn handle_forward_tsn(&mut self, forward: &ForwardTsn<'_>, seen: &mut PacketData) {
         if !self.takes_data() || self.awaits_new_numbers() {
             return;
         }
@@ -375,7 +381,7 @@ impl Association {
         if outcome.acked {
             (self.errors, self.tried) = (0, 0);
             self.check_writable();
-            if self.paths.iter().any(|path| path.told != path.state()) {
+            if self.paths.iter().any(|path| path.reported != path.state()) {
                 self.path_changed();
             }
         }
@@ -401,7 +407,7 @@ impl Association {
     /// A FORWARD TSN that was sent once and did what it was for says that the way is no slower than was
     /// measured, where no data is left that would.
     fn forward_arrived(&mut self, now: Time) {
-        let passed = |last: &mut Forwarded| self.out.has_passed(last.place);
+        let passed = |last: &mut SentForwardTsn| self.out.has_passed(last.position);
         let Some(last) = self.control.forwarded.take_if(passed) else { return };
         if !last.again {
             self.paths[usize::from(last.path)].rto.confirm(now.since(last.at));
@@ -413,7 +419,7 @@ impl Association {
     /// is the gaps that close its window: what fills them needs none.
     fn after_probe(&mut self, cx: &Cx<'_>, advanced: bool) {
         let fills = advanced && self.out.has_gaps();
-        if self.out.is_shut(self.most_data()) && !fills {
+        if self.out.is_shut(self.max_data()) && !fills {
             let waits = self.paths.iter().any(|path| path.t3.is_some());
             if self.out.outstanding == 0 && self.out.has_marked() && !waits {
                 self.wait_for_window(cx, self.current);
@@ -437,8 +443,8 @@ impl Association {
         let (mut code, mut reason) = (0, Bytes::new());
         if let Some(Ok(cause)) = Causes::new(causes).next() {
             code = cause.code();
-            if let Cause::UserAbort(said) | Cause::ProtocolViolation(said) = cause {
-                reason = Bytes::copy_from_slice(&said[..said.len().min(MAX_REASON)]);
+            if let Cause::UserAbort(text) | Cause::ProtocolViolation(text) = cause {
+                reason = Bytes::copy_from_slice(&text[..text.len().min(MAX_REASON)]);
             }
         }
         self.close(Close::Aborted { code, reason });

@@ -21,7 +21,7 @@ mod reconfig;
 mod timers;
 
 pub use asconf::MAX_ADDRESS_REQUESTS;
-pub(crate) use opening::{Offer, families_match, own_parameters};
+pub(crate) use opening::{Offer, families_match, local_parameters};
 pub(crate) use paths::is_unicast;
 pub use reconfig::{Change, MAX_REQUESTS, MAX_RESET_STREAMS, Reset};
 
@@ -98,7 +98,7 @@ pub enum Close {
 
 /// What an association still says when it is over.
 #[derive(Debug)]
-pub(crate) enum Farewell {
+pub(crate) enum FinalChunk {
     /// An ABORT with these causes.
     Abort(Vec<u8>),
     ShutdownComplete,
@@ -244,16 +244,16 @@ struct Control {
     forward: bool,
     forward_to: Option<u8>,
     /// The last that was sent.
-    forwarded: Option<Forwarded>,
+    forwarded: Option<SentForwardTsn>,
     /// HEARTBEATs to answer: path and parameters.
     beats: VecDeque<(usize, Box<[u8]>)>,
 }
 
 /// A FORWARD TSN that was sent.
 #[derive(Clone, Copy, Debug)]
-struct Forwarded {
+struct SentForwardTsn {
     /// Up to where it goes.
-    place: u64,
+    position: u64,
     path: u8,
     at: Time,
     /// It was sent before.
@@ -263,7 +263,7 @@ struct Forwarded {
 /// What is said and agreed on about authenticated chunks.
 #[derive(Debug, Default)]
 struct Auth {
-    own: AuthParameters,
+    local: AuthParameters,
     agreed: Option<Agreed>,
 }
 
@@ -318,7 +318,7 @@ pub(crate) struct Association {
     t5: Option<Time>,
     /// Where SHUTDOWN or SHUTDOWN ACK goes.
     closing_path: usize,
-    shutdown_wanted: bool,
+    shutdown_requested: bool,
     /// The next packet of retransmissions goes out whatever the window says.
     forced: bool,
     /// A zero window may be probed now; a probe is under way; of which paths the timer has not expired
@@ -334,12 +334,12 @@ pub(crate) struct Association {
     /// Most user data in a chunk, as of the packet being written.
     max: usize,
     /// A path's MTU is to be probed.
-    wants_probe: bool,
+    probe_due: bool,
     marks: Marks,
     /// A message was refused for want of room.
     refused: bool,
     pub(crate) pending: Pending,
-    pub(crate) farewell: Option<Farewell>,
+    pub(crate) final_chunk: Option<FinalChunk>,
     totals: Totals,
 }
 
@@ -369,17 +369,17 @@ impl Association {
     }
 
     /// Where its last packet goes.
-    pub(crate) fn farewell_way(&self) -> Addressing {
+    pub(crate) fn final_addressing(&self) -> Addressing {
         self.way(self.current)
     }
 
     /// Whether nothing is left of it but what its user has not read.
     pub(crate) fn is_spent(&self) -> bool {
-        self.state == State::Closed && self.inn.is_empty() && !self.has_news()
+        self.state == State::Closed && self.inn.is_empty() && !self.has_events()
     }
 
     /// Whether there is something to tell the user.
-    pub(crate) fn has_news(&self) -> bool {
+    pub(crate) fn has_events(&self) -> bool {
         self.pending.any() || self.out.has_returned()
     }
 
@@ -403,7 +403,8 @@ impl Association {
         data: Bytes,
     ) -> Result<(), Error> {
         use State::*;
-        if !matches!(self.state, CookieWait | CookieEchoed | Established) || self.shutdown_wanted {
+        if !matches!(self.state, CookieWait | CookieEchoed | Established) || self.shutdown_requested
+        {
             return Err(Error::Closing);
         }
         let result = self.out.push(now, options, data, self.streams.0, self.settings.send_buffer);
@@ -464,7 +465,7 @@ impl Association {
         let known = self.peer_tag != 0;
         let cut = &reason[..reason.len().min(MAX_REASON)];
         self.state = State::Closed;
-        self.farewell = known.then(|| Farewell::Abort(chunk::causes(Cause::UserAbort(cut))));
+        self.final_chunk = known.then(|| FinalChunk::Abort(chunk::causes(Cause::UserAbort(cut))));
     }
 
     /// Ends it because the peer broke a rule (RFC 9260 section 3.3.10.13).
@@ -474,14 +475,14 @@ impl Association {
 
     /// Ends it with an ABORT.
     fn fail(&mut self, cause: Cause<'_>, why: Close) {
-        self.farewell = Some(Farewell::Abort(chunk::causes(cause)));
+        self.final_chunk = Some(FinalChunk::Abort(chunk::causes(cause)));
         self.close(why);
     }
 
     /// It is over.
     fn close(&mut self, why: Close) {
         self.state = State::Closed;
-        self.out.give_all_back();
+        self.out.return_all();
         self.inn.finish();
         self.opening = None;
         self.reconfig = None;
@@ -518,8 +519,8 @@ impl Association {
     }
 
     /// What an INIT ACK says of authentication while the association is not there yet.
-    pub(crate) fn own_auth(&self) -> Option<AuthParameters> {
-        self.auth.as_ref().map(|auth| auth.own.clone()).filter(AuthParameters::is_complete)
+    pub(crate) fn local_auth(&self) -> Option<AuthParameters> {
+        self.auth.as_ref().map(|auth| auth.local.clone()).filter(AuthParameters::is_complete)
     }
 
     /// Whether every packet is to be authenticated.
@@ -559,7 +560,7 @@ impl Association {
     }
 
     /// Gives up what is not worth sending again (RFC 3758 section 3.5).
-    fn give_up(&mut self, now: Time) {
+    fn abandon_expired(&mut self, now: Time) {
         if self.out.abandon(now, &mut self.paths) {
             self.control.forward = true;
         }
@@ -609,8 +610,8 @@ impl Association {
     pub(crate) fn take_path_change(&mut self) -> Option<(IpAddr, PathState)> {
         for path in &mut self.paths {
             let state = path.state();
-            if path.told != state {
-                path.told = state;
+            if path.reported != state {
+                path.reported = state;
                 return Some((path.remote, state));
             }
         }

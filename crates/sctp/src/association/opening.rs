@@ -103,7 +103,7 @@ impl Association {
             t2: None,
             t5: None,
             closing_path: 0,
-            shutdown_wanted: false,
+            shutdown_requested: false,
             forced: false,
             probe: false,
             probing: false,
@@ -112,11 +112,11 @@ impl Association {
             tried: 0,
             probes: 0,
             max: 1,
-            wants_probe: false,
+            probe_due: false,
             marks: Marks::default(),
             refused: false,
             pending: Pending::default(),
-            farewell: None,
+            final_chunk: None,
             totals: Totals::default(),
             settings,
         }
@@ -135,8 +135,8 @@ impl Association {
         let dynamic = settings.dynamic_addresses;
         let mut association = Association::empty(settings, ends, cx, tag, tsn);
         if dynamic {
-            let own = auth::own(cx.random);
-            association.auth = Some(Box::new(Auth { own, agreed: None }));
+            let local = auth::local_parameters(cx.random);
+            association.auth = Some(Box::new(Auth { local, agreed: None }));
         }
         for &remote in remotes {
             association.add_path(remote, None, true, cx.now);
@@ -192,8 +192,8 @@ impl Association {
             if let Some(before) = self.auth.as_mut().and_then(|auth| auth.agreed.take()) {
                 (agreed.shared, agreed.active) = (before.shared, before.active);
             }
-            let own = self.auth.take().map(|auth| auth.own).unwrap_or_default();
-            Box::new(Auth { own, agreed: Some(agreed) })
+            let local = self.auth.take().map(|auth| auth.local).unwrap_or_default();
+            Box::new(Auth { local, agreed: Some(agreed) })
         });
         self.out.forwards = offer.features.has(Features::FORWARD);
         self.out.interleave(offer.features.has(Features::INTERLEAVE));
@@ -216,8 +216,8 @@ impl Association {
             streams,
             self.initial_tsn,
         );
-        let mut parameters = own_parameters(&self.ends.locals, &self.settings);
-        parameters.auth = self.auth.as_ref().map(|auth| auth.own.clone());
+        let mut parameters = local_parameters(&self.ends.locals, &self.settings);
+        parameters.auth = self.auth.as_ref().map(|auth| auth.local.clone());
         (fixed, parameters)
     }
 
@@ -349,8 +349,8 @@ impl Association {
                 return refuse(self, Cause::InvalidParameter, "an INIT ACK has a bad parameter");
             }
         };
-        let own = self.auth.as_ref().map(|auth| &auth.own);
-        let auth = own.zip(parameters.auth.as_ref()).and_then(|(a, b)| Agreed::new(a, b));
+        let local = self.auth.as_ref().map(|auth| &auth.local);
+        let auth = local.zip(parameters.auth.as_ref()).and_then(|(a, b)| Agreed::new(a, b));
         let features = Features::offered(&self.settings).both(Features::declared(&parameters));
         let Some(cookie) = parameters.cookie.filter(|cookie| cookie.len() <= MAX_COOKIE) else {
             let cause = Cause::MissingParameter(parameter::kind::STATE_COOKIE);
@@ -441,7 +441,7 @@ impl Association {
         }
         self.allow_bursts();
         self.path_changed();
-        if self.shutdown_wanted {
+        if self.shutdown_requested {
             self.shutdown(cx);
         }
     }
@@ -472,7 +472,7 @@ impl Association {
     /// What went with COOKIE ECHO did not arrive and is nobody's: it is cut again by what the next
     /// INIT ACK says.
     fn cut_anew(&mut self) {
-        self.out.take_back(&self.settings);
+        self.out.requeue_sent(&self.settings);
         for path in &mut self.paths {
             path.empty();
         }
@@ -480,7 +480,7 @@ impl Association {
 
     /// A cookie came whose tags are both those of this association (RFC 9260 section 5.2.4 D), or
     /// whose peer tag is new (B): the handshake is done from the peer's side.
-    pub(crate) fn handle_own_cookie(&mut self, cx: &mut Cx<'_>, offer: &Offer, path: usize) {
+    pub(crate) fn handle_matching_cookie(&mut self, cx: &mut Cx<'_>, offer: &Offer, path: usize) {
         self.control.cookie_ack = Some(path);
         if !matches!(self.state, State::CookieWait | State::CookieEchoed) {
             self.peer_tag = offer.peer_tag;
@@ -510,7 +510,7 @@ impl Association {
             path.earliest = 0;
             path.one_packet = false;
             path.recovery = None;
-            path.forget_rack();
+            path.reset_rack();
             path.answered();
         }
         self.pending.unsent += self.out.restart(offer.local_tsn);
@@ -539,7 +539,7 @@ impl Association {
         self.path_changed();
         self.pending.restarted = true;
         self.pending.readable = self.inn.is_readable();
-        if self.shutdown_wanted {
+        if self.shutdown_requested {
             self.shutdown(cx);
         }
     }
@@ -556,9 +556,9 @@ impl Association {
         if let Some(source) = self.path_to(offer.source) {
             self.paths[source].confirmed = true;
         }
-        for place in [&mut self.primary, &mut self.current, &mut self.closing_path] {
-            if self.paths[*place].gone {
-                *place = path;
+        for chosen in [&mut self.primary, &mut self.current, &mut self.closing_path] {
+            if self.paths[*chosen].gone {
+                *chosen = path;
             }
         }
     }
@@ -574,7 +574,7 @@ impl Association {
 }
 
 /// The parameters that say what we are. A single address is told by the packet that carries them.
-pub(crate) fn own_parameters(locals: &[IpAddr], settings: &Settings) -> InitParameters {
+pub(crate) fn local_parameters(locals: &[IpAddr], settings: &Settings) -> InitParameters {
     InitParameters {
         addresses: if locals.len() > 1 { locals.to_vec() } else { Vec::new() },
         // Where there is one address, its packet tells the family; some refuse the parameter.

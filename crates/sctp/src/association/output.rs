@@ -1,6 +1,6 @@
 //! Packets out (RFC 9260 sections 6.1 and 6.10).
 
-use super::{Association, Cx, Forwarded, State};
+use super::{Association, Cx, SentForwardTsn, State};
 use crate::features::Features;
 use crate::wire::chunk::Chunk;
 use crate::wire::{COMMON_HEADER, TLV_HEADER, Writer, padded};
@@ -15,13 +15,13 @@ impl Association {
             self.totals.packets_sent += 1;
             return Some(way);
         }
-        if self.wants_probe
+        if self.probe_due
             && let Some(way) = self.transmit_probe(cx, out)
         {
             self.totals.packets_sent += 1;
             return Some(way);
         }
-        self.max = self.most_data();
+        self.max = self.max_data();
         let start = out.len();
         let path = match self.state {
             State::Closed => None,
@@ -169,10 +169,10 @@ impl Association {
         let reached = if self.out.is_ahead() { self.out.put_forward(packet) } else { None };
         if reached.is_some() || !self.out.is_ahead() {
             (self.control.forward, self.control.forward_to) = (false, None);
-            if let Some(place) = reached {
-                let again = self.control.forwarded.is_some_and(|last| last.place == place);
+            if let Some(position) = reached {
+                let again = self.control.forwarded.is_some_and(|last| last.position == position);
                 self.control.forwarded =
-                    Some(Forwarded { place, path: target as u8, at: cx.now, again });
+                    Some(SentForwardTsn { position, path: target as u8, at: cx.now, again });
             }
             let path = &mut self.paths[target];
             path.data_turn = path.turns;
@@ -252,9 +252,9 @@ impl Association {
         self.control.forward |= self.out.abandon_begun(now, &mut self.paths);
         self.control.forward |= self.out.abandon_first(now, &mut self.paths);
         self.out.drop_expired(now);
-        let given_up = self.out.take_abandoned();
-        if given_up > 0 {
-            self.pending.unsent += given_up;
+        let abandoned = self.out.take_abandoned();
+        if abandoned > 0 {
+            self.pending.unsent += abandoned;
             self.check_writable();
         }
     }

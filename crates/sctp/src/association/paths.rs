@@ -45,7 +45,7 @@ impl Association {
         let udp_port = self.ends.udp_port;
         let path = Path::new(&self.settings, local, remote, udp_port, confirmed, ssthresh, now);
         match self.paths.iter_mut().find(|path| path.gone) {
-            Some(place) => *place = path,
+            Some(slot) => *slot = path,
             None => {
                 // Most associations have one, and there are many.
                 self.paths.reserve_exact(1);
@@ -130,9 +130,9 @@ impl Association {
         let other = (0..self.paths.len()).find(|path| self.paths[*path].usable());
         let other = other.or_else(|| (0..self.paths.len()).find(|path| !self.paths[*path].gone));
         let other = other.unwrap_or(index);
-        for place in [&mut self.primary, &mut self.current, &mut self.closing_path] {
-            if *place == index {
-                *place = other;
+        for chosen in [&mut self.primary, &mut self.current, &mut self.closing_path] {
+            if *chosen == index {
+                *chosen = other;
             }
         }
         if self.acks.path == index {
@@ -146,7 +146,7 @@ impl Association {
             // What is left is to be verified before anything goes there.
             self.paths[other].beat_now |= !self.paths[other].gone;
         }
-        self.give_up(now);
+        self.abandon_expired(now);
         self.path_changed();
         self.allow_bursts();
     }
@@ -166,10 +166,10 @@ impl Association {
     }
 
     /// Most user data in a chunk: the Association Maximum DATA Chunk Size (RFC 9260 section 6.9).
-    pub(super) fn most_data(&self) -> usize {
+    pub(super) fn max_data(&self) -> usize {
         let there = self.paths.iter().filter(|path| !path.gone);
         let (header, auth) = (self.out.header(), self.auth_room());
-        there.map(|path| path.most_data(&self.settings, header, auth)).min().unwrap_or(1)
+        there.map(|path| path.max_data(&self.settings, header, auth)).min().unwrap_or(1)
     }
 
     /// Chooses where data goes: the primary path, or while that does not work one that does
@@ -302,7 +302,7 @@ impl Association {
 
     /// A path's state may have changed: data may have to go elsewhere, and the user is told.
     pub(super) fn path_changed(&mut self) {
-        self.pending.paths |= self.paths.iter().any(|path| path.told != path.state());
+        self.pending.paths |= self.paths.iter().any(|path| path.reported != path.state());
         self.choose_current();
     }
 }

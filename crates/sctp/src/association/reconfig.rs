@@ -3,7 +3,7 @@
 //! One request of ours is under way at a time. A stream takes no messages while it is being reset;
 //! what was given before goes out first.
 
-use super::acks::Seen;
+use super::acks::PacketData;
 use super::{Association, Cx, MAX_CHANGES, State};
 use crate::Tsn;
 use crate::features::Features;
@@ -32,7 +32,7 @@ const MAX_DELAYS: u16 = 1000;
 /// Chunks that are held back while a reset of their stream waits; the peer sends the others again.
 pub(crate) const MAX_HELD: usize = 64;
 /// Answers that are kept in case a request comes again: as many as one chunk asks for.
-const KEPT_ANSWERS: usize = 2;
+const RETAINED_ANSWERS: usize = 2;
 
 /// Which streams begin anew (RFC 6525). An empty list stands for all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,7 +47,7 @@ pub enum Reset<'a> {
 
 /// What is to be asked of the peer.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Want {
+enum QueuedRequest {
     /// The streams, and the peer's request that is answered by it.
     Outgoing(Box<[u16]>, Option<u32>),
     Incoming(Box<[u16]>),
@@ -58,9 +58,9 @@ enum Want {
 
 /// A request under way.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct PendingRequest {
     request: u32,
-    want: Want,
+    kind: QueuedRequest,
     value: Vec<u8>,
     send: bool,
     path: usize,
@@ -77,17 +77,17 @@ struct Answer {
 
 /// An outgoing reset of the peer that waits for data sent before it (section 5.2.2, E2).
 #[derive(Debug)]
-struct Deferred {
+struct DeferredReset {
     request: u32,
     last_tsn: Tsn,
     streams: Box<[u16]>,
     /// Chunks that came too early.
-    held: Vec<Held>,
+    held: Vec<HeldChunk>,
 }
 
 /// A chunk of data of a stream whose reset waits, with a TSN after the last that was assigned before it.
 #[derive(Debug)]
-struct Held {
+struct HeldChunk {
     flags: DataFlags,
     tsn: Tsn,
     stream: u16,
@@ -123,11 +123,11 @@ pub(super) struct Reconfig {
     next_request: u32,
     /// The number of the peer's next request.
     expected: u32,
-    wanted: VecDeque<Want>,
-    asked: Option<Asked>,
+    queued: VecDeque<QueuedRequest>,
+    pending: Option<PendingRequest>,
     answers: VecDeque<Answer>,
     unsent: VecDeque<Answer>,
-    deferred: Option<Deferred>,
+    deferred: Option<DeferredReset>,
     /// Until when nothing new is sent, and whether that is for an answer that new data would overtake.
     pub(super) quiet: Option<Time>,
     answering: bool,
@@ -144,7 +144,7 @@ impl Reconfig {
     }
 
     pub(super) fn wants_to_send(&self) -> bool {
-        !self.unsent.is_empty() || self.asked.as_ref().is_some_and(|asked| asked.send)
+        !self.unsent.is_empty() || self.pending.as_ref().is_some_and(|pending| pending.send)
     }
 }
 
@@ -203,8 +203,8 @@ impl Association {
             Box::new(Reconfig {
                 next_request,
                 expected,
-                wanted: VecDeque::new(),
-                asked: None,
+                queued: VecDeque::new(),
+                pending: None,
                 answers: VecDeque::new(),
                 unsent: VecDeque::new(),
                 deferred: None,
@@ -216,7 +216,7 @@ impl Association {
         })
     }
 
-    fn want(&mut self, want: Want) -> Result<(), Error> {
+    fn queue_request(&mut self, kind: QueuedRequest) -> Result<(), Error> {
         if self.state != State::Established {
             return Err(Error::Closing);
         }
@@ -224,15 +224,15 @@ impl Association {
             return Err(Error::NotSupported { what: "re-configuration (RFC 6525)" });
         }
         let reconfig = self.reconfig_mut();
-        if reconfig.wanted.len() >= MAX_REQUESTS {
+        if reconfig.queued.len() >= MAX_REQUESTS {
             return Err(Error::Full { what: "requests", limit: MAX_REQUESTS });
         }
-        let closed = match &want {
-            Want::Outgoing(streams, _) => Some(streams.clone()),
-            Want::Everything => Some(Box::default()),
+        let closed = match &kind {
+            QueuedRequest::Outgoing(streams, _) => Some(streams.clone()),
+            QueuedRequest::Everything => Some(Box::default()),
             _ => None,
         };
-        reconfig.wanted.push_back(want);
+        reconfig.queued.push_back(kind);
         if let Some(streams) = closed {
             self.out.close_streams(&streams);
         }
@@ -244,7 +244,7 @@ impl Association {
         let (streams, max) = match reset {
             Reset::Outgoing(streams) => (streams, self.streams.0),
             Reset::Incoming(streams) => (streams, self.streams.1),
-            Reset::Everything => return self.want(Want::Everything),
+            Reset::Everything => return self.queue_request(QueuedRequest::Everything),
         };
         if let Some(&got) = streams.iter().find(|stream| **stream >= max) {
             return Err(Error::Stream { streams: max, got });
@@ -252,9 +252,9 @@ impl Association {
         if streams.len() > MAX_RESET_STREAMS {
             return Err(Error::Full { what: "streams in one request", limit: MAX_RESET_STREAMS });
         }
-        self.want(match reset {
-            Reset::Incoming(_) => Want::Incoming(streams.into()),
-            _ => Want::Outgoing(streams.into(), None),
+        self.queue_request(match reset {
+            Reset::Incoming(_) => QueuedRequest::Incoming(streams.into()),
+            _ => QueuedRequest::Outgoing(streams.into(), None),
         })
     }
 
@@ -266,10 +266,10 @@ impl Association {
             }
         }
         if outgoing > 0 {
-            self.want(Want::AddOutgoing(outgoing))?;
+            self.queue_request(QueuedRequest::AddOutgoing(outgoing))?;
         }
         if incoming > 0 {
-            self.want(Want::AddIncoming(incoming))?;
+            self.queue_request(QueuedRequest::AddIncoming(incoming))?;
         }
         Ok(())
     }
@@ -277,51 +277,52 @@ impl Association {
     /// Begins the next request when what it waits for has gone out.
     pub(super) fn reconfig_progress(&mut self) {
         let Some(reconfig) = &mut self.reconfig else { return };
-        if reconfig.asked.is_some() || self.state != State::Established {
+        if reconfig.pending.is_some() || self.state != State::Established {
             return;
         }
-        let ready = match reconfig.wanted.front() {
+        let ready = match reconfig.queued.front() {
             None => return,
-            Some(Want::Outgoing(streams, _)) => self.out.has_sent(streams),
-            Some(Want::Everything) => self.out.is_done(),
+            Some(QueuedRequest::Outgoing(streams, _)) => self.out.has_sent(streams),
+            Some(QueuedRequest::Everything) => self.out.is_done(),
             Some(_) => true,
         };
         if !ready {
             return;
         }
-        let Some(want) = reconfig.wanted.pop_front() else { return };
+        let Some(kind) = reconfig.queued.pop_front() else { return };
         let request = reconfig.next_request;
         reconfig.next_request = request.wrapping_add(1);
         let mut value = Vec::new();
-        match &want {
-            Want::Outgoing(streams, answers) => Wire::OutgoingReset {
+        match &kind {
+            QueuedRequest::Outgoing(streams, answers) => Wire::OutgoingReset {
                 request,
                 response: answers.unwrap_or(reconfig.expected.wrapping_sub(1)),
                 last_tsn: self.out.next_tsn().minus(1),
                 streams: Streams::new(&bytes(streams)),
             }
             .emit(&mut value),
-            Want::Incoming(streams) => {
+            QueuedRequest::Incoming(streams) => {
                 let streams = bytes(streams);
                 Wire::IncomingReset { request, streams: Streams::new(&streams) }.emit(&mut value);
             }
-            Want::Everything => Wire::TsnReset { request }.emit(&mut value),
-            Want::AddOutgoing(count) => {
+            QueuedRequest::Everything => Wire::TsnReset { request }.emit(&mut value),
+            QueuedRequest::AddOutgoing(count) => {
                 Wire::AddOutgoing { request, count: *count }.emit(&mut value);
             }
-            Want::AddIncoming(count) => {
+            QueuedRequest::AddIncoming(count) => {
                 Wire::AddIncoming { request, count: *count }.emit(&mut value);
             }
         }
         let path = self.current;
-        reconfig.asked = Some(Asked { request, want, value, send: true, path, in_progress: false });
+        reconfig.pending =
+            Some(PendingRequest { request, kind, value, send: true, path, in_progress: false });
     }
 
     /// Requests that were to go on a path that is no more go on another.
     pub(super) fn requests_leave(&mut self, path: usize, other: usize) {
-        let asked = self.reconfig.as_mut().and_then(|reconfig| reconfig.asked.as_mut());
-        if let Some(asked) = asked.filter(|asked| asked.path == path) {
-            asked.path = other;
+        let pending = self.reconfig.as_mut().and_then(|reconfig| reconfig.pending.as_mut());
+        if let Some(pending) = pending.filter(|pending| pending.path == path) {
+            pending.path = other;
         }
         if let Some(asconf) = &mut self.asconf {
             asconf.leave(path, other);
@@ -331,8 +332,8 @@ impl Association {
     /// Where a RE-CONFIG is to go, if there is one.
     pub(super) fn reconfig_target(&self) -> Option<usize> {
         let reconfig = self.reconfig.as_ref().filter(|reconfig| reconfig.wants_to_send())?;
-        match &reconfig.asked {
-            Some(asked) if asked.send => Some(asked.path),
+        match &reconfig.pending {
+            Some(pending) if pending.send => Some(pending.path),
             _ => Some(self.ack_path()),
         }
     }
@@ -355,13 +356,15 @@ impl Association {
             reconfig.unsent.drain(..reconfig.unsent.len().min(MAX_PARAMETERS));
             crate::wire::Chunk::ReConfig(&value).emit(packet.chunks());
         }
-        let Some(asked) = reconfig.asked.as_mut().filter(|asked| asked.send) else { return };
+        let Some(pending) = reconfig.pending.as_mut().filter(|pending| pending.send) else {
+            return;
+        };
         let fresh = packet.len() == COMMON_HEADER;
-        if !fresh && packet.space() < TLV_HEADER + asked.value.len() {
+        if !fresh && packet.space() < TLV_HEADER + pending.value.len() {
             return;
         }
-        asked.send = false;
-        crate::wire::Chunk::ReConfig(&asked.value).emit(packet.chunks());
+        pending.send = false;
+        crate::wire::Chunk::ReConfig(&pending.value).emit(packet.chunks());
         reconfig.timer = Some(cx.now + self.paths[target].rto.get());
     }
 
@@ -369,10 +372,10 @@ impl Association {
     pub(super) fn reconfig_timeout(&mut self, now: Time) {
         let Some(reconfig) = &mut self.reconfig else { return };
         reconfig.timer = None;
-        let Some(asked) = &mut reconfig.asked else { return };
-        asked.send = true;
-        let last = asked.path;
-        if core::mem::take(&mut asked.in_progress) {
+        let Some(pending) = &mut reconfig.pending else { return };
+        pending.send = true;
+        let last = pending.path;
+        if core::mem::take(&mut pending.in_progress) {
             return;
         }
         self.paths[last].rto.back_off();
@@ -383,8 +386,8 @@ impl Association {
         self.paths[last].ask_soon(now);
         self.path_changed();
         let next = self.other_than(last);
-        if let Some(asked) = self.reconfig.as_mut().and_then(|r| r.asked.as_mut()) {
-            asked.path = next;
+        if let Some(pending) = self.reconfig.as_mut().and_then(|r| r.pending.as_mut()) {
+            pending.path = next;
         }
     }
 
@@ -439,7 +442,7 @@ impl Association {
         if known.is_none() {
             reconfig.expected = request.wrapping_add(1);
         }
-        if reconfig.answers.len() >= KEPT_ANSWERS {
+        if reconfig.answers.len() >= RETAINED_ANSWERS {
             reconfig.answers.pop_front();
         }
         reconfig.answers.push_back(answer);
@@ -464,7 +467,9 @@ impl Association {
             Wire::TsnReset { .. } => return self.reset_everything(cx),
             Wire::AddOutgoing { count, .. } => self.add_inbound(count),
             Wire::AddIncoming { count, .. } => match self.streams.0.checked_add(count) {
-                Some(_) if self.want(Want::AddOutgoing(count)).is_ok() => result::PERFORMED,
+                Some(_) if self.queue_request(QueuedRequest::AddOutgoing(count)).is_ok() => {
+                    result::PERFORMED
+                }
                 _ => result::DENIED,
             },
             Wire::Response { .. } => result::DENIED,
@@ -485,10 +490,10 @@ impl Association {
             return result::ALREADY_IN_PROGRESS;
         }
         // E1.
-        let answers = |asked: &mut Asked| {
-            asked.request == response && matches!(asked.want, Want::Incoming(_))
+        let answers = |pending: &mut PendingRequest| {
+            pending.request == response && matches!(pending.kind, QueuedRequest::Incoming(_))
         };
-        if reconfig.asked.take_if(answers).is_some() {
+        if reconfig.pending.take_if(answers).is_some() {
             reconfig.timer = None;
         }
         let known = self.streams.1;
@@ -497,7 +502,7 @@ impl Association {
             return result::WRONG_SSN;
         }
         if last_tsn.after(self.inn.cumulative()) {
-            let deferred = Deferred { request, last_tsn, streams: list, held: Vec::new() };
+            let deferred = DeferredReset { request, last_tsn, streams: list, held: Vec::new() };
             self.reconfig_mut().deferred = Some(deferred);
             return result::IN_PROGRESS;
         }
@@ -514,18 +519,18 @@ impl Association {
     /// numbers it goes, so its data and SACKs are not taken, unless it has said that it goes by the
     /// old ones still. It sends them again.
     pub(super) fn awaits_new_numbers(&self) -> bool {
-        self.asks_for_everything().is_some_and(|asked| !asked.in_progress)
+        self.pending_full_reset().is_some_and(|pending| !pending.in_progress)
     }
 
-    pub(super) fn asks_for_everything(&self) -> Option<&Asked> {
-        let asked = self.reconfig.as_ref()?.asked.as_ref()?;
-        Some(asked).filter(|asked| asked.want == Want::Everything)
+    pub(super) fn pending_full_reset(&self) -> Option<&PendingRequest> {
+        let pending = self.reconfig.as_ref()?.pending.as_ref()?;
+        Some(pending).filter(|pending| pending.kind == QueuedRequest::Everything)
     }
 
     /// While the peer may have begun anew unheard, what may go by the new numbers is not taken; it comes
     /// again.
     pub(super) fn is_too_new(&self, data: &impl Numbered) -> bool {
-        self.asks_for_everything().is_some() && {
+        self.pending_full_reset().is_some() && {
             let IData { flags, tsn, stream, mid, .. } = data.parts();
             self.inn.may_be_anew(tsn, flags, stream, mid)
         }
@@ -539,11 +544,11 @@ impl Association {
     }
 
     /// The data that a reset of the peer waited for may have come (section 5.2.2, E2 to E6).
-    pub(super) fn deferred_reset(&mut self, seen: &mut Seen) {
+    pub(super) fn deferred_reset(&mut self, seen: &mut PacketData) {
         let cumulative = self.inn.cumulative();
         let Some(reconfig) = &mut self.reconfig else { return };
-        let reached = |deferred: &mut Deferred| !deferred.last_tsn.after(cumulative);
-        let Some(Deferred { request, streams, held, .. }) = reconfig.deferred.take_if(reached)
+        let reached = |deferred: &mut DeferredReset| !deferred.last_tsn.after(cumulative);
+        let Some(DeferredReset { request, streams, held, .. }) = reconfig.deferred.take_if(reached)
         else {
             return;
         };
@@ -552,7 +557,7 @@ impl Association {
         }
         reconfig.answer(Answer { request, result: result::PERFORMED, next: None });
         self.reset_incoming(streams);
-        for Held { flags, tsn, stream, number, ppid_or_fsn, user } in held {
+        for HeldChunk { flags, tsn, stream, number, ppid_or_fsn, user } in held {
             let user = &*user;
             if self.state == State::Closed {
                 return;
@@ -569,20 +574,20 @@ impl Association {
 
     /// Holds a chunk back that goes by the numbers of after a reset that waits (section 5.2.2, E2). `true`
     /// if it is one; more than [`MAX_HELD`] come again.
-    pub(super) fn holds_back(&mut self, data: &impl Numbered, seen: &mut Seen) -> bool {
+    pub(super) fn holds_back(&mut self, data: &impl Numbered, seen: &mut PacketData) -> bool {
         if self.reconfig.as_ref().is_none_or(|reconfig| reconfig.deferred.is_none()) {
             return false;
         }
         // The last that it waited for may have come in this packet.
         self.deferred_reset(seen);
         let deferred = self.reconfig.as_mut().and_then(|reconfig| reconfig.deferred.as_mut());
-        let Some(Deferred { last_tsn, streams, held, .. }) = deferred else { return false };
+        let Some(DeferredReset { last_tsn, streams, held, .. }) = deferred else { return false };
         let IData { flags, tsn, stream, mid: number, ppid_or_fsn, user } = data.parts();
         if !tsn.after(*last_tsn) || !(streams.is_empty() || streams.contains(&stream)) {
             return false;
         }
         if held.len() < MAX_HELD && held.iter().all(|other| other.tsn != tsn) {
-            held.push(Held { flags, tsn, stream, number, ppid_or_fsn, user: user.into() });
+            held.push(HeldChunk { flags, tsn, stream, number, ppid_or_fsn, user: user.into() });
         }
         true
     }
@@ -591,7 +596,7 @@ impl Association {
     /// not known: it is forgotten, and the peer asks again.
     fn end_deferred(&mut self) {
         let Some(reconfig) = &mut self.reconfig else { return };
-        let Some(Deferred { request, .. }) = reconfig.deferred.take() else { return };
+        let Some(DeferredReset { request, .. }) = reconfig.deferred.take() else { return };
         if reconfig.expected == request.wrapping_add(1) {
             reconfig.expected = request;
             reconfig.answers.retain(|answer| answer.request != request);
@@ -608,16 +613,16 @@ impl Association {
         if list.len() > MAX_RESET_STREAMS {
             return result::DENIED;
         }
-        let covers = |want: &Want| match want {
-            Want::Outgoing(own, _) => {
-                own.is_empty() || (!list.is_empty() && list.iter().all(|s| own.contains(s)))
+        let covers = |kind: &QueuedRequest| match kind {
+            QueuedRequest::Outgoing(queued, _) => {
+                queued.is_empty() || (!list.is_empty() && list.iter().all(|s| queued.contains(s)))
             }
             _ => false,
         };
-        if self.reconfig_mut().asked.as_ref().is_some_and(|asked| covers(&asked.want)) {
+        if self.reconfig_mut().pending.as_ref().is_some_and(|pending| covers(&pending.kind)) {
             return result::NOTHING_TO_DO;
         }
-        match self.want(Want::Outgoing(list, Some(request))) {
+        match self.queue_request(QueuedRequest::Outgoing(list, Some(request))) {
             // The outgoing request answers it.
             Ok(()) => result::IN_PROGRESS,
             Err(_) => result::ALREADY_IN_PROGRESS,
@@ -627,7 +632,7 @@ impl Association {
     /// Section 5.2.4. What is in flight would count as arrived, so it arrives first: the peer is told
     /// to ask again.
     fn reset_everything(&mut self, cx: &mut Cx<'_>) -> (u32, Option<(Tsn, Tsn)>) {
-        if self.asks_for_everything().is_some() {
+        if self.pending_full_reset().is_some() {
             // Neither end could know by which numbers the other goes.
             return (result::ALREADY_IN_PROGRESS, None);
         }
@@ -653,7 +658,7 @@ impl Association {
         // G4 and G5.
         self.pending.unsent += self.out.reset_everything(ours);
         self.inn.reset_everything(theirs);
-        self.forget_numbers();
+        self.reset_numbering();
         if put_off {
             // The peer takes data by the old numbers: what goes by the new ones must not overtake the
             // answer.
@@ -676,7 +681,7 @@ impl Association {
     }
 
     /// Places are counted anew.
-    fn forget_numbers(&mut self) {
+    fn reset_numbering(&mut self) {
         self.end_quiet();
         self.end_deferred();
         for path in &mut self.paths {
@@ -692,22 +697,24 @@ impl Association {
     /// Section 5.2.5.
     fn add_inbound(&mut self, count: u16) -> u32 {
         let reconfig = self.reconfig_mut();
-        let asked = reconfig.asked.take_if(|asked| matches!(asked.want, Want::AddIncoming(_)));
-        if asked.is_some() {
+        let pending = reconfig
+            .pending
+            .take_if(|pending| matches!(pending.kind, QueuedRequest::AddIncoming(_)));
+        if pending.is_some() {
             reconfig.timer = None;
         }
         let more = self.streams.1.checked_add(count);
         match more.filter(|more| *more <= self.settings.max_inbound_streams) {
             Some(more) => {
                 self.streams.1 = more;
-                self.tell_streams();
+                self.report_streams();
                 result::PERFORMED
             }
             None => result::DENIED,
         }
     }
 
-    fn tell_streams(&mut self) {
+    fn report_streams(&mut self) {
         let (outbound, inbound) = self.streams;
         self.pending.changes.push_back(Change::Streams { outbound, inbound });
     }
@@ -723,13 +730,13 @@ impl Association {
         let Some(reconfig) = &mut self.reconfig else { return };
         if result == result::IN_PROGRESS {
             // H2: the timer starts again.
-            let asked = reconfig.asked.as_mut().filter(|asked| asked.request == response);
-            if let Some(asked) = asked {
-                asked.in_progress = true;
+            let pending = reconfig.pending.as_mut().filter(|pending| pending.request == response);
+            if let Some(pending) = pending {
+                pending.in_progress = true;
                 // Section 8.1 of RFC 9260: the peer answers, however often it puts us off.
                 self.errors = 0;
-                let mut wait = self.paths[asked.path].rto.get();
-                if asked.want == Want::Everything {
+                let mut wait = self.paths[pending.path].rto.get();
+                if pending.kind == QueuedRequest::Everything {
                     // Up to half as long again: what the peer sends again at the same pace would always
                     // come while the next answer is awaited, when it is not taken.
                     let share = cx.random.next_u64() % 512;
@@ -740,12 +747,14 @@ impl Association {
             }
             return;
         }
-        let Some(asked) = reconfig.asked.take_if(|asked| asked.request == response) else { return };
+        let Some(pending) = reconfig.pending.take_if(|pending| pending.request == response) else {
+            return;
+        };
         reconfig.timer = None;
         self.errors = 0;
         let performed = matches!(result, result::PERFORMED | result::NOTHING_TO_DO);
-        match asked.want {
-            Want::Outgoing(streams, _) => {
+        match pending.kind {
+            QueuedRequest::Outgoing(streams, _) => {
                 // H4.
                 self.out.open_streams(&streams, performed);
                 if performed {
@@ -753,22 +762,24 @@ impl Association {
                     self.pending.changes.push_back(change);
                 }
             }
-            Want::Everything => {
+            QueuedRequest::Everything => {
                 self.out.open_streams(&[], false);
                 // H5.
                 if let Some((theirs, ours)) = next.filter(|_| performed) {
                     self.pending.unsent += self.out.reset_everything(ours);
                     self.inn.reset_everything(theirs);
-                    self.forget_numbers();
+                    self.reset_numbering();
                     self.pending.changes.push_back(Change::EverythingReset);
                 }
             }
-            Want::AddOutgoing(count) if performed => {
+            QueuedRequest::AddOutgoing(count) if performed => {
                 // H6.
                 self.streams.0 = self.streams.0.saturating_add(count);
-                self.tell_streams();
+                self.report_streams();
             }
-            Want::AddOutgoing(_) | Want::Incoming(_) | Want::AddIncoming(_) => {}
+            QueuedRequest::AddOutgoing(_)
+            | QueuedRequest::Incoming(_)
+            | QueuedRequest::AddIncoming(_) => {}
         }
         if !performed {
             self.pending.changes.push_back(Change::ReconfigRefused(result));

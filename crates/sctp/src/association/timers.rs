@@ -92,14 +92,14 @@ impl Association {
         self.totals.fast_retransmits += u64::from(outcome.marked);
         self.totals.tail_probes += u64::from(outcome.fast && outcome.marked == 0);
         self.totals.recoveries += u64::from(outcome.fast && outcome.marked > 0);
-        self.give_up(now);
+        self.abandon_expired(now);
         self.forced |= outcome.fast;
         self.allow_bursts();
     }
 
     /// RFC 9260 section 6.3.3.
     fn t3_expired(&mut self, now: Time, index: usize) {
-        let max = self.most_data();
+        let max = self.max_data();
         let path = &mut self.paths[index];
         if path.flight == 0 && !self.out.has_marked() && !self.out.is_ahead() {
             // The window has been closed for an RTO (section 6.1 A).
@@ -115,7 +115,7 @@ impl Association {
             // The peer answers but has no room: no error (section 6.1 A). What it refused probes its
             // window, on another path where there is one: the answer may have been to what went there.
             self.out.mark_all(index, path, true);
-            self.give_up(now);
+            self.abandon_expired(now);
             self.probing = true;
             self.probes += 1;
             self.forced = true;
@@ -123,13 +123,13 @@ impl Association {
         }
         path.suspect_black_hole(now, path.flight as usize);
         let recovering = path.recovery.take().is_some() || self.out.in_recovery();
-        path.forget_rack();
+        path.reset_rack();
         path.rto.back_off();
         path.timeout(now, recovering);
         path.error(&self.settings);
         self.out.mark_all(index, path, true);
         self.out.end_recovery();
-        self.give_up(now);
+        self.abandon_expired(now);
         self.forced = true;
         if self.count_error() {
             return;

@@ -33,7 +33,7 @@ impl Cookie {
 
 /// What the packet that brings a cookie shows by itself. The MAC covers it, and the cookie need not say it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
+pub(super) struct PacketFields {
     /// Our port and the peer's.
     pub(super) ports: (u16, u16),
     /// The packet's Verification Tag.
@@ -136,14 +136,14 @@ impl Keys {
             }
         }
         let (local, source) = (offer.local, offer.source);
-        let seen = Seen { ports: cookie.ports, tag: offer.local_tag, local, source };
+        let seen = PacketFields { ports: cookie.ports, tag: offer.local_tag, local, source };
         let tag = self.mac(self.current, &out[MAC..], &seen).finalize().into_bytes();
         out[..MAC].copy_from_slice(&tag[..MAC]);
         out
     }
 
     /// The MAC of a cookie's body and of what its packet shows.
-    fn mac(&self, key: u8, body: &[u8], seen: &Seen) -> Hmac<Sha256> {
+    fn mac(&self, key: u8, body: &[u8], seen: &PacketFields) -> Hmac<Sha256> {
         let mut mac = self.macs[usize::from(key & 1)].clone();
         mac.update(body);
         let mut shown = Vec::with_capacity(8 + 2 * 17);
@@ -164,7 +164,7 @@ impl Keys {
         now: Time,
         random: &mut dyn Random,
         bytes: &[u8],
-        seen: &Seen,
+        seen: &PacketFields,
     ) -> Option<Cookie> {
         self.rotate(now, random);
         let (tag, body) = bytes.split_at_checked(MAC)?;
@@ -238,7 +238,7 @@ impl Reader<'_> {
     }
 }
 
-fn read(body: &[u8], seen: &Seen) -> Option<Cookie> {
+fn read(body: &[u8], seen: &PacketFields) -> Option<Cookie> {
     let mut from = Reader(body);
     let [_, parts] = from.take::<2>()?;
     let expires = Time::from_nanos(u64::from_be_bytes(from.take()?));
@@ -305,9 +305,9 @@ mod tests {
     }
 
     /// The packet of an honest COOKIE ECHO.
-    fn seen(cookie: &Cookie) -> Seen {
+    fn seen(cookie: &Cookie) -> PacketFields {
         let Offer { local_tag: tag, local, source, .. } = cookie.offer;
-        Seen { ports: cookie.ports, tag, local, source }
+        PacketFields { ports: cookie.ports, tag, local, source }
     }
 
     /// RFC 9260 section 5.1.3: the key changes; what the one before made is still good, what an
@@ -353,7 +353,8 @@ mod tests {
         let seen = seen(&it);
         assert_eq!(keys.open(now, &mut random, &sealed, &seen), Some(it));
         let other = IpAddr::from([10, 0, 0, 9]);
-        for other in [Seen { local: other, ..seen }, Seen { source: other, ..seen }] {
+        for other in [PacketFields { local: other, ..seen }, PacketFields { source: other, ..seen }]
+        {
             assert_eq!(keys.open(now, &mut random, &sealed, &other), None);
         }
     }
@@ -375,9 +376,9 @@ mod tests {
             let seen = seen(&it);
             prop_assert_eq!(keys.open(now, &mut random, &sealed, &seen), Some(it));
             for other in [
-                Seen { tag: !seen.tag, ..seen },
-                Seen { ports: (seen.ports.0, 3), ..seen },
-                Seen { ports: (3, seen.ports.1), ..seen },
+                PacketFields { tag: !seen.tag, ..seen },
+                PacketFields { ports: (seen.ports.0, 3), ..seen },
+                PacketFields { ports: (3, seen.ports.1), ..seen },
             ] {
                 prop_assert_eq!(keys.open(now, &mut random, &sealed, &other), None);
             }
@@ -391,7 +392,7 @@ mod tests {
             let mut random = SplitMix::new(2);
             let mut keys = Keys::new(HOUR, &mut random);
             let local = IpAddr::from([10, 0, 0, 1]);
-            let seen = Seen { ports: (1, 2), tag: 3, local, source: local };
+            let seen = PacketFields { ports: (1, 2), tag: 3, local, source: local };
             prop_assert_eq!(keys.open(Time::from_secs(1), &mut random, &bytes, &seen), None);
             let _ = read(&bytes, &seen);
         }

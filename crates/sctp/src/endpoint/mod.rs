@@ -13,7 +13,7 @@ mod opening;
 mod packets;
 
 use crate::PROTOCOL;
-use crate::association::{Association, Change, Close, Cx, Ends, Farewell, Snapshot, State};
+use crate::association::{Association, Change, Close, Cx, Ends, FinalChunk, Snapshot, State};
 use crate::incoming::Received;
 use crate::numbers::Tsn;
 use crate::outgoing::{SendOptions, UndeliveredMessage};
@@ -165,7 +165,7 @@ struct Slot {
     /// Whether it stands in the queue of those that may have something to send.
     ready: bool,
     /// Whether it stands in the queue of events.
-    told: bool,
+    notified: bool,
     listener: Option<ListenerId>,
 }
 
@@ -194,7 +194,7 @@ pub struct Sctp {
     limits: Limits,
     settings: Arc<Settings>,
     /// Those that a call gave last: associations with the same ones share them.
-    given: Arc<Settings>,
+    last_settings: Arc<Settings>,
     random: Box<dyn Random + Send>,
     keys: Keys,
     slots: Vec<Slot>,
@@ -239,7 +239,7 @@ impl Sctp {
         let settings = Arc::new(settings);
         Ok(Sctp {
             limits,
-            given: Arc::clone(&settings),
+            last_settings: Arc::clone(&settings),
             settings,
             keys: Keys::new(limits.cookie_key_life, &mut *random),
             random,
@@ -266,10 +266,10 @@ impl Sctp {
     fn shared(&mut self, settings: Option<Settings>) -> Result<Arc<Settings>, Error> {
         let Some(settings) = settings else { return Ok(Arc::clone(&self.settings)) };
         settings.check()?;
-        if settings != *self.given {
-            self.given = Arc::new(settings);
+        if settings != *self.last_settings {
+            self.last_settings = Arc::new(settings);
         }
-        Ok(Arc::clone(&self.given))
+        Ok(Arc::clone(&self.last_settings))
     }
 
     /// Takes associations to any of `addresses`, all of which belong to each association then. One
@@ -407,7 +407,7 @@ impl Sctp {
         let slot = self.slot(id).ok_or(Error::NoAssociation)?;
         let association = self.association_mut(slot).ok_or(Error::NoAssociation)?;
         association.abort(reason);
-        self.say_farewell(slot);
+        self.send_final_chunk(slot);
         self.release(slot);
         Ok(())
     }
@@ -438,7 +438,7 @@ impl Sctp {
                 return Some(event);
             }
             self.notices.pop_front();
-            self.slots[slot as usize].told = false;
+            self.slots[slot as usize].notified = false;
         }
         None
     }
@@ -602,7 +602,7 @@ impl Sctp {
                 association: None,
                 listed: false,
                 ready: false,
-                told: false,
+                notified: false,
                 listener: None,
             });
             self.slots.len() as u32 - 1
@@ -673,26 +673,26 @@ impl Sctp {
     }
 
     /// Sends what an association still has to say when it is over.
-    fn say_farewell(&mut self, slot: u32) {
+    fn send_final_chunk(&mut self, slot: u32) {
         let Some(association) = self.association_mut(slot) else { return };
-        let Some(farewell) = association.farewell.take() else { return };
-        let way = association.farewell_way();
+        let Some(final_chunk) = association.final_chunk.take() else { return };
+        let way = association.final_addressing();
         let ports = (association.ends.local_port, association.ends.remote_port);
-        let (tag, own) = (association.peer_tag, association.local_tag);
+        let (tag, local_tag) = (association.peer_tag, association.local_tag);
         let agreed = association.agreed().cloned();
-        let bytes = match farewell {
+        let bytes = match final_chunk {
             // A peer that never gave a tag knows it by our own (RFC 9260 section 8.5.1 B).
-            Farewell::Abort(causes) => {
+            FinalChunk::Abort(causes) => {
                 self.counters.aborts += 1;
                 let reflected = tag == 0;
-                let tag = if reflected { own } else { tag };
+                let tag = if reflected { local_tag } else { tag };
                 let chunk = Chunk::Abort { reflected, causes: &causes };
                 match agreed.filter(|agreed| agreed.requires(kind::ABORT)) {
                     Some(agreed) => packets::authenticated(ports, tag, &agreed, &chunk),
                     None => packets::single(ports, tag, &chunk),
                 }
             }
-            Farewell::ShutdownComplete => packets::shutdown_complete(ports, tag, false),
+            FinalChunk::ShutdownComplete => packets::shutdown_complete(ports, tag, false),
         };
         self.reply(Reply { way, bytes });
     }
@@ -702,13 +702,13 @@ impl Sctp {
     fn settle(&mut self, slot: u32) {
         let Some(association) = self.association_mut(slot) else { return };
         let closed = association.state() == State::Closed;
-        let tell = association.has_news();
+        let notify = association.has_events();
         if closed {
-            self.say_farewell(slot);
+            self.send_final_chunk(slot);
             self.unlist(slot);
         }
         let entry = &mut self.slots[slot as usize];
-        if tell && !core::mem::replace(&mut entry.told, true) {
+        if notify && !core::mem::replace(&mut entry.notified, true) {
             self.notices.push_back(slot);
         }
         if closed && entry.association.as_ref().is_some_and(|a| a.is_spent()) {

@@ -1,11 +1,11 @@
 //! The half of the handshake that keeps nothing: INIT is answered with a cookie, and the cookie
 //! makes the association (RFC 9260 sections 5.1 and 5.2).
 
-use super::cookie::{Cookie, Seen};
+use super::cookie::{Cookie, PacketFields};
 use super::key::Key;
 use super::packets::abort;
 use super::{ListenerId, Reply, Sctp, back};
-use crate::association::{Association, Cx, Ends, Offer, State, own_parameters};
+use crate::association::{Association, Cx, Ends, Offer, State, local_parameters};
 use crate::auth::{self, Agreed};
 use crate::features::Features;
 use crate::numbers::Tsn;
@@ -36,11 +36,11 @@ struct Answer {
 }
 
 /// Leaves out what the peer does not take.
-fn offer_only(own: &mut InitParameters, features: Features, auth: bool) {
-    own.ecn = features.has(Features::ECN);
-    own.forward_tsn = features.has(Features::FORWARD);
-    own.extensions = features.chunk_types();
-    own.auth.take_if(|_| !auth);
+fn offer_only(local: &mut InitParameters, features: Features, auth: bool) {
+    local.ecn = features.has(Features::ECN);
+    local.forward_tsn = features.has(Features::FORWARD);
+    local.extensions = features.chunk_types();
+    local.auth.take_if(|_| !auth);
 }
 
 impl Sctp {
@@ -122,7 +122,7 @@ impl Sctp {
         };
         let tag = self.free_tag()?;
         let tsn = Tsn::new(self.random.next_u64() as u32);
-        let auth = settings.dynamic_addresses.then(|| auth::own(&mut *self.random));
+        let auth = settings.dynamic_addresses.then(|| auth::local_parameters(&mut *self.random));
         let destination = addressing.source;
         Some(Answer { settings, locals, tag, tsn, ties: (0, 0), destination, auth })
     }
@@ -138,7 +138,7 @@ impl Sctp {
     ) -> Option<Answer> {
         let new_tag = self.free_tag()?;
         let new_tsn = Tsn::new(self.random.next_u64() as u32);
-        let new_auth = auth::own(&mut *self.random);
+        let new_auth = auth::local_parameters(&mut *self.random);
         let association = self.association_mut(slot)?;
         let state = association.state();
         if state == State::ShutdownAckSent {
@@ -176,7 +176,7 @@ impl Sctp {
             _ => (new_tag, new_tsn, association.ties),
         };
         // RFC 4895 section 6.1: the random number goes the way of the tag.
-        let old_auth = association.own_auth().filter(|_| tag == fixed.initiate_tag);
+        let old_auth = association.local_auth().filter(|_| tag == fixed.initiate_tag);
         let auth = settings.dynamic_addresses.then(|| old_auth.unwrap_or(new_auth));
         Some(Answer { settings, locals, tag, tsn, ties, destination, auth })
     }
@@ -192,7 +192,7 @@ impl Sctp {
     ) {
         let Answer { settings, locals, tag, tsn, ties, destination, auth } = answer;
         let both = auth.as_ref().zip(parameters.auth.as_ref());
-        let agreed = both.and_then(|(own, peer)| Agreed::new(own, peer));
+        let agreed = both.and_then(|(local, peer)| Agreed::new(local, peer));
         let more = Duration::from_millis(u64::from(parameters.cookie_preservative.unwrap_or(0)));
         let mut cookie = Cookie {
             expires: now + settings.cookie_life + more.min(MAX_PRESERVATIVE),
@@ -216,22 +216,22 @@ impl Sctp {
                 alone: locals.len() == 1,
             },
         };
-        let mut own = own_parameters(&locals, &settings);
-        own.address_types = None;
-        own.auth = auth;
-        own.cookie = Some(self.keys.seal(now, &mut *self.random, &cookie));
+        let mut local = local_parameters(&locals, &settings);
+        local.address_types = None;
+        local.auth = auth;
+        local.cookie = Some(self.keys.seal(now, &mut *self.random, &cookie));
         let limit = usize::from(settings.mtu) - 40 - COMMON_HEADER;
-        if own.len() + parameters.unrecognized.len() * 2 <= limit {
-            own.unrecognized = parameters.unrecognized;
+        if local.len() + parameters.unrecognized.len() * 2 <= limit {
+            local.unrecognized = parameters.unrecognized;
         }
         let room = MAX_AMPLIFICATION * (COMMON_HEADER + length) - COMMON_HEADER;
-        if own.len() > room {
-            offer_only(&mut own, cookie.offer.features, parameters.auth.is_some());
+        if local.len() > room {
+            offer_only(&mut local, cookie.offer.features, parameters.auth.is_some());
         }
-        if own.len() > room && !cookie.offer.alone {
+        if local.len() > room && !cookie.offer.alone {
             cookie.offer.alone = true;
-            own.addresses.clear();
-            own.cookie = Some(self.keys.seal(now, &mut *self.random, &cookie));
+            local.addresses.clear();
+            local.cookie = Some(self.keys.seal(now, &mut *self.random, &cookie));
         }
         // RFC 9260 section 3.3.3: no more outbound streams than the INIT's MIS.
         let streams = (cookie.offer.streams.0, settings.inbound_streams);
@@ -240,7 +240,7 @@ impl Sctp {
         let ports = (packet.destination, packet.source);
         let max = usize::from(u16::MAX);
         let mut writer = Writer::new(&mut bytes, max, ports.0, ports.1, init.initiate_tag);
-        own.emit(writer.chunks(), kind::INIT_ACK, &fixed);
+        local.emit(writer.chunks(), kind::INIT_ACK, &fixed);
         writer.finish();
         self.counters.inits += 1;
         self.reply(Reply { way: Addressing { destination, ..back(addressing) }, bytes });
@@ -295,7 +295,7 @@ impl Sctp {
         let Some(Ok(Ok(Chunk::CookieEcho(bytes)))) = next.map(|raw| raw.map(|r| r.parse())) else {
             return;
         };
-        let seen = Seen {
+        let seen = PacketFields {
             ports: (packet.destination, packet.source),
             tag: packet.tag,
             local: addressing.destination,
@@ -330,7 +330,7 @@ impl Sctp {
         self.settle(slot);
     }
 
-    fn tell_stale(
+    fn report_stale(
         &mut self,
         addressing: &Addressing,
         packet: &Packet<'_>,
@@ -357,7 +357,7 @@ impl Sctp {
         cookie: &Cookie,
     ) -> Option<u32> {
         if let Some(by) = cookie.stale(now) {
-            self.tell_stale(addressing, packet, cookie, by);
+            self.report_stale(addressing, packet, cookie, by);
             return None;
         }
         let offer = &cookie.offer;
@@ -442,7 +442,7 @@ impl Sctp {
         if !(local && peer)
             && let Some(by) = cookie.stale(now)
         {
-            self.tell_stale(addressing, packet, cookie, by);
+            self.report_stale(addressing, packet, cookie, by);
             return None;
         }
         match (local, peer) {
@@ -465,7 +465,7 @@ impl Sctp {
             }
             // Actions B and D.
             (true, _) => {
-                self.with(now, slot, |a, cx| a.handle_own_cookie(cx, offer, path));
+                self.with(now, slot, |a, cx| a.handle_matching_cookie(cx, offer, path));
                 self.list(slot);
                 Some(slot)
             }

@@ -127,7 +127,7 @@ impl Endpoint for Sctp {
                 let mut cx = crate::association::Cx { now, random: &mut *self.random };
                 let sent = association.transmit(&mut cx, payload);
                 // A message may have been given up instead of sent.
-                if association.has_news() && !core::mem::replace(&mut entry.told, true) {
+                if association.has_events() && !core::mem::replace(&mut entry.notified, true) {
                     self.notices.push_back(slot);
                 }
                 if sent.is_some() {

@@ -125,11 +125,11 @@ pub(super) struct Run {
 }
 
 impl Run {
-    pub(super) fn of(place: u64, data: &Data<'_>) -> Run {
+    pub(super) fn of(position: u64, data: &Data<'_>) -> Run {
         Run {
             shape: Shape::of(data),
-            start: place,
-            next: place + 1,
+            start: position,
+            next: position + 1,
             begins: data.flags.has(DataFlags::BEGIN),
             ends: data.flags.has(DataFlags::END),
             len: data.user.len(),

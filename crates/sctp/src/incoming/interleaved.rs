@@ -66,10 +66,11 @@ impl Interleaved {
     }
 
     /// Whether a fragment is a late one of a message that was given up.
-    fn is_late(&mut self, data: &IData<'_>, place: u64) -> bool {
+    fn is_late(&mut self, data: &IData<'_>, position: u64) -> bool {
         if data.flags.has(DataFlags::UNORDERED) {
             let skipped = self.skipped.get(&data.stream);
-            return skipped.is_some_and(|(last, until)| place <= *until && !data.mid.after(*last));
+            return skipped
+                .is_some_and(|(last, until)| position <= *until && !data.mid.after(*last));
         }
         data.mid.before(*self.next_of(data.stream))
     }
@@ -103,34 +104,34 @@ impl Incoming {
 
     /// Takes an I-DATA chunk of a stream that exists, with at least a byte of data.
     pub(crate) fn take_interleaved(&mut self, data: &IData<'_>) -> Arrival {
-        let place = self.line.place(data.tsn, self.tracker.cumulative());
-        if self.tracker.has(place) {
-            self.tracker.note_duplicate(place);
+        let position = self.line.position(data.tsn, self.tracker.cumulative());
+        if self.tracker.has(position) {
+            self.tracker.note_duplicate(position);
             return Arrival::Duplicate;
         }
-        if !self.has_room(place, data.user.len()) || !self.tracker.can_take(place) {
-            if place == self.tracker.cumulative() + 1 {
+        if !self.has_room(position, data.user.len()) || !self.tracker.can_take(position) {
+            if position == self.tracker.cumulative() + 1 {
                 self.make_room();
             }
             return Arrival::Dropped;
         }
-        let in_order = place == self.tracker.cumulative() + 1;
+        let in_order = position == self.tracker.cumulative() + 1;
         self.bytes += data.user.len();
         self.advertised = self.advertised.saturating_sub(data.user.len());
-        self.tracker.take(place);
-        match self.assemble(data, place) {
+        self.tracker.take(position);
+        match self.assemble(data, position) {
             Ok(()) => Arrival::Taken { in_order },
             Err(what) => Arrival::Violation(what),
         }
     }
 
-    fn assemble(&mut self, data: &IData<'_>, place: u64) -> Result<(), &'static str> {
+    fn assemble(&mut self, data: &IData<'_>, position: u64) -> Result<(), &'static str> {
         let part = self.part();
         let Some(all) = &mut self.interleaved else { return Ok(()) };
         let unordered = data.flags.has(DataFlags::UNORDERED);
         let (begins, ends) = (data.flags.has(DataFlags::BEGIN), data.flags.has(DataFlags::END));
         let next = *all.next_of(data.stream);
-        if all.is_late(data, place) {
+        if all.is_late(data, position) {
             self.bytes -= data.user.len();
             return Ok(());
         }
@@ -190,8 +191,8 @@ impl Incoming {
         // From the beginning again when the end is reached.
         all.swept = if names.len() < MAX_SWEPT { Name::default() } else { names[MAX_SWEPT - 1] };
         // The least name is never after another.
-        let least = all.parts.contains_key(&Name::default()).then(Name::default);
-        for name in least.into_iter().chain(names) {
+        let min = all.parts.contains_key(&Name::default()).then(Name::default);
+        for name in min.into_iter().chain(names) {
             let Some(all) = &mut self.interleaved else { return };
             let (stream, unordered, mid) = name;
             if unordered || all.next_of(stream).raw() == mid {
@@ -251,11 +252,12 @@ impl Incoming {
         tsn: Tsn,
         messages: impl Iterator<Item = (u16, bool, Mid)>,
     ) -> Result<(), &'static str> {
-        let place = self.line.place(tsn, self.tracker.cumulative());
-        if place <= self.tracker.cumulative() || place > self.tracker.cumulative() + MAX_AHEAD {
+        let position = self.line.position(tsn, self.tracker.cumulative());
+        if position <= self.tracker.cumulative() || position > self.tracker.cumulative() + MAX_AHEAD
+        {
             return Ok(());
         }
-        self.tracker.forward(place);
+        self.tracker.forward(position);
         for (stream, unordered, mid) in messages {
             self.skip_messages(stream, unordered, mid);
         }
@@ -280,7 +282,7 @@ impl Incoming {
             names.extend(all.parts.range(second).map(|(name, _)| *name));
         }
         for name in names {
-            self.give_out_or_up(name);
+            self.deliver_or_drop(name);
         }
         let Some(all) = &mut self.interleaved else { return };
         if unordered {
@@ -293,7 +295,7 @@ impl Incoming {
     }
 
     /// A message that gets no more fragments: it is delivered if it is whole, else dropped.
-    fn give_out_or_up(&mut self, name: Name) {
+    fn deliver_or_drop(&mut self, name: Name) {
         let Some(all) = &mut self.interleaved else { return };
         if all.parts.get(&name).is_some_and(Assembly::is_whole) {
             return self.deliver_part(name);
@@ -323,7 +325,7 @@ impl Incoming {
             names.retain(|name| all.parts.get(name).is_some_and(|one| one.next > 0));
         }
         for name in names {
-            self.give_out_or_up(name);
+            self.deliver_or_drop(name);
         }
         if let Some(all) = &mut self.interleaved {
             all.parts.clear();

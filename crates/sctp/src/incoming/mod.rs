@@ -26,9 +26,9 @@ use std::collections::{BTreeMap, VecDeque};
 pub const CHUNK_COST: usize = 64;
 
 /// Places in the queue of what can be read that there are at least.
-const LEAST_READY: usize = 4;
+const MIN_READY: usize = 4;
 /// More than these are given back as soon as the queue is empty.
-const KEPT_READY: usize = 16 * 1024;
+const RETAINED_READY: usize = 16 * 1024;
 
 /// A message, or a part of one, that was read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -168,8 +168,8 @@ impl Incoming {
     }
 
     /// The TSN at a place.
-    pub(crate) fn tsn(&self, place: u64) -> Tsn {
-        self.line.tsn(place)
+    pub(crate) fn tsn(&self, position: u64) -> Tsn {
+        self.line.tsn(position)
     }
 
     fn used(&self) -> usize {
@@ -184,7 +184,7 @@ impl Incoming {
     }
 
     /// Notes what the peer is told.
-    pub(crate) fn told(&mut self, window: usize) {
+    pub(crate) fn advertise(&mut self, window: usize) {
         self.advertised = window;
     }
 
@@ -220,8 +220,8 @@ impl Incoming {
     /// message that is not next in its stream.
     pub(crate) fn may_be_anew(&self, tsn: Tsn, flags: DataFlags, stream: u16, number: Mid) -> bool {
         let cumulative = self.tracker.cumulative();
-        let place = self.line.place(tsn, cumulative);
-        if self.tracker.has(place) || place < self.tracker.highest() {
+        let position = self.line.position(tsn, cumulative);
+        if self.tracker.has(position) || position < self.tracker.highest() {
             return false;
         }
         let next = match &self.interleaved {
@@ -232,26 +232,26 @@ impl Incoming {
             }
         };
         let first = flags.has(DataFlags::BEGIN) && !flags.has(DataFlags::UNORDERED);
-        place != cumulative + 1 || (first && number != next)
+        position != cumulative + 1 || (first && number != next)
     }
 
     /// Takes a DATA chunk of a stream that exists, with at least a byte of data.
     pub(crate) fn take(&mut self, data: &Data<'_>) -> Arrival {
-        let place = self.line.place(data.tsn, self.tracker.cumulative());
-        if self.tracker.has(place) {
-            self.tracker.note_duplicate(place);
+        let position = self.line.position(data.tsn, self.tracker.cumulative());
+        if self.tracker.has(position) {
+            self.tracker.note_duplicate(position);
             return Arrival::Duplicate;
         }
-        if !self.has_room(place, data.user.len()) || !self.tracker.can_take(place) {
-            self.pressed |= place == self.tracker.cumulative() + 1;
+        if !self.has_room(position, data.user.len()) || !self.tracker.can_take(position) {
+            self.pressed |= position == self.tracker.cumulative() + 1;
             return Arrival::Dropped;
         }
-        let in_order = place == self.tracker.cumulative() + 1;
+        let in_order = position == self.tracker.cumulative() + 1;
         self.bytes += data.user.len();
         self.advertised = self.advertised.saturating_sub(data.user.len());
         let result =
-            if in_order { self.take_next(place, data) } else { self.take_later(place, data) };
-        self.tracker.take(place);
+            if in_order { self.take_next(position, data) } else { self.take_later(position, data) };
+        self.tracker.take(position);
         let result = result.and_then(|()| self.join());
         match result {
             Ok(()) => Arrival::Taken { in_order },
@@ -261,16 +261,16 @@ impl Incoming {
 
     /// Takes note of a TSN whose data is not wanted (RFC 9260 section 6.5).
     pub(crate) fn discard(&mut self, tsn: Tsn) -> Arrival {
-        let place = self.line.place(tsn, self.tracker.cumulative());
-        if self.tracker.has(place) {
-            self.tracker.note_duplicate(place);
+        let position = self.line.position(tsn, self.tracker.cumulative());
+        if self.tracker.has(position) {
+            self.tracker.note_duplicate(position);
             return Arrival::Duplicate;
         }
-        if !self.tracker.can_take(place) {
+        if !self.tracker.can_take(position) {
             return Arrival::Dropped;
         }
-        let in_order = place == self.tracker.cumulative() + 1;
-        self.tracker.take(place);
+        let in_order = position == self.tracker.cumulative() + 1;
+        self.tracker.take(position);
         match self.join() {
             Ok(()) => Arrival::Taken { in_order },
             Err(what) => Arrival::Violation(what),
@@ -279,19 +279,19 @@ impl Incoming {
 
     /// What fills a gap was within a window that was told, so it is taken even when the buffer is
     /// full, up to twice its size; what goes beyond is not (RFC 9260 section 6.2).
-    fn has_room(&self, place: u64, len: usize) -> bool {
+    fn has_room(&self, position: u64, len: usize) -> bool {
         let used = (self.bytes + len).max((self.pieces + 1) * CHUNK_COST);
-        if self.bytes == 0 && place == self.tracker.cumulative() + 1 {
+        if self.bytes == 0 && position == self.tracker.cumulative() + 1 {
             // One chunk may always be under way, however large (section 6.1 A).
             true
-        } else if place < self.tracker.highest() {
+        } else if position < self.tracker.highest() {
             used <= 2 * self.capacity
         } else {
             used <= self.capacity
         }
     }
 
-    fn take_next(&mut self, place: u64, data: &Data<'_>) -> Result<(), &'static str> {
+    fn take_next(&mut self, position: u64, data: &Data<'_>) -> Result<(), &'static str> {
         let shape = Shape::of(data);
         if data.flags.has(DataFlags::BEGIN) {
             if self.partial.is_some() {
@@ -299,8 +299,8 @@ impl Incoming {
             }
             self.partial = Some(Partial {
                 shape,
-                start: place,
-                next: place,
+                start: position,
+                next: position,
                 len: 0,
                 delivering: false,
                 began: false,
@@ -314,7 +314,7 @@ impl Incoming {
         }
         self.ring.push(data.user);
         partial.len += data.user.len();
-        partial.next = place + 1;
+        partial.next = position + 1;
         if data.flags.has(DataFlags::END) { self.commit() } else { Ok(()) }
     }
 
@@ -386,17 +386,17 @@ impl Incoming {
     /// The last that can be read. The queue grows by a quarter, so that it is not half empty.
     fn queue(&mut self, ready: Ready) {
         if self.ready.len() == self.ready.capacity() {
-            self.ready.reserve_exact((self.ready.len() / 4).max(LEAST_READY));
+            self.ready.reserve_exact((self.ready.len() / 4).max(MIN_READY));
         }
         self.ready.push_back(ready);
     }
 
-    fn take_later(&mut self, place: u64, data: &Data<'_>) -> Result<(), &'static str> {
+    fn take_later(&mut self, position: u64, data: &Data<'_>) -> Result<(), &'static str> {
         self.pieces += 1;
-        let mut run = Run::of(place, data);
+        let mut run = Run::of(position, data);
         if !run.begins
-            && let Some((&start, before)) = self.runs.range(..place).next_back()
-            && before.next == place
+            && let Some((&start, before)) = self.runs.range(..position).next_back()
+            && before.next == position
             && !before.ends
         {
             let Some(mut before) = self.runs.remove(&start) else { return Ok(()) };
@@ -440,37 +440,37 @@ impl Incoming {
         tsn: Tsn,
         streams: impl Iterator<Item = (u16, Ssn)>,
     ) -> Result<(), &'static str> {
-        let place = self.line.place(tsn, self.tracker.cumulative());
-        if place < self.tracker.cumulative() {
+        let position = self.line.position(tsn, self.tracker.cumulative());
+        if position < self.tracker.cumulative() {
             return Ok(());
         }
-        if place == self.tracker.cumulative() {
+        if position == self.tracker.cumulative() {
             return self.forward_to_here();
         }
         // Further ahead than anything can be: it is from before a reset (RFC 6525 section 5.2.4).
-        if place > self.tracker.cumulative() + MAX_AHEAD {
+        if position > self.tracker.cumulative() + MAX_AHEAD {
             return Ok(());
         }
         // The TSN is always one that was given up, so a message that it lies in was.
-        if let Some(partial) = self.partial.take_if(|partial| partial.start <= place) {
+        if let Some(partial) = self.partial.take_if(|partial| partial.start <= position) {
             self.drop_partial(&partial);
         }
         while let Some(entry) = self.runs.first_entry()
-            && *entry.key() <= place
+            && *entry.key() <= position
         {
             let run = entry.remove();
             self.bytes -= run.len;
             self.pieces -= run.data.len();
         }
         // What follows of the last message that was given up gets no beginning any more.
-        if let Some(run) = self.runs.get(&(place + 1))
+        if let Some(run) = self.runs.get(&(position + 1))
             && !run.begins
-            && let Some(run) = self.runs.remove(&(place + 1))
+            && let Some(run) = self.runs.remove(&(position + 1))
         {
             self.bytes -= run.len;
             self.pieces -= run.data.len();
         }
-        self.tracker.forward(place);
+        self.tracker.forward(position);
         for (stream, ssn) in streams {
             self.skip_to(stream, ssn);
         }
@@ -599,7 +599,7 @@ impl Incoming {
             Body::Own(pieces) => pieces.iter().for_each(|piece| out.extend_from_slice(piece)),
         }
         self.pieces -= ready.pieces();
-        if self.ready.is_empty() && self.ready.capacity() > KEPT_READY {
+        if self.ready.is_empty() && self.ready.capacity() > RETAINED_READY {
             self.ready = VecDeque::new();
         }
         self.bytes -= ready.len;

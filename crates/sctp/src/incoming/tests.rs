@@ -68,8 +68,8 @@ fn read_all(incoming: &mut Incoming) -> Vec<(Received, Vec<u8>)> {
 fn streams_do_not_wait_for_each_other() {
     let list = pieces(&[(1, false, 1), (1, false, 1), (2, false, 1), (1, true, 1)]);
     let mut it = incoming();
-    for place in [3, 2, 1] {
-        assert_eq!(it.take(&list[place].data()), Arrival::Taken { in_order: false });
+    for position in [3, 2, 1] {
+        assert_eq!(it.take(&list[position].data()), Arrival::Taken { in_order: false });
     }
     let order: Vec<u8> = read_all(&mut it).iter().map(|m| m.1[0]).collect();
     assert_eq!(order, [3, 2]);
@@ -123,7 +123,7 @@ fn a_full_buffer_still_fills_gaps() {
         assert_eq!(it.take(&piece.data()), Arrival::Taken { in_order: false });
     }
     assert_eq!(it.window(1000), 0);
-    it.told(0);
+    it.advertise(0);
     assert_eq!(it.take(&list[21].data()), Arrival::Dropped);
     assert_eq!(it.take(&list[0].data()), Arrival::Taken { in_order: true });
     assert_eq!(read_all(&mut it).len(), 21);

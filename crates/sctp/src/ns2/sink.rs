@@ -81,11 +81,11 @@ impl Sink {
         let max = (self.settings.max_chunk() as usize).saturating_sub(SACK_HEADER) / SACK_ENTRY;
         for tsn in &self.held {
             let full = gaps.len() >= max;
-            let place = (tsn - self.cumulative) as u16;
+            let position = (tsn - self.cumulative) as u16;
             match gaps.last_mut() {
-                Some(gap) if place - gap.end == 1 => gap.end = place,
+                Some(gap) if position - gap.end == 1 => gap.end = position,
                 _ if full => break,
-                _ => gaps.push(Gap { start: place, end: place }),
+                _ => gaps.push(Gap { start: position, end: position }),
             }
         }
         let duplicates = std::mem::take(&mut self.duplicates).into_iter().collect();

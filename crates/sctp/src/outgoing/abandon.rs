@@ -1,6 +1,6 @@
 //! Messages that are given up (RFC 3758 section 3.5, RFC 7496).
 
-use super::{Fate, NONE, Outgoing, Sent};
+use super::{Fate, NONE, Outgoing, SentChunk};
 use crate::numbers::{Mid, Ssn};
 use crate::path::Path;
 use crate::wire::chunk::{Chunk, ForwardTsn};
@@ -30,7 +30,7 @@ impl Outgoing {
             if message.cut > 0 || !(late || gone) {
                 return;
             }
-            self.give_back(key as u32);
+            self.return_message(key as u32);
             self.drop_head(stream);
             self.abandoned += u32::from(late && !gone);
         }
@@ -61,7 +61,7 @@ impl Outgoing {
             return false;
         }
         let mut any = false;
-        while let Some(chunk) = self.marked.first().and_then(|place| self.chunk(*place)) {
+        while let Some(chunk) = self.marked.first().and_then(|position| self.chunk(*position)) {
             let key = chunk.message;
             if !self.messages[key as usize].is_over(now, chunk) {
                 break;
@@ -79,9 +79,9 @@ impl Outgoing {
             return false;
         }
         let mut from = self.first;
-        while let Some(&place) = self.marked.range(from..).next() {
-            from = place + 1;
-            let Some(chunk) = self.chunk(place) else { continue };
+        while let Some(&position) = self.marked.range(from..).next() {
+            from = position + 1;
+            let Some(chunk) = self.chunk(position) else { continue };
             if self.messages[chunk.message as usize].is_over(now, chunk) {
                 let key = chunk.message;
                 self.abandon_message(now, key, paths);
@@ -114,8 +114,8 @@ impl Outgoing {
 
     /// Gives up a message of which some chunk stands in the ring.
     fn abandon_message(&mut self, now: Time, key: u32, paths: &mut [Path]) {
-        if !core::mem::replace(&mut self.messages[key as usize].given_up, true) {
-            self.give_back(key);
+        if !core::mem::replace(&mut self.messages[key as usize].abandoned, true) {
+            self.return_message(key);
         }
         let message = &self.messages[key as usize];
         let (stream, begun) = (message.stream, message.cut > 0);
@@ -162,7 +162,7 @@ impl Outgoing {
             // would wait for the rest, and could not be told by a TSN that it knows.
             let path = self.sent.back().map_or(0, |last| last.path);
             self.messages[key as usize].chunks += 1;
-            self.sent.push_back(Sent {
+            self.sent.push_back(SentChunk {
                 at: now,
                 message: key,
                 offset: 0,
@@ -242,8 +242,8 @@ impl Outgoing {
     }
 
     /// Whether everything up to a place is acknowledged.
-    pub(crate) fn has_passed(&self, place: u64) -> bool {
-        self.first > place
+    pub(crate) fn has_passed(&self, position: u64) -> bool {
+        self.first > position
     }
 
     /// Messages given up since this was last asked.

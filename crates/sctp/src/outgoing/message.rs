@@ -31,7 +31,7 @@ pub(super) struct Message {
     pub(super) held: u32,
     pub(super) arrived: u32,
     /// It was given up, and stays for the sake of its chunks.
-    pub(super) given_up: bool,
+    pub(super) abandoned: bool,
     /// It gives way to messages of lower values (RFC 7496).
     pub(super) priority: Option<u16>,
     /// The next message of the stream.
@@ -44,7 +44,7 @@ impl Message {
     }
 
     /// It is not worth sending a chunk of it again.
-    pub(super) fn is_over(&self, now: Time, chunk: &Sent) -> bool {
+    pub(super) fn is_over(&self, now: Time, chunk: &SentChunk) -> bool {
         self.is_late(now) || self.retransmits.is_some_and(|max| chunk.again >= max)
     }
 
@@ -69,7 +69,7 @@ pub(super) enum Fate {
 
 /// A chunk that was sent.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sent {
+pub(super) struct SentChunk {
     pub(super) at: Time,
     pub(super) message: u32,
     pub(super) offset: u32,
@@ -94,7 +94,7 @@ pub(super) struct Sent {
     pub(super) timed_out: bool,
 }
 
-impl Sent {
+impl SentChunk {
     pub(super) fn size(&self) -> u32 {
         u32::from(self.size)
     }

@@ -13,7 +13,7 @@ mod sack;
 mod streams;
 mod values;
 
-use message::{Fate, Message, Queue, Sent};
+use message::{Fate, Message, Queue, SentChunk};
 pub use message::{Reliability, SendOptions};
 pub(crate) use rack::Rack;
 pub use returned::UndeliveredMessage;
@@ -47,7 +47,7 @@ pub(crate) struct Outgoing {
     scheduler: Box<dyn Scheduler>,
     /// The message of which some chunks were cut and others not.
     current: u32,
-    sent: VecDeque<Sent>,
+    sent: VecDeque<SentChunk>,
     /// The place of the first in `sent`.
     first: u64,
     marked: BTreeSet<u64>,
@@ -82,7 +82,7 @@ pub(crate) struct Outgoing {
     /// A message was given that may be given up.
     unreliable: bool,
     /// What is not delivered goes back to the user: messages that wait for that, and their bytes.
-    gives_back: bool,
+    returns_undelivered: bool,
     returned: VecDeque<UndeliveredMessage>,
     returned_bytes: usize,
     /// The gap blocks being worked on acknowledge for good.
@@ -132,7 +132,7 @@ impl Outgoing {
             held: false,
             closed: Vec::new(),
             all_closed: 0,
-            gives_back: settings.return_undelivered,
+            returns_undelivered: settings.return_undelivered,
             returned: VecDeque::new(),
             returned_bytes: 0,
             for_good: false,
@@ -150,7 +150,7 @@ impl Outgoing {
     pub(crate) fn limit_streams(&mut self, streams: u16, settings: &Settings) -> u32 {
         let before = self.messages.len();
         for stream in usize::from(streams)..self.queues.len() {
-            self.give_queue_back(stream);
+            self.return_queue(stream);
         }
         for queue in self.queues.drain(usize::from(streams).min(self.queues.len())..) {
             let mut at = queue.head;
@@ -188,15 +188,15 @@ impl Outgoing {
     }
 
     /// The place of the last chunk sent.
-    pub(crate) fn last_place(&self) -> u64 {
-        self.next_place() - 1
+    pub(crate) fn last_position(&self) -> u64 {
+        self.next_position() - 1
     }
 
     /// The place of a TSN that was sent, and the path it took while that is known.
     pub(crate) fn whereabouts(&self, tsn: Tsn) -> Option<(u64, Option<usize>)> {
-        let place = self.line.place(tsn, self.first);
-        let path = self.chunk(place).map(|chunk| usize::from(chunk.path));
-        (place < self.next_place() && place >= Line::ORIGIN).then_some((place, path))
+        let position = self.line.position(tsn, self.first);
+        let path = self.chunk(position).map(|chunk| usize::from(chunk.path));
+        (position < self.next_position() && position >= Line::ORIGIN).then_some((position, path))
     }
 
     /// Whether the gap blocks that follow acknowledge for good.
@@ -205,8 +205,8 @@ impl Outgoing {
     }
 
     /// A chunk arrived for good. A message that is all there needs no room any more.
-    fn arrived_for_good(&mut self, place: u64) {
-        let Some(chunk) = self.chunk_mut(place) else { return };
+    fn arrived_for_good(&mut self, position: u64) {
+        let Some(chunk) = self.chunk_mut(position) else { return };
         chunk.for_good = true;
         let (key, len) = (chunk.message as usize, u32::from(chunk.len));
         let message = &mut self.messages[key];
@@ -222,16 +222,16 @@ impl Outgoing {
         self.scheduler.packet();
     }
 
-    fn next_place(&self) -> u64 {
+    fn next_position(&self) -> u64 {
         self.first + self.sent.len() as u64
     }
 
-    fn chunk(&self, place: u64) -> Option<&Sent> {
-        self.sent.get(place.checked_sub(self.first)? as usize)
+    fn chunk(&self, position: u64) -> Option<&SentChunk> {
+        self.sent.get(position.checked_sub(self.first)? as usize)
     }
 
-    fn chunk_mut(&mut self, place: u64) -> Option<&mut Sent> {
-        self.sent.get_mut(place.checked_sub(self.first)? as usize)
+    fn chunk_mut(&mut self, position: u64) -> Option<&mut SentChunk> {
+        self.sent.get_mut(position.checked_sub(self.first)? as usize)
     }
 
     /// Bytes given and not acknowledged.
@@ -288,12 +288,14 @@ impl Outgoing {
         }
         let buffered = self.buffered();
         let cost = size.max(MESSAGE_COST);
-        let gives_way = match options.reliability {
+        let priority = match options.reliability {
             Reliability::Priority(priority) => Some(priority),
             _ => None,
         };
         let full = buffered > 0 && buffered + cost > limit;
-        if full && !gives_way.is_some_and(|priority| self.give_way(priority, cost, limit)) {
+        if full
+            && !priority.is_some_and(|priority| self.evict_lower_priorities(priority, cost, limit))
+        {
             return Err(Error::NoRoom { room: limit.saturating_sub(buffered), got: size });
         }
         let index = usize::from(options.stream);
@@ -324,11 +326,11 @@ impl Outgoing {
             fragments: 0,
             held: 0,
             arrived: 0,
-            given_up: false,
-            priority: gives_way,
+            abandoned: false,
+            priority,
             next: NONE,
         }) as u32;
-        if let Some(priority) = gives_way {
+        if let Some(priority) = priority {
             self.priorities.insert((priority, key), ());
         }
         let queue = &mut self.queues[index];
@@ -408,7 +410,7 @@ impl Outgoing {
         out: &mut Vec<u8>,
     ) {
         let Some(key) = self.upcoming() else { return };
-        let place = self.next_place();
+        let position = self.next_position();
         let message = &mut self.messages[key as usize];
         let total = message.data.len();
         let offset = message.cut as usize;
@@ -434,7 +436,7 @@ impl Outgoing {
         message.held += len as u32;
         message.chunks += 1;
         message.fragments += 1;
-        let sent = Sent {
+        let sent = SentChunk {
             at: now,
             message: key,
             offset: offset as u32,
@@ -453,7 +455,7 @@ impl Outgoing {
         };
         let queue = &mut self.queues[usize::from(message.stream)];
         if offset == 0 {
-            message.start = place;
+            message.start = position;
             // It gets its number with its first chunk.
             let next = match (self.interleaved, message.unordered) {
                 (true, true) => &mut queue.next_unordered,
@@ -483,11 +485,11 @@ impl Outgoing {
             self.scheduler.spent(message.stream, len);
         }
         self.current = if ended || self.interleaved { NONE } else { key };
-        self.write(&sent, place, out);
+        self.write(&sent, position, out);
         self.sent.push_back(sent);
-        self.put_in_flight(now, &sent, place, path);
+        self.put_in_flight(now, &sent, position, path);
         if path.timed.is_none() {
-            path.timed = Some(place);
+            path.timed = Some(position);
         }
         path.used = now;
         if self.unreliable {
@@ -495,11 +497,11 @@ impl Outgoing {
         }
     }
 
-    fn write(&self, sent: &Sent, place: u64, out: &mut Vec<u8>) {
+    fn write(&self, sent: &SentChunk, position: u64, out: &mut Vec<u8>) {
         let message = &self.messages[sent.message as usize];
         let start = sent.offset as usize;
         let (flags, tsn, stream, ppid) =
-            (sent.flags, self.line.tsn(place), message.stream, message.ppid);
+            (sent.flags, self.line.tsn(position), message.stream, message.ppid);
         let user = &message.data[start..start + usize::from(sent.len)];
         if self.interleaved {
             let ppid_or_fsn = if start == 0 { ppid } else { sent.fragment };
@@ -510,17 +512,17 @@ impl Outgoing {
         }
     }
 
-    fn put_in_flight(&mut self, now: Time, sent: &Sent, place: u64, path: &mut Path) {
+    fn put_in_flight(&mut self, now: Time, sent: &SentChunk, position: u64, path: &mut Path) {
         // RFC 9260 section 6.3.2, rule R1, and section 6.1: restarted only with the earliest. While
         // nothing is in flight it may wait to probe a closed window.
         let start = path.flight == 0 || path.t3.is_none();
-        if path.flight == 0 || place < path.earliest {
-            path.earliest = place;
+        if path.flight == 0 || position < path.earliest {
+            path.earliest = position;
         }
         path.flight += sent.size();
         self.outstanding += u32::from(sent.len);
         self.peer_rwnd = self.peer_rwnd.saturating_sub(u32::from(sent.len));
-        if start || (sent.again > 0 && place == path.earliest) {
+        if start || (sent.again > 0 && position == path.earliest) {
             path.start_t3(now);
         }
         if path.rack.is_some() {
@@ -543,14 +545,14 @@ impl Outgoing {
         paths: &mut [Path],
         out: &mut Vec<u8>,
     ) {
-        let Some(place) = self.marked.pop_first() else { return };
+        let Some(position) = self.marked.pop_first() else { return };
         // RFC 9260 section 6.3.1, rule C5.
         for path in paths.iter_mut() {
-            if path.timed.is_some_and(|timed| timed >= place) {
+            if path.timed.is_some_and(|timed| timed >= position) {
                 path.timed = None;
             }
         }
-        let Some(chunk) = self.chunk_mut(place) else { return };
+        let Some(chunk) = self.chunk_mut(position) else { return };
         chunk.at = now;
         chunk.fate = Fate::Outstanding;
         chunk.several |= usize::from(chunk.path) != path_index;
@@ -559,27 +561,27 @@ impl Outgoing {
         chunk.again = chunk.again.saturating_add(1);
         let sent = *chunk;
         if !sent.fast || paths[path_index].rack.is_some() {
-            self.uncounted = self.uncounted.min(place);
+            self.uncounted = self.uncounted.min(position);
         }
-        self.write(&sent, place, out);
-        self.put_in_flight(now, &sent, place, &mut paths[path_index]);
+        self.write(&sent, position, out);
+        self.put_in_flight(now, &sent, position, &mut paths[path_index]);
     }
 
     /// Marks everything in flight on a path to be sent again (RFC 9260 section 6.3.3): its timer
     /// expired, or its handshake packet was lost.
     pub(crate) fn mark_all(&mut self, path_index: usize, path: &mut Path, timed_out: bool) -> u32 {
         let sent_before: Vec<u64> = self.marked.iter().copied().collect();
-        for place in sent_before {
-            if let Some(chunk) = self.chunk_mut(place)
+        for position in sent_before {
+            if let Some(chunk) = self.chunk_mut(position)
                 && usize::from(chunk.path) == path_index
             {
                 chunk.timed_out |= timed_out;
             }
         }
-        let (mut count, mut place) = (0, path.earliest.max(self.first));
-        let end = self.next_place();
-        while path.flight > 0 && place < end {
-            if let Some(chunk) = self.chunk_mut(place)
+        let (mut count, mut position) = (0, path.earliest.max(self.first));
+        let end = self.next_position();
+        while path.flight > 0 && position < end {
+            if let Some(chunk) = self.chunk_mut(position)
                 && chunk.fate == Fate::Outstanding
                 && usize::from(chunk.path) == path_index
             {
@@ -588,10 +590,10 @@ impl Outgoing {
                 let (size, len) = (chunk.size(), u32::from(chunk.len));
                 path.flight = path.flight.saturating_sub(size);
                 self.unsend(len);
-                self.marked.insert(place);
+                self.marked.insert(position);
                 count += 1;
             }
-            place += 1;
+            position += 1;
         }
         path.timed = None;
         count
@@ -599,9 +601,9 @@ impl Outgoing {
 
     /// Marks what is in flight on a path and larger than its packets, to be sent again at once.
     pub(crate) fn mark_larger(&mut self, path_index: usize, path: &mut Path) {
-        let (end, max) = (self.next_place(), path.packet - crate::wire::COMMON_HEADER);
-        for place in path.earliest.max(self.first)..end {
-            if let Some(chunk) = self.chunk_mut(place)
+        let (end, max) = (self.next_position(), path.packet - crate::wire::COMMON_HEADER);
+        for position in path.earliest.max(self.first)..end {
+            if let Some(chunk) = self.chunk_mut(position)
                 && chunk.fate == Fate::Outstanding
                 && usize::from(chunk.path) == path_index
                 && usize::from(chunk.size) > max
@@ -610,7 +612,7 @@ impl Outgoing {
                 let (size, len) = (chunk.size(), u32::from(chunk.len));
                 path.flight = path.flight.saturating_sub(size);
                 self.unsend(len);
-                self.marked.insert(place);
+                self.marked.insert(position);
             }
         }
         path.timed = None;
@@ -623,7 +625,7 @@ impl Outgoing {
     }
 
     /// A chunk left the ring.
-    fn release(&mut self, chunk: &Sent) {
+    fn release(&mut self, chunk: &SentChunk) {
         let key = chunk.message as usize;
         let message = &mut self.messages[key];
         message.chunks -= 1;

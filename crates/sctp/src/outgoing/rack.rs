@@ -8,14 +8,14 @@ use crate::path::Path;
 use ringway_sansio::{Duration, Time};
 
 /// The least time until a tail is probed.
-const LEAST_PROBE: Duration = Duration::from_millis(10);
+const MIN_PROBE_TIME: Duration = Duration::from_millis(10);
 /// How long a peer may delay the acknowledgement of a single packet (RFC 8985 section 7.2:
 /// TLP.max_ack_delay; RFC 9260 section 6.2).
 const ACK_DELAY: Duration = Duration::from_millis(200);
 
 /// How far the window for reordering may grow, in quarters of the shortest round trip, and for how many
 /// recoveries it stays (RFC 8985 section 6.2, step 4).
-const MOST_GROWN: u32 = 64;
+const MAX_GROWN: u32 = 64;
 const PERSIST: u8 = 16;
 
 /// What is known of a path.
@@ -24,7 +24,7 @@ pub(crate) struct Rack {
     /// When the chunk was sent that was sent last of those that arrived, its place, and its round
     /// trip (RACK.xmit_ts, RACK.end_seq and RACK.rtt).
     sent: Time,
-    place: u64,
+    position: u64,
     round_trip: Duration,
     /// The shortest round trip.
     shortest: Option<Duration>,
@@ -47,25 +47,25 @@ pub(crate) struct Rack {
 
 impl Rack {
     /// A chunk arrived.
-    pub(super) fn acked(&mut self, now: Time, place: u64, sent: Time, again: bool) {
+    pub(super) fn acked(&mut self, now: Time, position: u64, sent: Time, again: bool) {
         let round_trip = now.since(sent);
-        let probe = self.probe.take_if(|probe| *probe == place).is_some();
+        let probe = self.probe.take_if(|probe| *probe == position).is_some();
         // RFC 8985 section 6.2, step 2: it is the first transmission that arrived.
         if again && self.shortest.is_some_and(|shortest| round_trip < shortest) {
             return;
         }
         self.shortest = Some(self.shortest.map_or(round_trip, |old| old.min(round_trip)));
-        if (sent, place) >= (self.sent, self.place) {
-            (self.sent, self.place, self.round_trip) = (sent, place, round_trip);
+        if (sent, position) >= (self.sent, self.position) {
+            (self.sent, self.position, self.round_trip) = (sent, position, round_trip);
         }
         if probe && again {
-            self.doubt = Some(place);
+            self.doubt = Some(position);
         }
     }
 
     /// When a chunk counts as lost, if something sent later has arrived.
-    fn lost_at(&self, place: u64, sent: Time) -> Option<Time> {
-        let later = (sent, place) < (self.sent, self.place);
+    fn lost_at(&self, position: u64, sent: Time) -> Option<Time> {
+        let later = (sent, position) < (self.sent, self.position);
         // RFC 8985 section 6.2, step 4: a quarter of the shortest round trip for reordering, and more where
         // that was too little.
         let quarter = self.shortest.unwrap_or_default() / 4;
@@ -93,7 +93,7 @@ impl Path {
         }
         let Some(srtt) = self.rto.srtt() else { return };
         let alone = if self.flight <= self.window.pmdcs { ACK_DELAY } else { Duration::ZERO };
-        let at = now + (srtt * 2 + alone).max(LEAST_PROBE);
+        let at = now + (srtt * 2 + alone).max(MIN_PROBE_TIME);
         rack.tail = Some(at).filter(|at| self.t3.is_none_or(|t3| *at < t3));
     }
 
@@ -118,7 +118,7 @@ impl Path {
     }
 
     /// Nothing of it counts any more: a timer has sent everything again, or numbers begin anew.
-    pub(crate) fn forget_rack(&mut self) {
+    pub(crate) fn reset_rack(&mut self) {
         if let Some(rack) = &mut self.rack {
             let Rack { shortest, grown, persist, .. } = **rack;
             **rack = Rack { shortest, grown, persist, ..Rack::default() };
@@ -135,13 +135,13 @@ impl Outgoing {
             return;
         }
         for rack in paths.iter_mut().filter_map(|path| path.rack.as_mut()) {
-            let probe = rack.doubt.map(|place| self.line.tsn(place));
+            let probe = rack.doubt.map(|position| self.line.tsn(position));
             if probe.is_some_and(|probe| twice.clone().any(|tsn| tsn == probe)) {
                 rack.doubt = None;
             }
             if self.first > rack.round {
-                rack.grown = (rack.grown + 1).min(MOST_GROWN);
-                rack.round = self.next_place();
+                rack.grown = (rack.grown + 1).min(MAX_GROWN);
+                rack.round = self.next_position();
                 rack.persist = PERSIST;
             }
         }
@@ -176,18 +176,18 @@ impl Outgoing {
             rack.reorder = None;
             newest = newest.max(rack.sent);
         }
-        let (mut place, mut block) = (self.uncounted.max(self.first), 0);
-        while place < self.next_place() {
-            while self.acked.get(block).is_some_and(|b| b.1 < place) {
+        let (mut position, mut block) = (self.uncounted.max(self.first), 0);
+        while position < self.next_position() {
+            while self.acked.get(block).is_some_and(|b| b.1 < position) {
                 block += 1;
             }
             if let Some(&(start, last)) = self.acked.get(block)
-                && start <= place
+                && start <= position
             {
-                place = last + 1;
+                position = last + 1;
                 continue;
             }
-            let Some(chunk) = self.chunk(place) else { break };
+            let Some(chunk) = self.chunk(position) else { break };
             // What was sent again may stand below what was sent before it; chunks sent once stand in
             // the order of time.
             if chunk.at > newest && chunk.again == 0 {
@@ -196,25 +196,25 @@ impl Outgoing {
             if chunk.fate == Fate::Outstanding {
                 let index = usize::from(chunk.path);
                 let rack = paths[index].rack.as_mut();
-                let at = rack.as_ref().and_then(|rack| rack.lost_at(place, chunk.at));
+                let at = rack.as_ref().and_then(|rack| rack.lost_at(position, chunk.at));
                 if at.is_some_and(|at| at <= now) {
                     hit |= 1 << index;
                     if chunk.again > 0 && rack.is_some_and(|rack| chunk.at >= rack.fell) {
                         paths[index].recovery = None;
                         self.recovery = None;
                     }
-                    self.mark_lost(place, paths);
+                    self.mark_lost(position, paths);
                     outcome.marked += 1;
                 } else {
-                    floor.get_or_insert(place);
+                    floor.get_or_insert(position);
                     if let (Some(at), Some(rack)) = (at, rack) {
                         rack.reorder = Some(rack.reorder.map_or(at, |other| other.min(at)));
                     }
                 }
             }
-            place += 1;
+            position += 1;
         }
-        self.uncounted = floor.unwrap_or(place).max(self.first);
+        self.uncounted = floor.unwrap_or(position).max(self.first);
         hit
     }
 
@@ -237,8 +237,8 @@ impl Outgoing {
         if !tail || outcome.marked > 0 || self.has_marked() {
             return outcome;
         }
-        let last = (self.first..self.next_place()).rev().find(|place| {
-            self.chunk(*place).is_some_and(|chunk| {
+        let last = (self.first..self.next_position()).rev().find(|position| {
+            self.chunk(*position).is_some_and(|chunk| {
                 chunk.fate == Fate::Outstanding && usize::from(chunk.path) == index
             })
         });

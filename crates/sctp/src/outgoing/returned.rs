@@ -21,8 +21,8 @@ pub struct UndeliveredMessage {
 
 impl Outgoing {
     /// A message is given up: it goes back if its user wants that.
-    pub(super) fn give_back(&mut self, key: u32) {
-        if !self.gives_back {
+    pub(super) fn return_message(&mut self, key: u32) {
+        if !self.returns_undelivered {
             return;
         }
         let Some(message) = self.messages.get(key as usize) else { return };
@@ -42,8 +42,8 @@ impl Outgoing {
     }
 
     /// What was begun and not acknowledged goes back.
-    pub(super) fn give_sent_back(&mut self) {
-        if !self.gives_back {
+    pub(super) fn return_sent(&mut self) {
+        if !self.returns_undelivered {
             return;
         }
         let heads = self.queues.iter().map(|queue| queue.head);
@@ -53,33 +53,33 @@ impl Outgoing {
             // Each once.
             if let Some(message) = self.messages.get_mut(key as usize)
                 && message.cut > 0
-                && !core::mem::replace(&mut message.given_up, true)
+                && !core::mem::replace(&mut message.abandoned, true)
             {
-                self.give_back(key);
+                self.return_message(key);
             }
         }
     }
 
     /// What a stream has not begun to send goes back.
-    pub(super) fn give_queue_back(&mut self, stream: usize) {
-        if !self.gives_back {
+    pub(super) fn return_queue(&mut self, stream: usize) {
+        if !self.returns_undelivered {
             return;
         }
         let mut at = self.queues[stream].head;
         while let Some(message) = self.messages.get(at as usize) {
             let (next, begun) = (message.next, message.cut > 0);
             if !begun {
-                self.give_back(at);
+                self.return_message(at);
             }
             at = next;
         }
     }
 
     /// The association is over: everything that was not acknowledged goes back, what was sent first.
-    pub(crate) fn give_all_back(&mut self) {
-        self.give_sent_back();
+    pub(crate) fn return_all(&mut self) {
+        self.return_sent();
         for stream in 0..self.queues.len() {
-            self.give_queue_back(stream);
+            self.return_queue(stream);
         }
     }
 

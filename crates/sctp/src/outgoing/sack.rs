@@ -1,6 +1,6 @@
 //! What a SACK says of what was sent (RFC 9260 sections 6.2.1, 6.7 and 7.2.4).
 
-use super::{Fate, Outgoing, Sent};
+use super::{Fate, Outgoing, SentChunk};
 use crate::numbers::Tsn;
 use crate::path::Path;
 use crate::pmtu::BASE;
@@ -25,7 +25,7 @@ pub(crate) struct SackOutcome {
 
 /// What a SACK newly acknowledges.
 #[derive(Clone, Copy, Debug, Default)]
-struct News {
+struct NewlyAcked {
     /// The highest, and when it was sent.
     highest: Option<(u64, Time)>,
     lowest: u64,
@@ -67,8 +67,8 @@ impl Outgoing {
         paths: &mut [Path],
         settings: &Settings,
     ) -> Result<SackOutcome, SackError> {
-        let cumulative = self.line.place(cumulative, self.first);
-        let end = self.next_place();
+        let cumulative = self.line.position(cumulative, self.first);
+        let end = self.next_position();
         if cumulative + 1 < self.first {
             return Err(SackError::Old);
         }
@@ -86,10 +86,10 @@ impl Outgoing {
             self.find_earliest(index, path);
         }
         let mut outcome = SackOutcome { advanced: cumulative >= self.first, ..Default::default() };
-        let mut news = News::default();
+        let mut news = NewlyAcked::default();
         while self.first <= cumulative {
-            let place = self.first;
-            self.acknowledge(now, place, paths, &mut news);
+            let position = self.first;
+            self.acknowledge(now, position, paths, &mut news);
             let Some(chunk) = self.sent.pop_front() else { break };
             self.release(&chunk);
             self.first += 1;
@@ -140,48 +140,48 @@ impl Outgoing {
 
     /// Moves a path's earliest on to a chunk that is in flight there.
     fn find_earliest(&self, index: usize, path: &mut Path) {
-        let end = self.next_place();
-        let mut place = path.earliest.max(self.first);
-        while path.flight > 0 && place < end {
-            let there = self.chunk(place).is_some_and(|chunk| {
+        let end = self.next_position();
+        let mut position = path.earliest.max(self.first);
+        while path.flight > 0 && position < end {
+            let there = self.chunk(position).is_some_and(|chunk| {
                 chunk.fate == Fate::Outstanding && usize::from(chunk.path) == index
             });
             if there {
                 break;
             }
-            place += 1;
+            position += 1;
         }
-        path.earliest = place;
+        path.earliest = position;
     }
 
     /// A chunk is acknowledged, for the first time or after it was reneged on.
-    fn acknowledge(&mut self, now: Time, place: u64, paths: &mut [Path], news: &mut News) {
-        let Some(chunk) = self.chunk_mut(place) else { return };
+    fn acknowledge(&mut self, now: Time, position: u64, paths: &mut [Path], news: &mut NewlyAcked) {
+        let Some(chunk) = self.chunk_mut(position) else { return };
         let fate = core::mem::replace(&mut chunk.fate, Fate::Acked);
         let chunk = *chunk;
         if self.for_good
-            && place > self.cumulative
+            && position > self.cumulative
             && matches!(fate, Fate::Outstanding | Fate::Marked)
         {
-            self.arrived_for_good(place);
+            self.arrived_for_good(position);
         }
         let path = &mut paths[usize::from(chunk.path)];
         match fate {
             Fate::Acked => return,
             Fate::Abandoned => {
                 // It is given up all the same.
-                if let Some(chunk) = self.chunk_mut(place) {
+                if let Some(chunk) = self.chunk_mut(position) {
                     chunk.fate = Fate::Abandoned;
                 }
                 return;
             }
             Fate::Outstanding => {
                 path.flight = path.flight.saturating_sub(chunk.size());
-                path.acked_earliest |= place == path.earliest;
+                path.acked_earliest |= position == path.earliest;
                 self.outstanding = self.outstanding.saturating_sub(u32::from(chunk.len));
             }
             Fate::Marked => {
-                self.marked.remove(&place);
+                self.marked.remove(&position);
             }
         }
         path.acked = path.acked.saturating_add(chunk.size());
@@ -190,7 +190,7 @@ impl Outgoing {
         if !chunk.several {
             path.answered();
         }
-        if path.timed == Some(place) {
+        if path.timed == Some(position) {
             path.timed = None;
             // Rule C5: `timed` is taken back by any retransmission at or below it.
             path.rto.measure(now.since(chunk.at));
@@ -199,14 +199,14 @@ impl Outgoing {
         // of those that were sent again before it.
         let at = if chunk.again > 0 { Time::ZERO } else { chunk.at };
         let higher = |highest: Option<(u64, Time)>| {
-            highest.map_or((place, at), |h| if h.0 > place { h } else { (place, at) })
+            highest.map_or((position, at), |h| if h.0 > position { h } else { (position, at) })
         };
         path.highest = Some(higher(path.highest));
-        news.lowest = if news.highest.is_some() { news.lowest.min(place) } else { place };
+        news.lowest = if news.highest.is_some() { news.lowest.min(position) } else { position };
         news.highest = Some(higher(news.highest));
         news.paths |= 1 << chunk.path;
         if let Some(rack) = &mut path.rack {
-            rack.acked(now, place, chunk.at, chunk.again > 0);
+            rack.acked(now, position, chunk.at, chunk.again > 0);
         }
     }
 
@@ -234,20 +234,20 @@ impl Outgoing {
         &mut self,
         now: Time,
         paths: &mut [Path],
-        news: &mut News,
+        news: &mut NewlyAcked,
         outcome: &mut SackOutcome,
     ) {
         let new = core::mem::take(&mut self.spare);
         let old = core::mem::take(&mut self.acked);
         difference(&new, &old, |start, last| {
-            for place in start..=last {
-                self.acknowledge(now, place, paths, news);
+            for position in start..=last {
+                self.acknowledge(now, position, paths, news);
             }
         });
         let first = self.first;
         difference(&old, &new, |start, last| {
-            for place in start.max(first)..=last {
-                outcome.reneged += u32::from(self.renege(now, place, paths));
+            for position in start.max(first)..=last {
+                outcome.reneged += u32::from(self.renege(now, position, paths));
             }
         });
         self.acked = new;
@@ -255,26 +255,26 @@ impl Outgoing {
     }
 
     /// RFC 9260 section 6.2.1 D iii and section 6.3.2, rule R4.
-    fn renege(&mut self, now: Time, place: u64, paths: &mut [Path]) -> bool {
+    fn renege(&mut self, now: Time, position: u64, paths: &mut [Path]) -> bool {
         // What arrived for good is not taken back, whatever a later SACK says.
-        let taken = |chunk: &&mut Sent| chunk.fate == Fate::Acked && !chunk.for_good;
-        let Some(chunk) = self.chunk_mut(place).filter(taken) else { return false };
+        let taken = |chunk: &&mut SentChunk| chunk.fate == Fate::Acked && !chunk.for_good;
+        let Some(chunk) = self.chunk_mut(position).filter(taken) else { return false };
         chunk.fate = Fate::Outstanding;
         chunk.misses = 1;
         let chunk = *chunk;
         let path = &mut paths[usize::from(chunk.path)];
-        if path.flight == 0 || place < path.earliest {
-            path.earliest = place;
+        if path.flight == 0 || position < path.earliest {
+            path.earliest = position;
         }
         path.flight += chunk.size();
         self.outstanding += u32::from(chunk.len);
         if path.t3.is_none() {
             path.start_t3(now);
         }
-        if path.timed.is_some_and(|timed| timed >= place) {
+        if path.timed.is_some_and(|timed| timed >= position) {
             path.timed = None;
         }
-        self.uncounted = self.uncounted.min(place);
+        self.uncounted = self.uncounted.min(position);
         true
     }
 
@@ -282,7 +282,7 @@ impl Outgoing {
     fn count_misses(
         &mut self,
         now: Time,
-        news: &News,
+        news: &NewlyAcked,
         packets: u8,
         paths: &mut [Path],
         settings: &Settings,
@@ -302,50 +302,53 @@ impl Outgoing {
         let alone = news.paths.is_power_of_two() && packets > 1;
         let mut hit = 0u32;
         let mut floor = None;
-        let (mut place, mut block) = (self.uncounted, 0);
-        while place < below {
+        let (mut position, mut block) = (self.uncounted, 0);
+        while position < below {
             // Over what is acknowledged in one step.
-            while self.acked.get(block).is_some_and(|b| b.1 < place) {
+            while self.acked.get(block).is_some_and(|b| b.1 < position) {
                 block += 1;
             }
             if let Some(&(start, last)) = self.acked.get(block)
-                && start <= place
+                && start <= position
             {
-                place = last + 1;
+                position = last + 1;
                 continue;
             }
             let misses = settings.misses;
-            let Some(chunk) = self.chunk_mut(place) else { break };
+            let Some(chunk) = self.chunk_mut(position) else { break };
             if chunk.fate == Fate::Outstanding && !chunk.fast {
                 // What was sent again is missed only by what was sent after it; and where data takes
                 // several paths, any chunk only by those of its own path (SFR).
                 let after = if several {
-                    let own = paths[usize::from(chunk.path)].highest;
-                    own.is_some_and(|own| own.0 > place && (chunk.again == 0 || own.1 > chunk.at))
+                    let path_highest = paths[usize::from(chunk.path)].highest;
+                    path_highest.is_some_and(|path_highest| {
+                        path_highest.0 > position && (chunk.again == 0 || path_highest.1 > chunk.at)
+                    })
                 } else {
                     chunk.again == 0 || sent_at > chunk.at
                 };
                 if after {
-                    let count = if several && alone && place < news.lowest { packets } else { 1 };
+                    let count =
+                        if several && alone && position < news.lowest { packets } else { 1 };
                     chunk.misses = chunk.misses.saturating_add(count);
                 }
                 if chunk.misses >= misses {
                     hit |= 1 << chunk.path;
-                    self.mark_lost(place, paths);
+                    self.mark_lost(position, paths);
                     outcome.marked += 1;
                 } else {
-                    floor.get_or_insert(place);
+                    floor.get_or_insert(position);
                 }
             }
-            place += 1;
+            position += 1;
         }
-        self.uncounted = floor.unwrap_or(place).max(self.first);
+        self.uncounted = floor.unwrap_or(position).max(self.first);
         self.begin_recovery(now, hit, paths, settings, outcome);
     }
 
     /// A chunk in flight is lost, and is to be sent again.
-    pub(super) fn mark_lost(&mut self, place: u64, paths: &mut [Path]) {
-        let Some(chunk) = self.chunk_mut(place) else { return };
+    pub(super) fn mark_lost(&mut self, position: u64, paths: &mut [Path]) {
+        let Some(chunk) = self.chunk_mut(position) else { return };
         chunk.fate = Fate::Marked;
         chunk.fast = true;
         chunk.timed_out = false;
@@ -353,7 +356,7 @@ impl Outgoing {
         let path = &mut paths[usize::from(chunk.path)];
         path.flight = path.flight.saturating_sub(chunk.size());
         self.unsend(u32::from(chunk.len));
-        self.marked.insert(place);
+        self.marked.insert(position);
     }
 
     /// Paths have lost something, a bit each: their windows fall and a fast recovery begins, unless
@@ -370,7 +373,7 @@ impl Outgoing {
         if hit == 0 || (self.recovery.is_some() && !several) {
             return;
         }
-        let exit = self.next_place() - 1;
+        let exit = self.next_position() - 1;
         for (index, path) in paths.iter_mut().enumerate() {
             if hit & (1 << index) != 0 && !(several && path.recovery.is_some()) {
                 path.fall(now);

@@ -7,7 +7,7 @@ use crate::settings::Settings;
 impl Outgoing {
     /// The TSN of the next chunk.
     pub(crate) fn next_tsn(&self) -> Tsn {
-        self.line.tsn(self.next_place())
+        self.line.tsn(self.next_position())
     }
 
     /// Streams, or all if none is named, take no messages for now.
@@ -92,7 +92,7 @@ impl Outgoing {
     }
 
     /// Nothing that was sent has arrived or will: all of it waits again, as if it had not been cut.
-    pub(crate) fn take_back(&mut self, settings: &Settings) {
+    pub(crate) fn requeue_sent(&mut self, settings: &Settings) {
         let mut begun: Vec<u32> = self.sent.iter().map(|chunk| chunk.message).collect();
         begun.dedup();
         if begun.is_empty() {
@@ -115,12 +115,12 @@ impl Outgoing {
         self.sent.clear();
         self.current = NONE;
         self.number_anew();
-        self.forget_sent();
+        self.clear_sent();
         self.schedule_anew(settings);
     }
 
     /// Places are counted from the beginning.
-    fn forget_sent(&mut self) {
+    fn clear_sent(&mut self) {
         self.marked.clear();
         self.acked.clear();
         self.first = Line::ORIGIN;
@@ -132,7 +132,7 @@ impl Outgoing {
 
     fn renumber(&mut self, initial_tsn: Tsn) -> u32 {
         let before = self.messages.len();
-        self.give_sent_back();
+        self.return_sent();
         while let Some(chunk) = self.sent.pop_front() {
             self.release(&chunk);
         }
@@ -152,7 +152,7 @@ impl Outgoing {
         }
         self.number_anew();
         self.line = Line::new(initial_tsn);
-        self.forget_sent();
+        self.clear_sent();
         (before - self.messages.len()) as u32
     }
 }

@@ -29,7 +29,12 @@ impl Outgoing {
 
     /// Makes room for a message of some priority by giving up messages of lower ones that were not
     /// begun; their places in the queues are passed over later. `true` if there is room now.
-    pub(super) fn give_way(&mut self, priority: u16, cost: usize, limit: usize) -> bool {
+    pub(super) fn evict_lower_priorities(
+        &mut self,
+        priority: u16,
+        cost: usize,
+        limit: usize,
+    ) -> bool {
         // What gives way may have to go back: that is bounded by itself.
         if self.returned_bytes > limit {
             return false;
@@ -46,7 +51,7 @@ impl Outgoing {
         }
         for _ in 0..ways {
             let Some(((_, key), ())) = self.priorities.pop_last() else { return true };
-            self.give_back(key);
+            self.return_message(key);
             let message = &mut self.messages[key as usize];
             let len = message.data.len();
             message.data = Bytes::new();
