@@ -1,7 +1,7 @@
-//! Addresses that change while the association lives (RFC 5061): what we ask of the peer, and the
-//! packets of both directions. What the peer asks of us is in `asconf_peer`.
+//! Addresses that change while the association lives (RFC 5061): the requests of the local endpoint,
+//! and the packets of both directions. The peer's requests are handled in `asconf_peer`.
 //!
-//! Each request is an ASCONF of its own, in a packet of its own, and one is under way at a time.
+//! Each request is a separate ASCONF in a separate packet, and one is outstanding at a time.
 
 use super::{Association, Change, Cx, State};
 use crate::auth::AUTH_CHUNK;
@@ -16,48 +16,48 @@ use ringway_sansio::{Addressing, Time};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-/// Requests that wait for their turn.
+/// Maximum number of address requests that wait for their turn.
 pub const MAX_ADDRESS_REQUESTS: usize = 8;
-/// Answers that wait to be sent; the peer asks again for the others.
+/// Maximum number of answers that wait to be sent. The peer repeats its request for the others.
 const MAX_ANSWERS: usize = 4;
 
-/// A request under way.
+/// An outstanding request.
 #[derive(Debug)]
 struct PendingRequest {
     serial: u32,
     change: AddressChange,
     send: bool,
     path: usize,
-    /// How often it was sent.
+    /// Number of times that it was sent.
     sent: u32,
 }
 
-/// What is known of requests. It comes to be with the first.
+/// State of the requests in both directions. It is created with the first request.
 #[derive(Debug)]
 pub(super) struct Asconf {
     next_serial: u32,
-    /// The number of the peer's next request.
+    /// The serial number of the peer's next request.
     pub(super) expected: u32,
     queued: VecDeque<AddressChange>,
     pending: Option<PendingRequest>,
-    /// The last answer, in case its request comes again.
+    /// The last answer and its serial number, in case the request is repeated.
     pub(super) answered: Option<(u32, Vec<u8>)>,
-    /// Answers to be sent, and how.
+    /// Answers that wait to be sent, and their addressing.
     unsent: VecDeque<(Addressing, u32, Vec<u8>)>,
-    /// Becomes the primary path when it is verified, as the peer wishes.
+    /// The peer's address that becomes the primary path once it is verified, as the peer requested.
     pub(super) primary_requested: Option<IpAddr>,
     pub(super) timer: Option<Time>,
 }
 
 impl Asconf {
-    /// What was to go on a path that is no more goes on another.
+    /// Moves what was to go on a removed path to another path.
     pub(super) fn leave(&mut self, path: usize, other: usize) {
         if let Some(pending) = self.pending.as_mut().filter(|pending| pending.path == path) {
             pending.path = other;
         }
     }
 
-    /// An answer goes to where its request came from (section 5.2 E6).
+    /// Queues an answer to the address that the request came from (section 5.2 E6).
     pub(super) fn answer(&mut self, way: Addressing, serial: u32, value: Vec<u8>) {
         if self.unsent.len() < MAX_ANSWERS {
             self.unsent.push_back((way, serial, value));
@@ -82,12 +82,12 @@ impl Association {
         })
     }
 
-    /// Whether an address of ours may be what packets come from.
+    /// Returns whether packets may be sent from a local address.
     pub(super) fn may_send_from(&self, local: IpAddr) -> bool {
         self.ends.locals.contains(&local) && !self.ends.resting.contains(&local)
     }
 
-    /// Asks the peer to change what it knows of our addresses, or to use one of them.
+    /// Requests that the peer add, delete or prefer a local address.
     pub(crate) fn change_address(
         &mut self,
         cx: &Cx<'_>,
@@ -103,7 +103,7 @@ impl Association {
         let known = self.ends.locals.contains(&address);
         let resting = self.ends.resting.contains(&address);
         let others = self.ends.locals.iter().filter(|local| **local != address);
-        // Section 5.3, F5: there is always one left.
+        // Section 5.3, F5: the last address cannot be deleted.
         let left = others.filter(|local| !self.ends.resting.contains(local)).count();
         let right = match change {
             AddressChange::Add(_) => {
@@ -123,7 +123,7 @@ impl Association {
         }
         asconf.queued.push_back(change);
         match change {
-            // Packets to it are taken from now on, none is sent from it (F1).
+            // Packets to the new address are accepted from now on, and none is sent from it (F1).
             AddressChange::Add(_) => {
                 self.ends.locals.push(address);
                 self.ends.resting.push(address);
@@ -139,7 +139,7 @@ impl Association {
         Ok(())
     }
 
-    /// Whether some address of the peer that is verified is reached without one of ours.
+    /// Returns whether a verified address of the peer is reachable without a given local address.
     fn reaches_without(&self, local: IpAddr) -> bool {
         let others = |remote: IpAddr| {
             let fits = |l: &IpAddr| {
@@ -150,7 +150,7 @@ impl Association {
         self.paths.iter().any(|path| path.usable() && others(path.remote))
     }
 
-    /// Begins the next request.
+    /// Starts the next request.
     fn asconf_progress(&mut self) {
         let path = self.current;
         let Some(asconf) = &mut self.asconf else { return };
@@ -163,7 +163,7 @@ impl Association {
         asconf.pending = Some(PendingRequest { serial, change, send: true, path, sent: 0 });
     }
 
-    /// Writes an ASCONF-ACK or ASCONF, alone behind its AUTH, if one is to go out.
+    /// Writes an ASCONF-ACK or an ASCONF, alone after its AUTH chunk, if one is due.
     pub(super) fn transmit_asconf(&mut self, cx: &Cx<'_>, out: &mut Vec<u8>) -> Option<Addressing> {
         let asconf = self.asconf.as_mut()?;
         let agreed = self.auth.as_ref()?.agreed.as_ref()?;
@@ -194,7 +194,7 @@ impl Association {
         {
             way.source = new;
         }
-        // The lookup address is one that the peer knows.
+        // The lookup address must be one that the peer knows.
         let known = |local: &&IpAddr| match change {
             AddressChange::Add(new) => **local != new && self.may_send_from(**local),
             AddressChange::Delete(_) | AddressChange::Primary(_) => self.may_send_from(**local),
@@ -212,7 +212,7 @@ impl Association {
         Some(way)
     }
 
-    /// T-4 expired (section 5.1, B1 to B5).
+    /// Handles the expiry of T-4 (section 5.1, B1 to B5).
     pub(super) fn asconf_timeout(&mut self, now: Time) {
         let Some(pending) = self.asconf.as_mut().and_then(|asconf| asconf.pending.as_mut()) else {
             return;
@@ -232,7 +232,7 @@ impl Association {
         }
     }
 
-    /// An ASCONF-ACK came, authenticated (section 5.1, A5 to A8).
+    /// Handles an authenticated ASCONF-ACK (section 5.1, A5 to A8).
     pub(super) fn handle_asconf_ack(
         &mut self,
         cx: &Cx<'_>,
@@ -259,7 +259,7 @@ impl Association {
         self.asconf_progress();
     }
 
-    /// The peer has done what was asked, or refuses with the code of a cause.
+    /// Completes a request that the peer performed, or refused with the code of a cause.
     fn address_changed(&mut self, cx: &Cx<'_>, change: AddressChange, cause: Option<u16>) {
         let address = change.address();
         let report = match (change, cause) {
@@ -271,7 +271,7 @@ impl Association {
         self.pending.changes.push_back(report);
         let known = match (change, cause.is_none()) {
             (AddressChange::Primary(_), _) => return,
-            // F2, and what is not deleted stays in use.
+            // F2. An address that is not deleted stays in use.
             (AddressChange::Add(_), done) => done,
             (AddressChange::Delete(_), done) => !done,
         };
@@ -284,7 +284,7 @@ impl Association {
         }
     }
 
-    /// The peer does not know ASCONF after all (section 5.1, A9).
+    /// Handles the report that the peer does not support ASCONF (section 5.1, A9).
     pub(super) fn asconf_unknown(&mut self, cx: &Cx<'_>, reported: &[u8]) {
         if reported.first() != Some(&kind::ASCONF) {
             return;
@@ -297,9 +297,9 @@ impl Association {
         }
     }
 
-    /// Whether an ABORT to an address of ours means nothing: it is left over from before the address went
-    /// (section 5.3.1), or answers what came from there while the peer did not know it (RFC 9260 section
-    /// 8.4, rule 8).
+    /// Returns whether an ABORT to a local address is to be ignored. It was sent before the address was
+    /// deleted (section 5.3.1), or it answers a packet from an address that the peer did not know yet
+    /// (RFC 9260 section 8.4, rule 8).
     pub(super) fn is_stray_abort(&self, local: IpAddr, flags: u8) -> bool {
         let leaves = |change: &AddressChange| *change == AddressChange::Delete(local);
         let leaving = self.asconf.as_ref().is_some_and(|asconf| {
@@ -309,13 +309,14 @@ impl Association {
         leaving || (flags & T_BIT != 0 && self.ends.resting.contains(&local))
     }
 
-    /// Room that a packet must leave for an AUTH chunk that every packet needs.
+    /// Returns the number of bytes to reserve in a packet for an AUTH chunk.
     pub(super) fn auth_room(&self) -> usize {
         if self.authenticates_all() { AUTH_CHUNK } else { 0 }
     }
 }
 
-/// Every second time that an address is added, the packet comes from that very address.
+/// Returns whether the next packet comes from the address that is being added, which is so for every
+/// second attempt.
 fn sent_from_new(asconf: Option<&Asconf>) -> bool {
     asconf.and_then(|asconf| asconf.pending.as_ref()).is_some_and(|pending| pending.sent % 2 == 0)
 }

@@ -6,11 +6,11 @@ use crate::wire::cause::code;
 use ringway_sansio::Addressing;
 use std::net::IpAddr;
 
-/// Requests of one ASCONF that are looked at.
+/// Maximum number of requests processed in one ASCONF.
 const MAX_ADDRESS_CHANGES: usize = 32;
 
 impl Association {
-    /// An ASCONF came, authenticated, in a packet that came as `addressing` says.
+    /// Handles an authenticated ASCONF. `addressing` is that of its packet.
     pub(super) fn handle_asconf(
         &mut self,
         cx: &mut Cx<'_>,
@@ -28,7 +28,7 @@ impl Association {
             Addressing { udp_port, ..Addressing::new(destination, source, addressing.protocol) };
         let asconf = self.asconf_mut();
         if serial != asconf.expected {
-            // E2: the answer again, if it is that of the last.
+            // E2: a repeated request is answered with the stored answer.
             if let Some((last, answer)) = &asconf.answered
                 && *last == serial
             {
@@ -44,7 +44,7 @@ impl Association {
         asconf.answer(way, serial, answer);
     }
 
-    /// Does what is asked for, in order, and gives the answer: nothing when all went well (V1, V2).
+    /// Performs the requests in order. Returns the answer, which is empty when all succeeded (V1, V2).
     fn perform_all(&mut self, cx: &mut Cx<'_>, from: &Addressing, value: &[u8]) -> Vec<u8> {
         let Some((_, list)) = requests(value) else { return Vec::new() };
         let mut results: Vec<(Outcome, &[u8])> = Vec::new();
@@ -70,7 +70,7 @@ impl Association {
         answer
     }
 
-    /// `None` when it is done, or the code of the cause why it is not.
+    /// Performs one request. Returns `None` on success, or the cause code of the refusal.
     fn perform_change(
         &mut self,
         cx: &mut Cx<'_>,
@@ -87,7 +87,7 @@ impl Association {
             AddressChange::Delete(_) if named.is_unspecified() => {
                 let others: Vec<IpAddr> =
                     self.remotes().filter(|remote| *remote != from.source).collect();
-                // All but the source are deleted, if that is one of them.
+                // All addresses but the source are deleted, if the source is one of them.
                 if self.path_to(from.source).is_none() {
                     return Some(code::DELETE_LAST_ADDRESS);
                 }
@@ -108,7 +108,7 @@ impl Association {
                 None
             }
             AddressChange::Primary(_) => {
-                // Section 5.4: advice; what does not exist is passed over.
+                // Section 5.4: the request is advice, and an unknown address is ignored.
                 let path = self.path_to(address)?;
                 if self.set_primary(address).is_err() {
                     self.paths[path].beat_now = true;
@@ -127,7 +127,7 @@ impl Association {
         if !super::is_unicast(address) {
             return Some(code::UNRESOLVABLE_ADDRESS);
         }
-        // F14: it is verified before it is used.
+        // F14: a new address is verified before it is used.
         let here = (address == from.source).then_some(from.destination);
         self.add_path(address, here, false, cx.now);
         let Some(index) = self.path_to(address) else { return Some(code::RESOURCE_SHORTAGE) };
@@ -141,7 +141,7 @@ impl Association {
         None
     }
 
-    /// F12 and F13.
+    /// Removes an address of the peer (F12 and F13).
     fn remove_remote(&mut self, cx: &Cx<'_>, address: IpAddr) {
         let Some(index) = self.path_to(address) else { return };
         self.remove_path(cx.now, index);

@@ -1,4 +1,4 @@
-//! Packets out (RFC 9260 sections 6.1 and 6.10).
+//! Sent packets (RFC 9260 sections 6.1 and 6.10).
 
 use super::{Association, Cx, SentForwardTsn, State};
 use crate::features::Features;
@@ -7,7 +7,7 @@ use crate::wire::{COMMON_HEADER, TLV_HEADER, Writer, padded};
 use ringway_sansio::{Addressing, Time};
 
 impl Association {
-    /// Appends the next packet to `out` and gives its way; `None` when there is nothing to send.
+    /// Appends the next packet to `out` and returns its addressing. Returns `None` when nothing is due.
     pub(crate) fn transmit(&mut self, cx: &mut Cx<'_>, out: &mut Vec<u8>) -> Option<Addressing> {
         if self.asconf.is_some()
             && let Some(way) = self.transmit_asconf(cx, out)
@@ -75,23 +75,24 @@ impl Association {
         } else if data == Some(target) {
             self.put_data(cx, target, &mut packet);
         }
-        // Something was to be sent but did not fit its path.
+        // A chunk was due but did not fit its path.
         if packet.len() == empty {
             out.truncate(start);
             if self.waiting_control() < waiting {
-                // It is dropped, so that it holds up nothing else.
+                // It is dropped so that it delays nothing else.
                 return self.transmit_open(cx, out);
             }
             self.rest(cx);
             return None;
         }
         self.finish_auth(&mut packet, start);
-        // Who has ended already takes a SHUTDOWN ACK as of no association (RFC 9260 section 8.4).
+        // A peer that has already ended handles a SHUTDOWN ACK as out of the blue (RFC 9260 section
+        // 8.4).
         packet.finish_with(self.zero_checksum() && self.state != State::ShutdownAckSent);
         Some(target)
     }
 
-    /// An AUTH chunk first, if every packet needs one (RFC 4895 section 6.2).
+    /// Writes an AUTH chunk first, if every packet needs one (RFC 4895 section 6.2).
     pub(super) fn begin_auth(&self, packet: &mut Writer<'_>) {
         if self.authenticates_all()
             && let Some(agreed) = self.agreed()
@@ -109,8 +110,8 @@ impl Association {
         }
     }
 
-    /// Most bytes of the next packet on a path. A chunk that was cut when the way took more goes
-    /// out all the same, alone, and is fragmented by IP (RFC 9260 section 6.9).
+    /// Returns the maximum length of the next packet on a path. A chunk that was cut for a larger MTU
+    /// is sent all the same, alone, and fragmented by IP (RFC 9260 section 6.9).
     fn packet_limit(&self, target: usize) -> usize {
         let limit = self.paths[target].packet;
         match self.out.first_marked() {
@@ -121,12 +122,12 @@ impl Association {
         }
     }
 
-    /// Answers and reports that wait.
+    /// Returns the length of answers and reports that wait.
     fn waiting_control(&self) -> usize {
         self.control.beats.len() + self.control.errors.len()
     }
 
-    /// Where a control chunk is to go.
+    /// Returns the path of the next control chunk.
     fn control_target(&self) -> Option<usize> {
         if self.control.cookie_ack.is_some() {
             return self.control.cookie_ack;
@@ -154,13 +155,13 @@ impl Association {
         self.acks.is_due().then(|| self.ack_path())
     }
 
-    /// RFC 9260 section 6.4: a SACK goes where the DATA came from.
+    /// Returns the path of a SACK, which is the one DATA came from (RFC 9260 section 6.4).
     pub(super) fn ack_path(&self) -> usize {
         let path = self.acks.path;
         if self.paths.get(path).is_some_and(|p| p.usable()) { path } else { self.current }
     }
 
-    /// RFC 3758 section 3.5, rules C3 to C5: T3-rtx sees to it that it arrives.
+    /// Writes a FORWARD TSN, which T3-rtx protects (RFC 3758 section 3.5, rules C3 to C5).
     fn put_forward(&mut self, cx: &Cx<'_>, target: usize, packet: &mut Writer<'_>) {
         if !self.control.forward || !self.sends_data() {
             self.control.forward = false;
@@ -182,7 +183,7 @@ impl Association {
         }
     }
 
-    /// Error causes, if all fit; those that fit if the packet is theirs `alone`.
+    /// Writes the error causes if all fit, or those that fit if the packet has nothing else (`alone`).
     fn put_errors(&mut self, alone: bool, packet: &mut Writer<'_>) {
         let errors = &mut self.control.errors;
         let room = packet.space().saturating_sub(TLV_HEADER);
@@ -203,7 +204,8 @@ impl Association {
         errors.clear();
     }
 
-    /// A SACK that is due, or one that waits if data goes out and both fit (RFC 9260 section 6.1).
+    /// Writes a SACK that is due, or one that may wait if data is sent and both fit (RFC 9260 section
+    /// 6.1).
     fn put_owed_sack(&mut self, packet: &mut Writer<'_>, target: usize, data: Option<usize>) {
         let with_data = data == Some(target);
         let here = self.acks.is_due() && (target == self.ack_path() || with_data);
@@ -226,7 +228,7 @@ impl Association {
         }
     }
 
-    /// User bytes of the chunk that goes out next.
+    /// Returns the number of user bytes in the next chunk.
     fn data_len(&self) -> Option<usize> {
         match self.out.first_marked() {
             Some((len, ..)) => Some(len),
@@ -234,19 +236,19 @@ impl Association {
         }
     }
 
-    /// Whether the peer's window is closed to the next new chunk (RFC 9260 section 6.1 A).
+    /// Returns whether the peer's window is closed to the next new chunk (RFC 9260 section 6.1 A).
     fn is_blocked(&self, len: usize) -> bool {
         (self.out.peer_rwnd as usize) < len
     }
 
-    /// The first chunk to be sent again whose message is not given up by now.
+    /// Returns the first chunk to be sent again whose message is not abandoned.
     fn first_worth_it(&mut self, now: Time) -> Option<(usize, usize, bool)> {
         self.control.forward |= self.out.abandon_first(now, &mut self.paths);
         self.out.first_marked()
     }
 
-    /// Messages whose time is over are given up: those that were not begun, what is left of those that
-    /// were, and what would be sent again.
+    /// Abandons messages whose lifetime is over: those not begun, the rest of those begun, and what
+    /// would be sent again.
     fn drop_late(&mut self, now: Time) {
         self.out.drop_expired(now);
         self.control.forward |= self.out.abandon_begun(now, &mut self.paths);
@@ -259,7 +261,7 @@ impl Association {
         }
     }
 
-    /// Where data may go now.
+    /// Returns the path that data may be sent on now.
     fn data_target(&self) -> Option<usize> {
         if !self.sends_data() {
             return None;
@@ -284,8 +286,7 @@ impl Association {
         Some(target)
     }
 
-    /// Fills a packet with what is to be sent again, then with new data, as far as the windows
-    /// allow.
+    /// Fills a packet with retransmissions, then with new data, as far as the windows allow.
     fn put_data(&mut self, cx: &mut Cx<'_>, target: usize, packet: &mut Writer<'_>) {
         let before = packet.len();
         self.marks.data = true;
@@ -334,7 +335,7 @@ impl Association {
         before: usize,
     ) {
         let max = self.max;
-        // What was given up just now may have stood before others that were.
+        // A message that was just abandoned may have preceded others that are expired.
         self.out.drop_expired(cx.now);
         while let Some(len) = self.out.next_len(max) {
             if packet.space() < self.out.chunk_size(len) {
@@ -366,8 +367,8 @@ impl Association {
         }
     }
 
-    /// Nothing more goes out now: what is left of a burst is forfeit, and a closed window is
-    /// probed after a while.
+    /// Ends a burst when nothing more is sent now. The rest of the burst is forfeit, and a closed
+    /// window is probed later.
     fn rest(&mut self, cx: &Cx<'_>) {
         self.count_full();
         for path in &mut self.paths {
@@ -384,8 +385,8 @@ impl Association {
         }
     }
 
-    /// Counts that [`MAX_IN_FLIGHT`](crate::MAX_IN_FLIGHT) alone holds new data back: once, however often it is
-    /// asked before an acknowledgment makes room.
+    /// Counts that [`MAX_IN_FLIGHT`](crate::MAX_IN_FLIGHT) alone holds new data back. It counts once
+    /// until an acknowledgement makes room.
     fn count_full(&mut self) {
         let held = self.sends_data()
             && self.out.len_held_by_limit(self.max).is_some_and(|len| {
@@ -396,8 +397,8 @@ impl Association {
         self.held_by_limit = held;
     }
 
-    /// The next probe of a closed window, each after twice the time of the one before (RFC 9260
-    /// section 6.1 A).
+    /// Schedules the next probe of a closed window, each after twice the time of the one before (RFC
+    /// 9260 section 6.1 A).
     pub(super) fn wait_for_window(&mut self, cx: &Cx<'_>, path: usize) {
         let path = &mut self.paths[path];
         let wait = path.rto.get() * (1 << self.probes.min(16));

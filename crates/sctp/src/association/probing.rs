@@ -1,4 +1,4 @@
-//! Probes of what a path takes (RFC 8899): a HEARTBEAT made large by PAD (RFC 4820).
+//! Probes of a path's MTU (RFC 8899): a HEARTBEAT enlarged by PAD (RFC 4820).
 
 use super::{Association, Cx, State};
 use crate::pmtu::{BASE, MIN_WAIT};
@@ -7,7 +7,7 @@ use crate::wire::{Parameter, TLV_HEADER, Writer};
 use ringway_sansio::{Addressing, Time};
 
 impl Association {
-    /// Data goes out on a path: a search may begin.
+    /// Starts a search, if one is due, when data is sent on a path.
     pub(super) fn begin_search(&mut self, now: Time, index: usize) {
         let path = &mut self.paths[index];
         let mtu = path.mtu();
@@ -50,7 +50,7 @@ impl Association {
         Some(way)
     }
 
-    /// A HEARTBEAT ACK may answer a probe. `true` if it did.
+    /// Handles a HEARTBEAT ACK that may answer a probe. Returns `true` if it does.
     pub(super) fn probe_answered(&mut self, now: Time, index: usize, nonce: u64) -> bool {
         let path = &mut self.paths[index];
         let Some(pmtu) = &mut path.pmtu else { return false };
@@ -62,7 +62,7 @@ impl Association {
         true
     }
 
-    /// A probe was not answered in time.
+    /// Handles the loss of a probe.
     pub(super) fn probe_timeout(&mut self, now: Time, index: usize) {
         let path = &mut self.paths[index];
         let mtu = path.mtu();
@@ -72,8 +72,8 @@ impl Association {
         }
     }
 
-    /// A router says that packets are too big (RFC 8899 section 4.6): what is in flight and larger
-    /// does not arrive.
+    /// Handles an ICMP report that packets are too big (RFC 8899 section 4.6). Larger packets in flight
+    /// do not arrive.
     pub(super) fn packet_too_big(&mut self, now: Time, index: usize, reported: usize) {
         let path = &mut self.paths[index];
         let mtu = path.mtu();

@@ -1,7 +1,7 @@
-//! Re-configuration of streams (RFC 6525): beginning streams anew, and adding some.
+//! Re-configuration of streams (RFC 6525): resetting streams, and adding streams.
 //!
-//! One request of ours is under way at a time. A stream takes no messages while it is being reset;
-//! what was given before goes out first.
+//! One local request is outstanding at a time. A stream accepts no messages while it is being reset,
+//! and what was accepted before is sent first.
 
 use super::acks::PacketData;
 use super::{Association, Cx, MAX_CHANGES, State};
@@ -16,39 +16,41 @@ use ringway_sansio::{Duration, Time};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-/// Streams named in one request; to reset more, reset all.
+/// Maximum number of streams named in one request. To reset more, reset all.
 pub const MAX_RESET_STREAMS: usize = 200;
-/// Requests that wait for their turn.
+/// Maximum number of requests that wait for their turn.
 pub const MAX_REQUESTS: usize = 8;
-/// Answers that wait to be sent; the peer asks again for the others.
+/// Maximum number of answers that wait to be sent. The peer repeats its request for the others.
 const MAX_ANSWERS: usize = 4;
-/// Parameters of one RE-CONFIG that are looked at (RFC 6525 section 3.1).
+/// Maximum number of parameters processed in one RE-CONFIG (RFC 6525 section 3.1).
 const MAX_PARAMETERS: usize = 2;
-/// How long nothing new is sent so that a reset of everything that the peer asked for finds nothing in
-/// flight: it asks again within an RTO.
+/// Time for which nothing new is sent, so that a peer's reset of everything finds nothing in flight.
+/// The peer repeats its request within an RTO.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How often a reset of everything is put off because something is in flight; then it is denied.
+/// Maximum number of times that a reset of everything is postponed because of data in flight. Then it
+/// is denied.
 const MAX_DELAYS: u16 = 1000;
-/// Chunks that are held back while a reset of their stream waits; the peer sends the others again.
+/// Maximum number of chunks held back while a reset of their stream waits. The peer sends the others
+/// again.
 pub(crate) const MAX_HELD: usize = 64;
-/// Answers that are kept in case a request comes again: as many as one chunk asks for.
+/// Number of answers stored in case a request is repeated, which is as many as one chunk can request.
 const RETAINED_ANSWERS: usize = 2;
 
-/// Which streams begin anew (RFC 6525). An empty list stands for all.
+/// The streams that are reset (RFC 6525). An empty list stands for all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reset<'a> {
-    /// Those we send on.
+    /// Streams of the local endpoint.
     Outgoing(&'a [u16]),
-    /// Those the peer sends on: it is asked to reset them.
+    /// Streams of the peer, which is asked to reset them.
     Incoming(&'a [u16]),
     /// All streams in both directions, and the TSNs (section 5.1.4).
     Everything,
 }
 
-/// What is to be asked of the peer.
+/// A request that waits for its turn.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum QueuedRequest {
-    /// The streams, and the peer's request that is answered by it.
+    /// The streams, and the peer's request that it answers.
     Outgoing(Box<[u16]>, Option<u32>),
     Incoming(Box<[u16]>),
     Everything,
@@ -56,7 +58,7 @@ enum QueuedRequest {
     AddIncoming(u16),
 }
 
-/// A request under way.
+/// An outstanding request.
 #[derive(Debug)]
 pub(super) struct PendingRequest {
     request: u32,
@@ -64,7 +66,7 @@ pub(super) struct PendingRequest {
     value: Vec<u8>,
     send: bool,
     path: usize,
-    /// The peer has said that it is working on it.
+    /// Whether the peer has answered that the request is in progress.
     in_progress: bool,
 }
 
@@ -81,11 +83,12 @@ struct DeferredReset {
     request: u32,
     last_tsn: Tsn,
     streams: Box<[u16]>,
-    /// Chunks that came too early.
+    /// Chunks that arrived too early.
     held: Vec<HeldChunk>,
 }
 
-/// A chunk of data of a stream whose reset waits, with a TSN after the last that was assigned before it.
+/// A chunk of data of a stream whose reset waits. Its TSN is after the last one assigned before the
+/// reset.
 #[derive(Debug)]
 struct HeldChunk {
     flags: DataFlags,
@@ -99,7 +102,7 @@ struct HeldChunk {
 
 /// DATA or I-DATA.
 pub(super) trait Numbered {
-    /// What both have; the number is SSN or MID.
+    /// Returns the common fields. The number is an SSN or MID.
     fn parts(&self) -> IData<'_>;
 }
 
@@ -117,7 +120,7 @@ impl Numbered for IData<'_> {
     }
 }
 
-/// What is known of requests. It comes to be with the first.
+/// State of the requests in both directions. It is created with the first request.
 #[derive(Debug)]
 pub(super) struct Reconfig {
     next_request: u32,
@@ -128,10 +131,11 @@ pub(super) struct Reconfig {
     answers: VecDeque<Answer>,
     unsent: VecDeque<Answer>,
     deferred: Option<DeferredReset>,
-    /// Until when nothing new is sent, and whether that is for an answer that new data would overtake.
+    /// The time until which nothing new is sent, and whether that protects an answer that new data
+    /// would overtake.
     pub(super) quiet: Option<Time>,
     answering: bool,
-    /// How often a reset of everything was put off.
+    /// Number of times that a reset of everything was postponed.
     delays: u16,
     pub(super) timer: Option<Time>,
 }
@@ -148,45 +152,45 @@ impl Reconfig {
     }
 }
 
-/// Something about an association has changed.
+/// A change of an association's streams or addresses.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Change {
-    /// Streams begin anew (RFC 6525): the next ordered message of each has number 0. What came
-    /// before is read before. An empty list stands for all.
+    /// Streams were reset (RFC 6525): the next ordered message of each has number 0. Messages from
+    /// before are read first. An empty list stands for all.
     StreamsReset {
-        /// The streams that the peer sends on, not ours.
+        /// Whether they are the peer's streams and not the local ones.
         incoming: bool,
-        /// Which.
+        /// Numbers of the streams.
         streams: Box<[u16]>,
     },
-    /// All streams of both ends and their TSNs begin anew (RFC 6525).
+    /// All streams of both endpoints and their TSNs were reset (RFC 6525).
     EverythingReset,
-    /// There are now so many streams (RFC 6525).
+    /// The number of streams has changed (RFC 6525).
     Streams {
-        /// That we may send on.
+        /// Number of streams that the local endpoint may send on.
         outbound: u16,
-        /// That the peer may send on.
+        /// Number of streams that the peer may send on.
         inbound: u16,
     },
-    /// The peer takes packets from an address of ours that was added (RFC 5061).
+    /// The peer accepts packets from an added local address (RFC 5061).
     AddressAdded(IpAddr),
-    /// An address of ours is deleted.
+    /// A local address is deleted.
     AddressDeleted(IpAddr),
-    /// The peer was asked to send to an address of ours.
+    /// The peer was requested to send to a local address.
     PrimaryRequested(IpAddr),
-    /// The peer refuses to add, delete or prefer an address of ours.
+    /// The peer refuses to add, delete or prefer a local address.
     AddressRefused {
         /// The address.
         address: IpAddr,
         /// The code of an error cause (RFC 5061 section 4.3).
         code: u16,
     },
-    /// The peer has added an address of its own; it is verified before it is used.
+    /// The peer has added an address, which is verified before it is used.
     PeerAddressAdded(IpAddr),
-    /// The peer has deleted one.
+    /// The peer has deleted an address.
     PeerAddressDeleted(IpAddr),
-    /// The peer prefers one.
+    /// The peer prefers a path to one of its addresses.
     PeerPrimary(IpAddr),
     /// The peer refuses to reset or add streams, with a result of RFC 6525 table 3.
     ReconfigRefused(u32),
@@ -239,7 +243,7 @@ impl Association {
         Ok(())
     }
 
-    /// Begins streams anew.
+    /// Queues a request to reset streams.
     pub(crate) fn reset_streams(&mut self, reset: Reset<'_>) -> Result<(), Error> {
         let (streams, max) = match reset {
             Reset::Outgoing(streams) => (streams, self.streams.0),
@@ -258,7 +262,7 @@ impl Association {
         })
     }
 
-    /// Asks for more streams in each direction.
+    /// Queues requests for more streams in each direction.
     pub(crate) fn add_streams(&mut self, outgoing: u16, incoming: u16) -> Result<(), Error> {
         for (count, have) in [(outgoing, self.streams.0), (incoming, self.streams.1)] {
             if have.checked_add(count).is_none() {
@@ -274,7 +278,7 @@ impl Association {
         Ok(())
     }
 
-    /// Begins the next request when what it waits for has gone out.
+    /// Starts the next request once the data that it waits for is sent.
     pub(super) fn reconfig_progress(&mut self) {
         let Some(reconfig) = &mut self.reconfig else { return };
         if reconfig.pending.is_some() || self.state != State::Established {
@@ -318,7 +322,7 @@ impl Association {
             Some(PendingRequest { request, kind, value, send: true, path, in_progress: false });
     }
 
-    /// Requests that were to go on a path that is no more go on another.
+    /// Moves requests of a removed path to another path.
     pub(super) fn requests_leave(&mut self, path: usize, other: usize) {
         let pending = self.reconfig.as_mut().and_then(|reconfig| reconfig.pending.as_mut());
         if let Some(pending) = pending.filter(|pending| pending.path == path) {
@@ -329,7 +333,7 @@ impl Association {
         }
     }
 
-    /// Where a RE-CONFIG is to go, if there is one.
+    /// Returns the path of the next RE-CONFIG.
     pub(super) fn reconfig_target(&self) -> Option<usize> {
         let reconfig = self.reconfig.as_ref().filter(|reconfig| reconfig.wants_to_send())?;
         match &reconfig.pending {
@@ -338,7 +342,7 @@ impl Association {
         }
     }
 
-    /// Writes what is to be said to the peer.
+    /// Writes the answers and the request that are due.
     pub(super) fn put_reconfig(&mut self, cx: &Cx<'_>, target: usize, packet: &mut Writer<'_>) {
         if self.reconfig_target() != Some(target) {
             return;
@@ -368,7 +372,7 @@ impl Association {
         reconfig.timer = Some(cx.now + self.paths[target].rto.get());
     }
 
-    /// The Re-configuration Timer expired (section 5.1.1).
+    /// Handles the expiry of the Re-configuration Timer (section 5.1.1).
     pub(super) fn reconfig_timeout(&mut self, now: Time) {
         let Some(reconfig) = &mut self.reconfig else { return };
         reconfig.timer = None;
@@ -391,7 +395,7 @@ impl Association {
         }
     }
 
-    /// A RE-CONFIG came.
+    /// Handles a RE-CONFIG.
     pub(super) fn handle_reconfig(&mut self, cx: &mut Cx<'_>, value: &[u8]) {
         use State::*;
         if !matches!(self.state, Established | ShutdownPending | ShutdownReceived) {
@@ -426,7 +430,8 @@ impl Association {
         }
         let reconfig = self.reconfig_mut();
         let known = reconfig.answers.iter().find(|answer| answer.request == request).copied();
-        // A reset of everything that had to wait is tried again; others go on by themselves.
+        // A reset of everything that had to wait is attempted again. Other requests proceed by
+        // themselves.
         let waits = |answer: &Answer| {
             answer.result == result::IN_PROGRESS && matches!(wire, Wire::TsnReset { .. })
         };
@@ -449,7 +454,7 @@ impl Association {
         reconfig.answer(answer);
     }
 
-    /// Does what the peer asks for, or refuses.
+    /// Performs a request of the peer, or refuses it.
     fn perform(
         &mut self,
         cx: &mut Cx<'_>,
@@ -515,9 +520,9 @@ impl Association {
         self.pending.changes.push_back(Change::StreamsReset { incoming: true, streams });
     }
 
-    /// Whether the peer was asked to reset everything: until it answers, it is not known by which
-    /// numbers it goes, so its data and SACKs are not taken, unless it has said that it goes by the
-    /// old ones still. It sends them again.
+    /// Returns whether a local request to reset everything is unanswered. Until the answer it is
+    /// unknown which numbers the peer uses, so its data and SACKs are ignored, unless it has answered
+    /// that the request is in progress. The peer sends them again.
     pub(super) fn awaits_new_numbers(&self) -> bool {
         self.pending_full_reset().is_some_and(|pending| !pending.in_progress)
     }
@@ -527,8 +532,8 @@ impl Association {
         Some(pending).filter(|pending| pending.kind == QueuedRequest::Everything)
     }
 
-    /// While the peer may have begun anew unheard, what may go by the new numbers is not taken; it comes
-    /// again.
+    /// Returns whether data may use numbers of a reset whose answer has not arrived. Such data is
+    /// ignored, and the peer sends it again.
     pub(super) fn is_too_new(&self, data: &impl Numbered) -> bool {
         self.pending_full_reset().is_some() && {
             let IData { flags, tsn, stream, mid, .. } = data.parts();
@@ -536,14 +541,14 @@ impl Association {
         }
     }
 
-    /// Data was taken: a peer that was told that everything is reset has heard of it.
+    /// Notes that data was accepted, which shows that the peer knows of the reset of everything.
     pub(super) fn goes_by_new_numbers(&mut self) {
         if self.reconfig.as_ref().is_some_and(|reconfig| reconfig.answering) {
             self.end_quiet();
         }
     }
 
-    /// The data that a reset of the peer waited for may have come (section 5.2.2, E2 to E6).
+    /// Performs a peer's reset once the data that it waited for has arrived (section 5.2.2, E2 to E6).
     pub(super) fn deferred_reset(&mut self, seen: &mut PacketData) {
         let cumulative = self.inn.cumulative();
         let Some(reconfig) = &mut self.reconfig else { return };
@@ -572,13 +577,13 @@ impl Association {
         }
     }
 
-    /// Holds a chunk back that goes by the numbers of after a reset that waits (section 5.2.2, E2). `true`
-    /// if it is one; more than [`MAX_HELD`] come again.
+    /// Holds back a chunk that uses the numbers after a waiting reset (section 5.2.2, E2). Returns
+    /// `true` if it does. Beyond [`MAX_HELD`] the peer sends them again.
     pub(super) fn holds_back(&mut self, data: &impl Numbered, seen: &mut PacketData) -> bool {
         if self.reconfig.as_ref().is_none_or(|reconfig| reconfig.deferred.is_none()) {
             return false;
         }
-        // The last that it waited for may have come in this packet.
+        // The last chunk that the reset waited for may have arrived in this packet.
         self.deferred_reset(seen);
         let deferred = self.reconfig.as_mut().and_then(|reconfig| reconfig.deferred.as_mut());
         let Some(DeferredReset { last_tsn, streams, held, .. }) = deferred else { return false };
@@ -592,8 +597,8 @@ impl Association {
         true
     }
 
-    /// Everything is reset. Whether a reset of streams that waited goes by the old or the new numbers is
-    /// not known: it is forgotten, and the peer asks again.
+    /// Drops a waiting reset of streams when everything is reset. It is unknown whether it uses the old
+    /// or the new numbers, and the peer repeats it.
     fn end_deferred(&mut self) {
         let Some(reconfig) = &mut self.reconfig else { return };
         let Some(DeferredReset { request, .. }) = reconfig.deferred.take() else { return };
@@ -629,11 +634,11 @@ impl Association {
         }
     }
 
-    /// Section 5.2.4. What is in flight would count as arrived, so it arrives first: the peer is told
-    /// to ask again.
+    /// Performs a reset of everything (section 5.2.4). Data in flight would count as arrived, so it
+    /// must arrive first, and the peer is answered to ask again.
     fn reset_everything(&mut self, cx: &mut Cx<'_>) -> (u32, Option<(Tsn, Tsn)>) {
         if self.pending_full_reset().is_some() {
-            // Neither end could know by which numbers the other goes.
+            // Neither endpoint could know which numbers the other uses.
             return (result::ALREADY_IN_PROGRESS, None);
         }
         let under_way = self.out.is_under_way();
@@ -660,7 +665,7 @@ impl Association {
         self.inn.reset_everything(theirs);
         self.reset_numbering();
         if put_off {
-            // The peer takes data by the old numbers: what goes by the new ones must not overtake the
+            // The peer accepts data with the old numbers. Data with the new ones must not overtake the
             // answer.
             let wait = self.paths[self.current].rto.get();
             let reconfig = self.reconfig_mut();
@@ -671,7 +676,7 @@ impl Association {
         (result::PERFORMED, Some((ours, theirs)))
     }
 
-    /// The peer has not asked again for its reset, or has the answer: new data goes out.
+    /// Allows new data again. The peer has the answer, or has not repeated its request in time.
     pub(super) fn end_quiet(&mut self) {
         if let Some(reconfig) = &mut self.reconfig {
             (reconfig.quiet, reconfig.answering) = (None, false);
@@ -680,7 +685,7 @@ impl Association {
         self.allow_bursts();
     }
 
-    /// Places are counted anew.
+    /// Restarts the positions of everything that is counted.
     fn reset_numbering(&mut self) {
         self.end_quiet();
         self.end_deferred();
@@ -733,12 +738,13 @@ impl Association {
             let pending = reconfig.pending.as_mut().filter(|pending| pending.request == response);
             if let Some(pending) = pending {
                 pending.in_progress = true;
-                // Section 8.1 of RFC 9260: the peer answers, however often it puts us off.
+                // Section 8.1 of RFC 9260: the peer answers, however often it postpones.
                 self.errors = 0;
                 let mut wait = self.paths[pending.path].rto.get();
                 if pending.kind == QueuedRequest::Everything {
-                    // Up to half as long again: what the peer sends again at the same pace would always
-                    // come while the next answer is awaited, when it is not taken.
+                    // Up to half as long again. Retransmissions of the peer at the same pace would
+                    // otherwise always arrive while the next answer is outstanding, when they are
+                    // ignored.
                     let share = cx.random.next_u64() % 512;
                     wait +=
                         Duration::from_nanos((wait.as_nanos() as u64 / 1024).saturating_mul(share));

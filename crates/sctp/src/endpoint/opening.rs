@@ -1,5 +1,5 @@
-//! The half of the handshake that keeps nothing: INIT is answered with a cookie, and the cookie
-//! makes the association (RFC 9260 sections 5.1 and 5.2).
+//! The stateless half of the handshake: INIT is answered with a cookie, and the cookie makes the
+//! association (RFC 9260 sections 5.1 and 5.2).
 
 use super::cookie::{Cookie, PacketFields};
 use super::key::Key;
@@ -17,14 +17,14 @@ use ringway_sansio::{Addressing, Duration, Time};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// An INIT comes from an address that nobody has proven, so its answer has at most so many times its bytes,
-/// as RFC 9000 section 8.1 has it. Left out where it would be longer, in this order: extensions that the peer
-/// does not take, our other addresses.
+/// Maximum ratio of an answer's length to that of the INIT, whose source address is not verified (as in
+/// RFC 9000 section 8.1). A longer answer first omits the extensions that the peer does not support,
+/// then the other local addresses.
 const MAX_AMPLIFICATION: usize = 3;
-/// A cookie preservative adds at most this to a cookie's life (RFC 9260 section 5.2.6).
+/// Maximum extension of a cookie's life by a cookie preservative (RFC 9260 section 5.2.6).
 const MAX_PRESERVATIVE: Duration = Duration::from_secs(2);
 
-/// What answers an INIT: who we are in the association that it may become.
+/// The local endpoint of the association that an INIT ACK offers.
 struct Answer {
     settings: Arc<Settings>,
     locals: Vec<IpAddr>,
@@ -35,7 +35,7 @@ struct Answer {
     auth: Option<AuthParameters>,
 }
 
-/// Leaves out what the peer does not take.
+/// Removes extensions that the peer does not support.
 fn offer_only(local: &mut InitParameters, features: Features, auth: bool) {
     local.ecn = features.has(Features::ECN);
     local.forward_tsn = features.has(Features::FORWARD);
@@ -50,7 +50,7 @@ impl Sctp {
         self.reply(Reply { way: back(addressing), bytes });
     }
 
-    /// An INIT. Nothing is kept of it.
+    /// Handles an INIT without storing anything.
     pub(super) fn handle_init(
         &mut self,
         now: Time,
@@ -127,7 +127,7 @@ impl Sctp {
         Some(Answer { settings, locals, tag, tsn, ties: (0, 0), destination, auth })
     }
 
-    /// An INIT for an association that exists (RFC 9260 sections 5.2.1 and 5.2.2, and 9.2).
+    /// Answers an INIT for an association that exists (RFC 9260 sections 5.2.1 and 5.2.2, and 9.2).
     fn answer_known(
         &mut self,
         slot: u32,
@@ -153,7 +153,7 @@ impl Sctp {
             .copied()
             .collect();
         if state != State::CookieWait && !added.is_empty() {
-            // The INIT of this very association, late: its addresses have changed since.
+            // A delayed INIT of this very association, whose addresses have changed since.
             if init.initiate_tag == association.peer_tag {
                 return None;
             }
@@ -175,7 +175,7 @@ impl Sctp {
             State::CookieEchoed => (fixed.initiate_tag, fixed.initial_tsn, association.ties),
             _ => (new_tag, new_tsn, association.ties),
         };
-        // RFC 4895 section 6.1: the random number goes the way of the tag.
+        // RFC 4895 section 6.1: the random number and the tag are reused together.
         let old_auth = association.local_auth().filter(|_| tag == fixed.initiate_tag);
         let auth = settings.dynamic_addresses.then(|| old_auth.unwrap_or(new_auth));
         Some(Answer { settings, locals, tag, tsn, ties, destination, auth })
@@ -257,12 +257,13 @@ impl Sctp {
             .copied()
     }
 
-    /// Whether there is a listener for an address and port.
+    /// Returns whether there is a listener for an address and port.
     pub(super) fn listens(&self, local: IpAddr, port: u16) -> bool {
         self.listening_slot(local, port).is_some()
     }
 
-    /// The listener for an address and port, its settings, and the addresses of its associations.
+    /// Returns the listener for an address and port, its settings, and the addresses of its
+    /// associations.
     fn listener_for(
         &self,
         local: IpAddr,
@@ -276,7 +277,7 @@ impl Sctp {
         Some((id, Arc::clone(&listener.settings), locals))
     }
 
-    /// A COOKIE ECHO, and what comes with it (RFC 9260 sections 5.1.5 and 5.2.4).
+    /// Handles a COOKIE ECHO and the chunks after it (RFC 9260 sections 5.1.5 and 5.2.4).
     pub(super) fn handle_cookie_echo(
         &mut self,
         now: Time,
@@ -348,7 +349,7 @@ impl Sctp {
         self.reply(Reply { way: back(addressing), bytes });
     }
 
-    /// RFC 9260 section 5.1.5, steps 4 and 5.
+    /// Accepts a new association (RFC 9260 section 5.1.5, steps 4 and 5).
     fn accept(
         &mut self,
         now: Time,
@@ -396,19 +397,19 @@ impl Sctp {
         Some(self.insert(association, Some(listener)))
     }
 
-    /// The association to which a pair of addresses belongs. That a peer lists an address makes it nobody's:
-    /// who really has it is not kept out by it (RFC 5062 section 2).
+    /// Returns the association that a pair of addresses belongs to. An address that a peer merely
+    /// listed does not count, so that it cannot block the host that really has it (RFC 5062 section 2).
     fn holder(&self, local: IpAddr, remote: IpAddr, packet: &Packet<'_>) -> Option<u32> {
         self.by_addresses(local, remote, packet).filter(|slot| self.holds(*slot, remote))
     }
 
-    /// Whether an address belongs to an association that lists it.
+    /// Returns whether an address belongs to an association that lists it.
     pub(super) fn holds(&self, slot: u32, remote: IpAddr) -> bool {
         let association = self.slots[slot as usize].association.as_ref();
         association.is_some_and(|association| association.holds(remote))
     }
 
-    /// An association is to be made with these addresses: others lose those that they only list.
+    /// Removes the addresses of a new association from others that only list them.
     pub(super) fn claim(&mut self, now: Time, ends: &Ends, remotes: &[IpAddr]) {
         for (&remote, &local) in
             remotes.iter().flat_map(|r| ends.locals.iter().map(move |l| (r, l)))
@@ -424,7 +425,7 @@ impl Sctp {
         }
     }
 
-    /// RFC 9260 section 5.2.4, table 12.
+    /// Handles the cookie of an existing association (RFC 9260 section 5.2.4, table 12).
     fn reconcile(
         &mut self,
         now: Time,

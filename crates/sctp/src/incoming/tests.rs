@@ -80,7 +80,7 @@ fn streams_do_not_wait_for_each_other() {
     assert_eq!(it.take(&list[0].data()), Arrival::Duplicate);
 }
 
-/// RFC 9260 section 6.9: a message larger than the buffer is given out in parts.
+/// RFC 9260 section 6.9: a message larger than the buffer is delivered in parts.
 #[test]
 fn a_large_message_comes_in_parts() {
     let list = pieces(&[(0, false, 100), (0, false, 1)]);
@@ -99,7 +99,7 @@ fn a_large_message_comes_in_parts() {
     assert!(parts > 3);
 }
 
-/// Fragments that make no sense are told apart from those that come late.
+/// Invalid fragments are distinguished from late ones.
 #[test]
 fn nonsense_is_a_violation() {
     let list = pieces(&[(1, false, 3), (1, false, 3)]);
@@ -114,7 +114,7 @@ fn nonsense_is_a_violation() {
     assert_eq!(it.take(&stray.data()), Arrival::Violation("a fragment continues no message"));
 }
 
-/// RFC 9260 section 6.2: a full buffer takes what fills a gap and drops what goes beyond.
+/// RFC 9260 section 6.2: a full buffer accepts what fills a gap and drops what is beyond.
 #[test]
 fn a_full_buffer_still_fills_gaps() {
     let list = pieces(&[(0, false, 1); 40]);

@@ -3,18 +3,18 @@
 use crate::numbers::Line;
 use std::collections::VecDeque;
 
-/// Ranges of TSNs after a gap that are kept apart; a chunk that would make one more is dropped.
+/// Maximum number of ranges of TSNs after gaps. A chunk that would make one more is dropped.
 pub(super) const MAX_RANGES: usize = 4096;
-/// How far above the Cumulative TSN Ack a chunk may stand: what a gap block can tell.
+/// Maximum distance of a chunk above the Cumulative TSN Ack: the range of a gap block.
 pub(super) const MAX_AHEAD: u64 = 65_535;
-/// Duplicates reported in one SACK.
+/// Maximum number of duplicates reported in one SACK.
 pub(super) const MAX_DUPLICATES: usize = 64;
 
-/// Which TSNs have arrived, by place.
+/// The TSNs that have arrived, by position.
 #[derive(Debug)]
 pub(crate) struct Tracker {
     cumulative: u64,
-    /// Above `cumulative`, both ends included, apart from each other, ascending.
+    /// Ranges above `cumulative`, both ends included, separate, ascending.
     ranges: VecDeque<(u64, u64)>,
     duplicates: Vec<u64>,
 }
@@ -24,32 +24,32 @@ impl Tracker {
         Tracker { cumulative: Line::ORIGIN - 1, ranges: VecDeque::new(), duplicates: Vec::new() }
     }
 
-    /// Everything up to here has arrived.
+    /// Returns the position up to which everything has arrived.
     pub(crate) fn cumulative(&self) -> u64 {
         self.cumulative
     }
 
-    /// The highest that has arrived.
+    /// Returns the highest position that has arrived.
     pub(crate) fn highest(&self) -> u64 {
         self.ranges.back().map_or(self.cumulative, |range| range.1)
     }
 
-    /// Whether something is missing.
+    /// Returns whether something is missing.
     pub(crate) fn has_gaps(&self) -> bool {
         !self.ranges.is_empty()
     }
 
-    /// The ranges after gaps.
+    /// Returns the ranges after gaps.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
         self.ranges.iter().copied()
     }
 
-    /// How many there are.
+    /// Returns the number of ranges.
     pub(crate) fn range_count(&self) -> usize {
         self.ranges.len()
     }
 
-    /// Index of the first range that does not end before `position`.
+    /// Returns the index of the first range that does not end before `position`.
     fn at_or_after(&self, position: u64) -> usize {
         if self.ranges.back().is_none_or(|last| last.1 < position) {
             return self.ranges.len();
@@ -62,7 +62,7 @@ impl Tracker {
             || self.ranges.get(self.at_or_after(position)).is_some_and(|range| range.0 <= position)
     }
 
-    /// Whether a place that has not arrived can be taken note of.
+    /// Returns whether a position that has not arrived can be recorded.
     pub(super) fn can_take(&self, position: u64) -> bool {
         if position > self.cumulative + MAX_AHEAD {
             return false;
@@ -75,7 +75,7 @@ impl Tracker {
             || at.checked_sub(1).is_some_and(|before| self.ranges[before].1 + 1 == position)
     }
 
-    /// Takes note of a place that has not arrived.
+    /// Records a position that has not arrived.
     pub(super) fn take(&mut self, position: u64) {
         if position == self.cumulative + 1 {
             self.cumulative = position;
@@ -101,7 +101,7 @@ impl Tracker {
         }
     }
 
-    /// Everything up to a place counts as arrived.
+    /// Records everything up to a position as arrived.
     pub(super) fn forward(&mut self, position: u64) {
         self.cumulative = self.cumulative.max(position);
         while let Some(&(start, end)) = self.ranges.front()
@@ -118,12 +118,12 @@ impl Tracker {
         }
     }
 
-    /// Duplicates since the last SACK.
+    /// Returns the duplicates since the last SACK.
     pub(crate) fn duplicates(&self) -> &[u64] {
         &self.duplicates
     }
 
-    /// A SACK has told them.
+    /// Clears the duplicates after a SACK has reported them.
     pub(crate) fn clear_duplicates(&mut self) {
         self.duplicates.clear();
     }

@@ -1,26 +1,25 @@
-//! Messages that go back to their user because they cannot be delivered (RFC 9260 sections 11.1.14
-//! and 11.1.15).
+//! Undelivered messages that are returned to their user (RFC 9260 sections 11.1.14 and 11.1.15).
 
 use super::{Message, Outgoing};
 use bytes::Bytes;
 
-/// A message that was not delivered, as far as known.
+/// A message that was not acknowledged.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UndeliveredMessage {
-    /// The stream it was given for.
+    /// The stream.
     pub stream: u16,
     /// Payload protocol identifier.
     pub ppid: u32,
-    /// It was to be delivered without regard to the order of the stream.
+    /// Whether it was to be delivered without regard to the order of the stream.
     pub unordered: bool,
-    /// Something of it was sent, so the peer may have it all the same.
+    /// Whether something of it was sent, so that the peer may have it.
     pub sent: bool,
-    /// Its bytes.
+    /// The bytes of the message.
     pub data: Bytes,
 }
 
 impl Outgoing {
-    /// A message is given up: it goes back if its user wants that.
+    /// Returns an abandoned message to its user, if that is configured.
     pub(super) fn return_message(&mut self, key: u32) {
         if !self.returns_undelivered {
             return;
@@ -41,7 +40,7 @@ impl Outgoing {
         });
     }
 
-    /// What was begun and not acknowledged goes back.
+    /// Returns messages that were begun and not acknowledged.
     pub(super) fn return_sent(&mut self) {
         if !self.returns_undelivered {
             return;
@@ -50,7 +49,7 @@ impl Outgoing {
         let chunks = self.sent.iter().map(|chunk| chunk.message);
         let keys: Vec<u32> = chunks.chain([self.current]).chain(heads).collect();
         for key in keys {
-            // Each once.
+            // Each message is returned once.
             if let Some(message) = self.messages.get_mut(key as usize)
                 && message.cut > 0
                 && !core::mem::replace(&mut message.abandoned, true)
@@ -60,7 +59,7 @@ impl Outgoing {
         }
     }
 
-    /// What a stream has not begun to send goes back.
+    /// Returns the unsent messages of a stream.
     pub(super) fn return_queue(&mut self, stream: usize) {
         if !self.returns_undelivered {
             return;
@@ -75,7 +74,8 @@ impl Outgoing {
         }
     }
 
-    /// The association is over: everything that was not acknowledged goes back, what was sent first.
+    /// Returns everything that was not acknowledged, sent messages first, when the association has
+    /// ended.
     pub(crate) fn return_all(&mut self) {
         self.return_sent();
         for stream in 0..self.queues.len() {
@@ -83,14 +83,14 @@ impl Outgoing {
         }
     }
 
-    /// The next message that goes back.
+    /// Removes and returns the next undelivered message.
     pub(crate) fn take_returned(&mut self) -> Option<UndeliveredMessage> {
         let one = self.returned.pop_front()?;
         self.returned_bytes -= one.data.len();
         Some(one)
     }
 
-    /// Whether there is one.
+    /// Returns whether there is an undelivered message.
     pub(crate) fn has_returned(&self) -> bool {
         !self.returned.is_empty()
     }

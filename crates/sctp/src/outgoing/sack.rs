@@ -1,4 +1,4 @@
-//! What a SACK says of what was sent (RFC 9260 sections 6.2.1, 6.7 and 7.2.4).
+//! Processing of SACKs (RFC 9260 sections 6.2.1, 6.7 and 7.2.4).
 
 use super::{Fate, Outgoing, SentChunk};
 use crate::numbers::Tsn;
@@ -8,33 +8,33 @@ use crate::settings::{Multipath, Settings};
 use crate::wire::Gap;
 use ringway_sansio::Time;
 
-/// What a SACK brought.
+/// The result of a SACK.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct SackOutcome {
-    /// Something was acknowledged that was not before.
+    /// Whether something was newly acknowledged.
     pub(crate) acked: bool,
-    /// The Cumulative TSN Ack Point moved.
+    /// Whether the Cumulative TSN Ack Point advanced.
     pub(crate) advanced: bool,
-    /// A fast retransmit begins: its first packet goes out whatever the window says.
+    /// Whether a fast retransmit begins, whose first packet is sent regardless of the window.
     pub(crate) fast: bool,
     /// Chunks marked by fast retransmit.
     pub(crate) marked: u32,
-    /// Chunks acknowledged earlier that the peer has dropped.
+    /// Chunks that were acknowledged earlier and that the peer has dropped.
     pub(crate) reneged: u32,
 }
 
 /// What a SACK newly acknowledges.
 #[derive(Clone, Copy, Debug, Default)]
 struct NewlyAcked {
-    /// The highest, and when it was sent.
+    /// The highest position, and its send time.
     highest: Option<(u64, Time)>,
     lowest: u64,
-    /// A bit for each path that something of it went over.
+    /// The paths it was sent over, a bit each.
     paths: u32,
 }
 
-/// Bytes that must be acknowledged until a window grows, so that all together take what one would
-/// (RFC 6356 section 3: the sum of windows through alpha).
+/// Returns the number of bytes to be acknowledged until a window grows, so that all windows together
+/// grow as one (RFC 6356 section 3: the sum of windows divided by alpha).
 fn pooled_step(paths: &[Path]) -> u32 {
     let (mut sum, mut best) = (0.0f64, 0.0f64);
     for path in paths.iter().filter(|path| path.active()) {
@@ -46,17 +46,17 @@ fn pooled_step(paths: &[Path]) -> u32 {
     if best > 0.0 { (sum * sum / best).min(f64::from(u32::MAX / 2)) as u32 } else { 0 }
 }
 
-/// Why a SACK is not worked on.
+/// The reason why a SACK is ignored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SackError {
-    /// It is older than one that came before.
+    /// It is older than one that arrived before.
     Old,
-    /// It acknowledges what was never sent.
+    /// It acknowledges a TSN that was never sent.
     NeverSent,
 }
 
 impl Outgoing {
-    /// Works on a SACK, or on a SHUTDOWN's acknowledgement, which has no window.
+    /// Processes a SACK, or the acknowledgement of a SHUTDOWN, which has no window.
     pub(crate) fn sack(
         &mut self,
         now: Time,
@@ -73,7 +73,7 @@ impl Outgoing {
             return Err(SackError::Old);
         }
         if cumulative >= end {
-            // Further ahead than anything can be: it is from before a reset (RFC 6525 section 5.2.4).
+            // It is too far ahead to be in flight: it is from before a reset (RFC 6525 section 5.2.4).
             let reset = cumulative > end + u64::from(u16::MAX);
             return Err(if reset { SackError::Old } else { SackError::NeverSent });
         }
@@ -112,8 +112,8 @@ impl Outgoing {
                 let over = |exit: &mut u64| path.flight == 0 || path.earliest > *exit;
                 path.recovery.take_if(over);
             }
-            // With several paths a window grows when the earliest chunk of its path arrives,
-            // wherever the Cumulative TSN Ack is (CUC).
+            // With several paths, a window grows when the earliest chunk of its path arrives, wherever
+            // the Cumulative TSN Ack is (CUC).
             let recovering =
                 if several { path.recovery.is_some() || !path.acked_earliest } else { recovering };
             path.settle_acked(now, recovering, step);
@@ -138,7 +138,7 @@ impl Outgoing {
         Ok(outcome)
     }
 
-    /// Moves a path's earliest on to a chunk that is in flight there.
+    /// Advances a path's earliest position to a chunk in flight there.
     fn find_earliest(&self, index: usize, path: &mut Path) {
         let end = self.next_position();
         let mut position = path.earliest.max(self.first);
@@ -154,7 +154,7 @@ impl Outgoing {
         path.earliest = position;
     }
 
-    /// A chunk is acknowledged, for the first time or after it was reneged on.
+    /// Handles a chunk that is acknowledged, for the first time or after reneging.
     fn acknowledge(&mut self, now: Time, position: u64, paths: &mut [Path], news: &mut NewlyAcked) {
         let Some(chunk) = self.chunk_mut(position) else { return };
         let fate = core::mem::replace(&mut chunk.fate, Fate::Acked);
@@ -169,7 +169,7 @@ impl Outgoing {
         match fate {
             Fate::Acked => return,
             Fate::Abandoned => {
-                // It is given up all the same.
+                // The chunk stays abandoned.
                 if let Some(chunk) = self.chunk_mut(position) {
                     chunk.fate = Fate::Abandoned;
                 }
@@ -192,11 +192,11 @@ impl Outgoing {
         }
         if path.timed == Some(position) {
             path.timed = None;
-            // Rule C5: `timed` is taken back by any retransmission at or below it.
+            // Rule C5: a retransmission at or below it clears `timed`.
             path.rto.measure(now.since(chunk.at));
         }
-        // Which sending of a chunk arrived that was sent more than once is not known: it says nothing
-        // of those that were sent again before it.
+        // It is unknown which transmission of a retransmitted chunk arrived, so it is no evidence about
+        // chunks that were sent again before it.
         let at = if chunk.again > 0 { Time::ZERO } else { chunk.at };
         let higher = |highest: Option<(u64, Time)>| {
             highest.map_or((position, at), |h| if h.0 > position { h } else { (position, at) })
@@ -210,8 +210,8 @@ impl Outgoing {
         }
     }
 
-    /// Reads gap blocks into `spare`. Blocks out of order or beyond what was sent end the list:
-    /// work stays linear in the chunk's length.
+    /// Reads gap blocks into `spare`. Blocks out of order or beyond what was sent end the list, so that
+    /// the cost is linear in the chunk's length.
     fn read_gaps(&mut self, cumulative: u64, end: u64, gaps: impl Iterator<Item = Gap>) {
         self.spare.clear();
         let mut above = cumulative;
@@ -254,9 +254,10 @@ impl Outgoing {
         self.spare = old;
     }
 
-    /// RFC 9260 section 6.2.1 D iii and section 6.3.2, rule R4.
+    /// Handles a chunk that the peer has dropped (RFC 9260 section 6.2.1 D iii and section 6.3.2, rule
+    /// R4).
     fn renege(&mut self, now: Time, position: u64, paths: &mut [Path]) -> bool {
-        // What arrived for good is not taken back, whatever a later SACK says.
+        // What is acknowledged for good stays acknowledged, whatever a later SACK reports.
         let taken = |chunk: &&mut SentChunk| chunk.fate == Fate::Acked && !chunk.for_good;
         let Some(chunk) = self.chunk_mut(position).filter(taken) else { return false };
         chunk.fate = Fate::Outstanding;
@@ -278,7 +279,8 @@ impl Outgoing {
         true
     }
 
-    /// RFC 9260 section 7.2.4: the HTNA rule, the third miss, and the fast recovery.
+    /// Counts miss indications (RFC 9260 section 7.2.4): the HTNA rule, the third miss, and the fast
+    /// recovery.
     fn count_misses(
         &mut self,
         now: Time,
@@ -298,13 +300,13 @@ impl Outgoing {
         let recovering = self.recovery.is_some();
         let top = self.acked.last().map_or(0, |last| last.1);
         let below = if recovering && outcome.advanced && !several { top } else { highest };
-        // The delayed SACK tells of several packets, all of one path (DAC).
+        // The delayed SACK covers several packets, all of one path (DAC).
         let alone = news.paths.is_power_of_two() && packets > 1;
         let mut hit = 0u32;
         let mut floor = None;
         let (mut position, mut block) = (self.uncounted, 0);
         while position < below {
-            // Over what is acknowledged in one step.
+            // Acknowledged ranges are skipped in one step.
             while self.acked.get(block).is_some_and(|b| b.1 < position) {
                 block += 1;
             }
@@ -317,8 +319,8 @@ impl Outgoing {
             let misses = settings.misses;
             let Some(chunk) = self.chunk_mut(position) else { break };
             if chunk.fate == Fate::Outstanding && !chunk.fast {
-                // What was sent again is missed only by what was sent after it; and where data takes
-                // several paths, any chunk only by those of its own path (SFR).
+                // A retransmitted chunk is missed only by chunks that were sent after it. With several
+                // paths, any chunk is missed only by chunks of its path (SFR).
                 let after = if several {
                     let path_highest = paths[usize::from(chunk.path)].highest;
                     path_highest.is_some_and(|path_highest| {
@@ -346,7 +348,7 @@ impl Outgoing {
         self.begin_recovery(now, hit, paths, settings, outcome);
     }
 
-    /// A chunk in flight is lost, and is to be sent again.
+    /// Marks a chunk in flight as lost, to be sent again.
     pub(super) fn mark_lost(&mut self, position: u64, paths: &mut [Path]) {
         let Some(chunk) = self.chunk_mut(position) else { return };
         chunk.fate = Fate::Marked;
@@ -359,8 +361,8 @@ impl Outgoing {
         self.marked.insert(position);
     }
 
-    /// Paths have lost something, a bit each: their windows fall and a fast recovery begins, unless
-    /// one is under way (RFC 9260 section 7.2.4).
+    /// Handles losses on paths, a bit each: their windows fall and a fast recovery begins, unless one
+    /// is in progress (RFC 9260 section 7.2.4).
     pub(super) fn begin_recovery(
         &mut self,
         now: Time,

@@ -4,14 +4,14 @@ use super::parameter::{Parameter, Parameters, kind};
 use super::{TLV_HEADER, put_tlv, u32_at};
 use std::net::IpAddr;
 
-/// What is asked for.
+/// A requested change of addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AddressChange {
-    /// An address is added; the unspecified one stands for where the packet comes from.
+    /// Add an address; the unspecified one stands for the source of the packet.
     Add(IpAddr),
-    /// An address is deleted; the unspecified one stands for all but where the packet comes from.
+    /// Delete an address; the unspecified one stands for all but the source of the packet.
     Delete(IpAddr),
-    /// An address is to be the primary one; the unspecified one as with [`AddressChange::Add`].
+    /// Make an address the primary one; the unspecified one stands for the source of the packet.
     Primary(IpAddr),
 }
 
@@ -24,7 +24,7 @@ impl AddressChange {
         }
     }
 
-    /// The address.
+    /// Returns the address.
     pub fn address(&self) -> IpAddr {
         match *self {
             AddressChange::Add(address)
@@ -41,19 +41,19 @@ impl AddressChange {
     }
 }
 
-/// A request as it came.
+/// A received request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request<'a> {
-    /// Names it in the answer.
+    /// Identifies the request in the answer.
     pub correlation: u32,
-    /// What is asked for; `None` if it is not known.
+    /// The requested change; `None` if its type is unknown.
     pub change: Option<AddressChange>,
-    /// The parameter whole, for a report.
+    /// The complete parameter, for a report.
     pub whole: &'a [u8],
 }
 
-/// The lookup address and the requests of an ASCONF chunk, `value` being what follows its serial
-/// number. A parameter that is broken ends the list.
+/// Returns the lookup address and the requests of an ASCONF chunk. `value` follows its serial number. A
+/// malformed parameter ends the list.
 pub fn requests(value: &[u8]) -> Option<(IpAddr, impl Iterator<Item = Request<'_>>)> {
     let mut parameters = Parameters::new(value);
     let Some(Ok(Parameter::Address(lookup))) = parameters.next() else { return None };
@@ -87,17 +87,17 @@ fn read(which: u16, value: &[u8]) -> Option<AddressChange> {
     })
 }
 
-/// What an ASCONF-ACK says of a request.
+/// The result of a request in an ASCONF-ACK.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outcome {
-    /// Which.
+    /// The request's correlation id.
     pub correlation: u32,
     /// The code of the error cause; `None` for success.
     pub cause: Option<u16>,
 }
 
 impl Outcome {
-    /// Appends it; an error comes with the `request` that it is of.
+    /// Appends it. An error is sent with the `request` that it refers to.
     pub fn emit(&self, request: &[u8], out: &mut Vec<u8>) {
         let correlation = self.correlation.to_be_bytes();
         match self.cause {
@@ -111,7 +111,7 @@ impl Outcome {
     }
 }
 
-/// The outcomes that an ASCONF-ACK tells, `value` being what follows its serial number.
+/// Returns the outcomes in an ASCONF-ACK. `value` follows its serial number.
 pub fn outcomes(value: &[u8]) -> impl Iterator<Item = Outcome> + '_ {
     Parameters::new(value).map_while(Result::ok).filter_map(|parameter| match parameter {
         Parameter::Other(kind::SUCCESS_INDICATION, value) => {
