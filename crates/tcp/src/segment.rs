@@ -168,13 +168,13 @@ pub enum SegmentError {
         length: usize,
     },
     /// The checksum does not hold, or the addresses are of two families.
-    #[error("expected a checksum that holds, got {got:#06x}")]
+    #[error("expected a correct checksum, got {got:#06x}")]
     Checksum {
         /// What the header says.
         got: u16,
     },
     /// An option is cut off or has a length its kind does not have (RFC 9293 section 3.1).
-    #[error("expected the length of option {kind} to be right, got {got}")]
+    #[error("expected a valid length of option {kind}, got {got}")]
     Option {
         /// The kind.
         kind: u8,

@@ -157,16 +157,16 @@ impl Default for Limits {
 #[non_exhaustive]
 pub enum Error {
     /// The connection is gone, or never was.
-    #[error("expected an open connection, got the id of none")]
+    #[error("no connection has this id")]
     NoConnection,
     /// The listener is gone, or never was.
-    #[error("expected an open listener, got the id of none")]
+    #[error("no listener has this id")]
     NoListener,
     /// What is called for cannot be done in this state, such as writing after `shutdown`.
-    #[error("expected a connection whose sending side is open, got one that is closing")]
+    #[error("the connection is closing and accepts no more data")]
     Closing,
     /// A limit is reached.
-    #[error("expected fewer than {limit} {what}, got one more")]
+    #[error("the limit of {limit} {what} is reached")]
     Full {
         /// What there are too many of.
         what: &'static str,
@@ -174,10 +174,10 @@ pub enum Error {
         limit: usize,
     },
     /// The address or the pair of addresses is in use.
-    #[error("expected a free address, got one in use")]
+    #[error("the address and port are already in use")]
     InUse,
     /// No port is left for this pair of addresses.
-    #[error("expected a free ephemeral port, got none")]
+    #[error("no ephemeral port is free")]
     NoPort,
     /// Addresses that cannot be used together or at all.
     #[error("expected two unicast addresses of one family and a remote port, got others")]
@@ -200,16 +200,16 @@ impl Settings {
     /// Whether every value is within its bounds.
     pub fn check(&self) -> Result<(), Error> {
         let ms = |d: Duration| d.as_millis().min(u128::from(u64::MAX)) as u64;
-        let (least, most) = (MIN_BUFFER as u64, MAX_BUFFER as u64);
+        let (min, max) = (MIN_BUFFER as u64, MAX_BUFFER as u64);
         let keep_alive = self.keep_alive.unwrap_or_default();
         for (what, low, high, got) in [
             ("an MTU", u64::from(MIN_MTU), u64::from(u16::MAX), u64::from(self.mtu)),
-            ("a send buffer", least, most, self.send_buffer as u64),
-            ("a receive buffer", least, most, self.receive_buffer as u64),
+            ("a send buffer", min, max, self.send_buffer as u64),
+            ("a receive buffer", min, max, self.receive_buffer as u64),
             ("an acknowledgment delay in ms", 0, ms(MAX_DELAYED_ACK), ms(self.delayed_ack)),
             ("an initial window", 1, 1024, u64::from(self.initial_window)),
-            ("a least RTO in ms", 1, ms(self.max_rto), ms(self.min_rto)),
-            ("a largest RTO in ms", 1, 1 << 32, ms(self.max_rto)),
+            ("a minimum RTO in ms", 1, ms(self.max_rto), ms(self.min_rto)),
+            ("a maximum RTO in ms", 1, 1 << 32, ms(self.max_rto)),
             ("a user timeout in ms", 1, 1 << 40, ms(self.user_timeout)),
             ("a handshake timeout in ms", 1, 1 << 40, ms(self.handshake_timeout)),
             ("a keep-alive interval in ms", 1, 1 << 40, ms(keep_alive.interval)),
