@@ -30,7 +30,7 @@ pub(crate) enum Fate {
 
 /// A segment that was sent.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sent {
+pub(crate) struct SentSegment {
     pub(crate) seq: Seq,
     pub(crate) end: Seq,
     /// When it was sent last.
@@ -41,7 +41,7 @@ pub(crate) struct Sent {
     pub(crate) retransmitted: bool,
 }
 
-impl Sent {
+impl SentSegment {
     pub(crate) fn len(&self) -> u32 {
         self.end - self.seq
     }
@@ -61,7 +61,7 @@ pub(crate) struct Delivered {
 /// The records. A record's number counts from the first ever sent.
 #[derive(Debug)]
 pub(crate) struct Board {
-    sent: VecDeque<Sent>,
+    sent: VecDeque<SentSegment>,
     /// Number of the record in front.
     base: u64,
     /// Ends of the list by time.
@@ -128,7 +128,7 @@ impl Board {
     }
 
     /// The record of a number that is on the board.
-    pub(crate) fn get(&self, id: u64) -> Option<&Sent> {
+    pub(crate) fn get(&self, id: u64) -> Option<&SentSegment> {
         self.sent.get(id.checked_sub(self.base)? as usize)
     }
 
@@ -164,7 +164,7 @@ impl Board {
     /// New data `[seq, end)` was sent; `seq` is where the last record ends.
     pub(crate) fn push(&mut self, seq: Seq, end: Seq, now: Time) {
         let id = self.base + self.sent.len() as u64;
-        self.sent.push_back(Sent {
+        self.sent.push_back(SentSegment {
             seq,
             end,
             at: now,
@@ -237,7 +237,7 @@ impl Board {
             {
                 // RFC 6675 section 4: only what is covered wholly counts as delivered.
                 if record.seq.from(begin) && record.end.upto(end) && record.fate != Fate::Sacked {
-                    let Sent { earlier, later, fate, at, end, retransmitted, .. } = *record;
+                    let SentSegment { earlier, later, fate, at, end, retransmitted, .. } = *record;
                     record.fate = Fate::Sacked;
                     let bytes = record.len();
                     news += bytes;
@@ -258,7 +258,7 @@ impl Board {
 
     fn lose(&mut self, id: u64) {
         let index = self.index(id);
-        let Sent { earlier, later, fate, .. } = self.sent[index];
+        let SentSegment { earlier, later, fate, .. } = self.sent[index];
         if fate != Fate::Flying {
             return;
         }
@@ -386,7 +386,7 @@ impl Board {
     /// A record was sent again.
     pub(crate) fn resent(&mut self, id: u64, now: Time) {
         let index = self.index(id);
-        let Sent { earlier, later, fate, .. } = self.sent[index];
+        let SentSegment { earlier, later, fate, .. } = self.sent[index];
         match fate {
             Fate::Flying => self.unlink(earlier, later),
             Fate::Lost => self.lost_bytes -= self.sent[index].len(),
@@ -486,7 +486,7 @@ mod tests {
                     5 => if let Some(id) = b.next_lost() { b.resent(id, Time::from_millis(now)) },
                     _ => b.lose_first(),
                 }
-                let count = |fate| b.sent.iter().filter(|r| r.fate == fate).map(Sent::len).sum::<u32>();
+                let count = |fate| b.sent.iter().filter(|r| r.fate == fate).map(SentSegment::len).sum::<u32>();
                 prop_assert_eq!(b.sacked_bytes(), count(Fate::Sacked));
                 prop_assert_eq!(b.lost_bytes(), count(Fate::Lost));
                 prop_assert_eq!(b.pipe(), count(Fate::Flying));

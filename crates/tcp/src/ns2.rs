@@ -309,8 +309,8 @@ impl Endpoint for Sender {
         let mut window = self.acknowledged + self.window();
         if self.single > 0 {
             // Limited transmit: one packet more for each duplicate, within the largest window.
-            let most = self.acknowledged + u64::from(self.settings.window);
-            window = (window + u64::from(self.dup_acks)).min(most);
+            let max = self.acknowledged + u64::from(self.settings.window);
+            window = (window + u64::from(self.dup_acks)).min(max);
         }
         if self.next >= window || self.next >= self.offered {
             self.single = 0;

@@ -150,7 +150,7 @@ mod tests {
     /// RFC 8985 section 6.2 step 2: a retransmission answered faster than any round trip was not
     /// what was answered.
     #[test]
-    fn an_answer_too_early_is_of_the_first_transmission() {
+    fn an_early_answer_counts_for_the_first_transmission() {
         let mut rack = Rack::new(Seq::new(0));
         rack.delivered(Time::from_millis(0), Seq::new(10), false, ack(100));
         rack.delivered(Time::from_millis(190), Seq::new(20), true, ack(200));

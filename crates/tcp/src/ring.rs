@@ -53,7 +53,7 @@ impl Ring {
 
     /// Places `data` at `offset` from the head without moving the end. What would lie beyond the
     /// limit is left out; gives how much was placed.
-    pub(crate) fn place(&mut self, offset: usize, data: &[u8]) -> usize {
+    pub(crate) fn write_at(&mut self, offset: usize, data: &[u8]) -> usize {
         let data = &data[..data.len().min(self.limit.saturating_sub(offset))];
         if data.is_empty() {
             return 0;
@@ -73,7 +73,7 @@ impl Ring {
 
     /// Appends as much of `data` as fits and gives how much.
     pub(crate) fn push(&mut self, data: &[u8]) -> usize {
-        let count = self.place(self.len, data);
+        let count = self.write_at(self.len, data);
         self.extend(count);
         count
     }
@@ -125,8 +125,8 @@ mod tests {
         let mut ring = Ring::new(100_000);
         ring.push(b"abc");
         ring.consume(2);
-        ring.place(3, b"xyz");
-        ring.place(50_000, b"far");
+        ring.write_at(3, b"xyz");
+        ring.write_at(50_000, b"far");
         ring.push(b"de");
         ring.extend(3);
         let mut out = [0; 6];
@@ -143,7 +143,7 @@ mod tests {
         let mut ring = Ring::new(10);
         assert_eq!(ring.push(&[1; 8]), 8);
         assert_eq!(ring.push(&[2; 8]), 2);
-        assert_eq!(ring.place(12, &[3; 8]), 0);
+        assert_eq!(ring.write_at(12, &[3; 8]), 0);
         assert_eq!(ring.space(), 0);
     }
 

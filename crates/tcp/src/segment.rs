@@ -111,8 +111,8 @@ pub struct Sack {
 impl Sack {
     /// Appends a block; `false` when there is no room.
     pub fn push(&mut self, left: Seq, right: Seq) -> bool {
-        let Some(place) = self.blocks.get_mut(usize::from(self.len)) else { return false };
-        *place = (left, right);
+        let Some(slot) = self.blocks.get_mut(usize::from(self.len)) else { return false };
+        *slot = (left, right);
         self.len += 1;
         true
     }

@@ -148,7 +148,7 @@ fn a_closed_port_refuses() {
 /// RFC 9293 section 3.8.3: a peer that has vanished is given up after the user timeout, and a
 /// handshake after its own.
 #[test]
-fn a_silent_peer_is_given_up() {
+fn a_silent_peer_times_out() {
     let gone = std::rc::Rc::new(std::cell::Cell::new(false));
     let is_gone = gone.clone();
     let wire: Wire =
@@ -173,7 +173,7 @@ fn a_silent_peer_is_given_up() {
 /// RFC 9293 section 3.8.4: a keep-alive finds a peer that has vanished, and not one that is only
 /// silent.
 #[test]
-fn keep_alive_tells_silent_from_gone() {
+fn keep_alive_distinguishes_a_silent_peer_from_a_dead_one() {
     let keep_alive = ringway_tcp::KeepAlive {
         idle: Duration::from_secs(100),
         interval: Duration::from_secs(10),
@@ -218,9 +218,10 @@ fn a_mark_is_answered_without_a_loss() {
     }
     assert_eq!(flow.read, flow.total);
     let echoes = pair.log.iter().filter(|l| !l.1 && l.2.flags == Flags::ACK | Flags::ECE).count();
-    let told = pair.log.iter().filter(|l| l.1 && l.2.flags.has(Flags::CWR | Flags::ACK)).count();
+    let confirmed =
+        pair.log.iter().filter(|l| l.1 && l.2.flags.has(Flags::CWR | Flags::ACK)).count();
     assert!(echoes > 0);
-    assert_eq!(told, 1);
+    assert_eq!(confirmed, 1);
     assert!(pair.log.iter().filter(|l| l.3 == 0).all(|l| l.4 == Ecn::NotEct), "only data is ECT");
     assert!(pair.log.iter().filter(|l| l.1 && l.3 > 0).all(|l| l.4 == Ecn::Ect0));
 }
@@ -334,7 +335,7 @@ fn idleness_closes_the_window() {
 /// RFC 9293 section 3.10.7.4 (MAY-2): TIME-WAIT gives way to a SYN with later numbers, and answers
 /// a FIN that comes again.
 #[test]
-fn time_wait_gives_way_to_a_new_connection() {
+fn time_wait_yields_to_a_new_connection() {
     let mut pair = Pair::new(quick(), quick(), ms(10));
     let listener = pair.b.listen(SocketAddr::new(B, PORT), 8, None).unwrap();
     let (from, to) = (SocketAddr::new(A, 4444), SocketAddr::new(B, PORT));

@@ -29,7 +29,7 @@ fn state(script: &Script) -> State {
 
 /// RFC 9293 section 3.5: the options of a SYN, and of the answer to one that has none.
 #[test]
-fn a_syn_offers_and_an_answer_follows() {
+fn an_answer_has_the_options_of_the_syn() {
     let mut s = Script::new(Settings { ecn: true, ..Settings::default() });
     let syn = s.connect();
     assert_eq!(syn.flags, Flags::SYN | Flags::ECE | Flags::CWR);
@@ -119,7 +119,7 @@ fn nagle_holds_small_segments() {
 
 /// RFC 2018 sections 3 and 4: the latest block first; RFC 5681 section 4.2: at once.
 #[test]
-fn blocks_tell_what_came_the_latest_first() {
+fn the_latest_block_comes_first() {
     let mut s = Script::accepted(plain());
     s.give(seg("A", 2001, 1000, 1));
     s.expect(seg("A", 1, 0, 1).sack(&[(2001, 3001)]));
@@ -268,7 +268,7 @@ fn the_timer_starts_over() {
 
 /// RFC 2018 section 8: a receiver may drop what it acknowledged selectively; the timer finds out.
 #[test]
-fn a_receiver_that_reneges_gets_it_again() {
+fn reneged_data_is_sent_again() {
     for detection in [Detection::Sack, Detection::RackTlp] {
         let mut s = Script::accepted(Settings { detection, ..plain() });
         s.write(4000);
@@ -358,23 +358,23 @@ fn a_full_buffer_closes_the_window() {
         s.give(seg("A", 1 + n * 1000, 1000, 1));
     }
     s.expect(seg("A", 1, 0, 2001));
-    let told = s.taken();
-    assert_eq!((told.ack, told.window), (4001, 0));
+    let update = s.taken();
+    assert_eq!((update.ack, update.window), (4001, 0));
     s.give(seg("A", 4001, 1, 1));
-    let told = s.taken();
-    assert_eq!((told.ack, told.window), (4001, 0));
+    let update = s.taken();
+    assert_eq!((update.ack, update.window), (4001, 0));
     let mut out = [0; 500];
     s.tcp.read(s.now, s.conn(), &mut out).unwrap();
     s.expect_nothing();
     s.tcp.read(s.now, s.conn(), &mut out).unwrap();
-    let told = s.taken();
-    assert_eq!((told.ack, told.window), (4001, 1000));
+    let update = s.taken();
+    assert_eq!((update.ack, update.window), (4001, 1000));
 }
 
 /// RFC 5961 sections 3.2, 4.2 and 5.2: a reset or SYN with a guessed number, or an acknowledgment of
 /// what was never sent, is challenged; section 7: ten times in five seconds.
 #[test]
-fn what_is_guessed_is_challenged() {
+fn a_guessed_segment_is_challenged() {
     let mut s = Script::accepted(plain());
     s.give(seg("R", 500, 0, 0));
     s.expect(seg("A", 1, 0, 1));
@@ -523,7 +523,7 @@ fn strays_are_reset_with_the_right_numbers() {
 /// RFC 3168 section 6.1: the receiver echoes from a mark until it is told, and acknowledgments are
 /// not capable.
 #[test]
-fn a_mark_is_echoed_until_told() {
+fn a_mark_is_echoed_until_cwr() {
     let mut s = Script::new(Settings { ecn: true, ..plain() });
     s.listen();
     s.give_options(seg("SEW", 0, 0, 0), Script::syn_options());
@@ -621,7 +621,7 @@ fn time_wait_is_bounded() {
 
 /// RFC 9293 section 3.10.4: what waits at a listener that ends is reset; ids do not come back.
 #[test]
-fn a_listener_takes_its_connections_along() {
+fn closing_a_listener_resets_its_connections() {
     let mut s = Script::new(plain());
     s.listen();
     s.give(seg("S", 0, 0, 0));

@@ -11,7 +11,7 @@ use ringway_sansio::{Duration, Time};
 
 /// What is gathered from one acknowledgment before loss and congestion are judged.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct AckSummary {
     /// `pipe` before it.
     pub(super) flight: u32,
     /// Bytes newly acknowledged cumulatively.
@@ -36,7 +36,7 @@ impl Connection {
             self.challenge(now);
             return false;
         }
-        let mut heard = Heard { flight: self.board.pipe(), ..Heard::default() };
+        let mut summary = AckSummary { flight: self.board.pipe(), ..AckSummary::default() };
         let old_window = self.snd_wnd;
         self.update_window(header);
         let reopened = old_window == 0 && self.snd_wnd > 0;
@@ -47,20 +47,20 @@ impl Connection {
             // RFC 9293 section 3.8.6.1: while it answers, a closed window may stay closed.
             self.progress_at = now;
         }
-        heard.duplicate = ack == self.snd_una
+        summary.duplicate = ack == self.snd_una
             && segment.is_empty()
             && self.snd_wnd == old_window
             && !self.board.is_empty();
         let time = self.ack_time(now, header);
         let outstanding = !self.board.is_empty();
         if outstanding && !header.options.sack.is_empty() && self.sack_on {
-            self.input_sack(header, time, &mut heard);
+            self.input_sack(header, time, &mut summary);
         }
         if ack.after(self.snd_una) {
-            self.advance_to(now, ack, time, &mut heard);
+            self.advance_to(now, ack, time, &mut summary);
         }
         if outstanding {
-            self.judge(now, header, heard);
+            self.judge(now, header, summary);
         }
         if reopened {
             self.window_reopened(now);
@@ -121,7 +121,7 @@ impl Connection {
         (now.as_millis() as u32).wrapping_add(self.stamps.offset)
     }
 
-    fn input_sack(&mut self, header: &Header, time: AckTime, heard: &mut Heard) {
+    fn input_sack(&mut self, header: &Header, time: AckTime, summary: &mut AckSummary) {
         let blocks = header.options.sack.blocks();
         // RFC 2883 section 5: the first block reports a duplicate when it lies below the
         // acknowledgment or within the second.
@@ -133,7 +133,7 @@ impl Connection {
             let within = blocks.get(1).is_some_and(|b| b.0.upto(left) && right.upto(b.1));
             if below || within {
                 blocks_from = 1;
-                heard.dsack = true;
+                summary.dsack = true;
                 self.totals.duplicates_reported += 1;
                 self.rack.duplicate_reported(self.snd_una, self.snd_nxt);
             }
@@ -143,24 +143,24 @@ impl Connection {
             let sane = left.before(right) && left.from(header.ack) && right.upto(self.snd_nxt);
             if sane && left.from(self.snd_una) {
                 let news = self.board.sack(left, right, &mut self.rack, time);
-                heard.delivered += news;
-                heard.sack_news |= news > 0;
+                summary.delivered += news;
+                summary.sack_news |= news > 0;
             }
         }
     }
 
     /// SND.UNA moves.
-    fn advance_to(&mut self, now: Time, ack: Seq, time: AckTime, heard: &mut Heard) {
-        heard.advanced = ack - self.snd_una;
+    fn advance_to(&mut self, now: Time, ack: Seq, time: AckTime, summary: &mut AckSummary) {
+        summary.advanced = ack - self.snd_una;
         let fin = u32::from(self.fin_sent.is_some_and(|fin| ack.after(fin)));
-        let data = heard.advanced - fin;
+        let data = summary.advanced - fin;
         self.send.consume(data as usize);
         self.totals.bytes_acked += u64::from(data);
         self.snd_una = ack;
         self.progress_at = now;
         let Delivered { bytes, oldest, retransmitted } =
             self.board.acknowledge(ack, &mut self.rack, time);
-        heard.delivered += bytes;
+        summary.delivered += bytes;
         self.measure(now, ack, oldest, retransmitted, time);
         if self.write_blocked && self.send.space() >= self.send.limit() / 4 {
             self.write_blocked = false;
@@ -192,39 +192,39 @@ impl Connection {
     }
 
     /// Loss, recovery, congestion and timers, once everything an acknowledgment says is noted.
-    fn judge(&mut self, now: Time, header: &Header, mut heard: Heard) {
+    fn judge(&mut self, now: Time, header: &Header, mut summary: AckSummary) {
         let echo = self.ecn.on && header.flags.has(Flags::ECE);
-        self.tail_probe_answered(now, header.ack, heard);
-        self.detect(now, &mut heard);
-        let recovered = self.leave_recovery(heard);
-        self.enter_recovery_if_lost(now, heard.delivered);
+        self.tail_probe_answered(now, header.ack, summary);
+        self.detect(now, &mut summary);
+        let recovered = self.leave_recovery(summary);
+        self.enter_recovery_if_lost(now, summary.delivered);
         if echo {
-            self.ecn_echoed(now, heard);
+            self.ecn_echoed(now, summary);
         }
         match self.recovery {
-            Recovery::Fast { .. } => self.allow_by_prr(heard),
-            _ if heard.advanced > 0 && !recovered => self.grow(now, heard, echo),
+            Recovery::Fast { .. } => self.allow_by_prr(summary),
+            _ if summary.advanced > 0 && !recovered => self.grow(now, summary, echo),
             _ => {}
         }
-        if heard.advanced > 0 {
+        if summary.advanced > 0 {
             self.arm_retransmission(now);
-        } else if heard.sack_news && self.timer(Timer::TailProbe) != NEVER {
+        } else if summary.sack_news && self.timer(Timer::TailProbe) != NEVER {
             // RFC 8985 section 7.2: with a hole in sight RACK takes over.
             self.stop_timer(Timer::TailProbe);
         }
     }
 
-    fn grow(&mut self, now: Time, heard: Heard, echo: bool) {
+    fn grow(&mut self, now: Time, summary: AckSummary, echo: bool) {
         // RFC 3168 section 6.1.2: not while congestion is echoed. RFC 5681 section 3.1, RFC 9438
         // section 5.8: only a window that was used.
         let slow_start = self.window.in_slow_start();
-        let used = heard.flight + self.mss > self.window.cwnd
-            || (slow_start && self.window.cwnd / 2 < heard.flight);
+        let used = summary.flight + self.mss > self.window.cwnd
+            || (slow_start && self.window.cwnd / 2 < summary.flight);
         if echo || !used {
             return;
         }
         let after_timeout = matches!(self.recovery, Recovery::Loss { .. });
-        let acked = Acked { now, bytes: heard.advanced, srtt: self.rtt.srtt(), after_timeout };
+        let acked = Acked { now, bytes: summary.advanced, srtt: self.rtt.srtt(), after_timeout };
         self.congestion.acked(&mut self.window, acked);
     }
 }

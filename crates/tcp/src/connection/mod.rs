@@ -438,8 +438,8 @@ impl Connection {
     fn set_mss(&mut self, option: Option<u16>) {
         let default = if self.remote.is_ipv4() { DEFAULT_MSS.0 } else { DEFAULT_MSS.1 };
         // A peer that says less than this would have us send headers only.
-        const LEAST: u16 = 64;
-        let theirs = option.unwrap_or(default).max(LEAST);
+        const MIN: u16 = 64;
+        let theirs = option.unwrap_or(default).max(MIN);
         let options = if self.stamps.on { TIMESTAMPS_SPACE as u16 } else { 0 };
         self.mss = u32::from(theirs.min(self.mss_option()) - options);
         self.window.mss = self.mss;

@@ -248,7 +248,7 @@ impl Connection {
 
     /// Writes a segment with `length` bytes of data from `seq` on. It acknowledges all there is.
     fn emit(&mut self, now: Time, flags: Flags, seq: Seq, length: usize, out: &mut Vec<u8>) {
-        let window = self.window_to_tell();
+        let window = self.window_to_advertise();
         let flags = if self.ecn.echo { flags | Flags::ECE } else { flags };
         let sack = if self.sacks_len == 0 && self.duplicate.is_none() {
             Sack::default()

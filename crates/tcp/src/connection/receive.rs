@@ -42,7 +42,7 @@ impl Connection {
     }
 
     fn receive_in_order(&mut self, now: Time, data: &[u8]) {
-        let placed = self.receive.place(self.receive.len(), data);
+        let placed = self.receive.write_at(self.receive.len(), data);
         self.advance(placed as u32);
         self.pending.readable = true;
         if !self.out_of_order.is_empty() {
@@ -52,14 +52,14 @@ impl Connection {
                 self.advance(end.ahead_of(self.rcv_nxt));
             }
             let next = self.rcv_nxt;
-            let mut kept = 0;
+            let mut retained = 0;
             for n in 0..self.sacks_len {
                 if self.sacks[n].0.after(next) {
-                    self.sacks[kept] = self.sacks[n];
-                    kept += 1;
+                    self.sacks[retained] = self.sacks[n];
+                    retained += 1;
                 }
             }
-            self.sacks_len = kept;
+            self.sacks_len = retained;
         }
         // RFC 9293 section 3.8.6.3, RFC 5681 section 4.2: at least every second segment.
         self.unacked_segments += 1;
@@ -87,7 +87,7 @@ impl Connection {
             return;
         };
         let offset = self.receive.len() + (left - self.rcv_nxt) as usize;
-        self.receive.place(offset, data);
+        self.receive.write_at(offset, data);
         // RFC 2018 section 4: the block of the latest segment comes first, others by age.
         let mut latest = [range; MAX_SACK_BLOCKS];
         let mut len = 1;
@@ -127,7 +127,7 @@ impl Connection {
 
     /// The window to tell, in bytes: never less than was told, and more only by steps worth
     /// telling (RFC 9293 section 3.8.6.2.2).
-    pub(super) fn window_to_tell(&mut self) -> u32 {
+    pub(super) fn window_to_advertise(&mut self) -> u32 {
         let scale = self.scale();
         let edge = self.rcv_nxt + self.receive.space() as u32;
         let step = (self.receive.limit() as u32 / 2).min(self.mss);

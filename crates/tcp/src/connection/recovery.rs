@@ -1,6 +1,6 @@
 //! Loss: how it is noticed, and how the sender goes on.
 
-use super::ack::Heard;
+use super::ack::AckSummary;
 use super::timers::Timer;
 use super::{Connection, Recovery};
 use crate::prr::Prr;
@@ -35,36 +35,36 @@ impl Connection {
     }
 
     /// Looks for losses after an acknowledgment.
-    pub(super) fn detect(&mut self, now: Time, heard: &mut Heard) {
+    pub(super) fn detect(&mut self, now: Time, summary: &mut AckSummary) {
         if self.by_time() {
             self.detect_by_time(now);
         } else if self.sack_on {
-            if heard.sack_news {
+            if summary.sack_news {
                 self.board.lose_by_count(self.mss);
             }
         } else {
-            self.detect_by_duplicates(heard);
+            self.detect_by_duplicates(summary);
         }
     }
 
     /// RFC 6582 section 3.2.
-    fn detect_by_duplicates(&mut self, heard: &mut Heard) {
-        if heard.advanced > 0 {
+    fn detect_by_duplicates(&mut self, summary: &mut AckSummary) {
+        if summary.advanced > 0 {
             // Step 3: a partial acknowledgment means that the next segment is lost too.
             if let Recovery::Fast { until } = self.recovery
                 && self.snd_una.before(until)
             {
-                let segments = heard.advanced.div_ceil(self.mss).saturating_sub(1);
-                let told = segments.min(self.dup_acks);
-                self.dup_acks -= told;
+                let segments = summary.advanced.div_ceil(self.mss).saturating_sub(1);
+                let counted = segments.min(self.dup_acks);
+                self.dup_acks -= counted;
                 // RFC 6937 section 3: less what the duplicates before stood for.
-                heard.delivered = heard.delivered.saturating_sub(told * self.mss);
+                summary.delivered = summary.delivered.saturating_sub(counted * self.mss);
                 self.board.lose_first();
                 self.due.retransmission = true;
             } else {
                 self.dup_acks = 0;
             }
-        } else if heard.duplicate && !matches!(self.recovery, Recovery::Loss { .. }) {
+        } else if summary.duplicate && !matches!(self.recovery, Recovery::Loss { .. }) {
             let outstanding = self.board.outstanding() / self.mss.max(1);
             self.dup_acks = (self.dup_acks + 1).min(outstanding);
             // Step 1; section 4.1: not for what a timeout already sent again.
@@ -76,8 +76,8 @@ impl Connection {
 
     /// RFC 6675 section 5: everything sent before the loss is acknowledged. Whether it was so just
     /// now.
-    pub(super) fn leave_recovery(&mut self, heard: Heard) -> bool {
-        if heard.advanced == 0 {
+    pub(super) fn leave_recovery(&mut self, summary: AckSummary) -> bool {
+        if summary.advanced == 0 {
             return false;
         }
         match self.recovery {
@@ -143,38 +143,39 @@ impl Connection {
     }
 
     /// RFC 3168 section 6.1.2: congestion without a loss.
-    pub(super) fn ecn_echoed(&mut self, now: Time, heard: Heard) {
+    pub(super) fn ecn_echoed(&mut self, now: Time, summary: AckSummary) {
         // An echo that comes with all of the window acknowledged is still of that window: the peer
         // has not seen our CWR, which went out after it.
         let answered = self.reduced_until.is_some_and(|until| self.snd_una.upto(until));
-        if self.recovery == Recovery::Open && !answered && self.reduce(now, heard.flight) {
+        if self.recovery == Recovery::Open && !answered && self.reduce(now, summary.flight) {
             self.window.cwnd = self.window.ssthresh;
             self.totals.ecn_reductions += 1;
         }
     }
 
     /// RFC 6937 section 3: what this acknowledgment lets out.
-    pub(super) fn allow_by_prr(&mut self, heard: Heard) {
+    pub(super) fn allow_by_prr(&mut self, summary: AckSummary) {
         // Section 3: without SACK a duplicate stands for one segment.
-        let delivered = if self.sack_on || !heard.duplicate { heard.delivered } else { self.mss };
+        let delivered =
+            if self.sack_on || !summary.duplicate { summary.delivered } else { self.mss };
         let pipe = self.pipe();
         let allowed = self.prr.allow(delivered, pipe, self.window.ssthresh, self.mss);
         self.window.cwnd = pipe.saturating_add(allowed);
     }
 
     /// RFC 8985 section 7.4.2: what a tail loss probe found.
-    pub(super) fn tail_probe_answered(&mut self, now: Time, ack: Seq, heard: Heard) {
+    pub(super) fn tail_probe_answered(&mut self, now: Time, ack: Seq, summary: AckSummary) {
         let Some(probe) = self.tail_probe else { return };
         if ack.before(probe.end) {
             return;
         }
-        let without_news = heard.advanced == 0 && !heard.sack_news;
-        if !probe.retransmitted || heard.dsack {
+        let without_news = summary.advanced == 0 && !summary.sack_news;
+        if !probe.retransmitted || summary.dsack {
             self.tail_probe = None;
         } else if ack.after(probe.end) {
             // The probe repaired a loss: the window answers it like any other.
             self.tail_probe = None;
-            if self.recovery == Recovery::Open && self.reduce(now, heard.flight) {
+            if self.recovery == Recovery::Open && self.reduce(now, summary.flight) {
                 self.window.cwnd = self.window.cwnd.min(self.window.ssthresh);
             }
         } else if without_news {

@@ -90,12 +90,12 @@ impl Connection {
 
     /// `TLP_calc_PTO` of RFC 8985 section 7.2.
     pub(super) fn arm_tail_probe(&mut self, now: Time) {
-        let wanted = self.by_time()
+        let probe_due = self.by_time()
             && self.tail_probe.is_none()
             && self.recovery == Recovery::Open
             && self.board.sacked_bytes() == 0
             && self.rtt.backoff() == 0;
-        if !wanted {
+        if !probe_due {
             self.stop_timer(Timer::TailProbe);
             return;
         }

@@ -93,7 +93,7 @@ struct Slot {
     /// Whether it stands in the queue of those that may have something to send.
     ready: bool,
     /// Whether it stands in the queue of events.
-    told: bool,
+    notified: bool,
     /// The listener it came from, until it is accepted.
     listener: Option<ListenerId>,
     half_open: bool,
@@ -108,11 +108,11 @@ struct Listener {
     backlog: usize,
     half_open: usize,
     queue: VecDeque<ConnId>,
-    told: bool,
+    notified: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum TableEntry {
     Connection(u32),
     TimeWait(u32),
 }
@@ -139,7 +139,7 @@ pub struct Tcp {
     stamp_secret: Keyed,
     slots: Vec<Slot>,
     free: Vec<u32>,
-    table: HashMap<Key, Place, Keyed>,
+    table: HashMap<Key, TableEntry, Keyed>,
     /// The connection found last, which most often is the next too.
     recent: Option<(Key, u32)>,
     listeners: Vec<Listener>,
@@ -213,7 +213,7 @@ impl Tcp {
             backlog: backlog.max(1),
             half_open: 0,
             queue: VecDeque::new(),
-            told: false,
+            notified: false,
         };
         let slot = match self.listeners.iter().position(|l| l.address.is_none()) {
             Some(slot) => {
@@ -388,16 +388,17 @@ impl Tcp {
         let slot = match notice {
             Notice::Listener(slot) => {
                 let listener = self.listeners.get_mut(slot as usize)?;
-                let told = core::mem::take(&mut listener.told) && !listener.queue.is_empty();
+                let notified =
+                    core::mem::take(&mut listener.notified) && !listener.queue.is_empty();
                 let id = ListenerId { slot, generation: listener.generation };
-                return told.then_some(Event::Incoming(id));
+                return notified.then_some(Event::Incoming(id));
             }
             Notice::Connection(slot) => slot,
         };
         let id = self.id(slot);
         let entry = &mut self.slots[slot as usize];
         let Some(connection) = &mut entry.connection else {
-            entry.told = false;
+            entry.notified = false;
             return None;
         };
         let pending = &mut connection.pending;
@@ -419,7 +420,7 @@ impl Tcp {
             }
             return Some(Event::Closed(id, why));
         }
-        entry.told = false;
+        entry.notified = false;
         None
     }
 
@@ -501,7 +502,7 @@ impl Tcp {
                     key,
                     listed: false,
                     ready: false,
-                    told: false,
+                    notified: false,
                     listener: None,
                     half_open: false,
                 });
@@ -514,7 +515,7 @@ impl Tcp {
         entry.listed = true;
         entry.listener = None;
         entry.half_open = false;
-        self.table.insert(key, Place::Connection(slot));
+        self.table.insert(key, TableEntry::Connection(slot));
         slot
     }
 
@@ -582,8 +583,8 @@ impl Tcp {
     fn announce(&mut self, slot: u32) {
         let entry = &mut self.slots[slot as usize];
         let Some(connection) = &entry.connection else { return };
-        if !connection.passive && connection.pending.any() && !entry.told {
-            entry.told = true;
+        if !connection.passive && connection.pending.any() && !entry.notified {
+            entry.notified = true;
             self.notices.push_back(Notice::Connection(slot));
         }
     }
@@ -601,8 +602,8 @@ impl Tcp {
         let state = connection.state;
         let spent = connection.is_spent();
         if !spent {
-            let tell = !connection.passive && connection.pending.any();
-            if tell && !core::mem::replace(&mut entry.told, true) {
+            let notify = !connection.passive && connection.pending.any();
+            if notify && !core::mem::replace(&mut entry.notified, true) {
                 self.notices.push_back(Notice::Connection(slot));
             }
             if !core::mem::replace(&mut entry.ready, true) {
@@ -637,7 +638,7 @@ impl Tcp {
         let Some(listener) = self.listener(listener_id) else { return true };
         listener.half_open -= 1;
         listener.queue.push_back(id);
-        if !core::mem::replace(&mut listener.told, true) {
+        if !core::mem::replace(&mut listener.notified, true) {
             self.notices.push_back(Notice::Listener(listener_id.slot));
         }
         true
@@ -674,7 +675,7 @@ impl Tcp {
         }
         let key = waiting.key;
         let index = self.time_wait.insert(waiting);
-        self.table.insert(key, Place::TimeWait(index));
+        self.table.insert(key, TableEntry::TimeWait(index));
     }
 
     fn leave_time_wait(&mut self, index: u32) -> Waiting {

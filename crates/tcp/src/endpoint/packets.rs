@@ -2,7 +2,7 @@
 
 use super::key::{Key, number};
 use super::time_wait::Waiting;
-use super::{Place, Reply, Tcp, is_unicast};
+use super::{Reply, TableEntry, Tcp, is_unicast};
 use crate::PROTOCOL;
 use crate::connection::Connection;
 use crate::segment::{Flags, Header, Segment};
@@ -38,11 +38,11 @@ impl Endpoint for Tcp {
             return;
         }
         match self.table.get(&key) {
-            Some(&Place::Connection(slot)) => {
+            Some(&TableEntry::Connection(slot)) => {
                 self.recent = Some((key, slot));
                 self.pass_to_connection(now, slot, addressing, ecn, &segment);
             }
-            Some(&Place::TimeWait(index)) => {
+            Some(&TableEntry::TimeWait(index)) => {
                 self.pass_to_time_wait(now, index, key, addressing, &segment);
             }
             None => self.pass_to_listener(now, key, addressing, &segment, None),

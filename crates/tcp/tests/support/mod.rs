@@ -237,8 +237,8 @@ pub fn transfer(pair: &mut Pair, up: usize, down: usize, limit: Duration) -> (Co
         down.write(&mut pair.b, pair.now, b);
         up.read(&mut pair.b, pair.now, b);
         down.read(&mut pair.a, pair.now, a);
-        let told = pair.closed(0).is_some() && pair.closed(1).is_some();
-        if told && up.read == up.total && down.read == down.total {
+        let closed = pair.closed(0).is_some() && pair.closed(1).is_some();
+        if closed && up.read == up.total && down.read == down.total {
             return (a, b);
         }
         if !pair.step(until) {
