@@ -2,7 +2,7 @@
 //! says only what it impairs.
 
 use crate::distribution::{Distribution, TableError};
-use crate::loss::{Loss, LossList, LossPlace, MAX_PATTERN};
+use crate::loss::{Loss, LossList, LossPosition, MAX_PATTERN};
 use crate::quantity::{Chance, Rate, Size, Span};
 use crate::queue::QueueConfig;
 use crate::trace::{self, RateStep};
@@ -82,7 +82,7 @@ parameters! {
     /// Loss of certain packets.
     loss_list: LossList = LossList::default(),
     /// Where loss strikes.
-    loss_at: LossPlace = LossPlace::BeforeQueue,
+    loss_at: LossPosition = LossPosition::BeforeQueue,
     /// Marks packets of transports that understand ECN where the random model would lose them.
     loss_marks: bool = false,
     /// Packets that are sent twice.

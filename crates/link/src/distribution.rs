@@ -46,7 +46,7 @@ pub enum TableError {
     #[error("expected a table of 2 to {MAX_TABLE} numbers, got {0}")]
     Length(usize),
     /// A value below the one before it, or not a number.
-    #[error("expected a table of ascending numbers, got a smaller one at place {0}")]
+    #[error("expected a table of ascending numbers, got a smaller one at index {0}")]
     Order(usize),
     /// A word that is not a whole number, in a table of netem's.
     #[error("expected whole numbers in a distribution file, got {0:?}")]

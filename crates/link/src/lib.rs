@@ -33,7 +33,7 @@ pub use distribution::Distribution;
 pub use in_flight::InFlight;
 pub use link::Link;
 pub use log::Logged;
-pub use loss::{Loss, LossList, LossPlace};
+pub use loss::{Loss, LossList, LossPosition};
 pub use packet::{Departure, DropReason, Outlet, Packet};
 pub use quantity::{Chance, Rate, Size, Span};
 pub use queue::{Queue, QueueConfig};

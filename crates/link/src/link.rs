@@ -3,10 +3,10 @@
 use crate::config::{ConfigError, LinkConfig, Reorder, Sometimes};
 use crate::correlated::Correlated;
 use crate::delay::{DelayState, DelayStreams};
-use crate::loss::{ListState, Loss, LossList, LossPlace, LossRule, LossState};
+use crate::loss::{ListState, Loss, LossList, LossPosition, LossRule, LossState};
 use crate::packet::{Departure, DropReason, Outlet, Packet};
 use crate::quantity::{Chance, Span};
-use crate::queue::{Queue, Room};
+use crate::queue::{Queue, QueueContext};
 use crate::random::{Stream, Streams};
 use crate::schedule::Schedule;
 use crate::trace::RateTrace;
@@ -245,7 +245,7 @@ impl Link {
         if u64::from(packet.size) > self.config.mtu.0 {
             return outlet.dropped(now, packet, DropReason::TooBig);
         }
-        if self.config.loss_at == LossPlace::BeforeQueue
+        if self.config.loss_at == LossPosition::BeforeQueue
             && let Some(reason) = self.strikes(&mut packet, outlet)
         {
             return outlet.dropped(now, packet, reason);
@@ -262,7 +262,7 @@ impl Link {
     fn admit(&mut self, now: Time, packet: Packet, outlet: &mut impl Outlet) {
         let packet = Packet { queued: now, ..packet };
         outlet.enqueued(now, packet);
-        let mut room = Room {
+        let mut room = QueueContext {
             stream: &mut self.queue_stream,
             dropped: &mut self.dropped,
             rate: self.config.rate,
@@ -284,7 +284,7 @@ impl Link {
 
     /// Sends the packet whose turn it is at `at`.
     fn send_next(&mut self, at: Time, outlet: &mut impl Outlet) {
-        let mut room = Room {
+        let mut room = QueueContext {
             stream: &mut self.queue_stream,
             dropped: &mut self.dropped,
             rate: self.config.rate,
@@ -301,7 +301,7 @@ impl Link {
         }
         let flip =
             (self.corrupt.chooses() && size > 0).then(|| self.corrupt_bit.below(size * 8) as u32);
-        if self.config.loss_at == LossPlace::AfterLink
+        if self.config.loss_at == LossPosition::AfterLink
             && let Some(reason) = self.strikes(&mut packet, outlet)
         {
             return outlet.dropped(sent, packet, reason);
@@ -389,7 +389,7 @@ impl Link {
     /// Moves what waits into a queue of another kind.
     fn change_queue(&mut self, at: Time, outlet: &mut impl Outlet) {
         let mut old = core::mem::replace(&mut self.queue, self.config.queue.build(at));
-        let mut room = Room {
+        let mut room = QueueContext {
             stream: &mut self.queue_stream,
             dropped: &mut self.dropped,
             rate: self.config.rate,

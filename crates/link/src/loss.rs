@@ -13,7 +13,7 @@ pub const MAX_PATTERN: usize = 64;
 /// it and no time on the link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum LossPlace {
+pub enum LossPosition {
     /// Before the queue, as in netem.
     #[default]
     BeforeQueue,

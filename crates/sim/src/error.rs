@@ -41,30 +41,30 @@ pub enum Error {
         port: Option<u16>,
     },
     /// More of something than a world may have.
-    #[error("too many {what}: at most {most}")]
+    #[error("too many {what}: at most {max}")]
     TooMany {
         /// Of what.
         what: &'static str,
         /// The bound.
-        most: u64,
+        max: u64,
     },
     /// A node does not let time go on.
-    #[error("node {node} spins: more than {most} events at {at:?}")]
+    #[error("node {node} spins: more than {max} events at {at:?}")]
     Spin {
         /// The node's name.
         node: String,
         /// The bound it went over.
-        most: u64,
+        max: u64,
         /// The time that stands still.
         at: Time,
     },
     /// An endpoint gives packets without end.
-    #[error("node {node}: an endpoint sent more than {most} packets at once, at {at:?}")]
+    #[error("node {node}: an endpoint sent more than {max} packets at once, at {at:?}")]
     Flood {
         /// The node's name.
         node: String,
         /// The bound it went over.
-        most: u64,
+        max: u64,
         /// When.
         at: Time,
     },
@@ -75,10 +75,10 @@ pub enum Error {
         what: String,
     },
     /// The event budget is used up.
-    #[error("event budget of {most} used up at {at:?}; node {node} took most, {took} events")]
+    #[error("event budget of {max} used up at {at:?}; node {node} took most, {took} events")]
     Budget {
         /// The budget.
-        most: u64,
+        max: u64,
         /// When it was used up.
         at: Time,
         /// The node that took most events.

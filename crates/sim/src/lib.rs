@@ -21,7 +21,7 @@
 //! world.add_address(out, [10, 0, 0, 1].into())?;
 //! world.add_address(far, [10, 0, 0, 2].into())?;
 //! let config = SourceConfig {
-//!     most: 1,
+//!     max_packets: 1,
 //!     ..SourceConfig::ns2(([10, 0, 0, 1], 9).into(), ([10, 0, 0, 2], 9).into())
 //! };
 //! let source = Source::new(config, world.streams().stream("a/source"));

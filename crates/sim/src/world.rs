@@ -132,7 +132,7 @@ impl World {
     /// Adds a node. Its name must be its own: random streams are called by it.
     pub fn add_node(&mut self, name: &str) -> Result<NodeId, Error> {
         if self.nodes.len() >= MAX_NODES as usize {
-            return Err(Error::TooMany { what: "nodes", most: MAX_NODES.into() });
+            return Err(Error::TooMany { what: "nodes", max: MAX_NODES.into() });
         }
         if !self.names.insert(name.into()) {
             return Err(Error::NameTaken(name.into()));
@@ -412,12 +412,12 @@ impl World {
     fn over_budget(&self, index: u32) -> Error {
         let node = &self.nodes[index as usize];
         if node.at_instant > self.budget.per_instant {
-            let (node, most) = (node.name.clone(), self.budget.per_instant);
-            return Error::Spin { node, most, at: self.now };
+            let (node, max) = (node.name.clone(), self.budget.per_instant);
+            return Error::Spin { node, max, at: self.now };
         }
         let busiest = self.nodes.iter().max_by_key(|n| n.events);
         Error::Budget {
-            most: self.budget.events,
+            max: self.budget.events,
             at: self.now,
             node: busiest.map_or_else(String::new, |n| n.name.clone()),
             took: busiest.map_or(0, |n| n.events),
@@ -445,16 +445,16 @@ impl World {
             let plug = &mut self.endpoints[index as usize].plug;
             let Some(addressing) = plug.poll_transmit(self.now, &mut self.scratch) else { break };
             let Some(packet) = self.pool.take() else {
-                let most = crate::pool::MAX_PACKETS as u64;
-                return Err(Error::TooMany { what: "packets at a time", most });
+                let max = crate::pool::MAX_PACKETS as u64;
+                return Err(Error::TooMany { what: "packets at a time", max });
             };
             // The buffer that comes back is as empty and about as long.
             std::mem::swap(&mut self.pool.get_mut(packet).payload, &mut self.scratch);
             packets += 1;
             if packets > self.budget.burst {
                 let node = self.endpoints[index as usize].node as usize;
-                let (node, most) = (self.nodes[node].name.clone(), self.budget.burst);
-                return Err(Error::Flood { node, most, at: self.now });
+                let (node, max) = (self.nodes[node].name.clone(), self.budget.burst);
+                return Err(Error::Flood { node, max, at: self.now });
             }
             self.send(index, packet, addressing);
         }

@@ -45,7 +45,7 @@ fn drops_carry_their_reason() {
     // A packet each 50 ms onto a link that takes 100 ms.
     let config = |a, b| SourceConfig {
         pattern: ringway_sim::traffic::Pattern::Constant(Rate(160_000)),
-        most: 6,
+        max_packets: 6,
         ..SourceConfig::ns2(a, b)
     };
     let mut line = Line::new(Streams::new(1, 0), &[link], config, Sink::new());

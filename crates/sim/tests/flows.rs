@@ -5,7 +5,7 @@
 use ringway_link::loss::RandomLoss;
 use ringway_link::{Chance, LinkConfig, Loss, Rate, Span, Streams};
 use ringway_sansio::{Duration, Flow, FlowId, Outbox, Target, Time, Transport};
-use ringway_sim::flows::{Carried, Host, Program, stream_of};
+use ringway_sim::flows::{Host, Program, TransportConfig, stream_of};
 use ringway_sim::{EndpointId, World};
 use std::net::{IpAddr, SocketAddr};
 
@@ -71,7 +71,7 @@ impl Program for Talker {
     }
 }
 
-fn talk(carried: Carried, loss: f64, to: u8, time: u64) -> (World, EndpointId) {
+fn talk(carried: TransportConfig, loss: f64, to: u8, time: u64) -> (World, EndpointId) {
     let mut world = World::new(Streams::new(7, 0));
     let [a, b] = ["a", "b"].map(|name| world.add_node(name).unwrap());
     let chance = Chance::percent(loss).unwrap();
@@ -98,9 +98,13 @@ fn talk(carried: Carried, loss: f64, to: u8, time: u64) -> (World, EndpointId) {
     (world, asks)
 }
 
-fn all() -> [Carried; 3] {
+fn all() -> [TransportConfig; 3] {
     let sctp = ringway_sctp::Settings::default();
-    [Carried::Udp, Carried::Tcp(ringway_tcp::Settings::default()), Carried::Sctp(sctp, 16)]
+    [
+        TransportConfig::Udp,
+        TransportConfig::Tcp(ringway_tcp::Settings::default()),
+        TransportConfig::Sctp(sctp, 16),
+    ]
 }
 
 fn talker(world: &World, id: EndpointId) -> &Host<Talker> {

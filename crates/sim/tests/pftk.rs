@@ -10,7 +10,7 @@
 #![allow(clippy::unwrap_used)]
 
 use ringway_link::loss::LossRule;
-use ringway_link::{LinkConfig, LossPlace, Rate, Span, Stream, Streams};
+use ringway_link::{LinkConfig, LossPosition, Rate, Span, Stream, Streams};
 use ringway_sansio::{Addressing, Duration, Endpoint, Time};
 use ringway_sim::{Bind, World};
 use ringway_tcp::{Algorithm, ConnId, Detection, Event, Limits, PROTOCOL, Settings, Snapshot, Tcp};
@@ -98,7 +98,7 @@ impl Path {
             rate: Rate(1_000_000_000),
             delay: Span(self.rtt_ms * 500_000),
             // Where a packet knows when it was sent.
-            loss_at: LossPlace::AfterLink,
+            loss_at: LossPosition::AfterLink,
             ..LinkConfig::default()
         };
         let (out, far) = world.connect(a, b, link.clone(), link).unwrap();

@@ -12,7 +12,7 @@ use ringway_link::queue::{CodelConfig, DropTailPackets, FqCodelConfig, PieConfig
 use ringway_link::trace::RateStep;
 use ringway_link::{
     Cells, Chance, Change, Distribution, DropReason, Generator, LinkConfig, Loss, LossList,
-    LossPlace, QueueConfig, Rate, Reorder, Size, Slot, Sometimes, Span, Streams,
+    LossPosition, QueueConfig, Rate, Reorder, Size, Slot, Sometimes, Span, Streams,
 };
 use ringway_sansio::{Random, SplitMix, Time};
 use ringway_sim::traffic::{Pattern, Sink, Source, SourceConfig, Stay, Totals};
@@ -42,7 +42,7 @@ fn some_link(r: &mut SplitMix) -> LinkConfig {
                 good_loss: Chance::NEVER,
             }),
         },
-        loss_at: if pick(2) == 0 { LossPlace::BeforeQueue } else { LossPlace::AfterLink },
+        loss_at: if pick(2) == 0 { LossPosition::BeforeQueue } else { LossPosition::AfterLink },
         duplicate: Sometimes { chance: chance(pick(3) * 5), ..Sometimes::NEVER },
         corrupt: Sometimes { chance: chance(pick(3) * 3), ..Sometimes::NEVER },
         mtu: if pick(5) == 0 { Size(900) } else { Size::UNLIMITED },

@@ -1,7 +1,7 @@
 //! Controlled delay (RFC 8289).
 
 use super::fifo::Fifo;
-use super::{Queue, Room};
+use super::{Queue, QueueContext};
 use crate::packet::{DropReason, Packet};
 use crate::quantity::{Size, Span};
 use ringway_sansio::{Duration, Ecn, Time};
@@ -84,7 +84,7 @@ impl Controller {
         c: &CodelConfig,
         now: Time,
         source: &mut Fifo,
-        room: &mut Room<'_>,
+        room: &mut QueueContext<'_>,
     ) -> Option<Packet> {
         let (mut packet, mut late) = self.pop(c, now, source);
         if self.dropping {
@@ -144,7 +144,7 @@ impl Codel {
 }
 
 impl Queue for Codel {
-    fn enqueue(&mut self, _: Time, packet: Packet, room: &mut Room<'_>) {
+    fn enqueue(&mut self, _: Time, packet: Packet, room: &mut QueueContext<'_>) {
         if self.fifo.len() >= self.config.limit as usize {
             room.dropped.push((packet, DropReason::QueueFull));
             return;
@@ -152,7 +152,7 @@ impl Queue for Codel {
         self.fifo.push(packet);
     }
 
-    fn dequeue(&mut self, now: Time, room: &mut Room<'_>) -> Option<Packet> {
+    fn dequeue(&mut self, now: Time, room: &mut QueueContext<'_>) -> Option<Packet> {
         self.controller.dequeue(&self.config, now, &mut self.fifo, room)
     }
 

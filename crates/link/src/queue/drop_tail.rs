@@ -1,7 +1,7 @@
 //! First in, first out; what does not fit is dropped.
 
 use super::fifo::Fifo;
-use super::{Queue, Room};
+use super::{Queue, QueueContext};
 use crate::packet::{DropReason, Packet};
 use crate::quantity::Size;
 use ringway_sansio::Time;
@@ -82,7 +82,7 @@ impl DropTail {
 }
 
 impl Queue for DropTail {
-    fn enqueue(&mut self, _: Time, packet: Packet, room: &mut Room<'_>) {
+    fn enqueue(&mut self, _: Time, packet: Packet, room: &mut QueueContext<'_>) {
         let bytes = self.fifo.bytes() + u64::from(packet.size);
         if self.fifo.len() >= self.most_packets || bytes > self.most_bytes {
             room.dropped.push((packet, DropReason::QueueFull));
@@ -91,7 +91,7 @@ impl Queue for DropTail {
         self.fifo.push(packet);
     }
 
-    fn dequeue(&mut self, _: Time, _: &mut Room<'_>) -> Option<Packet> {
+    fn dequeue(&mut self, _: Time, _: &mut QueueContext<'_>) -> Option<Packet> {
         self.take()
     }
 

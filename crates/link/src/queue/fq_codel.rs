@@ -2,7 +2,7 @@
 
 use super::codel::{CodelConfig, Controller};
 use super::fifo::Fifo;
-use super::{Queue, Room};
+use super::{Queue, QueueContext};
 use crate::packet::{DropReason, Packet};
 use crate::quantity::Size;
 use ringway_sansio::{Random, Time};
@@ -78,14 +78,14 @@ impl FqCodel {
         }
     }
 
-    fn classify(&mut self, packet: &Packet, room: &mut Room<'_>) -> u32 {
+    fn classify(&mut self, packet: &Packet, room: &mut QueueContext<'_>) -> u32 {
         let salt = *self.perturbation.get_or_insert_with(|| room.stream.next_u64());
         let mixed = ringway_sansio::SplitMix::new(salt ^ u64::from(packet.flow)).next_u64();
         (mixed % u64::from(self.config.flows)) as u32
     }
 
     /// Drops from the head of the longest queue: half of it or a batch (RFC 8290 section 4.1).
-    fn drop_from_longest(&mut self, room: &mut Room<'_>) {
+    fn drop_from_longest(&mut self, room: &mut QueueContext<'_>) {
         // The last of the longest, as a strict comparison from the front would find the first.
         let Some(longest) = self.flows.iter_mut().rev().max_by_key(|f| f.fifo.bytes()) else {
             return;
@@ -120,7 +120,7 @@ impl FqCodel {
 }
 
 impl Queue for FqCodel {
-    fn enqueue(&mut self, _: Time, packet: Packet, room: &mut Room<'_>) {
+    fn enqueue(&mut self, _: Time, packet: Packet, room: &mut QueueContext<'_>) {
         let index = self.classify(&packet, room);
         let quantum = self.config.quantum.0 as i64;
         let flow = &mut self.flows[index as usize];
@@ -138,7 +138,7 @@ impl Queue for FqCodel {
     }
 
     /// RFC 8290 section 4.2.
-    fn dequeue(&mut self, now: Time, room: &mut Room<'_>) -> Option<Packet> {
+    fn dequeue(&mut self, now: Time, room: &mut QueueContext<'_>) -> Option<Packet> {
         loop {
             let (index, list) = self.turn()?;
             let flow = &mut self.flows[index as usize];

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 pub const MAX_QUEUE: u32 = 1 << 24;
 
 /// What a discipline may use while it decides.
-pub struct Room<'a> {
+pub struct QueueContext<'a> {
     /// The link's random stream for its queue.
     pub stream: &'a mut Stream,
     /// Takes the packets that are dropped, with the reason.
@@ -37,10 +37,10 @@ pub struct Room<'a> {
 /// is next called.
 pub trait Queue: Send {
     /// Takes a packet in, or drops it or another.
-    fn enqueue(&mut self, now: Time, packet: Packet, room: &mut Room<'_>);
+    fn enqueue(&mut self, now: Time, packet: Packet, room: &mut QueueContext<'_>);
 
     /// Gives the next packet to send; may drop some before it. `None` when nothing is left.
-    fn dequeue(&mut self, now: Time, room: &mut Room<'_>) -> Option<Packet>;
+    fn dequeue(&mut self, now: Time, room: &mut QueueContext<'_>) -> Option<Packet>;
 
     /// The largest packet that, offered to the empty queue of an idle link, comes out again at once
     /// and leaves nothing behind, so that the queue need not be asked; 0 where it must be.
@@ -172,14 +172,20 @@ pub(crate) mod testing {
 
         pub(crate) fn put(&mut self, at: Time, id: u32, size: u32, flow: u32, ecn: Ecn) {
             let packet = Packet { queued: at, ..Packet::new(id, size, flow, ecn) };
-            let mut room =
-                Room { stream: &mut self.stream, dropped: &mut self.dropped, rate: self.rate };
+            let mut room = QueueContext {
+                stream: &mut self.stream,
+                dropped: &mut self.dropped,
+                rate: self.rate,
+            };
             self.queue.enqueue(at, packet, &mut room);
         }
 
         pub(crate) fn get(&mut self, at: Time) -> Option<Packet> {
-            let mut room =
-                Room { stream: &mut self.stream, dropped: &mut self.dropped, rate: self.rate };
+            let mut room = QueueContext {
+                stream: &mut self.stream,
+                dropped: &mut self.dropped,
+                rate: self.rate,
+            };
             self.queue.dequeue(at, &mut room)
         }
 

@@ -1,7 +1,7 @@
 //! Proportional integral controller enhanced (RFC 8033).
 
 use super::fifo::Fifo;
-use super::{Queue, Room};
+use super::{Queue, QueueContext};
 use crate::packet::{DropReason, Packet};
 use crate::quantity::{Chance, Size, Span};
 use ringway_sansio::{Duration, Ecn, Time};
@@ -127,7 +127,7 @@ impl Pie {
     }
 
     /// RFC 8033 section 4.1, and 5.4 for the spacing.
-    fn drops_early(&mut self, room: &mut Room<'_>) -> bool {
+    fn drops_early(&mut self, room: &mut QueueContext<'_>) -> bool {
         if self.burst_allowance > 0 {
             return false;
         }
@@ -155,7 +155,7 @@ impl Pie {
 }
 
 impl Queue for Pie {
-    fn enqueue(&mut self, now: Time, mut packet: Packet, room: &mut Room<'_>) {
+    fn enqueue(&mut self, now: Time, mut packet: Packet, room: &mut QueueContext<'_>) {
         self.catch_up(now);
         if self.fifo.len() >= self.config.limit as usize {
             self.accu_prob = 0.0;
@@ -173,7 +173,7 @@ impl Queue for Pie {
         self.fifo.push(packet);
     }
 
-    fn dequeue(&mut self, now: Time, _: &mut Room<'_>) -> Option<Packet> {
+    fn dequeue(&mut self, now: Time, _: &mut QueueContext<'_>) -> Option<Packet> {
         self.catch_up(now);
         self.fifo.pop()
     }

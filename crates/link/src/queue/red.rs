@@ -2,7 +2,7 @@
 //! that Floyd added in 2000.
 
 use super::fifo::Fifo;
-use super::{Queue, Room};
+use super::{Queue, QueueContext};
 use crate::packet::{DropReason, Packet};
 use crate::quantity::{Chance, Size};
 use ringway_sansio::{Ecn, Time};
@@ -65,7 +65,7 @@ impl Red {
         Red { config, fifo: Fifo::default(), average: 0.0, count: -1, idle_since: Some(now) }
     }
 
-    fn update_average(&mut self, now: Time, room: &Room<'_>) {
+    fn update_average(&mut self, now: Time, room: &QueueContext<'_>) {
         let weight = self.config.weight;
         if let Some(since) = self.idle_since.take() {
             let typical = room.rate.nanos(self.config.mean_packet.0);
@@ -91,7 +91,7 @@ impl Red {
     }
 
     /// Whether this packet is chosen.
-    fn chooses(&mut self, room: &mut Room<'_>) -> Choice {
+    fn chooses(&mut self, room: &mut QueueContext<'_>) -> Choice {
         if self.average < self.config.min {
             self.count = -1;
             return Choice::Pass;
@@ -120,7 +120,7 @@ enum Choice {
 }
 
 impl Queue for Red {
-    fn enqueue(&mut self, now: Time, mut packet: Packet, room: &mut Room<'_>) {
+    fn enqueue(&mut self, now: Time, mut packet: Packet, room: &mut QueueContext<'_>) {
         self.update_average(now, room);
         match self.chooses(room) {
             Choice::Mark if packet.ecn.is_capable() => packet.ecn = Ecn::Ce,
@@ -141,7 +141,7 @@ impl Queue for Red {
         self.fifo.push(packet);
     }
 
-    fn dequeue(&mut self, now: Time, _: &mut Room<'_>) -> Option<Packet> {
+    fn dequeue(&mut self, now: Time, _: &mut QueueContext<'_>) -> Option<Packet> {
         let packet = self.take()?;
         if self.fifo.is_empty() {
             self.idle_since = Some(now);

@@ -46,7 +46,7 @@ pub trait Program: 'static {
 
 /// What carries the messages of a host.
 #[derive(Clone, Copy, Debug)]
-pub enum Carried {
+pub enum TransportConfig {
     /// Datagrams.
     Udp,
     /// Connections.
@@ -55,21 +55,21 @@ pub enum Carried {
     Sctp(ringway_sctp::Settings, u16),
 }
 
-impl Carried {
+impl TransportConfig {
     /// By the name that stands in a Via.
     pub const fn transport(&self) -> Transport {
         match self {
-            Carried::Udp => Transport::Udp,
-            Carried::Tcp(_) => Transport::Tcp,
-            Carried::Sctp(..) => Transport::Sctp,
+            TransportConfig::Udp => Transport::Udp,
+            TransportConfig::Tcp(_) => Transport::Tcp,
+            TransportConfig::Sctp(..) => Transport::Sctp,
         }
     }
 
     const fn protocol(&self) -> u8 {
         match self {
-            Carried::Udp => headers::UDP,
-            Carried::Tcp(_) => ringway_tcp::PROTOCOL,
-            Carried::Sctp(..) => ringway_sctp::PROTOCOL,
+            TransportConfig::Udp => headers::UDP,
+            TransportConfig::Tcp(_) => ringway_tcp::PROTOCOL,
+            TransportConfig::Sctp(..) => ringway_sctp::PROTOCOL,
         }
     }
 }
@@ -106,7 +106,7 @@ impl<P: Program> Host<P> {
         world: &mut World,
         node: NodeId,
         (locals, port): (&[IpAddr], u16),
-        carried: Carried,
+        carried: TransportConfig,
         program: P,
         random: impl Random + Send + 'static,
     ) -> Result<EndpointId, Error> {
@@ -114,12 +114,12 @@ impl<P: Program> Host<P> {
         let first = locals.first().ok_or_else(|| wrong("expected an address, got none".into()))?;
         let local = SocketAddr::new(*first, port);
         let carrier: Box<dyn Carrier> = match carried {
-            Carried::Udp => Box::new(udp::Udp::new(local)),
-            Carried::Tcp(settings) => {
+            TransportConfig::Udp => Box::new(udp::Udp::new(local)),
+            TransportConfig::Tcp(settings) => {
                 let made = tcp::Tcp::new(local, settings, random);
                 Box::new(made.map_err(|e| wrong(e.to_string()))?)
             }
-            Carried::Sctp(settings, streams) => {
+            TransportConfig::Sctp(settings, streams) => {
                 let made = sctp::Sctp::new(locals, port, settings, streams, random);
                 Box::new(made.map_err(|e| wrong(e.to_string()))?)
             }

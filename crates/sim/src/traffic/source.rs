@@ -57,7 +57,7 @@ pub struct SourceConfig {
     /// Nothing is sent after this time; at this time something may be.
     pub stop: Time,
     /// Packets in all.
-    pub most: u64,
+    pub max_packets: u64,
     /// Congestion notification of the packets.
     pub ecn: Ecn,
     /// Whether packets carry a checksum, by which a sink finds damaged ones. Over IPv6 they always
@@ -75,7 +75,7 @@ impl SourceConfig {
             pattern: Pattern::Constant(Rate(448_000)),
             start: Time::ZERO,
             stop: Time::from_nanos(u64::MAX),
-            most: u64::MAX,
+            max_packets: u64::MAX,
             ecn: Ecn::NotEct,
             checksum: true,
         }
@@ -116,7 +116,7 @@ impl Source {
             rest: 0,
             burst_ends: Time::ZERO,
         };
-        source.next = source.first().filter(|_| config.most > 0);
+        source.next = source.first().filter(|_| config.max_packets > 0);
         source
     }
 
@@ -189,7 +189,8 @@ impl Endpoint for Source {
     fn handle_timeout(&mut self, now: Time) {
         if self.next.is_some_and(|at| at <= now) {
             self.due = true;
-            self.next = if self.sent + 1 < self.config.most { self.following(now) } else { None };
+            self.next =
+                if self.sent + 1 < self.config.max_packets { self.following(now) } else { None };
         }
     }
 
@@ -263,12 +264,12 @@ mod tests {
     #[test]
     fn a_source_stops() {
         let constant = config(Pattern::Constant(Rate(8_000_000)));
-        let some = SourceConfig { most: 5, ..constant };
+        let some = SourceConfig { max_packets: 5, ..constant };
         assert_eq!(times(some, Time::from_secs(1)).len(), 5);
         let window =
             SourceConfig { start: Time::from_millis(10), stop: Time::from_millis(12), ..constant };
         assert_eq!(times(window, Time::from_secs(1)), [10_000_000, 11_000_000, 12_000_000]);
-        assert!(times(SourceConfig { most: 0, ..constant }, Time::from_secs(1)).is_empty());
+        assert!(times(SourceConfig { max_packets: 0, ..constant }, Time::from_secs(1)).is_empty());
     }
 
     #[test]
