@@ -289,16 +289,16 @@ impl LinkConfig {
         let slot = self.slot.min <= self.slot.max && self.slot.max <= MAX_SPAN;
         expect("slot", slot, "a `min` of at most `max`, and that of at most 1000000 s")?;
         expect("slot", self.slot.bytes.0 > 0, "`bytes` above 0")?;
-        let most = self.slot.delay.max(self.slot.jitter);
-        expect("slot", most <= MAX_SPAN, "a `delay` and a `jitter` of at most 1000000 s")?;
+        let max = self.slot.delay.max(self.slot.jitter);
+        expect("slot", max <= MAX_SPAN, "a `delay` and a `jitter` of at most 1000000 s")?;
         let one = self.slot.max == Span(0) || !self.slot.scatters();
         expect("slot", one, "either `min` and `max`, or `delay` and `jitter`")?;
         self.slot.distribution.check()?;
         expect("reorder", self.reorder.gap > 0, "a gap of 1 or more")?;
         expect("mtu", self.mtu.0 > 0, "more than 0 B")?;
         if let Loss::FourState(m) = &self.loss {
-            let most = (m.p13.get() + m.p14.get()).max(m.p31.get() + m.p32.get());
-            expect("loss", most <= 1.0, "p13 + p14 and p31 + p32 of at most 1")?;
+            let max = (m.p13.get() + m.p14.get()).max(m.p31.get() + m.p32.get());
+            expect("loss", max <= 1.0, "p13 + p14 and p31 + p32 of at most 1")?;
         }
         let list = &self.loss_list;
         let ascending = |v: &[u64]| v.is_sorted_by(|a, b| a < b);

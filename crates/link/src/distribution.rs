@@ -107,10 +107,10 @@ impl Distribution {
                 ((normal + 3.0 * pareto(entry)) / 4.0).trunc() / STEPS
             }
             Distribution::Table(table) => {
-                let place = u * (table.len() - 1) as f64;
-                let below = (place as usize).min(table.len() - 2);
+                let position = u * (table.len() - 1) as f64;
+                let below = (position as usize).min(table.len() - 2);
                 let (low, high) = (table[below], table[below + 1]);
-                low + (high - low) * (place - below as f64)
+                low + (high - low) * (position - below as f64)
             }
         }
     }

@@ -121,8 +121,8 @@ impl Link {
     /// Finds out what may go the short way.
     fn set_plain(&mut self) {
         let plain = is_plain(&self.config) && self.rule.is_none();
-        let most = self.queue.lets_through().min(self.config.mtu.0);
-        self.plain = if plain { most } else { 0 };
+        let max = self.queue.lets_through().min(self.config.mtu.0);
+        self.plain = if plain { max } else { 0 };
     }
 
     /// The configuration as it is now, changes included.

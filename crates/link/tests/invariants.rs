@@ -137,7 +137,7 @@ proptest! {
     /// The short way that packets go on a link with nothing but rate and delay leads where the long
     /// one does, which a rule that never strikes makes them go.
     #[test]
-    fn the_short_way_is_the_long_way(seed in any::<u64>()) {
+    fn the_fast_path_matches_the_full_path(seed in any::<u64>()) {
         let mut c = config(seed);
         let plain = LinkConfig {
             rate: c.rate,
@@ -195,7 +195,7 @@ proptest! {
 
 /// Changing one impairment leaves the draws of every other alone.
 #[test]
-fn decisions_draw_from_streams_of_their_own() {
+fn each_decision_draws_from_a_separate_stream() {
     let text = "jitter = \"1 ms\"\ndelay = \"5 ms\"\n";
     let with = |more: &str| {
         let mut b = Bench::new(toml::from_str(&format!("{text}{more}")).unwrap(), 4);

@@ -43,8 +43,8 @@ impl<W: Write + 'static> Capture<W> {
 
 impl<W: Write + 'static> Recorder for Capture<W> {
     fn record(&mut self, record: &Record, addressing: &Addressing, payload: &[u8]) {
-        let place = record.interface.and_then(|i| self.interfaces.iter().position(|&j| j == i));
-        let (Some(place), None) = (place, &self.error) else { return };
+        let position = record.interface.and_then(|i| self.interfaces.iter().position(|&j| j == i));
+        let (Some(position), None) = (position, &self.error) else { return };
         let (direction, comment) = match record.step {
             Step::Receive => (Direction::Inbound, None),
             Step::Leave(_) => (Direction::Outbound, None),
@@ -62,7 +62,8 @@ impl<W: Write + 'static> Recorder for Capture<W> {
         );
         let parts = [self.header.as_slice(), payload];
         let nanos = record.at.as_nanos();
-        let written = self.writer.packet(place as u32, nanos, direction, parts, comment.as_deref());
+        let written =
+            self.writer.packet(position as u32, nanos, direction, parts, comment.as_deref());
         self.error = written.err();
     }
 }

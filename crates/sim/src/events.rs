@@ -78,12 +78,12 @@ impl Due {
         if self.len == FEW {
             return self.many.push(Reverse((order, index)));
         }
-        let mut place = self.len;
-        while place > 0 && self.few[place - 1] < (order, index) {
-            self.few[place] = self.few[place - 1];
-            place -= 1;
+        let mut position = self.len;
+        while position > 0 && self.few[position - 1] < (order, index) {
+            self.few[position] = self.few[position - 1];
+            position -= 1;
         }
-        self.few[place] = (order, index);
+        self.few[position] = (order, index);
         self.len += 1;
     }
 

@@ -79,7 +79,7 @@ pub(crate) struct Node {
     /// Endpoints by what they take, ascending.
     binds: Vec<(u32, u32)>,
     /// Events this node has asked for.
-    pub(crate) asked: u64,
+    pub(crate) requested: u64,
     /// Events that happened here, and those of the present instant.
     pub(crate) events: u64,
     pub(crate) instant: Time,
@@ -95,7 +95,7 @@ impl Node {
             routes: Vec::new(),
             table: Vec::new(),
             binds: Vec::new(),
-            asked: 0,
+            requested: 0,
             events: 0,
             instant: Time::ZERO,
             at_instant: 0,
@@ -109,8 +109,8 @@ impl Node {
                 protocol: bind.protocol,
                 port: bind.port,
             }),
-            Err(place) => {
-                self.binds.insert(place, (bind.key(), endpoint));
+            Err(position) => {
+                self.binds.insert(position, (bind.key(), endpoint));
                 Ok(())
             }
         }

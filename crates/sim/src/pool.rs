@@ -8,7 +8,7 @@ pub const MAX_PACKETS: usize = 1 << 24;
 
 /// A packet in the world.
 #[derive(Clone, Debug)]
-pub(crate) struct Held {
+pub(crate) struct StoredPacket {
     /// What the IP header says; `ecn` changes on the way.
     pub(crate) addressing: Addressing,
     /// The transport's header and data.
@@ -33,7 +33,7 @@ pub(crate) struct Held {
 /// All packets, those in use and those free.
 #[derive(Default)]
 pub(crate) struct Pool {
-    held: Vec<Held>,
+    held: Vec<StoredPacket>,
     free: Vec<u32>,
 }
 
@@ -49,7 +49,7 @@ impl Pool {
             return None;
         }
         let nowhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-        self.held.push(Held {
+        self.held.push(StoredPacket {
             addressing: Addressing::new(nowhere, nowhere, 0),
             payload: Vec::new(),
             serial: 0,
@@ -70,7 +70,7 @@ impl Pool {
         let mut payload = core::mem::take(&mut self.held[copy as usize].payload);
         let original = &self.held[index as usize];
         payload.extend_from_slice(&original.payload);
-        self.held[copy as usize] = Held { payload, ..original.clone_head() };
+        self.held[copy as usize] = StoredPacket { payload, ..original.clone_head() };
         Some(copy)
     }
 
@@ -86,20 +86,20 @@ impl Pool {
     }
 
     #[inline]
-    pub(crate) fn get(&self, index: u32) -> &Held {
+    pub(crate) fn get(&self, index: u32) -> &StoredPacket {
         &self.held[index as usize]
     }
 
     #[inline]
-    pub(crate) fn get_mut(&mut self, index: u32) -> &mut Held {
+    pub(crate) fn get_mut(&mut self, index: u32) -> &mut StoredPacket {
         &mut self.held[index as usize]
     }
 }
 
-impl Held {
+impl StoredPacket {
     /// Everything but the payload.
-    fn clone_head(&self) -> Held {
-        Held {
+    fn clone_head(&self) -> StoredPacket {
+        StoredPacket {
             addressing: self.addressing,
             payload: Vec::new(),
             serial: self.serial,
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buffers_are_used_again_and_copies_are_their_own() {
+    fn buffers_are_reused_and_copies_are_separate() {
         let mut pool = Pool::default();
         let a = pool.take().unwrap();
         pool.get_mut(a).payload.extend_from_slice(b"hello");
@@ -128,10 +128,10 @@ mod tests {
         pool.get_mut(a).payload[0] = b'j';
         assert_eq!((pool.get(b).payload.as_slice(), pool.get(b).serial), (&b"hello"[..], 7));
         assert_eq!(pool.in_use(), 2);
-        let place = pool.get(a).payload.as_ptr();
+        let position = pool.get(a).payload.as_ptr();
         pool.release(a);
         let again = pool.take().unwrap();
-        assert_eq!((again, pool.get(again).payload.as_ptr()), (a, place));
+        assert_eq!((again, pool.get(again).payload.as_ptr()), (a, position));
         assert!(pool.get(again).payload.is_empty());
     }
 }

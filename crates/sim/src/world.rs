@@ -9,7 +9,7 @@ use crate::node::{
 use crate::pool::Pool;
 use crate::record::{Reason, Recorder, Step};
 use crate::routes;
-use crate::wire::{Teller, Wire};
+use crate::wire::{Notifier, Wire};
 use ringway_link::loss::LossRule;
 use ringway_link::{DropReason, Link, LinkConfig, Outlet as _, Packet, Streams};
 use ringway_sansio::{Addressing, Time};
@@ -69,11 +69,11 @@ pub struct World {
     endpoints: Vec<Plugged>,
     addresses: BTreeMap<IpAddr, u32>,
     /// Each address and its interface, by number.
-    places: Vec<(IpAddr, u32)>,
+    address_table: Vec<(IpAddr, u32)>,
     computed: bool,
     /// The routes are those of the present nodes, links and addresses.
     routed: bool,
-    teller: Teller,
+    notifier: Notifier,
     census: Census,
     happened: u64,
     hops: u64,
@@ -94,10 +94,10 @@ impl World {
             interfaces: Vec::new(),
             endpoints: Vec::new(),
             addresses: BTreeMap::new(),
-            places: Vec::new(),
+            address_table: Vec::new(),
             computed: true,
             routed: false,
-            teller: Teller::default(),
+            notifier: Notifier::default(),
             census: Census::default(),
             happened: 0,
             hops: 0,
@@ -203,8 +203,8 @@ impl World {
         if self.addresses.contains_key(&address) {
             return Err(Error::AddressTaken(address));
         }
-        self.addresses.insert(address, self.places.len() as u32);
-        self.places.push((address, interface.0));
+        self.addresses.insert(address, self.address_table.len() as u32);
+        self.address_table.push((address, interface.0));
         self.interfaces[interface.0 as usize].addresses.push(address);
         self.routed = false;
         Ok(())
@@ -285,21 +285,21 @@ impl World {
 
     /// Tells `recorder` every step of every packet from now on; gives its number.
     pub fn add_recorder(&mut self, recorder: impl Recorder) -> usize {
-        self.teller.recorders.push(Box::new(recorder));
-        self.teller.recorders.len() - 1
+        self.notifier.recorders.push(Box::new(recorder));
+        self.notifier.recorders.len() - 1
     }
 
     /// A recorder, if it is a `T`.
     pub fn recorder<T: Recorder>(&mut self, number: usize) -> Option<&mut T> {
-        let recorder: &mut dyn Any = self.teller.recorders.get_mut(number)?.as_mut();
+        let recorder: &mut dyn Any = self.notifier.recorders.get_mut(number)?.as_mut();
         recorder.downcast_mut()
     }
 
     /// Takes a recorder out, if it is a `T`: it is told nothing more.
     pub fn take_recorder<T: Recorder>(&mut self, number: usize) -> Option<T> {
-        let place = self.teller.recorders.get_mut(number)?;
-        let is_one = (place.as_ref() as &dyn Any).is::<T>();
-        let taken = is_one.then(|| std::mem::replace(place, Box::new(Deaf)))?;
+        let entry = self.notifier.recorders.get_mut(number)?;
+        let is_one = (entry.as_ref() as &dyn Any).is::<T>();
+        let taken = is_one.then(|| std::mem::replace(entry, Box::new(DiscardRecorder)))?;
         let taken: Box<dyn Any> = taken;
         taken.downcast().ok().map(|recorder| *recorder)
     }
@@ -360,7 +360,7 @@ impl World {
         let by_links: u64 = counters.map(|c| c.dropped).sum();
         let waiting = self.interfaces.iter().map(|i| i.link.queue_len() as u64).sum();
         Census {
-            copied: self.teller.copied,
+            copied: self.notifier.copied,
             dropped: self.census.dropped + by_links,
             waiting,
             on_the_way: self.pool.in_use() as u64 - waiting,
@@ -482,9 +482,9 @@ impl World {
     /// The place of the next event that a node asks for.
     #[inline]
     fn order(&mut self, node: u32) -> Order {
-        let asked = &mut self.nodes[node as usize].asked;
-        *asked += 1;
-        Order::new(node, *asked)
+        let requested = &mut self.nodes[node as usize].requested;
+        *requested += 1;
+        Order::new(node, *requested)
     }
 
     /// Sends a packet that an endpoint has made.
@@ -501,11 +501,11 @@ impl World {
         held.flow = flow_hash(&addressing, &held.payload);
         held.hops = HOPS;
         let known = plugged.last.filter(|last| last.0 == addressing.destination);
-        let place = known.map(|last| (last.1, last.2)).or_else(|| {
+        let entry = known.map(|last| (last.1, last.2)).or_else(|| {
             let number = *self.addresses.get(&addressing.destination)?;
-            Some((number, self.interfaces[self.places[number as usize].1 as usize].node))
+            Some((number, self.interfaces[self.address_table[number as usize].1 as usize].node))
         });
-        let Some((number, owner)) = place else {
+        let Some((number, owner)) = entry else {
             return self.lose(packet, node, Reason::NoRoute);
         };
         plugged.last = Some((addressing.destination, number, owner));
@@ -530,7 +530,7 @@ impl World {
     fn first_hop(&self, node: u32, source: &IpAddr, number: u32, owner: u32) -> u32 {
         let this = &self.nodes[node as usize];
         if this.interfaces.len() > 1 {
-            let chosen = self.addresses.get(source).map(|&n| self.places[n as usize].1);
+            let chosen = self.addresses.get(source).map(|&n| self.address_table[n as usize].1);
             let chosen = chosen.filter(|&i| self.interfaces[i as usize].node == node);
             if let Some(way) = chosen {
                 let next = self.interfaces[way as usize].peer_node;
@@ -547,7 +547,7 @@ impl World {
     /// Brings the routes up to date.
     fn route(&mut self) {
         if !self.routed {
-            routes::fill(&mut self.nodes, &self.interfaces, &self.places, self.computed);
+            routes::fill(&mut self.nodes, &self.interfaces, &self.address_table, self.computed);
             self.routed = true;
         }
     }
@@ -559,8 +559,8 @@ impl World {
         let mut wire = Wire {
             events: &mut self.events,
             pool: &mut self.pool,
-            asked: &mut self.nodes[*node as usize].asked,
-            teller: &mut self.teller,
+            requested: &mut self.nodes[*node as usize].requested,
+            notifier: &mut self.notifier,
             flight,
             counters,
             node: *node,
@@ -638,7 +638,7 @@ impl World {
         let counters = &mut self.interfaces[peer as usize].counters;
         counters.received += 1;
         counters.received_bytes += u64::from(held.size);
-        self.teller.tell(now, Step::Receive, node, Some(peer), held);
+        self.notifier.notify(now, Step::Receive, node, Some(peer), held);
         if held.node == node {
             return self.deliver(packet);
         }
@@ -689,7 +689,7 @@ impl World {
     fn lose(&mut self, packet: u32, node: u32, reason: Reason) {
         self.census.dropped += 1;
         let held = self.pool.get(packet);
-        self.teller.tell(self.now, Step::Drop(reason), node, None, held);
+        self.notifier.notify(self.now, Step::Drop(reason), node, None, held);
         self.pool.release(packet);
     }
 
@@ -708,9 +708,9 @@ impl World {
 }
 
 /// Stands where a recorder was taken out.
-struct Deaf;
+struct DiscardRecorder;
 
-impl Recorder for Deaf {
+impl Recorder for DiscardRecorder {
     fn record(&mut self, _: &crate::Record, _: &Addressing, _: &[u8]) {}
 }
 

@@ -216,7 +216,7 @@ fn conserves(shape: u64, kind: Kind) {
 /// On each link, in the end: what was offered or copied left it or was dropped, and what left it was
 /// received at the very time that was told, or cut on its way.
 fn every_link_conserves(shape: u64, records: &[Record]) {
-    let links = records.iter().filter_map(|r| r.interface).max().map_or(0, |most| most + 1);
+    let links = records.iter().filter_map(|r| r.interface).max().map_or(0, |max| max + 1);
     for link in 0..links {
         let here = |r: &&Record| r.interface == Some(link);
         let count =
@@ -235,11 +235,11 @@ fn every_link_conserves(shape: u64, records: &[Record]) {
             let received = r.step == Step::Receive && r.interface == Some(link ^ 1);
             (received || is_cut(&r.step) && r.interface == Some(link)).then_some((r.packet, r.at))
         };
-        let mut told: Vec<_> = records.iter().filter_map(arrivals).collect();
+        let mut announced: Vec<_> = records.iter().filter_map(arrivals).collect();
         let mut seen: Vec<_> = records.iter().filter_map(ends).collect();
-        told.sort_unstable();
+        announced.sort_unstable();
         seen.sort_unstable();
-        assert!(told == seen, "{shape} link {link}");
+        assert!(announced == seen, "{shape} link {link}");
     }
 }
 

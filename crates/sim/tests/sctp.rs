@@ -61,8 +61,8 @@ impl Talk {
         let (id, number) = (self.client, self.sent);
         let stream = number as u16 % STREAMS;
         let options = SendOptions { stream, ..SendOptions::default() };
-        let give = |s: &mut Sctp, now| s.send(now, id, &options, message(number, size)).is_ok();
-        let sent = self.world.with_endpoint(self.ends[0], give).unwrap().unwrap();
+        let send = |s: &mut Sctp, now| s.send(now, id, &options, message(number, size)).is_ok();
+        let sent = self.world.with_endpoint(self.ends[0], send).unwrap().unwrap();
         self.sent += usize::from(sent);
         sent
     }
@@ -84,7 +84,7 @@ impl Talk {
             }
         };
         self.world.with_endpoint(self.ends[1], take).unwrap();
-        let told = |s: &mut Sctp, _| {
+        let collect = |s: &mut Sctp, _| {
             while let Some(event) = s.poll_event() {
                 match event {
                     Event::Path { remote, state, .. } => paths.push((remote, state)),
@@ -93,7 +93,7 @@ impl Talk {
                 }
             }
         };
-        self.world.with_endpoint(self.ends[0], told).unwrap();
+        self.world.with_endpoint(self.ends[0], collect).unwrap();
     }
 
     /// Every message came once, whole, and in the order of its stream.

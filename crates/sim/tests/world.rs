@@ -141,7 +141,7 @@ fn ipv6_and_a_host_to_itself() {
 
 /// The reason for every packet that is lost between links.
 #[test]
-fn drops_between_links_say_why() {
+fn drops_between_links_have_a_reason() {
     type Change<'a> = &'a dyn Fn(&mut World, &[NodeId], InterfaceId, InterfaceId);
     let reasons = |change: Change<'_>| {
         let (mut w, n) = world(&["a", "b", "c"]);
@@ -209,7 +209,7 @@ impl Endpoint for Bad {
 }
 
 #[test]
-fn no_node_can_spin_unnamed() {
+fn a_spinning_node_is_named_in_the_error() {
     let run = |bad: Option<Bad>, budget: Budget| {
         let config = |a, b| SourceConfig::ns2(a, b);
         let links = [LinkConfig::default()];
@@ -237,7 +237,7 @@ fn no_node_can_spin_unnamed() {
 }
 
 #[test]
-fn what_cannot_be_built_is_an_error() {
+fn an_invalid_world_is_an_error() {
     let (mut w, n) = world(&["a", "b"]);
     assert!(matches!(w.add_node("a"), Err(Error::NameTaken(_))));
     let (a, b) = w.connect(n[0], n[1], link(1), link(1)).unwrap();

@@ -71,20 +71,20 @@ impl Ns2DropTail {
 /// The queue of all three.
 pub(super) struct DropTail {
     fifo: Fifo,
-    most_packets: usize,
-    most_bytes: u64,
+    max_packets: usize,
+    max_bytes: u64,
 }
 
 impl DropTail {
-    fn new(most_packets: usize, most_bytes: u64) -> Self {
-        DropTail { fifo: Fifo::default(), most_packets, most_bytes }
+    fn new(max_packets: usize, max_bytes: u64) -> Self {
+        DropTail { fifo: Fifo::default(), max_packets, max_bytes }
     }
 }
 
 impl Queue for DropTail {
     fn enqueue(&mut self, _: Time, packet: Packet, room: &mut QueueContext<'_>) {
         let bytes = self.fifo.bytes() + u64::from(packet.size);
-        if self.fifo.len() >= self.most_packets || bytes > self.most_bytes {
+        if self.fifo.len() >= self.max_packets || bytes > self.max_bytes {
             room.dropped.push((packet, DropReason::QueueFull));
             return;
         }
@@ -96,7 +96,7 @@ impl Queue for DropTail {
     }
 
     fn lets_through(&self) -> u64 {
-        if self.most_packets > 0 { self.most_bytes } else { 0 }
+        if self.max_packets > 0 { self.max_bytes } else { 0 }
     }
 
     fn take(&mut self) -> Option<Packet> {

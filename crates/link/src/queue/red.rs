@@ -82,19 +82,19 @@ impl Red {
     /// Probability of a drop before the spacing by `count`; `None` to drop for certain.
     fn base_chance(&self) -> Option<f64> {
         let c = &self.config;
-        let most = c.max_chance.get();
+        let max_chance = c.max_chance.get();
         if self.average < c.max {
-            return Some(most * (self.average - c.min) / (c.max - c.min));
+            return Some(max_chance * (self.average - c.min) / (c.max - c.min));
         }
         (c.gentle && self.average < 2.0 * c.max)
-            .then(|| most + (1.0 - most) * (self.average - c.max) / c.max)
+            .then(|| max_chance + (1.0 - max_chance) * (self.average - c.max) / c.max)
     }
 
     /// Whether this packet is chosen.
     fn chooses(&mut self, room: &mut QueueContext<'_>) -> Choice {
         if self.average < self.config.min {
             self.count = -1;
-            return Choice::Pass;
+            return Choice::Accept;
         }
         self.count += 1;
         let Some(chance) = self.base_chance() else {
@@ -106,7 +106,7 @@ impl Red {
         let rest = 1.0 - before * chance;
         let chosen = rest <= 0.0 || room.stream.chance(chance / rest);
         if !chosen {
-            return Choice::Pass;
+            return Choice::Accept;
         }
         self.count = 0;
         if self.config.ecn && self.average < self.config.max { Choice::Mark } else { Choice::Drop }
@@ -114,7 +114,7 @@ impl Red {
 }
 
 enum Choice {
-    Pass,
+    Accept,
     Mark,
     Drop,
 }
@@ -124,7 +124,7 @@ impl Queue for Red {
         self.update_average(now, room);
         match self.chooses(room) {
             Choice::Mark if packet.ecn.is_capable() => packet.ecn = Ecn::Ce,
-            Choice::Pass => {}
+            Choice::Accept => {}
             Choice::Mark | Choice::Drop => {
                 if self.fifo.is_empty() {
                     self.idle_since = Some(now);

@@ -75,7 +75,7 @@ impl TransportConfig {
 }
 
 /// What a carrier has to say.
-enum Told {
+enum CarrierEvent {
     Message(Flow, Vec<u8>),
     Closed(FlowId),
     NotSent(u64),
@@ -86,7 +86,7 @@ trait Carrier: Endpoint {
     /// Sends a message, or says that it cannot be sent.
     fn send(&mut self, now: Time, to: &Target, report: u64, bytes: &[u8]) -> bool;
     /// What happened next.
-    fn poll(&mut self, now: Time) -> Option<Told>;
+    fn poll(&mut self, now: Time) -> Option<CarrierEvent>;
     /// Times that something was sent again.
     fn retransmits(&self) -> u64;
 }
@@ -106,14 +106,14 @@ impl<P: Program> Host<P> {
         world: &mut World,
         node: NodeId,
         (locals, port): (&[IpAddr], u16),
-        carried: TransportConfig,
+        transport_config: TransportConfig,
         program: P,
         random: impl Random + Send + 'static,
     ) -> Result<EndpointId, Error> {
         let wrong = |what: String| Error::Settings { what };
         let first = locals.first().ok_or_else(|| wrong("expected an address, got none".into()))?;
         let local = SocketAddr::new(*first, port);
-        let carrier: Box<dyn Carrier> = match carried {
+        let carrier: Box<dyn Carrier> = match transport_config {
             TransportConfig::Udp => Box::new(udp::Udp::new(local)),
             TransportConfig::Tcp(settings) => {
                 let made = tcp::Tcp::new(local, settings, random);
@@ -125,7 +125,7 @@ impl<P: Program> Host<P> {
             }
         };
         let host = Host { program, carrier, out: Outbox::new() };
-        world.attach(node, Bind { protocol: carried.protocol(), port: Some(port) }, host)
+        world.attach(node, Bind { protocol: transport_config.protocol(), port: Some(port) }, host)
     }
 
     /// The program.
@@ -152,11 +152,11 @@ impl<P: Program> Host<P> {
                 self.program.handle_not_sent(now, report, &mut self.out);
             }
             match self.carrier.poll(now) {
-                Some(Told::Message(flow, bytes)) => {
+                Some(CarrierEvent::Message(flow, bytes)) => {
                     self.program.handle_message(now, &flow, &bytes, &mut self.out);
                 }
-                Some(Told::Closed(flow)) => self.program.handle_flow_closed(now, flow),
-                Some(Told::NotSent(report)) => {
+                Some(CarrierEvent::Closed(flow)) => self.program.handle_flow_closed(now, flow),
+                Some(CarrierEvent::NotSent(report)) => {
                     self.program.handle_not_sent(now, report, &mut self.out);
                 }
                 None if self.out.is_empty() => return,

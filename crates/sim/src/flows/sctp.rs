@@ -1,6 +1,6 @@
 //! A message of SCTP each, and each call on a stream of its own.
 
-use super::{Carrier, MAX_FLOWS, MAX_WAITING, Names, Told};
+use super::{Carrier, CarrierEvent, MAX_FLOWS, MAX_WAITING, Names};
 use bytes::Bytes;
 use ringway_sansio::{Addressing, Endpoint, Flow, Random, Target, Time, Transport};
 use ringway_sctp::{AssocId, Error, Event, Limits, SendOptions, Settings};
@@ -38,7 +38,7 @@ pub(super) struct Sctp {
     streams: u16,
     names: Names,
     associations: Vec<Association>,
-    told: VecDeque<Told>,
+    events: VecDeque<CarrierEvent>,
     retransmits: u64,
 }
 
@@ -59,7 +59,7 @@ impl Sctp {
             streams,
             names: Names::default(),
             associations: Vec::new(),
-            told: VecDeque::new(),
+            events: VecDeque::new(),
             retransmits: 0,
         })
     }
@@ -125,15 +125,15 @@ impl Sctp {
                 association.message.clear();
             } else if part.end {
                 let whole = std::mem::take(&mut association.message);
-                self.told.push_back(Told::Message(association.flow, whole));
+                self.events.push_back(CarrierEvent::Message(association.flow, whole));
             }
         }
     }
 
     fn handle(&mut self, now: Time, event: Event) {
-        let place = |id: AssocId| self.associations.iter().position(|a| a.id == id);
+        let index_of = |id: AssocId| self.associations.iter().position(|a| a.id == id);
         match event {
-            Event::Up { id, .. } => match place(id) {
+            Event::Up { id, .. } => match index_of(id) {
                 Some(index) => {
                     self.associations[index].up = true;
                     self.associations[index].reports.clear();
@@ -147,21 +147,21 @@ impl Sctp {
                 }
             },
             Event::Readable(id) => {
-                if let Some(index) = place(id) {
+                if let Some(index) = index_of(id) {
                     self.read(index);
                 }
             }
             Event::Writable(id) => {
-                if let Some(index) = place(id) {
+                if let Some(index) = index_of(id) {
                     self.flush(now, index);
                 }
             }
             Event::Closed(id, _) => {
-                let Some(index) = place(id) else { return };
+                let Some(index) = index_of(id) else { return };
                 self.read(index);
                 let gone = self.associations.swap_remove(index);
-                self.told.extend(gone.reports.into_iter().map(Told::NotSent));
-                self.told.push_back(Told::Closed(gone.flow.id));
+                self.events.extend(gone.reports.into_iter().map(CarrierEvent::NotSent));
+                self.events.push_back(CarrierEvent::Closed(gone.flow.id));
             }
             _ => {}
         }
@@ -185,7 +185,7 @@ impl Carrier for Sctp {
         true
     }
 
-    fn poll(&mut self, now: Time) -> Option<Told> {
+    fn poll(&mut self, now: Time) -> Option<CarrierEvent> {
         while let Some(event) = self.sctp.poll_event() {
             if let Event::Closed(id, _) = &event
                 && let Ok(snapshot) = self.sctp.snapshot(*id)
@@ -194,7 +194,7 @@ impl Carrier for Sctp {
             }
             self.handle(now, event);
         }
-        self.told.pop_front()
+        self.events.pop_front()
     }
 
     fn retransmits(&self) -> u64 {
