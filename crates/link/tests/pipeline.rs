@@ -49,7 +49,7 @@ fn an_idle_link_needs_no_call() {
     assert_eq!(b.link.poll_timeout(), Some(ms(8)));
 }
 
-/// 49 wait and one is sent: of 60 that come at once, 10 are dropped.
+/// 49 packets wait and one is sent: of 60 that arrive at once, 10 are dropped.
 #[test]
 fn ns2_drop_tail_holds_fifty_with_the_one_on_the_wire() {
     let queue = "rate = \"1 Mbit/s\"\nqueue = { discipline = \"ns2-drop-tail\", limit = 50 }";
@@ -138,8 +138,8 @@ fn a_packet_larger_than_the_mtu_is_dropped() {
     assert_eq!((b.ids(), b.count(DropReason::TooBig)), (vec![0], 1));
 }
 
-/// A cable that is pulled at 5 ms and put back at 20 ms: what is on the way, what waits and what
-/// comes meanwhile is lost, each for its own reason.
+/// A cable is unplugged at 5 ms and plugged in at 20 ms: packets in flight, packets in the queue and
+/// packets that arrive meanwhile are lost, each for its reason.
 #[test]
 fn a_cut_drops_packets_in_flight() {
     let text = "rate = \"1 Mbit/s\"\ndelay = \"3 ms\"\n\

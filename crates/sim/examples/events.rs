@@ -1,6 +1,6 @@
-//! The speed of the event queue: 100,000 pending, and again and again the first taken out and one
-//! put in. Arguments: `buckets` (the queue of this crate), `heap` (the standard library's binary
-//! heap) or `quad` (a heap of four children, laid out flat), and how many times.
+//! The speed of the event queue: with 100,000 pending events, the first is removed and one is added,
+//! repeatedly. Arguments: `buckets` (the queue of this crate), `heap` (the standard library's binary
+//! heap) or `quad` (a flat heap of four children), and the number of repetitions.
 //!
 //! Counted under `valgrind --tool=callgrind`; two operations each time.
 

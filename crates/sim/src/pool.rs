@@ -1,23 +1,23 @@
-//! Packets by number, with buffers that are used again.
+//! Packets by number, with reused buffers.
 
 use ringway_sansio::{Addressing, Time};
 use std::net::{IpAddr, Ipv4Addr};
 
-/// Most packets a world may hold at a time.
+/// Maximum number of packets in a world at a time.
 pub const MAX_PACKETS: usize = 1 << 24;
 
 /// A packet in the world.
 #[derive(Clone, Debug)]
 pub(crate) struct StoredPacket {
-    /// What the IP header says; `ecn` changes on the way.
+    /// The contents of the IP header; `ecn` may change on the path.
     pub(crate) addressing: Addressing,
     /// The transport's header and data.
     pub(crate) payload: Vec<u8>,
-    /// Number of the packet in the order of sending; a copy has that of the original.
+    /// Number of the packet in the order of sending; a copy has the number of the original.
     pub(crate) serial: u64,
-    /// When its sender sent it.
+    /// The time when its sender sent it.
     pub(crate) born: Time,
-    /// When it began to be sent over the present link.
+    /// The time when it was started on the present link.
     pub(crate) started: Time,
     /// Bytes with the IP header.
     pub(crate) size: u32,
@@ -26,11 +26,11 @@ pub(crate) struct StoredPacket {
     /// Number of the destination's address, and the node that has it.
     pub(crate) destination: u32,
     pub(crate) node: u32,
-    /// Hops left, the TTL or hop limit.
+    /// Remaining hops, the TTL or hop limit.
     pub(crate) hops: u8,
 }
 
-/// All packets, those in use and those free.
+/// All packets, used and free.
 #[derive(Default)]
 pub(crate) struct Pool {
     held: Vec<StoredPacket>,
@@ -38,7 +38,7 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// A packet with an empty payload; `None` if there are too many.
+    /// Allocates a packet with an empty payload; `None` if there are too many.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<u32> {
         if let Some(index) = self.free.pop() {
@@ -64,7 +64,7 @@ impl Pool {
         Some((self.held.len() - 1) as u32)
     }
 
-    /// A copy of a packet.
+    /// Makes a copy of a packet.
     pub(crate) fn copy(&mut self, index: u32) -> Option<u32> {
         let copy = self.take()?;
         let mut payload = core::mem::take(&mut self.held[copy as usize].payload);
@@ -74,13 +74,13 @@ impl Pool {
         Some(copy)
     }
 
-    /// Gives a packet back.
+    /// Releases a packet.
     #[inline]
     pub(crate) fn release(&mut self, index: u32) {
         self.free.push(index);
     }
 
-    /// Packets in use.
+    /// Returns the number of packets in use.
     pub(crate) fn in_use(&self) -> usize {
         self.held.len() - self.free.len()
     }
@@ -97,7 +97,7 @@ impl Pool {
 }
 
 impl StoredPacket {
-    /// Everything but the payload.
+    /// Returns a copy without the payload.
     fn clone_head(&self) -> StoredPacket {
         StoredPacket {
             addressing: self.addressing,

@@ -1,4 +1,4 @@
-//! What a link does to the world.
+//! The outlet of a link in the world.
 
 use crate::events::{EventQueue, Order};
 use crate::node::{Counters, Flight};
@@ -9,11 +9,11 @@ use ringway_link::{Departure, DropReason, Outlet, Packet};
 use ringway_sansio::Time;
 use std::collections::VecDeque;
 
-/// Tells recorders.
+/// Notifies recorders.
 #[derive(Default)]
 pub(crate) struct Notifier {
     pub(crate) recorders: Vec<Box<dyn Recorder>>,
-    /// Copies that links have made.
+    /// Number of copies that links have made.
     pub(crate) copied: u64,
 }
 
@@ -58,11 +58,11 @@ impl Notifier {
     }
 }
 
-/// The parts of a world that the link leaving one interface works on.
+/// The parts of a world that the link leaving one interface uses.
 pub(crate) struct Wire<'a> {
     pub(crate) events: &'a mut EventQueue<Event>,
     pub(crate) pool: &'a mut Pool,
-    /// Events that the interface's node has asked for.
+    /// Number of events that the interface's node has requested.
     pub(crate) requested: &'a mut u64,
     pub(crate) flight: &'a mut VecDeque<Flight>,
     pub(crate) notifier: &'a mut Notifier,
@@ -96,11 +96,11 @@ impl Outlet for Wire<'_> {
         let order = Order::new(self.node, *self.requested);
         let (arrives, link) = (departure.arrives, self.interface);
         match self.flight.back() {
-            // Overtakes what is on its way.
+            // It overtakes packets in flight.
             Some(last) if arrives < last.arrives => {
                 self.events.push(arrives, order, Event::Arrive { packet, link });
             }
-            // Its event is put in when it is the first: a full link costs no more than one event.
+            // Only the first packet in flight has an event: a full link costs no more than one event.
             Some(_) => self.flight.push_back(Flight { arrives, order, packet }),
             None => {
                 self.flight.push_back(Flight { arrives, order, packet });
@@ -137,8 +137,8 @@ impl Outlet for Wire<'_> {
     }
 }
 
-/// Makes a bit wrong. One that would fall into the IP header, which a router would drop the packet
-/// for, falls into the payload instead.
+/// Inverts a bit. A bit in the IP header, for which a router would drop the packet, is replaced by one
+/// in the payload.
 fn flip(payload: &mut [u8], bit: u32) {
     if payload.is_empty() {
         return;

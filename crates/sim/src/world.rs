@@ -1,4 +1,4 @@
-//! A world: how it is built, and how its time passes.
+//! A world: its construction, and the passing of its time.
 
 use crate::error::{Budget, Error};
 use crate::events::{EventQueue, MAX_NODES, Order};
@@ -17,40 +17,40 @@ use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
-/// Largest IP packet.
+/// Maximum length of an IP packet.
 const MAX_IP: usize = 65_535;
-/// Hops a packet may make.
+/// Initial hop limit of a packet.
 const HOPS: u8 = 64;
 
-/// What is to happen.
+/// A pending event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
     /// A packet arrives over the link that leaves interface `link`.
     Arrive { packet: u32, link: u32 },
-    /// The first of the packets on their way over that link arrives.
+    /// The first of the packets in flight on that link arrives.
     First { link: u32 },
-    /// A packet to an address of its own node.
+    /// A packet to an address of its sender's node arrives.
     Loop { packet: u32 },
-    /// The link that leaves this interface is to be asked.
+    /// The link that leaves this interface is to be polled.
     Wake { link: u32 },
     /// The timer of this endpoint is due.
     Timer { endpoint: u32 },
 }
 
-/// Where all packets of a world are.
+/// The locations of all packets of a world.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Census {
-    /// Packets endpoints have sent.
+    /// Packets sent by endpoints.
     pub sent: u64,
-    /// Packets that links have made of others.
+    /// Copies made by links.
     pub copied: u64,
-    /// Packets handed to endpoints.
+    /// Packets delivered to endpoints.
     pub delivered: u64,
-    /// Packets that are gone.
+    /// Packets dropped.
     pub dropped: u64,
-    /// Packets that wait in queues.
+    /// Packets in queues.
     pub waiting: u64,
-    /// Packets that are being sent or on their way.
+    /// Packets that are being sent or in flight.
     pub on_the_way: u64,
 }
 
@@ -61,7 +61,7 @@ pub struct World {
     budget: Budget,
     events: EventQueue<Event>,
     pool: Pool,
-    /// Where endpoints write what they send.
+    /// The buffer that endpoints write packets into.
     scratch: Vec<u8>,
     nodes: Vec<Node>,
     names: BTreeSet<String>,
@@ -71,7 +71,7 @@ pub struct World {
     /// Each address and its interface, by number.
     address_table: Vec<(IpAddr, u32)>,
     computed: bool,
-    /// The routes are those of the present nodes, links and addresses.
+    /// Whether the routes are those of the present nodes, links and addresses.
     routed: bool,
     notifier: Notifier,
     census: Census,
@@ -80,7 +80,7 @@ pub struct World {
 }
 
 impl World {
-    /// An empty world at time zero that draws from `streams`.
+    /// Creates an empty world at time zero that draws from `streams`.
     pub fn new(streams: Streams) -> Self {
         World {
             streams,
@@ -104,32 +104,32 @@ impl World {
         }
     }
 
-    /// The random streams of this world.
+    /// Returns the random streams of this world.
     pub fn streams(&self) -> &Streams {
         &self.streams
     }
 
-    /// The present.
+    /// Returns the present time.
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// Bounds what may happen.
+    /// Sets the limits of the run.
     pub fn set_budget(&mut self, budget: Budget) {
         self.budget = budget;
     }
 
-    /// Events that have happened.
+    /// Returns the number of events so far.
     pub fn happened(&self) -> u64 {
         self.happened
     }
 
-    /// Links that packets have passed.
+    /// Returns the number of links passed by packets.
     pub fn hops(&self) -> u64 {
         self.hops
     }
 
-    /// Adds a node. Its name must be its own: random streams are called by it.
+    /// Adds a node. Its name must be unique, since random streams are named after it.
     pub fn add_node(&mut self, name: &str) -> Result<NodeId, Error> {
         if self.nodes.len() >= MAX_NODES as usize {
             return Err(Error::TooMany { what: "nodes", max: MAX_NODES.into() });
@@ -142,14 +142,14 @@ impl World {
         Ok(NodeId(self.nodes.len() as u32 - 1))
     }
 
-    /// Whether a node passes on packets that are not its own; it does unless told otherwise.
+    /// Sets whether a node forwards packets of other nodes, which is the default.
     pub fn set_forwarding(&mut self, node: NodeId, forwards: bool) -> Result<(), Error> {
         self.node_mut(node)?.forwards = forwards;
         Ok(())
     }
 
-    /// Connects two nodes: an interface on each, and a link each way. Interfaces are called
-    /// `a-b`, and `a-b-2` for the second between the same two nodes.
+    /// Connects two nodes: an interface on each, and a link each way. Interfaces are named `a-b`, and
+    /// `a-b-2` for the second between the same two nodes.
     pub fn connect(
         &mut self,
         a: NodeId,
@@ -197,7 +197,7 @@ impl World {
         })
     }
 
-    /// Gives an interface an address; it may have several.
+    /// Adds an address to an interface, which may have several.
     pub fn add_address(&mut self, interface: InterfaceId, address: IpAddr) -> Result<(), Error> {
         self.check_interface(interface)?;
         if self.addresses.contains_key(&address) {
@@ -210,7 +210,7 @@ impl World {
         Ok(())
     }
 
-    /// Sends what goes from `node` to the network `network`/`prefix` out of `interface`. The longest
+    /// Routes packets at `node` to the network `network`/`prefix` out of `interface`. The longest
     /// prefix wins, and any wins over a computed route; prefix 0 is the default route.
     pub fn add_route(
         &mut self,
@@ -228,13 +228,13 @@ impl World {
         Ok(())
     }
 
-    /// Whether shortest paths are computed, which they are unless told otherwise.
+    /// Sets whether shortest paths are computed, which is the default.
     pub fn set_computed_routes(&mut self, computed: bool) {
         self.computed = computed;
         self.routed = false;
     }
 
-    /// What a path counts for going out of `interface`; 1 unless told otherwise.
+    /// Sets the cost of a path out of `interface`, by default 1.
     pub fn set_cost(&mut self, interface: InterfaceId, cost: u32) -> Result<(), Error> {
         self.check_interface(interface)?;
         self.interfaces[interface.0 as usize].cost = cost;
@@ -242,7 +242,7 @@ impl World {
         Ok(())
     }
 
-    /// Plugs an endpoint into a node; it is asked at once what it has to send.
+    /// Attaches an endpoint to a node. It is polled at once when the world runs.
     pub fn attach(
         &mut self,
         node: NodeId,
@@ -253,19 +253,19 @@ impl World {
         self.node_mut(node)?.bind(bind, index)?;
         let plug = Box::new(endpoint);
         self.endpoints.push(Plugged { node: node.0, plug, timer: NEVER, last: None });
-        // Not before the world runs: what it sends may need nodes that are not there yet.
+        // Not before the world runs: its packets may need nodes that are not added yet.
         self.ask_at(index, self.now);
         Ok(EndpointId(index))
     }
 
-    /// An endpoint, if it is a `T`.
+    /// Returns an endpoint, if it is a `T`.
     pub fn endpoint<T: Plug>(&self, id: EndpointId) -> Option<&T> {
         let plug: &dyn Any = self.endpoints.get(id.0 as usize)?.plug.as_ref();
         plug.downcast_ref()
     }
 
-    /// Does something with an endpoint that is a `T`, at the present time, and then asks it what it
-    /// has to send. `None` if it is no `T`.
+    /// Calls a function with an endpoint that is a `T`, at the present time, and then polls the
+    /// endpoint. Returns `None` if it is no `T`.
     pub fn with_endpoint<T: Plug, R>(
         &mut self,
         id: EndpointId,
@@ -283,19 +283,19 @@ impl World {
         Ok(Some(result))
     }
 
-    /// Tells `recorder` every step of every packet from now on; gives its number.
+    /// Adds a recorder of every step of every packet from now on. Returns its number.
     pub fn add_recorder(&mut self, recorder: impl Recorder) -> usize {
         self.notifier.recorders.push(Box::new(recorder));
         self.notifier.recorders.len() - 1
     }
 
-    /// A recorder, if it is a `T`.
+    /// Returns a recorder, if it is a `T`.
     pub fn recorder<T: Recorder>(&mut self, number: usize) -> Option<&mut T> {
         let recorder: &mut dyn Any = self.notifier.recorders.get_mut(number)?.as_mut();
         recorder.downcast_mut()
     }
 
-    /// Takes a recorder out, if it is a `T`: it is told nothing more.
+    /// Removes a recorder, if it is a `T`. It is no longer notified.
     pub fn take_recorder<T: Recorder>(&mut self, number: usize) -> Option<T> {
         let entry = self.notifier.recorders.get_mut(number)?;
         let is_one = (entry.as_ref() as &dyn Any).is::<T>();
@@ -304,12 +304,12 @@ impl World {
         taken.downcast().ok().map(|recorder| *recorder)
     }
 
-    /// The link that leaves an interface.
+    /// Returns the link that leaves an interface.
     pub fn link(&self, interface: InterfaceId) -> Option<&Link> {
         self.interfaces.get(interface.0 as usize).map(|i| &i.link)
     }
 
-    /// Changes the link that leaves an interface, now; `change` gets the present configuration.
+    /// Changes the link that leaves an interface, now. `change` receives the present configuration.
     pub fn reconfigure(
         &mut self,
         interface: InterfaceId,
@@ -326,35 +326,35 @@ impl World {
         Ok(())
     }
 
-    /// Loses the packets that leave `interface` for which `rule` says so, where the link's loss
-    /// strikes. After the link, a packet's `queued` is when it came to the queue.
+    /// Drops the packets that leave `interface` and that `rule` selects, at the link's position of
+    /// loss. After the link, a packet's `queued` is the time when it was queued.
     pub fn lose_if(&mut self, interface: InterfaceId, rule: LossRule) -> Result<(), Error> {
         self.check_interface(interface)?;
         self.interfaces[interface.0 as usize].link.lose_if(rule);
         Ok(())
     }
 
-    /// What passed an interface.
+    /// Returns the counters of an interface.
     pub fn counters(&self, interface: InterfaceId) -> Counters {
         self.interfaces.get(interface.0 as usize).map_or(Counters::default(), |i| i.counters)
     }
 
-    /// A node's name, as records number it.
+    /// Returns the name of a node by its index in records.
     pub fn node_name(&self, index: u32) -> Option<&str> {
         self.nodes.get(index as usize).map(|n| n.name.as_str())
     }
 
-    /// An interface's name, as records number it.
+    /// Returns the name of an interface by its index in records.
     pub fn interface_name(&self, index: u32) -> Option<&str> {
         self.interfaces.get(index as usize).map(|i| i.name.as_str())
     }
 
-    /// The addresses of an interface.
+    /// Returns the addresses of an interface.
     pub fn interface_addresses(&self, interface: InterfaceId) -> &[IpAddr] {
         self.interfaces.get(interface.0 as usize).map_or(&[], |i| &i.addresses)
     }
 
-    /// Where all packets are: `sent + copied` is the sum of the other four.
+    /// Returns the locations of all packets: `sent + copied` is the sum of the other four.
     pub fn census(&self) -> Census {
         let counters = self.interfaces.iter().map(|i| i.counters);
         let by_links: u64 = counters.map(|c| c.dropped).sum();
@@ -368,7 +368,7 @@ impl World {
         }
     }
 
-    /// Lets time pass until `end`, which becomes the present: everything due by then happens.
+    /// Advances time to `end`: every event due by then is processed.
     pub fn run_until(&mut self, end: Time) -> Result<(), Error> {
         self.route();
         while let Some((at, event)) = self.events.pop(end) {
@@ -428,7 +428,7 @@ impl World {
         self.account(self.endpoints[endpoint as usize].node)?;
         let plugged = &mut self.endpoints[endpoint as usize];
         if plugged.timer != self.now.as_nanos() {
-            // Set for another time since.
+            // It was set for another time since.
             return Ok(());
         }
         plugged.timer = NEVER;
@@ -438,7 +438,7 @@ impl World {
         self.pump(endpoint)
     }
 
-    /// Takes from an endpoint what it has to send, and sets its timer.
+    /// Sends an endpoint's packets, and sets its timer.
     fn pump(&mut self, index: u32) -> Result<(), Error> {
         let mut packets = 0;
         loop {
@@ -448,7 +448,7 @@ impl World {
                 let max = crate::pool::MAX_PACKETS as u64;
                 return Err(Error::TooMany { what: "packets at a time", max });
             };
-            // The buffer that comes back is as empty and about as long.
+            // The returned buffer is empty too, and about as long.
             std::mem::swap(&mut self.pool.get_mut(packet).payload, &mut self.scratch);
             packets += 1;
             if packets > self.budget.burst {
@@ -465,8 +465,8 @@ impl World {
         Ok(())
     }
 
-    /// Sets an endpoint's timer, unless it is set for an earlier time: then it is set again when
-    /// that has come.
+    /// Sets an endpoint's timer, unless it is set for an earlier time: then it is set again at that
+    /// time.
     #[inline]
     fn ask_at(&mut self, endpoint: u32, at: Time) {
         let at = at.max(self.now);
@@ -479,7 +479,7 @@ impl World {
         }
     }
 
-    /// The place of the next event that a node asks for.
+    /// Returns the order of the next event that a node requests.
     #[inline]
     fn order(&mut self, node: u32) -> Order {
         let requested = &mut self.nodes[node as usize].requested;
@@ -487,7 +487,7 @@ impl World {
         Order::new(node, *requested)
     }
 
-    /// Sends a packet that an endpoint has made.
+    /// Sends a packet of an endpoint.
     fn send(&mut self, endpoint: u32, packet: u32, addressing: Addressing) {
         let plugged = &mut self.endpoints[endpoint as usize];
         let node = plugged.node;
@@ -524,9 +524,9 @@ impl World {
         }
     }
 
-    /// The way out of the node a packet begins at. Where the source address is that of one
-    /// interface of several and a path leads on from there, it is that interface: a host with
-    /// several addresses chooses its path by the source.
+    /// Returns the outgoing interface at the packet's first node. Where the source address is on one of
+    /// several interfaces and a path leads on from there, it is that interface: a host with several
+    /// addresses chooses its path by the source.
     fn first_hop(&self, node: u32, source: &IpAddr, number: u32, owner: u32) -> u32 {
         let this = &self.nodes[node as usize];
         if this.interfaces.len() > 1 {
@@ -544,7 +544,7 @@ impl World {
         this.table[number as usize]
     }
 
-    /// Brings the routes up to date.
+    /// Updates the routes.
     fn route(&mut self) {
         if !self.routed {
             routes::fill(&mut self.nodes, &self.interfaces, &self.address_table, self.computed);
@@ -552,7 +552,7 @@ impl World {
         }
     }
 
-    /// Does something with the link that leaves an interface.
+    /// Calls a function with the link that leaves an interface.
     #[inline]
     fn with_link<R>(&mut self, index: u32, act: impl FnOnce(&mut Link, &mut Wire<'_>) -> R) -> R {
         let Interface { link, counters, flight, node, .. } = &mut self.interfaces[index as usize];
@@ -592,7 +592,7 @@ impl World {
         self.set_wake(link);
     }
 
-    /// Asks a link when it is to be asked.
+    /// Sets the time of a link's next poll.
     #[inline(always)]
     fn set_wake(&mut self, link: u32) {
         if let Some(at) = self.interfaces[link as usize].link.poll_timeout() {
@@ -611,7 +611,7 @@ impl World {
         }
     }
 
-    /// The first packet on its way has come; the event of the next one is put in.
+    /// Handles the arrival of the first packet in flight, and adds the event of the next one.
     #[inline]
     fn first(&mut self, link: u32) -> Result<(), Error> {
         let flight = &mut self.interfaces[link as usize].flight;
@@ -622,7 +622,7 @@ impl World {
         self.arrive(first.packet, link)
     }
 
-    /// A packet has come over a link.
+    /// Handles the arrival of a packet over a link.
     #[inline]
     fn arrive(&mut self, packet: u32, way: u32) -> Result<(), Error> {
         let now = self.now;
@@ -654,7 +654,7 @@ impl World {
         Ok(())
     }
 
-    /// Whether a cut has caught a packet on its way; it is dropped then.
+    /// Returns whether a packet was lost in flight because its link went down; it is dropped then.
     fn is_cut(&mut self, packet: u32, way: u32) -> bool {
         let (now, held) = (self.now, self.pool.get(packet));
         let started = held.started;
@@ -668,7 +668,7 @@ impl World {
         })
     }
 
-    /// Hands a packet to the endpoint that takes it.
+    /// Delivers a packet to its endpoint.
     #[inline]
     fn deliver(&mut self, packet: u32) -> Result<(), Error> {
         let held = self.pool.get(packet);
@@ -707,7 +707,7 @@ impl World {
     }
 }
 
-/// Stands where a recorder was taken out.
+/// A recorder in the slot of a removed one.
 struct DiscardRecorder;
 
 impl Recorder for DiscardRecorder {
@@ -725,8 +725,8 @@ impl std::fmt::Debug for World {
     }
 }
 
-/// A hash of what tells flows apart: addresses, protocol, and the ports that UDP, TCP and SCTP have
-/// in their first four bytes.
+/// Returns a hash of a flow: addresses, protocol, and the ports that UDP, TCP and SCTP have in their
+/// first four bytes.
 fn flow_hash(addressing: &Addressing, payload: &[u8]) -> u32 {
     let bits = |ip: &IpAddr| match ip {
         IpAddr::V4(v4) => u128::from(v4.to_bits()),

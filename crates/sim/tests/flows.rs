@@ -1,4 +1,4 @@
-//! Programs that speak in messages, over UDP, TCP and SCTP across a line that loses.
+//! Programs that exchange messages, over UDP, TCP and SCTP across a lossy line.
 
 #![allow(clippy::unwrap_used)]
 
@@ -25,7 +25,7 @@ fn message(number: usize, call: usize) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Sends messages every 20 ms, and sends back what comes where it came from.
+/// A program that sends messages every 20 ms, and returns received messages to their sender.
 struct Talker {
     peer: Option<Target>,
     left: usize,
@@ -112,8 +112,8 @@ fn talker(world: &World, id: EndpointId) -> &Host<Talker> {
     world.endpoint::<Host<Talker>>(id).unwrap()
 }
 
-/// Messages come whole and once, over what is reliable even where the line loses; over TCP in their
-/// order, over SCTP in that of their call.
+/// Messages arrive complete and once over reliable transports even on a lossy line; over TCP in order,
+/// over SCTP in the order of their call.
 #[test]
 fn messages_arrive_complete_and_once() {
     for transport_config in all() {
@@ -148,7 +148,7 @@ fn messages_arrive_complete_and_once() {
     }
 }
 
-/// Nobody is there: every message that never left is told.
+/// There is no peer: every message that was never sent is reported.
 #[test]
 fn a_message_that_cannot_be_sent_is_reported() {
     for transport_config in &all()[1..] {

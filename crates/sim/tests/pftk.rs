@@ -16,7 +16,7 @@ use ringway_sim::{Bind, World};
 use ringway_tcp::{Algorithm, ConnId, Detection, Event, Limits, PROTOCOL, Settings, Snapshot, Tcp};
 use std::net::SocketAddr;
 
-/// Writes for ever, or reads whatever comes.
+/// A program that writes endlessly, or reads everything.
 struct Host {
     tcp: Tcp,
     connection: Option<ConnId>,
@@ -89,8 +89,8 @@ impl Path {
         })
     }
 
-    /// Segments a second of one bulk flow of NewReno that meets about so many losses, and what its
-    /// sender says in the end.
+    /// Returns the segments per second of one bulk flow of NewReno with about that many losses, and the
+    /// final state of its sender.
     fn flow(self, losses: f64, detection: Detection) -> (f64, Snapshot) {
         let mut world = World::new(Streams::new(1, 0));
         let [a, b] = ["a", "b"].map(|name| world.add_node(name).unwrap());
@@ -177,7 +177,7 @@ fn without_timeouts_throughput_is_that_of_the_first_part() {
         eprintln!("{path:?}: {rate:.1} segments/s, {ratio:.2} of the formula");
         assert!((low..=1.1).contains(&ratio), "{path:?}: {ratio}");
         assert!(s.totals.timeouts * 100 < s.totals.recoveries, "{path:?}: {:?}", s.totals);
-        // And the check can tell: growth at half the speed would be 30 % less.
+        // The check can fail: growth at half the speed would be 30 % less.
         assert!(rate / path.formula(2.0).1 > 1.2, "{path:?}");
     }
 }

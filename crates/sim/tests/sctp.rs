@@ -1,5 +1,5 @@
-//! A protocol with several paths plugged into the world: SCTP over a bad line, and over two lines of
-//! which one dies.
+//! A protocol with several paths in the world: SCTP over a bad line, and over two lines of which one
+//! fails.
 
 #![allow(clippy::unwrap_used)]
 
@@ -25,7 +25,7 @@ fn address(network: u8, host: u8) -> IpAddr {
     IpAddr::from(Ipv4Addr::new(10, 0, network, host))
 }
 
-/// Two hosts in a world, one association between them, and what it has carried.
+/// Two hosts in a world, one association between them, and its received messages.
 struct Talk {
     world: World,
     ends: [EndpointId; 2],
@@ -67,7 +67,7 @@ impl Talk {
         sent
     }
 
-    /// Lets time pass and takes what came.
+    /// Lets time pass and collects received messages.
     fn run(&mut self, time: Duration) {
         self.world.run_until(self.world.now() + time).unwrap();
         let (server, read, paths) = (&mut self.server, &mut self.read, &mut self.paths);

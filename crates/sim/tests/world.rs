@@ -25,7 +25,7 @@ fn link(ms: u64) -> LinkConfig {
     LinkConfig { delay: Span::from_millis(ms), ..LinkConfig::default() }
 }
 
-/// A packet each 100 ms for a second, from one address to another; gives the delays in ms.
+/// A packet each 100 ms for a second, from one address to another. Returns the delays in ms.
 fn send(
     world: &mut World,
     (from, source): (NodeId, &str),
@@ -94,7 +94,7 @@ fn static_routes_go_first_by_the_longest_prefix() {
 }
 
 /// Two hosts joined by two networks: the source address chooses the path, the destination address
-/// is entered by its own interface.
+/// is entered by the interface that has it.
 #[test]
 fn a_host_with_two_addresses_chooses_its_path_by_the_source() {
     let build = || {

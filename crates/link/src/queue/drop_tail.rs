@@ -1,4 +1,4 @@
-//! First in, first out; what does not fit is dropped.
+//! First in, first out; a packet that does not fit is dropped.
 
 use super::fifo::Fifo;
 use super::{Queue, QueueContext};
@@ -7,11 +7,11 @@ use crate::quantity::Size;
 use ringway_sansio::Time;
 use serde::{Deserialize, Serialize};
 
-/// So many packets may wait, not counting the one that is being sent.
+/// A queue limited in packets, without the one that is being sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DropTailPackets {
-    /// Packets that may wait.
+    /// Maximum number of packets in the queue.
     pub limit: u32,
 }
 
@@ -27,11 +27,11 @@ impl DropTailPackets {
     }
 }
 
-/// So many bytes may wait, not counting the packet that is being sent.
+/// A queue limited in bytes, without the packet that is being sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DropTailBytes {
-    /// Bytes that may wait.
+    /// Maximum number of bytes in the queue.
     pub limit: Size,
 }
 
@@ -47,8 +47,8 @@ impl DropTailBytes {
     }
 }
 
-/// ns-2's drop-tail: a packet that comes is counted as well, so with a limit of 50 it is 49 that
-/// wait and one that is being sent.
+/// ns-2's drop-tail, which counts the arriving packet as well: with a limit of 50, 49 packets wait and
+/// one is being sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Ns2DropTail {
@@ -68,7 +68,7 @@ impl Ns2DropTail {
     }
 }
 
-/// The queue of all three.
+/// The queue of all three configurations.
 pub(super) struct DropTail {
     fifo: Fifo,
     max_packets: usize,

@@ -12,24 +12,25 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RedConfig {
-    /// Packets that may wait.
+    /// Maximum number of packets in the queue.
     pub limit: u32,
-    /// Mean length below which nothing is dropped, in packets.
+    /// Mean queue length below which nothing is dropped, in packets.
     pub min: f64,
-    /// Mean length at which `max_chance` is reached, in packets.
+    /// Mean queue length at which `max_chance` is reached, in packets.
     pub max: f64,
     /// Probability of a drop at `max`.
     pub max_chance: Chance,
     /// Weight of the present length in the mean.
     pub weight: f64,
-    /// Rises from `max_chance` to 1 between `max` and twice `max`, instead of dropping all.
+    /// Whether the probability rises from `max_chance` to 1 between `max` and twice `max`, instead of
+    /// dropping all.
     pub gentle: bool,
-    /// Marks packets of transports that understand ECN instead of dropping them below `max`.
+    /// Whether packets of transports that support ECN are marked instead of dropped below `max`.
     pub ecn: bool,
-    /// Spaces drops evenly; if not, each packet's fate is its own, as NIST Net's derivative random
-    /// drop with a weight of 1.
+    /// Whether drops are spaced evenly. Otherwise each packet's drop is independent, as in NIST Net's
+    /// derivative random drop with a weight of 1.
     pub spaced: bool,
-    /// Typical size, which says how fast the mean falls while nothing waits.
+    /// Typical packet size, which determines how fast the mean falls while the queue is empty.
     pub mean_packet: Size,
 }
 
@@ -52,11 +53,11 @@ impl Default for RedConfig {
 pub(super) struct Red {
     config: RedConfig,
     fifo: Fifo,
-    /// The mean length.
+    /// The mean queue length.
     average: f64,
     /// Packets since the last drop while the mean is above `min`.
     count: i64,
-    /// Since when nothing waits.
+    /// The time since which the queue is empty.
     idle_since: Option<Time>,
 }
 
@@ -79,7 +80,7 @@ impl Red {
         self.average += weight * (self.fifo.len() as f64 - self.average);
     }
 
-    /// Probability of a drop before the spacing by `count`; `None` to drop for certain.
+    /// Returns the probability of a drop before the spacing by `count`; `None` to drop always.
     fn base_chance(&self) -> Option<f64> {
         let c = &self.config;
         let max_chance = c.max_chance.get();
@@ -90,7 +91,7 @@ impl Red {
             .then(|| max_chance + (1.0 - max_chance) * (self.average - c.max) / c.max)
     }
 
-    /// Whether this packet is chosen.
+    /// Decides whether this packet is dropped.
     fn chooses(&mut self, room: &mut QueueContext<'_>) -> Choice {
         if self.average < self.config.min {
             self.count = -1;
@@ -101,7 +102,7 @@ impl Red {
             self.count = 0;
             return Choice::Drop;
         };
-        // Spread evenly instead of geometrically: 1 in 1/p packets, never two gaps of 2/p.
+        // Drops are spread evenly instead of geometrically: 1 in 1/p packets, never two gaps of 2/p.
         let before = if self.config.spaced { self.count as f64 } else { 0.0 };
         let rest = 1.0 - before * chance;
         let chosen = rest <= 0.0 || room.stream.chance(chance / rest);
@@ -186,8 +187,8 @@ mod tests {
         assert!((5.0..15.0).contains(&sojourn), "{sojourn}");
     }
 
-    /// The mean stays at ten: packets that understand ECN are marked at the rate at which others
-    /// are dropped.
+    /// The mean stays at ten: packets that support ECN are marked at the rate at which others are
+    /// dropped.
     #[test]
     fn capable_packets_are_marked_instead() {
         let config = RedConfig { ecn: true, limit: 500, ..RedConfig::default() };
@@ -211,7 +212,7 @@ mod tests {
         assert!(dropped > 500, "{dropped}");
     }
 
-    /// NIST Net's derivative random drop: with weight 1 the chance goes by the present length.
+    /// NIST Net's derivative random drop: with weight 1 the probability follows the present length.
     #[test]
     fn weight_one_goes_by_the_present_length() {
         let config = RedConfig {
@@ -224,7 +225,7 @@ mod tests {
             ..RedConfig::default()
         };
         let mut b = Bench::new(&QueueConfig::Red(config));
-        // How many of a hundred are dropped when so many wait.
+        // Number of drops in a hundred packets at a queue length.
         let at = |length: u32, b: &mut Bench| {
             while b.queue.len() < length as usize {
                 b.put(Time::ZERO, 0, 1000, 0, Ecn::NotEct);

@@ -1,4 +1,4 @@
-//! A message of SCTP each, and each call on a stream of its own.
+//! One SCTP message per message, and a stream for each call.
 
 use super::{Carrier, CarrierEvent, MAX_FLOWS, MAX_WAITING, Names};
 use bytes::Bytes;
@@ -8,8 +8,8 @@ use ringway_sip::message;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
-/// The stream of a message among so many: all messages of one Call-ID share one, in both directions,
-/// and what has no Call-ID goes on the first. Which calls share one is decided by FNV-1a.
+/// Returns the stream of a message. All messages of one Call-ID share a stream, in both directions,
+/// chosen by FNV-1a. A message without a Call-ID is on the first stream.
 pub fn stream_of(bytes: &[u8], streams: u16) -> u16 {
     let Ok(message) = message::parse(bytes) else { return 0 };
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
@@ -21,12 +21,12 @@ pub fn stream_of(bytes: &[u8], streams: u16) -> u16 {
 struct Association {
     id: AssocId,
     flow: Flow,
-    /// Messages that wait for room.
+    /// Messages that wait for room in the send buffer.
     waiting: VecDeque<(u16, Bytes)>,
     bytes: usize,
     /// The message that is being read.
     message: Vec<u8>,
-    /// Of messages given while it was not yet up.
+    /// Report numbers of messages sent before it was established.
     reports: Vec<u64>,
     up: bool,
 }
@@ -79,8 +79,7 @@ impl Sctp {
         self.associations.len() - 1
     }
 
-    /// The association that leads somewhere, by whichever address of the peer; one is opened for a
-    /// peer to whom none does.
+    /// Returns the association with a peer, by any of its addresses, or opens one.
     fn find(&mut self, now: Time, to: &Target) -> Option<usize> {
         let leads = |a: &Association| match to {
             Target::Flow(flow) => a.flow.id == flow.id,
@@ -105,7 +104,7 @@ impl Sctp {
         Some(self.add(id, *remote, false))
     }
 
-    /// Gives what the association takes.
+    /// Sends the messages that the association accepts now.
     fn flush(&mut self, now: Time, index: usize) {
         let association = &mut self.associations[index];
         while let Some((stream, bytes)) = association.waiting.front() {

@@ -1,4 +1,4 @@
-//! Messages one after another on a stream of bytes, told apart by Content-Length.
+//! Consecutive messages on a byte stream, separated by Content-Length.
 
 use super::{Carrier, CarrierEvent, MAX_FLOWS, MAX_WAITING, Names};
 use ringway_sansio::{Addressing, Endpoint, Flow, Random, Target, Time, Transport};
@@ -7,7 +7,7 @@ use ringway_tcp::{ConnId, Error, Event, Limits, Settings};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-/// Connections that wait to be accepted.
+/// Maximum number of connections that wait to be accepted.
 const BACKLOG: usize = 64;
 /// Bytes read at a time.
 const CHUNK: usize = 16 << 10;
@@ -16,9 +16,9 @@ struct Connection {
     id: ConnId,
     flow: Flow,
     framer: Framer,
-    /// Bytes that wait for the connection to open, or to take more.
+    /// Bytes that wait for the connection to open, or for room.
     waiting: VecDeque<u8>,
-    /// Of messages with bytes in `waiting`.
+    /// Report numbers of messages with bytes in `waiting`.
     reports: Vec<u64>,
     over: bool,
 }
@@ -29,7 +29,7 @@ pub(super) struct Tcp {
     names: Names,
     connections: Vec<Connection>,
     events: VecDeque<CarrierEvent>,
-    /// Of connections that are gone.
+    /// Retransmissions of closed connections.
     retransmits: u64,
 }
 
@@ -58,7 +58,7 @@ impl Tcp {
         self.connections.len() - 1
     }
 
-    /// The connection that leads somewhere; one is opened for a peer to whom none does.
+    /// Returns the connection with a peer, or opens one.
     fn find(&mut self, now: Time, to: &Target) -> Option<usize> {
         let open = |c: &Connection| {
             !c.over
@@ -78,7 +78,7 @@ impl Tcp {
         Some(self.add(id, *remote))
     }
 
-    /// Writes what the connection takes.
+    /// Writes the bytes that the connection accepts now.
     fn flush(&mut self, now: Time, index: usize) {
         let connection = &mut self.connections[index];
         while !connection.waiting.is_empty() {
@@ -106,7 +106,7 @@ impl Tcp {
                     self.events.push_back(CarrierEvent::Message(connection.flow, bytes.to_vec()));
                 }
                 Some(Ok(_)) => {}
-                // RFC 3261 section 18.3: nothing can be found on this stream any more.
+                // RFC 3261 section 18.3: no further message can be found on this stream.
                 Some(Err(_)) => {
                     let _ = self.tcp.abort(now, connection.id);
                     return;
@@ -137,7 +137,7 @@ impl Tcp {
                 }
             }
             Event::PeerClosed(id) => {
-                // It is refused only to a connection that is over.
+                // It fails only for a connection that has ended.
                 let _ = self.tcp.shutdown(now, id);
             }
             Event::Closed(id, _) => {

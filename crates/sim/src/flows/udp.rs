@@ -1,4 +1,4 @@
-//! One datagram a message.
+//! One datagram per message.
 
 use super::{Carrier, CarrierEvent};
 use crate::headers;

@@ -430,17 +430,17 @@ impl Tcp {
         self.connection(id).map(Connection::snapshot).ok_or(Error::NoConnection)
     }
 
-    /// A connection's local and remote address.
+    /// Returns a connection's local and remote address.
     pub fn addresses(&self, id: ConnId) -> Result<(SocketAddr, SocketAddr), Error> {
         self.connection(id).map(|c| (c.local, c.remote)).ok_or(Error::NoConnection)
     }
 
-    /// What was counted.
+    /// Returns the counters.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Connections that exist, and those in TIME-WAIT.
+    /// Returns the number of connections, and of those in TIME-WAIT.
     pub fn len(&self) -> (usize, usize) {
         (self.slots.len() - self.free.len(), self.time_wait.len())
     }
@@ -467,17 +467,18 @@ impl Tcp {
         (listener.generation == id.generation && listener.address.is_some()).then_some(listener)
     }
 
-    /// An initial sequence number (RFC 9293 section 3.4.1: a clock of 4 microseconds and a keyed
+    /// Returns an initial sequence number (RFC 9293 section 3.4.1: a clock of 4 microseconds and a keyed
     /// hash), and the offset of the timestamp clock (RFC 7323 section 5.4).
     fn initial_numbers(&self, now: Time, key: Key, local: IpAddr, remote: IpAddr) -> (Seq, u32) {
         let clock = (now.as_nanos() / 4000) as u32;
         let iss = clock.wrapping_add(self.secret.number(key) as u32);
-        // By addresses alone, so that a new connection's stamps go on from those of the last.
+        // By addresses alone, so that a new connection's timestamps continue those of the previous one.
         let offset = self.stamp_secret.number((number(local), number(remote)));
         (Seq::new(iss), offset as u32)
     }
 
-    /// RFC 6056 section 3.3.3: from a start that only we know for this peer.
+    /// Returns a free ephemeral port. The search starts at a secret offset for this peer (RFC 6056
+    /// section 3.3.3).
     fn free_port(&mut self, local: IpAddr, remote: SocketAddr) -> Result<u16, Error> {
         let offset =
             self.stamp_secret.number((1u8, number(local), number(remote.ip()), remote.port()));
@@ -520,7 +521,7 @@ impl Tcp {
         slot
     }
 
-    /// Forgets a connection. Its place in the queues is left and found empty there.
+    /// Releases a connection. Its entries in the queues stay and are skipped there.
     fn release(&mut self, slot: u32) {
         self.unlist(slot);
         let entry = &mut self.slots[slot as usize];
