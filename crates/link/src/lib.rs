@@ -1,14 +1,14 @@
 //! Links as pure decisions: rate, delay, loss, duplication, corruption, reordering, marks, and the
 //! queue before all that.
 //!
-//! A [`Link`] is told the time and given handles of packets; it tells an [`Outlet`] when each one
-//! leaves and arrives, or why it does not. It keeps no clock, no bytes and no queue of events, so
-//! one model serves the virtual world and the line between two real interfaces, and writes the same
-//! log in both for the same seed and arrivals. It is not a network: hosts, routes and everything
-//! with more than one link live elsewhere.
+//! A [`Link`] receives the time and handles of packets. It reports to an [`Outlet`] when each packet
+//! leaves and arrives, or the reason why it is dropped. It holds no clock, no bytes and no event queue,
+//! so one model serves the virtual world and the connection of two real interfaces, and writes the same
+//! log in both for the same seed and arrivals. It is not a network: hosts, routes and everything with
+//! more than one link are elsewhere.
 //!
-//! Read [`config`] for what can be asked of a link, [`link`] for the order in which it happens,
-//! [`queue`] for the disciplines and [`random`] for where chance comes from.
+//! Read [`config`] for the parameters of a link, [`link`] for the order of its decisions, [`queue`] for
+//! the disciplines and [`random`] for the random streams.
 
 #![forbid(unsafe_code)]
 
@@ -33,7 +33,7 @@ pub use distribution::Distribution;
 pub use in_flight::InFlight;
 pub use link::Link;
 pub use log::Logged;
-pub use loss::{Loss, LossList, LossPlace};
+pub use loss::{Loss, LossList, LossPosition};
 pub use packet::{Departure, DropReason, Outlet, Packet};
 pub use quantity::{Chance, Rate, Size, Span};
 pub use queue::{Queue, QueueConfig};

@@ -1,12 +1,12 @@
-//! The virtual world: hosts with interfaces and addresses, links between them, routes, and time
-//! that passes from one event to the next.
+//! The virtual world: hosts with interfaces and addresses, links between them, routes, and time that
+//! advances from event to event.
 //!
-//! Protocols are plugged in through [`ringway_sansio::Endpoint`] and cannot tell this world from a
-//! real one; but for [`flows`], which carries messages over three of them, nothing here knows any.
-//! What a link does to packets is decided by
-//! [`ringway_link`]. The model leaves out: shared media (every link joins two interfaces),
-//! fragmentation (what exceeds an MTU is dropped), routing protocols (paths are computed once, from
-//! the whole map), and the time that hosts need to think.
+//! Protocols are attached as [`ringway_sansio::Endpoint`]s and cannot distinguish this world from a
+//! real one. Except for [`flows`], which transports messages over three protocols, nothing here depends
+//! on a protocol. [`ringway_link`] decides what happens to packets on a link. The model leaves out:
+//! shared media (every link joins two interfaces), fragmentation (a packet that exceeds an MTU is
+//! dropped), routing protocols (paths are computed once, from the whole map), and the processing time
+//! of hosts.
 //!
 //! ```
 //! use ringway_link::{LinkConfig, Rate, Span, Streams};
@@ -21,7 +21,7 @@
 //! world.add_address(out, [10, 0, 0, 1].into())?;
 //! world.add_address(far, [10, 0, 0, 2].into())?;
 //! let config = SourceConfig {
-//!     most: 1,
+//!     max_packets: 1,
 //!     ..SourceConfig::ns2(([10, 0, 0, 1], 9).into(), ([10, 0, 0, 2], 9).into())
 //! };
 //! let source = Source::new(config, world.streams().stream("a/source"));
@@ -33,8 +33,8 @@
 //! # Ok::<(), ringway_sim::Error>(())
 //! ```
 //!
-//! Read [`world`] first, then [`events`] for the order in which things happen, [`traffic`] for
-//! sources and sinks, [`flows`] for programs that speak in messages, [`record`] and [`capture`] for what can be looked at afterwards, and
+//! Read [`world`] first, then [`events`] for the order of events, [`traffic`] for sources and sinks,
+//! [`flows`] for programs that exchange messages, [`record`] and [`capture`] for logs of packets, and
 //! [`mod@replicate`] for runs on all cores.
 
 #![forbid(unsafe_code)]
