@@ -14,6 +14,8 @@ pub use mrg::Mrg32k3a;
 pub use xoshiro::Xoshiro256pp;
 
 use crate::normal;
+use core::hash::Hasher;
+use fnv::FnvHasher;
 use ringway_sansio::Random;
 
 /// Which generator the streams of an experiment use.
@@ -81,11 +83,9 @@ impl Streams {
 
 /// FNV-1a with a final mix: names become stream numbers that stay the same for ever.
 fn hash(name: &str) -> u64 {
-    let mut h: u64 = 0xcbf2_9ce4_8422_2325;
-    for byte in name.bytes() {
-        h = (h ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    }
-    ringway_sansio::SplitMix::new(h).next_u64()
+    let mut hasher = FnvHasher::default();
+    hasher.write(name.as_bytes());
+    ringway_sansio::SplitMix::new(hasher.finish()).next_u64()
 }
 
 #[derive(Clone, Debug)]
