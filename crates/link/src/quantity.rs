@@ -287,16 +287,20 @@ macro_rules! as_text {
                         f.write_str($type::EXPECTED)
                     }
                     fn visit_str<E: de::Error>(self, text: &str) -> Result<$type, E> {
-                        $type::parse(text).map_err(E::custom)
+                        let wrong = |_| E::invalid_value(de::Unexpected::Str(text), &self);
+                        $type::parse(text).map_err(wrong)
                     }
                     fn visit_f64<E: de::Error>(self, value: f64) -> Result<$type, E> {
-                        $type::parse(&value.to_string()).map_err(E::custom)
+                        let wrong = |_| E::invalid_value(de::Unexpected::Float(value), &self);
+                        $type::parse(&value.to_string()).map_err(wrong)
                     }
                     fn visit_i64<E: de::Error>(self, value: i64) -> Result<$type, E> {
-                        $type::parse(&value.to_string()).map_err(E::custom)
+                        let wrong = |_| E::invalid_value(de::Unexpected::Signed(value), &self);
+                        $type::parse(&value.to_string()).map_err(wrong)
                     }
                     fn visit_u64<E: de::Error>(self, value: u64) -> Result<$type, E> {
-                        $type::parse(&value.to_string()).map_err(E::custom)
+                        let wrong = |_| E::invalid_value(de::Unexpected::Unsigned(value), &self);
+                        $type::parse(&value.to_string()).map_err(wrong)
                     }
                 }
                 deserializer.deserialize_any(Visitor)

@@ -13,6 +13,8 @@ pub use mrg::Mrg32k3a;
 pub use xoshiro::Xoshiro256pp;
 
 use crate::normal;
+use core::hash::Hasher;
+use fnv::FnvHasher;
 use ringway_sansio::Random;
 
 /// The generator of an experiment's streams.
@@ -80,11 +82,9 @@ impl Streams {
 
 /// Returns the FNV-1a hash with a final mix: stream numbers of names never change.
 fn hash(name: &str) -> u64 {
-    let mut h: u64 = 0xcbf2_9ce4_8422_2325;
-    for byte in name.bytes() {
-        h = (h ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    }
-    ringway_sansio::SplitMix::new(h).next_u64()
+    let mut hasher = FnvHasher::default();
+    hasher.write(name.as_bytes());
+    ringway_sansio::SplitMix::new(hasher.finish()).next_u64()
 }
 
 #[derive(Clone, Debug)]

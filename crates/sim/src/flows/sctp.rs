@@ -2,20 +2,22 @@
 
 use super::{Carrier, CarrierEvent, MAX_FLOWS, MAX_WAITING, Names};
 use bytes::Bytes;
+use fnv::FnvHasher;
 use ringway_sansio::{Addressing, Endpoint, Flow, Random, Target, Time, Transport};
 use ringway_sctp::{AssocId, Error, Event, Limits, SendOptions, Settings};
 use ringway_sip::message;
 use std::collections::VecDeque;
+use std::hash::Hasher;
 use std::net::{IpAddr, SocketAddr};
 
 /// Returns the stream of a message. All messages of one Call-ID share a stream, in both directions,
 /// chosen by FNV-1a. A message without a Call-ID is on the first stream.
 pub fn stream_of(bytes: &[u8], streams: u16) -> u16 {
     let Ok(message) = message::parse(bytes) else { return 0 };
-    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
-    let hash = message.call_id().iter().fold(0xcbf2_9ce4_8422_2325, step);
+    let mut hasher = FnvHasher::default();
+    hasher.write(message.call_id());
     // The low bits of FNV-1a are its weakest.
-    ((hash >> 32) % u64::from(streams.max(1))) as u16
+    ((hasher.finish() >> 32) % u64::from(streams.max(1))) as u16
 }
 
 struct Association {
