@@ -14,7 +14,7 @@ fn init(init: &Init<'_>, is_answer: bool) {
     let _ = init.check();
     let Ok(read) = InitParameters::read(init, is_answer) else { return };
     // Nobody writes a host name, or half of what authentication asks for.
-    let half = read.auth.as_ref().is_some_and(|auth| !auth.is_whole());
+    let half = read.auth.as_ref().is_some_and(|auth| !auth.is_complete());
     if read.host_name || half {
         return;
     }

@@ -5,7 +5,7 @@
 use hmac::{Hmac, KeyInit, Mac};
 use libfuzzer_sys::fuzz_target;
 use ringway_sansio::{Addressing, Duration, Ecn, Endpoint, Icmp, SplitMix, Time};
-use ringway_sctp::wire::asconf::Wish;
+use ringway_sctp::wire::asconf::AddressChange;
 use ringway_sctp::wire::chunk::{self, Chunk, kind};
 use ringway_sctp::wire::reconfig::{Reconfig, Streams};
 use ringway_sctp::wire::{AuthParameters, Init, InitParameters, Packet, Parameter, Writer};
@@ -175,7 +175,7 @@ fuzz_target!(|data: &[u8]| {
             1 => Multipath::Pooled,
             _ => Multipath::Off,
         },
-        give_back: more & 128 != 0,
+        return_undelivered: more & 128 != 0,
         potentially_failed: (choice & 4 == 0).then_some(0),
         ..Settings::default()
     };
@@ -297,9 +297,9 @@ fuzz_target!(|data: &[u8]| {
                         _ => IpAddr::from([10, 0, 2, input.byte()]),
                     };
                     match input.byte() % 3 {
-                        0 => Wish::Add(address),
-                        1 => Wish::Delete(address),
-                        _ => Wish::Primary(address),
+                        0 => AddressChange::Add(address),
+                        1 => AddressChange::Delete(address),
+                        _ => AddressChange::Primary(address),
                     }
                     .emit(n, &mut value);
                 }

@@ -1,19 +1,18 @@
-//! What a link is told to do. Every field has a default that does nothing, so that a configuration
-//! says only what it impairs.
-
+//! The configuration of a link. Every field has a default without effect, so that a configuration names
+//! only what it changes.
 use crate::distribution::{Distribution, TableError};
-use crate::loss::{Loss, LossList, LossPlace, MAX_PATTERN};
+use crate::loss::{Loss, LossList, LossPosition, MAX_PATTERN};
 use crate::quantity::{Chance, Rate, Size, Span};
 use crate::queue::QueueConfig;
 use crate::trace::{self, RateStep};
 use serde::{Deserialize, Serialize};
 
-/// Most changes a schedule may have.
+/// Maximum number of changes in a schedule.
 pub const MAX_SCHEDULE: usize = 1 << 16;
-/// Longest delay or jitter, so that sums of times do not overflow.
+/// Maximum delay or jitter, so that sums of times do not overflow.
 pub const MAX_SPAN: Span = Span::from_secs(1_000_000);
 
-/// Defines the configuration, and beside it the change of any part of it at a time.
+/// Defines the configuration, and a change of any part of it at a given time.
 macro_rules! parameters {
     ($( $(#[doc = $doc:literal])+ $name:ident: $type:ty = $default:expr, )+) => {
         /// One direction of a link.
@@ -21,9 +20,9 @@ macro_rules! parameters {
         #[serde(default, deny_unknown_fields)]
         pub struct LinkConfig {
             $( $(#[doc = $doc])+ pub $name: $type, )+
-            /// Changes at set times, ascending.
+            /// Changes at given times, ascending.
             pub schedule: Vec<Change>,
-            /// Repeats the schedule with this period; 0 s for once only.
+            /// Period with which the schedule repeats; 0 s for once only.
             pub schedule_period: Span,
         }
 
@@ -37,17 +36,17 @@ macro_rules! parameters {
             }
         }
 
-        /// What changes at a time; what is left out stays as it is.
+        /// A change at a given time. Fields that are left out stay unchanged.
         #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
         #[serde(default, deny_unknown_fields)]
         pub struct Change {
-            /// When, counted from the start of the link or of the period.
+            /// The time, counted from the start of the link or of the period.
             pub at: Span,
             $( $(#[doc = $doc])+ #[serde(skip_serializing_if = "Option::is_none")] pub $name: Option<$type>, )+
         }
 
         impl Change {
-            /// Makes the change.
+            /// Applies the change.
             pub(crate) fn apply(&self, config: &mut LinkConfig) {
                 $( if let Some(value) = &self.$name { config.$name.clone_from(value); } )+
             }
@@ -56,68 +55,69 @@ macro_rules! parameters {
 }
 
 parameters! {
-    /// Bits a second at which packets are sent.
+    /// Bit rate at which packets are sent, in bit/s.
     rate: Rate = Rate::UNLIMITED,
-    /// Bytes added to each packet while it is sent, such as 38 for Ethernet with preamble and gap.
+    /// Bytes added to each packet on the wire, such as 38 for Ethernet with preamble and gap.
     overhead: Size = Size(0),
-    /// Bytes of each packet that are not sent, such as 14 for a stripped Ethernet header; what is
-    /// left is never below 0.
+    /// Bytes of each packet that are not sent, such as 14 for a stripped Ethernet header. The remainder
+    /// is at least 0.
     stripped: Size = Size(0),
-    /// Whole cells in which a packet is sent, with its overhead and without what is stripped.
+    /// Cells in which a packet is sent, after overhead and stripping; the last one is filled up.
     cells: Cells = Cells::NONE,
-    /// A rate that follows a trace, repeated without end; replaces `rate` if not empty.
+    /// A rate that follows a trace, repeated endlessly. It replaces `rate` if not empty.
     rate_trace: Vec<RateStep> = Vec::new(),
     /// Mean time from the last bit sent to its reception.
     delay: Span = Span(0),
     /// Scatter of the delay: half the width of `uniform`, the standard deviation of the others.
     jitter: Span = Span(0),
-    /// How much one packet's delay follows that of the one before.
+    /// Correlation of a packet's delay with that of the packet before.
     delay_correlation: Chance = Chance::NEVER,
     /// Shape of the scatter.
     distribution: Distribution = Distribution::Uniform,
-    /// Keeps packets in order in spite of jitter.
+    /// Whether packets stay in order in spite of jitter.
     keep_order: bool = false,
     /// Loss at random.
     loss: Loss = Loss::default(),
     /// Loss of certain packets.
     loss_list: LossList = LossList::default(),
-    /// Where loss strikes.
-    loss_at: LossPlace = LossPlace::BeforeQueue,
-    /// Marks packets of transports that understand ECN where the random model would lose them.
+    /// The position of loss in the link.
+    loss_at: LossPosition = LossPosition::BeforeQueue,
+    /// Whether packets of transports that support ECN are marked where the random model would drop
+    /// them.
     loss_marks: bool = false,
     /// Packets that are sent twice.
     duplicate: Sometimes = Sometimes::NEVER,
     /// Packets that arrive with one wrong bit.
     corrupt: Sometimes = Sometimes::NEVER,
-    /// Packets that go ahead of those before them.
+    /// Packets that overtake those before them.
     reorder: Reorder = Reorder::NONE,
     /// Delivery in bursts.
     slot: Slot = Slot::NONE,
-    /// Congestion marks at random on packets of transports that understand ECN.
+    /// Random congestion marks on packets of transports that support ECN.
     ecn_mark: Sometimes = Sometimes::NEVER,
-    /// Largest packet that is taken, IP header included.
+    /// Maximum length of a packet, IP header included.
     mtu: Size = Size::UNLIMITED,
-    /// Whether the link is up; going down loses what is on its way.
+    /// Whether the link is up. Packets in flight are lost when it goes down.
     up: bool = true,
-    /// Keeps what waits in the queue while the link is down.
+    /// Whether the queue is preserved while the link is down.
     down_keeps_queue: bool = false,
-    /// What waits for the link, and in which order.
+    /// The queue of the link and its discipline.
     queue: QueueConfig = QueueConfig::default(),
 }
 
-/// Something that happens to some packets.
+/// An impairment of randomly chosen packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sometimes {
     /// Probability for each packet.
     pub chance: Chance,
-    /// How much one packet's fate follows that of the one before.
+    /// Correlation of a packet's choice with that of the packet before.
     #[serde(default)]
     pub correlation: Chance,
 }
 
 impl Sometimes {
-    /// To no packet.
+    /// No packet is chosen.
     pub const NEVER: Sometimes = Sometimes { chance: Chance::NEVER, correlation: Chance::NEVER };
 }
 
@@ -125,18 +125,18 @@ impl Sometimes {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reorder {
-    /// Probability that a packet goes ahead.
+    /// Probability that a packet overtakes.
     pub chance: Chance,
-    /// How much one packet's fate follows that of the one before.
+    /// Correlation of a packet's choice with that of the packet before.
     #[serde(default)]
     pub correlation: Chance,
-    /// Only each `gap`-th packet may go ahead; 1 for any.
+    /// Only each `gap`-th packet may overtake; 1 for any.
     #[serde(default = "one")]
     pub gap: u32,
 }
 
 impl Reorder {
-    /// No packet goes ahead.
+    /// No packet overtakes.
     pub const NONE: Reorder = Reorder { chance: Chance::NEVER, correlation: Chance::NEVER, gap: 1 };
 }
 
@@ -148,40 +148,40 @@ fn one() -> u32 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cells {
-    /// Bytes of a packet that a cell carries; 0 for no cells.
+    /// Bytes of a packet in a cell; 0 for no cells.
     pub payload: Size,
-    /// Bytes of each cell besides.
+    /// Additional bytes of each cell.
     pub header: Size,
 }
 
 impl Cells {
-    /// A packet is sent as it is.
+    /// No cells.
     pub const NONE: Cells = Cells { payload: Size(0), header: Size(0) };
 }
 
-/// Delivery in bursts: a packet waits for a slot to open, and all that wait go then. The wait is
-/// drawn evenly between `min` and `max`, or scatters around `delay` by `jitter`.
+/// Delivery in bursts: packets wait for a slot to open and leave together. The wait is drawn evenly
+/// between `min` and `max`, or around `delay` with `jitter`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Slot {
-    /// Shortest wait for a slot.
+    /// Minimum wait for a slot.
     pub min: Span,
-    /// Longest wait; evenly drawn between both.
+    /// Maximum wait for a slot.
     pub max: Span,
     /// Mean wait, instead of `min` and `max`.
     pub delay: Span,
-    /// Scatter of the wait around `delay`, as that of a link's delay.
+    /// Scatter of the wait around `delay`, defined as for a link's delay.
     pub jitter: Span,
     /// Shape of that scatter.
     pub distribution: Distribution,
-    /// Packets a slot lets through; 0 for any number.
+    /// Maximum number of packets in a slot; 0 for no limit.
     pub packets: u32,
-    /// Bytes a slot lets through; the packet that reaches the number still goes.
+    /// Number of bytes after which a slot ends. The packet that reaches it is still included.
     pub bytes: Size,
 }
 
 impl Slot {
-    /// No waiting.
+    /// No slots.
     pub const NONE: Slot = Slot {
         min: Span(0),
         max: Span(0),
@@ -192,12 +192,12 @@ impl Slot {
         bytes: Size::UNLIMITED,
     };
 
-    /// Whether no packet ever waits for a slot.
+    /// Returns whether no packet waits for a slot.
     pub const fn is_none(&self) -> bool {
         self.max.0 == 0 && !self.scatters()
     }
 
-    /// Whether the wait scatters around `delay`.
+    /// Returns whether the wait scatters around `delay`.
     pub(crate) const fn scatters(&self) -> bool {
         self.delay.0 > 0 || self.jitter.0 > 0
     }
@@ -209,7 +209,7 @@ impl Default for Slot {
     }
 }
 
-/// Why a configuration cannot be used. `field` is the name of the key.
+/// The reason why a configuration is invalid. `field` is the name of the key.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -218,24 +218,25 @@ pub enum ConfigError {
     Range {
         /// The key.
         field: &'static str,
-        /// What would have been right.
+        /// The accepted values.
         expected: &'static str,
     },
-    /// A table of a distribution that is none.
+    /// An invalid table of a distribution.
     #[error("distribution: {0}")]
     Table(#[from] TableError),
-    /// A change of the schedule that makes the configuration unusable.
+    /// A change of the schedule that makes the configuration invalid.
     #[error("schedule, change {number}: {error}")]
     Change {
-        /// Which one, from 1.
+        /// Its number, from 1.
         number: usize,
-        /// What is wrong.
+        /// The error after the change.
         error: Box<ConfigError>,
     },
 }
 
 impl LinkConfig {
-    /// Bytes that are sent for a packet of `size` bytes: netem's rate with its overheads.
+    /// Returns the number of bytes on the wire for a packet of `size` bytes: netem's rate with its
+    /// overheads.
     #[inline]
     pub fn sent_bytes(&self, size: u64) -> u64 {
         let bytes = (size + self.overhead.0).saturating_sub(self.stripped.0);
@@ -245,7 +246,7 @@ impl LinkConfig {
         }
     }
 
-    /// Whether everything is in range, after each change of the schedule too.
+    /// Checks that every value is in range, also after each change of the schedule.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.check_fields()?;
         let expect = |ok: bool, expected| {
@@ -289,16 +290,16 @@ impl LinkConfig {
         let slot = self.slot.min <= self.slot.max && self.slot.max <= MAX_SPAN;
         expect("slot", slot, "a `min` of at most `max`, and that of at most 1000000 s")?;
         expect("slot", self.slot.bytes.0 > 0, "`bytes` above 0")?;
-        let most = self.slot.delay.max(self.slot.jitter);
-        expect("slot", most <= MAX_SPAN, "a `delay` and a `jitter` of at most 1000000 s")?;
+        let max = self.slot.delay.max(self.slot.jitter);
+        expect("slot", max <= MAX_SPAN, "a `delay` and a `jitter` of at most 1000000 s")?;
         let one = self.slot.max == Span(0) || !self.slot.scatters();
         expect("slot", one, "either `min` and `max`, or `delay` and `jitter`")?;
         self.slot.distribution.check()?;
         expect("reorder", self.reorder.gap > 0, "a gap of 1 or more")?;
         expect("mtu", self.mtu.0 > 0, "more than 0 B")?;
         if let Loss::FourState(m) = &self.loss {
-            let most = (m.p13.get() + m.p14.get()).max(m.p31.get() + m.p32.get());
-            expect("loss", most <= 1.0, "p13 + p14 and p31 + p32 of at most 1")?;
+            let max = (m.p13.get() + m.p14.get()).max(m.p31.get() + m.p32.get());
+            expect("loss", max <= 1.0, "p13 + p14 and p31 + p32 of at most 1")?;
         }
         let list = &self.loss_list;
         let ascending = |v: &[u64]| v.is_sorted_by(|a, b| a < b);

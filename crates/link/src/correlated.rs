@@ -1,16 +1,15 @@
-//! Uniform draws that remember the one before.
+//! Correlated uniform draws.
 
 use crate::normal;
 use crate::quantity::Chance;
 use crate::random::Stream;
 
-/// Draws that are uniform one by one and correlated one after another.
+/// Draws that are uniform one by one and correlated with the previous one.
 ///
-/// netem mixes a draw with the last one, which bends the distribution: a loss of 1 % with
-/// correlation is no longer 1 %. Here the memory is a first-order autoregression of normal values,
-/// taken back to uniform ones, so that whatever is made of the draws keeps its distribution. The
-/// correlation configured is that of the normal values; that of the uniform ones is smaller by at
-/// most 0.02.
+/// netem mixes a draw with the previous one, which distorts the distribution: a loss of 1 % with
+/// correlation is no longer 1 %. Here the state is a first-order autoregression of normal values,
+/// transformed to uniform ones, so that results of the draws keep their distribution. The configured
+/// correlation is that of the normal values; that of the uniform ones is smaller by at most 0.02.
 #[derive(Clone, Debug)]
 pub(crate) struct Correlated {
     rho: f64,
@@ -22,7 +21,7 @@ impl Correlated {
         Correlated { rho: correlation.get(), last: None }
     }
 
-    /// The next number, strictly between 0 and 1.
+    /// Returns the next number, strictly between 0 and 1.
     pub(crate) fn draw(&mut self, stream: &mut Stream) -> f64 {
         if self.rho == 0.0 {
             return stream.uniform();

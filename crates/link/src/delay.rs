@@ -1,4 +1,4 @@
-//! How long a packet is on its way, in which order packets arrive, and slots.
+//! Delay, order of arrival, and slots.
 
 use crate::config::{LinkConfig, Reorder, Slot};
 use crate::correlated::Correlated;
@@ -11,7 +11,7 @@ use ringway_sansio::Time;
 pub(crate) struct DelayState {
     jitter: Correlated,
     jump: Correlated,
-    /// Packets since the last one that jumped the line.
+    /// Packets since the last one that overtook.
     since: u32,
     /// Latest arrival so far.
     last: Time,
@@ -29,7 +29,7 @@ impl DelayState {
         }
     }
 
-    /// When a packet of `size` bytes arrives whose last bit was sent at `sent`.
+    /// Returns the arrival time of a packet of `size` bytes whose last bit was sent at `sent`.
     #[inline]
     pub(crate) fn arrival(
         &mut self,
@@ -61,8 +61,8 @@ impl DelayState {
         scattered(config.delay, config.jitter, &config.distribution, u)
     }
 
-    /// Whether this packet goes ahead of the others: by chance, but only the `gap`-th since the
-    /// last that did, or a later one.
+    /// Returns whether this packet overtakes: by chance, but at the earliest the `gap`-th since the
+    /// last one that did.
     fn jumps(&mut self, config: &LinkConfig, stream: &mut Stream) -> bool {
         if self.since + 1 < config.reorder.gap {
             self.since += 1;
@@ -84,15 +84,15 @@ pub(crate) struct DelayStreams {
 /// A link that delivers in bursts, as radio links with shared time do.
 #[derive(Default)]
 struct SlotState {
-    /// When the slot opens, or opened, that lets packets through now; `None` before the first.
+    /// The time when the slot that currently accepts packets opens; `None` before the first.
     opens: Option<u64>,
     packets: u64,
     bytes: u64,
 }
 
 impl SlotState {
-    /// When a packet that is due at `due` is let through. A packet that finds the last slot past
-    /// waits for a new one; a slot that has let through its packets or bytes is followed by
+    /// Returns the time when a packet that is due at `due` leaves. A packet after the last slot waits
+    /// for a new one.
     /// another.
     fn release(&mut self, slot: &Slot, due: u64, size: u64, stream: &mut Stream) -> u64 {
         let released = match self.opens {
@@ -107,7 +107,7 @@ impl SlotState {
         released
     }
 
-    /// Draws the next slot, counted from `from`; gives when it opens.
+    /// Draws the next slot, counted from `from`, and returns the time when it opens.
     fn next(&mut self, slot: &Slot, from: u64, stream: &mut Stream) -> u64 {
         let opens = from.saturating_add(wait(slot, stream));
         self.opens = Some(opens);
@@ -117,7 +117,7 @@ impl SlotState {
     }
 }
 
-/// How long it takes until a slot opens.
+/// Returns the time until a slot opens.
 fn wait(slot: &Slot, stream: &mut Stream) -> u64 {
     if slot.scatters() {
         return scattered(slot.delay, slot.jitter, &slot.distribution, stream.uniform());
@@ -129,11 +129,11 @@ fn wait(slot: &Slot, stream: &mut Stream) -> u64 {
     }
 }
 
-/// The delay below which lies the probability `u`.
+/// Returns the quantile of the delay at the probability `u`.
 #[inline]
 fn scattered(mean: Span, jitter: Span, distribution: &Distribution, u: f64) -> u64 {
     let scatter = distribution.quantile(u) * jitter.as_nanos() as f64;
-    // A float becomes an integer by saturation: a delay is never negative.
+    // The conversion saturates at zero: a delay is never negative.
     (mean.as_nanos() as f64 + scatter).round() as u64
 }
 
@@ -225,7 +225,7 @@ mod tests {
             ..Slot::NONE
         };
         let config = LinkConfig { slot, ..LinkConfig::default() };
-        // Sent so far apart that each finds the last slot past, or waits for the one after it.
+        // Packets are sent so far apart that each arrives after the last slot, or waits for the next.
         let opened = arrivals(&config, 20_000);
         let mut waits: Vec<f64> =
             opened.windows(2).map(|pair| (pair[1] - pair[0] - 10.0) / 2.0).collect();

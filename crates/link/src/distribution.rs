@@ -1,25 +1,25 @@
-//! Shapes of jitter: what is added to the delay, in units of the jitter.
+//! Shapes of jitter: the deviation from the delay, in units of the jitter.
 
 use crate::normal;
 use serde::{Deserialize, Serialize};
 
-/// Most points a table may have.
+/// Maximum number of points in a table.
 pub const MAX_TABLE: usize = 1 << 16;
 /// Shape of the Pareto distribution, as in netem.
 const PARETO_SHAPE: f64 = 3.0;
-/// Mean of a Pareto distribution of that shape and least value 1.
+/// Mean of a Pareto distribution of that shape and minimum 1.
 const PARETO_MEAN: f64 = 1.5;
-/// What netem multiplies by: one over the variance, 3/4, instead of one over its root.
+/// The factor of netem: one over the variance, 3/4, instead of one over its root.
 const PARETO_FACTOR: f64 = 4.0 / 3.0;
-/// Entries of netem's tables, steps of a standard deviation in them, and their largest entry: all
-/// beyond four deviations is cut to it.
+/// Number of entries in netem's tables, their steps per standard deviation, and their largest entry.
+/// Values beyond four deviations are cut to it.
 const ENTRIES: f64 = 4096.0;
 const STEPS: f64 = 8192.0;
 const LARGEST: f64 = 32_767.0;
 
-/// How the delay scatters around its mean, in units of the jitter. `normal` has mean 0 and standard
-/// deviation 1; the two Pareto shapes are netem's tables of 4096 values, entry for entry; a table is
-/// taken as it stands.
+/// The scatter of the delay around its mean, in units of the jitter. `normal` has mean 0 and standard
+/// deviation 1. The two Pareto shapes are netem's tables of 4096 values, entry for entry. A table is
+/// used unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Distribution {
@@ -28,17 +28,17 @@ pub enum Distribution {
     Uniform,
     /// Normal; the jitter is the standard deviation.
     Normal,
-    /// Pareto of shape 3: a sharp lower edge and a long tail, cut at 4. As netem scales and cuts it, its
-    /// mean is -0.033 and its deviation 0.820.
+    /// Pareto of shape 3: a sharp lower edge and a long tail, cut at 4. With netem's scaling and cut,
+    /// its mean is -0.033 and its deviation 0.820.
     Pareto,
     /// A quarter normal and three quarters Pareto, in one draw: mean -0.025, deviation 0.834, at most
     /// 3.88.
     ParetoNormal,
-    /// Quantiles at equal steps of probability, ascending, interpolated between.
+    /// Quantiles at equal steps of probability, ascending, with interpolation.
     Table(Vec<f64>),
 }
 
-/// Why a table cannot be used.
+/// The reason why a table is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TableError {
@@ -46,15 +46,15 @@ pub enum TableError {
     #[error("expected a table of 2 to {MAX_TABLE} numbers, got {0}")]
     Length(usize),
     /// A value below the one before it, or not a number.
-    #[error("expected a table of ascending numbers, got a smaller one at place {0}")]
+    #[error("expected a table of ascending numbers, got a smaller one at index {0}")]
     Order(usize),
-    /// A word that is not a whole number, in a table of netem's.
+    /// A word that is not a whole number in a table of netem.
     #[error("expected whole numbers in a distribution file, got {0:?}")]
     Word(String),
 }
 
 impl Distribution {
-    /// A table from samples in any order.
+    /// Creates a table from samples in any order.
     pub fn from_samples(samples: &[f64]) -> Result<Self, TableError> {
         let mut sorted = samples.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -62,8 +62,8 @@ impl Distribution {
         table.check().map(|()| table)
     }
 
-    /// A table from the text of one of netem's `.dist` files: whole numbers in units of 1/8192 of
-    /// a standard deviation, `#` before a comment.
+    /// Creates a table from the text of one of netem's `.dist` files: whole numbers in units of 1/8192
+    /// of a standard deviation, `#` before a comment.
     pub fn from_netem(text: &str) -> Result<Self, TableError> {
         let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
         let values: Result<Vec<f64>, _> = lines
@@ -76,7 +76,7 @@ impl Distribution {
         Self::from_samples(&values?)
     }
 
-    /// Whether a table is one.
+    /// Checks that a table is valid.
     pub fn check(&self) -> Result<(), TableError> {
         let Distribution::Table(table) = self else {
             return Ok(());
@@ -91,32 +91,32 @@ impl Distribution {
         }
     }
 
-    /// The value below which lies the probability `u`, for 0 < `u` < 1.
+    /// Returns the quantile at the probability `u`, for 0 < `u` < 1.
     pub fn quantile(&self, u: f64) -> f64 {
-        // The kernel takes an entry as it is, without interpolation.
+        // The kernel uses an entry without interpolation.
         let entry = (u * ENTRIES).floor().min(ENTRIES - 1.0);
         match self {
             Distribution::Uniform => 2.0 * u - 1.0,
             Distribution::Normal => normal::quantile(u),
             Distribution::Pareto => pareto(entry) / STEPS,
             Distribution::ParetoNormal => {
-                // The normal part is read off a table of four times as many entries, and the sum
-                // divided as C divides whole numbers.
+                // The normal part is from a table of four times as many entries, and the sum is divided
+                // as C divides integers.
                 let normal = normal::quantile((4.0 * entry + 0.5) / (4.0 * ENTRIES));
                 let normal = libm::rint(normal * STEPS);
                 ((normal + 3.0 * pareto(entry)) / 4.0).trunc() / STEPS
             }
             Distribution::Table(table) => {
-                let place = u * (table.len() - 1) as f64;
-                let below = (place as usize).min(table.len() - 2);
+                let position = u * (table.len() - 1) as f64;
+                let below = (position as usize).min(table.len() - 2);
                 let (low, high) = (table[below], table[below + 1]);
-                low + (high - low) * (place - below as f64)
+                low + (high - low) * (position - below as f64)
             }
         }
     }
 }
 
-/// An entry of netem's table of the Pareto distribution, in steps.
+/// Returns an entry of netem's table of the Pareto distribution, in steps.
 fn pareto(entry: f64) -> f64 {
     let above = 1.0 - entry / ENTRIES;
     let value = (libm::pow(above, -1.0 / PARETO_SHAPE) - PARETO_MEAN) * PARETO_FACTOR * STEPS;
@@ -180,8 +180,8 @@ mod tests {
         assert!((moments(&Distribution::Uniform).1 - 1.0 / 3f64.sqrt()).abs() < 1e-6);
     }
 
-    /// Kolmogorov and Smirnov: draws made from a table come from the distribution whose quantiles
-    /// the table holds, here the exponential one.
+    /// Kolmogorov and Smirnov: draws from a table have the distribution of its quantiles, here the
+    /// exponential one.
     #[test]
     fn a_table_is_reproduced() {
         let quantile = |u: f64| -(1.0 - u).ln();
@@ -198,9 +198,9 @@ mod tests {
             let (low, high) = (i as f64 / f64::from(n), (i + 1) as f64 / f64::from(n));
             worst.max((f - low).abs()).max((high - f).abs())
         });
-        // 1.36 / sqrt(n): a wrong table would pass once in twenty times, a right one fails so.
+        // 1.36 / sqrt(n): with a correct table the test fails in 5 % of seeds.
         assert!(distance < 1.36 / f64::from(n).sqrt(), "{distance}");
-        // And the test can tell: the same draws against an exponential 5 % slower.
+        // The test can fail: the same draws against an exponential distribution 5 % slower.
         let wrong = draws.iter().enumerate().fold(0f64, |worst, (i, x)| {
             worst.max((1.0 - (-x / 1.05).exp() - i as f64 / f64::from(n)).abs())
         });

@@ -1,21 +1,21 @@
-//! Packets on their way, for a world that has no event queue of its own.
+//! Packets in flight, for a world without an event queue.
 
 use crate::packet::Departure;
 use ringway_sansio::Time;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Departures in the order of their arrival; those of the same time in the order they were put in.
+/// Departures in the order of their arrival; those of the same time in the order of insertion.
 ///
-/// A simulator has an event queue and does not need this; a world with a real clock keeps what a
-/// link lets depart in one of these, and sleeps until [`InFlight::next`].
+/// A simulator has an event queue and does not need it. A world with a real clock stores a link's
+/// departures here, and sleeps until [`InFlight::next`].
 #[derive(Debug, Default)]
 pub struct InFlight {
     heap: BinaryHeap<Reverse<(Time, u64, Entry)>>,
     serial: u64,
 }
 
-/// Equal to any other, so that it takes no part in the order.
+/// An entry that is equal to any other, so that it does not affect the order.
 #[derive(Debug)]
 struct Entry(Departure);
 
@@ -37,33 +37,33 @@ impl Ord for Entry {
 }
 
 impl InFlight {
-    /// Nothing on its way.
+    /// Creates an empty queue.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Puts a departure in.
+    /// Adds a departure.
     pub fn push(&mut self, departure: Departure) {
         self.heap.push(Reverse((departure.arrives, self.serial, Entry(departure))));
         self.serial += 1;
     }
 
-    /// When the next one arrives.
+    /// Returns the time of the next arrival.
     pub fn next(&self) -> Option<Time> {
         self.heap.peek().map(|Reverse((at, _, _))| *at)
     }
 
-    /// Takes the next one that has arrived at `now`.
+    /// Removes the next packet that has arrived at `now`.
     pub fn pop(&mut self, now: Time) -> Option<Departure> {
         (self.next()? <= now).then(|| self.heap.pop())?.map(|Reverse((_, _, entry))| entry.0)
     }
 
-    /// Packets on their way.
+    /// Returns the number of packets in flight.
     pub fn len(&self) -> usize {
         self.heap.len()
     }
 
-    /// Whether none is.
+    /// Returns whether no packet is in flight.
     pub fn is_empty(&self) -> bool {
         self.heap.is_empty()
     }

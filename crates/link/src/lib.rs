@@ -2,8 +2,8 @@
 //!
 //! ## Modules
 //!
-//! Read [`config`] for what can be asked of a [`Link`], [`link`] for the order in which it happens, [`queue`] for the
-//! disciplines and [`random`] for where chance comes from. An [`Outlet`] is what a world gives a link.
+//! Read [`config`] for the parameters of a [`Link`], [`link`] for the order of its decisions, [`queue`] for the
+//! disciplines and [`random`] for the random streams. A world receives the decisions as an [`Outlet`].
 
 #![forbid(unsafe_code)]
 
@@ -28,7 +28,7 @@ pub use distribution::Distribution;
 pub use in_flight::InFlight;
 pub use link::Link;
 pub use log::Logged;
-pub use loss::{Loss, LossList, LossPlace};
+pub use loss::{Loss, LossList, LossPosition};
 pub use packet::{Departure, DropReason, Outlet, Packet};
 pub use quantity::{Chance, Rate, Size, Span};
 pub use queue::{Queue, QueueConfig};

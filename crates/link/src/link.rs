@@ -1,12 +1,12 @@
-//! The link itself: every impairment in its order.
+//! The link: every impairment in its order.
 
 use crate::config::{ConfigError, LinkConfig, Reorder, Sometimes};
 use crate::correlated::Correlated;
 use crate::delay::{DelayState, DelayStreams};
-use crate::loss::{ListState, Loss, LossList, LossPlace, LossRule, LossState};
+use crate::loss::{ListState, Loss, LossList, LossPosition, LossRule, LossState};
 use crate::packet::{Departure, DropReason, Outlet, Packet};
 use crate::quantity::{Chance, Span};
-use crate::queue::{Queue, Room};
+use crate::queue::{Queue, QueueContext};
 use crate::random::{Stream, Streams};
 use crate::schedule::Schedule;
 use crate::trace::RateTrace;
@@ -14,24 +14,23 @@ use ringway_sansio::{Ecn, Time};
 
 /// One direction of a link.
 ///
-/// A packet that is offered meets, in this order: the link being down, the MTU, loss before the
-/// queue, duplication, the queue; then, when its turn comes, sending at the rate, marks,
-/// corruption, loss after the link, and delay. The world offers packets, calls [`Link::poll`] at
-/// the time that [`Link::poll_timeout`] names, and asks [`Link::is_cut`] of a packet that arrives.
+/// An offered packet passes, in this order: the check that the link is up, the MTU, loss before the
+/// queue, duplication, the queue; then sending at the rate, marks, corruption, loss after the link, and
+/// delay. The world offers packets, calls [`Link::poll`] at the time of [`Link::poll_timeout`], and
+/// calls [`Link::is_cut`] for each packet that arrives.
 ///
-/// Decisions are made for the time they are due, not for the time of the call: how late or how
-/// often the world polls changes nothing, so a real clock and a virtual one write the same log for
-/// the same arrivals.
+/// Decisions hold for the time when they are due, not for the time of the call. The time and number of
+/// polls have no effect, so a real clock and a virtual one write the same log for the same arrivals.
 pub struct Link {
     config: LinkConfig,
     schedule: Schedule,
     queue: Box<dyn Queue>,
-    /// Something waits in the queue.
+    /// Whether the queue is not empty.
     waits: bool,
-    /// The largest packet that meets nothing but rate and delay if nothing waits and nothing is
-    /// being sent; 0 if any other decision is asked for.
+    /// Maximum length of a packet that needs only rate and delay when the queue is empty and nothing is
+    /// being sent; 0 if any other decision is configured.
     plain: u64,
-    /// When the last bit of the packet before is sent.
+    /// The time when the last bit of the previous packet is sent.
     free_at: Time,
     last_cut: Option<Time>,
     trace: Option<RateTrace>,
@@ -48,11 +47,11 @@ pub struct Link {
     delay_streams: DelayStreams,
     loss_stream: Stream,
     queue_stream: Stream,
-    /// What the queue has dropped in the present call.
+    /// Packets that the queue has dropped in the present call.
     dropped: Vec<(Packet, DropReason)>,
 }
 
-/// Decides what happens to some packets.
+/// A random choice of packets.
 struct Chooser {
     chance: f64,
     source: Correlated,
@@ -76,7 +75,7 @@ impl Chooser {
 }
 
 impl Link {
-    /// A link that begins at `start`, empty. Its random streams are called `name/loss`,
+    /// Creates an empty link that starts at `start`. Its random streams are named `name/loss`,
     /// `name/delay` and so on.
     pub fn new(
         config: LinkConfig,
@@ -118,36 +117,36 @@ impl Link {
         Ok(link)
     }
 
-    /// Finds out what may go the short way.
+    /// Updates the limit of the fast path.
     fn set_plain(&mut self) {
         let plain = is_plain(&self.config) && self.rule.is_none();
-        let most = self.queue.lets_through().min(self.config.mtu.0);
-        self.plain = if plain { most } else { 0 };
+        let max = self.queue.lets_through().min(self.config.mtu.0);
+        self.plain = if plain { max } else { 0 };
     }
 
-    /// The configuration as it is now, changes included.
+    /// Returns the present configuration, with all changes.
     pub fn config(&self) -> &LinkConfig {
         &self.config
     }
 
-    /// Loses the packets for which `rule` says so, where loss strikes.
+    /// Drops the packets that `rule` selects, at the configured position of loss.
     pub fn lose_if(&mut self, rule: LossRule) {
         self.rule = Some(rule);
         self.set_plain();
     }
 
-    /// Packets that wait in the queue.
+    /// Returns the number of packets in the queue.
     pub fn queue_len(&self) -> usize {
         self.queue.len()
     }
 
-    /// Bytes that wait in the queue.
+    /// Returns the number of bytes in the queue.
     pub fn queue_bytes(&self) -> u64 {
         self.queue.bytes()
     }
 
-    /// Changes the configuration at `now`, from outside the schedule; `change` gets the present
-    /// one. Nothing changes if what comes out is unusable. The schedule itself cannot be changed.
+    /// Changes the configuration at `now`, independently of the schedule. `change` receives the present
+    /// configuration. An invalid result changes nothing. The schedule itself cannot be changed.
     pub fn reconfigure(
         &mut self,
         now: Time,
@@ -164,7 +163,7 @@ impl Link {
         Ok(())
     }
 
-    /// When [`Link::poll`] is to be called next; `None` while nothing waits.
+    /// Returns the time of the next [`Link::poll`]; `None` while nothing waits.
     #[inline]
     pub fn poll_timeout(&self) -> Option<Time> {
         if !self.waits {
@@ -177,7 +176,7 @@ impl Link {
         Some(change.map_or(self.free_at, |c| c.min(self.free_at)))
     }
 
-    /// Makes every decision that is due at `now`.
+    /// Performs every decision that is due at `now`.
     pub fn poll(&mut self, now: Time, outlet: &mut impl Outlet) {
         loop {
             let turn = (self.config.up && self.waits).then_some(self.free_at);
@@ -196,14 +195,14 @@ impl Link {
         }
     }
 
-    /// Whether [`Link::is_cut`] can be true of any packet on its way.
+    /// Returns whether [`Link::is_cut`] can be true of any packet in flight.
     #[inline]
     pub fn can_be_cut(&self) -> bool {
         self.last_cut.is_some() || self.schedule.next().is_some()
     }
 
-    /// Whether a packet that arrives at `now` and began to be sent at `started` is lost all the
-    /// same, because the link went down in between.
+    /// Returns whether a packet that arrives at `now` and was started at `started` is lost, because the
+    /// link went down in between.
     #[inline]
     pub fn is_cut(&mut self, now: Time, started: Time, outlet: &mut impl Outlet) -> bool {
         if self.schedule.next().is_some_and(|change| change <= now) {
@@ -221,7 +220,7 @@ impl Link {
         if !(idle && settled && size <= self.plain) {
             return self.consider(now, packet, outlet);
         }
-        // The road most packets go, with every decision that can have but one outcome left out.
+        // The fast path of most packets, without decisions that have only one outcome.
         let packet = Packet { queued: now, ..packet };
         outlet.enqueued(now, packet);
         outlet.dequeued(now, packet);
@@ -233,7 +232,7 @@ impl Link {
         outlet.departs(Departure { packet, started: now, sent, arrives, flip: None });
     }
 
-    /// Makes every decision about a packet that is offered.
+    /// Performs every decision about an offered packet.
     #[inline(never)]
     fn consider(&mut self, now: Time, mut packet: Packet, outlet: &mut impl Outlet) {
         if self.waits || self.schedule.next().is_some() {
@@ -245,7 +244,7 @@ impl Link {
         if u64::from(packet.size) > self.config.mtu.0 {
             return outlet.dropped(now, packet, DropReason::TooBig);
         }
-        if self.config.loss_at == LossPlace::BeforeQueue
+        if self.config.loss_at == LossPosition::BeforeQueue
             && let Some(reason) = self.strikes(&mut packet, outlet)
         {
             return outlet.dropped(now, packet, reason);
@@ -257,12 +256,12 @@ impl Link {
         }
     }
 
-    /// Puts a packet into the queue, and sends the first that waits if nothing is being sent.
+    /// Queues a packet, and sends the first one if nothing is being sent.
     #[inline]
     fn admit(&mut self, now: Time, packet: Packet, outlet: &mut impl Outlet) {
         let packet = Packet { queued: now, ..packet };
         outlet.enqueued(now, packet);
-        let mut room = Room {
+        let mut room = QueueContext {
             stream: &mut self.queue_stream,
             dropped: &mut self.dropped,
             rate: self.config.rate,
@@ -274,7 +273,7 @@ impl Link {
         }
     }
 
-    /// After the queue was asked: passes on what it has dropped.
+    /// Reports the packets that the queue has dropped.
     fn hand_over_drops(&mut self, at: Time, outlet: &mut impl Outlet) {
         self.waits = !self.queue.is_empty();
         for (packet, reason) in self.dropped.drain(..) {
@@ -282,9 +281,9 @@ impl Link {
         }
     }
 
-    /// Sends the packet whose turn it is at `at`.
+    /// Sends the next packet at `at`.
     fn send_next(&mut self, at: Time, outlet: &mut impl Outlet) {
-        let mut room = Room {
+        let mut room = QueueContext {
             stream: &mut self.queue_stream,
             dropped: &mut self.dropped,
             rate: self.config.rate,
@@ -301,7 +300,7 @@ impl Link {
         }
         let flip =
             (self.corrupt.chooses() && size > 0).then(|| self.corrupt_bit.below(size * 8) as u32);
-        if self.config.loss_at == LossPlace::AfterLink
+        if self.config.loss_at == LossPosition::AfterLink
             && let Some(reason) = self.strikes(&mut packet, outlet)
         {
             return outlet.dropped(sent, packet, reason);
@@ -310,7 +309,7 @@ impl Link {
         outlet.departs(Departure { packet, started: at, sent, arrives, flip });
     }
 
-    /// When `bytes` are sent if sending begins at `at`.
+    /// Returns the time when `bytes` are sent if sending starts at `at`.
     #[inline]
     fn finish(&self, at: Time, bytes: u64) -> Time {
         match &self.trace {
@@ -319,7 +318,7 @@ impl Link {
         }
     }
 
-    /// Whether loss strikes this packet, and which; may mark it instead.
+    /// Returns the reason if this packet is lost. It may be marked instead.
     #[inline]
     fn strikes(&mut self, packet: &mut Packet, outlet: &impl Outlet) -> Option<DropReason> {
         if self.has_list || self.rule.is_some() {
@@ -340,8 +339,8 @@ impl Link {
         Some(DropReason::Loss)
     }
 
-    /// Takes over a configuration at `at`: rebuilds what depends on parts that changed, so that
-    /// what did not change keeps its memory.
+    /// Applies a configuration at `at`. Only the state of changed parts is rebuilt, so that the others
+    /// keep theirs.
     fn adopt(&mut self, at: Time, next: LinkConfig, outlet: &mut impl Outlet) {
         let last = core::mem::replace(&mut self.config, next);
         let config = &self.config;
@@ -386,10 +385,10 @@ impl Link {
         self.set_plain();
     }
 
-    /// Moves what waits into a queue of another kind.
+    /// Moves the packets into a queue of another kind.
     fn change_queue(&mut self, at: Time, outlet: &mut impl Outlet) {
         let mut old = core::mem::replace(&mut self.queue, self.config.queue.build(at));
-        let mut room = Room {
+        let mut room = QueueContext {
             stream: &mut self.queue_stream,
             dropped: &mut self.dropped,
             rate: self.config.rate,
@@ -401,7 +400,7 @@ impl Link {
     }
 }
 
-/// Whether a configuration asks for rate and delay alone.
+/// Returns whether a configuration consists of rate and delay alone.
 fn is_plain(config: &LinkConfig) -> bool {
     config.loss == Loss::default()
         && config.loss_list == LossList::default()

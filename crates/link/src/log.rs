@@ -1,4 +1,4 @@
-//! A record of what became of each packet, and of why.
+//! A log of the outcome of each packet and its reason.
 
 use crate::packet::{Departure, DropReason, Outlet, Packet};
 use core::fmt::Write as _;
@@ -6,10 +6,9 @@ use ringway_sansio::Time;
 
 /// An outlet that writes a line for each decision and passes it on.
 ///
-/// One line is `time id what ...`: `enqueue`, `dequeue`, `deliver at <time> after <delay>` with
-/// `flip <bit>` and `ce` where they apply, `drop <reason>`, `- id copy <new id>`. Times are
-/// nanoseconds since the start that [`Logged::new`] is given, so that two worlds with different
-/// clocks write the same.
+/// One line is `time id what ...`: `enqueue`, `dequeue`, `deliver at <time> after <delay>` with `flip
+/// <bit>` and `ce` where they apply, `drop <reason>`, `- id copy <new id>`. Times are nanoseconds since
+/// the start in [`Logged::new`], so that two worlds with different clocks write the same.
 #[derive(Debug)]
 pub struct Logged<'a, O> {
     outlet: &'a mut O,
@@ -18,7 +17,7 @@ pub struct Logged<'a, O> {
 }
 
 impl<'a, O: Outlet> Logged<'a, O> {
-    /// Appends to `lines` what `outlet` is told; times count from `start`.
+    /// Creates an outlet that appends the calls of `outlet` to `lines`. Times count from `start`.
     pub fn new(outlet: &'a mut O, lines: &'a mut String, start: Time) -> Self {
         Logged { outlet, lines, start }
     }

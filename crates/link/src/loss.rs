@@ -1,4 +1,4 @@
-//! Which packets are lost.
+//! Loss of packets.
 
 use crate::correlated::Correlated;
 use crate::packet::Packet;
@@ -6,14 +6,14 @@ use crate::quantity::Chance;
 use crate::random::Stream;
 use serde::{Deserialize, Serialize};
 
-/// Longest byte pattern of a loss list.
+/// Maximum length of a byte pattern, in bytes.
 pub const MAX_PATTERN: usize = 64;
 
-/// Where loss strikes; it changes results, because what is lost before the queue takes no room in
-/// it and no time on the link.
+/// The position of loss in the link. It changes results, because a packet lost before the queue uses no
+/// room in it and no time on the link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum LossPlace {
+pub enum LossPosition {
     /// Before the queue, as in netem.
     #[default]
     BeforeQueue,
@@ -27,7 +27,7 @@ pub enum LossPlace {
 pub enum Loss {
     /// No loss.
     None {},
-    /// Each packet alike.
+    /// The same probability for each packet.
     Random(RandomLoss),
     /// Two states (Gilbert 1960, Elliott 1963).
     GilbertElliott(GilbertElliott),
@@ -41,24 +41,24 @@ impl Default for Loss {
     }
 }
 
-/// Loss of each packet alike.
+/// Loss with the same probability for each packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RandomLoss {
     /// Probability that a packet is lost.
     pub chance: Chance,
-    /// How much one packet's fate follows that of the one before.
+    /// Correlation of a packet's loss with that of the packet before.
     #[serde(default)]
     pub correlation: Chance,
 }
 
-/// A good and a bad state, each with its loss; begins in the good one.
+/// A good and a bad state, each with its loss. The initial state is good.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GilbertElliott {
-    /// Probability to go from good to bad after a packet.
+    /// Probability of a change from good to bad after a packet.
     pub p: Chance,
-    /// Probability to go from bad to good after a packet; the mean stay in bad is 1/r packets.
+    /// Probability of a change from bad to good after a packet; the mean length of bad is 1/r packets.
     pub r: Chance,
     /// Probability of loss in the bad state, netem's 1-h.
     #[serde(default = "always")]
@@ -72,9 +72,9 @@ fn always() -> Chance {
     Chance::ALWAYS
 }
 
-/// Good reception in a gap (1), good reception in a burst (2), loss in a burst (3), a single loss
-/// in a gap (4); begins in 1. What is left of the probabilities out of a state is to stay in it;
-/// from 4 it always goes back to 1.
+/// Good reception in a gap (1), good reception in a burst (2), loss in a burst (3), a single loss in a
+/// gap (4). The initial state is 1. The remaining probability is that of no change; state 4 is always
+/// followed by 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FourState {
@@ -93,28 +93,28 @@ pub struct FourState {
     pub p14: Chance,
 }
 
-/// Packets that are lost for certain.
+/// Packets that are always lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LossList {
-    /// The n-th packets that come to where loss strikes, counted from 1, ascending.
+    /// The numbers of packets at the position of loss, counted from 1, ascending.
     pub packets: Vec<u64>,
-    /// Packets that hold certain bytes.
+    /// Packets with certain bytes.
     pub pattern: Option<Pattern>,
 }
 
-/// Bytes at a place of the packet, as the world holds it: from the transport's header on.
+/// Bytes at an offset of the packet as the world holds it: from the transport's header on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pattern {
-    /// Where the bytes stand.
+    /// Offset of the bytes.
     pub offset: u32,
-    /// What they must be, after `mask`.
+    /// The expected bytes, after `mask`.
     pub bytes: Vec<u8>,
-    /// Bits that count, as many bytes; all bits if left out.
+    /// Mask of the compared bits, of the same length; all bits if left out.
     #[serde(default)]
     pub mask: Vec<u8>,
-    /// Which of the packets that match are lost, counted from 1, ascending; all if left out.
+    /// Numbers of the matching packets that are lost, counted from 1, ascending; all if left out.
     #[serde(default)]
     pub matches: Vec<u64>,
 }
@@ -133,7 +133,7 @@ impl Pattern {
     }
 }
 
-/// A rule in code: true for a packet that is to be lost, given its bytes.
+/// A rule in code: returns true for a packet that is to be lost, from its bytes.
 pub type LossRule = Box<dyn FnMut(&Packet, &[u8]) -> bool + Send>;
 
 /// The state of a model of random loss.
@@ -155,7 +155,7 @@ impl LossState {
         }
     }
 
-    /// Whether the next packet is lost.
+    /// Returns whether the next packet is lost.
     #[inline]
     pub(crate) fn strikes(&mut self, stream: &mut Stream) -> bool {
         match self {
@@ -187,7 +187,7 @@ impl LossState {
     }
 }
 
-/// Counts packets against a list.
+/// Counters of packets for a list.
 #[derive(Default)]
 pub(crate) struct ListState {
     seen: u64,
@@ -218,7 +218,7 @@ mod tests {
         Chance::new(p).unwrap()
     }
 
-    /// Loss rate, and lengths of runs of losses and of runs of receptions.
+    /// Returns the loss rate, and the lengths of runs of losses and of runs of receptions.
     fn run(loss: Loss, n: usize) -> (f64, Vec<u32>, Vec<u32>) {
         let mut stream = Streams::new(5, 0).stream("loss");
         let mut state = LossState::new(loss);
@@ -249,7 +249,7 @@ mod tests {
         assert!(mean(&runs) > 1.2, "{}", mean(&runs));
     }
 
-    /// Stays are geometric: bursts of 1/r packets, gaps of 1/p, loss p/(p+r); and the whole
+    /// Bursts and gaps are geometric: bursts of 1/r packets, gaps of 1/p, loss p/(p+r); and the whole
     /// distribution of burst lengths, by chi squared.
     #[test]
     fn gilbert_bursts_have_the_lengths_of_the_formula() {

@@ -1,21 +1,21 @@
 //! The normal distribution: its distribution function and the inverse of it.
 //!
-//! Built on `libm` instead of the platform's functions, so that the same draws give the same
-//! delays on every machine.
+//! It uses `libm` instead of the platform's functions, so that the same draws give the same delays on
+//! every machine.
 
 use core::f64::consts::{PI, SQRT_2};
 
-/// The probability of a value below `z`.
+/// Returns the probability of a value below `z`.
 pub(crate) fn cumulative(z: f64) -> f64 {
     0.5 * libm::erfc(-z / SQRT_2)
 }
 
-/// The value below which lies the probability `p`, for 0 < `p` < 1.
+/// Returns the quantile at the probability `p`, for 0 < `p` < 1.
 ///
-/// Acklam's rational approximation (relative error 1.15e-9) and one step of Halley's method.
+/// It is Acklam's rational approximation (relative error 1.15e-9) with one step of Halley's method.
 pub(crate) fn quantile(p: f64) -> f64 {
     let z = approximate(p);
-    // In the far tails the first guess is as good as the distribution function.
+    // In the far tails the approximation is as good as the distribution function.
     if z.abs() > 8.0 {
         return z;
     }

@@ -1,31 +1,31 @@
-//! What a link knows of a packet, and what can become of it.
+//! Packets as handles, and the outcomes of a link's decisions.
 
 use core::fmt;
 use ringway_sansio::{Ecn, Time};
 
-/// A packet as a link sees it: a handle. Its bytes stay with the world.
+/// A packet as a handle. The world holds its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// The world's name for it.
+    /// The world's identifier.
     pub id: u32,
-    /// Bytes on the line, IP header included, without the link's overhead.
+    /// Length on the link in bytes, IP header included, without the link's overhead.
     pub size: u32,
     /// A hash of addresses, protocol and ports, for queues that are fair between flows.
     pub flow: u32,
     /// Congestion notification; a queue or the link may set it to [`Ecn::Ce`].
     pub ecn: Ecn,
-    /// When it came into the queue; set by the link.
+    /// The time when it was queued; set by the link.
     pub queued: Time,
 }
 
 impl Packet {
-    /// A packet that has not met a queue yet.
+    /// Creates a packet that was not queued yet.
     pub const fn new(id: u32, size: u32, flow: u32, ecn: Ecn) -> Self {
         Packet { id, size, flow, ecn, queued: Time::ZERO }
     }
 }
 
-/// Why a packet was dropped.
+/// The reason why a packet was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum DropReason {
@@ -41,12 +41,12 @@ pub enum DropReason {
     TooBig,
     /// The link is down.
     Down,
-    /// The link went down while the packet was on its way.
+    /// The link went down while the packet was in flight.
     Cut,
 }
 
 impl DropReason {
-    /// In words, for a comment in a capture.
+    /// Returns a text for a comment in a capture.
     pub const fn as_str(self) -> &'static str {
         match self {
             DropReason::QueueFull => "queue full",
@@ -71,37 +71,37 @@ impl fmt::Display for DropReason {
 pub struct Departure {
     /// The packet, with its congestion notification as it is now.
     pub packet: Packet,
-    /// When it came out of the queue and sending began.
+    /// The time when it left the queue and its first bit was sent.
     pub started: Time,
-    /// When its last bit was sent.
+    /// The time when its last bit was sent.
     pub sent: Time,
-    /// When it is to be received.
+    /// The time of its reception.
     pub arrives: Time,
-    /// The bit that is wrong, counted over `size` bytes.
+    /// The inverted bit, if any, counted over `size` bytes.
     pub flip: Option<u32>,
 }
 
-/// The world on the far side of a link's decisions. Calls come in the order of decisions, with the
-/// time each one holds for, which may be before the `now` of the call that led to it.
+/// The receiver of a link's decisions. Calls come in the order of decisions, with the time for which
+/// each holds, which may be before the `now` of the call that caused it.
 pub trait Outlet {
-    /// A packet leaves and will be received.
+    /// Handles a packet that leaves and will be received.
     fn departs(&mut self, departure: Departure);
 
-    /// A packet is gone; its handle is free.
+    /// Handles a dropped packet, whose handle is free.
     fn dropped(&mut self, at: Time, packet: Packet, reason: DropReason);
 
-    /// Makes a copy of a packet and gives its handle; `None` if there is no room for one.
+    /// Makes a copy of a packet and returns its handle; `None` if there is no room for one.
     fn copy(&mut self, packet: Packet) -> Option<u32>;
 
-    /// The bytes of a packet, for loss by pattern and by rule.
+    /// Returns the bytes of a packet, for loss by pattern and by rule.
     fn bytes(&self, packet: &Packet) -> &[u8];
 
-    /// A packet is offered to the queue, which may still drop it.
+    /// Handles a packet offered to the queue, which may still drop it.
     fn enqueued(&mut self, at: Time, packet: Packet) {
         let _ = (at, packet);
     }
 
-    /// A packet comes out of the queue to be sent.
+    /// Handles a packet that leaves the queue to be sent.
     fn dequeued(&mut self, at: Time, packet: Packet) {
         let _ = (at, packet);
     }

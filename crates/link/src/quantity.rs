@@ -1,24 +1,25 @@
-//! Quantities with their units, as they are written in a configuration: `"35 ms"`, `"1.7 Mbit/s"`,
-//! `"1500 B"`, `"1 %"`.
+//! Quantities with units, as written in a configuration: `"35 ms"`, `"1.7 Mbit/s"`, `"1500 B"`, `"1
+//! %"`.
 //!
-//! A number without its unit is an error, because the unit left out is the mistake that is found
-//! last. Only a probability may be a bare number, and then it is a fraction of one.
+//! A number without its unit is an error, because a wrong unit is hard to find. Only a probability may
+//! be a bare number, a fraction of one.
 
 use core::fmt;
 use ringway_sansio::Duration;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// Why a quantity could not be read.
+/// The reason why a quantity could not be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected {expected}, got {got:?}")]
 pub struct QuantityError {
-    /// What would have been right, with an example.
+    /// The expected format, with an example.
     pub expected: &'static str,
-    /// What was written.
+    /// The text.
     pub got: String,
 }
 
-/// Splits `35ms` into 35 and `ms`; `None` unless a finite number that is not negative comes first.
+/// Splits `35ms` into 35 and `ms`. Returns `None` unless the text starts with a finite number that is
+/// not negative.
 fn split(text: &str) -> Option<(f64, &str)> {
     let text = text.trim();
     let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
@@ -26,14 +27,14 @@ fn split(text: &str) -> Option<(f64, &str)> {
     Some((value, text[end..].trim_start()))
 }
 
-/// `value` times `scale` as a whole number, if one can hold it.
+/// Returns `value` times `scale` as a whole number, if it fits one.
 fn whole(value: f64, scale: f64) -> Option<u64> {
     let product = (value * scale).round();
-    // 2^63 is far beyond any span or rate there is.
+    // 2^63 is far beyond any realistic span or rate.
     (product < 9.2e18).then_some(product as u64)
 }
 
-/// The largest of `units` that divides `value`, with the quotient.
+/// Returns the largest of `units` that divides `value`, with the quotient.
 fn largest<'a>(value: u64, units: &[(u64, &'a str)]) -> (u64, &'a str) {
     let fits = units.iter().find(|(scale, _)| value != 0 && value.is_multiple_of(*scale));
     fits.map_or((value, units[units.len() - 1].1), |(scale, unit)| (value / scale, unit))
@@ -46,27 +47,27 @@ pub struct Span(pub u64);
 impl Span {
     const EXPECTED: &str = "a time with its unit (ns, us, ms, s, min), such as \"35 ms\"";
 
-    /// That many milliseconds.
+    /// Creates a span of milliseconds.
     pub const fn from_millis(ms: u64) -> Self {
         Span(ms * 1_000_000)
     }
 
-    /// That many seconds.
+    /// Creates a span of seconds.
     pub const fn from_secs(s: u64) -> Self {
         Span(s * 1_000_000_000)
     }
 
-    /// Whole nanoseconds.
+    /// Returns whole nanoseconds.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// Seconds, with their fraction.
+    /// Returns seconds with their fraction.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 * 1e-9
     }
 
-    /// Reads `35 ms`.
+    /// Parses `35 ms`.
     pub fn parse(text: &str) -> Result<Self, QuantityError> {
         let read = || {
             let (value, unit) = split(text)?;
@@ -98,7 +99,7 @@ impl fmt::Display for Span {
     }
 }
 
-/// A bit rate, in bits a second; [`Rate::UNLIMITED`] for a link that takes no time to send.
+/// A bit rate, in bit/s; [`Rate::UNLIMITED`] for a link that takes no time to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rate(pub u64);
 
@@ -108,17 +109,17 @@ impl Rate {
     /// Sending takes no time.
     pub const UNLIMITED: Rate = Rate(u64::MAX);
 
-    /// That many bits a second.
+    /// Creates a rate in bit/s.
     pub const fn from_bits(bits: u64) -> Self {
         Rate(bits)
     }
 
-    /// Whether sending takes no time.
+    /// Returns whether sending takes no time.
     pub const fn is_unlimited(self) -> bool {
         self.0 == u64::MAX
     }
 
-    /// Nanoseconds to send `bytes`, rounded to the nearest; `u64::MAX` at rate 0.
+    /// Returns the nanoseconds to send `bytes`, rounded to the nearest; `u64::MAX` at rate 0.
     #[inline]
     pub fn nanos(self, bytes: u64) -> u64 {
         if self.is_unlimited() {
@@ -137,7 +138,7 @@ impl Rate {
         }
     }
 
-    /// Reads `1.7 Mbit/s`, `448 kb/s` or `unlimited`.
+    /// Parses `1.7 Mbit/s`, `448 kb/s` or `unlimited`.
     pub fn parse(text: &str) -> Result<Self, QuantityError> {
         let read = || {
             if text.trim() == "unlimited" {
@@ -181,7 +182,7 @@ impl Size {
     /// No bound.
     pub const UNLIMITED: Size = Size(u64::MAX);
 
-    /// Reads `1500 B`, `64 KiB` or `unlimited`.
+    /// Parses `1500 B`, `64 KiB` or `unlimited`.
     pub fn parse(text: &str) -> Result<Self, QuantityError> {
         let read = || {
             if text.trim() == "unlimited" {
@@ -212,7 +213,7 @@ impl fmt::Display for Size {
     }
 }
 
-/// A probability or a correlation, 0 to 1. Written `"1 %"`, or as the bare fraction `0.01`.
+/// A probability or a correlation, 0 to 1, written `"1 %"` or as the fraction `0.01`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Chance(f64);
 
@@ -224,7 +225,7 @@ impl Chance {
     /// Always.
     pub const ALWAYS: Chance = Chance(1.0);
 
-    /// From a fraction of one.
+    /// Creates a chance from a fraction of one.
     pub fn new(fraction: f64) -> Result<Self, QuantityError> {
         if (0.0..=1.0).contains(&fraction) {
             return Ok(Chance(fraction));
@@ -232,17 +233,17 @@ impl Chance {
         Err(QuantityError { expected: Self::EXPECTED, got: fraction.to_string() })
     }
 
-    /// From a percentage.
+    /// Creates a chance from a percentage.
     pub fn percent(percent: f64) -> Result<Self, QuantityError> {
         Self::new(percent / 100.0)
     }
 
-    /// The fraction of one.
+    /// Returns the fraction of one.
     pub const fn get(self) -> f64 {
         self.0
     }
 
-    /// Reads `1 %` or `0.01`.
+    /// Parses `1 %` or `0.01`.
     pub fn parse(text: &str) -> Result<Self, QuantityError> {
         let error = || QuantityError { expected: Self::EXPECTED, got: text.into() };
         let (value, unit) = split(text).ok_or_else(error)?;
@@ -256,12 +257,12 @@ impl Chance {
 
 impl fmt::Display for Chance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // As a fraction: a percentage would not always be read back as the same number.
+        // It is written as a fraction, since a percentage would not always parse to the same number.
         write!(f, "{}", self.0)
     }
 }
 
-/// Reads and writes a quantity as a string.
+/// Implements parsing and writing of a quantity as a string.
 macro_rules! as_text {
     ($($type:ident),*) => { $(
         impl core::str::FromStr for $type {
@@ -286,16 +287,20 @@ macro_rules! as_text {
                         f.write_str($type::EXPECTED)
                     }
                     fn visit_str<E: de::Error>(self, text: &str) -> Result<$type, E> {
-                        $type::parse(text).map_err(E::custom)
+                        let wrong = |_| E::invalid_value(de::Unexpected::Str(text), &self);
+                        $type::parse(text).map_err(wrong)
                     }
                     fn visit_f64<E: de::Error>(self, value: f64) -> Result<$type, E> {
-                        $type::parse(&value.to_string()).map_err(E::custom)
+                        let wrong = |_| E::invalid_value(de::Unexpected::Float(value), &self);
+                        $type::parse(&value.to_string()).map_err(wrong)
                     }
                     fn visit_i64<E: de::Error>(self, value: i64) -> Result<$type, E> {
-                        $type::parse(&value.to_string()).map_err(E::custom)
+                        let wrong = |_| E::invalid_value(de::Unexpected::Signed(value), &self);
+                        $type::parse(&value.to_string()).map_err(wrong)
                     }
                     fn visit_u64<E: de::Error>(self, value: u64) -> Result<$type, E> {
-                        $type::parse(&value.to_string()).map_err(E::custom)
+                        let wrong = |_| E::invalid_value(de::Unexpected::Unsigned(value), &self);
+                        $type::parse(&value.to_string()).map_err(wrong)
                     }
                 }
                 deserializer.deserialize_any(Visitor)

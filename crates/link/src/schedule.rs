@@ -4,14 +4,14 @@ use crate::config::{Change, LinkConfig};
 use crate::quantity::Span;
 use ringway_sansio::Time;
 
-/// Where a schedule stands.
+/// The position in a schedule.
 #[derive(Clone, Debug)]
 pub(crate) struct Schedule {
-    /// When the next change is due.
+    /// The time of the next change.
     next: Option<Time>,
-    /// Which one it is.
+    /// The index of the next change.
     index: usize,
-    /// When the present period began.
+    /// The start of the present period.
     start: Time,
     period: Span,
 }
@@ -21,13 +21,13 @@ impl Schedule {
         Schedule { next: changes.first().map(|c| start + c.at.into()), index: 0, start, period }
     }
 
-    /// When the next change is due.
+    /// Returns the time of the next change.
     #[inline]
     pub(crate) fn next(&self) -> Option<Time> {
         self.next
     }
 
-    /// Makes the next change.
+    /// Applies the next change.
     pub(crate) fn apply(&mut self, changes: &[Change], config: &mut LinkConfig) {
         let Some(change) = changes.get(self.index) else {
             self.next = None;

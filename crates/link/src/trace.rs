@@ -4,21 +4,21 @@ use crate::quantity::{Rate, Span};
 use ringway_sansio::Time;
 use serde::{Deserialize, Serialize};
 
-/// Most steps a trace may have.
+/// Maximum number of steps in a trace.
 pub const MAX_TRACE: usize = 1 << 20;
 
-/// A stretch of a trace.
+/// A step of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RateStep {
-    /// How long the rate holds.
+    /// Duration of the rate.
     pub lasts: Span,
-    /// The rate; 0 for a stretch in which nothing is sent.
+    /// The rate; 0 for a step in which nothing is sent.
     pub rate: Rate,
 }
 
-/// A trace that begins when the link does and is repeated without end. A packet that is being
-/// sent when the rate changes goes on at the new rate.
+/// A trace that starts with the link and is repeated endlessly. A packet that is being sent when the
+/// rate changes continues at the new rate.
 #[derive(Clone, Debug)]
 pub(crate) struct RateTrace {
     steps: Vec<RateStep>,
@@ -29,7 +29,7 @@ pub(crate) struct RateTrace {
 }
 
 impl RateTrace {
-    /// `None` if the trace is empty; [`is_valid`] has been asked before.
+    /// Creates a trace; `None` if it is empty. The caller has checked [`is_valid`].
     pub(crate) fn new(steps: &[RateStep], start: Time) -> Option<Self> {
         (!steps.is_empty()).then(|| RateTrace {
             steps: steps.to_vec(),
@@ -39,11 +39,11 @@ impl RateTrace {
         })
     }
 
-    /// When `bytes` are sent if sending begins at `from`.
+    /// Returns the time when `bytes` are sent if sending starts at `from`.
     pub(crate) fn finish(&self, from: Time, bytes: u64) -> Time {
         let since = from.since(self.start).as_nanos() as u64;
         let mut at = since - since % self.period;
-        // As if sending had begun with the period: what was passed since is added.
+        // As if sending had started with the period: the part that has passed is added.
         let mut left = u128::from(bytes) * 8_000_000_000;
         let mut rest = since % self.period;
         for step in &self.steps {
@@ -51,7 +51,7 @@ impl RateTrace {
             left += u128::from(passed) * u128::from(step.rate.0);
             rest -= passed;
         }
-        // Whole periods at once, but never past the last bit.
+        // Whole periods at once, but not beyond the last bit.
         let periods = (left - 1) / self.capacity;
         at = at
             .saturating_add(u64::try_from(periods).unwrap_or(u64::MAX).saturating_mul(self.period));
@@ -74,7 +74,8 @@ fn capacity(step: &RateStep) -> u128 {
     u128::from(step.lasts.as_nanos()) * u128::from(step.rate.0)
 }
 
-/// Whether something is sent in each period, every step lasts, and no rate is unlimited.
+/// Returns whether something is sent in each period, every step has a duration, and no rate is
+/// unlimited.
 pub(crate) fn is_valid(steps: &[RateStep]) -> bool {
     let lasting = |s: &RateStep| s.lasts.as_nanos() > 0 && !s.rate.is_unlimited();
     let total = steps.iter().try_fold(0u64, |sum, s| sum.checked_add(s.lasts.as_nanos()));
@@ -122,7 +123,7 @@ mod tests {
     }
 
     proptest! {
-        /// Two packets in a row take as long as one of both sizes, to the rounding of each.
+        /// Two packets in a row take as long as one of both lengths, apart from rounding.
         #[test]
         fn sending_adds_up(
             rates in prop::collection::vec((1u64..50, 0u64..5), 1..6),

@@ -1,4 +1,4 @@
-//! A link as a queue of the textbook, and chance as a link deals it out.
+//! A link as a textbook queue, and its random decisions.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! Properties of any link, whatever it is told to do.
+//! Properties of any link with any configuration.
 
 #![allow(clippy::unwrap_used)]
 
@@ -25,7 +25,7 @@ const LOSSES: [&str; 4] = [
     "{ model = \"four-state\", p13 = \"3 %\", p31 = \"40 %\", p32 = \"10 %\", p14 = \"1 %\" }",
 ];
 
-/// A configuration with much going on.
+/// A configuration with many impairments.
 fn config(seed: u64) -> LinkConfig {
     let mut r = SplitMix::new(seed);
     let mut pick = |n: usize| (r.next_u64() % n as u64) as usize;
@@ -62,7 +62,7 @@ fn config(seed: u64) -> LinkConfig {
     toml::from_str(&text).unwrap()
 }
 
-/// Times and sizes of packets over about 300 ms.
+/// Times and lengths of packets over about 300 ms.
 fn arrivals(seed: u64, n: usize) -> Vec<(Time, u32, Ecn)> {
     let mut r = SplitMix::new(seed);
     let mut at = 0;
@@ -99,8 +99,8 @@ proptest! {
         prop_assert_eq!(ids.len(), n);
     }
 
-    /// The log depends on the arrivals alone: a world that calls at every turn, one that calls only
-    /// when a packet comes, and one that calls too often write the same.
+    /// The log depends on the arrivals alone: worlds that poll at every event, only when a packet
+    /// arrives, and too often write the same.
     #[test]
     fn the_log_does_not_depend_on_when_the_world_calls(seed in any::<u64>()) {
         let offers = arrivals(seed, 300);
@@ -134,10 +134,10 @@ proptest! {
         prop_assert!(logs[0].contains("deliver"));
     }
 
-    /// The short way that packets go on a link with nothing but rate and delay leads where the long
-    /// one does, which a rule that never strikes makes them go.
+    /// The fast path of packets on a link with only rate and delay has the same result as the full
+    /// path, which a rule that never selects a packet enforces.
     #[test]
-    fn the_short_way_is_the_long_way(seed in any::<u64>()) {
+    fn the_fast_path_matches_the_full_path(seed in any::<u64>()) {
         let mut c = config(seed);
         let plain = LinkConfig {
             rate: c.rate,
@@ -167,7 +167,7 @@ proptest! {
         prop_assert_eq!(short, run(true));
     }
 
-    /// Without jitter, reordering and fair queues, packets stay in order; with `keep_order` they do
+    /// Without jitter, reordering and fair queues, packets stay in order; with `keep_order` they do so
     /// in spite of jitter.
     #[test]
     fn order_is_kept_where_nothing_breaks_it(seed in any::<u64>(), jitter in any::<bool>()) {
@@ -193,9 +193,9 @@ proptest! {
     }
 }
 
-/// Changing one impairment leaves the draws of every other alone.
+/// A change of one impairment does not change the draws of the others.
 #[test]
-fn decisions_draw_from_streams_of_their_own() {
+fn each_decision_draws_from_a_separate_stream() {
     let text = "jitter = \"1 ms\"\ndelay = \"5 ms\"\n";
     let with = |more: &str| {
         let mut b = Bench::new(toml::from_str(&format!("{text}{more}")).unwrap(), 4);

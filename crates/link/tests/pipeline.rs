@@ -49,7 +49,7 @@ fn an_idle_link_needs_no_call() {
     assert_eq!(b.link.poll_timeout(), Some(ms(8)));
 }
 
-/// 49 wait and one is sent: of 60 that come at once, 10 are dropped.
+/// 49 packets wait and one is sent: of 60 that arrive at once, 10 are dropped.
 #[test]
 fn ns2_drop_tail_holds_fifty_with_the_one_on_the_wire() {
     let queue = "rate = \"1 Mbit/s\"\nqueue = { discipline = \"ns2-drop-tail\", limit = 50 }";
@@ -64,8 +64,8 @@ fn ns2_drop_tail_holds_fifty_with_the_one_on_the_wire() {
 
 #[test]
 fn loss_before_the_queue_takes_no_time_and_after_the_link_it_does() {
-    let text = |place| {
-        format!("rate = \"1 Mbit/s\"\nloss_at = \"{place}\"\nloss_list = {{ packets = [1] }}")
+    let text = |position| {
+        format!("rate = \"1 Mbit/s\"\nloss_at = \"{position}\"\nloss_list = {{ packets = [1] }}")
     };
     let mut b = Bench::from_toml(&text("before-queue"));
     b.offer(ms(0), 1000);
@@ -130,7 +130,7 @@ fn marks_fall_on_capable_packets_only() {
 }
 
 #[test]
-fn what_is_larger_than_the_mtu_is_refused() {
+fn a_packet_larger_than_the_mtu_is_dropped() {
     let mut b = Bench::from_toml("mtu = \"1500 B\"");
     b.offer(ms(0), 1500);
     b.offer(ms(0), 1501);
@@ -138,10 +138,10 @@ fn what_is_larger_than_the_mtu_is_refused() {
     assert_eq!((b.ids(), b.count(DropReason::TooBig)), (vec![0], 1));
 }
 
-/// A cable that is pulled at 5 ms and put back at 20 ms: what is on the way, what waits and what
-/// comes meanwhile is lost, each for its own reason.
+/// A cable is unplugged at 5 ms and plugged in at 20 ms: packets in flight, packets in the queue and
+/// packets that arrive meanwhile are lost, each for its reason.
 #[test]
-fn a_cut_loses_what_is_on_the_way() {
+fn a_cut_drops_packets_in_flight() {
     let text = "rate = \"1 Mbit/s\"\ndelay = \"3 ms\"\n\
                 schedule = [{ at = \"5 ms\", up = false }, { at = \"20 ms\", up = true }]";
     let mut b = Bench::from_toml(text);
@@ -223,7 +223,7 @@ fn a_change_from_outside_is_checked() {
 }
 
 #[test]
-fn the_log_tells_every_fate() {
+fn the_log_records_every_outcome() {
     let text = "rate = \"1 Mbit/s\"\nmtu = \"1000 B\"\ndelay = \"1 ms\"";
     let mut b = Bench::from_toml(text);
     b.offer(ms(0), 125);

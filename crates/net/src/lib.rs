@@ -44,6 +44,7 @@ pub use handler::{Backlog, CloseReason, Handler, Peer, SHED_ALL};
 pub use limits::Limits;
 pub use mailbox::Mailbox;
 pub use origin::{Origin, Origins};
+pub use random::ChaCha;
 pub use route::{Listener, LocalAddresses, source_for};
 pub use shared::Control;
 pub use stream::sctp::{MAX_SCTP_MESSAGE, sctp_settings};

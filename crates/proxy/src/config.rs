@@ -29,7 +29,7 @@ pub struct Domain {
     pub mode: Mode,
 }
 
-/// A place where requests are taken in.
+/// An address that requests are received at.
 #[derive(Clone, Debug)]
 pub struct Listener {
     /// What it speaks.
@@ -96,7 +96,7 @@ pub struct Limits {
 /// All of it.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// At least one; the first is where requests without a better place belong.
+    /// At least one; the first is the default for requests that match no other.
     pub domains: Vec<Domain>,
     /// Everything listened on.
     pub listeners: Vec<Listener>,
@@ -124,7 +124,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// The digest realm of a domain, by its place.
+    /// The digest realm of a domain, by its index.
     pub(crate) fn realm(&self, domain: Option<usize>) -> Option<&str> {
         domain.and_then(|d| self.domains.get(d)).map(|d| &*d.name)
     }

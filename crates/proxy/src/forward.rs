@@ -136,7 +136,7 @@ pub(crate) fn request(
     buf.extend_from_slice(request.body());
 }
 
-/// Whether a header field says who somebody is on the word of whoever sent it: P-Asserted-Identity
+/// Whether a header field asserts an identity on the word of its sender alone: P-Asserted-Identity
 /// (RFC 3325 section 9.1), and Remote-Party-ID, its forerunner.
 fn asserts_identity(id: HeaderId, line: &[u8]) -> bool {
     const REMOTE_PARTY_ID: &[u8] = b"Remote-Party-ID";

@@ -103,7 +103,7 @@ impl Gruus {
     }
 
     /// Appends the temporary GRUU of an instance in `epoch` that was made at `expires`, the expiry of
-    /// its newest binding: every registration gets another one, and the newest can be told again.
+    /// its newest binding: every registration gets another one, and the newest can be sent again.
     /// Says whether there is one, as for a public GRUU.
     pub fn write_temporary(
         &self,

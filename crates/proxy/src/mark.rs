@@ -16,6 +16,7 @@ use ringway_sansio::{Duration, Time};
 use ringway_sip::uri::{self, Uri};
 use siphasher::sip::SipHasher13;
 use std::hash::Hasher;
+use std::net::IpAddr;
 use subtle::ConstantTimeEq;
 
 /// Side, time, target and MAC.
@@ -110,17 +111,36 @@ impl Marks {
     /// The hash of a target: of user, host and port of a URI, as RFC 3261 section 19.1.4 compares them.
     /// Its parameters may differ in a Request-URI that was made from a Contact.
     pub fn target(&self, uri: &[u8]) -> TargetHash {
+        let parsed = Uri::parse(uri).ok();
+        let ip = parsed.as_ref().and_then(Uri::host_ip);
+        self.target_of(uri, parsed.as_ref(), ip)
+    }
+
+    /// The same of a URI that is parsed already, and its host as an address.
+    pub(crate) fn target_of(
+        &self,
+        uri: &[u8],
+        parsed: Option<&Uri<'_>>,
+        ip: Option<IpAddr>,
+    ) -> TargetHash {
         let mut h = SipHasher13::new_with_key(&self.key);
-        match Uri::parse(uri) {
-            Ok(uri) if uri.is_sip() => {
-                let mut plain = Vec::with_capacity(64);
-                uri::unescape_into(uri.user.unwrap_or_default(), &mut plain);
-                plain.push(b'@');
-                match uri.host_ip() {
-                    Some(ip) => crate::shared::hash_ip(&mut h, ip),
-                    None => plain.extend(uri.host.to_ascii_lowercase()),
+        match parsed {
+            Some(uri) if uri.is_sip() => {
+                if let Some(ip) = ip {
+                    crate::shared::hash_ip(&mut h, ip);
                 }
-                h.write(&plain);
+                let user = uri.user.unwrap_or_default();
+                if user.contains(&b'%') {
+                    let mut plain = Vec::with_capacity(user.len());
+                    uri::unescape_into(user, &mut plain);
+                    h.write(&plain);
+                } else {
+                    h.write(user);
+                }
+                h.write_u8(b'@');
+                if ip.is_none() {
+                    h.write(&uri.host.to_ascii_lowercase());
+                }
                 h.write_u16(uri.port.unwrap_or(0));
             }
             _ => h.write(uri),

@@ -1,6 +1,6 @@
 //! Who is turned away, and when: rates by source and in all, and overload.
 //!
-//! Overload is told by how long messages have waited to be taken in, how many have come without a
+//! Overload is measured by how long messages have waited to be taken in, how many have come without a
 //! pause, and how full the receive buffer is. Once it is there, a share of what would begin something
 //! new is answered with 503 at once, the larger the longer messages wait, so that the queue settles
 //! where the server takes on just what it can bear. All or nothing would let the queue swing between
@@ -75,7 +75,7 @@ impl Bucket {
         Bucket { tokens: u64::from(rate) * 1000, filled: now }
     }
 
-    /// Takes one token, if there is one. What is refused costs nothing, so that whoever asks for too
+    /// Takes one token, if there is one. What is refused costs nothing, so that a source that asks for too
     /// much still gets its rate.
     fn take(&mut self, rate: u32, now: Time) -> bool {
         let micros = (now - self.filled).as_micros().min(10_000_000) as u64;
@@ -91,7 +91,7 @@ impl Bucket {
 }
 
 /// What one source may still send: requests, and after them refusals. Beyond those, answering would
-/// only help whoever floods.
+/// only help a flood.
 #[derive(Clone, Copy, Debug)]
 struct Allowance {
     requests: Bucket,

@@ -14,7 +14,7 @@ pub const TAG_LEN: usize = 12;
 
 /// Answers "is this us?" for hosts and addresses, from the configuration.
 pub struct Own {
-    /// Lower-case names and literal addresses (IPv6 in brackets) to the place in `Config::domains`.
+    /// Lower-case names and literal addresses (IPv6 in brackets) to the index in `Config::domains`.
     names: HashMap<Box<[u8]>, usize>,
     ports: Vec<u16>,
     ips: Vec<IpAddr>,
@@ -42,7 +42,7 @@ impl Own {
         Own { names, ports, ips, tag_key }
     }
 
-    /// The place in `Config::domains` of the domain that `host` names. A literal address of ours
+    /// The index in `Config::domains` of the domain that `host` names. A literal address of ours
     /// counts as the first domain.
     pub fn domain(&self, host: &[u8]) -> Option<usize> {
         if host.len() > MAX_HOST {
@@ -101,7 +101,7 @@ impl Own {
 
 /// Reads a host as an address; IPv6 with or without brackets.
 pub fn parse_ip(host: &[u8]) -> Option<IpAddr> {
-    // Names are told from addresses by one look at most hosts.
+    // Most hosts show by one octet whether they are a name or an address.
     match host.first()? {
         b'[' => {
             let inner = host.strip_prefix(b"[")?.strip_suffix(b"]")?;

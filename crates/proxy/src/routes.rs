@@ -35,7 +35,7 @@ pub enum DomainMatch {
     Below(Box<str>),
 }
 
-/// One place to send a request to.
+/// One destination of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextHop {
     /// A SIP URI; becomes the topmost Route with `lr`, so that the Request-URI stays the user's.
@@ -162,18 +162,18 @@ pub fn order(hops: &[NextHop], random: &mut dyn Random, order: &mut Vec<usize>) 
         let priority = hops[order[start]].priority;
         let end =
             start + order[start..].iter().take_while(|&&i| hops[i].priority == priority).count();
-        for place in start..end {
+        for index in start..end {
             // A weight of 0 keeps a very small chance.
             let weight = |i: usize| u64::from(hops[i].weight).max(1);
-            let sum: u64 = order[place..end].iter().map(|&i| weight(i)).sum();
+            let sum: u64 = order[index..end].iter().map(|&i| weight(i)).sum();
             let mut draw = random.next_u64() % sum;
-            let mut chosen = place;
+            let mut chosen = index;
             while draw >= weight(order[chosen]) {
                 draw -= weight(order[chosen]);
                 chosen += 1;
             }
             let drawn = order.remove(chosen);
-            order.insert(place, drawn);
+            order.insert(index, drawn);
         }
         start = end;
     }

@@ -1,8 +1,8 @@
 //! Authenticated chunks (RFC 4895): the key of an association and the MACs made with it.
 //!
-//! The key comes from what both ends said in INIT and INIT ACK, which protects from whoever has not seen
-//! the handshake, and from a secret of the users of both ends where they set one, which protects from all
-//! who do not know it.
+//! The association shared key is made of the random numbers in INIT and INIT ACK, which protects from
+//! an attacker that has not seen the handshake. A secret that the users of both endpoints set protects
+//! from every attacker that does not know it.
 
 use crate::settings::Error;
 use crate::wire::TLV_HEADER;
@@ -14,39 +14,39 @@ use sha1::Sha1;
 use sha2::Sha256;
 use std::borrow::Cow;
 
-/// Endpoint pair shared keys of an association.
+/// Maximum number of endpoint pair shared keys of an association.
 pub(crate) const MAX_KEYS: usize = 16;
 
-/// Bytes of the MACs.
+/// Lengths in bytes of the MACs.
 const SHA1: usize = 20;
 const SHA256: usize = 32;
-/// Bytes of an AUTH chunk before its MAC.
+/// Length in bytes of an AUTH chunk before its MAC.
 const HEADER: usize = TLV_HEADER + 4;
-/// Most bytes of an AUTH chunk.
+/// Maximum length in bytes of an AUTH chunk.
 pub(crate) const AUTH_CHUNK: usize = HEADER + SHA256;
 
-/// The chunk types that we take only if authenticated (RFC 5061 section 4.2.7).
+/// The chunk types that must be authenticated here (RFC 5061 section 4.2.7).
 pub(crate) const REQUIRED: [u8; 2] = [kind::ASCONF, kind::ASCONF_ACK];
 
-/// What we say of ourselves.
-pub(crate) fn own(random: &mut dyn Random) -> AuthParameters {
+/// Returns the local authentication parameters.
+pub(crate) fn local_parameters(random: &mut dyn Random) -> AuthParameters {
     let mut bytes = vec![0; RANDOM];
     random.fill(&mut bytes);
     let hmacs = vec![hmac::SHA256, hmac::SHA1];
     AuthParameters { random: bytes, chunks: Some(REQUIRED.to_vec()), hmacs }
 }
 
-/// What two ends have agreed on.
+/// The negotiated authentication.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Agreed {
     /// The association shared key (section 6.1).
     pub(crate) key: Vec<u8>,
-    /// The HMAC that the peer likes best of those we know.
+    /// The HMAC that the peer prefers of those supported here.
     pub(crate) hmac: u16,
-    /// The chunk types that the peer takes only if authenticated.
+    /// The chunk types that the peer requires to be authenticated.
     pub(crate) chunks: Vec<u8>,
-    /// Endpoint pair shared keys, and the identifier of the one that is sent with. 0 stands for an empty
-    /// one unless one is set.
+    /// Endpoint pair shared keys, and the identifier of the one used to send. Identifier 0 is an empty
+    /// key unless it is set.
     pub(crate) shared: Vec<Shared>,
     pub(crate) active: u16,
 }
@@ -83,19 +83,19 @@ fn mac_len(which: u16) -> usize {
     if which == hmac::SHA1 { SHA1 } else { SHA256 }
 }
 
-/// Whether two MACs are equal, in a time that does not tell where they differ.
+/// Returns whether two MACs are equal, in constant time.
 fn equal(one: &[u8], two: &[u8]) -> bool {
     one.len() == two.len() && one.iter().zip(two).fold(0, |all, (a, b)| all | (a ^ b)) == 0
 }
 
 impl Agreed {
-    /// What follows from the parameters of both ends; `None` if they have no HMAC in common.
-    pub(crate) fn new(own: &AuthParameters, peer: &AuthParameters) -> Option<Agreed> {
-        if !peer.is_whole() {
+    /// Returns the result of both endpoints' parameters; `None` if they have no HMAC in common.
+    pub(crate) fn new(local_parameters: &AuthParameters, peer: &AuthParameters) -> Option<Agreed> {
+        if !peer.is_complete() {
             return None;
         }
-        let hmac = *peer.hmacs.iter().find(|id| own.hmacs.contains(id))?;
-        let (one, two) = (own.key_vector(), peer.key_vector());
+        let hmac = *peer.hmacs.iter().find(|id| local_parameters.hmacs.contains(id))?;
+        let (one, two) = (local_parameters.key_vector(), peer.key_vector());
         // Section 6.1: the smaller number first. Both begin with a type that is not 0, so that of
         // two vectors the shorter is the smaller number.
         let (first, second) =
@@ -111,7 +111,8 @@ impl Agreed {
         Agreed { key, hmac, chunks, shared: Vec::new(), active: 0 }
     }
 
-    /// The association shared key with one endpoint pair shared key (section 6.1): that comes first.
+    /// Returns the association shared key with an endpoint pair shared key, which comes first (section
+    /// 6.1).
     fn key_of(&self, id: u16) -> Option<Cow<'_, [u8]>> {
         match self.shared.iter().find(|shared| shared.id == id) {
             Some(shared) => Some([&shared.secret[..], &self.key[..]].concat().into()),
@@ -132,7 +133,7 @@ impl Agreed {
         Ok(())
     }
 
-    /// Sends with a key from now on; those that are there are taken all along.
+    /// Uses a key to send from now on. Every key that is set is accepted.
     pub(crate) fn use_key(&mut self, id: u16) -> Result<(), Error> {
         if self.key_of(id).is_none() {
             return Err(Error::Key { got: id });
@@ -141,7 +142,7 @@ impl Agreed {
         Ok(())
     }
 
-    /// Forgets a key that is not sent with.
+    /// Deletes a key that is not used to send.
     pub(crate) fn delete_key(&mut self, id: u16) -> Result<(), Error> {
         let at = self.shared.iter().position(|shared| shared.id == id);
         let Some(at) = at.filter(|_| id != self.active) else {
@@ -151,12 +152,13 @@ impl Agreed {
         Ok(())
     }
 
-    /// Whether the peer takes chunks of this type only if authenticated.
+    /// Returns whether the peer requires chunks of this type to be authenticated.
     pub(crate) fn requires(&self, chunk: u8) -> bool {
         self.chunks.contains(&chunk)
     }
 
-    /// Whether it asks that of more than address changes: then every packet is authenticated.
+    /// Returns whether the peer requires it for more than address changes, so that every packet is
+    /// authenticated.
     pub(crate) fn requires_more(&self) -> bool {
         self.chunks.iter().any(|chunk| !REQUIRED.contains(chunk))
     }
@@ -173,13 +175,13 @@ impl Agreed {
     pub(crate) fn finish(&self, bytes: &mut [u8]) {
         if let Some(key) = self.key_of(self.active)
             && let Some(made) = mac(self.hmac, &key, &[bytes])
-            && let Some(place) = bytes.get_mut(HEADER..HEADER + made.len())
+            && let Some(position) = bytes.get_mut(HEADER..HEADER + made.len())
         {
-            place.copy_from_slice(&made);
+            position.copy_from_slice(&made);
         }
     }
 
-    /// Whether an AUTH chunk vouches for the `rest` of its packet (section 6.3).
+    /// Returns whether an AUTH chunk authenticates the `rest` of its packet (section 6.3).
     pub(crate) fn vouches(&self, whole: &[u8], rest: &[u8]) -> bool {
         let Some((head, sent)) = whole.split_at_checked(HEADER) else { return false };
         let which = u16::from_be_bytes([head[6], head[7]]);
@@ -193,7 +195,7 @@ impl Agreed {
     }
 }
 
-/// Whether an AUTH chunk names an HMAC that we did not offer (section 6.3).
+/// Returns whether an AUTH chunk names an HMAC that was not offered (section 6.3).
 pub(crate) fn names_unknown_hmac(which: u16) -> bool {
     ![hmac::SHA1, hmac::SHA256].contains(&which)
 }
@@ -205,7 +207,8 @@ mod tests {
     use ringway_sansio::SplitMix;
 
     fn pair(hmacs: Vec<u16>) -> (Agreed, Agreed) {
-        let (mut one, two) = (own(&mut SplitMix::new(1)), own(&mut SplitMix::new(2)));
+        let (mut one, two) =
+            (local_parameters(&mut SplitMix::new(1)), local_parameters(&mut SplitMix::new(2)));
         one.hmacs = hmacs;
         (Agreed::new(&one, &two).unwrap(), Agreed::new(&two, &one).unwrap())
     }
@@ -240,8 +243,8 @@ mod tests {
         assert_eq!(sha256[..4], [0x5b, 0xdc, 0xc1, 0x46]);
     }
 
-    /// RFC 4895 sections 4.1, 6.1 and 6.3: a secret that both ends set under a number makes another key;
-    /// without it, or with another, nothing is vouched for.
+    /// RFC 4895 sections 4.1, 6.1 and 6.3: a secret that both endpoints set makes another key; without
+    /// it, or with another, nothing is authenticated.
     #[test]
     fn secrets_make_keys() {
         let (mut one, mut two) = pair(vec![3]);
@@ -272,8 +275,8 @@ mod tests {
     }
 
     proptest! {
-        /// RFC 4895 sections 6.2 and 6.3: what one end vouches for the other takes, and nothing that
-        /// differs in a bit.
+        /// RFC 4895 sections 6.2 and 6.3: a chunk that one endpoint authenticates is accepted by the
+        /// other, and nothing that differs in a bit is.
         #[test]
         fn a_changed_bit_is_found(
             rest in proptest::collection::vec(any::<u8>(), 0..80), bit in any::<usize>(),

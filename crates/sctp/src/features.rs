@@ -1,10 +1,10 @@
-//! The extensions that both ends of an association have said they take, in INIT and INIT ACK.
+//! The extensions that an association has negotiated in INIT and INIT ACK.
 
 use crate::settings::Settings;
 use crate::wire::InitParameters;
 use crate::wire::chunk::kind;
 
-/// The error detection method of RFC 9653 that is SCTP over DTLS.
+/// The error detection method identifier of SCTP over DTLS (RFC 9653).
 pub(crate) const OVER_DTLS: u32 = 1;
 
 /// A set of extensions.
@@ -37,7 +37,7 @@ impl Features {
         self.0 & other.0 == other.0
     }
 
-    /// What two ends can do together.
+    /// Returns the extensions that two endpoints have in common.
     pub(crate) const fn both(self, other: Features) -> Features {
         let both = Features(self.0 & other.0);
         // RFC 8260 section 2.3.1.
@@ -47,7 +47,7 @@ impl Features {
         both
     }
 
-    /// As they stand in a State Cookie.
+    /// Returns the bits for a State Cookie.
     pub(crate) const fn bits(self) -> u16 {
         self.0
     }
@@ -68,7 +68,7 @@ impl Features {
         Features(self.0 | other.0)
     }
 
-    /// What an end offers.
+    /// Returns the extensions that the settings offer.
     pub(crate) fn offered(settings: &Settings) -> Features {
         Features::default()
             .with(Features::FORWARD.when(settings.partial_reliability))
@@ -77,15 +77,15 @@ impl Features {
             .with(Features::INTERLEAVE.when(settings.interleaving))
             .with(Features::ECN.when(settings.ecn))
             .with(Features::NR_SACK.when(settings.final_acks))
-            .with(Features::ZERO_CHECKSUM.when(settings.carried_in_dtls))
+            .with(Features::ZERO_CHECKSUM.when(settings.over_dtls))
             .with(Features::I_FORWARD.when(settings.interleaving && settings.partial_reliability))
     }
 
-    /// What the other end says it takes.
+    /// Returns the extensions that the peer declares.
     pub(crate) fn declared(parameters: &InitParameters) -> Features {
         // RFC 5061 section 4.2.7: not without authentication.
         let asconf = [kind::ASCONF, kind::ASCONF_ACK].iter().all(|k| parameters.takes(*k))
-            && parameters.auth.as_ref().is_some_and(|auth| auth.is_whole());
+            && parameters.auth.as_ref().is_some_and(|auth| auth.is_complete());
         Features::default()
             .with(Features::FORWARD.when(parameters.takes(kind::FORWARD_TSN)))
             .with(Features::RECONFIG.when(parameters.takes(kind::RE_CONFIG)))
@@ -97,7 +97,7 @@ impl Features {
             .with(Features::I_FORWARD.when(parameters.takes(kind::I_FORWARD_TSN)))
     }
 
-    /// The chunk types that are named in Supported Extensions (RFC 5061 section 4.2.7).
+    /// Returns the chunk types for Supported Extensions (RFC 5061 section 4.2.7).
     pub(crate) fn chunk_types(self) -> Vec<u8> {
         let mut types = Vec::new();
         for (feature, kinds) in [

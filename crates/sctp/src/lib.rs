@@ -2,13 +2,13 @@
 //!
 //! ## Modules
 //!
-//! [`Sctp`] is the SCTP of one host. Programs above it listen, connect, send and receive messages, shut down and abort by
-//! calls, and hear of changes by [`Event`]s; there are no callbacks, and everything is bounded by a [`Settings`] or
-//! [`Limits`] field or a named constant. Tags, TSNs and nonces come from the random source that it is given.
+//! [`Sctp`] is the SCTP of one host. Programs listen, connect, send and receive messages, shut down and abort by calls,
+//! and read changes as [`Event`]s. There are no callbacks, and everything is bounded by a field of [`Settings`] or
+//! [`Limits`] or a named constant. Tags, TSNs and nonces come from the caller's random source.
 //!
-//! Read [`wire`] for the formats, [`endpoint`] for what a host holds, the association's modules for the state machine,
-//! [`congestion`] for how fast a path is used and [`scheduler`] for the order among streams. What of the standard is
-//! there and what is not: `docs/sctp.md`.
+//! Read [`wire`] for the formats, [`endpoint`] for the state of a host, the association's modules for the state machine,
+//! [`congestion`] for the window of a path and [`scheduler`] for the order among streams. `docs/sctp.md` lists the
+//! supported standards and what is missing.
 
 #![forbid(unsafe_code)]
 
@@ -36,7 +36,7 @@ pub use association::{
 pub use endpoint::{AssocId, Counters, Event, ListenerId, Sctp};
 pub use incoming::{CHUNK_COST, Received};
 pub use numbers::{Mid, Ssn, Tsn};
-pub use outgoing::{MAX_IN_FLIGHT, MESSAGE_COST, Reliability, Returned, SendOptions};
+pub use outgoing::{MAX_IN_FLIGHT, MESSAGE_COST, Reliability, SendOptions, UndeliveredMessage};
 pub use path::PathState;
 pub use settings::{Algorithm, Error, Limits, Multipath, Scheduling, Settings};
 

@@ -1,11 +1,11 @@
-//! The one-way SCTP of the ns-2 simulator with its defaults, for results that must match its.
+//! The one-way SCTP of the ns-2 simulator with its defaults, for results that must match those of ns-2.
 //!
-//! A [`Sender`] opens an association and sends messages of one size, each a chunk and a packet of
-//! its own; a [`Sink`] acknowledges them. They talk to each other alone: the handshake has no cookie
-//! and there is one path, one stream and no end. It is a model of a model, and keeps what that one
-//! does otherwise than RFC 9260: chunks marked to be sent again stay in flight, a window is counted
-//! in chunks with their headers, Max.Burst holds only after a retransmission was acknowledged, and
-//! new data waits until all that is marked went out.
+//! A [`Sender`] opens an association and sends messages of one size, each a chunk and a packet of its
+//! own; a [`Sink`] acknowledges them. They communicate only with each other: the handshake has no
+//! cookie, and there is one path, one stream and no shutdown. The model keeps the differences of ns-2
+//! from RFC 9260: chunks marked to be sent again stay in flight, a window is counted in chunks with
+//! their headers, Max.Burst applies only after a retransmission was acknowledged, and new data waits
+//! until everything marked is sent.
 //!
 //! With an IPv4 header a message of 1000 bytes makes 1048, an INIT 56, a SACK 48 and 4 a gap.
 
@@ -25,12 +25,12 @@ use std::net::{IpAddr, SocketAddr};
 
 /// Bytes of an IP header and of the common header of SCTP.
 const HEADERS: u16 = 20 + 12;
-/// Packets that Max.Burst lets out at one go.
+/// Maximum number of packets sent in one burst (Max.Burst).
 const MAX_BURST: u32 = 4;
-/// What a heartbeat carries: a time and where it goes.
+/// The contents of a heartbeat: a time and the destination.
 const BEAT: [u8; 20] = [0, 1, 0, 20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
-/// ns-2's names in brackets.
+/// Parameters, with ns-2's names in brackets.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Settings {
     /// Bytes of a message.
@@ -45,10 +45,10 @@ pub struct Settings {
     pub cwnd: u32,
     /// Missing reports until a fast retransmit (`fastRtxTrigger_`; 4 until 2.34).
     pub misses: u32,
-    /// How long an acknowledgment waits for a second packet (`sackDelay_`); `None` for not at all
-    /// (`useDelayedSacks_`).
+    /// Time that an acknowledgement waits for a second packet (`sackDelay_`); `None` to acknowledge
+    /// each packet (`useDelayedSacks_`).
     pub sack_delay: Option<Duration>,
-    /// Send nothing until a heartbeat was answered, as 2.35 does.
+    /// Whether nothing is sent until a heartbeat was answered, as in 2.35.
     pub confirm: bool,
     /// First timeout (`initialRto_`).
     pub initial_rto: Duration,
@@ -77,24 +77,24 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// What gives Table 1 of a published run to a hundredth of a percent: two chunks at first, and
-    /// every packet acknowledged at once.
+    /// Returns the parameters that reproduce Table 1 of a published run to a hundredth of a percent:
+    /// two chunks at first, and every packet acknowledged at once.
     pub fn table_1() -> Settings {
         Settings { cwnd: 2936, sack_delay: None, ..Settings::default() }
     }
 
-    /// Largest chunk (`dataChunkSize_`).
-    fn most(&self) -> u32 {
+    /// Returns the largest chunk (`dataChunkSize_`).
+    fn max_chunk(&self) -> u32 {
         u32::from(self.mtu.saturating_sub(HEADERS))
     }
 
-    /// A message as a chunk.
+    /// Returns the length of a message as a chunk.
     fn chunk(&self) -> u32 {
         DATA_HEADER as u32 + u32::from(self.message).next_multiple_of(4)
     }
 }
 
-/// A sender as a probe sees it. Windows are in bytes.
+/// State of a sender. Windows are in bytes.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Snapshot {
     /// Congestion window.
@@ -105,7 +105,7 @@ pub struct Snapshot {
     pub srtt: Option<Duration>,
     /// Timeout with its back-off.
     pub rto: Duration,
-    /// Bytes of chunks in flight, those marked to be sent again among them.
+    /// Bytes of chunks in flight, including those marked to be sent again.
     pub in_flight: u32,
     /// Chunks sent, again or for the first time.
     pub sent: u64,
@@ -150,7 +150,7 @@ enum Limit {
 
 /// A chunk that was sent (`SctpSendBufferNode_S`).
 #[derive(Clone, Copy, Debug)]
-struct Sent {
+struct SentChunk {
     tsn: u64,
     gap_acked: bool,
     counted: bool,
@@ -170,16 +170,16 @@ pub struct Sender {
     local: SocketAddr,
     remote: SocketAddr,
     state: State,
-    /// Messages handed over and not sent.
+    /// Number of queued messages.
     waiting: u64,
     /// The next TSN, from 1.
     next: u64,
-    buffer: VecDeque<Sent>,
-    /// All up to here is acknowledged (`uiCumAckPoint`).
+    buffer: VecDeque<SentChunk>,
+    /// The cumulative acknowledgement (`uiCumAckPoint`).
     cumulative: u64,
-    /// `uiHighestTsnNewlyAcked`, which outlives a SACK.
+    /// `uiHighestTsnNewlyAcked`, which is kept from one SACK to the next.
     newest: u64,
-    /// The highest TSN sent when a window was last cut (`uiRecover`).
+    /// The highest TSN sent when the window was last reduced (`uiRecover`).
     recover: u64,
     cwnd: u32,
     ssthresh: u32,
@@ -195,7 +195,7 @@ pub struct Sender {
     rttvar: f64,
     rto: Duration,
     t3: Option<Time>,
-    /// T1-init and T1-cookie, and the time a heartbeat has.
+    /// T1-init and T1-cookie, and the timeout of a heartbeat.
     t1: Option<Time>,
     /// `opCwndDegradeTimer`.
     idle: Option<Time>,
@@ -207,7 +207,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// A sender that has nothing to send yet, and opens its association when it has.
+    /// Creates a sender that opens its association with the first message.
     pub fn new(settings: Settings, local: SocketAddr, remote: SocketAddr) -> Self {
         Sender {
             settings,
@@ -243,7 +243,7 @@ impl Sender {
         }
     }
 
-    /// Hands over messages (`sendmsg`). Their number has no limit: nothing of them is stored.
+    /// Queues messages (`sendmsg`). Their number has no limit, since nothing of them is stored.
     pub fn offer(&mut self, now: Time, messages: u64) {
         self.waiting = self.waiting.saturating_add(messages);
         match self.state {
@@ -256,7 +256,7 @@ impl Sender {
         }
     }
 
-    /// What a probe sees.
+    /// Returns the sender's state.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
             cwnd: self.cwnd,
@@ -312,8 +312,8 @@ impl Sender {
         self.rto = rto.max(self.settings.min_rto).min(self.settings.max_rto);
     }
 
-    /// A chunk is acknowledged: the round trip it may have measured.
-    fn time(&mut self, now: Time, sent: &Sent) {
+    /// Measures the round trip of an acknowledged chunk, if it is timed.
+    fn time(&mut self, now: Time, sent: &SentChunk) {
         if let Some(at) = sent.timed
             && self.measuring
             && sent.transmissions == 1
@@ -326,7 +326,7 @@ impl Sender {
         }
     }
 
-    /// `SendBufferDequeueUpTo`: the bytes it acknowledges that nothing did before.
+    /// `SendBufferDequeueUpTo`: returns the bytes that it newly acknowledges.
     fn take_up_to(&mut self, now: Time, tsn: u64) -> u32 {
         let (mut bytes, chunk) = (0, self.settings.chunk());
         while let Some(sent) = self.buffer.front().copied().filter(|sent| sent.tsn <= tsn) {
@@ -346,7 +346,8 @@ impl Sender {
         bytes
     }
 
-    /// `ProcessGapAckBlocks`: bytes newly acknowledged, and whether a fast retransmit is due.
+    /// `ProcessGapAckBlocks`: returns the bytes newly acknowledged, and whether a fast retransmit is
+    /// due.
     fn take_gaps(&mut self, now: Time, sack: &Sack<'_>, advanced: bool) -> (u32, bool) {
         let (mut bytes, chunk) = (0, self.settings.chunk());
         let first = self.buffer.iter().find(|sent| !sent.gap_acked).map(|sent| sent.tsn);
@@ -394,16 +395,16 @@ impl Sender {
         (bytes, fast)
     }
 
-    /// `AdjustCwnd`, before what is acknowledged leaves the flight.
+    /// `AdjustCwnd`, before acknowledged bytes leave the flight.
     fn open_window(&mut self, bytes: u32) {
         let full = self.outstanding >= self.cwnd;
         if self.cwnd <= self.ssthresh {
             if full {
-                self.cwnd += bytes.min(self.settings.most());
+                self.cwnd += bytes.min(self.settings.max_chunk());
             }
         } else if full && self.partial_bytes_acked >= self.cwnd {
             self.partial_bytes_acked -= self.cwnd;
-            self.cwnd += self.settings.most();
+            self.cwnd += self.settings.max_chunk();
         }
     }
 
@@ -442,11 +443,11 @@ impl Sender {
         }
     }
 
-    /// `FastRtx`: the window is cut once a flight.
+    /// `FastRtx`: reduces the window once per flight.
     fn fast_retransmit(&mut self, now: Time) {
         let recover = self.recover;
         if self.buffer.iter().any(|sent| sent.mark.is_some() && sent.tsn > recover) {
-            self.ssthresh = (self.cwnd / 2).max(4 * self.settings.most());
+            self.ssthresh = (self.cwnd / 2).max(4 * self.settings.max_chunk());
             self.cwnd = self.ssthresh;
             self.partial_bytes_acked = 0;
             self.measuring = false;
@@ -456,7 +457,7 @@ impl Sender {
         self.send_marked(now, Limit::OnePacket);
     }
 
-    /// `RtxMarkedChunks`. What is marked is in flight for all but this.
+    /// `RtxMarkedChunks`. Marked chunks count as in flight everywhere else.
     fn send_marked(&mut self, now: Time, limit: Limit) {
         let chunk = self.settings.chunk();
         let marked = self.buffer.iter().filter(|sent| sent.mark.is_some()).count() as u32;
@@ -520,7 +521,7 @@ impl Sender {
             self.waiting -= 1;
             let timed = (!self.measuring).then_some(now);
             self.measuring = true;
-            self.buffer.push_back(Sent {
+            self.buffer.push_back(SentChunk {
                 tsn: self.next,
                 gap_acked: false,
                 counted: false,
@@ -543,9 +544,9 @@ impl Sender {
     /// `Timeout` of T3-rtx.
     fn expire(&mut self, now: Time) {
         self.timeouts += 1;
-        if self.cwnd > self.settings.most() {
-            self.ssthresh = (self.cwnd / 2).max(4 * self.settings.most());
-            self.cwnd = self.settings.most();
+        if self.cwnd > self.settings.max_chunk() {
+            self.ssthresh = (self.cwnd / 2).max(4 * self.settings.max_chunk());
+            self.cwnd = self.settings.max_chunk();
             self.partial_bytes_acked = 0;
         }
         self.idle = None;
@@ -599,11 +600,11 @@ impl Endpoint for Sender {
             }
         }
         if self.idle.is_some_and(|at| at <= now) {
-            let least = 4 * self.settings.most();
+            let min = 4 * self.settings.max_chunk();
             if self.cwnd > self.settings.cwnd {
-                self.cwnd = (self.cwnd / 2).max(least);
+                self.cwnd = (self.cwnd / 2).max(min);
             }
-            self.idle = (self.cwnd > least).then(|| now + self.rto);
+            self.idle = (self.cwnd > min).then(|| now + self.rto);
         }
         if self.t3.is_some_and(|at| at <= now) {
             self.t3 = None;
@@ -639,13 +640,13 @@ impl Endpoint for Sender {
     }
 }
 
-/// An INIT or INIT ACK with a parameter of four bytes, where ns-2 tells of unreliable streams.
+/// Appends an INIT or INIT ACK with a parameter of four bytes, where ns-2 lists unreliable streams.
 fn put_init(chunk: u8, rwnd: u32, out: &mut Vec<u8>) {
     let parameters = InitParameters { forward_tsn: true, ..InitParameters::default() };
     parameters.emit(out, chunk, &Init::fixed(1, rwnd, (1, 1), Tsn::new(1)));
 }
 
-/// The packet, if it goes from one port to the other.
+/// Returns the packet, if its ports match.
 fn ours(payload: &[u8], from: SocketAddr, to: SocketAddr) -> Option<Packet<'_>> {
     let packet = Packet::parse(payload).ok()?;
     (packet.source == from.port() && packet.destination == to.port()).then_some(packet)
@@ -664,7 +665,7 @@ mod tests {
         (Sender::new(settings, a, b), Sink::new(settings, b, a))
     }
 
-    /// What an end wants to send.
+    /// Returns the packets that an endpoint sends.
     fn take(end: &mut dyn Endpoint, now: Time) -> Vec<Vec<u8>> {
         let mut all = Vec::new();
         let mut packet = Vec::new();
@@ -674,7 +675,7 @@ mod tests {
         all
     }
 
-    fn give(end: &mut dyn Endpoint, now: Time, packets: &[Vec<u8>]) {
+    fn deliver(end: &mut dyn Endpoint, now: Time, packets: &[Vec<u8>]) {
         let (a, b) = (IpAddr::from([1, 0, 0, 1]), IpAddr::from([1, 0, 0, 2]));
         for packet in packets {
             end.handle_packet(now, addressing(a, b), packet);
@@ -690,16 +691,16 @@ mod tests {
         packets.iter().map(|packet| packet[19]).collect()
     }
 
-    /// Opens and gives what goes out first.
+    /// Opens the association and returns the first packets of data.
     fn open(sender: &mut Sender, sink: &mut Sink, messages: u64) -> Vec<Vec<u8>> {
         let now = Time::ZERO;
         sender.offer(now, messages);
         for expected in [[56, 56], [36, 36]] {
             let there = take(sender, now);
-            give(sink, now, &there);
+            deliver(sink, now, &there);
             let back = take(sink, now);
             assert_eq!([sizes(&there), sizes(&back)].concat(), expected);
-            give(sender, now, &back);
+            deliver(sender, now, &back);
         }
         take(sender, now)
     }
@@ -712,7 +713,7 @@ mod tests {
         assert_eq!(sizes(&first), [1048; 5]);
         first.remove(1);
         first.remove(2);
-        give(&mut sink, Time::ZERO, &first);
+        deliver(&mut sink, Time::ZERO, &first);
         // TSN 1, 3 and 5: the first is acknowledged at once, and so is what comes after a gap.
         assert_eq!(sizes(&take(&mut sink, Time::ZERO)), [48, 52, 56]);
         assert_eq!((sink.received(), sink.delivered()), (3, 1));
@@ -722,7 +723,7 @@ mod tests {
     fn a_second_packet_or_the_time_brings_a_sack() {
         let (mut sender, mut sink) = ends(Settings::default());
         let first = open(&mut sender, &mut sink, 100);
-        give(&mut sink, Time::ZERO, &first[..4]);
+        deliver(&mut sink, Time::ZERO, &first[..4]);
         assert_eq!(take(&mut sink, Time::ZERO).len(), 2);
         assert_eq!(sink.poll_timeout(), Some(Time::from_millis(200)));
         sink.handle_timeout(Time::from_millis(200));
@@ -737,9 +738,9 @@ mod tests {
         let mut first = open(&mut sender, &mut sink, 100);
         assert_eq!(first.len(), 20);
         first.drain(3..5);
-        give(&mut sink, now, &first);
+        deliver(&mut sink, now, &first);
         let back = take(&mut sink, now);
-        give(&mut sender, now, &back);
+        deliver(&mut sender, now, &back);
         let snapshot = sender.snapshot();
         assert_eq!((snapshot.fast_retransmits, snapshot.retransmits), (1, 2));
         assert_eq!(snapshot.cwnd, snapshot.ssthresh);
@@ -759,10 +760,10 @@ mod tests {
         let snapshot = sender.snapshot();
         assert_eq!((snapshot.cwnd, snapshot.timeouts), (1468, 1));
         assert_eq!(snapshot.rto, Duration::from_secs(6));
-        // An answer goes on with what is marked, then with new data.
-        give(&mut sink, at, &again);
+        // An answer continues with the marked chunks, then with new data.
+        deliver(&mut sink, at, &again);
         let back = take(&mut sink, at);
-        give(&mut sender, at, &back);
+        deliver(&mut sender, at, &back);
         assert_eq!(tsns(&take(&mut sender, at)), [2, 3, 4]);
     }
 
@@ -771,9 +772,9 @@ mod tests {
         let (mut sender, mut sink) = ends(Settings { confirm: true, ..Settings::default() });
         let beat = open(&mut sender, &mut sink, 1);
         assert_eq!(sizes(&beat), [56]);
-        give(&mut sink, Time::ZERO, &beat);
+        deliver(&mut sink, Time::ZERO, &beat);
         let back = take(&mut sink, Time::from_millis(50));
-        give(&mut sender, Time::from_millis(50), &back);
+        deliver(&mut sender, Time::from_millis(50), &back);
         assert_eq!(sender.snapshot().srtt, Some(Duration::from_millis(50)));
         assert_eq!(sizes(&take(&mut sender, Time::from_millis(50))), [1048]);
     }

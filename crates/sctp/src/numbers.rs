@@ -1,47 +1,48 @@
-//! Numbers that wrap: TSN, SSN, MID. Compared by serial number arithmetic (RFC 9260 section 1.6).
+//! Numbers that wrap: TSN, SSN, MID. They are compared by serial number arithmetic (RFC 9260 section
+//! 1.6).
 
 use core::fmt;
 
 macro_rules! serial {
     ($(#[$doc:meta])* $name:ident($raw:ty, $signed:ty)) => {
         $(#[$doc])*
-        /// There is no `Ord`: of two numbers the later is the one that lies less than half the
-        /// circle ahead, so "later" is not transitive.
+        /// There is no `Ord`: the later of two numbers is the one less than half the number space
+        /// ahead, which is not transitive.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
         pub struct $name($raw);
 
         impl $name {
-            /// From the number on the wire.
+            /// Creates it from the number on the wire.
             pub const fn new(raw: $raw) -> Self {
                 $name(raw)
             }
 
-            /// The number on the wire.
+            /// Returns the number on the wire.
             pub const fn raw(self) -> $raw {
                 self.0
             }
 
-            /// Whether this is before `other`.
+            /// Returns whether this is before `other`.
             pub const fn before(self, other: $name) -> bool {
                 (self.0.wrapping_sub(other.0) as $signed) < 0
             }
 
-            /// Whether this is after `other`.
+            /// Returns whether this is after `other`.
             pub const fn after(self, other: $name) -> bool {
                 other.before(self)
             }
 
-            /// The number `count` after this one.
+            /// Returns the number `count` after this one.
             pub const fn plus(self, count: $raw) -> $name {
                 $name(self.0.wrapping_add(count))
             }
 
-            /// The number `count` before this one.
+            /// Returns the number `count` before this one.
             pub const fn minus(self, count: $raw) -> $name {
                 $name(self.0.wrapping_sub(count))
             }
 
-            /// How far this lies ahead of `other`; negative when it is before it.
+            /// Returns the distance ahead of `other`; negative when this is before it.
             pub const fn distance(self, other: $name) -> $signed {
                 self.0.wrapping_sub(other.0) as $signed
             }
@@ -56,41 +57,41 @@ macro_rules! serial {
 }
 
 serial! {
-    /// Transmission Sequence Number: one a DATA chunk, 32 bits.
+    /// Transmission Sequence Number: one for each DATA chunk, 32 bits.
     Tsn(u32, i32)
 }
 serial! {
-    /// Stream Sequence Number: one an ordered message of a stream, 16 bits.
+    /// Stream Sequence Number: one for each ordered message of a stream, 16 bits.
     Ssn(u16, i16)
 }
 serial! {
-    /// Message Identifier of RFC 8260 section 2.1: one a message of a stream, 32 bits.
+    /// Message Identifier of RFC 8260 section 2.1: one for each message of a stream, 32 bits.
     Mid(u32, i32)
 }
 
-/// TSNs counted on without wrapping: what both queues use inside, so that ranges and maps sort.
-/// The first TSN of an association stands at [`Line::ORIGIN`].
+/// Maps TSNs to positions, which do not wrap. Both queues use positions inside, so that ranges and maps
+/// sort. The first TSN of an association is at [`Line::ORIGIN`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Line {
     first: Tsn,
 }
 
 impl Line {
-    /// Where the first TSN stands. Far from zero, so that what lies before it has a place too.
+    /// The position of the first TSN. It is far from zero, so that earlier TSNs have positions too.
     pub(crate) const ORIGIN: u64 = 1 << 32;
 
-    /// The line on which `first` is the first TSN.
+    /// Creates the line on which `first` is the first TSN.
     pub(crate) const fn new(first: Tsn) -> Line {
         Line { first }
     }
 
-    /// The TSN at a place.
-    pub(crate) const fn tsn(self, place: u64) -> Tsn {
-        self.first.plus(place.wrapping_sub(Self::ORIGIN) as u32)
+    /// Returns the TSN at a position.
+    pub(crate) const fn tsn(self, position: u64) -> Tsn {
+        self.first.plus(position.wrapping_sub(Self::ORIGIN) as u32)
     }
 
-    /// The place of a TSN, the one of its places that is nearest to `near`.
-    pub(crate) const fn place(self, tsn: Tsn, near: u64) -> u64 {
+    /// Returns the position of a TSN that is nearest to `near`.
+    pub(crate) const fn position(self, tsn: Tsn, near: u64) -> u64 {
         near.wrapping_add_signed(tsn.distance(self.tsn(near)) as i64)
     }
 }
@@ -125,8 +126,8 @@ mod tests {
         fn a_line_goes_both_ways(first in any::<u32>(), on in 0u64..(1 << 40), by in -1000i64..1000) {
             let line = Line::new(Tsn::new(first));
             let near = Line::ORIGIN + on;
-            let place = near.wrapping_add_signed(by);
-            prop_assert_eq!(line.place(line.tsn(place), near), place);
+            let position = near.wrapping_add_signed(by);
+            prop_assert_eq!(line.position(line.tsn(position), near), position);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! A path: one address of the peer, the address of ours that it is reached from, and what is known
-//! of the way (RFC 9260 sections 5.4, 6.3, 7.2 and 8; RFC 7829).
+//! A path: one address of the peer, the local address that it is reached from, and the state of the way
+//! between (RFC 9260 sections 5.4, 6.3, 7.2 and 8; RFC 7829).
 
 use crate::congestion::{Acked, Congestion, Window};
 use crate::outgoing::Rack;
@@ -11,19 +11,19 @@ use core::fmt;
 use ringway_sansio::{Duration, Random, Time};
 use std::net::IpAddr;
 
-/// Bytes of a UDP header.
+/// Length in bytes of a UDP header.
 const UDP_HEADER: usize = 8;
 
-/// How a path stands.
+/// The state of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum PathState {
     /// Not verified yet (RFC 9260 section 5.4): carries heartbeats alone.
     Unconfirmed,
     /// Works, as far as known.
     Active,
-    /// Has lost something lately: data goes elsewhere while there is elsewhere (RFC 7829).
+    /// Had a loss recently: data uses other paths if there are any (RFC 7829).
     PotentiallyFailed,
-    /// Given up (RFC 9260 section 8.2); heartbeats go on.
+    /// Failed (RFC 9260 section 8.2); heartbeats continue.
     Inactive,
 }
 
@@ -36,69 +36,72 @@ pub(crate) struct Beat {
 
 pub(crate) struct Path {
     pub(crate) local: IpAddr,
-    /// How often that was changed, counted round; and how often when data and a heartbeat last went.
+    /// Number of changes of that address, modulo 256, and its values when data and a heartbeat were
+    /// last sent.
     pub(crate) turns: u8,
     pub(crate) data_turn: u8,
     pub(crate) beat_turn: u8,
-    /// It was changed because of a loss, and nothing has come there since.
+    /// Whether it was changed because of a loss and nothing has arrived there since.
     pub(crate) guessed: bool,
     pub(crate) remote: IpAddr,
     /// The peer's UDP port there (RFC 6951); 0 for straight over IP.
     pub(crate) udp_port: u16,
-    /// Largest IP packet to here, UDP header included.
+    /// Maximum length of an IP packet on this path, including a UDP header.
     mtu: usize,
-    /// The search for it, and when its probe counts as lost.
+    /// The search for the MTU, and the time when its probe counts as lost.
     pub(crate) pmtu: Option<Box<Pmtu>>,
     pub(crate) mtu_timer: Option<Time>,
-    /// The address is no longer the peer's; the place is free for another.
+    /// Whether the address is no longer the peer's and the slot is free.
     pub(crate) gone: bool,
     pub(crate) confirmed: bool,
     reach: PathState,
-    /// What the user was told last.
-    pub(crate) told: PathState,
+    /// The state last reported to the user.
+    pub(crate) reported: PathState,
     /// Errors in a row.
     pub(crate) errors: u32,
     pub(crate) window: Window,
     control: Box<dyn Congestion>,
-    /// Most bytes of a packet to here, from the common header on.
+    /// Maximum length of a packet on this path, from the common header on.
     pub(crate) packet: usize,
     /// Bytes of DATA chunks in flight, with header and padding.
     pub(crate) flight: u32,
-    /// Bytes of data that may still be sent at this go (RFC 9260 section 6.1 D).
+    /// Bytes of data that may still be sent in this burst (RFC 9260 section 6.1 D).
     pub(crate) burst: u32,
-    /// After a timeout one packet may be in flight until something is acknowledged (section 7.2.3).
+    /// Whether only one packet may be in flight after a timeout until something is acknowledged
+    /// (section 7.2.3).
     pub(crate) one_packet: bool,
     pub(crate) rto: Rto,
-    /// The chunk whose round trip is being measured, by its place.
+    /// The position of the chunk whose round trip is being measured.
     pub(crate) timed: Option<u64>,
-    /// Lowest place that may be in flight here.
+    /// The lowest position that may be in flight here.
     pub(crate) earliest: u64,
     pub(crate) t3: Option<Time>,
-    /// When something that tells a round-trip time was last sent here.
+    /// The time when a packet that measures a round trip was last sent here.
     pub(crate) used: Time,
-    /// When data was last sent here.
+    /// The time when data was last sent here.
     pub(crate) data_at: Option<Time>,
-    /// When a heartbeat is next due, if the path is idle then, and since when.
+    /// The time when a heartbeat is next due if the path is idle then, and the time since which it is
+    /// idle.
     pub(crate) beat_due: Option<Time>,
     pub(crate) beat_from: Time,
-    /// A heartbeat is to go out now.
+    /// Whether a heartbeat is due now.
     pub(crate) beat_now: bool,
     pub(crate) beat: Option<Beat>,
-    /// When the heartbeat counts as lost.
+    /// The time when the heartbeat counts as lost.
     pub(crate) beat_lost: Option<Time>,
     pub(crate) heartbeats: bool,
-    /// Of the SACK being worked on: bytes in flight before it, newly acknowledged bytes, and
-    /// whether the earliest chunk was among them.
+    /// Of the SACK being processed: bytes in flight before it, newly acknowledged bytes, and whether
+    /// the earliest chunk was among them.
     pub(crate) flight_before: u32,
     pub(crate) acked: u32,
     pub(crate) acked_earliest: bool,
-    /// The highest chunk newly acknowledged by it, and when that was sent.
+    /// The highest chunk that it newly acknowledges, and its send time.
     pub(crate) highest: Option<(u64, Time)>,
-    /// A chunk larger than what any way must take has arrived.
+    /// Whether a chunk larger than the minimum MTU allows has arrived.
     pub(crate) large: bool,
-    /// Place at which the fast recovery of this path ends, where data takes several paths.
+    /// The position at which the fast recovery of this path ends, where data uses several paths.
     pub(crate) recovery: Option<u64>,
-    /// Loss found by time, where it is.
+    /// Loss detection by time, where configured.
     pub(crate) rack: Option<Box<Rack>>,
 }
 
@@ -109,7 +112,7 @@ impl fmt::Debug for Path {
     }
 }
 
-/// Bytes of the headers before a packet to `address`, in UDP where a port is given.
+/// Returns the length of the headers before a packet to `address`, in UDP where a port is given.
 const fn headers(address: IpAddr, udp_port: u16) -> usize {
     let ip = match address {
         IpAddr::V4(_) => 20,
@@ -118,7 +121,7 @@ const fn headers(address: IpAddr, udp_port: u16) -> usize {
     if udp_port == 0 { ip } else { ip + UDP_HEADER }
 }
 
-/// RFC 9260 section 7.2.1.
+/// Returns the initial window of RFC 9260 section 7.2.1.
 fn initial_cwnd(settings: &Settings, pmdcs: u32, remote: IpAddr) -> u32 {
     let floor = if remote.is_ipv4() { 4404 } else { 4344 };
     settings.initial_cwnd.unwrap_or((4 * pmdcs).min(floor.max(2 * pmdcs)))
@@ -149,7 +152,7 @@ impl Path {
             gone: false,
             confirmed,
             reach: PathState::Active,
-            told: if confirmed { PathState::Active } else { PathState::Unconfirmed },
+            reported: if confirmed { PathState::Active } else { PathState::Unconfirmed },
             errors: 0,
             window: Window { cwnd: 0, ssthresh: 0, partial_bytes_acked: 0, pmdcs: 0 },
             control: settings.algorithm.make(),
@@ -181,8 +184,7 @@ impl Path {
         path
     }
 
-    /// The window at the start, and after anything that makes the way another one (RFC 9260
-    /// section 7.2.5).
+    /// Sets the initial window, at the start and after a change of the path (RFC 9260 section 7.2.5).
     pub(crate) fn reset_window(&mut self, settings: &Settings, ssthresh: u32) {
         let pmdcs = self.pmdcs();
         self.window = Window {
@@ -194,8 +196,8 @@ impl Path {
         self.control = settings.algorithm.make();
     }
 
-    /// Packets to here come from an address of ours. From another it is another way, whose window begins
-    /// anew (RFC 9260 section 7.2.5.2).
+    /// Sets the local address. Another address makes another path through the network, whose window
+    /// starts over (RFC 9260 section 7.2.5.2).
     pub(crate) fn send_from(&mut self, local: IpAddr, settings: &Settings, ssthresh: u32) {
         if core::mem::replace(&mut self.local, local) != local {
             self.turns = self.turns.wrapping_add(1);
@@ -203,10 +205,10 @@ impl Path {
         }
     }
 
-    /// A timer expired for so many bytes. Packets larger than any way must take may be what does not
-    /// arrive: smaller ones are sent, and what the way takes is searched for from there, at the second time
-    /// in a row; where it was to be searched for anyhow at once if no large one has ever arrived (RFC 8899
-    /// section 4.3).
+    /// Handles the expiry of a timer for a number of bytes, which may be caused by packets that are too
+    /// large. After the second timeout in a row the packets become smaller and the MTU is searched from
+    /// there. If a search is configured and no large packet has ever arrived, the first timeout is
+    /// enough (RFC 8899 section 4.3).
     pub(crate) fn suspect_black_hole(&mut self, now: Time, lost: usize) {
         let mtu = self.mtu;
         let large = lost > BASE && mtu > BASE;
@@ -224,29 +226,29 @@ impl Path {
         }
     }
 
-    /// Most bytes of a chunk in one packet to here.
+    /// Returns the maximum length of a chunk in one packet to here.
     fn pmdcs(&self) -> u32 {
         ((self.packet - COMMON_HEADER) & !3) as u32
     }
 
-    /// What the IP packets to here may be as large as.
+    /// Returns the maximum length of an IP packet to here.
     pub(crate) fn mtu(&self) -> usize {
         self.mtu
     }
 
-    /// What the way carries is now known to be another size, at least [`MIN_MTU`].
+    /// Sets the MTU, at least [`MIN_MTU`].
     pub(crate) fn set_mtu(&mut self, mtu: usize) {
         self.mtu = mtu.max(usize::from(MIN_MTU));
         self.packet = self.mtu - headers(self.remote, self.udp_port);
         self.window.pmdcs = self.pmdcs();
     }
 
-    /// The address is no longer the peer's: nothing is sent to it or waits for it.
+    /// Clears a path whose address is no longer the peer's.
     pub(crate) fn leave(&mut self) {
         self.gone = true;
         self.confirmed = false;
         self.reach = PathState::Active;
-        self.told = self.state();
+        self.reported = self.state();
         self.beat = None;
         self.beat_now = false;
         self.pmtu = None;
@@ -256,16 +258,16 @@ impl Path {
         }
     }
 
-    /// Nothing is in flight to here any more.
+    /// Notes that nothing is in flight to here any more.
     pub(crate) fn empty(&mut self) {
         self.flight = 0;
         self.t3 = None;
         self.timed = None;
         self.earliest = 0;
-        self.forget_rack();
+        self.reset_rack();
     }
 
-    /// Packets to here go in UDP to a port, or straight over IP (RFC 6951 sections 5.4 and 5.6).
+    /// Sends packets in UDP to a port, or directly over IP (RFC 6951 sections 5.4 and 5.6).
     pub(crate) fn encapsulate(&mut self, udp_port: u16) {
         if self.udp_port != udp_port {
             self.udp_port = udp_port;
@@ -273,8 +275,9 @@ impl Path {
         }
     }
 
-    /// Most user data in one chunk to here, behind a header of so many bytes and beside an AUTH chunk.
-    pub(crate) fn most_data(&self, settings: &Settings, header: usize, auth: usize) -> usize {
+    /// Returns the maximum user data in one chunk to here, with a header of `header` bytes and beside
+    /// an AUTH chunk.
+    pub(crate) fn max_data(&self, settings: &Settings, header: usize, auth: usize) -> usize {
         let room = self.window.pmdcs as usize - auth;
         let chunk = match settings.chunk {
             0 => room,
@@ -290,7 +293,7 @@ impl Path {
         }
     }
 
-    /// Whether data may go here at all.
+    /// Returns whether data may be sent here at all.
     pub(crate) fn usable(&self) -> bool {
         self.confirmed
     }
@@ -299,46 +302,47 @@ impl Path {
         self.confirmed && self.reach == PathState::Active
     }
 
-    /// Counts an error (RFC 9260 section 8.2, RFC 7829 section 4). `true` when the path has now
+    /// Counts an error (RFC 9260 section 8.2, RFC 7829 section 4). Returns `true` when the state has
     /// become worse.
     pub(crate) fn error(&mut self, settings: &Settings) -> bool {
         let before = self.reach;
-        // It counts on beyond the bound: of paths that are all given up the least bad is used.
+        // The count continues beyond the limit: of paths that all failed, the one with the fewest
+        // errors is used.
         self.errors = self.errors.saturating_add(1);
         if self.errors > settings.path_max_retrans {
             self.reach = PathState::Inactive;
-        } else if settings.potentially_failed.is_some_and(|most| self.errors > most) {
+        } else if settings.potentially_failed.is_some_and(|max| self.errors > max) {
             self.reach = PathState::PotentiallyFailed;
         }
         self.reach != before
     }
 
-    /// It is known not to work.
+    /// Marks the path as failed.
     pub(crate) fn fail(&mut self, settings: &Settings) {
         self.errors = self.errors.max(settings.path_max_retrans.saturating_add(1));
         self.reach = PathState::Inactive;
     }
 
-    /// Something sent here was acknowledged (RFC 9260 section 8.2).
+    /// Resets the errors after an acknowledgement (RFC 9260 section 8.2).
     pub(crate) fn answered(&mut self) {
         self.errors = 0;
         self.reach = PathState::Active;
     }
 
-    /// Whether the window and the burst let new data out (RFC 9260 section 6.1 B and D).
+    /// Returns whether the window and the burst allow new data (RFC 9260 section 6.1 B and D).
     pub(crate) fn may_send(&self) -> bool {
         let window = if self.one_packet { 1 } else { self.window.cwnd };
         self.flight < window && self.burst > 0
     }
 
-    /// Whether the window and the burst let a retransmission out. What is found lost at one time is no
-    /// more to be sent at one time than new data is; what nothing in flight would call for goes at once.
+    /// Returns whether the window and the burst allow a retransmission. Losses found at one time are
+    /// limited to a burst as new data is, unless nothing is in flight that would trigger the rest.
     pub(crate) fn may_retransmit(&self) -> bool {
         let window = if self.one_packet { 1 } else { self.window.cwnd };
         self.flight < window && (self.burst > 0 || self.flight == 0)
     }
 
-    /// Bytes of a burst (RFC 9260 section 6.1 D).
+    /// Returns the length in bytes of a burst (RFC 9260 section 6.1 D).
     fn one_burst(&self, settings: &Settings) -> u32 {
         match settings.max_burst {
             0 => u32::MAX,
@@ -346,28 +350,28 @@ impl Path {
         }
     }
 
-    /// Gives leave for a burst.
+    /// Allows a burst.
     pub(crate) fn allow_burst(&mut self, settings: &Settings) {
         self.burst = self.burst.max(self.one_burst(settings));
     }
 
-    /// Gives leave for one more burst: several acknowledgements may come before anything is sent.
+    /// Allows one more burst: several acknowledgements may arrive before anything is sent.
     pub(crate) fn add_burst(&mut self, settings: &Settings) {
         let leave = self.one_burst(settings).saturating_mul(self.sacks());
         self.burst = self.burst.saturating_add(leave);
     }
 
-    /// A chunk of so many bytes goes out.
+    /// Subtracts a chunk from the burst.
     pub(crate) fn spend_burst(&mut self, size: usize) {
         self.burst = self.burst.saturating_sub(size as u32);
     }
 
-    /// How many SACKs the one just worked on stands for.
+    /// Returns the number of SACKs that the one just processed stands for.
     fn sacks(&self) -> u32 {
         self.acked.div_ceil(2 * self.window.pmdcs).max(1)
     }
 
-    /// A window that was not used for long is not trusted (RFC 9260 section 7.2.1).
+    /// Reduces a window that was idle for long (RFC 9260 section 7.2.1).
     pub(crate) fn before_data(&mut self, now: Time) {
         if self.flight == 0
             && let Some(last) = self.data_at
@@ -380,12 +384,12 @@ impl Path {
         self.data_turn = self.turns;
     }
 
-    /// How long data takes there and its acknowledgement back, as far as is known.
+    /// Returns the time of a round trip, as far as it is known.
     pub(crate) fn round_trip(&self) -> Duration {
         self.rto.srtt().unwrap_or(self.rto.get())
     }
 
-    /// Whether what was sent at a time should have been acknowledged long since: half a round trip ago.
+    /// Returns whether what was sent at a time should have been acknowledged half a round trip ago.
     pub(crate) fn is_overdue(&self, now: Time, sent: Time) -> bool {
         self.rto.srtt().is_some_and(|srtt| now.since(sent) > srtt * 3 / 2)
     }
@@ -394,7 +398,7 @@ impl Path {
         self.t3 = Some(now + self.rto.get());
     }
 
-    /// What the SACK just worked on means for the window.
+    /// Updates the window after a SACK.
     pub(crate) fn settle_acked(&mut self, now: Time, recovering: bool, step: u32) {
         if self.acked == 0 {
             return;
@@ -425,8 +429,8 @@ impl Path {
         self.one_packet = true;
     }
 
-    /// A path that has potentially failed is asked an RTO later, whatever the interval of heartbeats
-    /// is, where there are any (RFC 7829 section 3.2, rules 5 and 6).
+    /// Schedules a heartbeat an RTO later on a potentially failed path, whatever the heartbeat interval
+    /// is, if heartbeats are enabled (RFC 7829 section 3.2, rules 5 and 6).
     pub(crate) fn ask_soon(&mut self, now: Time) {
         if self.heartbeats && self.confirmed && self.reach == PathState::PotentiallyFailed {
             self.beat_from = now;
@@ -434,9 +438,9 @@ impl Path {
         }
     }
 
-    /// When the next heartbeat is due (RFC 9260 section 8.3): RTO, give or take half of it, and the
-    /// interval; while an address is verified or a path has potentially failed, the RTO alone
-    /// (section 5.4, RFC 7829 section 4).
+    /// Schedules the next heartbeat (RFC 9260 section 8.3): after the RTO, plus or minus half of it,
+    /// and the interval. While an address is verified or a path is potentially failed, after the RTO
+    /// alone (section 5.4, RFC 7829 section 4).
     pub(crate) fn plan_beat(&mut self, now: Time, settings: &Settings, random: &mut dyn Random) {
         let rto = self.rto.get();
         self.beat_from = now;

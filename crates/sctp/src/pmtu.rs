@@ -1,40 +1,40 @@
-//! How large packets may be on a path: packetization layer path MTU discovery (RFC 8899, section 6.2
-//! for SCTP).
+//! The maximum packet size of a path: packetization layer path MTU discovery (RFC 8899, section 6.2 for
+//! SCTP).
 //!
-//! Larger and larger packets of no worth are sent while data flows; the largest that is answered is
-//! what the path takes. A path that suddenly takes no large packets is a black hole, and is searched
-//! anew from below.
+//! Probe packets of growing size are sent while data flows, and the largest that is answered is the
+//! path's MTU. A path that suddenly drops large packets is a black hole, and is searched again from
+//! below.
 
 use crate::settings::{MIN_MTU, Settings};
 use ringway_sansio::{Duration, Time};
 
-/// BASE_PLPMTU (RFC 8899 section 5.1.2): what is fallen back to.
+/// BASE_PLPMTU (RFC 8899 section 5.1.2): the size to fall back to.
 pub(crate) const BASE: usize = 1200;
-/// MAX_PROBES (section 5.1.2): probes of one size that may be lost.
+/// MAX_PROBES (section 5.1.2): maximum number of lost probes of one size.
 const MAX_PROBES: u8 = 3;
-/// PMTU_RAISE_TIMER (section 5.1.1): how long a search holds.
+/// PMTU_RAISE_TIMER (section 5.1.1): the time until the next search.
 const RAISE: Duration = Duration::from_secs(600);
-/// The least time that a probe is waited for (section 5.1.1).
-pub(crate) const LEAST_WAIT: Duration = Duration::from_secs(1);
-/// A search ends when it knows the size to so many bytes.
+/// Minimum time to wait for a probe (section 5.1.1).
+pub(crate) const MIN_WAIT: Duration = Duration::from_secs(1);
+/// Precision of a search, in bytes.
 const EXACT: usize = 16;
-/// Timeouts in a row with large packets in flight that make a black hole (section 4.3).
+/// Number of timeouts in a row, with large packets in flight, that indicate a black hole (section 4.3).
 const SUSPECT: u8 = 2;
 
-/// A search, and what it has found.
+/// A search and its result.
 #[derive(Debug)]
 pub(crate) struct Pmtu {
-    /// The largest size that is tried.
-    most: usize,
+    /// Maximum size that is probed.
+    max: usize,
     /// The largest size not known to be too large.
     high: usize,
-    /// A probe under way: its size and what its answer brings back.
+    /// The outstanding probe: its size and the nonce of its answer.
     probe: Option<(usize, u64)>,
     /// Probes of this size that were lost.
     lost: u8,
-    /// A probe is to go out now.
-    pub(crate) wanted: bool,
-    /// Until when no search begins.
+    /// Whether a probe is due.
+    pub(crate) probe_due: bool,
+    /// The time until which no search begins.
     rests: Time,
     suspect: u8,
 }
@@ -44,52 +44,52 @@ impl Pmtu {
         Some(Pmtu::up_to(usize::from(settings.largest_mtu?)))
     }
 
-    /// A search for no more than a size.
-    pub(crate) fn up_to(most: usize) -> Box<Pmtu> {
+    /// Creates a search up to a maximum size.
+    pub(crate) fn up_to(max: usize) -> Box<Pmtu> {
         Box::new(Pmtu {
-            most,
-            high: most,
+            max,
+            high: max,
             probe: None,
             lost: 0,
-            wanted: false,
+            probe_due: false,
             rests: Time::ZERO,
             suspect: 0,
         })
     }
 
-    /// Data goes out: a search begins if it is time. `true` if a probe is wanted now.
+    /// Starts a search if it is time, when data is sent. Returns `true` if a probe is due now.
     pub(crate) fn begin(&mut self, now: Time, mtu: usize) -> bool {
-        if self.wanted || self.probe.is_some() || now < self.rests {
-            return self.wanted;
+        if self.probe_due || self.probe.is_some() || now < self.rests {
+            return self.probe_due;
         }
-        self.high = self.most;
+        self.high = self.max;
         self.go_on(now, mtu)
     }
 
-    /// What the search does next.
+    /// Decides the next step of the search.
     fn go_on(&mut self, now: Time, mtu: usize) -> bool {
-        self.wanted = self.high >= mtu + EXACT;
-        if !self.wanted {
+        self.probe_due = self.high >= mtu + EXACT;
+        if !self.probe_due {
             self.rests = now + RAISE;
         }
-        self.wanted
+        self.probe_due
     }
 
-    /// Size of the next probe; the largest first, then the middle of what is left.
+    /// Returns the size of the next probe: the largest first, then the middle of the rest.
     pub(crate) fn size(&self, mtu: usize) -> usize {
         match self.probe {
             Some((size, _)) => size,
-            None if self.high == self.most => self.high & !3,
+            None if self.high == self.max => self.high & !3,
             None => (mtu + self.high).div_ceil(2) & !3,
         }
     }
 
     pub(crate) fn sent(&mut self, size: usize, nonce: u64) {
-        self.wanted = false;
+        self.probe_due = false;
         self.probe = Some((size, nonce));
     }
 
-    /// An answer came. Gives the size that is now known to go through.
+    /// Handles an answer. Returns the size that is now known to arrive.
     pub(crate) fn answered(&mut self, now: Time, nonce: u64) -> Option<usize> {
         let (size, _) = self.probe.take_if(|probe| probe.1 == nonce)?;
         self.lost = 0;
@@ -97,18 +97,18 @@ impl Pmtu {
         Some(size)
     }
 
-    /// No answer came in time.
+    /// Handles the loss of a probe.
     pub(crate) fn timeout(&mut self, now: Time, mtu: usize) {
         let Some((size, _)) = self.probe else { return };
         self.lost += 1;
         if self.lost < MAX_PROBES {
-            self.wanted = true;
+            self.probe_due = true;
             return;
         }
         self.refused(now, mtu, size);
     }
 
-    /// Packets of a size do not go through.
+    /// Notes that packets of a size do not arrive.
     fn refused(&mut self, now: Time, mtu: usize, size: usize) {
         self.lost = 0;
         self.probe = None;
@@ -116,32 +116,34 @@ impl Pmtu {
         self.go_on(now, mtu);
     }
 
-    /// A router says what it lets through (section 4.6.2). Gives the size that the path falls to,
-    /// if it does; a message about a size that was never sent says nothing.
-    pub(crate) fn too_big(&mut self, now: Time, mtu: usize, told: usize) -> Option<usize> {
+    /// Handles a router's report of its MTU (section 4.6.2). Returns the size that the path falls to,
+    /// if it does. A report about a size that was never sent is ignored.
+    pub(crate) fn too_big(&mut self, now: Time, mtu: usize, reported: usize) -> Option<usize> {
         let probed = self.probe.map(|probe| probe.0);
-        if told < mtu {
+        if reported < mtu {
             self.probe = None;
             self.lost = 0;
-            self.high = told;
-            self.wanted = false;
+            self.high = reported;
+            self.probe_due = false;
             self.rests = now + RAISE;
-            return Some(told);
+            return Some(reported);
         }
-        if let Some(size) = probed.filter(|size| told < *size) {
+        if let Some(size) = probed.filter(|size| reported < *size) {
             self.refused(now, mtu, size);
-            self.high = self.high.min(told);
+            self.high = self.high.min(reported);
             self.go_on(now, mtu);
         }
         None
     }
 
-    /// There is a reason to believe the next loss: it is not the first, or no large packet ever arrived.
+    /// Makes the next loss count as evidence of a black hole: it is not the first, or no large packet
+    /// has ever arrived.
     pub(crate) fn suspect(&mut self) {
         self.suspect = self.suspect.max(SUSPECT - 1);
     }
 
-    /// A timer expired for data. Gives the size that the path falls to if it is a black hole.
+    /// Handles the expiry of a data timer. Returns the size that the path falls to if it is a black
+    /// hole.
     pub(crate) fn data_lost(&mut self, now: Time, mtu: usize) -> Option<usize> {
         self.suspect = self.suspect.saturating_add(1);
         let floor = usize::from(MIN_MTU);
@@ -151,13 +153,13 @@ impl Pmtu {
         self.suspect = 0;
         self.probe = None;
         self.lost = 0;
-        self.wanted = false;
-        // It begins again once data flows.
-        self.rests = now + LEAST_WAIT;
+        self.probe_due = false;
+        // The search starts again once data flows.
+        self.rests = now + MIN_WAIT;
         Some(if mtu > BASE { BASE } else { floor })
     }
 
-    /// Data was acknowledged.
+    /// Notes that data was acknowledged.
     pub(crate) fn data_arrived(&mut self) {
         self.suspect = 0;
     }
@@ -167,43 +169,43 @@ impl Pmtu {
 mod tests {
     use super::*;
 
-    /// Searches a path that takes `truth`; gives what is found and how many probes it took.
-    fn search(mtu: u16, most: u16, truth: usize) -> (usize, usize) {
-        let settings = Settings { mtu, largest_mtu: Some(most), ..Settings::default() };
+    /// Searches a path whose MTU is `truth`. Returns the result and the number of probes.
+    fn search(mtu: u16, max: u16, truth: usize) -> (usize, usize) {
+        let settings = Settings { mtu, largest_mtu: Some(max), ..Settings::default() };
         let mut pmtu = Pmtu::new(&settings).unwrap();
         let (mut now, mut mtu, mut count) = (Time::from_secs(1000), usize::from(mtu), 0);
         pmtu.begin(now, mtu);
-        while pmtu.wanted {
+        while pmtu.probe_due {
             let size = pmtu.size(mtu);
-            assert!(size > mtu && size <= usize::from(most), "{size} of {mtu}");
+            assert!(size > mtu && size <= usize::from(max), "{size} of {mtu}");
             pmtu.sent(size, count);
             count += 1;
-            assert_eq!(pmtu.answered(now, 99_999), None, "another's answer");
+            assert_eq!(pmtu.answered(now, 99_999), None, "the answer to another nonce");
             if size <= truth {
                 mtu = pmtu.answered(now, count - 1).unwrap();
             } else {
                 pmtu.timeout(now, mtu);
             }
-            now += LEAST_WAIT;
+            now += MIN_WAIT;
         }
         assert!(!pmtu.begin(now, mtu), "it rests");
         (mtu, count as usize)
     }
 
-    /// RFC 8899 section 5.3: the size is found to a few bytes, with few probes.
+    /// RFC 8899 section 5.3: the size is found within a few bytes, with few probes.
     #[test]
     fn the_size_is_found() {
-        for (mtu, most, truth) in
+        for (mtu, max, truth) in
             [(1200, 1500, 1500), (1200, 1500, 1492), (1200, 9000, 1500), (512, 65_535, 16_000)]
         {
-            let (found, probes) = search(mtu, most, truth);
+            let (found, probes) = search(mtu, max, truth);
             assert!(found <= truth && found + EXACT + 4 > truth, "{found} of {truth}");
             assert!(probes < 40, "{probes}");
         }
         assert_eq!(search(1500, 1500, 1500), (1500, 0));
     }
 
-    /// RFC 8899 section 4.3: a black hole is fallen out of, in two steps.
+    /// RFC 8899 section 4.3: the size falls out of a black hole in two steps.
     #[test]
     fn a_black_hole_is_seen() {
         let settings = Settings { largest_mtu: Some(9000), ..Settings::default() };
@@ -216,11 +218,11 @@ mod tests {
         assert_eq!(pmtu.data_lost(now, 1200), None);
         assert_eq!(pmtu.data_lost(now, 1200), Some(512));
         assert_eq!((pmtu.data_lost(now, 512), pmtu.data_lost(now, 512)), (None, None));
-        assert!(!pmtu.begin(now, 512) && pmtu.begin(now + LEAST_WAIT, 512));
+        assert!(!pmtu.begin(now, 512) && pmtu.begin(now + MIN_WAIT, 512));
     }
 
-    /// RFC 8899 section 4.6.2: what a router tells ends a probe, or lowers the size, and nothing
-    /// else.
+    /// RFC 8899 section 4.6.2: a router's report ends a probe or lowers the size, and has no other
+    /// effect.
     #[test]
     fn routers_are_heard() {
         let settings = Settings { largest_mtu: Some(9000), ..Settings::default() };
@@ -231,8 +233,8 @@ mod tests {
         assert_eq!(pmtu.too_big(now, 1500, 9000), None);
         assert_eq!(pmtu.answered(now, 2), None);
         assert_eq!(pmtu.too_big(now, 1500, 4000), None);
-        assert!(pmtu.wanted && pmtu.size(1500) <= 4000);
+        assert!(pmtu.probe_due && pmtu.size(1500) <= 4000);
         assert_eq!(pmtu.too_big(now, 1500, 1400), Some(1400));
-        assert!(!pmtu.wanted);
+        assert!(!pmtu.probe_due);
     }
 }

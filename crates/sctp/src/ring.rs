@@ -1,13 +1,14 @@
-//! A byte ring that takes memory as it is needed and gives it back when it is not.
+//! A byte ring that allocates memory as needed and releases it.
 
-/// More memory than this is given back as soon as the ring is empty, less when it is trimmed.
-const KEPT: usize = 1 << 20;
-/// Below this it doubles when it grows.
+/// Capacity in bytes above which memory is released as soon as the ring is empty. Less is released by
+/// `trim`.
+const RETAINED: usize = 1 << 20;
+/// Capacity in bytes below which it doubles when it grows.
 const SMALL: usize = 1 << 18;
 /// First allocation in bytes.
 const FIRST: usize = 2048;
 
-/// First in, first out. Its caller bounds what is in it.
+/// A first-in-first-out queue of bytes. Its caller bounds the contents.
 #[derive(Debug, Default)]
 pub(crate) struct Ring {
     bytes: Vec<u8>,
@@ -16,7 +17,7 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// Appends.
+    /// Appends bytes.
     pub(crate) fn push(&mut self, data: &[u8]) {
         if data.is_empty() {
             return;
@@ -36,7 +37,7 @@ impl Ring {
         self.len = needed;
     }
 
-    /// Takes the first `count` bytes, which there are, and appends them to `out`.
+    /// Removes the first `count` bytes, which must exist, and appends them to `out`.
     pub(crate) fn pop(&mut self, count: usize, out: &mut Vec<u8>) {
         let count = count.min(self.len);
         if count == 0 {
@@ -53,7 +54,7 @@ impl Ring {
         self.len -= count;
         if self.len == 0 {
             self.start = 0;
-            if size > KEPT {
+            if size > RETAINED {
                 self.bytes = Vec::new();
             }
         }
@@ -64,14 +65,14 @@ impl Ring {
         self.len -= count.min(self.len);
     }
 
-    /// Gives the memory back if nothing is in it.
+    /// Releases the memory if the ring is empty.
     pub(crate) fn trim(&mut self) {
         if self.len == 0 {
             *self = Ring::default();
         }
     }
 
-    /// Twice the size while it is small, else an eighth more.
+    /// Doubles the capacity while it is small, and otherwise adds an eighth.
     #[cold]
     fn grow(&mut self, needed: usize) {
         let old = self.bytes.len();
@@ -79,7 +80,7 @@ impl Ring {
         let size = needed.max(old + more).max(FIRST);
         self.bytes.reserve_exact(size - old);
         self.bytes.resize(size, 0);
-        // What stood at the end stands at the end again.
+        // The part up to the old end moves to the new end.
         if self.start + self.len > old {
             let start = size - (old - self.start);
             self.bytes.copy_within(self.start..old, start);

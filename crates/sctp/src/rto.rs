@@ -6,7 +6,7 @@ use ringway_sansio::Duration;
 /// RTTVAR is at least this, the granularity G of RFC 9260 section 6.3.1.
 const GRANULARITY: u64 = 1;
 
-/// Round-trip times measured, and the timeout that follows from them; all in nanoseconds.
+/// Measured round-trip times and the resulting timeout, all in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rto {
     srtt: u64,
@@ -33,7 +33,7 @@ impl Rto {
         }
     }
 
-    /// The smoothed round-trip time, once one was measured.
+    /// Returns the smoothed round-trip time, once one was measured.
     pub(crate) fn srtt(&self) -> Option<Duration> {
         self.is_measured.then(|| Duration::from_nanos(self.srtt))
     }
@@ -42,7 +42,7 @@ impl Rto {
         Duration::from_nanos(self.rto)
     }
 
-    /// Rules C2, C3, C6 and C7; RTO.Alpha is 1/8, RTO.Beta 1/4.
+    /// Measures a round trip: rules C2, C3, C6 and C7; RTO.Alpha is 1/8, RTO.Beta 1/4.
     pub(crate) fn measure(&mut self, round_trip: Duration) {
         let r = nanos(round_trip);
         if self.is_measured {
@@ -62,15 +62,14 @@ impl Rto {
         rto.clamp(self.min, self.max)
     }
 
-    /// Something that was sent once was answered within so long: what was measured holds, and the
-    /// timeout is no longer backed off.
+    /// Ends the back-off after an answer to a packet that was sent once: the measured values hold.
     pub(crate) fn confirm(&mut self, round_trip: Duration) {
         if self.is_measured && nanos(round_trip) < self.measured() {
             self.rto = self.measured();
         }
     }
 
-    /// Rule E2 of section 6.3.3.
+    /// Doubles the timeout: rule E2 of section 6.3.3.
     pub(crate) fn back_off(&mut self) {
         self.rto = self.rto.saturating_mul(2).min(self.max);
     }

@@ -1,20 +1,20 @@
-//! What can be chosen: how an association behaves, and how much an endpoint holds.
+//! Settings of an association and limits of an endpoint.
 
 use crate::congestion::{Congestion, Cubic, Rfc9260};
 use crate::scheduler::{Fcfs, PacketRoundRobin, Priority, RoundRobin, Scheduler, Weighted};
 use ringway_sansio::Duration;
 
-/// Least MTU accepted; a cookie with its addresses and a chunk of data must fit (RFC 9260
-/// section 3.3.2: nothing that sets up an association may be split).
+/// Minimum MTU, in bytes. A cookie with its addresses and a chunk of data must fit (RFC 9260 section
+/// 3.3.2: nothing that sets up an association may be split).
 pub const MIN_MTU: u16 = 512;
-/// Least receive buffer accepted, in bytes (RFC 9260 section 3.3.2: a_rwnd of an INIT).
+/// Minimum receive buffer, in bytes (RFC 9260 section 3.3.2: a_rwnd of an INIT).
 pub const MIN_RECEIVE_BUFFER: usize = 1500;
-/// Largest buffer accepted in either direction, in bytes.
+/// Maximum buffer in either direction, in bytes.
 pub const MAX_BUFFER: usize = 1 << 30;
-/// RFC 9260 section 6.2: an acknowledgement may not wait longer than this.
+/// Maximum delay of an acknowledgement (RFC 9260 section 6.2).
 pub const MAX_SACK_DELAY: Duration = Duration::from_millis(500);
 
-/// How congestion is answered.
+/// The congestion control algorithm.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 #[non_exhaustive]
 pub enum Algorithm {
@@ -26,7 +26,7 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// A controller of this kind.
+    /// Creates a controller of this kind.
     pub(crate) fn make(self) -> Box<dyn Congestion> {
         match self {
             Algorithm::Rfc9260 => Box::new(Rfc9260),
@@ -35,16 +35,16 @@ impl Algorithm {
     }
 }
 
-/// Which stream's message is sent next (RFC 8260 section 3).
+/// The order of messages among streams (RFC 8260 section 3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 #[non_exhaustive]
 pub enum Scheduling {
-    /// In the order in which they were given (section 3.1).
+    /// The order in which they were queued (section 3.1).
     #[default]
     Fcfs,
-    /// A message of each stream in turn, or where messages are interleaved a chunk (section 3.2).
+    /// One message of each stream in turn or, with interleaving, one chunk (section 3.2).
     RoundRobin,
-    /// A packet of each stream in turn (section 3.3).
+    /// One packet of each stream in turn (section 3.3).
     PacketRoundRobin,
     /// The stream of the highest priority first; 0 is the highest (section 3.4).
     Priority,
@@ -55,7 +55,7 @@ pub enum Scheduling {
 }
 
 impl Scheduling {
-    /// A scheduler of this kind.
+    /// Creates a scheduler of this kind.
     pub(crate) fn make(self) -> Box<dyn Scheduler> {
         match self {
             Scheduling::Fcfs => Box::new(Fcfs::default()),
@@ -75,101 +75,103 @@ pub enum Multipath {
     /// Over one path at a time (RFC 9260 section 6.4).
     #[default]
     Off,
-    /// Over all that work, each with a window that knows nothing of the others.
+    /// Over all paths that work, each with an independent window.
     Independent,
-    /// Over all that work, with windows that together are no greedier than one (resource pooling, by
-    /// the linked increases of RFC 6356).
+    /// Over all paths that work, with windows that together are no greedier than one (resource pooling,
+    /// by the linked increases of RFC 6356).
     Pooled,
 }
 
-/// How an association behaves. The names in brackets are those of RFC 9260 section 16.
+/// Settings of an association. The names in brackets are those of RFC 9260 section 16.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// Largest IP packet in bytes, on every path; a UDP header (RFC 6951) is part of it.
+    /// Maximum length of an IP packet on every path, in bytes, including a UDP header (RFC 6951).
     pub mtu: u16,
-    /// Up to which size of IP packets the paths are probed (RFC 8899); `None` to send none larger than
-    /// `mtu`, come what may.
+    /// Maximum length of IP packets up to which the paths are probed (RFC 8899); `None` to send none
+    /// larger than `mtu`.
     pub largest_mtu: Option<u16>,
-    /// The peer's UDP port to which an association that is opened from here sends (RFC 6951
-    /// section 5.1); 0 to send straight over IP. From then on, and where the peer opens, each path
-    /// goes to where its packets come from.
+    /// The peer's UDP port that a locally opened association sends to (RFC 6951 section 5.1); 0 to send
+    /// directly over IP. Later, and where the peer opens, each path uses the port that its packets come
+    /// from.
     pub udp_port: u16,
-    /// Largest DATA chunk with its header, in bytes, where less than the MTU lets through; 0 for
-    /// no such limit.
+    /// Maximum length of a DATA chunk with its header, in bytes, below what the MTU allows; 0 for no
+    /// such limit.
     pub chunk: u16,
-    /// Most bytes of messages given and not acknowledged. Memory is taken as needed.
+    /// Maximum number of bytes of messages queued and not acknowledged. Memory is allocated as needed.
     pub send_buffer: usize,
-    /// Most bytes received and not read; the a_rwnd of our INIT. Memory is taken as needed.
+    /// Maximum number of bytes received and not read; the a_rwnd of the INIT. Memory is allocated as
+    /// needed.
     pub receive_buffer: usize,
-    /// Streams asked for to send on.
+    /// Number of outbound streams to request.
     pub outbound_streams: u16,
-    /// Most streams that the peer may send on.
+    /// Maximum number of streams that the peer may send on.
     pub inbound_streams: u16,
-    /// Up to how many the peer may add to them later (RFC 6525).
-    pub most_inbound_streams: u16,
-    /// First congestion window in bytes; `None` for that of RFC 9260 section 7.2.1.
+    /// Maximum number of streams that the peer may have after adding some (RFC 6525).
+    pub max_inbound_streams: u16,
+    /// Initial congestion window in bytes; `None` for that of RFC 9260 section 7.2.1.
     pub initial_cwnd: Option<u32>,
-    /// First slow-start threshold in bytes; `None` for the peer's first window.
+    /// Initial slow-start threshold in bytes; `None` for the peer's first window.
     pub initial_ssthresh: Option<u32>,
     /// Retransmission timeout before a round trip was measured (RTO.Initial).
     pub rto_initial: Duration,
-    /// Least retransmission timeout (RTO.Min).
+    /// Minimum retransmission timeout (RTO.Min).
     pub rto_min: Duration,
-    /// Largest retransmission timeout (RTO.Max).
+    /// Maximum retransmission timeout (RTO.Max).
     pub rto_max: Duration,
-    /// How long an acknowledgement may wait for a second packet (SACK.Delay); zero sends each at
-    /// once.
+    /// Time that an acknowledgement may wait for a second packet (SACK.Delay); zero sends each at once.
     pub sack_delay: Duration,
-    /// Packets with DATA until one is acknowledged at once.
+    /// Number of packets with DATA after which an acknowledgement is sent at once.
     pub sack_packets: u8,
-    /// Packets sent at one go (Max.Burst); 0 for no such limit.
+    /// Maximum number of packets in a burst (Max.Burst); 0 for no such limit.
     pub max_burst: u32,
-    /// Find loss by time and probe a silent tail (RFC 8985) instead of counting miss indications.
+    /// Whether loss is found by time and a silent tail is probed (RFC 8985) instead of counting miss
+    /// indications.
     pub rack: bool,
-    /// Miss indications until a fast retransmit (section 7.2.4).
+    /// Number of miss indications that cause a fast retransmit (section 7.2.4).
     pub misses: u8,
-    /// Time between heartbeats on an idle path, besides its RTO (HB.interval); `None` for none,
-    /// except where an address must be verified.
+    /// Time between heartbeats on an idle path, in addition to its RTO (HB.interval); `None` for no
+    /// heartbeats except to verify an address.
     pub heartbeat_interval: Option<Duration>,
-    /// Heartbeats sent at one go (HB.Max.Burst).
+    /// Maximum number of heartbeats in a burst (HB.Max.Burst).
     pub heartbeat_max_burst: u32,
-    /// Errors in a row until the peer is given up (Association.Max.Retrans).
+    /// Number of consecutive errors after which the peer counts as unreachable
+    /// (Association.Max.Retrans).
     pub association_max_retrans: u32,
-    /// Errors in a row until a path is given up (Path.Max.Retrans).
+    /// Number of consecutive errors after which a path is inactive (Path.Max.Retrans).
     pub path_max_retrans: u32,
-    /// Errors in a row above which a path is potentially failed and data goes elsewhere (RFC 7829
-    /// PotentiallyFailed.Max.Retrans); `None` for never.
+    /// Number of consecutive errors above which a path is potentially failed and data uses another (RFC
+    /// 7829 PotentiallyFailed.Max.Retrans); `None` for never.
     pub potentially_failed: Option<u32>,
-    /// How often INIT and COOKIE ECHO are sent again (Max.Init.Retransmits).
+    /// Maximum number of retransmissions of INIT and COOKIE ECHO (Max.Init.Retransmits).
     pub max_init_retransmits: u32,
-    /// How long a State Cookie is good for (Valid.Cookie.Life).
+    /// Lifetime of a State Cookie (Valid.Cookie.Life).
     pub cookie_life: Duration,
-    /// How long a shutdown may take, T5-shutdown-guard; `None` for five times RTO.Max.
+    /// Maximum duration of a shutdown, T5-shutdown-guard; `None` for five times RTO.Max.
     pub shutdown_guard: Option<Duration>,
-    /// Offer and take partial reliability (RFC 3758).
+    /// Whether partial reliability is offered and accepted (RFC 3758).
     pub partial_reliability: bool,
-    /// Offer and take re-configuration of streams (RFC 6525).
+    /// Whether re-configuration of streams is offered and accepted (RFC 6525).
     pub reconfiguration: bool,
-    /// Offer and take changes of addresses while an association lives (RFC 5061), in authenticated
-    /// chunks (RFC 4895).
+    /// Whether changes of addresses of an established association are offered and accepted (RFC 5061),
+    /// in authenticated chunks (RFC 4895).
     pub dynamic_addresses: bool,
-    /// Offer and take interleaved messages (RFC 8260). Their reader must then be ready for parts of
-    /// large messages of several streams in turn.
+    /// Whether interleaved messages are offered and accepted (RFC 8260). Their reader must handle parts
+    /// of large messages of several streams in turn.
     pub interleaving: bool,
-    /// Offer and take NR-SACK (draft-natarajan-tsvwg-sctp-nrsack): what arrived after a gap is
-    /// acknowledged for good, and leaves the send buffer.
+    /// Whether NR-SACK is offered and accepted (draft-natarajan-tsvwg-sctp-nrsack): data after a gap is
+    /// acknowledged for good and leaves the send buffer.
     pub final_acks: bool,
-    /// Offer and take explicit congestion notification (RFC 4960 appendix A).
+    /// Whether explicit congestion notification is offered and accepted (RFC 4960 appendix A).
     pub ecn: bool,
-    /// What carries the packets finds their errors, as DTLS does: offer and use checksums of zero
-    /// (RFC 9653, method 1). Never to be set over plain IP or UDP.
-    pub carried_in_dtls: bool,
-    /// Messages that cannot be delivered go back to their user by
-    /// [`Event::Returned`](crate::Event::Returned) (RFC 9260 sections 11.1.14 and 11.1.15).
-    pub give_back: bool,
-    /// Congestion control.
+    /// Whether the packets are carried in DTLS, which detects errors: checksums of zero are offered and
+    /// used (RFC 9653, method 1). Never set it over plain IP or UDP.
+    pub over_dtls: bool,
+    /// Whether undelivered messages are returned by [`Event::Returned`](crate::Event::Returned) (RFC
+    /// 9260 sections 11.1.14 and 11.1.15).
+    pub return_undelivered: bool,
+    /// The congestion control algorithm.
     pub algorithm: Algorithm,
-    /// Whether data goes over several paths at once.
+    /// Whether data uses several paths at once.
     pub multipath: Multipath,
     /// The order among streams.
     pub scheduling: Scheduling,
@@ -186,7 +188,7 @@ impl Default for Settings {
             receive_buffer: 1 << 20,
             outbound_streams: 1024,
             inbound_streams: 1024,
-            most_inbound_streams: u16::MAX,
+            max_inbound_streams: u16::MAX,
             initial_cwnd: None,
             initial_ssthresh: None,
             rto_initial: Duration::from_secs(1),
@@ -211,8 +213,8 @@ impl Default for Settings {
             interleaving: false,
             final_acks: false,
             ecn: false,
-            carried_in_dtls: false,
-            give_back: false,
+            over_dtls: false,
+            return_undelivered: false,
             algorithm: Algorithm::default(),
             multipath: Multipath::default(),
             scheduling: Scheduling::default(),
@@ -221,9 +223,9 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// For signalling networks: another path is used within 800 ms of the loss of one, as SS7 asks.
-    /// The floor of the retransmission timeout is below what RFC 9260 section 16 recommends, so it
-    /// is for paths whose delay is known to be short.
+    /// Returns settings for signalling networks: another path is used within 800 ms of a loss, as SS7
+    /// requires. The minimum retransmission timeout is below the recommendation of RFC 9260 section 16,
+    /// so it is for paths with a known short delay.
     pub fn ss7() -> Settings {
         Settings {
             rto_initial: Duration::from_millis(400),
@@ -237,62 +239,63 @@ impl Settings {
         }
     }
 
-    /// Whether every value is within its bounds.
+    /// Checks that every value is within its bounds.
     pub fn check(&self) -> Result<(), Error> {
         let ms = |d: Duration| d.as_millis().min(u128::from(u64::MAX)) as u64;
-        let (long, most) = (1 << 40, MAX_BUFFER as u64);
+        let (long, max) = (1 << 40, MAX_BUFFER as u64);
         for (what, low, high, got) in [
             ("an MTU", u64::from(MIN_MTU), u64::from(u16::MAX), u64::from(self.mtu)),
             (
-                "a largest MTU",
+                "a maximum MTU",
                 u64::from(self.mtu),
                 u64::from(u16::MAX),
                 u64::from(self.largest_mtu.unwrap_or(self.mtu)),
             ),
-            ("a send buffer", 1, most, self.send_buffer as u64),
-            ("a receive buffer", MIN_RECEIVE_BUFFER as u64, most, self.receive_buffer as u64),
+            ("a send buffer", 1, max, self.send_buffer as u64),
+            ("a receive buffer", MIN_RECEIVE_BUFFER as u64, max, self.receive_buffer as u64),
             ("a number of outbound streams", 1, 65_535, u64::from(self.outbound_streams)),
             ("a number of inbound streams", 1, 65_535, u64::from(self.inbound_streams)),
             ("an acknowledgement delay in ms", 0, ms(MAX_SACK_DELAY), ms(self.sack_delay)),
-            ("packets to an acknowledgement", 1, 255, u64::from(self.sack_packets)),
+            ("packets per acknowledgement", 1, 255, u64::from(self.sack_packets)),
             ("miss indications", 1, 255, u64::from(self.misses)),
-            ("a least RTO in ms", 1, ms(self.rto_max), ms(self.rto_min)),
-            ("a first RTO in ms", ms(self.rto_min), ms(self.rto_max), ms(self.rto_initial)),
-            ("a largest RTO in ms", 1, 1 << 32, ms(self.rto_max)),
+            ("a minimum RTO in ms", 1, ms(self.rto_max), ms(self.rto_min)),
+            ("an initial RTO in ms", ms(self.rto_min), ms(self.rto_max), ms(self.rto_initial)),
+            ("a maximum RTO in ms", 1, 1 << 32, ms(self.rto_max)),
             ("a cookie life in ms", 1, long, ms(self.cookie_life)),
-            ("heartbeats at one go", 1, 1 << 16, u64::from(self.heartbeat_max_burst)),
+            ("heartbeats in one burst", 1, 1 << 16, u64::from(self.heartbeat_max_burst)),
         ] {
             if !(low..=high).contains(&got) {
                 return Err(Error::Setting { what, low, high, got });
             }
         }
-        let least = crate::wire::data::I_DATA_HEADER as u64 + 4;
-        if self.chunk != 0 && u64::from(self.chunk) < least {
+        let min = crate::wire::data::I_DATA_HEADER as u64 + 4;
+        if self.chunk != 0 && u64::from(self.chunk) < min {
             let (high, got) = (u64::from(u16::MAX), u64::from(self.chunk));
-            return Err(Error::Setting { what: "a chunk", low: least, high, got });
+            return Err(Error::Setting { what: "a chunk", low: min, high, got });
         }
         Ok(())
     }
 
-    /// RFC 9260 section 9.2: the value recommended for T5-shutdown-guard.
+    /// Returns the duration of T5-shutdown-guard, by default the recommended one (RFC 9260 section
+    /// 9.2).
     pub(crate) fn guard(&self) -> Duration {
         self.shutdown_guard.unwrap_or(self.rto_max * 5)
     }
 }
 
-/// How much an endpoint holds.
+/// Limits of an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Associations, however far they are.
+    /// Maximum number of associations in any state.
     pub associations: usize,
-    /// Listeners.
+    /// Maximum number of listeners.
     pub listeners: usize,
-    /// INITs answered a second. An answer leaves nothing behind but has its price.
+    /// Maximum number of INITs answered per second. An answer stores nothing but costs time.
     pub inits_per_second: u32,
-    /// Packets of no association answered a second, other than by INIT ACK; 0 answers none, for
-    /// a host that shares its addresses with others.
+    /// Maximum number of packets out of the blue answered per second, without INIT ACKs; 0 answers
+    /// none, for a host that shares its addresses with others.
     pub strays_per_second: u32,
-    /// How long a key makes cookies. It then checks them for as long again.
+    /// Time for which a key makes cookies. It checks them for as long again.
     pub cookie_key_life: Duration,
 }
 
@@ -308,94 +311,95 @@ impl Default for Limits {
     }
 }
 
-/// Why a call was refused. All are the caller's doing or the state of things; none is a fault.
+/// The reason why a call was refused. Each is caused by the caller or by the state of the association;
+/// none is a fault.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The association is gone, or never was.
-    #[error("expected an association, got the id of none")]
+    /// The association does not exist or no longer exists.
+    #[error("no association has this id")]
     NoAssociation,
-    /// The listener is gone, or never was.
-    #[error("expected a listener, got the id of none")]
+    /// The listener does not exist or no longer exists.
+    #[error("no listener has this id")]
     NoListener,
-    /// What is called for cannot be done in this state, such as sending after `shutdown`.
-    #[error("expected an association that takes messages, got one that is closing")]
+    /// The call is not possible in this state, such as sending after `shutdown`.
+    #[error("the association is closing and accepts no more messages")]
     Closing,
     /// A limit is reached.
-    #[error("expected fewer than {limit} {what}, got one more")]
+    #[error("the limit of {limit} {what} is reached")]
     Full {
-        /// What there are too many of.
+        /// The items that are limited.
         what: &'static str,
-        /// How many there may be.
+        /// The limit.
         limit: usize,
     },
-    /// The send buffer has no room for the message now; [`Event::Writable`](crate::Event::Writable)
+    /// The send buffer has no room for the message now. [`Event::Writable`](crate::Event::Writable)
     /// follows.
-    #[error("expected a message of at most {room} bytes now, got one of {got}")]
+    #[error("the send buffer has room for {room} bytes, the message has {got}")]
     NoRoom {
-        /// What fits now.
+        /// Number of bytes that fit now.
         room: usize,
-        /// What was given.
+        /// Length of the message.
         got: usize,
     },
     /// The message is larger than the send buffer, or empty.
     #[error("expected a message of 1 to {limit} bytes, got {got}")]
     Size {
-        /// The send buffer.
+        /// Size of the send buffer.
         limit: usize,
-        /// What was given.
+        /// Length of the message.
         got: usize,
     },
     /// The stream does not exist.
     #[error("expected a stream below {streams}, got {got}")]
     Stream {
-        /// How many there are.
+        /// Number of streams.
         streams: u16,
-        /// What was given.
+        /// The stream given.
         got: u16,
     },
-    /// The stream is being reset (RFC 6525); [`Change::StreamsReset`](crate::Change) follows.
-    #[error("expected a stream that takes messages, got one that is being reset")]
+    /// The stream is being reset (RFC 6525). [`Change::StreamsReset`](crate::Change) follows.
+    #[error("the stream is being reset and accepts no messages")]
     Resetting,
-    /// No key has this number, or the one that has it is in use (RFC 4895).
-    #[error("expected the number of a key that is set and not in use, got {got}")]
+    /// No key has this identifier, or the key is in use (RFC 4895).
+    #[error("expected the identifier of a key that is set and not in use, got {got}")]
     Key {
-        /// The number.
+        /// The identifier.
         got: u16,
     },
-    /// The peer does not take an extension.
-    #[error("expected a peer that takes {what}, got one that does not")]
-    NotTaken {
-        /// Which.
+    /// The peer does not support an extension.
+    #[error("the peer does not support {what}")]
+    NotSupported {
+        /// The extension.
         what: &'static str,
     },
     /// The addresses or the pair of addresses are in use.
-    #[error("expected a free address, got one in use")]
+    #[error("the address and port are already in use")]
     InUse,
-    /// No port is left.
-    #[error("expected a free ephemeral port, got none")]
+    /// No ephemeral port is free.
+    #[error("no ephemeral port is free")]
     NoPort,
-    /// Addresses that cannot be used together or at all.
+    /// The addresses cannot be used, alone or together.
     #[error(
-        "expected 1 to {most} unicast addresses on each side with a family in common, and ports"
+        "expected 1 to {max} unicast addresses on each side with a family in common, and ports"
     )]
     Address {
-        /// Most addresses on one side.
-        most: usize,
+        /// Maximum number of addresses on one side.
+        max: usize,
     },
     /// The peer has no such address, or it is not verified yet.
-    #[error("expected a verified address of the peer, got another")]
+    #[error("the address is not a verified address of the peer")]
     NoPath,
     /// A setting is out of its bounds.
     #[error("expected {what} of {low} to {high}, got {got}")]
     Setting {
-        /// Which.
+        /// The setting.
         what: &'static str,
-        /// Least value.
+        /// Minimum value.
         low: u64,
-        /// Largest value.
+        /// Maximum value.
         high: u64,
-        /// The value.
+        /// The value given.
         got: u64,
     },
 }

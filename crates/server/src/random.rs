@@ -1,40 +1,6 @@
-//! The randomness the real world lends to the protocols.
+//! Keys and passwords from the randomness of the operating system.
 
-use chacha20::ChaCha12Rng;
-use chacha20::rand_core::{Rng, SeedableRng};
-use ringway_sansio::Random;
 use std::io;
-
-/// A cryptographically strong generator (ChaCha, 12 rounds), seeded once by the operating system.
-///
-/// After the seed it makes no system call, so it can neither block nor fail: a worker draws tags,
-/// branches and nonces from it in a few nanoseconds. One for each worker, never cloned or shared.
-pub struct ChaCha {
-    rng: ChaCha12Rng,
-}
-
-impl ChaCha {
-    /// A generator with a fresh seed of 256 bits.
-    ///
-    /// # Errors
-    /// When the operating system gives no randomness.
-    pub fn from_os() -> io::Result<Self> {
-        let mut seed = [0u8; 32];
-        getrandom::fill(&mut seed)
-            .map_err(|e| io::Error::other(format!("the system gives no random numbers: {e}")))?;
-        Ok(ChaCha { rng: ChaCha12Rng::from_seed(seed) })
-    }
-}
-
-impl Random for ChaCha {
-    fn next_u64(&mut self) -> u64 {
-        self.rng.next_u64()
-    }
-
-    fn fill(&mut self, out: &mut [u8]) {
-        self.rng.fill_bytes(out);
-    }
-}
 
 /// `n` random bytes from the operating system, for keys that are made once.
 ///
@@ -75,15 +41,6 @@ pub fn password() -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn two_generators_differ() {
-        let (mut a, mut b) = (ChaCha::from_os().unwrap(), ChaCha::from_os().unwrap());
-        assert_ne!(a.next_u64(), b.next_u64());
-        let mut out = [0u8; 33];
-        a.fill(&mut out);
-        assert!(out.iter().any(|&b| b != 0));
-    }
 
     #[test]
     fn passwords_have_their_form() {

@@ -6,9 +6,8 @@
 use crate::calls::Calls;
 use crate::locate::Locator;
 use crate::observe::{Board, Snapshot};
-use crate::random::ChaCha;
 use crate::text::clean;
-use ringway_net::{Backlog, CloseReason, Control, Handler, LocalAddresses, Mailbox, Peer};
+use ringway_net::{Backlog, ChaCha, CloseReason, Control, Handler, LocalAddresses, Mailbox, Peer};
 use ringway_proxy::config::Config;
 use ringway_proxy::location::Change;
 use ringway_proxy::overload;

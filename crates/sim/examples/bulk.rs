@@ -13,7 +13,7 @@ use std::error::Error;
 use std::io::Write;
 use std::net::SocketAddr;
 
-/// Writes for ever, or reads whatever comes: a program and its TCP as one endpoint.
+/// A program that writes endlessly, or reads everything, and its TCP as one endpoint.
 struct Host {
     tcp: Tcp,
     connection: Option<ConnId>,

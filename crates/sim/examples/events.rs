@@ -1,6 +1,6 @@
-//! The speed of the event queue: 100,000 pending, and again and again the first taken out and one
-//! put in. Arguments: `buckets` (the queue of this crate), `heap` (the standard library's binary
-//! heap) or `quad` (a heap of four children, laid out flat), and how many times.
+//! The speed of the event queue: with 100,000 pending events, the first is removed and one is added,
+//! repeatedly. Arguments: `buckets` (the queue of this crate), `heap` (the standard library's binary
+//! heap) or `quad` (a flat heap of four children), and the number of repetitions.
 //!
 //! Counted under `valgrind --tool=callgrind`; two operations each time.
 
@@ -51,29 +51,29 @@ struct Quad(Vec<(Key, What)>);
 impl Queue for Quad {
     fn put(&mut self, key: Key, what: What) {
         let heap = &mut self.0;
-        let mut place = heap.len();
+        let mut position = heap.len();
         heap.push((key, what));
-        while place > 0 && key < heap[(place - 1) / 4].0 {
-            heap[place] = heap[(place - 1) / 4];
-            place = (place - 1) / 4;
+        while position > 0 && key < heap[(position - 1) / 4].0 {
+            heap[position] = heap[(position - 1) / 4];
+            position = (position - 1) / 4;
         }
-        heap[place] = (key, what);
+        heap[position] = (key, what);
     }
     fn take(&mut self) -> Option<(Time, What)> {
         let heap = &mut self.0;
         let last = heap.pop()?;
         let Some(&first) = heap.first() else { return Some((last.0.0, last.1)) };
-        let mut place = 0;
+        let mut position = 0;
         loop {
-            let children = 4 * place + 1..heap.len().min(4 * place + 5);
-            let Some(least) = children.min_by_key(|&c| heap[c].0) else { break };
-            if heap[least].0 >= last.0 {
+            let children = 4 * position + 1..heap.len().min(4 * position + 5);
+            let Some(min) = children.min_by_key(|&c| heap[c].0) else { break };
+            if heap[min].0 >= last.0 {
                 break;
             }
-            heap[place] = heap[least];
-            place = least;
+            heap[position] = heap[min];
+            position = min;
         }
-        heap[place] = last;
+        heap[position] = last;
         Some((first.0.0, first.1))
     }
 }

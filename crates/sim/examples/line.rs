@@ -44,7 +44,7 @@ fn run(streams: Streams, millis: u64) -> Result<Ran, Box<dyn Error + Send + Sync
     }
     let config = SourceConfig {
         pattern: Pattern::Constant(Rate(500_000_000)),
-        // As in ns-3, unless it is told otherwise.
+        // As the default of ns-3.
         checksum: false,
         ..SourceConfig::ns2(source, destination)
     };

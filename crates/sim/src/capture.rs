@@ -8,21 +8,22 @@ use ringway_sansio::Addressing;
 use ringway_sansio::pcapng::{Direction, Writer};
 use std::io::{self, Write};
 
-/// Writes what some interfaces of a world send, receive and lose into one pcapng file.
+/// Writes the packets that some interfaces of a world send, receive and lose into one pcapng file.
 ///
-/// A packet that is sent has the time at which it came out of the queue; one that is lost has the
-/// time and the reason of its loss, and a comment `dropped: ...`. A packet that a cut catches on
+/// A sent packet has the time when it left the queue. A lost packet has the time and the reason of its
+/// loss, with a comment `dropped: ...`. A packet that is lost in flight appears twice: as sent, and as
+/// dropped.
 /// its way stands twice: as sent, and as dropped.
 pub struct Capture<W> {
     writer: Writer<W>,
-    /// Interfaces of the world, in the order of the file.
+    /// Indices of the interfaces in the world, in the order of the file.
     interfaces: Vec<u32>,
     header: Vec<u8>,
     error: Option<io::Error>,
 }
 
 impl<W: Write + 'static> Capture<W> {
-    /// Captures `interfaces` of `world` into `out`; add it to the world as a recorder.
+    /// Creates a capture of `interfaces` of `world` into `out`, to be added to the world as a recorder.
     pub fn new(world: &World, interfaces: &[InterfaceId], out: W) -> io::Result<Self> {
         let mut writer = Writer::new(out)?;
         for interface in interfaces {
@@ -32,7 +33,7 @@ impl<W: Write + 'static> Capture<W> {
         Ok(Capture { writer, interfaces, header: Vec::new(), error: None })
     }
 
-    /// Ends the file and gives the output back, or the first error that writing met.
+    /// Finishes the file and returns the output, or the first error of writing.
     pub fn finish(self) -> io::Result<W> {
         match self.error {
             Some(error) => Err(error),
@@ -43,8 +44,8 @@ impl<W: Write + 'static> Capture<W> {
 
 impl<W: Write + 'static> Recorder for Capture<W> {
     fn record(&mut self, record: &Record, addressing: &Addressing, payload: &[u8]) {
-        let place = record.interface.and_then(|i| self.interfaces.iter().position(|&j| j == i));
-        let (Some(place), None) = (place, &self.error) else { return };
+        let position = record.interface.and_then(|i| self.interfaces.iter().position(|&j| j == i));
+        let (Some(position), None) = (position, &self.error) else { return };
         let (direction, comment) = match record.step {
             Step::Receive => (Direction::Inbound, None),
             Step::Leave(_) => (Direction::Outbound, None),
@@ -62,7 +63,8 @@ impl<W: Write + 'static> Recorder for Capture<W> {
         );
         let parts = [self.header.as_slice(), payload];
         let nanos = record.at.as_nanos();
-        let written = self.writer.packet(place as u32, nanos, direction, parts, comment.as_deref());
+        let written =
+            self.writer.packet(position as u32, nanos, direction, parts, comment.as_deref());
         self.error = written.err();
     }
 }

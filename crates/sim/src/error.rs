@@ -1,36 +1,36 @@
-//! What can go wrong with a world.
+//! Errors of a world.
 
 use ringway_link::ConfigError;
 use ringway_sansio::Time;
 use std::net::IpAddr;
 
-/// Why a world cannot be built or cannot go on.
+/// The reason why a world cannot be built or cannot continue.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A link's configuration is unusable.
+    /// The configuration of a link is invalid.
     #[error("link {link}: {error}")]
     Link {
         /// The link's name.
         link: String,
-        /// What is wrong.
+        /// The error of the configuration.
         error: ConfigError,
     },
-    /// A node, interface or endpoint that this world does not have.
+    /// This world has no such node, interface or endpoint.
     #[error("no such {what} in this world: {index}")]
     Unknown {
-        /// What was meant.
+        /// The kind of object.
         what: &'static str,
-        /// Its number.
+        /// Its index.
         index: u32,
     },
-    /// Two nodes of one name: their random streams would be the same.
+    /// Two nodes have one name, so their random streams would be the same.
     #[error("node name {0:?} is taken")]
     NameTaken(String),
-    /// An address that is on another interface already.
+    /// The address is already on another interface.
     #[error("address {0} is taken")]
     AddressTaken(IpAddr),
-    /// A port, or all of a protocol, that another endpoint of the node takes already.
+    /// Another endpoint of the node uses the port, or the whole protocol.
     #[error("node {node}: protocol {protocol}, port {port:?} is taken")]
     PortTaken {
         /// The node's name.
@@ -40,62 +40,62 @@ pub enum Error {
         /// The port; `None` for all.
         port: Option<u16>,
     },
-    /// More of something than a world may have.
-    #[error("too many {what}: at most {most}")]
+    /// A limit of the world is reached.
+    #[error("too many {what}: at most {max}")]
     TooMany {
-        /// Of what.
+        /// The limited items.
         what: &'static str,
-        /// The bound.
-        most: u64,
+        /// The limit.
+        max: u64,
     },
-    /// A node does not let time go on.
-    #[error("node {node} spins: more than {most} events at {at:?}")]
+    /// Time does not advance at a node.
+    #[error("node {node} spins: more than {max} events at {at:?}")]
     Spin {
         /// The node's name.
         node: String,
-        /// The bound it went over.
-        most: u64,
-        /// The time that stands still.
+        /// The limit.
+        max: u64,
+        /// The time at which it spins.
         at: Time,
     },
-    /// An endpoint gives packets without end.
-    #[error("node {node}: an endpoint sent more than {most} packets at once, at {at:?}")]
+    /// An endpoint sends packets endlessly.
+    #[error("node {node}: an endpoint sent more than {max} packets at once, at {at:?}")]
     Flood {
         /// The node's name.
         node: String,
-        /// The bound it went over.
-        most: u64,
-        /// When.
+        /// The limit.
+        max: u64,
+        /// The time.
         at: Time,
     },
-    /// A transport cannot be set up so.
+    /// A transport has invalid settings.
     #[error("{what}")]
     Settings {
-        /// What was expected, and what it got.
+        /// The error of the settings.
         what: String,
     },
-    /// The event budget is used up.
-    #[error("event budget of {most} used up at {at:?}; node {node} took most, {took} events")]
+    /// The event budget is exhausted.
+    #[error("event budget of {max} used up at {at:?}; node {node} took most, {took} events")]
     Budget {
         /// The budget.
-        most: u64,
-        /// When it was used up.
+        max: u64,
+        /// The time when it was exhausted.
         at: Time,
-        /// The node that took most events.
+        /// The node with the largest number of events.
         node: String,
-        /// How many it took.
+        /// Its number of events.
         took: u64,
     },
 }
 
-/// Bounds that keep a scenario from running for ever.
+/// Limits that keep a scenario from running forever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// Events in all.
+    /// Maximum number of events in total.
     pub events: u64,
-    /// Events of one node at one instant.
+    /// Maximum number of events of one node at one instant.
     pub per_instant: u64,
-    /// Packets an endpoint may send each time it is asked.
+    /// Maximum number of packets that an endpoint may send each time it is polled.
     pub burst: u64,
 }
 

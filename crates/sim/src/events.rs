@@ -1,16 +1,16 @@
-//! What is to happen, in the order in which it happens.
+//! Pending events in a total order.
 //!
-//! The order is total: by time, then by the node that asked for it, then by that node's own count.
-//! It does not depend on the order in which events are put in, so two worlds whose nodes have the
-//! same numbers, or one world split into parts, run alike. Nodes are numbered as they are added; the
-//! laboratory adds them in the order of their names.
+//! Events are ordered by time, then by the node that requested them, then by that node's counter. The
+//! order does not depend on the order of insertion, so two worlds whose nodes have the same numbers, or
+//! one world split into parts, run alike. Nodes are numbered as they are added; the laboratory adds
+//! them in the order of their names.
 //!
 //! The queue is a hierarchy of 256-way buckets by the digits of the time (a radix heap, Ahuja,
-//! Mehlhorn, Orlin and Tarjan 1990, with buckets found by bitmaps). Time never goes back, so an
-//! event is put into a bucket once and moved down a few times, without a comparison with any other;
-//! only events of the very same nanosecond are sorted. At 100,000 pending events an operation takes
-//! 182 instructions, in a binary heap 329 and in a heap of four children 474 (`examples/events.rs`
-//! under callgrind). A pending event takes 32 bytes.
+//! Mehlhorn, Orlin and Tarjan 1990, with buckets found by bitmaps). Time never goes back, so an event
+//! is put into a bucket once and moved down a few times, without a comparison with any other. Only
+//! events of the same nanosecond are sorted. At 100,000 pending events an operation takes 182
+//! instructions, in a binary heap 329 and in a heap of four children 474 (`examples/events.rs` under
+//! callgrind). A pending event takes 32 bytes.
 
 use ringway_sansio::Time;
 use std::cmp::Reverse;
@@ -23,21 +23,21 @@ const LEVELS: usize = 8;
 /// Words of a bitmap of slots.
 const WORDS: usize = SLOTS / 64;
 const NIL: u32 = u32::MAX;
-/// Events of one instant that are kept in order without a heap.
+/// Number of events of one instant that are ordered without a heap.
 const FEW: usize = 8;
-/// Bits of a node's own count within an order.
+/// Bits of a node's counter within an order.
 const COUNT_BITS: u32 = 40;
 
-/// Most nodes an order can tell apart.
+/// Maximum number of nodes that an order can distinguish.
 pub const MAX_NODES: u32 = 1 << (64 - COUNT_BITS);
 
-/// Where an event stands among those of the same time.
+/// The rank of an event among those of the same time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Order(u64);
 
 impl Order {
-    /// The `count`-th event that `node` asked for. `node` must be below [`MAX_NODES`]; counts come
-    /// round after 2^40.
+    /// Creates the order of the `count`-th event requested by `node`. `node` must be below
+    /// [`MAX_NODES`]. Counts wrap after 2^40.
     pub const fn new(node: u32, count: u64) -> Self {
         Order((node as u64) << COUNT_BITS | count & ((1 << COUNT_BITS) - 1))
     }
@@ -51,18 +51,18 @@ struct Entry<T> {
     next: u32,
 }
 
-/// The lowest bit of a bitmap that is not empty.
+/// Returns the lowest bit that is set in a bitmap that is not empty.
 #[inline]
 fn first_slot(words: &[u64; WORDS]) -> usize {
     let word = words.iter().position(|&word| word != 0).unwrap_or(0);
     (64 * word + words[word].trailing_zeros() as usize) % SLOTS
 }
 
-/// Events of one instant in their order: a few in a sorted array, which is all there mostly is, and
-/// the others in a heap.
+/// Events of one instant in order: a few in a sorted array, which mostly is all, and the others in a
+/// heap.
 #[derive(Default)]
 struct Due {
-    /// The last comes first.
+    /// The first event is the last entry.
     few: [(Order, u32); FEW],
     len: usize,
     many: BinaryHeap<Reverse<(Order, u32)>>,
@@ -78,12 +78,12 @@ impl Due {
         if self.len == FEW {
             return self.many.push(Reverse((order, index)));
         }
-        let mut place = self.len;
-        while place > 0 && self.few[place - 1] < (order, index) {
-            self.few[place] = self.few[place - 1];
-            place -= 1;
+        let mut position = self.len;
+        while position > 0 && self.few[position - 1] < (order, index) {
+            self.few[position] = self.few[position - 1];
+            position -= 1;
         }
-        self.few[place] = (order, index);
+        self.few[position] = (order, index);
         self.len += 1;
     }
 
@@ -103,11 +103,11 @@ impl Due {
 
 /// Pending events that carry a `T` each.
 pub struct EventQueue<T> {
-    /// The time of the last event taken out; nothing is pending before it.
+    /// The time of the last removed event; nothing is pending before it.
     base: u64,
     entries: Vec<Entry<T>>,
     free: u32,
-    /// Levels that hold something.
+    /// Bitmap of the levels that are not empty.
     levels: u32,
     occupied: [[u64; WORDS]; LEVELS],
     heads: [[u32; SLOTS]; LEVELS],
@@ -123,7 +123,7 @@ impl<T: Copy> Default for EventQueue<T> {
 }
 
 impl<T: Copy> EventQueue<T> {
-    /// Nothing pending, at time zero.
+    /// Creates an empty queue at time zero.
     pub fn new() -> Self {
         EventQueue {
             base: 0,
@@ -137,17 +137,17 @@ impl<T: Copy> EventQueue<T> {
         }
     }
 
-    /// Pending events.
+    /// Returns the number of pending events.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether none is pending.
+    /// Returns whether no event is pending.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Puts an event in. What should have happened before the last event taken out happens next.
+    /// Adds an event. One that is earlier than the last removed event happens next.
     #[inline]
     pub fn push(&mut self, at: Time, order: Order, what: T) {
         let at = at.as_nanos().max(self.base);
@@ -165,7 +165,7 @@ impl<T: Copy> EventQueue<T> {
         self.link(index, at, order);
     }
 
-    /// Hangs an entry into the bucket of its time.
+    /// Links an entry into the bucket of its time.
     #[inline]
     fn link(&mut self, index: u32, at: u64, order: Order) {
         let differ = at ^ self.base;
@@ -175,14 +175,14 @@ impl<T: Copy> EventQueue<T> {
         let level = ((63 - differ.leading_zeros()) / DIGIT) as usize;
         let slot = (at >> (DIGIT * level as u32)) as usize % SLOTS;
         let head = &mut self.heads[level][slot];
-        // The rest of an empty bucket is NIL, so this needs no case of its own.
+        // The next entry of an empty bucket is NIL, so this needs no special case.
         self.entries[index as usize].next = *head;
         *head = index;
         self.occupied[level][slot / 64] |= 1 << (slot % 64);
         self.levels |= 1 << level;
     }
 
-    /// Takes the first event out, if it is due at `limit`.
+    /// Removes the first event, if it is due at `limit`.
     #[inline]
     pub fn pop(&mut self, limit: Time) -> Option<(Time, T)> {
         if !self.due.is_empty() {
@@ -209,7 +209,7 @@ impl<T: Copy> EventQueue<T> {
         Some(self.release(head))
     }
 
-    /// Takes the first event out of a bucket of several, and moves the others down.
+    /// Removes the first event of a bucket of several, and moves the others down.
     fn spread(&mut self, level: usize, slot: usize, limit: Time) -> Option<(Time, T)> {
         let mut index = self.heads[level][slot];
         let (mut first, mut winner) = (u128::MAX, index);
@@ -226,8 +226,8 @@ impl<T: Copy> EventQueue<T> {
             return None;
         }
         index = self.detach(level, slot);
-        // What is left in this bucket differs from the new base in a lower digit; what is in any
-        // other bucket still differs where it did.
+        // The rest of this bucket differs from the new base in a lower digit. Other buckets still
+        // differ in the same digit as before.
         self.base = at;
         while index != NIL {
             let Entry { at, order, next, .. } = self.entries[index as usize];
@@ -239,7 +239,7 @@ impl<T: Copy> EventQueue<T> {
         Some(self.release(winner))
     }
 
-    /// Empties a bucket; gives its first entry.
+    /// Empties a bucket and returns its first entry.
     #[inline]
     fn detach(&mut self, level: usize, slot: usize) -> u32 {
         self.occupied[level][slot / 64] &= !(1 << (slot % 64));
@@ -315,7 +315,7 @@ mod tests {
         assert_eq!(q.entries.len(), 101);
     }
 
-    /// Pushes and pops as a sorted list would do them; events go in at the present time, soon and
+    /// Pushes and pops in comparison with a sorted list. Events are added at the present time, soon and
     /// much later, and in any order.
     fn against_a_sorted_list(seed: u64) {
         let mut r = SplitMix::new(seed);
@@ -367,7 +367,7 @@ mod tests {
             against_a_sorted_list(seed);
         }
 
-        /// Whatever the order of insertion, what comes out is the same.
+        /// The order of insertion does not affect the order of removal.
         #[test]
         fn insertion_order_does_not_matter(
             mut events in prop::collection::vec((0u64..50, 0u32..4), 1..60), seed in any::<u64>(),

@@ -1,4 +1,4 @@
-//! IP and UDP headers as they stand on the wire.
+//! IP and UDP headers on the wire.
 
 use ringway_sansio::Addressing;
 use std::net::{IpAddr, SocketAddr};
@@ -8,7 +8,7 @@ pub const UDP_HEADER: usize = 8;
 /// Protocol number of UDP.
 pub const UDP: u8 = 17;
 
-/// Length of the IP header that goes before a packet: 20 for IPv4, 40 for IPv6.
+/// Returns the length of the IP header of a packet: 20 for IPv4, 40 for IPv6.
 pub const fn ip_header_len(addressing: &Addressing) -> usize {
     match addressing.destination {
         IpAddr::V4(_) => 20,
@@ -16,10 +16,11 @@ pub const fn ip_header_len(addressing: &Addressing) -> usize {
     }
 }
 
-/// Sum of 16-bit words by RFC 1071, not yet complemented; an odd last byte counts as a high one.
+/// Returns the sum of 16-bit words by RFC 1071, without the complement; an odd last byte counts as a
+/// high one.
 pub fn sum(bytes: &[u8]) -> u64 {
-    // Neither the width of the words that are added nor the order of their bytes matters to the
-    // folded sum (RFC 1071 section 2), so they are as wide as the machine's and in its order.
+    // The folded sum does not depend on the width or byte order of the words that are added (RFC 1071
+    // section 2), so they are the machine's.
     let mut total = 0u128;
     let mut chunks = bytes.chunks_exact(64);
     for chunk in &mut chunks {
@@ -40,7 +41,7 @@ pub fn sum(bytes: &[u8]) -> u64 {
     u64::from((total as u16).swap_bytes())
 }
 
-/// Folds a sum into the checksum that stands in a header (RFC 1071).
+/// Folds a sum into the checksum of a header (RFC 1071).
 pub const fn fold(mut sum: u64) -> u16 {
     while sum >> 16 != 0 {
         sum = (sum & 0xffff) + (sum >> 16);
@@ -48,7 +49,8 @@ pub const fn fold(mut sum: u64) -> u16 {
     !(sum as u16)
 }
 
-/// Sum of the pseudo-header of a transport (RFC 768, RFC 8200 section 8.1) of `length` bytes.
+/// Returns the sum of the pseudo-header of a transport (RFC 768, RFC 8200 section 8.1) of `length`
+/// bytes.
 pub fn pseudo_sum(addressing: &Addressing, length: usize) -> u64 {
     let address = |ip: &IpAddr| match ip {
         IpAddr::V4(v4) => sum(&v4.octets()),
@@ -60,8 +62,8 @@ pub fn pseudo_sum(addressing: &Addressing, length: usize) -> u64 {
         + length as u64
 }
 
-/// Appends the IP header of a packet (RFC 791 section 3.1 or RFC 8200 section 3). IPv4 gets
-/// `identification` and Don't Fragment; nothing here is ever fragmented.
+/// Appends the IP header of a packet (RFC 791 section 3.1 or RFC 8200 section 3). IPv4 has
+/// `identification` and Don't Fragment; packets are never fragmented here.
 pub fn write_ip_header(
     out: &mut Vec<u8>,
     addressing: &Addressing,
@@ -96,20 +98,20 @@ pub fn write_ip_header(
     }
 }
 
-/// A UDP header (RFC 768) without its checksum, for `data_len` bytes of data.
+/// Returns a UDP header (RFC 768) without its checksum, for `data_len` bytes of data.
 pub const fn udp_header(source: u16, destination: u16, data_len: usize) -> [u8; UDP_HEADER] {
     let ([a, b], [c, d]) = (source.to_be_bytes(), destination.to_be_bytes());
     let [e, f] = ((UDP_HEADER + data_len) as u16).to_be_bytes();
     [a, b, c, d, e, f, 0, 0]
 }
 
-/// Addressing of a UDP packet between two addresses.
+/// Returns the addressing of a UDP packet between two addresses.
 pub const fn udp_between(source: IpAddr, destination: IpAddr) -> Addressing {
     Addressing::new(source, destination, UDP)
 }
 
-/// Appends a datagram with its checksum (RFC 768) and says how it is addressed. Both addresses are of
-/// one family, and the whole is below 64 KiB.
+/// Appends a datagram with its checksum (RFC 768) and returns its addressing. Both addresses are of one
+/// family, and the length is below 64 KiB.
 pub fn write_udp(out: &mut Vec<u8>, from: SocketAddr, to: SocketAddr, data: &[u8]) -> Addressing {
     let addressing = udp_between(from.ip(), to.ip());
     let start = out.len();
@@ -122,10 +124,10 @@ pub fn write_udp(out: &mut Vec<u8>, from: SocketAddr, to: SocketAddr, data: &[u8
     addressing
 }
 
-/// The source port and the data of a whole datagram whose checksum is right, or absent.
+/// Returns the source port and the data of a datagram with a correct checksum or none.
 pub fn read_udp<'a>(addressing: &Addressing, payload: &'a [u8]) -> Option<(u16, &'a [u8])> {
     let (header, _) = payload.split_first_chunk::<UDP_HEADER>()?;
-    // RFC 768: zero says that there is no checksum.
+    // RFC 768: zero stands for no checksum.
     let unchecked = header[6..] == [0, 0];
     if !unchecked && fold(pseudo_sum(addressing, payload.len()) + sum(payload)) != 0 {
         return None;
@@ -149,7 +151,7 @@ mod tests {
         assert_eq!(fold(0), 0xffff);
     }
 
-    /// RFC 768: what was written is read, and what a bit was flipped in is not.
+    /// RFC 768: a written datagram is read, and one with an inverted bit is not.
     #[test]
     fn datagrams_are_checked() {
         let [from, to] = [1, 2].map(|n| SocketAddr::from(([10, 0, 0, n], 5060)));

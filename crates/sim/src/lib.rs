@@ -2,10 +2,10 @@
 //!
 //! ## Modules
 //!
-//! Read [`world`] first, then [`events`] for the order in which things happen, [`traffic`] for sources and sinks,
-//! [`flows`] for programs that speak in messages, [`record`] and [`capture`] for what can be looked at afterwards, and
-//! [`mod@replicate`] for runs on all cores. What a link does to packets is decided by [`ringway_link`]; every link joins
-//! two interfaces, what exceeds an MTU is dropped, and paths are computed once, from the whole map.
+//! Read [`world`] first, then [`events`] for the order of events, [`traffic`] for sources and sinks, [`flows`] for
+//! programs that exchange messages, [`record`] and [`capture`] for logs of packets, and [`mod@replicate`] for runs on all
+//! cores. [`ringway_link`] decides what happens to packets on a link. Every link joins two interfaces, a packet that
+//! exceeds an MTU is dropped, and paths are computed once, from the whole map.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Nodes, their interfaces, and the endpoints plugged into them.
+//! Nodes, their interfaces, and the attached endpoints.
 
 use crate::error::Error;
 use crate::events::Order;
@@ -8,26 +8,26 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-/// No interface, no node, no time.
+/// The value for no interface, no node and no time.
 pub(crate) const NONE: u32 = u32::MAX;
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// Names a node of a world.
+/// Identifies a node of a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(pub(crate) u32);
 
-/// Names an interface of a node, and with it the direction of a link that leads away from it.
+/// Identifies an interface of a node, and the direction of the link that leaves it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct InterfaceId(pub(crate) u32);
 
-/// Names an endpoint of a world.
+/// Identifies an endpoint of a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EndpointId(pub(crate) u32);
 
 macro_rules! numbered {
     ($($id:ident),*) => { $(
         impl $id {
-            /// The number by which records name it.
+            /// Returns the index that records use.
             pub const fn index(self) -> u32 {
                 self.0
             }
@@ -36,32 +36,32 @@ macro_rules! numbered {
 }
 numbered!(NodeId, InterfaceId, EndpointId);
 
-/// What can be plugged into a node: any endpoint. A blanket implementation covers them all.
+/// An endpoint that can be attached to a node. A blanket implementation covers all endpoints.
 pub trait Plug: Endpoint + Any {}
 impl<E: Endpoint + Any> Plug for E {}
 
-/// Which packets an endpoint takes.
+/// The packets that an endpoint receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bind {
     /// The IP protocol number.
     pub protocol: u8,
-    /// The destination port, the third and fourth byte of the payload as in UDP, TCP and SCTP;
-    /// `None` for every packet of the protocol that no other endpoint takes by its port.
+    /// The destination port, the third and fourth byte of the payload as in UDP, TCP and SCTP; `None`
+    /// for every packet of the protocol without an endpoint of its port.
     pub port: Option<u16>,
 }
 
 impl Bind {
-    /// One UDP port.
+    /// Creates a bind of one UDP port.
     pub const fn udp(port: u16) -> Self {
         Bind { protocol: crate::headers::UDP, port: Some(port) }
     }
 
-    /// Everything of one protocol.
+    /// Creates a bind of a whole protocol.
     pub const fn protocol(protocol: u8) -> Self {
         Bind { protocol, port: None }
     }
 
-    /// Exact ports sort after the wildcard of their protocol.
+    /// Returns a sort key: exact ports are after the wildcard of their protocol.
     fn key(self) -> u32 {
         u32::from(self.protocol) << 17 | self.port.map_or(0, |port| 1 + u32::from(port))
     }
@@ -70,17 +70,17 @@ impl Bind {
 pub(crate) struct Node {
     pub(crate) name: String,
     pub(crate) interfaces: Vec<u32>,
-    /// Passes on packets that are not its own.
+    /// Whether it forwards packets of other nodes.
     pub(crate) forwards: bool,
     /// Static routes: network, prefix length, interface.
     pub(crate) routes: Vec<(IpAddr, u8, u32)>,
-    /// The way to each address: an interface, or [`NONE`].
+    /// The next hop to each address: an interface, or [`NONE`].
     pub(crate) table: Vec<u32>,
-    /// Endpoints by what they take, ascending.
+    /// Endpoints by bind, ascending.
     binds: Vec<(u32, u32)>,
-    /// Events this node has asked for.
-    pub(crate) asked: u64,
-    /// Events that happened here, and those of the present instant.
+    /// Number of events that this node has requested.
+    pub(crate) requested: u64,
+    /// Number of events at this node in total, and at the present instant.
     pub(crate) events: u64,
     pub(crate) instant: Time,
     pub(crate) at_instant: u64,
@@ -95,7 +95,7 @@ impl Node {
             routes: Vec::new(),
             table: Vec::new(),
             binds: Vec::new(),
-            asked: 0,
+            requested: 0,
             events: 0,
             instant: Time::ZERO,
             at_instant: 0,
@@ -109,14 +109,14 @@ impl Node {
                 protocol: bind.protocol,
                 port: bind.port,
             }),
-            Err(place) => {
-                self.binds.insert(place, (bind.key(), endpoint));
+            Err(position) => {
+                self.binds.insert(position, (bind.key(), endpoint));
                 Ok(())
             }
         }
     }
 
-    /// The endpoint that takes a packet.
+    /// Returns the endpoint that receives a packet.
     #[inline]
     pub(crate) fn taker(&self, protocol: u8, payload: &[u8]) -> Option<u32> {
         let port = payload.get(2..4).map(|p| u16::from_be_bytes([p[0], p[1]]));
@@ -129,20 +129,20 @@ impl Node {
     }
 }
 
-/// Packets and bytes that passed an interface.
+/// Counters of packets and bytes at an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Packets offered to its link, copies made by the link included.
+    /// Packets offered to its link, including copies made by the link.
     pub offered: u64,
     /// Packets that left on its link.
     pub left: u64,
-    /// Bytes of those.
+    /// Bytes of the packets that left.
     pub left_bytes: u64,
-    /// Packets its link dropped, whenever.
+    /// Packets dropped by its link at any time.
     pub dropped: u64,
     /// Packets received.
     pub received: u64,
-    /// Bytes of those.
+    /// Bytes of the packets received.
     pub received_bytes: u64,
 }
 
@@ -150,21 +150,21 @@ pub(crate) struct Interface {
     pub(crate) node: u32,
     pub(crate) name: String,
     pub(crate) addresses: Vec<IpAddr>,
-    /// The way out.
+    /// The link that leaves the interface.
     pub(crate) link: Link,
     /// The interface at the other end, and its node.
     pub(crate) peer: u32,
     pub(crate) peer_node: u32,
-    /// What the computed routes count for this way.
+    /// The cost of this interface in computed routes.
     pub(crate) cost: u32,
-    /// When the link is to be asked next, [`NEVER`] if not.
+    /// The time when the link is to be polled next, [`NEVER`] if not.
     pub(crate) wake: u64,
     pub(crate) counters: Counters,
-    /// Packets on their way in the order of arrival; the first has an event pending.
+    /// Packets in flight in the order of arrival; the first has a pending event.
     pub(crate) flight: VecDeque<Flight>,
 }
 
-/// A packet on its way, and its place among events.
+/// A packet in flight, and its order among events.
 #[derive(Clone, Copy)]
 pub(crate) struct Flight {
     pub(crate) arrives: Time,
@@ -175,9 +175,9 @@ pub(crate) struct Flight {
 pub(crate) struct Plugged {
     pub(crate) node: u32,
     pub(crate) plug: Box<dyn Plug>,
-    /// When its timer is set for, [`NEVER`] if it is not.
+    /// The time of its timer, [`NEVER`] if it is not set.
     pub(crate) timer: u64,
-    /// The last destination and what it was resolved to.
+    /// The last destination and its resolution.
     pub(crate) last: Option<(IpAddr, u32, u32)>,
 }
 

@@ -1,23 +1,23 @@
-//! Packets by number, with buffers that are used again.
+//! Packets by number, with reused buffers.
 
 use ringway_sansio::{Addressing, Time};
 use std::net::{IpAddr, Ipv4Addr};
 
-/// Most packets a world may hold at a time.
+/// Maximum number of packets in a world at a time.
 pub const MAX_PACKETS: usize = 1 << 24;
 
 /// A packet in the world.
 #[derive(Clone, Debug)]
-pub(crate) struct Held {
-    /// What the IP header says; `ecn` changes on the way.
+pub(crate) struct StoredPacket {
+    /// The contents of the IP header; `ecn` may change on the path.
     pub(crate) addressing: Addressing,
     /// The transport's header and data.
     pub(crate) payload: Vec<u8>,
-    /// Number of the packet in the order of sending; a copy has that of the original.
+    /// Number of the packet in the order of sending; a copy has the number of the original.
     pub(crate) serial: u64,
-    /// When its sender sent it.
+    /// The time when its sender sent it.
     pub(crate) born: Time,
-    /// When it began to be sent over the present link.
+    /// The time when it was started on the present link.
     pub(crate) started: Time,
     /// Bytes with the IP header.
     pub(crate) size: u32,
@@ -26,19 +26,19 @@ pub(crate) struct Held {
     /// Number of the destination's address, and the node that has it.
     pub(crate) destination: u32,
     pub(crate) node: u32,
-    /// Hops left, the TTL or hop limit.
+    /// Remaining hops, the TTL or hop limit.
     pub(crate) hops: u8,
 }
 
-/// All packets, those in use and those free.
+/// All packets, used and free.
 #[derive(Default)]
 pub(crate) struct Pool {
-    held: Vec<Held>,
+    held: Vec<StoredPacket>,
     free: Vec<u32>,
 }
 
 impl Pool {
-    /// A packet with an empty payload; `None` if there are too many.
+    /// Allocates a packet with an empty payload; `None` if there are too many.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<u32> {
         if let Some(index) = self.free.pop() {
@@ -49,7 +49,7 @@ impl Pool {
             return None;
         }
         let nowhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-        self.held.push(Held {
+        self.held.push(StoredPacket {
             addressing: Addressing::new(nowhere, nowhere, 0),
             payload: Vec::new(),
             serial: 0,
@@ -64,42 +64,42 @@ impl Pool {
         Some((self.held.len() - 1) as u32)
     }
 
-    /// A copy of a packet.
+    /// Makes a copy of a packet.
     pub(crate) fn copy(&mut self, index: u32) -> Option<u32> {
         let copy = self.take()?;
         let mut payload = core::mem::take(&mut self.held[copy as usize].payload);
         let original = &self.held[index as usize];
         payload.extend_from_slice(&original.payload);
-        self.held[copy as usize] = Held { payload, ..original.clone_head() };
+        self.held[copy as usize] = StoredPacket { payload, ..original.clone_head() };
         Some(copy)
     }
 
-    /// Gives a packet back.
+    /// Releases a packet.
     #[inline]
     pub(crate) fn release(&mut self, index: u32) {
         self.free.push(index);
     }
 
-    /// Packets in use.
+    /// Returns the number of packets in use.
     pub(crate) fn in_use(&self) -> usize {
         self.held.len() - self.free.len()
     }
 
     #[inline]
-    pub(crate) fn get(&self, index: u32) -> &Held {
+    pub(crate) fn get(&self, index: u32) -> &StoredPacket {
         &self.held[index as usize]
     }
 
     #[inline]
-    pub(crate) fn get_mut(&mut self, index: u32) -> &mut Held {
+    pub(crate) fn get_mut(&mut self, index: u32) -> &mut StoredPacket {
         &mut self.held[index as usize]
     }
 }
 
-impl Held {
-    /// Everything but the payload.
-    fn clone_head(&self) -> Held {
-        Held {
+impl StoredPacket {
+    /// Returns a copy without the payload.
+    fn clone_head(&self) -> StoredPacket {
+        StoredPacket {
             addressing: self.addressing,
             payload: Vec::new(),
             serial: self.serial,
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buffers_are_used_again_and_copies_are_their_own() {
+    fn buffers_are_reused_and_copies_are_separate() {
         let mut pool = Pool::default();
         let a = pool.take().unwrap();
         pool.get_mut(a).payload.extend_from_slice(b"hello");
@@ -128,10 +128,10 @@ mod tests {
         pool.get_mut(a).payload[0] = b'j';
         assert_eq!((pool.get(b).payload.as_slice(), pool.get(b).serial), (&b"hello"[..], 7));
         assert_eq!(pool.in_use(), 2);
-        let place = pool.get(a).payload.as_ptr();
+        let position = pool.get(a).payload.as_ptr();
         pool.release(a);
         let again = pool.take().unwrap();
-        assert_eq!((again, pool.get(again).payload.as_ptr()), (a, place));
+        assert_eq!((again, pool.get(again).payload.as_ptr()), (a, position));
         assert!(pool.get(again).payload.is_empty());
     }
 }

@@ -1,11 +1,11 @@
-//! What a world tells about each packet while it runs.
+//! Records of each packet while a world runs.
 
 use ringway_link::DropReason;
 use ringway_sansio::{Addressing, Time};
 use std::any::Any;
 use std::fmt;
 
-/// Why a packet is gone.
+/// The reason why a packet was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Reason {
@@ -13,16 +13,16 @@ pub enum Reason {
     Link(DropReason),
     /// The node has no route to its destination.
     NoRoute,
-    /// It has passed as many nodes as it may.
+    /// The hop limit was reached.
     HopLimit,
-    /// Nothing at its destination takes it.
+    /// No endpoint at the destination receives it.
     NoEndpoint,
-    /// Larger than an IP packet can be.
+    /// It is longer than an IP packet can be.
     TooLong,
 }
 
 impl Reason {
-    /// In words, for a comment in a capture.
+    /// Returns a text for a comment in a capture.
     pub const fn as_str(self) -> &'static str {
         match self {
             Reason::Link(reason) => reason.as_str(),
@@ -40,52 +40,52 @@ impl fmt::Display for Reason {
     }
 }
 
-/// What happens to a packet.
+/// A step of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Offered to the queue of an interface, which may still drop it.
     Enqueue,
-    /// Taken out of the queue, to be sent.
+    /// Removed from the queue, to be sent.
     Dequeue,
-    /// On its way, to arrive at that time.
+    /// In flight, with its arrival time.
     Leave(Time),
     /// Received by an interface.
     Receive,
-    /// Gone.
+    /// Dropped.
     Drop(Reason),
 }
 
 /// One step of one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// When.
+    /// The time.
     pub at: Time,
-    /// What.
+    /// The step.
     pub step: Step,
-    /// Where: the node.
+    /// Index of the node.
     pub node: u32,
-    /// Where: the interface; `None` for a drop between interfaces.
+    /// Index of the interface; `None` for a drop between interfaces.
     pub interface: Option<u32>,
-    /// The packet's number; a copy has that of the original.
+    /// The packet's number; a copy has the number of the original.
     pub packet: u64,
-    /// When its sender sent it.
+    /// The time when its sender sent it.
     pub born: Time,
     /// Bytes with the IP header.
     pub size: u32,
     /// Hash of addresses, protocol and ports.
     pub flow: u32,
-    /// Hops left.
+    /// Remaining hops.
     pub hops: u8,
 }
 
-/// Takes records in, as they come. Times do not go back, but for a loss after the link, which is
-/// told ahead of the time it holds for.
+/// A receiver of records. Times do not go back, except for a loss after the link, which is reported
+/// ahead of its time.
 pub trait Recorder: Any {
-    /// One step of a packet with that IP header and payload.
+    /// Handles one step of a packet with that IP header and payload.
     fn record(&mut self, record: &Record, addressing: &Addressing, payload: &[u8]);
 }
 
-/// Keeps every record.
+/// A recorder that stores every record.
 #[derive(Debug, Default)]
 pub struct Records(pub Vec<Record>);
 

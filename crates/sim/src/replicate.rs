@@ -4,7 +4,7 @@ use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use ringway_link::{Generator, Streams};
 use std::ops::Range;
 
-/// Why replications could not be run.
+/// The reason why replications could not be run.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot start {threads} threads: {source}")]
 pub struct ThreadsError {
@@ -12,11 +12,11 @@ pub struct ThreadsError {
     source: rayon::ThreadPoolBuildError,
 }
 
-/// Runs `run` once for each replication of the experiment `seed`, with the streams of that
-/// replication, on `threads` threads (0 for one a core). Results come in the order of replications.
+/// Runs `run` once for each replication of the experiment `seed`, with the streams of that replication,
+/// on `threads` threads (0 for one per core). Results are in the order of replications.
 ///
-/// A replication sees nothing but its own streams, so its result is the same for any number of
-/// threads, and for any way of splitting the range into parts that are run apart.
+/// A replication depends only on its streams, so its result is the same for any number of threads, and
+/// for any split of the range into separate runs.
 pub fn replicate<T: Send>(
     seed: u64,
     generator: Generator,

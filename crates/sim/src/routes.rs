@@ -1,16 +1,16 @@
-//! Which way packets go: computed shortest paths, and static routes before them.
+//! Routes: computed shortest paths, and static routes before them.
 
 use crate::node::{Interface, NONE, Node};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::net::IpAddr;
 
-/// Added to a path that enters its destination by another interface than the one that has the
-/// address: taken only where there is no other, so that the paths of a host with several addresses
-/// are kept apart.
+/// Cost added to a path that enters its destination by another interface than the one with the address.
+/// It is used only where there is no other path, so that the paths of a host with several addresses
+/// stay separate.
 const BACK_DOOR: u64 = 1 << 40;
 
-/// Whether `ip` is in the network.
+/// Returns whether `ip` is in the network.
 fn matches(ip: &IpAddr, network: &IpAddr, prefix: u8) -> bool {
     let same = |a: u128, b: u128, width: u32| {
         let keep = u32::from(prefix).min(width);
@@ -23,8 +23,8 @@ fn matches(ip: &IpAddr, network: &IpAddr, prefix: u8) -> bool {
     }
 }
 
-/// Fills every node's table: the way to each of `addresses`, an address and the interface that has
-/// it. The longest static route goes first, then a neighbour, then the shortest path if `computed`.
+/// Fills every node's table: the next hop to each of `addresses`, an address and the interface that has
+/// it. The longest static route is first, then a neighbour, then the shortest path if `computed`.
 pub(crate) fn fill(
     nodes: &mut [Node],
     interfaces: &[Interface],
@@ -52,7 +52,7 @@ pub(crate) fn fill(
     }
 }
 
-/// The interfaces whose links lead to each node.
+/// Returns the interfaces whose links lead to each node.
 fn incoming(nodes: usize, interfaces: &[Interface]) -> Vec<Vec<u32>> {
     let mut into = vec![Vec::new(); nodes];
     for (index, interface) in interfaces.iter().enumerate() {
@@ -61,8 +61,8 @@ fn incoming(nodes: usize, interfaces: &[Interface]) -> Vec<Vec<u32>> {
     into
 }
 
-/// For each node the interface that begins the shortest path to the interface `at` (Dijkstra 1959,
-/// from the destination). Of paths as short the one that begins with the lowest interface is taken.
+/// Returns for each node the interface that starts the shortest path to the interface `at` (Dijkstra
+/// 1959, from the destination). Of equal paths, the one with the lowest interface is used.
 fn ways_to(at: u32, nodes: usize, interfaces: &[Interface], into: &[Vec<u32>]) -> Vec<u32> {
     let target = interfaces[at as usize].node;
     let mut distance = vec![u64::MAX; nodes];

@@ -1,39 +1,46 @@
-//! What a link does to the world.
+//! The outlet of a link in the world.
 
 use crate::events::{EventQueue, Order};
 use crate::node::{Counters, Flight};
-use crate::pool::{Held, Pool};
+use crate::pool::{Pool, StoredPacket};
 use crate::record::{Reason, Record, Recorder, Step};
 use crate::world::Event;
 use ringway_link::{Departure, DropReason, Outlet, Packet};
 use ringway_sansio::Time;
 use std::collections::VecDeque;
 
-/// Tells recorders.
+/// Notifies recorders.
 #[derive(Default)]
-pub(crate) struct Teller {
+pub(crate) struct Notifier {
     pub(crate) recorders: Vec<Box<dyn Recorder>>,
-    /// Copies that links have made.
+    /// Number of copies that links have made.
     pub(crate) copied: u64,
 }
 
-impl Teller {
+impl Notifier {
     #[inline]
-    pub(crate) fn tell(
+    pub(crate) fn notify(
         &mut self,
         at: Time,
         step: Step,
         node: u32,
         interface: Option<u32>,
-        held: &Held,
+        held: &StoredPacket,
     ) {
         if !self.recorders.is_empty() {
-            self.tell_all(at, step, node, interface, held);
+            self.notify_all(at, step, node, interface, held);
         }
     }
 
     #[cold]
-    fn tell_all(&mut self, at: Time, step: Step, node: u32, interface: Option<u32>, held: &Held) {
+    fn notify_all(
+        &mut self,
+        at: Time,
+        step: Step,
+        node: u32,
+        interface: Option<u32>,
+        held: &StoredPacket,
+    ) {
         let record = Record {
             at,
             step,
@@ -51,14 +58,14 @@ impl Teller {
     }
 }
 
-/// The parts of a world that the link leaving one interface works on.
+/// The parts of a world that the link leaving one interface uses.
 pub(crate) struct Wire<'a> {
     pub(crate) events: &'a mut EventQueue<Event>,
     pub(crate) pool: &'a mut Pool,
-    /// Events that the interface's node has asked for.
-    pub(crate) asked: &'a mut u64,
+    /// Number of events that the interface's node has requested.
+    pub(crate) requested: &'a mut u64,
     pub(crate) flight: &'a mut VecDeque<Flight>,
-    pub(crate) teller: &'a mut Teller,
+    pub(crate) notifier: &'a mut Notifier,
     pub(crate) counters: &'a mut Counters,
     pub(crate) node: u32,
     pub(crate) interface: u32,
@@ -66,9 +73,9 @@ pub(crate) struct Wire<'a> {
 
 impl Wire<'_> {
     #[inline]
-    fn tell(&mut self, at: Time, step: Step, packet: u32) {
+    fn notify(&mut self, at: Time, step: Step, packet: u32) {
         let held = self.pool.get(packet);
-        self.teller.tell(at, step, self.node, Some(self.interface), held);
+        self.notifier.notify(at, step, self.node, Some(self.interface), held);
     }
 }
 
@@ -84,16 +91,16 @@ impl Outlet for Wire<'_> {
         }
         self.counters.left += 1;
         self.counters.left_bytes += u64::from(departure.packet.size);
-        self.tell(departure.started, Step::Leave(departure.arrives), packet);
-        *self.asked += 1;
-        let order = Order::new(self.node, *self.asked);
+        self.notify(departure.started, Step::Leave(departure.arrives), packet);
+        *self.requested += 1;
+        let order = Order::new(self.node, *self.requested);
         let (arrives, link) = (departure.arrives, self.interface);
         match self.flight.back() {
-            // Overtakes what is on its way.
+            // It overtakes packets in flight.
             Some(last) if arrives < last.arrives => {
                 self.events.push(arrives, order, Event::Arrive { packet, link });
             }
-            // Its event is put in when it is the first: a full link costs no more than one event.
+            // Only the first packet in flight has an event: a full link costs no more than one event.
             Some(_) => self.flight.push_back(Flight { arrives, order, packet }),
             None => {
                 self.flight.push_back(Flight { arrives, order, packet });
@@ -104,14 +111,14 @@ impl Outlet for Wire<'_> {
 
     fn dropped(&mut self, at: Time, packet: Packet, reason: DropReason) {
         self.counters.dropped += 1;
-        self.tell(at, Step::Drop(Reason::Link(reason)), packet.id);
+        self.notify(at, Step::Drop(Reason::Link(reason)), packet.id);
         self.pool.release(packet.id);
     }
 
     fn copy(&mut self, packet: Packet) -> Option<u32> {
         let copy = self.pool.copy(packet.id)?;
         self.counters.offered += 1;
-        self.teller.copied += 1;
+        self.notifier.copied += 1;
         Some(copy)
     }
 
@@ -121,17 +128,17 @@ impl Outlet for Wire<'_> {
 
     #[inline]
     fn enqueued(&mut self, at: Time, packet: Packet) {
-        self.tell(at, Step::Enqueue, packet.id);
+        self.notify(at, Step::Enqueue, packet.id);
     }
 
     #[inline]
     fn dequeued(&mut self, at: Time, packet: Packet) {
-        self.tell(at, Step::Dequeue, packet.id);
+        self.notify(at, Step::Dequeue, packet.id);
     }
 }
 
-/// Makes a bit wrong. One that would fall into the IP header, which a router would drop the packet
-/// for, falls into the payload instead.
+/// Inverts a bit. A bit in the IP header, for which a router would drop the packet, is replaced by one
+/// in the payload.
 fn flip(payload: &mut [u8], bit: u32) {
     if payload.is_empty() {
         return;

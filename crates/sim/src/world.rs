@@ -1,4 +1,4 @@
-//! A world: how it is built, and how its time passes.
+//! A world: its construction, and the passing of its time.
 
 use crate::error::{Budget, Error};
 use crate::events::{EventQueue, MAX_NODES, Order};
@@ -9,7 +9,7 @@ use crate::node::{
 use crate::pool::Pool;
 use crate::record::{Reason, Recorder, Step};
 use crate::routes;
-use crate::wire::{Teller, Wire};
+use crate::wire::{Notifier, Wire};
 use ringway_link::loss::LossRule;
 use ringway_link::{DropReason, Link, LinkConfig, Outlet as _, Packet, Streams};
 use ringway_sansio::{Addressing, Time};
@@ -17,40 +17,40 @@ use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
-/// Largest IP packet.
+/// Maximum length of an IP packet.
 const MAX_IP: usize = 65_535;
-/// Hops a packet may make.
+/// Initial hop limit of a packet.
 const HOPS: u8 = 64;
 
-/// What is to happen.
+/// A pending event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
     /// A packet arrives over the link that leaves interface `link`.
     Arrive { packet: u32, link: u32 },
-    /// The first of the packets on their way over that link arrives.
+    /// The first of the packets in flight on that link arrives.
     First { link: u32 },
-    /// A packet to an address of its own node.
+    /// A packet to an address of its sender's node arrives.
     Loop { packet: u32 },
-    /// The link that leaves this interface is to be asked.
+    /// The link that leaves this interface is to be polled.
     Wake { link: u32 },
     /// The timer of this endpoint is due.
     Timer { endpoint: u32 },
 }
 
-/// Where all packets of a world are.
+/// The locations of all packets of a world.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Census {
-    /// Packets endpoints have sent.
+    /// Packets sent by endpoints.
     pub sent: u64,
-    /// Packets that links have made of others.
+    /// Copies made by links.
     pub copied: u64,
-    /// Packets handed to endpoints.
+    /// Packets delivered to endpoints.
     pub delivered: u64,
-    /// Packets that are gone.
+    /// Packets dropped.
     pub dropped: u64,
-    /// Packets that wait in queues.
+    /// Packets in queues.
     pub waiting: u64,
-    /// Packets that are being sent or on their way.
+    /// Packets that are being sent or in flight.
     pub on_the_way: u64,
 }
 
@@ -61,7 +61,7 @@ pub struct World {
     budget: Budget,
     events: EventQueue<Event>,
     pool: Pool,
-    /// Where endpoints write what they send.
+    /// The buffer that endpoints write packets into.
     scratch: Vec<u8>,
     nodes: Vec<Node>,
     names: BTreeSet<String>,
@@ -69,18 +69,18 @@ pub struct World {
     endpoints: Vec<Plugged>,
     addresses: BTreeMap<IpAddr, u32>,
     /// Each address and its interface, by number.
-    places: Vec<(IpAddr, u32)>,
+    address_table: Vec<(IpAddr, u32)>,
     computed: bool,
-    /// The routes are those of the present nodes, links and addresses.
+    /// Whether the routes are those of the present nodes, links and addresses.
     routed: bool,
-    teller: Teller,
+    notifier: Notifier,
     census: Census,
     happened: u64,
     hops: u64,
 }
 
 impl World {
-    /// An empty world at time zero that draws from `streams`.
+    /// Creates an empty world at time zero that draws from `streams`.
     pub fn new(streams: Streams) -> Self {
         World {
             streams,
@@ -94,45 +94,45 @@ impl World {
             interfaces: Vec::new(),
             endpoints: Vec::new(),
             addresses: BTreeMap::new(),
-            places: Vec::new(),
+            address_table: Vec::new(),
             computed: true,
             routed: false,
-            teller: Teller::default(),
+            notifier: Notifier::default(),
             census: Census::default(),
             happened: 0,
             hops: 0,
         }
     }
 
-    /// The random streams of this world.
+    /// Returns the random streams of this world.
     pub fn streams(&self) -> &Streams {
         &self.streams
     }
 
-    /// The present.
+    /// Returns the present time.
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// Bounds what may happen.
+    /// Sets the limits of the run.
     pub fn set_budget(&mut self, budget: Budget) {
         self.budget = budget;
     }
 
-    /// Events that have happened.
+    /// Returns the number of events so far.
     pub fn happened(&self) -> u64 {
         self.happened
     }
 
-    /// Links that packets have passed.
+    /// Returns the number of links passed by packets.
     pub fn hops(&self) -> u64 {
         self.hops
     }
 
-    /// Adds a node. Its name must be its own: random streams are called by it.
+    /// Adds a node. Its name must be unique, since random streams are named after it.
     pub fn add_node(&mut self, name: &str) -> Result<NodeId, Error> {
         if self.nodes.len() >= MAX_NODES as usize {
-            return Err(Error::TooMany { what: "nodes", most: MAX_NODES.into() });
+            return Err(Error::TooMany { what: "nodes", max: MAX_NODES.into() });
         }
         if !self.names.insert(name.into()) {
             return Err(Error::NameTaken(name.into()));
@@ -142,14 +142,14 @@ impl World {
         Ok(NodeId(self.nodes.len() as u32 - 1))
     }
 
-    /// Whether a node passes on packets that are not its own; it does unless told otherwise.
+    /// Sets whether a node forwards packets of other nodes, which is the default.
     pub fn set_forwarding(&mut self, node: NodeId, forwards: bool) -> Result<(), Error> {
         self.node_mut(node)?.forwards = forwards;
         Ok(())
     }
 
-    /// Connects two nodes: an interface on each, and a link each way. Interfaces are called
-    /// `a-b`, and `a-b-2` for the second between the same two nodes.
+    /// Connects two nodes: an interface on each, and a link each way. Interfaces are named `a-b`, and
+    /// `a-b-2` for the second between the same two nodes.
     pub fn connect(
         &mut self,
         a: NodeId,
@@ -197,20 +197,20 @@ impl World {
         })
     }
 
-    /// Gives an interface an address; it may have several.
+    /// Adds an address to an interface, which may have several.
     pub fn add_address(&mut self, interface: InterfaceId, address: IpAddr) -> Result<(), Error> {
         self.check_interface(interface)?;
         if self.addresses.contains_key(&address) {
             return Err(Error::AddressTaken(address));
         }
-        self.addresses.insert(address, self.places.len() as u32);
-        self.places.push((address, interface.0));
+        self.addresses.insert(address, self.address_table.len() as u32);
+        self.address_table.push((address, interface.0));
         self.interfaces[interface.0 as usize].addresses.push(address);
         self.routed = false;
         Ok(())
     }
 
-    /// Sends what goes from `node` to the network `network`/`prefix` out of `interface`. The longest
+    /// Routes packets at `node` to the network `network`/`prefix` out of `interface`. The longest
     /// prefix wins, and any wins over a computed route; prefix 0 is the default route.
     pub fn add_route(
         &mut self,
@@ -228,13 +228,13 @@ impl World {
         Ok(())
     }
 
-    /// Whether shortest paths are computed, which they are unless told otherwise.
+    /// Sets whether shortest paths are computed, which is the default.
     pub fn set_computed_routes(&mut self, computed: bool) {
         self.computed = computed;
         self.routed = false;
     }
 
-    /// What a path counts for going out of `interface`; 1 unless told otherwise.
+    /// Sets the cost of a path out of `interface`, by default 1.
     pub fn set_cost(&mut self, interface: InterfaceId, cost: u32) -> Result<(), Error> {
         self.check_interface(interface)?;
         self.interfaces[interface.0 as usize].cost = cost;
@@ -242,7 +242,7 @@ impl World {
         Ok(())
     }
 
-    /// Plugs an endpoint into a node; it is asked at once what it has to send.
+    /// Attaches an endpoint to a node. It is polled at once when the world runs.
     pub fn attach(
         &mut self,
         node: NodeId,
@@ -253,19 +253,19 @@ impl World {
         self.node_mut(node)?.bind(bind, index)?;
         let plug = Box::new(endpoint);
         self.endpoints.push(Plugged { node: node.0, plug, timer: NEVER, last: None });
-        // Not before the world runs: what it sends may need nodes that are not there yet.
+        // Not before the world runs: its packets may need nodes that are not added yet.
         self.ask_at(index, self.now);
         Ok(EndpointId(index))
     }
 
-    /// An endpoint, if it is a `T`.
+    /// Returns an endpoint, if it is a `T`.
     pub fn endpoint<T: Plug>(&self, id: EndpointId) -> Option<&T> {
         let plug: &dyn Any = self.endpoints.get(id.0 as usize)?.plug.as_ref();
         plug.downcast_ref()
     }
 
-    /// Does something with an endpoint that is a `T`, at the present time, and then asks it what it
-    /// has to send. `None` if it is no `T`.
+    /// Calls a function with an endpoint that is a `T`, at the present time, and then polls the
+    /// endpoint. Returns `None` if it is no `T`.
     pub fn with_endpoint<T: Plug, R>(
         &mut self,
         id: EndpointId,
@@ -283,33 +283,33 @@ impl World {
         Ok(Some(result))
     }
 
-    /// Tells `recorder` every step of every packet from now on; gives its number.
+    /// Adds a recorder of every step of every packet from now on. Returns its number.
     pub fn add_recorder(&mut self, recorder: impl Recorder) -> usize {
-        self.teller.recorders.push(Box::new(recorder));
-        self.teller.recorders.len() - 1
+        self.notifier.recorders.push(Box::new(recorder));
+        self.notifier.recorders.len() - 1
     }
 
-    /// A recorder, if it is a `T`.
+    /// Returns a recorder, if it is a `T`.
     pub fn recorder<T: Recorder>(&mut self, number: usize) -> Option<&mut T> {
-        let recorder: &mut dyn Any = self.teller.recorders.get_mut(number)?.as_mut();
+        let recorder: &mut dyn Any = self.notifier.recorders.get_mut(number)?.as_mut();
         recorder.downcast_mut()
     }
 
-    /// Takes a recorder out, if it is a `T`: it is told nothing more.
+    /// Removes a recorder, if it is a `T`. It is no longer notified.
     pub fn take_recorder<T: Recorder>(&mut self, number: usize) -> Option<T> {
-        let place = self.teller.recorders.get_mut(number)?;
-        let is_one = (place.as_ref() as &dyn Any).is::<T>();
-        let taken = is_one.then(|| std::mem::replace(place, Box::new(Deaf)))?;
+        let entry = self.notifier.recorders.get_mut(number)?;
+        let is_one = (entry.as_ref() as &dyn Any).is::<T>();
+        let taken = is_one.then(|| std::mem::replace(entry, Box::new(DiscardRecorder)))?;
         let taken: Box<dyn Any> = taken;
         taken.downcast().ok().map(|recorder| *recorder)
     }
 
-    /// The link that leaves an interface.
+    /// Returns the link that leaves an interface.
     pub fn link(&self, interface: InterfaceId) -> Option<&Link> {
         self.interfaces.get(interface.0 as usize).map(|i| &i.link)
     }
 
-    /// Changes the link that leaves an interface, now; `change` gets the present configuration.
+    /// Changes the link that leaves an interface, now. `change` receives the present configuration.
     pub fn reconfigure(
         &mut self,
         interface: InterfaceId,
@@ -326,41 +326,41 @@ impl World {
         Ok(())
     }
 
-    /// Loses the packets that leave `interface` for which `rule` says so, where the link's loss
-    /// strikes. After the link, a packet's `queued` is when it came to the queue.
+    /// Drops the packets that leave `interface` and that `rule` selects, at the link's position of
+    /// loss. After the link, a packet's `queued` is the time when it was queued.
     pub fn lose_if(&mut self, interface: InterfaceId, rule: LossRule) -> Result<(), Error> {
         self.check_interface(interface)?;
         self.interfaces[interface.0 as usize].link.lose_if(rule);
         Ok(())
     }
 
-    /// What passed an interface.
+    /// Returns the counters of an interface.
     pub fn counters(&self, interface: InterfaceId) -> Counters {
         self.interfaces.get(interface.0 as usize).map_or(Counters::default(), |i| i.counters)
     }
 
-    /// A node's name, as records number it.
+    /// Returns the name of a node by its index in records.
     pub fn node_name(&self, index: u32) -> Option<&str> {
         self.nodes.get(index as usize).map(|n| n.name.as_str())
     }
 
-    /// An interface's name, as records number it.
+    /// Returns the name of an interface by its index in records.
     pub fn interface_name(&self, index: u32) -> Option<&str> {
         self.interfaces.get(index as usize).map(|i| i.name.as_str())
     }
 
-    /// The addresses of an interface.
+    /// Returns the addresses of an interface.
     pub fn interface_addresses(&self, interface: InterfaceId) -> &[IpAddr] {
         self.interfaces.get(interface.0 as usize).map_or(&[], |i| &i.addresses)
     }
 
-    /// Where all packets are: `sent + copied` is the sum of the other four.
+    /// Returns the locations of all packets: `sent + copied` is the sum of the other four.
     pub fn census(&self) -> Census {
         let counters = self.interfaces.iter().map(|i| i.counters);
         let by_links: u64 = counters.map(|c| c.dropped).sum();
         let waiting = self.interfaces.iter().map(|i| i.link.queue_len() as u64).sum();
         Census {
-            copied: self.teller.copied,
+            copied: self.notifier.copied,
             dropped: self.census.dropped + by_links,
             waiting,
             on_the_way: self.pool.in_use() as u64 - waiting,
@@ -368,7 +368,7 @@ impl World {
         }
     }
 
-    /// Lets time pass until `end`, which becomes the present: everything due by then happens.
+    /// Advances time to `end`: every event due by then is processed.
     pub fn run_until(&mut self, end: Time) -> Result<(), Error> {
         self.route();
         while let Some((at, event)) = self.events.pop(end) {
@@ -412,12 +412,12 @@ impl World {
     fn over_budget(&self, index: u32) -> Error {
         let node = &self.nodes[index as usize];
         if node.at_instant > self.budget.per_instant {
-            let (node, most) = (node.name.clone(), self.budget.per_instant);
-            return Error::Spin { node, most, at: self.now };
+            let (node, max) = (node.name.clone(), self.budget.per_instant);
+            return Error::Spin { node, max, at: self.now };
         }
         let busiest = self.nodes.iter().max_by_key(|n| n.events);
         Error::Budget {
-            most: self.budget.events,
+            max: self.budget.events,
             at: self.now,
             node: busiest.map_or_else(String::new, |n| n.name.clone()),
             took: busiest.map_or(0, |n| n.events),
@@ -428,7 +428,7 @@ impl World {
         self.account(self.endpoints[endpoint as usize].node)?;
         let plugged = &mut self.endpoints[endpoint as usize];
         if plugged.timer != self.now.as_nanos() {
-            // Set for another time since.
+            // It was set for another time since.
             return Ok(());
         }
         plugged.timer = NEVER;
@@ -438,23 +438,23 @@ impl World {
         self.pump(endpoint)
     }
 
-    /// Takes from an endpoint what it has to send, and sets its timer.
+    /// Sends an endpoint's packets, and sets its timer.
     fn pump(&mut self, index: u32) -> Result<(), Error> {
         let mut packets = 0;
         loop {
             let plug = &mut self.endpoints[index as usize].plug;
             let Some(addressing) = plug.poll_transmit(self.now, &mut self.scratch) else { break };
             let Some(packet) = self.pool.take() else {
-                let most = crate::pool::MAX_PACKETS as u64;
-                return Err(Error::TooMany { what: "packets at a time", most });
+                let max = crate::pool::MAX_PACKETS as u64;
+                return Err(Error::TooMany { what: "packets at a time", max });
             };
-            // The buffer that comes back is as empty and about as long.
+            // The returned buffer is empty too, and about as long.
             std::mem::swap(&mut self.pool.get_mut(packet).payload, &mut self.scratch);
             packets += 1;
             if packets > self.budget.burst {
                 let node = self.endpoints[index as usize].node as usize;
-                let (node, most) = (self.nodes[node].name.clone(), self.budget.burst);
-                return Err(Error::Flood { node, most, at: self.now });
+                let (node, max) = (self.nodes[node].name.clone(), self.budget.burst);
+                return Err(Error::Flood { node, max, at: self.now });
             }
             self.send(index, packet, addressing);
         }
@@ -465,8 +465,8 @@ impl World {
         Ok(())
     }
 
-    /// Sets an endpoint's timer, unless it is set for an earlier time: then it is set again when
-    /// that has come.
+    /// Sets an endpoint's timer, unless it is set for an earlier time: then it is set again at that
+    /// time.
     #[inline]
     fn ask_at(&mut self, endpoint: u32, at: Time) {
         let at = at.max(self.now);
@@ -479,15 +479,15 @@ impl World {
         }
     }
 
-    /// The place of the next event that a node asks for.
+    /// Returns the order of the next event that a node requests.
     #[inline]
     fn order(&mut self, node: u32) -> Order {
-        let asked = &mut self.nodes[node as usize].asked;
-        *asked += 1;
-        Order::new(node, *asked)
+        let requested = &mut self.nodes[node as usize].requested;
+        *requested += 1;
+        Order::new(node, *requested)
     }
 
-    /// Sends a packet that an endpoint has made.
+    /// Sends a packet of an endpoint.
     fn send(&mut self, endpoint: u32, packet: u32, addressing: Addressing) {
         let plugged = &mut self.endpoints[endpoint as usize];
         let node = plugged.node;
@@ -501,11 +501,11 @@ impl World {
         held.flow = flow_hash(&addressing, &held.payload);
         held.hops = HOPS;
         let known = plugged.last.filter(|last| last.0 == addressing.destination);
-        let place = known.map(|last| (last.1, last.2)).or_else(|| {
+        let entry = known.map(|last| (last.1, last.2)).or_else(|| {
             let number = *self.addresses.get(&addressing.destination)?;
-            Some((number, self.interfaces[self.places[number as usize].1 as usize].node))
+            Some((number, self.interfaces[self.address_table[number as usize].1 as usize].node))
         });
-        let Some((number, owner)) = place else {
+        let Some((number, owner)) = entry else {
             return self.lose(packet, node, Reason::NoRoute);
         };
         plugged.last = Some((addressing.destination, number, owner));
@@ -524,13 +524,13 @@ impl World {
         }
     }
 
-    /// The way out of the node a packet begins at. Where the source address is that of one
-    /// interface of several and a path leads on from there, it is that interface: a host with
-    /// several addresses chooses its path by the source.
+    /// Returns the outgoing interface at the packet's first node. Where the source address is on one of
+    /// several interfaces and a path leads on from there, it is that interface: a host with several
+    /// addresses chooses its path by the source.
     fn first_hop(&self, node: u32, source: &IpAddr, number: u32, owner: u32) -> u32 {
         let this = &self.nodes[node as usize];
         if this.interfaces.len() > 1 {
-            let chosen = self.addresses.get(source).map(|&n| self.places[n as usize].1);
+            let chosen = self.addresses.get(source).map(|&n| self.address_table[n as usize].1);
             let chosen = chosen.filter(|&i| self.interfaces[i as usize].node == node);
             if let Some(way) = chosen {
                 let next = self.interfaces[way as usize].peer_node;
@@ -544,23 +544,23 @@ impl World {
         this.table[number as usize]
     }
 
-    /// Brings the routes up to date.
+    /// Updates the routes.
     fn route(&mut self) {
         if !self.routed {
-            routes::fill(&mut self.nodes, &self.interfaces, &self.places, self.computed);
+            routes::fill(&mut self.nodes, &self.interfaces, &self.address_table, self.computed);
             self.routed = true;
         }
     }
 
-    /// Does something with the link that leaves an interface.
+    /// Calls a function with the link that leaves an interface.
     #[inline]
     fn with_link<R>(&mut self, index: u32, act: impl FnOnce(&mut Link, &mut Wire<'_>) -> R) -> R {
         let Interface { link, counters, flight, node, .. } = &mut self.interfaces[index as usize];
         let mut wire = Wire {
             events: &mut self.events,
             pool: &mut self.pool,
-            asked: &mut self.nodes[*node as usize].asked,
-            teller: &mut self.teller,
+            requested: &mut self.nodes[*node as usize].requested,
+            notifier: &mut self.notifier,
             flight,
             counters,
             node: *node,
@@ -592,7 +592,7 @@ impl World {
         self.set_wake(link);
     }
 
-    /// Asks a link when it is to be asked.
+    /// Sets the time of a link's next poll.
     #[inline(always)]
     fn set_wake(&mut self, link: u32) {
         if let Some(at) = self.interfaces[link as usize].link.poll_timeout() {
@@ -611,7 +611,7 @@ impl World {
         }
     }
 
-    /// The first packet on its way has come; the event of the next one is put in.
+    /// Handles the arrival of the first packet in flight, and adds the event of the next one.
     #[inline]
     fn first(&mut self, link: u32) -> Result<(), Error> {
         let flight = &mut self.interfaces[link as usize].flight;
@@ -622,7 +622,7 @@ impl World {
         self.arrive(first.packet, link)
     }
 
-    /// A packet has come over a link.
+    /// Handles the arrival of a packet over a link.
     #[inline]
     fn arrive(&mut self, packet: u32, way: u32) -> Result<(), Error> {
         let now = self.now;
@@ -638,7 +638,7 @@ impl World {
         let counters = &mut self.interfaces[peer as usize].counters;
         counters.received += 1;
         counters.received_bytes += u64::from(held.size);
-        self.teller.tell(now, Step::Receive, node, Some(peer), held);
+        self.notifier.notify(now, Step::Receive, node, Some(peer), held);
         if held.node == node {
             return self.deliver(packet);
         }
@@ -654,7 +654,7 @@ impl World {
         Ok(())
     }
 
-    /// Whether a cut has caught a packet on its way; it is dropped then.
+    /// Returns whether a packet was lost in flight because its link went down; it is dropped then.
     fn is_cut(&mut self, packet: u32, way: u32) -> bool {
         let (now, held) = (self.now, self.pool.get(packet));
         let started = held.started;
@@ -668,7 +668,7 @@ impl World {
         })
     }
 
-    /// Hands a packet to the endpoint that takes it.
+    /// Delivers a packet to its endpoint.
     #[inline]
     fn deliver(&mut self, packet: u32) -> Result<(), Error> {
         let held = self.pool.get(packet);
@@ -689,7 +689,7 @@ impl World {
     fn lose(&mut self, packet: u32, node: u32, reason: Reason) {
         self.census.dropped += 1;
         let held = self.pool.get(packet);
-        self.teller.tell(self.now, Step::Drop(reason), node, None, held);
+        self.notifier.notify(self.now, Step::Drop(reason), node, None, held);
         self.pool.release(packet);
     }
 
@@ -707,10 +707,10 @@ impl World {
     }
 }
 
-/// Stands where a recorder was taken out.
-struct Deaf;
+/// A recorder in the slot of a removed one.
+struct DiscardRecorder;
 
-impl Recorder for Deaf {
+impl Recorder for DiscardRecorder {
     fn record(&mut self, _: &crate::Record, _: &Addressing, _: &[u8]) {}
 }
 
@@ -725,8 +725,8 @@ impl std::fmt::Debug for World {
     }
 }
 
-/// A hash of what tells flows apart: addresses, protocol, and the ports that UDP, TCP and SCTP have
-/// in their first four bytes.
+/// Returns a hash of a flow: addresses, protocol, and the ports that UDP, TCP and SCTP have in their
+/// first four bytes.
 fn flow_hash(addressing: &Addressing, payload: &[u8]) -> u32 {
     let bits = |ip: &IpAddr| match ip {
         IpAddr::V4(v4) => u128::from(v4.to_bits()),

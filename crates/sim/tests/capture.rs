@@ -1,4 +1,4 @@
-//! Captures, and what tshark makes of them where it is installed.
+//! Captures, and their dissection by tshark where it is installed.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,7 +14,7 @@ use ringway_sim::{Bind, Capture, World};
 use std::net::IpAddr;
 use std::process::Command;
 
-/// What tshark prints of `fields` for a capture; `None` where there is no tshark.
+/// Returns tshark's output of `fields` for a capture; `None` where there is no tshark.
 fn tshark(capture: &[u8], name: &str, fields: &[&str]) -> Option<Vec<String>> {
     let path = std::env::temp_dir().join(format!("ringway-sim-{}-{name}", std::process::id()));
     std::fs::write(&path, capture).unwrap();
@@ -45,7 +45,7 @@ fn drops_carry_their_reason() {
     // A packet each 50 ms onto a link that takes 100 ms.
     let config = |a, b| SourceConfig {
         pattern: ringway_sim::traffic::Pattern::Constant(Rate(160_000)),
-        most: 6,
+        max_packets: 6,
         ..SourceConfig::ns2(a, b)
     };
     let mut line = Line::new(Streams::new(1, 0), &[link], config, Sink::new());
@@ -80,7 +80,7 @@ fn drops_carry_their_reason() {
     assert_eq!(lines, expected);
 }
 
-/// Sends one segment that it was given, whole.
+/// An endpoint that sends one prepared segment.
 struct Once(Option<(Addressing, Vec<u8>)>);
 
 impl Endpoint for Once {
@@ -96,7 +96,7 @@ impl Endpoint for Once {
     }
 }
 
-/// A SYN over IPv6 that is marked on the way: tshark reads TCP, finds its checksum right, and sees
+/// A SYN over IPv6 that is marked on the path: tshark dissects TCP, finds a correct checksum, and sees
 /// the mark.
 #[test]
 fn tcp_over_ipv6_is_dissected() {

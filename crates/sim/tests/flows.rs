@@ -1,11 +1,11 @@
-//! Programs that speak in messages, over UDP, TCP and SCTP across a line that loses.
+//! Programs that exchange messages, over UDP, TCP and SCTP across a lossy line.
 
 #![allow(clippy::unwrap_used)]
 
 use ringway_link::loss::RandomLoss;
 use ringway_link::{Chance, LinkConfig, Loss, Rate, Span, Streams};
 use ringway_sansio::{Duration, Flow, FlowId, Outbox, Target, Time, Transport};
-use ringway_sim::flows::{Carried, Host, Program, stream_of};
+use ringway_sim::flows::{Host, Program, TransportConfig, stream_of};
 use ringway_sim::{EndpointId, World};
 use std::net::{IpAddr, SocketAddr};
 
@@ -25,7 +25,7 @@ fn message(number: usize, call: usize) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Sends messages every 20 ms, and sends back what comes where it came from.
+/// A program that sends messages every 20 ms, and returns received messages to their sender.
 struct Talker {
     peer: Option<Target>,
     left: usize,
@@ -71,7 +71,7 @@ impl Program for Talker {
     }
 }
 
-fn talk(carried: Carried, loss: f64, to: u8, time: u64) -> (World, EndpointId) {
+fn talk(transport_config: TransportConfig, loss: f64, to: u8, time: u64) -> (World, EndpointId) {
     let mut world = World::new(Streams::new(7, 0));
     let [a, b] = ["a", "b"].map(|name| world.add_node(name).unwrap());
     let chance = Chance::percent(loss).unwrap();
@@ -84,13 +84,14 @@ fn talk(carried: Carried, loss: f64, to: u8, time: u64) -> (World, EndpointId) {
     let (out, far) = world.connect(a, b, line.clone(), line).unwrap();
     world.add_address(out, ip(1)).unwrap();
     world.add_address(far, ip(2)).unwrap();
-    let transport = carried.transport();
+    let transport = transport_config.transport();
     let remote = SocketAddr::new(ip(to), PORT);
     let peer = Some(Target::Peer { transport, remote, name: None });
     let streams = *world.streams();
     let mut host = |node, address, name, talker| {
         let random = streams.stream(name);
-        Host::attach(&mut world, node, (&[ip(address)], PORT), carried, talker, random).unwrap()
+        Host::attach(&mut world, node, (&[ip(address)], PORT), transport_config, talker, random)
+            .unwrap()
     };
     let asks = host(a, 1, "a/flows", Talker::new(peer, 100));
     host(b, 2, "b/flows", Talker::new(None, 0));
@@ -98,25 +99,29 @@ fn talk(carried: Carried, loss: f64, to: u8, time: u64) -> (World, EndpointId) {
     (world, asks)
 }
 
-fn all() -> [Carried; 3] {
+fn all() -> [TransportConfig; 3] {
     let sctp = ringway_sctp::Settings::default();
-    [Carried::Udp, Carried::Tcp(ringway_tcp::Settings::default()), Carried::Sctp(sctp, 16)]
+    [
+        TransportConfig::Udp,
+        TransportConfig::Tcp(ringway_tcp::Settings::default()),
+        TransportConfig::Sctp(sctp, 16),
+    ]
 }
 
 fn talker(world: &World, id: EndpointId) -> &Host<Talker> {
     world.endpoint::<Host<Talker>>(id).unwrap()
 }
 
-/// Messages come whole and once, over what is reliable even where the line loses; over TCP in their
-/// order, over SCTP in that of their call.
+/// Messages arrive complete and once over reliable transports even on a lossy line; over TCP in order,
+/// over SCTP in the order of their call.
 #[test]
-fn messages_come_whole() {
-    for carried in all() {
+fn messages_arrive_complete_and_once() {
+    for transport_config in all() {
         for loss in [0.0, 10.0] {
-            let (world, id) = talk(carried, loss, 2, 60);
+            let (world, id) = talk(transport_config, loss, 2, 60);
             let host = talker(&world, id);
             let mut came = host.program().came.clone();
-            let transport = carried.transport();
+            let transport = transport_config.transport();
             if transport == Transport::Udp && loss > 0.0 {
                 assert!((50..100).contains(&came.len()), "{}", came.len());
                 continue;
@@ -143,13 +148,13 @@ fn messages_come_whole() {
     }
 }
 
-/// Nobody is there: every message that never left is told.
+/// There is no peer: every message that was never sent is reported.
 #[test]
-fn what_cannot_be_sent_is_told() {
-    for carried in &all()[1..] {
-        let (world, id) = talk(*carried, 0.0, 9, 600);
+fn a_message_that_cannot_be_sent_is_reported() {
+    for transport_config in &all()[1..] {
+        let (world, id) = talk(*transport_config, 0.0, 9, 600);
         let program = talker(&world, id).program();
-        assert_eq!(program.not_sent.len(), 100, "{}", carried.transport());
+        assert_eq!(program.not_sent.len(), 100, "{}", transport_config.transport());
         assert!(!program.closed.is_empty());
     }
 }

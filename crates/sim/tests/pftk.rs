@@ -10,13 +10,13 @@
 #![allow(clippy::unwrap_used)]
 
 use ringway_link::loss::LossRule;
-use ringway_link::{LinkConfig, LossPlace, Rate, Span, Stream, Streams};
+use ringway_link::{LinkConfig, LossPosition, Rate, Span, Stream, Streams};
 use ringway_sansio::{Addressing, Duration, Endpoint, Time};
 use ringway_sim::{Bind, World};
 use ringway_tcp::{Algorithm, ConnId, Detection, Event, Limits, PROTOCOL, Settings, Snapshot, Tcp};
 use std::net::SocketAddr;
 
-/// Writes for ever, or reads whatever comes.
+/// A program that writes endlessly, or reads everything.
 struct Host {
     tcp: Tcp,
     connection: Option<ConnId>,
@@ -89,8 +89,8 @@ impl Path {
         })
     }
 
-    /// Segments a second of one bulk flow of NewReno that meets about so many losses, and what its
-    /// sender says in the end.
+    /// Returns the segments per second of one bulk flow of NewReno with about that many losses, and the
+    /// final state of its sender.
     fn flow(self, losses: f64, detection: Detection) -> (f64, Snapshot) {
         let mut world = World::new(Streams::new(1, 0));
         let [a, b] = ["a", "b"].map(|name| world.add_node(name).unwrap());
@@ -98,7 +98,7 @@ impl Path {
             rate: Rate(1_000_000_000),
             delay: Span(self.rtt_ms * 500_000),
             // Where a packet knows when it was sent.
-            loss_at: LossPlace::AfterLink,
+            loss_at: LossPosition::AfterLink,
             ..LinkConfig::default()
         };
         let (out, far) = world.connect(a, b, link.clone(), link).unwrap();
@@ -177,7 +177,7 @@ fn without_timeouts_throughput_is_that_of_the_first_part() {
         eprintln!("{path:?}: {rate:.1} segments/s, {ratio:.2} of the formula");
         assert!((low..=1.1).contains(&ratio), "{path:?}: {ratio}");
         assert!(s.totals.timeouts * 100 < s.totals.recoveries, "{path:?}: {:?}", s.totals);
-        // And the check can tell: growth at half the speed would be 30 % less.
+        // The check can fail: growth at half the speed would be 30 % less.
         assert!(rate / path.formula(2.0).1 > 1.2, "{path:?}");
     }
 }

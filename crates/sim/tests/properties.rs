@@ -1,5 +1,5 @@
-//! Properties of any world: nothing is lost from the count, order and results depend on nothing but
-//! the seed. `seeds.txt` keeps every seed that once failed; they are run first, for ever.
+//! Properties of any world: every packet is counted, and order and results depend only on the seed.
+//! `seeds.txt` contains every seed that once failed; they are run first.
 
 #![allow(clippy::unwrap_used)]
 
@@ -12,7 +12,7 @@ use ringway_link::queue::{CodelConfig, DropTailPackets, FqCodelConfig, PieConfig
 use ringway_link::trace::RateStep;
 use ringway_link::{
     Cells, Chance, Change, Distribution, DropReason, Generator, LinkConfig, Loss, LossList,
-    LossPlace, QueueConfig, Rate, Reorder, Size, Slot, Sometimes, Span, Streams,
+    LossPosition, QueueConfig, Rate, Reorder, Size, Slot, Sometimes, Span, Streams,
 };
 use ringway_sansio::{Random, SplitMix, Time};
 use ringway_sim::traffic::{Pattern, Sink, Source, SourceConfig, Stay, Totals};
@@ -42,7 +42,7 @@ fn some_link(r: &mut SplitMix) -> LinkConfig {
                 good_loss: Chance::NEVER,
             }),
         },
-        loss_at: if pick(2) == 0 { LossPlace::BeforeQueue } else { LossPlace::AfterLink },
+        loss_at: if pick(2) == 0 { LossPosition::BeforeQueue } else { LossPosition::AfterLink },
         duplicate: Sometimes { chance: chance(pick(3) * 5), ..Sometimes::NEVER },
         corrupt: Sometimes { chance: chance(pick(3) * 3), ..Sometimes::NEVER },
         mtu: if pick(5) == 0 { Size(900) } else { Size::UNLIMITED },
@@ -59,8 +59,7 @@ fn some_link(r: &mut SplitMix) -> LinkConfig {
     }
 }
 
-/// More that a link may do. Drawn apart from the rest, so that a seed of old still makes the world it
-/// made.
+/// Further impairments, drawn separately, so that an old seed still makes the same world.
 fn wilder(link: LinkConfig, r: &mut SplitMix) -> LinkConfig {
     let mut pick = |n: u64| r.next_u64() % n;
     let slots = [
@@ -101,7 +100,7 @@ enum Kind {
     Plain,
     /// With more going on.
     Wild,
-    /// The same as `Wild`, but put together in another order.
+    /// The same as `Wild`, built in another order.
     Backwards,
 }
 
@@ -170,7 +169,7 @@ fn some_world(shape: u64, kind: Kind, streams: Streams) -> Some {
     Some { world, sinks, records }
 }
 
-/// Everything a run gives.
+/// The complete result of a run.
 type Outcome = (Census, Vec<Totals>, Vec<Record>);
 
 fn outcome(shape: u64, kind: Kind, streams: Streams, steps: &[u64]) -> Outcome {
@@ -214,9 +213,9 @@ fn conserves(shape: u64, kind: Kind) {
 }
 
 /// On each link, in the end: what was offered or copied left it or was dropped, and what left it was
-/// received at the very time that was told, or cut on its way.
+/// received at exactly the announced time, or lost in flight.
 fn every_link_conserves(shape: u64, records: &[Record]) {
-    let links = records.iter().filter_map(|r| r.interface).max().map_or(0, |most| most + 1);
+    let links = records.iter().filter_map(|r| r.interface).max().map_or(0, |max| max + 1);
     for link in 0..links {
         let here = |r: &&Record| r.interface == Some(link);
         let count =
@@ -235,11 +234,11 @@ fn every_link_conserves(shape: u64, records: &[Record]) {
             let received = r.step == Step::Receive && r.interface == Some(link ^ 1);
             (received || is_cut(&r.step) && r.interface == Some(link)).then_some((r.packet, r.at))
         };
-        let mut told: Vec<_> = records.iter().filter_map(arrivals).collect();
+        let mut announced: Vec<_> = records.iter().filter_map(arrivals).collect();
         let mut seen: Vec<_> = records.iter().filter_map(ends).collect();
-        told.sort_unstable();
+        announced.sort_unstable();
         seen.sort_unstable();
-        assert!(told == seen, "{shape} link {link}");
+        assert!(announced == seen, "{shape} link {link}");
     }
 }
 
@@ -259,7 +258,7 @@ fn repeats(shape: u64, kind: Kind) {
     }
 }
 
-/// Times of records never go back, but for losses told ahead; and a packet is received no earlier
+/// Times of records never go back, except for losses reported ahead; and a packet is received no earlier
 /// than it was sent.
 fn keeps_order(shape: u64, kind: Kind) {
     let (_, _, records) = outcome(shape, kind, Streams::new(shape, 0), &[2_000]);

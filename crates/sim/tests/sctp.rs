@@ -1,5 +1,5 @@
-//! A protocol with several paths plugged into the world: SCTP over a bad line, and over two lines of
-//! which one dies.
+//! A protocol with several paths in the world: SCTP over a bad line, and over two lines of which one
+//! fails.
 
 #![allow(clippy::unwrap_used)]
 
@@ -25,7 +25,7 @@ fn address(network: u8, host: u8) -> IpAddr {
     IpAddr::from(Ipv4Addr::new(10, 0, network, host))
 }
 
-/// Two hosts in a world, one association between them, and what it has carried.
+/// Two hosts in a world, one association between them, and its received messages.
 struct Talk {
     world: World,
     ends: [EndpointId; 2],
@@ -61,13 +61,13 @@ impl Talk {
         let (id, number) = (self.client, self.sent);
         let stream = number as u16 % STREAMS;
         let options = SendOptions { stream, ..SendOptions::default() };
-        let give = |s: &mut Sctp, now| s.send(now, id, &options, message(number, size)).is_ok();
-        let sent = self.world.with_endpoint(self.ends[0], give).unwrap().unwrap();
+        let send = |s: &mut Sctp, now| s.send(now, id, &options, message(number, size)).is_ok();
+        let sent = self.world.with_endpoint(self.ends[0], send).unwrap().unwrap();
         self.sent += usize::from(sent);
         sent
     }
 
-    /// Lets time pass and takes what came.
+    /// Lets time pass and collects received messages.
     fn run(&mut self, time: Duration) {
         self.world.run_until(self.world.now() + time).unwrap();
         let (server, read, paths) = (&mut self.server, &mut self.read, &mut self.paths);
@@ -84,7 +84,7 @@ impl Talk {
             }
         };
         self.world.with_endpoint(self.ends[1], take).unwrap();
-        let told = |s: &mut Sctp, _| {
+        let collect = |s: &mut Sctp, _| {
             while let Some(event) = s.poll_event() {
                 match event {
                     Event::Path { remote, state, .. } => paths.push((remote, state)),
@@ -93,7 +93,7 @@ impl Talk {
                 }
             }
         };
-        self.world.with_endpoint(self.ends[0], told).unwrap();
+        self.world.with_endpoint(self.ends[0], collect).unwrap();
     }
 
     /// Every message came once, whole, and in the order of its stream.

@@ -25,7 +25,7 @@ fn link(ms: u64) -> LinkConfig {
     LinkConfig { delay: Span::from_millis(ms), ..LinkConfig::default() }
 }
 
-/// A packet each 100 ms for a second, from one address to another; gives the delays in ms.
+/// A packet each 100 ms for a second, from one address to another. Returns the delays in ms.
 fn send(
     world: &mut World,
     (from, source): (NodeId, &str),
@@ -34,7 +34,7 @@ fn send(
     let ends = [source, destination].map(|a| SocketAddr::new(ip(a), PORT));
     let config = SourceConfig {
         pattern: ringway_sim::traffic::Pattern::Constant(Rate(80_000)),
-        most: 10,
+        max_packets: 10,
         start: world.now(),
         ..SourceConfig::ns2(ends[0], ends[1])
     };
@@ -94,7 +94,7 @@ fn static_routes_go_first_by_the_longest_prefix() {
 }
 
 /// Two hosts joined by two networks: the source address chooses the path, the destination address
-/// is entered by its own interface.
+/// is entered by the interface that has it.
 #[test]
 fn a_host_with_two_addresses_chooses_its_path_by_the_source() {
     let build = || {
@@ -132,7 +132,7 @@ fn ipv6_and_a_host_to_itself() {
     w.add_address(a, ip("fd00::1")).unwrap();
     let sink = w.attach(n[0], Bind::udp(77), Sink::new()).unwrap();
     let ends = [SocketAddr::new(ip("fd00::1"), PORT), SocketAddr::new(ip("fd00::1"), 77)];
-    let config = SourceConfig { most: 3, ..SourceConfig::ns2(ends[0], ends[1]) };
+    let config = SourceConfig { max_packets: 3, ..SourceConfig::ns2(ends[0], ends[1]) };
     let source = Source::new(config, w.streams().stream("s"));
     w.attach(n[0], Bind::udp(PORT), source).unwrap();
     w.run_until(Time::from_secs(1)).unwrap();
@@ -141,7 +141,7 @@ fn ipv6_and_a_host_to_itself() {
 
 /// The reason for every packet that is lost between links.
 #[test]
-fn drops_between_links_say_why() {
+fn drops_between_links_have_a_reason() {
     type Change<'a> = &'a dyn Fn(&mut World, &[NodeId], InterfaceId, InterfaceId);
     let reasons = |change: Change<'_>| {
         let (mut w, n) = world(&["a", "b", "c"]);
@@ -152,7 +152,7 @@ fn drops_between_links_say_why() {
         let records = w.add_recorder(Records::default());
         change(&mut w, &n, b, on);
         let ends = [SocketAddr::new(address(0), PORT), SocketAddr::new(address(2), PORT)];
-        let config = SourceConfig { most: 1, ..SourceConfig::ns2(ends[0], ends[1]) };
+        let config = SourceConfig { max_packets: 1, ..SourceConfig::ns2(ends[0], ends[1]) };
         let source = Source::new(config, w.streams().stream("s"));
         w.attach(n[0], Bind::udp(PORT), source).unwrap();
         w.run_until(Time::from_secs(10)).unwrap();
@@ -178,7 +178,7 @@ fn drops_between_links_say_why() {
 #[test]
 fn a_cable_is_pulled_while_packets_are_on_it() {
     let links = [LinkConfig { delay: Span::from_millis(100), ..LinkConfig::default() }];
-    let config = |a, b| SourceConfig { most: 100, ..SourceConfig::ns2(a, b) };
+    let config = |a, b| SourceConfig { max_packets: 100, ..SourceConfig::ns2(a, b) };
     let mut line = Line::new(Streams::new(1, 0), &links, config, Sink::new());
     let records = line.world.add_recorder(Records::default());
     line.run(Time::from_millis(500));
@@ -209,7 +209,7 @@ impl Endpoint for Bad {
 }
 
 #[test]
-fn no_node_can_spin_unnamed() {
+fn a_spinning_node_is_named_in_the_error() {
     let run = |bad: Option<Bad>, budget: Budget| {
         let config = |a, b| SourceConfig::ns2(a, b);
         let links = [LinkConfig::default()];
@@ -224,20 +224,20 @@ fn no_node_can_spin_unnamed() {
     let name = |node: &str| node.to_string();
     assert!(matches!(
         run(Some(Bad(1)), tight),
-        Err(Error::Spin { node, most: 100, .. }) if node == name("n1")
+        Err(Error::Spin { node, max: 100, .. }) if node == name("n1")
     ));
     assert!(matches!(
         run(Some(Bad(2)), tight),
-        Err(Error::Flood { node, most: 50, .. }) if node == name("n1")
+        Err(Error::Flood { node, max: 50, .. }) if node == name("n1")
     ));
     let error = run(None, tight).unwrap_err();
-    assert!(matches!(&error, Error::Budget { most: 5_000, .. }));
+    assert!(matches!(&error, Error::Budget { max: 5_000, .. }));
     assert!(error.to_string().contains("n0") || error.to_string().contains("n1"), "{error}");
     run(None, Budget::default()).unwrap();
 }
 
 #[test]
-fn what_cannot_be_built_is_an_error() {
+fn an_invalid_world_is_an_error() {
     let (mut w, n) = world(&["a", "b"]);
     assert!(matches!(w.add_node("a"), Err(Error::NameTaken(_))));
     let (a, b) = w.connect(n[0], n[1], link(1), link(1)).unwrap();

@@ -1,8 +1,8 @@
-//! What was sent and is not acknowledged: a record a segment, by sequence and by time.
+//! Sent and unacknowledged segments: a record for each, by sequence and by time.
 //!
-//! Records lie in order of sequence. Those in flight also hang in a list in order of their last
-//! transmission, so that RACK looks only at what may be lost. All work is proportional to what an
-//! acknowledgment newly says.
+//! Records are in order of sequence. Those in flight are also in a list in order of their last
+//! transmission, so that RACK examines only segments that may be lost. The work is proportional to what
+//! an acknowledgment newly reports.
 
 use crate::rack::{AckTime, Rack, sent_after};
 use crate::ranges::Ranges;
@@ -10,30 +10,30 @@ use crate::seq::Seq;
 use ringway_sansio::{Duration, Time};
 use std::collections::VecDeque;
 
-/// Most segments in flight: more than the 172,664 of 1448 bytes that 10 Gbit/s and a round trip of
-/// 200 ms take. Nothing new is sent while there are as many; `Totals::in_flight_full` counts it.
-/// A record takes 56 bytes, as needed.
+/// Maximum number of segments in flight: above the 172,664 of 1448 bytes at 10 Gbit/s and a round trip
+/// of 200 ms. At the limit nothing new is sent; `Totals::in_flight_full` counts it. A record takes 56
+/// bytes, allocated as needed.
 pub(crate) const MAX_IN_FLIGHT: usize = 1 << 18;
 
 const NIL: u64 = u64::MAX;
 
-/// What is known of a segment.
+/// The state of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fate {
-    /// Sent, and thought to be on its way.
+    /// Sent, and assumed to be in flight.
     Flying,
     /// Selectively acknowledged.
     Sacked,
-    /// Thought lost and not yet sent again.
+    /// Assumed lost and not yet sent again.
     Lost,
 }
 
 /// A segment that was sent.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sent {
+pub(crate) struct SentSegment {
     pub(crate) seq: Seq,
     pub(crate) end: Seq,
-    /// When it was sent last.
+    /// The time when it was last sent.
     pub(crate) at: Time,
     earlier: u64,
     later: u64,
@@ -41,30 +41,30 @@ pub(crate) struct Sent {
     pub(crate) retransmitted: bool,
 }
 
-impl Sent {
+impl SentSegment {
     pub(crate) fn len(&self) -> u32 {
         self.end - self.seq
     }
 }
 
-/// What an acknowledgment newly said.
+/// The news of an acknowledgment.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Delivered {
     /// Bytes acknowledged, selectively or not, for the first time.
     pub(crate) bytes: u32,
-    /// When the oldest segment acknowledged cumulatively was sent, with its end.
+    /// The send time of the oldest segment acknowledged cumulatively, and its end.
     pub(crate) oldest: Option<(Time, Seq)>,
-    /// Whether a segment that was sent again is among those acknowledged cumulatively.
+    /// Whether a retransmitted segment is among those acknowledged cumulatively.
     pub(crate) retransmitted: bool,
 }
 
-/// The records. A record's number counts from the first ever sent.
+/// The records, numbered from the first one ever sent.
 #[derive(Debug)]
 pub(crate) struct Board {
-    sent: VecDeque<Sent>,
-    /// Number of the record in front.
+    sent: VecDeque<SentSegment>,
+    /// Number of the first record.
     base: u64,
-    /// Ends of the list by time.
+    /// The ends of the list by time.
     oldest: u64,
     newest: u64,
     sacked: Ranges,
@@ -72,7 +72,7 @@ pub(crate) struct Board {
     lost_bytes: u32,
     /// No record before this one is `Lost`.
     lost_from: u64,
-    /// Records before this one were judged by `lose_before`.
+    /// Records before this one were examined by `lose_before`.
     judged: u64,
 }
 
@@ -107,7 +107,7 @@ impl Board {
         self.lost_bytes
     }
 
-    /// Bytes sent and not acknowledged cumulatively.
+    /// Returns the number of bytes sent and not acknowledged cumulatively.
     #[inline]
     pub(crate) fn outstanding(&self) -> u32 {
         match (self.sent.front(), self.sent.back()) {
@@ -116,8 +116,8 @@ impl Board {
         }
     }
 
-    /// `pipe` of RFC 6675 section 4, counted as it changes: what was lost and sent again counts
-    /// once.
+    /// Returns `pipe` of RFC 6675 section 4, maintained incrementally: a segment lost and sent again
+    /// counts once.
     #[inline]
     pub(crate) fn pipe(&self) -> u32 {
         self.outstanding().saturating_sub(self.sacked_bytes + self.lost_bytes)
@@ -127,8 +127,8 @@ impl Board {
         (id - self.base) as usize
     }
 
-    /// The record of a number that is on the board.
-    pub(crate) fn get(&self, id: u64) -> Option<&Sent> {
+    /// Returns the record with a number, which must exist.
+    pub(crate) fn get(&self, id: u64) -> Option<&SentSegment> {
         self.sent.get(id.checked_sub(self.base)? as usize)
     }
 
@@ -161,10 +161,10 @@ impl Board {
         }
     }
 
-    /// New data `[seq, end)` was sent; `seq` is where the last record ends.
+    /// Adds new data `[seq, end)`. `seq` is the end of the last record.
     pub(crate) fn push(&mut self, seq: Seq, end: Seq, now: Time) {
         let id = self.base + self.sent.len() as u64;
-        self.sent.push_back(Sent {
+        self.sent.push_back(SentSegment {
             seq,
             end,
             at: now,
@@ -176,7 +176,7 @@ impl Board {
         self.link(id);
     }
 
-    /// Everything before `upto` is acknowledged.
+    /// Handles the acknowledgment of everything before `upto`.
     pub(crate) fn acknowledge(&mut self, upto: Seq, rack: &mut Rack, ack: AckTime) -> Delivered {
         let mut delivered = Delivered::default();
         while let Some(&record) = self.sent.front() {
@@ -224,8 +224,8 @@ impl Board {
         }
     }
 
-    /// A selective acknowledgment of `[left, right)`, which lies within what is outstanding. Gives
-    /// the bytes it newly says.
+    /// Handles a selective acknowledgment of `[left, right)`, which is within the outstanding data.
+    /// Returns the number of newly acknowledged bytes.
     pub(crate) fn sack(&mut self, left: Seq, right: Seq, rack: &mut Rack, ack: AckTime) -> u32 {
         let mut news = 0;
         let mut from = left;
@@ -235,9 +235,9 @@ impl Board {
             while let Some(record) = self.sent.get_mut(index)
                 && record.seq.before(high)
             {
-                // RFC 6675 section 4: only what is covered wholly counts as delivered.
+                // RFC 6675 section 4: only fully covered segments count as delivered.
                 if record.seq.from(begin) && record.end.upto(end) && record.fate != Fate::Sacked {
-                    let Sent { earlier, later, fate, at, end, retransmitted, .. } = *record;
+                    let SentSegment { earlier, later, fate, at, end, retransmitted, .. } = *record;
                     record.fate = Fate::Sacked;
                     let bytes = record.len();
                     news += bytes;
@@ -258,7 +258,7 @@ impl Board {
 
     fn lose(&mut self, id: u64) {
         let index = self.index(id);
-        let Sent { earlier, later, fate, .. } = self.sent[index];
+        let SentSegment { earlier, later, fate, .. } = self.sent[index];
         if fate != Fate::Flying {
             return;
         }
@@ -268,8 +268,8 @@ impl Board {
         self.lost_from = self.lost_from.min(id);
     }
 
-    /// RFC 8985 section 6.2 step 5: what was sent long enough before something that is delivered is
-    /// lost. Gives when to look again, if something may be.
+    /// Marks segments as lost that were sent long enough before a delivered one (RFC 8985 section 6.2
+    /// step 5). Returns the time of the next check, if segments may be lost by then.
     pub(crate) fn lose_by_time(
         &mut self,
         rack: &Rack,
@@ -292,8 +292,8 @@ impl Board {
         None
     }
 
-    /// `IsLost` of RFC 6675 section 4, for all at once: below three separate ranges, or below more
-    /// than two segments' worth, that were selectively acknowledged.
+    /// Marks all segments as lost that `IsLost` of RFC 6675 section 4 selects: below three separate
+    /// ranges that were selectively acknowledged, or below more than two segments' worth.
     pub(crate) fn lose_by_count(&mut self, mss: u32) {
         const DUP_THRESH: u32 = 3;
         let (mut ranges, mut bytes, mut below) = (0, 0, None);
@@ -316,21 +316,22 @@ impl Board {
         self.judged = id;
     }
 
-    /// The first record is lost (RFC 6582 section 3.2, RFC 6298 section 5.4).
+    /// Marks the first record as lost (RFC 6582 section 3.2, RFC 6298 section 5.4).
     pub(crate) fn lose_first(&mut self) {
         if !self.sent.is_empty() {
             self.lose(self.base);
         }
     }
 
-    /// Everything in flight is lost (RFC 5681 section 3.1).
+    /// Marks everything in flight as lost (RFC 5681 section 3.1).
     pub(crate) fn lose_all(&mut self) {
         while self.oldest != NIL {
             self.lose(self.oldest);
         }
     }
 
-    /// `RACK_mark_losses_on_RTO` of RFC 8985 section 6.3: the first, and what is overdue.
+    /// Performs `RACK_mark_losses_on_RTO` of RFC 8985 section 6.3: marks the first record and overdue
+    /// ones.
     pub(crate) fn lose_overdue(&mut self, rack: &Rack, reo_wnd: Duration, now: Time) {
         self.lose_first();
         let mut id = self.oldest;
@@ -344,7 +345,7 @@ impl Board {
         }
     }
 
-    /// The first record to be sent again.
+    /// Returns the first record to be sent again.
     pub(crate) fn next_lost(&mut self) -> Option<u64> {
         if self.lost_bytes == 0 {
             return None;
@@ -359,13 +360,13 @@ impl Board {
         None
     }
 
-    /// Whether what was selectively acknowledged first is missing after all: what stands in front
-    /// cannot be acknowledged, or it would be cumulatively.
+    /// Returns whether the peer has reneged: the first record is selectively acknowledged, which a
+    /// cumulative acknowledgment would cover.
     pub(crate) fn reneged(&self) -> bool {
         self.sent.front().is_some_and(|first| first.fate == Fate::Sacked)
     }
 
-    /// Takes back everything that was selectively acknowledged (RFC 2018 section 8): it is lost.
+    /// Marks everything that was selectively acknowledged as lost (RFC 2018 section 8).
     pub(crate) fn distrust(&mut self) {
         for record in self.sent.iter_mut().filter(|record| record.fate == Fate::Sacked) {
             record.fate = Fate::Lost;
@@ -377,16 +378,16 @@ impl Board {
         self.judged = self.base;
     }
 
-    /// The record with the highest sequence, unless it is selectively acknowledged.
+    /// Returns the record with the highest sequence, unless it is selectively acknowledged.
     pub(crate) fn last(&self) -> Option<u64> {
         let last = self.sent.back()?;
         (last.fate != Fate::Sacked).then(|| self.base + self.sent.len() as u64 - 1)
     }
 
-    /// A record was sent again.
+    /// Notes that a record was sent again.
     pub(crate) fn resent(&mut self, id: u64, now: Time) {
         let index = self.index(id);
-        let Sent { earlier, later, fate, .. } = self.sent[index];
+        let SentSegment { earlier, later, fate, .. } = self.sent[index];
         match fate {
             Fate::Flying => self.unlink(earlier, later),
             Fate::Lost => self.lost_bytes -= self.sent[index].len(),
@@ -399,7 +400,7 @@ impl Board {
         self.link(id);
     }
 
-    /// Forgets everything and gives the memory back.
+    /// Removes all records and releases the memory.
     pub(crate) fn clear(&mut self) {
         *self = Board::new();
     }
@@ -460,7 +461,7 @@ mod tests {
         assert_eq!(next, Some(Time::from_millis(25)));
         assert_eq!(b.lose_by_time(&rack, wnd, Time::from_millis(25)), Some(Time::from_millis(26)));
         assert_eq!(b.lost_bytes(), 100);
-        // What was sent after the delivered segment is not judged.
+        // Segments sent after the delivered one are not marked.
         assert_eq!(b.lose_by_time(&rack, wnd, Time::from_millis(99)), None);
         assert_eq!(b.lost_bytes(), 200);
     }
@@ -486,7 +487,7 @@ mod tests {
                     5 => if let Some(id) = b.next_lost() { b.resent(id, Time::from_millis(now)) },
                     _ => b.lose_first(),
                 }
-                let count = |fate| b.sent.iter().filter(|r| r.fate == fate).map(Sent::len).sum::<u32>();
+                let count = |fate| b.sent.iter().filter(|r| r.fate == fate).map(SentSegment::len).sum::<u32>();
                 prop_assert_eq!(b.sacked_bytes(), count(Fate::Sacked));
                 prop_assert_eq!(b.lost_bytes(), count(Fate::Lost));
                 prop_assert_eq!(b.pipe(), count(Fate::Flying));

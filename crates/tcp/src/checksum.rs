@@ -3,10 +3,10 @@
 use crate::PROTOCOL;
 use std::net::IpAddr;
 
-/// Bytes that `sum` takes in one step.
+/// Number of bytes that `sum` handles in one step.
 const BLOCK: usize = 128;
 
-/// Adds with a carry in and a carry out: one instruction where the machine has it.
+/// Adds with carry in and carry out, which is one instruction where the machine has it.
 #[inline(always)]
 fn add(total: u64, word: u64, carry: bool) -> (u64, bool) {
     let (total, first) = total.overflowing_add(word);
@@ -14,9 +14,9 @@ fn add(total: u64, word: u64, carry: bool) -> (u64, bool) {
     (total, first | second)
 }
 
-/// The one's complement sum of 16-bit words in the machine's own byte order, which RFC 1071
-/// section 2 (B) allows; an odd last byte is padded with zero. Not complemented. As section 2 (C)
-/// says, words of any length that is a multiple of 16 bits may be added, with their carries.
+/// Returns the one's complement sum of 16-bit words in the machine's byte order, which RFC 1071 section
+/// 2 (B) allows, without the final complement. An odd last byte is padded with zero. By section 2 (C),
+/// words of any multiple of 16 bits may be added with their carries.
 fn sum(bytes: &[u8]) -> u64 {
     let (blocks, rest) = bytes.as_chunks::<BLOCK>();
     let (mut total, mut carries) = (0u64, 0u64);
@@ -54,8 +54,8 @@ fn fold(mut total: u64) -> u16 {
     total as u16
 }
 
-/// The sum of the pseudo-header: RFC 9293 section 3.1 for IPv4, RFC 8200 section 8.1 for IPv6.
-/// `None` when the addresses are not of one family.
+/// Returns the sum of the pseudo-header: RFC 9293 section 3.1 for IPv4, RFC 8200 section 8.1 for IPv6;
+/// `None` when the addresses are of two families.
 fn pseudo_header(source: IpAddr, destination: IpAddr, length: usize) -> Option<u64> {
     match (source, destination) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
@@ -78,13 +78,13 @@ fn pseudo_header(source: IpAddr, destination: IpAddr, length: usize) -> Option<u
     }
 }
 
-/// The two bytes that make a segment, whose checksum field is zero, sum up rightly.
+/// Returns the checksum of a segment whose checksum field is zero.
 pub(crate) fn of(source: IpAddr, destination: IpAddr, segment: &[u8]) -> [u8; 2] {
     let pseudo = pseudo_header(source, destination, segment.len()).unwrap_or(0);
     (!fold(pseudo + sum(segment))).to_ne_bytes()
 }
 
-/// Whether a segment with its checksum in place sums up.
+/// Returns whether a segment's checksum is correct.
 pub(crate) fn holds(source: IpAddr, destination: IpAddr, segment: &[u8]) -> bool {
     pseudo_header(source, destination, segment.len())
         .is_some_and(|pseudo| fold(pseudo + sum(segment)) == 0xffff)
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(fold(sum(&bytes)).to_ne_bytes(), [0xdd, 0xf2]);
     }
 
-    /// A byte at a time, as RFC 1071 section 4.1 puts it.
+    /// Returns the sum by single bytes (RFC 1071 section 4.1).
     fn plain(bytes: &[u8]) -> u16 {
         let mut total = 0u32;
         for pair in bytes.chunks(2) {
@@ -125,8 +125,8 @@ mod tests {
             prop_assert_eq!(fold(sum(&bytes)), u16::from_ne_bytes(plain(&bytes).to_be_bytes()));
         }
 
-        /// RFC 9293 section 3.1 and RFC 8200 section 8.1: what is emitted holds, and a changed
-        /// word does not.
+        /// RFC 9293 section 3.1 and RFC 8200 section 8.1: an emitted checksum is correct, and a changed
+        /// word makes it incorrect.
         #[test]
         fn what_is_made_holds(
             v6 in any::<bool>(), a in any::<[u8; 16]>(), b in any::<[u8; 16]>(),

@@ -2,13 +2,13 @@
 //!
 //! ## Modules
 //!
-//! [`Tcp`] is the TCP of one host. Programs above it open, accept, write, read, shut down and abort by calls and hear of
-//! changes by [`Event`]s; there are no callbacks, and everything is bounded by a [`Settings`] or [`Limits`] field or a
-//! named constant. Urgent data is delivered in line (RFC 6093), and data on a SYN is left for the peer to send again.
+//! [`Tcp`] is the TCP of one host. Programs open, accept, write, read, shut down and abort by calls and read changes as
+//! [`Event`]s. There are no callbacks, and everything is bounded by a field of [`Settings`] or [`Limits`] or a named
+//! constant. Urgent data is delivered in line (RFC 6093), and data on a SYN is ignored until the peer sends it again.
 //!
-//! Read [`segment`] for the wire, [`endpoint`] for what a host holds, [`connection`] for the state machine of RFC 9293,
-//! and [`congestion`] for how fast it sends. [`ns2`] is another, much smaller protocol: the one-way TCP of the ns-2
-//! simulator, for results that must match its.
+//! Read [`segment`] for the wire, [`endpoint`] for the state of a host, [`connection`] for the state machine of RFC 9293,
+//! and [`congestion`] for the window. [`ns2`] is another, much smaller protocol: the one-way TCP of the ns-2 simulator,
+//! for results that must match those of ns-2.
 
 #![forbid(unsafe_code)]
 

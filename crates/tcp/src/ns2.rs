@@ -1,12 +1,12 @@
-//! The one-way TCP of the ns-2 simulator with its defaults, for results that must match its.
+//! The one-way TCP of the ns-2 simulator with its defaults, for results that must match those of ns-2.
 //!
-//! A [`Sender`] numbers packets, not bytes, begins without a handshake, and never looks at a
-//! receiver's window; a [`Sink`] acknowledges each packet at once. The congestion control is Tahoe:
-//! every loss starts over from one packet. On the wire both are TCP headers without options, so
-//! that with an IPv4 header a data packet has 1040 bytes and an acknowledgment 40.
+//! A [`Sender`] numbers packets, not bytes, starts without a handshake, and ignores the receiver's
+//! window; a [`Sink`] acknowledges each packet at once. The congestion control is Tahoe: every loss
+//! starts over from one packet. On the wire both are TCP headers without options, so that with an IPv4
+//! header a data packet has 1040 bytes and an acknowledgment 40.
 //!
-//! It is a model of a model. What ns-2 counts in ticks is counted in ticks here, and its order of
-//! events within an acknowledgment is kept: measure, move on, open the window, send.
+//! It models the model. What ns-2 counts in ticks is counted in ticks here, and its order of events
+//! within an acknowledgment is the same: measure, advance, open the window, send.
 
 use crate::PROTOCOL;
 use crate::segment::{Flags, Header, Segment};
@@ -21,33 +21,33 @@ const SRTT_BITS: u32 = 3;
 const RTTVAR_BITS: u32 = 2;
 /// The timeout is the smoothed time plus this power of two times the variation.
 const RTTVAR_EXP: u32 = 2;
-/// Largest factor of the back-off.
+/// Maximum factor of the back-off.
 const MAX_BACKOFF: u32 = 64;
-/// Packets out of order that a sink remembers; more are dropped.
+/// Maximum number of packets out of order that a sink stores. More are dropped.
 const MAX_HELD: usize = 4096;
-/// Acknowledgments that wait in a sink to be sent; more are dropped.
+/// Maximum number of acknowledgments that wait in a sink to be sent. More are dropped.
 const MAX_WAITING: usize = 4096;
 
-/// ns-2's names in brackets.
+/// Parameters, with ns-2's names in brackets.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Settings {
     /// Data bytes in a packet (`packetSize_`).
     pub packet: u16,
-    /// Largest window in packets (`window_`).
+    /// Maximum window in packets (`window_`).
     pub window: u32,
     /// Initial window in packets (`windowInit_`).
     pub initial_window: u32,
-    /// Duplicate acknowledgments that mean a loss (`numdupacks_`).
+    /// Number of duplicate acknowledgments that indicate a loss (`numdupacks_`).
     pub dup_acks: u32,
-    /// Send a new packet for each of the duplicates before (`singledup_`, RFC 3042).
+    /// Whether a new packet is sent for each of the earlier duplicates (`singledup_`, RFC 3042).
     pub limited_transmit: bool,
     /// Unit of measured times (`tcpTick_`).
     pub tick: Duration,
-    /// Least timeout (`minrto_`).
+    /// Minimum timeout (`minrto_`).
     pub min_rto: Duration,
-    /// Largest timeout (`maxrto_`).
+    /// Maximum timeout (`maxrto_`).
     pub max_rto: Duration,
-    /// Timeout before anything was measured (`rtxcur_init_`).
+    /// Timeout before a round trip was measured (`rtxcur_init_`).
     pub initial_rto: Duration,
 }
 
@@ -67,7 +67,7 @@ impl Default for Settings {
     }
 }
 
-/// A sender as a probe sees it. Windows are in packets.
+/// State of a sender. Windows are in packets.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Snapshot {
     /// Congestion window.
@@ -90,13 +90,13 @@ pub struct Snapshot {
     pub acknowledged: u64,
 }
 
-/// The sending end.
+/// The sending endpoint.
 #[derive(Debug)]
 pub struct Sender {
     settings: Settings,
     local: SocketAddr,
     remote: SocketAddr,
-    /// Packets the application has handed over (`curseq_`).
+    /// Number of packets the application has queued (`curseq_`).
     offered: u64,
     /// The next packet to send (`t_seqno_`).
     next: u64,
@@ -104,25 +104,25 @@ pub struct Sender {
     highest: u64,
     /// Packets acknowledged (`highest_ack_` + 1).
     acknowledged: u64,
-    /// Packets sent when the window was last cut (`recover_` + 1).
+    /// Number of packets sent when the window was last reduced (`recover_` + 1).
     recover: u64,
-    /// A window was cut, and `recover` counts.
+    /// Whether the window was reduced, so that `recover` is valid.
     has_cut: bool,
     dup_acks: u32,
     cwnd: f64,
     ssthresh: u32,
-    /// In ticks with `SRTT_BITS`; 0 before anything was measured.
+    /// In ticks with `SRTT_BITS`; 0 before a round trip was measured.
     srtt: i64,
     /// In ticks with `RTTVAR_BITS`.
     rttvar: i64,
     timeout: Duration,
     backoff: u32,
-    /// The packet being timed, with when it was sent (`rtt_seq_`, `rtt_ts_`).
+    /// The packet being timed and its send time (`rtt_seq_`, `rtt_ts_`).
     timed: Option<(u64, Time)>,
     /// The latest packet that was timed.
     last_timed: Option<u64>,
     timer: Option<Time>,
-    /// Packets that limited transmit lets out.
+    /// Number of packets that limited transmit allows.
     single: u32,
     sent: u64,
     retransmits: u64,
@@ -131,7 +131,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// A sender that has nothing to send yet.
+    /// Creates a sender without data.
     pub fn new(settings: Settings, local: SocketAddr, remote: SocketAddr) -> Self {
         Sender {
             settings,
@@ -161,12 +161,12 @@ impl Sender {
         }
     }
 
-    /// Hands over packets. Their number has no limit: nothing of them is stored.
+    /// Queues packets. Their number has no limit, since nothing of them is stored.
     pub fn offer(&mut self, packets: u64) {
         self.offered = self.offered.saturating_add(packets);
     }
 
-    /// What a probe sees.
+    /// Returns the sender's state.
     pub fn snapshot(&self) -> Snapshot {
         let srtt = (self.srtt != 0).then(|| {
             Duration::from_nanos(self.srtt as u64 * self.settings.tick.as_nanos() as u64 / 8)
@@ -184,7 +184,7 @@ impl Sender {
         }
     }
 
-    /// `window()`: the congestion window, at most the configured one, in whole packets.
+    /// `window()`: returns the congestion window in whole packets, at most the configured maximum.
     fn window(&self) -> u64 {
         (self.cwnd as u64).min(u64::from(self.settings.window))
     }
@@ -211,7 +211,7 @@ impl Sender {
         self.timeout = Duration::from_nanos(sum as u64 * tick);
     }
 
-    /// `slowdown`: half the window as threshold, and one packet as window.
+    /// `slowdown`: sets the threshold to half the window, and the window to one packet.
     fn cut(&mut self) {
         self.recover = self.highest;
         self.has_cut = true;
@@ -235,7 +235,8 @@ impl Sender {
         self.single = 0;
         self.acknowledged = upto;
         self.next = self.next.max(upto);
-        // Packets of after a cut may still be out when all that were sent before are acknowledged.
+        // Packets sent after a reduction may still be in flight when all those sent before are
+        // acknowledged.
         let waiting = self.next > upto || upto < self.highest;
         self.timer = waiting.then(|| now + self.rto());
         if self.cwnd < f64::from(self.ssthresh) {
@@ -245,7 +246,7 @@ impl Sender {
         }
     }
 
-    /// `dupack_action` of Tahoe, unless the loss is one that was already answered.
+    /// `dupack_action` of Tahoe, unless the loss was already handled.
     fn duplicate(&mut self, now: Time) {
         self.dup_acks += 1;
         if self.dup_acks < self.settings.dup_acks {
@@ -269,7 +270,7 @@ impl Endpoint for Sender {
         if !ours || !header.flags.has(Flags::ACK) {
             return;
         }
-        // Packets acknowledged, from bytes modulo 2^32: the one nearest ahead of what is known.
+        // Packets acknowledged, from bytes modulo 2^32: the nearest number ahead.
         let packet = u64::from(self.settings.packet);
         let known = Seq::new((self.acknowledged.wrapping_mul(packet)) as u32);
         if header.ack.before(known) {
@@ -308,9 +309,9 @@ impl Endpoint for Sender {
     fn poll_transmit(&mut self, now: Time, payload: &mut Vec<u8>) -> Option<Addressing> {
         let mut window = self.acknowledged + self.window();
         if self.single > 0 {
-            // Limited transmit: one packet more for each duplicate, within the largest window.
-            let most = self.acknowledged + u64::from(self.settings.window);
-            window = (window + u64::from(self.dup_acks)).min(most);
+            // Limited transmit: one more packet for each duplicate, within the maximum window.
+            let max = self.acknowledged + u64::from(self.settings.window);
+            window = (window + u64::from(self.dup_acks)).min(max);
         }
         if self.next >= window || self.next >= self.offered {
             self.single = 0;
@@ -343,14 +344,14 @@ impl Endpoint for Sender {
     }
 }
 
-/// The receiving end.
+/// The receiving endpoint.
 #[derive(Debug)]
 pub struct Sink {
     local: SocketAddr,
     remote: SocketAddr,
-    /// Where the stream is complete to.
+    /// The sequence number up to which the stream is complete.
     next: Seq,
-    /// Begins and ends of what lies beyond.
+    /// The ranges received beyond it.
     held: Vec<(Seq, Seq)>,
     waiting: VecDeque<Seq>,
     received: u64,
@@ -358,7 +359,7 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// A sink for the packets of one sender.
+    /// Creates a sink for the packets of one sender.
     pub fn new(local: SocketAddr, remote: SocketAddr) -> Self {
         Sink {
             local,
@@ -371,12 +372,12 @@ impl Sink {
         }
     }
 
-    /// Packets received, duplicates included.
+    /// Returns the number of packets received, including duplicates.
     pub fn received(&self) -> u64 {
         self.received
     }
 
-    /// Bytes received in order.
+    /// Returns the number of bytes received in order.
     pub fn delivered(&self) -> u64 {
         self.delivered
     }
@@ -451,7 +452,7 @@ mod tests {
         (Sender::new(Settings::default(), a, b), Sink::new(b, a))
     }
 
-    /// All the sender lets out now, as packet numbers.
+    /// Returns the numbers of all packets that the sender sends now.
     fn sent(sender: &mut Sender, now: Time) -> Vec<u32> {
         let (mut out, mut numbers) = (Vec::new(), Vec::new());
         while let Some(addressing) = sender.poll_transmit(now, &mut out) {
@@ -463,7 +464,7 @@ mod tests {
         numbers
     }
 
-    /// Hands the sink's answer to a packet back to the sender.
+    /// Delivers the sink's answer to a packet to the sender.
     fn answer(sender: &mut Sender, sink: &mut Sink, now: Time, packet: u32) {
         let header =
             Header { source: 1, destination: 2, seq: Seq::new(packet * 1000), ..Header::default() };
@@ -497,8 +498,8 @@ mod tests {
         assert_eq!(sink.delivered(), 100_000);
     }
 
-    /// ns-2's Tahoe: a third duplicate sends everything again from the loss on, from one packet,
-    /// with half the window as threshold; two duplicates before let one packet out each.
+    /// ns-2's Tahoe: a third duplicate sends everything again from the loss on, from one packet, with
+    /// half the window as threshold; each of the two earlier duplicates allows one packet.
     #[test]
     fn a_loss_starts_over() {
         let (mut sender, mut sink) = ends();
@@ -528,7 +529,7 @@ mod tests {
             answer(&mut sender, &mut sink, now, packet);
             assert_eq!(sent(&mut sender, now), []);
         }
-        // The sink had kept the rest.
+        // The sink had stored the rest.
         answer(&mut sender, &mut sink, now, lost);
         assert_eq!(sent(&mut sender, now), [last + 1, last + 2]);
     }

@@ -14,12 +14,12 @@ impl Prr {
         Prr { recover_fs: flight.max(1), prr_delivered: 0, prr_out: 0 }
     }
 
-    /// Data was sent during recovery.
+    /// Notes that data was sent during recovery.
     pub(crate) fn sent(&mut self, bytes: u32) {
         self.prr_out += u64::from(bytes);
     }
 
-    /// On an acknowledgment that says `delivered` bytes arrived: how much may be sent now.
+    /// Returns the number of bytes that may be sent after an acknowledgment of `delivered` bytes.
     pub(crate) fn allow(&mut self, delivered: u32, pipe: u32, ssthresh: u32, mss: u32) -> u32 {
         self.prr_delivered += u64::from(delivered);
         let allowed = if pipe > ssthresh {

@@ -4,21 +4,21 @@
 use crate::seq::Seq;
 use ringway_sansio::{Duration, Time};
 
-/// How long a least round-trip time counts.
+/// Time for which a minimum round-trip time is valid.
 const MIN_RTT_WINDOW: Duration = Duration::from_secs(300);
-/// RFC 8985 section 6.2 step 4: recoveries until a widened window narrows again.
+/// Number of recoveries until a widened window narrows again (RFC 8985 section 6.2 step 4).
 const REO_WND_PERSIST: u8 = 16;
-/// Largest multiplier kept; the window is bounded by SRTT anyway.
+/// Maximum multiplier stored; the window is bounded by SRTT anyway.
 const MAX_REO_WND_MULT: u8 = 200;
-/// RFC 8985 section 3.3.2 step 4: segments that count like duplicate acknowledgments.
+/// Number of segments that count like duplicate acknowledgments (RFC 8985 section 3.3.2 step 4).
 const DUP_THRESH: u32 = 3;
 
-/// What an acknowledgment says besides numbers, for RFC 8985 section 6.2 step 2.
+/// The time of an acknowledgment, for RFC 8985 section 6.2 step 2.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AckTime {
     pub(crate) now: Time,
-    /// When the acknowledged segment was sent by the echo of our timestamp, where there is one; at
-    /// the granularity of the timestamp clock.
+    /// The send time of the acknowledged segment by the echo of the local timestamp, if there is one,
+    /// at the resolution of the timestamp clock.
     pub(crate) echoed: Option<Time>,
 }
 
@@ -58,7 +58,7 @@ impl Rack {
         }
     }
 
-    /// RFC 8985 section 6.2 steps 1 to 3, for one segment newly delivered.
+    /// Handles one newly delivered segment (RFC 8985 section 6.2 steps 1 to 3).
     #[inline]
     pub(crate) fn delivered(&mut self, at: Time, end: Seq, retransmitted: bool, ack: AckTime) {
         if end.after(self.fack) {
@@ -68,7 +68,8 @@ impl Rack {
         }
         let rtt = ack.now.since(at);
         if retransmitted {
-            // The echo is of an earlier transmission, or this one had no time to be answered.
+            // The echo is of an earlier transmission, or the time is too short for an answer to this
+            // one.
             if ack.echoed.is_some_and(|echoed| echoed < at) || rtt < self.min_rtt {
                 return;
             }
@@ -83,8 +84,8 @@ impl Rack {
         }
     }
 
-    /// RFC 8985 section 6.2 step 4: a DSACK says that a retransmission was in vain, so the window
-    /// widens, once a round trip.
+    /// Handles a DSACK, which shows that a retransmission was not needed, so that the window widens,
+    /// once a round trip (RFC 8985 section 6.2 step 4).
     pub(crate) fn duplicate_reported(&mut self, snd_una: Seq, snd_nxt: Seq) {
         if self.dsack_round.is_some_and(|round| snd_una.before(round)) {
             return;
@@ -94,7 +95,7 @@ impl Rack {
         self.reo_wnd_persist = REO_WND_PERSIST;
     }
 
-    /// RFC 8985 section 6.2 step 4: a recovery ended.
+    /// Handles the end of a recovery (RFC 8985 section 6.2 step 4).
     pub(crate) fn recovered(&mut self) {
         if self.reo_wnd_persist > 0 {
             self.reo_wnd_persist -= 1;
@@ -104,7 +105,7 @@ impl Rack {
         }
     }
 
-    /// `RACK_update_reo_wnd` of RFC 8985 section 6.2 step 4: how much out of order is borne.
+    /// Returns the reordering window by `RACK_update_reo_wnd` of RFC 8985 section 6.2 step 4.
     pub(crate) fn reo_wnd(
         &self,
         recovering: bool,
@@ -122,12 +123,12 @@ impl Rack {
         wide.min(srtt.unwrap_or(wide))
     }
 
-    /// Whether segments were seen out of order.
+    /// Returns whether segments were seen out of order.
     pub(crate) fn reordering_seen(&self) -> bool {
         self.reordering_seen
     }
 
-    /// The least round-trip time of the last minutes.
+    /// Returns the minimum round-trip time of the last minutes.
     pub(crate) fn min_rtt(&self) -> Option<Duration> {
         (self.min_rtt != Duration::MAX).then_some(self.min_rtt)
     }
@@ -147,10 +148,9 @@ mod tests {
         AckTime { now: Time::from_millis(now), echoed: None }
     }
 
-    /// RFC 8985 section 6.2 step 2: a retransmission answered faster than any round trip was not
-    /// what was answered.
+    /// RFC 8985 section 6.2 step 2: an answer faster than any round trip is of an earlier transmission.
     #[test]
-    fn an_answer_too_early_is_of_the_first_transmission() {
+    fn an_early_answer_counts_for_the_first_transmission() {
         let mut rack = Rack::new(Seq::new(0));
         rack.delivered(Time::from_millis(0), Seq::new(10), false, ack(100));
         rack.delivered(Time::from_millis(190), Seq::new(20), true, ack(200));

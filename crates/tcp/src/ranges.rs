@@ -1,10 +1,10 @@
-//! A bounded set of sequence ranges, for both ends of selective acknowledgment.
+//! A bounded set of sequence ranges, for both endpoints of selective acknowledgment.
 
 use crate::seq::Seq;
 use std::collections::VecDeque;
 
-/// Most separate ranges kept; beyond it new ones are refused. With 1,460-byte segments this many
-/// holes need a window of at least 1.5 MB.
+/// Maximum number of separate ranges. Beyond it new ones are refused. With 1,460-byte segments this
+/// many holes need a window of at least 1.5 MB.
 pub(crate) const MAX_RANGES: usize = 512;
 
 /// Ranges `[left, right)` in order that neither overlap nor touch. All lie within 2^31.
@@ -28,7 +28,7 @@ impl Ranges {
         self.0.clear();
     }
 
-    /// Adds a range and gives the one it became part of; `None` when the set is full.
+    /// Adds a range and returns the one that contains it; `None` when the set is full.
     pub(crate) fn insert(&mut self, left: Seq, right: Seq) -> Option<(Seq, Seq)> {
         // The first range that ends at or after `left`, and the first that begins after `right`.
         let from = self.0.partition_point(|range| range.1.before(left));
@@ -67,7 +67,7 @@ impl Ranges {
         }
     }
 
-    /// Takes the first range if it begins at or before `seq`, and gives where it ends.
+    /// Removes the first range if it begins at or before `seq`, and returns its end.
     pub(crate) fn take_joined(&mut self, seq: Seq) -> Option<Seq> {
         let (left, right) = self.first()?;
         if left.after(seq) {
@@ -77,7 +77,7 @@ impl Ranges {
         Some(right)
     }
 
-    /// The first part of `[left, right)` that is in no range.
+    /// Returns the first part of `[left, right)` that is in no range.
     pub(crate) fn gap(&self, left: Seq, right: Seq) -> Option<(Seq, Seq)> {
         let at = self.0.partition_point(|range| range.1.upto(left));
         let Some(&(low, high)) = self.0.get(at) else {

@@ -1,10 +1,10 @@
-//! A byte ring of bounded size that takes memory as it is needed.
+//! A byte ring of bounded size that allocates memory as needed.
 
 /// First allocation in bytes.
 const FIRST: usize = 4096;
 
-/// Bytes in order, taken from the front. Bytes may be placed beyond the end before the end gets
-/// there, for data that comes out of order.
+/// A queue of bytes. Bytes may be written beyond the end in advance, for data that arrives out of
+/// order.
 #[derive(Debug)]
 pub(crate) struct Ring {
     bytes: Vec<u8>,
@@ -14,7 +14,7 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// An empty ring that never holds more than `limit` bytes.
+    /// Creates an empty ring that never holds more than `limit` bytes.
     pub(crate) fn new(limit: usize) -> Self {
         Ring { bytes: Vec::new(), head: 0, len: 0, limit }
     }
@@ -31,12 +31,12 @@ impl Ring {
         self.limit
     }
 
-    /// Bytes that still fit.
+    /// Returns the number of bytes that still fit.
     pub(crate) fn space(&self) -> usize {
         self.limit - self.len
     }
 
-    /// Makes room for `needed` bytes from the head on; what is placed keeps its place.
+    /// Makes room for `needed` bytes from the head on. Bytes already written keep their offsets.
     fn reserve(&mut self, needed: usize) {
         let old = self.bytes.len();
         if needed <= old {
@@ -51,9 +51,9 @@ impl Ring {
         self.head = 0;
     }
 
-    /// Places `data` at `offset` from the head without moving the end. What would lie beyond the
-    /// limit is left out; gives how much was placed.
-    pub(crate) fn place(&mut self, offset: usize, data: &[u8]) -> usize {
+    /// Writes `data` at `offset` from the head without moving the end. Bytes beyond the limit are left
+    /// out. Returns the number of bytes written.
+    pub(crate) fn write_at(&mut self, offset: usize, data: &[u8]) -> usize {
         let data = &data[..data.len().min(self.limit.saturating_sub(offset))];
         if data.is_empty() {
             return 0;
@@ -66,19 +66,19 @@ impl Ring {
         data.len()
     }
 
-    /// Moves the end over `count` bytes that were placed.
+    /// Moves the end over `count` bytes that were written.
     pub(crate) fn extend(&mut self, count: usize) {
         self.len = (self.len + count).min(self.limit);
     }
 
-    /// Appends as much of `data` as fits and gives how much.
+    /// Appends as much of `data` as fits and returns the number of bytes.
     pub(crate) fn push(&mut self, data: &[u8]) -> usize {
-        let count = self.place(self.len, data);
+        let count = self.write_at(self.len, data);
         self.extend(count);
         count
     }
 
-    /// The bytes from `offset`, at most `count`, in two parts.
+    /// Returns the bytes from `offset`, at most `count`, in two parts.
     pub(crate) fn slices(&self, offset: usize, count: usize) -> (&[u8], &[u8]) {
         let offset = offset.min(self.len);
         let count = count.min(self.len - offset);
@@ -99,7 +99,7 @@ impl Ring {
         }
     }
 
-    /// Copies out and drops as much as fits `out`; gives how much.
+    /// Moves as many bytes as fit to `out`; returns their number.
     pub(crate) fn pop(&mut self, out: &mut [u8]) -> usize {
         let (one, two) = self.slices(0, out.len());
         out[..one.len()].copy_from_slice(one);
@@ -109,7 +109,7 @@ impl Ring {
         count
     }
 
-    /// Gives the memory back.
+    /// Drops all bytes and releases the memory.
     pub(crate) fn clear(&mut self) {
         *self = Ring::new(self.limit);
     }
@@ -125,8 +125,8 @@ mod tests {
         let mut ring = Ring::new(100_000);
         ring.push(b"abc");
         ring.consume(2);
-        ring.place(3, b"xyz");
-        ring.place(50_000, b"far");
+        ring.write_at(3, b"xyz");
+        ring.write_at(50_000, b"far");
         ring.push(b"de");
         ring.extend(3);
         let mut out = [0; 6];
@@ -143,7 +143,7 @@ mod tests {
         let mut ring = Ring::new(10);
         assert_eq!(ring.push(&[1; 8]), 8);
         assert_eq!(ring.push(&[2; 8]), 2);
-        assert_eq!(ring.place(12, &[3; 8]), 0);
+        assert_eq!(ring.write_at(12, &[3; 8]), 0);
         assert_eq!(ring.space(), 0);
     }
 

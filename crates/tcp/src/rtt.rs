@@ -2,13 +2,13 @@
 
 use ringway_sansio::Duration;
 
-/// RFC 6298 section 2.1: before anything was measured.
+/// The timeout before a round trip was measured (RFC 6298 section 2.1).
 pub(crate) const INITIAL_RTO: Duration = Duration::from_secs(1);
-/// RFC 6298 section 5.7: when the SYN had to be sent again.
+/// The timeout when the SYN had to be sent again (RFC 6298 section 5.7).
 pub(crate) const RTO_AFTER_LOST_SYN: Duration = Duration::from_secs(3);
 /// The clock granularity G of RFC 6298 section 2.
 pub(crate) const GRANULARITY: Duration = Duration::from_millis(1);
-/// Most doublings that are counted.
+/// Maximum number of doublings.
 const MAX_BACKOFF: u32 = 16;
 
 /// The estimator of RFC 6298 section 2 with the back-off of section 5.
@@ -28,7 +28,7 @@ impl Rtt {
         Rtt { srtt: None, rttvar: Duration::ZERO, base, backoff: 0, min_rto, max_rto }
     }
 
-    /// A measurement from a segment that was sent once (Karn) or that timestamps tell apart.
+    /// Adds a measurement from a segment that was sent once (Karn) or that timestamps identify.
     pub(crate) fn sample(&mut self, rtt: Duration) {
         let srtt = match self.srtt {
             // RFC 6298 section 2.2.
@@ -48,7 +48,7 @@ impl Rtt {
         self.backoff = 0;
     }
 
-    /// RFC 6298 section 5.7: the SYN was sent again.
+    /// Notes that the SYN was sent again (RFC 6298 section 5.7).
     pub(crate) fn syn_was_lost(&mut self) {
         if self.srtt.is_none() {
             self.base = RTO_AFTER_LOST_SYN.clamp(self.min_rto, self.max_rto);
@@ -56,17 +56,17 @@ impl Rtt {
         self.backoff = 0;
     }
 
-    /// RFC 6298 section 5.5: doubles the timeout.
+    /// Doubles the timeout (RFC 6298 section 5.5).
     pub(crate) fn back_off(&mut self) {
         self.backoff = (self.backoff + 1).min(MAX_BACKOFF);
     }
 
-    /// How often the timer was backed off since the last measurement.
+    /// Returns the number of doublings since the last measurement.
     pub(crate) fn backoff(&self) -> u32 {
         self.backoff
     }
 
-    /// The timeout with its back-off.
+    /// Returns the timeout with its back-off.
     pub(crate) fn rto(&self) -> Duration {
         self.base.saturating_mul(1 << self.backoff).min(self.max_rto)
     }

@@ -1,7 +1,7 @@
 //! Segments on the wire: the header and its options as a value, and a checked view of a segment.
 //!
-//! [`Segment::parse`] checks everything once; what it gives borrows the data and holds the header as
-//! a [`Header`], which [`Header::emit`] writes. Options it does not know are skipped.
+//! [`Segment::parse`] checks everything once. The result borrows the data and holds the header as a
+//! [`Header`], which [`Header::emit`] writes. Unknown options are skipped.
 
 use crate::checksum;
 use crate::seq::Seq;
@@ -11,13 +11,13 @@ use std::net::IpAddr;
 
 /// Length of a header without options.
 pub const HEADER: usize = 20;
-/// Most bytes of options a header can hold.
+/// Maximum length of a header's options, in bytes.
 pub const MAX_OPTIONS: usize = 40;
-/// Most SACK blocks that fit into a header (RFC 2018 section 3).
+/// Maximum number of SACK blocks in a header (RFC 2018 section 3).
 pub const MAX_SACK_BLOCKS: usize = 4;
-/// Largest shift that RFC 7323 section 2.3 allows.
+/// Maximum shift of the window (RFC 7323 section 2.3).
 pub const MAX_WINDOW_SCALE: u8 = 14;
-/// Bytes that the timestamps option takes with its padding (RFC 7323 appendix A).
+/// Length in bytes of the timestamps option with its padding (RFC 7323 appendix A).
 pub const TIMESTAMPS_SPACE: usize = 12;
 
 /// Control bits (RFC 9293 section 3.1).
@@ -44,22 +44,22 @@ impl Flags {
     /// Congestion window reduced (RFC 3168 section 6.1).
     pub const CWR: Flags = Flags(0x80);
 
-    /// From the byte on the wire.
+    /// Creates flags from the byte on the wire.
     pub const fn from_bits(bits: u8) -> Flags {
         Flags(bits)
     }
 
-    /// The byte on the wire.
+    /// Returns the byte on the wire.
     pub const fn bits(self) -> u8 {
         self.0
     }
 
-    /// Whether all bits of `other` are set.
+    /// Returns whether all bits of `other` are set.
     pub const fn has(self, other: Flags) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether any bit of `other` is set.
+    /// Returns whether any bit of `other` is set.
     pub const fn any(self, other: Flags) -> bool {
         self.0 & other.0 != 0
     }
@@ -97,7 +97,7 @@ impl fmt::Debug for Flags {
 pub struct Timestamps {
     /// TSval: the sender's clock.
     pub value: u32,
-    /// TSecr: the clock of the other end as last heard.
+    /// TSecr: the clock of the peer as last received.
     pub echo: u32,
 }
 
@@ -109,20 +109,20 @@ pub struct Sack {
 }
 
 impl Sack {
-    /// Appends a block; `false` when there is no room.
+    /// Appends a block. Returns `false` when there is no room.
     pub fn push(&mut self, left: Seq, right: Seq) -> bool {
-        let Some(place) = self.blocks.get_mut(usize::from(self.len)) else { return false };
-        *place = (left, right);
+        let Some(slot) = self.blocks.get_mut(usize::from(self.len)) else { return false };
+        *slot = (left, right);
         self.len += 1;
         true
     }
 
-    /// The blocks.
+    /// Returns the blocks.
     pub fn blocks(&self) -> &[(Seq, Seq)] {
         &self.blocks[..usize::from(self.len)]
     }
 
-    /// Whether there is none.
+    /// Returns whether there is no block.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -134,7 +134,7 @@ impl fmt::Debug for Sack {
     }
 }
 
-/// What the options of a header say.
+/// The options of a header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Options {
     /// Maximum segment size (RFC 9293 section 3.7.1).
@@ -145,38 +145,38 @@ pub struct Options {
     pub sack_permitted: bool,
     /// Timestamps (RFC 7323 section 3).
     pub timestamps: Option<Timestamps>,
-    /// Selective acknowledgments; empty when there is no such option.
+    /// Selective acknowledgments; empty when the option is missing.
     pub sack: Sack,
 }
 
-/// Why bytes are no segment.
+/// The reason why bytes are no valid segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SegmentError {
     /// Shorter than a header.
     #[error("expected a header of at least {HEADER} bytes, got {got}")]
     Short {
-        /// Bytes there are.
+        /// Number of bytes.
         got: usize,
     },
     /// The header's length is below 20 bytes or above the segment's.
     #[error("expected a data offset of {HEADER} to {length} bytes, got {got}")]
     DataOffset {
-        /// What the header says, in bytes.
+        /// The length in the header, in bytes.
         got: usize,
         /// Length of the whole segment in bytes.
         length: usize,
     },
-    /// The checksum does not hold, or the addresses are of two families.
-    #[error("expected a checksum that holds, got {got:#06x}")]
+    /// The checksum is wrong, or the addresses are of two families.
+    #[error("expected a correct checksum, got {got:#06x}")]
     Checksum {
-        /// What the header says.
+        /// The checksum in the header.
         got: u16,
     },
-    /// An option is cut off or has a length its kind does not have (RFC 9293 section 3.1).
-    #[error("expected the length of option {kind} to be right, got {got}")]
+    /// An option is cut off or has an invalid length (RFC 9293 section 3.1).
+    #[error("expected a valid length of option {kind}, got {got}")]
     Option {
-        /// The kind.
+        /// The option kind.
         kind: u8,
         /// Its length as written; 0 when it is cut off before that.
         got: u8,
@@ -208,10 +208,10 @@ fn be32(bytes: &[u8], at: usize) -> u32 {
 }
 
 impl Options {
-    /// Reads the option bytes of a header.
+    /// Parses the option bytes of a header.
     pub fn parse(mut bytes: &[u8]) -> Result<Options, SegmentError> {
         let mut options = Options::default();
-        // What nearly every segment carries, laid out as RFC 7323 appendix A recommends.
+        // The layout that RFC 7323 appendix A recommends and almost every segment has.
         if let [NOP, NOP, TIMESTAMPS, 10, rest @ ..] = bytes
             && rest.len() >= 8
         {
@@ -256,8 +256,8 @@ impl Options {
         Ok(options)
     }
 
-    /// Writes the options, padded to four bytes, behind a header, and gives the length of both. SACK blocks for which no
-    /// room is left are not written.
+    /// Writes the options after a header, padded to four bytes. Returns the length of both. SACK blocks
+    /// without room are omitted.
     fn write(&self, out: &mut [u8; HEADER + MAX_OPTIONS]) -> usize {
         let mut at = HEADER;
         let mut put = |bytes: &[u8]| {
@@ -296,8 +296,7 @@ impl Options {
     }
 }
 
-/// A header as a value. The checksum is not part of it: it is checked on parsing and made on
-/// emitting.
+/// A header as a value, without the checksum, which is verified by parsing and computed by emitting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Header {
     /// Source port.
@@ -306,7 +305,7 @@ pub struct Header {
     pub destination: u16,
     /// Sequence number of the first byte, or of the SYN.
     pub seq: Seq,
-    /// Next sequence number expected; counts when ACK is set.
+    /// Next sequence number expected; valid when ACK is set.
     pub ack: Seq,
     /// Control bits.
     pub flags: Flags,
@@ -317,8 +316,8 @@ pub struct Header {
 }
 
 impl Header {
-    /// Appends header and data, given in two parts, to `out`, with a checksum over the
-    /// pseudo-header of the two addresses, which must be of one family.
+    /// Appends header and data, given in two parts, to `out`, with a checksum over the pseudo-header.
+    /// Both addresses must be of one family.
     pub fn emit(
         &self,
         source: IpAddr,
@@ -347,7 +346,7 @@ impl Header {
     }
 }
 
-/// A segment that was checked.
+/// A valid segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Segment<'a> {
     /// The header.
@@ -357,7 +356,7 @@ pub struct Segment<'a> {
 }
 
 impl<'a> Segment<'a> {
-    /// Checks and reads a segment that came with these addresses.
+    /// Parses and checks a segment that arrived with these addresses.
     pub fn parse(
         source: IpAddr,
         destination: IpAddr,
@@ -390,14 +389,14 @@ impl<'a> Segment<'a> {
         Ok(Segment { header, data: &bytes[offset..] })
     }
 
-    /// SEG.LEN: data, and one each for SYN and FIN (RFC 9293 section 3.4).
+    /// Returns SEG.LEN: the data length, plus one each for SYN and FIN (RFC 9293 section 3.4).
     pub fn len(&self) -> u32 {
         self.data.len() as u32
             + u32::from(self.header.flags.has(Flags::SYN))
             + u32::from(self.header.flags.has(Flags::FIN))
     }
 
-    /// Whether the segment takes no sequence number.
+    /// Returns whether the segment occupies no sequence number.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -430,7 +429,7 @@ mod tests {
     }
 
     proptest! {
-        /// RFC 9293 section 3.1: what is emitted is read back.
+        /// RFC 9293 section 3.1: an emitted segment is parsed back.
         #[test]
         fn emit_and_parse_agree(
             source in 1u16.., destination in 1u16.., seq in any::<u32>(), ack in any::<u32>(),
@@ -449,7 +448,7 @@ mod tests {
             prop_assert_eq!(segment.data, [one, two].concat());
         }
 
-        /// RFC 9293 section 3.1 (MUST-7): no option length leads astray.
+        /// RFC 9293 section 3.1 (MUST-7): no option length causes a panic.
         #[test]
         fn options_never_panic(bytes in proptest::collection::vec(0u8..12, 0..40)) {
             let _ = Options::parse(&bytes);
@@ -477,7 +476,7 @@ mod tests {
         assert_eq!(Options::parse(&out[HEADER..]).unwrap().sack.blocks().len(), 3);
     }
 
-    /// RFC 9293 section 3.1: errors name what was expected and got.
+    /// RFC 9293 section 3.1: errors state what was expected and what came.
     #[test]
     fn errors_say_what_is_wrong() {
         assert_eq!(Segment::parse(A, B, &[0; 19]), Err(SegmentError::Short { got: 19 }));

@@ -1,60 +1,60 @@
-//! Sequence numbers: 32 bits that wrap, compared as RFC 9293 section 3.4 says.
+//! Sequence numbers: 32 bits that wrap, compared by RFC 9293 section 3.4.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};
 
-/// A sequence number. There is no `Ord`: of two numbers the later is the one that lies less than
-/// 2^31 ahead, so "later" is not transitive.
+/// A sequence number. There is no `Ord`: the later of two numbers is the one less than 2^31 ahead,
+/// which is not transitive.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Seq(u32);
 
 impl Seq {
-    /// From the number on the wire.
+    /// Creates it from the number on the wire.
     pub const fn new(raw: u32) -> Self {
         Seq(raw)
     }
 
-    /// The number on the wire.
+    /// Returns the number on the wire.
     pub const fn to_u32(self) -> u32 {
         self.0
     }
 
-    /// Whether this is before `other`.
+    /// Returns whether this is before `other`.
     pub const fn before(self, other: Seq) -> bool {
         (self.0.wrapping_sub(other.0) as i32) < 0
     }
 
-    /// Whether this is after `other`.
+    /// Returns whether this is after `other`.
     pub const fn after(self, other: Seq) -> bool {
         other.before(self)
     }
 
-    /// Whether this is `other` or before it.
+    /// Returns whether this is `other` or before it.
     pub const fn upto(self, other: Seq) -> bool {
         !other.before(self)
     }
 
-    /// Whether this is `other` or after it.
+    /// Returns whether this is `other` or after it.
     pub const fn from(self, other: Seq) -> bool {
         !self.before(other)
     }
 
-    /// The later of two.
+    /// Returns the later of two.
     pub const fn max(self, other: Seq) -> Seq {
         if self.before(other) { other } else { self }
     }
 
-    /// The earlier of two.
+    /// Returns the earlier of two.
     pub const fn min(self, other: Seq) -> Seq {
         if other.before(self) { other } else { self }
     }
 
-    /// How far this is ahead of `other`; 0 when it is not ahead.
+    /// Returns the distance ahead of `other`; 0 when this is not ahead.
     pub const fn ahead_of(self, other: Seq) -> u32 {
         if self.before(other) { 0 } else { self.0.wrapping_sub(other.0) }
     }
 
-    /// The number `count` before this one.
+    /// Returns the number `count` before this one.
     pub const fn back(self, count: u32) -> Seq {
         Seq(self.0.wrapping_sub(count))
     }
@@ -75,7 +75,7 @@ impl AddAssign<u32> for Seq {
 
 impl Sub<Seq> for Seq {
     type Output = u32;
-    /// The distance from `other` up to this, modulo 2^32.
+    /// Returns the distance from `other` up to this, modulo 2^32.
     fn sub(self, other: Seq) -> u32 {
         self.0.wrapping_sub(other.0)
     }

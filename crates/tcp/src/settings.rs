@@ -1,19 +1,18 @@
-//! What can be chosen: how a connection behaves, and how much a host holds.
+//! Settings of a connection and limits of a host.
 
 use crate::congestion::{Congestion, Cubic, NewReno};
 use ringway_sansio::Duration;
 
-/// Smallest MTU accepted: one byte of data must fit beside the longest headers.
+/// Minimum MTU, in bytes: one byte of data must fit beside the longest headers.
 pub const MIN_MTU: u16 = 128;
-/// Largest buffer accepted in either direction, in bytes: the largest window that RFC 7323
-/// section 2.3 can tell.
+/// Maximum buffer in either direction, in bytes: the largest window of RFC 7323 section 2.3.
 pub const MAX_BUFFER: usize = 1 << 30;
-/// Smallest buffer accepted in either direction, in bytes.
+/// Minimum buffer in either direction, in bytes.
 pub const MIN_BUFFER: usize = 2048;
-/// RFC 9293 section 3.8.6.3: an acknowledgment may not wait longer than this.
+/// Maximum delay of an acknowledgment (RFC 9293 section 3.8.6.3).
 pub const MAX_DELAYED_ACK: Duration = Duration::from_millis(500);
 
-/// How congestion is answered.
+/// The congestion control algorithm.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub enum Algorithm {
     /// RFC 5681 and RFC 6582.
@@ -24,7 +23,7 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// A controller of this kind.
+    /// Creates a controller of this kind.
     pub(crate) fn make(self) -> Box<dyn Congestion> {
         match self {
             Algorithm::NewReno => Box::new(NewReno::default()),
@@ -33,25 +32,25 @@ impl Algorithm {
     }
 }
 
-/// How loss is noticed when the peer sends SACK blocks. Without them it is always NewReno's three
+/// Loss detection when the peer sends SACK blocks. Without them it is always by NewReno's three
 /// duplicate acknowledgments (RFC 6582).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub enum Detection {
     /// By time, with tail loss probes (RFC 8985).
     #[default]
     RackTlp,
-    /// By counting what arrived above (RFC 6675).
+    /// By counting the segments that arrived above (RFC 6675).
     Sack,
 }
 
 /// Keep-alive (RFC 9293 section 3.8.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KeepAlive {
-    /// Silence before the first probe. RFC 9293 asks for a default of two hours or more.
+    /// Silence before the first probe. RFC 9293 requires a default of two hours or more.
     pub idle: Duration,
     /// Time between probes.
     pub interval: Duration,
-    /// Probes without an answer until the connection is given up.
+    /// Number of unanswered probes after which the connection ends.
     pub probes: u32,
 }
 
@@ -61,42 +60,44 @@ impl Default for KeepAlive {
     }
 }
 
-/// How a connection behaves.
+/// Settings of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// Largest IP packet in bytes; what is sent and the MSS option follow from it.
+    /// Maximum length of an IP packet in bytes. The maximum segment size and the MSS option follow from
+    /// it.
     pub mtu: u16,
-    /// Most bytes written and not acknowledged. Memory is taken as needed.
+    /// Maximum number of bytes written and not acknowledged. Memory is allocated as needed.
     pub send_buffer: usize,
-    /// Most bytes received and not read; also the largest window. Memory is taken as needed.
+    /// Maximum number of bytes received and not read; also the largest window. Memory is allocated as
+    /// needed.
     pub receive_buffer: usize,
     /// Congestion control.
     pub algorithm: Algorithm,
     /// Loss detection.
     pub detection: Detection,
-    /// Offer and take selective acknowledgments (RFC 2018).
+    /// Whether selective acknowledgments are offered and accepted (RFC 2018).
     pub sack: bool,
-    /// Offer and take timestamps (RFC 7323 section 3).
+    /// Whether timestamps are offered and accepted (RFC 7323 section 3).
     pub timestamps: bool,
-    /// Offer and take window scaling (RFC 7323 section 2).
+    /// Whether window scaling is offered and accepted (RFC 7323 section 2).
     pub window_scaling: bool,
-    /// Offer and take explicit congestion notification (RFC 3168).
+    /// Whether explicit congestion notification is offered and accepted (RFC 3168).
     pub ecn: bool,
-    /// Hold small segments back while data is in flight (Nagle, RFC 9293 section 3.7.4).
+    /// Whether small segments wait while data is in flight (Nagle, RFC 9293 section 3.7.4).
     pub nagle: bool,
-    /// How long an acknowledgment may wait for a second segment; zero sends each at once.
+    /// Time that an acknowledgment may wait for a second segment; zero sends each at once.
     pub delayed_ack: Duration,
     /// Initial window in segments (RFC 6928).
     pub initial_window: u32,
-    /// Least retransmission timeout (RFC 6298 section 2.4 asks for one second).
+    /// Minimum retransmission timeout (RFC 6298 section 2.4 recommends one second).
     pub min_rto: Duration,
-    /// Largest retransmission timeout, at least 60 s by RFC 6298 section 2.5.
+    /// Maximum retransmission timeout, at least 60 s by RFC 6298 section 2.5.
     pub max_rto: Duration,
-    /// How long data may stay unacknowledged until the connection is given up.
+    /// Time that data may stay unacknowledged before the connection ends.
     pub user_timeout: Duration,
-    /// How long a handshake may take.
+    /// Maximum duration of a handshake.
     pub handshake_timeout: Duration,
-    /// Keep-alive; off unless given.
+    /// Keep-alive; off by default.
     pub keep_alive: Option<KeepAlive>,
 }
 
@@ -124,19 +125,19 @@ impl Default for Settings {
     }
 }
 
-/// How much the TCP of a host holds.
+/// Limits of a host's TCP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Connections, however far they are.
+    /// Maximum number of connections in any state.
     pub connections: usize,
-    /// Handshakes under way on one listener; more SYNs are dropped.
+    /// Maximum number of handshakes in progress on one listener. More SYNs are dropped.
     pub half_open: usize,
-    /// 4-tuples in TIME-WAIT; the oldest make room.
+    /// Maximum number of 4-tuples in TIME-WAIT. The oldest is evicted.
     pub time_wait: usize,
-    /// How long a 4-tuple stays in TIME-WAIT: twice the maximum segment lifetime (RFC 9293
-    /// section 3.4.2).
+    /// Time that a 4-tuple stays in TIME-WAIT: twice the maximum segment lifetime (RFC 9293 section
+    /// 3.4.2).
     pub time_wait_for: Duration,
-    /// Listeners.
+    /// Maximum number of listeners.
     pub listeners: usize,
 }
 
@@ -152,64 +153,65 @@ impl Default for Limits {
     }
 }
 
-/// Why a call was refused. All are the caller's doing or the state of things; none is a fault.
+/// The reason why a call was refused. Each is caused by the caller or by the state of the connection;
+/// none is a fault.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The connection is gone, or never was.
-    #[error("expected an open connection, got the id of none")]
+    /// The connection does not exist or no longer exists.
+    #[error("no connection has this id")]
     NoConnection,
-    /// The listener is gone, or never was.
-    #[error("expected an open listener, got the id of none")]
+    /// The listener does not exist or no longer exists.
+    #[error("no listener has this id")]
     NoListener,
-    /// What is called for cannot be done in this state, such as writing after `shutdown`.
-    #[error("expected a connection whose sending side is open, got one that is closing")]
+    /// The call is not possible in this state, such as writing after `shutdown`.
+    #[error("the connection is closing and accepts no more data")]
     Closing,
     /// A limit is reached.
-    #[error("expected fewer than {limit} {what}, got one more")]
+    #[error("the limit of {limit} {what} is reached")]
     Full {
-        /// What there are too many of.
+        /// The items that are limited.
         what: &'static str,
-        /// How many there may be.
+        /// The limit.
         limit: usize,
     },
     /// The address or the pair of addresses is in use.
-    #[error("expected a free address, got one in use")]
+    #[error("the address and port are already in use")]
     InUse,
-    /// No port is left for this pair of addresses.
-    #[error("expected a free ephemeral port, got none")]
+    /// No ephemeral port is free for this pair of addresses.
+    #[error("no ephemeral port is free")]
     NoPort,
-    /// Addresses that cannot be used together or at all.
+    /// The addresses cannot be used, alone or together.
     #[error("expected two unicast addresses of one family and a remote port, got others")]
     Address,
     /// A setting is out of its bounds.
     #[error("expected {what} of {low} to {high}, got {got}")]
     Setting {
-        /// Which.
+        /// The setting.
         what: &'static str,
-        /// Least value.
+        /// Minimum value.
         low: u64,
-        /// Largest value.
+        /// Maximum value.
         high: u64,
-        /// The value.
+        /// The value given.
         got: u64,
     },
 }
 
 impl Settings {
-    /// Whether every value is within its bounds.
+    /// Checks that every value is within its bounds.
     pub fn check(&self) -> Result<(), Error> {
         let ms = |d: Duration| d.as_millis().min(u128::from(u64::MAX)) as u64;
-        let (least, most) = (MIN_BUFFER as u64, MAX_BUFFER as u64);
+        let (min, max) = (MIN_BUFFER as u64, MAX_BUFFER as u64);
         let keep_alive = self.keep_alive.unwrap_or_default();
         for (what, low, high, got) in [
             ("an MTU", u64::from(MIN_MTU), u64::from(u16::MAX), u64::from(self.mtu)),
-            ("a send buffer", least, most, self.send_buffer as u64),
-            ("a receive buffer", least, most, self.receive_buffer as u64),
+            ("a send buffer", min, max, self.send_buffer as u64),
+            ("a receive buffer", min, max, self.receive_buffer as u64),
             ("an acknowledgment delay in ms", 0, ms(MAX_DELAYED_ACK), ms(self.delayed_ack)),
             ("an initial window", 1, 1024, u64::from(self.initial_window)),
-            ("a least RTO in ms", 1, ms(self.max_rto), ms(self.min_rto)),
-            ("a largest RTO in ms", 1, 1 << 32, ms(self.max_rto)),
+            ("a minimum RTO in ms", 1, ms(self.max_rto), ms(self.min_rto)),
+            ("a maximum RTO in ms", 1, 1 << 32, ms(self.max_rto)),
             ("a user timeout in ms", 1, 1 << 40, ms(self.user_timeout)),
             ("a handshake timeout in ms", 1, 1 << 40, ms(self.handshake_timeout)),
             ("a keep-alive interval in ms", 1, 1 << 40, ms(keep_alive.interval)),

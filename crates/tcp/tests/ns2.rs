@@ -5,7 +5,8 @@ use ringway_tcp::ns2::{Sender, Settings, Sink};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-/// One direction of two hops in a row: each sends at `RATE`, takes `DELAY`, and holds `LIMIT`.
+/// One direction of two hops in a row. Each sends at `RATE`, delays by `DELAY`, and queues up to
+/// `LIMIT`.
 struct Path {
     hops: [Hop; 2],
 }
@@ -26,8 +27,9 @@ impl Path {
         Path { hops: [Hop::default(), Hop::default()] }
     }
 
-    /// When a packet of so many bytes, IP header included, arrives; `None` when it is dropped. The
-    /// second hop is as fast as the first, so that nothing waits there and order is kept.
+    /// Returns the arrival time of a packet of a length that includes the IP header; `None` when it is
+    /// dropped. The second hop is as fast as the first, so that nothing waits there and order is
+    /// preserved.
     fn carry(&mut self, now: Time, bytes: usize) -> Option<Time> {
         let on_wire = Duration::from_nanos(bytes as u64 * 8 * 1_000_000_000 / RATE);
         let mut at = now;

@@ -134,7 +134,7 @@ fn an_abort_resets() {
     assert_eq!((pair.a.len(), pair.b.len()), ((0, 0), (0, 0)));
 }
 
-/// RFC 9293 section 3.10.7.1: nobody listens.
+/// RFC 9293 section 3.10.7.1: there is no listener.
 #[test]
 fn a_closed_port_refuses() {
     let mut pair = Pair::new(quick(), quick(), ms(10));
@@ -145,10 +145,10 @@ fn a_closed_port_refuses() {
     assert_eq!(pair.b.counters().resets, 1);
 }
 
-/// RFC 9293 section 3.8.3: a peer that has vanished is given up after the user timeout, and a
-/// handshake after its own.
+/// RFC 9293 section 3.8.3: a connection to a dead peer ends after the user timeout, and a handshake
+/// after its timeout.
 #[test]
-fn a_silent_peer_is_given_up() {
+fn a_silent_peer_times_out() {
     let gone = std::rc::Rc::new(std::cell::Cell::new(false));
     let is_gone = gone.clone();
     let wire: Wire =
@@ -170,10 +170,9 @@ fn a_silent_peer_is_given_up() {
     assert!((ms(300_000)..ms(300_100)).contains(&took), "{took:?}");
 }
 
-/// RFC 9293 section 3.8.4: a keep-alive finds a peer that has vanished, and not one that is only
-/// silent.
+/// RFC 9293 section 3.8.4: a keep-alive detects a dead peer, and keeps a connection to a silent one.
 #[test]
-fn keep_alive_tells_silent_from_gone() {
+fn keep_alive_distinguishes_a_silent_peer_from_a_dead_one() {
     let keep_alive = ringway_tcp::KeepAlive {
         idle: Duration::from_secs(100),
         interval: Duration::from_secs(10),
@@ -218,15 +217,16 @@ fn a_mark_is_answered_without_a_loss() {
     }
     assert_eq!(flow.read, flow.total);
     let echoes = pair.log.iter().filter(|l| !l.1 && l.2.flags == Flags::ACK | Flags::ECE).count();
-    let told = pair.log.iter().filter(|l| l.1 && l.2.flags.has(Flags::CWR | Flags::ACK)).count();
+    let confirmed =
+        pair.log.iter().filter(|l| l.1 && l.2.flags.has(Flags::CWR | Flags::ACK)).count();
     assert!(echoes > 0);
-    assert_eq!(told, 1);
+    assert_eq!(confirmed, 1);
     assert!(pair.log.iter().filter(|l| l.3 == 0).all(|l| l.4 == Ecn::NotEct), "only data is ECT");
     assert!(pair.log.iter().filter(|l| l.1 && l.3 > 0).all(|l| l.4 == Ecn::Ect0));
 }
 
-/// RFC 6298, RFC 8985, RFC 6675, RFC 6582: one lost segment in a long transfer is repaired without
-/// a timeout, whatever the means.
+/// RFC 6298, RFC 8985, RFC 6675, RFC 6582: one lost segment in a long transfer is repaired without a
+/// timeout, by each detection.
 #[test]
 fn one_loss_costs_no_timeout() {
     for (sack, detection) in
@@ -284,8 +284,8 @@ fn a_lost_tail_is_probed() {
     assert_eq!((totals.tail_probes, totals.timeouts), (1, 0));
 }
 
-/// RFC 8985 section 6.2 step 4: reordering within a quarter of the round trip costs nothing once it
-/// was seen.
+/// RFC 8985 section 6.2 step 4: reordering within a quarter of the round trip has no cost after it was
+/// seen once.
 #[test]
 fn slight_reordering_costs_nothing() {
     let mut dice = Dice::new(7);
@@ -312,7 +312,7 @@ fn slight_reordering_costs_nothing() {
     assert!(last.totals.recoveries == 1 && last.totals.retransmits < 10, "{:?}", last.totals);
 }
 
-/// RFC 5681 section 4.1: a window that was not used for long is not trusted.
+/// RFC 5681 section 4.1: a window that was idle for long is reduced.
 #[test]
 fn idleness_closes_the_window() {
     let mut pair = Pair::new(quick(), quick(), ms(10));
@@ -331,10 +331,10 @@ fn idleness_closes_the_window() {
     assert_eq!(pair.a.snapshot(a).unwrap().cwnd, 14_480);
 }
 
-/// RFC 9293 section 3.10.7.4 (MAY-2): TIME-WAIT gives way to a SYN with later numbers, and answers
-/// a FIN that comes again.
+/// RFC 9293 section 3.10.7.4 (MAY-2): TIME-WAIT yields to a SYN with later numbers, and answers a
+/// repeated FIN.
 #[test]
-fn time_wait_gives_way_to_a_new_connection() {
+fn time_wait_yields_to_a_new_connection() {
     let mut pair = Pair::new(quick(), quick(), ms(10));
     let listener = pair.b.listen(SocketAddr::new(B, PORT), 8, None).unwrap();
     let (from, to) = (SocketAddr::new(A, 4444), SocketAddr::new(B, PORT));
@@ -387,7 +387,7 @@ fn settings() -> impl Strategy<Value = Settings> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
 
-    /// Whatever the wire does, the stream arrives exactly, both ways, and both ends close.
+    /// Whatever the wire does, the stream arrives exactly, both ways, and both endpoints close.
     #[test]
     fn the_stream_arrives_exactly(
         one in settings(), two in settings(), seed in any::<u64>(),
@@ -399,7 +399,7 @@ proptest! {
             let mut copies = Vec::new();
             let ecn = packet.addressing.ecn;
             let ecn = if ecn.is_capable() && dice.chance(5) { Ecn::Ce } else { ecn };
-            // A spoiled packet fails its checksum; the parser's own tests show that.
+            // A corrupted packet fails its checksum, as the parser's tests show.
             if dice.chance(loss) || dice.chance(spoil) {
                 return copies;
             }

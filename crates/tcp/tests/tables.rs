@@ -1,5 +1,5 @@
-//! One host against a script: packet tables, a behaviour each. Numbers are relative to the initial
-//! sequence numbers; `give` is what comes in, `expect` what must go out.
+//! One host against a scripted peer: packet tables, one behaviour each. Numbers are relative to the
+//! initial sequence numbers. `give` delivers a segment, `expect` compares the next one sent.
 
 #![allow(clippy::unwrap_used)]
 
@@ -27,9 +27,9 @@ fn state(script: &Script) -> State {
     script.tcp.snapshot(script.conn()).unwrap().state
 }
 
-/// RFC 9293 section 3.5: the options of a SYN, and of the answer to one that has none.
+/// RFC 9293 section 3.5: the options of a SYN, and of the answer to one without options.
 #[test]
-fn a_syn_offers_and_an_answer_follows() {
+fn an_answer_has_the_options_of_the_syn() {
     let mut s = Script::new(Settings { ecn: true, ..Settings::default() });
     let syn = s.connect();
     assert_eq!(syn.flags, Flags::SYN | Flags::ECE | Flags::CWR);
@@ -46,7 +46,7 @@ fn a_syn_offers_and_an_answer_follows() {
     assert_eq!(answer.options, expected);
 }
 
-/// RFC 6298 section 5 and RFC 9293 section 3.8.3: a SYN without an answer is sent again at 1, 3, 7 s.
+/// RFC 6298 section 5 and RFC 9293 section 3.8.3: an unanswered SYN is sent again at 1, 3, 7 s.
 #[test]
 fn a_syn_is_sent_again() {
     let mut s = Script::new(plain());
@@ -94,8 +94,8 @@ fn ten_segments_and_delayed_acknowledgments() {
     assert_eq!(s.read(), 3000);
 }
 
-/// RFC 9293 section 3.7.4: a small segment waits while data is in flight, unless Nagle is off or
-/// it is the last.
+/// RFC 9293 section 3.7.4: a small segment waits while data is in flight, unless Nagle is off or it is
+/// the last.
 #[test]
 fn nagle_holds_small_segments() {
     let mut s = Script::accepted(plain());
@@ -119,7 +119,7 @@ fn nagle_holds_small_segments() {
 
 /// RFC 2018 sections 3 and 4: the latest block first; RFC 5681 section 4.2: at once.
 #[test]
-fn blocks_tell_what_came_the_latest_first() {
+fn the_latest_block_comes_first() {
     let mut s = Script::accepted(plain());
     s.give(seg("A", 2001, 1000, 1));
     s.expect(seg("A", 1, 0, 1).sack(&[(2001, 3001)]));
@@ -190,7 +190,7 @@ fn selective_acknowledgments_start_a_recovery() {
     assert_eq!((snapshot.recovery, snapshot.cwnd), (Recovery::Open, 5000));
 }
 
-/// RFC 8985 section 6.2: one block is enough once a quarter of the round trip has passed.
+/// RFC 8985 section 6.2: one block is sufficient once a quarter of the round trip has passed.
 #[test]
 fn time_finds_a_loss_with_one_block() {
     let mut s = Script::new(plain());
@@ -266,9 +266,9 @@ fn the_timer_starts_over() {
     assert_eq!(s.tcp.snapshot(s.conn()).unwrap().recovery, Recovery::Open);
 }
 
-/// RFC 2018 section 8: a receiver may drop what it acknowledged selectively; the timer finds out.
+/// RFC 2018 section 8: a receiver may drop what it acknowledged selectively, and the timer detects it.
 #[test]
-fn a_receiver_that_reneges_gets_it_again() {
+fn reneged_data_is_sent_again() {
     for detection in [Detection::Sack, Detection::RackTlp] {
         let mut s = Script::accepted(Settings { detection, ..plain() });
         s.write(4000);
@@ -277,7 +277,7 @@ fn a_receiver_that_reneges_gets_it_again() {
         }
         s.give(seg("A", 1, 0, 1).sack(&[(1001, 3001)]));
         while s.take().is_some() {}
-        // The first arrives, and what was said to be there already is not.
+        // The first segment arrives, and the ones acknowledged selectively were dropped.
         s.give(seg("A", 1, 0, 1001));
         while s.take().is_some() {}
         let mut again = Vec::new();
@@ -323,8 +323,8 @@ fn a_tail_is_probed_before_the_timer() {
     assert_eq!((totals.tail_probes, totals.timeouts), (1, 1));
 }
 
-/// RFC 9293 section 3.8.6.1: a byte is sent into a closed window, ever more slowly; what opens the
-/// window lets the rest go.
+/// RFC 9293 section 3.8.6.1: a byte is sent into a closed window, with growing intervals; the rest
+/// follows when the window opens.
 #[test]
 fn a_closed_window_is_probed_with_a_byte() {
     let mut s = Script::accepted(plain());
@@ -349,8 +349,8 @@ fn a_closed_window_is_probed_with_a_byte() {
     assert_eq!(s.tcp.snapshot(s.conn()).unwrap().totals.timeouts, 0);
 }
 
-/// RFC 9293 section 3.8.6.2.2: the window opens in steps worth telling; RFC 9293 section 3.10.7.4: a
-/// probe into a closed one is answered.
+/// RFC 9293 section 3.8.6.2.2: the window opens in useful steps; RFC 9293 section 3.10.7.4: a probe
+/// into a closed one is answered.
 #[test]
 fn a_full_buffer_closes_the_window() {
     let mut s = Script::accepted(Settings { receive_buffer: 4000, ..plain() });
@@ -358,23 +358,23 @@ fn a_full_buffer_closes_the_window() {
         s.give(seg("A", 1 + n * 1000, 1000, 1));
     }
     s.expect(seg("A", 1, 0, 2001));
-    let told = s.taken();
-    assert_eq!((told.ack, told.window), (4001, 0));
+    let update = s.taken();
+    assert_eq!((update.ack, update.window), (4001, 0));
     s.give(seg("A", 4001, 1, 1));
-    let told = s.taken();
-    assert_eq!((told.ack, told.window), (4001, 0));
+    let update = s.taken();
+    assert_eq!((update.ack, update.window), (4001, 0));
     let mut out = [0; 500];
     s.tcp.read(s.now, s.conn(), &mut out).unwrap();
     s.expect_nothing();
     s.tcp.read(s.now, s.conn(), &mut out).unwrap();
-    let told = s.taken();
-    assert_eq!((told.ack, told.window), (4001, 1000));
+    let update = s.taken();
+    assert_eq!((update.ack, update.window), (4001, 1000));
 }
 
 /// RFC 5961 sections 3.2, 4.2 and 5.2: a reset or SYN with a guessed number, or an acknowledgment of
 /// what was never sent, is challenged; section 7: ten times in five seconds.
 #[test]
-fn what_is_guessed_is_challenged() {
+fn a_guessed_segment_is_challenged() {
     let mut s = Script::accepted(plain());
     s.give(seg("R", 500, 0, 0));
     s.expect(seg("A", 1, 0, 1));
@@ -498,7 +498,7 @@ fn a_passive_close_ends_at_once() {
     assert_eq!(s.tcp.len(), (0, 0));
 }
 
-/// RFC 9293 section 3.10.7.1: the numbers of a reset for what belongs to nothing.
+/// RFC 9293 section 3.10.7.1: the numbers of a reset for a segment without a connection.
 #[test]
 fn strays_are_reset_with_the_right_numbers() {
     let mut s = Script::new(plain());
@@ -520,10 +520,10 @@ fn strays_are_reset_with_the_right_numbers() {
     assert_eq!(state(&s), State::SynSent);
 }
 
-/// RFC 3168 section 6.1: the receiver echoes from a mark until it is told, and acknowledgments are
-/// not capable.
+/// RFC 3168 section 6.1: the receiver echoes a mark until CWR arrives, and acknowledgments are not
+/// ECN-capable.
 #[test]
-fn a_mark_is_echoed_until_told() {
+fn a_mark_is_echoed_until_cwr() {
     let mut s = Script::new(Settings { ecn: true, ..plain() });
     s.listen();
     s.give_options(seg("SEW", 0, 0, 0), Script::syn_options());
@@ -554,7 +554,7 @@ fn a_mark_is_echoed_until_told() {
     assert!(first.flags.has(Flags::CWR));
 }
 
-/// A listener holds only so many handshakes and connections; SYNs beyond are dropped and counted.
+/// The handshakes and connections of a listener are limited; SYNs beyond are dropped and counted.
 #[test]
 fn syns_are_limited() {
     let limits = Limits { half_open: 3, ..Limits::default() };
@@ -576,14 +576,14 @@ fn syns_are_limited() {
     s.ports.1 = 4;
     s.give(seg("S", 0, 0, 0));
     assert!(s.take().is_some());
-    // RFC 9293 section 3.10.7.4: a reset takes a handshake back.
+    // RFC 9293 section 3.10.7.4: a reset removes a handshake.
     s.ports.1 = 2;
     s.give(seg("R", 1, 0, 0));
     assert_eq!(s.tcp.len().0, 3);
     assert_eq!(s.events(), [Event::Incoming(s.listener.unwrap())]);
 }
 
-/// RFC 9293 section 3.8.3: a handshake that is never completed is given up, and nobody is told.
+/// RFC 9293 section 3.8.3: a handshake that is never completed ends without an event.
 #[test]
 fn a_half_open_connection_ends() {
     let mut s = Script::new(plain());
@@ -595,7 +595,7 @@ fn a_half_open_connection_ends() {
     assert_eq!(s.events(), []);
 }
 
-/// The TIME-WAIT table is bounded: the oldest makes room.
+/// The TIME-WAIT table is bounded: the oldest entry is evicted.
 #[test]
 fn time_wait_is_bounded() {
     let limits = Limits { time_wait: 2, ..Limits::default() };
@@ -619,9 +619,9 @@ fn time_wait_is_bounded() {
     assert_eq!(s.tcp.counters().time_wait_full, 2);
 }
 
-/// RFC 9293 section 3.10.4: what waits at a listener that ends is reset; ids do not come back.
+/// RFC 9293 section 3.10.4: connections that wait at a closed listener are reset; ids are not reused.
 #[test]
-fn a_listener_takes_its_connections_along() {
+fn closing_a_listener_resets_its_connections() {
     let mut s = Script::new(plain());
     s.listen();
     s.give(seg("S", 0, 0, 0));

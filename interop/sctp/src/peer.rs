@@ -382,7 +382,7 @@ impl Run<'_> {
                     }
                     Change::ReconfigRefused(_) => self.refused.set(Some(true)),
                     Change::AddressAdded(_)
-                    | Change::PrimaryAsked(_)
+                    | Change::PrimaryRequested(_)
                     | Change::AddressDeleted(_)
                     | Change::AddressRefused { .. } => self.changes.set(self.changes.get() + 1),
                     _ => {}

@@ -2,10 +2,12 @@
 
 use crate::output::figure;
 use crate::run::MEASURES;
-use crate::scenario::document::{Place, unknown};
+use crate::scenario::document::Place;
 use crate::scenario::{Document, Problem, Problems, Scenario};
+use ringway_document::{Value, unknown};
 use ringway_link::{Chance, Rate, Size, Span};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use std::collections::BTreeMap;
 use toml::Spanned;
 use toml::de::{DeString, DeValue};
@@ -107,7 +109,7 @@ struct RawVary {
     name: Option<String>,
     /// Read where they stand, with their places; here only so that the key is known.
     #[serde(rename = "values")]
-    _values: Vec<toml::Value>,
+    _values: Vec<IgnoredAny>,
     labels: Option<Vec<String>>,
 }
 
@@ -116,7 +118,7 @@ struct RawVary {
 struct RawSet {
     key: String,
     #[serde(rename = "value")]
-    _value: toml::Value,
+    _value: IgnoredAny,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -143,8 +145,6 @@ pub fn named(file: &str, text: &str) -> Result<(String, String), Problems> {
     }
     Err(Problems::new(file, problems))
 }
-
-type Value<'t> = Spanned<DeValue<'t>>;
 
 /// One way to change a scenario: where, to what, and where that is said.
 struct Change<'a, 't> {
@@ -380,22 +380,23 @@ impl<'a, 't> Reader<'a, 't> {
         choices: &[usize],
         error: &Problems,
     ) {
-        let what = error.iter().next().map_or(String::new(), |p| p.what.clone());
+        let Some(problem) = error.iter().next() else { return };
         let with = |((v, _), c): (&(Vary, Change<'a, 't>), &usize)| {
             format!("{} = {}", v.name, v.choices[*c].text)
         };
         let with: Vec<String> = vary.iter().zip(choices).map(with).collect();
-        // The value whose key the message names, or else the last of all.
+        // The value whose key the problem has, or else the last of all.
         let changes =
             sets.iter().map(|s| (s, 0)).chain(vary.iter().zip(choices).map(|(v, c)| (&v.1, *c)));
         let changes: Vec<(&Change<'a, 't>, usize)> = changes.collect();
-        let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_string();
-        let named = changes.iter().find(|(c, _)| what.contains(&format!("{}`", last(&c.path))));
+        let last = |path: &str| path.rsplit('.').next().map(str::to_owned);
+        let named = changes.iter().find(|(c, _)| last(&c.path) == last(&problem.key));
         let Some((change, choice)) = named.or(changes.last()) else { return };
         let span = change.values.get(*choice).map_or(0..0, |v| v.span());
         let with =
             if with.is_empty() { String::new() } else { format!("with {}: ", with.join(", ")) };
-        self.problems.push(self.document.at(span, format!("`{}`: {with}{what}", change.path)));
+        let what = format!("{with}{}", problem.message());
+        self.problems.push(self.document.at(span, &change.path, what));
     }
 }
 

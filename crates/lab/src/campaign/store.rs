@@ -4,8 +4,10 @@
 //! half-written, or a disk damages, is not counted, and is run again.
 
 use crate::output::OutputError;
+use fnv::FnvHasher;
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
+use std::hash::Hasher;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -21,8 +23,9 @@ pub(crate) type Known = BTreeMap<(CellId, u64), Figures>;
 
 /// FNV-1a: finds what chance has changed, and names cells.
 pub(crate) fn hash(bytes: &[u8]) -> u64 {
-    let step = |h: u64, b: &u8| (h ^ u64::from(*b)).wrapping_mul(0x0000_0100_0000_01b3);
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
+    let mut hasher = FnvHasher::default();
+    hasher.write(bytes);
+    hasher.finish()
 }
 
 /// The file results are added to.

@@ -114,7 +114,7 @@ fn source(what: &str, builtins: &[builtin::Builtin], kind: &str) -> Result<Sourc
     let path = Path::new(what);
     if !path.exists() {
         let known: Vec<&str> = builtins.iter().map(|b| b.name).collect();
-        let near = crate::scenario::nearest(what, &known);
+        let near = ringway_document::nearest(what, &known);
         let hint = near.map_or(String::new(), |n| format!("; did you mean {n}?"));
         return Err(Failure::Usage(vec![format!(
             "expected the name of a {kind} (ringway lab list) or a file, got {what:?}{hint}"

@@ -39,8 +39,7 @@ fn base(campaign: &Source, name: &str) -> Result<Source, Failure> {
     source(name, builtin::ALL, "scenario").map_err(|failure| match failure {
         // The mistake stands in the file, not on the command line.
         Failure::Usage(lines) => {
-            let lines =
-                lines.iter().map(|l| format!("{}: `campaign.scenario`: {l}", campaign.name));
+            let lines = lines.iter().map(|l| format!("{}: campaign.scenario: {l}", campaign.name));
             Failure::Failed(lines.collect())
         }
         other => other,

@@ -2,7 +2,7 @@
 
 use super::document::{Document, Place};
 use super::keys::{Deal, Ns2Keys, SctpKeys, SctpNs2Keys, TcpKeys};
-use super::problem::Problem;
+use ringway_document::Problem;
 use ringway_link::{Rate, Size, Span};
 use ringway_sctp::Reliability;
 use ringway_sim::traffic::Stay;

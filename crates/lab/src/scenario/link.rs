@@ -1,7 +1,7 @@
 //! The tables `[[link]]`: two nodes, and everything a link can do to packets, each way.
 
-use super::document::{Document, Place, describe};
-use super::problem::Problem;
+use super::document::{Document, Place};
+use ringway_document::{Problem, describe, label};
 use ringway_link::{ConfigError, LinkConfig};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -47,24 +47,19 @@ pub(crate) fn read<'t>(
     let (name, between) = (take("name"), take("between"));
     let (cost, there, back) = (take("cost"), take("there"), take("back"));
 
-    let path = match &name {
-        Some(name) => {
-            format!("link.{}", super::document::read_value::<String>(name).unwrap_or_default())
-        }
-        None => format!("link.{}", index + 1),
-    };
+    let path = format!("link.{}", label(value, index));
     let Some(between) = between else {
         let what = "the key `between` is missing: the names of two nodes, such as [\"a\", \"b\"]";
         problems.push(document.blame(place(""), what));
         return None;
     };
-    let ends: [String; 2] = document.read(&format!("{path}.between"), between, &[], problems)?;
+    let ends: [String; 2] = document.read(&format!("{path}.between"), &between, &[], problems)?;
     let name = match name {
-        Some(name) => document.read::<String>(&format!("{path}.name"), name, &[], problems)?,
+        Some(name) => document.read::<String>(&format!("{path}.name"), &name, &[], problems)?,
         None => format!("{}-{}", ends[0], ends[1]),
     };
     let cost = match cost {
-        Some(cost) => document.read::<u64>(&format!("{path}.cost"), cost, &[], problems)?,
+        Some(cost) => document.read::<u64>(&format!("{path}.cost"), &cost, &[], problems)?,
         None => 1,
     };
     if cost == 0 || cost > MAX_COST {
@@ -90,7 +85,7 @@ pub(crate) fn read<'t>(
         }
         let whole = Spanned::new(value.span(), DeValue::Table(all));
         let before = problems.len();
-        let config: Option<LinkConfig> = document.read(&path, whole, &OWN, problems);
+        let config: Option<LinkConfig> = document.read(&path, &whole, &OWN, problems);
         for problem in &mut problems[before..] {
             in_direction(problem, &path, key, &own);
         }
@@ -114,10 +109,10 @@ pub(crate) fn read<'t>(
 
 /// Names the direction in the key of a problem, if that is where the key stands.
 fn in_direction(problem: &mut Problem, path: &str, direction: &str, own: &Table<'_>) {
-    let Some(rest) = problem.what.strip_prefix(&format!("`{path}.")) else { return };
-    let end = rest.find(['.', '`']).unwrap_or(rest.len());
-    if own.contains_key(&rest[..end]) {
-        problem.what = format!("`{path}.{direction}.{rest}");
+    let Some(rest) = problem.key.strip_prefix(&format!("{path}.")) else { return };
+    let first = rest.split('.').next().unwrap_or_default();
+    if own.contains_key(first) {
+        problem.key = format!("{path}.{direction}.{rest}");
     }
 }
 

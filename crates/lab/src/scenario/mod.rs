@@ -10,7 +10,6 @@ mod header;
 mod keys;
 mod link;
 mod probe;
-mod problem;
 
 pub use document::{Document, MAX_FILE};
 pub use flow::{Flow, MAX_MESSAGE, MAX_SIZE, MIN_MESSAGE, Pattern, Sctp, Traffic, Transport};
@@ -18,12 +17,11 @@ pub use header::{MAX_TIME, Stop};
 pub use keys::Deal;
 pub use link::Link;
 pub use probe::{Probe, What};
-pub use problem::{MAX_PROBLEMS, Problem, Problems};
-
-pub(crate) use document::nearest;
+pub use ringway_document::{MAX_PROBLEMS, Problem, Problems};
 
 use document::Place;
 use header::Header;
+use ringway_document::nearest;
 use ringway_link::{Generator, Span};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -142,7 +140,7 @@ impl Reader<'_, '_> {
         for section in ["scenario", "link", "flow"] {
             if !self.document.has(section) {
                 let what = format!("the section `{section}` is missing");
-                self.problems.push(self.document.at(0..0, what));
+                self.problems.push(self.document.at(0..0, "", what));
             }
         }
         let before = self.problems.len();

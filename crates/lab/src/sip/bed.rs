@@ -9,7 +9,7 @@ use super::proxy::Proxy;
 use ringway_link::random::Stream;
 use ringway_link::{LinkConfig, Streams};
 use ringway_sansio::{Duration, Random, Target, Time};
-use ringway_sim::flows::{Carried, Host};
+use ringway_sim::flows::{Host, TransportConfig};
 use ringway_sim::{EndpointId, Error, NodeId, World};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -22,7 +22,7 @@ const REGISTER: Time = Time::from_millis(100);
 #[derive(Clone, Debug)]
 pub struct Bed {
     /// What carries SIP.
-    pub carried: Carried,
+    pub carried: TransportConfig,
     /// The links of the callers' host, of the other host and of the proxy: to the router, and from it.
     pub links: [[LinkConfig; 2]; 3],
     /// Callers, each with somebody to call.

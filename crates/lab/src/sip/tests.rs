@@ -2,14 +2,14 @@ use super::*;
 use ringway_link::loss::RandomLoss;
 use ringway_link::{Chance, LinkConfig, Loss, Rate, Span, Streams};
 use ringway_sansio::{Duration, Time};
-use ringway_sim::flows::Carried;
+use ringway_sim::flows::TransportConfig;
 
-fn carried() -> [Carried; 3] {
+fn carried() -> [TransportConfig; 3] {
     let tcp = ringway_tcp::Settings { nagle: false, ..Default::default() };
-    [Carried::Udp, Carried::Tcp(tcp), Carried::Sctp(Default::default(), 64)]
+    [TransportConfig::Udp, TransportConfig::Tcp(tcp), TransportConfig::Sctp(Default::default(), 64)]
 }
 
-fn bed(carried: Carried, loss: f64) -> Bed {
+fn bed(carried: TransportConfig, loss: f64) -> Bed {
     let link = LinkConfig {
         rate: Rate(100_000_000),
         delay: Span::from_millis(1),

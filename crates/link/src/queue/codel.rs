@@ -1,7 +1,7 @@
 //! Controlled delay (RFC 8289).
 
 use super::fifo::Fifo;
-use super::{Queue, Room};
+use super::{Queue, QueueContext};
 use crate::packet::{DropReason, Packet};
 use crate::quantity::{Size, Span};
 use ringway_sansio::{Duration, Ecn, Time};
@@ -11,15 +11,16 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CodelConfig {
-    /// Packets that may wait.
+    /// Maximum number of packets in the queue.
     pub limit: u32,
-    /// Delay that is tolerated for good.
+    /// Acceptable standing delay.
     pub target: Span,
-    /// How long the delay may be above it before something is dropped; a worst round trip.
+    /// Time for which the delay may be above the target before a packet is dropped; a worst-case round
+    /// trip.
     pub interval: Span,
-    /// So few bytes waiting are never too many.
+    /// Number of bytes in the queue up to which nothing is dropped.
     pub mtu: Size,
-    /// Marks packets of transports that understand ECN instead of dropping them.
+    /// Whether packets of transports that support ECN are marked instead of dropped.
     pub ecn: bool,
 }
 
@@ -35,7 +36,7 @@ impl Default for CodelConfig {
     }
 }
 
-/// The state of RFC 8289 section 5, names as there.
+/// The state of RFC 8289 section 5, with its names.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Controller {
     first_above_time: Option<Time>,
@@ -46,7 +47,7 @@ pub(super) struct Controller {
 }
 
 impl Controller {
-    /// Whether the delay of `packet`, just taken, has been too long for an interval
+    /// Returns whether the delay of `packet`, just removed, has been above the target for an interval
     /// (RFC 8289 section 5.6).
     fn is_late(&mut self, c: &CodelConfig, now: Time, packet: &Packet, backlog: u64) -> bool {
         let sojourn = now.since(packet.queued);
@@ -63,7 +64,7 @@ impl Controller {
         }
     }
 
-    /// When to drop next (RFC 8289 section 5.3).
+    /// Returns the time of the next drop (RFC 8289 section 5.3).
     fn control_law(&self, c: &CodelConfig, from: Time) -> Time {
         let wait = c.interval.as_nanos() as f64 / f64::from(self.count.max(1)).sqrt();
         from + Duration::from_nanos(wait as u64)
@@ -78,13 +79,13 @@ impl Controller {
         (Some(packet), late)
     }
 
-    /// Takes the next packet to send (RFC 8289 section 5.5).
+    /// Removes the next packet to send (RFC 8289 section 5.5).
     pub(super) fn dequeue(
         &mut self,
         c: &CodelConfig,
         now: Time,
         source: &mut Fifo,
-        room: &mut Room<'_>,
+        room: &mut QueueContext<'_>,
     ) -> Option<Packet> {
         let (mut packet, mut late) = self.pop(c, now, source);
         if self.dropping {
@@ -115,7 +116,7 @@ impl Controller {
                 (packet, _) = self.pop(c, now, source);
             }
             self.dropping = true;
-            // If not long since the last time, go on near the rate that held the queue then.
+            // Soon after the last drops, continue near the rate that controlled the queue then.
             let delta = self.count - self.lastcount;
             let recent = now.since(self.drop_next) < 16 * Duration::from(c.interval);
             self.count = if delta > 1 && recent { delta } else { 1 };
@@ -126,7 +127,7 @@ impl Controller {
     }
 }
 
-/// The packet with a mark, if marks are wanted and understood.
+/// Returns the packet with a mark, if marks are configured and supported.
 fn marked(c: &CodelConfig, packet: Packet) -> Option<Packet> {
     (c.ecn && packet.ecn.is_capable()).then_some(Packet { ecn: Ecn::Ce, ..packet })
 }
@@ -144,7 +145,7 @@ impl Codel {
 }
 
 impl Queue for Codel {
-    fn enqueue(&mut self, _: Time, packet: Packet, room: &mut Room<'_>) {
+    fn enqueue(&mut self, _: Time, packet: Packet, room: &mut QueueContext<'_>) {
         if self.fifo.len() >= self.config.limit as usize {
             room.dropped.push((packet, DropReason::QueueFull));
             return;
@@ -152,7 +153,7 @@ impl Queue for Codel {
         self.fifo.push(packet);
     }
 
-    fn dequeue(&mut self, now: Time, room: &mut Room<'_>) -> Option<Packet> {
+    fn dequeue(&mut self, now: Time, room: &mut QueueContext<'_>) -> Option<Packet> {
         self.controller.dequeue(&self.config, now, &mut self.fifo, room)
     }
 
@@ -184,7 +185,7 @@ mod tests {
         for id in 0..80 {
             b.put(Time::ZERO, id, 1000, 0, Ecn::NotEct);
         }
-        // One a millisecond: all gone after 80 ms.
+        // One packet per millisecond: all are sent after 80 ms.
         let sent = (0..80).filter(|&ms| b.get(Time::from_millis(ms)).is_some()).count();
         assert_eq!((sent, b.dropped.len()), (80, 0));
     }
@@ -201,7 +202,7 @@ mod tests {
             if ms >= 20 {
                 let before = b.dropped.len();
                 b.get(at);
-                // A packet more for each drop, so that the delay stays.
+                // One more packet for each drop, so that the delay stays.
                 for _ in before..b.dropped.len() {
                     b.put(at, 9999, 1000, 0, Ecn::NotEct);
                     drops.push(ms);

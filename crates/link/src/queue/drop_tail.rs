@@ -1,17 +1,17 @@
-//! First in, first out; what does not fit is dropped.
+//! First in, first out; a packet that does not fit is dropped.
 
 use super::fifo::Fifo;
-use super::{Queue, Room};
+use super::{Queue, QueueContext};
 use crate::packet::{DropReason, Packet};
 use crate::quantity::Size;
 use ringway_sansio::Time;
 use serde::{Deserialize, Serialize};
 
-/// So many packets may wait, not counting the one that is being sent.
+/// A queue limited in packets, without the one that is being sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DropTailPackets {
-    /// Packets that may wait.
+    /// Maximum number of packets in the queue.
     pub limit: u32,
 }
 
@@ -27,11 +27,11 @@ impl DropTailPackets {
     }
 }
 
-/// So many bytes may wait, not counting the packet that is being sent.
+/// A queue limited in bytes, without the packet that is being sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DropTailBytes {
-    /// Bytes that may wait.
+    /// Maximum number of bytes in the queue.
     pub limit: Size,
 }
 
@@ -47,8 +47,8 @@ impl DropTailBytes {
     }
 }
 
-/// ns-2's drop-tail: a packet that comes is counted as well, so with a limit of 50 it is 49 that
-/// wait and one that is being sent.
+/// ns-2's drop-tail, which counts the arriving packet as well: with a limit of 50, 49 packets wait and
+/// one is being sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Ns2DropTail {
@@ -68,35 +68,35 @@ impl Ns2DropTail {
     }
 }
 
-/// The queue of all three.
+/// The queue of all three configurations.
 pub(super) struct DropTail {
     fifo: Fifo,
-    most_packets: usize,
-    most_bytes: u64,
+    max_packets: usize,
+    max_bytes: u64,
 }
 
 impl DropTail {
-    fn new(most_packets: usize, most_bytes: u64) -> Self {
-        DropTail { fifo: Fifo::default(), most_packets, most_bytes }
+    fn new(max_packets: usize, max_bytes: u64) -> Self {
+        DropTail { fifo: Fifo::default(), max_packets, max_bytes }
     }
 }
 
 impl Queue for DropTail {
-    fn enqueue(&mut self, _: Time, packet: Packet, room: &mut Room<'_>) {
+    fn enqueue(&mut self, _: Time, packet: Packet, room: &mut QueueContext<'_>) {
         let bytes = self.fifo.bytes() + u64::from(packet.size);
-        if self.fifo.len() >= self.most_packets || bytes > self.most_bytes {
+        if self.fifo.len() >= self.max_packets || bytes > self.max_bytes {
             room.dropped.push((packet, DropReason::QueueFull));
             return;
         }
         self.fifo.push(packet);
     }
 
-    fn dequeue(&mut self, _: Time, _: &mut Room<'_>) -> Option<Packet> {
+    fn dequeue(&mut self, _: Time, _: &mut QueueContext<'_>) -> Option<Packet> {
         self.take()
     }
 
     fn lets_through(&self) -> u64 {
-        if self.most_packets > 0 { self.most_bytes } else { 0 }
+        if self.max_packets > 0 { self.max_bytes } else { 0 }
     }
 
     fn take(&mut self) -> Option<Packet> {

@@ -1,9 +1,9 @@
-//! Packets in the order they came, and their bytes: what every discipline keeps.
+//! Packets in order of arrival and their bytes, as used by every discipline.
 
 use crate::packet::Packet;
 use std::collections::VecDeque;
 
-/// A first-in, first-out queue that decides nothing.
+/// A first-in, first-out queue without a discipline.
 #[derive(Default)]
 pub(super) struct Fifo {
     packets: VecDeque<Packet>,
@@ -16,14 +16,14 @@ impl Fifo {
         self.packets.push_back(packet);
     }
 
-    /// Takes the packet at the head.
+    /// Removes the packet at the head.
     pub(super) fn pop(&mut self) -> Option<Packet> {
         let packet = self.packets.pop_front()?;
         self.bytes -= u64::from(packet.size);
         Some(packet)
     }
 
-    /// The packet at the head.
+    /// Returns the packet at the head.
     pub(super) fn first(&self) -> Option<&Packet> {
         self.packets.front()
     }

@@ -2,14 +2,14 @@
 
 use super::codel::{CodelConfig, Controller};
 use super::fifo::Fifo;
-use super::{Queue, Room};
+use super::{Queue, QueueContext};
 use crate::packet::{DropReason, Packet};
 use crate::quantity::Size;
 use ringway_sansio::{Random, Time};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// Most packets dropped at once when the queue is full (RFC 8290 section 4.1).
+/// Maximum number of packets dropped at once when the queue is full (RFC 8290 section 4.1).
 const BATCH: usize = 64;
 
 /// Parameters of FQ-CoDel; the defaults are those of RFC 8290 section 5.2.
@@ -18,11 +18,11 @@ const BATCH: usize = 64;
 pub struct FqCodelConfig {
     /// The control of each flow's queue; `limit` counts the packets of all flows.
     pub codel: CodelConfig,
-    /// Queues that flows are spread over.
+    /// Number of queues that flows are distributed over.
     pub flows: u32,
-    /// Bytes a flow may send before it is another's turn.
+    /// Bytes that a flow may send before another flow's turn.
     pub quantum: Size,
-    /// Bytes that may wait, of all flows.
+    /// Maximum number of bytes in all queues.
     pub memory: Size,
 }
 
@@ -37,7 +37,7 @@ impl Default for FqCodelConfig {
     }
 }
 
-/// Where a flow's queue stands.
+/// The list that a flow's queue is in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum List {
     #[default]
@@ -61,7 +61,7 @@ pub(super) struct FqCodel {
     old: VecDeque<u32>,
     packets: usize,
     bytes: u64,
-    /// Mixed into the hash of a flow, so that who collides differs from run to run.
+    /// Mixed into the hash of a flow, so that collisions differ from run to run.
     perturbation: Option<u64>,
 }
 
@@ -78,15 +78,15 @@ impl FqCodel {
         }
     }
 
-    fn classify(&mut self, packet: &Packet, room: &mut Room<'_>) -> u32 {
+    fn classify(&mut self, packet: &Packet, room: &mut QueueContext<'_>) -> u32 {
         let salt = *self.perturbation.get_or_insert_with(|| room.stream.next_u64());
         let mixed = ringway_sansio::SplitMix::new(salt ^ u64::from(packet.flow)).next_u64();
         (mixed % u64::from(self.config.flows)) as u32
     }
 
     /// Drops from the head of the longest queue: half of it or a batch (RFC 8290 section 4.1).
-    fn drop_from_longest(&mut self, room: &mut Room<'_>) {
-        // The last of the longest, as a strict comparison from the front would find the first.
+    fn drop_from_longest(&mut self, room: &mut QueueContext<'_>) {
+        // The last of the longest; a strict comparison from the front would find the first.
         let Some(longest) = self.flows.iter_mut().rev().max_by_key(|f| f.fifo.bytes()) else {
             return;
         };
@@ -104,13 +104,13 @@ impl FqCodel {
         self.bytes -= dropped;
     }
 
-    /// The queue whose turn it is, new ones first.
+    /// Returns the queue that is next, new ones first.
     fn turn(&mut self) -> Option<(u32, List)> {
         let new = self.new.front().map(|&i| (i, List::New));
         new.or_else(|| self.old.front().map(|&i| (i, List::Old)))
     }
 
-    /// Takes the queue whose turn it is off its list.
+    /// Removes the next queue from its list.
     fn leave(&mut self, list: List) {
         match list {
             List::New => self.new.pop_front(),
@@ -120,7 +120,7 @@ impl FqCodel {
 }
 
 impl Queue for FqCodel {
-    fn enqueue(&mut self, _: Time, packet: Packet, room: &mut Room<'_>) {
+    fn enqueue(&mut self, _: Time, packet: Packet, room: &mut QueueContext<'_>) {
         let index = self.classify(&packet, room);
         let quantum = self.config.quantum.0 as i64;
         let flow = &mut self.flows[index as usize];
@@ -137,8 +137,8 @@ impl Queue for FqCodel {
         }
     }
 
-    /// RFC 8290 section 4.2.
-    fn dequeue(&mut self, now: Time, room: &mut Room<'_>) -> Option<Packet> {
+    /// Removes the next packet to send (RFC 8290 section 4.2).
+    fn dequeue(&mut self, now: Time, room: &mut QueueContext<'_>) -> Option<Packet> {
         loop {
             let (index, list) = self.turn()?;
             let flow = &mut self.flows[index as usize];
@@ -157,7 +157,7 @@ impl Queue for FqCodel {
                 flow.deficit -= i64::from(packet.size);
                 return Some(packet);
             }
-            // An empty new queue goes round the old ones once, so that it cannot starve them.
+            // An empty new queue passes through the old list once, so that it cannot starve them.
             let stays = list == List::New && !self.old.is_empty();
             flow.list = if stays { List::Old } else { List::None };
             self.leave(list);
@@ -217,7 +217,7 @@ mod tests {
         assert!((share - 0.5).abs() < 0.01, "{share}");
     }
 
-    /// A flow that sends little goes before one that fills the queue.
+    /// A flow that sends little is sent before one that fills the queue.
     #[test]
     fn a_sparse_flow_waits_for_one_packet_at_most() {
         let mut b = bench(FqCodelConfig::default());

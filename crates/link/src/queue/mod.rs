@@ -1,4 +1,4 @@
-//! What waits for a link: a trait, and a file for each discipline.
+//! The queue of a link: a trait, and a file for each discipline.
 
 mod codel;
 mod drop_tail;
@@ -20,56 +20,56 @@ use crate::random::Stream;
 use ringway_sansio::Time;
 use serde::{Deserialize, Serialize};
 
-/// Most packets any queue may hold.
+/// Maximum number of packets in any queue.
 pub const MAX_QUEUE: u32 = 1 << 24;
 
-/// What a discipline may use while it decides.
-pub struct Room<'a> {
-    /// The link's random stream for its queue.
+/// The resources of a discipline during a call.
+pub struct QueueContext<'a> {
+    /// The random stream of the link's queue.
     pub stream: &'a mut Stream,
-    /// Takes the packets that are dropped, with the reason.
+    /// Receives the dropped packets, with the reason.
     pub dropped: &'a mut Vec<(Packet, DropReason)>,
-    /// The rate at which the link sends now.
+    /// The present rate of the link.
     pub rate: Rate,
 }
 
-/// A queue discipline. It keeps no clock: what it does every so often it catches up with when it
-/// is next called.
+/// A queue discipline. It has no clock: periodic work is done at the next call.
 pub trait Queue: Send {
-    /// Takes a packet in, or drops it or another.
-    fn enqueue(&mut self, now: Time, packet: Packet, room: &mut Room<'_>);
+    /// Queues a packet, or drops it or another.
+    fn enqueue(&mut self, now: Time, packet: Packet, room: &mut QueueContext<'_>);
 
-    /// Gives the next packet to send; may drop some before it. `None` when nothing is left.
-    fn dequeue(&mut self, now: Time, room: &mut Room<'_>) -> Option<Packet>;
+    /// Returns the next packet to send, and may drop some before it. Returns `None` when nothing is
+    /// left.
+    fn dequeue(&mut self, now: Time, room: &mut QueueContext<'_>) -> Option<Packet>;
 
-    /// The largest packet that, offered to the empty queue of an idle link, comes out again at once
-    /// and leaves nothing behind, so that the queue need not be asked; 0 where it must be.
+    /// Returns the maximum length of a packet that may bypass an empty queue of an idle link without
+    /// any effect on the queue; 0 if none may.
     fn lets_through(&self) -> u64 {
         0
     }
 
-    /// Takes out the next packet without judging it, to move or to flush the queue.
+    /// Removes the next packet without applying the discipline, to move or to flush the queue.
     fn take(&mut self) -> Option<Packet>;
 
-    /// Packets that wait.
+    /// Returns the number of packets in the queue.
     fn len(&self) -> usize;
 
-    /// Whether none waits.
+    /// Returns whether the queue is empty.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes that wait.
+    /// Returns the number of bytes in the queue.
     fn bytes(&self) -> u64;
 }
 
-/// Which discipline, with its parameters.
+/// A discipline with its parameters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "discipline", rename_all = "kebab-case")]
 pub enum QueueConfig {
-    /// First in, first out, so many packets.
+    /// First in, first out, limited in packets.
     DropTail(DropTailPackets),
-    /// First in, first out, so many bytes.
+    /// First in, first out, limited in bytes.
     DropTailBytes(DropTailBytes),
     /// First in, first out, with the limit as ns-2 counts it.
     Ns2DropTail(Ns2DropTail),
@@ -90,7 +90,7 @@ impl Default for QueueConfig {
 }
 
 impl QueueConfig {
-    /// Makes the queue, empty, at `now`.
+    /// Creates an empty queue at `now`.
     pub fn build(&self, now: Time) -> Box<dyn Queue> {
         match self {
             QueueConfig::DropTail(c) => Box::new(c.build()),
@@ -103,7 +103,7 @@ impl QueueConfig {
         }
     }
 
-    /// Whether all parameters are in range.
+    /// Checks that all parameters are in range.
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         let expect = |ok: bool, expected| {
             if ok { Ok(()) } else { Err(ConfigError::Range { field: "queue", expected }) }
@@ -146,7 +146,7 @@ impl QueueConfig {
 
 #[cfg(test)]
 pub(crate) mod testing {
-    //! A link of its own for a queue: packets in at times, packets out at a steady rate.
+    //! A test link for a queue: packets arrive at given times and leave at a steady rate.
 
     use super::*;
     use crate::random::Streams;
@@ -172,19 +172,25 @@ pub(crate) mod testing {
 
         pub(crate) fn put(&mut self, at: Time, id: u32, size: u32, flow: u32, ecn: Ecn) {
             let packet = Packet { queued: at, ..Packet::new(id, size, flow, ecn) };
-            let mut room =
-                Room { stream: &mut self.stream, dropped: &mut self.dropped, rate: self.rate };
+            let mut room = QueueContext {
+                stream: &mut self.stream,
+                dropped: &mut self.dropped,
+                rate: self.rate,
+            };
             self.queue.enqueue(at, packet, &mut room);
         }
 
         pub(crate) fn get(&mut self, at: Time) -> Option<Packet> {
-            let mut room =
-                Room { stream: &mut self.stream, dropped: &mut self.dropped, rate: self.rate };
+            let mut room = QueueContext {
+                stream: &mut self.stream,
+                dropped: &mut self.dropped,
+                rate: self.rate,
+            };
             self.queue.dequeue(at, &mut room)
         }
 
-        /// Offers 1000-byte packets every `every` ns and sends them at the rate for `seconds`;
-        /// gives the mean sojourn in ms over the second half, and packets sent.
+        /// Offers 1000-byte packets every `every` ns and sends them at the rate for `seconds`. Returns
+        /// the mean sojourn in ms over the second half, and the packets sent.
         pub(crate) fn load(&mut self, every: u64, seconds: u64, ecn: Ecn) -> (f64, Vec<Packet>) {
             let end = seconds * 1_000_000_000;
             let service = self.rate.nanos(1000);

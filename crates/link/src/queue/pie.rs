@@ -1,7 +1,7 @@
 //! Proportional integral controller enhanced (RFC 8033).
 
 use super::fifo::Fifo;
-use super::{Queue, Room};
+use super::{Queue, QueueContext};
 use crate::packet::{DropReason, Packet};
 use crate::quantity::{Chance, Size, Span};
 use ringway_sansio::{Duration, Ecn, Time};
@@ -11,25 +11,25 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PieConfig {
-    /// Packets that may wait.
+    /// Maximum number of packets in the queue.
     pub limit: u32,
-    /// Delay that is aimed at, QDELAY_REF.
+    /// Target delay, QDELAY_REF.
     pub target: Span,
-    /// How often the drop probability is set, T_UPDATE.
+    /// Interval of updates of the drop probability, T_UPDATE.
     pub update: Span,
-    /// How long a burst may last before anything is dropped, MAX_BURST.
+    /// Duration of a burst without drops, MAX_BURST.
     pub max_burst: Span,
     /// Weight of the distance from the target, in 1/s.
     pub alpha: f64,
     /// Weight of the change since the last update, in 1/s.
     pub beta: f64,
-    /// Up to twice so many bytes waiting are never too many, MEAN_PKTSIZE.
+    /// Typical packet size, MEAN_PKTSIZE. Up to twice so many bytes in the queue cause no drops.
     pub mean_packet: Size,
-    /// Marks packets of transports that understand ECN instead of dropping them.
+    /// Whether packets of transports that support ECN are marked instead of dropped.
     pub ecn: bool,
     /// Drop probability above which they are dropped all the same, mark_ecnth.
     pub mark_below: Chance,
-    /// Spaces drops evenly (RFC 8033 section 5.4).
+    /// Whether drops are spaced evenly (RFC 8033 section 5.4).
     pub derandomize: bool,
 }
 
@@ -50,7 +50,7 @@ impl Default for PieConfig {
     }
 }
 
-/// The state of RFC 8033, names as there.
+/// The state of RFC 8033, with its names.
 pub(super) struct Pie {
     config: PieConfig,
     fifo: Fifo,
@@ -58,7 +58,7 @@ pub(super) struct Pie {
     accu_prob: f64,
     qdelay_old: f64,
     burst_allowance: u64,
-    /// When the drop probability is set next.
+    /// The time of the next update of the drop probability.
     next_update: Time,
 }
 
@@ -75,8 +75,8 @@ impl Pie {
         }
     }
 
-    /// Makes the updates that were due before `now`. The queue did not change since the last call,
-    /// so they see what they would have seen on time.
+    /// Performs the updates that were due before `now`. The queue has not changed since the last call,
+    /// so the result is that of updates on time.
     fn catch_up(&mut self, now: Time) {
         while self.next_update <= now {
             self.update(self.next_update);
@@ -84,7 +84,7 @@ impl Pie {
             let settled = self.drop_prob == 0.0 && self.qdelay_old == 0.0;
             let rested = self.burst_allowance == self.config.max_burst.as_nanos();
             if settled && rested && self.fifo.is_empty() {
-                // Nothing changes any more: go on from the last update before `now`.
+                // Nothing changes any more: continue from the last update before `now`.
                 let step = self.config.update.as_nanos();
                 let behind = now.since(self.next_update).as_nanos() as u64;
                 self.next_update += Duration::from_nanos(behind - behind % step);
@@ -92,8 +92,8 @@ impl Pie {
         }
     }
 
-    /// RFC 8033 section 4.2, and 4.4 for bursts. The delay is the time the head has waited, by its
-    /// time stamp (section 4.3).
+    /// Updates the drop probability (RFC 8033 section 4.2, and 4.4 for bursts). The delay is the time
+    /// that the head has waited, by its time stamp (section 4.3).
     fn update(&mut self, now: Time) {
         let c = &self.config;
         let target = c.target.as_secs_f64();
@@ -109,7 +109,7 @@ impl Pie {
             d if d < 0.1 => 2.0,
             _ => 1.0,
         };
-        // RFC 8033 section 5.5: no leaps when the probability is high already.
+        // RFC 8033 section 5.5: small steps when the probability is already high.
         if self.drop_prob >= 0.1 {
             p = p.min(0.02);
         }
@@ -126,8 +126,8 @@ impl Pie {
         }
     }
 
-    /// RFC 8033 section 4.1, and 5.4 for the spacing.
-    fn drops_early(&mut self, room: &mut Room<'_>) -> bool {
+    /// Returns whether a packet is dropped early (RFC 8033 section 4.1, and 5.4 for the spacing).
+    fn drops_early(&mut self, room: &mut QueueContext<'_>) -> bool {
         if self.burst_allowance > 0 {
             return false;
         }
@@ -155,7 +155,7 @@ impl Pie {
 }
 
 impl Queue for Pie {
-    fn enqueue(&mut self, now: Time, mut packet: Packet, room: &mut Room<'_>) {
+    fn enqueue(&mut self, now: Time, mut packet: Packet, room: &mut QueueContext<'_>) {
         self.catch_up(now);
         if self.fifo.len() >= self.config.limit as usize {
             self.accu_prob = 0.0;
@@ -173,7 +173,7 @@ impl Queue for Pie {
         self.fifo.push(packet);
     }
 
-    fn dequeue(&mut self, now: Time, _: &mut Room<'_>) -> Option<Packet> {
+    fn dequeue(&mut self, now: Time, _: &mut QueueContext<'_>) -> Option<Packet> {
         self.catch_up(now);
         self.fifo.pop()
     }
@@ -235,7 +235,7 @@ mod tests {
         assert!(b.dropped.iter().any(|d| d.1 == DropReason::QueueEarly));
     }
 
-    /// Updates that are caught up with after a silence leave the state they would have left.
+    /// Updates that are made up for after a silence leave the same state as updates on time.
     #[test]
     fn silence_is_caught_up_with() {
         let mut often = Pie::new(PieConfig::default(), Time::ZERO);

@@ -2,7 +2,7 @@
 //! that Floyd added in 2000.
 
 use super::fifo::Fifo;
-use super::{Queue, Room};
+use super::{Queue, QueueContext};
 use crate::packet::{DropReason, Packet};
 use crate::quantity::{Chance, Size};
 use ringway_sansio::{Ecn, Time};
@@ -12,24 +12,25 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RedConfig {
-    /// Packets that may wait.
+    /// Maximum number of packets in the queue.
     pub limit: u32,
-    /// Mean length below which nothing is dropped, in packets.
+    /// Mean queue length below which nothing is dropped, in packets.
     pub min: f64,
-    /// Mean length at which `max_chance` is reached, in packets.
+    /// Mean queue length at which `max_chance` is reached, in packets.
     pub max: f64,
     /// Probability of a drop at `max`.
     pub max_chance: Chance,
     /// Weight of the present length in the mean.
     pub weight: f64,
-    /// Rises from `max_chance` to 1 between `max` and twice `max`, instead of dropping all.
+    /// Whether the probability rises from `max_chance` to 1 between `max` and twice `max`, instead of
+    /// dropping all.
     pub gentle: bool,
-    /// Marks packets of transports that understand ECN instead of dropping them below `max`.
+    /// Whether packets of transports that support ECN are marked instead of dropped below `max`.
     pub ecn: bool,
-    /// Spaces drops evenly; if not, each packet's fate is its own, as NIST Net's derivative random
-    /// drop with a weight of 1.
+    /// Whether drops are spaced evenly. Otherwise each packet's drop is independent, as in NIST Net's
+    /// derivative random drop with a weight of 1.
     pub spaced: bool,
-    /// Typical size, which says how fast the mean falls while nothing waits.
+    /// Typical packet size, which determines how fast the mean falls while the queue is empty.
     pub mean_packet: Size,
 }
 
@@ -52,11 +53,11 @@ impl Default for RedConfig {
 pub(super) struct Red {
     config: RedConfig,
     fifo: Fifo,
-    /// The mean length.
+    /// The mean queue length.
     average: f64,
     /// Packets since the last drop while the mean is above `min`.
     count: i64,
-    /// Since when nothing waits.
+    /// The time since which the queue is empty.
     idle_since: Option<Time>,
 }
 
@@ -65,7 +66,7 @@ impl Red {
         Red { config, fifo: Fifo::default(), average: 0.0, count: -1, idle_since: Some(now) }
     }
 
-    fn update_average(&mut self, now: Time, room: &Room<'_>) {
+    fn update_average(&mut self, now: Time, room: &QueueContext<'_>) {
         let weight = self.config.weight;
         if let Some(since) = self.idle_since.take() {
             let typical = room.rate.nanos(self.config.mean_packet.0);
@@ -79,34 +80,34 @@ impl Red {
         self.average += weight * (self.fifo.len() as f64 - self.average);
     }
 
-    /// Probability of a drop before the spacing by `count`; `None` to drop for certain.
+    /// Returns the probability of a drop before the spacing by `count`; `None` to drop always.
     fn base_chance(&self) -> Option<f64> {
         let c = &self.config;
-        let most = c.max_chance.get();
+        let max_chance = c.max_chance.get();
         if self.average < c.max {
-            return Some(most * (self.average - c.min) / (c.max - c.min));
+            return Some(max_chance * (self.average - c.min) / (c.max - c.min));
         }
         (c.gentle && self.average < 2.0 * c.max)
-            .then(|| most + (1.0 - most) * (self.average - c.max) / c.max)
+            .then(|| max_chance + (1.0 - max_chance) * (self.average - c.max) / c.max)
     }
 
-    /// Whether this packet is chosen.
-    fn chooses(&mut self, room: &mut Room<'_>) -> Choice {
+    /// Decides whether this packet is dropped.
+    fn chooses(&mut self, room: &mut QueueContext<'_>) -> Choice {
         if self.average < self.config.min {
             self.count = -1;
-            return Choice::Pass;
+            return Choice::Accept;
         }
         self.count += 1;
         let Some(chance) = self.base_chance() else {
             self.count = 0;
             return Choice::Drop;
         };
-        // Spread evenly instead of geometrically: 1 in 1/p packets, never two gaps of 2/p.
+        // Drops are spread evenly instead of geometrically: 1 in 1/p packets, never two gaps of 2/p.
         let before = if self.config.spaced { self.count as f64 } else { 0.0 };
         let rest = 1.0 - before * chance;
         let chosen = rest <= 0.0 || room.stream.chance(chance / rest);
         if !chosen {
-            return Choice::Pass;
+            return Choice::Accept;
         }
         self.count = 0;
         if self.config.ecn && self.average < self.config.max { Choice::Mark } else { Choice::Drop }
@@ -114,17 +115,17 @@ impl Red {
 }
 
 enum Choice {
-    Pass,
+    Accept,
     Mark,
     Drop,
 }
 
 impl Queue for Red {
-    fn enqueue(&mut self, now: Time, mut packet: Packet, room: &mut Room<'_>) {
+    fn enqueue(&mut self, now: Time, mut packet: Packet, room: &mut QueueContext<'_>) {
         self.update_average(now, room);
         match self.chooses(room) {
             Choice::Mark if packet.ecn.is_capable() => packet.ecn = Ecn::Ce,
-            Choice::Pass => {}
+            Choice::Accept => {}
             Choice::Mark | Choice::Drop => {
                 if self.fifo.is_empty() {
                     self.idle_since = Some(now);
@@ -141,7 +142,7 @@ impl Queue for Red {
         self.fifo.push(packet);
     }
 
-    fn dequeue(&mut self, now: Time, _: &mut Room<'_>) -> Option<Packet> {
+    fn dequeue(&mut self, now: Time, _: &mut QueueContext<'_>) -> Option<Packet> {
         let packet = self.take()?;
         if self.fifo.is_empty() {
             self.idle_since = Some(now);
@@ -186,8 +187,8 @@ mod tests {
         assert!((5.0..15.0).contains(&sojourn), "{sojourn}");
     }
 
-    /// The mean stays at ten: packets that understand ECN are marked at the rate at which others
-    /// are dropped.
+    /// The mean stays at ten: packets that support ECN are marked at the rate at which others are
+    /// dropped.
     #[test]
     fn capable_packets_are_marked_instead() {
         let config = RedConfig { ecn: true, limit: 500, ..RedConfig::default() };
@@ -211,7 +212,7 @@ mod tests {
         assert!(dropped > 500, "{dropped}");
     }
 
-    /// NIST Net's derivative random drop: with weight 1 the chance goes by the present length.
+    /// NIST Net's derivative random drop: with weight 1 the probability follows the present length.
     #[test]
     fn weight_one_goes_by_the_present_length() {
         let config = RedConfig {
@@ -224,7 +225,7 @@ mod tests {
             ..RedConfig::default()
         };
         let mut b = Bench::new(&QueueConfig::Red(config));
-        // How many of a hundred are dropped when so many wait.
+        // Number of drops in a hundred packets at a queue length.
         let at = |length: u32, b: &mut Bench| {
             while b.queue.len() < length as usize {
                 b.put(Time::ZERO, 0, 1000, 0, Ecn::NotEct);

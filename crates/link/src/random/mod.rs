@@ -1,11 +1,10 @@
 //! Named random streams.
 //!
-//! Every decision draws from a stream of its own, so that changing one impairment, or adding a
-//! link, does not move the numbers any other decision sees (common random numbers). A stream is
-//! found by three things: the seed names the experiment, the replication is a substream of it, and
-//! a name such as `a->b/loss` says whose decision it is and what for. The generators live here and
-//! not in the simulator, because a model that runs between two real interfaces must draw the same
-//! numbers.
+//! Every decision draws from a separate stream, so that a change of one impairment, or another link,
+//! does not change the numbers of any other decision (common random numbers). A stream is determined by
+//! three things: the seed of the experiment, the replication as a substream of it, and a name such as
+//! `a->b/loss` for the link and the purpose. The generators are here and not in the simulator, because
+//! a model between two real interfaces must draw the same numbers.
 
 mod mrg;
 mod xoshiro;
@@ -14,20 +13,22 @@ pub use mrg::Mrg32k3a;
 pub use xoshiro::Xoshiro256pp;
 
 use crate::normal;
+use core::hash::Hasher;
+use fnv::FnvHasher;
 use ringway_sansio::Random;
 
-/// Which generator the streams of an experiment use.
+/// The generator of an experiment's streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Generator {
     /// L'Ecuyer's MRG32k3a, as in ns-2 and ns-3: streams 2^127 apart, substreams 2^76 apart.
     #[default]
     Mrg32k3a,
-    /// xoshiro256++, about three times faster; streams are told apart by a hash of their names.
+    /// xoshiro256++, about three times faster; streams are distinguished by a hash of their names.
     Xoshiro,
 }
 
-/// Where the streams of one replication of an experiment come from.
+/// The random streams of one replication of an experiment.
 #[derive(Clone, Copy, Debug)]
 pub struct Streams {
     generator: Generator,
@@ -36,33 +37,33 @@ pub struct Streams {
 }
 
 impl Streams {
-    /// The streams of replication `replication` of the experiment `seed`, from MRG32k3a.
+    /// Creates the streams of replication `replication` of the experiment `seed`, from MRG32k3a.
     pub const fn new(seed: u64, replication: u64) -> Self {
         Streams { generator: Generator::Mrg32k3a, seed, replication }
     }
 
-    /// The same from another generator.
+    /// Returns the same streams from another generator.
     pub const fn with(self, generator: Generator) -> Self {
         Streams { generator, ..self }
     }
 
-    /// The seed of the experiment.
+    /// Returns the seed of the experiment.
     pub const fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// The number of the replication.
+    /// Returns the number of the replication.
     pub const fn replication(&self) -> u64 {
         self.replication
     }
 
-    /// The stream of that name. The same name gives the same numbers, whenever it is asked for.
+    /// Returns the stream of a name. The same name always has the same numbers.
     pub fn stream(&self, name: &str) -> Stream {
         let number = hash(name);
         let kind = match self.generator {
             Generator::Mrg32k3a => {
                 let mut mrg = Mrg32k3a::from_number(self.seed);
-                // The top bit is left to streams chosen by number.
+                // The top bit is reserved for streams chosen by number.
                 mrg.jump_streams(number | 1 << 63);
                 mrg.jump_substreams(self.replication);
                 Kind::Mrg(mrg)
@@ -79,13 +80,11 @@ impl Streams {
     }
 }
 
-/// FNV-1a with a final mix: names become stream numbers that stay the same for ever.
+/// Returns the FNV-1a hash with a final mix: stream numbers of names never change.
 fn hash(name: &str) -> u64 {
-    let mut h: u64 = 0xcbf2_9ce4_8422_2325;
-    for byte in name.bytes() {
-        h = (h ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    }
-    ringway_sansio::SplitMix::new(h).next_u64()
+    let mut hasher = FnvHasher::default();
+    hasher.write(name.as_bytes());
+    ringway_sansio::SplitMix::new(hasher.finish()).next_u64()
 }
 
 #[derive(Clone, Debug)]
@@ -94,14 +93,14 @@ enum Kind {
     Xoshiro(Xoshiro256pp),
 }
 
-/// One stream of random numbers.
+/// A stream of random numbers.
 #[derive(Clone, Debug)]
 pub struct Stream {
     kind: Kind,
 }
 
 impl Stream {
-    /// A number strictly between 0 and 1.
+    /// Returns a number strictly between 0 and 1.
     #[inline]
     pub fn uniform(&mut self) -> f64 {
         match &mut self.kind {
@@ -110,28 +109,29 @@ impl Stream {
         }
     }
 
-    /// True with probability `p`.
+    /// Returns true with probability `p`.
     #[inline]
     pub fn chance(&mut self, p: f64) -> bool {
         self.uniform() < p
     }
 
-    /// A whole number from 0 up to and without `n`; 0 if `n` is 0.
+    /// Returns a whole number from 0 up to and without `n`; 0 if `n` is 0.
     pub fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(n)) >> 64) as u64
     }
 
-    /// From the exponential distribution with that mean.
+    /// Returns a number from the exponential distribution with that mean.
     pub fn exponential(&mut self, mean: f64) -> f64 {
         -mean * libm::log(self.uniform())
     }
 
-    /// From the normal distribution with mean 0 and standard deviation 1; one draw a number.
+    /// Returns a number from the normal distribution with mean 0 and standard deviation 1, from one
+    /// draw.
     pub fn normal(&mut self) -> f64 {
         normal::quantile(self.uniform())
     }
 
-    /// From the Pareto distribution with shape `alpha` and least value 1.
+    /// Returns a number from the Pareto distribution with shape `alpha` and minimum 1.
     pub fn pareto(&mut self, alpha: f64) -> f64 {
         libm::pow(self.uniform(), -1.0 / alpha)
     }

@@ -15,7 +15,7 @@ const STREAM: u32 = 127;
 /// log2 of the distance between substreams.
 const SUBSTREAM: u32 = 76;
 
-/// Powers of two a jump may be made of: 64 bits of streams.
+/// Number of powers of two in a jump: 64 bits of streams.
 const POWERS: usize = STREAM as usize + 64;
 
 type Matrix = [[u64; 3]; 3];
@@ -28,7 +28,7 @@ const A2: Matrix = [[0, 1, 0], [0, 0, 1], [M2 - A23N, 0, A21]];
 static POWERS1: [Matrix; POWERS] = powers(A1, M1);
 static POWERS2: [Matrix; POWERS] = powers(A2, M2);
 
-/// The generator: period about 2^191, 32 random bits a step.
+/// The generator: period about 2^191, 32 random bits per step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mrg32k3a {
     s1: [u64; 3],
@@ -36,8 +36,8 @@ pub struct Mrg32k3a {
 }
 
 impl Mrg32k3a {
-    /// From six state words: the first three below 4294967087, the last three below 4294944443,
-    /// neither three all zero; `None` otherwise.
+    /// Creates a generator from six state words: the first three below 4294967087, the last three below
+    /// 4294944443, neither three all zero; `None` otherwise.
     pub fn new(state: [u32; 6]) -> Option<Self> {
         let s = state.map(u64::from);
         let (s1, s2) = ([s[0], s[1], s[2]], [s[3], s[4], s[5]]);
@@ -45,8 +45,8 @@ impl Mrg32k3a {
         (fits && s1 != [0; 3] && s2 != [0; 3]).then_some(Mrg32k3a { s1, s2 })
     }
 
-    /// From a seed: a number that fits stands in all six words (12345 is the published default
-    /// and that of ns-2), any other is spread over them.
+    /// Creates a generator from a seed. A number that fits is in all six words (12345 is the published
+    /// default and that of ns-2), any other is spread over them.
     pub fn from_number(seed: u64) -> Self {
         if (1..M2).contains(&seed) {
             return Mrg32k3a { s1: [seed; 3], s2: [seed; 3] };
@@ -56,24 +56,24 @@ impl Mrg32k3a {
         Mrg32k3a { s1: [word(M1), word(M1), word(M1)], s2: [word(M2), word(M2), word(M2)] }
     }
 
-    /// The six state words.
+    /// Returns the six state words.
     pub fn state(&self) -> [u32; 6] {
         let [a, b, c] = self.s1;
         let [d, e, f] = self.s2;
         [a, b, c, d, e, f].map(|w| w as u32)
     }
 
-    /// Goes `n` streams ahead.
+    /// Jumps `n` streams ahead.
     pub fn jump_streams(&mut self, n: u64) {
         self.jump(n, STREAM);
     }
 
-    /// Goes `n` substreams ahead.
+    /// Jumps `n` substreams ahead.
     pub fn jump_substreams(&mut self, n: u64) {
         self.jump(n, SUBSTREAM);
     }
 
-    /// Goes `n` * 2^`shift` steps ahead.
+    /// Jumps `n` * 2^`shift` steps ahead.
     fn jump(&mut self, n: u64, shift: u32) {
         for bit in (0..64).filter(|bit| n >> bit & 1 == 1) {
             self.s1 = apply(&POWERS1[(shift + bit) as usize], self.s1, M1);
@@ -81,7 +81,7 @@ impl Mrg32k3a {
         }
     }
 
-    /// The next combined value, 1 to m1.
+    /// Returns the next combined value, 1 to m1.
     #[inline]
     fn step(&mut self) -> u64 {
         let [a, b, c] = self.s1;
@@ -93,7 +93,7 @@ impl Mrg32k3a {
         if p1 > p2 { p1 - p2 } else { p1 + M1 - p2 }
     }
 
-    /// A number strictly between 0 and 1.
+    /// Returns a number strictly between 0 and 1.
     #[inline]
     pub fn uniform(&mut self) -> f64 {
         self.step() as f64 * NORM
@@ -101,7 +101,7 @@ impl Mrg32k3a {
 }
 
 impl Random for Mrg32k3a {
-    /// Two steps: the low 32 bits of each, less one.
+    /// Returns the low 32 bits of two steps, each less one.
     fn next_u64(&mut self) -> u64 {
         let high = self.step() - 1;
         high << 32 | (self.step() - 1)
@@ -112,7 +112,7 @@ fn apply(a: &Matrix, v: [u64; 3], m: u64) -> [u64; 3] {
     a.map(|row| (0..3).fold(0, |sum, k| (sum + row[k] * v[k] % m) % m))
 }
 
-/// The powers 2^0, 2^1, 2^2 ... of `a`.
+/// Returns the powers 2^0, 2^1, 2^2 ... of `a`.
 const fn powers(a: Matrix, m: u64) -> [Matrix; POWERS] {
     let mut all = [a; POWERS];
     let mut n = 1;
@@ -142,7 +142,7 @@ mod tests {
         Mrg32k3a::from_number(12_345)
     }
 
-    /// The first, thousandth and millionth value of the published implementation.
+    /// The first, thousandth and millionth value are those of the published implementation.
     #[test]
     fn values_are_the_published_ones() {
         let mut g = first();

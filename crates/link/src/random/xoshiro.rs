@@ -2,25 +2,25 @@
 
 use ringway_sansio::{Random, SplitMix};
 
-/// The generator: period 2^256 - 1, 64 random bits a step.
+/// The generator: period 2^256 - 1, 64 random bits per step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Xoshiro256pp {
     s: [u64; 4],
 }
 
 impl Xoshiro256pp {
-    /// From four state words that are not all zero; `None` otherwise.
+    /// Creates a generator from four state words that are not all zero; `None` otherwise.
     pub fn new(s: [u64; 4]) -> Option<Self> {
         (s != [0; 4]).then_some(Xoshiro256pp { s })
     }
 
-    /// From a seed, spread over the state by SplitMix64 as the authors advise.
+    /// Creates a generator from a seed, spread over the state by SplitMix64 as the authors advise.
     pub fn from_number(seed: u64) -> Self {
         let mut mix = SplitMix::new(seed);
         Xoshiro256pp { s: core::array::from_fn(|_| mix.next_u64()) }
     }
 
-    /// A number strictly between 0 and 1, of 52 bits.
+    /// Returns a number strictly between 0 and 1, of 52 bits.
     #[inline]
     pub fn uniform(&mut self) -> f64 {
         ((self.next_u64() >> 12) as f64 + 0.5) * (1.0 / (1u64 << 52) as f64)

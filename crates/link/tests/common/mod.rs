@@ -1,4 +1,4 @@
-//! A world of one link: it holds packets, takes down what became of them, and counts.
+//! A world of one link: it holds packets, records their outcomes, and counts.
 
 // Each test file uses a part of it.
 #![allow(dead_code, clippy::unwrap_used)]
@@ -8,7 +8,7 @@ use ringway_link::{
 };
 use ringway_sansio::{Ecn, Time};
 
-/// What became of packets.
+/// The outcomes of packets.
 #[derive(Default)]
 pub(crate) struct Sink {
     pub(crate) flight: InFlight,
@@ -68,7 +68,7 @@ impl Bench {
         self.link.offer(now, Packet::new(id, size, id % 5, ecn), &mut outlet);
     }
 
-    /// Lets time pass up to `until`: calls the link when it asks and takes in arrivals.
+    /// Lets time pass up to `until`: polls the link when due and collects arrivals.
     pub(crate) fn run(&mut self, until: Time) {
         loop {
             let (link, arrival) = (self.link.poll_timeout(), self.sink.flight.next());
@@ -87,17 +87,17 @@ impl Bench {
         self.poll(until);
     }
 
-    /// Packets that arrived, in order.
+    /// Returns the ids of arrived packets, in order.
     pub(crate) fn ids(&self) -> Vec<u32> {
         self.delivered.iter().map(|d| d.packet.id).collect()
     }
 
-    /// Arrivals in milliseconds.
+    /// Returns the arrival times in milliseconds.
     pub(crate) fn arrivals(&self) -> Vec<f64> {
         self.delivered.iter().map(|d| d.arrives.as_nanos() as f64 / 1e6).collect()
     }
 
-    /// How many were dropped for that reason.
+    /// Returns the number of packets dropped for a reason.
     pub(crate) fn count(&self, reason: DropReason) -> usize {
         self.sink.dropped.iter().filter(|d| d.2 == reason).count()
     }

@@ -298,7 +298,7 @@ impl Association {
 
     /// Asks the peer to make the path to one of our addresses its primary one (RFC 5061).
     pub(super) fn ask_primary(&self, local: IpAddr) -> Result<(), Error> {
-        self.call(|core| core.sctp.ask_primary(core.clock.now(), self.id, local))
+        self.call(|core| core.sctp.request_primary(core.clock.now(), self.id, local))
     }
 
     /// Begins streams anew (RFC 6525); [`Event::Changed`] tells when that is done.

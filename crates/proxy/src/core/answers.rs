@@ -1,7 +1,7 @@
 //! Response processing: RFC 3261 section 16.7, and what stands in for a response: timer C (16.8),
 //! time-outs and transport errors (16.9).
 
-use super::context::{Branch, CancelReason, Origin, State, Try};
+use super::context::{Attempt, Branch, CancelReason, Origin, State};
 use super::notify::NOTIFY;
 use super::{CallStep, Core, Event, Hop};
 use crate::forward;
@@ -27,39 +27,39 @@ impl Core {
         if self.notification_answer(now, event, msg.status()) {
             return;
         }
-        let Some((place, b)) = self.find(event.user) else { return };
+        let Some((index, b)) = self.find(event.user) else { return };
         if msg.items(HeaderId::Via).nth(1).is_none() {
             // Section 16.7 item 3: with no other Via it cannot be forwarded. Whoever lost them will
             // not do better, so the branch has failed.
-            if msg.status() >= 200 && self.contexts[place].branches[b].is(event.id) {
-                self.contexts[place].branches[b].goal.tries.clear();
+            if msg.status() >= 200 && self.contexts[index].branches[b].is(event.id) {
+                self.contexts[index].branches[b].target.attempts.clear();
                 self.branch_failed(now, event, 502, out);
             }
             return;
         }
-        // A try that was given up may still speak. If it rings after all it is cancelled; if it
+        // An attempt that was abandoned may still speak. If it rings after all it is cancelled; if it
         // answers after all, that is as good as any 2xx.
-        let given_up = !self.contexts[place].branches[b].is(event.id);
+        let given_up = !self.contexts[index].branches[b].is(event.id);
         match msg.status() {
             100..=199 if given_up => {
-                self.cancel_client(now, place, event.id, CancelReason::Timeout, out);
+                self.cancel_client(now, index, event.id, CancelReason::Timeout, out);
             }
-            status @ 100..=199 => self.provisional(now, place, b, status, flow, msg, via, out),
+            status @ 100..=199 => self.provisional(now, index, b, status, flow, msg, via, out),
             status @ 200..=299 => {
                 if !given_up {
-                    self.branch_done(place, b);
+                    self.branch_done(index, b);
                 }
-                self.success(now, place, b, status, flow, msg, via, out);
+                self.success(now, index, b, status, flow, msg, via, out);
             }
             _ if given_up => {}
-            status => self.failure(now, place, b, status, flow, msg, via, out),
+            status => self.failure(now, index, b, status, flow, msg, via, out),
         }
     }
 
     fn provisional(
         &mut self,
         now: Time,
-        place: usize,
+        index: usize,
         b: usize,
         status: u16,
         flow: &Flow,
@@ -67,13 +67,13 @@ impl Core {
         via: &Via<'_>,
         out: &mut Outbox,
     ) {
-        let ctx = &mut self.contexts[place];
+        let ctx = &mut self.contexts[index];
         let branch = &mut ctx.branches[b];
         if let (Some(why), Some(client)) = (branch.cancel.take(), branch.client) {
             // Section 9.1: now the CANCEL may go.
-            self.cancel_client(now, place, client, why, out);
+            self.cancel_client(now, index, client, why, out);
         }
-        let ctx = &mut self.contexts[place];
+        let ctx = &mut self.contexts[index];
         let branch = &mut ctx.branches[b];
         // Section 16.7 item 5: a 100 is for this hop only.
         if status == 100 {
@@ -83,7 +83,7 @@ impl Core {
             // Section 16.7 item 2: ringing is a sign of life.
             let serial = ctx.serial;
             self.wheel.cancel(branch.timer_c);
-            let tick = super::Tick::TimerC { context: place, serial, branch: b };
+            let tick = super::Tick::TimerC { context: index, serial, branch: b };
             branch.timer_c = self.wheel.set(now + self.config.timer_c, tick);
         }
         if ctx.answered {
@@ -98,7 +98,7 @@ impl Core {
             self.stats.session_request_delay.add(now - ctx.came);
         }
         let (server, marked, to) = (ctx.server, ctx.kept.record_route, ctx.reply.remote.ip());
-        let ruled = ctx.branches[b].goal.origin == Origin::Rule;
+        let ruled = ctx.branches[b].target.origin == Origin::Rule;
         let strip = self.strips_identity(flow, to, msg);
         let start = out.buffer().len();
         forward::response(out.buffer(), msg, via, strip);
@@ -111,7 +111,7 @@ impl Core {
     fn success(
         &mut self,
         now: Time,
-        place: usize,
+        index: usize,
         b: usize,
         status: u16,
         flow: &Flow,
@@ -119,13 +119,13 @@ impl Core {
         via: &Via<'_>,
         out: &mut Outbox,
     ) {
-        let ctx = &mut self.contexts[place];
+        let ctx = &mut self.contexts[index];
         let (server, reply, first) = (ctx.server, ctx.reply, !ctx.answered);
         if !first && ctx.kind == Kind::NonInvite {
             return;
         }
         let kept = ctx.kept;
-        let ruled = ctx.branches[b].goal.origin == Origin::Rule;
+        let ruled = ctx.branches[b].target.origin == Origin::Rule;
         let strip = self.strips_identity(flow, reply.remote.ip(), msg);
         let start = out.buffer().len();
         forward::response(out.buffer(), msg, via, strip);
@@ -144,21 +144,21 @@ impl Core {
             _ => out.finish(start, Target::Flow(reply), 0),
         }
         if first {
-            self.report_final(now, place, CallStep::Answered { status }, Some((msg, b)));
+            self.report_final(now, index, CallStep::Answered { status }, Some((msg, b)));
             if msg.method() == Method::Bye {
-                self.end_dialog(now, place, status);
+                self.end_dialog(now, index, status);
             }
-            self.count_session(now, place, status);
-            self.close(place);
+            self.count_session(now, index, status);
+            self.close(index);
             // Section 16.7 item 10.
-            self.cancel_branches(now, place, CancelReason::CompletedElsewhere, out);
+            self.cancel_branches(now, index, CancelReason::CompletedElsewhere, out);
         }
     }
 
     fn failure(
         &mut self,
         now: Time,
-        place: usize,
+        index: usize,
         b: usize,
         status: u16,
         flow: &Flow,
@@ -166,25 +166,25 @@ impl Core {
         via: &Via<'_>,
         out: &mut Outbox,
     ) {
-        self.branch_done(place, b);
-        let strip = self.strips_identity(flow, self.contexts[place].reply.remote.ip(), msg);
-        let ctx = &mut self.contexts[place];
+        self.branch_done(index, b);
+        let strip = self.strips_identity(flow, self.contexts[index].reply.remote.ip(), msg);
+        let ctx = &mut self.contexts[index];
         if ctx.answered {
             return;
         }
-        let goal = &mut ctx.branches[b].goal;
+        let target = &mut ctx.branches[b].target;
         match status {
             // RFC 3263 section 4.3: another server may serve the same request.
-            503 => goal.tries.retain(|way| matches!(way, Try::Hop(_) | Try::Via(_))),
+            503 => target.attempts.retain(|way| matches!(way, Attempt::Hop(_) | Attempt::Via(_))),
             // RFC 5626 section 7: another flow may lead to the same instance.
-            408 | 430 => goal.tries.retain(|way| matches!(way, Try::Binding(_))),
+            408 | 430 => target.attempts.retain(|way| matches!(way, Attempt::Binding(_))),
             // Any other answer is the answer.
-            _ => goal.tries.clear(),
+            _ => target.attempts.clear(),
         }
-        if !goal.tries.is_empty() {
-            return self.fail_over(now, place, b, out);
+        if !target.attempts.is_empty() {
+            return self.fail_over(now, index, b, out);
         }
-        let located = goal.is_located();
+        let located = target.is_located();
         if matches!(status, 401 | 407) {
             for slot in msg.headers().iter().filter(|slot| is_challenge(slot)) {
                 let line = msg.line(slot);
@@ -210,25 +210,25 @@ impl Core {
         if status >= 600 {
             // Section 16.7 item 5: a 6xx ends the search; it goes back once all branches have ended.
             ctx.end_search();
-            self.cancel_branches(now, place, CancelReason::Refused(status), out);
+            self.cancel_branches(now, index, CancelReason::Refused(status), out);
         }
-        self.settle(now, place, out);
+        self.settle(now, index, out);
     }
 
-    fn fail_over(&mut self, now: Time, place: usize, b: usize, out: &mut Outbox) {
+    fn fail_over(&mut self, now: Time, index: usize, b: usize, out: &mut Outbox) {
         self.stats.failovers += 1;
-        self.note_failed_gateway(now, place, b);
-        let branch = &mut self.contexts[place].branches[b];
+        self.note_failed_gateway(now, index, b);
+        let branch = &mut self.contexts[index].branches[b];
         branch.state = State::Waiting;
         branch.on_flow = false;
         let hop = branch.hop.take();
         // That TCP is refused where UDP is still to be tried says nothing of the server.
-        if !matches!(branch.goal.tries.last(), Some(Try::Datagram(_)))
+        if !matches!(branch.target.attempts.last(), Some(Attempt::Datagram(_)))
             && let Some(Hop { transport, addr, .. }) = hop
         {
             self.events.push_back(Event::Failed(transport, addr));
         }
-        self.retry(now, place, b, out);
+        self.retry(now, index, b, out);
     }
 
     /// Timer B or F (section 16.7: "as if a 408 had been received").
@@ -253,40 +253,40 @@ impl Core {
     /// only when it is used, and over SCTP not even at once.
     pub(super) fn branch_cut_off(&mut self, now: Time, event: ClientEvent, out: &mut Outbox) {
         let found = if event.user & NOTIFY == 0 { self.find(event.user) } else { None };
-        let Some((place, b)) = found else { return self.branch_unsent(now, event, out) };
-        let ctx = &mut self.contexts[place];
+        let Some((index, b)) = found else { return self.branch_unsent(now, event, out) };
+        let ctx = &mut self.contexts[index];
         let over = ctx.answered || ctx.cancelled;
         let branch = &mut ctx.branches[b];
-        let last = branch.is(event.id) && branch.goal.tries.is_empty() && !branch.again;
+        let last = branch.is(event.id) && branch.target.attempts.is_empty() && !branch.again;
         let Some(hop) = branch.hop.clone().filter(|_| last && !over) else {
             return self.branch_unsent(now, event, out);
         };
         branch.again = true;
-        branch.goal.tries.push(Try::Hop(hop));
-        self.branch_done(place, b);
-        self.contexts[place].branches[b].state = State::Waiting;
-        self.retry(now, place, b, out);
+        branch.target.attempts.push(Attempt::Hop(hop));
+        self.branch_done(index, b);
+        self.contexts[index].branches[b].state = State::Waiting;
+        self.retry(now, index, b, out);
     }
 
     fn branch_failed(&mut self, now: Time, event: ClientEvent, status: u16, out: &mut Outbox) {
-        let Some((place, b)) = self.find(event.user) else { return };
-        if !self.contexts[place].branches[b].is(event.id) {
+        let Some((index, b)) = self.find(event.user) else { return };
+        if !self.contexts[index].branches[b].is(event.id) {
             return;
         }
-        self.branch_done(place, b);
-        let ctx = &mut self.contexts[place];
+        self.branch_done(index, b);
+        let ctx = &mut self.contexts[index];
         if ctx.answered {
             return;
         }
-        if !ctx.branches[b].goal.tries.is_empty() && !ctx.cancelled {
-            return self.fail_over(now, place, b, out);
+        if !ctx.branches[b].target.attempts.is_empty() && !ctx.cancelled {
+            return self.fail_over(now, index, b, out);
         }
         let status = match status {
             _ if ctx.cancelled => 487,
             // RFC 5626 section 5.3.1: a flow that a token named is gone; and section 11.5: of a user
             // of ours it was the only way.
             503 if ctx.branches[b].on_flow => {
-                if ctx.branches[b].goal.is_located() {
+                if ctx.branches[b].target.is_located() {
                     480
                 } else {
                     430
@@ -296,53 +296,53 @@ impl Core {
         };
         let hop = ctx.branches[b].hop.take();
         if !ctx.cancelled {
-            self.note_failed_gateway(now, place, b);
+            self.note_failed_gateway(now, index, b);
         }
         if let Some(Hop { transport, addr, .. }) = hop {
             self.events.push_back(Event::Failed(transport, addr));
         }
-        self.contexts[place].offer(status, Vec::new);
-        self.settle(now, place, out);
+        self.contexts[index].offer(status, Vec::new);
+        self.settle(now, index, out);
     }
 
     /// A client transaction has ended for good.
     pub(super) fn branch_gone(&mut self, now: Time, event: ClientEvent, out: &mut Outbox) {
-        let Some((place, b)) = self.find(event.user) else { return };
+        let Some((index, b)) = self.find(event.user) else { return };
         // Should it end without anything having been heard (it cannot, by its machine), the branch
         // must not hang.
-        let ctx = &mut self.contexts[place];
+        let ctx = &mut self.contexts[index];
         if ctx.branches[b].client == Some(event.id) && ctx.branches[b].state == State::Sent {
-            self.branch_done(place, b);
-            self.contexts[place].offer(408, Vec::new);
-            self.settle(now, place, out);
+            self.branch_done(index, b);
+            self.contexts[index].offer(408, Vec::new);
+            self.settle(now, index, out);
         }
-        self.release(place);
+        self.release(index);
     }
 
     /// A server transaction has ended for good.
     pub(super) fn server_gone(&mut self, user: u64) {
-        let (place, serial, _) = super::context::from_user(user);
-        let Some(ctx) = self.contexts.get(place).filter(|c| c.serial & 0xffff == serial) else {
+        let (index, serial, _) = super::context::from_user(user);
+        let Some(ctx) = self.contexts.get(index).filter(|c| c.serial & 0xffff == serial) else {
             return;
         };
         if !(ctx.answered && ctx.kind == Kind::NonInvite) {
-            self.release(place);
+            self.release(index);
         }
     }
 
-    fn release(&mut self, place: usize) {
-        let ctx = &mut self.contexts[place];
+    fn release(&mut self, index: usize) {
+        let ctx = &mut self.contexts[index];
         ctx.alive = ctx.alive.saturating_sub(1);
-        self.forget_if_over(place);
+        self.forget_if_over(index);
     }
 
     /// Forgets a context that nothing refers to any more.
-    pub(super) fn forget_if_over(&mut self, place: usize) {
-        let ctx = &self.contexts[place];
+    pub(super) fn forget_if_over(&mut self, index: usize) {
+        let ctx = &self.contexts[index];
         if ctx.alive > 0 {
             return;
         }
-        let ctx = self.contexts.remove(place);
+        let ctx = self.contexts.remove(index);
         for branch in &ctx.branches {
             self.wheel.cancel(branch.timer_c);
         }
@@ -351,8 +351,8 @@ impl Core {
         }
     }
 
-    fn branch_done(&mut self, place: usize, b: usize) {
-        let Branch { state, timer_c, .. } = &mut self.contexts[place].branches[b];
+    fn branch_done(&mut self, index: usize, b: usize) {
+        let Branch { state, timer_c, .. } = &mut self.contexts[index].branches[b];
         *state = State::Done;
         self.wheel.cancel(std::mem::replace(timer_c, TimerId::NONE));
     }
@@ -361,12 +361,12 @@ impl Core {
     pub(super) fn timer_c(
         &mut self,
         now: Time,
-        place: usize,
+        index: usize,
         serial: u32,
         b: usize,
         out: &mut Outbox,
     ) {
-        let Some(ctx) = self.contexts.get_mut(place).filter(|c| c.serial == serial) else { return };
+        let Some(ctx) = self.contexts.get_mut(index).filter(|c| c.serial == serial) else { return };
         let branch = &mut ctx.branches[b];
         branch.timer_c = TimerId::NONE;
         if branch.state != State::Sent {
@@ -375,20 +375,20 @@ impl Core {
         let Some(client) = branch.client else { return };
         self.stats.timeouts += 1;
         if self.tx.is_proceeding(client) {
-            return self.cancel_client(now, place, client, CancelReason::Timeout, out);
+            return self.cancel_client(now, index, client, CancelReason::Timeout, out);
         }
         // Nothing has been heard at all: as if it were a 408.
-        let event = ClientEvent { id: client, user: super::context::user(place, serial, b) };
+        let event = ClientEvent { id: client, user: super::context::user(index, serial, b) };
         self.branch_failed(now, event, 408, out);
     }
 
     /// A request that is no INVITE still has no final answer when timer E of its sender has grown to
     /// T2 (RFC 4320 section 4.1): a 100 slows the retransmissions down.
-    pub(super) fn still_trying(&mut self, now: Time, place: usize, serial: u32, out: &mut Outbox) {
-        let Some(ctx) = self.contexts.get_mut(place).filter(|c| c.serial == serial) else { return };
+    pub(super) fn still_trying(&mut self, now: Time, index: usize, serial: u32, out: &mut Outbox) {
+        let Some(ctx) = self.contexts.get_mut(index).filter(|c| c.serial == serial) else { return };
         ctx.trying = TimerId::NONE;
         let (server, flow) = (ctx.server, ctx.flow);
-        self.with_request(place, |core, msg| {
+        self.with_request(index, |core, msg| {
             let start = out.buffer().len();
             write::response(out.buffer(), msg, Some(&flow), 100, "", None, &[], &[]);
             core.tx.respond(now, server, 100, out, start);
@@ -399,18 +399,18 @@ impl Core {
     pub(super) fn cancel_branches(
         &mut self,
         now: Time,
-        place: usize,
+        index: usize,
         why: CancelReason,
         out: &mut Outbox,
     ) {
-        if self.contexts[place].kind != Kind::Invite {
+        if self.contexts[index].kind != Kind::Invite {
             return;
         }
-        for b in 0..self.contexts[place].branches.len() {
-            let branch = &mut self.contexts[place].branches[b];
+        for b in 0..self.contexts[index].branches.len() {
+            let branch = &mut self.contexts[index].branches[b];
             match (branch.state, branch.client) {
                 (State::Sent, Some(client)) if self.tx.is_proceeding(client) => {
-                    self.cancel_client(now, place, client, why, out);
+                    self.cancel_client(now, index, client, why, out);
                 }
                 (State::Sent, _) => branch.cancel = Some(why),
                 _ => {}
@@ -423,14 +423,14 @@ impl Core {
     fn cancel_client(
         &mut self,
         now: Time,
-        place: usize,
+        index: usize,
         client: ClientId,
         why: CancelReason,
         out: &mut Outbox,
     ) {
         let refused;
         let reason: &[u8] = match why {
-            CancelReason::Caller => &self.contexts[place].reason,
+            CancelReason::Caller => &self.contexts[index].reason,
             CancelReason::CompletedElsewhere => {
                 b"Reason: SIP;cause=200;text=\"Call completed elsewhere\"\r\n"
             }
@@ -444,21 +444,21 @@ impl Core {
     }
 
     /// If no branch is under way: starts the next q, or answers with the best there is.
-    pub(super) fn settle(&mut self, now: Time, place: usize, out: &mut Outbox) {
-        let Some(ctx) = self.contexts.get(place) else { return };
+    pub(super) fn settle(&mut self, now: Time, index: usize, out: &mut Outbox) {
+        let Some(ctx) = self.contexts.get(index) else { return };
         let under_way = |b: &Branch| matches!(b.state, State::Sent | State::Resolving);
         if ctx.answered || ctx.branches.iter().any(under_way) {
             return;
         }
         if ctx.is_pending() && !ctx.cancelled {
-            return self.with_request(place, |core, msg| core.start_group(now, place, msg, out));
+            return self.with_request(index, |core, msg| core.start_group(now, index, msg, out));
         }
-        self.answer_best(now, place, out);
+        self.answer_best(now, index, out);
     }
 
     /// Section 16.7 items 6 to 9.
-    fn answer_best(&mut self, now: Time, place: usize, out: &mut Outbox) {
-        let ctx = &mut self.contexts[place];
+    fn answer_best(&mut self, now: Time, index: usize, out: &mut Outbox) {
+        let ctx = &mut self.contexts[index];
         let (server, kind) = (ctx.server, ctx.kind);
         let Some(best) = ctx.best.take() else { return };
         let mut status = best.status;
@@ -466,9 +466,9 @@ impl Core {
             // RFC 4320 section 4.2: a 408 to a request that is no INVITE would come too late to
             // be of use, and is not sent.
             self.tx.drop_server(server);
-            self.end_dialog(now, place, status);
-            self.close(place);
-            return self.forget_if_over(place);
+            self.end_dialog(now, index, status);
+            self.close(index);
+            return self.forget_if_over(index);
         }
         if status == 503 {
             // Section 16.7 item 6: that a server behind us is busy does not mean that we are.
@@ -487,17 +487,17 @@ impl Core {
             out.buffer().extend_from_slice(&best.bytes);
         }
         self.tx.respond(now, server, status, out, start);
-        self.end_dialog(now, place, status);
-        self.report_final(now, place, CallStep::Failed { status }, None);
-        self.count_session(now, place, status);
-        self.close(place);
-        self.forget_if_over(place);
+        self.end_dialog(now, index, status);
+        self.report_final(now, index, CallStep::Failed { status }, None);
+        self.count_session(now, index, status);
+        self.close(index);
+        self.forget_if_over(index);
     }
 
     /// A final response goes back: what it says of the dialog.
-    fn end_dialog(&mut self, now: Time, place: usize, status: u16) {
-        let (kept, flow) = (self.contexts[place].kept, self.contexts[place].flow);
-        let Some(request) = self.contexts[place].request.clone() else { return };
+    fn end_dialog(&mut self, now: Time, index: usize, status: u16) {
+        let (kept, flow) = (self.contexts[index].kept, self.contexts[index].flow);
+        let Some(request) = self.contexts[index].request.clone() else { return };
         let Ok(msg) = ringway_sip::message::parse(&request) else { return };
         match (msg.method(), kept.in_dialog) {
             (Method::Bye, Some((began, by_caller))) if !matches!(status, 401 | 407) => {
@@ -514,9 +514,9 @@ impl Core {
         }
     }
 
-    /// A final answer has gone back: what was kept for another one is let go.
-    fn close(&mut self, place: usize) {
-        let ctx = &mut self.contexts[place];
+    /// A final response has been sent back: what was kept to send another one is released.
+    fn close(&mut self, index: usize) {
+        let ctx = &mut self.contexts[index];
         ctx.answered = true;
         if ctx.kind == Kind::NonInvite {
             // Once answered, the server transaction needs no context any more; that of an INVITE
@@ -529,8 +529,8 @@ impl Core {
         ctx.challenges = Vec::new();
         ctx.best = None;
         for branch in &mut ctx.branches {
-            branch.goal.uri = Vec::new();
-            branch.goal.path = Vec::new();
+            branch.target.uri = Vec::new();
+            branch.target.path = Vec::new();
         }
         if let Some(request) = request {
             let (flow, user) = (ctx.flow, ctx.user.clone());
@@ -539,8 +539,8 @@ impl Core {
     }
 
     /// RFC 6076 sections 4.3 and 4.6 to 4.8.
-    fn count_session(&mut self, now: Time, place: usize, status: u16) {
-        let ctx = &mut self.contexts[place];
+    fn count_session(&mut self, now: Time, index: usize, status: u16) {
+        let ctx = &mut self.contexts[index];
         if !ctx.session {
             return;
         }

@@ -1,6 +1,6 @@
 //! Request forwarding: RFC 3261 section 16.6, one branch at a time.
 
-use super::context::{self, Branch, Context, Goal, Kept, State, Try};
+use super::context::{self, Attempt, Branch, Context, Kept, RequestTarget, State};
 use super::preroute::MARK_AFTER;
 use super::{Core, Event, Hop, MAX_RESOLVING, Pass, ResolveTarget, Tick};
 use crate::forward::{self, Plan};
@@ -39,7 +39,7 @@ impl Core {
         &mut self,
         pass: &Pass<'_>,
         kept: Kept,
-        goals: Vec<Goal>,
+        targets: Vec<RequestTarget>,
         user: Option<Box<str>>,
         out: &mut Outbox,
     ) {
@@ -48,7 +48,7 @@ impl Core {
         if self.draining && msg.to().is_ok_and(|to| to.tag().is_none()) {
             return self.turn_away(pass, 30, out);
         }
-        if goals.is_empty() {
+        if targets.is_empty() {
             return self.refuse(pass, 480, "", &[], out);
         }
         if !self.keep(msg, pass.flow, user.as_deref(), kept.is_known()) {
@@ -56,8 +56,8 @@ impl Core {
         }
         let (reply, port) = self.reply_to(pass.flow, pass.via);
         self.serial = self.serial.wrapping_add(1);
-        let (place, serial) = (self.contexts.vacant_key(), self.serial);
-        let number = context::user(place, serial, 0);
+        let (index, serial) = (self.contexts.vacant_key(), self.serial);
+        let number = context::user(index, serial, 0);
         let Some(server) = self.tx.open(pass.key, kind, reply, port, number) else {
             self.release_kept(msg.whole().len(), pass.flow, user.as_deref());
             self.stats.limits_hit += 1;
@@ -78,10 +78,10 @@ impl Core {
             Kind::Invite => TimerId::NONE,
             Kind::NonInvite => {
                 let at = pass.now + self.tx.timers().trying();
-                self.wheel.set(at, Tick::Trying { context: place, serial })
+                self.wheel.set(at, Tick::Trying { context: index, serial })
             }
         };
-        let branches: SmallVec<[Branch; 1]> = goals.into_iter().map(Branch::waiting).collect();
+        let branches: SmallVec<[Branch; 1]> = targets.into_iter().map(Branch::waiting).collect();
         self.contexts.insert(Context {
             serial,
             kind,
@@ -98,6 +98,7 @@ impl Core {
             cancelled: false,
             reason: Vec::new(),
             user,
+            call: None,
             session,
             rang: false,
             trying,
@@ -116,9 +117,9 @@ impl Core {
             self.tx.respond(pass.now, server, 100, out, start);
         }
         if session {
-            self.report_began(pass.now, place, msg);
+            self.report_began(pass.now, index, msg);
         }
-        self.start_group(pass.now, place, msg, out);
+        self.start_group(pass.now, index, msg, out);
     }
 
     /// Starts the waiting branches of the best q (section 16.6: parallel within one q, serial from
@@ -126,14 +127,14 @@ impl Core {
     pub(super) fn start_group(
         &mut self,
         now: Time,
-        place: usize,
+        index: usize,
         msg: &Message<'_>,
         out: &mut Outbox,
     ) {
-        let ctx = &mut self.contexts[place];
+        let ctx = &mut self.contexts[index];
         let waiting = |b: &&Branch| b.state == State::Waiting;
-        let Some(q) = ctx.branches.iter().filter(waiting).map(|b| b.goal.q).max() else { return };
-        let count = ctx.branches.iter().filter(waiting).filter(|b| b.goal.q == q).count() as u32;
+        let Some(q) = ctx.branches.iter().filter(waiting).map(|b| b.target.q).max() else { return };
+        let count = ctx.branches.iter().filter(waiting).filter(|b| b.target.q == q).count() as u32;
         // RFC 5393 section 5.3.3: branches share the breadth; one that would get none is not started.
         // Those of all q share it: one after the other they would cost as much as side by side, and ten
         // contacts that lead back here each with ten more would never end.
@@ -141,45 +142,46 @@ impl Core {
         let started = ctx.branches.iter().filter(|b| b.state != State::Waiting).count() as u32;
         let breadth = ctx.kept.max_breadth;
         if count > breadth.saturating_sub(started) {
-            for b in ctx.branches.iter_mut().filter(|b| b.state == State::Waiting && b.goal.q == q)
+            for b in
+                ctx.branches.iter_mut().filter(|b| b.state == State::Waiting && b.target.q == q)
             {
                 b.state = State::Done;
             }
             ctx.offer(440, Vec::new);
-            return self.settle(now, place, out);
+            return self.settle(now, index, out);
         }
-        for b in 0..self.contexts[place].branches.len() {
-            let branch = &mut self.contexts[place].branches[b];
-            if branch.state == State::Waiting && branch.goal.q == q {
+        for b in 0..self.contexts[index].branches.len() {
+            let branch = &mut self.contexts[index].branches[b];
+            if branch.state == State::Waiting && branch.target.q == q {
                 branch.breadth = (breadth / total).max(1);
-                self.try_next(now, place, b, msg, out);
+                self.try_next(now, index, b, msg, out);
             }
         }
-        self.settle(now, place, out);
+        self.settle(now, index, out);
     }
 
-    /// Goes the next way to the goal of a branch; without one left the branch is done.
+    /// Goes the next way to the target of a branch; without one left the branch is done.
     pub(super) fn try_next(
         &mut self,
         now: Time,
-        place: usize,
+        index: usize,
         b: usize,
         msg: &Message<'_>,
         out: &mut Outbox,
     ) {
         loop {
-            let ctx = &mut self.contexts[place];
+            let ctx = &mut self.contexts[index];
             let branch = &mut ctx.branches[b];
-            let Some(next) = branch.goal.tries.pop() else {
+            let Some(next) = branch.target.attempts.pop() else {
                 branch.state = State::Done;
                 // Nothing could be reached: what section 16.9 has for a transport error; of a user of
                 // ours whose contacts no SIP leads to, that the user is not there.
-                let nowhere = branch.goal.is_located() && branch.went.is_none();
+                let nowhere = branch.target.is_located() && branch.went.is_none();
                 ctx.offer(if nowhere { 480 } else { 503 }, Vec::new);
                 return;
             };
             let found = match next {
-                Try::Flow(flow) => {
+                Attempt::Flow(flow) => {
                     branch.on_flow = true;
                     Found::Way(Way {
                         target: Target::Flow(flow),
@@ -189,43 +191,43 @@ impl Core {
                         any_size: true,
                     })
                 }
-                Try::Binding(other) => {
-                    let Goal { uri, path, tries, .. } = *other;
-                    branch.goal.uri = uri;
-                    branch.goal.path = path;
-                    branch.goal.tries.extend(tries);
+                Attempt::Binding(other) => {
+                    let RequestTarget { uri, path, attempts, .. } = *other;
+                    branch.target.uri = uri;
+                    branch.target.path = path;
+                    branch.target.attempts.extend(attempts);
                     continue;
                 }
-                Try::Hop(hop) => self.way_to_hop(hop).map_or(Found::Nowhere, Found::Way),
-                Try::Datagram(addr) => {
+                Attempt::Hop(hop) => self.way_to_hop(hop).map_or(Found::Nowhere, Found::Way),
+                Attempt::Datagram(addr) => {
                     let hop = Hop { transport: Transport::Udp, addr, name: None };
                     let way = self.way_to_hop(hop).map(|way| Way { any_size: true, ..way });
                     way.map_or(Found::Nowhere, Found::Way)
                 }
-                Try::Via(uri) => {
+                Attempt::Via(uri) => {
                     branch.through = Some(uri.clone());
-                    let target = SmallVec::<[u8; 128]>::from_slice(&branch.goal.uri);
+                    let request_uri = SmallVec::<[u8; 128]>::from_slice(&branch.target.uri);
                     let Ok(uri) = Uri::parse(uri.as_bytes()) else { continue };
-                    self.locate_uri(&uri, &target)
+                    self.locate_uri(&uri, &request_uri)
                 }
-                Try::Uri => self.locate_next(place, b, msg),
+                Attempt::Uri => self.locate_next(index, b, msg),
             };
-            let (goal, kept) = {
-                let ctx = &self.contexts[place];
-                (&ctx.branches[b].goal, ctx.kept)
+            let (target, kept) = {
+                let ctx = &self.contexts[index];
+                (&ctx.branches[b].target, ctx.kept)
             };
             match found {
-                Found::Way(way) if self.is_barred(now, goal, kept.privileged, &way) => {
-                    self.bar(place, b);
+                Found::Way(way) if self.is_barred(now, target, kept.privileged, &way) => {
+                    self.bar(index, b);
                 }
-                Found::Name(target) if self.is_barred_name(goal, kept.privileged, &target.host) => {
-                    self.bar(place, b);
+                Found::Name(name) if self.is_barred_name(target, kept.privileged, &name.host) => {
+                    self.bar(index, b);
                 }
                 Found::Way(way) => {
-                    return self.launch(now, place, b, way, msg, out);
+                    return self.launch(now, index, b, way, msg, out);
                 }
-                Found::Name(target) => {
-                    if self.ask(place, b, target) {
+                Found::Name(name) => {
+                    if self.ask(index, b, name) {
                         return;
                     }
                 }
@@ -235,51 +237,51 @@ impl Core {
     }
 
     /// A try leads where this request may not go.
-    fn bar(&mut self, place: usize, b: usize) {
+    fn bar(&mut self, index: usize, b: usize) {
         self.stats.forbidden += 1;
-        let ctx = &mut self.contexts[place];
-        let status = if ctx.branches[b].goal.is_located() { 480 } else { 403 };
+        let ctx = &mut self.contexts[index];
+        let status = if ctx.branches[b].target.is_located() { 480 } else { 403 };
         ctx.offer(status, Vec::new);
     }
 
     /// Where the topmost Route, or else the Request-URI, leads (section 16.6 item 7).
-    fn locate_next(&mut self, place: usize, b: usize, msg: &Message<'_>) -> Found {
-        let ctx = &self.contexts[place];
-        let (goal, kept) = (&ctx.branches[b].goal, &ctx.kept);
-        let route = Items::new(&goal.path).next().or_else(|| next_route(msg, kept));
-        let target = SmallVec::<[u8; 128]>::from_slice(&goal.uri);
+    fn locate_next(&mut self, index: usize, b: usize, msg: &Message<'_>) -> Found {
+        let ctx = &self.contexts[index];
+        let (target, kept) = (&ctx.branches[b].target, &ctx.kept);
+        let route = Items::new(&target.path).next().or_else(|| next_route(msg, kept));
+        let request_uri = SmallVec::<[u8; 128]>::from_slice(&target.uri);
         let uri = match route.map(NameAddr::parse) {
             Some(Ok(route)) => SmallVec::<[u8; 128]>::from_slice(route.uri),
             Some(Err(_)) => return Found::Nowhere,
-            None => target.clone(),
+            None => request_uri.clone(),
         };
-        Uri::parse(&uri).map_or(Found::Nowhere, |uri| self.locate_uri(&uri, &target))
+        Uri::parse(&uri).map_or(Found::Nowhere, |uri| self.locate_uri(&uri, &request_uri))
     }
 
     /// Asks the world to locate a server for a branch.
-    fn ask(&mut self, place: usize, b: usize, target: ResolveTarget) -> bool {
+    fn ask(&mut self, index: usize, b: usize, name: ResolveTarget) -> bool {
         if self.resolving >= MAX_RESOLVING {
             self.stats.limits_hit += 1;
             return false;
         }
-        let ctx = &mut self.contexts[place];
+        let ctx = &mut self.contexts[index];
         ctx.branches[b].state = State::Resolving;
-        let id = context::user(place, ctx.serial, b);
+        let id = context::user(index, ctx.serial, b);
         self.resolving += 1;
         let source = ctx.flow.remote.ip();
-        self.events.push_back(Event::Resolve { id, target, source });
+        self.events.push_back(Event::Resolve { id, target: name, source });
         true
     }
 
     /// Server location (RFC 3263) as far as it needs no question to the world: literal addresses.
-    /// `target` is the Request-URI of the request to be sent: if that is a `sips` one, every URI is
+    /// `request_uri` is the one of the request to be sent: if that is a `sips` one, every URI is
     /// followed as if it were (section 16.6 item 7).
-    pub(super) fn locate_uri(&mut self, uri: &Uri<'_>, target: &[u8]) -> Found {
+    pub(super) fn locate_uri(&mut self, uri: &Uri<'_>, request_uri: &[u8]) -> Found {
         if !uri.is_sip() {
             return Found::Nowhere;
         }
         let host = uri.param(b"maddr").flatten().unwrap_or(uri.host);
-        let secure = uri.scheme == Scheme::Sips || is_sips(target);
+        let secure = uri.scheme == Scheme::Sips || is_sips(request_uri);
         let named = match (uri.param(b"transport"), uri.transport()) {
             (None, _) => None,
             (Some(_), Some(Transport::Tcp)) if secure => Some(Transport::Tls),
@@ -326,27 +328,27 @@ impl Core {
         if id & super::notify::PARKED_NOTIFY != 0 {
             return self.unpark_notify(now, id, hops, out);
         }
-        let Some((place, b)) = self.find(id) else { return };
-        let ctx = &mut self.contexts[place];
+        let Some((index, b)) = self.find(id) else { return };
+        let ctx = &mut self.contexts[index];
         if ctx.branches[b].state != State::Resolving {
             return;
         }
-        let tries = &mut ctx.branches[b].goal.tries;
-        tries.extend(hops.iter().rev().cloned().map(Try::Hop));
-        self.retry(now, place, b, out);
+        let attempts = &mut ctx.branches[b].target.attempts;
+        attempts.extend(hops.iter().rev().cloned().map(Attempt::Hop));
+        self.retry(now, index, b, out);
     }
 
     /// Goes on with a branch from the request as it was kept.
-    pub(super) fn retry(&mut self, now: Time, place: usize, b: usize, out: &mut Outbox) {
-        self.with_request(place, |core, msg| {
-            core.try_next(now, place, b, msg, out);
-            core.settle(now, place, out);
+    pub(super) fn retry(&mut self, now: Time, index: usize, b: usize, out: &mut Outbox) {
+        self.with_request(index, |core, msg| {
+            core.try_next(now, index, b, msg, out);
+            core.settle(now, index, out);
         });
     }
 
     /// Runs `f` with the kept request of a context, parsed once more.
-    pub(super) fn with_request(&mut self, place: usize, f: impl FnOnce(&mut Core, &Message<'_>)) {
-        let Some(bytes) = self.contexts[place].request.clone() else { return };
+    pub(super) fn with_request(&mut self, index: usize, f: impl FnOnce(&mut Core, &Message<'_>)) {
+        let Some(bytes) = self.contexts[index].request.clone() else { return };
         if let Ok(msg) = message::parse(&bytes) {
             f(self, &msg);
         }
@@ -356,7 +358,7 @@ impl Core {
     fn launch(
         &mut self,
         now: Time,
-        place: usize,
+        index: usize,
         b: usize,
         way: Way,
         msg: &Message<'_>,
@@ -365,14 +367,14 @@ impl Core {
         // It has been read before, when the request came.
         let Ok(via) = msg.top_via() else { return };
         let client = self.tx.reserve(&mut *self.random);
-        let ctx = &self.contexts[place];
+        let ctx = &self.contexts[index];
         let (kept, flow, kind, serial) = (ctx.kept, ctx.flow, ctx.kind, ctx.serial);
         let branch = &ctx.branches[b];
         let start = out.buffer().len();
         let mut on_top = std::mem::take(&mut self.scratch);
         on_top.clear();
         if kept.record_route {
-            self.write_record_route(now, &mut on_top, msg, &branch.goal.uri, &flow, &way);
+            self.write_record_route(now, &mut on_top, msg, &branch.target.uri, &flow, &way);
         }
         self.write_request(out.buffer(), &on_top, msg, &via, &flow, &kept, branch, &way, client);
         let mut way = way;
@@ -380,14 +382,14 @@ impl Core {
             && let Some(tcp) = self.over_tcp(&way)
         {
             // Should TCP be refused, UDP is tried after all (section 18.1.1).
-            let udp = Try::Datagram(way.target.remote());
-            self.contexts[place].branches[b].goal.tries.push(udp);
+            let udp = Attempt::Datagram(way.target.remote());
+            self.contexts[index].branches[b].target.attempts.push(udp);
             way = tcp;
             out.abandon(start);
             on_top.clear();
-            let branch = &self.contexts[place].branches[b];
+            let branch = &self.contexts[index].branches[b];
             if kept.record_route {
-                self.write_record_route(now, &mut on_top, msg, &branch.goal.uri, &flow, &way);
+                self.write_record_route(now, &mut on_top, msg, &branch.target.uri, &flow, &way);
             }
             self.write_request(
                 out.buffer(),
@@ -412,15 +414,15 @@ impl Core {
             },
         });
         let went = Some((way.transport, way.target.remote()));
-        self.tx.send(now, client, kind, way.target, context::user(place, serial, b), out, start);
+        self.tx.send(now, client, kind, way.target, context::user(index, serial, b), out, start);
         self.stats.forwarded += 1;
         let timer_c = if kind == Kind::Invite {
-            let tick = Tick::TimerC { context: place, serial, branch: b };
+            let tick = Tick::TimerC { context: index, serial, branch: b };
             self.wheel.set(now + self.config.timer_c, tick)
         } else {
             TimerId::NONE
         };
-        let ctx = &mut self.contexts[place];
+        let ctx = &mut self.contexts[index];
         ctx.alive += 1;
         let branch = &mut ctx.branches[b];
         branch.state = State::Sent;
@@ -453,8 +455,8 @@ impl Core {
         way: &Way,
         client: ClientId,
     ) {
-        let goal = &branch.goal;
-        let uri = as_request_uri(&goal.uri);
+        let target = &branch.target;
+        let uri = as_request_uri(&target.uri);
         let mut routes = SmallVec::<[u8; 256]>::from_slice(record_route);
         let mut plan = Plan {
             uri: &uri,
@@ -477,8 +479,8 @@ impl Core {
             through = [b"<", uri.as_bytes(), end].concat();
             top.push(&through);
         }
-        if !goal.path.is_empty() {
-            top.push(&goal.path);
+        if !target.path.is_empty() {
+            top.push(&target.path);
         }
         let mut strict = None;
         if top.is_empty() && way.flow.is_none() {
@@ -562,9 +564,9 @@ impl Core {
 
     /// The context and branch a number of ours means, if it still lives.
     pub(super) fn find(&self, user: u64) -> Option<(usize, usize)> {
-        let (place, serial, b) = context::from_user(user);
-        let ctx = self.contexts.get(place)?;
-        (ctx.serial & 0xffff == serial && b < ctx.branches.len()).then_some((place, b))
+        let (index, serial, b) = context::from_user(user);
+        let ctx = self.contexts.get(index)?;
+        (ctx.serial & 0xffff == serial && b < ctx.branches.len()).then_some((index, b))
     }
 }
 
@@ -579,9 +581,9 @@ pub(super) enum Found {
 }
 
 impl Branch {
-    fn waiting(goal: Goal) -> Branch {
+    fn waiting(target: RequestTarget) -> Branch {
         Branch {
-            goal,
+            target,
             state: State::Waiting,
             client: None,
             timer_c: TimerId::NONE,

@@ -1,63 +1,48 @@
-//! Reports of calls: begun, answered, failed, ended. What is reported is read from the messages
-//! themselves, so nothing is kept for it but who proved to be the caller.
+//! Reports of calls: begun, answered, failed, ended. What is reported of a call is read from its INVITE once,
+//! and kept with its context.
 
 use super::validate::short_text;
-use super::{CallEvent, CallStep, Core, Event, MAX_EVENTS};
+use super::{CallEvent, CallInfo, CallStep, Core, Event, MAX_EVENTS};
 use ringway_sansio::{Flow, Time};
 use ringway_sip::header::NameAddr;
 use ringway_sip::message::{Malformed, Message};
+use std::sync::Arc;
 
-fn uri_of(address: Result<NameAddr<'_>, Malformed>) -> Box<str> {
-    short_text(address.map_or(b"", |address| address.uri))
+/// URI and tag of an address; empty where there is none.
+fn parts<'a>(address: Result<NameAddr<'a>, Malformed>) -> (&'a [u8], &'a [u8]) {
+    address.map_or((b"", b""), |address| (address.uri, address.tag().unwrap_or_default()))
 }
 
-fn tag_of(address: Result<NameAddr<'_>, Malformed>) -> Box<str> {
-    short_text(address.ok().and_then(|address| address.tag()).unwrap_or_default())
-}
-
-/// A report of what a request says; the rest is for the caller to fill in.
-fn event(at: Time, step: CallStep, msg: &Message<'_>, flow: &Flow, began: Time) -> CallEvent {
-    CallEvent {
-        at,
-        step,
-        call_id: short_text(msg.call_id()),
-        from_tag: tag_of(msg.from()),
-        to_tag: tag_of(msg.to()),
-        caller: uri_of(msg.from()),
-        callee: uri_of(msg.to()),
-        target: short_text(msg.request_uri()),
-        user: None,
-        source: (flow.transport, flow.remote),
-        destination: None,
-        gateway: None,
-        began,
-    }
+/// A step of a call of which nothing more is known.
+fn event(at: Time, step: CallStep, call: Arc<CallInfo>) -> CallEvent {
+    CallEvent { at, step, call, to_tag: Box::default(), destination: None, gateway: None }
 }
 
 impl Core {
     /// The call of a context has begun by this request.
-    pub(super) fn report_began(&mut self, now: Time, place: usize, msg: &Message<'_>) {
-        let ctx = &self.contexts[place];
-        let mut event = event(now, CallStep::Began, msg, &ctx.flow, ctx.came);
-        event.user.clone_from(&ctx.user);
-        self.push_call(event);
+    pub(super) fn report_began(&mut self, now: Time, index: usize, msg: &Message<'_>) {
+        let ctx = &mut self.contexts[index];
+        let ((caller, from_tag), (callee, _)) = (parts(msg.from()), parts(msg.to()));
+        let texts = [msg.call_id(), from_tag, caller, callee, msg.request_uri()];
+        let source = (ctx.flow.transport, ctx.flow.remote);
+        let call = Arc::new(CallInfo::new(texts, ctx.user.clone(), source, ctx.came));
+        ctx.call = Some(call.clone());
+        self.push_call(event(now, CallStep::Began, call));
     }
 
     /// The call of a context is answered by this response over a branch, or has failed.
     pub(super) fn report_final(
         &mut self,
         now: Time,
-        place: usize,
+        index: usize,
         step: CallStep,
         answer: Option<(&Message<'_>, usize)>,
     ) {
-        let ctx = &self.contexts[place];
-        let Some(request) = ctx.request.as_ref().filter(|_| ctx.session) else { return };
-        let Ok(msg) = ringway_sip::message::parse(request) else { return };
-        let mut event = event(now, step, &msg, &ctx.flow, ctx.came);
-        event.user.clone_from(&ctx.user);
+        let ctx = &self.contexts[index];
+        let Some(call) = ctx.call.clone() else { return };
+        let mut event = event(now, step, call);
         if let Some((response, _)) = answer {
-            event.to_tag = tag_of(response.to());
+            event.to_tag = short_text(parts(response.to()).1);
         }
         let branch = match answer {
             Some((_, b)) => ctx.branches.get(b),
@@ -79,12 +64,15 @@ impl Core {
         by_caller: bool,
         began: Time,
     ) {
-        let mut event = event(now, CallStep::Ended { by_caller }, bye, flow, began);
+        let (mut caller, mut callee) = (parts(bye.from()), parts(bye.to()));
         if !by_caller {
-            std::mem::swap(&mut event.from_tag, &mut event.to_tag);
-            std::mem::swap(&mut event.caller, &mut event.callee);
+            std::mem::swap(&mut caller, &mut callee);
         }
-        self.push_call(event);
+        let texts = [bye.call_id(), caller.1, caller.0, callee.0, bye.request_uri()];
+        let source = (flow.transport, flow.remote);
+        let call = Arc::new(CallInfo::new(texts, None, source, began));
+        let to_tag = short_text(callee.1);
+        self.push_call(CallEvent { to_tag, ..event(now, CallStep::Ended { by_caller }, call) });
     }
 
     fn push_call(&mut self, event: CallEvent) {

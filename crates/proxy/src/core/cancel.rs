@@ -20,8 +20,8 @@ impl Core {
         };
         // Section 9.2: 200 whatever becomes of the INVITE, with the To tag its answers have.
         self.refuse(pass, 200, "OK", &[], out);
-        let Some((place, _)) = self.find(user) else { return };
-        let ctx = &mut self.contexts[place];
+        let Some((index, _)) = self.find(user) else { return };
+        let ctx = &mut self.contexts[index];
         if ctx.answered || ctx.cancelled {
             return;
         }
@@ -35,8 +35,8 @@ impl Core {
         // What a branch has refused with before is no answer to a caller who gave up; a 6xx is.
         ctx.best.take_if(|best| best.status < 600);
         ctx.offer(487, Vec::new);
-        self.cancel_branches(pass.now, place, CancelReason::Caller, out);
-        self.settle(pass.now, place, out);
+        self.cancel_branches(pass.now, index, CancelReason::Caller, out);
+        self.settle(pass.now, index, out);
     }
 
     /// A CANCEL or an ACK for nothing known here. Another worker may hold the INVITE, if the peer sent
@@ -56,8 +56,8 @@ impl Core {
         if self.pass_on(pass) {
             return;
         }
-        if let Some(goals) = self.stateless_goals(pass) {
-            return self.forward_cancel(pass, goals, out);
+        if let Some(targets) = self.stateless_targets(pass) {
+            return self.forward_cancel(pass, targets, out);
         }
         self.refuse(pass, 481, "Call/Transaction Does Not Exist", &[], out);
     }

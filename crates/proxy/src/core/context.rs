@@ -1,7 +1,7 @@
 //! The response context (RFC 3261 section 16.2): one proxied request, its branches and the best
 //! answer so far.
 
-use super::Hop;
+use super::{CallInfo, Hop};
 use ringway_sansio::{Flow, Time, TimerId, Transport};
 use ringway_sip::transaction::{ClientId, Kind, ServerId};
 use smallvec::SmallVec;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// One element of the target set.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Goal {
+pub(super) struct RequestTarget {
     /// The Request-URI on this branch.
     pub uri: Vec<u8>,
     /// Value of the Route header field to put on top: the Path of a binding; empty for none.
@@ -18,12 +18,12 @@ pub(super) struct Goal {
     /// Preference in thousandths.
     pub q: u16,
     /// Where to try, last first.
-    pub tries: SmallVec<[Try; 1]>,
+    pub attempts: SmallVec<[Attempt; 1]>,
     /// Where it comes from.
     pub origin: Origin,
 }
 
-/// What made a goal, which decides where it may lead.
+/// What made a target, which decides where it may lead.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Origin {
     /// The request itself: its Request-URI, Route or flow token.
@@ -35,10 +35,14 @@ pub(super) enum Origin {
     Location(Option<IpAddr>),
 }
 
-impl Goal {
+impl RequestTarget {
     /// The only target of a request that is for no user of ours.
-    pub(super) fn remote(uri: Vec<u8>, origin: Origin, tries: SmallVec<[Try; 1]>) -> Goal {
-        Goal { uri, path: Vec::new(), q: 1000, tries, origin }
+    pub(super) fn remote(
+        uri: Vec<u8>,
+        origin: Origin,
+        attempts: SmallVec<[Attempt; 1]>,
+    ) -> RequestTarget {
+        RequestTarget { uri, path: Vec::new(), q: 1000, attempts, origin }
     }
 
     /// Whether it comes from the location service.
@@ -47,13 +51,13 @@ impl Goal {
     }
 }
 
-/// One way to reach a goal.
+/// One way to reach a target.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Try {
+pub(super) enum Attempt {
     /// Over the flow a phone registered on.
     Flow(Flow),
     /// Another binding of the same instance (RFC 5626 section 7).
-    Binding(Box<Goal>),
+    Binding(Box<RequestTarget>),
     /// A located server.
     Hop(Hop),
     /// Over UDP, whatever the size: TCP has been refused there (RFC 3261 section 18.1.1).
@@ -73,7 +77,7 @@ pub(super) enum CancelReason {
     CompletedElsewhere,
     /// Another branch was refused for all of them by this 6xx.
     Refused(u16),
-    /// It has rung too long, or answers a try that was abandoned.
+    /// It has rung too long, or answers an attempt that was abandoned.
     Timeout,
 }
 
@@ -92,7 +96,7 @@ pub(super) enum State {
 
 #[derive(Debug)]
 pub(super) struct Branch {
-    pub goal: Goal,
+    pub target: RequestTarget,
     pub state: State,
     pub client: Option<ClientId>,
     pub timer_c: TimerId,
@@ -101,7 +105,7 @@ pub(super) struct Branch {
     pub cancel: Option<CancelReason>,
     /// Its share of Max-Breadth (RFC 5393 section 5.3.3).
     pub breadth: u32,
-    /// The next hop that is put on top as a Route on this try.
+    /// The next hop that is put on top as a Route on this attempt.
     pub through: Option<Box<str>>,
     /// Where it went, to remember a failure.
     pub hop: Option<Hop>,
@@ -114,7 +118,7 @@ pub(super) struct Branch {
 }
 
 impl Branch {
-    /// Whether this client transaction carries the present try, and is waited for.
+    /// Whether this client transaction carries the present attempt, and is waited for.
     pub(super) fn is(&self, client: ClientId) -> bool {
         self.state == State::Sent && self.client == Some(client)
     }
@@ -177,6 +181,8 @@ pub(super) struct Context {
     pub reason: Vec<u8>,
     /// Who proved to be its sender, as `user@realm`.
     pub user: Option<Box<str>>,
+    /// What is reported of the call, once its beginning was.
+    pub call: Option<Arc<CallInfo>>,
     /// Whether a session attempt is being counted.
     pub session: bool,
     /// Whether the first ringing has been seen.
@@ -201,7 +207,7 @@ impl Context {
     /// 16.7 item 5 and 16.10).
     pub(super) fn end_search(&mut self) {
         for branch in &mut self.branches {
-            branch.goal.tries.clear();
+            branch.target.attempts.clear();
             if matches!(branch.state, State::Waiting | State::Resolving) {
                 branch.state = State::Done;
             }
@@ -238,7 +244,7 @@ pub(super) fn user(context: usize, serial: u32, branch: usize) -> u64 {
     (context as u64 & 0xffff_ffff) << 32 | u64::from(serial & 0xffff) << 16 | branch as u64 & 0xffff
 }
 
-/// Back from [`user`]: place, low half of the serial, branch.
+/// Back from [`user`]: index, low half of the serial, branch.
 pub(super) fn from_user(user: u64) -> (usize, u32, usize) {
     ((user >> 32) as usize, (user >> 16 & 0xffff) as u32, (user & 0xffff) as usize)
 }

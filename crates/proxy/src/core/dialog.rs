@@ -154,16 +154,18 @@ impl Core {
             .into_iter()
             .find_map(|id| NameAddr::parse(msg.items(id).next()?).ok());
         let next = next.map_or(&b""[..], |next| next.uri);
-        let verified = self.is_at(next, from.remote.ip());
-        Mark { side: Side::Callee, began: now, target: self.marks.target(next), verified }
+        let (target, verified) = self.target_at(next, from.remote.ip());
+        Mark { side: Side::Callee, began: now, target, verified }
     }
 
-    /// Whether a party is where it says: it sends from there, or is trusted. What it only claims may be
-    /// followed, but not to where it would have no right to send.
-    fn is_at(&self, uri: &[u8], from: IpAddr) -> bool {
-        let literal = Uri::parse(uri).ok().and_then(|uri| uri.host_ip());
-        literal.is_some_and(|ip| ip.to_canonical() == from.to_canonical())
-            || self.is_trusted_ip(from)
+    /// The hash of where a party says it is, and whether it is there: it sends from there, or is trusted.
+    /// What it only claims may be followed, but not to where it would have no right to send.
+    fn target_at(&self, uri: &[u8], from: IpAddr) -> (TargetHash, bool) {
+        let parsed = Uri::parse(uri).ok();
+        let literal = parsed.as_ref().and_then(Uri::host_ip);
+        let verified = literal.is_some_and(|ip| ip.to_canonical() == from.to_canonical())
+            || self.is_trusted_ip(from);
+        (self.marks.target_of(uri, parsed.as_ref(), literal), verified)
     }
 
     /// Puts the caller's marks in the place of the callee's in a response to go back, which is in `buf`
@@ -196,12 +198,14 @@ impl Core {
                 continue;
             };
             let side = if msg.status() >= 200 { Side::Caller } else { Side::EarlyCaller };
-            let verified = ruled || self.is_at(next, from.remote.ip());
-            let mark = Mark { side, target: self.marks.target(next), verified, ..mark };
+            let (target, there) = self.target_at(next, from.remote.ip());
+            let mark = Mark { side, target, verified: ruled || there, ..mark };
             text.clear();
             self.marks.write(&mut text, &mark, &DialogId { callee_tag, ..callee }, token);
-            if let Some(at) = memchr::memmem::find(buf, old) {
-                buf[at..at + text.len()].copy_from_slice(&text);
+            // A mark is the end of a user part.
+            let end = memchr::memchr_iter(b'@', buf).find(|&at| buf[..at].ends_with(old));
+            if let Some(end) = end {
+                buf[end - text.len()..end].copy_from_slice(&text);
             }
         }
     }

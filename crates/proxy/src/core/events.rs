@@ -3,6 +3,10 @@
 use super::ResolveTarget;
 use ringway_sansio::{Flow, Time, Transport};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+/// Longest text of a message that an event carries, in octets.
+pub const MAX_TEXT: usize = 256;
 
 /// A request or a report of the core's, taken away by [`Core::poll_event`](super::Core::poll_event).
 #[derive(Debug)]
@@ -63,28 +67,81 @@ pub struct CallEvent {
     pub at: Time,
     /// What happened.
     pub step: CallStep,
-    /// Call-ID.
-    pub call_id: Box<str>,
-    /// The caller's tag.
-    pub from_tag: Box<str>,
+    /// The call, as its INVITE describes it; of [`CallStep::Ended`], as the BYE does.
+    pub call: Arc<CallInfo>,
     /// The callee's tag; empty until it is known.
     pub to_tag: Box<str>,
-    /// URI of From of the INVITE.
-    pub caller: Box<str>,
-    /// URI of To of the INVITE.
-    pub callee: Box<str>,
-    /// Request-URI of the INVITE as it came; of [`CallStep::Ended`], of the BYE.
-    pub target: Box<str>,
-    /// `user@realm` that proved by digest to be the caller.
-    pub user: Option<Box<str>>,
-    /// Where the request came from.
-    pub source: (Transport, SocketAddr),
     /// Where the call was answered, or last tried.
     pub destination: Option<(Transport, SocketAddr)>,
     /// The next hop of a routing rule that the call went to, as configured.
     pub gateway: Option<Box<str>>,
+}
+
+/// Who calls whom. All steps that one worker reports of a call share it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallInfo {
+    /// The texts behind each other, and where each ends.
+    texts: Box<str>,
+    ends: [u16; 5],
+    /// `user@realm` that proved by digest to be the caller.
+    pub user: Option<Box<str>>,
+    /// Where the request came from.
+    pub source: (Transport, SocketAddr),
     /// When the INVITE came.
     pub began: Time,
+}
+
+impl CallInfo {
+    /// Of Call-ID, caller's tag, caller, callee and target, as they stand in a message: at most
+    /// [`MAX_TEXT`] octets of each are kept, and what is no UTF-8 is replaced.
+    pub fn new(
+        texts: [&[u8]; 5],
+        user: Option<Box<str>>,
+        source: (Transport, SocketAddr),
+        began: Time,
+    ) -> CallInfo {
+        let texts = texts.map(|text| &text[..text.len().min(MAX_TEXT)]);
+        let mut all = String::with_capacity(texts.iter().map(|text| text.len()).sum());
+        let ends = texts.map(|text| {
+            match std::str::from_utf8(text) {
+                Ok(text) => all.push_str(text),
+                Err(_) => all.push_str(&String::from_utf8_lossy(text)),
+            }
+            // A replacement has three octets at most: 5 * 3 * 256 of all texts.
+            all.len() as u16
+        });
+        CallInfo { texts: all.into_boxed_str(), ends, user, source, began }
+    }
+
+    fn text(&self, index: usize) -> &str {
+        let start = if index == 0 { 0 } else { self.ends[index - 1] };
+        &self.texts[usize::from(start)..usize::from(self.ends[index])]
+    }
+
+    /// Call-ID.
+    pub fn call_id(&self) -> &str {
+        self.text(0)
+    }
+
+    /// The caller's tag.
+    pub fn from_tag(&self) -> &str {
+        self.text(1)
+    }
+
+    /// URI of From of the INVITE.
+    pub fn caller(&self) -> &str {
+        self.text(2)
+    }
+
+    /// URI of To of the INVITE.
+    pub fn callee(&self) -> &str {
+        self.text(3)
+    }
+
+    /// Request-URI of the INVITE as it came; of [`CallStep::Ended`], of the BYE.
+    pub fn target(&self) -> &str {
+        self.text(4)
+    }
 }
 
 /// What happened to a call.
@@ -145,4 +202,21 @@ pub enum AuthFailureReason {
     OtherUser,
     /// The digest was made for another request: its `uri` does not fit the Request-URI.
     OtherUri,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a stranger writes is bounded, and what is no UTF-8 is replaced in its own text alone.
+    #[test]
+    fn the_texts_of_a_call_are_bounded() {
+        let long = [0xe9; 4 * MAX_TEXT];
+        let texts: [&[u8]; 5] = [b"id", b"", &long, "sip:\u{e9}@a.org".as_bytes(), b"sip:b@a.org"];
+        let source = (Transport::Udp, SocketAddr::from(([192, 0, 2, 1], 5060)));
+        let call = CallInfo::new(texts, None, source, Time::ZERO);
+        assert_eq!((call.call_id(), call.from_tag()), ("id", ""));
+        assert_eq!(call.caller(), "\u{fffd}".repeat(MAX_TEXT));
+        assert_eq!((call.callee(), call.target()), ("sip:\u{e9}@a.org", "sip:b@a.org"));
+    }
 }

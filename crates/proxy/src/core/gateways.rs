@@ -7,7 +7,7 @@
 //! there lately by a name that was looked up.
 
 use super::branch::Way;
-use super::context::{Goal, Origin, Try};
+use super::context::{Attempt, Origin, RequestTarget};
 use super::validate::Refusal;
 use super::{Core, Pass};
 use crate::config::Config;
@@ -57,22 +57,28 @@ fn next_host<'a>(uri: &Uri<'a>) -> &'a [u8] {
 }
 
 impl Core {
-    /// Whether a goal may not be sent this way. What a rule leads to is remembered as a gateway.
-    pub(super) fn is_barred(&self, now: Time, goal: &Goal, privileged: bool, way: &Way) -> bool {
+    /// Whether a target may not be sent this way. What a rule leads to is remembered as a gateway.
+    pub(super) fn is_barred(
+        &self,
+        now: Time,
+        target: &RequestTarget,
+        privileged: bool,
+        way: &Way,
+    ) -> bool {
         // A flow is one that a phone has opened or that a token of ours names.
         if way.flow.is_some() {
             return false;
         }
         let addr = way.target.remote();
         let ip = addr.ip();
-        if goal.is_located() && self.own.is_own_ip(ip) && self.own.listens_on(addr.port()) {
+        if target.is_located() && self.own.is_own_ip(ip) && self.own.listens_on(addr.port()) {
             // A contact whose name leads back here: what is ours has been looked up already.
             return true;
         }
         if !self.config.auth.enabled {
             return false;
         }
-        match goal.origin {
+        match target.origin {
             Origin::Rule => {
                 self.shared.gateways.put(self.gateway_key(ip), 1, now, REMEMBER_GATEWAY);
                 false
@@ -82,17 +88,22 @@ impl Core {
                 let own = match source {
                     Some(s) => s.to_canonical() == ip.to_canonical() || self.is_trusted_ip(s),
                     // What it names by its address was looked at when it was registered.
-                    None => is_literal(goal, ip),
+                    None => is_literal(target, ip),
                 };
                 !own && (self.is_gateway(now, ip) || self.is_trusted_ip(ip))
             }
         }
     }
 
-    /// Whether a goal may not be sent to this host name, because it is a next hop's of a rule.
-    pub(super) fn is_barred_name(&self, goal: &Goal, privileged: bool, host: &str) -> bool {
+    /// Whether a target may not be sent to this host name, because it is a next hop's of a rule.
+    pub(super) fn is_barred_name(
+        &self,
+        target: &RequestTarget,
+        privileged: bool,
+        host: &str,
+    ) -> bool {
         let named = || self.gateways.names.iter().any(|n| n.eq_ignore_ascii_case(host.as_bytes()));
-        match goal.origin {
+        match target.origin {
             Origin::Rule => false,
             Origin::Request => !privileged && self.config.auth.enabled && named(),
             Origin::Location(_) => self.config.auth.enabled && named(),
@@ -101,9 +112,10 @@ impl Core {
 
     /// A branch has failed: unless it has another address of the same next hop to try, that is tried last
     /// for a while, by all workers and in whichever rule it stands.
-    pub(super) fn note_failed_gateway(&self, now: Time, place: usize, b: usize) {
-        let branch = &self.contexts[place].branches[b];
-        let same = matches!(branch.goal.tries.last(), Some(Try::Hop(_) | Try::Datagram(_)));
+    pub(super) fn note_failed_gateway(&self, now: Time, index: usize, b: usize) {
+        let branch = &self.contexts[index].branches[b];
+        let same =
+            matches!(branch.target.attempts.last(), Some(Attempt::Hop(_) | Attempt::Datagram(_)));
         if let Some(through) = branch.through.as_ref().filter(|_| !same) {
             self.shared.failed.put(self.failed_key(through), 1, now, REMEMBER_FAILURE);
         }
@@ -152,9 +164,9 @@ impl Core {
 }
 
 /// Whether a contact leads to this very address by writing it, in its Path or else in its URI.
-fn is_literal(goal: &Goal, ip: IpAddr) -> bool {
-    let path = Items::new(&goal.path).next().and_then(|first| NameAddr::parse(first).ok());
-    let uri = path.map_or(&goal.uri[..], |path| path.uri);
+fn is_literal(target: &RequestTarget, ip: IpAddr) -> bool {
+    let path = Items::new(&target.path).next().and_then(|first| NameAddr::parse(first).ok());
+    let uri = path.map_or(&target.uri[..], |path| path.uri);
     let named = Uri::parse(uri).ok().and_then(|uri| crate::own::parse_ip(next_host(&uri)));
     named.is_some_and(|named| named.to_canonical() == ip.to_canonical())
 }

@@ -1,7 +1,7 @@
 //! Room for requests that are kept until they are answered, shared out among those they come from.
 //!
 //! Each source, and each user who has proved to be one, may hold a part of what is *free*, not of all:
-//! so whoever comes late finds room however much the others hold, and nobody is held to a small part
+//! so a late holder finds room however much the others hold, and nobody is held to a small part
 //! while there is plenty. With a part of a quarter one source alone ends at a fifth of the room. Addresses
 //! cost a stranger little, so strangers together have half of the room; users who have proved to be one
 //! and trusted peers have a quarter more; and the last quarter is for REGISTER and for what has begun.
@@ -60,7 +60,7 @@ impl BuildHasher for Keyed {
 }
 
 impl Kept {
-    /// Empty room; holders are told apart under `key`.
+    /// Empty room; holders are hashed under `key`.
     pub(super) fn new(key: [u8; 16]) -> Kept {
         Kept { octets: 0, held: HashMap::new(), hasher: Keyed(key) }
     }

@@ -1,6 +1,6 @@
 //! What is addressed to the server itself: REGISTER, OPTIONS, redirection.
 
-use super::context::Goal;
+use super::context::RequestTarget;
 use super::validate::Refusal;
 use super::{AuthFailureReason, Core, MAX_PENDING_COMMITS, Pass, PendingRegister};
 use crate::auth::Verdict;
@@ -175,8 +175,8 @@ impl Core {
         if !self.keep(pass.msg, pass.flow, None, true) {
             return Err(busy());
         }
-        let place = self.pending.vacant_key();
-        let tag = CommitTag { worker: self.worker, id: place as u64 };
+        let index = self.pending.vacant_key();
+        let tag = CommitTag { worker: self.worker, id: index as u64 };
         let mut headers = Vec::with_capacity(256);
         let store = self.store.clone();
         let done = self.registrar.register(
@@ -239,14 +239,19 @@ impl Core {
     }
 
     /// Redirection (RFC 3261 section 8.3): the contacts with their q, best first.
-    pub(super) fn redirect(&mut self, pass: &Pass<'_>, goals: &[Goal], out: &mut Outbox) {
-        let mut headers = Vec::with_capacity(64 * goals.len());
-        for goal in goals {
+    pub(super) fn redirect(
+        &mut self,
+        pass: &Pass<'_>,
+        targets: &[RequestTarget],
+        out: &mut Outbox,
+    ) {
+        let mut headers = Vec::with_capacity(64 * targets.len());
+        for target in targets {
             headers.extend_from_slice(b"Contact: <");
-            headers.extend_from_slice(&goal.uri);
+            headers.extend_from_slice(&target.uri);
             headers.extend_from_slice(b">;q=");
-            headers.extend_from_slice(if goal.q >= 1000 { b"1." } else { b"0." });
-            let digits = goal.q % 1000;
+            headers.extend_from_slice(if target.q >= 1000 { b"1." } else { b"0." });
+            let digits = target.q % 1000;
             for d in [digits / 100, digits / 10 % 10, digits % 10] {
                 headers.push(b'0' + d as u8);
             }

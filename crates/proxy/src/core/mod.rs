@@ -38,7 +38,9 @@ use crate::registrar::Registrar;
 use crate::shared::Shared;
 use crate::stats::{Stats, Tables};
 use context::Context;
-pub use events::{AuthFailure, AuthFailureReason, CallEvent, CallStep, Event, LogLine};
+pub use events::{
+    AuthFailure, AuthFailureReason, CallEvent, CallInfo, CallStep, Event, LogLine, MAX_TEXT,
+};
 use gateways::Gateways;
 use kept::Purpose;
 pub use kept::{MAX_KEPT, MAX_KEPT_OF_NEW, MAX_KEPT_OF_STRANGERS};
@@ -176,7 +178,7 @@ pub struct Core {
     notifies: Slab<u64>,
     tx: Transactions,
     contexts: Slab<Context>,
-    /// Tells contexts that had the same place apart.
+    /// Tells contexts that had the same index apart.
     serial: u32,
     resolving: usize,
     /// Requests kept, and whose.
@@ -475,7 +477,7 @@ impl Core {
     }
 
     /// Tells before each batch of messages what waits behind it; decides what is turned away
-    /// (overload). Gives the share of new requests that should not even be taken in, of
+    /// (overload). Returns the share of new requests that should not even be taken in, of
     /// [`WHOLE`](crate::overload::WHOLE).
     pub fn handle_backlog(&mut self, now: Time, backlog: &Backlog) -> u32 {
         self.guard.backlog(now, backlog);

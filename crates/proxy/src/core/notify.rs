@@ -164,8 +164,8 @@ impl Core {
 
     /// Where a NOTIFY goes has been found out.
     pub(super) fn unpark_notify(&mut self, now: Time, id: u64, hops: &[Hop], out: &mut Outbox) {
-        let place = (id & !PARKED_NOTIFY) as usize;
-        let Some((notify, bytes)) = self.parked_notifies.try_remove(place) else { return };
+        let index = (id & !PARKED_NOTIFY) as usize;
+        let Some((notify, bytes)) = self.parked_notifies.try_remove(index) else { return };
         match hops.first().cloned().and_then(|hop| self.way_to_hop(hop)) {
             Some(way) => self.send_notify(now, &notify, &bytes, way, out),
             None => self.notify_failed(now, notify.id),

@@ -31,7 +31,7 @@ impl Core {
         (Flow { remote, ..*flow }, port)
     }
 
-    /// Answers without a transaction: whoever sends the request again gets the same answer again
+    /// Answers without a transaction: a request that is sent again gets the same answer again
     /// (RFC 3261 section 8.2.7).
     ///
     /// The source of a datagram has proved nothing, not even that the address is its own. An answer of

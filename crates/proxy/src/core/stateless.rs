@@ -2,7 +2,7 @@
 //! its own without an answer (section 16.7, RFC 6026).
 
 use super::branch::{Found, Way, as_request_uri, has_lr, next_route};
-use super::context::{Goal, Kept, Try};
+use super::context::{Attempt, Kept, RequestTarget};
 use super::validate::Proof;
 use super::{Core, Event, Hop, MAX_RESOLVING, Pass, ResolveTarget};
 use crate::config::Mode;
@@ -21,7 +21,7 @@ pub(super) struct Parked {
     request: Vec<u8>,
     flow: Flow,
     kept: Kept,
-    goal: Goal,
+    target: RequestTarget,
 }
 
 /// ACKs kept for another way; the oldest makes room.
@@ -37,33 +37,39 @@ pub(super) const PARKED: u64 = 1 << 63;
 const STATELESS: &[u8] = b"-s";
 
 impl Core {
-    /// Sends a request on without keeping anything: only ever to the first goal, so that the same
+    /// Sends a request on without keeping anything: only ever to the first target, so that the same
     /// request always takes the same way (section 16.11).
     pub(super) fn forward_statelessly(
         &mut self,
         pass: &Pass<'_>,
         kept: &Kept,
-        goals: Vec<Goal>,
+        targets: Vec<RequestTarget>,
         out: &mut Outbox,
     ) {
-        let Some(goal) = goals.into_iter().next() else {
+        let Some(target) = targets.into_iter().next() else {
             return self.refuse(pass, 480, "", &[], out);
         };
-        self.forward_to(pass, kept, goal, out);
+        self.forward_to(pass, kept, target, out);
     }
 
-    fn forward_to(&mut self, pass: &Pass<'_>, kept: &Kept, goal: Goal, out: &mut Outbox) {
-        match self.stateless_way(pass.msg, kept, &goal) {
-            Found::Way(way) if self.is_barred(pass.now, &goal, kept.privileged, &way) => {
+    fn forward_to(
+        &mut self,
+        pass: &Pass<'_>,
+        kept: &Kept,
+        target: RequestTarget,
+        out: &mut Outbox,
+    ) {
+        match self.stateless_way(pass.msg, kept, &target) {
+            Found::Way(way) if self.is_barred(pass.now, &target, kept.privileged, &way) => {
                 self.stats.forbidden += 1;
                 self.refuse(pass, 403, "Forbidden", &[], out);
             }
-            Found::Name(target) if self.is_barred_name(&goal, kept.privileged, &target.host) => {
+            Found::Name(name) if self.is_barred_name(&target, kept.privileged, &name.host) => {
                 self.stats.forbidden += 1;
                 self.refuse(pass, 403, "Forbidden", &[], out);
             }
-            Found::Way(way) => self.send_statelessly(pass, kept, &goal, way, out),
-            Found::Name(target) => self.park(pass, kept, goal, target, out),
+            Found::Way(way) => self.send_statelessly(pass, kept, &target, way, out),
+            Found::Name(name) => self.park(pass, kept, target, name, out),
             Found::Nowhere => self.refuse(pass, 503, "", &[], out),
         }
     }
@@ -72,8 +78,8 @@ impl Core {
         &mut self,
         pass: &Pass<'_>,
         kept: &Kept,
-        goal: Goal,
-        target: ResolveTarget,
+        target: RequestTarget,
+        name: ResolveTarget,
         out: &mut Outbox,
     ) {
         if self.resolving >= MAX_RESOLVING {
@@ -85,9 +91,9 @@ impl Core {
         }
         self.resolving += 1;
         let request = pass.msg.whole().to_vec();
-        let place = self.parked.insert(Parked { request, flow: *pass.flow, kept: *kept, goal });
-        let (id, source) = (PARKED | place as u64, pass.flow.remote.ip());
-        self.events.push_back(Event::Resolve { id, target, source });
+        let index = self.parked.insert(Parked { request, flow: *pass.flow, kept: *kept, target });
+        let (id, source) = (PARKED | index as u64, pass.flow.remote.ip());
+        self.events.push_back(Event::Resolve { id, target: name, source });
     }
 
     /// The next hop of a parked request has been located.
@@ -99,11 +105,11 @@ impl Core {
         let key = self.tx.key(&msg, &via);
         let pass = Pass { now, flow: &parked.flow, msg: &msg, via: &via, key };
         match hops.first().cloned().and_then(|hop| self.way_to_hop(hop)) {
-            Some(way) if self.is_barred(now, &parked.goal, parked.kept.privileged, &way) => {
+            Some(way) if self.is_barred(now, &parked.target, parked.kept.privileged, &way) => {
                 self.stats.forbidden += 1;
                 self.refuse(&pass, 403, "Forbidden", &[], out);
             }
-            Some(way) => self.send_statelessly(&pass, &parked.kept, &parked.goal, way, out),
+            Some(way) => self.send_statelessly(&pass, &parked.kept, &parked.target, way, out),
             None => self.refuse(&pass, 503, "", &[], out),
         }
     }
@@ -112,26 +118,26 @@ impl Core {
         &mut self,
         pass: &Pass<'_>,
         kept: &Kept,
-        goal: &Goal,
+        target: &RequestTarget,
         way: Way,
         out: &mut Outbox,
     ) {
         let msg = pass.msg;
         let mut on_top = std::mem::take(&mut self.scratch);
         on_top.clear();
-        if let Some(Try::Via(uri)) = goal.tries.last() {
+        if let Some(Attempt::Via(uri)) = target.attempts.last() {
             let end: &[u8] = if has_lr(uri) { b">\r\n" } else { b";lr>\r\n" };
             for part in [b"Route: <", uri.as_bytes(), end] {
                 on_top.extend_from_slice(part);
             }
         }
-        if !goal.path.is_empty() {
-            for part in [b"Route: ", goal.path.as_slice(), b"\r\n"] {
+        if !target.path.is_empty() {
+            for part in [b"Route: ", target.path.as_slice(), b"\r\n"] {
                 on_top.extend_from_slice(part);
             }
         }
-        let strict = strict_route(msg, kept, goal, &way);
-        let uri = as_request_uri(&goal.uri);
+        let strict = strict_route(msg, kept, target, &way);
+        let uri = as_request_uri(&target.uri);
         let config = &self.config;
         let displaced = [b"<", &*uri, b">"].concat();
         let plan = Plan {
@@ -151,7 +157,7 @@ impl Core {
         forward::request(out.buffer(), msg, pass.via, pass.flow, &plan, |buf| {
             self.write_stateless_branch(buf, pass);
         });
-        let report = self.keep_for_another_way(pass, kept, goal, &way);
+        let report = self.keep_for_another_way(pass, kept, target, &way);
         out.finish(start, way.target, report);
         self.stats.forwarded += 1;
         on_top.clear();
@@ -165,23 +171,28 @@ impl Core {
         &mut self,
         pass: &Pass<'_>,
         kept: &Kept,
-        goal: &Goal,
+        target: &RequestTarget,
         way: &Way,
     ) -> u64 {
         let connection = way.flow.is_some_and(|flow| !flow.transport.is_datagram());
         let request = pass.msg.whole();
-        if !connection || goal.tries.len() < 2 || request.len() > MAX_RESEND_OCTETS {
+        if !connection || target.attempts.len() < 2 || request.len() > MAX_RESEND_OCTETS {
             return 0;
         }
-        let mut tries = goal.tries.clone();
-        tries.pop();
-        let goal = Goal { uri: goal.uri.clone(), path: goal.path.clone(), tries, ..*goal };
+        let mut attempts = target.attempts.clone();
+        attempts.pop();
+        let target = RequestTarget {
+            uri: target.uri.clone(),
+            path: target.path.clone(),
+            attempts,
+            ..*target
+        };
         if self.resends.len() >= MAX_RESENDS {
             self.resends.pop_front();
         }
         self.resend_serial = self.resend_serial.wrapping_add(1);
         let (flow, kept) = (*pass.flow, *kept);
-        let parked = Parked { request: request.to_vec(), flow, kept, goal };
+        let parked = Parked { request: request.to_vec(), flow, kept, target };
         self.resends.push_back((self.resend_serial, parked));
         USER_REPORT | u64::from(self.resend_serial)
     }
@@ -195,7 +206,7 @@ impl Core {
         let Ok(via) = msg.top_via() else { return };
         let key = self.tx.key(&msg, &via);
         let pass = Pass { now, flow: &parked.flow, msg: &msg, via: &via, key };
-        self.forward_to(&pass, &parked.kept, parked.goal, out);
+        self.forward_to(&pass, &parked.kept, parked.target, out);
     }
 
     /// The branch: the same for a retransmission, and for the ACK and CANCEL of an INVITE, and
@@ -228,9 +239,9 @@ impl Core {
         self.tokens.write(buf, &super::targets::own_socket(back, 0));
     }
 
-    fn stateless_way(&mut self, msg: &Message<'_>, kept: &Kept, goal: &Goal) -> Found {
-        let bytes = match goal.tries.last() {
-            Some(Try::Flow(flow)) => {
+    fn stateless_way(&mut self, msg: &Message<'_>, kept: &Kept, target: &RequestTarget) -> Found {
+        let bytes = match target.attempts.last() {
+            Some(Attempt::Flow(flow)) => {
                 return Found::Way(Way {
                     target: Target::Flow(*flow),
                     transport: flow.transport,
@@ -239,21 +250,21 @@ impl Core {
                     any_size: true,
                 });
             }
-            Some(Try::Hop(hop)) => {
+            Some(Attempt::Hop(hop)) => {
                 return self.way_to_hop(hop.clone()).map_or(Found::Nowhere, Found::Way);
             }
-            // These come second, after a first try in a transaction.
-            Some(Try::Datagram(_) | Try::Binding(_)) => return Found::Nowhere,
-            Some(Try::Via(uri)) => uri.as_bytes(),
-            Some(Try::Uri) => {
-                match Items::new(&goal.path).next().or_else(|| next_route(msg, kept)) {
+            // These come second, after a first attempt in a transaction.
+            Some(Attempt::Datagram(_) | Attempt::Binding(_)) => return Found::Nowhere,
+            Some(Attempt::Via(uri)) => uri.as_bytes(),
+            Some(Attempt::Uri) => {
+                match Items::new(&target.path).next().or_else(|| next_route(msg, kept)) {
                     Some(route) => NameAddr::parse(route).map_or(&[][..], |r| r.uri),
-                    None => &goal.uri,
+                    None => &target.uri,
                 }
             }
             None => return Found::Nowhere,
         };
-        Uri::parse(bytes).map_or(Found::Nowhere, |uri| self.locate_uri(&uri, &goal.uri))
+        Uri::parse(bytes).map_or(Found::Nowhere, |uri| self.locate_uri(&uri, &target.uri))
     }
 
     /// A response whose topmost Via is ours but names no transaction: sent on to whom its request came
@@ -280,8 +291,11 @@ impl Core {
         out.push(to, 0, |buf| forward::response(buf, msg, via, strip));
     }
 
-    /// The goals of a CANCEL whose INVITE may have been forwarded statelessly (section 16.10).
-    pub(super) fn stateless_goals(&mut self, pass: &Pass<'_>) -> Option<(Kept, Vec<Goal>)> {
+    /// The targets of a CANCEL whose INVITE may have been forwarded statelessly (section 16.10).
+    pub(super) fn stateless_targets(
+        &mut self,
+        pass: &Pass<'_>,
+    ) -> Option<(Kept, Vec<RequestTarget>)> {
         let routed = self.preroute(pass).ok()?;
         let domain = self.own_domain(&routed.uri, pass.flow, routed.marked)?;
         if self.config.domains[domain].mode != Mode::Stateless {
@@ -289,23 +303,28 @@ impl Core {
         }
         let kept = self.validate(pass, &routed, false).ok()?;
         // It cannot be challenged, and cancels nothing but what the same sender began by the same branch.
-        let goals = self.local_goals(pass, &routed.uri, domain, &mut Proof::Trusted).ok()?;
-        (!goals.is_empty()).then_some((kept, goals))
+        let targets = self.local_targets(pass, &routed.uri, domain, &mut Proof::Trusted).ok()?;
+        (!targets.is_empty()).then_some((kept, targets))
     }
 
     pub(super) fn forward_cancel(
         &mut self,
         pass: &Pass<'_>,
-        (kept, goals): (Kept, Vec<Goal>),
+        (kept, targets): (Kept, Vec<RequestTarget>),
         out: &mut Outbox,
     ) {
         debug_assert!(pass.msg.method() == Method::Cancel);
-        self.forward_statelessly(pass, &kept, goals, out);
+        self.forward_statelessly(pass, &kept, targets, out);
     }
 }
 
-fn strict_route<'a>(msg: &Message<'a>, kept: &Kept, goal: &Goal, way: &Way) -> Option<&'a [u8]> {
-    if !goal.path.is_empty() || way.flow.is_some() {
+fn strict_route<'a>(
+    msg: &Message<'a>,
+    kept: &Kept,
+    target: &RequestTarget,
+    way: &Way,
+) -> Option<&'a [u8]> {
+    if !target.path.is_empty() || way.flow.is_some() {
         return None;
     }
     let route = NameAddr::parse(next_route(msg, kept)?).ok()?;

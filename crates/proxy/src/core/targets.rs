@@ -1,6 +1,6 @@
 //! Determining request targets: RFC 3261 section 16.5.
 
-use super::context::{Goal, Origin, Try};
+use super::context::{Attempt, Origin, RequestTarget};
 use super::dialog::Followed;
 use super::preroute::{Maddr, Routed};
 use super::validate::{Proof, Refusal, short_text};
@@ -96,9 +96,9 @@ impl Core {
         }
         let mut proof = self.authorise(pass, &routed, domain.is_some())?;
         let mode = domain.map_or(Mode::Proxy, |d| self.config.domains[d].mode);
-        let goals = match domain {
-            Some(domain) => self.local_goals(pass, &routed.uri, domain, &mut proof)?,
-            None => self.remote_goals(pass, &routed)?,
+        let targets = match domain {
+            Some(domain) => self.local_targets(pass, &routed.uri, domain, &mut proof)?,
+            None => self.remote_targets(pass, &routed)?,
         };
         let mut user = None;
         match proof {
@@ -112,10 +112,10 @@ impl Core {
             Proof::None => {}
         }
         match mode {
-            _ if method == Method::Ack => self.forward_statelessly(pass, &kept, goals, out),
-            Mode::Proxy => self.begin(pass, kept, goals, user, out),
-            Mode::Stateless => self.forward_statelessly(pass, &kept, goals, out),
-            Mode::Redirect => self.redirect(pass, &goals, out),
+            _ if method == Method::Ack => self.forward_statelessly(pass, &kept, targets, out),
+            Mode::Proxy => self.begin(pass, kept, targets, user, out),
+            Mode::Stateless => self.forward_statelessly(pass, &kept, targets, out),
+            Mode::Redirect => self.redirect(pass, &targets, out),
         }
         Ok(())
     }
@@ -178,13 +178,13 @@ impl Core {
         aor.extend_from_slice(self.config.domains[domain].name.as_bytes());
     }
 
-    pub(super) fn local_goals(
+    pub(super) fn local_targets(
         &mut self,
         pass: &Pass<'_>,
         uri: &Uri<'_>,
         domain: usize,
         proof: &mut Proof,
-    ) -> Result<Vec<Goal>, Refusal> {
+    ) -> Result<Vec<RequestTarget>, Refusal> {
         let user = user_of(uri).unwrap_or_default();
         if user.len() > MAX_USER {
             return Err(Refusal::new(414, "Request-URI Too Long"));
@@ -192,17 +192,17 @@ impl Core {
         let mut aor = std::mem::take(&mut self.scratch);
         aor.clear();
         self.write_aor(user, domain, &mut aor);
-        let goals = if uri.param(b"gr").is_some() {
-            self.gruu_goals(pass, uri, domain, &mut aor)
+        let targets = if uri.param(b"gr").is_some() {
+            self.gruu_targets(pass, uri, domain, &mut aor)
         } else {
-            let mut goals = Vec::new();
-            self.add_contacts(pass, &aor, None, &mut Vec::new(), &mut goals);
-            goals.truncate(self.config.limits.max_forks);
-            Ok(goals)
+            let mut targets = Vec::new();
+            self.add_contacts(pass, &aor, None, &mut Vec::new(), &mut targets);
+            targets.truncate(self.config.limits.max_forks);
+            Ok(targets)
         };
-        let mut goals = goals;
+        let mut targets = targets;
         if uri.scheme == Scheme::Sips
-            && let Ok(contacts) = &mut goals
+            && let Ok(contacts) = &mut targets
             && !contacts.is_empty()
         {
             contacts.retain_mut(is_secure);
@@ -212,10 +212,10 @@ impl Core {
                 return Err(self.sips_not_allowed());
             }
         }
-        let aor_found = goals.as_ref().is_ok_and(|g| !g.is_empty());
+        let aor_found = targets.as_ref().is_ok_and(|g| !g.is_empty());
         let result = if aor_found {
-            goals
-        } else if let Err(refusal) = goals {
+            targets
+        } else if let Err(refusal) = targets {
             Err(refusal)
         } else {
             self.unregistered(pass, uri, user, domain, proof)
@@ -233,13 +233,13 @@ impl Core {
     }
 
     /// The contacts of the instance a GRUU names (RFC 5627 section 5.1).
-    fn gruu_goals(
+    fn gruu_targets(
         &mut self,
         pass: &Pass<'_>,
         uri: &Uri<'_>,
         domain: usize,
         aor: &mut Vec<u8>,
-    ) -> Result<Vec<Goal>, Refusal> {
+    ) -> Result<Vec<RequestTarget>, Refusal> {
         let mut named = Vec::new();
         let Resolved::Gruu(gruu) = self.gruus.resolve(uri, &mut named) else {
             return Err(Refusal::new(404, "Not Found"));
@@ -247,24 +247,27 @@ impl Core {
         let user = Uri::parse(&named).ok().and_then(|u| u.user.map(<[u8]>::to_vec));
         aor.clear();
         self.write_aor(&user.unwrap_or_default(), domain, aor);
-        let goals = self.contacts(pass, aor, &|binding| gruu.matches(binding));
+        let targets = self.contacts(pass, aor, &|binding| gruu.matches(binding));
         // Section 5.1: of several bindings of an instance the most recent one. Flows of Outbound are one
-        // goal already.
+        // target already.
         let mut newest = None;
         self.store.lookup(aor, pass.now, &mut |binding| {
             if newest.is_none() && gruu.matches(binding) {
                 newest = Some(binding.contact.to_vec());
             }
         });
-        let goals: Vec<Goal> =
-            goals.into_iter().filter(|goal| Some(&goal.uri) == newest.as_ref()).take(1).collect();
-        if goals.is_empty() {
+        let targets: Vec<RequestTarget> = targets
+            .into_iter()
+            .filter(|target| Some(&target.uri) == newest.as_ref())
+            .take(1)
+            .collect();
+        if targets.is_empty() {
             return Err(Refusal::new(gruu.unbound_status(), ""));
         }
-        Ok(goals)
+        Ok(targets)
     }
 
-    /// Adds the contacts of an address-of-record to `goals`. A contact that is another user at a domain
+    /// Adds the contacts of an address-of-record to `targets`. A contact that is another user at a domain
     /// of ours stands for that user's contacts (RFC 3261 section 16.5: a target for which we are
     /// responsible may be located in turn). `seen` are the users looked up so far; each is looked up
     /// once, and no target is there twice.
@@ -274,13 +277,13 @@ impl Core {
         aor: &[u8],
         q: Option<u16>,
         seen: &mut Vec<Vec<u8>>,
-        goals: &mut Vec<Goal>,
+        targets: &mut Vec<RequestTarget>,
     ) {
-        for mut goal in self.contacts(pass, aor, &|_| true) {
-            goal.q = q.unwrap_or(goal.q);
-            match self.own_contact(pass, &mut goal) {
-                OwnContact::No if goals.contains(&goal) => {}
-                OwnContact::No => goals.push(goal),
+        for mut target in self.contacts(pass, aor, &|_| true) {
+            target.q = q.unwrap_or(target.q);
+            match self.own_contact(pass, &mut target) {
+                OwnContact::No if targets.contains(&target) => {}
+                OwnContact::No => targets.push(target),
                 OwnContact::Nobody => {}
                 OwnContact::User(next) => {
                     if seen.is_empty() {
@@ -288,7 +291,7 @@ impl Core {
                     }
                     if seen.len() < MAX_LOOKUPS && !seen.contains(&next) {
                         seen.push(next.clone());
-                        self.add_contacts(pass, &next, Some(goal.q), seen, goals);
+                        self.add_contacts(pass, &next, Some(target.q), seen, targets);
                     }
                 }
             }
@@ -298,17 +301,17 @@ impl Core {
     /// Whether a contact leads back to this server. It never is sent there: a user of ours is looked up
     /// here, and nobody else is reached that way, least of all by a routing rule. A contact with a flow
     /// is reached over that, whatever its URI says.
-    fn own_contact(&self, pass: &Pass<'_>, goal: &mut Goal) -> OwnContact {
-        if !goal.path.is_empty() || !goal.tries.contains(&Try::Uri) {
+    fn own_contact(&self, pass: &Pass<'_>, target: &mut RequestTarget) -> OwnContact {
+        if !target.path.is_empty() || !target.attempts.contains(&Attempt::Uri) {
             return OwnContact::No;
         }
-        let Ok(uri) = Uri::parse(&goal.uri) else { return OwnContact::No };
+        let Ok(uri) = Uri::parse(&target.uri) else { return OwnContact::No };
         let host = uri.param(b"maddr").flatten().filter(|_| uri.is_sip()).unwrap_or(uri.host);
         let Some(domain) = self.own_domain(&Uri { host, ..uri }, pass.flow, true) else {
             return OwnContact::No;
         };
-        if goal.tries.len() > 1 {
-            goal.tries.retain(|way| *way != Try::Uri);
+        if target.attempts.len() > 1 {
+            target.attempts.retain(|way| *way != Attempt::Uri);
             return OwnContact::No;
         }
         let Some(user) = user_of(&uri) else { return OwnContact::Nobody };
@@ -325,7 +328,7 @@ impl Core {
         user: &[u8],
         domain: usize,
         proof: &mut Proof,
-    ) -> Result<Vec<Goal>, Refusal> {
+    ) -> Result<Vec<RequestTarget>, Refusal> {
         let config = self.config.clone();
         let name = &config.domains[domain].name;
         if let Some(rule) = config.routes.find(true, name.as_bytes(), user) {
@@ -346,16 +349,16 @@ impl Core {
         }
     }
 
-    /// The contacts of an address-of-record that are wanted, best q first, as goals. Contacts of one
-    /// instance over several flows make one goal (RFC 5626 section 7: never more than one flow of an
+    /// The contacts of an address-of-record that are wanted, best q first, as targets. Contacts of one
+    /// instance over several flows make one target (RFC 5626 section 7: never more than one flow of an
     /// instance at a time).
     fn contacts(
         &mut self,
         pass: &Pass<'_>,
         aor: &[u8],
         wanted: &dyn Fn(&BindingView<'_>) -> bool,
-    ) -> Vec<Goal> {
-        let mut goals: Vec<Goal> = Vec::new();
+    ) -> Vec<RequestTarget> {
+        let mut targets: Vec<RequestTarget> = Vec::new();
         let mut instances: SmallVec<[(u64, usize); 4]> = SmallVec::new();
         let (limit, worker) = (self.config.limits.max_forks, self.worker);
         let store = self.store.clone();
@@ -363,49 +366,53 @@ impl Core {
             if !wanted(binding) {
                 return;
             }
-            let goal = goal_of(binding, worker);
+            let target = target_of(binding, worker);
             if binding.reg_id != 0 && !binding.instance.is_empty() {
                 let key = hash_instance(binding.instance);
                 if let Some(&(_, at)) = instances.iter().find(|(k, _)| *k == key) {
                     // A further flow of the same instance: tried if the first fails.
-                    goals[at].tries.insert(0, Try::Binding(Box::new(goal)));
+                    targets[at].attempts.insert(0, Attempt::Binding(Box::new(target)));
                     return;
                 }
-                instances.push((key, goals.len()));
+                instances.push((key, targets.len()));
             }
-            goals.push(goal);
+            targets.push(target);
         });
-        goals.sort_by_key(|g| std::cmp::Reverse(g.q));
-        goals.truncate(limit);
-        goals
+        targets.sort_by_key(|g| std::cmp::Reverse(g.q));
+        targets.truncate(limit);
+        targets
     }
 
-    fn remote_goals(&mut self, pass: &Pass<'_>, routed: &Routed<'_>) -> Result<Vec<Goal>, Refusal> {
+    fn remote_targets(
+        &mut self,
+        pass: &Pass<'_>,
+        routed: &Routed<'_>,
+    ) -> Result<Vec<RequestTarget>, Refusal> {
         let uri = match routed.maddr {
             Maddr::Ours => without_maddr(&routed.uri, routed.uri_bytes),
             _ => routed.uri_bytes.to_vec(),
         };
-        let goal = |tries| Goal::remote(uri, Origin::Request, tries);
+        let target = |attempts| RequestTarget::remote(uri, Origin::Request, attempts);
         if let Some(flow) = routed.flow {
-            let mut tries = self.ways_without_flow(pass, routed, &flow);
-            tries.push(Try::Flow(self.own_socket(flow)));
-            return Ok(vec![goal(tries)]);
+            let mut attempts = self.ways_without_flow(pass, routed, &flow);
+            attempts.push(Attempt::Flow(self.own_socket(flow)));
+            return Ok(vec![target(attempts)]);
         }
         let config = self.config.clone();
         if let Some(rule) = config.routes.of_foreign(routed) {
             let user = user_of(&routed.uri).unwrap_or_default();
             return self.apply_rule(pass.now, rule, &routed.uri, user, routed.uri.host);
         }
-        let mut tries = smallvec![Try::Uri];
+        let mut attempts = smallvec![Attempt::Uri];
         if routed.marked
             && routed.next.is_none()
             && routed.uri.transport().is_some_and(|t| !t.is_datagram())
             && let Some(flow) = self.registered_flow(pass, &routed.uri, None)
         {
             // The connection a phone has registered on is open already.
-            tries.push(Try::Flow(self.own_socket(flow)));
+            attempts.push(Attempt::Flow(self.own_socket(flow)));
         }
-        Ok(vec![goal(tries)])
+        Ok(vec![target(attempts)])
     }
 
     /// Where a request of a dialog goes once its flow is gone, last first: to the flow that the user has
@@ -417,16 +424,16 @@ impl Core {
         pass: &Pass<'_>,
         routed: &Routed<'_>,
         gone: &Flow,
-    ) -> SmallVec<[Try; 1]> {
-        let mut tries = SmallVec::new();
-        let bound = has_ob(&routed.uri) || is_websocket(&Try::Flow(*gone));
+    ) -> SmallVec<[Attempt; 1]> {
+        let mut attempts = SmallVec::new();
+        let bound = has_ob(&routed.uri) || is_websocket(&Attempt::Flow(*gone));
         if routed.followed != Followed::No && !bound && !gone.transport.is_datagram() {
-            tries.push(Try::Uri);
+            attempts.push(Attempt::Uri);
         }
         if let Some(flow) = self.registered_flow(pass, &routed.uri, Some(gone)) {
-            tries.push(Try::Flow(self.own_socket(flow)));
+            attempts.push(Attempt::Flow(self.own_socket(flow)));
         }
-        tries
+        attempts
     }
 
     /// The flow on which the user that To names has registered the phone of this Request-URI, if it is
@@ -472,7 +479,7 @@ impl Core {
         uri: &Uri<'_>,
         user: &[u8],
         host: &[u8],
-    ) -> Result<Vec<Goal>, Refusal> {
+    ) -> Result<Vec<RequestTarget>, Refusal> {
         if let Some(status) = rule.reject {
             return Err(Refusal::new(status, write::reason_phrase(status)));
         }
@@ -495,12 +502,12 @@ impl Core {
         let mut order = Vec::new();
         routes::order(&rule.next_hops, &mut *self.random, &mut order);
         self.failed_last(now, rule, &mut order);
-        let mut tries: SmallVec<[Try; 1]> =
-            order.iter().rev().map(|&i| Try::Via(rule.next_hops[i].uri.clone())).collect();
-        if tries.is_empty() {
-            tries.push(Try::Uri);
+        let mut attempts: SmallVec<[Attempt; 1]> =
+            order.iter().rev().map(|&i| Attempt::Via(rule.next_hops[i].uri.clone())).collect();
+        if attempts.is_empty() {
+            attempts.push(Attempt::Uri);
         }
-        Ok(vec![Goal::remote(new, Origin::Rule, tries)])
+        Ok(vec![RequestTarget::remote(new, Origin::Rule, attempts)])
     }
 
     /// A datagram flow of another worker, as one of this worker's own socket on the same address.
@@ -584,26 +591,26 @@ pub(super) fn own_socket(flow: Flow, worker: u8) -> Flow {
     Flow { id: ringway_sansio::FlowId::new(worker, serial), ..flow }
 }
 
-/// A binding as a goal: reached by its Path if it has one, else over the flow it registered on where
+/// A binding as a target: reached by its Path if it has one, else over the flow it registered on where
 /// that is known better than the Contact.
-fn goal_of(binding: &BindingView<'_>, worker: u8) -> Goal {
-    let mut tries = SmallVec::new();
+fn target_of(binding: &BindingView<'_>, worker: u8) -> RequestTarget {
+    let mut attempts = SmallVec::new();
     let way = match binding.over_flow() {
-        Some(flow) if binding.path.is_empty() => Try::Flow(own_socket(flow, worker)),
-        _ => Try::Uri,
+        Some(flow) if binding.path.is_empty() => Attempt::Flow(own_socket(flow, worker)),
+        _ => Attempt::Uri,
     };
-    if let Try::Flow(flow) = &way
+    if let Attempt::Flow(flow) = &way
         && !binding.outbound
         && !is_websocket(&way)
         && !flow.transport.is_datagram()
     {
         // A connection that is gone does not mean that the phone is.
-        tries.push(Try::Uri);
+        attempts.push(Attempt::Uri);
     }
-    tries.push(way);
+    attempts.push(way);
     let (uri, path) = (binding.contact.to_vec(), binding.path.to_vec());
     let origin = Origin::Location(binding.flow.map(|flow| flow.remote.ip()));
-    Goal { uri, path, q: binding.q, tries, origin }
+    RequestTarget { uri, path, q: binding.q, attempts, origin }
 }
 
 /// Whether a URI is of a phone that has negotiated Outbound (RFC 5626 section 4.3).
@@ -613,26 +620,26 @@ pub(super) fn has_ob(uri: &Uri<'_>) -> bool {
 
 /// Whether a contact can be reached without the clear; what leads there in the clear is taken out (RFC
 /// 5630 section 5.3). A `sip` contact counts where its flow or its transport is TLS.
-fn is_secure(goal: &mut Goal) -> bool {
+fn is_secure(target: &mut RequestTarget) -> bool {
     let tls = |uri: &[u8]| {
         Uri::parse(uri).is_ok_and(|uri| {
             uri.scheme == Scheme::Sips || uri.transport().is_some_and(Transport::is_secure)
         })
     };
-    let first = ringway_sip::header::Items::new(&goal.path).next();
+    let first = ringway_sip::header::Items::new(&target.path).next();
     let path = first.and_then(|first| ringway_sip::NameAddr::parse(first).ok());
-    let uri = path.map_or(tls(&goal.uri), |path| tls(path.uri));
-    goal.tries.retain(|way| match way {
-        Try::Flow(flow) => flow.transport.is_secure(),
-        Try::Binding(other) => is_secure(other),
+    let uri = path.map_or(tls(&target.uri), |path| tls(path.uri));
+    target.attempts.retain(|way| match way {
+        Attempt::Flow(flow) => flow.transport.is_secure(),
+        Attempt::Binding(other) => is_secure(other),
         _ => uri,
     });
-    !goal.tries.is_empty()
+    !target.attempts.is_empty()
 }
 
-fn is_websocket(way: &Try) -> bool {
+fn is_websocket(way: &Attempt) -> bool {
     use ringway_sansio::Transport::{Ws, Wss};
-    matches!(way, Try::Flow(Flow { transport: Ws | Wss, .. }))
+    matches!(way, Attempt::Flow(Flow { transport: Ws | Wss, .. }))
 }
 
 fn hash_instance(instance: &[u8]) -> u64 {

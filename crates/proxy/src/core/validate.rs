@@ -3,7 +3,7 @@
 
 use super::context::Kept;
 use super::preroute::Routed;
-use super::{AuthFailure, AuthFailureReason, Core, Event, Pass};
+use super::{AuthFailure, AuthFailureReason, Core, Event, MAX_TEXT, Pass};
 use crate::auth::Verdict;
 use crate::mark::Side;
 use ringway_sansio::Flow;
@@ -315,7 +315,7 @@ impl Core {
     }
 
     /// Whether the request comes from a peer that is believed. What we have sent ourselves, and what
-    /// has come back by our own address, is believed for nothing: it is whoever's it was before.
+    /// has come back by our own address, proves nothing: it belongs to its first sender.
     pub(super) fn is_trusted(&self, pass: &Pass<'_>) -> bool {
         self.is_trusted_ip(pass.flow.remote.ip()) && !self.is_our_via(pass)
     }
@@ -360,9 +360,9 @@ impl Core {
     }
 }
 
-/// Text from the network for the log: at most 256 octets of it, what is no UTF-8 replaced.
+/// Text from the network for the log: at most [`MAX_TEXT`] octets of it, what is no UTF-8 replaced.
 pub(super) fn short_text(bytes: &[u8]) -> Box<str> {
-    String::from_utf8_lossy(&bytes[..bytes.len().min(256)]).into()
+    String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_TEXT)]).into()
 }
 
 /// Whether a digest was made for a Request-URI (RFC 7616 section 3.4.6). A proxy before us may have

@@ -26,7 +26,7 @@ const SHARD_BITS: u32 = SHARDS.trailing_zeros();
 const EXPIRE_STEP: usize = 256;
 /// A shard's buffer for writing records is given back when a record has made it larger than this.
 const SCRATCH_KEEP: usize = 1024;
-/// Below this many places a shard is not made smaller.
+/// Below this many buckets a shard is not made smaller.
 const SHRINK_ABOVE: usize = 64;
 
 /// What a durable store hears of a [`MemoryStore`].
@@ -74,9 +74,9 @@ struct Shard {
 #[derive(Default)]
 struct Cursor {
     shard: usize,
-    place: usize,
+    bucket: usize,
     /// Places the shard had when last looked at.
-    places: usize,
+    buckets: usize,
 }
 
 /// How far [`MemoryStore::list`] has come. Means nothing to another table.
@@ -111,12 +111,12 @@ impl MemoryStore {
         }
     }
 
-    /// An empty table whose changes are told to `journal`.
+    /// An empty table that reports its changes to `journal`.
     pub fn with_journal(key: [u8; 16], journal: Box<dyn Journal>) -> Self {
         MemoryStore { journal: Some(journal), ..Self::new(key) }
     }
 
-    /// Names who is told of changes to watched records. Only the first call has an effect.
+    /// Sets the receiver of changes to watched records. Only the first call has an effect.
     pub fn set_sink(&self, sink: Sink) {
         let _ = self.sink.set(sink);
     }
@@ -124,7 +124,7 @@ impl MemoryStore {
     /// Puts back a record that a [`Journal`] was given, at start. Flows of an earlier process mean
     /// nothing in this one: `revive` says which present flow, if any, is meant by an earlier one.
     /// Bindings that have expired or cannot live without their flow are left out. Returns how many
-    /// bindings were put back; the journal is not told.
+    /// bindings were put back; the journal is not called.
     pub fn load(
         &self,
         aor: &[u8],
@@ -209,7 +209,7 @@ impl MemoryStore {
         self.shards[shard].write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The one place where a record changes: runs `edit`, asks `journal`, then makes it so.
+    /// The only function that changes a record: runs `edit`, asks `journal`, then makes it so.
     fn change(
         &self,
         aor: &[u8],
@@ -347,13 +347,13 @@ impl LocationStore for MemoryStore {
             let mut due: SmallVec<[Box<[u8]>; 8]> = SmallVec::new();
             let guard = self.shards[cursor.shard].read().unwrap_or_else(PoisonError::into_inner);
             let end = guard.table.num_buckets();
-            if end != cursor.places {
+            if end != cursor.buckets {
                 // Growing and shrinking move entries: begin this shard again.
-                *cursor = Cursor { place: 0, places: end, ..*cursor };
+                *cursor = Cursor { bucket: 0, buckets: end, ..*cursor };
             }
-            let stop = end.min(cursor.place + step);
-            for place in cursor.place..stop {
-                if let Some(entry) = guard.table.get_bucket(place)
+            let stop = end.min(cursor.bucket + step);
+            for bucket in cursor.bucket..stop {
+                if let Some(entry) = guard.table.get_bucket(bucket)
                     && entry.earliest <= seconds
                 {
                     due.push(entry.aor().into());
@@ -361,15 +361,15 @@ impl LocationStore for MemoryStore {
             }
             drop(guard);
             // An empty shard counts for something too, or one call could visit them for ever.
-            looked += stop.saturating_sub(cursor.place) + 1;
+            looked += stop.saturating_sub(cursor.bucket) + 1;
             for aor in &due {
                 removed += self.expire_record(aor, now);
             }
             if stop >= end {
-                *cursor = Cursor { shard: (cursor.shard + 1) % SHARDS, place: 0, places: 0 };
+                *cursor = Cursor { shard: (cursor.shard + 1) % SHARDS, bucket: 0, buckets: 0 };
                 shards += 1;
             } else {
-                cursor.place = stop;
+                cursor.bucket = stop;
             }
         }
         removed
@@ -518,7 +518,7 @@ impl Shard {
         }
     }
 
-    /// Gives memory back once three quarters of the places are unused.
+    /// Returns memory once three quarters of the buckets are unused.
     fn shrink(&mut self) {
         if self.table.is_empty() {
             self.table = HashTable::new();
@@ -549,7 +549,7 @@ fn shard_of(hash: u64) -> usize {
     (hash >> (64 - SHARD_BITS)) as usize
 }
 
-/// The hash a table is given: its top bits tell entries apart, its low bits choose the place, so
+/// The hash a table is given: its top bits tell entries apart, its low bits choose the bucket, so
 /// both must depend on the whole tag.
 fn spread(tag: u32) -> u64 {
     (tag as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)

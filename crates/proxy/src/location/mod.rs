@@ -39,7 +39,7 @@ pub enum Commit {
     Refused,
 }
 
-/// Names a change to a durable store, so that the worker that asked for it can be told.
+/// Names a change to a durable store, so that its result can be reported to the worker that asked for it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct CommitTag {
     /// The worker to tell.
@@ -91,11 +91,11 @@ pub trait LocationStore: Send + Sync {
     /// came over it forget it (RFC 5626 section 7). Returns how many bindings were touched.
     fn flow_closed(&self, flow: FlowId, now: Time) -> usize;
 
-    /// From now on `worker` is told of every change to `aor`, until [`LocationStore::unwatch`].
+    /// From now on every change to `aor` is reported to `worker`, until [`LocationStore::unwatch`].
     /// Watching twice is the same as watching once.
     fn watch(&self, aor: &[u8], worker: u8);
 
-    /// `worker` need no longer be told of changes to `aor`.
+    /// Changes to `aor` are no longer reported to `worker`.
     fn unwatch(&self, aor: &[u8], worker: u8);
 
     /// Number of addresses-of-record in the table, expired ones that are not removed yet included.

@@ -27,10 +27,10 @@ pub(super) struct Document<'d> {
 impl Document<'_> {
     /// Appends the document. Says whether it tells of any contact.
     pub(super) fn write(&self, out: &mut Vec<u8>) -> bool {
-        let told = |c: &&Contact| {
+        let reported = |c: &&Contact| {
             if self.full { c.event.is_active() } else { c.changed > self.since }
         };
-        let contacts = self.watch.contacts.iter().filter(told);
+        let contacts = self.watch.contacts.iter().filter(reported);
         // RFC 3680 section 4.7.1: the move from terminated to init is never reported.
         let state: &[u8] = if self.watch.contacts.iter().any(|c| c.event.is_active()) {
             b"active"

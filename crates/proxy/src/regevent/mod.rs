@@ -197,8 +197,8 @@ impl RegEvents {
                     subscription.lost |= dropped.is_some_and(|upto| subscription.seen < upto);
                 }
             }
-            let told: Vec<usize> = watch.subscriptions.clone();
-            for index in told {
+            let notified: Vec<usize> = watch.subscriptions.clone();
+            for index in notified {
                 self.schedule(now, index);
             }
         }
@@ -352,7 +352,7 @@ impl RegEvents {
     /// Works on a SUBSCRIBE for Event `reg`, or any other event (489). The message must have passed
     /// [`Message::check`] and the sender must be allowed to see the registrations of `aor`: that
     /// which the Request-URI names, or [`RegEvents::dialog_aor`] within a dialog. `own` says whether
-    /// it may register there as well; only then is it told temporary GRUUs (RFC 5628 section 5).
+    /// it may register there as well; only then is it sent temporary GRUUs (RFC 5628 section 5).
     /// `contact` is the URI under which we are reached within the dialog.
     ///
     /// Appends to `headers` the header fields that the answer must carry, ready with CRLF. After a

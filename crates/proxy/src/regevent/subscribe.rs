@@ -163,7 +163,7 @@ impl RegEvents {
         if let Some(watch) = self.watches.get(subscriber.aor) {
             return watch.aor.clone();
         }
-        // First asked to be told, then looked: nothing is missed between.
+        // Watched first, read afterwards: no change between the two is missed.
         store.watch(subscriber.aor, self.worker);
         let watch = Watch::new(subscriber.aor, subscriber.now, store, &self.ids);
         let aor = watch.aor.clone();
@@ -257,7 +257,7 @@ fn event<'a>(request: &Message<'a>, headers: &mut Vec<u8>) -> Result<&'a [u8], F
     Ok(Params::new(&value[end..]).get(b"id").flatten().unwrap_or_default())
 }
 
-/// RFC 3680 section 4.5: whoever says what it accepts must accept the one format there is.
+/// RFC 3680 section 4.5: a subscriber that lists formats must accept the only one there is.
 fn check_accept(request: &Message<'_>, headers: &mut Vec<u8>) -> Result<(), Fault> {
     if !request.has(HeaderId::Accept) {
         return Ok(());

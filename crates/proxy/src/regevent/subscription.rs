@@ -1,4 +1,4 @@
-//! One subscription: its dialog, what it has been told, and its NOTIFY (RFC 6665 section 4.2.2).
+//! One subscription: its dialog, what was reported to it, and its NOTIFY (RFC 6665 section 4.2.2).
 
 use super::Notify;
 use super::subscribe::CONTENT_TYPE;
@@ -70,7 +70,7 @@ pub(super) struct Subscription {
     pub(super) dialog: Dialog,
     /// Version of the next document.
     pub(super) version: u64,
-    /// Serial number of the last change that has been told.
+    /// Serial number of the last change that has been reported.
     pub(super) seen: u64,
     pub(super) expires: Time,
     pub(super) due: Due,
@@ -130,7 +130,7 @@ impl Subscription {
 
 impl Dialog {
     /// Appends request line and header fields of a request within the dialog (RFC 3261
-    /// section 12.2.1.1). Gives where Via belongs.
+    /// section 12.2.1.1). Returns the index where Via belongs.
     fn write_start(&self, buf: &mut Vec<u8>) -> usize {
         let strict = self.strict_router();
         buf.extend_from_slice(b"NOTIFY ");

@@ -115,7 +115,7 @@ impl World {
         (answer, String::from_utf8(headers).unwrap().replace("\r\n", "\n"))
     }
 
-    /// A new subscription for `expires` seconds. Gives the value of To within its dialog.
+    /// A new subscription for `expires` seconds. Returns the value of To within its dialog.
     fn subscribe(&mut self, call_id: &str, expires: u32) -> String {
         let lines = format!("Contact: <sip:app.example.com>\nEvent: reg\nExpires: {expires}");
         let (answer, headers) = self.send(call_id, 10, "<sip:joe@example.com>", &lines);
@@ -153,7 +153,7 @@ impl World {
     }
 
     /// Polls a NOTIFY and answers it.
-    fn told(&mut self) -> Option<Sent> {
+    fn notification(&mut self) -> Option<Sent> {
         let sent = self.poll()?;
         self.answer(&sent, 200);
         Some(sent)
@@ -192,7 +192,7 @@ fn contact<'a>(uri: &'a str, cseq: u32) -> BindingView<'a> {
     BindingView { contact: uri.as_bytes(), cseq, ..binding() }
 }
 
-fn told(uri: &str, state: &str, event: &str) -> (String, String, String) {
+fn reported(uri: &str, state: &str, event: &str) -> (String, String, String) {
     (uri.to_owned(), state.to_owned(), event.to_owned())
 }
 

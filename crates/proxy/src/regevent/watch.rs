@@ -141,7 +141,7 @@ impl Watch {
         self.contacts.retain(|c| c.event.is_active() || c.changed > seen);
     }
 
-    /// Drops the oldest ended contacts beyond [`MAX_ENDED`]. Gives the serial number up to which
+    /// Drops the oldest ended contacts beyond [`MAX_ENDED`]. Returns the serial number up to which
     /// something was dropped: who has seen less must be sent the full state.
     pub(super) fn bound(&mut self) -> Option<u64> {
         let mut ended: Vec<u64> =

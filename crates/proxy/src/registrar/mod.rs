@@ -223,7 +223,7 @@ impl Registrar {
     }
 }
 
-/// Gives all bindings of `aor` at once. They are copied, because they cannot leave the store.
+/// Returns all bindings of `aor` at once. They are copied, because they cannot leave the store.
 fn fetch(
     store: &dyn LocationStore,
     aor: &[u8],

@@ -394,10 +394,10 @@ fn thousandths(value: &[u8]) -> Option<u16> {
         return None;
     }
     let mut q = u16::from(whole - b'0') * 1000;
-    let mut place = 100;
+    let mut weight = 100;
     for digit in digits {
-        q += u16::from(digit - b'0') * place;
-        place /= 10;
+        q += u16::from(digit - b'0') * weight;
+        weight /= 10;
     }
     (q <= 1000).then_some(q)
 }

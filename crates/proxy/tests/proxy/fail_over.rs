@@ -177,7 +177,7 @@ fn a_large_request_that_nobody_takes() {
     w.finish();
 }
 
-/// A goal without any way: a transport nobody speaks, or none of ours.
+/// A target without any way: a transport nobody speaks, or none of ours.
 #[test]
 fn a_contact_that_cannot_be_reached() {
     for contact in [

@@ -42,18 +42,18 @@ fn a_call_is_reported_from_begin_to_end() {
         let ended = CallStep::Ended { by_caller };
         assert_eq!(steps, [CallStep::Began, CallStep::Answered { status: 200 }, ended]);
         for call in &w.calls {
-            assert_eq!(&*call.call_id, invite.get("Call-ID"));
-            assert_eq!(&*call.from_tag, invite.tag("From").unwrap());
-            assert_eq!(&*call.caller, "sip:alice@example.org");
-            assert_eq!(&*call.callee, "sip:030123@example.org");
+            assert_eq!(call.call.call_id(), invite.get("Call-ID"));
+            assert_eq!(call.call.from_tag(), invite.tag("From").unwrap());
+            assert_eq!(call.call.caller(), "sip:alice@example.org");
+            assert_eq!(call.call.callee(), "sip:030123@example.org");
         }
         let [began, answer, end] = &w.calls[..] else { unreachable!() };
-        assert_eq!(began.user.as_deref(), Some("alice@example.org"));
-        assert_eq!(began.source.1, ALICE.remote());
+        assert_eq!(began.call.user.as_deref(), Some("alice@example.org"));
+        assert_eq!(began.call.source.1, ALICE.remote());
         assert_eq!(&*answer.to_tag, "to-gateway");
         assert_eq!(answer.gateway.as_deref(), Some("sip:192.0.2.60:5060;lr"));
         assert_eq!(answer.destination.map(|(_, addr)| addr), Some(GATEWAY.remote()));
-        assert_eq!((answer.at - answer.began).as_millis(), 400);
+        assert_eq!((answer.at - answer.call.began).as_millis(), 400);
         assert_eq!(&*end.to_tag, "to-gateway");
         assert_eq!((end.at - answer.at).as_secs(), 20);
         w.finish();

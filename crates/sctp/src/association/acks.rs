@@ -15,37 +15,37 @@ enum Due {
     Now,
 }
 
-/// SACKs of a packet that are worked on: there is one in a packet (RFC 9260 section 6.2), and one that takes
-/// back what another acknowledged costs a step for each chunk in flight.
+/// Maximum number of SACKs of one packet that are processed. RFC 9260 section 6.2 has one in a packet,
+/// and a SACK that reneges on what another acknowledged costs a step for each chunk in flight.
 pub(super) const MAX_SACKS: u8 = 2;
 
-/// What the DATA of a packet was.
+/// Summary of the DATA chunks of one packet.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Seen {
-    /// SACKs in it.
+pub(super) struct PacketData {
+    /// Number of SACKs in the packet.
     pub(super) sacks: u8,
     pub(super) data: bool,
     pub(super) at_once: bool,
     pub(super) duplicate: bool,
-    /// The last DATA chunk.
+    /// TSN of the last DATA chunk.
     pub(super) last: Option<crate::Tsn>,
 }
 
-/// What is owed to the peer.
+/// Acknowledgements that are owed to the peer.
 #[derive(Debug, Default)]
 pub(super) struct Acks {
     due: Due,
     pub(super) timer: Option<Time>,
-    /// Packets with DATA since the last SACK.
+    /// Number of packets with DATA since the last SACK.
     packets: u8,
-    /// Some DATA has come: the first is acknowledged at once (RFC 9260 section 5.1).
+    /// Whether DATA has arrived: the first is acknowledged at once (RFC 9260 section 5.1).
     began: bool,
     /// The path on which DATA last came.
     pub(super) path: usize,
 }
 
 impl Acks {
-    /// Nothing is owed, and what comes to be goes to a path.
+    /// Returns a state in which nothing is owed; later acknowledgements go to `path`.
     pub(super) fn on(path: usize) -> Acks {
         Acks { path, ..Acks::default() }
     }
@@ -69,8 +69,8 @@ impl Acks {
         self.packets = 0;
     }
 
-    /// After a packet.
-    pub(super) fn packet(&mut self, now: Time, path: usize, seen: Seen, settings: &Settings) {
+    /// Notes what a packet contained, and decides when it is acknowledged.
+    pub(super) fn packet(&mut self, now: Time, path: usize, seen: PacketData, settings: &Settings) {
         if !seen.data {
             return;
         }
@@ -99,29 +99,29 @@ impl Association {
         if space < header {
             return false;
         }
-        let most = (space - header) / SACK_ENTRY;
+        let max = (space - header) / SACK_ENTRY;
         let window = self.inn.window(usize::from(self.settings.mtu));
         let inn = &self.inn;
         let tracker = &inn.tracker;
-        let gaps = most.min(tracker.range_count());
+        let gaps = max.min(tracker.range_count());
         let cumulative = tracker.cumulative();
         let blocks = tracker.ranges().take(gaps).map(|(start, end)| Gap {
             start: (start - cumulative) as u16,
             end: (end - cumulative) as u16,
         });
-        let duplicates = tracker.duplicates().iter().take(most - gaps).map(|&p| inn.tsn(p));
+        let duplicates = tracker.duplicates().iter().take(max - gaps).map(|&p| inn.tsn(p));
         let start = packet.chunks().len();
-        let (cumulative, window_told) = (inn.cumulative(), window as u32);
+        let (cumulative, a_rwnd) = (inn.cumulative(), window as u32);
         if self.features.has(Features::NR_SACK) {
-            // Nothing that was acknowledged is ever dropped here.
-            sack::emit_final(packet.chunks(), cumulative, window_told, blocks, duplicates);
+            // Acknowledged data is never dropped here.
+            sack::emit_final(packet.chunks(), cumulative, a_rwnd, blocks, duplicates);
         } else {
-            sack::emit(packet.chunks(), cumulative, window_told, blocks, duplicates);
+            sack::emit(packet.chunks(), cumulative, a_rwnd, blocks, duplicates);
         }
         if self.settings.multipath != Multipath::Off {
             sack::set_packets(packet.chunks(), start, self.acks.packets);
         }
-        self.inn.told(window);
+        self.inn.advertise(window);
         self.inn.tracker.clear_duplicates();
         self.acks.clear();
         self.totals.sacks_sent += 1;
@@ -132,13 +132,14 @@ impl Association {
         if self.features.has(Features::NR_SACK) { NR_SACK_HEADER } else { SACK_HEADER }
     }
 
-    /// Whether data comes over several paths, so that what is out of order is not lost (DAC).
+    /// Returns whether data arrives over several paths, so that a chunk out of order is not a sign of
+    /// loss (DAC).
     pub(super) fn is_patient(&self) -> bool {
         self.settings.multipath != Multipath::Off
             && self.paths.iter().filter(|path| path.active()).count() > 1
     }
 
-    /// Bytes that a SACK would take now.
+    /// Returns the number of bytes that a SACK would need now.
     pub(super) fn sack_len(&self) -> usize {
         let tracker = &self.inn.tracker;
         self.sack_header() + SACK_ENTRY * (tracker.range_count() + tracker.duplicates().len())

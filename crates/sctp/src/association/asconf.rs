@@ -1,13 +1,13 @@
-//! Addresses that change while the association lives (RFC 5061): what we ask of the peer, and the
-//! packets of both directions. What the peer asks of us is in `asconf_peer`.
+//! Addresses that change while the association lives (RFC 5061): the requests of the local endpoint,
+//! and the packets of both directions. The peer's requests are handled in `asconf_peer`.
 //!
-//! Each request is an ASCONF of its own, in a packet of its own, and one is under way at a time.
+//! Each request is a separate ASCONF in a separate packet, and one is outstanding at a time.
 
 use super::{Association, Change, Cx, State};
 use crate::auth::AUTH_CHUNK;
 use crate::features::Features;
 use crate::settings::Error;
-use crate::wire::asconf::{Wish, outcomes};
+use crate::wire::asconf::{AddressChange, outcomes};
 use crate::wire::cause::{Cause, code};
 use crate::wire::chunk::{Chunk, T_BIT, kind};
 use crate::wire::init::MAX_ADDRESSES;
@@ -16,48 +16,48 @@ use ringway_sansio::{Addressing, Time};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-/// Requests that wait for their turn.
+/// Maximum number of address requests that wait for their turn.
 pub const MAX_ADDRESS_REQUESTS: usize = 8;
-/// Answers that wait to be sent; the peer asks again for the others.
+/// Maximum number of answers that wait to be sent. The peer repeats its request for the others.
 const MAX_ANSWERS: usize = 4;
 
-/// A request under way.
+/// An outstanding request.
 #[derive(Debug)]
-struct Asked {
+struct PendingRequest {
     serial: u32,
-    wish: Wish,
+    change: AddressChange,
     send: bool,
     path: usize,
-    /// How often it was sent.
+    /// Number of times that it was sent.
     sent: u32,
 }
 
-/// What is known of requests. It comes to be with the first.
+/// State of the requests in both directions. It is created with the first request.
 #[derive(Debug)]
 pub(super) struct Asconf {
     next_serial: u32,
-    /// The number of the peer's next request.
+    /// The serial number of the peer's next request.
     pub(super) expected: u32,
-    wanted: VecDeque<Wish>,
-    asked: Option<Asked>,
-    /// The last answer, in case its request comes again.
+    queued: VecDeque<AddressChange>,
+    pending: Option<PendingRequest>,
+    /// The last answer and its serial number, in case the request is repeated.
     pub(super) answered: Option<(u32, Vec<u8>)>,
-    /// Answers to be sent, and how.
+    /// Answers that wait to be sent, and their addressing.
     unsent: VecDeque<(Addressing, u32, Vec<u8>)>,
-    /// Becomes the primary path when it is verified, as the peer wishes.
-    pub(super) primary_wanted: Option<IpAddr>,
+    /// The peer's address that becomes the primary path once it is verified, as the peer requested.
+    pub(super) primary_requested: Option<IpAddr>,
     pub(super) timer: Option<Time>,
 }
 
 impl Asconf {
-    /// What was to go on a path that is no more goes on another.
+    /// Moves what was to go on a removed path to another path.
     pub(super) fn leave(&mut self, path: usize, other: usize) {
-        if let Some(asked) = self.asked.as_mut().filter(|asked| asked.path == path) {
-            asked.path = other;
+        if let Some(pending) = self.pending.as_mut().filter(|pending| pending.path == path) {
+            pending.path = other;
         }
     }
 
-    /// An answer goes to where its request came from (section 5.2 E6).
+    /// Queues an answer to the address that the request came from (section 5.2 E6).
     pub(super) fn answer(&mut self, way: Addressing, serial: u32, value: Vec<u8>) {
         if self.unsent.len() < MAX_ANSWERS {
             self.unsent.push_back((way, serial, value));
@@ -72,68 +72,74 @@ impl Association {
             Box::new(Asconf {
                 next_serial,
                 expected,
-                wanted: VecDeque::new(),
-                asked: None,
+                queued: VecDeque::new(),
+                pending: None,
                 answered: None,
                 unsent: VecDeque::new(),
-                primary_wanted: None,
+                primary_requested: None,
                 timer: None,
             })
         })
     }
 
-    /// Whether an address of ours may be what packets come from.
+    /// Returns whether packets may be sent from a local address.
     pub(super) fn may_send_from(&self, local: IpAddr) -> bool {
         self.ends.locals.contains(&local) && !self.ends.resting.contains(&local)
     }
 
-    /// Asks the peer to change what it knows of our addresses, or to use one of them.
-    pub(crate) fn change_address(&mut self, cx: &Cx<'_>, wish: Wish) -> Result<(), Error> {
+    /// Requests that the peer add, delete or prefer a local address.
+    pub(crate) fn change_address(
+        &mut self,
+        cx: &Cx<'_>,
+        change: AddressChange,
+    ) -> Result<(), Error> {
         if self.state != State::Established {
             return Err(Error::Closing);
         }
         if !self.features.has(Features::ASCONF) {
-            return Err(Error::NotTaken { what: "changes of addresses (RFC 5061)" });
+            return Err(Error::NotSupported { what: "changes of addresses (RFC 5061)" });
         }
-        let address = wish.address();
+        let address = change.address();
         let known = self.ends.locals.contains(&address);
         let resting = self.ends.resting.contains(&address);
         let others = self.ends.locals.iter().filter(|local| **local != address);
-        // Section 5.3, F5: there is always one left.
+        // Section 5.3, F5: the last address cannot be deleted.
         let left = others.filter(|local| !self.ends.resting.contains(local)).count();
-        let right = match wish {
-            Wish::Add(_) => {
+        let right = match change {
+            AddressChange::Add(_) => {
                 super::is_unicast(address) && !known && self.ends.locals.len() < MAX_ADDRESSES
             }
-            Wish::Delete(_) => known && !resting && left > 0 && self.reaches_without(address),
-            Wish::Primary(_) => known && !resting,
+            AddressChange::Delete(_) => {
+                known && !resting && left > 0 && self.reaches_without(address)
+            }
+            AddressChange::Primary(_) => known && !resting,
         };
         if !right {
-            return Err(Error::Address { most: MAX_ADDRESSES });
+            return Err(Error::Address { max: MAX_ADDRESSES });
         }
         let asconf = self.asconf_mut();
-        if asconf.wanted.len() >= MAX_ADDRESS_REQUESTS {
+        if asconf.queued.len() >= MAX_ADDRESS_REQUESTS {
             return Err(Error::Full { what: "requests", limit: MAX_ADDRESS_REQUESTS });
         }
-        asconf.wanted.push_back(wish);
-        match wish {
-            // Packets to it are taken from now on, none is sent from it (F1).
-            Wish::Add(_) => {
+        asconf.queued.push_back(change);
+        match change {
+            // Packets to the new address are accepted from now on, and none is sent from it (F1).
+            AddressChange::Add(_) => {
                 self.ends.locals.push(address);
                 self.ends.resting.push(address);
             }
             // F4.
-            Wish::Delete(_) => {
+            AddressChange::Delete(_) => {
                 self.ends.resting.push(address);
                 self.leave_local(cx.now);
             }
-            Wish::Primary(_) => {}
+            AddressChange::Primary(_) => {}
         }
         self.asconf_progress();
         Ok(())
     }
 
-    /// Whether some address of the peer that is verified is reached without one of ours.
+    /// Returns whether a verified address of the peer is reachable without a given local address.
     fn reaches_without(&self, local: IpAddr) -> bool {
         let others = |remote: IpAddr| {
             let fits = |l: &IpAddr| {
@@ -144,20 +150,20 @@ impl Association {
         self.paths.iter().any(|path| path.usable() && others(path.remote))
     }
 
-    /// Begins the next request.
+    /// Starts the next request.
     fn asconf_progress(&mut self) {
         let path = self.current;
         let Some(asconf) = &mut self.asconf else { return };
-        if asconf.asked.is_some() || self.state != State::Established {
+        if asconf.pending.is_some() || self.state != State::Established {
             return;
         }
-        let Some(wish) = asconf.wanted.pop_front() else { return };
+        let Some(change) = asconf.queued.pop_front() else { return };
         let serial = asconf.next_serial;
         asconf.next_serial = serial.wrapping_add(1);
-        asconf.asked = Some(Asked { serial, wish, send: true, path, sent: 0 });
+        asconf.pending = Some(PendingRequest { serial, change, send: true, path, sent: 0 });
     }
 
-    /// Writes an ASCONF-ACK or ASCONF, alone behind its AUTH, if one is to go out.
+    /// Writes an ASCONF-ACK or an ASCONF, alone after its AUTH chunk, if one is due.
     pub(super) fn transmit_asconf(&mut self, cx: &Cx<'_>, out: &mut Vec<u8>) -> Option<Addressing> {
         let asconf = self.asconf.as_mut()?;
         let agreed = self.auth.as_ref()?.agreed.as_ref()?;
@@ -172,30 +178,31 @@ impl Association {
             packet.finish();
             return Some(way);
         }
-        let asked = asconf.asked.as_mut().filter(|asked| asked.send)?;
-        asked.send = false;
-        asked.sent += 1;
-        let (again, wish, serial, index) = (asked.sent > 1, asked.wish, asked.serial, asked.path);
+        let pending = asconf.pending.as_mut().filter(|pending| pending.send)?;
+        pending.send = false;
+        pending.sent += 1;
+        let (again, change, serial, index) =
+            (pending.sent > 1, pending.change, pending.serial, pending.path);
         let path = &self.paths[index];
         asconf.timer = Some(cx.now + path.rto.get());
         let mut way = self.way(index);
         // The new address may be the only one that still works (section 5.3.2).
-        if let Wish::Add(new) = wish
+        if let AddressChange::Add(new) = change
             && again
-            && asked_from_new(self.asconf.as_deref())
+            && sent_from_new(self.asconf.as_deref())
             && new.is_ipv4() == way.destination.is_ipv4()
         {
             way.source = new;
         }
-        // The lookup address is one that the peer knows.
-        let known = |local: &&IpAddr| match wish {
-            Wish::Add(new) => **local != new && self.may_send_from(**local),
-            Wish::Delete(_) | Wish::Primary(_) => self.may_send_from(**local),
+        // The lookup address must be one that the peer knows.
+        let known = |local: &&IpAddr| match change {
+            AddressChange::Add(new) => **local != new && self.may_send_from(**local),
+            AddressChange::Delete(_) | AddressChange::Primary(_) => self.may_send_from(**local),
         };
         let lookup = self.ends.locals.iter().find(known).copied().unwrap_or(way.source);
         let mut value = Vec::new();
         Parameter::Address(lookup).emit(&mut value);
-        wish.emit(serial, &mut value);
+        change.emit(serial, &mut value);
         let agreed = self.auth.as_ref()?.agreed.as_ref()?;
         let mut packet = Writer::new(out, limit, ports.0, ports.1, self.peer_tag);
         agreed.begin(packet.chunks());
@@ -205,13 +212,13 @@ impl Association {
         Some(way)
     }
 
-    /// T-4 expired (section 5.1, B1 to B5).
+    /// Handles the expiry of T-4 (section 5.1, B1 to B5).
     pub(super) fn asconf_timeout(&mut self, now: Time) {
-        let Some(asked) = self.asconf.as_mut().and_then(|asconf| asconf.asked.as_mut()) else {
+        let Some(pending) = self.asconf.as_mut().and_then(|asconf| asconf.pending.as_mut()) else {
             return;
         };
-        asked.send = true;
-        let last = asked.path;
+        pending.send = true;
+        let last = pending.path;
         self.paths[last].rto.back_off();
         self.paths[last].error(&self.settings);
         if self.count_error() {
@@ -220,12 +227,12 @@ impl Association {
         self.paths[last].ask_soon(now);
         self.path_changed();
         let next = self.other_than(last);
-        if let Some(asked) = self.asconf.as_mut().and_then(|asconf| asconf.asked.as_mut()) {
-            asked.path = next;
+        if let Some(pending) = self.asconf.as_mut().and_then(|asconf| asconf.pending.as_mut()) {
+            pending.path = next;
         }
     }
 
-    /// An ASCONF-ACK came, authenticated (section 5.1, A5 to A8).
+    /// Handles an authenticated ASCONF-ACK (section 5.1, A5 to A8).
     pub(super) fn handle_asconf_ack(
         &mut self,
         cx: &Cx<'_>,
@@ -234,10 +241,11 @@ impl Association {
         value: &[u8],
     ) {
         let asconf = self.asconf_mut();
-        let asked = asconf.asked.take_if(|asked| asked.serial == serial && asked.sent > 0);
-        let Some(asked) = asked else {
+        let pending =
+            asconf.pending.take_if(|pending| pending.serial == serial && pending.sent > 0);
+        let Some(pending) = pending else {
             // Section 5.3, F0.
-            if asconf.asked.is_none() && (serial.wrapping_sub(asconf.next_serial) as i32) >= 0 {
+            if asconf.pending.is_none() && (serial.wrapping_sub(asconf.next_serial) as i32) >= 0 {
                 let cause = Cause::Other(code::ILLEGAL_ASCONF_ACK, &[]);
                 self.fail(cause, super::Close::Violation("an ASCONF-ACK answers nothing"));
             }
@@ -247,25 +255,25 @@ impl Association {
         self.errors = 0;
         self.paths[path].answered();
         let cause = outcomes(value).find(|o| o.correlation == serial).and_then(|o| o.cause);
-        self.address_changed(cx, asked.wish, cause);
+        self.address_changed(cx, pending.change, cause);
         self.asconf_progress();
     }
 
-    /// The peer has done what was asked, or refuses with the code of a cause.
-    fn address_changed(&mut self, cx: &Cx<'_>, wish: Wish, cause: Option<u16>) {
-        let address = wish.address();
-        let change = match (wish, cause) {
-            (Wish::Add(_), None) => Change::AddressAdded(address),
-            (Wish::Delete(_), None) => Change::AddressDeleted(address),
-            (Wish::Primary(_), None) => Change::PrimaryAsked(address),
+    /// Completes a request that the peer performed, or refused with the code of a cause.
+    fn address_changed(&mut self, cx: &Cx<'_>, change: AddressChange, cause: Option<u16>) {
+        let address = change.address();
+        let report = match (change, cause) {
+            (AddressChange::Add(_), None) => Change::AddressAdded(address),
+            (AddressChange::Delete(_), None) => Change::AddressDeleted(address),
+            (AddressChange::Primary(_), None) => Change::PrimaryRequested(address),
             (_, Some(code)) => Change::AddressRefused { address, code },
         };
-        self.pending.changes.push_back(change);
-        let known = match (wish, cause.is_none()) {
-            (Wish::Primary(_), _) => return,
-            // F2, and what is not deleted stays in use.
-            (Wish::Add(_), done) => done,
-            (Wish::Delete(_), done) => !done,
+        self.pending.changes.push_back(report);
+        let known = match (change, cause.is_none()) {
+            (AddressChange::Primary(_), _) => return,
+            // F2. An address that is not deleted stays in use.
+            (AddressChange::Add(_), done) => done,
+            (AddressChange::Delete(_), done) => !done,
         };
         self.ends.resting.retain(|local| *local != address);
         if known {
@@ -276,38 +284,39 @@ impl Association {
         }
     }
 
-    /// The peer does not know ASCONF after all (section 5.1, A9).
+    /// Handles the report that the peer does not support ASCONF (section 5.1, A9).
     pub(super) fn asconf_unknown(&mut self, cx: &Cx<'_>, reported: &[u8]) {
         if reported.first() != Some(&kind::ASCONF) {
             return;
         }
         self.features = self.features.without(Features::ASCONF);
         let Some(asconf) = self.asconf.take() else { return };
-        let wishes = asconf.asked.map(|asked| asked.wish).into_iter().chain(asconf.wanted);
-        for wish in wishes {
-            self.address_changed(cx, wish, Some(code::UNRECOGNIZED_CHUNK));
+        let changes = asconf.pending.map(|pending| pending.change).into_iter().chain(asconf.queued);
+        for change in changes {
+            self.address_changed(cx, change, Some(code::UNRECOGNIZED_CHUNK));
         }
     }
 
-    /// Whether an ABORT to an address of ours means nothing: it is left over from before the address went
-    /// (section 5.3.1), or answers what came from there while the peer did not know it (RFC 9260 section
-    /// 8.4, rule 8).
+    /// Returns whether an ABORT to a local address is to be ignored. It was sent before the address was
+    /// deleted (section 5.3.1), or it answers a packet from an address that the peer did not know yet
+    /// (RFC 9260 section 8.4, rule 8).
     pub(super) fn is_stray_abort(&self, local: IpAddr, flags: u8) -> bool {
-        let leaves = |wish: &Wish| *wish == Wish::Delete(local);
+        let leaves = |change: &AddressChange| *change == AddressChange::Delete(local);
         let leaving = self.asconf.as_ref().is_some_and(|asconf| {
-            asconf.asked.as_ref().is_some_and(|asked| leaves(&asked.wish))
-                || asconf.wanted.iter().any(leaves)
+            asconf.pending.as_ref().is_some_and(|pending| leaves(&pending.change))
+                || asconf.queued.iter().any(leaves)
         });
         leaving || (flags & T_BIT != 0 && self.ends.resting.contains(&local))
     }
 
-    /// Room that a packet must leave for an AUTH chunk that every packet needs.
+    /// Returns the number of bytes to reserve in a packet for an AUTH chunk.
     pub(super) fn auth_room(&self) -> usize {
         if self.authenticates_all() { AUTH_CHUNK } else { 0 }
     }
 }
 
-/// Every second time that an address is added, the packet comes from that very address.
-fn asked_from_new(asconf: Option<&Asconf>) -> bool {
-    asconf.and_then(|asconf| asconf.asked.as_ref()).is_some_and(|asked| asked.sent % 2 == 0)
+/// Returns whether the next packet comes from the address that is being added, which is so for every
+/// second attempt.
+fn sent_from_new(asconf: Option<&Asconf>) -> bool {
+    asconf.and_then(|asconf| asconf.pending.as_ref()).is_some_and(|pending| pending.sent % 2 == 0)
 }

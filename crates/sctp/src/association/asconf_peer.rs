@@ -1,16 +1,16 @@
 //! Addresses that the peer changes (RFC 5061 sections 5.2 and 5.3).
 
 use super::{Association, Change, Cx, MAX_CHANGES, State};
-use crate::wire::asconf::{Outcome, Request, Wish, requests};
+use crate::wire::asconf::{AddressChange, Outcome, Request, requests};
 use crate::wire::cause::code;
 use ringway_sansio::Addressing;
 use std::net::IpAddr;
 
-/// Requests of one ASCONF that are looked at.
-const MAX_WISHES: usize = 32;
+/// Maximum number of requests processed in one ASCONF.
+const MAX_ADDRESS_CHANGES: usize = 32;
 
 impl Association {
-    /// An ASCONF came, authenticated, in a packet that came as `addressing` says.
+    /// Handles an authenticated ASCONF. `addressing` is that of its packet.
     pub(super) fn handle_asconf(
         &mut self,
         cx: &mut Cx<'_>,
@@ -28,7 +28,7 @@ impl Association {
             Addressing { udp_port, ..Addressing::new(destination, source, addressing.protocol) };
         let asconf = self.asconf_mut();
         if serial != asconf.expected {
-            // E2: the answer again, if it is that of the last.
+            // E2: a repeated request is answered with the stored answer.
             if let Some((last, answer)) = &asconf.answered
                 && *last == serial
             {
@@ -44,17 +44,19 @@ impl Association {
         asconf.answer(way, serial, answer);
     }
 
-    /// Does what is asked for, in order, and gives the answer: nothing when all went well (V1, V2).
+    /// Performs the requests in order. Returns the answer, which is empty when all succeeded (V1, V2).
     fn perform_all(&mut self, cx: &mut Cx<'_>, from: &Addressing, value: &[u8]) -> Vec<u8> {
         let Some((_, list)) = requests(value) else { return Vec::new() };
         let mut results: Vec<(Outcome, &[u8])> = Vec::new();
         let mut short = false;
-        for Request { correlation, wish, whole } in list.take(MAX_WISHES) {
-            let cause = match wish {
+        for Request { correlation, change, whole } in list.take(MAX_ADDRESS_CHANGES) {
+            let cause = match change {
                 None => Some(code::UNRECOGNIZED_PARAMETERS),
                 // F11.
-                Some(Wish::Add(_) | Wish::Delete(_)) if short => Some(code::RESOURCE_SHORTAGE),
-                Some(wish) => self.perform_wish(cx, from, wish),
+                Some(AddressChange::Add(_) | AddressChange::Delete(_)) if short => {
+                    Some(code::RESOURCE_SHORTAGE)
+                }
+                Some(change) => self.perform_change(cx, from, change),
             };
             short |= cause == Some(code::RESOURCE_SHORTAGE);
             results.push((Outcome { correlation, cause }, whole));
@@ -68,19 +70,24 @@ impl Association {
         answer
     }
 
-    /// `None` when it is done, or the code of the cause why it is not.
-    fn perform_wish(&mut self, cx: &mut Cx<'_>, from: &Addressing, wish: Wish) -> Option<u16> {
-        let named = wish.address();
+    /// Performs one request. Returns `None` on success, or the cause code of the refusal.
+    fn perform_change(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: &Addressing,
+        change: AddressChange,
+    ) -> Option<u16> {
+        let named = change.address();
         let address = if named.is_unspecified() { from.source } else { named };
         if self.pending.changes.len() >= MAX_CHANGES {
             return Some(code::RESOURCE_SHORTAGE);
         }
-        match wish {
-            Wish::Add(_) => self.add_remote(cx, from, address),
-            Wish::Delete(_) if named.is_unspecified() => {
+        match change {
+            AddressChange::Add(_) => self.add_remote(cx, from, address),
+            AddressChange::Delete(_) if named.is_unspecified() => {
                 let others: Vec<IpAddr> =
                     self.remotes().filter(|remote| *remote != from.source).collect();
-                // All but the source are deleted, if that is one of them.
+                // All addresses but the source are deleted, if the source is one of them.
                 if self.path_to(from.source).is_none() {
                     return Some(code::DELETE_LAST_ADDRESS);
                 }
@@ -89,7 +96,7 @@ impl Association {
                 }
                 None
             }
-            Wish::Delete(_) => {
+            AddressChange::Delete(_) => {
                 self.path_to(address)?;
                 if self.remotes().count() == 1 {
                     return Some(code::DELETE_LAST_ADDRESS);
@@ -100,12 +107,12 @@ impl Association {
                 self.remove_remote(cx, address);
                 None
             }
-            Wish::Primary(_) => {
-                // Section 5.4: advice; what does not exist is passed over.
+            AddressChange::Primary(_) => {
+                // Section 5.4: the request is advice, and an unknown address is ignored.
                 let path = self.path_to(address)?;
                 if self.set_primary(address).is_err() {
                     self.paths[path].beat_now = true;
-                    self.asconf_mut().primary_wanted = Some(address);
+                    self.asconf_mut().primary_requested = Some(address);
                 }
                 self.pending.changes.push_back(Change::PeerPrimary(address));
                 None
@@ -120,7 +127,7 @@ impl Association {
         if !super::is_unicast(address) {
             return Some(code::UNRESOLVABLE_ADDRESS);
         }
-        // F14: it is verified before it is used.
+        // F14: a new address is verified before it is used.
         let here = (address == from.source).then_some(from.destination);
         self.add_path(address, here, false, cx.now);
         let Some(index) = self.path_to(address) else { return Some(code::RESOURCE_SHORTAGE) };
@@ -134,7 +141,7 @@ impl Association {
         None
     }
 
-    /// F12 and F13.
+    /// Removes an address of the peer (F12 and F13).
     fn remove_remote(&mut self, cx: &Cx<'_>, address: IpAddr) {
         let Some(index) = self.path_to(address) else { return };
         self.remove_path(cx.now, index);

@@ -6,10 +6,10 @@ use crate::wire::chunk::{self, Chunk};
 use crate::wire::{COMMON_HEADER, Parameter, Writer};
 use ringway_sansio::Time;
 
-/// Bytes of our Heartbeat Info: path, time sent and nonce.
+/// Length in bytes of the Heartbeat Info sent here: path, time and nonce.
 const INFO: usize = 20;
 
-/// What a heartbeat on a path carries.
+/// Returns the Heartbeat Info of a heartbeat on a path.
 pub(super) fn info(index: usize, now: Time, nonce: u64) -> [u8; INFO] {
     let mut info = [0; INFO];
     info[..4].copy_from_slice(&(index as u32).to_be_bytes());
@@ -19,29 +19,29 @@ pub(super) fn info(index: usize, now: Time, nonce: u64) -> [u8; INFO] {
 }
 
 impl Association {
-    /// RFC 9260 section 8.3: when heartbeats are sent.
+    /// Returns whether heartbeats are sent in this state (RFC 9260 section 8.3).
     fn beats_go(&self) -> bool {
         use State::*;
         matches!(self.state, Established | ShutdownPending | ShutdownReceived)
     }
 
-    /// The association is established: paths that are not verified are probed, so many at a time
-    /// (RFC 9260 section 5.4), and the others from time to time.
+    /// Starts heartbeats on an established association. Unverified paths are probed, a limited number
+    /// at a time (RFC 9260 section 5.4). The other paths are probed periodically.
     pub(super) fn begin_beats(&mut self, cx: &mut Cx<'_>) {
-        let (mut burst, most) = (0, self.settings.heartbeat_max_burst);
+        let (mut burst, max) = (0, self.settings.heartbeat_max_burst);
         for path in self.paths.iter_mut().filter(|path| !path.gone) {
             path.used = cx.now;
             path.plan_beat(cx.now, &self.settings, cx.random);
             if path.state() == PathState::Unconfirmed {
-                path.beat_now = burst < most;
-                path.beat_due = Some(cx.now + path.rto.get() * (burst / most));
+                path.beat_now = burst < max;
+                path.beat_due = Some(cx.now + path.rto.get() * (burst / max));
                 burst += 1;
             }
         }
     }
 
-    /// A HEARTBEAT came: its parameters go back unchanged. RFC 9260 section 8.3 does not ask for that
-    /// after a SHUTDOWN, but a peer that has data left must find out where to send it.
+    /// Answers a HEARTBEAT with its parameters unchanged. RFC 9260 section 8.3 does not require it
+    /// after a SHUTDOWN, but a peer with unsent data must find a path that works.
     pub(super) fn handle_heartbeat(&mut self, path: usize, value: &[u8]) {
         if matches!(self.state, State::CookieWait | State::ShutdownAckSent) {
             return;
@@ -49,13 +49,13 @@ impl Association {
         let size = crate::wire::TLV_HEADER + crate::wire::padded(value.len());
         let fits = COMMON_HEADER + self.auth_room() + size <= self.paths[path].packet;
         if self.control.beats.len() >= MAX_BEATS || !fits {
-            self.totals.beats_refused += 1;
+            self.totals.heartbeats_refused += 1;
             return;
         }
         self.control.beats.push_back((path, value.into()));
     }
 
-    /// A HEARTBEAT ACK came. It counts only if it brings back the nonce last sent on its path.
+    /// Handles a HEARTBEAT ACK. It counts only with the nonce last sent on its path.
     pub(super) fn handle_heartbeat_ack(&mut self, cx: &mut Cx<'_>, value: &[u8]) {
         let Some(info) = chunk::heartbeat_info(value).and_then(|i| <[u8; INFO]>::try_from(i).ok())
         else {
@@ -73,25 +73,26 @@ impl Association {
         path.rto.measure(cx.now.since(beat.at));
         path.answered();
         if !core::mem::replace(&mut path.confirmed, true) {
-            // What waited for a verified address may go out.
+            // Data that waited for a verified address may be sent.
             path.allow_burst(&self.settings);
         }
         let remote = path.remote;
         path.plan_beat(cx.now, &self.settings, cx.random);
         if let Some(asconf) = &mut self.asconf
-            && asconf.primary_wanted.take_if(|wanted| *wanted == remote).is_some()
+            && asconf.primary_requested.take_if(|requested| *requested == remote).is_some()
         {
             self.primary = index;
         }
         if self.out.outstanding == 0 {
-            // RFC 9260 section 8.1: not while data is outstanding, which may fare otherwise.
+            // RFC 9260 section 8.1: not while data is outstanding, which may be lost although
+            // heartbeats are not.
             self.errors = 0;
         }
         self.life_on(index);
         self.path_changed();
     }
 
-    /// Writes the answers and the heartbeat of a path; `alone` says that the packet is empty so far.
+    /// Writes the answers and the heartbeat of a path. `alone` states that the packet is still empty.
     pub(super) fn put_beats(
         &mut self,
         cx: &mut Cx<'_>,
@@ -108,8 +109,9 @@ impl Association {
             } else if !alone {
                 break;
             } else {
-                // The way takes less than when it came; nothing else is to wait for that.
-                self.totals.beats_refused += 1;
+                // The path's MTU has shrunk since the heartbeat arrived, and nothing else is to wait
+                // for it.
+                self.totals.heartbeats_refused += 1;
             }
             alone = false;
             self.control.beats.pop_front();
@@ -130,13 +132,13 @@ impl Association {
         path.used = cx.now;
         path.plan_beat(cx.now, &self.settings, cx.random);
         if !self.paths.iter().any(Path::usable) {
-            // Nothing goes anywhere before one is verified.
+            // Nothing is sent to any path before one is verified.
             let path = &mut self.paths[index];
             path.beat_due = Some(cx.now + path.rto.get());
         }
     }
 
-    /// Timers of heartbeats.
+    /// Handles the timers of heartbeats.
     pub(super) fn beat_timers(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now;
         let mut changed = false;
@@ -151,7 +153,7 @@ impl Association {
                 // RFC 9260 section 8.1: only on the path that data uses, and section 5.4: not for
                 // an address that is being verified.
                 let counts = index == self.current && path.confirmed;
-                // Where none is verified there is no other sign.
+                // Where no path is verified, heartbeats are the only sign of a failure.
                 let none = !self.paths.iter().any(Path::usable);
                 if (counts || none) && self.count_error() {
                     return;

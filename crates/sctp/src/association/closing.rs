@@ -1,14 +1,14 @@
-//! The graceful end (RFC 9260 section 9.2).
+//! The graceful shutdown (RFC 9260 section 9.2).
 
-use super::{Association, Close, Cx, Farewell, State};
+use super::{Association, Close, Cx, FinalChunk, State};
 use crate::Tsn;
 use crate::wire::cause::Cause;
 
 impl Association {
-    /// The user wants to end in order. Before the peer has answered, everything given so far still
-    /// goes out first.
+    /// Starts a graceful shutdown. Until the peer has answered, everything accepted so far is still
+    /// sent first.
     pub(crate) fn shutdown(&mut self, cx: &mut Cx<'_>) {
-        self.shutdown_wanted = true;
+        self.shutdown_requested = true;
         if self.state == State::Established {
             self.state = State::ShutdownPending;
             self.t5 = Some(cx.now + self.settings.guard());
@@ -16,14 +16,14 @@ impl Association {
         }
     }
 
-    /// When everything is acknowledged, SHUTDOWN or SHUTDOWN ACK goes out.
+    /// Sends SHUTDOWN or SHUTDOWN ACK once everything is acknowledged.
     pub(super) fn closing_progress(&mut self, cx: &mut Cx<'_>) {
         if !self.out.is_done() {
             return;
         }
         match self.state {
-            // Not before it is known by which numbers the peer goes (RFC 6525 section 5.2.7).
-            State::ShutdownPending if self.asks_for_everything().is_some() => {}
+            // Not before it is known which numbers the peer uses (RFC 6525 section 5.2.7).
+            State::ShutdownPending if self.pending_full_reset().is_some() => {}
             State::ShutdownPending => self.begin_closing(cx, State::ShutdownSent),
             State::ShutdownReceived => self.begin_closing(cx, State::ShutdownAckSent),
             _ => {}
@@ -42,7 +42,7 @@ impl Association {
             path.beat_now = false;
             path.beat_lost = None;
             path.mtu_timer = None;
-            path.forget_rack();
+            path.reset_rack();
             path.t3 = None;
         }
     }
@@ -51,7 +51,7 @@ impl Association {
         self.t2 = Some(cx.now + self.paths[self.closing_path].rto.get());
     }
 
-    /// T2-shutdown expired.
+    /// Handles the expiry of T2-shutdown.
     pub(super) fn closing_timeout(&mut self, cx: &mut Cx<'_>) {
         let path = &mut self.paths[self.closing_path];
         path.error(&self.settings);
@@ -65,29 +65,29 @@ impl Association {
         self.start_t2(cx);
     }
 
-    /// T5-shutdown-guard expired.
+    /// Handles the expiry of T5-shutdown-guard.
     pub(super) fn closing_guard(&mut self) {
         let reason = Cause::UserAbort(b"the shutdown took too long");
         self.fail(reason, Close::ShutdownTimeout);
     }
 
-    /// A packet has come while SHUTDOWN waits for its answer.
+    /// Handles a packet that arrives while SHUTDOWN waits for its answer.
     pub(super) fn closing_heard(&mut self, cx: &Cx<'_>, data: bool) {
         if self.state != State::ShutdownSent {
             return;
         }
         self.errors = 0;
-        // RFC 9260 section 9.2 speaks of any packet, as the peer sends its data. Heartbeats must not
-        // put off a SHUTDOWN that was lost.
+        // RFC 9260 section 9.2 covers any packet while the peer sends its data. Heartbeats must not
+        // postpone a SHUTDOWN that was lost.
         if data {
             self.start_t2(cx);
-            // What SHUTDOWN cannot tell, gaps, duplicates and the window, a SACK does.
+            // A SACK carries what SHUTDOWN cannot: gaps, duplicates and the window.
             self.control.shutdown = true;
             self.acks.now();
         }
     }
 
-    /// A SHUTDOWN came on a path.
+    /// Handles a SHUTDOWN on a path.
     pub(super) fn handle_shutdown(&mut self, cx: &mut Cx<'_>, path: usize, cumulative: Tsn) {
         match self.state {
             State::Established | State::ShutdownPending | State::ShutdownReceived => {
@@ -101,9 +101,9 @@ impl Association {
                 self.closing_progress(cx);
                 self.answer_shutdown_on(path);
                 if again && self.out.outstanding == outstanding {
-                    // It was sent again because T2-shutdown expired. The peer counts errors until it
-                    // hears of us, and what is outstanding may wait for a timer that is longer than all
-                    // of its own: a HEARTBEAT shows that both ends are there, and that this path works.
+                    // A repeated SHUTDOWN shows that the peer's T2-shutdown expired. The peer counts
+                    // errors until a packet arrives, and outstanding data may wait for a longer timer
+                    // here. A HEARTBEAT shows that the local endpoint is alive and that the path works.
                     self.request_heartbeat(path);
                 }
             }
@@ -119,8 +119,8 @@ impl Association {
         }
     }
 
-    /// RFC 9260 section 6.4: a SHUTDOWN ACK goes to where the SHUTDOWN came from. That way works, and the
-    /// path that data took may not, of which nothing is heard any more once heartbeats have ended.
+    /// Sends SHUTDOWN ACK to the address that SHUTDOWN came from (RFC 9260 section 6.4). That path
+    /// works, while the failure of the data's path would go unnoticed once heartbeats have ended.
     fn answer_shutdown_on(&mut self, path: usize) {
         if self.state == State::ShutdownAckSent && self.paths[path].usable() {
             self.closing_path = path;
@@ -129,7 +129,7 @@ impl Association {
 
     pub(super) fn handle_shutdown_ack(&mut self) {
         if matches!(self.state, State::ShutdownSent | State::ShutdownAckSent) {
-            self.farewell = Some(Farewell::ShutdownComplete);
+            self.final_chunk = Some(FinalChunk::ShutdownComplete);
             self.close(Close::Finished);
         }
     }
@@ -140,8 +140,8 @@ impl Association {
         }
     }
 
-    /// SHUTDOWN ACK goes out again, for an INIT that came instead of SHUTDOWN COMPLETE, or a cookie
-    /// after that (RFC 9260 sections 5.2.4 A and 9.2).
+    /// Sends SHUTDOWN ACK again for an INIT, or a cookie after that INIT, that arrived instead of
+    /// SHUTDOWN COMPLETE (RFC 9260 sections 5.2.4 A and 9.2).
     pub(crate) fn repeat_shutdown_ack(&mut self, cookie: bool) {
         self.control.shutdown = true;
         if cookie {

@@ -1,5 +1,5 @@
-//! Explicit congestion notification (RFC 4960 appendix A, whose chunk types RFC 9260 keeps;
-//! RFC 3168): marks that routers make are told back by ECNE until CWR says that they were heard.
+//! Explicit congestion notification (RFC 4960 appendix A, whose chunk types RFC 9260 keeps; RFC 3168).
+//! ECNE reports routers' marks to the sender and is repeated until CWR confirms that it arrived.
 
 use super::Association;
 use crate::Tsn;
@@ -8,30 +8,30 @@ use crate::wire::Writer;
 use crate::wire::chunk::Chunk;
 use ringway_sansio::{Ecn, Time};
 
-/// Bytes of ECNE and of CWR.
+/// Length in bytes of ECNE and of CWR.
 const CHUNK: usize = 8;
 
-/// What is known of marks.
+/// State of the marks in both directions.
 #[derive(Debug, Default)]
 pub(super) struct Marks {
-    /// The highest TSN that came marked and was not answered by CWR.
+    /// The highest TSN that arrived marked and that CWR has not covered.
     seen: Option<Tsn>,
-    /// The window was reduced, and the peer is to hear of it: up to which TSN.
+    /// The TSN of a CWR that is due because the window was reduced.
     answer: Option<Tsn>,
-    /// Marks up to this place are those that the window was reduced for.
+    /// Marks up to this position belong to the last reduction of the window.
     exit: u64,
-    /// The packet being written has data in it.
+    /// Whether the packet being written contains data.
     pub(super) data: bool,
 }
 
 impl Association {
-    /// The codepoint of the packet just written.
+    /// Returns the codepoint of the packet just written.
     pub(super) fn codepoint(&mut self) -> Ecn {
         let data = core::mem::take(&mut self.marks.data);
         if data && self.features.has(Features::ECN) { Ecn::Ect0 } else { Ecn::NotEct }
     }
 
-    /// A packet came whose last DATA chunk was this one, marked on its way.
+    /// Notes that a packet arrived marked, with its last DATA chunk's TSN.
     pub(super) fn marked(&mut self, tsn: Tsn) {
         if !self.features.has(Features::ECN) {
             return;
@@ -52,13 +52,13 @@ impl Association {
         }
     }
 
-    /// Bytes that an ECNE takes beside the next SACK.
+    /// Returns the number of bytes that an ECNE needs beside the next SACK.
     pub(super) fn ecne_len(&self) -> usize {
         if self.marks.seen.is_some() { CHUNK } else { 0 }
     }
 
-    /// Writes ECNE, where a SACK goes: with nothing else, lest a packet of it alone go again and
-    /// again.
+    /// Writes ECNE beside a SACK. It is never sent alone, since a packet of ECNE alone would be
+    /// repeated without end.
     pub(super) fn put_ecne(&mut self, packet: &mut Writer<'_>) {
         if let Some(tsn) = self.marks.seen
             && packet.space() >= CHUNK
@@ -67,29 +67,29 @@ impl Association {
         }
     }
 
-    /// Whether the peer is to hear that the window was reduced.
+    /// Returns whether a CWR is due.
     pub(super) fn owes_cwr(&self) -> bool {
         self.marks.answer.is_some()
     }
 
-    /// ECNE came: the window of the path that the TSN took is reduced, once a round trip.
+    /// Handles ECNE: reduces the window of the path that the TSN was sent on, once a round trip.
     pub(super) fn handle_ecne(&mut self, now: Time, tsn: Tsn) {
         if !self.features.has(Features::ECN) || !self.sends_data() {
             return;
         }
-        let Some((place, path)) = self.out.whereabouts(tsn) else { return };
-        if place > self.marks.exit {
+        let Some((position, path)) = self.out.whereabouts(tsn) else { return };
+        if position > self.marks.exit {
             let path = path.unwrap_or(self.current);
             if self.paths[path].recovery.is_none() && !self.out.in_recovery() {
                 self.paths[path].lost(now);
                 self.totals.marks += 1;
             }
-            self.marks.exit = self.out.last_place();
+            self.marks.exit = self.out.last_position();
         }
         self.marks.answer = Some(self.out.next_tsn().minus(1));
     }
 
-    /// CWR came.
+    /// Handles CWR.
     pub(super) fn handle_cwr(&mut self, tsn: Tsn) {
         self.marks.seen.take_if(|seen| !seen.after(tsn));
     }

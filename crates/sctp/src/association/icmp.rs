@@ -1,4 +1,4 @@
-//! What routers say of packets that were sent (RFC 9260 section 10).
+//! ICMP messages about packets that were sent (RFC 9260 section 10).
 
 use super::{Association, Close, State};
 use crate::path::{Path, PathState};
@@ -7,7 +7,8 @@ use ringway_sansio::{Icmp, Time};
 use std::net::IpAddr;
 
 impl Association {
-    /// Works on an ICMP message whose quoted packet is known to be ours; `init` if it was an INIT.
+    /// Handles an ICMP message whose quoted packet belongs to this association. `init` states that it
+    /// was an INIT.
     pub(crate) fn handle_icmp(&mut self, now: Time, remote: IpAddr, icmp: Icmp, init: bool) {
         let Some(index) = self.path_to(remote) else { return };
         match icmp {
@@ -16,20 +17,21 @@ impl Association {
             // Rule ICMP8.
             Icmp::ProtocolUnreachable if init != (self.state == State::CookieWait) => {}
             Icmp::ProtocolUnreachable => self.refused(now, index),
-            // Rule ICMP9. The timers find out what it means for the association.
+            // Rule ICMP9. The timers decide what it means for the association.
             Icmp::Unreachable => self.unreachable(now, index),
         }
     }
 
-    /// Nobody speaks SCTP at an address. That is the end, unless there are other ways to the peer: one of
-    /// several may be another host's by now, or behind a firewall that says so of all it rejects.
+    /// Handles an address without SCTP. The association ends unless the peer has other addresses: one
+    /// of several may be another host's by now, or behind a firewall that answers so for everything it
+    /// rejects.
     fn refused(&mut self, now: Time, index: usize) {
         let works = |path: &Path| path.usable() && path.state() != PathState::Inactive;
         let mut others = self.paths.iter().enumerate().filter(|(other, _)| *other != index);
         if !others.any(|(_, path)| works(path)) {
             self.close(Close::Aborted { code: 0, reason: Bytes::new() });
         } else if self.state == State::CookieWait {
-            // The next is tried at once.
+            // The next address is used at once.
             self.paths[index].fail(&self.settings);
             self.t1 = Some(now);
         } else {
@@ -43,10 +45,10 @@ impl Association {
         }
         self.path_changed();
         if self.current != index && self.paths[self.current].active() {
-            // Elsewhere it may arrive, and need not wait for a timer.
+            // Data may arrive over another path and need not wait for a timer.
             self.out.mark_all(index, &mut self.paths[index], true);
             self.paths[index].t3 = None;
-            self.give_up(now);
+            self.abandon_expired(now);
             self.allow_bursts();
         }
     }

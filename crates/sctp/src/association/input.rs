@@ -1,7 +1,7 @@
-//! Packets in (RFC 9260 sections 3.2, 6 and 8.5).
+//! Received packets (RFC 9260 sections 3.2, 6 and 8.5).
 
-use super::acks::{MAX_SACKS, Seen};
-use super::{Association, Close, Cx, Forwarded, MAX_REASON, State};
+use super::acks::{MAX_SACKS, PacketData};
+use super::{Association, Close, Cx, MAX_REASON, SentForwardTsn, State};
 use crate::Tsn;
 use crate::auth::{self, REQUIRED};
 use crate::features::Features;
@@ -16,8 +16,8 @@ use bytes::Bytes;
 use ringway_sansio::{Addressing, Ecn, Time};
 
 impl Association {
-    /// Works on the chunks of a packet that came on a path of this association, its tag being
-    /// ours, or the peer's own where `reflected`.
+    /// Processes the chunks of a packet that arrived on a path. Its tag is the local one, or the peer's
+    /// where `reflected`.
     pub(crate) fn handle_chunks(
         &mut self,
         cx: &mut Cx<'_>,
@@ -28,14 +28,14 @@ impl Association {
     ) {
         self.totals.packets_received += 1;
         self.learn_way(path, addressing);
-        let mut seen = Seen::default();
+        let mut seen = PacketData::default();
         let mut authenticated = false;
         let (mut chunks, mut first) = (chunks, true);
         while let Some(raw) = chunks.next() {
             // RFC 9260 section 6.10: a partial chunk is dropped.
             let Ok(raw) = raw else { break };
             let first = core::mem::take(&mut first);
-            // The same section: it never comes in company.
+            // The same section: SHUTDOWN COMPLETE is never bundled.
             if raw.kind == kind::SHUTDOWN_COMPLETE && !(first && chunks.is_empty()) {
                 break;
             }
@@ -101,7 +101,8 @@ impl Association {
         }
     }
 
-    /// Whether an AUTH chunk is right; if it names an HMAC that we do not know, the peer is told.
+    /// Returns whether an AUTH chunk is valid. An HMAC identifier that is unknown here is reported to
+    /// the peer.
     fn is_vouched_for(&mut self, raw: &Raw<'_>, rest: &[u8]) -> bool {
         let right = self.agreed().is_some_and(|agreed| agreed.vouches(raw.whole, rest));
         if !right {
@@ -115,7 +116,7 @@ impl Association {
         right
     }
 
-    /// An ASCONF or ASCONF-ACK that was authenticated.
+    /// Handles an authenticated ASCONF or ASCONF-ACK.
     fn handle_address_chunk(
         &mut self,
         cx: &mut Cx<'_>,
@@ -133,8 +134,8 @@ impl Association {
         }
     }
 
-    /// A packet from an address that is not the peer's yet, with the right tag: nothing in it counts
-    /// but an ASCONF that is authenticated (RFC 5061 section 5.3.2).
+    /// Handles a packet with the right tag from an address that is not the peer's yet. Only an
+    /// authenticated ASCONF in it is processed (RFC 5061 section 5.3.2).
     pub(crate) fn handle_from_elsewhere(
         &mut self,
         cx: &mut Cx<'_>,
@@ -151,14 +152,14 @@ impl Association {
         }
     }
 
-    /// `false` when the chunk is of a type that is not known or was not agreed on.
+    /// Handles one chunk. Returns `false` when its type is unknown or was not negotiated.
     fn handle_chunk(
         &mut self,
         cx: &mut Cx<'_>,
         path: usize,
         reflected: bool,
         chunk: &Chunk<'_>,
-        seen: &mut Seen,
+        seen: &mut PacketData,
     ) -> bool {
         match *chunk {
             Chunk::Abort { reflected: bit, causes } => {
@@ -212,10 +213,10 @@ impl Association {
                 self.handle_reconfig(cx, value);
             }
             Chunk::Error(causes) => self.handle_error(cx, causes),
-            // Handled before a packet comes here, or without meaning among other chunks (RFC 9260
-            // section 6.10).
+            // These are handled before a packet comes here, or have no meaning among other chunks (RFC
+            // 9260 section 6.10).
             Chunk::Init(_) | Chunk::InitAck(_) | Chunk::CookieEcho(_) => {}
-            // RFC 9260 keeps the numbers; without ECN agreed on they mean nothing.
+            // RFC 9260 keeps the chunk types. Without negotiated ECN they have no meaning.
             Chunk::Ecne(tsn) => self.handle_ecne(cx.now, tsn),
             Chunk::Cwr(tsn) => self.handle_cwr(tsn),
             Chunk::Pad => {}
@@ -224,7 +225,7 @@ impl Association {
         true
     }
 
-    pub(super) fn handle_data(&mut self, data: &Data<'_>, seen: &mut Seen) {
+    pub(super) fn handle_data(&mut self, data: &Data<'_>, seen: &mut PacketData) {
         let early = self.awaits_new_numbers() || self.is_too_new(data);
         if !self.takes_data() || early || self.holds_back(data, seen) {
             return;
@@ -243,8 +244,8 @@ impl Association {
         self.arrived(arrival, soon, unknown, seen);
     }
 
-    /// The same for I-DATA (RFC 8260 section 2.2.3).
-    pub(super) fn handle_i_data(&mut self, data: &IData<'_>, seen: &mut Seen) {
+    /// Handles I-DATA as [`Self::handle_data`] handles DATA (RFC 8260 section 2.2.3).
+    pub(super) fn handle_i_data(&mut self, data: &IData<'_>, seen: &mut PacketData) {
         let early = self.awaits_new_numbers() || self.is_too_new(data);
         if !self.takes_data() || early || self.holds_back(data, seen) {
             return;
@@ -263,8 +264,14 @@ impl Association {
         self.arrived(arrival, soon, unknown, seen);
     }
 
-    /// What became of a chunk of data; `soon` asks for an acknowledgement at once.
-    fn arrived(&mut self, arrival: Arrival, soon: bool, unknown: Option<u16>, seen: &mut Seen) {
+    /// Processes the outcome of a chunk of data. `soon` requests an acknowledgement at once.
+    fn arrived(
+        &mut self,
+        arrival: Arrival,
+        soon: bool,
+        unknown: Option<u16>,
+        seen: &mut PacketData,
+    ) {
         match arrival {
             Arrival::Taken { in_order } => {
                 self.goes_by_new_numbers();
@@ -289,7 +296,7 @@ impl Association {
     }
 
     /// RFC 3758 section 3.6.
-    fn handle_forward_tsn(&mut self, forward: &ForwardTsn<'_>, seen: &mut Seen) {
+    fn handle_forward_tsn(&mut self, forward: &ForwardTsn<'_>, seen: &mut PacketData) {
         if !self.takes_data() || self.awaits_new_numbers() {
             return;
         }
@@ -344,7 +351,7 @@ impl Association {
         self.closing_progress(cx);
     }
 
-    /// Works on an acknowledgement, of SACK or SHUTDOWN.
+    /// Processes the acknowledgement in a SACK or SHUTDOWN.
     pub(super) fn acknowledged(
         &mut self,
         cx: &mut Cx<'_>,
@@ -375,7 +382,7 @@ impl Association {
         if outcome.acked {
             (self.errors, self.tried) = (0, 0);
             self.check_writable();
-            if self.paths.iter().any(|path| path.told != path.state()) {
+            if self.paths.iter().any(|path| path.reported != path.state()) {
                 self.path_changed();
             }
         }
@@ -398,22 +405,22 @@ impl Association {
         }
     }
 
-    /// A FORWARD TSN that was sent once and did what it was for says that the way is no slower than was
-    /// measured, where no data is left that would.
+    /// Confirms the round-trip time by a FORWARD TSN that was sent once and acknowledged, where no data
+    /// is left that would.
     fn forward_arrived(&mut self, now: Time) {
-        let passed = |last: &mut Forwarded| self.out.has_passed(last.place);
+        let passed = |last: &mut SentForwardTsn| self.out.has_passed(last.position);
         let Some(last) = self.control.forwarded.take_if(passed) else { return };
         if !last.again {
             self.paths[usize::from(last.path)].rto.confirm(now.since(last.at));
         }
     }
 
-    /// The window may have opened again. What was refused while it was closed goes out at once then,
-    /// not when the next probe would. Where the peer took the probe and holds what comes after a gap, it
-    /// is the gaps that close its window: what fills them needs none.
+    /// Sends what the peer refused while its window was closed, at once and not with the next probe.
+    /// Where the peer accepted the probe and holds data after a gap, the gap keeps its window closed,
+    /// and chunks that fill it need no window.
     fn after_probe(&mut self, cx: &Cx<'_>, advanced: bool) {
         let fills = advanced && self.out.has_gaps();
-        if self.out.is_shut(self.most_data()) && !fills {
+        if self.out.is_shut(self.max_data()) && !fills {
             let waits = self.paths.iter().any(|path| path.t3.is_some());
             if self.out.outstanding == 0 && self.out.has_marked() && !waits {
                 self.wait_for_window(cx, self.current);
@@ -437,8 +444,8 @@ impl Association {
         let (mut code, mut reason) = (0, Bytes::new());
         if let Some(Ok(cause)) = Causes::new(causes).next() {
             code = cause.code();
-            if let Cause::UserAbort(said) | Cause::ProtocolViolation(said) = cause {
-                reason = Bytes::copy_from_slice(&said[..said.len().min(MAX_REASON)]);
+            if let Cause::UserAbort(text) | Cause::ProtocolViolation(text) = cause {
+                reason = Bytes::copy_from_slice(&text[..text.len().min(MAX_REASON)]);
             }
         }
         self.close(Close::Aborted { code, reason });
@@ -455,7 +462,8 @@ impl Association {
         self.pending.error = Some(cause.code());
     }
 
-    /// Whether a chunk with this flag of reflection can concern us when its tag is the peer's.
+    /// Returns whether a chunk with this T bit may belong to the association when its tag is the
+    /// peer's.
     pub(crate) fn accepts_reflected(&self, tag: u32, kind: u8, flags: u8) -> bool {
         use crate::wire::chunk::{T_BIT, kind as kinds};
         let ends = kind == kinds::ABORT || kind == kinds::SHUTDOWN_COMPLETE;

@@ -1,9 +1,9 @@
 //! The state machine of an association (RFC 9260 section 4).
 //!
-//! This file holds what an association is and what its user can ask of it. `opening` is the
-//! handshake, `input` and `output` are the two directions of packets, `acks` is when to acknowledge,
-//! `paths` chooses where to send, `beats` is heartbeats, `timers` the clock, and `closing` the
-//! graceful end.
+//! This file holds the state of an association and the calls of its user. `opening` is the handshake,
+//! `input` and `output` are the two directions of packets, `acks` decides when to acknowledge, `paths`
+//! chooses the destination, `beats` sends heartbeats, `timers` handles time, and `closing` is the
+//! graceful shutdown.
 
 mod acks;
 mod asconf;
@@ -21,7 +21,7 @@ mod reconfig;
 mod timers;
 
 pub use asconf::MAX_ADDRESS_REQUESTS;
-pub(crate) use opening::{Offer, families_match, own_parameters};
+pub(crate) use opening::{Offer, families_match, local_parameters};
 pub(crate) use paths::is_unicast;
 pub use reconfig::{Change, MAX_REQUESTS, MAX_RESET_STREAMS, Reset};
 
@@ -29,7 +29,7 @@ use crate::PROTOCOL;
 use crate::auth::Agreed;
 use crate::features::Features;
 use crate::incoming::{Incoming, Received};
-use crate::outgoing::{Outgoing, Returned, SendOptions};
+use crate::outgoing::{Outgoing, SendOptions, UndeliveredMessage};
 use crate::path::{Path, PathState};
 use crate::settings::{Error, Settings};
 use crate::wire::AuthParameters;
@@ -46,13 +46,13 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Answers to heartbeats that wait to be sent; more heartbeats are not answered.
+/// Maximum number of heartbeats that wait for an answer. More are not answered.
 const MAX_BEATS: usize = 4;
-/// Bytes of error causes that wait to be sent; more are left out.
+/// Maximum number of bytes of error causes that wait to be sent. More are left out.
 const MAX_ERRORS: usize = 512;
-/// Changes that the user was not told of; while so many wait the peer's requests are refused.
+/// Maximum number of changes that the user has not read. At this limit the peer's requests are refused.
 pub(crate) const MAX_CHANGES: usize = 32;
-/// Bytes of a peer's reason for an ABORT that are kept.
+/// Maximum number of bytes of a peer's reason for an ABORT that are stored.
 pub const MAX_REASON: usize = 1024;
 
 /// The states of RFC 9260 section 4.
@@ -69,42 +69,42 @@ pub enum State {
     Closed,
 }
 
-/// Why an association is over.
+/// The reason why an association ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Close {
-    /// Shut down in order by either end.
+    /// Shut down gracefully by either endpoint.
     Finished,
     /// The peer does not answer.
     Unreachable,
-    /// The peer answered every INIT, but until the last with a receive window below the 1500 bytes that
-    /// RFC 9260 section 3.3.3 asks for, as a peer does that is busy with what it has not read.
+    /// The peer answered every INIT, and the last answer had a receive window below the 1500 bytes of
+    /// RFC 9260 section 3.3.3. A peer that is busy with unread data does so.
     SmallWindow {
         /// The last window it offered, in bytes.
         a_rwnd: u32,
     },
-    /// The peer ended it at once.
+    /// The peer aborted the association.
     Aborted {
         /// Its first error cause (RFC 9260 section 3.3.10), 0 for none.
         code: u16,
-        /// What it said with the cause, cut at [`MAX_REASON`] bytes.
+        /// The reason that came with the cause, cut at [`MAX_REASON`] bytes.
         reason: Bytes,
     },
-    /// The peer broke the rules, and we ended it at once; which rule, in words.
+    /// The peer violated the protocol and the local endpoint aborted. The text names the rule.
     Violation(&'static str),
-    /// The shutdown took too long (T5-shutdown-guard).
+    /// The shutdown exceeded T5-shutdown-guard.
     ShutdownTimeout,
 }
 
-/// What an association still says when it is over.
+/// The last chunk that an association sends when it has ended.
 #[derive(Debug)]
-pub(crate) enum Farewell {
+pub(crate) enum FinalChunk {
     /// An ABORT with these causes.
     Abort(Vec<u8>),
     ShutdownComplete,
 }
 
-/// What was counted.
+/// Counters of an association.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
     /// Packets sent and received.
@@ -127,7 +127,7 @@ pub struct Totals {
     pub dropped: u64,
     /// Chunks that the peer acknowledged and then dropped.
     pub reneged: u64,
-    /// Times that [`MAX_IN_FLIGHT`](crate::MAX_IN_FLIGHT) held new data back.
+    /// Number of times that [`MAX_IN_FLIGHT`](crate::MAX_IN_FLIGHT) held new data back.
     pub in_flight_full: u64,
     /// Zero window probes sent.
     pub window_probes: u64,
@@ -137,18 +137,18 @@ pub struct Totals {
     pub sacks_received: u64,
     /// Probes of a silent tail (RFC 8985).
     pub tail_probes: u64,
-    /// Times that the window was reduced because routers had marked packets.
+    /// Number of times that the window was reduced because of ECN marks.
     pub marks: u64,
-    /// AUTH chunks that were not right.
+    /// AUTH chunks that were invalid.
     pub auth_refused: u64,
-    /// Heartbeats not answered for want of room.
-    pub beats_refused: u64,
+    /// Heartbeats not answered because the queue was full.
+    pub heartbeats_refused: u64,
 }
 
-/// What a probe sees of a path.
+/// State of a path at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PathSnapshot {
-    /// Our address.
+    /// The local address.
     pub local: IpAddr,
     /// The peer's.
     pub remote: IpAddr,
@@ -156,7 +156,7 @@ pub struct PathSnapshot {
     pub udp_port: u16,
     /// Largest IP packet sent there, in bytes.
     pub mtu: usize,
-    /// How it stands.
+    /// State of the path.
     pub state: PathState,
     /// Whether it is the primary path.
     pub primary: bool,
@@ -176,32 +176,32 @@ pub struct PathSnapshot {
     pub errors: u32,
 }
 
-/// What a probe sees of an association.
+/// State of an association at one moment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Snapshot {
-    /// Where it stands.
+    /// State of the association.
     pub state: State,
-    /// Streams we may send on, and the peer may.
+    /// Number of streams: those the local endpoint may send on, and those the peer may send on.
     pub streams: (u16, u16),
     /// Its paths.
     pub paths: Vec<PathSnapshot>,
-    /// Room in the peer's buffer, as far as known.
+    /// Free bytes in the peer's receive buffer, as last known.
     pub peer_rwnd: u32,
     /// Bytes of user data in flight.
     pub outstanding: u32,
-    /// Messages not wholly acknowledged.
+    /// Messages that are not fully acknowledged.
     pub unacknowledged: usize,
     /// Bytes received and not read.
     pub unread: usize,
     /// Errors in a row, over all paths.
     pub errors: u32,
-    /// A fast recovery is under way.
+    /// Whether a fast recovery is in progress.
     pub recovering: bool,
-    /// What was counted.
+    /// Counters.
     pub totals: Totals,
 }
 
-/// What the user is to be told.
+/// Events that the user has not read.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     pub(crate) up: bool,
@@ -234,52 +234,52 @@ impl Pending {
 /// Control chunks that wait to be sent.
 #[derive(Debug, Default)]
 struct Control {
-    /// A COOKIE ACK, on this path.
+    /// The path of a COOKIE ACK.
     cookie_ack: Option<usize>,
-    /// The state's SHUTDOWN or SHUTDOWN ACK.
+    /// Whether the SHUTDOWN or SHUTDOWN ACK of the state is due.
     shutdown: bool,
     /// Error causes.
     errors: Vec<u8>,
-    /// A FORWARD TSN, and after a timeout where to.
+    /// Whether a FORWARD TSN is due, and after a timeout its path.
     forward: bool,
     forward_to: Option<u8>,
-    /// The last that was sent.
-    forwarded: Option<Forwarded>,
+    /// The last FORWARD TSN sent.
+    forwarded: Option<SentForwardTsn>,
     /// HEARTBEATs to answer: path and parameters.
     beats: VecDeque<(usize, Box<[u8]>)>,
 }
 
 /// A FORWARD TSN that was sent.
 #[derive(Clone, Copy, Debug)]
-struct Forwarded {
-    /// Up to where it goes.
-    place: u64,
+struct SentForwardTsn {
+    /// The position of its new cumulative TSN.
+    position: u64,
     path: u8,
     at: Time,
-    /// It was sent before.
+    /// Whether it had been sent before.
     again: bool,
 }
 
-/// What is said and agreed on about authenticated chunks.
+/// The authentication parameters of the local endpoint and what was negotiated.
 #[derive(Debug, Default)]
 struct Auth {
-    own: AuthParameters,
+    local: AuthParameters,
     agreed: Option<Agreed>,
 }
 
-/// What the world lends for the length of a call.
+/// The time and the random source, for the length of a call.
 pub(crate) struct Cx<'a> {
     pub(crate) now: Time,
     pub(crate) random: &'a mut dyn Random,
 }
 
-/// Both ends' ports and our addresses.
+/// The ports of both endpoints and the local addresses.
 #[derive(Clone, Debug)]
 pub(crate) struct Ends {
     pub(crate) local_port: u16,
     pub(crate) remote_port: u16,
     pub(crate) locals: Vec<IpAddr>,
-    /// Those of them that nothing is sent from: they are being added or deleted.
+    /// Local addresses that nothing is sent from, because they are being added or deleted.
     pub(crate) resting: Vec<IpAddr>,
     /// The UDP port that new paths are sent to (RFC 6951); 0 for none.
     pub(crate) udp_port: u16,
@@ -292,16 +292,16 @@ pub(crate) struct Association {
     pub(crate) ends: Ends,
     paths: Vec<Path>,
     primary: usize,
-    /// Where data goes now.
+    /// The path that data is sent on.
     current: usize,
     pub(crate) local_tag: u32,
-    /// 0 while it is not known.
+    /// The peer's tag, 0 until it is known.
     pub(crate) peer_tag: u32,
-    /// Stand for the two tags in cookies (RFC 9260 section 5.2.2).
+    /// The tie-tags that stand for both tags in cookies (RFC 9260 section 5.2.2).
     pub(crate) ties: (u32, u32),
     initial_tsn: crate::Tsn,
     streams: (u16, u16),
-    /// What both ends take.
+    /// The extensions that both endpoints support.
     features: Features,
     reconfig: Option<Box<Reconfig>>,
     asconf: Option<Box<Asconf>>,
@@ -316,30 +316,31 @@ pub(crate) struct Association {
     t1: Option<Time>,
     t2: Option<Time>,
     t5: Option<Time>,
-    /// Where SHUTDOWN or SHUTDOWN ACK goes.
+    /// The path of SHUTDOWN or SHUTDOWN ACK.
     closing_path: usize,
-    shutdown_wanted: bool,
-    /// The next packet of retransmissions goes out whatever the window says.
+    shutdown_requested: bool,
+    /// Whether the next packet of retransmissions is sent regardless of the window.
     forced: bool,
-    /// A zero window may be probed now; a probe is under way; of which paths the timer has not expired
-    /// since a SACK came, a bit each; and how many probes were sent in a row (RFC 9260 section 6.1 A).
+    /// Whether a zero window may be probed now; whether a probe is outstanding; the paths, a bit each,
+    /// whose timer has not expired since the last SACK; and the number of probes in a row (RFC 9260
+    /// section 6.1 A).
     probe: bool,
     probing: bool,
     heard: u32,
     probes: u32,
-    /// The bound on chunks in flight holds new data back.
+    /// Whether the limit of chunks in flight holds new data back.
     held_by_limit: bool,
-    /// The paths that data was sent on, or was lost on, since data was last acknowledged, a bit each.
+    /// The paths, a bit each, on which data was sent or lost since data was last acknowledged.
     tried: u32,
-    /// Most user data in a chunk, as of the packet being written.
-    most: usize,
-    /// A path's MTU is to be probed.
-    wants_probe: bool,
+    /// Maximum user data in a chunk of the packet being written, in bytes.
+    max: usize,
+    /// Whether a probe of a path's MTU is due.
+    probe_due: bool,
     marks: Marks,
-    /// A message was refused for want of room.
+    /// Whether a message was refused because the buffer was full.
     refused: bool,
     pub(crate) pending: Pending,
-    pub(crate) farewell: Option<Farewell>,
+    pub(crate) final_chunk: Option<FinalChunk>,
     totals: Totals,
 }
 
@@ -361,41 +362,41 @@ impl Association {
         self.paths.iter().position(|path| path.remote == remote && !path.gone)
     }
 
-    /// How a packet goes on a path.
+    /// Returns the addressing of a packet on a path.
     pub(super) fn way(&self, path: usize) -> Addressing {
         let path = &self.paths[path];
         let udp_port = path.udp_port;
         Addressing { udp_port, ..Addressing::new(path.local, path.remote, PROTOCOL) }
     }
 
-    /// Where its last packet goes.
-    pub(crate) fn farewell_way(&self) -> Addressing {
+    /// Returns the addressing of the final chunk.
+    pub(crate) fn final_addressing(&self) -> Addressing {
         self.way(self.current)
     }
 
-    /// Whether nothing is left of it but what its user has not read.
+    /// Returns whether only data that the user has not read is left.
     pub(crate) fn is_spent(&self) -> bool {
-        self.state == State::Closed && self.inn.is_empty() && !self.has_news()
+        self.state == State::Closed && self.inn.is_empty() && !self.has_events()
     }
 
-    /// Whether there is something to tell the user.
-    pub(crate) fn has_news(&self) -> bool {
+    /// Returns whether an event waits for the user.
+    pub(crate) fn has_events(&self) -> bool {
         self.pending.any() || self.out.has_returned()
     }
 
-    /// The next message that goes back to its user.
-    pub(crate) fn take_returned(&mut self) -> Option<Returned> {
+    /// Returns the next undelivered message.
+    pub(crate) fn take_returned(&mut self) -> Option<UndeliveredMessage> {
         let returned = self.out.take_returned();
         self.check_writable();
         returned
     }
 
-    /// Whether the checksums of our packets are zero.
+    /// Returns whether packets are sent with a checksum of zero.
     fn zero_checksum(&self) -> bool {
         self.features.has(Features::ZERO_CHECKSUM)
     }
 
-    /// Takes a message (RFC 9260 section 11.1.5).
+    /// Queues a message (RFC 9260 section 11.1.5).
     pub(crate) fn send(
         &mut self,
         now: Time,
@@ -403,7 +404,8 @@ impl Association {
         data: Bytes,
     ) -> Result<(), Error> {
         use State::*;
-        if !matches!(self.state, CookieWait | CookieEchoed | Established) || self.shutdown_wanted {
+        if !matches!(self.state, CookieWait | CookieEchoed | Established) || self.shutdown_requested
+        {
             return Err(Error::Closing);
         }
         let result = self.out.push(now, options, data, self.streams.0, self.settings.send_buffer);
@@ -414,7 +416,7 @@ impl Association {
         result
     }
 
-    /// Sets what the scheduler goes by for a stream.
+    /// Sets the scheduler's value of a stream.
     pub(crate) fn set_stream_value(&mut self, stream: u16, value: u16) -> Result<(), Error> {
         if stream >= self.streams.0 {
             return Err(Error::Stream { streams: self.streams.0, got: stream });
@@ -432,17 +434,17 @@ impl Association {
         Some(received)
     }
 
-    /// Whether reading has left something to send.
+    /// Returns whether reading has made an acknowledgement due.
     pub(crate) fn owes_ack(&self) -> bool {
         self.acks.is_due()
     }
 
-    /// RFC 9260 section 6: the states in which DATA is taken.
+    /// Returns whether DATA is accepted in this state (RFC 9260 section 6).
     fn takes_data(&self) -> bool {
         matches!(self.state, State::Established | State::ShutdownPending | State::ShutdownSent)
     }
 
-    /// RFC 9260 section 6: the states in which DATA is sent and SACKs are worked on.
+    /// Returns whether DATA is sent and SACKs are processed in this state (RFC 9260 section 6).
     fn sends_data(&self) -> bool {
         use State::*;
         matches!(self.state, Established | ShutdownPending | ShutdownReceived)
@@ -459,29 +461,29 @@ impl Association {
         Ok(())
     }
 
-    /// Ends it at once (RFC 9260 section 9.1).
+    /// Aborts the association (RFC 9260 section 9.1).
     pub(crate) fn abort(&mut self, reason: &[u8]) {
         let known = self.peer_tag != 0;
         let cut = &reason[..reason.len().min(MAX_REASON)];
         self.state = State::Closed;
-        self.farewell = known.then(|| Farewell::Abort(chunk::causes(Cause::UserAbort(cut))));
+        self.final_chunk = known.then(|| FinalChunk::Abort(chunk::causes(Cause::UserAbort(cut))));
     }
 
-    /// Ends it because the peer broke a rule (RFC 9260 section 3.3.10.13).
+    /// Aborts the association because the peer violated the protocol (RFC 9260 section 3.3.10.13).
     fn violation(&mut self, what: &'static str) {
         self.fail(Cause::ProtocolViolation(what.as_bytes()), Close::Violation(what));
     }
 
-    /// Ends it with an ABORT.
+    /// Ends the association with an ABORT.
     fn fail(&mut self, cause: Cause<'_>, why: Close) {
-        self.farewell = Some(Farewell::Abort(chunk::causes(cause)));
+        self.final_chunk = Some(FinalChunk::Abort(chunk::causes(cause)));
         self.close(why);
     }
 
-    /// It is over.
+    /// Ends the association.
     fn close(&mut self, why: Close) {
         self.state = State::Closed;
-        self.out.give_all_back();
+        self.out.return_all();
         self.inn.finish();
         self.opening = None;
         self.reconfig = None;
@@ -501,33 +503,34 @@ impl Association {
         self.pending.closed = Some(why);
     }
 
-    /// What the peer asks to be authenticated, and how.
+    /// Returns the negotiated authentication.
     pub(crate) fn agreed(&self) -> Option<&Agreed> {
         self.auth.as_ref()?.agreed.as_ref()
     }
 
-    /// The keys by which chunks are authenticated.
+    /// Returns the keys of authenticated chunks.
     pub(crate) fn keys(&mut self) -> Result<&mut Agreed, Error> {
         let agreed = self.auth.as_mut().and_then(|auth| auth.agreed.as_mut());
-        agreed.ok_or(Error::NotTaken { what: "authenticated chunks (RFC 4895)" })
+        agreed.ok_or(Error::NotSupported { what: "authenticated chunks (RFC 4895)" })
     }
 
-    /// Whether addresses may change.
+    /// Returns whether addresses may change.
     pub(crate) fn changes_addresses(&self) -> bool {
         self.features.has(Features::ASCONF)
     }
 
-    /// What an INIT ACK says of authentication while the association is not there yet.
-    pub(crate) fn own_auth(&self) -> Option<AuthParameters> {
-        self.auth.as_ref().map(|auth| auth.own.clone()).filter(AuthParameters::is_whole)
+    /// Returns the authentication parameters of an INIT ACK while the association is not established.
+    pub(crate) fn local_auth(&self) -> Option<AuthParameters> {
+        self.auth.as_ref().map(|auth| auth.local.clone()).filter(AuthParameters::is_complete)
     }
 
-    /// Whether every packet is to be authenticated.
+    /// Returns whether every packet is authenticated.
     fn authenticates_all(&self) -> bool {
         self.auth.is_some() && self.agreed().is_some_and(Agreed::requires_more)
     }
 
-    /// Counts an error of the association (RFC 9260 section 8.1). `true` when it is given up.
+    /// Counts an error of the association (RFC 9260 section 8.1). Returns `true` when the limit is
+    /// exceeded.
     fn count_error(&mut self) -> bool {
         self.errors += 1;
         if self.errors > self.settings.association_max_retrans {
@@ -537,9 +540,9 @@ impl Association {
         false
     }
 
-    /// The peer is heard on a path. While data is tried on others, the errors that count up there do not
-    /// say that nobody answers: that is known when it was tried here too (RFC 9260 section 8.1). Each path
-    /// says so once at most between two acknowledgements of data.
+    /// Handles a sign of life on a path. While data is sent on other paths, their errors do not show
+    /// that the peer is unreachable until this path was used too (RFC 9260 section 8.1). Each path
+    /// counts at most once between two acknowledgements of data.
     fn life_on(&mut self, path: usize) {
         if self.tried & (1 << path) == 0
             && self.paths[path].usable()
@@ -549,7 +552,7 @@ impl Association {
         }
     }
 
-    /// Adds an error cause to the next packet, if there is room.
+    /// Adds an error cause to the next packet if it fits.
     fn report(&mut self, cause: Cause<'_>) {
         let before = self.control.errors.len();
         cause.emit(&mut self.control.errors);
@@ -558,8 +561,8 @@ impl Association {
         }
     }
 
-    /// Gives up what is not worth sending again (RFC 3758 section 3.5).
-    fn give_up(&mut self, now: Time) {
+    /// Abandons messages that are not to be sent again (RFC 3758 section 3.5).
+    fn abandon_expired(&mut self, now: Time) {
         if self.out.abandon(now, &mut self.paths) {
             self.control.forward = true;
         }
@@ -567,7 +570,7 @@ impl Association {
         self.check_writable();
     }
 
-    /// Room in the send buffer has come back.
+    /// Reports that the send buffer has room again.
     fn check_writable(&mut self) {
         if self.refused && self.out.buffered() <= self.settings.send_buffer / 4 * 3 {
             self.refused = false;
@@ -605,12 +608,12 @@ impl Association {
         }
     }
 
-    /// The next path whose state changed since it was told.
+    /// Returns the next path whose state differs from the one last reported.
     pub(crate) fn take_path_change(&mut self) -> Option<(IpAddr, PathState)> {
         for path in &mut self.paths {
             let state = path.state();
-            if path.told != state {
-                path.told = state;
+            if path.reported != state {
+                path.reported = state;
                 return Some((path.remote, state));
             }
         }

@@ -18,33 +18,33 @@ use ringway_sansio::{Addressing, Time};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Longest State Cookie taken from a peer: it must go back in one packet.
+/// Maximum length of a peer's State Cookie, in bytes. It must fit one packet.
 const MAX_COOKIE: usize = 4096;
-/// Milliseconds asked for beyond the round trip when a cookie was stale (RFC 9260 section 5.2.6:
-/// no more than a second).
+/// Milliseconds requested beyond the round trip when a cookie was stale (RFC 9260 section 5.2.6: at
+/// most a second).
 const MORE_LIFE: u32 = 1000;
 
-/// What a handshake under way knows.
+/// State of a handshake in progress.
 #[derive(Debug)]
 pub(super) struct Opening {
-    /// How often INIT or COOKIE ECHO went out again.
+    /// Number of times that INIT or COOKIE ECHO was sent again.
     retransmits: u32,
-    /// Where it goes.
+    /// The path it is sent on.
     path: usize,
-    /// It is to go out now.
+    /// Whether it is due now.
     send: bool,
-    /// When it went out, if only once.
+    /// The time when it was sent, if only once.
     timed: Option<Time>,
     cookie: Vec<u8>,
-    /// More life asked for the next cookie, in milliseconds.
+    /// Longer life requested for the next cookie, in milliseconds.
     preservative: Option<u32>,
-    /// How many cookies were stale.
+    /// Number of stale cookies.
     stale: u32,
-    /// The a_rwnd of an INIT ACK that came since the last INIT and offered too small a window.
+    /// The a_rwnd of an INIT ACK since the last INIT that was too small.
     small_window: Option<u32>,
 }
 
-/// What both ends have said of an association: what a State Cookie holds.
+/// The negotiated properties of an association, which a State Cookie holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Offer {
     pub(crate) local_tag: u32,
@@ -52,19 +52,19 @@ pub(crate) struct Offer {
     pub(crate) local_tsn: Tsn,
     pub(crate) peer_tsn: Tsn,
     pub(crate) peer_rwnd: u32,
-    /// Streams we send on at most, and the peer.
+    /// Maximum number of streams of the local endpoint and of the peer.
     pub(crate) streams: (u16, u16),
     pub(crate) ties: (u32, u32),
-    /// What both ends take.
+    /// The extensions that both endpoints support.
     pub(crate) features: Features,
     /// How chunks are authenticated.
     pub(crate) auth: Option<Agreed>,
-    /// The addresses that the INIT came to and from.
+    /// The destination and the source address of the INIT.
     pub(crate) local: IpAddr,
     pub(crate) source: IpAddr,
     /// The addresses listed in the INIT.
     pub(crate) addresses: Vec<IpAddr>,
-    /// The INIT ACK listed no address of ours: the association has `local` alone.
+    /// Whether the INIT ACK listed no local address, so that the association has `local` alone.
     pub(crate) alone: bool,
 }
 
@@ -103,7 +103,7 @@ impl Association {
             t2: None,
             t5: None,
             closing_path: 0,
-            shutdown_wanted: false,
+            shutdown_requested: false,
             forced: false,
             probe: false,
             probing: false,
@@ -111,19 +111,19 @@ impl Association {
             heard: 0,
             tried: 0,
             probes: 0,
-            most: 1,
-            wants_probe: false,
+            max: 1,
+            probe_due: false,
             marks: Marks::default(),
             refused: false,
             pending: Pending::default(),
-            farewell: None,
+            final_chunk: None,
             totals: Totals::default(),
             settings,
         }
     }
 
-    /// One that is opened from here (RFC 9260 section 5.1 A). All `remotes` come from the user and
-    /// count as verified (section 5.4).
+    /// Creates an association opened by the local endpoint (RFC 9260 section 5.1 A). All `remotes` come
+    /// from the user and count as verified (section 5.4).
     pub(crate) fn connect(
         settings: Arc<Settings>,
         ends: Ends,
@@ -135,8 +135,8 @@ impl Association {
         let dynamic = settings.dynamic_addresses;
         let mut association = Association::empty(settings, ends, cx, tag, tsn);
         if dynamic {
-            let own = auth::own(cx.random);
-            association.auth = Some(Box::new(Auth { own, agreed: None }));
+            let local = auth::local_parameters(cx.random);
+            association.auth = Some(Box::new(Auth { local, agreed: None }));
         }
         for &remote in remotes {
             association.add_path(remote, None, true, cx.now);
@@ -154,7 +154,7 @@ impl Association {
         association
     }
 
-    /// One that a cookie brings (RFC 9260 section 5.1.5, step 5).
+    /// Creates an association from a cookie (RFC 9260 section 5.1.5, step 5).
     pub(crate) fn accept(
         settings: Arc<Settings>,
         ends: Ends,
@@ -173,7 +173,7 @@ impl Association {
         association
     }
 
-    /// Addresses that the peer listed and that are not verified.
+    /// Adds the addresses that the peer listed, unverified.
     fn add_listed(&mut self, addresses: &[IpAddr], now: Time) {
         for &address in addresses {
             self.add_path(address, None, false, now);
@@ -192,8 +192,8 @@ impl Association {
             if let Some(before) = self.auth.as_mut().and_then(|auth| auth.agreed.take()) {
                 (agreed.shared, agreed.active) = (before.shared, before.active);
             }
-            let own = self.auth.take().map(|auth| auth.own).unwrap_or_default();
-            Box::new(Auth { own, agreed: Some(agreed) })
+            let local = self.auth.take().map(|auth| auth.local).unwrap_or_default();
+            Box::new(Auth { local, agreed: Some(agreed) })
         });
         self.out.forwards = offer.features.has(Features::FORWARD);
         self.out.interleave(offer.features.has(Features::INTERLEAVE));
@@ -207,7 +207,7 @@ impl Association {
         }
     }
 
-    /// What we say of ourselves in INIT and INIT ACK.
+    /// Returns the local INIT or INIT ACK.
     pub(crate) fn init(&self) -> (Init<'static>, InitParameters) {
         let streams = (self.settings.outbound_streams, self.settings.inbound_streams);
         let fixed = Init::fixed(
@@ -216,12 +216,13 @@ impl Association {
             streams,
             self.initial_tsn,
         );
-        let mut parameters = own_parameters(&self.ends.locals, &self.settings);
-        parameters.auth = self.auth.as_ref().map(|auth| auth.own.clone());
+        let mut parameters = local_parameters(&self.ends.locals, &self.settings);
+        parameters.auth = self.auth.as_ref().map(|auth| auth.local.clone());
         (fixed, parameters)
     }
 
-    /// The addresses that the peer is known by, without those the user gave if it is not known.
+    /// Returns whether the peer is known to have an address. Addresses from the user do not count while
+    /// the peer is unknown.
     pub(crate) fn knows_address(&self, address: IpAddr) -> bool {
         self.path_to(address).is_some()
     }
@@ -257,8 +258,8 @@ impl Association {
         packet.finish().then_some(index)
     }
 
-    /// Data goes out with COOKIE ECHO and then waits for COOKIE ACK (RFC 9260 section 5.1 C). The
-    /// cookie's timer stands in for T3-rtx.
+    /// Writes data after COOKIE ECHO, which then waits for COOKIE ACK (RFC 9260 section 5.1 C).
+    /// T1-cookie takes the place of T3-rtx.
     fn put_first_data(&mut self, cx: &mut Cx<'_>, index: usize, packet: &mut Writer<'_>) {
         while let Some((len, ..)) = self.out.first_marked()
             && packet.space() >= self.out.chunk_size(len)
@@ -275,7 +276,7 @@ impl Association {
         self.paths[index].t3 = None;
     }
 
-    /// T1-init or T1-cookie expired.
+    /// Handles the expiry of T1-init or T1-cookie.
     pub(super) fn opening_timeout(&mut self, cx: &mut Cx<'_>) {
         let Some(mut opening) = self.opening.take() else { return };
         opening.retransmits += 1;
@@ -290,7 +291,7 @@ impl Association {
             return;
         }
         if self.state == State::CookieEchoed {
-            // What went along may have been too much: the rest of the packet was the cookie.
+            // The data may have made the packet too large, and the rest of it was the cookie.
             let lost = path.flight as usize + opening.cookie.len();
             path.suspect_black_hole(cx.now, lost);
         }
@@ -302,12 +303,12 @@ impl Association {
         let next = (1..=count).map(|step| (last + step) % count);
         opening.path = next.clone().find(|&p| self.paths[p].usable()).unwrap_or(last);
         opening.send = true;
-        // The next is sent at once; if that packet is lost, from here.
+        // The next packet is sent at once. If it is lost, T1 starts from here.
         self.t1 = Some(cx.now + self.paths[opening.path].rto.get());
         self.opening = Some(opening);
     }
 
-    /// An INIT ACK came, the only chunk of its packet, on a path.
+    /// Handles an INIT ACK, the only chunk of its packet.
     pub(crate) fn handle_init_ack(
         &mut self,
         cx: &mut Cx<'_>,
@@ -324,7 +325,7 @@ impl Association {
         }
         self.learn_way(path, addressing);
         self.ends.udp_port = addressing.udp_port;
-        // What is wrong is told with the tag of this very chunk (section 5.1).
+        // Errors are reported with the tag of this chunk (section 5.1).
         self.peer_tag = init.initiate_tag;
         let refuse = |this: &mut Association, cause: Cause<'_>, what| {
             this.fail(cause, Close::Violation(what));
@@ -349,8 +350,8 @@ impl Association {
                 return refuse(self, Cause::InvalidParameter, "an INIT ACK has a bad parameter");
             }
         };
-        let own = self.auth.as_ref().map(|auth| &auth.own);
-        let auth = own.zip(parameters.auth.as_ref()).and_then(|(a, b)| Agreed::new(a, b));
+        let local = self.auth.as_ref().map(|auth| &auth.local);
+        let auth = local.zip(parameters.auth.as_ref()).and_then(|(a, b)| Agreed::new(a, b));
         let features = Features::offered(&self.settings).both(Features::declared(&parameters));
         let Some(cookie) = parameters.cookie.filter(|cookie| cookie.len() <= MAX_COOKIE) else {
             let cause = Cause::MissingParameter(parameter::kind::STATE_COOKIE);
@@ -401,11 +402,11 @@ impl Association {
         self.choose_current();
     }
 
-    /// RFC 9260 section 3.3.3: an INIT ACK whose window is below 1500 bytes is discarded, and T1-init
-    /// repeats the INIT. Linux answers a peer that has restarted with what is left of the window of the
-    /// association before, which grows as its program reads; so the opening is not ended, as erratum
-    /// 7148 has it, and no ABORT is sent: the peer keeps nothing that it could end, unless it is opening
-    /// too, and then it would end what both want.
+    /// Discards an INIT ACK whose window is below 1500 bytes (RFC 9260 section 3.3.3), so that T1-init
+    /// repeats the INIT. Linux answers a restarted peer with the rest of the old association's window,
+    /// which grows as its program reads. Therefore the handshake is not aborted as erratum 7148 has it.
+    /// The peer holds no state that an ABORT could end, unless it is opening too, and then both want
+    /// the association.
     fn discards_small_window(&mut self, init: &Init<'_>) -> bool {
         let small = init.initiate_tag != 0 && init.a_rwnd < MIN_A_RWND;
         if small && let Some(opening) = &mut self.opening {
@@ -414,7 +415,7 @@ impl Association {
         small
     }
 
-    /// COOKIE ACK came (RFC 9260 section 5.1 E).
+    /// Handles COOKIE ACK (RFC 9260 section 5.1 E).
     pub(super) fn handle_cookie_ack(&mut self, cx: &mut Cx<'_>, path: usize) {
         if self.state != State::CookieEchoed {
             return;
@@ -441,14 +442,14 @@ impl Association {
         }
         self.allow_bursts();
         self.path_changed();
-        if self.shutdown_wanted {
+        if self.shutdown_requested {
             self.shutdown(cx);
         }
     }
 
-    /// RFC 9260 section 5.2.6: a new INIT asks for a cookie that lasts longer. It may be stale as well:
-    /// where much is lost T1 grows to RTO.Max, which is as long as a cookie lives. So it is tried as
-    /// often as an INIT is.
+    /// Handles a stale cookie by a new INIT that requests a longer life (RFC 9260 section 5.2.6). The
+    /// next cookie may be stale as well: with heavy loss T1 grows to RTO.Max, which is as long as a
+    /// cookie lives. The limit is that of INIT retransmissions.
     pub(super) fn handle_stale_cookie(&mut self, cx: &mut Cx<'_>) {
         if self.state != State::CookieEchoed {
             return;
@@ -469,18 +470,18 @@ impl Association {
         self.opening = Some(opening);
     }
 
-    /// What went with COOKIE ECHO did not arrive and is nobody's: it is cut again by what the next
-    /// INIT ACK says.
+    /// Requeues data that went with COOKIE ECHO and did not arrive. It is cut again by the parameters
+    /// of the next INIT ACK.
     fn cut_anew(&mut self) {
-        self.out.take_back(&self.settings);
+        self.out.requeue_sent(&self.settings);
         for path in &mut self.paths {
             path.empty();
         }
     }
 
-    /// A cookie came whose tags are both those of this association (RFC 9260 section 5.2.4 D), or
-    /// whose peer tag is new (B): the handshake is done from the peer's side.
-    pub(crate) fn handle_own_cookie(&mut self, cx: &mut Cx<'_>, offer: &Offer, path: usize) {
+    /// Handles a cookie with both tags of this association (RFC 9260 section 5.2.4 D), or with a new
+    /// tag of the peer (B): the handshake is complete on the peer's side.
+    pub(crate) fn handle_matching_cookie(&mut self, cx: &mut Cx<'_>, offer: &Offer, path: usize) {
         self.control.cookie_ack = Some(path);
         if !matches!(self.state, State::CookieWait | State::CookieEchoed) {
             self.peer_tag = offer.peer_tag;
@@ -494,8 +495,8 @@ impl Association {
         self.establish(cx);
     }
 
-    /// The peer has restarted (RFC 9260 section 5.2.4 A). What was read stays to be read, what was
-    /// not sent is sent.
+    /// Handles a restart of the peer (RFC 9260 section 5.2.4 A). Received messages stay readable, and
+    /// unsent messages are sent.
     pub(crate) fn restart(&mut self, cx: &mut Cx<'_>, offer: &Offer, path: usize) {
         self.local_tag = offer.local_tag;
         self.initial_tsn = offer.local_tsn;
@@ -510,7 +511,7 @@ impl Association {
             path.earliest = 0;
             path.one_packet = false;
             path.recovery = None;
-            path.forget_rack();
+            path.reset_rack();
             path.answered();
         }
         self.pending.unsent += self.out.restart(offer.local_tsn);
@@ -539,31 +540,31 @@ impl Association {
         self.path_changed();
         self.pending.restarted = true;
         self.pending.readable = self.inn.is_readable();
-        if self.shutdown_wanted {
+        if self.shutdown_requested {
             self.shutdown(cx);
         }
     }
 
-    /// The peer that came back has only the addresses that it lists now: the others may be another
-    /// host's, whatever was said of them before (RFC 5062 section 4).
+    /// Removes the addresses that a restarted peer does not list. They may be another host's, whatever
+    /// was known of them before (RFC 5062 section 4).
     fn leave_unlisted(&mut self, offer: &Offer, path: usize) {
         for old in &mut self.paths {
             if old.remote != offer.source && !offer.addresses.contains(&old.remote) {
                 old.leave();
             }
         }
-        // RFC 9260 section 5.4, rule 2: the cookie went to this one and came back.
+        // RFC 9260 section 5.4, rule 2: the cookie was sent to this address and came back.
         if let Some(source) = self.path_to(offer.source) {
             self.paths[source].confirmed = true;
         }
-        for place in [&mut self.primary, &mut self.current, &mut self.closing_path] {
-            if self.paths[*place].gone {
-                *place = path;
+        for chosen in [&mut self.primary, &mut self.current, &mut self.closing_path] {
+            if self.paths[*chosen].gone {
+                *chosen = path;
             }
         }
     }
 
-    /// The COOKIE ACK that a fresh association owes, to where the cookie came from.
+    /// Queues the COOKIE ACK of a new association to the address that the cookie came from.
     pub(crate) fn owe_cookie_ack(&mut self, path: usize) {
         self.control.cookie_ack = Some(path);
         if !self.paths[path].usable() {
@@ -573,22 +574,22 @@ impl Association {
     }
 }
 
-/// The parameters that say what we are. A single address is told by the packet that carries them.
-pub(crate) fn own_parameters(locals: &[IpAddr], settings: &Settings) -> InitParameters {
+/// Returns the local parameters of INIT and INIT ACK. A single address is that of the packet itself.
+pub(crate) fn local_parameters(locals: &[IpAddr], settings: &Settings) -> InitParameters {
     InitParameters {
         addresses: if locals.len() > 1 { locals.to_vec() } else { Vec::new() },
-        // Where there is one address, its packet tells the family; some refuse the parameter.
+        // With one address, the packet shows the family, and some peers refuse the parameter.
         address_types: (locals.len() > 1)
             .then(|| (locals.iter().any(IpAddr::is_ipv4), locals.iter().any(IpAddr::is_ipv6))),
         ecn: settings.ecn,
-        zero_checksum: settings.carried_in_dtls.then_some(OVER_DTLS),
+        zero_checksum: settings.over_dtls.then_some(OVER_DTLS),
         forward_tsn: settings.partial_reliability,
         extensions: Features::offered(settings).chunk_types(),
         ..InitParameters::default()
     }
 }
 
-/// Whether every remote address has a local one of its family.
+/// Returns whether every remote address has a local one of its family.
 pub(crate) fn families_match(locals: &[IpAddr], remotes: &[IpAddr]) -> bool {
     remotes.iter().all(|&remote| beside(locals, remote, 0).is_some())
 }

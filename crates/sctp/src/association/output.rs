@@ -1,13 +1,13 @@
-//! Packets out (RFC 9260 sections 6.1 and 6.10).
+//! Sent packets (RFC 9260 sections 6.1 and 6.10).
 
-use super::{Association, Cx, Forwarded, State};
+use super::{Association, Cx, SentForwardTsn, State};
 use crate::features::Features;
 use crate::wire::chunk::Chunk;
 use crate::wire::{COMMON_HEADER, TLV_HEADER, Writer, padded};
 use ringway_sansio::{Addressing, Time};
 
 impl Association {
-    /// Appends the next packet to `out` and gives its way; `None` when there is nothing to send.
+    /// Appends the next packet to `out` and returns its addressing. Returns `None` when nothing is due.
     pub(crate) fn transmit(&mut self, cx: &mut Cx<'_>, out: &mut Vec<u8>) -> Option<Addressing> {
         if self.asconf.is_some()
             && let Some(way) = self.transmit_asconf(cx, out)
@@ -15,13 +15,13 @@ impl Association {
             self.totals.packets_sent += 1;
             return Some(way);
         }
-        if self.wants_probe
+        if self.probe_due
             && let Some(way) = self.transmit_probe(cx, out)
         {
             self.totals.packets_sent += 1;
             return Some(way);
         }
-        self.most = self.most_data();
+        self.max = self.max_data();
         let start = out.len();
         let path = match self.state {
             State::Closed => None,
@@ -75,23 +75,24 @@ impl Association {
         } else if data == Some(target) {
             self.put_data(cx, target, &mut packet);
         }
-        // Something was to be sent but did not fit its path.
+        // A chunk was due but did not fit its path.
         if packet.len() == empty {
             out.truncate(start);
             if self.waiting_control() < waiting {
-                // It is dropped, so that it holds up nothing else.
+                // It is dropped so that it delays nothing else.
                 return self.transmit_open(cx, out);
             }
             self.rest(cx);
             return None;
         }
         self.finish_auth(&mut packet, start);
-        // Who has ended already takes a SHUTDOWN ACK as of no association (RFC 9260 section 8.4).
+        // A peer that has already ended handles a SHUTDOWN ACK as out of the blue (RFC 9260 section
+        // 8.4).
         packet.finish_with(self.zero_checksum() && self.state != State::ShutdownAckSent);
         Some(target)
     }
 
-    /// An AUTH chunk first, if every packet needs one (RFC 4895 section 6.2).
+    /// Writes an AUTH chunk first, if every packet needs one (RFC 4895 section 6.2).
     pub(super) fn begin_auth(&self, packet: &mut Writer<'_>) {
         if self.authenticates_all()
             && let Some(agreed) = self.agreed()
@@ -109,8 +110,8 @@ impl Association {
         }
     }
 
-    /// Most bytes of the next packet on a path. A chunk that was cut when the way took more goes
-    /// out all the same, alone, and is fragmented by IP (RFC 9260 section 6.9).
+    /// Returns the maximum length of the next packet on a path. A chunk that was cut for a larger MTU
+    /// is sent all the same, alone, and fragmented by IP (RFC 9260 section 6.9).
     fn packet_limit(&self, target: usize) -> usize {
         let limit = self.paths[target].packet;
         match self.out.first_marked() {
@@ -121,12 +122,12 @@ impl Association {
         }
     }
 
-    /// Answers and reports that wait.
+    /// Returns the length of answers and reports that wait.
     fn waiting_control(&self) -> usize {
         self.control.beats.len() + self.control.errors.len()
     }
 
-    /// Where a control chunk is to go.
+    /// Returns the path of the next control chunk.
     fn control_target(&self) -> Option<usize> {
         if self.control.cookie_ack.is_some() {
             return self.control.cookie_ack;
@@ -154,13 +155,13 @@ impl Association {
         self.acks.is_due().then(|| self.ack_path())
     }
 
-    /// RFC 9260 section 6.4: a SACK goes where the DATA came from.
+    /// Returns the path of a SACK, which is the one DATA came from (RFC 9260 section 6.4).
     pub(super) fn ack_path(&self) -> usize {
         let path = self.acks.path;
         if self.paths.get(path).is_some_and(|p| p.usable()) { path } else { self.current }
     }
 
-    /// RFC 3758 section 3.5, rules C3 to C5: T3-rtx sees to it that it arrives.
+    /// Writes a FORWARD TSN, which T3-rtx protects (RFC 3758 section 3.5, rules C3 to C5).
     fn put_forward(&mut self, cx: &Cx<'_>, target: usize, packet: &mut Writer<'_>) {
         if !self.control.forward || !self.sends_data() {
             self.control.forward = false;
@@ -169,10 +170,10 @@ impl Association {
         let reached = if self.out.is_ahead() { self.out.put_forward(packet) } else { None };
         if reached.is_some() || !self.out.is_ahead() {
             (self.control.forward, self.control.forward_to) = (false, None);
-            if let Some(place) = reached {
-                let again = self.control.forwarded.is_some_and(|last| last.place == place);
+            if let Some(position) = reached {
+                let again = self.control.forwarded.is_some_and(|last| last.position == position);
                 self.control.forwarded =
-                    Some(Forwarded { place, path: target as u8, at: cx.now, again });
+                    Some(SentForwardTsn { position, path: target as u8, at: cx.now, again });
             }
             let path = &mut self.paths[target];
             path.data_turn = path.turns;
@@ -182,7 +183,7 @@ impl Association {
         }
     }
 
-    /// Error causes, if all fit; those that fit if the packet is theirs `alone`.
+    /// Writes the error causes if all fit, or those that fit if the packet has nothing else (`alone`).
     fn put_errors(&mut self, alone: bool, packet: &mut Writer<'_>) {
         let errors = &mut self.control.errors;
         let room = packet.space().saturating_sub(TLV_HEADER);
@@ -203,7 +204,8 @@ impl Association {
         errors.clear();
     }
 
-    /// A SACK that is due, or one that waits if data goes out and both fit (RFC 9260 section 6.1).
+    /// Writes a SACK that is due, or one that may wait if data is sent and both fit (RFC 9260 section
+    /// 6.1).
     fn put_owed_sack(&mut self, packet: &mut Writer<'_>, target: usize, data: Option<usize>) {
         let with_data = data == Some(target);
         let here = self.acks.is_due() && (target == self.ack_path() || with_data);
@@ -226,40 +228,40 @@ impl Association {
         }
     }
 
-    /// User bytes of the chunk that goes out next.
+    /// Returns the number of user bytes in the next chunk.
     fn data_len(&self) -> Option<usize> {
         match self.out.first_marked() {
             Some((len, ..)) => Some(len),
-            None => self.out.next_len(self.most),
+            None => self.out.next_len(self.max),
         }
     }
 
-    /// Whether the peer's window is closed to the next new chunk (RFC 9260 section 6.1 A).
+    /// Returns whether the peer's window is closed to the next new chunk (RFC 9260 section 6.1 A).
     fn is_blocked(&self, len: usize) -> bool {
         (self.out.peer_rwnd as usize) < len
     }
 
-    /// The first chunk to be sent again whose message is not given up by now.
+    /// Returns the first chunk to be sent again whose message is not abandoned.
     fn first_worth_it(&mut self, now: Time) -> Option<(usize, usize, bool)> {
         self.control.forward |= self.out.abandon_first(now, &mut self.paths);
         self.out.first_marked()
     }
 
-    /// Messages whose time is over are given up: those that were not begun, what is left of those that
-    /// were, and what would be sent again.
+    /// Abandons messages whose lifetime is over: those not begun, the rest of those begun, and what
+    /// would be sent again.
     fn drop_late(&mut self, now: Time) {
         self.out.drop_expired(now);
         self.control.forward |= self.out.abandon_begun(now, &mut self.paths);
         self.control.forward |= self.out.abandon_first(now, &mut self.paths);
         self.out.drop_expired(now);
-        let given_up = self.out.take_abandoned();
-        if given_up > 0 {
-            self.pending.unsent += given_up;
+        let abandoned = self.out.take_abandoned();
+        if abandoned > 0 {
+            self.pending.unsent += abandoned;
             self.check_writable();
         }
     }
 
-    /// Where data may go now.
+    /// Returns the path that data may be sent on now.
     fn data_target(&self) -> Option<usize> {
         if !self.sends_data() {
             return None;
@@ -274,7 +276,7 @@ impl Association {
             let path = &self.paths[target];
             return (path.usable() && (self.forced || path.may_retransmit())).then_some(target);
         }
-        let len = self.out.next_len(self.most)?;
+        let len = self.out.next_len(self.max)?;
         let target = self.new_data_to();
         let path = &self.paths[target];
         let blocked = self.is_blocked(len) && !self.probe && !self.out.takes_one();
@@ -284,8 +286,7 @@ impl Association {
         Some(target)
     }
 
-    /// Fills a packet with what is to be sent again, then with new data, as far as the windows
-    /// allow.
+    /// Fills a packet with retransmissions, then with new data, as far as the windows allow.
     fn put_data(&mut self, cx: &mut Cx<'_>, target: usize, packet: &mut Writer<'_>) {
         let before = packet.len();
         self.marks.data = true;
@@ -333,10 +334,10 @@ impl Association {
         packet: &mut Writer<'_>,
         before: usize,
     ) {
-        let most = self.most;
-        // What was given up just now may have stood before others that were.
+        let max = self.max;
+        // A message that was just abandoned may have preceded others that are expired.
         self.out.drop_expired(cx.now);
-        while let Some(len) = self.out.next_len(most) {
+        while let Some(len) = self.out.next_len(max) {
             if packet.space() < self.out.chunk_size(len) {
                 break;
             }
@@ -358,7 +359,7 @@ impl Association {
             self.probe = false;
             path.spend_burst(self.out.chunk_size(len));
             let ask = self.state == State::ShutdownPending;
-            self.out.cut(cx.now, most, target, path, ask, packet.chunks());
+            self.out.cut(cx.now, max, target, path, ask, packet.chunks());
             self.totals.chunks_sent += 1;
             if self.probing {
                 self.wait_for_window(cx, target);
@@ -366,8 +367,8 @@ impl Association {
         }
     }
 
-    /// Nothing more goes out now: what is left of a burst is forfeit, and a closed window is
-    /// probed after a while.
+    /// Ends a burst when nothing more is sent now. The rest of the burst is forfeit, and a closed
+    /// window is probed later.
     fn rest(&mut self, cx: &Cx<'_>) {
         self.count_full();
         for path in &mut self.paths {
@@ -377,18 +378,18 @@ impl Association {
         if !self.sends_data() || !idle {
             return;
         }
-        let Some(len) = self.out.next_len(self.most) else { return };
+        let Some(len) = self.out.next_len(self.max) else { return };
         let path = &self.paths[self.current];
         if self.is_blocked(len) && !self.out.takes_one() && path.t3.is_none() && path.usable() {
             self.wait_for_window(cx, self.current);
         }
     }
 
-    /// Counts that [`MAX_IN_FLIGHT`](crate::MAX_IN_FLIGHT) alone holds new data back: once, however often it is
-    /// asked before an acknowledgment makes room.
+    /// Counts that [`MAX_IN_FLIGHT`](crate::MAX_IN_FLIGHT) alone holds new data back. It counts once
+    /// until an acknowledgement makes room.
     fn count_full(&mut self) {
         let held = self.sends_data()
-            && self.out.len_held_by_limit(self.most).is_some_and(|len| {
+            && self.out.len_held_by_limit(self.max).is_some_and(|len| {
                 let path = &self.paths[self.new_data_to()];
                 path.usable() && path.may_send() && !self.is_blocked(len)
             });
@@ -396,8 +397,8 @@ impl Association {
         self.held_by_limit = held;
     }
 
-    /// The next probe of a closed window, each after twice the time of the one before (RFC 9260
-    /// section 6.1 A).
+    /// Schedules the next probe of a closed window, each after twice the time of the one before (RFC
+    /// 9260 section 6.1 A).
     pub(super) fn wait_for_window(&mut self, cx: &Cx<'_>, path: usize) {
         let path = &mut self.paths[path];
         let wait = path.rto.get() * (1 << self.probes.min(16));

@@ -1,4 +1,4 @@
-//! Where to send (RFC 9260 sections 6.4 and 8.2; RFC 7829 section 4).
+//! Choice of the path (RFC 9260 sections 6.4 and 8.2; RFC 7829 section 4).
 
 use super::{Association, State};
 use crate::path::{Path, PathState};
@@ -7,14 +7,14 @@ use crate::wire::init::MAX_ADDRESSES;
 use ringway_sansio::{Addressing, Time};
 use std::net::IpAddr;
 
-/// Whether an address can be one end of an association.
+/// Returns whether an address can be an endpoint of an association.
 pub(crate) fn is_unicast(address: IpAddr) -> bool {
     let broadcast = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());
     !(address.is_multicast() || address.is_unspecified() || broadcast)
 }
 
-/// Our address for the `nth` address of the peer that is of its family: the lists are taken side
-/// by side, so that two links make two paths and not four.
+/// Returns the local address for the `nth` address of the peer of its family. The lists are matched
+/// index by index, so that two links make two paths and not four.
 pub(super) fn beside(locals: &[IpAddr], remote: IpAddr, nth: usize) -> Option<IpAddr> {
     let same = || locals.iter().filter(|local| local.is_ipv4() == remote.is_ipv4());
     let count = same().count();
@@ -22,7 +22,7 @@ pub(super) fn beside(locals: &[IpAddr], remote: IpAddr, nth: usize) -> Option<Ip
 }
 
 impl Association {
-    /// Adds a path to an address if there is not one and an address of ours has its family.
+    /// Adds a path to an address if there is none and a local address has its family.
     pub(super) fn add_path(
         &mut self,
         remote: IpAddr,
@@ -45,9 +45,9 @@ impl Association {
         let udp_port = self.ends.udp_port;
         let path = Path::new(&self.settings, local, remote, udp_port, confirmed, ssthresh, now);
         match self.paths.iter_mut().find(|path| path.gone) {
-            Some(place) => *place = path,
+            Some(slot) => *slot = path,
             None => {
-                // Most associations have one, and there are many.
+                // Most associations have one path, and there are many associations.
                 self.paths.reserve_exact(1);
                 self.paths.push(path);
             }
@@ -63,14 +63,14 @@ impl Association {
         beside(&locals, remote, nth)
     }
 
-    /// An address of ours is used no more: the paths from it get another. The others keep theirs: which
-    /// pairs of addresses work is known of them alone.
+    /// Moves the paths of a removed local address to another. The other paths keep theirs, since only
+    /// these pairs are known to work.
     pub(super) fn leave_local(&mut self, now: Time) {
         self.choose_locals(now, |this, index| this.may_send_from(this.paths[index].local));
     }
 
-    /// An address of ours is new: a path gets the one beside it, unless data takes it, or it works from an
-    /// address that no other path has.
+    /// Assigns a new local address to the path of the same index, unless data uses that path or it
+    /// works from an address that no other path has.
     pub(super) fn share_locals(&mut self, now: Time) {
         self.choose_locals(now, |this, index| {
             let path = &this.paths[index];
@@ -80,7 +80,7 @@ impl Association {
         });
     }
 
-    /// Gives each path the address of ours that is beside it, except those that keep their own.
+    /// Assigns to each path the local address of the same index, except to those that `keeps` selects.
     fn choose_locals(&mut self, now: Time, keeps: impl Fn(&Association, usize) -> bool) {
         let mut counts = [0; 2];
         for index in 0..self.paths.len() {
@@ -108,20 +108,21 @@ impl Association {
         self.path_changed();
     }
 
-    /// Whether an address is surely the peer's: it was verified, or is what we are opening to.
+    /// Returns whether an address is certainly the peer's: it was verified, or the association is being
+    /// opened to it.
     pub(crate) fn holds(&self, address: IpAddr) -> bool {
         let opening = matches!(self.state, State::CookieWait | State::CookieEchoed);
         self.path_to(address).is_some_and(|path| opening || self.paths[path].confirmed)
     }
 
-    /// An address that the peer only listed is another's.
+    /// Removes an address that the peer listed but that belongs to another association.
     pub(crate) fn lose_address(&mut self, now: Time, address: IpAddr) {
         if let Some(path) = self.path_to(address) {
             self.remove_path(now, path);
         }
     }
 
-    /// A path is no more: what was under way there goes elsewhere.
+    /// Removes a path. Its outstanding data goes to other paths.
     pub(super) fn remove_path(&mut self, now: Time, index: usize) {
         let path = &mut self.paths[index];
         self.out.mark_all(index, path, true);
@@ -130,9 +131,9 @@ impl Association {
         let other = (0..self.paths.len()).find(|path| self.paths[*path].usable());
         let other = other.or_else(|| (0..self.paths.len()).find(|path| !self.paths[*path].gone));
         let other = other.unwrap_or(index);
-        for place in [&mut self.primary, &mut self.current, &mut self.closing_path] {
-            if *place == index {
-                *place = other;
+        for chosen in [&mut self.primary, &mut self.current, &mut self.closing_path] {
+            if *chosen == index {
+                *chosen = other;
             }
         }
         if self.acks.path == index {
@@ -143,15 +144,15 @@ impl Association {
         }
         self.requests_leave(index, other);
         if !self.paths.iter().any(Path::usable) {
-            // What is left is to be verified before anything goes there.
+            // The remaining path is verified before anything is sent to it.
             self.paths[other].beat_now |= !self.paths[other].gone;
         }
-        self.give_up(now);
+        self.abandon_expired(now);
         self.path_changed();
         self.allow_bursts();
     }
 
-    /// A packet came, and its path goes the same way unless it is known to carry what we send: the
+    /// Adapts a path to the addresses of a received packet, unless the path is known to work. The
     /// peer's choice of addresses shows which pairs work.
     pub(super) fn learn_way(&mut self, path: usize, addressing: &Addressing) {
         let local = addressing.destination;
@@ -165,15 +166,16 @@ impl Association {
         }
     }
 
-    /// Most user data in a chunk: the Association Maximum DATA Chunk Size (RFC 9260 section 6.9).
-    pub(super) fn most_data(&self) -> usize {
+    /// Returns the maximum user data in a chunk: the Association Maximum DATA Chunk Size (RFC 9260
+    /// section 6.9).
+    pub(super) fn max_data(&self) -> usize {
         let there = self.paths.iter().filter(|path| !path.gone);
         let (header, auth) = (self.out.header(), self.auth_room());
-        there.map(|path| path.most_data(&self.settings, header, auth)).min().unwrap_or(1)
+        there.map(|path| path.max_data(&self.settings, header, auth)).min().unwrap_or(1)
     }
 
-    /// Chooses where data goes: the primary path, or while that does not work one that does
-    /// (RFC 9260 section 6.4.1); of those that may have failed, the least bad.
+    /// Chooses the path for data: the primary path, or one that works while that does not (RFC 9260
+    /// section 6.4.1). Of potentially failed paths it takes the one with the fewest errors.
     pub(super) fn choose_current(&mut self) {
         let before = self.current;
         self.current = self.best();
@@ -199,15 +201,15 @@ impl Association {
             .map_or(self.primary, |(index, _)| index)
     }
 
-    /// Where a chunk goes again (RFC 9260 section 6.4): after a timeout to another path that works,
-    /// after gap reports where it went before.
+    /// Returns the path of a retransmission (RFC 9260 section 6.4): after a timeout another path that
+    /// works, after gap reports the same path.
     pub(super) fn retransmit_to(&self, last: usize, timed_out: bool) -> usize {
         let stays = !timed_out && self.paths.get(last).is_some_and(Path::active);
         if self.settings.multipath != Multipath::Off
             && !self.forced
             && !(stays && self.paths[last].may_retransmit())
         {
-            // Any path that has room will do.
+            // Any path with a free window serves.
             let open = |path: &Path| path.active() && path.may_retransmit();
             let other = (0..self.paths.len()).find(|i| *i != last && open(&self.paths[*i]));
             if let Some(other) = other {
@@ -217,8 +219,8 @@ impl Association {
         if stays { last } else { self.other_than(last) }
     }
 
-    /// Where new data goes: the path in use, or where several are (CMT) the one with the most room of those
-    /// that hold up no faster one.
+    /// Returns the path of new data. With several paths in use (CMT) it is the one with the most room
+    /// that delays no faster path.
     pub(super) fn new_data_to(&self) -> usize {
         if self.settings.multipath == Multipath::Off {
             return self.current;
@@ -236,12 +238,12 @@ impl Association {
         best.map_or(fastest, |(index, _)| index)
     }
 
-    /// Whether the peer's window has room for what goes on a slow path now beside all that the fastest
-    /// could carry until it arrives: else the fastest would wait for it (RFC 6356 section 2, goal 1; the
-    /// blocking estimation of Ferlin et al., "BLEST").
+    /// Returns whether the peer's window has room for data on a slow path beside everything that the
+    /// fastest path could carry until it arrives. Otherwise the fastest path would wait (RFC 6356
+    /// section 2, goal 1; the blocking estimation of Ferlin et al., "BLEST").
     fn leaves_room(&self, fast: &Path, slow: &Path) -> bool {
         let window = u64::from(self.out.peer_rwnd) + u64::from(self.out.outstanding);
-        // In slow start its queue grows by half while what was measured was under way.
+        // In slow start the window grows by half during the measured round trip.
         let grows = if slow.window.in_slow_start() { 1.5 } else { 1.0 };
         let slow_trip = slow.round_trip().as_nanos() as f64 * grows;
         let turns = slow_trip / fast.round_trip().as_nanos().max(1) as f64;
@@ -249,7 +251,7 @@ impl Association {
         meanwhile + u64::from(slow.flight) + u64::from(slow.window.pmdcs) <= window
     }
 
-    /// Whether new data may go to a path.
+    /// Returns whether new data may be sent on a path.
     pub(super) fn takes_new_data(&self, path: usize) -> bool {
         match self.settings.multipath {
             Multipath::Off => path == self.current,
@@ -257,9 +259,9 @@ impl Association {
         }
     }
 
-    /// Something was lost on a path that is the only one: it is tried from the next address of ours,
-    /// which makes another pair (RFC 9260 section 6.4.1). Where it was turned to another since the
-    /// lost one went, by what the peer sent, that is tried.
+    /// Reacts to a loss on the only path: it is used from the next local address, which makes another
+    /// pair (RFC 9260 section 6.4.1). Where a packet of the peer has changed the pair since the lost
+    /// packet was sent, that pair is used.
     pub(super) fn try_other_local(&mut self, index: usize, turn: u8) {
         let usable = self.paths.iter().filter(|path| path.usable()).count();
         let Path { local, remote, confirmed, turns, .. } = self.paths[index];
@@ -277,7 +279,7 @@ impl Association {
         }
     }
 
-    /// A path that works, another than `last` if there is one.
+    /// Returns a path that works, other than `last` if there is one.
     pub(super) fn other_than(&self, last: usize) -> usize {
         let count = self.paths.len();
         let others = (1..count).map(|step| (last + step) % count);
@@ -285,7 +287,7 @@ impl Association {
             return self.current;
         }
         let usable = others.filter(|&index| self.paths[index].usable());
-        // RFC 7829 section 3.2, rule 4: where none is active, one with the fewest errors; in turn.
+        // RFC 7829 section 3.2, rule 4: where none is active, those with the fewest errors take turns.
         let worth = |&index: &usize| {
             let path = &self.paths[index];
             (!path.active(), if path.active() { 0 } else { path.errors })
@@ -293,16 +295,16 @@ impl Association {
         usable.min_by_key(worth).unwrap_or(self.current)
     }
 
-    /// Leave for new data on every path (RFC 9260 section 6.1 D).
+    /// Allows a burst of new data on every path (RFC 9260 section 6.1 D).
     pub(super) fn allow_bursts(&mut self) {
         for path in &mut self.paths {
             path.allow_burst(&self.settings);
         }
     }
 
-    /// A path's state may have changed: data may have to go elsewhere, and the user is told.
+    /// Handles a possible change of a path's state: data may have to move, and the user is notified.
     pub(super) fn path_changed(&mut self) {
-        self.pending.paths |= self.paths.iter().any(|path| path.told != path.state());
+        self.pending.paths |= self.paths.iter().any(|path| path.reported != path.state());
         self.choose_current();
     }
 }

@@ -1,18 +1,18 @@
-//! Probes of what a path takes (RFC 8899): a HEARTBEAT made large by PAD (RFC 4820).
+//! Probes of a path's MTU (RFC 8899): a HEARTBEAT enlarged by PAD (RFC 4820).
 
 use super::{Association, Cx, State};
-use crate::pmtu::{BASE, LEAST_WAIT};
+use crate::pmtu::{BASE, MIN_WAIT};
 use crate::wire::chunk::{self, Chunk, kind};
 use crate::wire::{Parameter, TLV_HEADER, Writer};
 use ringway_sansio::{Addressing, Time};
 
 impl Association {
-    /// Data goes out on a path: a search may begin.
+    /// Starts a search, if one is due, when data is sent on a path.
     pub(super) fn begin_search(&mut self, now: Time, index: usize) {
         let path = &mut self.paths[index];
         let mtu = path.mtu();
         if let Some(pmtu) = &mut path.pmtu {
-            self.wants_probe |= pmtu.begin(now, mtu);
+            self.probe_due |= pmtu.begin(now, mtu);
         }
     }
 
@@ -23,11 +23,11 @@ impl Association {
         out: &mut Vec<u8>,
     ) -> Option<Addressing> {
         let wants = |path: &crate::path::Path| {
-            path.active() && path.pmtu.as_ref().is_some_and(|pmtu| pmtu.wanted)
+            path.active() && path.pmtu.as_ref().is_some_and(|pmtu| pmtu.probe_due)
         };
         let index = self.paths.iter().position(wants).filter(|_| self.state == State::Established);
         let Some(index) = index else {
-            self.wants_probe = false;
+            self.probe_due = false;
             return None;
         };
         let way = self.way(index);
@@ -37,7 +37,7 @@ impl Association {
         let size = pmtu.size(mtu);
         let nonce = cx.random.next_u64();
         pmtu.sent(size, nonce);
-        path.mtu_timer = Some(cx.now + path.rto.get().max(LEAST_WAIT));
+        path.mtu_timer = Some(cx.now + path.rto.get().max(MIN_WAIT));
         let limit = path.packet + size - mtu;
         let mut parameter = Vec::new();
         Parameter::HeartbeatInfo(&super::beats::info(index, cx.now, nonce)).emit(&mut parameter);
@@ -50,47 +50,47 @@ impl Association {
         Some(way)
     }
 
-    /// A HEARTBEAT ACK may answer a probe. `true` if it did.
+    /// Handles a HEARTBEAT ACK that may answer a probe. Returns `true` if it does.
     pub(super) fn probe_answered(&mut self, now: Time, index: usize, nonce: u64) -> bool {
         let path = &mut self.paths[index];
         let Some(pmtu) = &mut path.pmtu else { return false };
         let Some(size) = pmtu.answered(now, nonce) else { return false };
-        self.wants_probe |= pmtu.wanted;
+        self.probe_due |= pmtu.probe_due;
         path.mtu_timer = None;
         path.set_mtu(size);
         path.large |= size > BASE;
         true
     }
 
-    /// A probe was not answered in time.
+    /// Handles the loss of a probe.
     pub(super) fn probe_timeout(&mut self, now: Time, index: usize) {
         let path = &mut self.paths[index];
         let mtu = path.mtu();
         if let Some(pmtu) = &mut path.pmtu {
             pmtu.timeout(now, mtu);
-            self.wants_probe |= pmtu.wanted;
+            self.probe_due |= pmtu.probe_due;
         }
     }
 
-    /// A router says that packets are too big (RFC 8899 section 4.6): what is in flight and larger
-    /// does not arrive.
-    pub(super) fn packet_too_big(&mut self, now: Time, index: usize, told: usize) {
+    /// Handles an ICMP report that packets are too big (RFC 8899 section 4.6). Larger packets in flight
+    /// do not arrive.
+    pub(super) fn packet_too_big(&mut self, now: Time, index: usize, reported: usize) {
         let path = &mut self.paths[index];
         let mtu = path.mtu();
-        if told == 0 {
+        if reported == 0 {
             return;
         }
         let falls = match &mut path.pmtu {
-            Some(pmtu) => pmtu.too_big(now, mtu, told),
-            None => (told < mtu).then_some(told),
+            Some(pmtu) => pmtu.too_big(now, mtu, reported),
+            None => (reported < mtu).then_some(reported),
         };
         if let Some(size) = falls {
             path.set_mtu(size);
             path.mtu_timer = None;
             self.out.mark_larger(index, path);
-            self.give_up(now);
+            self.abandon_expired(now);
         } else if let Some(pmtu) = &path.pmtu {
-            self.wants_probe |= pmtu.wanted;
+            self.probe_due |= pmtu.probe_due;
         }
     }
 }

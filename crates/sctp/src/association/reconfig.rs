@@ -1,9 +1,9 @@
-//! Re-configuration of streams (RFC 6525): beginning streams anew, and adding some.
+//! Re-configuration of streams (RFC 6525): resetting streams, and adding streams.
 //!
-//! One request of ours is under way at a time. A stream takes no messages while it is being reset;
-//! what was given before goes out first.
+//! One local request is outstanding at a time. A stream accepts no messages while it is being reset,
+//! and what was accepted before is sent first.
 
-use super::acks::Seen;
+use super::acks::PacketData;
 use super::{Association, Cx, MAX_CHANGES, State};
 use crate::Tsn;
 use crate::features::Features;
@@ -16,39 +16,41 @@ use ringway_sansio::{Duration, Time};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-/// Streams named in one request; to reset more, reset all.
+/// Maximum number of streams named in one request. To reset more, reset all.
 pub const MAX_RESET_STREAMS: usize = 200;
-/// Requests that wait for their turn.
+/// Maximum number of requests that wait for their turn.
 pub const MAX_REQUESTS: usize = 8;
-/// Answers that wait to be sent; the peer asks again for the others.
+/// Maximum number of answers that wait to be sent. The peer repeats its request for the others.
 const MAX_ANSWERS: usize = 4;
-/// Parameters of one RE-CONFIG that are looked at (RFC 6525 section 3.1).
+/// Maximum number of parameters processed in one RE-CONFIG (RFC 6525 section 3.1).
 const MAX_PARAMETERS: usize = 2;
-/// How long nothing new is sent so that a reset of everything that the peer asked for finds nothing in
-/// flight: it asks again within an RTO.
+/// Time for which nothing new is sent, so that a peer's reset of everything finds nothing in flight.
+/// The peer repeats its request within an RTO.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How often a reset of everything is put off because something is in flight; then it is denied.
+/// Maximum number of times that a reset of everything is postponed because of data in flight. Then it
+/// is denied.
 const MAX_DELAYS: u16 = 1000;
-/// Chunks that are held back while a reset of their stream waits; the peer sends the others again.
+/// Maximum number of chunks held back while a reset of their stream waits. The peer sends the others
+/// again.
 pub(crate) const MAX_HELD: usize = 64;
-/// Answers that are kept in case a request comes again: as many as one chunk asks for.
-const KEPT_ANSWERS: usize = 2;
+/// Number of answers stored in case a request is repeated, which is as many as one chunk can request.
+const RETAINED_ANSWERS: usize = 2;
 
-/// Which streams begin anew (RFC 6525). An empty list stands for all.
+/// The streams that are reset (RFC 6525). An empty list stands for all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reset<'a> {
-    /// Those we send on.
+    /// Streams of the local endpoint.
     Outgoing(&'a [u16]),
-    /// Those the peer sends on: it is asked to reset them.
+    /// Streams of the peer, which is asked to reset them.
     Incoming(&'a [u16]),
     /// All streams in both directions, and the TSNs (section 5.1.4).
     Everything,
 }
 
-/// What is to be asked of the peer.
+/// A request that waits for its turn.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Want {
-    /// The streams, and the peer's request that is answered by it.
+enum QueuedRequest {
+    /// The streams, and the peer's request that it answers.
     Outgoing(Box<[u16]>, Option<u32>),
     Incoming(Box<[u16]>),
     Everything,
@@ -56,15 +58,15 @@ enum Want {
     AddIncoming(u16),
 }
 
-/// A request under way.
+/// An outstanding request.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct PendingRequest {
     request: u32,
-    want: Want,
+    kind: QueuedRequest,
     value: Vec<u8>,
     send: bool,
     path: usize,
-    /// The peer has said that it is working on it.
+    /// Whether the peer has answered that the request is in progress.
     in_progress: bool,
 }
 
@@ -77,17 +79,18 @@ struct Answer {
 
 /// An outgoing reset of the peer that waits for data sent before it (section 5.2.2, E2).
 #[derive(Debug)]
-struct Deferred {
+struct DeferredReset {
     request: u32,
     last_tsn: Tsn,
     streams: Box<[u16]>,
-    /// Chunks that came too early.
-    held: Vec<Held>,
+    /// Chunks that arrived too early.
+    held: Vec<HeldChunk>,
 }
 
-/// A chunk of data of a stream whose reset waits, with a TSN after the last that was assigned before it.
+/// A chunk of data of a stream whose reset waits. Its TSN is after the last one assigned before the
+/// reset.
 #[derive(Debug)]
-struct Held {
+struct HeldChunk {
     flags: DataFlags,
     tsn: Tsn,
     stream: u16,
@@ -99,7 +102,7 @@ struct Held {
 
 /// DATA or I-DATA.
 pub(super) trait Numbered {
-    /// What both have; the number is SSN or MID.
+    /// Returns the common fields. The number is an SSN or MID.
     fn parts(&self) -> IData<'_>;
 }
 
@@ -117,21 +120,22 @@ impl Numbered for IData<'_> {
     }
 }
 
-/// What is known of requests. It comes to be with the first.
+/// State of the requests in both directions. It is created with the first request.
 #[derive(Debug)]
 pub(super) struct Reconfig {
     next_request: u32,
     /// The number of the peer's next request.
     expected: u32,
-    wanted: VecDeque<Want>,
-    asked: Option<Asked>,
+    queued: VecDeque<QueuedRequest>,
+    pending: Option<PendingRequest>,
     answers: VecDeque<Answer>,
     unsent: VecDeque<Answer>,
-    deferred: Option<Deferred>,
-    /// Until when nothing new is sent, and whether that is for an answer that new data would overtake.
+    deferred: Option<DeferredReset>,
+    /// The time until which nothing new is sent, and whether that protects an answer that new data
+    /// would overtake.
     pub(super) quiet: Option<Time>,
     answering: bool,
-    /// How often a reset of everything was put off.
+    /// Number of times that a reset of everything was postponed.
     delays: u16,
     pub(super) timer: Option<Time>,
 }
@@ -144,49 +148,49 @@ impl Reconfig {
     }
 
     pub(super) fn wants_to_send(&self) -> bool {
-        !self.unsent.is_empty() || self.asked.as_ref().is_some_and(|asked| asked.send)
+        !self.unsent.is_empty() || self.pending.as_ref().is_some_and(|pending| pending.send)
     }
 }
 
-/// Something about an association has changed.
+/// A change of an association's streams or addresses.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Change {
-    /// Streams begin anew (RFC 6525): the next ordered message of each has number 0. What came
-    /// before is read before. An empty list stands for all.
+    /// Streams were reset (RFC 6525): the next ordered message of each has number 0. Messages from
+    /// before are read first. An empty list stands for all.
     StreamsReset {
-        /// The streams that the peer sends on, not ours.
+        /// Whether they are the peer's streams and not the local ones.
         incoming: bool,
-        /// Which.
+        /// Numbers of the streams.
         streams: Box<[u16]>,
     },
-    /// All streams of both ends and their TSNs begin anew (RFC 6525).
+    /// All streams of both endpoints and their TSNs were reset (RFC 6525).
     EverythingReset,
-    /// There are now so many streams (RFC 6525).
+    /// The number of streams has changed (RFC 6525).
     Streams {
-        /// That we may send on.
+        /// Number of streams that the local endpoint may send on.
         outbound: u16,
-        /// That the peer may send on.
+        /// Number of streams that the peer may send on.
         inbound: u16,
     },
-    /// The peer takes packets from an address of ours that was added (RFC 5061).
+    /// The peer accepts packets from an added local address (RFC 5061).
     AddressAdded(IpAddr),
-    /// An address of ours is deleted.
+    /// A local address is deleted.
     AddressDeleted(IpAddr),
-    /// The peer was asked to send to an address of ours.
-    PrimaryAsked(IpAddr),
-    /// The peer refuses to add, delete or prefer an address of ours.
+    /// The peer was requested to send to a local address.
+    PrimaryRequested(IpAddr),
+    /// The peer refuses to add, delete or prefer a local address.
     AddressRefused {
         /// The address.
         address: IpAddr,
         /// The code of an error cause (RFC 5061 section 4.3).
         code: u16,
     },
-    /// The peer has added an address of its own; it is verified before it is used.
+    /// The peer has added an address, which is verified before it is used.
     PeerAddressAdded(IpAddr),
-    /// The peer has deleted one.
+    /// The peer has deleted an address.
     PeerAddressDeleted(IpAddr),
-    /// The peer prefers one.
+    /// The peer prefers a path to one of its addresses.
     PeerPrimary(IpAddr),
     /// The peer refuses to reset or add streams, with a result of RFC 6525 table 3.
     ReconfigRefused(u32),
@@ -203,8 +207,8 @@ impl Association {
             Box::new(Reconfig {
                 next_request,
                 expected,
-                wanted: VecDeque::new(),
-                asked: None,
+                queued: VecDeque::new(),
+                pending: None,
                 answers: VecDeque::new(),
                 unsent: VecDeque::new(),
                 deferred: None,
@@ -216,49 +220,49 @@ impl Association {
         })
     }
 
-    fn want(&mut self, want: Want) -> Result<(), Error> {
+    fn queue_request(&mut self, kind: QueuedRequest) -> Result<(), Error> {
         if self.state != State::Established {
             return Err(Error::Closing);
         }
         if !self.features.has(Features::RECONFIG) {
-            return Err(Error::NotTaken { what: "re-configuration (RFC 6525)" });
+            return Err(Error::NotSupported { what: "re-configuration (RFC 6525)" });
         }
         let reconfig = self.reconfig_mut();
-        if reconfig.wanted.len() >= MAX_REQUESTS {
+        if reconfig.queued.len() >= MAX_REQUESTS {
             return Err(Error::Full { what: "requests", limit: MAX_REQUESTS });
         }
-        let closed = match &want {
-            Want::Outgoing(streams, _) => Some(streams.clone()),
-            Want::Everything => Some(Box::default()),
+        let closed = match &kind {
+            QueuedRequest::Outgoing(streams, _) => Some(streams.clone()),
+            QueuedRequest::Everything => Some(Box::default()),
             _ => None,
         };
-        reconfig.wanted.push_back(want);
+        reconfig.queued.push_back(kind);
         if let Some(streams) = closed {
             self.out.close_streams(&streams);
         }
         Ok(())
     }
 
-    /// Begins streams anew.
+    /// Queues a request to reset streams.
     pub(crate) fn reset_streams(&mut self, reset: Reset<'_>) -> Result<(), Error> {
-        let (streams, most) = match reset {
+        let (streams, max) = match reset {
             Reset::Outgoing(streams) => (streams, self.streams.0),
             Reset::Incoming(streams) => (streams, self.streams.1),
-            Reset::Everything => return self.want(Want::Everything),
+            Reset::Everything => return self.queue_request(QueuedRequest::Everything),
         };
-        if let Some(&got) = streams.iter().find(|stream| **stream >= most) {
-            return Err(Error::Stream { streams: most, got });
+        if let Some(&got) = streams.iter().find(|stream| **stream >= max) {
+            return Err(Error::Stream { streams: max, got });
         }
         if streams.len() > MAX_RESET_STREAMS {
             return Err(Error::Full { what: "streams in one request", limit: MAX_RESET_STREAMS });
         }
-        self.want(match reset {
-            Reset::Incoming(_) => Want::Incoming(streams.into()),
-            _ => Want::Outgoing(streams.into(), None),
+        self.queue_request(match reset {
+            Reset::Incoming(_) => QueuedRequest::Incoming(streams.into()),
+            _ => QueuedRequest::Outgoing(streams.into(), None),
         })
     }
 
-    /// Asks for more streams in each direction.
+    /// Queues requests for more streams in each direction.
     pub(crate) fn add_streams(&mut self, outgoing: u16, incoming: u16) -> Result<(), Error> {
         for (count, have) in [(outgoing, self.streams.0), (incoming, self.streams.1)] {
             if have.checked_add(count).is_none() {
@@ -266,78 +270,79 @@ impl Association {
             }
         }
         if outgoing > 0 {
-            self.want(Want::AddOutgoing(outgoing))?;
+            self.queue_request(QueuedRequest::AddOutgoing(outgoing))?;
         }
         if incoming > 0 {
-            self.want(Want::AddIncoming(incoming))?;
+            self.queue_request(QueuedRequest::AddIncoming(incoming))?;
         }
         Ok(())
     }
 
-    /// Begins the next request when what it waits for has gone out.
+    /// Starts the next request once the data that it waits for is sent.
     pub(super) fn reconfig_progress(&mut self) {
         let Some(reconfig) = &mut self.reconfig else { return };
-        if reconfig.asked.is_some() || self.state != State::Established {
+        if reconfig.pending.is_some() || self.state != State::Established {
             return;
         }
-        let ready = match reconfig.wanted.front() {
+        let ready = match reconfig.queued.front() {
             None => return,
-            Some(Want::Outgoing(streams, _)) => self.out.has_sent(streams),
-            Some(Want::Everything) => self.out.is_done(),
+            Some(QueuedRequest::Outgoing(streams, _)) => self.out.has_sent(streams),
+            Some(QueuedRequest::Everything) => self.out.is_done(),
             Some(_) => true,
         };
         if !ready {
             return;
         }
-        let Some(want) = reconfig.wanted.pop_front() else { return };
+        let Some(kind) = reconfig.queued.pop_front() else { return };
         let request = reconfig.next_request;
         reconfig.next_request = request.wrapping_add(1);
         let mut value = Vec::new();
-        match &want {
-            Want::Outgoing(streams, answers) => Wire::OutgoingReset {
+        match &kind {
+            QueuedRequest::Outgoing(streams, answers) => Wire::OutgoingReset {
                 request,
                 response: answers.unwrap_or(reconfig.expected.wrapping_sub(1)),
                 last_tsn: self.out.next_tsn().minus(1),
                 streams: Streams::new(&bytes(streams)),
             }
             .emit(&mut value),
-            Want::Incoming(streams) => {
+            QueuedRequest::Incoming(streams) => {
                 let streams = bytes(streams);
                 Wire::IncomingReset { request, streams: Streams::new(&streams) }.emit(&mut value);
             }
-            Want::Everything => Wire::TsnReset { request }.emit(&mut value),
-            Want::AddOutgoing(count) => {
+            QueuedRequest::Everything => Wire::TsnReset { request }.emit(&mut value),
+            QueuedRequest::AddOutgoing(count) => {
                 Wire::AddOutgoing { request, count: *count }.emit(&mut value);
             }
-            Want::AddIncoming(count) => {
+            QueuedRequest::AddIncoming(count) => {
                 Wire::AddIncoming { request, count: *count }.emit(&mut value);
             }
         }
         let path = self.current;
-        reconfig.asked = Some(Asked { request, want, value, send: true, path, in_progress: false });
+        reconfig.pending =
+            Some(PendingRequest { request, kind, value, send: true, path, in_progress: false });
     }
 
-    /// Requests that were to go on a path that is no more go on another.
+    /// Moves requests of a removed path to another path.
     pub(super) fn requests_leave(&mut self, path: usize, other: usize) {
-        let asked = self.reconfig.as_mut().and_then(|reconfig| reconfig.asked.as_mut());
-        if let Some(asked) = asked.filter(|asked| asked.path == path) {
-            asked.path = other;
+        let pending = self.reconfig.as_mut().and_then(|reconfig| reconfig.pending.as_mut());
+        if let Some(pending) = pending.filter(|pending| pending.path == path) {
+            pending.path = other;
         }
         if let Some(asconf) = &mut self.asconf {
             asconf.leave(path, other);
         }
     }
 
-    /// Where a RE-CONFIG is to go, if there is one.
+    /// Returns the path of the next RE-CONFIG.
     pub(super) fn reconfig_target(&self) -> Option<usize> {
         let reconfig = self.reconfig.as_ref().filter(|reconfig| reconfig.wants_to_send())?;
-        match &reconfig.asked {
-            Some(asked) if asked.send => Some(asked.path),
+        match &reconfig.pending {
+            Some(pending) if pending.send => Some(pending.path),
             _ => Some(self.ack_path()),
         }
     }
 
-    /// Writes what is to be said to the peer.
+    /// Writes the answers and the request that are due.
     pub(super) fn put_reconfig(&mut self, cx: &Cx<'_>, target: usize, packet: &mut Writer<'_>) {
         if self.reconfig_target() != Some(target) {
             return;
@@ -355,24 +360,26 @@ impl Association {
             reconfig.unsent.drain(..reconfig.unsent.len().min(MAX_PARAMETERS));
             crate::wire::Chunk::ReConfig(&value).emit(packet.chunks());
         }
-        let Some(asked) = reconfig.asked.as_mut().filter(|asked| asked.send) else { return };
+        let Some(pending) = reconfig.pending.as_mut().filter(|pending| pending.send) else {
+            return;
+        };
         let fresh = packet.len() == COMMON_HEADER;
-        if !fresh && packet.space() < TLV_HEADER + asked.value.len() {
+        if !fresh && packet.space() < TLV_HEADER + pending.value.len() {
             return;
         }
-        asked.send = false;
-        crate::wire::Chunk::ReConfig(&asked.value).emit(packet.chunks());
+        pending.send = false;
+        crate::wire::Chunk::ReConfig(&pending.value).emit(packet.chunks());
         reconfig.timer = Some(cx.now + self.paths[target].rto.get());
     }
 
-    /// The Re-configuration Timer expired (section 5.1.1).
+    /// Handles the expiry of the Re-configuration Timer (section 5.1.1).
     pub(super) fn reconfig_timeout(&mut self, now: Time) {
         let Some(reconfig) = &mut self.reconfig else { return };
         reconfig.timer = None;
-        let Some(asked) = &mut reconfig.asked else { return };
-        asked.send = true;
-        let last = asked.path;
-        if core::mem::take(&mut asked.in_progress) {
+        let Some(pending) = &mut reconfig.pending else { return };
+        pending.send = true;
+        let last = pending.path;
+        if core::mem::take(&mut pending.in_progress) {
             return;
         }
         self.paths[last].rto.back_off();
@@ -383,12 +390,12 @@ impl Association {
         self.paths[last].ask_soon(now);
         self.path_changed();
         let next = self.other_than(last);
-        if let Some(asked) = self.reconfig.as_mut().and_then(|r| r.asked.as_mut()) {
-            asked.path = next;
+        if let Some(pending) = self.reconfig.as_mut().and_then(|r| r.pending.as_mut()) {
+            pending.path = next;
         }
     }
 
-    /// A RE-CONFIG came.
+    /// Handles a RE-CONFIG.
     pub(super) fn handle_reconfig(&mut self, cx: &mut Cx<'_>, value: &[u8]) {
         use State::*;
         if !matches!(self.state, Established | ShutdownPending | ShutdownReceived) {
@@ -423,7 +430,8 @@ impl Association {
         }
         let reconfig = self.reconfig_mut();
         let known = reconfig.answers.iter().find(|answer| answer.request == request).copied();
-        // A reset of everything that had to wait is tried again; others go on by themselves.
+        // A reset of everything that had to wait is attempted again. Other requests proceed by
+        // themselves.
         let waits = |answer: &Answer| {
             answer.result == result::IN_PROGRESS && matches!(wire, Wire::TsnReset { .. })
         };
@@ -439,14 +447,14 @@ impl Association {
         if known.is_none() {
             reconfig.expected = request.wrapping_add(1);
         }
-        if reconfig.answers.len() >= KEPT_ANSWERS {
+        if reconfig.answers.len() >= RETAINED_ANSWERS {
             reconfig.answers.pop_front();
         }
         reconfig.answers.push_back(answer);
         reconfig.answer(answer);
     }
 
-    /// Does what the peer asks for, or refuses.
+    /// Performs a request of the peer, or refuses it.
     fn perform(
         &mut self,
         cx: &mut Cx<'_>,
@@ -464,7 +472,9 @@ impl Association {
             Wire::TsnReset { .. } => return self.reset_everything(cx),
             Wire::AddOutgoing { count, .. } => self.add_inbound(count),
             Wire::AddIncoming { count, .. } => match self.streams.0.checked_add(count) {
-                Some(_) if self.want(Want::AddOutgoing(count)).is_ok() => result::PERFORMED,
+                Some(_) if self.queue_request(QueuedRequest::AddOutgoing(count)).is_ok() => {
+                    result::PERFORMED
+                }
                 _ => result::DENIED,
             },
             Wire::Response { .. } => result::DENIED,
@@ -485,10 +495,10 @@ impl Association {
             return result::ALREADY_IN_PROGRESS;
         }
         // E1.
-        let answers = |asked: &mut Asked| {
-            asked.request == response && matches!(asked.want, Want::Incoming(_))
+        let answers = |pending: &mut PendingRequest| {
+            pending.request == response && matches!(pending.kind, QueuedRequest::Incoming(_))
         };
-        if reconfig.asked.take_if(answers).is_some() {
+        if reconfig.pending.take_if(answers).is_some() {
             reconfig.timer = None;
         }
         let known = self.streams.1;
@@ -497,7 +507,7 @@ impl Association {
             return result::WRONG_SSN;
         }
         if last_tsn.after(self.inn.cumulative()) {
-            let deferred = Deferred { request, last_tsn, streams: list, held: Vec::new() };
+            let deferred = DeferredReset { request, last_tsn, streams: list, held: Vec::new() };
             self.reconfig_mut().deferred = Some(deferred);
             return result::IN_PROGRESS;
         }
@@ -510,40 +520,40 @@ impl Association {
         self.pending.changes.push_back(Change::StreamsReset { incoming: true, streams });
     }
 
-    /// Whether the peer was asked to reset everything: until it answers, it is not known by which
-    /// numbers it goes, so its data and SACKs are not taken, unless it has said that it goes by the
-    /// old ones still. It sends them again.
+    /// Returns whether a local request to reset everything is unanswered. Until the answer it is
+    /// unknown which numbers the peer uses, so its data and SACKs are ignored, unless it has answered
+    /// that the request is in progress. The peer sends them again.
     pub(super) fn awaits_new_numbers(&self) -> bool {
-        self.asks_for_everything().is_some_and(|asked| !asked.in_progress)
+        self.pending_full_reset().is_some_and(|pending| !pending.in_progress)
     }
 
-    pub(super) fn asks_for_everything(&self) -> Option<&Asked> {
-        let asked = self.reconfig.as_ref()?.asked.as_ref()?;
-        Some(asked).filter(|asked| asked.want == Want::Everything)
+    pub(super) fn pending_full_reset(&self) -> Option<&PendingRequest> {
+        let pending = self.reconfig.as_ref()?.pending.as_ref()?;
+        Some(pending).filter(|pending| pending.kind == QueuedRequest::Everything)
     }
 
-    /// While the peer may have begun anew unheard, what may go by the new numbers is not taken; it comes
-    /// again.
+    /// Returns whether data may use numbers of a reset whose answer has not arrived. Such data is
+    /// ignored, and the peer sends it again.
     pub(super) fn is_too_new(&self, data: &impl Numbered) -> bool {
-        self.asks_for_everything().is_some() && {
+        self.pending_full_reset().is_some() && {
             let IData { flags, tsn, stream, mid, .. } = data.parts();
             self.inn.may_be_anew(tsn, flags, stream, mid)
         }
     }
 
-    /// Data was taken: a peer that was told that everything is reset has heard of it.
+    /// Notes that data was accepted, which shows that the peer knows of the reset of everything.
     pub(super) fn goes_by_new_numbers(&mut self) {
         if self.reconfig.as_ref().is_some_and(|reconfig| reconfig.answering) {
             self.end_quiet();
         }
     }
 
-    /// The data that a reset of the peer waited for may have come (section 5.2.2, E2 to E6).
-    pub(super) fn deferred_reset(&mut self, seen: &mut Seen) {
+    /// Performs a peer's reset once the data that it waited for has arrived (section 5.2.2, E2 to E6).
+    pub(super) fn deferred_reset(&mut self, seen: &mut PacketData) {
         let cumulative = self.inn.cumulative();
         let Some(reconfig) = &mut self.reconfig else { return };
-        let reached = |deferred: &mut Deferred| !deferred.last_tsn.after(cumulative);
-        let Some(Deferred { request, streams, held, .. }) = reconfig.deferred.take_if(reached)
+        let reached = |deferred: &mut DeferredReset| !deferred.last_tsn.after(cumulative);
+        let Some(DeferredReset { request, streams, held, .. }) = reconfig.deferred.take_if(reached)
         else {
             return;
         };
@@ -552,7 +562,7 @@ impl Association {
         }
         reconfig.answer(Answer { request, result: result::PERFORMED, next: None });
         self.reset_incoming(streams);
-        for Held { flags, tsn, stream, number, ppid_or_fsn, user } in held {
+        for HeldChunk { flags, tsn, stream, number, ppid_or_fsn, user } in held {
             let user = &*user;
             if self.state == State::Closed {
                 return;
@@ -567,31 +577,31 @@ impl Association {
         }
     }
 
-    /// Holds a chunk back that goes by the numbers of after a reset that waits (section 5.2.2, E2). `true`
-    /// if it is one; more than [`MAX_HELD`] come again.
-    pub(super) fn holds_back(&mut self, data: &impl Numbered, seen: &mut Seen) -> bool {
+    /// Holds back a chunk that uses the numbers after a waiting reset (section 5.2.2, E2). Returns
+    /// `true` if it does. Beyond [`MAX_HELD`] the peer sends them again.
+    pub(super) fn holds_back(&mut self, data: &impl Numbered, seen: &mut PacketData) -> bool {
         if self.reconfig.as_ref().is_none_or(|reconfig| reconfig.deferred.is_none()) {
             return false;
         }
-        // The last that it waited for may have come in this packet.
+        // The last chunk that the reset waited for may have arrived in this packet.
         self.deferred_reset(seen);
         let deferred = self.reconfig.as_mut().and_then(|reconfig| reconfig.deferred.as_mut());
-        let Some(Deferred { last_tsn, streams, held, .. }) = deferred else { return false };
+        let Some(DeferredReset { last_tsn, streams, held, .. }) = deferred else { return false };
         let IData { flags, tsn, stream, mid: number, ppid_or_fsn, user } = data.parts();
         if !tsn.after(*last_tsn) || !(streams.is_empty() || streams.contains(&stream)) {
             return false;
         }
         if held.len() < MAX_HELD && held.iter().all(|other| other.tsn != tsn) {
-            held.push(Held { flags, tsn, stream, number, ppid_or_fsn, user: user.into() });
+            held.push(HeldChunk { flags, tsn, stream, number, ppid_or_fsn, user: user.into() });
         }
         true
     }
 
-    /// Everything is reset. Whether a reset of streams that waited goes by the old or the new numbers is
-    /// not known: it is forgotten, and the peer asks again.
+    /// Drops a waiting reset of streams when everything is reset. It is unknown whether it uses the old
+    /// or the new numbers, and the peer repeats it.
     fn end_deferred(&mut self) {
         let Some(reconfig) = &mut self.reconfig else { return };
-        let Some(Deferred { request, .. }) = reconfig.deferred.take() else { return };
+        let Some(DeferredReset { request, .. }) = reconfig.deferred.take() else { return };
         if reconfig.expected == request.wrapping_add(1) {
             reconfig.expected = request;
             reconfig.answers.retain(|answer| answer.request != request);
@@ -608,27 +618,27 @@ impl Association {
         if list.len() > MAX_RESET_STREAMS {
             return result::DENIED;
         }
-        let covers = |want: &Want| match want {
-            Want::Outgoing(own, _) => {
-                own.is_empty() || (!list.is_empty() && list.iter().all(|s| own.contains(s)))
+        let covers = |kind: &QueuedRequest| match kind {
+            QueuedRequest::Outgoing(queued, _) => {
+                queued.is_empty() || (!list.is_empty() && list.iter().all(|s| queued.contains(s)))
             }
             _ => false,
         };
-        if self.reconfig_mut().asked.as_ref().is_some_and(|asked| covers(&asked.want)) {
+        if self.reconfig_mut().pending.as_ref().is_some_and(|pending| covers(&pending.kind)) {
             return result::NOTHING_TO_DO;
         }
-        match self.want(Want::Outgoing(list, Some(request))) {
+        match self.queue_request(QueuedRequest::Outgoing(list, Some(request))) {
             // The outgoing request answers it.
             Ok(()) => result::IN_PROGRESS,
             Err(_) => result::ALREADY_IN_PROGRESS,
         }
     }
 
-    /// Section 5.2.4. What is in flight would count as arrived, so it arrives first: the peer is told
-    /// to ask again.
+    /// Performs a reset of everything (section 5.2.4). Data in flight would count as arrived, so it
+    /// must arrive first, and the peer is answered to ask again.
     fn reset_everything(&mut self, cx: &mut Cx<'_>) -> (u32, Option<(Tsn, Tsn)>) {
-        if self.asks_for_everything().is_some() {
-            // Neither end could know by which numbers the other goes.
+        if self.pending_full_reset().is_some() {
+            // Neither endpoint could know which numbers the other uses.
             return (result::ALREADY_IN_PROGRESS, None);
         }
         let under_way = self.out.is_under_way();
@@ -653,9 +663,9 @@ impl Association {
         // G4 and G5.
         self.pending.unsent += self.out.reset_everything(ours);
         self.inn.reset_everything(theirs);
-        self.forget_numbers();
+        self.reset_numbering();
         if put_off {
-            // The peer takes data by the old numbers: what goes by the new ones must not overtake the
+            // The peer accepts data with the old numbers. Data with the new ones must not overtake the
             // answer.
             let wait = self.paths[self.current].rto.get();
             let reconfig = self.reconfig_mut();
@@ -666,7 +676,7 @@ impl Association {
         (result::PERFORMED, Some((ours, theirs)))
     }
 
-    /// The peer has not asked again for its reset, or has the answer: new data goes out.
+    /// Allows new data again. The peer has the answer, or has not repeated its request in time.
     pub(super) fn end_quiet(&mut self) {
         if let Some(reconfig) = &mut self.reconfig {
             (reconfig.quiet, reconfig.answering) = (None, false);
@@ -675,8 +685,8 @@ impl Association {
         self.allow_bursts();
     }
 
-    /// Places are counted anew.
-    fn forget_numbers(&mut self) {
+    /// Restarts the positions of everything that is counted.
+    fn reset_numbering(&mut self) {
         self.end_quiet();
         self.end_deferred();
         for path in &mut self.paths {
@@ -692,22 +702,24 @@ impl Association {
     /// Section 5.2.5.
     fn add_inbound(&mut self, count: u16) -> u32 {
         let reconfig = self.reconfig_mut();
-        let asked = reconfig.asked.take_if(|asked| matches!(asked.want, Want::AddIncoming(_)));
-        if asked.is_some() {
+        let pending = reconfig
+            .pending
+            .take_if(|pending| matches!(pending.kind, QueuedRequest::AddIncoming(_)));
+        if pending.is_some() {
             reconfig.timer = None;
         }
         let more = self.streams.1.checked_add(count);
-        match more.filter(|more| *more <= self.settings.most_inbound_streams) {
+        match more.filter(|more| *more <= self.settings.max_inbound_streams) {
             Some(more) => {
                 self.streams.1 = more;
-                self.tell_streams();
+                self.report_streams();
                 result::PERFORMED
             }
             None => result::DENIED,
         }
     }
 
-    fn tell_streams(&mut self) {
+    fn report_streams(&mut self) {
         let (outbound, inbound) = self.streams;
         self.pending.changes.push_back(Change::Streams { outbound, inbound });
     }
@@ -723,15 +735,16 @@ impl Association {
         let Some(reconfig) = &mut self.reconfig else { return };
         if result == result::IN_PROGRESS {
             // H2: the timer starts again.
-            let asked = reconfig.asked.as_mut().filter(|asked| asked.request == response);
-            if let Some(asked) = asked {
-                asked.in_progress = true;
-                // Section 8.1 of RFC 9260: the peer answers, however often it puts us off.
+            let pending = reconfig.pending.as_mut().filter(|pending| pending.request == response);
+            if let Some(pending) = pending {
+                pending.in_progress = true;
+                // Section 8.1 of RFC 9260: the peer answers, however often it postpones.
                 self.errors = 0;
-                let mut wait = self.paths[asked.path].rto.get();
-                if asked.want == Want::Everything {
-                    // Up to half as long again: what the peer sends again at the same pace would always
-                    // come while the next answer is awaited, when it is not taken.
+                let mut wait = self.paths[pending.path].rto.get();
+                if pending.kind == QueuedRequest::Everything {
+                    // Up to half as long again. Retransmissions of the peer at the same pace would
+                    // otherwise always arrive while the next answer is outstanding, when they are
+                    // ignored.
                     let share = cx.random.next_u64() % 512;
                     wait +=
                         Duration::from_nanos((wait.as_nanos() as u64 / 1024).saturating_mul(share));
@@ -740,12 +753,14 @@ impl Association {
             }
             return;
         }
-        let Some(asked) = reconfig.asked.take_if(|asked| asked.request == response) else { return };
+        let Some(pending) = reconfig.pending.take_if(|pending| pending.request == response) else {
+            return;
+        };
         reconfig.timer = None;
         self.errors = 0;
         let performed = matches!(result, result::PERFORMED | result::NOTHING_TO_DO);
-        match asked.want {
-            Want::Outgoing(streams, _) => {
+        match pending.kind {
+            QueuedRequest::Outgoing(streams, _) => {
                 // H4.
                 self.out.open_streams(&streams, performed);
                 if performed {
@@ -753,22 +768,24 @@ impl Association {
                     self.pending.changes.push_back(change);
                 }
             }
-            Want::Everything => {
+            QueuedRequest::Everything => {
                 self.out.open_streams(&[], false);
                 // H5.
                 if let Some((theirs, ours)) = next.filter(|_| performed) {
                     self.pending.unsent += self.out.reset_everything(ours);
                     self.inn.reset_everything(theirs);
-                    self.forget_numbers();
+                    self.reset_numbering();
                     self.pending.changes.push_back(Change::EverythingReset);
                 }
             }
-            Want::AddOutgoing(count) if performed => {
+            QueuedRequest::AddOutgoing(count) if performed => {
                 // H6.
                 self.streams.0 = self.streams.0.saturating_add(count);
-                self.tell_streams();
+                self.report_streams();
             }
-            Want::AddOutgoing(_) | Want::Incoming(_) | Want::AddIncoming(_) => {}
+            QueuedRequest::AddOutgoing(_)
+            | QueuedRequest::Incoming(_)
+            | QueuedRequest::AddIncoming(_) => {}
         }
         if !performed {
             self.pending.changes.push_back(Change::ReconfigRefused(result));

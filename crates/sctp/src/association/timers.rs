@@ -1,4 +1,4 @@
-//! The clock (RFC 9260 sections 6.3.3 and 8).
+//! Timers (RFC 9260 sections 6.3.3 and 8).
 
 use super::{Association, Cx, State};
 use ringway_sansio::Time;
@@ -8,7 +8,7 @@ fn due(timer: &mut Option<Time>, now: Time) -> bool {
 }
 
 impl Association {
-    /// When [`Association::handle_timeout`] is to be called.
+    /// Returns the time when [`Association::handle_timeout`] is to be called.
     pub(crate) fn deadline(&self) -> Option<Time> {
         let mut first: Option<Time> = None;
         let mut look = |timer: Option<Time>| {
@@ -86,20 +86,20 @@ impl Association {
         self.beat_timers(cx);
     }
 
-    /// RFC 8985 sections 6.3 and 7.3.
+    /// Handles the timer of RACK (RFC 8985 sections 6.3 and 7.3).
     fn rack_expired(&mut self, now: Time, index: usize) {
         let outcome = self.out.rack_timeout(now, index, &mut self.paths, &self.settings);
         self.totals.fast_retransmits += u64::from(outcome.marked);
         self.totals.tail_probes += u64::from(outcome.fast && outcome.marked == 0);
         self.totals.recoveries += u64::from(outcome.fast && outcome.marked > 0);
-        self.give_up(now);
+        self.abandon_expired(now);
         self.forced |= outcome.fast;
         self.allow_bursts();
     }
 
-    /// RFC 9260 section 6.3.3.
+    /// Handles the expiry of T3-rtx (RFC 9260 section 6.3.3).
     fn t3_expired(&mut self, now: Time, index: usize) {
-        let most = self.most_data();
+        let max = self.max_data();
         let path = &mut self.paths[index];
         if path.flight == 0 && !self.out.has_marked() && !self.out.is_ahead() {
             // The window has been closed for an RTO (section 6.1 A).
@@ -111,11 +111,12 @@ impl Association {
         self.tried |= 1 << index;
         let heard = self.heard & (1 << index) != 0 || path.flight == 0;
         self.heard &= !(1 << index);
-        if heard && self.out.is_shut(most) {
-            // The peer answers but has no room: no error (section 6.1 A). What it refused probes its
-            // window, on another path where there is one: the answer may have been to what went there.
+        if heard && self.out.is_shut(max) {
+            // The peer answers but has no room, which is no error (section 6.1 A). The data that it
+            // refused probes its window, on another path where there is one, since the answer may
+            // concern that path's data.
             self.out.mark_all(index, path, true);
-            self.give_up(now);
+            self.abandon_expired(now);
             self.probing = true;
             self.probes += 1;
             self.forced = true;
@@ -123,13 +124,13 @@ impl Association {
         }
         path.suspect_black_hole(now, path.flight as usize);
         let recovering = path.recovery.take().is_some() || self.out.in_recovery();
-        path.forget_rack();
+        path.reset_rack();
         path.rto.back_off();
         path.timeout(now, recovering);
         path.error(&self.settings);
         self.out.mark_all(index, path, true);
         self.out.end_recovery();
-        self.give_up(now);
+        self.abandon_expired(now);
         self.forced = true;
         if self.count_error() {
             return;

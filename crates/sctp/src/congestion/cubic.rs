@@ -4,7 +4,7 @@
 use super::{Acked, Congestion, Window};
 use ringway_sansio::Time;
 
-/// RFC 9438 section 4.6: what a loss leaves of the window.
+/// RFC 9438 section 4.6: the factor of the window after a loss.
 const BETA: f64 = 0.7;
 /// RFC 9438 section 5.1: how aggressively the window grows, in chunks per second cubed.
 const C: f64 = 0.4;
@@ -23,17 +23,17 @@ pub struct Cubic {
     epoch: Option<Time>,
     w_est: f64,
     cwnd_prior: f64,
-    /// Part of a byte that the window is to grow.
+    /// Fraction of a byte by which the window is to grow.
     fraction: f64,
 }
 
-/// The cube root by Newton's method, which the standard library leaves to each platform.
+/// Returns the cube root by Newton's method. The standard library's result depends on the platform.
 fn cube_root(x: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;
     }
     let mut root = x.max(1.0);
-    // From above it falls by a third at least until it is near, and then doubles its digits.
+    // From above, each step falls by a third at least until it is near. Then the correct digits double.
     for _ in 0..128 {
         let next = (2.0 * root + x / (root * root)) / 3.0;
         if next >= root {
@@ -102,8 +102,8 @@ impl Congestion for Cubic {
             return;
         }
         if window.in_slow_start() {
-            let most = SLOW_START_LIMIT * acked.sacks * window.pmdcs;
-            window.cwnd = window.cwnd.saturating_add(acked.bytes.min(most));
+            let max = SLOW_START_LIMIT * acked.sacks * window.pmdcs;
+            window.cwnd = window.cwnd.saturating_add(acked.bytes.min(max));
         } else {
             self.avoid(window, acked);
         }
@@ -116,7 +116,7 @@ impl Congestion for Cubic {
 
     fn timeout(&mut self, window: &mut Window, _now: Time, _recovering: bool) {
         self.fall(window);
-        // RFC 9438 section 4.8: the avoidance that follows begins at a plateau of its own.
+        // RFC 9438 section 4.8: the following congestion avoidance starts with a new plateau.
         self.w_max = 0.0;
         window.cwnd = window.pmdcs;
     }
@@ -199,8 +199,8 @@ mod tests {
         assert!((26_000..30_000).contains(&w.cwnd), "{}", w.cwnd);
     }
 
-    /// RFC 9438 sections 4.7 and 4.8: a second loss below the first makes room for others; a timeout
-    /// forgets where the loss was. RFC 9438 section 5.8: an unused window stays.
+    /// RFC 9438 sections 4.7 and 4.8: a second loss below the first makes room for other flows; a
+    /// timeout resets the plateau. RFC 9438 section 5.8: an unused window stays.
     #[test]
     fn falls_and_begins_anew() {
         let (mut w, mut c) = (window(100_000), Cubic::default());

@@ -1,5 +1,5 @@
-//! Congestion control: how large the window of a path is. What counts as loss, and what is sent
-//! again, is decided elsewhere; a controller only says how the window grows and where it falls to.
+//! Congestion control: the size of a path's window. Loss detection and retransmission are elsewhere. A
+//! controller only decides how the window grows and what it falls to.
 
 mod cubic;
 mod rfc9260;
@@ -24,7 +24,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Whether the window grows by slow start (RFC 9260 section 7.2.1).
+    /// Returns whether the window grows by slow start (RFC 9260 section 7.2.1).
     pub const fn in_slow_start(&self) -> bool {
         self.cwnd <= self.ssthresh
     }
@@ -37,17 +37,17 @@ pub struct Acked {
     pub now: Time,
     /// Bytes newly acknowledged.
     pub bytes: u32,
-    /// How many SACKs it stands for, where every second packet gets one (RFC 9260 section 6.2): packets
-    /// that arrive together are acknowledged together.
+    /// Number of SACKs it stands for at one SACK for every second packet (RFC 9260 section 6.2), since
+    /// packets that arrive together are acknowledged together.
     pub sacks: u32,
     /// Bytes in flight on the path before it came.
     pub flight: u32,
-    /// Nothing is left in flight on the path.
+    /// Whether nothing is left in flight on the path.
     pub all: bool,
-    /// A fast recovery is under way.
+    /// Whether a fast recovery is in progress.
     pub recovering: bool,
-    /// Bytes that must be acknowledged in congestion avoidance until the window grows by a chunk,
-    /// where that is more than the window: several paths share what one would take.
+    /// Bytes to be acknowledged in congestion avoidance until the window grows by a chunk, where that
+    /// is more than the window: several paths share the growth of one.
     pub step: u32,
     /// The smoothed round-trip time, once known.
     pub srtt: Option<Duration>,
@@ -55,18 +55,18 @@ pub struct Acked {
 
 /// A congestion controller of one path.
 pub trait Congestion: fmt::Debug + Send {
-    /// Its name, for traces.
+    /// Returns the controller's name, for traces.
     fn name(&self) -> &'static str;
 
-    /// Data was acknowledged.
+    /// Handles newly acknowledged data.
     fn acked(&mut self, window: &mut Window, acked: Acked);
 
-    /// A loss was found by gap reports and begins a fast recovery (RFC 9260 section 7.2.3).
+    /// Handles a loss found by gap reports, which begins a fast recovery (RFC 9260 section 7.2.3).
     fn lost(&mut self, window: &mut Window, now: Time);
 
-    /// T3-rtx expired (RFC 9260 section 7.2.3), maybe while a fast recovery is under way.
+    /// Handles the expiry of T3-rtx (RFC 9260 section 7.2.3), possibly during a fast recovery.
     fn timeout(&mut self, window: &mut Window, now: Time, recovering: bool);
 
-    /// The path was idle for so many RTOs (RFC 9260 section 7.2.1).
+    /// Handles a path that was idle for a number of RTOs (RFC 9260 section 7.2.1).
     fn idle(&mut self, window: &mut Window, rtos: u32);
 }

@@ -3,10 +3,11 @@
 use super::{Acked, Congestion, Window};
 use ringway_sansio::Time;
 
-/// The positive integer L of RFC 9260 section 7.2.1: PMDCS that slow start adds at most for a SACK.
+/// The positive integer L of RFC 9260 section 7.2.1: the maximum number of PMDCS that slow start adds
+/// for a SACK.
 const SLOW_START_LIMIT: u32 = 1;
 
-/// Slow start, then one PMDCS a round trip; halved by loss.
+/// Slow start, then one PMDCS per round trip; halved by a loss.
 #[derive(Debug, Default)]
 pub struct Rfc9260;
 
@@ -24,8 +25,8 @@ impl Congestion for Rfc9260 {
         if window.in_slow_start() {
             // Section 7.2.1.
             if full && !acked.recovering {
-                let most = SLOW_START_LIMIT * acked.sacks * window.pmdcs;
-                window.cwnd = window.cwnd.saturating_add(acked.bytes.min(most));
+                let max = SLOW_START_LIMIT * acked.sacks * window.pmdcs;
+                window.cwnd = window.cwnd.saturating_add(acked.bytes.min(max));
             }
         } else {
             // Section 7.2.2.
@@ -53,8 +54,8 @@ impl Congestion for Rfc9260 {
     }
 
     fn timeout(&mut self, window: &mut Window, _now: Time, recovering: bool) {
-        // What a recovery under way has answered for by half the window is not answered for once more:
-        // a SACK tells of some hundred gaps, and T3-rtx sees to the others of the same loss.
+        // A recovery in progress has already halved the window, and it is not halved again. A SACK
+        // reports some hundred gaps, and T3-rtx retransmits the other chunks of the same loss.
         if !recovering {
             window.ssthresh = half(window);
         }
@@ -119,11 +120,11 @@ mod tests {
         assert_eq!((w.cwnd, w.partial_bytes_acked), (10_000, 9000));
         Rfc9260.acked(&mut w, acked(1500, 10_000));
         assert_eq!((w.cwnd, w.partial_bytes_acked), (11_000, 500));
-        // Where several paths share, it takes more.
+        // With several paths that share, it takes more.
         Rfc9260.acked(&mut w, Acked { step: 30_000, ..acked(11_000, 11_000) });
         assert_eq!((w.cwnd, w.partial_bytes_acked), (11_000, 11_500));
         w.partial_bytes_acked = 500;
-        // A window that is not used gathers no more than one step.
+        // An unused window accumulates no more than one step.
         for _ in 0..20 {
             Rfc9260.acked(&mut w, acked(1000, 5000));
         }

@@ -1,12 +1,12 @@
-//! How often something may be done: so many times a second, and as many at once.
+//! A rate limit: a number of actions per second, and as many at once.
 
 use ringway_sansio::Time;
 
-/// A token bucket that holds a second's worth.
+/// A token bucket that holds the tokens of one second.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Budget {
     per_second: u64,
-    /// In billionths of one.
+    /// Tokens left, in billionths.
     left: u64,
     at: Time,
 }
@@ -19,7 +19,7 @@ impl Budget {
         Budget { per_second, left: per_second * ONE, at: Time::ZERO }
     }
 
-    /// Whether it may be done once more now.
+    /// Takes a token. Returns whether there was one.
     pub(super) fn take(&mut self, now: Time) -> bool {
         let passed = now.since(self.at).as_nanos().min(u128::from(ONE)) as u64;
         self.at = now;

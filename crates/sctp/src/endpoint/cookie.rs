@@ -1,5 +1,5 @@
-//! The State Cookie (RFC 9260 sections 5.1.3 to 5.1.5): everything an association is made of, with
-//! a time and a MAC, so that nothing need be kept until it comes back.
+//! The State Cookie (RFC 9260 sections 5.1.3 to 5.1.5). It contains the state of the new association
+//! with a time and a MAC, so that nothing is stored until it comes back.
 
 use crate::association::Offer;
 use crate::auth::Agreed;
@@ -11,54 +11,55 @@ use ringway_sansio::{Duration, Random, Time};
 use sha2::Sha256;
 use std::net::IpAddr;
 
-/// Bytes of the MAC, cut from 32: RFC 2104 section 5.
+/// Length in bytes of the MAC, truncated from 32: RFC 2104 section 5.
 const MAC: usize = 16;
 
-/// What a cookie says. Where no addresses are listed it has 48 bytes, so that the answer to the
-/// smallest INIT is no more than three times as long as the INIT.
+/// The contents of a cookie. Without a list of addresses it has 48 bytes, so that the answer to the
+/// smallest INIT is at most three times as long as the INIT.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Cookie {
     pub(super) expires: Time,
-    /// Our port and the peer's.
+    /// The local port and the peer's.
     pub(super) ports: (u16, u16),
     pub(super) offer: Offer,
 }
 
 impl Cookie {
-    /// How long ago it expired.
+    /// Returns how long ago the cookie expired; `None` if it has not.
     pub(super) fn stale(&self, now: Time) -> Option<Duration> {
         (now > self.expires).then(|| now.since(self.expires))
     }
 }
 
-/// What the packet that brings a cookie shows by itself. The MAC covers it, and the cookie need not say it.
+/// Fields of the packet that carries a cookie. The MAC covers them, and the cookie need not contain
+/// them.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
-    /// Our port and the peer's.
+pub(super) struct PacketFields {
+    /// The local port and the peer's.
     pub(super) ports: (u16, u16),
     /// The packet's Verification Tag.
     pub(super) tag: u32,
-    /// The packet's destination and source.
+    /// The destination and the source address of the packet.
     pub(super) local: IpAddr,
     pub(super) source: IpAddr,
 }
 
-/// The parts that not every cookie has, as bits of its second byte.
+/// Optional parts, as bits of a cookie's second byte.
 mod has {
     pub(super) const TIES: u8 = 1;
     pub(super) const AUTH: u8 = 1 << 1;
-    /// The addresses of the INIT's packet, and those it listed. Without them the COOKIE ECHO must come
-    /// between the same two as the INIT.
+    /// The addresses of the INIT's packet, and those it listed. Without them the COOKIE ECHO must have
+    /// the same addresses as the INIT.
     pub(super) const ADDRESSES: u8 = 1 << 2;
-    /// The INIT ACK listed no address of ours.
+    /// Whether the INIT ACK listed no local address.
     pub(super) const ALONE: u8 = 1 << 3;
 }
 
-/// The keys that make and check cookies. The last one still checks (RFC 9260 section 5.1.3: the
-/// key is changed, say, hourly).
+/// The keys that make and check cookies. The previous key still checks them (RFC 9260 section 5.1.3:
+/// the key is changed, say, hourly).
 pub(super) struct Keys {
     macs: [Hmac<Sha256>; 2],
-    /// Number of the key that makes cookies; its parity is its place.
+    /// Number of the key that makes cookies. Its parity is its index.
     current: u8,
     since: Time,
     life: Duration,
@@ -85,7 +86,7 @@ impl Keys {
         if now.since(self.since) < self.life {
             return;
         }
-        // After a long pause the key before is too old to check with, too.
+        // After a long pause the previous key is too old as well.
         if now.since(self.since) >= self.life * 2 {
             self.macs[usize::from(self.current & 1)] = fresh(random);
         }
@@ -94,7 +95,7 @@ impl Keys {
         self.since = now;
     }
 
-    /// Makes a cookie.
+    /// Returns a sealed cookie.
     pub(super) fn seal(&mut self, now: Time, random: &mut dyn Random, cookie: &Cookie) -> Vec<u8> {
         self.rotate(now, random);
         let offer = &cookie.offer;
@@ -136,14 +137,14 @@ impl Keys {
             }
         }
         let (local, source) = (offer.local, offer.source);
-        let seen = Seen { ports: cookie.ports, tag: offer.local_tag, local, source };
+        let seen = PacketFields { ports: cookie.ports, tag: offer.local_tag, local, source };
         let tag = self.mac(self.current, &out[MAC..], &seen).finalize().into_bytes();
         out[..MAC].copy_from_slice(&tag[..MAC]);
         out
     }
 
-    /// The MAC of a cookie's body and of what its packet shows.
-    fn mac(&self, key: u8, body: &[u8], seen: &Seen) -> Hmac<Sha256> {
+    /// Returns the MAC of a cookie's body and of the fields of its packet.
+    fn mac(&self, key: u8, body: &[u8], seen: &PacketFields) -> Hmac<Sha256> {
         let mut mac = self.macs[usize::from(key & 1)].clone();
         mac.update(body);
         let mut shown = Vec::with_capacity(8 + 2 * 17);
@@ -158,13 +159,14 @@ impl Keys {
         mac
     }
 
-    /// Opens a cookie that one of the keys has made, in a packet like the INIT's; `None` for anything else.
+    /// Opens a cookie that one of the keys has made, in a packet with the fields of the INIT; `None`
+    /// for anything else.
     pub(super) fn open(
         &mut self,
         now: Time,
         random: &mut dyn Random,
         bytes: &[u8],
-        seen: &Seen,
+        seen: &PacketFields,
     ) -> Option<Cookie> {
         self.rotate(now, random);
         let (tag, body) = bytes.split_at_checked(MAC)?;
@@ -190,7 +192,7 @@ fn write_address(out: &mut Vec<u8>, address: IpAddr) {
     }
 }
 
-/// Takes numbers from the front.
+/// A reader of numbers from the front of a byte slice.
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
@@ -221,7 +223,7 @@ impl Reader<'_> {
         Some(Agreed::from_parts(key, u16::from(hmac), chunks))
     }
 
-    /// Where the INIT came to and from, and the addresses it listed.
+    /// Reads the destination and source of the INIT, and the addresses it listed.
     fn addresses(&mut self) -> Option<(IpAddr, IpAddr, Vec<IpAddr>)> {
         let count = usize::from(self.take::<1>()?[0]).min(MAX_ADDRESSES);
         let (local, source) = (self.address()?, self.address()?);
@@ -238,7 +240,7 @@ impl Reader<'_> {
     }
 }
 
-fn read(body: &[u8], seen: &Seen) -> Option<Cookie> {
+fn read(body: &[u8], seen: &PacketFields) -> Option<Cookie> {
     let mut from = Reader(body);
     let [_, parts] = from.take::<2>()?;
     let expires = Time::from_nanos(u64::from_be_bytes(from.take()?));
@@ -304,14 +306,14 @@ mod tests {
         }
     }
 
-    /// The packet of an honest COOKIE ECHO.
-    fn seen(cookie: &Cookie) -> Seen {
+    /// Returns the fields of the packet of a valid COOKIE ECHO.
+    fn seen(cookie: &Cookie) -> PacketFields {
         let Offer { local_tag: tag, local, source, .. } = cookie.offer;
-        Seen { ports: cookie.ports, tag, local, source }
+        PacketFields { ports: cookie.ports, tag, local, source }
     }
 
-    /// RFC 9260 section 5.1.3: the key changes; what the one before made is still good, what an
-    /// older one made is not.
+    /// RFC 9260 section 5.1.3: the key changes; a cookie of the previous key is valid, one of an older
+    /// key is not.
     #[test]
     fn keys_change() {
         let mut random = SplitMix::new(1);
@@ -340,7 +342,8 @@ mod tests {
         assert_eq!(it.stale(later), Some(Duration::from_micros(7)));
     }
 
-    /// A cookie that lists no addresses is good between the two it was sent between, and no others; it is small.
+    /// A cookie without a list of addresses is small, and valid only between the two addresses of its
+    /// INIT.
     #[test]
     fn a_small_cookie_is_bound_to_its_addresses() {
         let mut random = SplitMix::new(1);
@@ -353,14 +356,15 @@ mod tests {
         let seen = seen(&it);
         assert_eq!(keys.open(now, &mut random, &sealed, &seen), Some(it));
         let other = IpAddr::from([10, 0, 0, 9]);
-        for other in [Seen { local: other, ..seen }, Seen { source: other, ..seen }] {
+        for other in [PacketFields { local: other, ..seen }, PacketFields { source: other, ..seen }]
+        {
             assert_eq!(keys.open(now, &mut random, &sealed, &other), None);
         }
     }
 
     proptest! {
-        /// RFC 9260 section 5.1.5, step 2: what was sealed is read, and nothing that differs in a
-        /// bit.
+        /// RFC 9260 section 5.1.5, step 2: a sealed cookie is read, and nothing that differs in a bit
+        /// is.
         #[test]
         fn only_what_was_sealed_is_read(
             n in any::<u32>(), bit in any::<usize>(),
@@ -375,9 +379,9 @@ mod tests {
             let seen = seen(&it);
             prop_assert_eq!(keys.open(now, &mut random, &sealed, &seen), Some(it));
             for other in [
-                Seen { tag: !seen.tag, ..seen },
-                Seen { ports: (seen.ports.0, 3), ..seen },
-                Seen { ports: (3, seen.ports.1), ..seen },
+                PacketFields { tag: !seen.tag, ..seen },
+                PacketFields { ports: (seen.ports.0, 3), ..seen },
+                PacketFields { ports: (3, seen.ports.1), ..seen },
             ] {
                 prop_assert_eq!(keys.open(now, &mut random, &sealed, &other), None);
             }
@@ -391,7 +395,7 @@ mod tests {
             let mut random = SplitMix::new(2);
             let mut keys = Keys::new(HOUR, &mut random);
             let local = IpAddr::from([10, 0, 0, 1]);
-            let seen = Seen { ports: (1, 2), tag: 3, local, source: local };
+            let seen = PacketFields { ports: (1, 2), tag: 3, local, source: local };
             prop_assert_eq!(keys.open(Time::from_secs(1), &mut random, &bytes, &seen), None);
             let _ = read(&bytes, &seen);
         }

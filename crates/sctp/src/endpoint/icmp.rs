@@ -1,4 +1,4 @@
-//! What ICMP says of packets that were sent (RFC 9260 section 10).
+//! ICMP messages about packets that were sent (RFC 9260 section 10).
 
 use super::Sctp;
 use super::key::Key;
@@ -7,9 +7,9 @@ use crate::wire::{COMMON_HEADER, TLV_HEADER, u16_at, u32_at};
 use ringway_sansio::{Addressing, Icmp, Time};
 
 impl Sctp {
-    /// An ICMP message came for a packet that was sent as `sent` says, from an address of ours to
-    /// one of the peer's. `quoted` is what the message holds of the packet, from the SCTP common
-    /// header on. What does not name an association and its tag is passed over.
+    /// Handles an ICMP message about a packet that was sent from a local address to one of the peer's,
+    /// given in `sent`. `quoted` is the part of the packet in the message, from the SCTP common header
+    /// on. A message that names no association and its tag is counted and ignored.
     pub fn handle_icmp(&mut self, now: Time, sent: &Addressing, icmp: Icmp, quoted: &[u8]) {
         if quoted.len() < 8 {
             self.counters.icmp_refused += 1;

@@ -1,4 +1,4 @@
-//! What names an association on the wire, and how tables keyed by it are hashed.
+//! The key of an association in the tables, and the tables' hash.
 
 use core::hash::{BuildHasher, Hash, Hasher};
 use siphasher::sip::SipHasher13;
@@ -12,8 +12,8 @@ pub(super) struct Key {
     ports: u32,
 }
 
-/// An address as a number; those of IPv4 as mapped by RFC 4291 section 2.5.5.2, which does not
-/// occur on the wire.
+/// Returns an address as a number. IPv4 is mapped by RFC 4291 section 2.5.5.2, which does not occur on
+/// the wire.
 pub(super) fn number(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(v4) => 0xffff_0000_0000 | u128::from(u32::from(v4)),
@@ -41,7 +41,7 @@ impl Hash for Key {
     }
 }
 
-/// SipHash with a secret, so that a peer cannot choose what collides.
+/// SipHash with a secret, so that a peer cannot cause collisions.
 #[derive(Clone, Copy)]
 pub(super) struct Keyed(pub(super) u64, pub(super) u64);
 

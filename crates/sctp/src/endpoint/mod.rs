@@ -1,8 +1,8 @@
-//! The SCTP of a host: listeners, associations by tag and by addresses, cookies, answers to what
-//! belongs to nothing.
+//! The SCTP of a host: listeners, associations by tag and by addresses, cookies, and answers to packets
+//! out of the blue.
 //!
-//! This file holds the tables and the user's calls; `packets` is what the world calls and how
-//! packets find their association, `opening` the half of the handshake that keeps nothing.
+//! This file holds the tables and the user's calls. `packets` handles packets and timers and finds the
+//! association of a packet. `opening` is the stateless half of the handshake.
 
 mod budget;
 mod calls;
@@ -13,10 +13,10 @@ mod opening;
 mod packets;
 
 use crate::PROTOCOL;
-use crate::association::{Association, Change, Close, Cx, Ends, Farewell, Snapshot, State};
+use crate::association::{Association, Change, Close, Cx, Ends, FinalChunk, Snapshot, State};
 use crate::incoming::Received;
 use crate::numbers::Tsn;
-use crate::outgoing::{Returned, SendOptions};
+use crate::outgoing::{SendOptions, UndeliveredMessage};
 use crate::path::PathState;
 use crate::settings::{Error, Limits, Settings};
 use crate::wire::Chunk;
@@ -33,157 +33,158 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// First port given to associations that ask for none (RFC 6335 section 6).
+/// First ephemeral port (RFC 6335 section 6).
 const EPHEMERAL_FIRST: u16 = 49_152;
-/// How many there are.
+/// Number of ephemeral ports.
 const EPHEMERAL_COUNT: u16 = u16::MAX - EPHEMERAL_FIRST + 1;
-/// Packets that belong to no association and wait to be sent; more are dropped and counted.
+/// Maximum number of packets without an association that wait to be sent. More are dropped and counted.
 pub const MAX_REPLIES: usize = 256;
-/// Associations that ended, of which a cookie makes no second one (RFC 9260 section 5.3.1).
+/// Maximum number of ended associations whose cookies are remembered and make no second association
+/// (RFC 9260 section 5.3.1).
 pub const MAX_ENDED: usize = 1024;
-/// Tags tried until one is free. Each try fails for one association in 2^32.
+/// Maximum number of tags drawn until one is free. Each is in use with a probability of one in 2^32 per
+/// association.
 const MAX_TAGS: usize = 8;
 
-/// Names an association for as long as it can be used; never used again for another.
+/// Identifies an association for as long as it exists. It is never reused.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct AssocId {
     slot: u32,
     generation: u32,
 }
 
-/// Names a listener; never used again for another.
+/// Identifies a listener. It is never reused.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct ListenerId {
     slot: u32,
     generation: u32,
 }
 
-/// What happened (RFC 9260 section 11.2). Each kind waits at most once an association, and path
-/// changes once a path, so what waits is bounded by the number of associations.
+/// An event (RFC 9260 section 11.2). At most one of each kind waits per association, and one path
+/// change per path, so the number of waiting events is bounded by the number of associations.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// COMMUNICATION UP: the association is established, opened from here or, where there is a
+    /// COMMUNICATION UP: the association is established. It was opened by the local endpoint or, at a
     /// listener, by the peer.
     Up {
-        /// Which.
+        /// The association.
         id: AssocId,
-        /// The listener whose association it is.
+        /// The listener that accepted it.
         listener: Option<ListenerId>,
     },
-    /// RESTART: the peer began anew; what it had not acknowledged is lost, streams begin at zero.
+    /// RESTART: the peer restarted. Unacknowledged messages are lost, and streams begin at zero.
     Restarted(AssocId),
-    /// DATA ARRIVE: there is more to read. Read until nothing is left: it is told again only when
-    /// more comes.
+    /// DATA ARRIVE: a message can be read. Read until nothing is left: the event is repeated only when
+    /// more arrives.
     Readable(AssocId),
-    /// A message was refused for want of room, and a quarter of the buffer is free again.
+    /// A message was refused because the buffer was full, and a quarter of the buffer is free again.
     Writable(AssocId),
-    /// The peer has begun to shut down; it takes nothing more from us than what was given.
+    /// The peer has started a shutdown. It accepts only what was already queued here.
     PeerShutdown(AssocId),
-    /// NETWORK STATUS CHANGE: a path now stands otherwise.
+    /// NETWORK STATUS CHANGE: the state of a path has changed.
     Path {
-        /// Whose.
+        /// The association.
         id: AssocId,
-        /// The address of the peer that names the path.
+        /// The address of the peer that identifies the path.
         remote: IpAddr,
-        /// How it stands.
+        /// The new state.
         state: PathState,
     },
-    /// COMMUNICATION ERROR: the peer reports an error that ends nothing, by its cause code.
+    /// COMMUNICATION ERROR: the peer reported an error that does not end the association.
     PeerError {
-        /// Whose.
+        /// The association.
         id: AssocId,
         /// The cause code (RFC 9260 section 3.3.10).
         code: u16,
     },
-    /// SEND FAILURE: messages that were given are lost, because their stream turned out not to
-    /// exist, because the peer began anew before it acknowledged them, or because they were given
-    /// up ([`Reliability`](crate::Reliability)).
+    /// SEND FAILURE: queued messages are lost. Their stream does not exist, the peer restarted before
+    /// it acknowledged them, or they were abandoned ([`Reliability`](crate::Reliability)).
     SendFailed {
-        /// Whose.
+        /// The association.
         id: AssocId,
-        /// How many.
+        /// Number of messages.
         messages: u32,
     },
-    /// A message that was not delivered, where [`Settings::give_back`] asks for it.
+    /// A message that was not delivered, with [`Settings::return_undelivered`].
     Returned {
-        /// Whose.
+        /// The association.
         id: AssocId,
         /// The message.
-        message: Returned,
+        message: UndeliveredMessage,
     },
     /// Streams or addresses have changed.
     Changed {
-        /// Whose.
+        /// The association.
         id: AssocId,
-        /// What.
+        /// The change.
         change: Change,
     },
-    /// COMMUNICATION LOST or SHUTDOWN COMPLETE: it is over. What was received can still be read;
-    /// once it is, the id names nothing. This is the last event of an association.
+    /// COMMUNICATION LOST or SHUTDOWN COMPLETE: the association has ended. Received messages can still
+    /// be read. The id becomes invalid when all are read. This is the last event of an association.
     Closed(AssocId, Close),
 }
 
-/// What the SCTP of a host counts.
+/// Counters of a host's SCTP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
     /// Packets received.
     pub received: u64,
-    /// Packets that were no valid packet, or came from or to an address that cannot be.
+    /// Packets that were invalid, or had an address that is not allowed.
     pub malformed: u64,
     /// Packets with a wrong checksum.
     pub checksum: u64,
-    /// Packets between the addresses of an association with the tag of none.
+    /// Packets between the addresses of an association with a wrong tag.
     pub wrong_tag: u64,
-    /// Packets that belonged to nothing (RFC 9260 section 8.4).
+    /// Packets out of the blue (RFC 9260 section 8.4).
     pub stray: u64,
-    /// Packets that belonged to nothing and were not answered because there were too many.
+    /// Packets out of the blue that were not answered because of the rate limit.
     pub strays_limited: u64,
     /// INITs answered with a cookie.
     pub inits: u64,
-    /// INITs not answered because there were too many.
+    /// INITs not answered because of the rate limit.
     pub inits_limited: u64,
-    /// Cookies that nobody here has made.
+    /// Cookies that were not made here.
     pub cookies_refused: u64,
-    /// Cookies that came too late.
+    /// Cookies that had expired.
     pub cookies_stale: u64,
-    /// Associations refused because there were too many.
+    /// Associations refused because the limit was reached.
     pub associations_full: u64,
     /// ABORTs sent.
     pub aborts: u64,
-    /// Answers not sent because too many waited.
+    /// Answers not sent because the queue was full.
     pub replies_full: u64,
-    /// ICMP messages that named no association, or not its tag.
+    /// ICMP messages without an association or with a wrong tag.
     pub icmp_refused: u64,
 }
 
 struct Slot {
     generation: u32,
     association: Option<Box<Association>>,
-    /// Whether the tables lead here.
+    /// Whether the tables contain it.
     listed: bool,
-    /// Whether it stands in the queue of those that may have something to send.
+    /// Whether it is in the queue of associations that may have a packet to send.
     ready: bool,
-    /// Whether it stands in the queue of events.
-    told: bool,
+    /// Whether it is in the queue of associations with events.
+    notified: bool,
     listener: Option<ListenerId>,
 }
 
 struct Listener {
     generation: u32,
-    /// Its addresses; `None`: the place is free.
+    /// Its addresses; `None` if the slot is free.
     addresses: Option<Vec<IpAddr>>,
     port: u16,
     settings: Arc<Settings>,
 }
 
-/// A packet that belongs to no association.
+/// A packet without an association.
 struct Reply {
     way: Addressing,
     bytes: Vec<u8>,
 }
 
-/// Back to where a packet came from.
+/// Returns the addressing of an answer.
 fn back(addressing: &Addressing) -> Addressing {
     let Addressing { source, destination, udp_port, .. } = *addressing;
     Addressing { udp_port, ..Addressing::new(destination, source, PROTOCOL) }
@@ -193,19 +194,19 @@ fn back(addressing: &Addressing) -> Addressing {
 pub struct Sctp {
     limits: Limits,
     settings: Arc<Settings>,
-    /// Those that a call gave last: associations with the same ones share them.
-    given: Arc<Settings>,
+    /// The settings of the last call. Associations with equal settings share them.
+    last_settings: Arc<Settings>,
     random: Box<dyn Random + Send>,
     keys: Keys,
     slots: Vec<Slot>,
     free: Vec<u32>,
     tags: HashMap<u32, u32, Keyed>,
     table: HashMap<Key, u32, Keyed>,
-    /// The association found last, which most often is the next too.
+    /// The association found last, which the next packet most often belongs to.
     recent: Option<(u32, u32)>,
     listeners: Vec<Listener>,
     listening: HashMap<(u128, u16), u32, Keyed>,
-    /// Our tags of associations that ended last, whose cookies may come again.
+    /// Local tags of the associations that ended last, whose cookies may be repeated.
     ended: VecDeque<u32>,
     deadlines: Deadlines,
     ready: VecDeque<u32>,
@@ -224,9 +225,9 @@ impl fmt::Debug for Sctp {
 }
 
 impl Sctp {
-    /// A host without associations. `settings` serve wherever none are given. `random` gives tags,
-    /// TSNs, nonces and keys, so in the real world it must be one that cannot be guessed
-    /// (RFC 9260 section 5.3.1).
+    /// Creates a host without associations. `settings` are the defaults of all associations. `random`
+    /// supplies tags, TSNs, nonces and keys, so outside tests it must be unpredictable (RFC 9260
+    /// section 5.3.1).
     pub fn new(
         limits: Limits,
         settings: Settings,
@@ -239,7 +240,7 @@ impl Sctp {
         let settings = Arc::new(settings);
         Ok(Sctp {
             limits,
-            given: Arc::clone(&settings),
+            last_settings: Arc::clone(&settings),
             settings,
             keys: Keys::new(limits.cookie_key_life, &mut *random),
             random,
@@ -262,18 +263,18 @@ impl Sctp {
         })
     }
 
-    /// The settings of a call, or those that serve where none are given.
+    /// Returns the settings of a call, or the default ones.
     fn shared(&mut self, settings: Option<Settings>) -> Result<Arc<Settings>, Error> {
         let Some(settings) = settings else { return Ok(Arc::clone(&self.settings)) };
         settings.check()?;
-        if settings != *self.given {
-            self.given = Arc::new(settings);
+        if settings != *self.last_settings {
+            self.last_settings = Arc::new(settings);
         }
-        Ok(Arc::clone(&self.given))
+        Ok(Arc::clone(&self.last_settings))
     }
 
-    /// Takes associations to any of `addresses`, all of which belong to each association then. One
-    /// unspecified address stands for whichever address a peer writes to, and that one alone.
+    /// Listens on `addresses`, all of which belong to each accepted association. One unspecified
+    /// address stands for the single address that the peer's INIT is sent to.
     pub fn listen(
         &mut self,
         addresses: &[IpAddr],
@@ -283,7 +284,7 @@ impl Sctp {
         let settings = self.shared(settings)?;
         let wild = addresses.len() == 1 && addresses[0].is_unspecified();
         if port == 0 || !(wild || are_ends(addresses)) {
-            return Err(Error::Address { most: MAX_ADDRESSES });
+            return Err(Error::Address { max: MAX_ADDRESSES });
         }
         if addresses.iter().any(|&a| self.listening.contains_key(&(number(a), port))) {
             return Err(Error::InUse);
@@ -310,7 +311,7 @@ impl Sctp {
         Ok(ListenerId { slot, generation: self.listeners[slot as usize].generation })
     }
 
-    /// Takes no more associations. Those that are established stay.
+    /// Closes a listener. Established associations stay.
     pub fn unlisten(&mut self, id: ListenerId) -> Result<(), Error> {
         let listener = self
             .listeners
@@ -324,10 +325,9 @@ impl Sctp {
         Ok(())
     }
 
-    /// Opens an association from `locals` to `remotes`, whose first is the primary path (RFC 9260
-    /// section 11.1.2). The lists are taken side by side: the first of each family to the first,
-    /// and so on. Port 0 is for any that is free. [`Event::Up`] or [`Event::Closed`] follows;
-    /// messages can be given at once.
+    /// Opens an association from `locals` to `remotes`, the first of which is the primary path (RFC
+    /// 9260 section 11.1.2). The lists are matched index by index within each family. Port 0 chooses a
+    /// free ephemeral port. [`Event::Up`] or [`Event::Closed`] follows. Messages can be queued at once.
     pub fn connect(
         &mut self,
         now: Time,
@@ -340,7 +340,7 @@ impl Sctp {
         let settings = self.shared(settings)?;
         let together = crate::association::families_match(locals, remotes);
         if remote_port == 0 || !are_ends(locals) || !are_ends(remotes) || !together {
-            return Err(Error::Address { most: MAX_ADDRESSES });
+            return Err(Error::Address { max: MAX_ADDRESSES });
         }
         let limit = self.limits.associations;
         if self.len() >= limit {
@@ -364,7 +364,7 @@ impl Sctp {
         Ok(self.id(slot))
     }
 
-    /// Gives a message to send. Its bytes are kept until they are acknowledged, not copied.
+    /// Queues a message. Its bytes are shared until they are acknowledged, not copied.
     pub fn send(
         &mut self,
         now: Time,
@@ -379,7 +379,7 @@ impl Sctp {
         Ok(())
     }
 
-    /// Appends the next message, or part of one, to `out`; `None` when nothing waits.
+    /// Appends the next message, or part of one, to `out`. Returns `None` when none is waiting.
     pub fn recv(&mut self, id: AssocId, out: &mut Vec<u8>) -> Result<Option<Received>, Error> {
         let slot = self.slot(id).ok_or(Error::NoAssociation)?;
         let association = self.association_mut(slot).ok_or(Error::NoAssociation)?;
@@ -393,7 +393,8 @@ impl Sctp {
         Ok(received)
     }
 
-    /// Ends an association in order: everything given is delivered first (RFC 9260 section 9.2).
+    /// Shuts an association down gracefully: queued messages are delivered first (RFC 9260 section
+    /// 9.2).
     pub fn shutdown(&mut self, now: Time, id: AssocId) -> Result<(), Error> {
         let slot = self.slot(id).ok_or(Error::NoAssociation)?;
         self.with(now, slot, |association, cx| association.shutdown(cx));
@@ -401,18 +402,18 @@ impl Sctp {
         Ok(())
     }
 
-    /// Ends an association at once and forgets it; the peer is told with `reason`, and no event
-    /// follows (RFC 9260 section 9.1).
+    /// Aborts an association and releases it. The peer receives `reason`, and no event follows (RFC
+    /// 9260 section 9.1).
     pub fn abort(&mut self, id: AssocId, reason: &[u8]) -> Result<(), Error> {
         let slot = self.slot(id).ok_or(Error::NoAssociation)?;
         let association = self.association_mut(slot).ok_or(Error::NoAssociation)?;
         association.abort(reason);
-        self.say_farewell(slot);
+        self.send_final_chunk(slot);
         self.release(slot);
         Ok(())
     }
 
-    /// Makes the path to an address of the peer the primary one (RFC 9260 section 11.1.6).
+    /// Sets the primary path to an address of the peer (RFC 9260 section 11.1.6).
     pub fn set_primary(&mut self, id: AssocId, remote: IpAddr) -> Result<(), Error> {
         let slot = self.slot(id).ok_or(Error::NoAssociation)?;
         let association = self.association_mut(slot).ok_or(Error::NoAssociation)?;
@@ -431,14 +432,14 @@ impl Sctp {
         Ok(())
     }
 
-    /// What happened next.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         while let Some(&slot) = self.notices.front() {
             if let Some(event) = self.take_event(slot) {
                 return Some(event);
             }
             self.notices.pop_front();
-            self.slots[slot as usize].told = false;
+            self.slots[slot as usize].notified = false;
         }
         None
     }
@@ -490,14 +491,14 @@ impl Sctp {
         Some(Event::Closed(id, why))
     }
 
-    /// What a probe sees of an association.
+    /// Returns the state of an association.
     pub fn snapshot(&self, id: AssocId) -> Result<Snapshot, Error> {
         let slot = self.slot(id).ok_or(Error::NoAssociation)?;
         let association = self.slots[slot as usize].association.as_ref();
         Ok(association.ok_or(Error::NoAssociation)?.snapshot())
     }
 
-    /// Ports of an association: ours and the peer's.
+    /// Returns the ports of an association: the local one and the peer's.
     pub fn ports(&self, id: AssocId) -> Result<(u16, u16), Error> {
         let slot = self.slot(id).ok_or(Error::NoAssociation)?;
         let association = self.slots[slot as usize].association.as_ref();
@@ -505,7 +506,7 @@ impl Sctp {
         Ok((ends.local_port, ends.remote_port))
     }
 
-    /// The addresses of an association: ours, from which it may send, and the peer's.
+    /// Returns the addresses of an association: the local ones that it may send from, and the peer's.
     pub fn addresses(&self, id: AssocId) -> Result<(Vec<IpAddr>, Vec<IpAddr>), Error> {
         let slot = self.slot(id).ok_or(Error::NoAssociation)?;
         let association = self.slots[slot as usize].association.as_ref();
@@ -513,25 +514,25 @@ impl Sctp {
         Ok((association.ends.locals.clone(), association.remotes().collect()))
     }
 
-    /// Whether a packet with these ports between these addresses belongs to an association or to a
-    /// listener: what is left to others where several share an address.
+    /// Returns whether a packet with these ports between these addresses belongs to an association or a
+    /// listener. Other packets are left to other stacks that share the address.
     pub fn owns(&self, addressing: &Addressing, source_port: u16, destination_port: u16) -> bool {
         let Addressing { source, destination, .. } = *addressing;
         self.table.contains_key(&Key::new(destination, destination_port, source, source_port))
             || self.listens(destination, destination_port)
     }
 
-    /// What was counted.
+    /// Returns the counters.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Associations that exist, those included that are over and not read to the end.
+    /// Returns the number of associations, including ended ones with unread messages.
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// Whether there is no association.
+    /// Returns whether there is no association.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -549,7 +550,7 @@ impl Sctp {
         self.slots.get_mut(slot as usize)?.association.as_deref_mut()
     }
 
-    /// Calls an association with what the world lends.
+    /// Calls an association with the time and the random source.
     fn with<R>(
         &mut self,
         now: Time,
@@ -561,7 +562,7 @@ impl Sctp {
         Some(call(association, &mut cx))
     }
 
-    /// A tag that no association has (RFC 9260 section 5.3.1).
+    /// Returns a tag that no association has (RFC 9260 section 5.3.1).
     fn free_tag(&mut self) -> Option<u32> {
         (0..MAX_TAGS)
             .map(|_| self.random.next_u64() as u32)
@@ -602,7 +603,7 @@ impl Sctp {
                 association: None,
                 listed: false,
                 ready: false,
-                told: false,
+                notified: false,
                 listener: None,
             });
             self.slots.len() as u32 - 1
@@ -614,7 +615,7 @@ impl Sctp {
         slot
     }
 
-    /// Makes the tables lead to an association, by its tag and by every pair of addresses.
+    /// Adds an association to the tables, by its tag and by every pair of addresses.
     fn list(&mut self, slot: u32) {
         let entry = &mut self.slots[slot as usize];
         let Some(association) = &entry.association else { return };
@@ -625,7 +626,7 @@ impl Sctp {
         }
     }
 
-    /// Whether it was listed.
+    /// Removes an association from the tables. Returns whether it was listed.
     fn unlist(&mut self, slot: u32) -> bool {
         let entry = &mut self.slots[slot as usize];
         if !core::mem::take(&mut entry.listed) {
@@ -642,7 +643,7 @@ impl Sctp {
         true
     }
 
-    /// Forgets an association. Its place in the queues is left and found empty there.
+    /// Releases an association. Its entries in the queues stay and are skipped there.
     fn release(&mut self, slot: u32) {
         self.unlist(slot);
         let entry = &mut self.slots[slot as usize];
@@ -672,43 +673,43 @@ impl Sctp {
         }
     }
 
-    /// Sends what an association still has to say when it is over.
-    fn say_farewell(&mut self, slot: u32) {
+    /// Sends the final chunk of an ended association.
+    fn send_final_chunk(&mut self, slot: u32) {
         let Some(association) = self.association_mut(slot) else { return };
-        let Some(farewell) = association.farewell.take() else { return };
-        let way = association.farewell_way();
+        let Some(final_chunk) = association.final_chunk.take() else { return };
+        let way = association.final_addressing();
         let ports = (association.ends.local_port, association.ends.remote_port);
-        let (tag, own) = (association.peer_tag, association.local_tag);
+        let (tag, local_tag) = (association.peer_tag, association.local_tag);
         let agreed = association.agreed().cloned();
-        let bytes = match farewell {
-            // A peer that never gave a tag knows it by our own (RFC 9260 section 8.5.1 B).
-            Farewell::Abort(causes) => {
+        let bytes = match final_chunk {
+            // A peer whose tag is unknown is answered with the local tag (RFC 9260 section 8.5.1 B).
+            FinalChunk::Abort(causes) => {
                 self.counters.aborts += 1;
                 let reflected = tag == 0;
-                let tag = if reflected { own } else { tag };
+                let tag = if reflected { local_tag } else { tag };
                 let chunk = Chunk::Abort { reflected, causes: &causes };
                 match agreed.filter(|agreed| agreed.requires(kind::ABORT)) {
                     Some(agreed) => packets::authenticated(ports, tag, &agreed, &chunk),
                     None => packets::single(ports, tag, &chunk),
                 }
             }
-            Farewell::ShutdownComplete => packets::shutdown_complete(ports, tag, false),
+            FinalChunk::ShutdownComplete => packets::shutdown_complete(ports, tag, false),
         };
         self.reply(Reply { way, bytes });
     }
 
-    /// Does what a change of an association asks of the tables. Its deadline is set once it has
-    /// nothing left to send, which is always asked next.
+    /// Updates the tables after a change of an association. Its deadline is set once it has nothing
+    /// left to send, which is always polled next.
     fn settle(&mut self, slot: u32) {
         let Some(association) = self.association_mut(slot) else { return };
         let closed = association.state() == State::Closed;
-        let tell = association.has_news();
+        let notify = association.has_events();
         if closed {
-            self.say_farewell(slot);
+            self.send_final_chunk(slot);
             self.unlist(slot);
         }
         let entry = &mut self.slots[slot as usize];
-        if tell && !core::mem::replace(&mut entry.told, true) {
+        if notify && !core::mem::replace(&mut entry.notified, true) {
             self.notices.push_back(slot);
         }
         if closed && entry.association.as_ref().is_some_and(|a| a.is_spent()) {
@@ -719,7 +720,7 @@ impl Sctp {
     }
 }
 
-/// Every pair of our and the peer's addresses.
+/// Returns every pair of a local and a remote address.
 fn keys(association: &Association) -> impl Iterator<Item = Key> {
     let ends = &association.ends;
     association.remotes().flat_map(move |remote| {
@@ -728,7 +729,7 @@ fn keys(association: &Association) -> impl Iterator<Item = Key> {
     })
 }
 
-/// Whether addresses can be those of one end.
+/// Returns whether addresses can be those of one endpoint.
 fn are_ends(addresses: &[IpAddr]) -> bool {
     (1..=MAX_ADDRESSES).contains(&addresses.len())
         && addresses.iter().all(|&address| crate::association::is_unicast(address))

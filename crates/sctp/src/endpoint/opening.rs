@@ -1,11 +1,11 @@
-//! The half of the handshake that keeps nothing: INIT is answered with a cookie, and the cookie
-//! makes the association (RFC 9260 sections 5.1 and 5.2).
+//! The stateless half of the handshake: INIT is answered with a cookie, and the cookie makes the
+//! association (RFC 9260 sections 5.1 and 5.2).
 
-use super::cookie::{Cookie, Seen};
+use super::cookie::{Cookie, PacketFields};
 use super::key::Key;
 use super::packets::abort;
 use super::{ListenerId, Reply, Sctp, back};
-use crate::association::{Association, Cx, Ends, Offer, State, own_parameters};
+use crate::association::{Association, Cx, Ends, Offer, State, local_parameters};
 use crate::auth::{self, Agreed};
 use crate::features::Features;
 use crate::numbers::Tsn;
@@ -17,14 +17,14 @@ use ringway_sansio::{Addressing, Duration, Time};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// An INIT comes from an address that nobody has proven, so its answer has at most so many times its bytes,
-/// as RFC 9000 section 8.1 has it. Left out where it would be longer, in this order: extensions that the peer
-/// does not take, our other addresses.
+/// Maximum ratio of an answer's length to that of the INIT, whose source address is not verified (as in
+/// RFC 9000 section 8.1). A longer answer first omits the extensions that the peer does not support,
+/// then the other local addresses.
 const MAX_AMPLIFICATION: usize = 3;
-/// A cookie preservative adds at most this to a cookie's life (RFC 9260 section 5.2.6).
+/// Maximum extension of a cookie's life by a cookie preservative (RFC 9260 section 5.2.6).
 const MAX_PRESERVATIVE: Duration = Duration::from_secs(2);
 
-/// What answers an INIT: who we are in the association that it may become.
+/// The local endpoint of the association that an INIT ACK offers.
 struct Answer {
     settings: Arc<Settings>,
     locals: Vec<IpAddr>,
@@ -35,12 +35,12 @@ struct Answer {
     auth: Option<AuthParameters>,
 }
 
-/// Leaves out what the peer does not take.
-fn offer_only(own: &mut InitParameters, features: Features, auth: bool) {
-    own.ecn = features.has(Features::ECN);
-    own.forward_tsn = features.has(Features::FORWARD);
-    own.extensions = features.chunk_types();
-    own.auth.take_if(|_| !auth);
+/// Removes extensions that the peer does not support.
+fn offer_only(local: &mut InitParameters, features: Features, auth: bool) {
+    local.ecn = features.has(Features::ECN);
+    local.forward_tsn = features.has(Features::FORWARD);
+    local.extensions = features.chunk_types();
+    local.auth.take_if(|_| !auth);
 }
 
 impl Sctp {
@@ -50,7 +50,7 @@ impl Sctp {
         self.reply(Reply { way: back(addressing), bytes });
     }
 
-    /// An INIT. Nothing is kept of it.
+    /// Handles an INIT without storing anything.
     pub(super) fn handle_init(
         &mut self,
         now: Time,
@@ -122,12 +122,12 @@ impl Sctp {
         };
         let tag = self.free_tag()?;
         let tsn = Tsn::new(self.random.next_u64() as u32);
-        let auth = settings.dynamic_addresses.then(|| auth::own(&mut *self.random));
+        let auth = settings.dynamic_addresses.then(|| auth::local_parameters(&mut *self.random));
         let destination = addressing.source;
         Some(Answer { settings, locals, tag, tsn, ties: (0, 0), destination, auth })
     }
 
-    /// An INIT for an association that exists (RFC 9260 sections 5.2.1 and 5.2.2, and 9.2).
+    /// Answers an INIT for an association that exists (RFC 9260 sections 5.2.1 and 5.2.2, and 9.2).
     fn answer_known(
         &mut self,
         slot: u32,
@@ -138,7 +138,7 @@ impl Sctp {
     ) -> Option<Answer> {
         let new_tag = self.free_tag()?;
         let new_tsn = Tsn::new(self.random.next_u64() as u32);
-        let new_auth = auth::own(&mut *self.random);
+        let new_auth = auth::local_parameters(&mut *self.random);
         let association = self.association_mut(slot)?;
         let state = association.state();
         if state == State::ShutdownAckSent {
@@ -153,7 +153,7 @@ impl Sctp {
             .copied()
             .collect();
         if state != State::CookieWait && !added.is_empty() {
-            // The INIT of this very association, late: its addresses have changed since.
+            // A delayed INIT of this very association, whose addresses have changed since.
             if init.initiate_tag == association.peer_tag {
                 return None;
             }
@@ -175,8 +175,8 @@ impl Sctp {
             State::CookieEchoed => (fixed.initiate_tag, fixed.initial_tsn, association.ties),
             _ => (new_tag, new_tsn, association.ties),
         };
-        // RFC 4895 section 6.1: the random number goes the way of the tag.
-        let old_auth = association.own_auth().filter(|_| tag == fixed.initiate_tag);
+        // RFC 4895 section 6.1: the random number and the tag are reused together.
+        let old_auth = association.local_auth().filter(|_| tag == fixed.initiate_tag);
         let auth = settings.dynamic_addresses.then(|| old_auth.unwrap_or(new_auth));
         Some(Answer { settings, locals, tag, tsn, ties, destination, auth })
     }
@@ -192,7 +192,7 @@ impl Sctp {
     ) {
         let Answer { settings, locals, tag, tsn, ties, destination, auth } = answer;
         let both = auth.as_ref().zip(parameters.auth.as_ref());
-        let agreed = both.and_then(|(own, peer)| Agreed::new(own, peer));
+        let agreed = both.and_then(|(local, peer)| Agreed::new(local, peer));
         let more = Duration::from_millis(u64::from(parameters.cookie_preservative.unwrap_or(0)));
         let mut cookie = Cookie {
             expires: now + settings.cookie_life + more.min(MAX_PRESERVATIVE),
@@ -216,22 +216,22 @@ impl Sctp {
                 alone: locals.len() == 1,
             },
         };
-        let mut own = own_parameters(&locals, &settings);
-        own.address_types = None;
-        own.auth = auth;
-        own.cookie = Some(self.keys.seal(now, &mut *self.random, &cookie));
+        let mut local = local_parameters(&locals, &settings);
+        local.address_types = None;
+        local.auth = auth;
+        local.cookie = Some(self.keys.seal(now, &mut *self.random, &cookie));
         let limit = usize::from(settings.mtu) - 40 - COMMON_HEADER;
-        if own.len() + parameters.unrecognized.len() * 2 <= limit {
-            own.unrecognized = parameters.unrecognized;
+        if local.len() + parameters.unrecognized.len() * 2 <= limit {
+            local.unrecognized = parameters.unrecognized;
         }
         let room = MAX_AMPLIFICATION * (COMMON_HEADER + length) - COMMON_HEADER;
-        if own.len() > room {
-            offer_only(&mut own, cookie.offer.features, parameters.auth.is_some());
+        if local.len() > room {
+            offer_only(&mut local, cookie.offer.features, parameters.auth.is_some());
         }
-        if own.len() > room && !cookie.offer.alone {
+        if local.len() > room && !cookie.offer.alone {
             cookie.offer.alone = true;
-            own.addresses.clear();
-            own.cookie = Some(self.keys.seal(now, &mut *self.random, &cookie));
+            local.addresses.clear();
+            local.cookie = Some(self.keys.seal(now, &mut *self.random, &cookie));
         }
         // RFC 9260 section 3.3.3: no more outbound streams than the INIT's MIS.
         let streams = (cookie.offer.streams.0, settings.inbound_streams);
@@ -240,7 +240,7 @@ impl Sctp {
         let ports = (packet.destination, packet.source);
         let max = usize::from(u16::MAX);
         let mut writer = Writer::new(&mut bytes, max, ports.0, ports.1, init.initiate_tag);
-        own.emit(writer.chunks(), kind::INIT_ACK, &fixed);
+        local.emit(writer.chunks(), kind::INIT_ACK, &fixed);
         writer.finish();
         self.counters.inits += 1;
         self.reply(Reply { way: Addressing { destination, ..back(addressing) }, bytes });
@@ -257,12 +257,13 @@ impl Sctp {
             .copied()
     }
 
-    /// Whether there is a listener for an address and port.
+    /// Returns whether there is a listener for an address and port.
     pub(super) fn listens(&self, local: IpAddr, port: u16) -> bool {
         self.listening_slot(local, port).is_some()
     }
 
-    /// The listener for an address and port, its settings, and the addresses of its associations.
+    /// Returns the listener for an address and port, its settings, and the addresses of its
+    /// associations.
     fn listener_for(
         &self,
         local: IpAddr,
@@ -276,7 +277,7 @@ impl Sctp {
         Some((id, Arc::clone(&listener.settings), locals))
     }
 
-    /// A COOKIE ECHO, and what comes with it (RFC 9260 sections 5.1.5 and 5.2.4).
+    /// Handles a COOKIE ECHO and the chunks after it (RFC 9260 sections 5.1.5 and 5.2.4).
     pub(super) fn handle_cookie_echo(
         &mut self,
         now: Time,
@@ -295,7 +296,7 @@ impl Sctp {
         let Some(Ok(Ok(Chunk::CookieEcho(bytes)))) = next.map(|raw| raw.map(|r| r.parse())) else {
             return;
         };
-        let seen = Seen {
+        let seen = PacketFields {
             ports: (packet.destination, packet.source),
             tag: packet.tag,
             local: addressing.destination,
@@ -330,7 +331,7 @@ impl Sctp {
         self.settle(slot);
     }
 
-    fn tell_stale(
+    fn report_stale(
         &mut self,
         addressing: &Addressing,
         packet: &Packet<'_>,
@@ -341,14 +342,14 @@ impl Sctp {
         let micros = by.as_nanos().div_ceil(1000).min(u128::from(u32::MAX)) as u32;
         let causes = chunk::causes(Cause::StaleCookie(micros));
         let mut bytes = Vec::new();
-        let (most, tag) = (usize::from(u16::MAX), cookie.offer.peer_tag);
-        let mut writer = Writer::new(&mut bytes, most, packet.destination, packet.source, tag);
+        let (max, tag) = (usize::from(u16::MAX), cookie.offer.peer_tag);
+        let mut writer = Writer::new(&mut bytes, max, packet.destination, packet.source, tag);
         Chunk::Error(&causes).emit(writer.chunks());
         writer.finish();
         self.reply(Reply { way: back(addressing), bytes });
     }
 
-    /// RFC 9260 section 5.1.5, steps 4 and 5.
+    /// Accepts a new association (RFC 9260 section 5.1.5, steps 4 and 5).
     fn accept(
         &mut self,
         now: Time,
@@ -357,7 +358,7 @@ impl Sctp {
         cookie: &Cookie,
     ) -> Option<u32> {
         if let Some(by) = cookie.stale(now) {
-            self.tell_stale(addressing, packet, cookie, by);
+            self.report_stale(addressing, packet, cookie, by);
             return None;
         }
         let offer = &cookie.offer;
@@ -396,19 +397,19 @@ impl Sctp {
         Some(self.insert(association, Some(listener)))
     }
 
-    /// The association to which a pair of addresses belongs. That a peer lists an address makes it nobody's:
-    /// who really has it is not kept out by it (RFC 5062 section 2).
+    /// Returns the association that a pair of addresses belongs to. An address that a peer merely
+    /// listed does not count, so that it cannot block the host that really has it (RFC 5062 section 2).
     fn holder(&self, local: IpAddr, remote: IpAddr, packet: &Packet<'_>) -> Option<u32> {
         self.by_addresses(local, remote, packet).filter(|slot| self.holds(*slot, remote))
     }
 
-    /// Whether an address belongs to an association that lists it.
+    /// Returns whether an address belongs to an association that lists it.
     pub(super) fn holds(&self, slot: u32, remote: IpAddr) -> bool {
         let association = self.slots[slot as usize].association.as_ref();
         association.is_some_and(|association| association.holds(remote))
     }
 
-    /// An association is to be made with these addresses: others lose those that they only list.
+    /// Removes the addresses of a new association from others that only list them.
     pub(super) fn claim(&mut self, now: Time, ends: &Ends, remotes: &[IpAddr]) {
         for (&remote, &local) in
             remotes.iter().flat_map(|r| ends.locals.iter().map(move |l| (r, l)))
@@ -424,7 +425,7 @@ impl Sctp {
         }
     }
 
-    /// RFC 9260 section 5.2.4, table 12.
+    /// Handles the cookie of an existing association (RFC 9260 section 5.2.4, table 12).
     fn reconcile(
         &mut self,
         now: Time,
@@ -442,7 +443,7 @@ impl Sctp {
         if !(local && peer)
             && let Some(by) = cookie.stale(now)
         {
-            self.tell_stale(addressing, packet, cookie, by);
+            self.report_stale(addressing, packet, cookie, by);
             return None;
         }
         match (local, peer) {
@@ -465,7 +466,7 @@ impl Sctp {
             }
             // Actions B and D.
             (true, _) => {
-                self.with(now, slot, |a, cx| a.handle_own_cookie(cx, offer, path));
+                self.with(now, slot, |a, cx| a.handle_matching_cookie(cx, offer, path));
                 self.list(slot);
                 Some(slot)
             }

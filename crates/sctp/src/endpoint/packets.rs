@@ -1,5 +1,4 @@
-//! What the world calls: packets in, packets out, time; and packets that belong to nothing
-//! (RFC 9260 sections 8.4 and 8.5).
+//! Received and sent packets, time, and packets out of the blue (RFC 9260 sections 8.4 and 8.5).
 
 use super::key::Key;
 use super::{Reply, Sctp, back};
@@ -12,7 +11,7 @@ use crate::wire::chunk::{Chunk, Raw, kind};
 use crate::wire::{COMMON_HEADER, Packet, WireError, Writer};
 use ringway_sansio::{Addressing, Endpoint, Time};
 
-/// A packet of one chunk.
+/// Returns a packet of one chunk.
 pub(super) fn single(ports: (u16, u16), tag: u32, chunk: &Chunk<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     let mut packet = Writer::new(&mut out, usize::from(u16::MAX), ports.0, ports.1, tag);
@@ -21,7 +20,7 @@ pub(super) fn single(ports: (u16, u16), tag: u32, chunk: &Chunk<'_>) -> Vec<u8> 
     out
 }
 
-/// As [`single`], the chunk being authenticated (RFC 4895).
+/// Returns a packet as [`single`] does, with the chunk authenticated (RFC 4895).
 pub(super) fn authenticated(
     ports: (u16, u16),
     tag: u32,
@@ -37,12 +36,12 @@ pub(super) fn authenticated(
     out
 }
 
-/// An ABORT from the first port to the second.
+/// Returns an ABORT from the first port to the second.
 pub(super) fn abort(ports: (u16, u16), tag: u32, reflected: bool, causes: &[u8]) -> Vec<u8> {
     single(ports, tag, &Chunk::Abort { reflected, causes })
 }
 
-/// A SHUTDOWN COMPLETE from the first port to the second.
+/// Returns a SHUTDOWN COMPLETE from the first port to the second.
 pub(super) fn shutdown_complete(ports: (u16, u16), tag: u32, reflected: bool) -> Vec<u8> {
     single(ports, tag, &Chunk::ShutdownComplete { reflected })
 }
@@ -126,8 +125,8 @@ impl Endpoint for Sctp {
             if let Some(association) = &mut entry.association {
                 let mut cx = crate::association::Cx { now, random: &mut *self.random };
                 let sent = association.transmit(&mut cx, payload);
-                // A message may have been given up instead of sent.
-                if association.has_news() && !core::mem::replace(&mut entry.told, true) {
+                // A message may have been abandoned instead of sent.
+                if association.has_events() && !core::mem::replace(&mut entry.notified, true) {
                     self.notices.push_back(slot);
                 }
                 if sent.is_some() {
@@ -144,7 +143,7 @@ impl Endpoint for Sctp {
 }
 
 impl Sctp {
-    /// The association whose tag a packet bears, if it comes from and to its addresses.
+    /// Returns the association with the packet's tag, if the addresses belong to it.
     fn by_tag(&mut self, addressing: &Addressing, packet: &Packet<'_>) -> Option<u32> {
         let slot = match self.recent {
             Some((tag, slot)) if tag == packet.tag => slot,
@@ -163,19 +162,19 @@ impl Sctp {
         Some(slot)
     }
 
-    /// A packet with a checksum of zero that an association takes so (RFC 9653 section 5.3).
+    /// Returns a packet with a checksum of zero that an association accepts (RFC 9653 section 5.3).
     fn unsummed<'a>(&mut self, addressing: &Addressing, payload: &'a [u8]) -> Option<Packet<'a>> {
         if payload.get(8..COMMON_HEADER)? != [0; 4] || addressing.protocol != PROTOCOL {
             return None;
         }
         let packet = Packet::parse_unchecked(payload).ok()?;
         let first = packet.chunks().next()?.ok()?.kind;
-        // Section 5.2: never so.
+        // Section 5.2: these always have a checksum.
         if [kind::INIT, kind::COOKIE_ECHO].contains(&first) {
             return None;
         }
         let slot = self.by_tag(addressing, &packet)?;
-        let takes = self.association_mut(slot)?.settings().carried_in_dtls;
+        let takes = self.association_mut(slot)?.settings().over_dtls;
         takes.then_some(packet)
     }
 
@@ -189,7 +188,7 @@ impl Sctp {
         self.table.get(&key).copied()
     }
 
-    /// A packet with the right tag.
+    /// Handles a packet with the right tag.
     fn pass(
         &mut self,
         now: Time,
@@ -219,7 +218,7 @@ impl Sctp {
             }
         } else {
             let chunks = packet.chunks();
-            // Addresses may change, by which the tables find it.
+            // Addresses may change, and the tables contain them.
             let moves = association.changes_addresses()
                 && chunks
                     .map_while(Result::ok)
@@ -235,7 +234,7 @@ impl Sctp {
         self.settle(slot);
     }
 
-    /// A packet whose tag is not that of an association between its addresses, or of none.
+    /// Handles a packet whose tag is not that of an association between its addresses.
     fn pass_by_addresses(
         &mut self,
         now: Time,
@@ -266,8 +265,8 @@ impl Sctp {
         }
     }
 
-    /// A packet from an address that is no association's, with an ASCONF that names another of the
-    /// peer's addresses (RFC 5061 section 5.2, D2). `false` if it is not that.
+    /// Handles a packet from an unknown address with an ASCONF that names another address of the peer
+    /// (RFC 5061 section 5.2, D2). Returns `false` if it is not one.
     fn pass_from_elsewhere(
         &mut self,
         now: Time,
@@ -297,7 +296,7 @@ impl Sctp {
         true
     }
 
-    /// RFC 9260 section 8.4, rules 2 and 5 to 8.
+    /// Handles a packet out of the blue (RFC 9260 section 8.4, rules 2 and 5 to 8).
     pub(super) fn stray(&mut self, now: Time, addressing: &Addressing, packet: &Packet<'_>) {
         self.counters.stray += 1;
         let mut acked = false;

@@ -1,11 +1,11 @@
-//! The shapes in which data waits on its way from chunk to message.
+//! Data structures on the way from chunk to message.
 
 use super::Received;
 use crate::numbers::Ssn;
 use crate::wire::{Data, DataFlags};
 use std::collections::VecDeque;
 
-/// Pieces of user data in their order, of which there is often one.
+/// Fragments of user data in order, often just one.
 #[derive(Debug)]
 pub(super) enum Fragments {
     One(Box<[u8]>),
@@ -47,8 +47,8 @@ impl Fragments {
         }
     }
 
-    /// Joins those that follow. The fewer are moved, so that what grows from either end costs no more than
-    /// a piece each.
+    /// Appends the fragments that follow. The shorter list is moved, so that growth from either end
+    /// costs one step per fragment.
     fn append(&mut self, after: Fragments) {
         let mut before = core::mem::take(self).many();
         let mut after = after.many();
@@ -64,7 +64,7 @@ impl Fragments {
     }
 }
 
-/// What all fragments of a message have in common.
+/// The common properties of all fragments of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     pub(super) stream: u16,
@@ -83,7 +83,8 @@ impl Shape {
         }
     }
 
-    /// The SSN of unordered data has no meaning (RFC 9260 section 6.6).
+    /// Returns whether a fragment belongs to the same message. The SSN of unordered data has no meaning
+    /// (RFC 9260 section 6.6).
     pub(super) fn same_message(&self, other: &Shape) -> bool {
         self.stream == other.stream
             && self.unordered == other.unordered
@@ -96,27 +97,27 @@ impl Shape {
     }
 }
 
-/// A message at the end of the ring that is not whole.
+/// An incomplete message at the end of the ring.
 #[derive(Debug)]
 pub(super) struct Partial {
     pub(super) shape: Shape,
-    /// The place of its first fragment.
+    /// The position of its first fragment.
     pub(super) start: u64,
-    /// The place of its next fragment.
+    /// The position of its next fragment.
     pub(super) next: u64,
     /// Bytes in the ring.
     pub(super) len: usize,
-    /// A part of it was read, so nothing else is until it ends.
+    /// Whether a part of it was read, so that nothing else is read until it ends.
     pub(super) delivering: bool,
     pub(super) began: bool,
 }
 
-/// Fragments in a row, of one message, after a gap.
+/// Consecutive fragments of one message, after a gap.
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) shape: Shape,
     pub(super) start: u64,
-    /// The place after its last.
+    /// The position after its last fragment.
     pub(super) next: u64,
     pub(super) begins: bool,
     pub(super) ends: bool,
@@ -125,11 +126,11 @@ pub(super) struct Run {
 }
 
 impl Run {
-    pub(super) fn of(place: u64, data: &Data<'_>) -> Run {
+    pub(super) fn of(position: u64, data: &Data<'_>) -> Run {
         Run {
             shape: Shape::of(data),
-            start: place,
-            next: place + 1,
+            start: position,
+            next: position + 1,
             begins: data.flags.has(DataFlags::BEGIN),
             ends: data.flags.has(DataFlags::END),
             len: data.user.len(),
@@ -137,7 +138,7 @@ impl Run {
         }
     }
 
-    /// Joins the run that follows this one.
+    /// Appends the run that follows this one.
     pub(super) fn append(&mut self, after: Run) -> Result<(), &'static str> {
         if !self.shape.same_message(&after.shape) {
             return Err("fragments of a message differ in stream or number");
@@ -150,7 +151,7 @@ impl Run {
     }
 }
 
-/// A whole message.
+/// A complete message.
 #[derive(Debug)]
 pub(super) struct Whole {
     pub(super) shape: Shape,
@@ -158,12 +159,12 @@ pub(super) struct Whole {
     pub(super) data: Fragments,
 }
 
-/// Where the bytes of a message are.
+/// The location of a message's bytes.
 #[derive(Debug)]
 pub(super) enum Body {
-    /// At the front of the ring, once it is this message's turn to be read.
+    /// At the front of the ring when the message is the next one to be read.
     Ring,
-    Own(Fragments),
+    Separate(Fragments),
 }
 
 /// A message, or the last part of one, that can be read.
@@ -178,11 +179,11 @@ pub(super) struct Ready {
 }
 
 impl Ready {
-    /// Pieces that it counts as in the receive buffer.
+    /// Returns the number of fragments that it counts as in the receive buffer.
     pub(super) fn pieces(&self) -> usize {
         match &self.body {
             Body::Ring => 1,
-            Body::Own(pieces) => pieces.len(),
+            Body::Separate(pieces) => pieces.len(),
         }
     }
 }

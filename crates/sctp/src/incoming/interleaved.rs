@@ -1,5 +1,5 @@
-//! Interleaved messages (RFC 8260 section 2.2.3): fragments are put together by stream, message and
-//! fragment number, whatever their TSNs.
+//! Interleaved messages (RFC 8260 section 2.2.3): fragments are assembled by stream, message and
+//! fragment number, independently of their TSNs.
 
 use super::delivery::{Body, Fragments, Ready, Shape};
 use super::{Arrival, Incoming, MAX_AHEAD};
@@ -9,18 +9,18 @@ use crate::wire::data::IData;
 use core::ops::Bound;
 use std::collections::BTreeMap;
 
-/// Names a message: stream, whether unordered, and MID.
+/// Identifies a message: stream, whether unordered, and MID.
 type Name = (u16, bool, u32);
 
-/// A message that is not whole, or whose turn has not come.
+/// A message that is incomplete, or that must wait for earlier ones of its stream.
 #[derive(Debug, Default)]
 struct Assembly {
     ppid: u32,
-    /// The first fragment that was not delivered.
+    /// Number of the first fragment that was not delivered.
     next: u32,
-    /// The last fragment, once it is known.
+    /// Number of the last fragment, once known.
     last: Option<u32>,
-    /// How many wait.
+    /// Number of fragments that wait.
     count: u32,
 }
 
@@ -31,24 +31,24 @@ impl Assembly {
     }
 }
 
-/// What is known of interleaved messages.
+/// State of interleaved messages.
 #[derive(Debug, Default)]
 pub(super) struct Interleaved {
     /// The next MID of each stream, up to the highest used.
     next: Vec<Mid>,
     parts: BTreeMap<Name, Assembly>,
-    /// The fragments of all of them, in one tree so that few are no dearer than many.
+    /// The fragments of all of them, in one tree so that few cost no more than many.
     pieces: BTreeMap<(Name, u32), Box<[u8]>>,
     /// Bytes in `pieces`.
     len: usize,
-    /// Up to where room was made last.
+    /// The name at which the last sweep ended.
     swept: Name,
-    /// By stream, up to which MID unordered messages were given up last, and up to which place a fragment
-    /// of theirs may still come.
+    /// By stream, the MID up to which unordered messages were last abandoned, and the position up to
+    /// which fragments of them may still arrive.
     skipped: BTreeMap<u16, (Mid, u64)>,
 }
 
-/// Messages looked at when room is made.
+/// Maximum number of messages examined to make room.
 const MAX_SWEPT: usize = 64;
 
 impl Interleaved {
@@ -65,16 +65,17 @@ impl Interleaved {
         self.next.get(usize::from(stream)).copied().unwrap_or_default()
     }
 
-    /// Whether a fragment is a late one of a message that was given up.
-    fn is_late(&mut self, data: &IData<'_>, place: u64) -> bool {
+    /// Returns whether a fragment belongs to an abandoned message.
+    fn is_late(&mut self, data: &IData<'_>, position: u64) -> bool {
         if data.flags.has(DataFlags::UNORDERED) {
             let skipped = self.skipped.get(&data.stream);
-            return skipped.is_some_and(|(last, until)| place <= *until && !data.mid.after(*last));
+            return skipped
+                .is_some_and(|(last, until)| position <= *until && !data.mid.after(*last));
         }
         data.mid.before(*self.next_of(data.stream))
     }
 
-    /// Streams begin anew, all if none is named (RFC 8260 section 2.3.2).
+    /// Resets streams, or all if none is named (RFC 8260 section 2.3.2).
     pub(super) fn reset_streams(&mut self, streams: &[u16]) {
         if streams.is_empty() {
             self.next.clear();
@@ -92,7 +93,7 @@ impl Interleaved {
 const TWICE: &str = "a message identifier or fragment number is used twice";
 
 impl Incoming {
-    /// Messages are interleaved from now on, or not.
+    /// Turns interleaving on or off.
     pub(crate) fn interleave(&mut self, on: bool) {
         self.interleaved = on.then(Box::default);
     }
@@ -101,43 +102,43 @@ impl Incoming {
         self.interleaved.is_some()
     }
 
-    /// Takes an I-DATA chunk of a stream that exists, with at least a byte of data.
+    /// Handles an I-DATA chunk of an existing stream, with at least one byte of data.
     pub(crate) fn take_interleaved(&mut self, data: &IData<'_>) -> Arrival {
-        let place = self.line.place(data.tsn, self.tracker.cumulative());
-        if self.tracker.has(place) {
-            self.tracker.note_duplicate(place);
+        let position = self.line.position(data.tsn, self.tracker.cumulative());
+        if self.tracker.has(position) {
+            self.tracker.note_duplicate(position);
             return Arrival::Duplicate;
         }
-        if !self.has_room(place, data.user.len()) || !self.tracker.can_take(place) {
-            if place == self.tracker.cumulative() + 1 {
+        if !self.has_room(position, data.user.len()) || !self.tracker.can_take(position) {
+            if position == self.tracker.cumulative() + 1 {
                 self.make_room();
             }
             return Arrival::Dropped;
         }
-        let in_order = place == self.tracker.cumulative() + 1;
+        let in_order = position == self.tracker.cumulative() + 1;
         self.bytes += data.user.len();
         self.advertised = self.advertised.saturating_sub(data.user.len());
-        self.tracker.take(place);
-        match self.assemble(data, place) {
+        self.tracker.take(position);
+        match self.assemble(data, position) {
             Ok(()) => Arrival::Taken { in_order },
             Err(what) => Arrival::Violation(what),
         }
     }
 
-    fn assemble(&mut self, data: &IData<'_>, place: u64) -> Result<(), &'static str> {
+    fn assemble(&mut self, data: &IData<'_>, position: u64) -> Result<(), &'static str> {
         let part = self.part();
         let Some(all) = &mut self.interleaved else { return Ok(()) };
         let unordered = data.flags.has(DataFlags::UNORDERED);
         let (begins, ends) = (data.flags.has(DataFlags::BEGIN), data.flags.has(DataFlags::END));
         let next = *all.next_of(data.stream);
-        if all.is_late(data, place) {
+        if all.is_late(data, position) {
             self.bytes -= data.user.len();
             return Ok(());
         }
         let turn = unordered || data.mid == next;
         let name = (data.stream, unordered, data.mid.raw());
         if begins && ends && turn && !all.parts.contains_key(&name) {
-            // Whole and next: straight to its reader.
+            // A complete message that is next is delivered at once.
             self.ring.push(data.user);
             let shape = shape(name, data.ppid_or_fsn);
             let (len, body) = (data.user.len(), Body::Ring);
@@ -175,23 +176,23 @@ impl Incoming {
                 self.pass_on(data.stream);
             }
         } else if turn && (all.len >= part || one.next > 0) {
-            // What does not fit the buffer as a whole is delivered in parts.
+            // A message that is larger than the buffer is delivered in parts.
             self.deliver_part(name);
         }
         Ok(())
     }
 
-    /// What comes next did not fit: parts of messages are delivered, however small.
+    /// Makes room for the next chunk by delivering parts of messages, however small.
     fn make_room(&mut self) {
         let Some(all) = &mut self.interleaved else { return };
         let after = (Bound::Excluded(all.swept), Bound::Unbounded);
         let names: Vec<Name> =
             all.parts.range(after).take(MAX_SWEPT).map(|(name, _)| *name).collect();
-        // From the beginning again when the end is reached.
+        // The sweep starts over when the end is reached.
         all.swept = if names.len() < MAX_SWEPT { Name::default() } else { names[MAX_SWEPT - 1] };
-        // The least name is never after another.
-        let least = all.parts.contains_key(&Name::default()).then(Name::default);
-        for name in least.into_iter().chain(names) {
+        // The smallest name is never after another.
+        let min = all.parts.contains_key(&Name::default()).then(Name::default);
+        for name in min.into_iter().chain(names) {
             let Some(all) = &mut self.interleaved else { return };
             let (stream, unordered, mid) = name;
             if unordered || all.next_of(stream).raw() == mid {
@@ -200,7 +201,7 @@ impl Incoming {
         }
     }
 
-    /// Delivers of a message what is there in a row.
+    /// Delivers the consecutive first fragments of a message.
     fn deliver_part(&mut self, name: Name) {
         let Some(all) = &mut self.interleaved else { return };
         let Some(one) = all.parts.get_mut(&name) else { return };
@@ -220,11 +221,11 @@ impl Incoming {
         if end {
             all.parts.remove(&name);
         }
-        let body = Body::Own(data);
+        let body = Body::Separate(data);
         self.queue(Ready { shape, len, begin, end, cut: false, body });
     }
 
-    /// The message of a stream whose turn it was is through: the next ones that are there follow.
+    /// Delivers the next messages of a stream after one is complete.
     fn pass_on(&mut self, stream: u16) {
         let part = self.part();
         loop {
@@ -244,18 +245,19 @@ impl Incoming {
         }
     }
 
-    /// The peer has given up what is missing up to a TSN, and of streams all messages up to one
-    /// (RFC 8260 section 2.3.1).
+    /// Handles an I-FORWARD-TSN: the peer abandons what is missing up to a TSN, and on each listed
+    /// stream all messages up to a MID (RFC 8260 section 2.3.1).
     pub(crate) fn forward_messages(
         &mut self,
         tsn: Tsn,
         messages: impl Iterator<Item = (u16, bool, Mid)>,
     ) -> Result<(), &'static str> {
-        let place = self.line.place(tsn, self.tracker.cumulative());
-        if place <= self.tracker.cumulative() || place > self.tracker.cumulative() + MAX_AHEAD {
+        let position = self.line.position(tsn, self.tracker.cumulative());
+        if position <= self.tracker.cumulative() || position > self.tracker.cumulative() + MAX_AHEAD
+        {
             return Ok(());
         }
-        self.tracker.forward(place);
+        self.tracker.forward(position);
         for (stream, unordered, mid) in messages {
             self.skip_messages(stream, unordered, mid);
         }
@@ -268,7 +270,7 @@ impl Incoming {
         if !unordered && mid.before(next) {
             return;
         }
-        // Half the circle of unordered ones is not after it.
+        // Unordered messages in the preceding half of the number space are before it.
         let from = if unordered { mid.raw().wrapping_sub(u32::MAX / 2) } else { next.raw() };
         let span = |low, high| (stream, unordered, low)..=(stream, unordered, high);
         let (first, second) = match (from, mid.raw()) {
@@ -280,20 +282,20 @@ impl Incoming {
             names.extend(all.parts.range(second).map(|(name, _)| *name));
         }
         for name in names {
-            self.give_out_or_up(name);
+            self.deliver_or_drop(name);
         }
         let Some(all) = &mut self.interleaved else { return };
         if unordered {
             all.skipped.insert(stream, (mid, self.tracker.cumulative() + MAX_AHEAD));
         } else {
-            // `pass_on` goes one further.
+            // `pass_on` advances by one.
             *all.next_of(stream) = mid;
             self.pass_on(stream);
         }
     }
 
-    /// A message that gets no more fragments: it is delivered if it is whole, else dropped.
-    fn give_out_or_up(&mut self, name: Name) {
+    /// Ends a message that gets no more fragments: it is delivered if complete, and otherwise dropped.
+    fn deliver_or_drop(&mut self, name: Name) {
         let Some(all) = &mut self.interleaved else { return };
         if all.parts.get(&name).is_some_and(Assembly::is_whole) {
             return self.deliver_part(name);
@@ -308,22 +310,22 @@ impl Incoming {
             self.pieces -= 1;
         }
         if one.next > 0 {
-            let (shape, body) = (shape(name, one.ppid), Body::Own(Fragments::default()));
+            let (shape, body) = (shape(name, one.ppid), Body::Separate(Fragments::default()));
             let ready = Ready { shape, len: 0, begin: false, end: true, cut: true, body };
             self.queue(ready);
         }
     }
 
-    /// Nothing more comes; what is `whole` may still be given out.
+    /// Ends all messages. With `whole`, complete ones are still delivered.
     pub(super) fn finish_interleaved(&mut self, whole: bool) {
         let Some(all) = &mut self.interleaved else { return };
         let mut names: Vec<Name> = all.parts.keys().copied().collect();
         if !whole {
-            // Those of which parts were read get an end all the same.
+            // A message of which parts were read gets an end all the same.
             names.retain(|name| all.parts.get(name).is_some_and(|one| one.next > 0));
         }
         for name in names {
-            self.give_out_or_up(name);
+            self.deliver_or_drop(name);
         }
         if let Some(all) = &mut self.interleaved {
             all.parts.clear();

@@ -1,9 +1,9 @@
-//! What arrives: which TSNs, what of them is reported, and the way of data from chunks to messages
-//! (RFC 9260 sections 6.2, 6.5, 6.6, 6.7 and 6.9).
+//! Receiving: which TSNs have arrived, what is reported of them, and the way of data from chunks to
+//! messages (RFC 9260 sections 6.2, 6.5, 6.6, 6.7 and 6.9).
 //!
-//! Chunks in order go straight into a byte ring from which messages are read. What comes after a
-//! gap waits in runs of fragments, or whole until its turn in its stream. Nothing that was
-//! acknowledged is ever dropped.
+//! Chunks in order go straight into a byte ring from which messages are read. Data after a gap waits in
+//! runs of fragments, or as a complete message until the earlier ones of its stream are read.
+//! Acknowledged data is never dropped.
 
 mod delivery;
 mod interleaved;
@@ -19,50 +19,51 @@ use delivery::{Body, Fragments, Partial, Ready, Run, Shape, Whole};
 use interleaved::Interleaved;
 use std::collections::{BTreeMap, VecDeque};
 
-/// What a chunk or message that waits counts in the receive buffer at least, so that small ones
-/// cannot take many times the memory that the buffer is large. Where it is kept by itself it takes up to
-/// 200 bytes beside its own, but counts no more: what waits for a gap to be filled must not keep out
-/// what fills it.
+/// Minimum number of bytes that a waiting chunk or message counts in the receive buffer, so that small
+/// ones cannot use a multiple of the buffer's memory. One that is stored separately uses up to 200
+/// bytes more than its data, but counts no more: data that waits for a gap to be filled must not keep
+/// out the data that fills it.
 pub const CHUNK_COST: usize = 64;
 
-/// Places in the queue of what can be read that there are at least.
-const LEAST_READY: usize = 4;
-/// More than these are given back as soon as the queue is empty.
-const KEPT_READY: usize = 16 * 1024;
+/// Minimum capacity of the queue of readable messages.
+const MIN_READY: usize = 4;
+/// A larger capacity than this is released as soon as the queue is empty.
+const RETAINED_READY: usize = 16 * 1024;
 
 /// A message, or a part of one, that was read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Received {
-    /// The stream it came on.
+    /// The stream.
     pub stream: u16,
-    /// Its place in the stream; without meaning when unordered.
+    /// The stream sequence number; without meaning when unordered.
     pub ssn: Ssn,
     /// Payload protocol identifier.
     pub ppid: u32,
-    /// Delivered without regard to the order of the stream.
+    /// Whether it was delivered without regard to the order of the stream.
     pub unordered: bool,
-    /// Begins the message. Not so for what follows a part (RFC 9260 section 11.2.1).
+    /// Whether it begins the message. False for what follows a part (RFC 9260 section 11.2.1).
     pub begin: bool,
-    /// Ends the message. Not so for a part of one that is larger than half the receive buffer.
+    /// Whether it ends the message. False for a part of one that is larger than half the receive
+    /// buffer.
     pub end: bool,
-    /// What is missing of the message was given up by its sender (RFC 3758): it began with the parts
-    /// read before and has no end.
+    /// Whether the sender abandoned the rest of the message (RFC 3758). The message began with the
+    /// parts read before and has no end.
     pub cut: bool,
-    /// Bytes.
+    /// Number of bytes.
     pub len: usize,
 }
 
-/// What became of a DATA chunk.
+/// The outcome of a DATA chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Arrival {
-    /// It was taken, and is the next in order, or not.
+    /// It was accepted, in order or not.
     Taken {
         in_order: bool,
     },
     Duplicate,
-    /// There is no room for it.
+    /// The buffer has no room for it.
     Dropped,
-    /// The peer breaks the rules; in words.
+    /// The peer violates the protocol; the text names the rule.
     Violation(&'static str),
 }
 
@@ -74,21 +75,21 @@ pub(crate) struct Incoming {
     next_ssn: Vec<Ssn>,
     ring: Ring,
     ready: VecDeque<Ready>,
-    /// The message whose first chunks have arrived in order and stand at the end of the ring.
+    /// The message whose first chunks have arrived in order and are at the end of the ring.
     partial: Option<Partial>,
-    /// Runs of fragments after a gap, by the place of their first.
+    /// Runs of fragments after a gap, by the position of their first fragment.
     runs: BTreeMap<u64, Run>,
-    /// Messages whose turn in their stream has not come.
+    /// Complete messages that wait for earlier ones of their stream.
     held: BTreeMap<(u16, u16), Whole>,
-    /// Where messages are interleaved (RFC 8260).
+    /// State of interleaved messages, where negotiated (RFC 8260).
     interleaved: Option<Box<Interleaved>>,
-    /// What comes next did not fit, so that parts of messages are delivered, however small.
+    /// Whether the next chunk did not fit, so that parts of messages are delivered, however small.
     pressed: bool,
-    /// Bytes of user data that are here, and pieces that they are in.
+    /// Bytes of user data in the buffer, and the number of fragments.
     bytes: usize,
     pieces: usize,
     capacity: usize,
-    /// What the peer was told last, less what came since.
+    /// The window last advertised, less the data received since.
     advertised: usize,
 }
 
@@ -112,7 +113,7 @@ impl Incoming {
         }
     }
 
-    /// Begins anew after a restart of the peer. Whole messages that were not read stay.
+    /// Starts over after a restart of the peer. Complete unread messages stay.
     pub(crate) fn restart(&mut self, initial_tsn: Tsn) {
         let ready = core::mem::take(&mut self.ready);
         let mut ring = core::mem::take(&mut self.ring);
@@ -124,19 +125,19 @@ impl Incoming {
             self.bytes += one.len;
             if matches!(one.body, Body::Ring) {
                 ring.pop(one.len, &mut data);
-                one.body = Body::Own(Fragments::One(data.into_boxed_slice()));
+                one.body = Body::Separate(Fragments::One(data.into_boxed_slice()));
             }
             self.pieces += one.pieces();
             self.ready.push_back(one);
         }
     }
 
-    /// The peer's first TSN.
+    /// Returns the peer's first TSN.
     pub(crate) fn initial_tsn(&self) -> Tsn {
         self.line.tsn(Line::ORIGIN)
     }
 
-    /// The peer begins streams anew (RFC 6525 section 5.2.2), all if none is named.
+    /// Resets the peer's streams, or all if none is named (RFC 6525 section 5.2.2).
     pub(crate) fn reset_streams(&mut self, streams: &[u16]) {
         if streams.is_empty() {
             self.next_ssn.clear();
@@ -151,8 +152,8 @@ impl Incoming {
         }
     }
 
-    /// All streams and the TSNs begin anew (RFC 6525 section 5.2.4): what is whole is delivered,
-    /// what is not is dropped.
+    /// Resets all streams and the TSNs (RFC 6525 section 5.2.4). Complete messages are delivered,
+    /// incomplete ones dropped.
     pub(crate) fn reset_everything(&mut self, next: Tsn) {
         for (_, whole) in core::mem::take(&mut self.held) {
             self.deliver(whole);
@@ -162,41 +163,41 @@ impl Incoming {
         self.restart(next);
     }
 
-    /// The Cumulative TSN Ack.
+    /// Returns the Cumulative TSN Ack.
     pub(crate) fn cumulative(&self) -> Tsn {
         self.line.tsn(self.tracker.cumulative())
     }
 
-    /// The TSN at a place.
-    pub(crate) fn tsn(&self, place: u64) -> Tsn {
-        self.line.tsn(place)
+    /// Returns the TSN at a position.
+    pub(crate) fn tsn(&self, position: u64) -> Tsn {
+        self.line.tsn(position)
     }
 
     fn used(&self) -> usize {
         self.bytes.max(self.pieces * CHUNK_COST)
     }
 
-    /// The a_rwnd that may be told: what is free, or nothing when that is not worth telling
-    /// (RFC 1122 section 4.2.3.3).
+    /// Returns the a_rwnd to advertise: the free bytes, or zero when they are too few to be useful (RFC
+    /// 1122 section 4.2.3.3).
     pub(crate) fn window(&self, mtu: usize) -> usize {
         let free = self.capacity.saturating_sub(self.used());
         if free < mtu.min(self.capacity / 4) { 0 } else { free }
     }
 
-    /// Notes what the peer is told.
-    pub(crate) fn told(&mut self, window: usize) {
+    /// Notes the window that was advertised.
+    pub(crate) fn advertise(&mut self, window: usize) {
         self.advertised = window;
     }
 
-    /// Whether reading has opened the window so far that the peer should hear of it (RFC 9260
-    /// section 6.2): by a quarter of the buffer, from below half of it or below a packet.
+    /// Returns whether reading has opened the window enough for a window update (RFC 9260 section 6.2):
+    /// by a quarter of the buffer, from below half of it or below a packet.
     pub(crate) fn window_opened(&self, mtu: usize) -> bool {
         let window = self.window(mtu);
         self.advertised < mtu.max(self.capacity / 2)
             && window >= self.advertised + self.capacity / 4
     }
 
-    /// Whether something can be read.
+    /// Returns whether a message can be read.
     pub(crate) fn is_readable(&self) -> bool {
         match &self.partial {
             Some(partial) if partial.delivering => partial.len >= self.part(),
@@ -205,23 +206,23 @@ impl Incoming {
         }
     }
 
-    /// How much of a message makes a part worth delivering.
+    /// Returns the minimum size of a part that is delivered alone.
     fn part(&self) -> usize {
         if self.pressed { 1 } else { (self.capacity / 2).max(1) }
     }
 
-    /// Bytes here that were not read.
+    /// Returns the number of unread bytes.
     pub(crate) fn buffered(&self) -> usize {
         self.bytes
     }
 
-    /// Whether a chunk of data that is new may go by numbers from after a reset: it is not next in the
-    /// order of TSNs, where a gap would say that the peer has not begun anew, or it begins an ordered
-    /// message that is not next in its stream.
+    /// Returns whether a new chunk of data may have numbers of after a reset. It is not the next TSN,
+    /// where a gap would show that the peer has not reset, or it begins an ordered message that is not
+    /// the next in its stream.
     pub(crate) fn may_be_anew(&self, tsn: Tsn, flags: DataFlags, stream: u16, number: Mid) -> bool {
         let cumulative = self.tracker.cumulative();
-        let place = self.line.place(tsn, cumulative);
-        if self.tracker.has(place) || place < self.tracker.highest() {
+        let position = self.line.position(tsn, cumulative);
+        if self.tracker.has(position) || position < self.tracker.highest() {
             return false;
         }
         let next = match &self.interleaved {
@@ -232,26 +233,26 @@ impl Incoming {
             }
         };
         let first = flags.has(DataFlags::BEGIN) && !flags.has(DataFlags::UNORDERED);
-        place != cumulative + 1 || (first && number != next)
+        position != cumulative + 1 || (first && number != next)
     }
 
-    /// Takes a DATA chunk of a stream that exists, with at least a byte of data.
+    /// Handles a DATA chunk of an existing stream, with at least one byte of data.
     pub(crate) fn take(&mut self, data: &Data<'_>) -> Arrival {
-        let place = self.line.place(data.tsn, self.tracker.cumulative());
-        if self.tracker.has(place) {
-            self.tracker.note_duplicate(place);
+        let position = self.line.position(data.tsn, self.tracker.cumulative());
+        if self.tracker.has(position) {
+            self.tracker.note_duplicate(position);
             return Arrival::Duplicate;
         }
-        if !self.has_room(place, data.user.len()) || !self.tracker.can_take(place) {
-            self.pressed |= place == self.tracker.cumulative() + 1;
+        if !self.has_room(position, data.user.len()) || !self.tracker.can_take(position) {
+            self.pressed |= position == self.tracker.cumulative() + 1;
             return Arrival::Dropped;
         }
-        let in_order = place == self.tracker.cumulative() + 1;
+        let in_order = position == self.tracker.cumulative() + 1;
         self.bytes += data.user.len();
         self.advertised = self.advertised.saturating_sub(data.user.len());
         let result =
-            if in_order { self.take_next(place, data) } else { self.take_later(place, data) };
-        self.tracker.take(place);
+            if in_order { self.take_next(position, data) } else { self.take_later(position, data) };
+        self.tracker.take(position);
         let result = result.and_then(|()| self.join());
         match result {
             Ok(()) => Arrival::Taken { in_order },
@@ -259,39 +260,39 @@ impl Incoming {
         }
     }
 
-    /// Takes note of a TSN whose data is not wanted (RFC 9260 section 6.5).
+    /// Notes the arrival of a TSN whose data is discarded (RFC 9260 section 6.5).
     pub(crate) fn discard(&mut self, tsn: Tsn) -> Arrival {
-        let place = self.line.place(tsn, self.tracker.cumulative());
-        if self.tracker.has(place) {
-            self.tracker.note_duplicate(place);
+        let position = self.line.position(tsn, self.tracker.cumulative());
+        if self.tracker.has(position) {
+            self.tracker.note_duplicate(position);
             return Arrival::Duplicate;
         }
-        if !self.tracker.can_take(place) {
+        if !self.tracker.can_take(position) {
             return Arrival::Dropped;
         }
-        let in_order = place == self.tracker.cumulative() + 1;
-        self.tracker.take(place);
+        let in_order = position == self.tracker.cumulative() + 1;
+        self.tracker.take(position);
         match self.join() {
             Ok(()) => Arrival::Taken { in_order },
             Err(what) => Arrival::Violation(what),
         }
     }
 
-    /// What fills a gap was within a window that was told, so it is taken even when the buffer is
-    /// full, up to twice its size; what goes beyond is not (RFC 9260 section 6.2).
-    fn has_room(&self, place: u64, len: usize) -> bool {
+    /// Returns whether a chunk fits. A chunk that fills a gap was within an advertised window, so it is
+    /// accepted even when the buffer is full, up to twice its size (RFC 9260 section 6.2).
+    fn has_room(&self, position: u64, len: usize) -> bool {
         let used = (self.bytes + len).max((self.pieces + 1) * CHUNK_COST);
-        if self.bytes == 0 && place == self.tracker.cumulative() + 1 {
-            // One chunk may always be under way, however large (section 6.1 A).
+        if self.bytes == 0 && position == self.tracker.cumulative() + 1 {
+            // One chunk of any length is always allowed (section 6.1 A).
             true
-        } else if place < self.tracker.highest() {
+        } else if position < self.tracker.highest() {
             used <= 2 * self.capacity
         } else {
             used <= self.capacity
         }
     }
 
-    fn take_next(&mut self, place: u64, data: &Data<'_>) -> Result<(), &'static str> {
+    fn take_next(&mut self, position: u64, data: &Data<'_>) -> Result<(), &'static str> {
         let shape = Shape::of(data);
         if data.flags.has(DataFlags::BEGIN) {
             if self.partial.is_some() {
@@ -299,8 +300,8 @@ impl Incoming {
             }
             self.partial = Some(Partial {
                 shape,
-                start: place,
-                next: place,
+                start: position,
+                next: position,
                 len: 0,
                 delivering: false,
                 began: false,
@@ -314,11 +315,11 @@ impl Incoming {
         }
         self.ring.push(data.user);
         partial.len += data.user.len();
-        partial.next = place + 1;
+        partial.next = position + 1;
         if data.flags.has(DataFlags::END) { self.commit() } else { Ok(()) }
     }
 
-    /// The message at the end of the ring is whole.
+    /// Completes the message at the end of the ring.
     fn commit(&mut self) -> Result<(), &'static str> {
         let Some(partial) = self.partial.take() else { return Ok(()) };
         let shape = partial.shape;
@@ -341,7 +342,7 @@ impl Incoming {
         }
         let next = self.next_of(shape.stream);
         if shape.ssn != *next {
-            // Everything before it has arrived, so its turn must have come.
+            // Everything before it has arrived, so it must be the next.
             return Err("a stream sequence number is not the next");
         }
         *next = next.plus(1);
@@ -358,7 +359,7 @@ impl Incoming {
         &mut self.next_ssn[index]
     }
 
-    /// Delivers what waited for its turn in a stream.
+    /// Delivers the messages that waited for earlier ones of a stream.
     fn release_held(&mut self, stream: u16) {
         if self.held.is_empty() {
             return;
@@ -378,25 +379,26 @@ impl Incoming {
             begin: true,
             end: true,
             cut: false,
-            body: Body::Own(whole.data),
+            body: Body::Separate(whole.data),
         };
         self.queue(ready);
     }
 
-    /// The last that can be read. The queue grows by a quarter, so that it is not half empty.
+    /// Appends to the queue of readable messages. Its capacity grows by a quarter, so that it is not
+    /// half empty.
     fn queue(&mut self, ready: Ready) {
         if self.ready.len() == self.ready.capacity() {
-            self.ready.reserve_exact((self.ready.len() / 4).max(LEAST_READY));
+            self.ready.reserve_exact((self.ready.len() / 4).max(MIN_READY));
         }
         self.ready.push_back(ready);
     }
 
-    fn take_later(&mut self, place: u64, data: &Data<'_>) -> Result<(), &'static str> {
+    fn take_later(&mut self, position: u64, data: &Data<'_>) -> Result<(), &'static str> {
         self.pieces += 1;
-        let mut run = Run::of(place, data);
+        let mut run = Run::of(position, data);
         if !run.begins
-            && let Some((&start, before)) = self.runs.range(..place).next_back()
-            && before.next == place
+            && let Some((&start, before)) = self.runs.range(..position).next_back()
+            && before.next == position
             && !before.ends
         {
             let Some(mut before) = self.runs.remove(&start) else { return Ok(()) };
@@ -427,58 +429,58 @@ impl Incoming {
             self.release_held(stream);
             return Ok(());
         }
-        // All numbers of a stream may be under way, so that none can be told to be too old.
+        // All numbers of a stream may be in flight, so none can be recognised as too old.
         if self.held.insert((stream, ssn.raw()), whole).is_some() {
             return Err("a stream sequence number is used twice");
         }
         Ok(())
     }
 
-    /// The peer has given up what is missing up to a TSN (RFC 3758 section 3.6).
+    /// Handles a FORWARD TSN: the peer abandons what is missing up to a TSN (RFC 3758 section 3.6).
     pub(crate) fn forward(
         &mut self,
         tsn: Tsn,
         streams: impl Iterator<Item = (u16, Ssn)>,
     ) -> Result<(), &'static str> {
-        let place = self.line.place(tsn, self.tracker.cumulative());
-        if place < self.tracker.cumulative() {
+        let position = self.line.position(tsn, self.tracker.cumulative());
+        if position < self.tracker.cumulative() {
             return Ok(());
         }
-        if place == self.tracker.cumulative() {
+        if position == self.tracker.cumulative() {
             return self.forward_to_here();
         }
-        // Further ahead than anything can be: it is from before a reset (RFC 6525 section 5.2.4).
-        if place > self.tracker.cumulative() + MAX_AHEAD {
+        // It is too far ahead to be in flight: it is from before a reset (RFC 6525 section 5.2.4).
+        if position > self.tracker.cumulative() + MAX_AHEAD {
             return Ok(());
         }
-        // The TSN is always one that was given up, so a message that it lies in was.
-        if let Some(partial) = self.partial.take_if(|partial| partial.start <= place) {
+        // The TSN is always an abandoned one, so a message that contains it was abandoned.
+        if let Some(partial) = self.partial.take_if(|partial| partial.start <= position) {
             self.drop_partial(&partial);
         }
         while let Some(entry) = self.runs.first_entry()
-            && *entry.key() <= place
+            && *entry.key() <= position
         {
             let run = entry.remove();
             self.bytes -= run.len;
             self.pieces -= run.data.len();
         }
-        // What follows of the last message that was given up gets no beginning any more.
-        if let Some(run) = self.runs.get(&(place + 1))
+        // The rest of the last abandoned message gets no beginning any more.
+        if let Some(run) = self.runs.get(&(position + 1))
             && !run.begins
-            && let Some(run) = self.runs.remove(&(place + 1))
+            && let Some(run) = self.runs.remove(&(position + 1))
         {
             self.bytes -= run.len;
             self.pieces -= run.data.len();
         }
-        self.tracker.forward(place);
+        self.tracker.forward(position);
         for (stream, ssn) in streams {
             self.skip_to(stream, ssn);
         }
         self.join()
     }
 
-    /// The last TSN that came was given up: so was the message that it does not end, and nothing else
-    /// is new.
+    /// Handles a FORWARD TSN to the last TSN that arrived. The message that this TSN does not end was
+    /// abandoned, and nothing else is new.
     fn forward_to_here(&mut self) -> Result<(), &'static str> {
         let Some(partial) = self.partial.take() else { return Ok(()) };
         self.drop_partial(&partial);
@@ -489,7 +491,7 @@ impl Incoming {
         self.join()
     }
 
-    /// Nothing more comes: what is not whole, or waits for what is missing, is dropped.
+    /// Ends reception: incomplete messages, and those that wait for missing ones, are dropped.
     pub(crate) fn finish(&mut self) {
         if let Some(partial) = self.partial.take() {
             self.drop_partial(&partial);
@@ -501,17 +503,17 @@ impl Incoming {
         self.pieces = self.ready.iter().map(Ready::pieces).sum();
     }
 
-    /// A message in the ring gets no end.
+    /// Ends a message in the ring that will not be completed.
     fn drop_partial(&mut self, partial: &Partial) {
         self.ring.drop_last(partial.len);
         self.bytes -= partial.len;
         if partial.delivering {
-            let (shape, len, body) = (partial.shape, 0, Body::Own(Fragments::default()));
+            let (shape, len, body) = (partial.shape, 0, Body::Separate(Fragments::default()));
             self.ready.push_front(Ready { shape, len, begin: false, end: true, cut: true, body });
         }
     }
 
-    /// Messages of a stream up to a number are here or given up: those that are here are delivered.
+    /// Skips a stream's missing messages up to a number and delivers those that arrived.
     fn skip_to(&mut self, stream: u16, ssn: Ssn) {
         let next = *self.next_of(stream);
         if ssn.before(next) {
@@ -533,7 +535,7 @@ impl Incoming {
         self.release_held(stream);
     }
 
-    /// Moves runs that now are in order to the ring.
+    /// Moves runs that are now in order to the ring.
     fn join(&mut self) -> Result<(), &'static str> {
         while let Some(entry) = self.runs.first_entry()
             && *entry.key() <= self.tracker.cumulative()
@@ -596,10 +598,10 @@ impl Incoming {
         let ready = self.ready.pop_front()?;
         match &ready.body {
             Body::Ring => self.ring.pop(ready.len, out),
-            Body::Own(pieces) => pieces.iter().for_each(|piece| out.extend_from_slice(piece)),
+            Body::Separate(pieces) => pieces.iter().for_each(|piece| out.extend_from_slice(piece)),
         }
         self.pieces -= ready.pieces();
-        if self.ready.is_empty() && self.ready.capacity() > KEPT_READY {
+        if self.ready.is_empty() && self.ready.capacity() > RETAINED_READY {
             self.ready = VecDeque::new();
         }
         self.bytes -= ready.len;
@@ -607,12 +609,12 @@ impl Incoming {
         Some(Received { cut, ..ready.shape.received(ready.begin, ready.end, ready.len) })
     }
 
-    /// Whether nothing waits to be read or to become whole.
+    /// Returns whether no message waits to be read or completed.
     pub(crate) fn is_empty(&self) -> bool {
         self.bytes == 0 && self.ready.is_empty()
     }
 
-    /// Gives memory back that nothing needs.
+    /// Releases memory that is not needed.
     pub(crate) fn trim(&mut self) {
         self.ring.trim();
         if self.is_empty() {

@@ -68,8 +68,8 @@ fn read_all(incoming: &mut Incoming) -> Vec<(Received, Vec<u8>)> {
 fn streams_do_not_wait_for_each_other() {
     let list = pieces(&[(1, false, 1), (1, false, 1), (2, false, 1), (1, true, 1)]);
     let mut it = incoming();
-    for place in [3, 2, 1] {
-        assert_eq!(it.take(&list[place].data()), Arrival::Taken { in_order: false });
+    for position in [3, 2, 1] {
+        assert_eq!(it.take(&list[position].data()), Arrival::Taken { in_order: false });
     }
     let order: Vec<u8> = read_all(&mut it).iter().map(|m| m.1[0]).collect();
     assert_eq!(order, [3, 2]);
@@ -80,7 +80,7 @@ fn streams_do_not_wait_for_each_other() {
     assert_eq!(it.take(&list[0].data()), Arrival::Duplicate);
 }
 
-/// RFC 9260 section 6.9: a message larger than the buffer is given out in parts.
+/// RFC 9260 section 6.9: a message larger than the buffer is delivered in parts.
 #[test]
 fn a_large_message_comes_in_parts() {
     let list = pieces(&[(0, false, 100), (0, false, 1)]);
@@ -99,7 +99,7 @@ fn a_large_message_comes_in_parts() {
     assert!(parts > 3);
 }
 
-/// Fragments that make no sense are told apart from those that come late.
+/// Invalid fragments are distinguished from late ones.
 #[test]
 fn nonsense_is_a_violation() {
     let list = pieces(&[(1, false, 3), (1, false, 3)]);
@@ -114,7 +114,7 @@ fn nonsense_is_a_violation() {
     assert_eq!(it.take(&stray.data()), Arrival::Violation("a fragment continues no message"));
 }
 
-/// RFC 9260 section 6.2: a full buffer takes what fills a gap and drops what goes beyond.
+/// RFC 9260 section 6.2: a full buffer accepts what fills a gap and drops what is beyond.
 #[test]
 fn a_full_buffer_still_fills_gaps() {
     let list = pieces(&[(0, false, 1); 40]);
@@ -123,7 +123,7 @@ fn a_full_buffer_still_fills_gaps() {
         assert_eq!(it.take(&piece.data()), Arrival::Taken { in_order: false });
     }
     assert_eq!(it.window(1000), 0);
-    it.told(0);
+    it.advertise(0);
     assert_eq!(it.take(&list[21].data()), Arrival::Dropped);
     assert_eq!(it.take(&list[0].data()), Arrival::Taken { in_order: true });
     assert_eq!(read_all(&mut it).len(), 21);

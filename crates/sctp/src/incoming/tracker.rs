@@ -3,18 +3,18 @@
 use crate::numbers::Line;
 use std::collections::VecDeque;
 
-/// Ranges of TSNs after a gap that are kept apart; a chunk that would make one more is dropped.
+/// Maximum number of ranges of TSNs after gaps. A chunk that would make one more is dropped.
 pub(super) const MAX_RANGES: usize = 4096;
-/// How far above the Cumulative TSN Ack a chunk may stand: what a gap block can tell.
+/// Maximum distance of a chunk above the Cumulative TSN Ack: the range of a gap block.
 pub(super) const MAX_AHEAD: u64 = 65_535;
-/// Duplicates reported in one SACK.
+/// Maximum number of duplicates reported in one SACK.
 pub(super) const MAX_DUPLICATES: usize = 64;
 
-/// Which TSNs have arrived, by place.
+/// The TSNs that have arrived, by position.
 #[derive(Debug)]
 pub(crate) struct Tracker {
     cumulative: u64,
-    /// Above `cumulative`, both ends included, apart from each other, ascending.
+    /// Ranges above `cumulative`, both ends included, separate, ascending.
     ranges: VecDeque<(u64, u64)>,
     duplicates: Vec<u64>,
 }
@@ -24,86 +24,86 @@ impl Tracker {
         Tracker { cumulative: Line::ORIGIN - 1, ranges: VecDeque::new(), duplicates: Vec::new() }
     }
 
-    /// Everything up to here has arrived.
+    /// Returns the position up to which everything has arrived.
     pub(crate) fn cumulative(&self) -> u64 {
         self.cumulative
     }
 
-    /// The highest that has arrived.
+    /// Returns the highest position that has arrived.
     pub(crate) fn highest(&self) -> u64 {
         self.ranges.back().map_or(self.cumulative, |range| range.1)
     }
 
-    /// Whether something is missing.
+    /// Returns whether something is missing.
     pub(crate) fn has_gaps(&self) -> bool {
         !self.ranges.is_empty()
     }
 
-    /// The ranges after gaps.
+    /// Returns the ranges after gaps.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
         self.ranges.iter().copied()
     }
 
-    /// How many there are.
+    /// Returns the number of ranges.
     pub(crate) fn range_count(&self) -> usize {
         self.ranges.len()
     }
 
-    /// Index of the first range that does not end before `place`.
-    fn at_or_after(&self, place: u64) -> usize {
-        if self.ranges.back().is_none_or(|last| last.1 < place) {
+    /// Returns the index of the first range that does not end before `position`.
+    fn at_or_after(&self, position: u64) -> usize {
+        if self.ranges.back().is_none_or(|last| last.1 < position) {
             return self.ranges.len();
         }
-        self.ranges.partition_point(|range| range.1 < place)
+        self.ranges.partition_point(|range| range.1 < position)
     }
 
-    pub(super) fn has(&self, place: u64) -> bool {
-        place <= self.cumulative
-            || self.ranges.get(self.at_or_after(place)).is_some_and(|range| range.0 <= place)
+    pub(super) fn has(&self, position: u64) -> bool {
+        position <= self.cumulative
+            || self.ranges.get(self.at_or_after(position)).is_some_and(|range| range.0 <= position)
     }
 
-    /// Whether a place that has not arrived can be taken note of.
-    pub(super) fn can_take(&self, place: u64) -> bool {
-        if place > self.cumulative + MAX_AHEAD {
+    /// Returns whether a position that has not arrived can be recorded.
+    pub(super) fn can_take(&self, position: u64) -> bool {
+        if position > self.cumulative + MAX_AHEAD {
             return false;
         }
-        if self.ranges.len() < MAX_RANGES || place == self.cumulative + 1 {
+        if self.ranges.len() < MAX_RANGES || position == self.cumulative + 1 {
             return true;
         }
-        let at = self.at_or_after(place);
-        self.ranges.get(at).is_some_and(|range| range.0 == place + 1)
-            || at.checked_sub(1).is_some_and(|before| self.ranges[before].1 + 1 == place)
+        let at = self.at_or_after(position);
+        self.ranges.get(at).is_some_and(|range| range.0 == position + 1)
+            || at.checked_sub(1).is_some_and(|before| self.ranges[before].1 + 1 == position)
     }
 
-    /// Takes note of a place that has not arrived.
-    pub(super) fn take(&mut self, place: u64) {
-        if place == self.cumulative + 1 {
-            self.cumulative = place;
+    /// Records a position that has not arrived.
+    pub(super) fn take(&mut self, position: u64) {
+        if position == self.cumulative + 1 {
+            self.cumulative = position;
             if let Some(&(start, end)) = self.ranges.front()
-                && start == place + 1
+                && start == position + 1
             {
                 self.cumulative = end;
                 self.ranges.pop_front();
             }
             return;
         }
-        let at = self.at_or_after(place);
-        let joins_next = self.ranges.get(at).is_some_and(|range| range.0 == place + 1);
-        let joins_last = at > 0 && self.ranges[at - 1].1 + 1 == place;
+        let at = self.at_or_after(position);
+        let joins_next = self.ranges.get(at).is_some_and(|range| range.0 == position + 1);
+        let joins_last = at > 0 && self.ranges[at - 1].1 + 1 == position;
         match (joins_last, joins_next) {
             (true, true) => {
                 self.ranges[at - 1].1 = self.ranges[at].1;
                 self.ranges.remove(at);
             }
-            (true, false) => self.ranges[at - 1].1 = place,
-            (false, true) => self.ranges[at].0 = place,
-            (false, false) => self.ranges.insert(at, (place, place)),
+            (true, false) => self.ranges[at - 1].1 = position,
+            (false, true) => self.ranges[at].0 = position,
+            (false, false) => self.ranges.insert(at, (position, position)),
         }
     }
 
-    /// Everything up to a place counts as arrived.
-    pub(super) fn forward(&mut self, place: u64) {
-        self.cumulative = self.cumulative.max(place);
+    /// Records everything up to a position as arrived.
+    pub(super) fn forward(&mut self, position: u64) {
+        self.cumulative = self.cumulative.max(position);
         while let Some(&(start, end)) = self.ranges.front()
             && start <= self.cumulative + 1
         {
@@ -112,18 +112,18 @@ impl Tracker {
         }
     }
 
-    pub(super) fn note_duplicate(&mut self, place: u64) {
+    pub(super) fn note_duplicate(&mut self, position: u64) {
         if self.duplicates.len() < MAX_DUPLICATES {
-            self.duplicates.push(place);
+            self.duplicates.push(position);
         }
     }
 
-    /// Duplicates since the last SACK.
+    /// Returns the duplicates since the last SACK.
     pub(crate) fn duplicates(&self) -> &[u64] {
         &self.duplicates
     }
 
-    /// A SACK has told them.
+    /// Clears the duplicates after a SACK has reported them.
     pub(crate) fn clear_duplicates(&mut self) {
         self.duplicates.clear();
     }
@@ -137,21 +137,21 @@ mod tests {
 
     proptest! {
         #[test]
-        fn behaves_like_a_set(places in proptest::collection::vec(0u64..80, 0..120)) {
+        fn behaves_like_a_set(positions in proptest::collection::vec(0u64..80, 0..120)) {
             let mut tracker = Tracker::new();
             let mut model = BTreeSet::new();
-            for offset in places {
-                let place = Line::ORIGIN + offset;
-                prop_assert_eq!(tracker.has(place), model.contains(&place));
-                if model.insert(place) {
-                    prop_assert!(tracker.can_take(place));
-                    tracker.take(place);
+            for offset in positions {
+                let position = Line::ORIGIN + offset;
+                prop_assert_eq!(tracker.has(position), model.contains(&position));
+                if model.insert(position) {
+                    prop_assert!(tracker.can_take(position));
+                    tracker.take(position);
                 }
                 let cumulative = (Line::ORIGIN..).find(|p| !model.contains(p)).unwrap() - 1;
                 prop_assert_eq!(tracker.cumulative(), cumulative);
-                let told: BTreeSet<u64> = tracker.ranges().flat_map(|(a, b)| a..=b).collect();
+                let reported: BTreeSet<u64> = tracker.ranges().flat_map(|(a, b)| a..=b).collect();
                 let above: BTreeSet<u64> = model.range(cumulative + 1..).copied().collect();
-                prop_assert_eq!(told, above);
+                prop_assert_eq!(reported, above);
                 let apart: Vec<_> = tracker.ranges().collect();
                 prop_assert!(apart.windows(2).all(|w| w[0].1 + 1 < w[1].0));
             }

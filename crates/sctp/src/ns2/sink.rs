@@ -1,4 +1,4 @@
-//! The receiving end.
+//! The receiving endpoint.
 
 use super::{Settings, addressing, ours, put_init};
 use crate::numbers::Tsn;
@@ -9,7 +9,7 @@ use ringway_sansio::{Addressing, Endpoint, Time};
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
-/// Answers that wait to be sent; more are dropped.
+/// Maximum number of answers that wait to be sent. More are dropped.
 const MAX_WAITING: usize = 4096;
 
 #[derive(Debug)]
@@ -20,7 +20,7 @@ enum Answer {
     Sack { cumulative: u64, window: u32, gaps: Vec<Gap>, duplicates: Vec<u64> },
 }
 
-/// The receiving end. What arrives in order is consumed at once.
+/// The receiving endpoint. Data in order is consumed at once.
 #[derive(Debug)]
 pub struct Sink {
     settings: Settings,
@@ -38,7 +38,7 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// A sink for one sender, with the settings of that.
+    /// Creates a sink for one sender with the same settings.
     pub fn new(settings: Settings, local: SocketAddr, remote: SocketAddr) -> Self {
         Sink {
             settings,
@@ -54,12 +54,12 @@ impl Sink {
         }
     }
 
-    /// Chunks received, duplicates included.
+    /// Returns the number of chunks received, including duplicates.
     pub fn received(&self) -> u64 {
         self.received
     }
 
-    /// Messages received in order.
+    /// Returns the number of messages received in order.
     pub fn delivered(&self) -> u64 {
         self.cumulative
     }
@@ -78,14 +78,14 @@ impl Sink {
         self.unanswered = 0;
         self.timer = None;
         let mut gaps: Vec<Gap> = Vec::new();
-        let most = (self.settings.most() as usize).saturating_sub(SACK_HEADER) / SACK_ENTRY;
+        let max = (self.settings.max_chunk() as usize).saturating_sub(SACK_HEADER) / SACK_ENTRY;
         for tsn in &self.held {
-            let full = gaps.len() >= most;
-            let place = (tsn - self.cumulative) as u16;
+            let full = gaps.len() >= max;
+            let position = (tsn - self.cumulative) as u16;
             match gaps.last_mut() {
-                Some(gap) if place - gap.end == 1 => gap.end = place,
+                Some(gap) if position - gap.end == 1 => gap.end = position,
                 _ if full => break,
-                _ => gaps.push(Gap { start: place, end: place }),
+                _ => gaps.push(Gap { start: position, end: position }),
             }
         }
         let duplicates = std::mem::take(&mut self.duplicates).into_iter().collect();
@@ -93,7 +93,7 @@ impl Sink {
         self.answer(Answer::Sack { cumulative, window, gaps, duplicates });
     }
 
-    /// `ProcessDataChunk`, and the rules for SACKs around it.
+    /// `ProcessDataChunk`, and the rules for SACKs.
     fn take(&mut self, now: Time, tsn: u64) {
         self.received += 1;
         let mut due = self.settings.sack_delay.is_none() || tsn == 1;

@@ -1,6 +1,6 @@
-//! Messages that are given up (RFC 3758 section 3.5, RFC 7496).
+//! Abandoned messages (RFC 3758 section 3.5, RFC 7496).
 
-use super::{Fate, NONE, Outgoing, Sent};
+use super::{Fate, NONE, Outgoing, SentChunk};
 use crate::numbers::{Mid, Ssn};
 use crate::path::Path;
 use crate::wire::chunk::{Chunk, ForwardTsn};
@@ -8,15 +8,15 @@ use crate::wire::{DataFlags, TLV_HEADER, Writer};
 use ringway_sansio::Time;
 use std::collections::BTreeMap;
 
-/// Bytes of a FORWARD TSN without entries, and of an entry.
+/// Length in bytes of a FORWARD TSN without entries, and of an entry.
 const FORWARD: usize = TLV_HEADER + 4;
 const ENTRY: usize = 4;
-/// Bytes of an entry of an I-FORWARD-TSN.
+/// Length in bytes of an entry of an I-FORWARD-TSN.
 const I_ENTRY: usize = 8;
 
 impl Outgoing {
-    /// Drops messages that have expired before anything of them was sent: no TSN was used, so the
-    /// peer need not hear of it.
+    /// Drops messages that expired before anything of them was sent. No TSN was used, so the peer need
+    /// not be notified.
     pub(crate) fn drop_expired(&mut self, now: Time) {
         while self.unreliable
             && self.current == NONE
@@ -25,19 +25,19 @@ impl Outgoing {
             let key = self.queues[usize::from(stream)].head as usize;
             let message = &self.messages[key];
             let late = message.is_late(now);
-            // What has given way to another message was counted then.
+            // A message evicted for another one was already counted.
             let gone = message.data.is_empty();
             if message.cut > 0 || !(late || gone) {
                 return;
             }
-            self.give_back(key as u32);
+            self.return_message(key as u32);
             self.drop_head(stream);
             self.abandoned += u32::from(late && !gone);
         }
     }
 
-    /// Gives up the rest of messages that were begun and whose time is over: no more TSNs are given to
-    /// them (RFC 3758 section 4.1, TR3 and TR4). `true` when the peer should hear of it.
+    /// Abandons the rest of messages that were begun and have expired: no more TSNs are assigned to
+    /// them (RFC 3758 section 4.1, TR3 and TR4). Returns `true` when the peer must be notified.
     pub(crate) fn abandon_begun(&mut self, now: Time, paths: &mut [Path]) -> bool {
         if !self.forwards || !self.unreliable {
             return false;
@@ -54,14 +54,14 @@ impl Outgoing {
         any && self.advance()
     }
 
-    /// Gives up the messages of the first marked chunks whose time is over or which were sent often
-    /// enough. `true` when the peer should hear of it.
+    /// Abandons the messages of the first marked chunks that have expired or reached their limit of
+    /// retransmissions. Returns `true` when the peer must be notified.
     pub(crate) fn abandon_first(&mut self, now: Time, paths: &mut [Path]) -> bool {
         if !self.forwards || !self.unreliable {
             return false;
         }
         let mut any = false;
-        while let Some(chunk) = self.marked.first().and_then(|place| self.chunk(*place)) {
+        while let Some(chunk) = self.marked.first().and_then(|position| self.chunk(*position)) {
             let key = chunk.message;
             if !self.messages[key as usize].is_over(now, chunk) {
                 break;
@@ -72,16 +72,16 @@ impl Outgoing {
         any && self.advance()
     }
 
-    /// Gives up the messages of marked chunks whose time is over or which were sent often enough.
-    /// `true` when the peer should hear of it.
+    /// Abandons the messages of marked chunks that have expired or reached their limit of
+    /// retransmissions. Returns `true` when the peer must be notified.
     pub(crate) fn abandon(&mut self, now: Time, paths: &mut [Path]) -> bool {
         if !self.forwards || !self.unreliable {
             return false;
         }
         let mut from = self.first;
-        while let Some(&place) = self.marked.range(from..).next() {
-            from = place + 1;
-            let Some(chunk) = self.chunk(place) else { continue };
+        while let Some(&position) = self.marked.range(from..).next() {
+            from = position + 1;
+            let Some(chunk) = self.chunk(position) else { continue };
             if self.messages[chunk.message as usize].is_over(now, chunk) {
                 let key = chunk.message;
                 self.abandon_message(now, key, paths);
@@ -90,8 +90,9 @@ impl Outgoing {
         self.advance()
     }
 
-    /// Gives up the first messages that the peer waits for, if their time is over and what was sent again
-    /// of them seems lost too, so that only T3-rtx would see to it. `true` when it should hear of it.
+    /// Abandons the first messages that the peer waits for, if they have expired and their
+    /// retransmissions seem lost too, so that only T3-rtx would act. Returns `true` when the peer must
+    /// be notified.
     pub(crate) fn abandon_overdue(&mut self, now: Time, paths: &mut [Path]) -> bool {
         if !self.forwards || !self.unreliable {
             return false;
@@ -112,10 +113,10 @@ impl Outgoing {
         any
     }
 
-    /// Gives up a message of which some chunk stands in the ring.
+    /// Abandons a message of which at least one chunk is in the ring.
     fn abandon_message(&mut self, now: Time, key: u32, paths: &mut [Path]) {
-        if !core::mem::replace(&mut self.messages[key as usize].given_up, true) {
-            self.give_back(key);
+        if !core::mem::replace(&mut self.messages[key as usize].abandoned, true) {
+            self.return_message(key);
         }
         let message = &self.messages[key as usize];
         let (stream, begun) = (message.stream, message.cut > 0);
@@ -123,7 +124,7 @@ impl Outgoing {
         while left > 0
             && let Some(chunk) = self.chunk_mut(at)
         {
-            // Between its chunks there may be others where messages are interleaved.
+            // Chunks of other messages may be in between where messages are interleaved.
             if chunk.message != key {
                 at += 1;
                 continue;
@@ -142,7 +143,7 @@ impl Outgoing {
             self.marked.remove(&at);
             at += 1;
         }
-        // What was not cut yet never is.
+        // The rest of the message is never cut.
         let message = &mut self.messages[key as usize];
         let left = message.data.len() - message.cut as usize;
         message.cut = message.data.len() as u32;
@@ -150,7 +151,7 @@ impl Outgoing {
         self.buffered -= left;
         let waits = self.interleaved && self.queues[usize::from(stream)].head == key && begun;
         if waits {
-            // Without the message, which goes when its chunks do.
+            // The queue drops the message, which is released with its chunks.
             let queue = &mut self.queues[usize::from(stream)];
             let next = self.messages[key as usize].next;
             queue.take_head(next);
@@ -158,11 +159,11 @@ impl Outgoing {
         }
         if self.current == key || waits {
             self.current = NONE;
-            // Its end gets a TSN that is never sent: else a peer that has every fragment so far
-            // would wait for the rest, and could not be told by a TSN that it knows.
+            // Its end gets a TSN that is never sent. Otherwise a peer that has every fragment so far
+            // would wait for the rest, and there would be no TSN to notify it with.
             let path = self.sent.back().map_or(0, |last| last.path);
             self.messages[key as usize].chunks += 1;
-            self.sent.push_back(Sent {
+            self.sent.push_back(SentChunk {
                 at: now,
                 message: key,
                 offset: 0,
@@ -183,8 +184,8 @@ impl Outgoing {
         self.abandoned += 1;
     }
 
-    /// Moves Advanced.Peer.Ack.Point on (rules C1 and C2). `true` when it is ahead of what the peer
-    /// has acknowledged.
+    /// Advances Advanced.Peer.Ack.Point (rules C1 and C2). Returns `true` when it is ahead of what the
+    /// peer has acknowledged.
     pub(crate) fn advance(&mut self) -> bool {
         self.advanced = self.advanced.max(self.first - 1);
         while self.chunk(self.advanced + 1).is_some_and(|chunk| chunk.fate == Fate::Abandoned) {
@@ -193,13 +194,13 @@ impl Outgoing {
         self.is_ahead()
     }
 
-    /// Whether the peer has to be told of something given up.
+    /// Returns whether the peer must be notified of something abandoned.
     pub(crate) fn is_ahead(&self) -> bool {
         self.advanced >= self.first
     }
 
-    /// Writes a FORWARD TSN, as far as its entries fit (rule C3), and gives the place up to which it goes;
-    /// `None` when none fits.
+    /// Writes a FORWARD TSN with as many entries as fit (rule C3). Returns its position, or `None` when
+    /// none fits.
     pub(crate) fn put_forward(&self, packet: &mut Writer<'_>) -> Option<u64> {
         let room = packet.space().checked_sub(FORWARD)?;
         let entry = if self.interleaved { I_ENTRY } else { ENTRY };
@@ -241,12 +242,12 @@ impl Outgoing {
         Some(reached)
     }
 
-    /// Whether everything up to a place is acknowledged.
-    pub(crate) fn has_passed(&self, place: u64) -> bool {
-        self.first > place
+    /// Returns whether everything up to a position is acknowledged.
+    pub(crate) fn has_passed(&self, position: u64) -> bool {
+        self.first > position
     }
 
-    /// Messages given up since this was last asked.
+    /// Returns the number of messages abandoned since the last call.
     pub(crate) fn take_abandoned(&mut self) -> u32 {
         core::mem::take(&mut self.abandoned)
     }

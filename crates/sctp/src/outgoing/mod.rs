@@ -1,9 +1,9 @@
-//! What is to be sent: messages by stream, the chunks cut from them, and what became of each
-//! (RFC 9260 sections 6.1, 6.2.1, 6.3.3 and 7.2.4).
+//! Sending: messages by stream, the chunks cut from them, and the state of each chunk (RFC 9260
+//! sections 6.1, 6.2.1, 6.3.3 and 7.2.4).
 //!
-//! A message's bytes stay where its user put them; a chunk is a piece of a message, and its bytes
-//! are copied once, into the packet. Chunks in flight stand in a ring by TSN. A SACK is compared
-//! with the last one, so its work is in what changed and in what is missing.
+//! A message's bytes are shared with the user's buffer. A chunk is a slice of a message, and its bytes
+//! are copied once, into the packet. Chunks in flight are in a ring by TSN. A SACK is compared with the
+//! previous one, so its cost is in what changed and in what is missing.
 
 mod abandon;
 mod message;
@@ -13,10 +13,10 @@ mod sack;
 mod streams;
 mod values;
 
-use message::{Fate, Message, Queue, Sent};
+use message::{Fate, Message, Queue, SentChunk};
 pub use message::{Reliability, SendOptions};
 pub(crate) use rack::Rack;
-pub use returned::Returned;
+pub use returned::UndeliveredMessage;
 pub(crate) use sack::SackError;
 
 use crate::numbers::{Line, Mid, Ssn, Tsn};
@@ -31,10 +31,10 @@ use ringway_sansio::Time;
 use slab::Slab;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Most chunks in flight: so few that of two numbers of a stream it can be told which is the later,
-/// and that the 16 bits of a gap block reach them (RFC 9260 sections 3.3.4 and 6.5).
+/// Maximum number of chunks in flight. It keeps the numbers of a stream comparable, and the 16 bits of
+/// a gap block reach all of them (RFC 9260 sections 3.3.4 and 6.5).
 pub const MAX_IN_FLIGHT: usize = 32_767;
-/// What a waiting message counts in the send buffer at least.
+/// Minimum number of bytes that a waiting message counts in the send buffer.
 pub const MESSAGE_COST: usize = 64;
 
 const NONE: u32 = u32::MAX;
@@ -47,58 +47,60 @@ pub(crate) struct Outgoing {
     scheduler: Box<dyn Scheduler>,
     /// The message of which some chunks were cut and others not.
     current: u32,
-    sent: VecDeque<Sent>,
-    /// The place of the first in `sent`.
+    sent: VecDeque<SentChunk>,
+    /// The position of the first chunk in `sent`.
     first: u64,
     marked: BTreeSet<u64>,
-    /// What the last SACK acknowledged in gap blocks, by place, both ends included, ascending.
+    /// Ranges acknowledged by the gap blocks of the last SACK, by position, both ends included,
+    /// ascending.
     acked: Vec<(u64, u64)>,
-    /// For the next.
+    /// Memory for the ranges of the next SACK.
     spare: Vec<(u64, u64)>,
-    /// Below this no chunk's misses are counted.
+    /// The position below which no misses are counted.
     uncounted: u64,
-    /// Bytes of messages given and not acknowledged.
+    /// Bytes of messages that are queued or not acknowledged.
     buffered: usize,
     /// Bytes of user data not cut into chunks yet.
     waiting: usize,
     /// Bytes of user data in flight.
     pub(crate) outstanding: u32,
-    /// Room in the peer's buffer, and what it said last that there was.
+    /// Room in the peer's buffer, and the room that it last reported.
     pub(crate) peer_rwnd: u32,
     told_rwnd: u32,
-    /// What it offered first.
+    /// The window that the peer offered first.
     pub(crate) first_rwnd: u32,
-    /// Place at which the fast recovery ends.
+    /// The position at which the fast recovery ends.
     recovery: Option<u64>,
-    /// The peer takes FORWARD TSN.
+    /// Whether the peer supports FORWARD TSN.
     pub(crate) forwards: bool,
     /// Advanced.Peer.Ack.Point of RFC 3758 section 3.5: everything up to here is acknowledged or
-    /// given up.
+    /// abandoned.
     advanced: u64,
-    /// Messages given up since it was last asked.
+    /// Number of messages abandoned since the last call of `take_abandoned`.
     abandoned: u32,
-    /// Messages that have given way and whose places in the queues are still there.
+    /// Number of evicted messages whose entries in the queues are still there.
     emptied: usize,
-    /// A message was given that may be given up.
+    /// Whether a message that may be abandoned was queued.
     unreliable: bool,
-    /// What is not delivered goes back to the user: messages that wait for that, and their bytes.
-    gives_back: bool,
-    returned: VecDeque<Returned>,
+    /// Whether undelivered messages are returned to the user; those that wait for that, and their
+    /// bytes.
+    returns_undelivered: bool,
+    returned: VecDeque<UndeliveredMessage>,
     returned_bytes: usize,
-    /// The gap blocks being worked on acknowledge for good.
+    /// Whether the gap blocks being processed acknowledge for good.
     for_good: bool,
-    /// The place of the Cumulative TSN Ack being worked on.
+    /// The position of the Cumulative TSN Ack being processed.
     cumulative: u64,
-    /// Messages are interleaved (RFC 8260), and bytes before the user data of a chunk.
+    /// Whether messages are interleaved (RFC 8260), and the bytes of a chunk before its user data.
     interleaved: bool,
     header: usize,
-    /// What the user has set for streams, ascending.
+    /// The user's values of streams, ascending by stream.
     values: Vec<(u16, u16)>,
-    /// Messages that give way, by priority; nothing of them was sent.
+    /// Messages that can be evicted, by priority. Nothing of them was sent.
     priorities: BTreeMap<(u16, u32), ()>,
-    /// No message is begun now (RFC 6525).
+    /// Whether no message is begun now (RFC 6525).
     held: bool,
-    /// Streams that take no messages now, and how often all of them do not (RFC 6525).
+    /// Streams that accept no messages now, and how many times all streams are closed (RFC 6525).
     closed: Vec<u16>,
     all_closed: u8,
 }
@@ -132,7 +134,7 @@ impl Outgoing {
             held: false,
             closed: Vec::new(),
             all_closed: 0,
-            gives_back: settings.give_back,
+            returns_undelivered: settings.return_undelivered,
             returned: VecDeque::new(),
             returned_bytes: 0,
             for_good: false,
@@ -144,13 +146,13 @@ impl Outgoing {
         }
     }
 
-    /// The peer takes fewer streams than were asked for (RFC 9260 section 5.1.1): messages of the
-    /// others are dropped. Gives how many. Keys grow with the order of arrival while nothing was
-    /// acknowledged, so that the order among streams stays.
+    /// Drops messages of streams that the peer does not accept (RFC 9260 section 5.1.1). Returns their
+    /// number. Keys grow with the order of arrival while nothing was acknowledged, so that the order
+    /// among streams stays.
     pub(crate) fn limit_streams(&mut self, streams: u16, settings: &Settings) -> u32 {
         let before = self.messages.len();
         for stream in usize::from(streams)..self.queues.len() {
-            self.give_queue_back(stream);
+            self.return_queue(stream);
         }
         for queue in self.queues.drain(usize::from(streams).min(self.queues.len())..) {
             let mut at = queue.head;
@@ -171,42 +173,43 @@ impl Outgoing {
         dropped as u32
     }
 
-    /// Messages are interleaved from now on, or not (RFC 8260 section 2.2.1).
+    /// Turns interleaving on or off (RFC 8260 section 2.2.1).
     pub(crate) fn interleave(&mut self, on: bool) {
         self.interleaved = on;
         self.header = if on { I_DATA_HEADER } else { DATA_HEADER };
     }
 
-    /// Bytes before the user data of a chunk.
+    /// Returns the number of bytes of a chunk before its user data.
     pub(crate) fn header(&self) -> usize {
         self.header
     }
 
-    /// Bytes of a chunk in a packet.
+    /// Returns the length of a chunk in a packet.
     pub(crate) fn chunk_size(&self, user: usize) -> usize {
         self.header + padded(user)
     }
 
-    /// The place of the last chunk sent.
-    pub(crate) fn last_place(&self) -> u64 {
-        self.next_place() - 1
+    /// Returns the position of the last chunk sent.
+    pub(crate) fn last_position(&self) -> u64 {
+        self.next_position() - 1
     }
 
-    /// The place of a TSN that was sent, and the path it took while that is known.
+    /// Returns the position of a TSN that was sent, and its path while that is known.
     pub(crate) fn whereabouts(&self, tsn: Tsn) -> Option<(u64, Option<usize>)> {
-        let place = self.line.place(tsn, self.first);
-        let path = self.chunk(place).map(|chunk| usize::from(chunk.path));
-        (place < self.next_place() && place >= Line::ORIGIN).then_some((place, path))
+        let position = self.line.position(tsn, self.first);
+        let path = self.chunk(position).map(|chunk| usize::from(chunk.path));
+        (position < self.next_position() && position >= Line::ORIGIN).then_some((position, path))
     }
 
-    /// Whether the gap blocks that follow acknowledge for good.
+    /// Sets whether the gap blocks that follow acknowledge for good.
     pub(crate) fn acks_for_good(&mut self, on: bool) {
         self.for_good = on;
     }
 
-    /// A chunk arrived for good. A message that is all there needs no room any more.
-    fn arrived_for_good(&mut self, place: u64) {
-        let Some(chunk) = self.chunk_mut(place) else { return };
+    /// Notes that a chunk is acknowledged for good. A message of which all chunks are needs no room any
+    /// more.
+    fn arrived_for_good(&mut self, position: u64) {
+        let Some(chunk) = self.chunk_mut(position) else { return };
         chunk.for_good = true;
         let (key, len) = (chunk.message as usize, u32::from(chunk.len));
         let message = &mut self.messages[key];
@@ -217,34 +220,34 @@ impl Outgoing {
         }
     }
 
-    /// A new packet begins.
+    /// Notes that a new packet begins.
     pub(crate) fn begin_packet(&mut self) {
         self.scheduler.packet();
     }
 
-    fn next_place(&self) -> u64 {
+    fn next_position(&self) -> u64 {
         self.first + self.sent.len() as u64
     }
 
-    fn chunk(&self, place: u64) -> Option<&Sent> {
-        self.sent.get(place.checked_sub(self.first)? as usize)
+    fn chunk(&self, position: u64) -> Option<&SentChunk> {
+        self.sent.get(position.checked_sub(self.first)? as usize)
     }
 
-    fn chunk_mut(&mut self, place: u64) -> Option<&mut Sent> {
-        self.sent.get_mut(place.checked_sub(self.first)? as usize)
+    fn chunk_mut(&mut self, position: u64) -> Option<&mut SentChunk> {
+        self.sent.get_mut(position.checked_sub(self.first)? as usize)
     }
 
-    /// Bytes given and not acknowledged.
+    /// Returns the bytes that are queued or not acknowledged.
     pub(crate) fn buffered(&self) -> usize {
         self.returned_bytes + self.buffered.max((self.messages.len() - self.emptied) * MESSAGE_COST)
     }
 
-    /// Whether nothing is left to send or to be acknowledged.
+    /// Returns whether nothing is left to send or to be acknowledged.
     pub(crate) fn is_done(&self) -> bool {
         self.sent.is_empty() && !self.has_new()
     }
 
-    /// Whether there is data that was never sent.
+    /// Returns whether there is data that was never sent.
     pub(crate) fn has_new(&self) -> bool {
         self.waiting > 0
     }
@@ -257,17 +260,17 @@ impl Outgoing {
         self.recovery.is_some()
     }
 
-    /// A timer has expired: what it sends again ends the recovery.
+    /// Ends the recovery after a timer has expired, which sends everything again.
     pub(crate) fn end_recovery(&mut self) {
         self.recovery = None;
     }
 
-    /// Messages not wholly acknowledged.
+    /// Returns the number of messages that are not fully acknowledged.
     pub(crate) fn messages(&self) -> usize {
         self.messages.len()
     }
 
-    /// Takes a message.
+    /// Queues a message.
     pub(crate) fn push(
         &mut self,
         now: Time,
@@ -288,12 +291,14 @@ impl Outgoing {
         }
         let buffered = self.buffered();
         let cost = size.max(MESSAGE_COST);
-        let gives_way = match options.reliability {
+        let priority = match options.reliability {
             Reliability::Priority(priority) => Some(priority),
             _ => None,
         };
         let full = buffered > 0 && buffered + cost > limit;
-        if full && !gives_way.is_some_and(|priority| self.give_way(priority, cost, limit)) {
+        if full
+            && !priority.is_some_and(|priority| self.evict_lower_priorities(priority, cost, limit))
+        {
             return Err(Error::NoRoom { room: limit.saturating_sub(buffered), got: size });
         }
         let index = usize::from(options.stream);
@@ -324,11 +329,11 @@ impl Outgoing {
             fragments: 0,
             held: 0,
             arrived: 0,
-            given_up: false,
-            priority: gives_way,
+            abandoned: false,
+            priority,
             next: NONE,
         }) as u32;
-        if let Some(priority) = gives_way {
+        if let Some(priority) = priority {
             self.priorities.insert((priority, key), ());
         }
         let queue = &mut self.queues[index];
@@ -344,75 +349,75 @@ impl Outgoing {
         Ok(())
     }
 
-    /// The message whose chunk is cut next.
+    /// Returns the message whose chunk is cut next.
     fn upcoming(&self) -> Option<u32> {
         if self.current != NONE {
             return Some(self.current);
         }
         let stream = self.scheduler.next()?;
         let key = self.queues[usize::from(stream)].head;
-        // Interleaved ones that were begun are ended, whoever's turn it is.
+        // Interleaved messages that were begun are completed in any order.
         if self.held && self.messages[key as usize].cut == 0 { self.begun() } else { Some(key) }
     }
 
-    /// Whether the peer holds what comes after a gap.
+    /// Returns whether the peer holds data after a gap.
     pub(crate) fn has_gaps(&self) -> bool {
         !self.acked.is_empty()
     }
 
-    /// The peer's first window.
+    /// Sets the peer's first window.
     pub(crate) fn offered(&mut self, rwnd: u32) {
         (self.peer_rwnd, self.told_rwnd, self.first_rwnd) = (rwnd, rwnd, rwnd);
     }
 
-    /// Whether the peer has some room and nothing is in flight: then a chunk may go that is larger.
+    /// Returns whether the peer has some room and nothing is in flight, so that one larger chunk may be
+    /// sent.
     pub(crate) fn takes_one(&self) -> bool {
         self.outstanding == 0 && self.told_rwnd > 0
     }
 
-    /// Whether the peer has no room for the first chunk that it did not take, or that it is to get
-    /// next.
-    pub(crate) fn is_shut(&self, most: usize) -> bool {
+    /// Returns whether the peer has no room for the first chunk that it refused, or for the next one.
+    pub(crate) fn is_shut(&self, max: usize) -> bool {
         let first = self.sent.front().map(|chunk| usize::from(chunk.len));
-        // What is given up needs no room.
+        // Abandoned data needs no room.
         !self.is_ahead()
             && first
-                .or_else(|| self.next_len(most))
+                .or_else(|| self.next_len(max))
                 .is_some_and(|len| (self.told_rwnd as usize) < len)
     }
 
-    /// User bytes of the chunk that is cut next, if `most` fit one.
-    pub(crate) fn next_len(&self, most: usize) -> Option<usize> {
-        if self.sent.len() >= MAX_IN_FLIGHT { None } else { self.upcoming_len(most) }
+    /// Returns the user bytes of the chunk cut next, with at most `max` in one.
+    pub(crate) fn next_len(&self, max: usize) -> Option<usize> {
+        if self.sent.len() >= MAX_IN_FLIGHT { None } else { self.upcoming_len(max) }
     }
 
-    /// The same of the chunk that is not cut because too many are in flight.
-    pub(crate) fn len_held_by_limit(&self, most: usize) -> Option<usize> {
-        if self.sent.len() < MAX_IN_FLIGHT { None } else { self.upcoming_len(most) }
+    /// Returns the same for a chunk that is not cut because too many are in flight.
+    pub(crate) fn len_held_by_limit(&self, max: usize) -> Option<usize> {
+        if self.sent.len() < MAX_IN_FLIGHT { None } else { self.upcoming_len(max) }
     }
 
-    fn upcoming_len(&self, most: usize) -> Option<usize> {
+    fn upcoming_len(&self, max: usize) -> Option<usize> {
         let message = &self.messages[self.upcoming()? as usize];
-        Some((message.data.len() - message.cut as usize).min(most))
+        Some((message.data.len() - message.cut as usize).min(max))
     }
 
-    /// Cuts the next chunk, of at most `most` user bytes, sends it on a path and writes it.
-    /// `ask` sets the I bit if it is the last chunk there is.
+    /// Cuts the next chunk, of at most `max` user bytes, sends it on a path and writes it. `ask` sets
+    /// the I bit if it is the last chunk.
     pub(crate) fn cut(
         &mut self,
         now: Time,
-        most: usize,
+        max: usize,
         path_index: usize,
         path: &mut Path,
         ask: bool,
         out: &mut Vec<u8>,
     ) {
         let Some(key) = self.upcoming() else { return };
-        let place = self.next_place();
+        let position = self.next_position();
         let message = &mut self.messages[key as usize];
         let total = message.data.len();
         let offset = message.cut as usize;
-        let len = (total - offset).min(most);
+        let len = (total - offset).min(max);
         let mut flags = DataFlags::default();
         if offset == 0 {
             flags = flags.with(DataFlags::BEGIN);
@@ -425,7 +430,7 @@ impl Outgoing {
             flags = flags.with(DataFlags::UNORDERED);
         }
         self.waiting -= len;
-        // RFC 9260 section 6.1: the I bit where the user asked for it or a shutdown waits.
+        // RFC 9260 section 6.1: the I bit where the user requested it or a shutdown waits.
         if ended && (message.immediate || (ask && self.waiting == 0)) {
             flags = flags.with(DataFlags::IMMEDIATE);
         }
@@ -434,7 +439,7 @@ impl Outgoing {
         message.held += len as u32;
         message.chunks += 1;
         message.fragments += 1;
-        let sent = Sent {
+        let sent = SentChunk {
             at: now,
             message: key,
             offset: offset as u32,
@@ -453,8 +458,8 @@ impl Outgoing {
         };
         let queue = &mut self.queues[usize::from(message.stream)];
         if offset == 0 {
-            message.start = place;
-            // It gets its number with its first chunk.
+            message.start = position;
+            // A message gets its number with its first chunk.
             let next = match (self.interleaved, message.unordered) {
                 (true, true) => &mut queue.next_unordered,
                 _ => &mut queue.next,
@@ -468,7 +473,8 @@ impl Outgoing {
             }
         }
         let turn = self.scheduler.next() == Some(message.stream);
-        // Interleaved it leaves its queue with its last chunk, else with the first.
+        // With interleaving a message leaves its queue with its last chunk, and otherwise with its
+        // first.
         if if self.interleaved { ended } else { offset == 0 } {
             let next = message.next;
             queue.take_head(next);
@@ -483,11 +489,11 @@ impl Outgoing {
             self.scheduler.spent(message.stream, len);
         }
         self.current = if ended || self.interleaved { NONE } else { key };
-        self.write(&sent, place, out);
+        self.write(&sent, position, out);
         self.sent.push_back(sent);
-        self.put_in_flight(now, &sent, place, path);
+        self.put_in_flight(now, &sent, position, path);
         if path.timed.is_none() {
-            path.timed = Some(place);
+            path.timed = Some(position);
         }
         path.used = now;
         if self.unreliable {
@@ -495,11 +501,11 @@ impl Outgoing {
         }
     }
 
-    fn write(&self, sent: &Sent, place: u64, out: &mut Vec<u8>) {
+    fn write(&self, sent: &SentChunk, position: u64, out: &mut Vec<u8>) {
         let message = &self.messages[sent.message as usize];
         let start = sent.offset as usize;
         let (flags, tsn, stream, ppid) =
-            (sent.flags, self.line.tsn(place), message.stream, message.ppid);
+            (sent.flags, self.line.tsn(position), message.stream, message.ppid);
         let user = &message.data[start..start + usize::from(sent.len)];
         if self.interleaved {
             let ppid_or_fsn = if start == 0 { ppid } else { sent.fragment };
@@ -510,17 +516,17 @@ impl Outgoing {
         }
     }
 
-    fn put_in_flight(&mut self, now: Time, sent: &Sent, place: u64, path: &mut Path) {
-        // RFC 9260 section 6.3.2, rule R1, and section 6.1: restarted only with the earliest. While
-        // nothing is in flight it may wait to probe a closed window.
+    fn put_in_flight(&mut self, now: Time, sent: &SentChunk, position: u64, path: &mut Path) {
+        // RFC 9260 section 6.3.2, rule R1, and section 6.1: T3-rtx is restarted only with the earliest
+        // chunk. While nothing is in flight it may wait to probe a closed window.
         let start = path.flight == 0 || path.t3.is_none();
-        if path.flight == 0 || place < path.earliest {
-            path.earliest = place;
+        if path.flight == 0 || position < path.earliest {
+            path.earliest = position;
         }
         path.flight += sent.size();
         self.outstanding += u32::from(sent.len);
         self.peer_rwnd = self.peer_rwnd.saturating_sub(u32::from(sent.len));
-        if start || (sent.again > 0 && place == path.earliest) {
+        if start || (sent.again > 0 && position == path.earliest) {
             path.start_t3(now);
         }
         if path.rack.is_some() {
@@ -528,8 +534,8 @@ impl Outgoing {
         }
     }
 
-    /// The first chunk to be sent again: its user bytes, its last path, and whether a timer gave
-    /// it up.
+    /// Returns the user bytes of the first chunk to be sent again, its last path, and whether a timer
+    /// marked it.
     pub(crate) fn first_marked(&self) -> Option<(usize, usize, bool)> {
         let chunk = self.chunk(*self.marked.first()?)?;
         Some((usize::from(chunk.len), usize::from(chunk.path), chunk.timed_out))
@@ -543,14 +549,14 @@ impl Outgoing {
         paths: &mut [Path],
         out: &mut Vec<u8>,
     ) {
-        let Some(place) = self.marked.pop_first() else { return };
+        let Some(position) = self.marked.pop_first() else { return };
         // RFC 9260 section 6.3.1, rule C5.
         for path in paths.iter_mut() {
-            if path.timed.is_some_and(|timed| timed >= place) {
+            if path.timed.is_some_and(|timed| timed >= position) {
                 path.timed = None;
             }
         }
-        let Some(chunk) = self.chunk_mut(place) else { return };
+        let Some(chunk) = self.chunk_mut(position) else { return };
         chunk.at = now;
         chunk.fate = Fate::Outstanding;
         chunk.several |= usize::from(chunk.path) != path_index;
@@ -559,27 +565,27 @@ impl Outgoing {
         chunk.again = chunk.again.saturating_add(1);
         let sent = *chunk;
         if !sent.fast || paths[path_index].rack.is_some() {
-            self.uncounted = self.uncounted.min(place);
+            self.uncounted = self.uncounted.min(position);
         }
-        self.write(&sent, place, out);
-        self.put_in_flight(now, &sent, place, &mut paths[path_index]);
+        self.write(&sent, position, out);
+        self.put_in_flight(now, &sent, position, &mut paths[path_index]);
     }
 
-    /// Marks everything in flight on a path to be sent again (RFC 9260 section 6.3.3): its timer
-    /// expired, or its handshake packet was lost.
+    /// Marks everything in flight on a path to be sent again (RFC 9260 section 6.3.3), because its
+    /// timer expired or its handshake packet was lost.
     pub(crate) fn mark_all(&mut self, path_index: usize, path: &mut Path, timed_out: bool) -> u32 {
         let sent_before: Vec<u64> = self.marked.iter().copied().collect();
-        for place in sent_before {
-            if let Some(chunk) = self.chunk_mut(place)
+        for position in sent_before {
+            if let Some(chunk) = self.chunk_mut(position)
                 && usize::from(chunk.path) == path_index
             {
                 chunk.timed_out |= timed_out;
             }
         }
-        let (mut count, mut place) = (0, path.earliest.max(self.first));
-        let end = self.next_place();
-        while path.flight > 0 && place < end {
-            if let Some(chunk) = self.chunk_mut(place)
+        let (mut count, mut position) = (0, path.earliest.max(self.first));
+        let end = self.next_position();
+        while path.flight > 0 && position < end {
+            if let Some(chunk) = self.chunk_mut(position)
                 && chunk.fate == Fate::Outstanding
                 && usize::from(chunk.path) == path_index
             {
@@ -588,42 +594,42 @@ impl Outgoing {
                 let (size, len) = (chunk.size(), u32::from(chunk.len));
                 path.flight = path.flight.saturating_sub(size);
                 self.unsend(len);
-                self.marked.insert(place);
+                self.marked.insert(position);
                 count += 1;
             }
-            place += 1;
+            position += 1;
         }
         path.timed = None;
         count
     }
 
-    /// Marks what is in flight on a path and larger than its packets, to be sent again at once.
+    /// Marks chunks in flight on a path that are larger than its packets, to be sent again at once.
     pub(crate) fn mark_larger(&mut self, path_index: usize, path: &mut Path) {
-        let (end, most) = (self.next_place(), path.packet - crate::wire::COMMON_HEADER);
-        for place in path.earliest.max(self.first)..end {
-            if let Some(chunk) = self.chunk_mut(place)
+        let (end, max) = (self.next_position(), path.packet - crate::wire::COMMON_HEADER);
+        for position in path.earliest.max(self.first)..end {
+            if let Some(chunk) = self.chunk_mut(position)
                 && chunk.fate == Fate::Outstanding
                 && usize::from(chunk.path) == path_index
-                && usize::from(chunk.size) > most
+                && usize::from(chunk.size) > max
             {
                 chunk.fate = Fate::Marked;
                 let (size, len) = (chunk.size(), u32::from(chunk.len));
                 path.flight = path.flight.saturating_sub(size);
                 self.unsend(len);
-                self.marked.insert(place);
+                self.marked.insert(position);
             }
         }
         path.timed = None;
     }
 
-    /// RFC 9260 section 6.2.1 C: what is marked is not on its way.
+    /// Removes a marked chunk from the outstanding bytes (RFC 9260 section 6.2.1 C).
     fn unsend(&mut self, len: u32) {
         self.outstanding = self.outstanding.saturating_sub(len);
         self.peer_rwnd = self.peer_rwnd.saturating_add(len);
     }
 
-    /// A chunk left the ring.
-    fn release(&mut self, chunk: &Sent) {
+    /// Releases a chunk that left the ring.
+    fn release(&mut self, chunk: &SentChunk) {
         let key = chunk.message as usize;
         let message = &mut self.messages[key];
         message.chunks -= 1;
@@ -640,7 +646,7 @@ impl Outgoing {
         }
     }
 
-    /// Gives memory back that nothing needs.
+    /// Releases memory that is not needed.
     pub(crate) fn trim(&mut self) {
         if self.is_done() {
             self.sent = VecDeque::new();

@@ -1,28 +1,27 @@
-//! Messages that go back to their user because they cannot be delivered (RFC 9260 sections 11.1.14
-//! and 11.1.15).
+//! Undelivered messages that are returned to their user (RFC 9260 sections 11.1.14 and 11.1.15).
 
 use super::{Message, Outgoing};
 use bytes::Bytes;
 
-/// A message that was not delivered, as far as known.
+/// A message that was not acknowledged.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Returned {
-    /// The stream it was given for.
+pub struct UndeliveredMessage {
+    /// The stream.
     pub stream: u16,
     /// Payload protocol identifier.
     pub ppid: u32,
-    /// It was to be delivered without regard to the order of the stream.
+    /// Whether it was to be delivered without regard to the order of the stream.
     pub unordered: bool,
-    /// Something of it was sent, so the peer may have it all the same.
+    /// Whether something of it was sent, so that the peer may have it.
     pub sent: bool,
-    /// Its bytes.
+    /// The bytes of the message.
     pub data: Bytes,
 }
 
 impl Outgoing {
-    /// A message is given up: it goes back if its user wants that.
-    pub(super) fn give_back(&mut self, key: u32) {
-        if !self.gives_back {
+    /// Returns an abandoned message to its user, if that is configured.
+    pub(super) fn return_message(&mut self, key: u32) {
+        if !self.returns_undelivered {
             return;
         }
         let Some(message) = self.messages.get(key as usize) else { return };
@@ -32,59 +31,66 @@ impl Outgoing {
         }
         self.returned_bytes += data.len();
         let data = data.clone();
-        self.returned.push_back(Returned { stream, ppid, unordered, sent: cut > 0, data });
+        self.returned.push_back(UndeliveredMessage {
+            stream,
+            ppid,
+            unordered,
+            sent: cut > 0,
+            data,
+        });
     }
 
-    /// What was begun and not acknowledged goes back.
-    pub(super) fn give_sent_back(&mut self) {
-        if !self.gives_back {
+    /// Returns messages that were begun and not acknowledged.
+    pub(super) fn return_sent(&mut self) {
+        if !self.returns_undelivered {
             return;
         }
         let heads = self.queues.iter().map(|queue| queue.head);
         let chunks = self.sent.iter().map(|chunk| chunk.message);
         let keys: Vec<u32> = chunks.chain([self.current]).chain(heads).collect();
         for key in keys {
-            // Each once.
+            // Each message is returned once.
             if let Some(message) = self.messages.get_mut(key as usize)
                 && message.cut > 0
-                && !core::mem::replace(&mut message.given_up, true)
+                && !core::mem::replace(&mut message.abandoned, true)
             {
-                self.give_back(key);
+                self.return_message(key);
             }
         }
     }
 
-    /// What a stream has not begun to send goes back.
-    pub(super) fn give_queue_back(&mut self, stream: usize) {
-        if !self.gives_back {
+    /// Returns the unsent messages of a stream.
+    pub(super) fn return_queue(&mut self, stream: usize) {
+        if !self.returns_undelivered {
             return;
         }
         let mut at = self.queues[stream].head;
         while let Some(message) = self.messages.get(at as usize) {
             let (next, begun) = (message.next, message.cut > 0);
             if !begun {
-                self.give_back(at);
+                self.return_message(at);
             }
             at = next;
         }
     }
 
-    /// The association is over: everything that was not acknowledged goes back, what was sent first.
-    pub(crate) fn give_all_back(&mut self) {
-        self.give_sent_back();
+    /// Returns everything that was not acknowledged, sent messages first, when the association has
+    /// ended.
+    pub(crate) fn return_all(&mut self) {
+        self.return_sent();
         for stream in 0..self.queues.len() {
-            self.give_queue_back(stream);
+            self.return_queue(stream);
         }
     }
 
-    /// The next message that goes back.
-    pub(crate) fn take_returned(&mut self) -> Option<Returned> {
+    /// Removes and returns the next undelivered message.
+    pub(crate) fn take_returned(&mut self) -> Option<UndeliveredMessage> {
         let one = self.returned.pop_front()?;
         self.returned_bytes -= one.data.len();
         Some(one)
     }
 
-    /// Whether there is one.
+    /// Returns whether there is an undelivered message.
     pub(crate) fn has_returned(&self) -> bool {
         !self.returned.is_empty()
     }

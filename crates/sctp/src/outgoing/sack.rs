@@ -1,6 +1,6 @@
-//! What a SACK says of what was sent (RFC 9260 sections 6.2.1, 6.7 and 7.2.4).
+//! Processing of SACKs (RFC 9260 sections 6.2.1, 6.7 and 7.2.4).
 
-use super::{Fate, Outgoing, Sent};
+use super::{Fate, Outgoing, SentChunk};
 use crate::numbers::Tsn;
 use crate::path::Path;
 use crate::pmtu::BASE;
@@ -8,33 +8,33 @@ use crate::settings::{Multipath, Settings};
 use crate::wire::Gap;
 use ringway_sansio::Time;
 
-/// What a SACK brought.
+/// The result of a SACK.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct SackOutcome {
-    /// Something was acknowledged that was not before.
+    /// Whether something was newly acknowledged.
     pub(crate) acked: bool,
-    /// The Cumulative TSN Ack Point moved.
+    /// Whether the Cumulative TSN Ack Point advanced.
     pub(crate) advanced: bool,
-    /// A fast retransmit begins: its first packet goes out whatever the window says.
+    /// Whether a fast retransmit begins, whose first packet is sent regardless of the window.
     pub(crate) fast: bool,
     /// Chunks marked by fast retransmit.
     pub(crate) marked: u32,
-    /// Chunks acknowledged earlier that the peer has dropped.
+    /// Chunks that were acknowledged earlier and that the peer has dropped.
     pub(crate) reneged: u32,
 }
 
 /// What a SACK newly acknowledges.
 #[derive(Clone, Copy, Debug, Default)]
-struct News {
-    /// The highest, and when it was sent.
+struct NewlyAcked {
+    /// The highest position, and its send time.
     highest: Option<(u64, Time)>,
     lowest: u64,
-    /// A bit for each path that something of it went over.
+    /// The paths it was sent over, a bit each.
     paths: u32,
 }
 
-/// Bytes that must be acknowledged until a window grows, so that all together take what one would
-/// (RFC 6356 section 3: the sum of windows through alpha).
+/// Returns the number of bytes to be acknowledged until a window grows, so that all windows together
+/// grow as one (RFC 6356 section 3: the sum of windows divided by alpha).
 fn pooled_step(paths: &[Path]) -> u32 {
     let (mut sum, mut best) = (0.0f64, 0.0f64);
     for path in paths.iter().filter(|path| path.active()) {
@@ -46,17 +46,17 @@ fn pooled_step(paths: &[Path]) -> u32 {
     if best > 0.0 { (sum * sum / best).min(f64::from(u32::MAX / 2)) as u32 } else { 0 }
 }
 
-/// Why a SACK is not worked on.
+/// The reason why a SACK is ignored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SackError {
-    /// It is older than one that came before.
+    /// It is older than one that arrived before.
     Old,
-    /// It acknowledges what was never sent.
+    /// It acknowledges a TSN that was never sent.
     NeverSent,
 }
 
 impl Outgoing {
-    /// Works on a SACK, or on a SHUTDOWN's acknowledgement, which has no window.
+    /// Processes a SACK, or the acknowledgement of a SHUTDOWN, which has no window.
     pub(crate) fn sack(
         &mut self,
         now: Time,
@@ -67,13 +67,13 @@ impl Outgoing {
         paths: &mut [Path],
         settings: &Settings,
     ) -> Result<SackOutcome, SackError> {
-        let cumulative = self.line.place(cumulative, self.first);
-        let end = self.next_place();
+        let cumulative = self.line.position(cumulative, self.first);
+        let end = self.next_position();
         if cumulative + 1 < self.first {
             return Err(SackError::Old);
         }
         if cumulative >= end {
-            // Further ahead than anything can be: it is from before a reset (RFC 6525 section 5.2.4).
+            // It is too far ahead to be in flight: it is from before a reset (RFC 6525 section 5.2.4).
             let reset = cumulative > end + u64::from(u16::MAX);
             return Err(if reset { SackError::Old } else { SackError::NeverSent });
         }
@@ -86,10 +86,10 @@ impl Outgoing {
             self.find_earliest(index, path);
         }
         let mut outcome = SackOutcome { advanced: cumulative >= self.first, ..Default::default() };
-        let mut news = News::default();
+        let mut news = NewlyAcked::default();
         while self.first <= cumulative {
-            let place = self.first;
-            self.acknowledge(now, place, paths, &mut news);
+            let position = self.first;
+            self.acknowledge(now, position, paths, &mut news);
             let Some(chunk) = self.sent.pop_front() else { break };
             self.release(&chunk);
             self.first += 1;
@@ -112,8 +112,8 @@ impl Outgoing {
                 let over = |exit: &mut u64| path.flight == 0 || path.earliest > *exit;
                 path.recovery.take_if(over);
             }
-            // With several paths a window grows when the earliest chunk of its path arrives,
-            // wherever the Cumulative TSN Ack is (CUC).
+            // With several paths, a window grows when the earliest chunk of its path arrives, wherever
+            // the Cumulative TSN Ack is (CUC).
             let recovering =
                 if several { path.recovery.is_some() || !path.acked_earliest } else { recovering };
             path.settle_acked(now, recovering, step);
@@ -138,50 +138,50 @@ impl Outgoing {
         Ok(outcome)
     }
 
-    /// Moves a path's earliest on to a chunk that is in flight there.
+    /// Advances a path's earliest position to a chunk in flight there.
     fn find_earliest(&self, index: usize, path: &mut Path) {
-        let end = self.next_place();
-        let mut place = path.earliest.max(self.first);
-        while path.flight > 0 && place < end {
-            let there = self.chunk(place).is_some_and(|chunk| {
+        let end = self.next_position();
+        let mut position = path.earliest.max(self.first);
+        while path.flight > 0 && position < end {
+            let there = self.chunk(position).is_some_and(|chunk| {
                 chunk.fate == Fate::Outstanding && usize::from(chunk.path) == index
             });
             if there {
                 break;
             }
-            place += 1;
+            position += 1;
         }
-        path.earliest = place;
+        path.earliest = position;
     }
 
-    /// A chunk is acknowledged, for the first time or after it was reneged on.
-    fn acknowledge(&mut self, now: Time, place: u64, paths: &mut [Path], news: &mut News) {
-        let Some(chunk) = self.chunk_mut(place) else { return };
+    /// Handles a chunk that is acknowledged, for the first time or after reneging.
+    fn acknowledge(&mut self, now: Time, position: u64, paths: &mut [Path], news: &mut NewlyAcked) {
+        let Some(chunk) = self.chunk_mut(position) else { return };
         let fate = core::mem::replace(&mut chunk.fate, Fate::Acked);
         let chunk = *chunk;
         if self.for_good
-            && place > self.cumulative
+            && position > self.cumulative
             && matches!(fate, Fate::Outstanding | Fate::Marked)
         {
-            self.arrived_for_good(place);
+            self.arrived_for_good(position);
         }
         let path = &mut paths[usize::from(chunk.path)];
         match fate {
             Fate::Acked => return,
             Fate::Abandoned => {
-                // It is given up all the same.
-                if let Some(chunk) = self.chunk_mut(place) {
+                // The chunk stays abandoned.
+                if let Some(chunk) = self.chunk_mut(position) {
                     chunk.fate = Fate::Abandoned;
                 }
                 return;
             }
             Fate::Outstanding => {
                 path.flight = path.flight.saturating_sub(chunk.size());
-                path.acked_earliest |= place == path.earliest;
+                path.acked_earliest |= position == path.earliest;
                 self.outstanding = self.outstanding.saturating_sub(u32::from(chunk.len));
             }
             Fate::Marked => {
-                self.marked.remove(&place);
+                self.marked.remove(&position);
             }
         }
         path.acked = path.acked.saturating_add(chunk.size());
@@ -190,28 +190,28 @@ impl Outgoing {
         if !chunk.several {
             path.answered();
         }
-        if path.timed == Some(place) {
+        if path.timed == Some(position) {
             path.timed = None;
-            // Rule C5: `timed` is taken back by any retransmission at or below it.
+            // Rule C5: a retransmission at or below it clears `timed`.
             path.rto.measure(now.since(chunk.at));
         }
-        // Which sending of a chunk arrived that was sent more than once is not known: it says nothing
-        // of those that were sent again before it.
+        // It is unknown which transmission of a retransmitted chunk arrived, so it is no evidence about
+        // chunks that were sent again before it.
         let at = if chunk.again > 0 { Time::ZERO } else { chunk.at };
         let higher = |highest: Option<(u64, Time)>| {
-            highest.map_or((place, at), |h| if h.0 > place { h } else { (place, at) })
+            highest.map_or((position, at), |h| if h.0 > position { h } else { (position, at) })
         };
         path.highest = Some(higher(path.highest));
-        news.lowest = if news.highest.is_some() { news.lowest.min(place) } else { place };
+        news.lowest = if news.highest.is_some() { news.lowest.min(position) } else { position };
         news.highest = Some(higher(news.highest));
         news.paths |= 1 << chunk.path;
         if let Some(rack) = &mut path.rack {
-            rack.acked(now, place, chunk.at, chunk.again > 0);
+            rack.acked(now, position, chunk.at, chunk.again > 0);
         }
     }
 
-    /// Reads gap blocks into `spare`. Blocks out of order or beyond what was sent end the list:
-    /// work stays linear in the chunk's length.
+    /// Reads gap blocks into `spare`. Blocks out of order or beyond what was sent end the list, so that
+    /// the cost is linear in the chunk's length.
     fn read_gaps(&mut self, cumulative: u64, end: u64, gaps: impl Iterator<Item = Gap>) {
         self.spare.clear();
         let mut above = cumulative;
@@ -234,55 +234,57 @@ impl Outgoing {
         &mut self,
         now: Time,
         paths: &mut [Path],
-        news: &mut News,
+        news: &mut NewlyAcked,
         outcome: &mut SackOutcome,
     ) {
         let new = core::mem::take(&mut self.spare);
         let old = core::mem::take(&mut self.acked);
         difference(&new, &old, |start, last| {
-            for place in start..=last {
-                self.acknowledge(now, place, paths, news);
+            for position in start..=last {
+                self.acknowledge(now, position, paths, news);
             }
         });
         let first = self.first;
         difference(&old, &new, |start, last| {
-            for place in start.max(first)..=last {
-                outcome.reneged += u32::from(self.renege(now, place, paths));
+            for position in start.max(first)..=last {
+                outcome.reneged += u32::from(self.renege(now, position, paths));
             }
         });
         self.acked = new;
         self.spare = old;
     }
 
-    /// RFC 9260 section 6.2.1 D iii and section 6.3.2, rule R4.
-    fn renege(&mut self, now: Time, place: u64, paths: &mut [Path]) -> bool {
-        // What arrived for good is not taken back, whatever a later SACK says.
-        let taken = |chunk: &&mut Sent| chunk.fate == Fate::Acked && !chunk.for_good;
-        let Some(chunk) = self.chunk_mut(place).filter(taken) else { return false };
+    /// Handles a chunk that the peer has dropped (RFC 9260 section 6.2.1 D iii and section 6.3.2, rule
+    /// R4).
+    fn renege(&mut self, now: Time, position: u64, paths: &mut [Path]) -> bool {
+        // What is acknowledged for good stays acknowledged, whatever a later SACK reports.
+        let taken = |chunk: &&mut SentChunk| chunk.fate == Fate::Acked && !chunk.for_good;
+        let Some(chunk) = self.chunk_mut(position).filter(taken) else { return false };
         chunk.fate = Fate::Outstanding;
         chunk.misses = 1;
         let chunk = *chunk;
         let path = &mut paths[usize::from(chunk.path)];
-        if path.flight == 0 || place < path.earliest {
-            path.earliest = place;
+        if path.flight == 0 || position < path.earliest {
+            path.earliest = position;
         }
         path.flight += chunk.size();
         self.outstanding += u32::from(chunk.len);
         if path.t3.is_none() {
             path.start_t3(now);
         }
-        if path.timed.is_some_and(|timed| timed >= place) {
+        if path.timed.is_some_and(|timed| timed >= position) {
             path.timed = None;
         }
-        self.uncounted = self.uncounted.min(place);
+        self.uncounted = self.uncounted.min(position);
         true
     }
 
-    /// RFC 9260 section 7.2.4: the HTNA rule, the third miss, and the fast recovery.
+    /// Counts miss indications (RFC 9260 section 7.2.4): the HTNA rule, the third miss, and the fast
+    /// recovery.
     fn count_misses(
         &mut self,
         now: Time,
-        news: &News,
+        news: &NewlyAcked,
         packets: u8,
         paths: &mut [Path],
         settings: &Settings,
@@ -298,54 +300,57 @@ impl Outgoing {
         let recovering = self.recovery.is_some();
         let top = self.acked.last().map_or(0, |last| last.1);
         let below = if recovering && outcome.advanced && !several { top } else { highest };
-        // The delayed SACK tells of several packets, all of one path (DAC).
+        // The delayed SACK covers several packets, all of one path (DAC).
         let alone = news.paths.is_power_of_two() && packets > 1;
         let mut hit = 0u32;
         let mut floor = None;
-        let (mut place, mut block) = (self.uncounted, 0);
-        while place < below {
-            // Over what is acknowledged in one step.
-            while self.acked.get(block).is_some_and(|b| b.1 < place) {
+        let (mut position, mut block) = (self.uncounted, 0);
+        while position < below {
+            // Acknowledged ranges are skipped in one step.
+            while self.acked.get(block).is_some_and(|b| b.1 < position) {
                 block += 1;
             }
             if let Some(&(start, last)) = self.acked.get(block)
-                && start <= place
+                && start <= position
             {
-                place = last + 1;
+                position = last + 1;
                 continue;
             }
             let misses = settings.misses;
-            let Some(chunk) = self.chunk_mut(place) else { break };
+            let Some(chunk) = self.chunk_mut(position) else { break };
             if chunk.fate == Fate::Outstanding && !chunk.fast {
-                // What was sent again is missed only by what was sent after it; and where data takes
-                // several paths, any chunk only by those of its own path (SFR).
+                // A retransmitted chunk is missed only by chunks that were sent after it. With several
+                // paths, any chunk is missed only by chunks of its path (SFR).
                 let after = if several {
-                    let own = paths[usize::from(chunk.path)].highest;
-                    own.is_some_and(|own| own.0 > place && (chunk.again == 0 || own.1 > chunk.at))
+                    let path_highest = paths[usize::from(chunk.path)].highest;
+                    path_highest.is_some_and(|path_highest| {
+                        path_highest.0 > position && (chunk.again == 0 || path_highest.1 > chunk.at)
+                    })
                 } else {
                     chunk.again == 0 || sent_at > chunk.at
                 };
                 if after {
-                    let count = if several && alone && place < news.lowest { packets } else { 1 };
+                    let count =
+                        if several && alone && position < news.lowest { packets } else { 1 };
                     chunk.misses = chunk.misses.saturating_add(count);
                 }
                 if chunk.misses >= misses {
                     hit |= 1 << chunk.path;
-                    self.mark_lost(place, paths);
+                    self.mark_lost(position, paths);
                     outcome.marked += 1;
                 } else {
-                    floor.get_or_insert(place);
+                    floor.get_or_insert(position);
                 }
             }
-            place += 1;
+            position += 1;
         }
-        self.uncounted = floor.unwrap_or(place).max(self.first);
+        self.uncounted = floor.unwrap_or(position).max(self.first);
         self.begin_recovery(now, hit, paths, settings, outcome);
     }
 
-    /// A chunk in flight is lost, and is to be sent again.
-    pub(super) fn mark_lost(&mut self, place: u64, paths: &mut [Path]) {
-        let Some(chunk) = self.chunk_mut(place) else { return };
+    /// Marks a chunk in flight as lost, to be sent again.
+    pub(super) fn mark_lost(&mut self, position: u64, paths: &mut [Path]) {
+        let Some(chunk) = self.chunk_mut(position) else { return };
         chunk.fate = Fate::Marked;
         chunk.fast = true;
         chunk.timed_out = false;
@@ -353,11 +358,11 @@ impl Outgoing {
         let path = &mut paths[usize::from(chunk.path)];
         path.flight = path.flight.saturating_sub(chunk.size());
         self.unsend(u32::from(chunk.len));
-        self.marked.insert(place);
+        self.marked.insert(position);
     }
 
-    /// Paths have lost something, a bit each: their windows fall and a fast recovery begins, unless
-    /// one is under way (RFC 9260 section 7.2.4).
+    /// Handles losses on paths, a bit each: their windows fall and a fast recovery begins, unless one
+    /// is in progress (RFC 9260 section 7.2.4).
     pub(super) fn begin_recovery(
         &mut self,
         now: Time,
@@ -370,7 +375,7 @@ impl Outgoing {
         if hit == 0 || (self.recovery.is_some() && !several) {
             return;
         }
-        let exit = self.next_place() - 1;
+        let exit = self.next_position() - 1;
         for (index, path) in paths.iter_mut().enumerate() {
             if hit & (1 << index) != 0 && !(several && path.recovery.is_some()) {
                 path.fall(now);

@@ -1,22 +1,22 @@
-//! Streams that begin anew (RFC 6525).
+//! Streams that are reset (RFC 6525).
 
 use super::{NONE, Outgoing};
 use crate::numbers::{Line, Tsn};
 use crate::settings::Settings;
 
 impl Outgoing {
-    /// The TSN of the next chunk.
+    /// Returns the TSN of the next chunk.
     pub(crate) fn next_tsn(&self) -> Tsn {
-        self.line.tsn(self.next_place())
+        self.line.tsn(self.next_position())
     }
 
-    /// Streams, or all if none is named, take no messages for now.
+    /// Closes streams, or all if none is named, to new messages.
     pub(crate) fn close_streams(&mut self, streams: &[u16]) {
         self.closed.extend_from_slice(streams);
         self.all_closed += u8::from(streams.is_empty());
     }
 
-    /// Streams take messages again; where they were `reset`, from number 0 on.
+    /// Opens streams to messages again. With `reset` their numbers start from 0.
     pub(crate) fn open_streams(&mut self, streams: &[u16], reset: bool) {
         self.all_closed = self.all_closed.saturating_sub(u8::from(streams.is_empty()));
         for stream in streams {
@@ -39,7 +39,7 @@ impl Outgoing {
         self.all_closed > 0 || (!self.closed.is_empty() && self.closed.contains(&stream))
     }
 
-    /// Whether every message of streams, or of all if none is named, has its TSNs.
+    /// Returns whether every message of streams, or of all if none is named, has its TSNs.
     pub(crate) fn has_sent(&self, streams: &[u16]) -> bool {
         if streams.is_empty() {
             return !self.has_new();
@@ -51,24 +51,24 @@ impl Outgoing {
         })
     }
 
-    /// Whether messages were begun and are not wholly acknowledged.
+    /// Returns whether messages were begun and are not fully acknowledged.
     pub(crate) fn is_under_way(&self) -> bool {
         !self.sent.is_empty() || self.current != NONE || self.begun().is_some()
     }
 
-    /// An interleaved message of which a part was sent and the rest waits in its queue.
+    /// Returns an interleaved message of which a part was sent and the rest waits in its queue.
     pub(super) fn begun(&self) -> Option<u32> {
         let begun = |head: &u32| self.messages.get(*head as usize).is_some_and(|m| m.cut > 0);
         self.queues.iter().map(|queue| queue.head).find(begun)
     }
 
-    /// No more messages are begun for now, or they are again.
+    /// Sets whether the start of further messages is held.
     pub(crate) fn hold(&mut self, on: bool) {
         self.held = on;
     }
 
-    /// Begins anew at a TSN (RFC 6525 section 5.2.4): what is in flight is lost, what was not sent
-    /// keeps its place. Gives how many messages were lost.
+    /// Restarts at a TSN (RFC 6525 section 5.2.4): chunks in flight are lost, and unsent messages keep
+    /// their order. Returns the number of lost messages.
     pub(crate) fn reset_everything(&mut self, next: Tsn) -> u32 {
         let window = self.peer_rwnd.saturating_add(self.outstanding);
         let lost = self.renumber(next);
@@ -82,8 +82,8 @@ impl Outgoing {
         }
     }
 
-    /// Begins anew after a restart of the peer: what was sent and not acknowledged is lost, what
-    /// was not sent keeps its place. Gives how many messages were lost.
+    /// Restarts after a restart of the peer: messages sent and not acknowledged are lost, and unsent
+    /// ones keep their order. Returns the number of lost messages.
     pub(crate) fn restart(&mut self, initial_tsn: Tsn) -> u32 {
         self.closed.clear();
         self.all_closed = 0;
@@ -91,8 +91,8 @@ impl Outgoing {
         self.renumber(initial_tsn)
     }
 
-    /// Nothing that was sent has arrived or will: all of it waits again, as if it had not been cut.
-    pub(crate) fn take_back(&mut self, settings: &Settings) {
+    /// Requeues everything that was sent, as if it had not been cut: nothing of it has arrived or will.
+    pub(crate) fn requeue_sent(&mut self, settings: &Settings) {
         let mut begun: Vec<u32> = self.sent.iter().map(|chunk| chunk.message).collect();
         begun.dedup();
         if begun.is_empty() {
@@ -102,7 +102,7 @@ impl Outgoing {
             let message = &mut self.messages[key as usize];
             let queue = &mut self.queues[usize::from(message.stream)];
             self.waiting += message.cut as usize;
-            // One that is interleaved stands in its queue until its last chunk.
+            // An interleaved message is in its queue until its last chunk is cut.
             if !self.interleaved || message.cut as usize == message.data.len() {
                 message.next = queue.head;
                 queue.put_head(key);
@@ -115,12 +115,12 @@ impl Outgoing {
         self.sent.clear();
         self.current = NONE;
         self.number_anew();
-        self.forget_sent();
+        self.clear_sent();
         self.schedule_anew(settings);
     }
 
-    /// Places are counted from the beginning.
-    fn forget_sent(&mut self) {
+    /// Restarts the positions.
+    fn clear_sent(&mut self) {
         self.marked.clear();
         self.acked.clear();
         self.first = Line::ORIGIN;
@@ -132,7 +132,7 @@ impl Outgoing {
 
     fn renumber(&mut self, initial_tsn: Tsn) -> u32 {
         let before = self.messages.len();
-        self.give_sent_back();
+        self.return_sent();
         while let Some(chunk) = self.sent.pop_front() {
             self.release(&chunk);
         }
@@ -143,7 +143,7 @@ impl Outgoing {
             self.buffered -= left;
             self.current = NONE;
         }
-        // Interleaved messages that were begun still stand in their queues.
+        // Interleaved messages that were begun are still in their queues.
         for index in 0..self.queues.len() {
             let head = self.queues[index].head;
             if self.messages.get(head as usize).is_some_and(|message| message.cut > 0) {
@@ -152,7 +152,7 @@ impl Outgoing {
         }
         self.number_anew();
         self.line = Line::new(initial_tsn);
-        self.forget_sent();
+        self.clear_sent();
         (before - self.messages.len()) as u32
     }
 }

@@ -1,12 +1,12 @@
-//! What the user says of streams and messages besides their order: the values that schedulers go by
-//! (RFC 8260), and the priorities by which messages give way (RFC 7496 section 4.2).
+//! Values of streams for schedulers (RFC 8260), and the priorities by which messages are evicted (RFC
+//! 7496 section 4.2).
 
 use super::{MESSAGE_COST, NONE, Outgoing};
 use crate::settings::Settings;
 use bytes::Bytes;
 
 impl Outgoing {
-    /// Sets what the scheduler goes by for a stream.
+    /// Sets the scheduler's value of a stream.
     pub(crate) fn set_value(&mut self, stream: u16, value: u16) {
         match self.values.binary_search_by_key(&stream, |entry| entry.0) {
             Ok(at) => self.values[at].1 = value,
@@ -15,7 +15,7 @@ impl Outgoing {
         self.scheduler.set_value(stream, value);
     }
 
-    /// Another scheduler takes over what waits.
+    /// Hands the waiting messages to a new scheduler.
     pub(super) fn schedule_anew(&mut self, settings: &Settings) {
         self.scheduler = settings.scheduling.make();
         for &(stream, value) in &self.values {
@@ -27,17 +27,22 @@ impl Outgoing {
         }
     }
 
-    /// Makes room for a message of some priority by giving up messages of lower ones that were not
-    /// begun; their places in the queues are passed over later. `true` if there is room now.
-    pub(super) fn give_way(&mut self, priority: u16, cost: usize, limit: usize) -> bool {
-        // What gives way may have to go back: that is bounded by itself.
+    /// Makes room for a message of some priority by evicting messages of lower ones that were not
+    /// begun. Their entries in the queues are skipped later. Returns `true` if there is room now.
+    pub(super) fn evict_lower_priorities(
+        &mut self,
+        priority: u16,
+        cost: usize,
+        limit: usize,
+    ) -> bool {
+        // Evicted messages may have to be returned, and the returned ones have their own bound.
         if self.returned_bytes > limit {
             return false;
         }
         let (mut bytes, mut count) = (self.buffered, self.messages.len() - self.emptied);
         let mut lower = self.priorities.keys().rev().take_while(|(value, _)| *value > priority);
         let mut ways = 0;
-        // None is lost for nothing: first it is seen that there will be room.
+        // First it is checked that there will be room, so that no message is evicted in vain.
         while bytes.max(count * MESSAGE_COST) + cost > limit && count > 0 {
             let Some((_, key)) = lower.next() else { return false };
             bytes -= self.messages[*key as usize].data.len();
@@ -46,7 +51,7 @@ impl Outgoing {
         }
         for _ in 0..ways {
             let Some(((_, key), ())) = self.priorities.pop_last() else { return true };
-            self.give_back(key);
+            self.return_message(key);
             let message = &mut self.messages[key as usize];
             let len = message.data.len();
             message.data = Bytes::new();
@@ -58,7 +63,7 @@ impl Outgoing {
         true
     }
 
-    /// The first message of a stream leaves its queue unsent.
+    /// Removes the first message of a stream from its queue unsent.
     pub(super) fn drop_head(&mut self, stream: u16) {
         let queue = &mut self.queues[usize::from(stream)];
         let message = self.messages.remove(queue.head as usize);

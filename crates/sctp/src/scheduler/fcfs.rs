@@ -3,7 +3,7 @@
 use super::Scheduler;
 use std::collections::VecDeque;
 
-/// Messages in the order in which they were given. A run of messages of one stream is one entry.
+/// Sends messages in the order in which they were queued. A run of messages of one stream is one entry.
 #[derive(Debug, Default)]
 pub struct Fcfs {
     runs: VecDeque<(u16, u32)>,

@@ -1,8 +1,8 @@
-//! Schedulers: whose turn it is to send (RFC 8260 section 3).
+//! Schedulers: the order among streams (RFC 8260 section 3).
 //!
-//! A scheduler knows streams and sizes, not messages. Where messages may be interleaved (I-DATA) it
-//! is asked for each chunk; where not, only when a message may begin: the fragments of one message
-//! in DATA chunks follow each other (RFC 9260 section 3.3.1).
+//! A scheduler knows streams and sizes, not messages. With interleaving (I-DATA) it is called for each
+//! chunk. Without, it is called only when a message may begin, since the fragments of one message in
+//! DATA chunks are consecutive (RFC 9260 section 3.3.1).
 
 mod fcfs;
 mod packets;
@@ -29,7 +29,7 @@ impl Streams {
         word.is_some_and(|word| word & (1 << (stream % 64)) != 0)
     }
 
-    /// Puts a stream in or takes it out. `true` if that changes the set.
+    /// Adds or removes a stream. Returns `true` if that changes the set.
     fn set(&mut self, stream: u16, on: bool) -> bool {
         let (word, bit) = (usize::from(stream / 64), 1u64 << (stream % 64));
         if word >= self.0.len() {
@@ -41,7 +41,7 @@ impl Streams {
     }
 }
 
-/// Takes a stream out of the turns, where it most often is the first.
+/// Removes a stream from the turns, where it most often is the first.
 fn take_turn(turns: &mut VecDeque<u16>, stream: u16) {
     if turns.front() == Some(&stream) {
         turns.pop_front();
@@ -50,36 +50,36 @@ fn take_turn(turns: &mut VecDeque<u16>, stream: u16) {
     }
 }
 
-/// Chooses among the streams that have messages to send.
+/// A scheduler of the streams that have messages to send.
 pub trait Scheduler: fmt::Debug + Send {
-    /// Its name, for traces.
+    /// Returns the scheduler's name, for traces.
     fn name(&self) -> &'static str;
 
-    /// A message of `bytes` was put at the end of the queue of `stream`.
+    /// Notes that a message of `bytes` was queued on `stream`.
     fn queued(&mut self, stream: u16, bytes: usize);
 
-    /// The stream whose first message is next; the same until [`Scheduler::taken`] or
+    /// Returns the stream whose first message is next. It stays the same until [`Scheduler::taken`] or
     /// [`Scheduler::cut`].
     fn next(&self) -> Option<u16>;
 
-    /// The first message of that stream has left its queue, `bytes` of it sent, and `more` says
-    /// whether others wait behind it.
+    /// Notes that the first message of that stream has left its queue with `bytes` of it sent. `more`
+    /// states whether others wait behind it.
     fn taken(&mut self, bytes: usize, more: bool);
 
-    /// `bytes` of the first message of that stream were sent and the rest still waits in its queue;
-    /// only where messages are interleaved.
+    /// Notes that `bytes` of the first message of that stream were sent and the rest waits in its
+    /// queue. Called only with interleaving.
     fn cut(&mut self, _bytes: usize) {}
 
-    /// `bytes` more were sent of a message of `stream` that has left its queue before.
+    /// Notes that `bytes` more were sent of a message of `stream` that left its queue before.
     fn spent(&mut self, _stream: u16, _bytes: usize) {}
 
-    /// The first message of any stream has left its queue without being sent, and `more` says
-    /// whether others wait behind it.
+    /// Notes that the first message of a stream has left its queue unsent. `more` states whether others
+    /// wait behind it.
     fn removed(&mut self, stream: u16, more: bool);
 
-    /// A new packet begins.
+    /// Notes that a new packet begins.
     fn packet(&mut self) {}
 
-    /// Sets what the scheduler goes by: a weight, or a priority, of which 0 is the highest.
+    /// Sets the value of a stream: a weight, or a priority, of which 0 is the highest.
     fn set_value(&mut self, _stream: u16, _value: u16) {}
 }

@@ -2,12 +2,12 @@
 
 use super::{RoundRobin, Scheduler};
 
-/// A packet of each stream in turn, with chunks of that stream alone: a lost packet holds one
-/// stream up and no other.
+/// Gives each stream a packet in turn, with chunks of that stream alone: a lost packet delays one
+/// stream only.
 #[derive(Debug, Default)]
 pub struct PacketRoundRobin {
     turns: RoundRobin,
-    /// The stream that has the packet, and whether it has more.
+    /// The stream of the current packet, and whether it has more messages.
     holds: Option<(u16, bool)>,
 }
 
@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(packets, [vec![1], vec![2, 2], vec![1], vec![2], vec![]]);
     }
 
-    /// A message that goes on from packet to packet keeps others out of its last.
+    /// A message that continues from packet to packet keeps its last packet to itself.
     #[test]
     fn a_message_keeps_its_packets() {
         let mut s = PacketRoundRobin::default();

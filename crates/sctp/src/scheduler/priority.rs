@@ -3,14 +3,14 @@
 use super::{Scheduler, Streams, take_turn};
 use std::collections::{BTreeMap, VecDeque};
 
-/// The stream of the highest priority, which is the lowest value, goes first; of several, each in
-/// turn. A stream without a value has 0, the highest.
+/// Sends the stream of the highest priority, which is the lowest value, first; streams of equal
+/// priority take turns. A stream without a value has 0, the highest.
 #[derive(Debug, Default)]
 pub struct Priority {
-    /// Streams that have messages, by priority, in their turns.
+    /// Streams that have messages, by priority, in turn.
     turns: BTreeMap<u16, VecDeque<u16>>,
     values: BTreeMap<u16, u16>,
-    /// Those that stand in `turns`.
+    /// The streams in `turns`.
     waiting: Streams,
 }
 
@@ -19,7 +19,7 @@ impl Priority {
         self.values.get(&stream).copied().unwrap_or(0)
     }
 
-    /// Takes a stream out. `true` if it was there.
+    /// Removes a stream. Returns `true` if it was there.
     fn take(&mut self, stream: u16) -> bool {
         let value = self.value(stream);
         if !self.waiting.set(stream, false) {

@@ -3,22 +3,22 @@
 use super::{Scheduler, Streams, take_turn};
 use std::collections::VecDeque;
 
-/// A message of each stream in turn.
+/// Sends a message of each stream in turn.
 #[derive(Debug, Default)]
 pub struct RoundRobin {
-    /// Streams that have messages, whose turn it is first.
+    /// Streams that have messages, the next one first.
     turns: VecDeque<u16>,
-    /// Those that stand in `turns`.
+    /// The streams in `turns`.
     waiting: Streams,
 }
 
 impl RoundRobin {
-    /// Whether a stream has messages.
+    /// Returns whether a stream has messages.
     pub(super) fn has(&self, stream: u16) -> bool {
         self.waiting.has(stream)
     }
 
-    /// A stream has had its turn.
+    /// Moves a stream behind the others after its turn.
     pub(super) fn move_back(&mut self, stream: u16) {
         if let Some(at) = self.turns.iter().position(|other| *other == stream) {
             self.turns.remove(at);
@@ -53,7 +53,7 @@ impl Scheduler for RoundRobin {
     }
 
     fn cut(&mut self, _bytes: usize) {
-        // Interleaved, a turn is a chunk.
+        // With interleaving, a turn is a chunk.
         if let Some(stream) = self.turns.pop_front() {
             self.turns.push_back(stream);
         }

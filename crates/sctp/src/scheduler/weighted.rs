@@ -3,20 +3,20 @@
 use super::Scheduler;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A byte at weight 1 takes this much virtual time.
+/// Virtual time of a byte at weight 1.
 const BYTE: u64 = 1 << 16;
 
-/// What is known of a stream.
+/// State of a stream.
 #[derive(Clone, Copy, Debug)]
 struct Share {
     weight: u16,
-    /// The virtual time at which what it has sent so far is paid for.
+    /// The virtual time up to which its sent bytes are paid.
     paid: u64,
     waits: bool,
 }
 
-/// Each stream gets a share of the bytes in proportion to its weight, 1 unless set: the stream that
-/// has had the least for its weight goes first. One that had nothing to send is owed nothing.
+/// Shares the bytes in proportion to the streams' weights, 1 unless set: the stream with the fewest
+/// bytes for its weight is next. A stream that had nothing to send gets no credit for that.
 #[derive(Debug, Default)]
 pub struct Weighted {
     shares: BTreeMap<u16, Share>,
@@ -95,7 +95,7 @@ impl Scheduler for Weighted {
 mod tests {
     use super::*;
 
-    /// Bytes that each of streams 0 and 1 get of 1000 turns, with messages of these sizes.
+    /// Returns the bytes of streams 0 and 1 in 1000 turns, with messages of these sizes.
     fn shares(weights: [u16; 2], sizes: [usize; 2]) -> [usize; 2] {
         let mut s = Weighted::default();
         for stream in 0..2 {
@@ -126,7 +126,7 @@ mod tests {
         }
     }
 
-    /// A stream that rested does not make up for it.
+    /// A stream that was idle does not catch up.
     #[test]
     fn rest_is_not_saved() {
         let mut s = Weighted::default();

@@ -4,30 +4,32 @@ use super::parameter::{Parameter, Parameters, kind};
 use super::{TLV_HEADER, put_tlv, u32_at};
 use std::net::IpAddr;
 
-/// What is asked for.
+/// A requested change of addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wish {
-    /// An address is added; the unspecified one stands for where the packet comes from.
+pub enum AddressChange {
+    /// Add an address; the unspecified one stands for the source of the packet.
     Add(IpAddr),
-    /// An address is deleted; the unspecified one stands for all but where the packet comes from.
+    /// Delete an address; the unspecified one stands for all but the source of the packet.
     Delete(IpAddr),
-    /// An address is to be the primary one; the unspecified one as with [`Wish::Add`].
+    /// Make an address the primary one; the unspecified one stands for the source of the packet.
     Primary(IpAddr),
 }
 
-impl Wish {
+impl AddressChange {
     fn kind(&self) -> u16 {
         match self {
-            Wish::Add(_) => kind::ADD_ADDRESS,
-            Wish::Delete(_) => kind::DELETE_ADDRESS,
-            Wish::Primary(_) => kind::SET_PRIMARY,
+            AddressChange::Add(_) => kind::ADD_ADDRESS,
+            AddressChange::Delete(_) => kind::DELETE_ADDRESS,
+            AddressChange::Primary(_) => kind::SET_PRIMARY,
         }
     }
 
-    /// The address.
+    /// Returns the address.
     pub fn address(&self) -> IpAddr {
         match *self {
-            Wish::Add(address) | Wish::Delete(address) | Wish::Primary(address) => address,
+            AddressChange::Add(address)
+            | AddressChange::Delete(address)
+            | AddressChange::Primary(address) => address,
         }
     }
 
@@ -39,19 +41,19 @@ impl Wish {
     }
 }
 
-/// A request as it came.
+/// A received request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request<'a> {
-    /// Names it in the answer.
+    /// Identifies the request in the answer.
     pub correlation: u32,
-    /// What is asked for; `None` if it is not known.
-    pub wish: Option<Wish>,
-    /// The parameter whole, for a report.
+    /// The requested change; `None` if its type is unknown.
+    pub change: Option<AddressChange>,
+    /// The complete parameter, for a report.
     pub whole: &'a [u8],
 }
 
-/// The lookup address and the requests of an ASCONF chunk, `value` being what follows its serial
-/// number. A parameter that is broken ends the list.
+/// Returns the lookup address and the requests of an ASCONF chunk. `value` follows its serial number. A
+/// malformed parameter ends the list.
 pub fn requests(value: &[u8]) -> Option<(IpAddr, impl Iterator<Item = Request<'_>>)> {
     let mut parameters = Parameters::new(value);
     let Some(Ok(Parameter::Address(lookup))) = parameters.next() else { return None };
@@ -64,38 +66,38 @@ pub fn requests(value: &[u8]) -> Option<(IpAddr, impl Iterator<Item = Request<'_
         let whole = rest.get(..length)?;
         rest = rest.get(super::padded(length)..).unwrap_or(&[]);
         let value = whole.get(TLV_HEADER..)?;
-        let wish = match parameter {
+        let change = match parameter {
             Parameter::Other(which, value) => read(which, value),
             _ => None,
         };
-        Some(Request { correlation: u32_at(value, 0), wish, whole })
+        Some(Request { correlation: u32_at(value, 0), change, whole })
     };
     Some((lookup, core::iter::from_fn(next)))
 }
 
-fn read(which: u16, value: &[u8]) -> Option<Wish> {
+fn read(which: u16, value: &[u8]) -> Option<AddressChange> {
     let Ok(Parameter::Address(address)) = Parameters::new(value.get(4..)?).next()? else {
         return None;
     };
     Some(match which {
-        kind::ADD_ADDRESS => Wish::Add(address),
-        kind::DELETE_ADDRESS => Wish::Delete(address),
-        kind::SET_PRIMARY => Wish::Primary(address),
+        kind::ADD_ADDRESS => AddressChange::Add(address),
+        kind::DELETE_ADDRESS => AddressChange::Delete(address),
+        kind::SET_PRIMARY => AddressChange::Primary(address),
         _ => return None,
     })
 }
 
-/// What an ASCONF-ACK says of a request.
+/// The result of a request in an ASCONF-ACK.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outcome {
-    /// Which.
+    /// The request's correlation id.
     pub correlation: u32,
     /// The code of the error cause; `None` for success.
     pub cause: Option<u16>,
 }
 
 impl Outcome {
-    /// Appends it; an error comes with the `request` that it is of.
+    /// Appends it. An error is sent with the `request` that it refers to.
     pub fn emit(&self, request: &[u8], out: &mut Vec<u8>) {
         let correlation = self.correlation.to_be_bytes();
         match self.cause {
@@ -109,7 +111,7 @@ impl Outcome {
     }
 }
 
-/// The outcomes that an ASCONF-ACK tells, `value` being what follows its serial number.
+/// Returns the outcomes in an ASCONF-ACK. `value` follows its serial number.
 pub fn outcomes(value: &[u8]) -> impl Iterator<Item = Outcome> + '_ {
     Parameters::new(value).map_while(Result::ok).filter_map(|parameter| match parameter {
         Parameter::Other(kind::SUCCESS_INDICATION, value) => {
@@ -132,25 +134,25 @@ mod tests {
         /// RFC 5061 sections 4.2.1, 4.2.2 and 4.2.4.
         #[test]
         fn what_is_written_is_read(list in proptest::collection::vec(any::<(u8, u32, bool)>(), 0..9)) {
-            let wishes: Vec<Wish> = list.iter().map(|&(which, number, six)| {
+            let changes: Vec<AddressChange> = list.iter().map(|&(which, number, six)| {
                 let address = if six { IpAddr::V6((u128::from(number) << 9).into()) } else { IpAddr::V4(number.into()) };
                 match which % 3 {
-                    0 => Wish::Add(address),
-                    1 => Wish::Delete(address),
-                    _ => Wish::Primary(address),
+                    0 => AddressChange::Add(address),
+                    1 => AddressChange::Delete(address),
+                    _ => AddressChange::Primary(address),
                 }
             }).collect();
             let lookup = IpAddr::from([10, 0, 0, 1]);
             let mut out = Vec::new();
             Parameter::Address(lookup).emit(&mut out);
-            for (n, wish) in wishes.iter().enumerate() {
-                wish.emit(n as u32, &mut out);
+            for (n, change) in changes.iter().enumerate() {
+                change.emit(n as u32, &mut out);
             }
             let (found, read) = requests(&out).unwrap();
             let read: Vec<_> = read.collect();
             prop_assert_eq!(found, lookup);
             prop_assert!(read.iter().enumerate().all(|(n, r)| r.correlation == n as u32));
-            prop_assert_eq!(read.iter().map(|r| r.wish.unwrap()).collect::<Vec<_>>(), wishes);
+            prop_assert_eq!(read.iter().map(|r| r.change.unwrap()).collect::<Vec<_>>(), changes);
         }
 
         /// RFC 5061 sections 4.2.3 and 4.2.5.

@@ -1,13 +1,13 @@
-//! What INIT and INIT ACK say of authenticated chunks (RFC 4895 section 3).
+//! The authentication parameters of INIT and INIT ACK (RFC 4895 section 3).
 
 use super::parameter::kind;
 use super::{WireError, put_tlv, u16_at};
 
-/// Bytes of the random number (RFC 4895 section 6.1).
+/// Length in bytes of the random number (RFC 4895 section 6.1).
 pub const RANDOM: usize = 32;
-/// Chunk types named by a peer that are taken; there are no more than so many.
+/// Maximum number of chunk types accepted from a peer, which is all there are.
 pub const MAX_CHUNK_TYPES: usize = 256;
-/// HMAC identifiers named by a peer that are taken; a peer with more cannot authenticate.
+/// Maximum number of HMAC identifiers accepted from a peer. A peer with more cannot authenticate.
 pub const MAX_HMACS: usize = 16;
 
 /// Identifiers of HMACs (RFC 4895 section 3.3).
@@ -22,9 +22,9 @@ pub mod hmac {
 pub struct AuthParameters {
     /// The random number.
     pub random: Vec<u8>,
-    /// The chunk types that are taken only if authenticated; `None` if there is no such parameter.
+    /// The chunk types that must be authenticated; `None` if the parameter is missing.
     pub chunks: Option<Vec<u8>>,
-    /// Identifiers of HMACs, the first liked best.
+    /// Identifiers of HMACs, the preferred one first.
     pub hmacs: Vec<u16>,
 }
 
@@ -35,7 +35,7 @@ fn unpadded(out: &mut Vec<u8>, kind: u16, value: &[u8]) {
 }
 
 impl AuthParameters {
-    /// Takes a parameter in; others are passed over.
+    /// Reads one of the parameters. Others are ignored.
     pub(super) fn read(&mut self, which: u16, value: &[u8]) -> Result<(), WireError> {
         match which {
             kind::RANDOM if value.len() != RANDOM => {
@@ -54,8 +54,8 @@ impl AuthParameters {
         Ok(())
     }
 
-    /// Whether what is needed is there.
-    pub fn is_whole(&self) -> bool {
+    /// Returns whether all required parameters are present.
+    pub fn is_complete(&self) -> bool {
         self.random.len() == RANDOM && !self.hmacs.is_empty()
     }
 
@@ -63,7 +63,7 @@ impl AuthParameters {
         self.hmacs.iter().flat_map(|id| id.to_be_bytes()).collect()
     }
 
-    /// The key vector (section 6.1): the parameters without padding, one after the other.
+    /// Returns the key vector (section 6.1): the parameters without padding, concatenated.
     pub fn key_vector(&self) -> Vec<u8> {
         let mut out = Vec::new();
         unpadded(&mut out, kind::RANDOM, &self.random);

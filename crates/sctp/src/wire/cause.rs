@@ -34,40 +34,40 @@ pub mod code {
 pub enum Cause<'a> {
     /// DATA for a stream that does not exist.
     InvalidStream(u16),
-    /// A mandatory parameter is missing; the first one named.
+    /// A mandatory parameter is missing; the first one in the list.
     MissingParameter(u16),
-    /// The cookie had expired so many microseconds before.
+    /// The time in microseconds since the cookie expired.
     StaleCookie(u32),
-    /// No room.
+    /// Out of resource.
     OutOfResource,
-    /// The address parameter, whole.
+    /// The complete address parameter.
     UnresolvableAddress(&'a [u8]),
-    /// The chunk, whole.
+    /// The complete chunk.
     UnrecognizedChunk(&'a [u8]),
-    /// A parameter has a value that it may not have.
+    /// A parameter has an invalid value.
     InvalidParameter,
-    /// The parameters, whole.
+    /// The complete parameters.
     UnrecognizedParameters(&'a [u8]),
     /// The TSN of a DATA chunk without data.
     NoUserData(u32),
     /// A cookie came while the association was shutting down.
     CookieWhileShuttingDown,
-    /// The address parameters that were added.
+    /// The address parameters that are new.
     RestartWithNewAddresses(&'a [u8]),
     /// The user's reason.
     UserAbort(&'a [u8]),
-    /// What was violated, in words.
+    /// A text about the violation.
     ProtocolViolation(&'a [u8]),
     /// A code of an extension.
     Other(u16, &'a [u8]),
 }
 
-/// Walks over causes. After an error it ends.
+/// An iterator over causes. It ends after an error.
 #[derive(Clone, Copy, Debug)]
 pub struct Causes<'a>(Tlvs<'a>);
 
 impl<'a> Causes<'a> {
-    /// The causes that `bytes` hold.
+    /// Creates an iterator over the causes in `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         Causes(Tlvs { rest: bytes })
     }
@@ -109,7 +109,7 @@ impl<'a> Iterator for Causes<'a> {
 }
 
 impl Cause<'_> {
-    /// Its code.
+    /// Returns the cause code.
     pub const fn code(&self) -> u16 {
         match self {
             Cause::InvalidStream(_) => code::INVALID_STREAM,

@@ -46,17 +46,17 @@ pub mod kind {
     pub const I_FORWARD_TSN: u8 = 194;
 }
 
-/// The T bit of ABORT and SHUTDOWN COMPLETE: the tag is the receiver's own, sent back.
+/// The T bit of ABORT and SHUTDOWN COMPLETE: the tag is the receiver's, sent back.
 pub const T_BIT: u8 = 1;
 
-/// A chunk whose length was checked and nothing else.
+/// A chunk of which only the length was checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Raw<'a> {
-    /// Its type.
+    /// The type.
     pub kind: u8,
-    /// Its flags.
+    /// The flags.
     pub flags: u8,
-    /// With header, without padding.
+    /// The chunk with header, without padding.
     pub whole: &'a [u8],
 }
 
@@ -66,7 +66,7 @@ pub struct Raw<'a> {
 pub enum Chunk<'a> {
     /// User data.
     Data(Data<'a>),
-    /// Begins an association.
+    /// Starts an association.
     Init(Init<'a>),
     /// Answers INIT.
     InitAck(Init<'a>),
@@ -74,30 +74,30 @@ pub enum Chunk<'a> {
     Sack(Sack<'a>),
     /// Acknowledges DATA, some of it for good (draft-natarajan-tsvwg-sctp-nrsack).
     NrSack(NrSack<'a>),
-    /// Asks whether a path works; the parameters to be sent back.
+    /// Probes a path. The parameters are to be sent back.
     Heartbeat(&'a [u8]),
     /// Answers HEARTBEAT with its parameters.
     HeartbeatAck(&'a [u8]),
-    /// Ends an association at once.
+    /// Aborts an association.
     Abort {
         /// The T bit.
         reflected: bool,
         /// Error causes.
         causes: &'a [u8],
     },
-    /// Everything was acknowledged and no more is sent; the Cumulative TSN Ack.
+    /// Starts a shutdown when everything was sent and acknowledged; the Cumulative TSN Ack.
     Shutdown(Tsn),
     /// Answers SHUTDOWN.
     ShutdownAck,
-    /// Error causes that end nothing.
+    /// Error causes that do not end the association.
     Error(&'a [u8]),
-    /// The State Cookie, sent back.
+    /// Returns the State Cookie.
     CookieEcho(&'a [u8]),
     /// Answers COOKIE ECHO.
     CookieAck,
-    /// Congestion was seen at this TSN.
+    /// Reports a congestion mark at this TSN.
     Ecne(Tsn),
-    /// The window was reduced up to this TSN.
+    /// Confirms that the window was reduced, up to this TSN.
     Cwr(Tsn),
     /// Answers SHUTDOWN ACK.
     ShutdownComplete {
@@ -120,11 +120,11 @@ pub enum Chunk<'a> {
     Auth(u16, u16, &'a [u8]),
     /// RFC 4820: nothing.
     Pad,
-    /// A type that is not known.
+    /// A chunk of an unknown type.
     Unknown {
-        /// What to do with it.
+        /// The required handling.
         action: Unknown,
-        /// With its header.
+        /// The chunk with its header.
         whole: &'a [u8],
     },
 }
@@ -143,7 +143,7 @@ impl<'a> ForwardTsn<'a> {
         Ok(ForwardTsn { new_cumulative_tsn: Tsn::new(u32_at(value, 0)), entries: &value[4..] })
     }
 
-    /// A FORWARD TSN whose entries stand in `entries`, as [`ForwardTsn::put_stream`] wrote them.
+    /// Creates a FORWARD TSN with entries written by [`ForwardTsn::put_stream`].
     pub const fn new(new_cumulative_tsn: Tsn, entries: &'a [u8]) -> Self {
         ForwardTsn { new_cumulative_tsn, entries }
     }
@@ -161,12 +161,12 @@ impl<'a> ForwardTsn<'a> {
         entries.extend_from_slice(&mid.raw().to_be_bytes());
     }
 
-    /// The entries of a FORWARD TSN: streams and the last SSN skipped on each.
+    /// Returns the entries of a FORWARD TSN: streams and the last SSN skipped on each.
     pub fn streams(&self) -> impl Iterator<Item = (u16, Ssn)> + 'a {
         self.entries.chunks_exact(4).map(|b| (u16_at(b, 0), Ssn::new(u16_at(b, 2))))
     }
 
-    /// The entries of an I-FORWARD-TSN: stream, whether unordered, and the last MID skipped.
+    /// Returns the entries of an I-FORWARD-TSN: stream, whether unordered, and the last MID skipped.
     pub fn messages(&self) -> impl Iterator<Item = (u16, bool, Mid)> + 'a {
         let entry = |b| (u16_at(b, 0), u16_at(b, 2) & 1 != 0, Mid::new(u32_at(b, 4)));
         self.entries.chunks_exact(8).map(entry)
@@ -174,7 +174,8 @@ impl<'a> ForwardTsn<'a> {
 }
 
 impl<'a> Raw<'a> {
-    /// Reads the chunk. An error is in the chunk alone; the walk over the packet goes on.
+    /// Parses the chunk. An error concerns the chunk alone, and the iteration over the packet can
+    /// continue.
     pub fn parse(&self) -> Result<Chunk<'a>, WireError> {
         let value = &self.whole[TLV_HEADER..];
         let reflected = self.flags & T_BIT != 0;
@@ -220,7 +221,7 @@ impl<'a> Raw<'a> {
         })
     }
 
-    /// What its type asks for where the type is not known.
+    /// Returns the handling that the type requires where it is unknown.
     pub const fn unknown(&self) -> Unknown {
         Unknown::from_bits(self.kind >> 6)
     }
@@ -233,8 +234,8 @@ pub fn put(out: &mut Vec<u8>, kind: u8, flags: u8, parts: &[&[u8]]) {
     for part in parts {
         out.extend_from_slice(part);
     }
-    let most = usize::from(u16::MAX);
-    out.truncate(start + most.min(out.len() - start));
+    let max = usize::from(u16::MAX);
+    out.truncate(start + max.min(out.len() - start));
     let length = (out.len() - start) as u16;
     out[start + 2..start + 4].copy_from_slice(&length.to_be_bytes());
     pad(out, start);
@@ -309,7 +310,7 @@ impl Chunk<'_> {
         }
     }
 
-    /// The causes of an ABORT or ERROR.
+    /// Returns the causes of an ABORT or ERROR.
     pub fn causes(&self) -> Causes<'_> {
         match self {
             Chunk::Abort { causes, .. } | Chunk::Error(causes) => Causes::new(causes),
@@ -317,7 +318,7 @@ impl Chunk<'_> {
         }
     }
 
-    /// Looks at every part that is checked only when it is looked at; for tests and fuzzing.
+    /// Parses every part that is otherwise parsed lazily; for tests and fuzzing.
     pub fn probe(&self) -> usize {
         match self {
             Chunk::Init(init) | Chunk::InitAck(init) => {
@@ -337,7 +338,8 @@ impl Chunk<'_> {
     }
 }
 
-/// The Heartbeat Info of a HEARTBEAT or HEARTBEAT ACK: its first parameter (RFC 9260 section 3.3.5).
+/// Returns the Heartbeat Info of a HEARTBEAT or HEARTBEAT ACK: its first parameter (RFC 9260 section
+/// 3.3.5).
 pub fn heartbeat_info(value: &[u8]) -> Option<&[u8]> {
     match Parameters::new(value).next()? {
         Ok(Parameter::HeartbeatInfo(info)) => Some(info),
@@ -345,7 +347,7 @@ pub fn heartbeat_info(value: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// One cause as the bytes of a list.
+/// Returns a list of one cause.
 pub fn causes(cause: Cause<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     cause.emit(&mut out);
@@ -360,7 +362,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// RFC 9260 section 3.2: the two highest bits of a type that is not known.
+    /// RFC 9260 section 3.2: the two highest bits of an unknown type.
     #[test]
     fn unknown_types_say_what_to_do() {
         for (kind, skip, report) in
@@ -390,7 +392,7 @@ mod tests {
         assert_eq!((out.len(), out[3]), (20 + 4 + 12, 20 + 4 + 9));
     }
 
-    /// RFC 9260 section 3.3.4: the example's blocks; and a count that its bytes do not bear out.
+    /// RFC 9260 section 3.3.4: the blocks of the example, and a count that does not match the length.
     #[test]
     fn gap_blocks_are_offsets() {
         let mut out = Vec::new();

@@ -4,9 +4,9 @@ use super::chunk::kind;
 use super::{TLV_HEADER, WireError, at_least, pad, u16_at, u32_at};
 use crate::numbers::{Mid, Ssn, Tsn};
 
-/// Bytes of a DATA chunk before its user data.
+/// Length in bytes of a DATA chunk before its user data.
 pub const DATA_HEADER: usize = 16;
-/// Bytes of an I-DATA chunk before its user data.
+/// Length in bytes of an I-DATA chunk before its user data.
 pub const I_DATA_HEADER: usize = 20;
 
 /// The flags of a DATA chunk.
@@ -23,12 +23,12 @@ impl DataFlags {
     /// I: acknowledge at once (RFC 7053).
     pub const IMMEDIATE: DataFlags = DataFlags(8);
 
-    /// Whether all of `flags` are set.
+    /// Returns whether all of `flags` are set.
     pub const fn has(self, flags: DataFlags) -> bool {
         self.0 & flags.0 == flags.0
     }
 
-    /// With `flags` set.
+    /// Returns the flags with `flags` set.
     pub const fn with(self, flags: DataFlags) -> DataFlags {
         DataFlags(self.0 | flags.0)
     }
@@ -39,16 +39,16 @@ impl DataFlags {
 pub struct Data<'a> {
     /// B, E, U and I.
     pub flags: DataFlags,
-    /// Its number.
+    /// Its TSN.
     pub tsn: Tsn,
     /// The stream it belongs to.
     pub stream: u16,
-    /// The message's place in the stream; without meaning when U is set.
+    /// The stream sequence number; without meaning when U is set.
     pub ssn: Ssn,
-    /// What the upper layer says the data is.
+    /// Payload protocol identifier.
     pub ppid: u32,
-    /// The user data. Empty is an error of the peer (RFC 9260 section 6.2), told apart by who
-    /// receives it.
+    /// The user data. Empty data is a fault of the peer (RFC 9260 section 6.2), which the receiver
+    /// detects.
     pub user: &'a [u8],
 }
 
@@ -87,11 +87,11 @@ impl<'a> Data<'a> {
 pub struct IData<'a> {
     /// B, E, U and I.
     pub flags: DataFlags,
-    /// Its number.
+    /// Its TSN.
     pub tsn: Tsn,
     /// The stream it belongs to.
     pub stream: u16,
-    /// The message.
+    /// The message identifier.
     pub mid: Mid,
     /// The payload protocol identifier when B is set, else the fragment sequence number.
     pub ppid_or_fsn: u32,

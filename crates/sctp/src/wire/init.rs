@@ -6,25 +6,25 @@ use super::{TLV_HEADER, WireError, at_least, chunk, pad, u16_at, u32_at};
 use crate::numbers::Tsn;
 use std::net::IpAddr;
 
-/// Least a_rwnd of an INIT (RFC 9260 section 3.3.2).
+/// Minimum a_rwnd of an INIT, in bytes (RFC 9260 section 3.3.2).
 pub const MIN_A_RWND: u32 = 1500;
-/// Parameters of one INIT that are looked at; a packet with more is refused.
+/// Maximum number of parameters of one INIT. A packet with more is refused.
 pub const MAX_PARAMETERS: usize = 128;
-/// Addresses that are taken from an INIT; the rest is passed over.
+/// Maximum number of addresses accepted from an INIT. The rest is ignored.
 pub const MAX_ADDRESSES: usize = 16;
-/// Bytes of unrecognized parameters that are reported; the rest is passed over.
+/// Maximum number of bytes of unrecognized parameters that are reported. The rest is ignored.
 pub const MAX_REPORTED: usize = 256;
 
 /// An INIT or INIT ACK chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Init<'a> {
-    /// What the receiver puts into the Verification Tag from now on.
+    /// The Verification Tag of packets to the sender.
     pub initiate_tag: u32,
     /// Advertised Receiver Window Credit.
     pub a_rwnd: u32,
-    /// Streams the sender wants to send on.
+    /// Number of streams that the sender requests to send on.
     pub outbound_streams: u16,
-    /// Most streams the sender can receive on.
+    /// Maximum number of streams that the sender can receive on.
     pub inbound_streams: u16,
     /// The sender's first TSN.
     pub initial_tsn: Tsn,
@@ -44,13 +44,13 @@ impl<'a> Init<'a> {
         })
     }
 
-    /// Its parameters.
+    /// Returns its parameters.
     pub fn parameters(&self) -> Parameters<'a> {
         Parameters::new(self.parameters)
     }
 
-    /// Whether the fixed fields have values that may be (RFC 9260 section 3.3.2). A tag of zero is
-    /// told apart, because there is no answer to it.
+    /// Checks the values of the fixed fields (RFC 9260 section 3.3.2). A tag of zero is a separate
+    /// error, because it is not answered.
     pub fn check(&self) -> Result<(), WireError> {
         if self.outbound_streams == 0 || self.inbound_streams == 0 {
             return Err(WireError::Value { what: "a number of streams above zero", got: 0 });
@@ -62,35 +62,35 @@ impl<'a> Init<'a> {
     }
 }
 
-/// What the parameters of an INIT or INIT ACK say, and the value from which one is written.
+/// The parameters of an INIT or INIT ACK, parsed or to be written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InitParameters {
-    /// The sender's addresses; without one, the address it sent from.
+    /// The sender's addresses; if empty, the source address of the packet.
     pub addresses: Vec<IpAddr>,
     /// The State Cookie.
     pub cookie: Option<Vec<u8>>,
-    /// More life asked for a cookie, in milliseconds.
+    /// Longer life requested for a cookie, in milliseconds.
     pub cookie_preservative: Option<u32>,
-    /// The kinds of address the sender can use: IPv4, IPv6.
+    /// Whether the sender can use IPv4 and IPv6 addresses.
     pub address_types: Option<(bool, bool)>,
-    /// ECN is offered.
+    /// Whether ECN is offered.
     pub ecn: bool,
-    /// Checksums of zero are taken where this method finds errors (RFC 9653 section 4).
+    /// The error detection method with which checksums of zero are accepted (RFC 9653 section 4).
     pub zero_checksum: Option<u32>,
-    /// FORWARD TSN is taken (RFC 3758).
+    /// Whether FORWARD TSN is supported (RFC 3758).
     pub forward_tsn: bool,
-    /// Chunk types of extensions that are taken (RFC 5061), without repetition.
+    /// Chunk types of supported extensions (RFC 5061), without repetition.
     pub extensions: Vec<u8>,
-    /// Authenticated chunks are taken (RFC 4895).
+    /// Support of authenticated chunks (RFC 4895).
     pub auth: Option<AuthParameters>,
-    /// Parameters to report back, whole, each padded.
+    /// Complete parameters to report, each padded.
     pub unrecognized: Vec<u8>,
-    /// There was a host name, which asks for an ABORT.
+    /// Whether there was a host name, which is answered with an ABORT.
     pub host_name: bool,
 }
 
 impl InitParameters {
-    /// Reads them all. A State Cookie is copied only if it is asked for, since an INIT has none.
+    /// Parses all parameters. A State Cookie is copied only with `with_cookie`, since an INIT has none.
     pub fn read(init: &Init<'_>, with_cookie: bool) -> Result<InitParameters, WireError> {
         let mut found = InitParameters::default();
         for (count, parameter) in init.parameters().enumerate() {
@@ -114,7 +114,7 @@ impl InitParameters {
                 Parameter::EcnCapable => found.ecn = true,
                 Parameter::ForwardTsnSupported => found.forward_tsn = true,
                 Parameter::SupportedExtensions(types) => {
-                    // A type is one octet: further ones are repetitions.
+                    // A type is one octet, so further ones are repetitions.
                     for &kind in types.iter().take(MAX_CHUNK_TYPES) {
                         if !found.extensions.contains(&kind) {
                             found.extensions.push(kind);
@@ -191,28 +191,28 @@ impl InitParameters {
         out[start + 2..start + TLV_HEADER].copy_from_slice(&length.to_be_bytes());
     }
 
-    /// Bytes of an INIT or INIT ACK with these parameters, with its padding.
+    /// Returns the length in bytes of an INIT or INIT ACK with these parameters, with its padding.
     pub(crate) fn len(&self) -> usize {
         let mut out = Vec::new();
         self.emit(&mut out, chunk::kind::INIT_ACK, &Init::fixed(0, 0, (0, 0), Tsn::new(0)));
         out.len().next_multiple_of(4)
     }
 
-    /// The chunk types that parameters name.
+    /// Returns whether the parameters list a chunk type as supported.
     pub fn takes(&self, chunk_kind: u8) -> bool {
         self.extensions.contains(&chunk_kind)
             || (chunk_kind == chunk::kind::FORWARD_TSN && self.forward_tsn)
     }
 
-    /// The error for an INIT ACK without a cookie.
+    /// Returns the error for an INIT ACK without a cookie.
     pub const fn missing_cookie() -> WireError {
         WireError::Missing { parameter: kind::STATE_COOKIE }
     }
 }
 
-/// The fixed part of an INIT as a value.
+/// Creation of an INIT's fixed part.
 impl Init<'_> {
-    /// An INIT without parameters.
+    /// Creates an INIT without parameters.
     pub const fn fixed(
         initiate_tag: u32,
         a_rwnd: u32,
@@ -250,8 +250,8 @@ mod tests {
         }
     }
 
-    /// RFC 9260 section 3.2.2: what is to be reported is, what comes after a type that stops is not
-    /// looked at.
+    /// RFC 9260 section 3.2.2: unknown parameters are reported as their type requires, and parameters
+    /// after one that stops are not parsed.
     #[test]
     fn unknown_parameters_are_reported() {
         let mut out = Vec::new();
@@ -270,7 +270,7 @@ mod tests {
         assert_eq!(answer[20..32], [0, 8, 0, 10, 0xff, 1, 0, 6, 1, 2, 0, 0]);
     }
 
-    /// RFC 9260 section 3.3.2: values that the fixed part may not have.
+    /// RFC 9260 section 3.3.2: invalid values of the fixed part are refused.
     #[test]
     fn fixed_values_are_checked() {
         let good = Init::fixed(7, 1500, (1, 1), Tsn::new(5));

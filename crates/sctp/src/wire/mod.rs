@@ -1,9 +1,9 @@
 //! The wire: common header and checksum, chunks, parameters and error causes (RFC 9260 section 3).
 //!
-//! Parsing borrows: a [`Packet`] walks over its chunks, a [`Chunk`] over its parameters, and nothing
-//! is copied or allocated. Each part is checked when it is looked at, and what is wrong is told by
-//! a [`WireError`]; nothing panics. What has a fixed shape is both view and value; INIT, whose
-//! parameters are many, has a value of its own ([`InitParameters`]).
+//! Parsing borrows: a [`Packet`] iterates over its chunks, a [`Chunk`] over its parameters, and nothing
+//! is copied or allocated. Each part is checked when it is parsed, and a fault is a [`WireError`];
+//! nothing panics. A part with a fixed shape is both view and value. INIT, which has many parameters,
+//! has a separate value ([`InitParameters`]).
 //!
 //! Read [`packet`] first, then [`chunk`].
 
@@ -27,84 +27,85 @@ pub use packet::{Packet, Writer};
 pub use parameter::{Parameter, Parameters};
 pub use sack::{Gap, NrSack, Sack};
 
-/// Bytes of the common header (RFC 9260 section 3.1).
+/// Length in bytes of the common header (RFC 9260 section 3.1).
 pub const COMMON_HEADER: usize = 12;
-/// Bytes of a chunk's header, and of a parameter's and an error cause's.
+/// Length in bytes of the header of a chunk, a parameter or an error cause.
 pub const TLV_HEADER: usize = 4;
 
-/// What is wrong with bytes from a peer.
+/// A fault in bytes from a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {
     /// Fewer bytes than the part must have.
     #[error("expected at least {expected} bytes of {what}, got {got}")]
     Short {
-        /// Which part.
+        /// The part.
         what: &'static str,
-        /// How many it must have.
+        /// Minimum length.
         expected: usize,
-        /// How many there are.
+        /// Actual length.
         got: usize,
     },
     /// A length that does not fit its part.
     #[error("expected {what} of {expected} bytes, got {got}")]
     Length {
-        /// Which part.
+        /// The part.
         what: &'static str,
-        /// How many it must have.
+        /// Required length.
         expected: usize,
-        /// How many it says it has.
+        /// Length in its header.
         got: usize,
     },
     /// The checksum is wrong (RFC 9260 section 6.8).
     #[error("expected CRC32c {expected:#010x}, got {got:#010x}")]
     Checksum {
-        /// What was computed.
+        /// The computed checksum.
         expected: u32,
-        /// What the packet says.
+        /// The checksum in the packet.
         got: u32,
     },
-    /// More of something than is taken.
+    /// More items than are accepted.
     #[error("expected at most {limit} {what}, got more")]
     TooMany {
-        /// Of what.
+        /// The items.
         what: &'static str,
-        /// How many are taken.
+        /// Maximum number of items.
         limit: usize,
     },
     /// A mandatory parameter is missing.
     #[error("expected parameter {parameter}, got none")]
     Missing {
-        /// Its type.
+        /// The parameter type.
         parameter: u16,
     },
     /// A value that the standard forbids.
     #[error("expected {what}, got {got}")]
     Value {
-        /// What is allowed.
+        /// The allowed values.
         what: &'static str,
         /// The value.
         got: u32,
     },
 }
 
-/// What the two highest bits of an unknown chunk or parameter type ask for (RFC 9260 section 3.2).
+/// The handling that the two highest bits of an unknown chunk or parameter type require (RFC 9260
+/// section 3.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Unknown {
-    /// Go on with what follows.
+    /// Whether processing continues with the next one.
     pub skip: bool,
-    /// Tell the sender.
+    /// Whether it is reported to the sender.
     pub report: bool,
 }
 
 impl Unknown {
-    /// From the two highest bits.
+    /// Parses the two highest bits.
     const fn from_bits(bits: u8) -> Unknown {
         Unknown { skip: bits & 0b10 != 0, report: bits & 0b01 != 0 }
     }
 }
 
-/// `length` rounded up to a multiple of four (RFC 9260 section 3.2).
+/// Returns `length` rounded up to a multiple of four (RFC 9260 section 3.2).
 pub const fn padded(length: usize) -> usize {
     (length + 3) & !3
 }
@@ -123,7 +124,7 @@ pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     }
 }
 
-/// `value` if it has at least `expected` bytes.
+/// Returns `value` if it has at least `expected` bytes.
 fn at_least<'a>(
     what: &'static str,
     expected: usize,
@@ -135,7 +136,7 @@ fn at_least<'a>(
     Ok(value)
 }
 
-/// One type, length, value: 16 bits of type, as parameters and causes have.
+/// A type, length and value with 16 bits of type, such as a parameter or a cause.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Tlv<'a> {
     kind: u16,
@@ -145,7 +146,7 @@ struct Tlv<'a> {
     whole: &'a [u8],
 }
 
-/// Walks over parameters or causes. After an error it ends.
+/// An iterator over parameters or causes. It ends after an error.
 #[derive(Clone, Copy, Debug)]
 struct Tlvs<'a> {
     rest: &'a [u8],
@@ -171,7 +172,7 @@ impl<'a> Tlvs<'a> {
     }
 }
 
-/// Appends a type, length, value and its padding. What exceeds a length field is cut.
+/// Appends a type, length, value and its padding. A value that exceeds the length field is cut.
 fn put_tlv(out: &mut Vec<u8>, kind: u16, parts: &[&[u8]]) {
     let start = out.len();
     out.extend_from_slice(&kind.to_be_bytes());
@@ -179,15 +180,15 @@ fn put_tlv(out: &mut Vec<u8>, kind: u16, parts: &[&[u8]]) {
     for part in parts {
         out.extend_from_slice(part);
     }
-    let most = usize::from(u16::MAX);
-    out.truncate(start + most.min(out.len() - start));
+    let max = usize::from(u16::MAX);
+    out.truncate(start + max.min(out.len() - start));
     let length = (out.len() - start) as u16;
     out[start + 2..start + 4].copy_from_slice(&length.to_be_bytes());
     pad(out, start);
 }
 
-/// A list of parameters or causes without the padding of the last: a chunk's length does not count
-/// that (RFC 9260 section 3.2). What is no such list stays as it is.
+/// Returns a list of parameters or causes without the padding of the last, which a chunk's length does
+/// not count (RFC 9260 section 3.2). A malformed list is returned unchanged.
 fn without_last_padding(list: &[u8]) -> &[u8] {
     let mut at = 0;
     while at < list.len() {
@@ -204,7 +205,7 @@ fn without_last_padding(list: &[u8]) -> &[u8] {
     list
 }
 
-/// Pads what began at `start` to a multiple of four.
+/// Pads the bytes from `start` to a multiple of four.
 fn pad(out: &mut Vec<u8>, start: usize) {
     let length = out.len() - start;
     out.resize(start + padded(length), 0);

@@ -1,9 +1,9 @@
-//! The packet: common header, checksum, and the walk over its chunks.
+//! The packet: common header, checksum, and the iteration over its chunks.
 
 use super::chunk::Raw;
 use super::{COMMON_HEADER, TLV_HEADER, WireError, padded, u16_at, u32_at};
 
-/// A received packet (RFC 9260 section 3), its checksum verified.
+/// A received packet (RFC 9260 section 3) with a verified checksum.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
     /// Port of the sender.
@@ -15,8 +15,8 @@ pub struct Packet<'a> {
     chunks: &'a [u8],
 }
 
-/// The checksum of a packet whose checksum field counts as zero (RFC 9260 section 6.8 and
-/// appendix A), as the number that the field's bytes give in little-endian order.
+/// Returns the checksum of a packet with its checksum field counted as zero (RFC 9260 section 6.8 and
+/// appendix A). The number is the field's bytes in little-endian order.
 pub fn checksum(packet: &[u8]) -> u32 {
     let Some((head, body)) = packet.split_at_checked(COMMON_HEADER) else { return 0 };
     let mut start = [0; COMMON_HEADER];
@@ -25,7 +25,7 @@ pub fn checksum(packet: &[u8]) -> u32 {
 }
 
 impl<'a> Packet<'a> {
-    /// Checks header and checksum. The chunks are checked as they are walked over.
+    /// Parses the header and verifies the checksum. The chunks are checked during iteration.
     pub fn parse(bytes: &'a [u8]) -> Result<Packet<'a>, WireError> {
         let packet = Packet::parse_unchecked(bytes)?;
         let got = u32::from_le_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]);
@@ -36,7 +36,8 @@ impl<'a> Packet<'a> {
         Ok(packet)
     }
 
-    /// As [`Packet::parse`] for bytes that something else vouches for.
+    /// Parses as [`Packet::parse`] does, without the checksum, for bytes whose errors are detected
+    /// otherwise.
     pub fn parse_unchecked(bytes: &'a [u8]) -> Result<Packet<'a>, WireError> {
         let Some((head, chunks)) = bytes.split_at_checked(COMMON_HEADER) else {
             let (what, expected) = ("a common header", COMMON_HEADER);
@@ -50,26 +51,26 @@ impl<'a> Packet<'a> {
         })
     }
 
-    /// Its chunks in their order. A chunk that is not wholly there ends the walk with an error and
-    /// is to be dropped (RFC 9260 section 6.10).
+    /// Returns its chunks in order. An incomplete chunk ends the iteration with an error and is to be
+    /// dropped (RFC 9260 section 6.10).
     pub fn chunks(&self) -> Chunks<'a> {
         Chunks { rest: self.chunks }
     }
 }
 
-/// Walks over the chunks of a packet.
+/// An iterator over the chunks of a packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Chunks<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Chunks<'a> {
-    /// The bytes that follow.
+    /// Returns the bytes that follow.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// Whether nothing follows.
+    /// Returns whether nothing follows.
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
@@ -96,17 +97,17 @@ impl<'a> Iterator for Chunks<'a> {
     }
 }
 
-/// Writes one packet at the end of a buffer that its caller owns.
+/// Writes one packet at the end of a buffer of its caller.
 #[derive(Debug)]
 pub struct Writer<'a> {
     out: &'a mut Vec<u8>,
     start: usize,
-    /// Most bytes of the packet.
+    /// Maximum length of the packet.
     limit: usize,
 }
 
 impl<'a> Writer<'a> {
-    /// Begins a packet of at most `limit` bytes.
+    /// Starts a packet of at most `limit` bytes.
     pub fn new(
         out: &'a mut Vec<u8>,
         limit: usize,
@@ -123,38 +124,38 @@ impl<'a> Writer<'a> {
         Writer { out, start, limit }
     }
 
-    /// Bytes that still fit.
+    /// Returns the number of bytes that still fit.
     pub fn space(&self) -> usize {
         self.limit.saturating_sub(self.out.len() - self.start)
     }
 
-    /// Whether there is a chunk in it.
+    /// Returns whether the packet has a chunk.
     pub fn has_chunks(&self) -> bool {
         self.out.len() > self.start + COMMON_HEADER
     }
 
-    /// Bytes written, header included.
+    /// Returns the number of bytes written, including the header.
     pub fn len(&self) -> usize {
         self.out.len() - self.start
     }
 
-    /// Whether nothing but the header was written.
+    /// Returns whether only the header was written.
     pub fn is_empty(&self) -> bool {
         !self.has_chunks()
     }
 
-    /// Where chunks are appended, each padded by who writes it.
+    /// Returns the buffer for chunks. The caller pads each chunk.
     pub fn chunks(&mut self) -> &mut Vec<u8> {
         self.out
     }
 
-    /// As [`Writer::finish`], but with a checksum of zero where so agreed (RFC 9653).
+    /// Finishes as [`Writer::finish`] does, but with a checksum of zero where negotiated (RFC 9653).
     pub(crate) fn finish_with(self, zero: bool) -> bool {
-        // The header was written with one.
+        // The header was written with a checksum of zero.
         (zero && self.has_chunks()) || self.finish()
     }
 
-    /// Fills in the checksum. A packet without a chunk is taken back; then `false`.
+    /// Writes the checksum. A packet without a chunk is removed, and the result is `false`.
     pub fn finish(self) -> bool {
         if !self.has_chunks() {
             self.out.truncate(self.start);
@@ -172,8 +173,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// RFC 9260 appendix A, by way of RFC 3720 appendix B.4: 32 bytes of zero give 8a9136aa; and
-    /// the sum stands in the packet in the order that appendix A transmits it.
+    /// RFC 9260 appendix A and RFC 3720 appendix B.4: the checksum of 32 bytes of zero is 8a9136aa, and
+    /// its bytes are in the order of appendix A.
     #[test]
     fn the_checksum_is_crc32c() {
         assert_eq!(crc32c::crc32c(&[0; 32]), 0x8a91_36aa);
@@ -204,7 +205,7 @@ mod tests {
         }
     }
 
-    /// RFC 9260 section 6.10: a partial chunk is not given out, what came before it is.
+    /// RFC 9260 section 6.10: an incomplete chunk is not returned, the chunks before it are.
     #[test]
     fn a_partial_chunk_ends_the_walk() {
         let bytes = [[0; 12].as_slice(), &[11, 0, 0, 4], &[1, 0, 0, 20, 0]].concat();

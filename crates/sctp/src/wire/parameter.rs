@@ -46,48 +46,48 @@ pub mod kind {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Parameter<'a> {
-    /// What a HEARTBEAT carries and its answer returns.
+    /// The contents of a HEARTBEAT, which its answer returns.
     HeartbeatInfo(&'a [u8]),
     /// An address of the sender.
     Address(IpAddr),
     /// A State Cookie.
     StateCookie(&'a [u8]),
-    /// A parameter of our INIT that the peer did not know, whole.
+    /// A parameter of the local INIT that the peer did not recognise, complete.
     Unrecognized(&'a [u8]),
-    /// Asks for so many milliseconds more of a cookie's life.
+    /// A request for a longer life of a cookie, in milliseconds.
     CookiePreservative(u32),
     /// A host name: deprecated, answered with an ABORT.
     HostName,
-    /// Which kinds of address the sender can use.
+    /// The address types that the sender can use.
     SupportedAddressTypes {
         /// IPv4.
         ipv4: bool,
         /// IPv6.
         ipv6: bool,
     },
-    /// The sender can do ECN.
+    /// The sender supports ECN.
     EcnCapable,
-    /// The sender takes FORWARD TSN (RFC 3758).
+    /// The sender supports FORWARD TSN (RFC 3758).
     ForwardTsnSupported,
-    /// Chunk types of extensions that the sender takes (RFC 5061).
+    /// Chunk types of extensions that the sender supports (RFC 5061).
     SupportedExtensions(&'a [u8]),
-    /// RFC 4820, and parameters of extensions that are known and not used here.
+    /// RFC 4820, and known parameters of extensions that are not used here.
     Other(u16, &'a [u8]),
-    /// One that is not known.
+    /// A parameter of an unknown type.
     Unknown {
-        /// What to do with it.
+        /// The required handling.
         action: Unknown,
-        /// With its header.
+        /// The parameter with its header.
         whole: &'a [u8],
     },
 }
 
-/// Walks over parameters. After an error it ends.
+/// An iterator over parameters. It ends after an error.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameters<'a>(Tlvs<'a>);
 
 impl<'a> Parameters<'a> {
-    /// The parameters that `bytes` hold.
+    /// Creates an iterator over the parameters in `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         Parameters(Tlvs { rest: bytes })
     }
@@ -195,7 +195,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// RFC 9260 section 3.2.1: the two highest bits of a type that is not known.
+    /// RFC 9260 section 3.2.1: the two highest bits of an unknown type.
     #[test]
     fn unknown_types_say_what_to_do() {
         for (high, skip, report) in

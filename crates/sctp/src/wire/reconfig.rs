@@ -16,17 +16,17 @@ pub mod result {
     pub const IN_PROGRESS: u32 = 6;
 }
 
-/// Stream numbers; none stand for all streams.
+/// A list of stream numbers. An empty list stands for all streams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Streams<'a>(&'a [u8]);
 
 impl<'a> Streams<'a> {
-    /// The numbers, whose bytes stand in `bytes` in network order.
+    /// Creates a list from numbers in network order.
     pub const fn new(bytes: &'a [u8]) -> Self {
         Streams(bytes)
     }
 
-    /// The numbers.
+    /// Returns the numbers.
     pub fn iter(&self) -> impl Iterator<Item = u16> + 'a {
         self.0.chunks_exact(2).map(|b| u16_at(b, 0))
     }
@@ -35,25 +35,25 @@ impl<'a> Streams<'a> {
 /// A request or a response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reconfig<'a> {
-    /// Section 4.1: the sender begins its streams anew.
+    /// Section 4.1: the sender resets its streams.
     OutgoingReset {
         /// Number of this request.
         request: u32,
-        /// Number of the request that this one answers, or of the last that came.
+        /// Number of the request that this one answers, or of the last received one.
         response: u32,
-        /// Everything before the reset has a TSN up to this one.
+        /// The last TSN assigned before the reset.
         last_tsn: Tsn,
-        /// Which streams.
+        /// The streams.
         streams: Streams<'a>,
     },
-    /// Section 4.2: the receiver is asked to begin its streams anew.
+    /// Section 4.2: the receiver is requested to reset its streams.
     IncomingReset {
         /// Number of this request.
         request: u32,
-        /// Which streams.
+        /// The streams.
         streams: Streams<'a>,
     },
-    /// Section 4.3: all streams and TSNs of both ends begin anew.
+    /// Section 4.3: all streams and TSNs of both endpoints are reset.
     TsnReset {
         /// Number of this request.
         request: u32,
@@ -64,21 +64,22 @@ pub enum Reconfig<'a> {
         response: u32,
         /// One of [`result`].
         result: u32,
-        /// Of an answered [`Reconfig::TsnReset`]: the next TSN of who answers, and of who asked.
+        /// In the response to a [`Reconfig::TsnReset`]: the next TSN of the responder, and that of the
+        /// requester.
         next: Option<(Tsn, Tsn)>,
     },
-    /// Section 4.5: the sender wants to send on so many more streams.
+    /// Section 4.5: the sender requests additional streams to send on.
     AddOutgoing {
         /// Number of this request.
         request: u32,
-        /// How many.
+        /// Number of streams.
         count: u16,
     },
-    /// Section 4.6: the receiver is asked to send on so many more streams.
+    /// Section 4.6: the receiver is requested to add streams to send on.
     AddIncoming {
         /// Number of this request.
         request: u32,
-        /// How many.
+        /// Number of streams.
         count: u16,
     },
 }
@@ -92,7 +93,7 @@ fn at_least(expected: usize, value: &[u8]) -> Result<(), WireError> {
 }
 
 impl<'a> Reconfig<'a> {
-    /// Reads a parameter; `None` if it is of another kind.
+    /// Parses a parameter; `None` if it is of another kind.
     pub fn read(parameter: &Parameter<'a>) -> Option<Result<Self, WireError>> {
         let &Parameter::Other(which, value) = parameter else { return None };
         let number = u32_at(value, 0);

@@ -4,12 +4,12 @@ use super::chunk::kind;
 use super::{TLV_HEADER, WireError, at_least, u16_at, u32_at};
 use crate::numbers::Tsn;
 
-/// Bytes of a SACK chunk without gaps and duplicates.
+/// Length in bytes of a SACK chunk without gaps and duplicates.
 pub const SACK_HEADER: usize = 16;
-/// Bytes of a gap block and of a duplicate TSN.
+/// Length in bytes of a gap block and of a duplicate TSN.
 pub const SACK_ENTRY: usize = 4;
 
-/// Where the number of packets stands in the flags.
+/// Position of the number of packets in the flags.
 const PACKETS_SHIFT: u8 = 6;
 
 /// A Gap Ack Block: offsets from the Cumulative TSN Ack, both included.
@@ -17,19 +17,19 @@ const PACKETS_SHIFT: u8 = 6;
 pub struct Gap {
     /// The first TSN received after a gap.
     pub start: u16,
-    /// The last one in a row.
+    /// The last TSN of the block.
     pub end: u16,
 }
 
 /// A SACK chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sack<'a> {
-    /// All up to here has arrived.
+    /// The Cumulative TSN Ack: everything up to it has arrived.
     pub cumulative_tsn_ack: Tsn,
     /// Advertised Receiver Window Credit.
     pub a_rwnd: u32,
-    /// Packets with DATA that came since the last one, up to 3, as a receiver tells that counts
-    /// on data over several paths; 0 from any other.
+    /// Number of packets with DATA since the last SACK, up to 3, from a receiver that expects data over
+    /// several paths; 0 from any other.
     pub packets: u8,
     gaps: &'a [u8],
     duplicates: &'a [u8],
@@ -55,18 +55,18 @@ impl<'a> Sack<'a> {
         })
     }
 
-    /// The gap blocks as they stand there, however they overlap.
+    /// Returns the gap blocks in order, which may overlap.
     pub fn gaps(&self) -> impl Iterator<Item = Gap> + 'a {
         self.gaps.chunks_exact(SACK_ENTRY).map(|b| Gap { start: u16_at(b, 0), end: u16_at(b, 2) })
     }
 
-    /// TSNs that came more than once.
+    /// Returns the duplicate TSNs.
     pub fn duplicates(&self) -> impl Iterator<Item = Tsn> + Clone + 'a {
         self.duplicates.chunks_exact(SACK_ENTRY).map(|b| Tsn::new(u32_at(b, 0)))
     }
 }
 
-/// Writes a number of packets into a SACK chunk that begins at `start`.
+/// Writes the number of packets into a SACK chunk that begins at `start`.
 pub(crate) fn set_packets(out: &mut [u8], start: usize, packets: u8) {
     if let Some(flags) = out.get_mut(start + 1) {
         *flags = packets.min(3) << PACKETS_SHIFT;
@@ -102,13 +102,13 @@ pub fn emit(
     out[start + 2..start + 4].copy_from_slice(&length.to_be_bytes());
 }
 
-/// Bytes of an NR-SACK chunk without gaps and duplicates.
+/// Length in bytes of an NR-SACK chunk without gaps and duplicates.
 pub const NR_SACK_HEADER: usize = 20;
 
-/// An NR-SACK chunk: as SACK, with blocks besides that acknowledge for good.
+/// An NR-SACK chunk: a SACK with additional blocks that acknowledge for good.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NrSack<'a> {
-    /// All up to here has arrived.
+    /// The Cumulative TSN Ack: everything up to it has arrived.
     pub cumulative_tsn_ack: Tsn,
     /// Advertised Receiver Window Credit.
     pub a_rwnd: u32,
@@ -134,7 +134,7 @@ impl<'a> NrSack<'a> {
         Ok(NrSack { cumulative_tsn_ack, a_rwnd: u32_at(value, 4), gaps, final_gaps, duplicates })
     }
 
-    /// All blocks, of both kinds, in order.
+    /// Returns all blocks, of both kinds, in order.
     pub fn gaps(&self) -> impl Iterator<Item = Gap> + 'a {
         let gap = |b: &[u8]| Gap { start: u16_at(b, 0), end: u16_at(b, 2) };
         let both =
@@ -144,18 +144,18 @@ impl<'a> NrSack<'a> {
         all.into_iter()
     }
 
-    /// The blocks that acknowledge for good.
+    /// Returns the blocks that acknowledge for good.
     pub fn final_gaps(&self) -> impl Iterator<Item = Gap> + 'a {
         let blocks = self.final_gaps.chunks_exact(SACK_ENTRY);
         blocks.map(|b| Gap { start: u16_at(b, 0), end: u16_at(b, 2) })
     }
 
-    /// Whether all blocks acknowledge for good.
+    /// Returns whether all blocks acknowledge for good.
     pub fn is_final(&self) -> bool {
         self.gaps.is_empty()
     }
 
-    /// TSNs that came more than once.
+    /// Returns the duplicate TSNs.
     pub fn duplicates(&self) -> impl Iterator<Item = Tsn> + Clone + 'a {
         self.duplicates.chunks_exact(SACK_ENTRY).map(|b| Tsn::new(u32_at(b, 0)))
     }

@@ -39,7 +39,7 @@ fn a_transfer_moves_to_new_addresses() {
             match step {
                 50 => pair.b.add_address(pair.now, b, B2).unwrap(),
                 100 => pair.a.add_address(pair.now, a, A2).unwrap(),
-                200 => pair.b.ask_primary(pair.now, b, B2).unwrap(),
+                200 => pair.b.request_primary(pair.now, b, B2).unwrap(),
                 250 => pair.b.delete_address(pair.now, b, B1).unwrap(),
                 300 => pair.a.delete_address(pair.now, a, A1).unwrap(),
                 _ => {}
@@ -70,7 +70,7 @@ fn a_transfer_moves_to_new_addresses() {
         let told = [
             AddressAdded(B2),
             PeerAddressAdded(A2),
-            PrimaryAsked(B2),
+            PrimaryRequested(B2),
             AddressDeleted(B1),
             PeerAddressDeleted(A1),
         ];
@@ -246,7 +246,7 @@ fn keys_are_changed_while_data_flows() {
     assert!(pair.events[0].iter().any(deleted));
     let mut plain = Pair::new(super::quick(), super::quick(), ms(10));
     let (a, _) = plain.open();
-    assert!(matches!(plain.a.set_auth_key(a, 1, b""), Err(Error::NotTaken { .. })));
+    assert!(matches!(plain.a.set_auth_key(a, 1, b""), Err(Error::NotSupported { .. })));
 }
 
 /// RFC 9260 section 5.4: an address that was given up before it was verified is asked once an RTO where

@@ -738,7 +738,7 @@ fn a_lost_shutdown_complete_with_zero_checksums() {
         }
         vec![ms(10)]
     });
-    let settings = Settings { carried_in_dtls: true, ..quick() };
+    let settings = Settings { over_dtls: true, ..quick() };
     let mut pair = Pair::over(settings, settings, wire);
     let (a, _) = pair.open();
     pair.a.shutdown(pair.now, a).unwrap();

@@ -3,7 +3,7 @@
 //! Messages bear their number as payload protocol identifier, so each is known when it comes.
 
 use crate::support::pattern;
-use ringway_sctp::{Received, Returned, SendOptions};
+use ringway_sctp::{Received, SendOptions, UndeliveredMessage};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A message that was given.
@@ -64,7 +64,7 @@ impl Ledger {
     }
 
     /// A message came back to its user.
-    pub fn take_back(&mut self, message: &Returned) {
+    pub fn take_back(&mut self, message: &UndeliveredMessage) {
         let number = message.ppid as usize;
         let given = &self.given[number];
         assert_eq!((message.stream, message.unordered), (given.stream, given.unordered));

@@ -56,7 +56,7 @@ impl Plan {
     pub fn settings(&self, dice: &mut Dice, opener: bool) -> Settings {
         let settings = Settings {
             udp_port: if self.udp && opener { UDP_PORT } else { 0 },
-            carried_in_dtls: self.dtls,
+            over_dtls: self.dtls,
             ..Settings::default()
         };
         let settings = sizes(settings, self.large_packets, dice);
@@ -83,7 +83,7 @@ impl Plan {
             interleaving: self.interleaving || dice.chance(10),
             final_acks: dice.chance(40),
             ecn: dice.chance(40),
-            give_back: dice.chance(40),
+            return_undelivered: dice.chance(40),
             rack: dice.chance(40),
             misses: dice.of(&[1, 3]),
             max_burst: dice.of(&[0, 1, 4]),
@@ -112,7 +112,7 @@ fn sizes(settings: Settings, large_packets: bool, dice: &mut Dice) -> Settings {
         receive_buffer: dice.of(&[4500, 8000, 50_000, 1 << 20]),
         outbound_streams: dice.of(&[1, 3, 5, 64]),
         inbound_streams: dice.of(&[1, 3, 64]),
-        most_inbound_streams: dice.of(&[64, 65_535]),
+        max_inbound_streams: dice.of(&[64, 65_535]),
         initial_cwnd: dice.of(&[None, None, None, Some(600), Some(20_000)]),
         initial_ssthresh: dice.of(&[None, None, None, Some(3000), Some(100_000)]),
         ..settings

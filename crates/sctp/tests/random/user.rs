@@ -134,7 +134,7 @@ impl World {
             0 => host.add_address(now, id, address),
             // Without a way from each address to each there might be none left.
             1 if self.plan.across => host.delete_address(now, id, address),
-            _ => host.ask_primary(now, id, address),
+            _ => host.request_primary(now, id, address),
         };
         self.tell(|| format!("{end} changes addresses: {kind} of {address}: {result:?}"));
     }

@@ -4,7 +4,7 @@ use super::support::*;
 use super::{plain, snapshot};
 use hmac::{Hmac, KeyInit, Mac};
 use ringway_sansio::{Addressing, Endpoint};
-use ringway_sctp::wire::asconf::{Outcome, Wish, outcomes, requests};
+use ringway_sctp::wire::asconf::{AddressChange, Outcome, outcomes, requests};
 use ringway_sctp::wire::cause::code;
 use ringway_sctp::wire::chunk::{self, Chunk, kind};
 use ringway_sctp::wire::{AuthParameters, Packet, Parameter, Writer};
@@ -81,8 +81,8 @@ impl Keyed {
     }
 
     /// An ASCONF whose number is relative to the script's first TSN.
-    fn ask(&mut self, source: IpAddr, number: u32, lookup: IpAddr, wishes: &[Wish]) {
-        let value = asconf(lookup, wishes);
+    fn ask(&mut self, source: IpAddr, number: u32, lookup: IpAddr, changes: &[AddressChange]) {
+        let value = asconf(lookup, changes);
         self.give(source, &[Chunk::Asconf(self.s.peer_tsn.plus(number - 1).raw(), &value)]);
     }
 
@@ -135,11 +135,11 @@ impl Keyed {
     }
 }
 
-fn asconf(lookup: IpAddr, wishes: &[Wish]) -> Vec<u8> {
+fn asconf(lookup: IpAddr, changes: &[AddressChange]) -> Vec<u8> {
     let mut value = Vec::new();
     Parameter::Address(lookup).emit(&mut value);
-    for (n, wish) in wishes.iter().enumerate() {
-        wish.emit(n as u32, &mut value);
+    for (n, change) in changes.iter().enumerate() {
+        change.emit(n as u32, &mut value);
     }
     value
 }
@@ -149,13 +149,13 @@ fn asconf(lookup: IpAddr, wishes: &[Wish]) -> Vec<u8> {
 #[test]
 fn the_peer_adds_an_address() {
     let mut k = Keyed::new();
-    k.ask(B1, 1, B1, &[Wish::Add(C1)]);
+    k.ask(B1, 1, B1, &[AddressChange::Add(C1)]);
     k.expect_answer(B1, 1, &[]);
     let (way, beat) = k.s.take().unwrap();
     assert_eq!(way.destination, C1);
     assert_eq!(k.changes(), [Change::PeerAddressAdded(C1)]);
     assert_eq!(k.remotes(), [B1, C1]);
-    k.ask(B1, 1, B1, &[Wish::Add(C1)]);
+    k.ask(B1, 1, B1, &[AddressChange::Add(C1)]);
     k.expect_answer(B1, 1, &[]);
     assert_eq!(k.changes(), []);
     assert!(k.s.sctp.set_primary(k.s.id(), C1).is_err(), "not verified");
@@ -174,11 +174,11 @@ fn the_peer_deletes_an_address() {
     let mut k = Keyed::two_paths();
     k.s.send(0, 10);
     k.s.expect_to(B1, "DATA 1 BE 0:0 10");
-    k.ask(B1, 1, B1, &[Wish::Delete(B1)]);
+    k.ask(B1, 1, B1, &[AddressChange::Delete(B1)]);
     k.expect_answer(B1, 1, &[Some(code::DELETE_SOURCE_ADDRESS)]);
     let bytes = k.sealed(
         &k.key,
-        &[Chunk::Asconf(k.s.peer_tsn.plus(1).raw(), &asconf(B2, &[Wish::Delete(B1)]))],
+        &[Chunk::Asconf(k.s.peer_tsn.plus(1).raw(), &asconf(B2, &[AddressChange::Delete(B1)]))],
     );
     k.s.give_bytes(B2, A2, &bytes);
     k.expect_answer(B2, 2, &[]);
@@ -190,14 +190,14 @@ fn the_peer_deletes_an_address() {
     assert_eq!(snapshot(&k.s).unacknowledged, 1);
     let bytes = k.sealed(
         &k.key,
-        &[Chunk::Asconf(k.s.peer_tsn.plus(2).raw(), &asconf(B2, &[Wish::Delete(B2)]))],
+        &[Chunk::Asconf(k.s.peer_tsn.plus(2).raw(), &asconf(B2, &[AddressChange::Delete(B2)]))],
     );
     k.s.give_bytes(B2, A2, &bytes);
     k.expect_answer(B2, 3, &[Some(code::DELETE_LAST_ADDRESS)]);
     // Its place is free for another.
     let bytes = k.sealed(
         &k.key,
-        &[Chunk::Asconf(k.s.peer_tsn.plus(3).raw(), &asconf(B2, &[Wish::Add(C1)]))],
+        &[Chunk::Asconf(k.s.peer_tsn.plus(3).raw(), &asconf(B2, &[AddressChange::Add(C1)]))],
     );
     k.s.give_bytes(B2, A2, &bytes);
     k.expect_answer(B2, 4, &[]);
@@ -213,7 +213,7 @@ fn the_peer_deletes_an_address() {
 fn the_peer_moves() {
     let mut k = Keyed::new();
     let any = IpAddr::from([0, 0, 0, 0]);
-    k.ask(C1, 1, B1, &[Wish::Add(any), Wish::Delete(any)]);
+    k.ask(C1, 1, B1, &[AddressChange::Add(any), AddressChange::Delete(any)]);
     k.expect_answer(C1, 1, &[]);
     assert_eq!(k.remotes(), [C1]);
     let moved = [Change::PeerAddressAdded(C1), Change::PeerAddressDeleted(B1)];
@@ -231,13 +231,18 @@ fn the_peer_moves() {
 #[test]
 fn the_peer_prefers_an_address() {
     let mut k = Keyed::two_paths();
-    k.ask(B1, 1, B1, &[Wish::Primary(B2)]);
+    k.ask(B1, 1, B1, &[AddressChange::Primary(B2)]);
     k.expect_answer(B1, 1, &[]);
     assert_eq!(k.changes(), [Change::PeerPrimary(B2)]);
     k.s.send(0, 10);
     k.s.expect_to(B2, "DATA 1 BE 0:0 10");
     k.s.give_from(B2, A2, "SACK 1");
-    k.ask(B1, 2, B1, &[Wish::Add(C1), Wish::Primary(C1), Wish::Primary(A3)]);
+    k.ask(
+        B1,
+        2,
+        B1,
+        &[AddressChange::Add(C1), AddressChange::Primary(C1), AddressChange::Primary(A3)],
+    );
     k.expect_answer(B1, 2, &[]);
     let (way, bytes) = k.s.take().unwrap();
     k.s.answer_beats(way, &bytes);
@@ -249,9 +254,9 @@ fn the_peer_prefers_an_address() {
 #[test]
 fn unknown_requests_are_told() {
     let mut k = Keyed::new();
-    let mut value = asconf(B1, &[Wish::Add(C1)]);
+    let mut value = asconf(B1, &[AddressChange::Add(C1)]);
     value.extend_from_slice(&[0xc0, 0x7f, 0, 8, 0, 0, 0, 5]);
-    Wish::Add(IpAddr::from([224, 0, 0, 1])).emit(6, &mut value);
+    AddressChange::Add(IpAddr::from([224, 0, 0, 1])).emit(6, &mut value);
     k.give(B1, &[Chunk::Asconf(k.s.peer_tsn.raw(), &value)]);
     let (_, _, answer, _) = k.take();
     let told: Vec<_> = outcomes(&answer).collect();
@@ -266,7 +271,7 @@ fn unknown_requests_are_told() {
 #[test]
 fn forged_requests_are_refused() {
     let mut k = Keyed::new();
-    let value = asconf(B1, &[Wish::Add(C1), Wish::Delete(B1)]);
+    let value = asconf(B1, &[AddressChange::Add(C1), AddressChange::Delete(B1)]);
     let serial = k.s.peer_tsn.raw();
     let chunk = Chunk::Asconf(serial, &value);
     let mut plain = Vec::new();
@@ -356,7 +361,7 @@ fn an_address_is_added() {
     assert_eq!((which, way.source, number), (kind::ASCONF, A1, 1));
     let (lookup, list) = requests(&value).unwrap();
     assert_eq!(lookup, A1);
-    assert_eq!(list.map(|r| r.wish).collect::<Vec<_>>(), [Some(Wish::Add(A3))]);
+    assert_eq!(list.map(|r| r.change).collect::<Vec<_>>(), [Some(AddressChange::Add(A3))]);
     k.s.give_from(B1, A3, "DATA 1 IBE 0:0 10");
     let (way, _) = k.s.take().unwrap();
     assert_eq!(way.source, A1);
@@ -440,7 +445,7 @@ fn an_answer_to_nothing_is_a_violation() {
 fn without_agreement_nothing_is_asked() {
     let mut s = Script::accepted(dynamic());
     let refused = s.sctp.add_address(s.now, s.id(), A2);
-    assert!(matches!(refused, Err(Error::NotTaken { .. })));
+    assert!(matches!(refused, Err(Error::NotSupported { .. })));
     s.give("RECONFIG answer 1 1 + HEARTBEAT");
     s.expect("HEARTBEAT_ACK");
     let mut k = Keyed::new();
@@ -451,7 +456,7 @@ fn without_agreement_nothing_is_asked() {
     let refused = Change::AddressRefused { address: A3, code: code::UNRECOGNIZED_CHUNK };
     assert_eq!(k.changes(), [refused]);
     let refused = k.s.sctp.add_address(k.s.now, k.s.id(), A3);
-    assert!(matches!(refused, Err(Error::NotTaken { .. })));
+    assert!(matches!(refused, Err(Error::NotSupported { .. })));
     k.s.wait(secs(100));
     k.s.expect_nothing();
 }
@@ -460,7 +465,8 @@ fn without_agreement_nothing_is_asked() {
 #[test]
 fn addresses_are_bounded() {
     let mut k = Keyed::new();
-    let many: Vec<Wish> = (0..20).map(|n| Wish::Add(IpAddr::from([10, 9, 9, n]))).collect();
+    let many: Vec<AddressChange> =
+        (0..20).map(|n| AddressChange::Add(IpAddr::from([10, 9, 9, n]))).collect();
     k.ask(B1, 1, B1, &many);
     let (_, _, value, _) = k.take();
     let refused = outcomes(&value).filter(|o| o.cause == Some(code::RESOURCE_SHORTAGE)).count();
@@ -471,7 +477,10 @@ fn addresses_are_bounded() {
             B1,
             n,
             B1,
-            &[Wish::Delete(IpAddr::from([10, 9, 9, 1])), Wish::Add(IpAddr::from([10, 9, 9, 1]))],
+            &[
+                AddressChange::Delete(IpAddr::from([10, 9, 9, 1])),
+                AddressChange::Add(IpAddr::from([10, 9, 9, 1])),
+            ],
         );
     }
     assert_eq!(k.changes().len(), 32);

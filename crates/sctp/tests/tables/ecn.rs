@@ -83,7 +83,7 @@ fn without_agreement_marks_mean_nothing() {
 #[test]
 fn checksums_may_be_zero() {
     for (ours, theirs) in [(true, Some(1)), (true, Some(9)), (true, None), (false, Some(1))] {
-        let mut s = Script::new(Settings { carried_in_dtls: ours, ..plain() });
+        let mut s = Script::new(Settings { over_dtls: ours, ..plain() });
         s.zero_checksum = theirs;
         s.listen(&[A1]);
         s.give_init();

@@ -87,7 +87,7 @@ fn heartbeats_are_bounded() {
     s.give(&["HEARTBEAT"; 50].join(" + "));
     s.expect(&["HEARTBEAT_ACK"; 4].join(" + "));
     s.expect_nothing();
-    assert_eq!(snapshot(&s).totals.beats_refused, 46);
+    assert_eq!(snapshot(&s).totals.heartbeats_refused, 46);
 }
 
 /// A packet with a wrong checksum is nothing (RFC 9260 section 6.8).
@@ -175,7 +175,7 @@ fn an_answer_that_does_not_fit_holds_nothing_up() {
     writer.finish();
     s.give_bytes(B2, A2, &out);
     s.expect_nothing();
-    assert_eq!(snapshot(&s).totals.beats_refused, 1);
+    assert_eq!(snapshot(&s).totals.heartbeats_refused, 1);
     s.send(0, 10);
     s.expect("DATA 1 BE 0:0 10");
 }

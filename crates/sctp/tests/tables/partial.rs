@@ -174,9 +174,10 @@ fn an_old_forward_tsn_is_nothing() {
 /// or of how many there are, and whether or not what gives way goes back.
 #[test]
 fn none_gives_way_in_vain() {
-    for give_back in [false, true] {
+    for return_undelivered in [false, true] {
         for size in [1usize, 1000] {
-            let mut s = Script::accepted(Settings { send_buffer: 6400, give_back, ..plain() });
+            let mut s =
+                Script::accepted(Settings { send_buffer: 6400, return_undelivered, ..plain() });
             let with = |priority| SendOptions {
                 reliability: Reliability::Priority(priority),
                 ..SendOptions::default()
@@ -194,9 +195,9 @@ fn none_gives_way_in_vain() {
             };
             s.collect();
             let events = s.events();
-            assert_eq!(events.iter().map(lost).sum::<u32>(), 1, "{give_back} {size}");
+            assert_eq!(events.iter().map(lost).sum::<u32>(), 1, "{return_undelivered} {size}");
             let back = events.iter().filter(|e| matches!(e, Event::Returned { .. })).count();
-            assert_eq!(back, usize::from(give_back), "{size}");
+            assert_eq!(back, usize::from(return_undelivered), "{size}");
         }
     }
 }

@@ -2,12 +2,14 @@
 
 use super::plain;
 use super::support::*;
-use ringway_sctp::{Event, Reliability, Returned, SendOptions, Settings};
+use ringway_sctp::{Event, Reliability, SendOptions, Settings, UndeliveredMessage};
 
 fn returned(s: &mut Script) -> Vec<(u16, usize, bool)> {
     let mut all = Vec::new();
     for event in s.events() {
-        if let Event::Returned { message: Returned { stream, sent, data, .. }, .. } = event {
+        if let Event::Returned { message: UndeliveredMessage { stream, sent, data, .. }, .. } =
+            event
+        {
             assert_eq!(data, pattern(0, data.len()));
             all.push((stream, data.len(), sent));
         }
@@ -16,7 +18,7 @@ fn returned(s: &mut Script) -> Vec<(u16, usize, bool)> {
 }
 
 fn script(settings: Settings) -> Script {
-    Script::accepted(Settings { give_back: true, initial_cwnd: Some(1468), ..settings })
+    Script::accepted(Settings { return_undelivered: true, initial_cwnd: Some(1468), ..settings })
 }
 
 /// When the association ends: what was sent and not acknowledged, what was half cut, and what was

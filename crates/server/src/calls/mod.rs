@@ -221,12 +221,16 @@ impl Follower {
                         log_under(&step, call);
                     }
                 }
-                Outcome::Over(call, record) => {
+                Outcome::Over(call, to_tag, end) => {
                     drop(table);
-                    if call.logged {
-                        log_over(&record);
+                    // To write a call down costs more than to follow it.
+                    if call.logged || self.shared.cdr.is_wanted() {
+                        let record = call.record(&to_tag, end);
+                        if call.logged {
+                            log_over(&record);
+                        }
+                        self.write(&record);
                     }
-                    self.write(&record);
                 }
                 Outcome::Nothing => {}
             }
@@ -253,25 +257,26 @@ impl Follower {
 }
 
 fn log_under(step: &CallEvent, call: &record::Entry) {
-    let source = flow(call.source);
+    let info = &*call.info;
+    let source = flow(info.source);
     match step.step {
         CallStep::Answered { status } => info!(
-            call_id = %clean(&call.call_id),
+            call_id = %clean(info.call_id()),
             status,
-            setup_seconds = step.at.since(call.began).as_secs_f64(),
+            setup_seconds = step.at.since(info.began).as_secs_f64(),
             destination = call.destination.map(|d| display(flow(d))),
             gateway = call.gateway.as_deref().map(|g| display(clean(g))),
             to_tag = %clean(&step.to_tag),
             "call answered"
         ),
         _ => info!(
-            call_id = %clean(&call.call_id),
-            caller = %clean(&call.caller),
-            callee = %clean(&call.callee),
-            target = %clean(&call.target),
+            call_id = %clean(info.call_id()),
+            caller = %clean(info.caller()),
+            callee = %clean(info.callee()),
+            target = %clean(info.target()),
             source = %source,
-            user = call.user.as_deref().map(|u| display(clean(u))),
-            from_tag = %clean(&call.from_tag),
+            user = info.user.as_deref().map(|u| display(clean(u))),
+            from_tag = %clean(info.from_tag()),
             "call began"
         ),
     }

@@ -1,13 +1,11 @@
 //! A call as operators see it: in `ringway calls`, and in the record that is left of it.
 
 use crate::calendar::timestamp;
-use ringway_proxy::{CallEvent, CallStep};
+use ringway_proxy::{CallEvent, CallInfo, CallStep};
 use ringway_sansio::{Time, Transport};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
-
-/// Longest text of a call that is kept, in octets; what is longer is cut.
-pub const MAX_TEXT: usize = 256;
+use std::sync::Arc;
 
 /// A call under way, as `ringway calls --json` prints it. Keys are added, not changed.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -82,16 +80,9 @@ pub struct CallRecord {
 /// A call in the table.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
-    pub(super) call_id: Box<str>,
-    pub(super) from_tag: Box<str>,
-    pub(super) caller: Box<str>,
-    pub(super) callee: Box<str>,
-    pub(super) target: Box<str>,
-    pub(super) user: Option<Box<str>>,
-    pub(super) source: (Transport, SocketAddr),
+    pub(super) info: Arc<CallInfo>,
     pub(super) destination: Option<(Transport, SocketAddr)>,
     pub(super) gateway: Option<Box<str>>,
-    pub(super) began: Time,
     /// The first 2xx: when, and its status.
     pub(super) answered: Option<(Time, u16)>,
     /// Tags of callees that have answered and not hung up (a forked INVITE may be answered twice).
@@ -118,16 +109,9 @@ pub(super) enum End {
 impl Entry {
     pub(super) fn new(event: &CallEvent) -> Self {
         Entry {
-            call_id: cut(&event.call_id),
-            from_tag: cut(&event.from_tag),
-            caller: cut(&event.caller),
-            callee: cut(&event.callee),
-            target: cut(&event.target),
-            user: event.user.as_deref().map(cut),
-            source: event.source,
+            info: event.call.clone(),
             destination: event.destination,
-            gateway: event.gateway.as_deref().map(cut),
-            began: event.began,
+            gateway: event.gateway.clone(),
             answered: match event.step {
                 CallStep::Answered { status } => Some((event.at, status)),
                 _ => None,
@@ -138,25 +122,26 @@ impl Entry {
     }
 
     pub(super) fn call(&self, now: Time) -> Call {
+        let info = &*self.info;
         let since = |then: Time| seconds(then, now);
         Call {
             state: if self.answered.is_some() { "answered" } else { "ringing" }.to_owned(),
-            call_id: self.call_id.to_string(),
-            caller: self.caller.to_string(),
-            callee: self.callee.to_string(),
-            target: self.target.to_string(),
-            user: self.user.as_deref().map(str::to_owned),
-            source: flow(self.source),
+            call_id: info.call_id().to_owned(),
+            caller: info.caller().to_owned(),
+            callee: info.callee().to_owned(),
+            target: info.target().to_owned(),
+            user: info.user.as_deref().map(str::to_owned),
+            source: flow(info.source),
             destination: self.destination.map(flow),
             gateway: self.gateway.as_deref().map(str::to_owned),
-            began: timestamp(self.began),
-            age_seconds: since(self.began),
+            began: timestamp(info.began),
+            age_seconds: since(info.began),
             answered_seconds: self.answered.map(|(at, _)| since(at)),
         }
     }
 
     pub(super) fn record(&self, to_tag: &str, end: End) -> CallRecord {
-        let answered = self.answered;
+        let (info, answered) = (&*self.info, self.answered);
         let (outcome, status) = match (end, answered) {
             // RFC 3261 section 15.1.2: 487 is what a CANCEL makes of an INVITE.
             (End::Failed { status: 487, .. }, None) => ("cancelled", Some(487)),
@@ -177,21 +162,21 @@ impl Entry {
         CallRecord {
             outcome: outcome.to_owned(),
             status,
-            call_id: self.call_id.to_string(),
-            from_tag: self.from_tag.to_string(),
+            call_id: info.call_id().to_owned(),
+            from_tag: info.from_tag().to_owned(),
             to_tag: to_tag.to_owned(),
-            caller: self.caller.to_string(),
-            callee: self.callee.to_string(),
-            target: self.target.to_string(),
-            user: self.user.as_deref().map(str::to_owned),
-            source: flow(self.source),
+            caller: info.caller().to_owned(),
+            callee: info.callee().to_owned(),
+            target: info.target().to_owned(),
+            user: info.user.as_deref().map(str::to_owned),
+            source: flow(info.source),
             destination: self.destination.map(flow),
             gateway: self.gateway.as_deref().map(str::to_owned),
-            began: timestamp(self.began),
+            began: timestamp(info.began),
             answered: answered.map(|(at, _)| timestamp(at)),
             ended: ended.map(timestamp),
             ended_by: by_caller.map(|by| if by { "caller" } else { "callee" }.to_owned()),
-            setup_seconds: settled.map(|at| seconds(self.began, at)),
+            setup_seconds: settled.map(|at| seconds(info.began, at)),
             duration_seconds: answered.zip(ended).map(|((from, _), to)| seconds(from, to)),
         }
     }
@@ -205,13 +190,4 @@ pub(crate) fn flow((transport, addr): (Transport, SocketAddr)) -> String {
 /// Seconds between two moments, to the millisecond; 0 where they are the other way round.
 fn seconds(from: Time, to: Time) -> f64 {
     to.since(from).as_millis() as f64 / 1000.0
-}
-
-/// Cuts a text at [`MAX_TEXT`] octets, between characters.
-pub(super) fn cut(text: &str) -> Box<str> {
-    if text.len() <= MAX_TEXT {
-        return text.into();
-    }
-    let end = (0..=MAX_TEXT).rev().find(|&i| text.is_char_boundary(i)).unwrap_or(0);
-    text[..end].into()
 }

@@ -1,6 +1,6 @@
 //! The calls under way, from the steps that workers report.
 
-use super::record::{Call, CallRecord, End, Entry, cut};
+use super::record::{Call, CallRecord, End, Entry};
 use ringway_proxy::{CallEvent, CallStep};
 use ringway_sansio::Time;
 use std::collections::{BTreeMap, HashMap};
@@ -20,8 +20,8 @@ const MAX_CALLEES: usize = 8;
 pub(super) enum Outcome<'a> {
     /// It begins or goes on.
     Under(&'a Entry),
-    /// It has come to its end.
-    Over(Box<Entry>, CallRecord),
+    /// It has come to its end, which [`Entry::record`] makes a record of, with the tag of the callee.
+    Over(Box<Entry>, Box<str>, End),
     /// Repeated, or of no known call.
     Nothing,
 }
@@ -55,7 +55,7 @@ impl Default for Table {
 
 impl Table {
     fn key(&self, event: &CallEvent) -> u64 {
-        self.hash.hash_one((&*event.call_id, &*event.from_tag))
+        self.hash.hash_one((event.call.call_id(), event.call.from_tag()))
     }
 
     pub(super) fn len(&self) -> usize {
@@ -82,7 +82,7 @@ impl Table {
                 let end = End::HungUp { at: event.at, by_caller };
                 if let Some(call) = known.and_then(|id| self.calls.get_mut(&id)) {
                     let before = call.to_tags.len();
-                    call.to_tags.retain(|tag| **tag != *cut(&event.to_tag));
+                    call.to_tags.retain(|tag| *tag != event.to_tag);
                     // Another callee of the same call is still there, or never was.
                     let other = call.to_tags.len() == before && before > 1;
                     if other || !call.to_tags.is_empty() && call.to_tags.len() < before {
@@ -125,9 +125,8 @@ impl Table {
             },
         };
         let Some(call) = self.calls.get_mut(&id) else { return Outcome::Nothing };
-        let tag = cut(&event.to_tag);
-        if call.to_tags.len() < MAX_CALLEES && !call.to_tags.contains(&tag) {
-            call.to_tags.push(tag);
+        if call.to_tags.len() < MAX_CALLEES && !call.to_tags.contains(&event.to_tag) {
+            call.to_tags.push(event.to_tag.clone());
         }
         if known.is_some() && call.answered.is_some() {
             return Outcome::Nothing;
@@ -135,7 +134,7 @@ impl Table {
         call.answered = Some((event.at, status));
         call.destination = event.destination.or(call.destination);
         if let Some(gateway) = &event.gateway {
-            call.gateway = Some(cut(gateway));
+            call.gateway = Some(gateway.clone());
         }
         if !self.ends_seen {
             return self.end(Some(id), key, event, End::Unseen);
@@ -152,17 +151,16 @@ impl Table {
         };
         call.destination = call.destination.or(event.destination);
         if call.gateway.is_none() {
-            call.gateway = event.gateway.as_deref().map(cut);
+            call.gateway.clone_from(&event.gateway);
         }
-        let record = call.record(&cut(&event.to_tag), end);
-        Outcome::Over(Box::new(call), record)
+        Outcome::Over(Box::new(call), event.to_tag.clone(), end)
     }
 
     /// Takes out the calls that began longer ago than [`MAX_AGE`]; with `all`, every one.
     pub(super) fn expire(&mut self, now: Time, all: bool) -> Vec<CallRecord> {
         let mut out = Vec::new();
         while let Some(first) = self.calls.first_entry() {
-            if !all && now.since(first.get().began) < MAX_AGE {
+            if !all && now.since(first.get().info.began) < MAX_AGE {
                 break;
             }
             let call = first.remove();

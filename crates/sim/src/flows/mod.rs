@@ -1,13 +1,13 @@
-//! Flows for programs that speak in messages, as SIP does, made of UDP datagrams, TCP and SCTP over
-//! the world's links.
+//! Flows for programs that exchange messages, such as SIP, over UDP datagrams, TCP and SCTP on the
+//! world's links.
 //!
-//! A [`Program`] is handed whole messages with the [`Flow`] they came on and writes what it wants
-//! sent into an [`Outbox`]: the face of the proxy and of everything above `ringway_sip`. A [`Host`]
-//! is a node's endpoint that carries them: over UDP one datagram a message; over TCP one after
-//! another, cut by Content-Length (RFC 3261 section 18.3); over SCTP one message of SCTP each, and
-//! each call on a stream of its own ([`stream_of`]). What is sent to a peer goes over the connection
-//! or association that there is, or over one that is opened for it; both ends use the same port. The
-//! real world's flows are in `ringway_net`; there is no TLS here and no WebSocket.
+//! A [`Program`] receives whole messages with their [`Flow`] and writes messages to send into an
+//! [`Outbox`]: the interface of the proxy and of everything above `ringway_sip`. A [`Host`] is a node's
+//! endpoint that transports them: over UDP one datagram per message; over TCP consecutively, separated
+//! by Content-Length (RFC 3261 section 18.3); over SCTP one SCTP message each, with a stream for each
+//! call ([`stream_of`]). A message to a peer uses the existing connection or association, or a new one.
+//! Both ends use the same port. The real world's flows are in `ringway_net`; there is no TLS here and
+//! no WebSocket.
 
 mod sctp;
 mod tcp;
@@ -21,61 +21,61 @@ use std::net::{IpAddr, SocketAddr};
 
 pub use sctp::stream_of;
 
-/// Connections or associations of one host; beyond it nothing is opened.
+/// Maximum number of connections or associations of one host. Beyond it none is opened.
 pub const MAX_FLOWS: usize = 4096;
-/// Bytes that wait for a connection to take them; a message that does not fit is not sent.
+/// Maximum number of bytes that wait for a connection. A message that does not fit is not sent.
 pub const MAX_WAITING: usize = 4 << 20;
 
-/// What lives above flows.
+/// A program above flows.
 pub trait Program: 'static {
-    /// A message has come on a flow.
+    /// Handles a message on a flow.
     fn handle_message(&mut self, now: Time, flow: &Flow, bytes: &[u8], out: &mut Outbox);
 
-    /// What was sent under a report number could not be sent.
+    /// Handles the failure to send the message with a report number.
     fn handle_not_sent(&mut self, now: Time, report: u64, out: &mut Outbox);
 
-    /// A connection is gone.
+    /// Handles the end of a connection.
     fn handle_flow_closed(&mut self, now: Time, flow: FlowId);
 
-    /// The time that [`Program::poll_timeout`] named has come.
+    /// Handles the time that [`Program::poll_timeout`] returned.
     fn handle_timeout(&mut self, now: Time, out: &mut Outbox);
 
-    /// When [`Program::handle_timeout`] is to be called.
+    /// Returns the time when [`Program::handle_timeout`] is to be called.
     fn poll_timeout(&self) -> Option<Time>;
 }
 
-/// What carries the messages of a host.
+/// The transport of a host and its settings.
 #[derive(Clone, Copy, Debug)]
-pub enum Carried {
+pub enum TransportConfig {
     /// Datagrams.
     Udp,
     /// Connections.
     Tcp(ringway_tcp::Settings),
-    /// Associations, with calls on so many streams.
+    /// Associations, and the number of streams for calls.
     Sctp(ringway_sctp::Settings, u16),
 }
 
-impl Carried {
-    /// By the name that stands in a Via.
+impl TransportConfig {
+    /// Returns the transport that a Via names.
     pub const fn transport(&self) -> Transport {
         match self {
-            Carried::Udp => Transport::Udp,
-            Carried::Tcp(_) => Transport::Tcp,
-            Carried::Sctp(..) => Transport::Sctp,
+            TransportConfig::Udp => Transport::Udp,
+            TransportConfig::Tcp(_) => Transport::Tcp,
+            TransportConfig::Sctp(..) => Transport::Sctp,
         }
     }
 
     const fn protocol(&self) -> u8 {
         match self {
-            Carried::Udp => headers::UDP,
-            Carried::Tcp(_) => ringway_tcp::PROTOCOL,
-            Carried::Sctp(..) => ringway_sctp::PROTOCOL,
+            TransportConfig::Udp => headers::UDP,
+            TransportConfig::Tcp(_) => ringway_tcp::PROTOCOL,
+            TransportConfig::Sctp(..) => ringway_sctp::PROTOCOL,
         }
     }
 }
 
-/// What a carrier has to say.
-enum Told {
+/// An event of a carrier.
+enum CarrierEvent {
     Message(Flow, Vec<u8>),
     Closed(FlowId),
     NotSent(u64),
@@ -83,15 +83,15 @@ enum Told {
 
 /// A transport of a host.
 trait Carrier: Endpoint {
-    /// Sends a message, or says that it cannot be sent.
+    /// Sends a message. Returns `false` if it cannot be sent.
     fn send(&mut self, now: Time, to: &Target, report: u64, bytes: &[u8]) -> bool;
-    /// What happened next.
-    fn poll(&mut self, now: Time) -> Option<Told>;
-    /// Times that something was sent again.
+    /// Returns the next event.
+    fn poll(&mut self, now: Time) -> Option<CarrierEvent>;
+    /// Returns the number of retransmissions.
     fn retransmits(&self) -> u64;
 }
 
-/// A program on a node, with what carries its messages.
+/// A program on a node, with its transport.
 pub struct Host<P> {
     program: P,
     carrier: Box<dyn Carrier>,
@@ -99,46 +99,46 @@ pub struct Host<P> {
 }
 
 impl<P: Program> Host<P> {
-    /// Plugs a program into a node. It is reached at `port` of the addresses in `locals`, of which
-    /// the first is its own in flows; SCTP uses all of them. `Error::Settings` where the settings of
-    /// a transport are not within its bounds.
+    /// Attaches a program to a node. It is reached at `port` of the addresses in `locals`. The first
+    /// address is the local one of its flows; SCTP uses all of them. Fails with `Error::Settings` where
+    /// the settings of a transport are out of bounds.
     pub fn attach(
         world: &mut World,
         node: NodeId,
         (locals, port): (&[IpAddr], u16),
-        carried: Carried,
+        transport_config: TransportConfig,
         program: P,
         random: impl Random + Send + 'static,
     ) -> Result<EndpointId, Error> {
         let wrong = |what: String| Error::Settings { what };
         let first = locals.first().ok_or_else(|| wrong("expected an address, got none".into()))?;
         let local = SocketAddr::new(*first, port);
-        let carrier: Box<dyn Carrier> = match carried {
-            Carried::Udp => Box::new(udp::Udp::new(local)),
-            Carried::Tcp(settings) => {
+        let carrier: Box<dyn Carrier> = match transport_config {
+            TransportConfig::Udp => Box::new(udp::Udp::new(local)),
+            TransportConfig::Tcp(settings) => {
                 let made = tcp::Tcp::new(local, settings, random);
                 Box::new(made.map_err(|e| wrong(e.to_string()))?)
             }
-            Carried::Sctp(settings, streams) => {
+            TransportConfig::Sctp(settings, streams) => {
                 let made = sctp::Sctp::new(locals, port, settings, streams, random);
                 Box::new(made.map_err(|e| wrong(e.to_string()))?)
             }
         };
         let host = Host { program, carrier, out: Outbox::new() };
-        world.attach(node, Bind { protocol: carried.protocol(), port: Some(port) }, host)
+        world.attach(node, Bind { protocol: transport_config.protocol(), port: Some(port) }, host)
     }
 
-    /// The program.
+    /// Returns the program.
     pub fn program(&self) -> &P {
         &self.program
     }
 
-    /// Times that the transport, not the program, sent something again.
+    /// Returns the number of retransmissions by the transport, not by the program.
     pub fn retransmits(&self) -> u64 {
         self.carrier.retransmits()
     }
 
-    /// Carries messages both ways until neither has more.
+    /// Moves messages both ways until none is left.
     fn drive(&mut self, now: Time) {
         loop {
             let mut failed = Vec::new();
@@ -152,11 +152,11 @@ impl<P: Program> Host<P> {
                 self.program.handle_not_sent(now, report, &mut self.out);
             }
             match self.carrier.poll(now) {
-                Some(Told::Message(flow, bytes)) => {
+                Some(CarrierEvent::Message(flow, bytes)) => {
                     self.program.handle_message(now, &flow, &bytes, &mut self.out);
                 }
-                Some(Told::Closed(flow)) => self.program.handle_flow_closed(now, flow),
-                Some(Told::NotSent(report)) => {
+                Some(CarrierEvent::Closed(flow)) => self.program.handle_flow_closed(now, flow),
+                Some(CarrierEvent::NotSent(report)) => {
                     self.program.handle_not_sent(now, report, &mut self.out);
                 }
                 None if self.out.is_empty() => return,
@@ -191,7 +191,7 @@ impl<P: Program> Endpoint for Host<P> {
     }
 }
 
-/// Names flows of a host in the order in which they come to be.
+/// Identifiers of a host's flows, in the order of their creation.
 #[derive(Debug, Default)]
 struct Names(u64);
 

@@ -1,32 +1,34 @@
-//! A message of SCTP each, and each call on a stream of its own.
+//! One SCTP message per message, and a stream for each call.
 
-use super::{Carrier, MAX_FLOWS, MAX_WAITING, Names, Told};
+use super::{Carrier, CarrierEvent, MAX_FLOWS, MAX_WAITING, Names};
 use bytes::Bytes;
+use fnv::FnvHasher;
 use ringway_sansio::{Addressing, Endpoint, Flow, Random, Target, Time, Transport};
 use ringway_sctp::{AssocId, Error, Event, Limits, SendOptions, Settings};
 use ringway_sip::message;
 use std::collections::VecDeque;
+use std::hash::Hasher;
 use std::net::{IpAddr, SocketAddr};
 
-/// The stream of a message among so many: all messages of one Call-ID share one, in both directions,
-/// and what has no Call-ID goes on the first. Which calls share one is decided by FNV-1a.
+/// Returns the stream of a message. All messages of one Call-ID share a stream, in both directions,
+/// chosen by FNV-1a. A message without a Call-ID is on the first stream.
 pub fn stream_of(bytes: &[u8], streams: u16) -> u16 {
     let Ok(message) = message::parse(bytes) else { return 0 };
-    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
-    let hash = message.call_id().iter().fold(0xcbf2_9ce4_8422_2325, step);
+    let mut hasher = FnvHasher::default();
+    hasher.write(message.call_id());
     // The low bits of FNV-1a are its weakest.
-    ((hash >> 32) % u64::from(streams.max(1))) as u16
+    ((hasher.finish() >> 32) % u64::from(streams.max(1))) as u16
 }
 
 struct Association {
     id: AssocId,
     flow: Flow,
-    /// Messages that wait for room.
+    /// Messages that wait for room in the send buffer.
     waiting: VecDeque<(u16, Bytes)>,
     bytes: usize,
     /// The message that is being read.
     message: Vec<u8>,
-    /// Of messages given while it was not yet up.
+    /// Report numbers of messages sent before it was established.
     reports: Vec<u64>,
     up: bool,
 }
@@ -38,7 +40,7 @@ pub(super) struct Sctp {
     streams: u16,
     names: Names,
     associations: Vec<Association>,
-    told: VecDeque<Told>,
+    events: VecDeque<CarrierEvent>,
     retransmits: u64,
 }
 
@@ -59,7 +61,7 @@ impl Sctp {
             streams,
             names: Names::default(),
             associations: Vec::new(),
-            told: VecDeque::new(),
+            events: VecDeque::new(),
             retransmits: 0,
         })
     }
@@ -79,8 +81,7 @@ impl Sctp {
         self.associations.len() - 1
     }
 
-    /// The association that leads somewhere, by whichever address of the peer; one is opened for a
-    /// peer to whom none does.
+    /// Returns the association with a peer, by any of its addresses, or opens one.
     fn find(&mut self, now: Time, to: &Target) -> Option<usize> {
         let leads = |a: &Association| match to {
             Target::Flow(flow) => a.flow.id == flow.id,
@@ -105,7 +106,7 @@ impl Sctp {
         Some(self.add(id, *remote, false))
     }
 
-    /// Gives what the association takes.
+    /// Sends the messages that the association accepts now.
     fn flush(&mut self, now: Time, index: usize) {
         let association = &mut self.associations[index];
         while let Some((stream, bytes)) = association.waiting.front() {
@@ -125,15 +126,15 @@ impl Sctp {
                 association.message.clear();
             } else if part.end {
                 let whole = std::mem::take(&mut association.message);
-                self.told.push_back(Told::Message(association.flow, whole));
+                self.events.push_back(CarrierEvent::Message(association.flow, whole));
             }
         }
     }
 
     fn handle(&mut self, now: Time, event: Event) {
-        let place = |id: AssocId| self.associations.iter().position(|a| a.id == id);
+        let index_of = |id: AssocId| self.associations.iter().position(|a| a.id == id);
         match event {
-            Event::Up { id, .. } => match place(id) {
+            Event::Up { id, .. } => match index_of(id) {
                 Some(index) => {
                     self.associations[index].up = true;
                     self.associations[index].reports.clear();
@@ -147,21 +148,21 @@ impl Sctp {
                 }
             },
             Event::Readable(id) => {
-                if let Some(index) = place(id) {
+                if let Some(index) = index_of(id) {
                     self.read(index);
                 }
             }
             Event::Writable(id) => {
-                if let Some(index) = place(id) {
+                if let Some(index) = index_of(id) {
                     self.flush(now, index);
                 }
             }
             Event::Closed(id, _) => {
-                let Some(index) = place(id) else { return };
+                let Some(index) = index_of(id) else { return };
                 self.read(index);
                 let gone = self.associations.swap_remove(index);
-                self.told.extend(gone.reports.into_iter().map(Told::NotSent));
-                self.told.push_back(Told::Closed(gone.flow.id));
+                self.events.extend(gone.reports.into_iter().map(CarrierEvent::NotSent));
+                self.events.push_back(CarrierEvent::Closed(gone.flow.id));
             }
             _ => {}
         }
@@ -185,7 +186,7 @@ impl Carrier for Sctp {
         true
     }
 
-    fn poll(&mut self, now: Time) -> Option<Told> {
+    fn poll(&mut self, now: Time) -> Option<CarrierEvent> {
         while let Some(event) = self.sctp.poll_event() {
             if let Event::Closed(id, _) = &event
                 && let Ok(snapshot) = self.sctp.snapshot(*id)
@@ -194,7 +195,7 @@ impl Carrier for Sctp {
             }
             self.handle(now, event);
         }
-        self.told.pop_front()
+        self.events.pop_front()
     }
 
     fn retransmits(&self) -> u64 {

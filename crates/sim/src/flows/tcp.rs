@@ -1,13 +1,13 @@
-//! Messages one after another on a stream of bytes, told apart by Content-Length.
+//! Consecutive messages on a byte stream, separated by Content-Length.
 
-use super::{Carrier, MAX_FLOWS, MAX_WAITING, Names, Told};
+use super::{Carrier, CarrierEvent, MAX_FLOWS, MAX_WAITING, Names};
 use ringway_sansio::{Addressing, Endpoint, Flow, Random, Target, Time, Transport};
 use ringway_sip::framing::{Frame, Framer};
 use ringway_tcp::{ConnId, Error, Event, Limits, Settings};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-/// Connections that wait to be accepted.
+/// Maximum number of connections that wait to be accepted.
 const BACKLOG: usize = 64;
 /// Bytes read at a time.
 const CHUNK: usize = 16 << 10;
@@ -16,9 +16,9 @@ struct Connection {
     id: ConnId,
     flow: Flow,
     framer: Framer,
-    /// Bytes that wait for the connection to open, or to take more.
+    /// Bytes that wait for the connection to open, or for room.
     waiting: VecDeque<u8>,
-    /// Of messages with bytes in `waiting`.
+    /// Report numbers of messages with bytes in `waiting`.
     reports: Vec<u64>,
     over: bool,
 }
@@ -28,8 +28,8 @@ pub(super) struct Tcp {
     local: SocketAddr,
     names: Names,
     connections: Vec<Connection>,
-    told: VecDeque<Told>,
-    /// Of connections that are gone.
+    events: VecDeque<CarrierEvent>,
+    /// Retransmissions of closed connections.
     retransmits: u64,
 }
 
@@ -41,8 +41,8 @@ impl Tcp {
     ) -> Result<Self, Error> {
         let mut tcp = ringway_tcp::Tcp::new(Limits::default(), settings, &mut random)?;
         tcp.listen(local, BACKLOG, None)?;
-        let (connections, told) = (Vec::new(), VecDeque::new());
-        Ok(Tcp { tcp, local, names: Names::default(), connections, told, retransmits: 0 })
+        let (connections, events) = (Vec::new(), VecDeque::new());
+        Ok(Tcp { tcp, local, names: Names::default(), connections, events, retransmits: 0 })
     }
 
     fn add(&mut self, id: ConnId, remote: SocketAddr) -> usize {
@@ -58,7 +58,7 @@ impl Tcp {
         self.connections.len() - 1
     }
 
-    /// The connection that leads somewhere; one is opened for a peer to whom none does.
+    /// Returns the connection with a peer, or opens one.
     fn find(&mut self, now: Time, to: &Target) -> Option<usize> {
         let open = |c: &Connection| {
             !c.over
@@ -78,7 +78,7 @@ impl Tcp {
         Some(self.add(id, *remote))
     }
 
-    /// Writes what the connection takes.
+    /// Writes the bytes that the connection accepts now.
     fn flush(&mut self, now: Time, index: usize) {
         let connection = &mut self.connections[index];
         while !connection.waiting.is_empty() {
@@ -103,10 +103,10 @@ impl Tcp {
         loop {
             match connection.framer.next() {
                 Some(Ok(Frame::Message(bytes))) => {
-                    self.told.push_back(Told::Message(connection.flow, bytes.to_vec()));
+                    self.events.push_back(CarrierEvent::Message(connection.flow, bytes.to_vec()));
                 }
                 Some(Ok(_)) => {}
-                // RFC 3261 section 18.3: nothing can be found on this stream any more.
+                // RFC 3261 section 18.3: no further message can be found on this stream.
                 Some(Err(_)) => {
                     let _ = self.tcp.abort(now, connection.id);
                     return;
@@ -117,7 +117,7 @@ impl Tcp {
     }
 
     fn handle(&mut self, now: Time, event: Event) {
-        let place = |id: ConnId| self.connections.iter().position(|c| c.id == id);
+        let index_of = |id: ConnId| self.connections.iter().position(|c| c.id == id);
         match event {
             Event::Incoming(listener) => {
                 while let Some(id) = self.tcp.accept(listener) {
@@ -127,25 +127,25 @@ impl Tcp {
                 }
             }
             Event::Connected(id) | Event::Writable(id) => {
-                if let Some(index) = place(id) {
+                if let Some(index) = index_of(id) {
                     self.flush(now, index);
                 }
             }
             Event::Readable(id) => {
-                if let Some(index) = place(id) {
+                if let Some(index) = index_of(id) {
                     self.read(now, index);
                 }
             }
             Event::PeerClosed(id) => {
-                // It is refused only to a connection that is over.
+                // It fails only for a connection that has ended.
                 let _ = self.tcp.shutdown(now, id);
             }
             Event::Closed(id, _) => {
-                let Some(index) = place(id) else { return };
+                let Some(index) = index_of(id) else { return };
                 self.read(now, index);
                 let gone = self.connections.swap_remove(index);
-                self.told.extend(gone.reports.into_iter().map(Told::NotSent));
-                self.told.push_back(Told::Closed(gone.flow.id));
+                self.events.extend(gone.reports.into_iter().map(CarrierEvent::NotSent));
+                self.events.push_back(CarrierEvent::Closed(gone.flow.id));
             }
             _ => {}
         }
@@ -170,7 +170,7 @@ impl Carrier for Tcp {
         true
     }
 
-    fn poll(&mut self, now: Time) -> Option<Told> {
+    fn poll(&mut self, now: Time) -> Option<CarrierEvent> {
         while let Some(event) = self.tcp.poll_event() {
             if let Event::Closed(id, _) = &event
                 && let Ok(snapshot) = self.tcp.snapshot(*id)
@@ -179,7 +179,7 @@ impl Carrier for Tcp {
             }
             self.handle(now, event);
         }
-        self.told.pop_front()
+        self.events.pop_front()
     }
 
     fn retransmits(&self) -> u64 {

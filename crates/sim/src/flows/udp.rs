@@ -1,6 +1,6 @@
-//! One datagram a message.
+//! One datagram per message.
 
-use super::{Carrier, Told};
+use super::{Carrier, CarrierEvent};
 use crate::headers;
 use ringway_sansio::{Addressing, Endpoint, Flow, FlowId, Target, Time, Transport};
 use std::collections::VecDeque;
@@ -29,10 +29,10 @@ impl Carrier for Udp {
         fits
     }
 
-    fn poll(&mut self, _: Time) -> Option<Told> {
+    fn poll(&mut self, _: Time) -> Option<CarrierEvent> {
         let (remote, bytes) = self.came.pop_front()?;
         let (id, transport, local) = (FlowId::new(0, 0), Transport::Udp, self.local);
-        Some(Told::Message(Flow { id, transport, local, remote }, bytes))
+        Some(CarrierEvent::Message(Flow { id, transport, local, remote }, bytes))
     }
 
     fn retransmits(&self) -> u64 {

@@ -1,7 +1,7 @@
-//! Traffic over UDP: sources that send by the clock or by chance, and sinks that measure.
+//! Traffic over UDP: periodic and random sources, and sinks that measure.
 //!
-//! A packet carries, behind its UDP header, its number and the time it was sent, eight bytes each,
-//! and zeros. Its size is that of the whole IP packet, as ns-2 counts a CBR packet of 1000 bytes.
+//! A packet contains, after its UDP header, its number and its send time, eight bytes each, and zeros.
+//! Its size is that of the whole IP packet, as ns-2 counts a CBR packet of 1000 bytes.
 
 mod sink;
 mod source;
@@ -9,5 +9,5 @@ mod source;
 pub use sink::{Arrival, Sink, Totals};
 pub use source::{Pattern, Source, SourceConfig, Stay};
 
-/// Bytes of data every packet has: its number and the time it was sent.
+/// Minimum number of data bytes in a packet: its number and its send time.
 pub const STAMP: usize = 16;

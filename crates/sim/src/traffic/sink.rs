@@ -1,32 +1,32 @@
-//! A sink that measures what sources send.
+//! A sink that measures the traffic of a source.
 
 use super::STAMP;
 use crate::headers::{self, UDP_HEADER};
 use ringway_sansio::{Addressing, Ecn, Endpoint, Time};
 
-/// One packet received.
+/// A received packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// Its number, from 0.
     pub number: u64,
-    /// When it was sent.
+    /// The send time.
     pub sent: Time,
-    /// When it was received.
+    /// The time of reception.
     pub received: Time,
 }
 
-/// What a sink has received. Sums are whole numbers, so they do not depend on order.
+/// Totals of a sink. Sums are whole numbers, so they do not depend on order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
-    /// Bytes with IP headers.
+    /// Number of bytes with IP headers.
     pub bytes: u64,
-    /// Packets that are not counted above because their checksum is wrong or they are too short.
+    /// Packets not counted above because their checksum is wrong or they are too short.
     pub damaged: u64,
-    /// Packets whose number is below one that came before.
+    /// Packets with a number below one that arrived before.
     pub late: u64,
-    /// Packets marked by congestion.
+    /// Packets with a congestion mark.
     pub marked: u64,
     /// Sum of delays, in nanoseconds.
     pub delay_sum: u128,
@@ -34,24 +34,25 @@ pub struct Totals {
     pub delay_squares: u128,
     /// Shortest delay, in nanoseconds.
     pub delay_min: u64,
-    /// Longest delay.
+    /// Longest delay, in nanoseconds.
     pub delay_max: u64,
 }
 
 impl Totals {
-    /// Mean delay in seconds; 0 of nothing.
+    /// Returns the mean delay in seconds; 0 without packets.
     pub fn mean_delay(&self) -> f64 {
         if self.packets == 0 { 0.0 } else { self.delay_sum as f64 / self.packets as f64 * 1e-9 }
     }
 
-    /// Variance of the delay in s^2, of the packets received and not of a population they are
-    /// drawn from.
+    /// Returns the variance of the delay in s^2, of the received packets and not of a population that
+    /// they are a sample of.
     pub fn delay_variance(&self) -> f64 {
         if self.packets == 0 {
             return 0.0;
         }
         let n = u128::from(self.packets);
-        // n sum(x^2) - sum(x)^2 in whole numbers loses nothing; a sum too large is taken as a float.
+        // n sum(x^2) - sum(x)^2 is exact in whole numbers; a sum that is too large is computed as a
+        // float.
         let exact =
             self.delay_squares.checked_mul(n).zip(self.delay_sum.checked_mul(self.delay_sum));
         let scaled = match exact {
@@ -65,7 +66,7 @@ impl Totals {
     }
 }
 
-/// A sink as an endpoint; for one source.
+/// A sink for one source, as an endpoint.
 #[derive(Clone, Debug, Default)]
 pub struct Sink {
     totals: Totals,
@@ -74,30 +75,30 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// A sink that sums up.
+    /// Creates a sink that stores only totals.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A sink that keeps every arrival as well.
+    /// Creates a sink that stores every arrival as well.
     pub fn keeping() -> Self {
         Sink { arrivals: Some(Vec::new()), ..Self::default() }
     }
 
-    /// What it has received.
+    /// Returns the totals.
     pub fn totals(&self) -> &Totals {
         &self.totals
     }
 
-    /// Every arrival in order; empty unless it keeps them.
+    /// Returns every arrival in order; empty unless they are stored.
     pub fn arrivals(&self) -> &[Arrival] {
         self.arrivals.as_deref().unwrap_or_default()
     }
 }
 
-/// The number and the time of sending in a whole packet whose checksum is right, or absent.
+/// Returns the number and the send time in a packet with a correct checksum or none.
 fn stamp(addressing: &Addressing, payload: &[u8]) -> Option<(u64, Time)> {
-    // RFC 768: zero says that there is no checksum.
+    // RFC 768: zero stands for no checksum.
     if payload.get(6..8)? != [0, 0] {
         let sum = headers::pseudo_sum(addressing, payload.len()) + headers::sum(payload);
         if headers::fold(sum) != 0 {
@@ -180,7 +181,7 @@ mod tests {
     fn every_wrong_bit_is_noticed() {
         let (addressing, payload) = packet(false, true);
         for bit in 0..payload.len() * 8 {
-            // A checksum made zero by one wrong bit would mean there is none.
+            // A checksum that becomes zero by one wrong bit would stand for none.
             let mut wrong = payload.clone();
             wrong[bit / 8] ^= 1 << (bit % 8);
             let mut sink = Sink::new();

@@ -1,4 +1,4 @@
-//! Packets sent at a constant rate, by chance, or in bursts.
+//! Sources that send at a constant rate, at random times, or in bursts.
 
 use super::STAMP;
 use crate::headers;
@@ -6,13 +6,13 @@ use ringway_link::{Rate, Size, Span, Stream};
 use ringway_sansio::{Addressing, Duration, Ecn, Endpoint, Time};
 use std::net::SocketAddr;
 
-/// Largest IP packet.
+/// Maximum length of an IP packet.
 const MAX_PACKET: Size = Size(65_535);
 
-/// When packets are sent.
+/// The times of packets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pattern {
-    /// One after another at a constant bit rate, as ns-2's CBR without jitter.
+    /// At a constant bit rate, as ns-2's CBR without jitter.
     Constant(Rate),
     /// At independent times (Poisson); the mean bit rate.
     Poisson(Rate),
@@ -24,49 +24,48 @@ pub enum Pattern {
         on: Span,
         /// Mean length of a silence.
         off: Span,
-        /// How both scatter.
+        /// Distribution of both lengths.
         stay: Stay,
     },
 }
 
-/// How the lengths of bursts and silences scatter.
+/// Distribution of the lengths of bursts and silences.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Stay {
-    /// All alike.
+    /// Constant.
     Fixed,
     /// Exponential.
     Exponential,
-    /// Pareto of that shape, above 1; many such sources together are self-similar for shapes
-    /// below 2.
+    /// Pareto of that shape, above 1. Many such sources together are self-similar for shapes below 2.
     Pareto(f64),
 }
 
-/// What a source sends.
+/// Configuration of a source.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SourceConfig {
-    /// Where packets come from; a host with several addresses chooses its path by this.
+    /// Source address; a host with several addresses chooses its path by it.
     pub source: SocketAddr,
-    /// Where they go.
+    /// Destination address.
     pub destination: SocketAddr,
-    /// Bytes of a packet with its IP header.
+    /// Length of a packet with its IP header, in bytes.
     pub packet: Size,
-    /// When they are sent.
+    /// The times of packets.
     pub pattern: Pattern,
-    /// When the first may be sent.
+    /// Earliest time of the first packet.
     pub start: Time,
-    /// Nothing is sent after this time; at this time something may be.
+    /// Latest time of a packet.
     pub stop: Time,
-    /// Packets in all.
-    pub most: u64,
+    /// Maximum number of packets.
+    pub max_packets: u64,
     /// Congestion notification of the packets.
     pub ecn: Ecn,
-    /// Whether packets carry a checksum, by which a sink finds damaged ones. Over IPv6 they always
-    /// do (RFC 8200 section 8.1).
+    /// Whether packets have a checksum, by which a sink detects damaged ones. Over IPv6 they always
+    /// have one (RFC 8200 section 8.1).
     pub checksum: bool,
 }
 
 impl SourceConfig {
-    /// ns-2's CBR: 448 kb/s of 1000-byte packets, without end.
+    /// Returns ns-2's CBR: 448 kb/s of 1000-byte packets, without end.
     pub const fn ns2(source: SocketAddr, destination: SocketAddr) -> Self {
         SourceConfig {
             source,
@@ -75,7 +74,7 @@ impl SourceConfig {
             pattern: Pattern::Constant(Rate(448_000)),
             start: Time::ZERO,
             stop: Time::from_nanos(u64::MAX),
-            most: u64::MAX,
+            max_packets: u64::MAX,
             ecn: Ecn::NotEct,
             checksum: true,
         }
@@ -88,19 +87,19 @@ pub struct Source {
     config: SourceConfig,
     stream: Stream,
     next: Option<Time>,
-    /// A packet is due now.
+    /// Whether a packet is due now.
     due: bool,
     sent: u64,
-    /// Nanobits left over from rounding the times of a constant rate down.
+    /// Nanobits left over from rounding down the times of a constant rate.
     rest: u64,
-    /// When the present burst ends.
+    /// The end of the present burst.
     burst_ends: Time,
-    /// Sum over the addresses, the protocol and the ports, for the checksum.
+    /// Sum of the addresses, the protocol and the ports, for the checksum.
     fixed_sum: u64,
 }
 
 impl Source {
-    /// A source that draws from `stream`. A packet larger than IP can carry is cut to 65535 bytes.
+    /// Creates a source that draws from `stream`. A packet longer than IP allows is cut to 65535 bytes.
     pub fn new(mut config: SourceConfig, stream: Stream) -> Self {
         config.packet = config.packet.min(MAX_PACKET);
         let ends = [config.source.ip(), config.destination.ip()];
@@ -116,11 +115,11 @@ impl Source {
             rest: 0,
             burst_ends: Time::ZERO,
         };
-        source.next = source.first().filter(|_| config.most > 0);
+        source.next = source.first().filter(|_| config.max_packets > 0);
         source
     }
 
-    /// Packets sent.
+    /// Returns the number of packets sent.
     pub fn sent(&self) -> u64 {
         self.sent
     }
@@ -138,7 +137,7 @@ impl Source {
         (first <= self.config.stop).then_some(first)
     }
 
-    /// From one packet to the next, silences aside.
+    /// Returns the time from one packet to the next, without silences.
     fn gap(&mut self) -> Duration {
         // Times 8 bits a byte and 10^9 nanoseconds a second; u128 for packets beyond 2 GB.
         let bits = u128::from(self.config.packet.0) * 8_000_000_000;
@@ -161,13 +160,13 @@ impl Source {
         let nanos = match stay {
             Stay::Fixed => mean,
             Stay::Exponential => self.stream.exponential(mean),
-            // A Pareto distribution of least value 1 has the mean shape / (shape - 1).
+            // A Pareto distribution of minimum 1 has the mean shape / (shape - 1).
             Stay::Pareto(shape) => mean * (shape - 1.0) / shape * self.stream.pareto(shape),
         };
         Duration::from_nanos(nanos.round() as u64)
     }
 
-    /// The time of the packet after one at `now`.
+    /// Returns the time of the packet after one at `now`.
     fn following(&mut self, now: Time) -> Option<Time> {
         let mut next = now + self.gap();
         if let Pattern::OnOff { on, off, stay, .. } = self.config.pattern {
@@ -189,7 +188,8 @@ impl Endpoint for Source {
     fn handle_timeout(&mut self, now: Time) {
         if self.next.is_some_and(|at| at <= now) {
             self.due = true;
-            self.next = if self.sent + 1 < self.config.most { self.following(now) } else { None };
+            self.next =
+                if self.sent + 1 < self.config.max_packets { self.following(now) } else { None };
         }
     }
 
@@ -214,7 +214,7 @@ impl Endpoint for Source {
         head[8..16].copy_from_slice(&self.sent.to_be_bytes());
         head[16..].copy_from_slice(&now.as_nanos().to_be_bytes());
         if self.config.checksum || source.is_ipv6() {
-            // The zeros count for nothing, the length counts twice: in the pseudo-header and here.
+            // The zeros add nothing, and the length is added twice: in the pseudo-header and here.
             let stamp = headers::sum(&head[headers::UDP_HEADER..]);
             let checksum = headers::fold(self.fixed_sum + 2 * length as u64 + stamp);
             // RFC 768: a checksum of zero is sent as all ones.
@@ -238,7 +238,7 @@ mod tests {
         SourceConfig { pattern, ..SourceConfig::ns2(at(1), at(2)) }
     }
 
-    /// Times of sending up to `end`.
+    /// Returns the send times up to `end`.
     fn times(config: SourceConfig, end: Time) -> Vec<u64> {
         let mut source = Source::new(config, Streams::new(1, 0).stream("source"));
         let (mut times, mut payload) = (Vec::new(), Vec::new());
@@ -263,12 +263,12 @@ mod tests {
     #[test]
     fn a_source_stops() {
         let constant = config(Pattern::Constant(Rate(8_000_000)));
-        let some = SourceConfig { most: 5, ..constant };
+        let some = SourceConfig { max_packets: 5, ..constant };
         assert_eq!(times(some, Time::from_secs(1)).len(), 5);
         let window =
             SourceConfig { start: Time::from_millis(10), stop: Time::from_millis(12), ..constant };
         assert_eq!(times(window, Time::from_secs(1)), [10_000_000, 11_000_000, 12_000_000]);
-        assert!(times(SourceConfig { most: 0, ..constant }, Time::from_secs(1)).is_empty());
+        assert!(times(SourceConfig { max_packets: 0, ..constant }, Time::from_secs(1)).is_empty());
     }
 
     #[test]

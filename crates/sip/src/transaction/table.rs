@@ -11,6 +11,7 @@ use super::machine::{
 use super::request;
 use crate::header::Via;
 use crate::message::{self, Message, Method};
+use fnv::FnvHasher;
 use hashbrown::HashMap;
 use ringway_sansio::{Flow, Outbox, Random, Target, Time, TimerId, TimerWheel, Transport};
 use slab::Slab;
@@ -735,9 +736,11 @@ fn method_of(request: &[u8]) -> &[u8] {
     request.split(|&b| b == b' ').next().unwrap_or_default()
 }
 
-/// FNV-1a: methods are few, and who would choose one by its hash gains nothing.
+/// Half of FNV-1a: methods are few, and a peer that chooses one by its hash gains nothing.
 fn hash_method(method: &[u8]) -> u32 {
-    method.iter().fold(0x811c_9dc5, |hash, &b| (hash ^ u32::from(b)).wrapping_mul(0x0100_0193))
+    let mut hasher = FnvHasher::default();
+    hasher.write(method);
+    hasher.finish() as u32
 }
 
 fn server(slab: &mut Slab<ServerEntry>, id: ServerId) -> Option<&mut ServerEntry> {

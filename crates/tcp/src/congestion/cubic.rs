@@ -4,7 +4,7 @@
 use super::{ABC_LIMIT, Acked, Congestion, Window};
 use ringway_sansio::Time;
 
-/// RFC 9438 section 4.6: what a loss leaves of the window.
+/// RFC 9438 section 4.6: the factor of the window after a loss.
 const BETA: f64 = 0.7;
 /// RFC 9438 section 5.1: how aggressively the window grows, in segments per second cubed.
 const C: f64 = 0.4;
@@ -24,16 +24,16 @@ pub struct Cubic {
     w_est: f64,
     /// `cwnd_prior`.
     cwnd_prior: f64,
-    /// Part of a byte that the window is to grow.
+    /// Fraction of a byte by which the window is to grow.
     fraction: f64,
 }
 
-/// The cube root by Newton's method, which the standard library leaves to each platform.
+/// Returns the cube root by Newton's method. The standard library's result depends on the platform.
 fn cube_root(x: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;
     }
-    // A third of the exponent is a start within a factor of two.
+    // Dividing the exponent by three gives a start within a factor of two.
     let mut root = f64::from_bits(x.to_bits() / 3 + (0x3ff0_0000_0000_0000 / 3) * 2);
     for _ in 0..6 {
         root = (2.0 * root + x / (root * root)) / 3.0;
@@ -45,8 +45,8 @@ impl Cubic {
     fn begin(&mut self, cwnd: f64, now: Time) {
         self.epoch = Some(now);
         self.w_est = cwnd;
-        // RFC 9438 section 4.2, figure 2; section 4.8: after slow start without loss the plateau is
-        // where the window stands.
+        // RFC 9438 section 4.2, figure 2; section 4.8: after slow start without loss the plateau is at
+        // the current window.
         if self.w_max <= cwnd {
             self.w_max = cwnd;
             self.k = 0.0;
@@ -116,7 +116,7 @@ impl Congestion for Cubic {
 
     fn timeout(&mut self, window: &mut Window, flight: u32, _now: Time) {
         self.set_back(window, flight);
-        // RFC 9438 section 4.8: the avoidance that follows begins at a plateau of its own.
+        // RFC 9438 section 4.8: the following congestion avoidance starts with a new plateau.
         self.w_max = 0.0;
     }
 
@@ -200,7 +200,7 @@ mod tests {
         assert!((760_000..810_000).contains(&w.cwnd), "{}", w.cwnd);
     }
 
-    /// RFC 9438 section 4.7: a second loss below the first gives room to others.
+    /// RFC 9438 section 4.7: a second loss below the first makes room for other flows.
     #[test]
     fn converges_fast() {
         let mut w = Window { cwnd: 100_000, ssthresh: 100_000, mss: 1000 };

@@ -1,5 +1,5 @@
-//! The window of RFC 5681, which NewReno (RFC 6582) leaves as it is, with appropriate byte
-//! counting (RFC 3465).
+//! The window of RFC 5681, which NewReno (RFC 6582) does not change, with appropriate byte counting
+//! (RFC 3465).
 
 use super::{ABC_LIMIT, Acked, Congestion, Window};
 use ringway_sansio::Time;

@@ -1,4 +1,4 @@
-//! Opening: both ways, and both at once.
+//! The handshake: active, passive and simultaneous open.
 
 use super::timers::Timer;
 use super::{Close, Connection, EcnState, State};
@@ -9,7 +9,7 @@ use ringway_sansio::Time;
 use std::net::SocketAddr;
 
 impl Connection {
-    /// An active open (RFC 9293 section 3.10.1).
+    /// Creates a connection by an active open (RFC 9293 section 3.10.1).
     pub(crate) fn connect(
         local: SocketAddr,
         remote: SocketAddr,
@@ -26,7 +26,7 @@ impl Connection {
         connection
     }
 
-    /// A SYN for a listener (RFC 9293 section 3.10.7.2).
+    /// Creates a connection from a SYN for a listener (RFC 9293 section 3.10.7.2).
     pub(crate) fn accept(
         local: SocketAddr,
         remote: SocketAddr,
@@ -47,7 +47,7 @@ impl Connection {
         connection
     }
 
-    /// What the peer's SYN says. An option that both do not have is off.
+    /// Reads the options of the peer's SYN. An option that only one endpoint supports is off.
     fn learn(&mut self, syn: &Segment<'_>, now: Time) {
         let header = &syn.header;
         let options = &header.options;
@@ -78,7 +78,7 @@ impl Connection {
         self.heard_at = now;
     }
 
-    /// Whether a segment is answered with a reset that names its acknowledgment (RFC 9293
+    /// Returns whether a segment is answered with a reset that carries its acknowledgment (RFC 9293
     /// sections 3.10.7.3 and 3.10.7.4, fifth): it acknowledges what this handshake never sent.
     pub(crate) fn resets(&self, segment: &Segment<'_>) -> bool {
         let header = &segment.header;
@@ -95,7 +95,7 @@ impl Connection {
         }
     }
 
-    /// Our SYN is acknowledged and theirs was received.
+    /// Completes the handshake: the local SYN is acknowledged and the peer's was received.
     pub(super) fn establish(&mut self, now: Time) {
         self.state = State::Established;
         self.snd_una = self.iss + 1;
@@ -117,11 +117,11 @@ impl Connection {
         }
     }
 
-    /// SYN-SENT (RFC 9293 section 3.10.7.3).
+    /// Handles a segment in SYN-SENT (RFC 9293 section 3.10.7.3).
     pub(super) fn input_syn_sent(&mut self, now: Time, segment: &Segment<'_>) {
         let header = &segment.header;
         let acks = header.flags.has(Flags::ACK);
-        // The endpoint answers an acknowledgment of what was not sent.
+        // The endpoint answers an acknowledgment of what was never sent.
         if acks && header.ack != self.snd_nxt {
             return;
         }
@@ -142,15 +142,15 @@ impl Connection {
             self.establish(now);
             self.due.ack = true;
         } else {
-            // Simultaneous open (RFC 9293 section 3.5, figure 7). RFC 3168 does not say how ECN is
-            // agreed then, so it is off.
+            // Simultaneous open (RFC 9293 section 3.5, figure 7). RFC 3168 does not define how ECN is
+            // negotiated then, so it is off.
             self.ecn = EcnState::default();
             self.state = State::SynReceived;
             self.due.syn = true;
         }
     }
 
-    /// The SYN or SYN-ACK was not answered (RFC 6298 section 5, RFC 9293 section 3.8.3).
+    /// Handles a SYN or SYN-ACK that was not answered (RFC 6298 section 5, RFC 9293 section 3.8.3).
     pub(super) fn handshake_timeout(&mut self, now: Time) {
         if now.since(self.progress_at) >= self.settings.handshake_timeout {
             self.finish(State::Closed, Close::TimedOut);
@@ -160,7 +160,7 @@ impl Connection {
         self.syn_retransmitted = true;
         self.totals.retransmits += 1;
         if self.state == State::SynSent {
-            // RFC 3168 section 6.1.1.1: something on the way may drop SYNs with ECN bits.
+            // RFC 3168 section 6.1.1.1: a middlebox may drop SYNs with ECN bits.
             self.ecn.on = false;
         }
         self.due.syn = true;

@@ -1,4 +1,4 @@
-//! A segment for a connection that is past its SYN (RFC 9293 section 3.10.7.4).
+//! Processing of a segment after the SYN (RFC 9293 section 3.10.7.4).
 
 use super::{CHALLENGE_PERIOD, CHALLENGES, Close, Connection, State, TS_RECENT_LIFE};
 use crate::segment::{Flags, Segment};
@@ -6,7 +6,7 @@ use crate::seq::Seq;
 use ringway_sansio::{Ecn, Time};
 
 impl Connection {
-    /// Takes a segment that carries this connection's addresses.
+    /// Handles a segment with this connection's addresses.
     pub(crate) fn handle_segment(&mut self, now: Time, ecn: Ecn, segment: &Segment<'_>) {
         self.totals.segments_received += 1;
         match self.state {
@@ -20,11 +20,11 @@ impl Connection {
         let header = &segment.header;
         let flags = header.flags;
         if self.stamps.on && header.options.timestamps.is_none() && !flags.has(Flags::RST) {
-            // RFC 7323 section 3.2: once agreed, every segment carries them.
+            // RFC 7323 section 3.2: once negotiated, every segment carries them.
             return;
         }
         if self.is_older(now, segment) {
-            // RFC 7323 section 5.3 (R1): answered and dropped, unless it is a reset.
+            // RFC 7323 section 5.3 (R1): the segment is answered and dropped, unless it is a reset.
             self.totals.paws_refused += 1;
             if !segment.is_empty() {
                 self.due.ack = true;
@@ -42,7 +42,7 @@ impl Connection {
             return;
         }
         if flags.has(Flags::SYN) {
-            // RFC 5961 section 4.2, RFC 9293 section 3.10.7.4: whatever its number.
+            // RFC 5961 section 4.2, RFC 9293 section 3.10.7.4: regardless of its sequence number.
             self.challenge(now);
             return;
         }
@@ -51,7 +51,7 @@ impl Connection {
         }
         self.heard_at = now;
         self.keep_alive_probes = 0;
-        // RFC 7323 section 4.3: the stamp of the segment that our last acknowledgment waits for.
+        // RFC 7323 section 4.3: the timestamp of the segment that the last acknowledgment waits for.
         if self.stamps.on
             && let Some(stamps) = header.options.timestamps
             && header.seq.upto(self.last_ack_sent)
@@ -83,7 +83,7 @@ impl Connection {
         self.take_fin();
     }
 
-    /// PAWS (RFC 7323 section 5.2).
+    /// Returns whether the segment is older by PAWS (RFC 7323 section 5.2).
     fn is_older(&self, now: Time, segment: &Segment<'_>) -> bool {
         if !self.stamps.on || segment.header.flags.has(Flags::RST) {
             return false;
@@ -95,8 +95,8 @@ impl Connection {
         })
     }
 
-    /// The four cases of RFC 9293 section 3.4. A window once told is honoured, however it was
-    /// rounded since (RFC 7323 section 2.4).
+    /// Returns whether one of the four cases of RFC 9293 section 3.4 holds. A window once advertised is
+    /// honoured, however it was rounded since (RFC 7323 section 2.4).
     fn is_acceptable(&self, segment: &Segment<'_>) -> bool {
         let (seq, length) = (segment.header.seq, segment.len());
         let in_window = |at: Seq| at.from(self.rcv_nxt) && at.before(self.rcv_adv);
@@ -108,7 +108,8 @@ impl Connection {
         }
     }
 
-    /// RFC 9293 section 3.10.7.4: an unacceptable segment is answered, a reset is not.
+    /// Handles an unacceptable segment, which is answered unless it is a reset (RFC 9293 section
+    /// 3.10.7.4).
     fn refuse(&mut self, now: Time, segment: &Segment<'_>) {
         let header = &segment.header;
         if header.flags.has(Flags::RST) {
@@ -116,7 +117,7 @@ impl Connection {
         }
         if header.flags.has(Flags::SYN) && self.state == State::SynReceived {
             if header.seq == self.irs {
-                // The peer's SYN again: our SYN-ACK, or its SYN-ACK's ACK, was lost.
+                // The peer's SYN again: the local SYN-ACK, or the ACK of its SYN-ACK, was lost.
                 if header.flags.has(Flags::ACK) && header.ack == self.snd_nxt {
                     self.establish(now);
                     self.due.ack = true;
@@ -127,11 +128,11 @@ impl Connection {
             return;
         }
         if segment.data.is_empty() && !header.flags.has(Flags::FIN) {
-            // RFC 9293 section 3.8.4: a keep-alive probe. Held back, so that two ends that
-            // disagree do not answer each other for ever.
+            // RFC 9293 section 3.8.4: a keep-alive probe. The answer is rate-limited, so that two
+            // endpoints that disagree do not answer each other forever.
             self.challenge(now);
         } else {
-            // A zero-window probe, or what was received already: RFC 2883 section 4.
+            // A zero-window probe, or data that was received already: RFC 2883 section 4.
             let end = header.seq + segment.data.len() as u32;
             if self.sack_on && end.upto(self.rcv_nxt) && !segment.data.is_empty() {
                 self.duplicate = Some((header.seq, end));
@@ -148,7 +149,7 @@ impl Connection {
         }
     }
 
-    /// RFC 5961 section 3.2: a reset counts only with the very number that is expected.
+    /// Handles a reset, which is valid only with exactly the expected number (RFC 5961 section 3.2).
     fn input_reset(&mut self, now: Time, seq: Seq) {
         if seq != self.rcv_nxt {
             self.challenge(now);
@@ -156,14 +157,14 @@ impl Connection {
         }
         let why = match self.state {
             State::SynReceived if !self.passive => Close::Refused,
-            // Nothing is lost to either side.
+            // Neither endpoint loses data.
             State::Closing | State::LastAck if self.fin_received.is_some() => Close::Finished,
             _ => Close::Reset,
         };
         self.finish(State::Closed, why);
     }
 
-    /// A challenge acknowledgment, within the limit of RFC 5961 section 7.
+    /// Sends a challenge acknowledgment, within the limit of RFC 5961 section 7.
     pub(super) fn challenge(&mut self, now: Time) {
         if now.since(self.challenges_since) >= CHALLENGE_PERIOD {
             self.challenges_since = now;
@@ -177,7 +178,8 @@ impl Connection {
         }
     }
 
-    /// RFC 3168 section 6.1.3: the receiver echoes congestion until it is told of a reduction.
+    /// Updates the ECN state: the receiver echoes congestion until CWR arrives (RFC 3168 section
+    /// 6.1.3).
     fn input_ecn(&mut self, ecn: Ecn, flags: Flags, no_data: bool) {
         if flags.has(Flags::CWR) {
             self.ecn.echo = false;
@@ -187,7 +189,7 @@ impl Connection {
         }
     }
 
-    /// Remembers where the peer's data ends.
+    /// Notes the end of the peer's data.
     fn note_fin(&mut self, seq: Seq) {
         if self.fin_received.is_none() && seq.before(self.rcv_adv.max(self.rcv_nxt + 1)) {
             self.fin_received = Some(seq);
@@ -197,7 +199,7 @@ impl Connection {
         }
     }
 
-    /// RFC 9293 section 3.10.7.4, eighth: the FIN's turn has come.
+    /// Handles the FIN when everything before it has arrived (RFC 9293 section 3.10.7.4, eighth).
     fn take_fin(&mut self) {
         if self.fin_received != Some(self.rcv_nxt) || !self.state.receives() {
             return;
@@ -208,7 +210,7 @@ impl Connection {
         self.pending.peer_closed = true;
         match self.state {
             State::Established => self.state = State::CloseWait,
-            // Our FIN is not acknowledged: they crossed.
+            // The local FIN is not acknowledged: the FINs crossed.
             State::FinWait1 => self.state = State::Closing,
             State::FinWait2 => self.finish(State::TimeWait, Close::Finished),
             _ => {}

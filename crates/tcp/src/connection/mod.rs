@@ -1,8 +1,8 @@
 //! A connection: the state machine of RFC 9293.
 //!
-//! This file holds what a connection knows and what the application does to it. A segment comes in
-//! by `input`, its acknowledgment is worked on in `ack`, loss is answered in `recovery`, `output`
-//! says what to send next, and `timers` what to do when time has passed.
+//! This file holds the state of a connection and the application's calls. `input` handles a segment,
+//! `ack` its acknowledgment, `recovery` losses; `output` decides what to send next, and `timers`
+//! handles timeouts.
 
 mod ack;
 mod handshake;
@@ -26,70 +26,70 @@ use ringway_sansio::{Duration, Time};
 use std::net::{IpAddr, SocketAddr};
 use timers::{NEVER, TIMERS, Timer};
 
-/// RFC 9293 section 3.7.1: the peer's MSS when it names none, over IPv4 and IPv6.
+/// The peer's MSS when it sends no option, over IPv4 and IPv6 (RFC 9293 section 3.7.1).
 const DEFAULT_MSS: (u16, u16) = (536, 1220);
-/// RFC 5961 section 7: most challenge acknowledgments in `CHALLENGE_PERIOD`.
+/// Maximum number of challenge acknowledgments in `CHALLENGE_PERIOD` (RFC 5961 section 7).
 const CHALLENGES: u8 = 10;
-/// RFC 5961 section 7.
+/// The period of the limit of challenge acknowledgments (RFC 5961 section 7).
 const CHALLENGE_PERIOD: Duration = Duration::from_secs(5);
-/// RFC 7323 section 5.5: a TS.Recent this old no longer counts.
+/// Age above which TS.Recent is invalid (RFC 7323 section 5.5).
 const TS_RECENT_LIFE: Duration = Duration::from_secs(24 * 24 * 3600);
 
-/// The states of RFC 9293 section 3.3.2, less LISTEN, which is not a connection.
+/// The states of RFC 9293 section 3.3.2, without LISTEN, which is not a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum State {
-    /// Over; kept while something received waits to be read.
+    /// Ended; it exists while received data is unread.
     Closed,
-    /// SYN sent.
+    /// A SYN was sent.
     SynSent,
-    /// SYN received and answered.
+    /// A SYN was received and answered.
     SynReceived,
-    /// Open.
+    /// The connection is open.
     Established,
-    /// Our FIN is not acknowledged, the peer has not sent its own.
+    /// The local FIN is not acknowledged, and the peer has not sent one.
     FinWait1,
-    /// Our FIN is acknowledged, the peer has not sent its own.
+    /// The local FIN is acknowledged, and the peer has not sent one.
     FinWait2,
-    /// The peer has sent its FIN, we have not.
+    /// The peer has sent its FIN, and the local endpoint has not.
     CloseWait,
-    /// Both sent FINs that crossed; ours is not acknowledged.
+    /// Both sent FINs that crossed, and the local one is not acknowledged.
     Closing,
-    /// The peer sent its FIN first; ours is not acknowledged.
+    /// The peer sent its FIN first, and the local one is not acknowledged.
     LastAck,
-    /// Over, and remembered by the endpoint.
+    /// Ended; the endpoint keeps its addresses for a while.
     TimeWait,
 }
 
 impl State {
-    /// Whether both ends know each other's sequence numbers.
+    /// Returns whether both endpoints know each other's sequence numbers.
     pub const fn is_synchronised(self) -> bool {
         !matches!(self, State::Closed | State::SynSent | State::SynReceived)
     }
 
-    /// Whether the peer may still send data.
+    /// Returns whether the peer may still send data.
     const fn receives(self) -> bool {
         matches!(self, State::Established | State::FinWait1 | State::FinWait2)
     }
 }
 
-/// Why a connection is over.
+/// The reason why a connection ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[non_exhaustive]
 pub enum Close {
-    /// Both sides ended it and all data was delivered.
+    /// Both endpoints closed it and all data was delivered.
     Finished,
     /// The peer reset it.
     Reset,
     /// The peer answered the SYN with a reset.
     Refused,
-    /// The peer did not answer for too long.
+    /// The peer did not answer in time.
     TimedOut,
 }
 
-/// What loss recovery is doing.
+/// The state of loss recovery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Recovery {
-    /// Nothing is known to be lost.
+    /// No segment is known to be lost.
     Open,
     /// Fast recovery until `until` is acknowledged (RFC 6675 section 5, RFC 6582 section 3.2).
     Fast {
@@ -103,7 +103,7 @@ pub enum Recovery {
     },
 }
 
-/// A connection as a probe sees it. Sizes are in bytes.
+/// State of a connection at one moment. Sizes are in bytes.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Snapshot {
     /// The state.
@@ -112,48 +112,48 @@ pub struct Snapshot {
     pub algorithm: &'static str,
     /// Congestion window.
     pub cwnd: u32,
-    /// Slow start threshold; the largest number before there was any loss.
+    /// Slow start threshold; the largest number before the first loss.
     pub ssthresh: u32,
-    /// Data in a full segment.
+    /// Maximum data in a segment.
     pub mss: u32,
     /// Smoothed round-trip time, once measured.
     pub srtt: Option<Duration>,
-    /// Its variation.
+    /// Variation of the round-trip time.
     pub rttvar: Duration,
-    /// Least round-trip time of the last five minutes.
+    /// Minimum round-trip time of the last five minutes.
     pub min_rtt: Option<Duration>,
     /// Retransmission timeout with its back-off.
     pub rto: Duration,
-    /// Doublings of the timeout in force.
+    /// Number of doublings of the timeout in force.
     pub backoff: u32,
-    /// Bytes thought to be on their way (`pipe`).
+    /// Bytes assumed to be in flight (`pipe`).
     pub in_flight: u32,
-    /// Bytes thought lost and not sent again.
+    /// Bytes assumed lost and not sent again.
     pub lost: u32,
     /// Bytes selectively acknowledged.
     pub sacked: u32,
     /// The peer's window.
     pub send_window: u32,
-    /// The window we told last.
+    /// The window last advertised.
     pub receive_window: u32,
-    /// Loss recovery.
+    /// State of loss recovery.
     pub recovery: Recovery,
-    /// Whether segments came out of order as RACK sees it.
+    /// Whether RACK has seen segments out of order.
     pub reordering: bool,
     /// Bytes written and not acknowledged.
     pub send_queued: usize,
     /// Bytes received in order and not read.
     pub receive_queued: usize,
-    /// What was counted.
+    /// Counters.
     pub totals: Totals,
 }
 
-/// What a connection counts.
+/// Counters of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
     /// Segments sent, of any kind.
     pub segments_sent: u64,
-    /// Segments received and belonging to it.
+    /// Segments received by this connection.
     pub segments_received: u64,
     /// Data bytes sent for the first time.
     pub bytes_sent: u64,
@@ -175,17 +175,17 @@ pub struct Totals {
     pub ecn_reductions: u64,
     /// Duplicate segments the peer reported (RFC 2883).
     pub duplicates_reported: u64,
-    /// Segments refused for an old timestamp (RFC 7323 section 5).
+    /// Segments refused because of an old timestamp (RFC 7323 section 5).
     pub paws_refused: u64,
-    /// Segments dropped because too many holes lay between what was received.
+    /// Segments dropped because there were too many holes in the received data.
     pub ranges_refused: u64,
-    /// Challenge acknowledgments owed and withheld by their limit (RFC 5961 section 7).
+    /// Challenge acknowledgments suppressed by their limit (RFC 5961 section 7).
     pub challenges_withheld: u64,
-    /// Times new data was held back because as many segments as there may be were in flight.
+    /// Number of times that the limit of segments in flight held new data back.
     pub in_flight_full: u64,
 }
 
-/// What is to be told to the application; each at most once until it is told.
+/// Events that the application has not read, each at most once.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pending {
     pub(crate) connected: bool,
@@ -208,11 +208,11 @@ impl Pending {
 /// ECN of a connection (RFC 3168 section 6.1).
 #[derive(Clone, Copy, Debug, Default)]
 struct EcnState {
-    /// Both ends take part.
+    /// Whether both endpoints support it.
     on: bool,
-    /// Echo congestion until the peer says CWR.
+    /// Whether congestion is echoed until the peer sends CWR.
     echo: bool,
-    /// Say CWR on the next new data.
+    /// Whether the next new data carries CWR.
     reduced: bool,
 }
 
@@ -220,14 +220,14 @@ struct EcnState {
 #[derive(Clone, Copy, Debug)]
 struct Stamps {
     on: bool,
-    /// Added to our clock, so that it tells nothing of the host (section 5.4).
+    /// Offset of the local clock, so that it reveals nothing of the host (section 5.4).
     offset: u32,
     /// TS.Recent.
     recent: u32,
     recent_at: Time,
 }
 
-/// A tail loss probe that is out (RFC 8985 section 7.1).
+/// An outstanding tail loss probe (RFC 8985 section 7.1).
 #[derive(Clone, Copy, Debug)]
 struct TailProbe {
     /// `TLP.end_seq`.
@@ -236,7 +236,7 @@ struct TailProbe {
     retransmitted: bool,
 }
 
-/// What `output` must send regardless of the window.
+/// Segments that `output` must send regardless of the window.
 #[derive(Clone, Copy, Debug, Default)]
 struct Due {
     /// An acknowledgment.
@@ -253,7 +253,7 @@ struct Due {
     keep_alive: bool,
 }
 
-/// One connection. The endpoint drives it and owns its addresses.
+/// A connection. The endpoint drives it and knows its addresses.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) local: SocketAddr,
@@ -276,11 +276,11 @@ pub(crate) struct Connection {
     snd_scale: u8,
     mss: u32,
     send: Ring,
-    /// The application wants no more sent.
+    /// Whether the application has finished sending.
     fin_queued: bool,
-    /// The sequence of our FIN, once sent.
+    /// The sequence number of the local FIN, once sent.
     fin_sent: Option<Seq>,
-    /// A write was cut short.
+    /// Whether a write was cut short.
     write_blocked: bool,
     sent_at: Time,
     progress_at: Time,
@@ -288,7 +288,7 @@ pub(crate) struct Connection {
     // Receiving.
     irs: Seq,
     rcv_nxt: Seq,
-    /// The furthest right edge of the window that was told.
+    /// The furthest right edge of the window that was advertised.
     rcv_adv: Seq,
     rcv_scale: u8,
     receive: Ring,
@@ -299,7 +299,7 @@ pub(crate) struct Connection {
     /// A duplicate to report once (RFC 2883).
     duplicate: Option<(Seq, Seq)>,
     fin_received: Option<Seq>,
-    /// Data segments received and not acknowledged.
+    /// Number of data segments received and not acknowledged.
     unacked_segments: u8,
     last_ack_sent: Seq,
     heard_at: Time,
@@ -319,14 +319,14 @@ pub(crate) struct Connection {
     congestion: Box<dyn Congestion>,
     recovery: Recovery,
     prr: Prr,
-    /// One reduction a window: nothing more until this is acknowledged (RFC 3168 section 6.1.2).
+    /// One reduction per window: no further one until this is acknowledged (RFC 3168 section 6.1.2).
     reduced_until: Option<Seq>,
     tail_probe: Option<TailProbe>,
-    /// New data was held back by `MAX_IN_FLIGHT` when last asked.
+    /// Whether `MAX_IN_FLIGHT` held new data back at the last poll.
     held_by_limit: bool,
-    /// A round trip was measured since the last tail loss probe (RFC 8985 section 7.3).
+    /// Whether a round trip was measured since the last tail loss probe (RFC 8985 section 7.3).
     measured: bool,
-    /// Duplicate acknowledgments, without SACK.
+    /// Number of duplicate acknowledgments, without SACK.
     dup_acks: u32,
     syn_retransmitted: bool,
 
@@ -424,29 +424,29 @@ impl Connection {
         connection
     }
 
-    /// Bytes of an IP header, which the MTU includes.
+    /// Returns the length in bytes of an IP header, which the MTU includes.
     fn ip_header(&self) -> u16 {
         if self.remote.is_ipv4() { 20 } else { 40 }
     }
 
-    /// The MSS option we send (RFC 9293 section 3.7.1, RFC 6691: without regard to options).
+    /// Returns the MSS option to send (RFC 9293 section 3.7.1, RFC 6691: without regard to options).
     fn mss_option(&self) -> u16 {
         self.settings.mtu - self.ip_header() - HEADER as u16
     }
 
-    /// Works out what fits into a segment, given the peer's MSS option.
+    /// Computes the maximum data in a segment from the peer's MSS option.
     fn set_mss(&mut self, option: Option<u16>) {
         let default = if self.remote.is_ipv4() { DEFAULT_MSS.0 } else { DEFAULT_MSS.1 };
-        // A peer that says less than this would have us send headers only.
-        const LEAST: u16 = 64;
-        let theirs = option.unwrap_or(default).max(LEAST);
+        // With a smaller value of the peer, segments would be little more than headers.
+        const MIN: u16 = 64;
+        let theirs = option.unwrap_or(default).max(MIN);
         let options = if self.stamps.on { TIMESTAMPS_SPACE as u16 } else { 0 };
         self.mss = u32::from(theirs.min(self.mss_option()) - options);
         self.window.mss = self.mss;
     }
 
-    /// RFC 6928 section 2: ten segments or what was chosen; RFC 5681 section 3.1: one if the
-    /// handshake lost a segment.
+    /// Returns the initial window: ten segments or the configured number (RFC 6928 section 2); one if
+    /// the handshake lost a segment (RFC 5681 section 3.1).
     fn initial_window(&self) -> u32 {
         if self.syn_retransmitted {
             self.mss
@@ -460,7 +460,7 @@ impl Connection {
         }
     }
 
-    /// The connection is over: nothing more is sent, and what was received can still be read.
+    /// Ends the connection: nothing more is sent, and received data can still be read.
     fn finish(&mut self, state: State, why: Close) {
         self.state = state;
         self.timers = [NEVER; TIMERS];
@@ -473,7 +473,7 @@ impl Connection {
         self.pending.closed.get_or_insert(why);
     }
 
-    /// Appends what fits of `data`; gives how much.
+    /// Appends as much of `data` as fits. Returns the number of bytes.
     pub(crate) fn write(&mut self, now: Time, data: &[u8]) -> Result<usize, Error> {
         match self.state {
             State::SynSent | State::SynReceived | State::Established | State::CloseWait
@@ -488,30 +488,30 @@ impl Connection {
         Ok(count)
     }
 
-    /// Bytes that a write would take now.
+    /// Returns the number of bytes that a write would accept now.
     pub(crate) fn write_space(&self) -> usize {
         self.send.space()
     }
 
-    /// What was received in order and not read.
+    /// Returns the data received in order and not read.
     pub(crate) fn peek(&self) -> (&[u8], &[u8]) {
         self.receive.slices(0, usize::MAX)
     }
 
-    /// Takes what fits `out`; gives how much.
+    /// Moves as much data as fits to `out`. Returns the number of bytes.
     pub(crate) fn read(&mut self, out: &mut [u8]) -> usize {
         let count = self.receive.pop(out);
         self.window_may_open();
         count
     }
 
-    /// Drops `count` bytes of what `peek` shows.
+    /// Drops `count` bytes of the data that `peek` returns.
     pub(crate) fn consume(&mut self, count: usize) {
         self.receive.consume(count);
         self.window_may_open();
     }
 
-    /// Nothing more will be written: a FIN follows the data (RFC 9293 section 3.10.4).
+    /// Closes the sending direction: a FIN follows the data (RFC 9293 section 3.10.4).
     pub(crate) fn shutdown(&mut self) -> Result<(), Error> {
         match self.state {
             _ if self.fin_queued => Err(Error::Closing),
@@ -524,7 +524,7 @@ impl Connection {
         }
     }
 
-    /// Whether a reset must tell the peer of an abort (RFC 9293 section 3.10.5).
+    /// Returns whether an abort must send a reset to the peer (RFC 9293 section 3.10.5).
     pub(crate) fn reset_owed(&self) -> bool {
         matches!(
             self.state,
@@ -536,22 +536,22 @@ impl Connection {
         )
     }
 
-    /// SND.NXT and RCV.NXT, for a reset and for TIME-WAIT.
+    /// Returns SND.NXT and RCV.NXT, for a reset and for TIME-WAIT.
     pub(crate) fn next_numbers(&self) -> (Seq, Seq) {
         (self.snd_nxt, self.rcv_nxt)
     }
 
-    /// The window to be told from TIME-WAIT on, unscaled.
+    /// Returns the window to advertise from TIME-WAIT on, unscaled.
     pub(crate) fn last_window(&self) -> u16 {
         (self.rcv_adv.ahead_of(self.rcv_nxt) >> self.scale()).min(0xffff) as u16
     }
 
-    /// Our clock's offset and TS.Recent, when timestamps are on.
+    /// Returns the offset of the local clock and TS.Recent, when timestamps are on.
     pub(crate) fn stamps(&self) -> Option<(u32, u32)> {
         self.stamps.on.then_some((self.stamps.offset, self.stamps.recent))
     }
 
-    /// Whether the handle can be given up: over, told, and read empty.
+    /// Returns whether the connection can be released: it has ended, and its events and data are read.
     pub(crate) fn is_spent(&self) -> bool {
         matches!(self.state, State::Closed | State::TimeWait)
             && !self.pending.any()
@@ -559,18 +559,18 @@ impl Connection {
             && self.receive.is_empty()
     }
 
-    /// Whether an acknowledgment is to be sent now.
+    /// Returns whether an acknowledgment is due.
     pub(crate) fn owes_ack(&self) -> bool {
         self.due.ack
     }
 
-    /// When the next timer is due.
+    /// Returns the time of the next timer.
     pub(crate) fn deadline(&self) -> Option<Time> {
         let first = self.timers.iter().copied().min().unwrap_or(NEVER);
         (first != NEVER).then_some(first)
     }
 
-    /// The addresses of what it sends.
+    /// Returns the addresses of the segments that it sends.
     pub(crate) fn addresses(&self) -> (IpAddr, IpAddr) {
         (self.local.ip(), self.remote.ip())
     }
@@ -579,9 +579,9 @@ impl Connection {
         if self.scale_on { self.rcv_scale } else { 0 }
     }
 
-    /// Data bytes not sent yet.
+    /// Returns the number of data bytes not sent yet.
     fn unsent(&self) -> usize {
-        // With our FIN sent everything is.
+        // The FIN is sent after all data.
         if self.fin_sent.is_some() {
             return 0;
         }
@@ -600,7 +600,7 @@ impl Connection {
         self.timers[timer as usize] = NEVER;
     }
 
-    /// What a probe sees.
+    /// Returns the state of the connection.
     pub(crate) fn snapshot(&self) -> Snapshot {
         Snapshot {
             state: self.state,

@@ -1,4 +1,4 @@
-//! What to send next.
+//! The next segment to send.
 
 use super::timers::{NEVER, Timer};
 use super::{Connection, Recovery, State, TailProbe};
@@ -8,7 +8,7 @@ use crate::seq::Seq;
 use ringway_sansio::{Ecn, Time};
 
 impl Connection {
-    /// Appends the next segment to `out`; `None` when nothing is to be sent now.
+    /// Appends the next segment to `out`. Returns `None` when nothing is due.
     pub(crate) fn transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Ecn> {
         if self.state.is_synchronised() {
             if self.state != State::TimeWait
@@ -34,7 +34,7 @@ impl Connection {
         let nothing_new = self.unsent() == 0 && !(self.fin_queued && self.fin_sent.is_none());
         if self.due.tail_probe {
             self.due.tail_probe = false;
-            // RFC 8985 section 7.3: new data if there is any and the peer takes it.
+            // RFC 8985 section 7.3: new data if there is any and the peer's window allows it.
             if !nothing_new && let Some(ecn) = self.send_new(now, out, Force::TailProbe) {
                 self.tail_probe = Some(TailProbe { end: self.snd_nxt, retransmitted: false });
                 return Some(ecn);
@@ -53,7 +53,7 @@ impl Connection {
         self.send_new(now, out, force)
     }
 
-    /// The first lost segment, if the window lets it out.
+    /// Sends the first lost segment again, if the window allows it.
     fn retransmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Ecn> {
         let id = self.board.next_lost()?;
         let length = self.board.get(id)?.len();
@@ -83,11 +83,11 @@ impl Connection {
         }
     }
 
-    /// New data, as much as fits a segment, if every window lets it out.
+    /// Sends as much new data as fits a segment, if every window allows it.
     fn send_new(&mut self, now: Time, out: &mut Vec<u8>, force: Force) -> Option<Ecn> {
         let full = self.board.len() >= MAX_IN_FLIGHT;
         let held = full && self.unsent() > 0;
-        // Counted once, however often it is asked before an acknowledgment makes room.
+        // Counted once until an acknowledgment makes room.
         self.totals.in_flight_full += u64::from(held && !self.held_by_limit);
         self.held_by_limit = held;
         if full {
@@ -170,8 +170,8 @@ impl Connection {
         Some(ecn)
     }
 
-    /// Whether less than a full segment is to be sent: the sender's side of silly window
-    /// avoidance (RFC 9293 section 3.8.6.2.1) and Nagle (section 3.7.4). All data counts as pushed.
+    /// Returns whether less than a full segment is sent: the sender's silly window avoidance (RFC 9293
+    /// section 3.8.6.2.1) and Nagle (section 3.7.4). All data counts as pushed.
     fn worth_sending(&self, length: usize, unsent: usize, room: usize, quiet: bool) -> bool {
         let all = length == unsent;
         let free = quiet || !self.settings.nagle || self.fin_queued;
@@ -181,12 +181,12 @@ impl Connection {
         free && length > 0 && length as u32 >= self.max_snd_wnd / 2
     }
 
-    /// Whether the peer's window has room, so that no probe is needed.
+    /// Returns whether the peer's window has room, so that no probe is needed.
     fn is_held_by_nagle_only(&self, length: usize, unsent: usize) -> bool {
         length == unsent && unsent > 0
     }
 
-    /// RFC 5681 section 4.1: an idle connection starts anew.
+    /// Restarts an idle connection with a small window (RFC 5681 section 4.1).
     fn restart_after_idle(&mut self, now: Time, quiet: bool) {
         if quiet && now.since(self.sent_at) > self.rtt.rto() {
             self.window.cwnd = self.window.cwnd.min(self.initial_window());
@@ -196,7 +196,7 @@ impl Connection {
 
     fn transmit_ack(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Ecn> {
         if self.due.keep_alive {
-            // RFC 9293 section 3.8.4: one below what the peer expects.
+            // RFC 9293 section 3.8.4: one below the number that the peer expects.
             self.due.keep_alive = false;
             self.emit(now, Flags::ACK, self.snd_una.back(1), 0, out);
             return Some(Ecn::NotEct);
@@ -246,16 +246,16 @@ impl Connection {
         header.emit(self.local.ip(), self.remote.ip(), out, (&[], &[]));
     }
 
-    /// Writes a segment with `length` bytes of data from `seq` on. It acknowledges all there is.
+    /// Writes a segment with `length` bytes of data from `seq` on. It acknowledges everything received.
     fn emit(&mut self, now: Time, flags: Flags, seq: Seq, length: usize, out: &mut Vec<u8>) {
-        let window = self.window_to_tell();
+        let window = self.window_to_advertise();
         let flags = if self.ecn.echo { flags | Flags::ECE } else { flags };
         let sack = if self.sacks_len == 0 && self.duplicate.is_none() {
             Sack::default()
         } else if length == 0 {
             self.sack_blocks()
         } else {
-            // Data leaves room for no blocks; they follow on an acknowledgment of their own.
+            // Data leaves no room for blocks, which follow on a separate acknowledgment.
             Sack::default()
         };
         let owed = length > 0 && self.due.ack && (self.sacks_len > 0 || self.duplicate.is_some());
@@ -286,7 +286,7 @@ impl Connection {
     }
 }
 
-/// What a segment may disregard.
+/// The windows that a segment may exceed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Force {
     /// Nothing.

@@ -1,4 +1,4 @@
-//! The receiving side: data into order, acknowledgments, the window that is told.
+//! The receiving side: ordering of data, acknowledgments, and the advertised window.
 
 use super::Connection;
 use super::timers::{NEVER, Timer};
@@ -7,7 +7,7 @@ use crate::seq::Seq;
 use ringway_sansio::Time;
 
 impl Connection {
-    /// Data that overlaps the window, in a state that receives.
+    /// Handles data that overlaps the window, in a state that receives.
     pub(super) fn receive_data(&mut self, now: Time, seq: Seq, data: &[u8]) {
         let (mut left, mut data) = (seq, data);
         let mut end = seq + data.len() as u32;
@@ -24,7 +24,7 @@ impl Connection {
             data = &data[cut..];
             left = self.rcv_nxt;
         }
-        // Nothing beyond the window, nor beyond the peer's FIN.
+        // Nothing beyond the window or the peer's FIN is accepted.
         let edge = self.fin_received.map_or(self.rcv_adv, |fin| fin.min(self.rcv_adv));
         if end.after(edge) {
             end = edge;
@@ -42,7 +42,7 @@ impl Connection {
     }
 
     fn receive_in_order(&mut self, now: Time, data: &[u8]) {
-        let placed = self.receive.place(self.receive.len(), data);
+        let placed = self.receive.write_at(self.receive.len(), data);
         self.advance(placed as u32);
         self.pending.readable = true;
         if !self.out_of_order.is_empty() {
@@ -52,14 +52,14 @@ impl Connection {
                 self.advance(end.ahead_of(self.rcv_nxt));
             }
             let next = self.rcv_nxt;
-            let mut kept = 0;
+            let mut retained = 0;
             for n in 0..self.sacks_len {
                 if self.sacks[n].0.after(next) {
-                    self.sacks[kept] = self.sacks[n];
-                    kept += 1;
+                    self.sacks[retained] = self.sacks[n];
+                    retained += 1;
                 }
             }
-            self.sacks_len = kept;
+            self.sacks_len = retained;
         }
         // RFC 9293 section 3.8.6.3, RFC 5681 section 4.2: at least every second segment.
         self.unacked_segments += 1;
@@ -87,8 +87,8 @@ impl Connection {
             return;
         };
         let offset = self.receive.len() + (left - self.rcv_nxt) as usize;
-        self.receive.place(offset, data);
-        // RFC 2018 section 4: the block of the latest segment comes first, others by age.
+        self.receive.write_at(offset, data);
+        // RFC 2018 section 4: the block of the latest segment is first, the others follow by age.
         let mut latest = [range; MAX_SACK_BLOCKS];
         let mut len = 1;
         for &(low, high) in &self.sacks[..self.sacks_len] {
@@ -102,8 +102,8 @@ impl Connection {
         self.sacks_len = len;
     }
 
-    /// The blocks for the next acknowledgment: a duplicate first (RFC 2883 section 4), then what
-    /// changed latest (RFC 2018 section 4).
+    /// Returns the blocks for the next acknowledgment: a duplicate first (RFC 2883 section 4), then the
+    /// ranges that changed last (RFC 2018 section 4).
     pub(super) fn sack_blocks(&mut self) -> Sack {
         let mut sack = Sack::default();
         if !self.sack_on {
@@ -111,7 +111,7 @@ impl Connection {
         }
         if let Some((left, right)) = self.duplicate.take() {
             sack.push(left, right);
-            // RFC 2883 section 4.2: within a larger block, that block follows.
+            // RFC 2883 section 4.2: a duplicate within a larger block is followed by that block.
             let within = self.out_of_order.iter().find(|r| r.0.upto(left) && right.upto(r.1));
             if let Some((low, high)) = within {
                 sack.push(low, high);
@@ -125,9 +125,9 @@ impl Connection {
         sack
     }
 
-    /// The window to tell, in bytes: never less than was told, and more only by steps worth
-    /// telling (RFC 9293 section 3.8.6.2.2).
-    pub(super) fn window_to_tell(&mut self) -> u32 {
+    /// Returns the window to advertise, in bytes. It never shrinks the advertised edge, and grows only
+    /// in useful steps (RFC 9293 section 3.8.6.2.2).
+    pub(super) fn window_to_advertise(&mut self) -> u32 {
         let scale = self.scale();
         let edge = self.rcv_nxt + self.receive.space() as u32;
         let step = (self.receive.limit() as u32 / 2).min(self.mss);
@@ -138,7 +138,7 @@ impl Connection {
         (window >> scale) << scale
     }
 
-    /// The application has read: tells a window that has at least doubled.
+    /// Advertises the window after a read, if it has at least doubled.
     pub(super) fn window_may_open(&mut self) {
         if !self.state.receives() {
             return;

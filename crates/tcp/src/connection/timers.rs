@@ -1,4 +1,4 @@
-//! What a connection does when time has passed.
+//! The timers of a connection.
 
 use super::{Close, Connection, Recovery, State};
 use crate::rtt::GRANULARITY;
@@ -7,14 +7,15 @@ use ringway_sansio::{Duration, Time};
 
 /// A timer that is not set.
 pub(super) const NEVER: Time = Time::from_nanos(u64::MAX);
-/// How many timers there are.
+/// Number of timers.
 pub(super) const TIMERS: usize = 6;
-/// RFC 8985 section 7.2: the probe timeout before anything was measured.
+/// The probe timeout before a round trip was measured (RFC 8985 section 7.2).
 const FIRST_PTO: Duration = Duration::from_secs(1);
-/// `TLP.max_ack_delay` of RFC 8985 section 7.2: how long a lone segment's answer may be held back.
+/// `TLP.max_ack_delay` of RFC 8985 section 7.2: maximum delay of the acknowledgment of a single
+/// segment.
 const MAX_ACK_DELAY: Duration = Duration::from_millis(200);
 
-/// The timers, as places in an array.
+/// The timers, as indices of an array.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Timer {
     /// Retransmission (RFC 6298), also of the SYN.
@@ -32,7 +33,7 @@ pub(super) enum Timer {
 }
 
 impl Connection {
-    /// Does what is due.
+    /// Handles the timers that are due.
     pub(crate) fn handle_timeout(&mut self, now: Time) {
         let due = |c: &Connection, timer| c.timer(timer) <= now;
         if due(self, Timer::DelayedAck) {
@@ -68,15 +69,15 @@ impl Connection {
         }
     }
 
-    /// The retransmission timer, bounded by the user timeout (RFC 9293 section 3.8.3).
+    /// Sets the retransmission timer, bounded by the user timeout (RFC 9293 section 3.8.3).
     pub(super) fn arm_rto(&mut self, now: Time) {
         let at = (now + self.rtt.rto()).min(self.progress_at + self.settings.user_timeout);
-        // Never due at once: a user timeout that has passed is found when this one fires.
+        // It is never due at once: an expired user timeout is detected when the timer fires.
         self.set_timer(Timer::Retransmit, at.max(now + GRANULARITY));
     }
 
-    /// After new data was acknowledged or a loss was found: RFC 6298 sections 5.2 and 5.3, RFC 8985
-    /// section 7.2.
+    /// Sets the timers after new data was acknowledged or a loss was found: RFC 6298 sections 5.2 and
+    /// 5.3, RFC 8985 section 7.2.
     pub(super) fn arm_retransmission(&mut self, now: Time) {
         if self.board.is_empty() {
             self.stop_timer(Timer::Retransmit);
@@ -88,14 +89,14 @@ impl Connection {
         self.arm_tail_probe(now);
     }
 
-    /// `TLP_calc_PTO` of RFC 8985 section 7.2.
+    /// Sets the probe timer by `TLP_calc_PTO` of RFC 8985 section 7.2.
     pub(super) fn arm_tail_probe(&mut self, now: Time) {
-        let wanted = self.by_time()
+        let probe_due = self.by_time()
             && self.tail_probe.is_none()
             && self.recovery == Recovery::Open
             && self.board.sacked_bytes() == 0
             && self.rtt.backoff() == 0;
-        if !wanted {
+        if !probe_due {
             self.stop_timer(Timer::TailProbe);
             return;
         }
@@ -103,17 +104,17 @@ impl Connection {
         if self.board.len() == 1 {
             pto += MAX_ACK_DELAY;
         }
-        // Never after the retransmission timer; on the same instant the probe goes first.
+        // Never after the retransmission timer; at the same time the probe is sent first.
         let at = (now + pto).min(self.timer(Timer::Retransmit));
         self.set_timer(Timer::TailProbe, at);
     }
 
-    /// Whether loss is detected by time.
+    /// Returns whether loss is detected by time.
     pub(super) fn by_time(&self) -> bool {
         self.sack_on && self.settings.detection == Detection::RackTlp
     }
 
-    /// RFC 6298 sections 5.4 to 5.6 and RFC 5681 section 3.1.
+    /// Handles the retransmission timeout (RFC 6298 sections 5.4 to 5.6 and RFC 5681 section 3.1).
     fn retransmission_timeout(&mut self, now: Time) {
         if self.board.is_empty() {
             return;
@@ -128,11 +129,11 @@ impl Connection {
         self.tail_probe = None;
         self.due.tail_probe = false;
         if self.board.reneged() {
-            // RFC 2018 section 8: the receiver has dropped what it said it had.
+            // RFC 2018 section 8: the receiver has dropped data that it had acknowledged.
             self.board.distrust();
         }
         if self.snd_wnd == 0 {
-            // RFC 9293 section 3.8.6.1: this asks for the window, and says nothing of the network.
+            // RFC 9293 section 3.8.6.1: this probes the window and is no sign of congestion.
             self.totals.window_probes += 1;
             self.board.lose_first();
         } else {
@@ -158,10 +159,10 @@ impl Connection {
         self.arm_rto(now);
     }
 
-    /// `TLP_send_probe` of RFC 8985 section 7.3.
+    /// Sends a probe by `TLP_send_probe` of RFC 8985 section 7.3.
     fn send_tail_probe(&mut self, now: Time) {
         self.arm_rto(now);
-        // One at a time, and not before a measurement after the last.
+        // One at a time, and not before a measurement after the last one.
         if self.board.is_empty() || self.tail_probe.is_some() || !self.measured {
             return;
         }
@@ -170,7 +171,7 @@ impl Connection {
         self.totals.tail_probes += 1;
     }
 
-    /// RFC 9293 section 3.8.4: probes a silent peer, and gives it up.
+    /// Probes a silent peer, and ends the connection after too many probes (RFC 9293 section 3.8.4).
     fn keep_alive(&mut self, now: Time) {
         let Some(keep_alive) = self.settings.keep_alive else { return };
         if !self.state.is_synchronised() {
@@ -187,13 +188,12 @@ impl Connection {
             return;
         }
         self.keep_alive_probes += 1;
-        // While data is in flight its retransmission does this work.
+        // While data is in flight its retransmission serves as the probe.
         self.due.keep_alive = self.board.is_empty();
         self.set_timer(Timer::KeepAlive, now + keep_alive.interval);
     }
 
-    /// Sets the probe timer when data waits for a window that is too small (RFC 9293
-    /// section 3.8.6.1).
+    /// Sets the probe timer when data waits for a window that is too small (RFC 9293 section 3.8.6.1).
     pub(super) fn arm_persist(&mut self, now: Time) {
         if self.timer(Timer::Persist) == NEVER {
             self.set_timer(Timer::Persist, now + self.rtt.rto());

@@ -1,7 +1,7 @@
 //! The TCP of a host: listeners, connections by their addresses, TIME-WAIT, resets.
 //!
-//! This file holds the table and the application's calls; `packets` is what the world calls, and
-//! how packets find their connection.
+//! This file holds the table and the application's calls. `packets` handles packets and timers, and
+//! finds the connection of a packet.
 
 mod key;
 mod packets;
@@ -18,68 +18,68 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use time_wait::{TimeWait, Waiting};
 
-/// First port given to connections that ask for none (RFC 6335 section 6).
+/// First ephemeral port (RFC 6335 section 6).
 const EPHEMERAL_FIRST: u16 = 49_152;
-/// How many there are.
+/// Number of ephemeral ports.
 const EPHEMERAL_COUNT: u16 = u16::MAX - EPHEMERAL_FIRST + 1;
-/// Segments that belong to no connection and wait to be sent; more are dropped and counted.
+/// Maximum number of segments without a connection that wait to be sent. More are dropped and counted.
 pub const MAX_REPLIES: usize = 256;
 
-/// Names a connection for as long as it can be used; never used again for another.
+/// Identifies a connection for as long as it exists. It is never reused.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct ConnId {
     slot: u32,
     generation: u32,
 }
 
-/// Names a listener; never used again for another.
+/// Identifies a listener. It is never reused.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct ListenerId {
     slot: u32,
     generation: u32,
 }
 
-/// What happened. Each kind waits at most once a connection until it is polled, so what waits is
-/// bounded by the number of connections and listeners.
+/// An event. At most one of each kind waits per connection until it is polled, so the number of waiting
+/// events is bounded by the number of connections and listeners.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// At least one connection waits for [`Tcp::accept`]. Take all: it is told once for those that
-    /// wait.
+    /// At least one connection waits for [`Tcp::accept`]. Accept all: the event is reported once for
+    /// those that wait.
     Incoming(ListenerId),
-    /// A connection that [`Tcp::connect`] began is open.
+    /// A connection opened by [`Tcp::connect`] is established.
     Connected(ConnId),
-    /// There is more to read. Read until nothing is left: it is told again only when more comes.
+    /// Data can be read. Read until nothing is left: the event is repeated only when more arrives.
     Readable(ConnId),
     /// A write was cut short, and a quarter of the buffer is free again.
     Writable(ConnId),
-    /// The peer has sent its last byte. What came before can still be read.
+    /// The peer has sent its last byte. Data before it can still be read.
     PeerClosed(ConnId),
-    /// It is over. What was received can still be read; once it is, the id names nothing. This is
-    /// the last event of a connection.
+    /// The connection has ended. Received data can still be read. The id becomes invalid when all is
+    /// read. This is the last event of a connection.
     Closed(ConnId, Close),
 }
 
-/// What the TCP of a host counts.
+/// Counters of a host's TCP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
     /// Packets received.
     pub received: u64,
-    /// Packets that were no valid segment, or came from or to an address that cannot be.
+    /// Packets that were no valid segment, or had an address that is not allowed.
     pub malformed: u64,
-    /// Segments that belonged to nothing.
+    /// Segments without a connection.
     pub stray: u64,
     /// Resets sent.
     pub resets: u64,
     /// SYNs dropped because the listener's backlog was full.
     pub backlog_full: u64,
-    /// SYNs dropped because too many handshakes were under way.
+    /// SYNs dropped because too many handshakes were in progress.
     pub half_open_full: u64,
-    /// Connections refused because there were too many.
+    /// Connections refused because the limit was reached.
     pub connections_full: u64,
     /// Connections that left TIME-WAIT early to make room.
     pub time_wait_full: u64,
-    /// Resets and other answers not sent because too many waited.
+    /// Resets and other answers not sent because the queue was full.
     pub replies_full: u64,
 }
 
@@ -88,12 +88,12 @@ struct Slot {
     generation: u32,
     connection: Option<Box<Connection>>,
     key: Key,
-    /// Whether the table leads here.
+    /// Whether the table contains it.
     listed: bool,
-    /// Whether it stands in the queue of those that may have something to send.
+    /// Whether it is in the queue of connections that may have a segment to send.
     ready: bool,
-    /// Whether it stands in the queue of events.
-    told: bool,
+    /// Whether it is in the queue of events.
+    notified: bool,
     /// The listener it came from, until it is accepted.
     listener: Option<ListenerId>,
     half_open: bool,
@@ -102,17 +102,17 @@ struct Slot {
 #[derive(Debug)]
 struct Listener {
     generation: u32,
-    /// `None`: the place is free.
+    /// Its address; `None` if the slot is free.
     address: Option<(u128, u16)>,
     settings: Settings,
     backlog: usize,
     half_open: usize,
     queue: VecDeque<ConnId>,
-    told: bool,
+    notified: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum TableEntry {
     Connection(u32),
     TimeWait(u32),
 }
@@ -139,8 +139,8 @@ pub struct Tcp {
     stamp_secret: Keyed,
     slots: Vec<Slot>,
     free: Vec<u32>,
-    table: HashMap<Key, Place, Keyed>,
-    /// The connection found last, which most often is the next too.
+    table: HashMap<Key, TableEntry, Keyed>,
+    /// The connection found last, which the next packet most often belongs to.
     recent: Option<(Key, u32)>,
     listeners: Vec<Listener>,
     listening: HashMap<(u128, u16), u32, Keyed>,
@@ -154,9 +154,9 @@ pub struct Tcp {
 }
 
 impl Tcp {
-    /// A host without connections. `settings` serve wherever none are given. `random` gives the
-    /// secrets from which sequence numbers, ports and timestamps are made (RFC 9293 section 3.4.1,
-    /// RFC 6056 section 3.3.3, RFC 7323 section 5.4).
+    /// Creates a host without connections. `settings` are the defaults of all connections. `random`
+    /// supplies the secrets from which sequence numbers, ports and timestamps are derived (RFC 9293
+    /// section 3.4.1, RFC 6056 section 3.3.3, RFC 7323 section 5.4).
     pub fn new(
         limits: Limits,
         settings: Settings,
@@ -185,8 +185,8 @@ impl Tcp {
         })
     }
 
-    /// Waits for connections to `local`, whose address may be unspecified. At most `backlog` wait
-    /// to be accepted, besides the handshakes under way.
+    /// Listens for connections to `local`, whose address may be unspecified. At most `backlog`
+    /// connections wait to be accepted, without handshakes in progress.
     pub fn listen(
         &mut self,
         local: SocketAddr,
@@ -213,7 +213,7 @@ impl Tcp {
             backlog: backlog.max(1),
             half_open: 0,
             queue: VecDeque::new(),
-            told: false,
+            notified: false,
         };
         let slot = match self.listeners.iter().position(|l| l.address.is_none()) {
             Some(slot) => {
@@ -230,7 +230,7 @@ impl Tcp {
         Ok(ListenerId { slot, generation: self.listeners[slot as usize].generation })
     }
 
-    /// Ends a listener. What was not accepted is reset (RFC 9293 section 3.10.4).
+    /// Closes a listener. Connections that were not accepted are reset (RFC 9293 section 3.10.4).
     pub fn unlisten(&mut self, now: Time, id: ListenerId) -> Result<(), Error> {
         let listener = self.listener(id).ok_or(Error::NoListener)?;
         let address = listener.address.take();
@@ -246,7 +246,7 @@ impl Tcp {
         Ok(())
     }
 
-    /// Begins a connection (RFC 9293 section 3.10.1). Port 0 of `local` asks for a free one.
+    /// Opens a connection (RFC 9293 section 3.10.1). Port 0 of `local` chooses a free ephemeral port.
     /// [`Event::Connected`] or [`Event::Closed`] follows.
     pub fn connect(
         &mut self,
@@ -284,11 +284,11 @@ impl Tcp {
         Ok(self.id(slot))
     }
 
-    /// The next connection that waits at a listener.
+    /// Returns the next connection that waits at a listener.
     pub fn accept(&mut self, id: ListenerId) -> Option<ConnId> {
         loop {
             let conn = self.listener(id)?.queue.pop_front()?;
-            // One that ended before it was accepted left its place in the queue.
+            // A connection that ended before it was accepted is still in the queue.
             if let Some(slot) = self.slot(conn) {
                 let entry = &mut self.slots[slot as usize];
                 entry.listener = None;
@@ -302,7 +302,7 @@ impl Tcp {
         }
     }
 
-    /// Writes what fits into the send buffer and gives how many bytes that were; a write cut short
+    /// Writes as many bytes as fit the send buffer and returns their number. A write that was cut short
     /// is followed by [`Event::Writable`].
     pub fn write(&mut self, now: Time, id: ConnId, data: &[u8]) -> Result<usize, Error> {
         let slot = self.slot(id).ok_or(Error::NoConnection)?;
@@ -312,13 +312,13 @@ impl Tcp {
         Ok(count)
     }
 
-    /// Bytes that a write would take now.
+    /// Returns the number of bytes that a write would accept now.
     pub fn write_space(&self, id: ConnId) -> Result<usize, Error> {
         self.connection(id).map(Connection::write_space).ok_or(Error::NoConnection)
     }
 
-    /// Reads what fits `out`; gives how many bytes, 0 when nothing waits. After
-    /// [`Event::PeerClosed`], 0 is the end.
+    /// Reads as many bytes as fit `out`. Returns their number, 0 when nothing waits. After
+    /// [`Event::PeerClosed`], 0 is the end of the stream.
     pub fn read(&mut self, now: Time, id: ConnId, out: &mut [u8]) -> Result<usize, Error> {
         let slot = self.slot(id).ok_or(Error::NoConnection)?;
         let connection = self.connection_mut(slot).ok_or(Error::NoConnection)?;
@@ -327,12 +327,13 @@ impl Tcp {
         Ok(count)
     }
 
-    /// What waits to be read, in two parts, without copying it. [`Tcp::consume`] takes it.
+    /// Returns the data that waits to be read, in two parts, without copying. [`Tcp::consume`] removes
+    /// it.
     pub fn peek(&self, id: ConnId) -> Result<(&[u8], &[u8]), Error> {
         self.connection(id).map(Connection::peek).ok_or(Error::NoConnection)
     }
 
-    /// Takes `count` bytes of what waits to be read.
+    /// Removes `count` bytes of the data that waits to be read.
     pub fn consume(&mut self, now: Time, id: ConnId, count: usize) -> Result<(), Error> {
         let slot = self.slot(id).ok_or(Error::NoConnection)?;
         self.connection_mut(slot).ok_or(Error::NoConnection)?.consume(count);
@@ -349,9 +350,9 @@ impl Tcp {
         }
     }
 
-    /// Ends our direction: a FIN follows what was written (RFC 9293 section 3.10.4, CLOSE). The
-    /// other direction goes on. Before the peer has answered there is nothing to end in order: the
-    /// connection is forgotten, and no event follows.
+    /// Closes the sending direction: a FIN follows the written data (RFC 9293 section 3.10.4, CLOSE).
+    /// The other direction stays open. Before the peer has answered, the connection is released, and no
+    /// event follows.
     pub fn shutdown(&mut self, now: Time, id: ConnId) -> Result<(), Error> {
         let slot = self.slot(id).ok_or(Error::NoConnection)?;
         let connection = self.connection_mut(slot).ok_or(Error::NoConnection)?;
@@ -365,7 +366,7 @@ impl Tcp {
         Ok(())
     }
 
-    /// Ends a connection at once and forgets it: the peer is told by a reset, what waits in either
+    /// Aborts and releases a connection. A reset is sent to the peer, data that waits in either
     /// direction is lost (RFC 9293 section 3.10.5), and no event follows.
     pub fn abort(&mut self, now: Time, id: ConnId) -> Result<(), Error> {
         let slot = self.slot(id).ok_or(Error::NoConnection)?;
@@ -373,7 +374,7 @@ impl Tcp {
         Ok(())
     }
 
-    /// What happened next.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         while let Some(&notice) = self.notices.front() {
             if let Some(event) = self.take_event(notice) {
@@ -388,16 +389,17 @@ impl Tcp {
         let slot = match notice {
             Notice::Listener(slot) => {
                 let listener = self.listeners.get_mut(slot as usize)?;
-                let told = core::mem::take(&mut listener.told) && !listener.queue.is_empty();
+                let notified =
+                    core::mem::take(&mut listener.notified) && !listener.queue.is_empty();
                 let id = ListenerId { slot, generation: listener.generation };
-                return told.then_some(Event::Incoming(id));
+                return notified.then_some(Event::Incoming(id));
             }
             Notice::Connection(slot) => slot,
         };
         let id = self.id(slot);
         let entry = &mut self.slots[slot as usize];
         let Some(connection) = &mut entry.connection else {
-            entry.told = false;
+            entry.notified = false;
             return None;
         };
         let pending = &mut connection.pending;
@@ -419,26 +421,26 @@ impl Tcp {
             }
             return Some(Event::Closed(id, why));
         }
-        entry.told = false;
+        entry.notified = false;
         None
     }
 
-    /// What a probe sees of a connection.
+    /// Returns the state of a connection.
     pub fn snapshot(&self, id: ConnId) -> Result<Snapshot, Error> {
         self.connection(id).map(Connection::snapshot).ok_or(Error::NoConnection)
     }
 
-    /// A connection's local and remote address.
+    /// Returns a connection's local and remote address.
     pub fn addresses(&self, id: ConnId) -> Result<(SocketAddr, SocketAddr), Error> {
         self.connection(id).map(|c| (c.local, c.remote)).ok_or(Error::NoConnection)
     }
 
-    /// What was counted.
+    /// Returns the counters.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Connections that exist, and those in TIME-WAIT.
+    /// Returns the number of connections, and of those in TIME-WAIT.
     pub fn len(&self) -> (usize, usize) {
         (self.slots.len() - self.free.len(), self.time_wait.len())
     }
@@ -465,17 +467,18 @@ impl Tcp {
         (listener.generation == id.generation && listener.address.is_some()).then_some(listener)
     }
 
-    /// An initial sequence number (RFC 9293 section 3.4.1: a clock of 4 microseconds and a keyed
+    /// Returns an initial sequence number (RFC 9293 section 3.4.1: a clock of 4 microseconds and a keyed
     /// hash), and the offset of the timestamp clock (RFC 7323 section 5.4).
     fn initial_numbers(&self, now: Time, key: Key, local: IpAddr, remote: IpAddr) -> (Seq, u32) {
         let clock = (now.as_nanos() / 4000) as u32;
         let iss = clock.wrapping_add(self.secret.number(key) as u32);
-        // By addresses alone, so that a new connection's stamps go on from those of the last.
+        // By addresses alone, so that a new connection's timestamps continue those of the previous one.
         let offset = self.stamp_secret.number((number(local), number(remote)));
         (Seq::new(iss), offset as u32)
     }
 
-    /// RFC 6056 section 3.3.3: from a start that only we know for this peer.
+    /// Returns a free ephemeral port. The search starts at a secret offset for this peer (RFC 6056
+    /// section 3.3.3).
     fn free_port(&mut self, local: IpAddr, remote: SocketAddr) -> Result<u16, Error> {
         let offset =
             self.stamp_secret.number((1u8, number(local), number(remote.ip()), remote.port()));
@@ -501,7 +504,7 @@ impl Tcp {
                     key,
                     listed: false,
                     ready: false,
-                    told: false,
+                    notified: false,
                     listener: None,
                     half_open: false,
                 });
@@ -514,11 +517,11 @@ impl Tcp {
         entry.listed = true;
         entry.listener = None;
         entry.half_open = false;
-        self.table.insert(key, Place::Connection(slot));
+        self.table.insert(key, TableEntry::Connection(slot));
         slot
     }
 
-    /// Forgets a connection. Its place in the queues is left and found empty there.
+    /// Releases a connection. Its entries in the queues stay and are skipped there.
     fn release(&mut self, slot: u32) {
         self.unlist(slot);
         let entry = &mut self.slots[slot as usize];
@@ -582,14 +585,14 @@ impl Tcp {
     fn announce(&mut self, slot: u32) {
         let entry = &mut self.slots[slot as usize];
         let Some(connection) = &entry.connection else { return };
-        if !connection.passive && connection.pending.any() && !entry.told {
-            entry.told = true;
+        if !connection.passive && connection.pending.any() && !entry.notified {
+            entry.notified = true;
             self.notices.push_back(Notice::Connection(slot));
         }
     }
 
-    /// Does what a change of a connection asks of the tables. Its deadline is set once it has
-    /// nothing left to send, which is always asked next.
+    /// Updates the tables after a change of a connection. Its deadline is set once it has nothing left
+    /// to send, which is always polled next.
     fn settle(&mut self, now: Time, slot: u32) {
         let entry = &mut self.slots[slot as usize];
         let Some(connection) = &mut entry.connection else { return };
@@ -601,8 +604,8 @@ impl Tcp {
         let state = connection.state;
         let spent = connection.is_spent();
         if !spent {
-            let tell = !connection.passive && connection.pending.any();
-            if tell && !core::mem::replace(&mut entry.told, true) {
+            let notify = !connection.passive && connection.pending.any();
+            if notify && !core::mem::replace(&mut entry.notified, true) {
                 self.notices.push_back(Notice::Connection(slot));
             }
             if !core::mem::replace(&mut entry.ready, true) {
@@ -619,13 +622,13 @@ impl Tcp {
         }
     }
 
-    /// A connection that was not accepted: `false` when it is gone.
+    /// Handles a connection that was not accepted. Returns `false` when it was released.
     fn settle_passive(&mut self, slot: u32) -> bool {
         let id = self.id(slot);
         let entry = &mut self.slots[slot as usize];
         let Some(connection) = &mut entry.connection else { return false };
         if connection.state == State::Closed {
-            // RFC 9293 section 3.10.7.4: back to LISTEN, and nobody is told.
+            // RFC 9293 section 3.10.7.4: back to LISTEN without an event.
             self.release(slot);
             return false;
         }
@@ -637,7 +640,7 @@ impl Tcp {
         let Some(listener) = self.listener(listener_id) else { return true };
         listener.half_open -= 1;
         listener.queue.push_back(id);
-        if !core::mem::replace(&mut listener.told, true) {
+        if !core::mem::replace(&mut listener.notified, true) {
             self.notices.push_back(Notice::Listener(listener_id.slot));
         }
         true
@@ -674,7 +677,7 @@ impl Tcp {
         }
         let key = waiting.key;
         let index = self.time_wait.insert(waiting);
-        self.table.insert(key, Place::TimeWait(index));
+        self.table.insert(key, TableEntry::TimeWait(index));
     }
 
     fn leave_time_wait(&mut self, index: u32) -> Waiting {
@@ -684,7 +687,8 @@ impl Tcp {
     }
 }
 
-/// RFC 9293 section 3.9.2.3 (MUST-46, MUST-57): TCP speaks to one host at a time.
+/// Returns whether an address is unicast: TCP is between two hosts only (RFC 9293 section 3.9.2.3,
+/// MUST-46, MUST-57).
 fn is_unicast(address: IpAddr) -> bool {
     let broadcast = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());
     !(address.is_multicast() || address.is_unspecified() || broadcast)

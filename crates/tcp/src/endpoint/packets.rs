@@ -1,8 +1,8 @@
-//! What the world calls: packets in, packets out, time.
+//! Received and sent packets, and time.
 
 use super::key::{Key, number};
 use super::time_wait::Waiting;
-use super::{Place, Reply, Tcp, is_unicast};
+use super::{Reply, TableEntry, Tcp, is_unicast};
 use crate::PROTOCOL;
 use crate::connection::Connection;
 use crate::segment::{Flags, Header, Segment};
@@ -10,7 +10,8 @@ use crate::seq::Seq;
 use ringway_sansio::{Addressing, Ecn, Endpoint, Time};
 use std::net::{IpAddr, SocketAddr};
 
-/// How far a new connection's numbers start above those of the one in TIME-WAIT that it follows.
+/// Distance of a new connection's initial number above the numbers of the TIME-WAIT connection that it
+/// replaces.
 const BEYOND_TIME_WAIT: u32 = 0x1_0001;
 
 impl Endpoint for Tcp {
@@ -38,11 +39,11 @@ impl Endpoint for Tcp {
             return;
         }
         match self.table.get(&key) {
-            Some(&Place::Connection(slot)) => {
+            Some(&TableEntry::Connection(slot)) => {
                 self.recent = Some((key, slot));
                 self.pass_to_connection(now, slot, addressing, ecn, &segment);
             }
-            Some(&Place::TimeWait(index)) => {
+            Some(&TableEntry::TimeWait(index)) => {
                 self.pass_to_time_wait(now, index, key, addressing, &segment);
             }
             None => self.pass_to_listener(now, key, addressing, &segment, None),
@@ -122,7 +123,7 @@ impl Tcp {
         self.settle(now, slot);
     }
 
-    /// RFC 9293 section 3.10.7.4 for TIME-WAIT.
+    /// Handles a segment for a connection in TIME-WAIT (RFC 9293 section 3.10.7.4).
     fn pass_to_time_wait(
         &mut self,
         now: Time,
@@ -162,7 +163,7 @@ impl Tcp {
         });
     }
 
-    /// RFC 9293 sections 3.10.7.1 and 3.10.7.2: no connection has these addresses.
+    /// Handles a segment without a connection (RFC 9293 sections 3.10.7.1 and 3.10.7.2).
     fn pass_to_listener(
         &mut self,
         now: Time,
@@ -219,7 +220,7 @@ impl Tcp {
         if let Some(old) = old
             && !iss.after(old.snd_nxt)
         {
-            // RFC 9293 section 3.10.7.4 (MAY-2) asks for larger numbers than were used.
+            // RFC 9293 section 3.10.7.4 (MAY-2) requires larger numbers than were used.
             iss = old.snd_nxt + BEYOND_TIME_WAIT;
         }
         let connection = Connection::accept(local, remote, &settings, (iss, stamp), segment, now);
@@ -230,7 +231,7 @@ impl Tcp {
         self.settle(now, slot);
     }
 
-    /// RFC 9293 section 3.10.7.1: the reset that an unwanted segment gets.
+    /// Answers a segment without a connection by a reset (RFC 9293 section 3.10.7.1).
     fn reset(&mut self, addressing: Addressing, segment: &Segment<'_>) {
         let header = &segment.header;
         if header.flags.has(Flags::RST) {

@@ -1,4 +1,4 @@
-//! Connections in TIME-WAIT: what little must be kept to answer for them, in a bounded table.
+//! Connections in TIME-WAIT: the minimum of state to answer for them, in a bounded table.
 
 use super::key::Key;
 use crate::segment::{Flags, Header, Options, Timestamps};
@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 
 const NIL: u32 = u32::MAX;
 
-/// One connection that is over.
+/// A connection that has ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiting {
     pub(super) key: Key,
@@ -17,13 +17,13 @@ pub(super) struct Waiting {
     pub(super) snd_nxt: Seq,
     pub(super) rcv_nxt: Seq,
     pub(super) window: u16,
-    /// Our clock's offset and TS.Recent.
+    /// The offset of the local clock and TS.Recent.
     pub(super) stamps: Option<(u32, u32)>,
     pub(super) until: Time,
 }
 
 impl Waiting {
-    /// The acknowledgment that answers a FIN sent again (RFC 9293 section 3.10.7.4).
+    /// Returns the acknowledgment that answers a repeated FIN (RFC 9293 section 3.10.7.4).
     pub(super) fn acknowledgment(&self, now: Time) -> Header {
         let timestamps = self.stamps.map(|(offset, recent)| Timestamps {
             value: (now.as_millis() as u32).wrapping_add(offset),
@@ -48,8 +48,8 @@ struct Node {
     after: u32,
 }
 
-/// All of them, in the order in which they end. All wait equally long, so that is the order in
-/// which they came, and one that starts anew goes last.
+/// All connections in TIME-WAIT, in the order in which they end. All wait equally long, so that is the
+/// order of their arrival, and a restarted one goes last.
 #[derive(Debug)]
 pub(super) struct TimeWait {
     nodes: Vec<Node>,
@@ -71,7 +71,7 @@ impl TimeWait {
         &self.nodes[index as usize].waiting
     }
 
-    /// The one that ends first.
+    /// Returns the one that ends first.
     pub(super) fn first(&self) -> Option<(u32, &Waiting)> {
         (self.first != NIL).then(|| (self.first, self.get(self.first)))
     }
@@ -98,7 +98,7 @@ impl TimeWait {
         *self.get(index)
     }
 
-    /// Starts the wait of one anew (RFC 9293 section 3.10.7.4).
+    /// Restarts the wait of one (RFC 9293 section 3.10.7.4).
     pub(super) fn restart(&mut self, index: u32, until: Time) {
         self.unlink(index);
         self.nodes[index as usize].waiting.until = until;

@@ -1,4 +1,4 @@
-//! Two hosts and the wire between them in virtual time, and a host that talks to a script.
+//! Two hosts and the wire between them in virtual time, and a host with a scripted peer.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used)]
 
 use ringway_sansio::{Addressing, Duration, Ecn, Endpoint, Random, SplitMix, Time};
@@ -41,10 +41,10 @@ impl Packet {
     }
 }
 
-/// What a wire does to one packet: when each copy arrives, and with which ECN mark.
+/// The fate of one packet on a wire: the arrival time of each copy, and its ECN mark.
 pub type Wire = Box<dyn FnMut(&Packet) -> Vec<(Duration, Ecn)>>;
 
-/// Two hosts, a wire, and what the application at each end was told.
+/// Two hosts, a wire, and the events at each end.
 pub struct Pair {
     pub now: Time,
     pub a: Tcp,
@@ -59,7 +59,7 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// A wire that delays by `latency` and does nothing else.
+    /// Creates a wire that delays by `latency` and does nothing else.
     pub fn new(a: Settings, b: Settings, latency: Duration) -> Pair {
         Pair::over(a, b, Box::new(move |packet| vec![(latency, packet.addressing.ecn)]))
     }
@@ -79,7 +79,7 @@ impl Pair {
         }
     }
 
-    /// Moves what both want to send onto the wire, and takes their events.
+    /// Moves packets of both hosts onto the wire, and collects their events.
     pub fn flush(&mut self) {
         for to_b in [true, false] {
             let host = if to_b { &mut self.a } else { &mut self.b };
@@ -110,13 +110,13 @@ impl Pair {
         }
     }
 
-    /// When something happens next.
+    /// Returns the time of the next event.
     pub fn next(&self) -> Option<Time> {
         let arrival = self.flying.iter().map(|p| p.at).min();
         [arrival, self.a.poll_timeout(), self.b.poll_timeout()].into_iter().flatten().min()
     }
 
-    /// Lets the next thing happen; `false` when nothing waits or it is after `until`.
+    /// Processes the next event. Returns `false` when there is none until `until`.
     pub fn step(&mut self, until: Time) -> bool {
         self.flush();
         let Some(next) = self.next().filter(|next| *next <= until) else { return false };
@@ -145,7 +145,7 @@ impl Pair {
         self.now = until;
     }
 
-    /// Opens a connection from `a` to `b` and gives both ends.
+    /// Opens a connection from `a` to `b` and returns both endpoints.
     pub fn open(&mut self) -> (ConnId, ConnId) {
         let listener = self.b.listen(SocketAddr::new(B, PORT), 8, None).unwrap();
         self.open_to(listener)
@@ -179,7 +179,7 @@ impl Pair {
     }
 }
 
-/// Bytes that tell where in the stream they stand.
+/// Bytes that show their position in the stream.
 pub fn pattern(from: usize, count: usize) -> Vec<u8> {
     (from..from + count).map(|i| (i.wrapping_mul(31) ^ (i >> 8)) as u8).collect()
 }
@@ -197,7 +197,7 @@ impl Flow {
         Flow { total, written: 0, read: 0, ended: false }
     }
 
-    /// Writes what fits, and shuts down at the end.
+    /// Writes as much as fits, and shuts down at the end.
     pub fn write(&mut self, host: &mut Tcp, now: Time, conn: ConnId) {
         while self.written < self.total {
             let count = (self.total - self.written).min(10_000);
@@ -226,8 +226,8 @@ impl Flow {
     }
 }
 
-/// Moves `up` bytes from a to b and `down` back at the same time, until both are read in full and
-/// both ends are closed, or `limit` has passed.
+/// Moves `up` bytes from a to b and `down` bytes back at the same time, until both are read and both
+/// endpoints are closed, or `limit` has passed.
 pub fn transfer(pair: &mut Pair, up: usize, down: usize, limit: Duration) -> (ConnId, ConnId) {
     let (a, b) = pair.open();
     let (mut up, mut down) = (Flow::new(up), Flow::new(down));
@@ -237,8 +237,8 @@ pub fn transfer(pair: &mut Pair, up: usize, down: usize, limit: Duration) -> (Co
         down.write(&mut pair.b, pair.now, b);
         up.read(&mut pair.b, pair.now, b);
         down.read(&mut pair.a, pair.now, a);
-        let told = pair.closed(0).is_some() && pair.closed(1).is_some();
-        if told && up.read == up.total && down.read == down.total {
+        let closed = pair.closed(0).is_some() && pair.closed(1).is_some();
+        if closed && up.read == up.total && down.read == down.total {
             return (a, b);
         }
         if !pair.step(until) {
@@ -275,7 +275,7 @@ impl Dice {
     }
 }
 
-/// A host that talks to a script: packets are handed to it and expected of it one by one, with
+/// A host with a scripted peer: packets are delivered to it and expected from it one by one, with
 /// sequence numbers relative to the two initial ones.
 pub struct Script {
     pub now: Time,
@@ -290,7 +290,7 @@ pub struct Script {
     sent: VecDeque<(Header, Vec<u8>, Ecn)>,
 }
 
-/// What a script hands over or expects: flags by letter, numbers relative to the initial ones.
+/// A segment that a script delivers or expects: flags by letter, numbers relative to the initial ones.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Line {
     pub flags: &'static str,
@@ -364,7 +364,7 @@ impl Script {
         self.listener = Some(listener);
     }
 
-    /// An active open; the SYN is taken and gives the host's initial number.
+    /// Performs an active open; the host's initial number is taken from its SYN.
     pub fn connect(&mut self) -> Header {
         let local = SocketAddr::new(A, 0);
         let remote = SocketAddr::new(B, 40_000);
@@ -424,7 +424,7 @@ impl Script {
         self.sent.pop_front()
     }
 
-    /// The next segment, by its line; the window is not compared unless `expect_window` is used.
+    /// Returns the next segment as a line. The window is not compared unless `expect_window` is used.
     pub fn taken(&mut self) -> Line {
         let (header, data, _) = self.take().expect("a segment");
         let blocks: &Sack = &header.options.sack;
@@ -450,7 +450,7 @@ impl Script {
         assert_eq!(self.take().map(|(header, data, _)| (header, data.len())), None);
     }
 
-    /// Lets time pass; timers that are due fire at their time.
+    /// Lets time pass. Timers fire at their time.
     pub fn wait(&mut self, time: Duration) {
         let until = self.now + time;
         self.collect();

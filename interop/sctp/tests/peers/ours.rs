@@ -32,7 +32,7 @@ pub(crate) fn end(side: usize, seed: u64, offer: Offer) -> Box<dyn End> {
         receive_buffer: 4 << 20,
         interleaving: offer.interleaving,
         scheduling: if offer.interleaving { Scheduling::RoundRobin } else { Scheduling::Fcfs },
-        carried_in_dtls: offer.zero_checksum,
+        over_dtls: offer.zero_checksum,
         ..Settings::default()
     };
     let random = Box::new(SplitMix::new(seed * 2 + side as u64));

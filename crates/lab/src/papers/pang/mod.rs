@@ -24,7 +24,7 @@ use crate::sip::{Bed, Calls};
 use rayon::prelude::*;
 use ringway_figures::statistics::{Estimate, SampleError};
 use ringway_link::{LinkConfig, Rate, Span, Streams};
-use ringway_sim::flows::Carried;
+use ringway_sim::flows::TransportConfig;
 
 /// Replications unless told otherwise.
 pub(super) const REPLICATIONS: u64 = 30;
@@ -164,13 +164,13 @@ fn known(estimate: Result<Estimate, SampleError>) -> Estimate {
 }
 
 /// TCP as a SIP server of today uses it.
-fn tcp() -> Carried {
-    Carried::Tcp(ringway_tcp::Settings { nagle: false, ..Default::default() })
+fn tcp() -> TransportConfig {
+    TransportConfig::Tcp(ringway_tcp::Settings { nagle: false, ..Default::default() })
 }
 
 /// SCTP with a stream for each call.
-fn sctp(settings: ringway_sctp::Settings) -> Carried {
-    Carried::Sctp(settings, settings.outbound_streams)
+fn sctp(settings: ringway_sctp::Settings) -> TransportConfig {
+    TransportConfig::Sctp(settings, settings.outbound_streams)
 }
 
 /// A link of the laboratory's Ethernet.
@@ -179,12 +179,12 @@ fn ethernet(delay: Span) -> LinkConfig {
 }
 
 /// The three transports by their names.
-fn transports() -> [(&'static str, Carried); 3] {
-    [("UDP", Carried::Udp), ("TCP", tcp()), ("SCTP", sctp(Default::default()))]
+fn transports() -> [(&'static str, TransportConfig); 3] {
+    [("UDP", TransportConfig::Udp), ("TCP", tcp()), ("SCTP", sctp(Default::default()))]
 }
 
 /// SCTP that finds losses by time and probes a silent tail.
-fn rack() -> (&'static str, Carried) {
+fn rack() -> (&'static str, TransportConfig) {
     ("SCTP, RACK", sctp(ringway_sctp::Settings { rack: true, ..Default::default() }))
 }
 

@@ -14,7 +14,7 @@ use ringway_figures::statistics::{
 use ringway_link::loss::RandomLoss;
 use ringway_link::{Chance, Change, LinkConfig, Loss, Span};
 use ringway_sansio::{Duration, Time};
-use ringway_sim::flows::Carried;
+use ringway_sim::flows::TransportConfig;
 
 /// Loss in per cent, and calls printed over UDP and SCTP.
 const LOSSES: [(f64, f64, f64); 4] =
@@ -59,13 +59,13 @@ enum Lost {
 const DIALLED: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(20)];
 
 /// Phones without people: they answer at once, hang up at once and call again.
-fn dialling(carried: Carried, loss: f64, lost: Lost) -> Bed {
+fn dialling(carried: TransportConfig, loss: f64, lost: Lost) -> Bed {
     let until = FROM + DIALLED[1];
     let end = until + LIMIT * 2;
     Bed { answer: Duration::ZERO, talk: Duration::ZERO, until, end, ..bed(carried, loss, lost) }
 }
 
-fn bed(carried: Carried, loss: f64, lost: Lost) -> Bed {
+fn bed(carried: TransportConfig, loss: f64, lost: Lost) -> Bed {
     let clean = ethernet(Span::from_millis(1));
     let back = if lost == Lost::Both { line(loss) } else { clean.clone() };
     let phones = [line(loss), back];
@@ -124,7 +124,7 @@ impl Cell {
 }
 
 /// The settings of [`TIMERS`].
-fn timers() -> [(&'static str, Carried); 3] {
+fn timers() -> [(&'static str, TransportConfig); 3] {
     let half = Duration::from_millis(500);
     let plain = ringway_sctp::Settings::default();
     let [min, max, fixed] = TIMERS;

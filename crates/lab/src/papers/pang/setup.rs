@@ -14,7 +14,7 @@ use ringway_figures::statistics::{
 use ringway_link::loss::RandomLoss;
 use ringway_link::{Chance, Change, LinkConfig, Loss, Rate, Span, Streams};
 use ringway_sansio::{Duration, Time};
-use ringway_sim::flows::Carried;
+use ringway_sim::flows::TransportConfig;
 
 /// Loss of each link in each direction, in per cent.
 const LOSSES: [f64; 6] = [0.0, 0.2, 1.0, 2.0, 5.0, 10.0];
@@ -36,7 +36,7 @@ fn line(loss: f64) -> LinkConfig {
     }
 }
 
-fn bed(carried: Carried, loss: f64) -> Bed {
+fn bed(carried: TransportConfig, loss: f64) -> Bed {
     Bed {
         carried,
         // The proxy is on the node in the middle.

@@ -6,7 +6,7 @@ use crate::run::RunError;
 use crate::sip::{Bed, Calls};
 use ringway_link::{Span, Streams};
 use ringway_sansio::{Duration, Time};
-use ringway_sim::flows::Carried;
+use ringway_sim::flows::TransportConfig;
 
 /// One way over each of the two links to the proxy. Chosen so that REGISTER over UDP, one round
 /// trip, takes the 7 ms the paper measured; everything else follows.
@@ -15,7 +15,7 @@ const DELAY: Span = Span(1_700_000);
 const RINGING: Duration = Duration::from_secs(2);
 
 /// A bed on which one call is made, if any.
-fn bed(carried: Carried, callers_register: bool, calls: bool) -> Bed {
+fn bed(carried: TransportConfig, callers_register: bool, calls: bool) -> Bed {
     let from = Time::from_secs(5);
     Bed {
         carried,
@@ -43,7 +43,7 @@ struct Times {
     bytes: f64,
 }
 
-fn times(study: &Study, carried: Carried) -> Result<Times, RunError> {
+fn times(study: &Study, carried: TransportConfig) -> Result<Times, RunError> {
     let run = |bed: Bed| -> Result<Calls, RunError> { Ok(bed.run(Streams::new(study.seed, 0))?) };
     let open = run(bed(carried, true, true))?;
     let closed = run(bed(carried, false, true))?;

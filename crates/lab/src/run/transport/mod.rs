@@ -147,7 +147,7 @@ fn source_config(flow: &Flow, ends: Ends<'_>) -> SourceConfig {
     SourceConfig {
         packet,
         pattern,
-        most,
+        max_packets: most,
         start,
         stop: stop(flow),
         ecn: if flow.ecn { ringway_sansio::Ecn::Ect0 } else { ringway_sansio::Ecn::NotEct },

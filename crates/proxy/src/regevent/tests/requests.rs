@@ -28,7 +28,7 @@ fn a_subscription_begins_with_a_notify() {
 fn cseq_and_version_count_up() {
     let mut w = World::new();
     w.subscribe("c", 600);
-    let first = w.told().unwrap();
+    let first = w.notification().unwrap();
     let number = |s: &Sent| -> u32 {
         s.header("CSeq").unwrap().strip_suffix(" NOTIFY").unwrap().parse().unwrap()
     };
@@ -36,7 +36,7 @@ fn cseq_and_version_count_up() {
     for i in 1..4 {
         w.pass(10);
         w.bind(&[contact("sip:joe@h", i)]);
-        let sent = w.told().unwrap();
+        let sent = w.notification().unwrap();
         assert_eq!((number(&sent), sent.version()), (number(&first) + i, u64::from(i)));
     }
 }
@@ -48,7 +48,7 @@ fn a_route_set_is_kept() {
     let lines = "Record-Route: <sip:p1;lr>, <sip:p2;lr>\nRecord-Route: <sip:p3;lr>\n\
                  Contact: <sip:app@h;x=1>\nEvent: reg;id=7\nExpires: 60";
     assert_eq!(w.send("c", 1, "<sip:joe@example.com>", lines).0.status, 200);
-    let sent = w.told().unwrap();
+    let sent = w.notification().unwrap();
     assert!(sent.text.starts_with("NOTIFY sip:app@h;x=1 SIP/2.0\n"));
     assert_eq!(sent.header("Route"), Some("<sip:p1;lr>, <sip:p2;lr>, <sip:p3;lr>"));
     assert_eq!(sent.header("Event"), Some("reg;id=7"));
@@ -65,7 +65,7 @@ fn a_strict_router_is_obeyed() {
         let lines =
             format!("Record-Route: {record_route}\nContact: <sip:app@h>\nEvent: reg\nExpires: 60");
         w.send("c", 1, "<sip:joe@example.com>", &lines);
-        let sent = w.told().unwrap();
+        let sent = w.notification().unwrap();
         assert!(sent.text.starts_with(start));
         assert_eq!(sent.header("Route"), Some(route));
     }
@@ -80,7 +80,7 @@ fn a_fetch_gives_the_full_state_once() {
     let sent = w.poll().unwrap();
     assert_eq!(sent.header("Subscription-State"), Some("terminated;reason=timeout"));
     assert_eq!(sent.states(), ("full".into(), "active".into()));
-    assert_eq!(sent.contacts(), [told("sip:joe@h", "active", "registered")]);
+    assert_eq!(sent.contacts(), [reported("sip:joe@h", "active", "registered")]);
     assert_eq!(w.events.len(), 1);
     w.answer(&sent, 200);
     assert!(w.events.is_empty() && w.events.watches.is_empty());
@@ -91,16 +91,16 @@ fn a_fetch_gives_the_full_state_once() {
 fn a_refresh_prolongs_and_tells_the_full_state() {
     let mut w = World::new();
     let to = w.subscribe("c", 100);
-    w.told();
+    w.notification();
     w.pass(80);
     assert_eq!(w.refresh("c", 11, &to, 100), 200);
-    let sent = w.told().unwrap();
+    let sent = w.notification().unwrap();
     assert_eq!(sent.header("Subscription-State"), Some("active;expires=100"));
     assert_eq!(sent.states().0, "full");
     w.pass(80);
     assert!(w.poll().is_none());
     w.pass(20);
-    let sent = w.told().unwrap();
+    let sent = w.notification().unwrap();
     assert_eq!(sent.header("Subscription-State"), Some("terminated;reason=timeout"));
     assert!(w.events.is_empty());
 }
@@ -110,11 +110,11 @@ fn a_refresh_prolongs_and_tells_the_full_state() {
 fn unsubscribing_gives_one_last_notify() {
     let mut w = World::new();
     let to = w.subscribe("c", 100);
-    w.told();
+    w.notification();
     assert_eq!(w.refresh("c", 11, &to, 0), 200);
     // It is over: nothing more can be asked of it.
     assert_eq!(w.refresh("c", 12, &to, 100), 481);
-    let sent = w.told().unwrap();
+    let sent = w.notification().unwrap();
     assert_eq!(sent.header("Subscription-State"), Some("terminated;reason=timeout"));
     assert_eq!((w.events.len(), w.poll().is_none()), (0, true));
     assert_eq!(w.refresh("c", 13, &to, 100), 481);
@@ -143,7 +143,7 @@ fn unsubscribing_while_a_notify_is_on_its_way() {
 fn requests_within_no_dialog_or_out_of_order() {
     let mut w = World::new();
     let to = w.subscribe("c", 100);
-    w.told();
+    w.notification();
     assert_eq!(w.refresh("c", 11, "<sip:joe@example.com>;tag=other", 100), 481);
     assert_eq!(w.refresh("d", 11, &to, 100), 481);
     assert_eq!(w.refresh("c", 10, &to, 100), 500);
@@ -158,13 +158,13 @@ fn requests_within_no_dialog_or_out_of_order() {
 fn a_refresh_may_move_the_target() {
     let mut w = World::new();
     let to = w.subscribe("c", 100);
-    w.told();
+    w.notification();
     let lines = "Contact: <sip:elsewhere@h>\nEvent: reg\nExpires: 100";
     assert_eq!(w.send("c", 11, &to, lines).0.status, 200);
-    assert!(w.told().unwrap().text.starts_with("NOTIFY sip:elsewhere@h SIP/2.0\n"));
+    assert!(w.notification().unwrap().text.starts_with("NOTIFY sip:elsewhere@h SIP/2.0\n"));
     let lines = "Event: reg\nExpires: 100";
     assert_eq!(w.send("c", 12, &to, lines).0.status, 200);
-    assert!(w.told().unwrap().text.starts_with("NOTIFY sip:elsewhere@h SIP/2.0\n"));
+    assert!(w.notification().unwrap().text.starts_with("NOTIFY sip:elsewhere@h SIP/2.0\n"));
 }
 
 /// RFC 6665 section 4.2.1.1, RFC 3680 section 4.5.
@@ -243,14 +243,14 @@ fn a_tag_names_its_worker() {
 fn a_subscriber_behind_a_nat_is_told_over_its_flow() {
     let mut w = World::new();
     w.subscribe("c1", 100);
-    assert_eq!(w.told().unwrap().notify.flow, None);
+    assert_eq!(w.notification().unwrap().notify.flow, None);
     w.flow.remote = "198.51.100.9:999".parse().unwrap();
     w.subscribe("c2", 100);
-    assert_eq!(w.told().unwrap().notify.flow, Some(w.flow));
+    assert_eq!(w.notification().unwrap().notify.flow, Some(w.flow));
     w.flow.remote = "192.0.2.40:5060".parse().unwrap();
     w.flow.transport = Transport::Tcp;
     w.subscribe("c3", 100);
-    assert_eq!(w.told().unwrap().notify.flow, Some(w.flow));
+    assert_eq!(w.notification().unwrap().notify.flow, Some(w.flow));
 }
 
 /// RFC 6665 section 4.2.2: these failures end a subscription, and no other.
@@ -271,11 +271,11 @@ fn a_failed_notify() {
         assert!(w.events.subscriptions[0].in_flight.is_some());
         w.answer(&sent, status);
         assert_eq!(w.events.len(), 1, "{status}");
-        // It is no reason to notify again; the next change is told in full.
+        // It is no reason to notify again; the next change is reported in full.
         w.pass(10);
         assert!(w.poll().is_none());
         w.bind(&[contact("sip:joe@h", 1)]);
-        assert_eq!(w.told().unwrap().states().0, "full");
+        assert_eq!(w.notification().unwrap().states().0, "full");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Contacts and what is told of them (RFC 3680 sections 4.7, 4.10 and 5, RFC 5628).
+//! Contacts and what is reported of them (RFC 3680 sections 4.7, 4.10 and 5, RFC 5628).
 
 use super::*;
 
@@ -9,13 +9,13 @@ const INSTANCE: &[u8] = b"urn:uuid:f81d4fae-7dec-11d0-a765-00a0c91e6bf6";
 fn a_registration_is_told() {
     let mut w = World::new();
     w.subscribe("c", 600);
-    let sent = w.told().unwrap();
+    let sent = w.notification().unwrap();
     assert_eq!((sent.version(), sent.states()), (0, ("full".into(), "init".into())));
     w.pass(60);
     w.bind(&[contact("sip:joe@pc34.example.com", 9976)]);
-    let sent = w.told().unwrap();
+    let sent = w.notification().unwrap();
     assert_eq!((sent.version(), sent.states()), (1, ("partial".into(), "active".into())));
-    assert_eq!(sent.contacts(), [told("sip:joe@pc34.example.com", "active", "registered")]);
+    assert_eq!(sent.contacts(), [reported("sip:joe@pc34.example.com", "active", "registered")]);
     let doc = xml::parse(sent.body());
     assert_eq!(doc.attribute("xmlns"), "urn:ietf:params:xml:ns:reginfo");
     let contact = doc.all("contact").next().unwrap();
@@ -31,37 +31,37 @@ fn a_registration_is_told() {
 fn events_of_a_contact() {
     let mut w = World::new();
     w.subscribe("c", 7000);
-    w.told();
+    w.notification();
     let a = contact("sip:joe@a", 1);
     let b = contact("sip:joe@b", 1);
     let step = |w: &mut World, bindings: &[BindingView<'_>]| {
         w.pass(10);
         w.bind(bindings);
-        w.told().map(|sent| (sent.contacts(), sent.states().1)).unwrap_or_default()
+        w.notification().map(|sent| (sent.contacts(), sent.states().1)).unwrap_or_default()
     };
     let (contacts, _) = step(&mut w, &[a, b]);
     assert_eq!(contacts.len(), 2);
     let refreshed = BindingView { cseq: 2, ..a };
     let (contacts, state) = step(&mut w, &[refreshed, b]);
-    assert_eq!(contacts, [told("sip:joe@a", "active", "refreshed")]);
+    assert_eq!(contacts, [reported("sip:joe@a", "active", "refreshed")]);
     assert_eq!(state, "active");
     let shortened = BindingView { expires: w.now + Duration::from_secs(100), ..b };
     let (contacts, _) = step(&mut w, &[refreshed, shortened]);
-    assert_eq!(contacts, [told("sip:joe@b", "active", "shortened")]);
+    assert_eq!(contacts, [reported("sip:joe@b", "active", "shortened")]);
     // Nothing that is reported: no notification.
     let moved = BindingView { flow: Some(w.flow), ..refreshed };
     assert!(step(&mut w, &[moved, shortened]).0.is_empty());
     let (contacts, state) = step(&mut w, &[shortened]);
-    assert_eq!(contacts, [told("sip:joe@a", "terminated", "unregistered")]);
+    assert_eq!(contacts, [reported("sip:joe@a", "terminated", "unregistered")]);
     assert_eq!(state, "active");
     // The timer of the notifier finds what expires, without anybody telling.
     w.pass(100);
-    let sent = w.told().unwrap();
-    assert_eq!(sent.contacts(), [told("sip:joe@b", "terminated", "expired")]);
+    let sent = w.notification().unwrap();
+    assert_eq!(sent.contacts(), [reported("sip:joe@b", "terminated", "expired")]);
     assert_eq!(sent.states().1, "terminated");
     assert!(w.poll().is_none());
     let (contacts, _) = step(&mut w, &[contact("sip:joe@a", 5)]);
-    assert_eq!(contacts, [told("sip:joe@a", "active", "registered")]);
+    assert_eq!(contacts, [reported("sip:joe@a", "active", "registered")]);
 }
 
 /// RFC 3680 section 4.7.1: the server took it away, and wants it back.
@@ -69,24 +69,24 @@ fn events_of_a_contact() {
 fn a_contact_whose_flow_closed_is_deactivated() {
     let mut w = World::new();
     w.subscribe("c", 600);
-    w.told();
+    w.notification();
     w.pass(10);
     let flow = Flow { transport: Transport::Wss, ..w.flow };
     w.bind(&[BindingView { flow: Some(flow), ..contact("sip:joe@a", 1) }]);
-    w.told();
+    w.notification();
     w.pass(10);
     w.store.flow_closed(flow.id, w.now);
     w.events.changed(w.now, AOR, Change::FlowClosed, &w.store);
-    let sent = w.told().unwrap();
-    assert_eq!(sent.contacts(), [told("sip:joe@a", "terminated", "deactivated")]);
+    let sent = w.notification().unwrap();
+    assert_eq!(sent.contacts(), [reported("sip:joe@a", "terminated", "deactivated")]);
 }
 
-/// RFC 3680 section 4.10: changes are told no more often than every five seconds, together.
+/// RFC 3680 section 4.10: changes are reported together, no more often than every five seconds.
 #[test]
 fn notifications_are_not_too_frequent() {
     let mut w = World::new();
     w.subscribe("c", 600);
-    w.told();
+    w.notification();
     w.pass(1);
     w.bind(&[contact("sip:joe@a", 1)]);
     assert!(w.poll().is_none());
@@ -94,14 +94,17 @@ fn notifications_are_not_too_frequent() {
     w.pass(3);
     assert!(w.poll().is_none());
     w.pass(1);
-    let sent = w.told().unwrap();
+    let sent = w.notification().unwrap();
     assert_eq!(
         sent.contacts(),
-        [told("sip:joe@a", "active", "refreshed"), told("sip:joe@b", "active", "registered")]
+        [
+            reported("sip:joe@a", "active", "refreshed"),
+            reported("sip:joe@b", "active", "registered")
+        ]
     );
     // A SUBSCRIBE is answered at once all the same (RFC 6665 section 4.2.1.2).
     w.subscribe("d", 600);
-    assert!(w.told().is_some());
+    assert!(w.notification().is_some());
 }
 
 /// What came and went between two notifications leaves no trace but its end.
@@ -109,12 +112,12 @@ fn notifications_are_not_too_frequent() {
 fn a_contact_that_came_and_went() {
     let mut w = World::new();
     w.subscribe("c", 600);
-    w.told();
+    w.notification();
     w.bind(&[contact("sip:joe@a", 1)]);
     w.bind(&[]);
     w.pass(5);
-    let sent = w.told().unwrap();
-    assert_eq!(sent.contacts(), [told("sip:joe@a", "terminated", "unregistered")]);
+    let sent = w.notification().unwrap();
+    assert_eq!(sent.contacts(), [reported("sip:joe@a", "terminated", "unregistered")]);
     assert!(w.events.watches[AOR].contacts.is_empty());
 }
 
@@ -128,7 +131,7 @@ fn a_notify_waits_for_the_answer_to_the_last() {
     w.bind(&[contact("sip:joe@a", 1)]);
     assert!(w.poll().is_none());
     w.answer(&first, 200);
-    assert_eq!(w.told().unwrap().contacts().len(), 1);
+    assert_eq!(w.notification().unwrap().contacts().len(), 1);
 }
 
 /// Each subscriber hears of each change once, and those that have ended are then forgotten.
@@ -136,18 +139,18 @@ fn a_notify_waits_for_the_answer_to_the_last() {
 fn subscribers_are_told_one_by_one() {
     let mut w = World::new();
     w.subscribe("c1", 600);
-    w.told();
+    w.notification();
     w.bind(&[contact("sip:joe@a", 1)]);
     w.pass(3);
     w.subscribe("c2", 600);
-    let sent = w.told().unwrap();
-    assert_eq!(sent.contacts(), [told("sip:joe@a", "active", "registered")]);
+    let sent = w.notification().unwrap();
+    assert_eq!(sent.contacts(), [reported("sip:joe@a", "active", "registered")]);
     w.pass(2);
-    assert_eq!(w.told().unwrap().header("Call-ID"), Some("c1"));
+    assert_eq!(w.notification().unwrap().header("Call-ID"), Some("c1"));
     w.bind(&[]);
     w.pass(5);
-    let both: Vec<_> = (0..2).map(|_| w.told().unwrap().contacts()).collect();
-    assert_eq!(both[0], [told("sip:joe@a", "terminated", "unregistered")]);
+    let both: Vec<_> = (0..2).map(|_| w.notification().unwrap().contacts()).collect();
+    assert_eq!(both[0], [reported("sip:joe@a", "terminated", "unregistered")]);
     assert_eq!(both[0], both[1]);
     assert!(w.poll().is_none() && w.events.watches[AOR].contacts.is_empty());
 }
@@ -164,9 +167,9 @@ fn ended_contacts_are_bounded() {
     assert!(w.events.watches[AOR].contacts.len() <= MAX_ENDED + 1);
     w.pass(5);
     w.answer(&first, 200);
-    let sent = w.told().unwrap();
+    let sent = w.notification().unwrap();
     assert_eq!(sent.states(), ("full".into(), "active".into()));
-    assert_eq!(sent.contacts(), [told("sip:joe@h199", "active", "registered")]);
+    assert_eq!(sent.contacts(), [reported("sip:joe@h199", "active", "registered")]);
 }
 
 /// Nobody is asked to watch who is not subscribed to, and nobody after.
@@ -181,11 +184,11 @@ fn the_store_is_watched_while_there_are_subscribers() {
     }));
     w.bind(&[contact("sip:joe@a", 1)]);
     let to = w.subscribe("c", 600);
-    w.told();
+    w.notification();
     w.bind(&[contact("sip:joe@a", 2)]);
     assert_eq!(*heard.lock().unwrap(), 1);
     w.refresh("c", 11, &to, 0);
-    w.told();
+    w.notification();
     w.bind(&[contact("sip:joe@a", 3)]);
     assert_eq!(*heard.lock().unwrap(), 1);
     assert!(w.events.is_empty() && w.events.poll_timeout().is_none());
@@ -207,7 +210,7 @@ fn gruus_are_told() {
     };
     w.bind(&[gruu]);
     w.subscribe("c", 600);
-    let sent = w.told().unwrap();
+    let sent = w.notification().unwrap();
     let doc = xml::parse(sent.body());
     let c = doc.all("contact").next().unwrap();
     assert_eq!(c.attribute("q"), "0.8");
@@ -228,7 +231,7 @@ fn gruus_are_told() {
     assert_eq!(c.all("gr:temp-gruu").count(), 0);
     w.own = true;
     w.subscribe("d", 600);
-    let sent = w.told().unwrap();
+    let sent = w.notification().unwrap();
     let doc = xml::parse(sent.body());
     assert_eq!(doc.attribute("xmlns:gr"), "urn:ietf:params:xml:ns:gruuinfo");
     let temporary = doc.all("gr:temp-gruu").next().unwrap();
@@ -251,12 +254,12 @@ fn ids_are_stable_and_differ() {
         |reg_id, uri| BindingView { instance: INSTANCE, reg_id, outbound: true, ..contact(uri, 1) };
     w.bind(&[contact("sip:joe@a", 1), flow(1, "sip:joe@a"), flow(2, "sip:joe@a")]);
     w.subscribe("c", 600);
-    let first = ids(&w.told().unwrap());
+    let first = ids(&w.notification().unwrap());
     assert!(first[0] != first[1] && first[1] != first[2] && first[0] != first[2]);
     w.pass(10);
     let again = BindingView { cseq: 2, ..contact("sip:joe@a", 2) };
     w.bind(&[again, flow(1, "sip:joe@elsewhere"), flow(2, "sip:joe@a")]);
-    let second = ids(&w.told().unwrap());
+    let second = ids(&w.notification().unwrap());
     assert_eq!(second, first[..2]);
 }
 
@@ -272,7 +275,7 @@ fn a_document_is_bounded() {
         .collect();
     w.bind(&all[..15]);
     w.subscribe("c", 600);
-    let sent = w.told().unwrap();
+    let sent = w.notification().unwrap();
     assert!(sent.body().len() < MAX_DOCUMENT + 100);
     assert_eq!(sent.contacts().len(), MAX_DOCUMENT / 12_200);
 }
