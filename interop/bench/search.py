@@ -105,5 +105,6 @@ def highest_clean(offer, guess, seconds, allowed):
         note += " (disturbed: at least this)"
     return {
         "rate": low or 0.0, "confirmed": confirmed, "limited_by_generator": limited, "disturbed": crowded,
-        "second_chances": search.second_chances, "void": search.void, "note": note, "trials": search.trials, "report": best,
+        "second_chances": search.second_chances, "void": search.void, "note": note, "trials": search.trials,
+        "report": best,
     }

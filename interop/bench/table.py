@@ -37,7 +37,7 @@ def really_offered(overload):
 def goodput_share(overload):
     """Goodput at the highest multiple over the best at any, of the medians of all runs."""
     medians = [statistics.median(step["goodput"] for step in steps)
-               for steps in zip(*(run["steps"] for run in overload))]
+               for steps in zip(*(run["steps"] for run in overload), strict=True)]
     return medians[-1] / max(medians)
 
 
@@ -119,7 +119,7 @@ class Rows:
         widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
         return "\n".join("  ".join(
             text.ljust(width) if i == 0 else text.rjust(width)
-            for i, (text, width) in enumerate(zip(line, widths))).rstrip() for line in lines)
+            for i, (text, width) in enumerate(zip(line, widths, strict=True))).rstrip() for line in lines)
 
 
 def aims(results):
@@ -158,15 +158,18 @@ def notes(results):
     """The setup as RFC 7502 section 5.1 wants it stated."""
     machine, setup = results["machine"], results["setup"]
     lines = [
-        f"{machine['processors']} x {machine['processor']}, {machine['memory_mib']} MiB, Linux {machine['kernel']}, "
-        f"{machine['rustc']}, load average {machine['load_before']} before and {machine.get('load_after', '?')} after",
-        f"{setup['transport'].upper()} on loopback; server on processor {setup['server_cpus']}, generator on "
-        f"{setup['generator_cpus']}; {setup['users']} users, {setup['ports']} + {setup['ports']} generator ports, "
-        f"session duration 0 s, no media, no retransmission, threshold 4 s (2 s in searches), late above 0.5 s; medians of {setup['rounds']} rounds",
+        (f"{machine['processors']} x {machine['processor']}, {machine['memory_mib']} MiB, Linux {machine['kernel']}, "
+         f"{machine['rustc']}, load average {machine['load_before']} before and "
+         f"{machine.get('load_after', '?')} after"),
+        (f"{setup['transport'].upper()} on loopback; server on processor {setup['server_cpus']}, generator on "
+         f"{setup['generator_cpus']}; {setup['users']} users, {setup['ports']} + {setup['ports']} generator ports, "
+         f"session duration 0 s, no media, no retransmission, threshold 4 s (2 s in searches), late above 0.5 s; "
+         f"medians of {setup['rounds']} rounds"),
     ]
     for name, about in results["subjects"].items():
         lines.append(f"{name}: " + ", ".join(f"{key} {value}" for key, value in about.items()))
-    buffers = {name: about["receive_buffer"] for name, about in results["subjects"].items() if about.get("receive_buffer")}
+    buffers = {name: about["receive_buffer"] for name, about in results["subjects"].items()
+               if about.get("receive_buffer")}
     if len(set(buffers.values())) > 1:
         lines.append("RECEIVE BUFFERS DIFFER, which favours the larger in the search for the highest clean rate: "
                      + ", ".join(f"{name} {size}" for name, size in buffers.items()))

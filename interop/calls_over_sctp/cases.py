@@ -3,11 +3,11 @@
 The servers stand on two hosts, network namespaces, so that links between them can be cut while calls go on.
 """
 
+import itertools
 import json
 import re
 from pathlib import Path
 
-import cases
 import kamailio
 import sctp
 from server import binary
@@ -124,7 +124,7 @@ def cable(c):
         space.inside("link", "set", device, "up")
         times = invites(messages)
         c.expect(len(times) == count, f"{len(times)} INVITEs came for {count} calls")
-        gap = 1000 * max(later - earlier for earlier, later in zip(times, times[1:]))
+        gap = 1000 * max(later - earlier for earlier, later in itertools.pairwise(times))
         print(f"calls, cable pulled {where}, {over}, profile {profile}: {count} of {count} completed, "
               f"longest gap {gap:.0f} ms", flush=True)
         for site in sites:
@@ -158,7 +158,8 @@ def one_association(c):
     # One that is not answered at once is sent again, with the same tag.
     tags = {tag for tag, in sctp.fields(c, file, "sctp.chunk_type == 1", "sctp.init_initiate_tag")}
     c.expect(len(tags) == 1, f"expected one association, INITs bear the tags {tags}")
-    streams = {stream for row, in sctp.fields(c, file, "sctp.chunk_type == 0", "sctp.data_sid") for stream in row.split(",")}
+    streams = {stream for row, in sctp.fields(c, file, "sctp.chunk_type == 0", "sctp.data_sid")
+               for stream in row.split(",")}
     # Of 400 calls among 1024 streams each way about 320 are used.
     c.expect(len(streams) > 200, f"400 calls used {len(streams)} streams")
 
@@ -278,7 +279,8 @@ class Kamailio:
 
     def start_kamailio(self):
         """Starts it, and waits until it listens."""
-        self.linux.run(f"kamailio -DD -E -f {IN_MACHINE}/kamailio.cfg -m 32 -M 4 -w /tmp -Y {IN_MACHINE} >>/tmp/kamailio 2>&1 &")
+        self.linux.run(f"kamailio -DD -E -f {IN_MACHINE}/kamailio.cfg -m 32 -M 4 -w /tmp -Y {IN_MACHINE} "
+                       f">>/tmp/kamailio 2>&1 &")
         self.linux.run("n=0; while ! grep -q 5060 /proc/net/sctp/eps; do sleep 0.1; n=$((n+1)); "
                        "[ $n -lt 200 ] || { cat /tmp/kamailio; exit 1; }; done", 40)
 
@@ -296,9 +298,9 @@ class Kamailio:
         self.number += 1
         name = f"/tmp/sipp-{self.number}"
         patient = sctp.PATIENT if scenario == "uas" else ""
-        self.linux.run(f"cd /tmp; (TERM=linux sipp -sf /{scenario}.xml -i 127.0.0.1 -p {port} -t u1 -nostdin {patient} -timeout "
-                       f"60s -timeout_error -trace_err -error_file {name}.err {' '.join(map(str, words))} >{name} 2>&1; "
-                       f"echo $? >{name}.end) >/dev/null 2>&1 &")
+        self.linux.run(f"cd /tmp; (TERM=linux sipp -sf /{scenario}.xml -i 127.0.0.1 -p {port} -t u1 -nostdin {patient} "
+                       f"-timeout 60s -timeout_error -trace_err -error_file {name}.err "
+                       f"{' '.join(map(str, words))} >{name} 2>&1; echo $? >{name}.end) >/dev/null 2>&1 &")
         return name
 
     def ended(self, name, seconds=60):
@@ -363,6 +365,7 @@ def with_kamailio(c):
     seen = sctp.fields(c, both.linux.captures[0][1], "sctp", "ip.src", "sctp.chunk_type")
     aborts = [at for at, (_, types) in enumerate(seen) if types.split(",")[0] == str(sctp.ABORT)]
     c.expect(all(seen[at][0] == "10.1.0.2" for at in aborts), "we sent an ABORT")
-    c.expect(not aborts or aborts[-1] - aborts[0] < len(aborts), f"expected no ABORT or some at a time, they are at {aborts}")
+    c.expect(not aborts or aborts[-1] - aborts[0] < len(aborts),
+             f"expected no ABORT or some at a time, they are at {aborts}")
     tags = {tag for tag, in sctp.fields(c, both.linux.captures[0][1], "sctp.chunk_type == 1", "sctp.init_initiate_tag")}
     c.expect(len(tags) == 3, f"expected to be opened at the beginning and once for each that came back, tags: {tags}")

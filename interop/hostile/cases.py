@@ -11,7 +11,7 @@ from pathlib import Path
 
 import cases
 import packets as p
-from packets import BEGIN, END, Peer, Stranger, chunk, data, init, parameter, sack
+from packets import BEGIN, Peer, Stranger, chunk, data, init, parameter, sack
 from server import binary
 
 # Memory the server may have taken for good at the end, KiB: less than one association's buffers (256 KiB each way)
@@ -93,7 +93,8 @@ def inits(attacked):
     """INITs that are bundled, have values that may not be, or thousands of parameters."""
     stranger = attacked.stranger()
     for tag in (0, 5):
-        for values in ({"tag": 0}, {"out": 0}, {"into": 0}, {"window": 0}, {"window": 1499}, {"out": 65535, "into": 65535}):
+        for values in ({"tag": 0}, {"out": 0}, {"into": 0}, {"window": 0}, {"window": 1499},
+                       {"out": 65535, "into": 65535}):
             for bundle in ((init(**values),), (init(**values), data(1)), (data(1), init(**values)), (init(), init())):
                 stranger.send(*bundle, tag=tag)
     heaps = (b"".join(parameter(5, os.urandom(4)) for _ in range(4000)),
@@ -117,7 +118,8 @@ def cookies(attacked):
     tag, cookie = struct.unpack_from(">I", answer[2])[0], p.parameters(answer[2][16:])[p.STATE_COOKIE]
     for place in range(len(cookie)):
         for bit in (1, 128):
-            stranger.send(chunk(p.COOKIE_ECHO, 0, cookie[:place] + bytes([cookie[place] ^ bit]) + cookie[place + 1:]), tag=tag)
+            stranger.send(chunk(p.COOKIE_ECHO, 0, cookie[:place] + bytes([cookie[place] ^ bit]) + cookie[place + 1:]),
+                          tag=tag)
         stranger.send(chunk(p.COOKIE_ECHO, 0, cookie[:place]), tag=tag)
     for more in (1, 100, 5000, 60_000):
         stranger.send(chunk(p.COOKIE_ECHO, 0, cookie + bytes(more)), tag=tag)
@@ -181,13 +183,13 @@ def fragments(attacked):
 
 def control(attacked):
     """Chunks that ask for answers, or for what was not agreed on, each by a peer of its own."""
-    for make in (lambda n, _: chunk(p.HEARTBEAT, 0, parameter(1, os.urandom(1300))),
-                 lambda n, _: chunk(p.ERROR, 0, parameter(6, os.urandom(1200))),
-                 lambda n, _: chunk(p.RE_CONFIG, 0, os.urandom(60)),
+    for make in (lambda *_: chunk(p.HEARTBEAT, 0, parameter(1, os.urandom(1300))),
+                 lambda *_: chunk(p.ERROR, 0, parameter(6, os.urandom(1200))),
+                 lambda *_: chunk(p.RE_CONFIG, 0, os.urandom(60)),
                  lambda n, o: chunk(p.RE_CONFIG, 0, parameter(13, struct.pack(">III", n, 0, o.tsn) + bytes(400))),
-                 lambda n, _: chunk(p.ASCONF, 0, os.urandom(80)),
+                 lambda *_: chunk(p.ASCONF, 0, os.urandom(80)),
                  lambda n, o: chunk(p.FORWARD_TSN, 0, struct.pack(">I", o.first + 70_000 * n & 0xFFFFFFFF)),
-                 lambda n, _: chunk(0xFE, 0, os.urandom(1000)), lambda n, _: chunk(12) + chunk(13)):
+                 lambda *_: chunk(0xFE, 0, os.urandom(1000)), lambda *_: chunk(12) + chunk(13)):
         peer = attacked.peer()
         for n in range(300):
             peer.send(make(n, peer))
@@ -225,11 +227,14 @@ def mutations(attacked):
     def some(peer):
         """Chunks of which each could be right."""
         return (
-            data(peer.tsn, chance.randrange(12), chance.randrange(3), chance.randbytes(chance.randrange(60)), chance.randrange(16)),
-            sack(peer.theirs + chance.randrange(-2, 3), chance.choice((0, 1, 1 << 17)), [(chance.randrange(5), chance.randrange(9))]),
+            data(peer.tsn, chance.randrange(12), chance.randrange(3), chance.randbytes(chance.randrange(60)),
+                 chance.randrange(16)),
+            sack(peer.theirs + chance.randrange(-2, 3), chance.choice((0, 1, 1 << 17)),
+                 [(chance.randrange(5), chance.randrange(9))]),
             chunk(p.HEARTBEAT, 0, parameter(1, b"abcd")),
             chunk(p.RE_CONFIG, 0, parameter(chance.randrange(13, 19), chance.randbytes(chance.randrange(30)))),
-            chunk(p.FORWARD_TSN, 0, struct.pack(">IHH", peer.tsn + chance.randrange(5) & 0xFFFFFFFF, chance.randrange(12), 0)),
+            chunk(p.FORWARD_TSN, 0,
+                  struct.pack(">IHH", peer.tsn + chance.randrange(5) & 0xFFFFFFFF, chance.randrange(12), 0)),
             chunk(p.ASCONF, 0, chance.randbytes(40)), chunk(p.COOKIE_ECHO, 0, peer.cookie),
             init(parameters=chance.randbytes(chance.randrange(40))),
             chunk(p.ERROR, 0, parameter(chance.randrange(14), chance.randbytes(chance.randrange(20)))),
@@ -253,7 +258,8 @@ def sctp(c):
     attacked = Attacked(c)
     attacked.serves("nothing")
     before = attacked.memory()
-    for attack in (lengths, inits, cookies, forged, acknowledgements, gaps, fragments, control, closed_window, mutations):
+    for attack in (lengths, inits, cookies, forged, acknowledgements, gaps, fragments, control, closed_window,
+                   mutations):
         attack(attacked)
         attacked.serves(attack.__name__)
         print(f"{attack.__name__}: {attacked.memory() - before} KiB more", flush=True)

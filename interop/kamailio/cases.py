@@ -31,7 +31,8 @@ class Neighbour:
         """Registers an address on this host."""
         with Client(THEIR_HOST, self.port) as client:
             answer = client.register(user, "", THEIR_DOMAIN, [f"<sip:{user}@127.0.0.1:{port};transport={transport}>"])
-        self.context.expect(answer is not None and answer.status == 200, f"Kamailio: REGISTER: {answer and answer.start}")
+        self.context.expect(answer is not None and answer.status == 200,
+                            f"Kamailio: REGISTER: {answer and answer.start}")
 
 
 def to_kamailio(c, transport):
@@ -51,7 +52,8 @@ def to_kamailio(c, transport):
 def from_kamailio(c, transport):
     """A user of the neighbour calls one of ours; the neighbour is trusted."""
     server = Server(c, trusted=[THEIR_HOST])
-    neighbour = Neighbour(c, [(server.domain, f"sip:{server.host}:{server.port};transport={transport}")], c.ports.take())
+    neighbour = Neighbour(c, [(server.domain, f"sip:{server.host}:{server.port};transport={transport}")],
+                          c.ports.take())
     uas = Sipp(c, "uas", "uas-answer", transport=transport, service="bob", words=TWO_PROXIES).listening()
     register(server, "bob", uas.port, transport)
     uac = Sipp(c, "uac", "uac-call", remote=(THEIR_HOST, neighbour.port), transport=transport,

@@ -13,7 +13,6 @@ import shutil
 import time
 from pathlib import Path
 
-import kamailio
 from phones import Baresip, Linphone
 from sipp import Sipp
 
@@ -21,9 +20,9 @@ BROWSER = Path(__file__).resolve().parent.parent / "jssip"
 # Where Debian has the modules of Asterisk.
 ASTERISK_MODULES = "/usr/lib/x86_64-linux-gnu/asterisk/modules"
 # What chan_pjsip needs to register, and no more.
-ASTERISK = ("res_sorcery_config res_sorcery_memory res_sorcery_astdb res_pjproject res_pjsip res_pjsip_session "
-            "res_pjsip_outbound_registration res_pjsip_outbound_authenticator_digest res_pjsip_pubsub "
-            "res_statsd res_http_websocket chan_pjsip").split()
+ASTERISK = ["res_sorcery_config", "res_sorcery_memory", "res_sorcery_astdb", "res_pjproject", "res_pjsip",
+            "res_pjsip_session", "res_pjsip_outbound_registration", "res_pjsip_outbound_authenticator_digest",
+            "res_pjsip_pubsub", "res_statsd", "res_http_websocket", "chan_pjsip"]
 
 
 def enter(root):
@@ -74,10 +73,10 @@ def kamailio_uac(c, server, user, password, root=""):
     config.write_text("\n".join([
         "debug=2", "log_stderror=yes", "children=1", "disable_tcp=yes", "dns=no", "rev_dns=no", "auto_aliases=no",
         f"listen=udp:127.0.0.1:{port}", f'mpath="{modules}"',
-        *(f'loadmodule "{m}.so"' for m in "tm sl pv rr textops siputils db_text uac".split()),
+        *(f'loadmodule "{m}.so"' for m in ["tm", "sl", "pv", "rr", "textops", "siputils", "db_text", "uac"]),
         f'modparam("uac", "reg_db_url", "text://{folder}/db")', 'modparam("uac", "reg_timer_interval", 1)',
         f'modparam("uac", "reg_contact_addr", "127.0.0.1:{port}")', 'modparam("uac", "reg_retry_interval", 5)',
-        f'modparam("uac", "restore_mode", "none")', "request_route { exit; }", ""]))
+        'modparam("uac", "restore_mode", "none")', "request_route { exit; }", ""]))
     return c.start("kamailio-uac", [*enter(root), "kamailio", "-DD", "-E", "-f", config, "-m", "64", "-M", "8",
                                     "-w", folder, "-Y", folder])
 
@@ -87,16 +86,16 @@ def pjsua(c, server, user, password, root="", program="pjsua"):
     return c.start("pjsua", [
         *enter(root), program, "--null-audio", "--no-tcp", "--no-cli-console", "--app-log-level=5",
         f"--local-port={c.ports.take()}", "--bound-addr=127.0.0.1", f"--id=sip:{user}@{server.domain}",
-        f"--registrar=sip:{server.domain}", f"--outbound=sip:{server.host}:{server.port};lr", f"--realm={server.domain}",
-        f"--username={user}", f"--password={password}", "--reg-timeout=120"], stdin=True)
+        f"--registrar=sip:{server.domain}", f"--outbound=sip:{server.host}:{server.port};lr",
+        f"--realm={server.domain}", f"--username={user}", f"--password={password}", "--reg-timeout=120"], stdin=True)
 
 
 def asterisk(c, server, user, password, root=""):
     """Asterisk's chan_pjsip as a client of a provider."""
     folder, port = c.folder / "asterisk", c.ports.take()
     folder.mkdir()
-    names = ("astetcdir", "astvarlibdir", "astdbdir", "astkeydir", "astdatadir", "astagidir", "astspooldir", "astrundir",
-             "astlogdir")
+    names = ("astetcdir", "astvarlibdir", "astdbdir", "astkeydir", "astdatadir", "astagidir", "astspooldir",
+             "astrundir", "astlogdir")
     data = {"astdatadir": "/usr/share/asterisk", "astvarlibdir": "/usr/share/asterisk"}
     (folder / "asterisk.conf").write_text("\n".join([
         "[directories]", f"astmoddir => {ASTERISK_MODULES}", *(f"{n} => {data.get(n, folder)}" for n in names),
@@ -130,7 +129,7 @@ expiration = 120
 
 
 def _browser(library):
-    def start(c, server, user, password, root=""):
+    def start(c, server, user, password, root=""):  # noqa: ARG001 each agent is started alike
         """A page in headless Chromium that registers over a WebSocket."""
         return c.start(library, ["node", BROWSER / "register.mjs", library, c.folder, server.domain,
                                  f"ws://127.0.0.1:{server.ws_port}/", f"{user}:{password}"], cwd=BROWSER)
@@ -171,7 +170,8 @@ def answered_with(c, server):
     c.capture().end()
     capture = c.folder / "capture.pcapng"
     _, output = c.run("tshark", ["tshark", "-r", capture, "-d", f"udp.port=={server.port},sip", "-d",
-                                 f"tcp.port=={server.ws_port},http", "-Y", "sip.Method == REGISTER && sip.Authorization",
+                                 f"tcp.port=={server.ws_port},http",
+                                 "-Y", "sip.Method == REGISTER && sip.Authorization",
                                  "-T", "fields", "-e", "sip.Method", "-e", "sip.auth.algorithm"])
-    found = re.findall(r'^REGISTER\t"?([\w-]*)', output, flags=re.M)
+    found = re.findall(r'^REGISTER\t"?([\w-]*)', output, flags=re.MULTILINE)
     return [name or "MD5" for name in found]

@@ -1,10 +1,11 @@
 """What a case is, and what it may ask for while it runs."""
 
+import os
 import shutil
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Callable
 
 import process
 import slots
@@ -60,7 +61,6 @@ class Context:
 
     def run(self, name, argv, seconds=30, stdin=None, env=None):
         """Runs a program to its end: (status, output)."""
-        import os
         done = subprocess.run(
             [str(a) for a in argv], input=stdin, capture_output=True, timeout=PATIENCE * seconds, check=False,
             cwd=self.folder, text=True, errors="replace", env={**os.environ, **(env or {})},
@@ -91,7 +91,7 @@ class Context:
         for action in reversed(self._after):
             try:
                 action()
-            except Exception as error:  # the next one must still be cleaned up
+            except Exception as error:  # noqa: BLE001 the next one must still be cleaned up
                 print(f"cleaning up: {error}")
         for started in reversed(self._processes):
             started.end()
@@ -111,13 +111,12 @@ class Context:
     def attempts(action, times=3):
         """Does `action` until it does not fail, so many times at most: for what holds by the clock, which a busy
         machine may spoil once, while a fault spoils it each time."""
-        for left in reversed(range(times)):
+        for _ in range(times - 1):
             try:
                 return action()
             except Failed as failed:
-                if not left:
-                    raise
                 print(f"once more: {failed}", flush=True)
+        return action()
 
     @staticmethod
     def until(condition, seconds, text, every=0.1):

@@ -25,9 +25,10 @@ def write_config(folder, host, port, *, domain, routes=(), users=None, redirect=
     modules = MODULES.split()
     listen = [f"listen=udp:{host}:{port}", f"listen=tcp:{host}:{port}"]
     params = [f'modparam("ctl", "binrpc", "unix:{folder}/ctl")', 'modparam("rr", "enable_double_rr", 1)',
-              'modparam("registrar", "method_filtering", 0)', 'modparam("tm", "fr_timer", 32000)', 
+              'modparam("registrar", "method_filtering", 0)', 'modparam("tm", "fr_timer", 32000)',
               'modparam("tm", "contacts_avp", "tm_contacts")', 'modparam("tm", "contact_flows_avp", "tm_flows")',
-              'modparam("registrar", "gruu_enabled", 0)', 'modparam("registrar", "use_path", 1)', 'modparam("usrloc", "db_mode", 0)']
+              'modparam("registrar", "gruu_enabled", 0)', 'modparam("registrar", "use_path", 1)',
+              'modparam("usrloc", "db_mode", 0)']
     globals_ = ["debug=2", "log_stderror=yes", "fork=yes", "children=2", "tcp_children=2", "auto_aliases=no",
                 f'alias="{domain}"', "server_header=\"Server: stand-in\"", "mlock_pages=no", "dns=no",
                 "rev_dns=no", "use_dns_cache=off", "tcp_connection_lifetime=3605",
@@ -63,7 +64,7 @@ def write_config(folder, host, port, *, domain, routes=(), users=None, redirect=
     for mark, on in [("AUTH", users is not None), ("REDIRECT", redirect), ("WEBSOCKET", bool(ws_port)),
                      ("EDGE", bool(registrar))]:
         if not on:
-            script = re.sub(rf"#!{mark}\n.*?#!END\n", "", script, flags=re.S)
+            script = re.sub(rf"#!{mark}\n.*?#!END\n", "", script, flags=re.DOTALL)
     script = re.sub(r"#!(AUTH|REDIRECT|WEBSOCKET|EDGE|END)\n", "", script)
     hops = "".join(f'    if ($rd == "{name}") {{ $du = "{hop}"; route(RELAY); exit; }}\n' for name, hop in routes)
     script = script.replace("    # ROUTES\n", hops).replace("REGISTRAR", registrar or "")
@@ -122,7 +123,7 @@ class StandIn:
     def contacts(self):
         """Registered contacts."""
         output = rpc(self.server.context, self.server.folder, "ul.dump") or ""
-        return len(re.findall(r"^\s*Address: ", output, flags=re.M))
+        return len(re.findall(r"^\s*Address: ", output, flags=re.MULTILINE))
 
     def tables(self):
         """For error messages."""

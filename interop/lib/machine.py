@@ -12,6 +12,7 @@ serial port, and its network cards are TAP devices of the network namespace the 
 `machine.py` alone boots once and shows what is there; `machine.py --fetch` only fetches the kernel.
 """
 
+import contextlib
 import fcntl
 import os
 import shutil
@@ -189,18 +190,21 @@ class Machine:
         memory.write_bytes(self.archive(cards, modules))
         (self.folder / "line").unlink(missing_ok=True)
         command = ["ip", "netns", "exec", namespace] if namespace else []
-        # Room for a second processor has QEMU translate the kernel's memory barriers as barriers. Without it they are left
-        # out, and notices between the kernel and the cards, which QEMU serves in another thread, are lost: a card stops for good.
-        command += ["qemu-system-x86_64", "-M", "pc,accel=tcg", "-smp", "1,maxcpus=2", "-m", "256", "-nodefaults", "-no-reboot",
-                    "-display", "none", "-kernel", image, "-initrd", memory.name,
+        # Room for a second processor has QEMU translate the kernel's memory barriers as barriers. Without it they are
+        # left out, and notices between the kernel and the cards, which QEMU serves in another thread, are lost: a card
+        # stops for good.
+        command += ["qemu-system-x86_64", "-M", "pc,accel=tcg", "-smp", "1,maxcpus=2", "-m", "256", "-nodefaults",
+                    "-no-reboot", "-display", "none", "-kernel", image, "-initrd", memory.name,
                     "-append", "console=ttyS0 quiet panic=-1 tsc=reliable",
                     "-serial", "file:console", "-serial", "unix:line,server=on,wait=off"]
         for i, (tap, *_) in enumerate(cards):
             command += ["-netdev", f"tap,id=n{i},ifname={tap},script=no,downscript=no",
                         "-device", f"virtio-net-pci,netdev=n{i},mac=52:54:00:00:00:{i + 1:02x}{features}"]
-        # QEMU reads a comma in a path as its own, and a socket's path is bounded (unix(7)): names in the folder are not.
-        self.process = subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                        stderr=open(self.folder / "qemu", "wb"))
+        # QEMU reads a comma in a path as its own, and a socket's path is bounded (unix(7)): names in the folder are
+        # not.
+        with open(self.folder / "qemu", "wb") as errors:
+            self.process = subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL,
+                                            stdout=subprocess.DEVNULL, stderr=errors)
         deadline = time.monotonic() + BOOT_SECONDS
         self.socket = socket.socket(socket.AF_UNIX)
         here = os.open(self.folder, os.O_PATH)
@@ -228,10 +232,8 @@ class Machine:
         """More of what it says."""
         self.check(deadline)
         self.socket.settimeout(max(0.01, min(1, deadline - time.monotonic())))
-        try:
+        with contextlib.suppress(TimeoutError):
             self.text += self.socket.recv(65536)
-        except TimeoutError:
-            pass
 
     def read_line(self, deadline):
         """The next line it says."""

@@ -22,7 +22,8 @@ def permitted():
 
 PERMITTED = permitted()
 if not PERMITTED and "--one" not in sys.argv:
-    print("interop: tcp and some of sctp are left out, for want of the right to make namespaces and devices", file=sys.stderr)
+    print("interop: tcp and some of sctp are left out, for want of the right to make namespaces and devices",
+          file=sys.stderr)
 
 
 def case(name, **options):
@@ -75,7 +76,7 @@ class Space:
         """The same by two switches in a third namespace, with `trunk<number>` between them."""
         trunks = (f"trunk{number}", f"trunk{number}b")
         switches.inside("link", "add", trunks[0], "type", "veth", "peer", "name", trunks[1])
-        for host, (space, trunk) in enumerate(zip((self, other), trunks), 1):
+        for host, (space, trunk) in enumerate(zip((self, other), trunks, strict=True), 1):
             switch, port = f"switch{number}{host}", f"port{number}{host}"
             space.inside("link", "add", f"e{number}", "type", "veth", "peer", "name", port, "netns", switches.name)
             switches.inside("link", "add", switch, "type", "bridge")

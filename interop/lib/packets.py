@@ -3,6 +3,7 @@
 Nothing here retransmits or keeps a timer: loopback loses nothing that matters, and a hostile peer keeps no rules.
 """
 
+import contextlib
 import os
 import socket
 import struct
@@ -107,10 +108,8 @@ class Stranger:
 
     def raw(self, octets):
         """Sends octets as they are."""
-        try:
+        with contextlib.suppress(ConnectionRefusedError):
             self.socket.send(octets)
-        except ConnectionRefusedError:
-            pass
         self.sent += 1
 
     def send(self, *chunks, tag=None):

@@ -3,6 +3,7 @@
 Both play a tone from a file and record what they hear to one.
 """
 
+import contextlib
 import json
 import re
 import shutil
@@ -70,10 +71,8 @@ class Baresip:
         """Waits for an event of the control socket."""
         def read():
             self.socket.settimeout(0.2)
-            try:
+            with contextlib.suppress(TimeoutError):
                 self._buffer += self.socket.recv(65_536)
-            except TimeoutError:
-                pass
             return f'"type":"{wanted}"'.encode() in self._buffer
         self.context.until(read, seconds, lambda: f"baresip: no {wanted} in {seconds} s: {self._said()}")
 
@@ -187,7 +186,7 @@ publish=0
     def packets_received(self):
         """RTP packets it received in its last call, by its own count."""
         text = self.debug.read_text(errors="replace")
-        found = re.findall(r"AUDIO SESSION'S RTP STATISTICS.*?received +(\d+) packets", text, flags=re.S)
+        found = re.findall(r"AUDIO SESSION'S RTP STATISTICS.*?received +(\d+) packets", text, flags=re.DOTALL)
         return int(found[-1]) if found else 0
 
     def recording(self):

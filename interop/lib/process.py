@@ -31,7 +31,7 @@ class Process:
             self.popen = subprocess.Popen(
                 self.argv, stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
                 stdout=out, stderr=subprocess.STDOUT, cwd=cwd or folder,
-                env={**os.environ, **(env or {})}, preexec_fn=_die_with_parent,
+                env={**os.environ, **(env or {})}, preexec_fn=_die_with_parent,  # noqa: PLW1509 it takes no lock
             )
 
     @property

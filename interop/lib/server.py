@@ -95,7 +95,8 @@ class Server:
         status, output = self.context.run("openssl", [
             "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
             "-days", "2", "-subj", f"/CN={self.domain}", "-keyout", self.key, "-out", self.certificate,
-            "-addext", f"subjectAltName=DNS:{self.domain},IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE",
+            "-addext", f"subjectAltName=DNS:{self.domain},IP:127.0.0.1",
+            "-addext", "basicConstraints=critical,CA:FALSE",
         ])
         self.context.expect(status == 0, f"openssl could not make a certificate: {output}")
 

@@ -163,8 +163,8 @@ class Client:
         here = f"[{self.local[0]}]" if ":" in self.local[0] else self.local[0]
         lines = [
             f"{method} {uri} SIP/2.0",
-            f"Via: SIP/2.0/{self.transport.upper()} {here}:{self.local[1]}"
-            f";branch=z9hG4bK{secrets.token_hex(8)};rport",
+            (f"Via: SIP/2.0/{self.transport.upper()} {here}:{self.local[1]}"
+             f";branch=z9hG4bK{secrets.token_hex(8)};rport"),
             "Max-Forwards: 70",
             f"From: <{sender}>;tag={tag or secrets.token_hex(4)}",
             f"To: {to_field or f'<{to or uri}>'}",

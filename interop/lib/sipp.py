@@ -15,7 +15,7 @@ DEFAULTS = {"hold": 300, "ring": 200, "delay": 0, "wait": 500,
 def with_credentials(text):
     """A caller's scenario whose INVITE is challenged first: 407, ACK, and the INVITE again with credentials (RFC 3261
     section 22.3)."""
-    first = re.search(r'  <send retrans="500">.*?</send>\n', text, flags=re.S)
+    first = re.search(r'  <send retrans="500">.*?</send>\n', text, flags=re.DOTALL)
     challenged = re.sub(r"(branch=\S*)", r"\1-challenged", first.group(0))
     # RFC 3261 section 17.1.1.3: what the ACK of a refused INVITE takes from it.
     head = [line.strip() for line in challenged.split("<![CDATA[")[1].strip().splitlines()]
@@ -25,7 +25,8 @@ def with_credentials(text):
     refused = """  <recv response="100" optional="true"/>
   <recv response="407" auth="true">
     <action>
-      <ereg regexp="realm=.*nonce=.*" search_in="hdr" header="Proxy-Authenticate:" check_it="true" assign_to="challenge"/>
+      <ereg regexp="realm=.*nonce=.*" search_in="hdr" header="Proxy-Authenticate:" check_it="true"
+            assign_to="challenge"/>
     </action>
   </recv>
   <send>
@@ -48,12 +49,12 @@ def render(context, name, template, parts=(), words=None, login=False):
     """
     text = (SCENARIOS / f"{template}.xml").read_text()
     text = re.sub(r"[ \t]*<!-- if (\w+) -->\n(.*?)[ \t]*<!-- end -->\n",
-                  lambda m: m.group(2) if m.group(1) in parts else "", text, flags=re.S)
+                  lambda m: m.group(2) if m.group(1) in parts else "", text, flags=re.DOTALL)
     if login:
         text = with_credentials(text)
     words = {name: str(value) for name, value in {**DEFAULTS, **(words or {})}.items()}
     # A line that only holds an empty word goes: a blank line would end the header.
-    text = re.sub(r"^[ \t]*%(\w+)%\n", lambda m: m.group(0) if words[m.group(1)] else "", text, flags=re.M)
+    text = re.sub(r"^[ \t]*%(\w+)%\n", lambda m: m.group(0) if words[m.group(1)] else "", text, flags=re.MULTILINE)
     text = re.sub(r"%(\w+)%", lambda m: words[m.group(1)], text)
     # SIPp refuses a variable that is only assigned; what a check assigns is of no further use.
     names = dict.fromkeys(re.findall(r'assign_to="(\w+)"', text))

@@ -27,7 +27,7 @@ def take(count):
     taken = []
     for number in range(SLOTS):
         path = os.path.join(tempfile.gettempdir(), f"ringway-interop-{os.getuid()}-{number}.lock")
-        lock = open(path, "w", encoding="ascii")
+        lock = open(path, "w", encoding="ascii")  # noqa: SIM115 open for as long as the slot is held
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -4,6 +4,7 @@ Everything is held against the packets that were sent and acknowledged, not agai
 so that it does not matter how evenly the machine let a sender run. Sizes are in segments.
 """
 
+import itertools
 from dataclasses import dataclass
 
 # RFC 6928: the initial window, which both senders use.
@@ -53,7 +54,7 @@ def near(one, other, segments=SEGMENTS):
 
 def reductions(rows):
     """The rows just before and just after each loss was noticed."""
-    return [(a, b) for a, b in zip(rows, rows[1:]) if b.recovers and not a.recovers]
+    return [(a, b) for a, b in itertools.pairwise(rows) if b.recovers and not a.recovers]
 
 
 def stretches(rows):
@@ -79,9 +80,9 @@ def falls(who, rows, losses, beta):
             wrong.append(f"{who} did not use its window: {before}")
         if abs(after.ssthresh - beta * before.cwnd) > 1:
             wrong.append(f"{who} fell from {before.cwnd} to ssthresh {after.ssthresh}, not to {beta} of it")
-    for stretch in stretches(rows)[1:]:
-        if stretch and abs(stretch[0].cwnd - stretch[0].ssthresh) > SEGMENTS:
-            wrong.append(f"{who} went on from a repair at {stretch[0].cwnd} with ssthresh {stretch[0].ssthresh}")
+    wrong.extend(f"{who} went on from a repair at {stretch[0].cwnd} with ssthresh {stretch[0].ssthresh}"
+                 for stretch in stretches(rows)[1:]
+                 if stretch and abs(stretch[0].cwnd - stretch[0].ssthresh) > SEGMENTS)
     return wrong
 
 
@@ -123,7 +124,7 @@ def cubic(who, rows, rtt):
     """
     def expected():
         w_max = 0
-        for (before, _), stretch in zip(reductions(rows), stretches(rows)[1:]):
+        for (before, _), stretch in zip(reductions(rows), stretches(rows)[1:], strict=False):
             if not stretch:
                 continue
             prior, start = before.cwnd, stretch[0]
@@ -185,12 +186,12 @@ def drawing(traces, path):
         return margin + packets / most * width, margin + height - cwnd / highest * height
 
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width + 2 * margin}" height="{height + 2 * margin}" '
-        'font-family="sans-serif" font-size="14">',
+        (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width + 2 * margin}" height="{height + 2 * margin}" '
+         'font-family="sans-serif" font-size="14">'),
         f'<rect width="{width + 2 * margin}" height="{height + 2 * margin}" fill="white"/>',
         f'<text x="{margin + width / 2}" y="{height + 2 * margin - 12}" text-anchor="middle">data packets sent</text>',
-        f'<text transform="translate(18 {margin + height / 2}) rotate(-90)" text-anchor="middle">'
-        'congestion window, segments</text>',
+        (f'<text transform="translate(18 {margin + height / 2}) rotate(-90)" text-anchor="middle">'
+         'congestion window, segments</text>'),
     ]
     for value in ticks(most):
         x, y = place(value, 0)
@@ -200,7 +201,7 @@ def drawing(traces, path):
         x, y = place(0, value)
         parts.append(f'<path d="M{x} {y:.1f}h{width}" stroke="#ddd"/>'
                      f'<text x="{x - 8}" y="{y + 5:.1f}" text-anchor="end">{value}</text>')
-    for number, ((name, trace), (colour, dash)) in enumerate(zip(traces.items(), styles)):
+    for number, ((name, trace), (colour, dash)) in enumerate(zip(traces.items(), styles, strict=False)):
         points, last = [], None
         for row in trace:
             x, y = place(row.packets, row.cwnd)

@@ -141,7 +141,8 @@ def service(c):
     program = state.parent / "ringway"
     shutil.copy(server.kind.program, program)
     config = state.parent / "ringway.toml"
-    config.write_text(server.kind.config.read_text().replace(f"{server.folder}/ringway.redb", f"{state}/deep/ringway.redb"))
+    config.write_text(server.kind.config.read_text().replace(f"{server.folder}/ringway.redb",
+                                                             f"{state}/deep/ringway.redb"))
     server.kind.config, server.kind.prefix, server.kind.program = config, reach, program
     server.kind.add_user("alice", "wonderland")
     for path in (state / "deep", state / "deep" / "ringway.redb"):
@@ -149,7 +150,8 @@ def service(c):
     code, output = c.run("check", [program, "config", "check", config])
     c.expect(code == 0, f"config check by root: {output}")
     server.start()
-    c.expect((state / "deep" / "ringway.control" / "socket").stat().st_uid == STRANGER, "the service does not run as its user")
+    c.expect((state / "deep" / "ringway.control" / "socket").stat().st_uid == STRANGER,
+             "the service does not run as its user")
     c.expect("alice@" in server.kind._command("user", "list"), "root cannot ask the service")
     server.kind.add_user("bob", "builder")
     with Client(server.host, server.port) as client:
@@ -178,7 +180,8 @@ def register_until(stop, server, number, answered, slowest):
 
 @case("manage/backup-under-load", own=True, limit=120)
 def backup(c):
-    """Three backups while phones register: each has the users and every contact that was answered 200 before it began."""
+    """Three backups while phones register: each has the users and every contact that was answered 200 before it
+    began."""
     server = Server(c, open_because=MANY)
     answered, stop, slowest = [], threading.Event(), [0.0]
     workers = [threading.Thread(target=register_until, args=(stop, server, n, answered, slowest)) for n in range(4)]
@@ -187,7 +190,8 @@ def backup(c):
     backups = []
     try:
         for number in range(1, 4):
-            c.until(lambda: len(answered) >= REGISTERED_BEFORE * number, 30, "no registrations are answered")
+            expected = REGISTERED_BEFORE * number
+            c.until(lambda expected=expected: len(answered) >= expected, 30, "no registrations are answered")
             before = list(answered)
             path = c.folder / f"backup{number}"
             code, output = c.run("backup", [server.kind.program, "backup", path, "--config", server.kind.config])
@@ -253,7 +257,8 @@ def followed(c):
     c.expect(2.5 < record["duration_seconds"] < 60 and 0.4 < record["setup_seconds"] < 30, f"the times are {record}")
     log = server.process.output()
     for step in ("call began", "call answered", "call ended"):
-        c.expect(re.search(rf"INFO {step} call_id={re.escape(call['call_id'])} ", log), f"no line {step!r} in {log[-1500:]}")
+        c.expect(re.search(rf"INFO {step} call_id={re.escape(call['call_id'])} ", log),
+                 f"no line {step!r} in {log[-1500:]}")
     # Rotation.
     moved = records.with_suffix(".1")
     records.rename(moved)
@@ -289,24 +294,31 @@ def guess(client, domain, user):
     client.ask(client.request("REGISTER", uri, to=aor, sender=aor, cseq=2, headers=[f"Authorization: {proof}"]))
 
 
+def guessed_from(c, server, host, expected):
+    """Each wrong password from `host` is found in the log, by the address `expected`; the right one is not."""
+    with Client(host, server.port, source=host) as client:
+        before = len(banned(server.process.output()))
+        for user in ("alice", "nobody", r'x\" source=192.0.2.66:5060 reason=wrong_password y=\"'):
+            guess(client, server.domain, user)
+        c.until(lambda: len(banned(server.process.output())) >= before + 3, 10,
+                lambda: f"fail2ban finds {banned(server.process.output())} in "
+                        f"{server.process.output()[-1500:]}")
+        found = banned(server.process.output())[before:]
+        c.expect(found == [expected] * 3, f"fail2ban would ban {found}, expected {expected} three times")
+        # The right password is no offence.
+        answer = client.register("alice", "wonderland", server.domain, ["<sip:alice@192.0.2.1>"])
+        c.expect(answer is not None and answer.status == 200, f"{answer and answer.start}")
+        c.expect(len(banned(server.process.output())) == before + 3, "a registration that was fine is counted")
+
+
 @case("manage/fail2ban-reads-who-guesses", own=True)
 def guesses(c):
     """The filter finds each wrong password and unknown user in the real log, and nothing that a peer makes up."""
     for form in ("text", "json"):
         server = Server(c, also_ipv6=True, extra=f'[log]\nformat = "{form}"\n')
         for host, expected in ((server.host, "127.0.0.1"), ("::1", "::1")):
-            with Client(host, server.port, source=host) as client:
-                before = len(banned(server.process.output()))
-                for user in ("alice", "nobody", r'x\" source=192.0.2.66:5060 reason=wrong_password y=\"'):
-                    guess(client, server.domain, user)
-                c.until(lambda: len(banned(server.process.output())) >= before + 3, 10,
-                        lambda: f"fail2ban finds {banned(server.process.output())} in {server.process.output()[-1500:]}")
-                found = banned(server.process.output())[before:]
-                c.expect(found == [expected] * 3, f"fail2ban would ban {found}, expected {expected} three times")
-                # The right password is no offence.
-                answer = client.register("alice", "wonderland", server.domain, ["<sip:alice@192.0.2.1>"])
-                c.expect(answer is not None and answer.status == 200, f"{answer and answer.start}")
-                c.expect(len(banned(server.process.output())) == before + 3, "a registration that was fine is counted")
+            guessed_from(c, server, host, expected)
         c.expect(server.stop() == 0, "expected exit 0")
-    made_up = "2026-11-22T17:05:00Z  INFO refused uri=sip:x WARN authentication failed source=192.0.2.66:5 reason=unknown_user "
+    made_up = ("2026-11-22T17:05:00Z  INFO refused uri=sip:x WARN authentication failed source=192.0.2.66:5 "
+               "reason=unknown_user ")
     c.expect(not banned(made_up), "a line of another kind is counted")

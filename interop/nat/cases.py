@@ -17,7 +17,8 @@ from sip import Client
 
 # The phone believes to be there.
 PRIVATE = ("10.99.0.5", 5060)
-# How long a mapping lives: much shorter than in real life (RFC 4787 REQ-5 asks for two minutes), so that it can be seen.
+# How long a mapping lives: much shorter than in real life (RFC 4787 REQ-5 asks for two minutes), so that it can be
+# seen.
 LIFETIME = 2.0
 KEEP_ALIVE = 0.5
 SDP = (f"v=0\r\no=- 1 1 IN IP4 {PRIVATE[0]}\r\ns=-\r\nc=IN IP4 {PRIVATE[0]}\r\nt=0 0\r\n"
@@ -70,8 +71,10 @@ def phone(c, nat, server):
     c.after(client.close)
     client.local = PRIVATE
     answer = client.register("bob", "builder", server.domain, [f"<sip:bob@{PRIVATE[0]}:{PRIVATE[1]}>"])
-    c.expect(answer is not None and answer.status == 200, f"no answer reaches a phone behind a NAT: {answer and answer.start}")
-    c.expect("rport=" in answer.text and "received=127.0.0.1" in answer.text, f"the Via is not completed: {answer.text}")
+    c.expect(answer is not None and answer.status == 200,
+             f"no answer reaches a phone behind a NAT: {answer and answer.start}")
+    c.expect("rport=" in answer.text and "received=127.0.0.1" in answer.text,
+             f"the Via is not completed: {answer.text}")
     return client
 
 
@@ -85,7 +88,8 @@ def invite(c, server, client):
         while time.monotonic() < deadline:
             got = client.receive(0.5)
             if got is not None and got.start.startswith("INVITE") and got.get("call-id") == call:
-                c.expect(got.start == f"INVITE sip:bob@{PRIVATE[0]}:{PRIVATE[1]} SIP/2.0", f"the contact was changed: {got.start}")
+                c.expect(got.start == f"INVITE sip:bob@{PRIVATE[0]}:{PRIVATE[1]} SIP/2.0",
+                         f"the contact was changed: {got.start}")
                 c.expect(SDP in got.text, f"the session description was changed: {got.text}")
                 return got
     return None
@@ -104,7 +108,8 @@ def awake(client, seconds, keep_alive):
 
 @case("nat/phone-is-called-at-its-mapping", own=True, limit=90)
 def mapping(c):
-    """A phone behind a NAT is called while its mapping lives: kept by CRLF or STUN, lost without; media is not touched."""
+    """A phone behind a NAT is called while its mapping lives: kept by CRLF or STUN, lost without; media is not
+    touched."""
     server = Server(c)
     nat = Nat(server)
     c.after(nat.end)
@@ -121,4 +126,5 @@ def mapping(c):
     # The next registration makes it reachable again.
     client.register("bob", "builder", server.domain, [f"<sip:bob@{PRIVATE[0]}:{PRIVATE[1]}>"])
     c.expect(invite(c, server, client) is not None, "the phone is not called after it has registered again")
-    print(f"mappings {nat.mappings}: kept {5 * LIFETIME:.0f} s by CRLF and STUN, lost after {LIFETIME:.0f} s of silence")
+    print(f"mappings {nat.mappings}: kept {5 * LIFETIME:.0f} s by CRLF and STUN, lost after {LIFETIME:.0f} s of "
+          f"silence")

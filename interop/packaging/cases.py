@@ -5,7 +5,7 @@ import shutil
 import socket
 import tempfile
 
-from cases import case
+from cases import Failed, case
 from process import PATIENCE
 from server import ROOT, Server, binary
 from sip import Client
@@ -65,13 +65,13 @@ class Manager:
             if wanted in got:
                 return fed
             fed += "WATCHDOG=1" in got
-        self.c.expect(False, f"no {wanted} among 1000 notifications")
+        raise Failed(f"no {wanted} among 1000 notifications")
 
 
 @case("packaging/notify", own=True)
 def notify(c):
-    """sd_notify(3): READY once it listens, the watchdog fed while it runs, RELOADING and READY around a reload, STOPPING
-    at its end."""
+    """sd_notify(3): READY once it listens, the watchdog fed while it runs, RELOADING and READY around a reload,
+    STOPPING at its end."""
     manager = Manager(c)
     server = Server(c, start=False)
     server.kind.environment = manager.environment

@@ -19,7 +19,8 @@ def registers(name):
         start, _ = agents.ALL[name]
         server = Server(c, websocket=name in agents.BROWSERS, tls=name in agents.BROWSERS)
         agent = start(c, server, "bob", "builder")
-        c.expect(agents.settled(server, agent, PATIENCE * SECONDS), f"{name} does not register: {agent.output()[-600:]}")
+        c.expect(agents.settled(server, agent, PATIENCE * SECONDS),
+                 f"{name} does not register: {agent.output()[-600:]}")
         used = agents.answered_with(c, server)
         c.expect(used and set(used) <= set(OFFERED), f"{name} answered with {used}, offered was {OFFERED}")
         c.expect(len(used) == 1, f"{name} needed {len(used)} attempts with credentials")

@@ -5,6 +5,7 @@ All programs of ours send and check the same pattern (peer.h), so that a message
 or not as it was sent shows on either side. Those of others are spoken to in octets, which they return or count.
 """
 
+import functools
 import json
 import re
 from pathlib import Path
@@ -217,7 +218,8 @@ def pion_partial(c):
     sent, taken = {"count": 1000, "lifetime": 20, "pace": 500, "size": 500}, {"expect": 100, "partial": True}
     for i, (server, client) in enumerate(((pion, ours), (ours, pion))):
         server_only, client_only = (taken, sent) if server is pion else (sent, taken)
-        told = meet(c, server, client, both=flow, link=BAD, server_only=server_only, client_only=client_only, round_number=i)
+        told = meet(c, server, client, both=flow, link=BAD, server_only=server_only, client_only=client_only,
+                    round_number=i)
         mine, its = told if client is ours else reversed(told)
         got = int(its["got"])
         c.expect(got >= 100 and got + int(mine["failed"]) >= 1000, f"{got} of 1000 came; ours: {mine}")
@@ -309,7 +311,8 @@ def linux_udp(c):
 HABITS = (
     ({"pf_enable": 0, "prsctp_enable": 0, "sack_timeout": 1, "max_burst": 1}, {}),
     ({"ecn_enable": 1, "sack_timeout": 500, "max_burst": 0}, {"with": ["ecn", "rack", "cubic"]}),
-    ({"auth_enable": 1, "addip_enable": 0, "plpmtud_probe_interval": 5000}, {"dynamic": True, "with": ["pmtu", "final-acks"]}),
+    ({"auth_enable": 1, "addip_enable": 0, "plpmtud_probe_interval": 5000},
+     {"dynamic": True, "with": ["pmtu", "final-acks"]}),
     ({"rto_min": 1, "rto_initial": 50, "rto_max": 100, "rcvbuf_policy": 1}, {"ss7": True, "buffer": 20_000}),
     ({"auth_enable": 1, "addip_enable": 1, "reconf_enable": 1, "intl_enable": 1, "ecn_enable": 1},
      {"dynamic": True, "with": ["ecn", "rack", "cubic", "pmtu", "final-acks"]}),
@@ -474,7 +477,8 @@ def linux_programs(c):
         return started
 
     def hears(port):
-        linux.run(f"n=0; until grep -q ' {port} ' /proc/net/sctp/eps || [ $n -gt 200 ]; do sleep 0.1; n=$((n+1)); done", 40)
+        linux.run(f"n=0; until grep -q ' {port} ' /proc/net/sctp/eps || [ $n -gt 200 ]; do sleep 0.1; n=$((n+1)); done",
+                  40)
 
     repeats, at_once = 30, 10
     for number, (kind, order, streams) in enumerate(((0, 1, 0), (2, 0, 9), (3, 1, 9), (4, 2, 9), (6, 1, 0))):
@@ -487,7 +491,8 @@ def linux_programs(c):
         echo = listening(f"echo-{number}", echo=True)
         count = linux.run("rm -f /tmp/n; (head -c 100000 /dev/zero; until [ -s /tmp/n ]; do sleep 0.1; done) | "
                           f"{client} 2>/dev/null | head -c 100000 | wc -c >/tmp/n; cat /tmp/n", 40).strip()
-        c.expect(count == "100000" and finish(c, echo)["ended"] == "shutdown", f"{client}: {count} octets of 100000 came back")
+        c.expect(count == "100000" and finish(c, echo)["ended"] == "shutdown",
+                 f"{client}: {count} octets of 100000 came back")
     linux.run("sctp_test -H 10.1.0.2 -P 7000 -l -d 1 >/tmp/test 2>&1 &")
     linux.run("sctp_darn -H 10.1.0.2 -P 7001 -l >/tmp/darn 2>&1 &")
     linux.run("ncat --sctp -l -k 10.1.0.2 7002 --exec /bin/cat >/dev/null 2>&1 &")
@@ -500,7 +505,8 @@ def linux_programs(c):
             c.expect(told["ended"] == "shutdown", f"port {port}: {told}")
             sent = int(told["sent_bytes"])
     # It tells how much it was given at a time, which need not be a message.
-    took = linux.run("awk '{ for (i = 1; i < NF; i++) if ($i == \"Data\") n += $(i + 1) } END { print n }' /tmp/test").strip()
+    took = linux.run("awk '{ for (i = 1; i < NF; i++) if ($i == \"Data\") n += $(i + 1) } END { print n }' "
+                     "/tmp/test").strip()
     c.expect(int(took) == 1 + sent, f"sctp_test took {took} octets of {1 + sent}")
     linux.examine()
 
@@ -517,9 +523,11 @@ def nmap(c):
     server = b.start("server", [*peer, *words({"bind": "10.1.0.2", "port": SCTP_PORT, "listen": True, **flow})])
     c.expect(server.wait_output("listening", 30), f"no server: {server.output()}")
     # The one takes a single association, and listens no more; the other goes on.
-    listening = b.start("listening", [ringway(), "idle", *words({"bind": "10.1.0.2", "port": SCTP_PORT + 1, "count": 1})])
+    listening = b.start("listening",
+                        [ringway(), "idle", *words({"bind": "10.1.0.2", "port": SCTP_PORT + 1, "count": 1})])
     c.expect(listening.wait_output("ready", 30), f"nobody listens: {listening.output()}")
-    client = a.start("client", [*peer, *words({"bind": "10.1.0.1", "connect": "10.1.0.2", "to_port": SCTP_PORT, **flow})])
+    client = a.start("client",
+                     [*peer, *words({"bind": "10.1.0.1", "connect": "10.1.0.2", "to_port": SCTP_PORT, **flow})])
     for scan in ("-sY", "-sZ"):
         status, told = c.run("nmap", [*a.enter(), "nmap", "-n", "-Pn", scan, "-p", f"{SCTP_PORT - 2}-{SCTP_PORT + 3}",
                                       "--reason", "10.1.0.2"], seconds=40)
@@ -541,14 +549,15 @@ def linux_calls(c):
     linux = sctp.Linux(c, programs=["/usr/bin/sipp"], files={**files, sctp.TERMINAL: Path(sctp.TERMINAL).read_bytes()})
     config = c.folder / "ringway.toml"
     config.write_text(SERVER)
-    server = linux.space.start("ringway", [binary(), "serve", "--config", config], env={"XDG_STATE_HOME": str(c.folder)})
+    server = linux.space.start("ringway", [binary(), "serve", "--config", config],
+                               env={"XDG_STATE_HOME": str(c.folder)})
     c.until(lambda: "serving" in server.output() or not server.running(), 10, lambda: f"no server: {server.output()}")
     common = f"-t s1 -i 10.1.0.2 -m {CALLS} -nostdin -timeout 60s -timeout_error -trace_err"
-    linux.run(f"cd /tmp; TERM=linux sipp -sf /uas.xml -p 5070 {sctp.PATIENT} {common} -error_file /tmp/uas.err >/tmp/uas 2>&1 && "
-              "echo well >/tmp/uas.end || echo badly >/tmp/uas.end &")
+    linux.run(f"cd /tmp; TERM=linux sipp -sf /uas.xml -p 5070 {sctp.PATIENT} {common} -error_file /tmp/uas.err "
+              f">/tmp/uas 2>&1 && echo well >/tmp/uas.end || echo badly >/tmp/uas.end &")
     linux.run("while ! grep -q : /proc/net/sctp/eps && ! grep -q 5070 /proc/net/sctp/eps; do sleep 0.1; done", 20)
-    status, text = linux.machine.run(f"cd /tmp; TERM=linux sipp -sf /uac.xml -p 5080 -r 10 -s bob -key target inside.test {common} "
-                                     "-error_file /tmp/uac.err 10.1.0.1:5060 >/tmp/uac 2>&1", 90)
+    status, text = linux.machine.run(f"cd /tmp; TERM=linux sipp -sf /uac.xml -p 5080 -r 10 -s bob -key target "
+                                     f"inside.test {common} -error_file /tmp/uac.err 10.1.0.1:5060 >/tmp/uac 2>&1", 90)
     told = linux.run("sleep 1; cat /tmp/uac.err /tmp/uas.err /tmp/uas.end 2>/dev/null; true")
     c.expect(status == 0, f"the caller ended with {status}: {text} {told[:800]}; server: {server.output()[-400:]}")
     c.expect(told.strip().endswith("well"), f"the callee did not end well: {told[:800]}")
@@ -587,7 +596,7 @@ def cable(c):
 
     for profile in ({}, {"ss7": True}):
         for where, space, device in (("at a host", a, "e1"), ("between switches", switches, "trunk1")):
-            c.attempts(lambda: pull(profile, where, space, device))
+            c.attempts(functools.partial(pull, profile, where, space, device))
     for end, file in captures:
         end()
         examine(c, file)
@@ -629,7 +638,8 @@ def black_hole(c):
         for trunk in ("trunk1", "trunk1b"):
             switches.inside("link", "set", trunk, "mtu", mtu)
 
-    flow = {"count": 300, "expect": 300, "size": 5000, "sizes": 50, "streams": 5, "pace": 5000, "limit": 60, "with": "pmtu"}
+    flow = {"count": 300, "expect": 300, "size": 5000, "sizes": 50, "streams": 5, "pace": 5000, "limit": 60,
+            "with": "pmtu"}
     for number, (udp, later) in enumerate((({}, True), ({"udp": 9899}, False))):
         narrow(1500 if later else 1280)
         server = b.start(f"server-{number}", [ringway(), "peer", *words(
@@ -706,7 +716,8 @@ def perf(c):
         argv = [binary(), "perf"]
         server = b.start(f"server-{transport}", [*argv, "server", "--transport", transport, "--listen", place])
         c.expect(server.wait_output("waiting for", 10), f"no server: {server.output()}")
-        status, text = c.run("client", [*a.enter(), *argv, "client", "--transport", transport, "--to", place, "--streams", 8,
+        status, text = c.run("client",
+                             [*a.enter(), *argv, "client", "--transport", transport, "--to", place, "--streams", 8,
                                         "--size", "100,5000", "--time", 1.5, "--json"])
         c.expect(status == 0, f"perf ended with {status}: {text}")
         for row in json.loads(text)["sizes"]:

@@ -11,7 +11,7 @@ import time
 
 from cases import case
 from server import Route, Server
-from sip import Client, register
+from sip import Client, credentials, register
 from sipp import Sipp
 
 CRASHES = 3
@@ -37,7 +37,8 @@ def refuses_to_start(c, server, *words, seconds=40):
     process = server.kind.start(f"refused{server.refusals}")
     status = process.wait(seconds)
     c.expect(status is not None, f"it started: {process.output()[-400:]}")
-    c.expect(status not in (0, -signal.SIGABRT, 101), f"expected a plain non-zero exit, got {status}: {process.output()}")
+    c.expect(status not in (0, -signal.SIGABRT, 101),
+             f"expected a plain non-zero exit, got {status}: {process.output()}")
     one_line(c, process.output(), *words)
 
 
@@ -82,7 +83,8 @@ def kill(c):
         for worker in workers:
             worker.start()
         time.sleep(REGISTERING_SECONDS)
-        c.until(lambda: len(answered) >= REGISTRATIONS * (crash + 1), 15, "no registrations are answered")
+        expected = REGISTRATIONS * (crash + 1)
+        c.until(lambda expected=expected: len(answered) >= expected, 15, "no registrations are answered")
         server.kill()
         for client in clients:
             client.close()
@@ -106,7 +108,8 @@ def restart(c):
     c.expect(server.stop() == 0, "expected exit 0 after SIGTERM")
     server.start()
     with Client(server.host, server.port) as client:
-        c.expect("sip:stays@" in fetch(client, "stays", server.domain, "secret"), "a registration was lost by a restart")
+        c.expect("sip:stays@" in fetch(client, "stays", server.domain, "secret"),
+                 "a registration was lost by a restart")
         c.expect("sip:goes@" not in fetch(client, "goes", server.domain, "secret"), "a removed registration came back")
 
 
@@ -129,7 +132,8 @@ def full_disk(c):
             user = f"u{len(answered)}"
             contacts = [f"<sip:{user}@192.0.2.{n}:5060;pad={padding}>" for n in range(1, 10)]
             answer = client.register(user, "", server.domain, contacts)
-            c.expect(answer is not None, f"no answer after {len(answered)} registrations: {server.process.output()[-500:]}")
+            c.expect(answer is not None,
+                     f"no answer after {len(answered)} registrations: {server.process.output()[-500:]}")
             if answer.status == 200:
                 answered.append(user)
             else:
@@ -142,8 +146,9 @@ def full_disk(c):
         c.expect("no space" in said or "full" in said or "disk" in said, f"the log does not say why: {said[-500:]}")
         # Room again.
         os.unlink(f"/proc/{server.process.pid}/root{state}/filler")
-        c.until(lambda: (client.register("later", "", server.domain, ["<sip:later@192.0.2.1>"]) or refused).status == 200,
-                10, "no registration is taken although there is room again")
+        contact = "<sip:later@192.0.2.1>"
+        c.until(lambda: (client.register("later", "", server.domain, [contact]) or refused).status == 200, 10,
+                "no registration is taken although there is room again")
     server.alive()
 
 
@@ -154,7 +159,8 @@ def no_room(c):
     state.mkdir()
     server = Server(c, start=False, users={}, store=f"redb:{state}/ringway.redb")
     server.kind.prefix = ["unshare", "--mount", *([] if os.getuid() == 0 else ["--map-root-user"]), "sh", "-c",
-                          'mount -t tmpfs -o size=64k tmpfs "$0" && ! head -c 1m /dev/zero >"$0/filler" 2>&- && exec "$@"', state]
+                          ('mount -t tmpfs -o size=64k tmpfs "$0" && ! head -c 1m /dev/zero >"$0/filler" 2>&- && exec '
+                           '"$@"'), state]
     refuses_to_start(c, server, "ringway.redb")
 
 
@@ -272,7 +278,8 @@ def broken_reload(c):
     server = Server(c)
     server.kind.config.write_text("lisen = 3\n")
     server.reload()
-    c.expect(server.process.wait_output("lisen", 20), f"nothing was said about the broken file: {server.process.output()[-300:]}")
+    c.expect(server.process.wait_output("lisen", 20),
+             f"nothing was said about the broken file: {server.process.output()[-300:]}")
     server.alive()
     with Client(server.host, server.port) as client:
         answer = client.register("alice", "wonderland", server.domain, ["<sip:alice@192.0.2.1>"])
@@ -292,7 +299,8 @@ def drain(c):
     c.until(lambda: server.kind.status()["phase"] != "serving", 5, "the server goes on as before")
     with Client(server.host, server.port) as client:
         answer = client.ask(client.request("INVITE", f"sip:bob@{server.domain}"))
-        c.expect(answer is not None and answer.status == 503, f"a new call while stopping: expected 503, got {answer and answer.start}")
+        c.expect(answer is not None and answer.status == 503,
+                 f"a new call while stopping: expected 503, got {answer and answer.start}")
         c.expect(answer.get("retry-after"), f"no Retry-After in {answer.text}")
     uac.passed()
     uas.passed()
@@ -314,7 +322,8 @@ def first_start(c):
     standard output is none; the next start keeps them."""
     server = Server(c, start=False, users={})
     server.wanted.domain = server.host
-    server.kind.flags = ["--listen", f"udp://{server.host}:{server.port}", "--http", f"{server.host}:{server.http_port}",
+    server.kind.flags = ["--listen", f"udp://{server.host}:{server.port}",
+                         "--http", f"{server.host}:{server.http_port}",
                          "--store", f"redb:{c.folder}/first.redb"]
     server.start()
     path = c.folder / "first-users.txt"
@@ -325,9 +334,10 @@ def first_start(c):
     # Side by side, or one below the other where that is too wide.
     rows = {name: " ".join(re.findall(rf"(?m)^ *{name}((?: +\S+)+) *$", printed)).split()
             for name in ("server", "user", "password", "transport")}
-    c.expect(all(len(values) == 2 for values in rows.values()), f"expected what to type into two phones, got: {printed}")
+    c.expect(all(len(values) == 2 for values in rows.values()),
+             f"expected what to type into two phones, got: {printed}")
     c.expect(rows["server"][0] == f"{server.host}:{server.port}", f"expected the server's address, got {rows}")
-    accounts = list(zip(rows["user"], rows["password"]))
+    accounts = list(zip(rows["user"], rows["password"], strict=True))
     with Client(server.host, server.port) as client:
         for user, password in accounts:
             answer = client.register(user, password, server.host, [f"<sip:{user}@192.0.2.1>"])
@@ -353,21 +363,24 @@ def closed(c):
                                            sender=f"sip:alice@{server.domain}", headers=["Contact: <sip:x@192.0.2.1>"]))
         c.expect(answer is not None and answer.status == 401, f"REGISTER: expected 401, got {answer and answer.start}")
         answer = client.ask(client.request("INVITE", "sip:eve@elsewhere.test", sender="sip:mallory@elsewhere.test"))
-        c.expect(answer is not None and answer.status in (403, 407), f"relay: expected 403 or 407, got {answer and answer.start}")
+        c.expect(answer is not None and answer.status in (403, 407),
+                 f"relay: expected 403 or 407, got {answer and answer.start}")
         # One user may not register for another.
         sender = f"sip:bob@{server.domain}"
         answer = client.register("alice", "wonderland", server.domain, ["<sip:alice@192.0.2.1>"])
         c.expect(answer.status == 200, f"REGISTER: {answer.start}")
         challenge = client.ask(client.request("REGISTER", f"sip:{server.domain}", to=sender, sender=sender,
                                               headers=["Contact: <sip:x@192.0.2.1>"]))
-        from sip import credentials
-        proof = credentials(challenge.get("www-authenticate"), "alice", "wonderland", "REGISTER", f"sip:{server.domain}")
+        proof = credentials(challenge.get("www-authenticate"), "alice", "wonderland", "REGISTER",
+                            f"sip:{server.domain}")
         answer = client.ask(client.request("REGISTER", f"sip:{server.domain}", to=sender, sender=sender, cseq=2,
                                            headers=["Contact: <sip:x@192.0.2.1>", f"Authorization: {proof}"]))
-        c.expect(answer is not None and answer.status == 403, f"alice registers bob: expected 403, got {answer and answer.start}")
+        c.expect(answer is not None and answer.status == 403,
+                 f"alice registers bob: expected 403, got {answer and answer.start}")
         # A nonce is not good twice for the same count (RFC 7616 section 3.4).
         challenge = client.ask(client.request("REGISTER", f"sip:{server.domain}", to=f"sip:alice@{server.domain}"))
-        proof = credentials(challenge.get("www-authenticate"), "alice", "wonderland", "REGISTER", f"sip:{server.domain}")
+        proof = credentials(challenge.get("www-authenticate"), "alice", "wonderland", "REGISTER",
+                            f"sip:{server.domain}")
         statuses = [client.ask(client.request("REGISTER", f"sip:{server.domain}", to=f"sip:alice@{server.domain}",
                                               sender=f"sip:alice@{server.domain}", cseq=n,
                                               headers=[f"Authorization: {proof}"])).status for n in (11, 12)]

@@ -6,7 +6,7 @@ import struct
 import time
 import zlib
 
-from cases import case
+from cases import Failed, case
 from server import Server
 from sip import Client, Message
 
@@ -153,8 +153,9 @@ def two_answers(c):
         c.expect(all(r is not None for r, _ in requests), "the INVITE does not reach both")
         branches = {r.get("via").split("branch=")[1].split(";")[0] for r, _ in requests}
         c.expect(len(branches) == 2, f"two branches share a branch parameter: {branches}")
-        for number, (phone, (request, address)) in enumerate(zip(phones, requests)):
-            phone.answer(request, address, "200 OK", tag=f"b{number}", lines=[f"Contact: <sip:bob@127.0.0.1:{phone.port}>"])
+        for number, (phone, (request, address)) in enumerate(zip(phones, requests, strict=True)):
+            phone.answer(request, address, "200 OK", tag=f"b{number}",
+                         lines=[f"Contact: <sip:bob@127.0.0.1:{phone.port}>"])
         tags = set()
         while len(tags) < 2 and (answer := alice.receive(20)) is not None:
             if answer.status == 200:
@@ -168,7 +169,7 @@ def loop(c):
     """Contacts that lead back here end by loop detection, not by melting (RFC 5393, RFC 3261 16.3)."""
     names = ("one", "two", "three")
     # What comes back carries no fresh credentials: without trust it would end at the first challenge.
-    server = Server(c, users={name: "secret" for name in names}, trusted=["127.0.0.1"])
+    server = Server(c, users=dict.fromkeys(names, "secret"), trusted=["127.0.0.1"])
     for name in names:
         others = [f"<sip:{other}@{server.host}:{server.port}>" for other in names if other != name]
         registered(c, server, name, *others)
@@ -194,14 +195,15 @@ def strays(c):
         c.expect(client.receive(0.5) is None, "a stray ACK or response was answered")
         if c.server_kind == "ringway":
             answer = client.ask(client.request("CANCEL", f"sip:nobody@{server.domain}"))
-            c.expect(answer is not None and answer.status == 481, f"CANCEL: expected 481, got {answer and answer.start}")
+            c.expect(answer is not None and answer.status == 481,
+                     f"CANCEL: expected 481, got {answer and answer.start}")
     server.alive()
 
 
 @case("sockets/large-request-goes-over-tcp", own=True)
 def large(c):
     """RFC 3261 18.1.1: a request over 1300 bytes goes to a UDP contact over TCP, or over UDP where nothing listens."""
-    server = Server(c, users={name: "secret" for name in ("alice", "bob", "deaf")})
+    server = Server(c, users=dict.fromkeys(("alice", "bob", "deaf"), "secret"))
     bob, deaf = Phone(c, stream=True), Phone(c)
     registered(c, server, "bob", f"<sip:bob@127.0.0.1:{bob.port}>")
     registered(c, server, "deaf", f"<sip:deaf@127.0.0.1:{deaf.port}>")
@@ -234,7 +236,7 @@ def large(c):
 @case("sockets/ipv6", own=True)
 def ipv6(c):
     """RFC 5118: registering and calling over IPv6, and from IPv6 to a callee on IPv4."""
-    server = Server(c, also_ipv6=True, users={name: "secret" for name in ("alice", "bob", "six-udp", "six-tcp")})
+    server = Server(c, also_ipv6=True, users=dict.fromkeys(("alice", "bob", "six-udp", "six-tcp"), "secret"))
     bob = Phone(c)
     registered(c, server, "bob", f"<sip:bob@127.0.0.1:{bob.port}>")
     for transport in ("udp", "tcp"):
@@ -246,7 +248,8 @@ def ipv6(c):
             request, address = bob.receive()
             c.expect(request is not None and request.method == "INVITE", f"no INVITE from IPv6 over {transport}")
             routes = ", ".join(request.all("record-route"))
-            c.expect("[::1]" in routes and "127.0.0.1" in routes, f"expected both addresses in Record-Route, got {routes}")
+            c.expect("[::1]" in routes and "127.0.0.1" in routes,
+                     f"expected both addresses in Record-Route, got {routes}")
             c.expect("received=::1" in "".join(request.all("via")) or "received=[::1]" in "".join(request.all("via")),
                      f"no received: {request.all('via')}")
             bob.answer(request, address, "486 Busy Here", tag="b")
@@ -270,8 +273,10 @@ def reg_event(c):
         contact = f"Contact: <sip:bob@{watcher.local[0]}:{watcher.local[1]}>"
 
         def subscribe(cseq, expires, to_field=None):
-            return watcher.proved(server, "bob", "SUBSCRIBE", aor, to_field=to_field, call_id=call_id, tag=tag, cseq=cseq,
-                                  headers=["Event: reg", "Accept: application/reginfo+xml", f"Expires: {expires}", contact])
+            return watcher.proved(server, "bob", "SUBSCRIBE", aor, to_field=to_field, call_id=call_id, tag=tag,
+                                  cseq=cseq,
+                                  headers=["Event: reg", "Accept: application/reginfo+xml", f"Expires: {expires}",
+                                           contact])
 
         def notified(*words):
             """The next NOTIFY, answered; its body and state hold these words. Changes are told five
@@ -281,13 +286,15 @@ def reg_event(c):
                 request = watcher.receive(deadline - time.monotonic())
                 if request is None or request.method != "NOTIFY" or request.status:
                     continue
-                kept = [f"{n.title()}: {v}" for n, v in request.headers if n in ("via", "from", "to", "call-id", "cseq")]
+                kept = [f"{n.title()}: {v}" for n, v in request.headers
+                        if n in ("via", "from", "to", "call-id", "cseq")]
                 watcher.send("\r\n".join(["SIP/2.0 200 OK", *kept, "Content-Length: 0", "", ""]))
                 body = request.body.decode()
                 for word in words:
-                    c.expect(word in body or word in request.get("subscription-state"), f"no {word!r} in {request.text}")
+                    c.expect(word in body or word in request.get("subscription-state"),
+                             f"no {word!r} in {request.text}")
                 return request
-            c.expect(False, f"no NOTIFY with {words} in 40 s")
+            raise Failed(f"no NOTIFY with {words} in 40 s")
 
         watcher.send(subscribe(1, 600))
         answer = watcher.receive(20)

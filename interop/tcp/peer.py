@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 """One connection of the kernel's TCP: sends and checks the same pattern as its counterpart.
 
 The last line says how it ended; the exit status is 0 when it did as expected.

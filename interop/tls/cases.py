@@ -27,7 +27,8 @@ def s_client(c):
         lines = [f"REGISTER sip:{server.domain} SIP/2.0",
                  f"Via: SIP/2.0/TLS {local};branch=z9hG4bK{secrets.token_hex(8)};rport", "Max-Forwards: 70",
                  f"From: <sip:alice@{server.domain}>;tag=1", f"To: <sip:alice@{server.domain}>",
-                 f"Call-ID: {local}", f"CSeq: {cseq} REGISTER", f"Contact: <sip:alice@{local};transport=tls>;expires=60"]
+                 f"Call-ID: {local}", f"CSeq: {cseq} REGISTER",
+                 f"Contact: <sip:alice@{local};transport=tls>;expires=60"]
         return "\r\n".join([*lines, *([authorization] if authorization else []), "Content-Length: 0", "", ""])
 
     peer = c.start("s_client", ["openssl", "s_client", "-connect", f"{server.host}:{server.tls_port}", "-quiet",
@@ -41,7 +42,8 @@ def s_client(c):
     say(register(1))
     c.expect(peer.wait_output("SIP/2.0 401", 30), f"expected 401 over TLS, got {peer.output()[-600:]}")
     challenge = re.search(r"WWW-Authenticate: *(.*)", peer.output()).group(1)
-    say(register(2, "Authorization: " + credentials(challenge, "alice", "wonderland", "REGISTER", f"sip:{server.domain}")))
+    proof = credentials(challenge, "alice", "wonderland", "REGISTER", f"sip:{server.domain}")
+    say(register(2, f"Authorization: {proof}"))
     c.expect(peer.wait_output("SIP/2.0 200", 30), f"expected 200 over TLS, got {peer.output()[-600:]}")
     c.expect(server.contacts() == 1, f"expected 1 contact, got {server.contacts()}")
     server.alive()
@@ -73,8 +75,8 @@ def reuse(c):
     server = Server(c, tls=True)
     with Client(server.host, server.tls_port, "tls", context=context(server), server_name=server.domain) as bob:
         answer = bob.register("bob", "builder", server.domain,
-                              [f"<sip:bob@{bob.local[0]}:{bob.local[1]};transport=tls>;reg-id=1"
-                               ';+sip.instance="<urn:uuid:00000000-0000-1000-8000-000a95a0e128>"'],
+                              [(f"<sip:bob@{bob.local[0]}:{bob.local[1]};transport=tls>;reg-id=1"
+                                ';+sip.instance="<urn:uuid:00000000-0000-1000-8000-000a95a0e128>"')],
                               headers=["Supported: path, outbound, gruu"])
         c.expect(answer is not None and answer.status == 200, f"REGISTER: {answer and answer.start}")
 
@@ -91,7 +93,8 @@ def reuse(c):
             sender, target = f"sip:alice@{server.domain}", f"sip:bob@{server.domain}"
             answer = alice.ask(alice.request("MESSAGE", target, sender=sender, headers=["Content-Type: text/plain"],
                                              body="hello"))
-            c.expect(answer is not None and answer.status == 407, f"MESSAGE: expected 407, got {answer and answer.start}")
+            c.expect(answer is not None and answer.status == 407,
+                     f"MESSAGE: expected 407, got {answer and answer.start}")
             proof = credentials(answer.get("proxy-authenticate"), "alice", "wonderland", "MESSAGE", target, b"hello")
             answer = alice.ask(alice.request("MESSAGE", target, sender=sender, cseq=2, body="hello",
                                              headers=["Content-Type: text/plain", f"Proxy-Authorization: {proof}"]), 10)

@@ -8,7 +8,6 @@ that the server is still there.
 import re
 import socket
 import tomllib
-from pathlib import Path
 
 from cases import case
 from server import ROOT, Server
@@ -38,7 +37,7 @@ def response_port(octets):
 def fits(status, allowed):
     """Whether a final status (None for silence) is what the verdict allows."""
     for one in allowed:
-        if one == "ignore" and status is None or one == status:
+        if (one == "ignore" and status is None) or one == status:
             return True
         if one == "forward" and status is not None and status != 400 and status < 500:
             return True
@@ -82,7 +81,8 @@ def over_udp(c):
         status, text = final(received)
         print(f"{name}: {status}, expected {verdict['answer']}")
         if not fits(status, verdict["answer"]):
-            wrong.append(f"{name} ({verdict['section']}): expected {verdict['answer']}, got {text.splitlines()[:1] or 'nothing'}")
+            wrong.append(f"{name} ({verdict['section']}): expected {verdict['answer']}, got "
+                         f"{text.splitlines()[:1] or 'nothing'}")
         if silent and received:
             wrong.append(f"{name}: a response was answered: {received[0][:60]}")
         if not lives(server, "udp"):
