@@ -1,14 +1,9 @@
-//! Links as pure decisions: rate, delay, loss, duplication, corruption, reordering, marks, and the
-//! queue before all that.
+#![doc = include_str!("../README.md")]
 //!
-//! A [`Link`] receives the time and handles of packets. It reports to an [`Outlet`] when each packet
-//! leaves and arrives, or the reason why it is dropped. It holds no clock, no bytes and no event queue,
-//! so one model serves the virtual world and the connection of two real interfaces, and writes the same
-//! log in both for the same seed and arrivals. It is not a network: hosts, routes and everything with
-//! more than one link are elsewhere.
+//! ## Modules
 //!
-//! Read [`config`] for the parameters of a link, [`link`] for the order of its decisions, [`queue`] for
-//! the disciplines and [`random`] for the random streams.
+//! Read [`config`] for the parameters of a [`Link`], [`link`] for the order of its decisions, [`queue`] for the
+//! disciplines and [`random`] for the random streams. A world receives the decisions as an [`Outlet`].
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,8 @@
-//! The proxy, registrar and redirect server of RFC 3261 as a pure machine: it is handed messages
-//! and the time, and says what to send and what to ask the world for.
+#![doc = include_str!("../README.md")]
 //!
-//! It owns no socket, thread or clock and reads no file; who runs it does. Read [`core`](mod@core)
-//! for the road of a message, [`location`] for where users are, [`registrar`] for REGISTER,
+//! ## Modules
+//!
+//! Read [`core`](mod@core) for the road of a message, [`location`] for where users are, [`registrar`] for REGISTER,
 //! [`config`] for what an operator can decide.
 
 #![forbid(unsafe_code)]

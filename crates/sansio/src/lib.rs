@@ -1,11 +1,10 @@
-//! The contract between a protocol and the world it runs in.
+#![doc = include_str!("../README.md")]
 //!
-//! A Ringway protocol is a state machine that is handed the time, bytes and a source of randomness,
-//! and is asked what to send, when to wake and what happened. It never opens a socket, reads a clock
-//! or starts a thread. This crate holds the few types both sides must agree on and nothing else: no
-//! protocol and no input or output. Read [`flow`] for what a transport looks like from above,
-//! [`outbox`] for how bytes leave, [`packet`] for what a protocol right above IP sees, [`timer`] and
-//! [`deadlines`] for how a machine with many deadlines keeps them, [`pcapng`] for the captures that both worlds write.
+//! ## Modules
+//!
+//! Read [`flow`] for what a transport looks like from above, [`outbox`] for how bytes leave, [`packet`] for what a
+//! protocol right above IP sees, [`timer`] and [`deadlines`] for how a machine with many deadlines keeps them,
+//! [`pcapng`] for the captures that both worlds write.
 
 #![forbid(unsafe_code)]
 

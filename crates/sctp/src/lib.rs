@@ -1,15 +1,14 @@
-//! SCTP as a pure state machine (RFC 9260).
+#![doc = include_str!("../README.md")]
 //!
-//! [`Sctp`] is the SCTP of one host. Its caller hands it packets and the time, and polls it for packets
-//! to send, the next deadline and events. Programs listen, connect, send and receive messages, shut
-//! down and abort by calls, and read changes as [`Event`]s. There are no callbacks, and everything is
-//! bounded by a field of [`Settings`] or [`Limits`] or a named constant. It opens no socket and reads
-//! no clock. Tags, TSNs and nonces come from the caller's random source. It knows nothing of IP beyond
-//! addresses, which are always given as lists and never gathered.
+//! ## Modules
 //!
-//! Read [`wire`] for the formats, [`endpoint`] for the state of a host, the association's modules for
-//! the state machine, [`congestion`] for the window of a path and [`scheduler`] for the order among
-//! streams. `docs/sctp.md` lists the supported standards and what is missing.
+//! [`Sctp`] is the SCTP of one host. Programs listen, connect, send and receive messages, shut down and abort by calls,
+//! and read changes as [`Event`]s. There are no callbacks, and everything is bounded by a field of [`Settings`] or
+//! [`Limits`] or a named constant. Tags, TSNs and nonces come from the caller's random source.
+//!
+//! Read [`wire`] for the formats, [`endpoint`] for the state of a host, the association's modules for the state machine,
+//! [`congestion`] for the window of a path and [`scheduler`] for the order among streams. `docs/sctp.md` lists the
+//! supported standards and what is missing.
 
 #![forbid(unsafe_code)]
 

@@ -1,11 +1,9 @@
-//! SIP (RFC 3261) as data and as state: grammar, messages, URIs, digest, SDP, dialogs, stream
-//! framing and the keep-alive subset of STUN.
+#![doc = include_str!("../README.md")]
 //!
-//! It is not a client and not a server: nothing here opens a socket, reads a clock or draws a
-//! random number. Bytes, [`Time`](ringway_sansio::Time) and [`Random`](ringway_sansio::Random) are
-//! arguments. Every reader borrows the bytes it is given; every bound on them has a name in
-//! [`limits`]. Read [`message`] first: one pass over a datagram gives a [`Message`], a view from
-//! which everything else is reached. [`write`](mod@write) goes the other way.
+//! ## Modules
+//!
+//! Read [`message`] first: one pass over a datagram gives a [`Message`], a view from which everything else is reached.
+//! [`write`](mod@write) goes the other way. Every bound on what is read has a name in [`limits`].
 
 #![forbid(unsafe_code)]
 

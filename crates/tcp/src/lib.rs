@@ -1,16 +1,14 @@
-//! TCP as a pure state machine.
+#![doc = include_str!("../README.md")]
 //!
-//! [`Tcp`] is the TCP of one host. Its caller hands it packets and the time, and polls it for packets
-//! to send, the next deadline and events. Programs open, accept, write, read, shut down and abort by
-//! calls and read changes as [`Event`]s. There are no callbacks, and everything is bounded by a field
-//! of [`Settings`] or [`Limits`] or a named constant. It opens no socket, reads no clock and draws
-//! random numbers only when it is created. It knows nothing of IP beyond addresses and the ECN field:
-//! no fragments, no ICMP, and so no path MTU discovery. Urgent data is delivered in line (RFC 6093),
-//! and data on a SYN is ignored until the peer sends it again.
+//! ## Modules
 //!
-//! Read [`segment`] for the wire, [`endpoint`] for the state of a host, [`connection`] for the state
-//! machine of RFC 9293, and [`congestion`] for the window. [`ns2`] is another, much smaller protocol:
-//! the one-way TCP of the ns-2 simulator, for results that must match those of ns-2.
+//! [`Tcp`] is the TCP of one host. Programs open, accept, write, read, shut down and abort by calls and read changes as
+//! [`Event`]s. There are no callbacks, and everything is bounded by a field of [`Settings`] or [`Limits`] or a named
+//! constant. Urgent data is delivered in line (RFC 6093), and data on a SYN is ignored until the peer sends it again.
+//!
+//! Read [`segment`] for the wire, [`endpoint`] for the state of a host, [`connection`] for the state machine of RFC 9293,
+//! and [`congestion`] for the window. [`ns2`] is another, much smaller protocol: the one-way TCP of the ns-2 simulator,
+//! for results that must match those of ns-2.
 
 #![forbid(unsafe_code)]
 
