@@ -119,7 +119,7 @@ fn a_check_finds_what_serve_refuses() {
     let twice = "listen = [\"tcp://127.0.0.1:5099\", \"ws://0.0.0.0:5099\"]\nhttp = \"off\"\n";
     config.refused(
         twice,
-        &["r.toml:1:35: listen: ws://0.0.0.0:5099 needs the port of tcp://127.0.0.1"],
+        &["r.toml:1:35: listen.2: ws://0.0.0.0:5099 needs the port of tcp://127.0.0.1"],
     );
 
     // Rules.

@@ -47,7 +47,7 @@ fn a_configuration_is_checked() {
     let error = place.fails(&["config", "check", name]);
     let lines: Vec<&str> = error.lines().collect();
     assert_eq!(lines.len(), 2, "{error}");
-    assert!(lines[0].contains("r.toml:1:1: unknown key \"wokers\", the nearest is \"workers\""));
+    assert!(lines[0].contains("r.toml:1:1: unknown key `wokers`; did you mean `workers`?"));
     assert!(lines[1].contains("r.toml:3:9: log.level: expected \"error\" or "));
 }
 
@@ -254,7 +254,7 @@ fn a_start_that_fails_says_why_in_one_line() {
         missing.to_str().unwrap(),
     );
     std::fs::write(&file, "lisen = []\n").unwrap();
-    refused(&place, &["serve", "--config", file.to_str().unwrap()], "the nearest is \"listen\"");
+    refused(&place, &["serve", "--config", file.to_str().unwrap()], "did you mean `listen`?");
 }
 
 #[test]

@@ -162,6 +162,18 @@ impl Random for Stream {
 mod tests {
     use super::*;
 
+    /// The published value of FNV-1a for a name, mixed: another would move every figure.
+    #[test]
+    fn a_name_has_the_same_number_for_ever() {
+        let fnv = |name: &str| {
+            let mut hasher = FnvHasher::default();
+            hasher.write(name.as_bytes());
+            hasher.finish()
+        };
+        assert_eq!(fnv("foobar"), 0x8594_4171_f739_67e8);
+        assert_eq!(hash("a->b/loss"), 0x174f_47e5_7004_7092);
+    }
+
     #[test]
     fn a_name_is_a_stream_and_a_replication_a_substream() {
         for generator in [Generator::Mrg32k3a, Generator::Xoshiro] {

@@ -5,12 +5,13 @@
 //! left for the moment of starting (the host's name, its addresses, the state directory) is decided
 //! in [`crate::serve`]. `docs/configuration.md` describes each key.
 
+mod check;
 mod reach;
-mod reader;
+mod read;
 mod sections;
 mod shape;
 
-pub use reader::{MAX_PROBLEMS, Problem};
+pub use ringway_document::{MAX_PROBLEMS, Problem};
 pub use sections::{
     AuthMode, AuthSettings, Certificate, DomainSettings, HashName, LimitSettings, LogFormat,
     LogLevel, LogSettings, RegistrarSettings, SctpProfile, SctpSettings, TimerSettings,
@@ -18,11 +19,11 @@ pub use sections::{
 };
 pub use shape::{Host, HttpAddr, Listen, Network, StoreKind};
 
-use reader::{Report, Section};
+use check::Check;
+use ringway_document::{Document, Problems};
 use ringway_proxy::config::Mode;
 use ringway_proxy::routes::Rule;
 use std::path::{Path, PathBuf};
-use toml::de::DeTable;
 
 /// The largest configuration file that is read.
 pub const MAX_FILE: u64 = 1 << 20;
@@ -99,7 +100,7 @@ impl Settings {
     /// Everything that is wrong with it, in the order of the file.
     pub fn load(path: &Path) -> Result<Self, Vec<Problem>> {
         let file = path.display().to_string();
-        let whole = |what: String| vec![Problem { file: file.clone(), line: 0, column: 0, what }];
+        let whole = |what: String| vec![Problem::whole(&file, what)];
         let metadata = std::fs::metadata(path).map_err(|e| whole(e.to_string()))?;
         if metadata.is_dir() {
             return Err(whole("is a directory".to_owned()));
@@ -123,17 +124,15 @@ impl Settings {
     /// # Errors
     /// Everything that is wrong with it, in the order of the file.
     pub fn parse(file: &str, text: &str) -> Result<Self, Vec<Problem>> {
-        let report = Report::new(file, text);
-        let (table, errors) = DeTable::parse_recoverable(text);
-        if !errors.is_empty() {
-            for e in &errors {
-                report.at(e.span().unwrap_or(0..0), e.message().to_owned());
-            }
-            return Err(report.finish());
+        let document =
+            Document::parse(file, text).map_err(|found| found.into_iter().collect::<Vec<_>>())?;
+        let mut problems = Vec::new();
+        let read = document.read("", document.root(), &[], &mut problems);
+        let mut check = Check { document: &document, problems: &mut problems };
+        match read.map(|read| check.settings(read)) {
+            Some(settings) if problems.is_empty() => Ok(settings),
+            _ => Err(Problems::new(file, problems).into_iter().collect()),
         }
-        let settings = sections::top(Section::top(&table, &report));
-        let problems = report.finish();
-        if problems.is_empty() { Ok(settings) } else { Err(problems) }
     }
 
     /// Relative paths in a file are relative to the file.

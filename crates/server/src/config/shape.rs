@@ -1,14 +1,15 @@
 //! The forms a configured value may have: durations, listen URIs, networks, stores, patterns.
 
-use super::reader::{Shape, mismatch};
+use super::read::{text, word};
+use super::sections::{AuthMode, HashName, LogFormat, LogLevel, SctpProfile};
 use ringway_net::Origin;
 use ringway_sansio::Transport;
+use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
-use toml::de::DeValue;
 
 /// A duration as written: `"500ms"`, `"32s"`, `"5m"`, `"1h"`, `"7d"`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -35,10 +36,10 @@ impl fmt::Display for Span {
     }
 }
 
-impl Shape for Span {
-    fn read(value: &DeValue<'_>) -> Result<Self, String> {
-        const EXPECTED: &str = "a duration in quotes with its unit, such as \"500ms\", \"32s\", \"5m\", \"1h\", \"7d\"";
-        let DeValue::String(text) = value else { return mismatch(EXPECTED, value) };
+impl FromStr for Span {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
         let digits = text.bytes().take_while(u8::is_ascii_digit).count();
         let (number, unit) = text.split_at(digits);
         let scale = match unit.trim() {
@@ -47,22 +48,55 @@ impl Shape for Span {
             "m" => 60_000,
             "h" => 3_600_000,
             "d" => 86_400_000u64,
-            _ => return mismatch(EXPECTED, value),
+            _ => return Err(()),
         };
-        number
-            .parse::<u64>()
-            .ok()
-            .and_then(|n| n.checked_mul(scale))
-            .map(Span::ms)
-            .map_or_else(|| mismatch(EXPECTED, value), Ok)
+        let number = number.parse::<u64>().ok().and_then(|n| n.checked_mul(scale));
+        number.map(Span::ms).ok_or(())
     }
 }
 
-/// Reads a value that is written as a string and parsed by `FromStr`.
-fn parse<T: FromStr<Err = String>>(value: &DeValue<'_>, expected: &str) -> Result<T, String> {
-    match value {
-        DeValue::String(text) => text.parse(),
-        other => mismatch(expected, other),
+macro_rules! from_text {
+    ($($type:ty: $expected:literal;)+) => { $(
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                text(from, $expected)
+            }
+        }
+    )+ };
+}
+
+from_text! {
+    Listen: "a URI in quotes, such as \"udp://0.0.0.0:5060\"";
+    StoreKind: "\"memory\" or \"redb:PATH\"";
+    HttpAddr: "ADDRESS:PORT in quotes or \"off\"";
+    Network: "an address or a block in quotes, such as \"192.0.2.0/24\"";
+    Host: "a host name or an address in quotes";
+    OriginText: "an origin in quotes";
+    FileName: "a file name in quotes";
+}
+
+/// An origin of web pages.
+pub(super) struct OriginText(pub(super) Origin);
+
+impl FromStr for OriginText {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.parse().map(OriginText)
+    }
+}
+
+/// The name of a file, not empty.
+pub(super) struct FileName(pub(super) PathBuf);
+
+impl FromStr for FileName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.is_empty() {
+            return Err("expected a file name in quotes, got \"\"".to_owned());
+        }
+        Ok(FileName(text.into()))
     }
 }
 
@@ -190,12 +224,6 @@ fn is_of_one_host(ip: &IpAddr) -> bool {
     }
 }
 
-impl Shape for Listen {
-    fn read(value: &DeValue<'_>) -> Result<Self, String> {
-        parse(value, "a URI in quotes, such as \"udp://0.0.0.0:5060\"")
-    }
-}
-
 /// Which store keeps users and registrations.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum StoreKind {
@@ -229,15 +257,15 @@ impl FromStr for StoreKind {
     }
 }
 
-impl Shape for StoreKind {
-    fn read(value: &DeValue<'_>) -> Result<Self, String> {
-        parse(value, "\"memory\" or \"redb:PATH\"")
-    }
-}
-
 /// The management address, or `off`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HttpAddr(pub Option<SocketAddr>);
+
+impl Default for HttpAddr {
+    fn default() -> Self {
+        HttpAddr(Some(([127, 0, 0, 1], 8060).into()))
+    }
+}
 
 impl FromStr for HttpAddr {
     type Err = String;
@@ -254,12 +282,6 @@ impl FromStr for HttpAddr {
             )),
             Err(_) => Err(format!("expected ADDRESS:PORT or \"off\", got {text:?}")),
         }
-    }
-}
-
-impl Shape for HttpAddr {
-    fn read(value: &DeValue<'_>) -> Result<Self, String> {
-        parse(value, "ADDRESS:PORT in quotes or \"off\"")
     }
 }
 
@@ -315,12 +337,6 @@ fn mask(addr: IpAddr, prefix: u8) -> IpAddr {
     }
 }
 
-impl Shape for Network {
-    fn read(value: &DeValue<'_>) -> Result<Self, String> {
-        parse(value, "an address or a block in quotes, such as \"192.0.2.0/24\"")
-    }
-}
-
 /// A host name or address as it may stand in a SIP URI, lower case; IPv6 in brackets.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Host(pub String);
@@ -354,43 +370,17 @@ impl FromStr for Host {
     }
 }
 
-impl Shape for Host {
-    fn read(value: &DeValue<'_>) -> Result<Self, String> {
-        parse(value, "a host name or an address in quotes")
-    }
-}
-
-impl Shape for Origin {
-    fn read(value: &DeValue<'_>) -> Result<Self, String> {
-        parse(value, "an origin in quotes")
-    }
-}
-
-/// One word out of a few.
-pub(crate) trait Word: Sized + Copy + 'static {
-    /// The words and what they mean.
-    const WORDS: &'static [(&'static str, Self)];
-}
-
-/// Finds a word without regard to case.
-pub(crate) fn word<T: Word>(text: &str) -> Result<T, String> {
-    T::WORDS.iter().find(|(w, _)| w.eq_ignore_ascii_case(text)).map(|(_, t)| *t).ok_or_else(|| {
-        let words: Vec<String> = T::WORDS.iter().map(|(w, _)| format!("\"{w}\"")).collect();
-        format!("expected {}, got {text:?}", words.join(" or "))
-    })
-}
-
-impl<T: Word> Shape for T {
-    fn read(value: &DeValue<'_>) -> Result<Self, String> {
-        match value {
-            DeValue::String(text) => word(text),
-            other => {
-                let words: Vec<String> = T::WORDS.iter().map(|(w, _)| format!("\"{w}\"")).collect();
-                mismatch(&words.join(" or "), other)
+macro_rules! from_word {
+    ($($type:ty),+) => { $(
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                word(from)
             }
         }
-    }
+    )+ };
 }
+
+from_word!(AuthMode, HashName, LogLevel, LogFormat, SctpProfile);
 
 #[cfg(test)]
 mod tests {
@@ -468,11 +458,10 @@ mod tests {
     #[test]
     fn spans_read_and_show_the_same() {
         for text in ["500ms", "32s", "5m", "1h", "7d"] {
-            let value = DeValue::String(text.into());
-            assert_eq!(Span::read(&value).unwrap().to_string(), text);
+            assert_eq!(text.parse::<Span>().unwrap().to_string(), text);
         }
         for text in ["", "5", "s", "-1s", "1.5s", "1w", "99999999999999999999s"] {
-            assert!(Span::read(&DeValue::String(text.into())).is_err(), "{text}");
+            assert!(text.parse::<Span>().is_err(), "{text}");
         }
     }
 }
