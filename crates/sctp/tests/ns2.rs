@@ -190,7 +190,7 @@ fn is_near(figure: f64, printed: f64, tolerance: f64) -> bool {
 /// the 63 "lost" 51 are in flight at the cut; 12 were dropped, when slow start filled the queue, and
 /// sent again.
 #[test]
-fn the_published_run_comes_out() {
+fn the_published_run_is_reproduced() {
     for misses in [3, 4] {
         let run = run(Settings { misses, ..Settings::table_1() }, CUT);
         let text = run.text();

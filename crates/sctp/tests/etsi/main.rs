@@ -82,7 +82,7 @@ fn end(s: &mut Script) -> Option<Close> {
     })
 }
 
-/// The script hands over an INIT or INIT ACK with further parameters, which are bytes.
+/// Delivers an INIT or INIT ACK with further parameters, given as bytes.
 fn give_raw(
     s: &mut Script,
     chunk_kind: u8,
@@ -101,7 +101,7 @@ fn give_raw(
     s.give_bytes(B1, A1, &out);
 }
 
-/// The script hands over a packet whose chunks are bytes.
+/// Delivers a packet whose chunks are given as bytes.
 fn give_chunks(s: &mut Script, tag: u32, chunks: &[u8]) {
     let mut out = Vec::new();
     let mut writer = Writer::new(&mut out, 65_535, s.ports.1, s.ports.0, tag);

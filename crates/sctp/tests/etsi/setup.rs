@@ -216,8 +216,8 @@ fn as_v_1_7_5() {
     s.expect("DATA 1 BE 1:0 12");
 }
 
-/// An unknown parameter whose two highest bits are `bits`, and a known one behind it: the script's
-/// second address. Gives what came back and whether the address was taken.
+/// Delivers an unknown parameter whose two highest bits are `bits`, and a known one after it: the
+/// script's second address. Returns the reported parameters and whether the address was accepted.
 fn unknown_parameter(bits: u8) -> (Vec<Vec<u8>>, bool) {
     let mut s = closed();
     s.forwards = false;
@@ -238,28 +238,28 @@ fn unknown_parameter(bits: u8) -> (Vec<Vec<u8>>, bool) {
     (back, known)
 }
 
-/// AS 1.8.1: unknown, highest bits 01: told, and the rest is not looked at.
+/// AS 1.8.1: unknown, highest bits 01: reported, and the rest is ignored.
 #[test]
 fn as_i_1_8_1() {
     let (back, known) = unknown_parameter(0b01);
     assert_eq!((back.len(), known), (1, false));
 }
 
-/// AS 1.8.2: highest bits 00: not told, and the rest is not looked at.
+/// AS 1.8.2: highest bits 00: not reported, and the rest is ignored.
 #[test]
 fn as_i_1_8_2() {
     let (back, known) = unknown_parameter(0b00);
     assert_eq!((back.len(), known), (0, false));
 }
 
-/// AS 1.8.3: highest bits 11: told, and the rest is read.
+/// AS 1.8.3: highest bits 11: reported, and the rest is processed.
 #[test]
 fn as_i_1_8_3() {
     let (back, known) = unknown_parameter(0b11);
     assert_eq!((back.len(), known), (1, true));
 }
 
-/// AS 1.8.4: highest bits 10: not told, and the rest is read.
+/// AS 1.8.4: highest bits 10: not reported, and the rest is processed.
 #[test]
 fn as_i_1_8_4() {
     let (back, known) = unknown_parameter(0b10);

@@ -8,7 +8,7 @@ use std::rc::Rc;
 /// RFC 9260 section 6.4.1: of a peer with one address what timed out goes by another pair of addresses,
 /// from the next address of ours, also where nothing but heartbeats told that the first is dead.
 #[test]
-fn a_single_address_is_reached_from_another_of_ours() {
+fn a_single_address_is_reached_from_another_local_address() {
     let cut = Rc::new(Cell::new(false));
     let cutting = cut.clone();
     let wire: Wire = Box::new(move |_, packet| {
@@ -55,7 +55,7 @@ fn a_pair_that_works_is_not_left() {
 /// RFC 9260 section 6.4.1: a path that was turned to another address of ours for a loss that was none
 /// goes back where the peer's packets come to, also of who has nothing to send but SACKs.
 #[test]
-fn a_guess_is_taken_back() {
+fn a_guessed_local_address_is_reverted() {
     let late = Rc::new(Cell::new(false));
     let once = late.clone();
     let wire: Wire = Box::new(move |_, packet| {
@@ -146,7 +146,7 @@ fn of_inactive_paths_the_one_that_works_is_found() {
 /// RFC 9260 section 8.1: where heartbeats pass and data does not, on whichever of three paths, the peer is
 /// given up after Association.Max.Retrans errors or a few more, not never.
 #[test]
-fn heartbeats_alone_keep_no_association() {
+fn heartbeats_alone_do_not_keep_an_association() {
     for count in [1, 2, 3] {
         let settings = Settings { heartbeat_interval: Some(ms(500)), ..super::quick() };
         let wire: Wire = Box::new(move |now, packet| {

@@ -51,7 +51,7 @@ proptest! {
 
     /// RFC 8260 section 2.3.1: whatever is given up, the rest arrives once and in order.
     #[test]
-    fn what_is_given_up_holds_nothing_up(
+    fn an_abandoned_message_delays_no_other(
         one in settings(), kind in scheduling(), seed in any::<u64>(), loss in 0u64..30,
         list in proptest::collection::vec((0u16..3, any::<bool>(), 1usize..6000, 0u8..6), 1..40),
     ) {
@@ -109,7 +109,7 @@ proptest! {
 /// RFC 8260 section 2.2.2: with interleaving a large message of one stream does not delay a small
 /// one of another; without it does.
 #[test]
-fn a_large_message_holds_nothing_up() {
+fn a_large_message_delays_no_other() {
     let delay = |interleaving| {
         let scheduling = Scheduling::RoundRobin;
         let one = Settings { interleaving, scheduling, send_buffer: 1 << 22, ..super::quick() };

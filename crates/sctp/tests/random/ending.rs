@@ -41,7 +41,7 @@ impl World {
         }
     }
 
-    /// Whether both ends have nothing under way and nobody who waits to write.
+    /// Returns whether both ends have nothing in progress and no user that waits to write.
     fn is_settled(&self) -> bool {
         self.ends.iter().all(|end| {
             let Some(Ok(snapshot)) = end.id.map(|id| end.host.snapshot(id)) else { return true };
@@ -132,7 +132,7 @@ impl World {
         }
     }
 
-    /// How both ends stand, for who looks into a failure.
+    /// Returns the state of both ends, to investigate a failure.
     fn status(&self) -> String {
         let [a, b] = &self.ends;
         let stands = [a, b].map(|end| end.id.and_then(|id| end.host.snapshot(id).ok()));

@@ -1,4 +1,4 @@
-//! Two hosts whose settings, wires and users do as a seed says.
+//! Two hosts with settings, wires and users drawn from a seed.
 //!
 //! A run has three parts: users do at random whatever the calls allow while wires and clocks
 //! misbehave (`user`, `wires`); then the wires heal and everything given must arrive (`ending`); then
@@ -44,7 +44,7 @@ fn run(seed: u64, log: bool) {
     world.end();
 }
 
-/// What a panic says.
+/// Returns the message of a panic.
 fn reason(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no words").replace('\n', " ")
@@ -63,7 +63,7 @@ fn run_removal(seed: u64, log: bool) {
 /// RFC 9260 and its extensions, all at once: every message given comes once, whole and in its
 /// stream's order or is told to be lost, both ends end in order, and nothing is left.
 #[test]
-fn whatever_happens_messages_come_and_it_ends() {
+fn messages_arrive_or_are_reported_lost_and_the_association_ends() {
     run_seeds(run);
 }
 

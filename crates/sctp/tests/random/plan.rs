@@ -20,7 +20,7 @@ pub struct Plan {
     pub homes: usize,
     /// Packets go over UDP, and the opener's port changes as behind a NAT.
     pub udp: bool,
-    /// The opener forgets everything now and then, and opens again.
+    /// Whether the opener restarts now and then, and opens again.
     pub crashes: bool,
     /// Streams are reset and added.
     pub resets: bool,

@@ -57,7 +57,7 @@ fn reconfig(value: &[u8], data: Option<Tsn>, acked: Option<Tsn>) -> String {
         .collect()
 }
 
-/// The parameter that words say, as [`reconfig`] writes it.
+/// Returns the parameter that a text describes, in the format of [`reconfig`].
 fn build_reconfig(words: &[&str], first: Tsn, peer: Tsn) -> Vec<u8> {
     let number = |at: usize| words[at].parse::<i64>().unwrap();
     let own = |at: usize| first.plus((number(at) - 1) as u32);

@@ -17,7 +17,7 @@ fn listening() -> Script {
 
 /// RFC 9260 section 5.1 B: an INIT leaves nothing behind; the cookie alone makes the association.
 #[test]
-fn an_init_leaves_nothing() {
+fn an_init_stores_nothing() {
     let mut s = listening();
     s.give_init();
     s.take_init_ack();
@@ -33,7 +33,7 @@ fn an_init_leaves_nothing() {
 /// RFC 9260 section 5.1.1: the number of streams is the lesser of what one end wants and the other
 /// takes.
 #[test]
-fn streams_are_the_lesser() {
+fn the_smaller_number_of_streams_is_used() {
     let mut s = listening();
     s.streams = (7, 2000);
     s.give_init();
@@ -81,7 +81,7 @@ fn a_forged_cookie_is_dropped() {
 
 /// RFC 9260 section 5.1.5, step 4: a cookie that is too old is answered with an ERROR.
 #[test]
-fn a_stale_cookie_is_told() {
+fn a_stale_cookie_is_reported() {
     let mut s = listening();
     s.give_init();
     s.take_init_ack();
@@ -187,9 +187,9 @@ fn a_host_name_is_refused() {
     s.expect("ABORT 5");
 }
 
-/// RFC 9260 section 8.4, rule 3: nobody listens.
+/// RFC 9260 section 8.4, rule 3: there is no listener.
 #[test]
-fn nobody_listens() {
+fn an_init_without_a_listener_is_aborted() {
     let mut s = Script::new(plain());
     s.give_init();
     let (_, bytes) = s.take().unwrap();
@@ -338,7 +338,7 @@ fn an_init_is_repeated_until_the_peers_window_is_large_enough() {
 /// RFC 9260 section 3.3.3: a peer whose window stays below 1500 is reported as such, not as one that
 /// does not answer; one that answers nothing any more is.
 #[test]
-fn a_window_that_stays_too_small_is_an_error_of_its_own() {
+fn a_window_that_stays_too_small_is_a_separate_error() {
     for (answers, why) in [(3, Close::SmallWindow { a_rwnd: 1499 }), (2, Close::Unreachable)] {
         let mut s = Script::connecting(Settings { max_init_retransmits: 2, ..plain() });
         for attempt in 0..3u64 {
@@ -394,7 +394,7 @@ fn an_init_ack_offers_no_more_streams_than_the_init_takes() {
 /// RFC 9260 section 5.2.6: after a stale cookie a new INIT asks for more time, as often as an INIT is
 /// sent again.
 #[test]
-fn a_stale_cookie_is_asked_for_again() {
+fn a_stale_cookie_is_requested_again() {
     let mut s = Script::connecting(Settings { max_init_retransmits: 2, ..plain() });
     s.give_init_ack();
     s.expect("COOKIE_ECHO");
@@ -444,7 +444,7 @@ fn an_unexpected_init_changes_nothing() {
 
 /// RFC 9260 section 5.2.4 A: the cookie of that INIT is a restart; an old one is not.
 #[test]
-fn a_restart_is_told() {
+fn a_restart_is_reported() {
     let mut s = Script::accepted(plain());
     s.give("DATA 1 BE 0:0 10");
     s.expect("SACK 1");
@@ -515,9 +515,9 @@ fn a_cookie_from_elsewhere() {
     s.expect_nothing();
 }
 
-/// A million INITs from a million addresses: nothing is kept, and what is not answered is counted.
+/// A million INITs from a million addresses: nothing is stored, and unanswered ones are counted.
 #[test]
-fn a_flood_of_inits_leaves_nothing() {
+fn a_flood_of_inits_stores_nothing() {
     let limits = Limits { inits_per_second: 1000, ..Limits::default() };
     let mut s = Script::accepted(Settings::default());
     s.sctp = host_with(3, plain(), limits);
@@ -649,7 +649,7 @@ fn a_cookie_makes_one_association() {
 /// RFC 5062 section 2: an address that a peer lists and that never answers keeps the host that has it, and
 /// others of its own, from no association, however long the first lasts; the first loses it.
 #[test]
-fn an_unconfirmed_address_keeps_nobody_out() {
+fn an_unconfirmed_address_blocks_no_other_host() {
     let mut s = Script::new(plain());
     s.addresses = vec![B1, B2];
     s.listen(&[A1]);

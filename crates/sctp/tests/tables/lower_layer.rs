@@ -1,4 +1,4 @@
-//! What carries the packets: UDP (RFC 6951), and what routers say of them (RFC 9260 section 10).
+//! The lower layer: UDP (RFC 6951), and ICMP messages (RFC 9260 section 10).
 
 use super::support::*;
 use super::{plain, snapshot};
@@ -7,7 +7,7 @@ use ringway_sctp::{Close, Error, Event, PROTOCOL, PathState, Settings, State};
 
 /// RFC 6951 sections 5.1 and 5.3: an association that is opened from here goes to the port given.
 #[test]
-fn an_opener_is_told_the_port() {
+fn an_opener_uses_the_configured_port() {
     let mut s = Script::new(plain());
     let settings = Settings { udp_port: 9899, ..plain() };
     s.id = Some(s.sctp.connect(s.now, &[A1], PORT, &[B1], 40_000, Some(settings)).unwrap());
@@ -149,7 +149,7 @@ fn icmp_ends_an_opening() {
 /// RFC 9260 section 10, rules ICMP8 and ICMP9: an address of several at which nobody speaks SCTP is no end
 /// while there is another; the next is opened to at once.
 #[test]
-fn an_address_that_refuses_is_not_the_last_word() {
+fn an_address_that_refuses_does_not_end_the_association() {
     let mut s = Script::two_paths(plain());
     let good = quote(&s, s.peer_tag);
     icmp(&mut s, Icmp::ProtocolUnreachable, &good);
