@@ -370,8 +370,8 @@ fn as_v_1_13_1() {
     s.expect("COOKIE_ACK");
 }
 
-/// AS 1.13.2: the peer says that it takes IPv6 only, and comes by IPv4. The purpose has the
-/// association refused; by RFC 9260 section 5.1.2 the family it comes by is always good.
+/// AS 1.13.2: the peer lists only IPv6 as supported, and sends over IPv4. The purpose has the
+/// association refused; by RFC 9260 section 5.1.2 the family of its packet is always usable.
 #[test]
 fn as_i_1_13_2() {
     let mut s = closed();

@@ -9,8 +9,8 @@ fn fill(host: &mut ringway_sctp::Sctp, now: ringway_sansio::Time, id: AssocId, s
     while !matches!(host.send(now, id, &options, vec![1; 500]), Err(Error::NoRoom { .. })) {}
 }
 
-/// RFC 9260 section 5.1.1: what was given for streams that the peer does not take makes room, and a
-/// writer that was refused hears of it.
+/// RFC 9260 section 5.1.1: messages for streams that the peer does not accept are dropped and make
+/// room, and a writer that was refused is notified.
 #[test]
 fn room_of_rejected_streams_is_reported() {
     let small = Settings { send_buffer: 3000, ..super::quick() };
@@ -24,8 +24,8 @@ fn room_of_rejected_streams_is_reported() {
     assert!(pair.events[0].contains(&Event::Writable(a)));
 }
 
-/// RFC 9260 section 5.2.4 A: so does what is lost because the peer began anew; and who was reading a
-/// message in parts hears that it has no end.
+/// RFC 9260 section 5.2.4 A: so do messages lost by a restart of the peer; and the reader of a message
+/// in parts is notified that it has no end.
 #[test]
 fn a_restart_ends_what_was_under_way() {
     for interleaving in [false, true] {

@@ -1,12 +1,12 @@
-//! What one host has given for the other, and what must be true of what arrives.
+//! The messages that one host has sent to the other, and the invariants of their arrival.
 //!
-//! Messages bear their number as payload protocol identifier, so each is known when it comes.
+//! Messages have their number as payload protocol identifier, so each is known when it arrives.
 
 use crate::support::pattern;
 use ringway_sctp::{Received, SendOptions, UndeliveredMessage};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A message that was given.
+/// A message that was sent.
 struct Given {
     stream: u16,
     unordered: bool,

@@ -194,7 +194,7 @@ impl Wires {
         delay
     }
 
-    /// Some bits turned, and the end cut off; where no checksum would tell, nothing.
+    /// Inverts some bits and cuts off the end; where no checksum would detect it, nothing.
     fn damage(&self, dice: &mut Dice, mut bytes: Vec<u8>) -> Vec<u8> {
         if !self.checked || !dice.chance(self.damage) {
             return bytes;

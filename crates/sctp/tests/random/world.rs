@@ -35,7 +35,7 @@ pub struct World {
     /// The opener, and the one that listens.
     pub ends: [End; 2],
     pub wires: Wires,
-    /// What each has given.
+    /// The messages that each end has sent.
     pub ledgers: [Ledger; 2],
     /// Whether the opener has restarted at least once.
     pub crashed: bool,
@@ -163,8 +163,8 @@ impl World {
         }
     }
 
-    /// There is an association. Only after a crash may it be another than before: where it was
-    /// shutting down when the peer came back, say.
+    /// There is an association. Only after a crash may it be another than before, for example where it
+    /// was shutting down when the peer came back.
     fn up(&mut self, end: usize, id: AssocId) {
         let before = self.ends[end].id.replace(id);
         let Some(before) = before.filter(|before| *before != id) else { return };

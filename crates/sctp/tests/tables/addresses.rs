@@ -351,8 +351,8 @@ fn data_is_authenticated_where_required() {
     assert!(k.s.line().unwrap().1.starts_with("Auth("));
 }
 
-/// RFC 5061 section 5.3, F1 and F2: an address of ours is added; nothing comes from it before the
-/// answer, but what comes to it is taken.
+/// RFC 5061 section 5.3, F1 and F2: a local address is added; it is not used as a source before the
+/// answer, but packets to it are accepted.
 #[test]
 fn an_address_is_added() {
     let mut k = Keyed::two_paths();
@@ -389,7 +389,7 @@ fn an_address_is_added() {
 }
 
 /// RFC 5061 section 5.1, T-4: sent again unchanged, from the new address every second time (section
-/// 5.3.2), until the association is given up.
+/// 5.3.2), until the peer is unreachable.
 #[test]
 fn a_request_is_sent_again() {
     let mut k = Keyed::new();
@@ -407,8 +407,8 @@ fn a_request_is_sent_again() {
     assert!(k.s.sctp.is_empty());
 }
 
-/// RFC 5061 section 5.3, F4 to F6, and section 5.3.1: an address of ours is deleted; nothing comes
-/// from it from now on, and an ABORT to it is passed over.
+/// RFC 5061 section 5.3, F4 to F6, and section 5.3.1: a local address is deleted; it is not used as a
+/// source from now on, and an ABORT to it is ignored.
 #[test]
 fn an_address_is_deleted() {
     let mut k = Keyed::two_paths();
@@ -512,8 +512,8 @@ fn small_chunks_are_cut_beside_auth() {
     );
 }
 
-/// RFC 9260 section 5.2.2: the INIT of an association comes again, late, after its sender has deleted an
-/// address that it lists: it is no new one, and nobody is told to end.
+/// RFC 9260 section 5.2.2: the INIT of an association is repeated late, after its sender has deleted an
+/// address that it lists: it adds no new address, and no ABORT is sent.
 #[test]
 fn an_old_init_with_a_deleted_address_is_ignored() {
     let mut pair = Pair::new(dynamic(), dynamic(), ms(10));

@@ -64,8 +64,8 @@ fn shutdown_is_sent_again() {
     assert_eq!(closed(&mut s), Some(Close::Unreachable));
 }
 
-/// RFC 9260 section 9.2: in SHUTDOWN-SENT each packet with DATA is answered with SHUTDOWN, and a
-/// SACK for what SHUTDOWN cannot tell, the window and gaps.
+/// RFC 9260 section 9.2: in SHUTDOWN-SENT each packet with DATA is answered with SHUTDOWN, and with a
+/// SACK for the window and gaps, which SHUTDOWN cannot carry.
 #[test]
 fn data_after_shutdown_is_acknowledged() {
     let mut s = Script::accepted(plain());
@@ -221,7 +221,7 @@ fn the_user_aborts() {
     s.expect("ABORT T");
 }
 
-/// Shut down while opening: what was given goes out first.
+/// Shut down while opening: queued messages are sent first.
 #[test]
 fn a_shutdown_while_opening() {
     let mut s = Script::connecting(plain());

@@ -204,7 +204,7 @@ fn a_closed_window_holds_data_back() {
     s.expect("DATA 3 BE 0:2 1000");
 }
 
-/// RFC 9260 section 6.2: a full buffer is told, what goes beyond is dropped and not acknowledged,
+/// RFC 9260 section 6.2: a full buffer is advertised, data beyond it is dropped and not acknowledged,
 /// and reading opens the window again.
 #[test]
 fn a_full_buffer_is_reported() {
@@ -301,8 +301,8 @@ fn large_fragments_do_not_block() {
     }
 }
 
-/// RFC 9260 section 6.1 A: a peer whose window is closed for half an hour and who answers each probe
-/// has not failed, also when the probe is all there is to send.
+/// RFC 9260 section 6.1 A: a peer whose window is closed for half an hour and that answers each probe
+/// has not failed, also when there is nothing but the probe to send.
 #[test]
 fn a_closed_window_is_no_failure() {
     for more in [false, true] {
@@ -427,8 +427,8 @@ fn a_window_with_some_room_takes_a_chunk() {
     s.expect("DATA 3 BE 0:2 1000");
 }
 
-/// RFC 9260 sections 6.1 A and 9.2: what the closed window refused is sent again in time, however often
-/// the peer says that it is closed, or repeats its SHUTDOWN, meanwhile.
+/// RFC 9260 sections 6.1 A and 9.2: data refused by a closed window is sent again in time, however
+/// often the peer reports that it is closed, or repeats its SHUTDOWN, meanwhile.
 #[test]
 fn a_probe_is_not_put_off() {
     for chunk in ["SHUTDOWN 1", "SACK 1 w 0"] {
@@ -453,9 +453,9 @@ fn a_probe_is_not_put_off() {
     }
 }
 
-/// RFC 9260 section 6.1: what is sent again is bounded by the congestion window alone. A peer that counts
-/// what came after a gap tells no window left, and takes what fills the gap: one chunk at each probe, ever
-/// later, would be for ever.
+/// RFC 9260 section 6.1: retransmissions are bounded by the congestion window alone. A peer whose
+/// buffer is full of data after a gap advertises no window, and accepts what fills the gap. One chunk
+/// per probe, with growing intervals, would take forever.
 #[test]
 fn gaps_are_filled_though_they_close_the_window() {
     let mut s = Script::accepted(plain());

@@ -176,8 +176,8 @@ fn skipped_messages_are_passed_over() {
     assert_eq!((s.read(), snapshot(&s).unread), (vec![], 0));
 }
 
-/// A message larger than the buffer comes in parts, and others between them; what is given up after
-/// a part was read has an end.
+/// A message larger than the buffer is delivered in parts, and others between them; one that is
+/// abandoned after a part was read has an end.
 #[test]
 fn large_messages_come_in_parts() {
     let mut s = script(Settings { receive_buffer: 3000, ..interleaving() });
@@ -251,8 +251,8 @@ fn streams_have_priorities() {
     assert_eq!(order[0..2].iter().filter(|s| **s == 2).count(), 1, "{order:?}");
 }
 
-/// RFC 7496 section 4.2: when there is no room, a message of a lower priority that was not begun
-/// gives way.
+/// RFC 7496 section 4.2: when there is no room, a message of a lower priority that was not begun is
+/// evicted.
 #[test]
 fn messages_of_low_priority_are_evicted() {
     let mut s = script(Settings { send_buffer: 4000, initial_cwnd: Some(1468), ..plain() });
@@ -277,8 +277,8 @@ fn messages_of_low_priority_are_evicted() {
     assert_eq!(snapshot(&s).unacknowledged, 0);
 }
 
-/// RFC 8260 section 2.3.1: fragments of an unordered message that was given up may come late, with TSNs above
-/// the one that it was skipped at. They wait for nothing.
+/// RFC 8260 section 2.3.1: fragments of an abandoned unordered message may arrive late, with TSNs above
+/// the one that it was skipped at. They are not held for anything.
 #[test]
 fn late_fragments_of_an_abandoned_message_are_dropped() {
     let mut s = script(interleaving());

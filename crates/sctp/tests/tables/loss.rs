@@ -54,7 +54,7 @@ fn three_misses_send_again() {
 fn misses_are_below_the_highest_newly_acknowledged() {
     let mut s = in_flight(12, plain());
     s.give("SACK 0 2-2 6-6");
-    // These acknowledge 3, 4 and 5, which says nothing of what lies above.
+    // These acknowledge 3, 4 and 5, which is no evidence about chunks above.
     for end in [3, 4] {
         s.give(&format!("SACK 0 2-{end} 6-6"));
     }
@@ -182,8 +182,8 @@ fn idleness_closes_the_window() {
     assert_eq!(snapshot(&s).paths[0].ssthresh, 50_000);
 }
 
-/// RFC 9260 section 6.4: what a timer gave up goes to another path; section 8.2 and RFC 7829: that
-/// path is used while the first may have failed, and the user is told.
+/// RFC 9260 section 6.4: a chunk marked by a timer is sent on another path; section 8.2 and RFC 7829:
+/// that path is used while the first is potentially failed, and the user is notified.
 #[test]
 fn a_timeout_moves_to_another_path() {
     let mut s = Script::two_paths(plain());
@@ -200,8 +200,8 @@ fn a_timeout_moves_to_another_path() {
     assert_eq!(snapshot(&s).errors, 0);
 }
 
-/// RFC 9260 section 8.2 without RFC 7829: six errors until a path is given up, retransmissions to
-/// the other all the while, new data to the primary.
+/// RFC 9260 section 8.2 without RFC 7829: six errors make a path inactive; until then retransmissions
+/// use the other path, new data the primary.
 #[test]
 fn six_errors_make_a_path_inactive() {
     let mut s = Script::two_paths(Settings { potentially_failed: None, ..plain() });

@@ -42,7 +42,7 @@ fn the_smaller_number_of_streams_is_used() {
     assert_eq!(snapshot(&s).streams, (1024, 7));
 }
 
-/// RFC 9260 section 5.1.1: messages given for streams that the peer does not take are not sent.
+/// RFC 9260 section 5.1.1: messages for streams that the peer does not accept are not sent.
 #[test]
 fn messages_of_no_stream_are_not_sent() {
     let mut s = Script::connecting(plain());
@@ -102,8 +102,8 @@ fn a_cookie_again_is_acknowledged_again() {
     assert!(s.events().is_empty());
 }
 
-/// RFC 9260 section 3.3.2: what an INIT may not say is answered with an ABORT that bears its tag,
-/// and a tag of zero with nothing.
+/// RFC 9260 section 3.3.2: an invalid INIT is answered with an ABORT that has its tag, and one with a
+/// tag of zero is not answered.
 #[test]
 fn a_bad_init_is_refused() {
     let mut s = listening();
@@ -471,7 +471,8 @@ fn a_restart_is_reported() {
 /// RFC 9260 section 5.2.4 C and cases that table 12 does not show.
 #[test]
 fn other_cookies_are_dropped() {
-    // Made while there was no association: no tie-tags. The peer's tag is the same, ours is not.
+    // Made while there was no association: no tie-tags. The peer's tag is the same, the local one is
+    // not.
     let mut s = listening();
     s.give_init();
     s.take_init_ack();
@@ -566,8 +567,8 @@ fn stale(settings: Settings, extensions: Vec<u8>) -> Script {
     s
 }
 
-/// RFC 9260 sections 5.1.1 and 5.2.6: a second INIT ACK may take fewer streams than the one whose
-/// cookie was stale. What went with that cookie is nobody's.
+/// RFC 9260 sections 5.1.1 and 5.2.6: a second INIT ACK may accept fewer streams than the one whose
+/// cookie was stale. Data that went with that cookie is requeued.
 #[test]
 fn a_second_init_ack_may_take_fewer_streams() {
     let mut s = stale(plain(), vec![]);
@@ -600,8 +601,8 @@ fn a_second_init_ack_may_not_interleave() {
     assert_eq!(snapshot(&s).unacknowledged, 0);
 }
 
-/// RFC 9260 section 5.2.4 A, RFC 5062 section 4: a peer that comes back has the addresses that it
-/// lists now. Who listed another's address before does not get what is meant for that host.
+/// RFC 9260 section 5.2.4 A, RFC 5062 section 4: a restarted peer has the addresses that it lists now.
+/// A peer that listed another host's address before does not receive that host's packets.
 #[test]
 fn a_restart_leaves_old_addresses() {
     let mut s = Script::new(plain());
@@ -627,8 +628,8 @@ fn a_restart_leaves_old_addresses() {
     s.expect_to(B2, "DATA 1 BE 0:0 10");
 }
 
-/// RFC 9260 section 5.3.1: a COOKIE ECHO that the network gives again after its association has ended
-/// makes no second one, and its data is not delivered twice.
+/// RFC 9260 section 5.3.1: a COOKIE ECHO that the network repeats after its association has ended makes
+/// no second one, and its data is not delivered twice.
 #[test]
 fn a_cookie_makes_one_association() {
     let mut s = listening();
@@ -705,8 +706,8 @@ fn a_bare_init_is_answered_by_one_address() {
 }
 
 proptest! {
-    /// Whoever sends an INIT is not proven to be at the address it comes from: the answer has at most three
-    /// times its bytes, whatever it says, whatever we offer, and whether the association is known or not.
+    /// The sender of an INIT is not verified: the answer has at most three times its bytes, whatever it
+    /// contains, whatever is offered, and whether the association is known or not.
     #[test]
     fn no_init_is_answered_by_three_times_its_bytes(
         (dynamic, interleaving, ecn, final_acks) in any::<(bool, bool, bool, bool)>(),

@@ -107,7 +107,7 @@ fn without_negotiation_no_message_is_abandoned() {
     s.expect("ERROR 6");
 }
 
-/// RFC 3758 section 3.6: what waited behind what was given up is delivered, fragments of it are
+/// RFC 3758 section 3.6: messages that waited for an abandoned one are delivered, and its fragments are
 /// dropped.
 #[test]
 fn a_gap_is_passed_over() {
@@ -171,8 +171,8 @@ fn an_old_forward_tsn_is_ignored() {
     assert_eq!(s.read(), [10]);
 }
 
-/// RFC 7496 section 4.2: a message that finds no room costs no other, whether room is a matter of bytes
-/// or of how many there are, and whether or not what gives way goes back.
+/// RFC 7496 section 4.2: a message without room evicts no other in vain, whether room is limited by
+/// bytes or by number, and whether or not evicted messages are returned.
 #[test]
 fn no_message_is_evicted_in_vain() {
     for return_undelivered in [false, true] {
@@ -203,8 +203,8 @@ fn no_message_is_evicted_in_vain() {
     }
 }
 
-/// RFC 3758 section 3.6: a message of which something is given up is removed, whatever of it stands above
-/// the new Cumulative TSN. A peer that keeps to section 3.5 C2 by the letter stops at what was
+/// RFC 3758 section 3.6: a message with an abandoned fragment is removed completely, including
+/// fragments above the new Cumulative TSN. A peer that follows section 3.5 C2 literally stops at data
 /// acknowledged in gap blocks.
 #[test]
 fn a_forward_tsn_into_a_message_removes_it() {
@@ -218,8 +218,8 @@ fn a_forward_tsn_into_a_message_removes_it() {
     assert_eq!((s.read(), snapshot(&s).unread), (vec![10], 0));
 }
 
-/// RFC 9260 section 11.1.5: messages that expire make room, and who was refused is told, also where
-/// nothing is in flight and so no SACK will come.
+/// RFC 9260 section 11.1.5: expired messages make room, and a refused writer is notified, also where
+/// nothing is in flight and so no SACK will arrive.
 #[test]
 fn expired_messages_make_room() {
     let mut s = Script::accepted(Settings { send_buffer: 10_000, ..plain() });
@@ -232,8 +232,8 @@ fn expired_messages_make_room() {
     assert!(s.events().iter().any(|e| matches!(e, Event::Writable(_))));
 }
 
-/// RFC 3758 section 4.1, TR3 and TR4: no TSN is given to a message whose time is over, so the rest of a
-/// large one is not sent, and the peer is told.
+/// RFC 3758 section 4.1, TR3 and TR4: no TSN is assigned to an expired message, so the rest of a large
+/// one is not sent, and the peer is notified.
 #[test]
 fn an_expired_message_is_not_sent_to_its_end() {
     let mut s = Script::accepted(plain());
@@ -257,8 +257,8 @@ fn an_expired_message_is_not_sent_to_its_end() {
     s.expect(&format!("DATA {} BE 0:1 10", last + 2));
 }
 
-/// RFC 9260 section 6.2: a message that has given way is never sent as a DATA chunk without data, also
-/// where the message before it is given up while a packet is written.
+/// RFC 9260 section 6.2: an evicted message is never sent as a DATA chunk without data, also where the
+/// message before it is abandoned while a packet is written.
 #[test]
 fn an_evicted_message_is_not_sent() {
     let mut s = Script::accepted(Settings { send_buffer: 8000, ..plain() });

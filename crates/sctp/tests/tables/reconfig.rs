@@ -17,8 +17,8 @@ fn reset(incoming: bool, streams: &[u16]) -> Change {
     Change::StreamsReset { incoming, streams: streams.into() }
 }
 
-/// RFC 6525 sections 5.1.2 and 5.2.7 H4: what was given before goes out before the request, the
-/// stream takes nothing meanwhile, and begins at 0 once the peer has done it.
+/// RFC 6525 sections 5.1.2 and 5.2.7 H4: queued messages are sent before the request, the stream
+/// accepts none meanwhile, and starts at 0 once the peer has performed it.
 #[test]
 fn an_outgoing_stream_is_reset() {
     let mut s = Script::accepted(plain());
@@ -46,8 +46,8 @@ fn an_outgoing_stream_is_reset() {
     s.expect_nothing();
 }
 
-/// RFC 6525 section 5.1.1: sent again when the timer expires, with errors counted; not
-/// so while the peer says that it is working on it (section 5.2.7 H2).
+/// RFC 6525 section 5.1.1: sent again when the timer expires, with errors counted, except while the
+/// peer answers that it is in progress (section 5.2.7 H2).
 #[test]
 fn a_request_is_sent_again() {
     let mut s = Script::accepted(plain());
@@ -288,8 +288,8 @@ fn nothing_that_overtakes_the_answer_is_taken() {
     }
 }
 
-/// RFC 6525 section 5.2.7 H2: while the peer says that it is working on a reset of everything, it goes
-/// by the old numbers, and its data is taken.
+/// RFC 6525 section 5.2.7 H2: while the peer answers that a reset of everything is in progress, it uses
+/// the old numbers, and its data is accepted.
 #[test]
 fn data_is_taken_until_everything_is_reset() {
     let mut s = Script::accepted(plain());
@@ -310,8 +310,8 @@ fn data_is_taken_until_everything_is_reset() {
     assert_eq!(s.read(), [10, 11]);
 }
 
-/// RFC 6525 sections 4.4 and 5.2.4: a reset of everything that the peer asks for while one of ours is
-/// under way is refused, and so neither end is in doubt about numbers.
+/// RFC 6525 sections 4.4 and 5.2.4: a peer's reset of everything while a local one is outstanding is
+/// refused, so that the numbers of both ends are certain.
 #[test]
 fn one_reset_of_everything_at_a_time() {
     let mut s = Script::accepted(plain());
@@ -327,8 +327,8 @@ fn one_reset_of_everything_at_a_time() {
     s.expect("DATA 1 BE 1:0 11");
 }
 
-/// RFC 6525 section 5.2.4: the peer asks for it; what is whole here is delivered, and the same answer is
-/// given again.
+/// RFC 6525 section 5.2.4: a reset by the peer; complete messages are delivered, and a repeated request
+/// gets the same answer.
 #[test]
 fn the_peer_resets_everything() {
     let mut s = Script::accepted(plain());
@@ -410,8 +410,8 @@ fn unread_messages_stay() {
     assert_eq!(s.read(), [10]);
 }
 
-/// RFC 6525 section 5.2.4: SACKs and FORWARD TSNs from before a reset of everything come late. They say
-/// nothing of the TSNs after it.
+/// RFC 6525 section 5.2.4: SACKs and FORWARD TSNs from before a reset of everything arrive late. They
+/// are no evidence about the TSNs after it.
 #[test]
 fn chunks_from_before_a_reset_are_ignored() {
     let mut s = Script::accepted(plain());
