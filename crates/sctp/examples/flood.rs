@@ -1,10 +1,10 @@
-//! What strangers can do to a host: `flood [COUNT]`, a million unless told.
+//! A flood of forged packets against one host: `flood [COUNT]`, by default a million.
 //!
-//! One association stands. Then COUNT INITs come from forged sources, each answered and none kept;
-//! COUNT cookies that nobody made; and COUNT packets that claim to be the peer's, with DATA, SACK,
-//! SHUTDOWN, ABORT, ASCONF and RE-CONFIG but without its tag. After each kind it says how much
-//! memory the process has gained, and shows that the association still works. Fails when anything
-//! was kept or believed.
+//! One association is established. Then COUNT INITs come from forged sources, each answered and none
+//! stored; COUNT forged cookies; and COUNT packets with the peer's addresses, with DATA, SACK,
+//! SHUTDOWN, ABORT, ASCONF and RE-CONFIG but without its tag. After each kind it prints the growth of
+//! the process's memory, and shows that the association still works. It fails when anything was stored
+//! or accepted.
 
 #![allow(clippy::print_stdout, clippy::expect_used)]
 
@@ -103,7 +103,7 @@ impl World {
         sent && there && back && self.b.len() == 1
     }
 
-    /// Hands B a packet with these chunks. Gives how many packets it answers with.
+    /// Delivers a packet with these chunks to B. Returns the number of answers.
     fn give(&mut self, source: IpAddr, port: u16, tag: u32, chunks: &[u8]) -> u64 {
         self.buffer.clear();
         let mut writer = Writer::new(&mut self.buffer, 65_535, port, PORT, tag);
@@ -121,7 +121,7 @@ impl World {
 
     fn stranger(&mut self) -> IpAddr {
         let random = self.random.next_u64() as u32;
-        // Unicast, and not one of ours.
+        // Unicast, and not a local address.
         IpAddr::V4(Ipv4Addr::from(0x1000_0000 | random & 0x0fff_ffff))
     }
 }

@@ -14,7 +14,7 @@ fn host(seed: u64) -> Result<Sctp, Error> {
     Sctp::new(Limits::default(), Settings::default(), Box::new(SplitMix::new(seed)))
 }
 
-/// Hands everything over until neither has more to say; `arrived` is called after each packet to b.
+/// Exchanges packets until neither host has more; `arrived` is called after each packet to b.
 fn settle(
     a: &mut Sctp,
     b: &mut Sctp,

@@ -224,7 +224,7 @@ mod tests {
     /// RFC 8899 section 4.6.2: a router's report ends a probe or lowers the size, and has no other
     /// effect.
     #[test]
-    fn routers_are_heard() {
+    fn reports_of_routers_are_used() {
         let settings = Settings { largest_mtu: Some(9000), ..Settings::default() };
         let mut pmtu = Pmtu::new(&settings).unwrap();
         let now = Time::from_secs(1000);

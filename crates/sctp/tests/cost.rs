@@ -15,8 +15,8 @@ const STREAMS: u16 = 20_000;
 /// How much dearer than first come, first served a scheduler may be.
 const MARGIN: u32 = 100;
 
-/// Time to give a message on each of many streams, to drop all of them when their time is over, and to
-/// send a message of each.
+/// Returns the time to queue a message on each of many streams, to drop all of them when they have
+/// expired, and to send a message of each.
 fn costs(scheduling: Scheduling) -> [Duration; 3] {
     let settings = Settings {
         scheduling,
@@ -104,7 +104,7 @@ fn an_i_forward_tsn_is_bounded_work() {
     assert!(many < most, "{many:?} with many, {few:?} with few");
 }
 
-/// What 200 SACKs take that say nothing new, while many small messages are marked after a timeout.
+/// Returns the time of 200 SACKs without news, while many small messages are marked after a timeout.
 fn sacks(reliability: Reliability) -> Duration {
     let settings = Settings { initial_cwnd: Some(1 << 20), max_burst: 0, ..Settings::default() };
     let mut s = Script::accepted(settings);
@@ -122,8 +122,8 @@ fn sacks(reliability: Reliability) -> Duration {
     began.elapsed()
 }
 
-/// RFC 3758 section 3.5: a SACK costs what it changes, also where messages may be given up: it does not
-/// walk all that is marked.
+/// RFC 3758 section 3.5: a SACK costs what it changes, also where messages may be abandoned. It does
+/// not iterate over all marked chunks.
 #[test]
 fn marked_chunks_are_not_walked_by_every_sack() {
     let (full, limited) = (sacks(Reliability::Full), sacks(Reliability::Retransmits(9)));

@@ -1,5 +1,5 @@
-//! What a peer can make a host hold that reads nothing, counted where memory is handed out, the
-//! allocator's own cost of each piece added.
+//! The memory of a host that reads nothing and a hostile peer, counted at the allocator, including the
+//! allocator's cost of each allocation.
 
 #![allow(clippy::unwrap_used)]
 
@@ -60,7 +60,7 @@ const WAYS: [Way; 11] = [
     }),
 ];
 
-/// Fills a buffer with chunks of a size and gives what is held then.
+/// Fills a buffer with chunks of a size and returns the bytes allocated then.
 fn hoard((_, interleaving, top, chunk): Way, size: usize) -> usize {
     let mut s =
         Script::new(Settings { interleaving, receive_buffer: BUFFER, ..Settings::default() });

@@ -34,8 +34,8 @@ fn held() -> usize {
     stats.bytes_allocated - stats.bytes_deallocated + pieces * PIECE
 }
 
-/// Hands everything over until neither has more to say. Gives the associations that came up and
-/// those that can be read from, of both.
+/// Exchanges packets until neither host has more. Returns the associations that came up and those that
+/// can be read from, of both.
 fn settle(hosts: &mut [Sctp; 2], now: Time) -> [Vec<AssocId>; 2] {
     let mut buffer = Vec::new();
     let mut quiet = false;
@@ -61,7 +61,7 @@ fn settle(hosts: &mut [Sctp; 2], now: Time) -> [Vec<AssocId>; 2] {
     told
 }
 
-/// What each association of each host takes, found by letting go of the hosts.
+/// Returns the memory of each association of each host, measured by dropping the hosts.
 fn weigh(hosts: [Sctp; 2]) -> [usize; 2] {
     hosts.map(|host| {
         assert_eq!(host.len(), COUNT);

@@ -177,7 +177,7 @@ fn addressing(from: SocketAddr, to: SocketAddr) -> Addressing {
     Addressing::new(from.ip(), to.ip(), PROTOCOL)
 }
 
-/// Any cut from 28.985 s to 28.998 s gives all three rows of the table.
+/// Any end from 28.985 s to 28.998 s reproduces all three rows of the table.
 const CUT: Duration = Duration::from_millis(28_990);
 
 fn is_near(figure: f64, printed: f64, tolerance: f64) -> bool {
@@ -190,7 +190,7 @@ fn is_near(figure: f64, printed: f64, tolerance: f64) -> bool {
 /// the 63 "lost" 51 are in flight at the cut; 12 were dropped, when slow start filled the queue, and
 /// sent again.
 #[test]
-fn the_published_run_comes_out() {
+fn the_published_run_is_reproduced() {
     for misses in [3, 4] {
         let run = run(Settings { misses, ..Settings::table_1() }, CUT);
         let text = run.text();
@@ -206,9 +206,10 @@ fn the_published_run_comes_out() {
     }
 }
 
-/// Table 1 of Hung and Khanh, row SCTP: 750 sent, 689 received, mean delay 1.60018 s. It comes out
-/// with delayed SACKs where every packet is counted, INIT and COOKIE ECHO too, and a delay is that of
-/// a packet. How they counted is not said, so that this is the nearest choice, not a proven one.
+/// Table 1 of Hung and Khanh, row SCTP: 750 sent, 689 received, mean delay 1.60018 s. It is reproduced
+/// with delayed SACKs where every packet is counted, including INIT and COOKIE ECHO, and a delay is
+/// that of a packet. The paper does not define its counting, so this is the nearest choice and not a
+/// proven one.
 #[test]
 fn the_other_published_run_is_near() {
     let run = run(Settings::default(), CUT);

@@ -478,7 +478,7 @@ mod tests {
 
     /// RFC 9293 section 3.1: errors state what was expected and what came.
     #[test]
-    fn errors_say_what_is_wrong() {
+    fn errors_state_what_is_wrong() {
         assert_eq!(Segment::parse(A, B, &[0; 19]), Err(SegmentError::Short { got: 19 }));
         let mut out = Vec::new();
         Header { source: 1, destination: 2, ..Header::default() }.emit(A, B, &mut out, (&[], &[]));

@@ -62,7 +62,7 @@ enum What {
 /// from 448 kb/s of 1000-byte packets for 28 s, cut a second later. What is sent and not received is
 /// the window in flight at the cut; nothing is lost.
 #[test]
-fn the_published_run_comes_out() {
+fn the_published_run_is_reproduced() {
     let (a, b) = (SocketAddr::from(([1, 0, 0, 1], 1)), SocketAddr::from(([1, 0, 0, 2], 2)));
     let mut sender = Sender::new(Settings::default(), a, b);
     let mut sink = Sink::new(b, a);

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_brings_so_many() {
+    fn a_second_adds_the_rate() {
         let mut budget = Budget::new(3);
         let count = |budget: &mut Budget, ms| {
             (0..10).filter(|_| budget.take(Time::from_millis(ms))).count()

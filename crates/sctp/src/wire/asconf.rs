@@ -133,7 +133,7 @@ mod tests {
     proptest! {
         /// RFC 5061 sections 4.2.1, 4.2.2 and 4.2.4.
         #[test]
-        fn what_is_written_is_read(list in proptest::collection::vec(any::<(u8, u32, bool)>(), 0..9)) {
+        fn emitted_bytes_are_parsed_back(list in proptest::collection::vec(any::<(u8, u32, bool)>(), 0..9)) {
             let changes: Vec<AddressChange> = list.iter().map(|&(which, number, six)| {
                 let address = if six { IpAddr::V6((u128::from(number) << 9).into()) } else { IpAddr::V4(number.into()) };
                 match which % 3 {

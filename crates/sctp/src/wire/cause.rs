@@ -162,7 +162,7 @@ mod tests {
     proptest! {
         /// RFC 9260 sections 3.3.10.1 to 3.3.10.13.
         #[test]
-        fn what_is_written_is_read(
+        fn emitted_bytes_are_parsed_back(
             bytes in proptest::collection::vec(any::<u8>(), 0..40), number in any::<u32>(),
         ) {
             let list = [

@@ -364,7 +364,7 @@ mod tests {
 
     /// RFC 9260 section 3.2: the two highest bits of an unknown type.
     #[test]
-    fn unknown_types_say_what_to_do() {
+    fn unknown_types_state_their_handling() {
         for (kind, skip, report) in
             [(62, false, false), (126, false, true), (190, true, false), (254, true, true)]
         {
@@ -446,7 +446,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(
+        fn emitted_bytes_are_parsed_back(
             bytes in proptest::collection::vec(any::<u8>(), 1..60),
             numbers in any::<(u32, u16, u16, u32, u8)>(),
         ) {

@@ -282,7 +282,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(
+        fn emitted_bytes_are_parsed_back(
             numbers in any::<(u32, u32, u16, u16, u32)>(),
             addresses in proptest::collection::vec(any::<u32>(), 0..MAX_ADDRESSES),
             cookie in proptest::option::of(proptest::collection::vec(any::<u8>(), 0..300)),

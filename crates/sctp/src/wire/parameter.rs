@@ -197,7 +197,7 @@ mod tests {
 
     /// RFC 9260 section 3.2.1: the two highest bits of an unknown type.
     #[test]
-    fn unknown_types_say_what_to_do() {
+    fn unknown_types_state_their_handling() {
         for (high, skip, report) in
             [(0x00, false, false), (0x40, false, true), (0x80, true, false), (0xc0, true, true)]
         {
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_that_is_wrong_is_told() {
+    fn a_wrong_length_is_an_error() {
         let error = Parameters::new(&[0, 5, 0, 7, 1, 2, 3]).next().unwrap().unwrap_err();
         assert_eq!(error.to_string(), "expected an IPv4 address of 4 bytes, got 3");
         assert!(Parameters::new(&[0, 7, 0, 3]).next().unwrap().is_err());
@@ -235,7 +235,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(
+        fn emitted_bytes_are_parsed_back(
             bytes in proptest::collection::vec(any::<u8>(), 0..40),
             choices in proptest::collection::vec((any::<u8>(), any::<u32>()), 0..8),
         ) {

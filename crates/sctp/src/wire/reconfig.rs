@@ -165,7 +165,7 @@ mod tests {
     proptest! {
         /// RFC 6525 sections 4.1 to 4.6.
         #[test]
-        fn what_is_written_is_read(
+        fn emitted_bytes_are_parsed_back(
             numbers in any::<(u32, u32, u32, u16)>(),
             streams in proptest::collection::vec(any::<u16>(), 0..20),
         ) {

@@ -187,7 +187,7 @@ mod tests {
     proptest! {
         /// draft-natarajan-tsvwg-sctp-nrsack section 4.2.
         #[test]
-        fn what_is_written_is_read(
+        fn emitted_bytes_are_parsed_back(
             numbers in any::<(u32, u32)>(),
             gaps in proptest::collection::btree_set(any::<u16>(), 0..9),
             twice in proptest::collection::vec(any::<u32>(), 0..9),

@@ -19,7 +19,7 @@ fn a_v_9_2() {
     s.expect_nothing();
 }
 
-/// A 9.3: a gap is told at once, and that it is closed too.
+/// A 9.3: a gap is reported at once, and so is its end.
 #[test]
 fn a_o_9_3() {
     let mut s = Script::accepted(plain());

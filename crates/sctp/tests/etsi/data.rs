@@ -64,7 +64,7 @@ fn d_i_8_5() {
     s.expect("DATA 1 BE 0:0 10");
 }
 
-/// D 8.6: what comes twice is told, and given to the user once.
+/// D 8.6: a duplicate is reported, and delivered to the user once.
 #[test]
 fn d_o_8_6() {
     let mut s = Script::accepted(plain());

@@ -160,7 +160,7 @@ fn dm_o_4_9() {
     }
 }
 
-/// DM 4.10: DATA in SHUTDOWN-ACK-SENT is not given to the user.
+/// DM 4.10: DATA in SHUTDOWN-ACK-SENT is not delivered to the user.
 #[test]
 fn dm_o_4_10() {
     let mut s = shutdown_ack_sent();

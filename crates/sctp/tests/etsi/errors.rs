@@ -30,7 +30,7 @@ fn e_o_6_2() {
     }
 }
 
-/// E 6.3: DATA of a stream that is not is acknowledged and told (Invalid Stream Identifier).
+/// E 6.3: DATA of an invalid stream is acknowledged and reported (Invalid Stream Identifier).
 #[test]
 fn e_i_6_3() {
     let mut s = Script::accepted(plain());
@@ -52,8 +52,8 @@ fn e_i_6_4() {
     assert!(matches!(end(&mut s), Some(Close::Violation(_))));
 }
 
-/// E 6.5: an unknown parameter of an INIT ACK that is to be told comes back in an ERROR with the
-/// COOKIE ECHO (Unrecognized Parameters).
+/// E 6.5: an unknown parameter of an INIT ACK whose type requires a report is returned in an ERROR with
+/// the COOKIE ECHO (Unrecognized Parameters).
 #[test]
 fn e_i_6_5() {
     let mut s = Script::connecting(plain());
@@ -67,7 +67,7 @@ fn e_i_6_5() {
     assert_eq!(**causes, [&[0, 8, 0, 12][..], &unknown].concat());
 }
 
-/// E 6.6: a COOKIE ECHO with an ERROR that tells of unknown parameters opens the association.
+/// E 6.6: a COOKIE ECHO with an ERROR about unknown parameters opens the association.
 #[test]
 fn e_i_6_6() {
     let mut s = closed();

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// FH 5.1.1: a peer that stays silent on all its addresses is given up after
-/// Association.Max.Retrans retransmissions, which went to all of them.
+/// FH 5.1.1: a peer that is silent on all its addresses is unreachable after Association.Max.Retrans
+/// retransmissions, which went to all of them.
 #[test]
 fn fh_i_5_1_1() {
     let settings = Settings { association_max_retrans: 5, rto_max: secs(2), ..plain() };

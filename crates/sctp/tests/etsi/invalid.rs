@@ -62,7 +62,7 @@ fn imh_i_3_5() {
     assert_eq!(s.sctp.len(), 0);
 }
 
-/// IMH 3.6: a cookie that is too old is told so, with how much too old it is in microseconds.
+/// IMH 3.6: a stale cookie is reported with its staleness in microseconds.
 #[test]
 fn imh_i_3_6() {
     let mut s = closed();

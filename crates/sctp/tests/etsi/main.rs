@@ -1,11 +1,10 @@
 //! The test purposes of ETSI TS 102 369, one test each, in its order and under its names: `as` for
 //! association set-up, `at` termination, `imh` invalid messages, `dm` duplicates, `fh` faults, `e`
-//! errors, `bdc` bundling, `d` data, `a` acknowledgement, `m` the rest, `rt` the retransmission
-//! timer. In a name `v` stands for what is valid, `i` for what is invalid and `o` for what is
-//! inopportune.
+//! errors, `bdc` bundling, `d` data, `a` acknowledgement, `m` the rest, `rt` the retransmission timer.
+//! In a name `v` stands for valid, `i` for invalid and `o` for inopportune.
 //!
-//! The purposes were written for RFC 2960. Where RFC 9260 asks for something else, that is what the
-//! test holds, and its comment says so. Host and script are those of the packet tables beside.
+//! The purposes were written for RFC 2960. Where RFC 9260 differs, the test follows RFC 9260 and its
+//! comment names the difference. Host and script are those of the packet tables in `tests/tables`.
 
 #![allow(clippy::unwrap_used)]
 
@@ -82,7 +81,7 @@ fn end(s: &mut Script) -> Option<Close> {
     })
 }
 
-/// The script hands over an INIT or INIT ACK with further parameters, which are bytes.
+/// Delivers an INIT or INIT ACK with further parameters, given as bytes.
 fn give_raw(
     s: &mut Script,
     chunk_kind: u8,
@@ -101,7 +100,7 @@ fn give_raw(
     s.give_bytes(B1, A1, &out);
 }
 
-/// The script hands over a packet whose chunks are bytes.
+/// Delivers a packet whose chunks are given as bytes.
 fn give_chunks(s: &mut Script, tag: u32, chunks: &[u8]) {
     let mut out = Vec::new();
     let mut writer = Writer::new(&mut out, 65_535, s.ports.1, s.ports.0, tag);

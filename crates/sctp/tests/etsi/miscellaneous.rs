@@ -1,4 +1,4 @@
-//! Miscellaneous (M): chunks that nobody knows, before DATA.
+//! Miscellaneous (M): chunks of unknown types, before DATA.
 
 use super::*;
 
@@ -11,25 +11,25 @@ fn unknown(bits: u8) -> (Option<String>, bool) {
     (answer, !s.read().is_empty())
 }
 
-/// M 10.1: highest bits 11: told, and the rest is read.
+/// M 10.1: highest bits 11: reported, and the rest is processed.
 #[test]
 fn m_i_10_1() {
     assert_eq!(unknown(0b11), (Some("ERROR 6 + SACK 1".into()), true));
 }
 
-/// M 10.2: highest bits 00: not told, and the rest is not looked at.
+/// M 10.2: highest bits 00: not reported, and the rest is ignored.
 #[test]
 fn m_i_10_2() {
     assert_eq!(unknown(0b00), (None, false));
 }
 
-/// M 10.3: highest bits 01: told, and the rest is not looked at.
+/// M 10.3: highest bits 01: reported, and the rest is ignored.
 #[test]
 fn m_i_10_3() {
     assert_eq!(unknown(0b01), (Some("ERROR 6".into()), false));
 }
 
-/// M 10.4: highest bits 10: not told, and the rest is read.
+/// M 10.4: highest bits 10: not reported, and the rest is processed.
 #[test]
 fn m_i_10_4() {
     assert_eq!(unknown(0b10), (Some("SACK 1".into()), true));

@@ -216,8 +216,8 @@ fn as_v_1_7_5() {
     s.expect("DATA 1 BE 1:0 12");
 }
 
-/// An unknown parameter whose two highest bits are `bits`, and a known one behind it: the script's
-/// second address. Gives what came back and whether the address was taken.
+/// Delivers an unknown parameter whose two highest bits are `bits`, and a known one after it: the
+/// script's second address. Returns the reported parameters and whether the address was accepted.
 fn unknown_parameter(bits: u8) -> (Vec<Vec<u8>>, bool) {
     let mut s = closed();
     s.forwards = false;
@@ -238,28 +238,28 @@ fn unknown_parameter(bits: u8) -> (Vec<Vec<u8>>, bool) {
     (back, known)
 }
 
-/// AS 1.8.1: unknown, highest bits 01: told, and the rest is not looked at.
+/// AS 1.8.1: unknown, highest bits 01: reported, and the rest is ignored.
 #[test]
 fn as_i_1_8_1() {
     let (back, known) = unknown_parameter(0b01);
     assert_eq!((back.len(), known), (1, false));
 }
 
-/// AS 1.8.2: highest bits 00: not told, and the rest is not looked at.
+/// AS 1.8.2: highest bits 00: not reported, and the rest is ignored.
 #[test]
 fn as_i_1_8_2() {
     let (back, known) = unknown_parameter(0b00);
     assert_eq!((back.len(), known), (0, false));
 }
 
-/// AS 1.8.3: highest bits 11: told, and the rest is read.
+/// AS 1.8.3: highest bits 11: reported, and the rest is processed.
 #[test]
 fn as_i_1_8_3() {
     let (back, known) = unknown_parameter(0b11);
     assert_eq!((back.len(), known), (1, true));
 }
 
-/// AS 1.8.4: highest bits 10: not told, and the rest is read.
+/// AS 1.8.4: highest bits 10: not reported, and the rest is processed.
 #[test]
 fn as_i_1_8_4() {
     let (back, known) = unknown_parameter(0b10);
@@ -370,8 +370,8 @@ fn as_v_1_13_1() {
     s.expect("COOKIE_ACK");
 }
 
-/// AS 1.13.2: the peer says that it takes IPv6 only, and comes by IPv4. The purpose has the
-/// association refused; by RFC 9260 section 5.1.2 the family it comes by is always good.
+/// AS 1.13.2: the peer lists only IPv6 as supported, and sends over IPv4. The purpose has the
+/// association refused; by RFC 9260 section 5.1.2 the family of its packet is always usable.
 #[test]
 fn as_i_1_13_2() {
     let mut s = closed();

@@ -17,7 +17,7 @@ fn at_v_2_2() {
     assert!(s.sctp.is_empty());
 }
 
-/// AT 2.3: no SHUTDOWN before what was given is acknowledged.
+/// AT 2.3: no SHUTDOWN before queued messages are acknowledged.
 #[test]
 fn at_i_2_3() {
     let mut s = Script::accepted(plain());
@@ -100,8 +100,8 @@ fn at_i_2_7_4() {
     assert!(refused(&mut shutdown_ack_sent()));
 }
 
-/// AT 2.8: DATA in SHUTDOWN-SENT is acknowledged, SHUTDOWN goes out with it, and T2-shutdown starts
-/// over. The SHUTDOWN acknowledges too (RFC 9260 section 9.2); the SACK with it tells the window.
+/// AT 2.8: DATA in SHUTDOWN-SENT is acknowledged, SHUTDOWN is sent with it, and T2-shutdown restarts.
+/// The SHUTDOWN acknowledges too (RFC 9260 section 9.2); the SACK with it carries the window.
 #[test]
 fn at_i_2_8() {
     let mut s = shutdown_sent();
@@ -115,8 +115,7 @@ fn at_i_2_8() {
     assert_eq!(s.read(), [10]);
 }
 
-/// AT 2.9: DATA in SHUTDOWN-RECEIVED, from a peer that promised to send none, is not given to the
-/// user.
+/// AT 2.9: DATA in SHUTDOWN-RECEIVED, after the peer's SHUTDOWN, is not delivered to the user.
 #[test]
 fn at_i_2_9() {
     let mut s = Script::accepted(plain());

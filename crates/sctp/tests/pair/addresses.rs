@@ -213,9 +213,9 @@ fn the_path_of_a_probe_may_be_deleted() {
     assert!(pair.log[from..].iter().filter(data).count() > 0, "{:?}", pair.a.snapshot(a));
 }
 
-/// RFC 4895 sections 4.1, 6.1 and 6.3: both ends set a secret, one after the other go over to it, and
-/// forget the key that they had; chunks made with a key that the other end has not are refused, and
-/// asked for again until it has.
+/// RFC 4895 sections 4.1, 6.1 and 6.3: both ends set a secret, use it one after the other, and delete
+/// the previous key; chunks with a key that the peer does not have are refused, and sent again until it
+/// has it.
 #[test]
 fn keys_are_changed_while_data_flows() {
     let mut pair = Pair::new(dynamic(), dynamic(), ms(10));
@@ -249,8 +249,8 @@ fn keys_are_changed_while_data_flows() {
     assert!(matches!(plain.a.set_auth_key(a, 1, b""), Err(Error::NotSupported { .. })));
 }
 
-/// RFC 9260 section 5.4: an address that was given up before it was verified is asked once an RTO where
-/// it is the only one left, since nothing goes there before.
+/// RFC 9260 section 5.4: an address that failed before it was verified is probed once per RTO where it
+/// is the only one left, since no data may be sent to it before.
 #[test]
 fn the_last_address_is_verified_soon() {
     let cut = Rc::new(Cell::new(false));

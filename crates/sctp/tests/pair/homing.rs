@@ -5,10 +5,10 @@ use ringway_sctp::{Reliability, SendOptions, Settings, State};
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// RFC 9260 section 6.4.1: of a peer with one address what timed out goes by another pair of addresses,
-/// from the next address of ours, also where nothing but heartbeats told that the first is dead.
+/// RFC 9260 section 6.4.1: with a peer of one address, timed-out data uses another pair of addresses,
+/// from the next local address, also where only heartbeats detected the failure of the first.
 #[test]
-fn a_single_address_is_reached_from_another_of_ours() {
+fn a_single_address_is_reached_from_another_local_address() {
     let cut = Rc::new(Cell::new(false));
     let cutting = cut.clone();
     let wire: Wire = Box::new(move |_, packet| {
@@ -26,8 +26,8 @@ fn a_single_address_is_reached_from_another_of_ours() {
     assert_eq!(pair.a.snapshot(a).unwrap().paths[0].local, A2);
 }
 
-/// RFC 9260 section 6.4.1: what was lost goes from another address of ours, but not away from the one
-/// that the peer's packets have come to since: of two addresses of which one reaches the peer, that one
+/// RFC 9260 section 6.4.1: lost data is sent from another local address, but not away from the one that
+/// the peer's packets have arrived at since: of two addresses of which one reaches the peer, that one
 /// carries the data again as soon as its link does.
 #[test]
 fn a_pair_that_works_is_not_left() {
@@ -52,10 +52,10 @@ fn a_pair_that_works_is_not_left() {
     }
 }
 
-/// RFC 9260 section 6.4.1: a path that was turned to another address of ours for a loss that was none
-/// goes back where the peer's packets come to, also of who has nothing to send but SACKs.
+/// RFC 9260 section 6.4.1: a path moved to another local address for a spurious loss returns to the one
+/// that the peer's packets arrive at, also when the local endpoint sends only SACKs.
 #[test]
-fn a_guess_is_taken_back() {
+fn a_guessed_local_address_is_reverted() {
     let late = Rc::new(Cell::new(false));
     let once = late.clone();
     let wire: Wire = Box::new(move |_, packet| {
@@ -143,10 +143,10 @@ fn of_inactive_paths_the_one_that_works_is_found() {
     assert_eq!((pair.received(b).len(), after - before), (21, 0), "{:?}", pair.log);
 }
 
-/// RFC 9260 section 8.1: where heartbeats pass and data does not, on whichever of three paths, the peer is
-/// given up after Association.Max.Retrans errors or a few more, not never.
+/// RFC 9260 section 8.1: where heartbeats pass and data does not, on all of three paths, the peer is
+/// unreachable after Association.Max.Retrans errors or a few more.
 #[test]
-fn heartbeats_alone_keep_no_association() {
+fn heartbeats_alone_do_not_keep_an_association() {
     for count in [1, 2, 3] {
         let settings = Settings { heartbeat_interval: Some(ms(500)), ..super::quick() };
         let wire: Wire = Box::new(move |now, packet| {

@@ -33,7 +33,7 @@ proptest! {
         interleaving in any::<bool>(), seed in any::<u64>(), loss in 0u64..20,
         up in messages(), down in messages(),
     ) {
-        // Messages fit the buffers: those in parts would be told apart by stream.
+        // Messages fit the buffers: partial ones would have to be distinguished by stream.
         let one = Settings { interleaving, scheduling: kinds.0, receive_buffer: 200_000, ..one };
         let two = Settings { interleaving, scheduling: kinds.1, receive_buffer: 200_000, ..two };
         let mut pair = Pair::over(one, two, bad_wire(seed, loss));
@@ -49,9 +49,9 @@ proptest! {
         prop_assert_eq!((pair.a.len(), pair.b.len()), (0, 0));
     }
 
-    /// RFC 8260 section 2.3.1: whatever is given up, the rest arrives once and in order.
+    /// RFC 8260 section 2.3.1: whatever is abandoned, the rest arrives once and in order.
     #[test]
-    fn what_is_given_up_holds_nothing_up(
+    fn an_abandoned_message_delays_no_other(
         one in settings(), kind in scheduling(), seed in any::<u64>(), loss in 0u64..30,
         list in proptest::collection::vec((0u16..3, any::<bool>(), 1usize..6000, 0u8..6), 1..40),
     ) {
@@ -109,7 +109,7 @@ proptest! {
 /// RFC 8260 section 2.2.2: with interleaving a large message of one stream does not delay a small
 /// one of another; without it does.
 #[test]
-fn a_large_message_holds_nothing_up() {
+fn a_large_message_delays_no_other() {
     let delay = |interleaving| {
         let scheduling = Scheduling::RoundRobin;
         let one = Settings { interleaving, scheduling, send_buffer: 1 << 22, ..super::quick() };
@@ -134,7 +134,7 @@ fn a_large_message_holds_nothing_up() {
     assert!(with < ms(60) && without > ms(100), "{with:?} {without:?}");
 }
 
-/// RFC 8260 sections 3.5 and 3.6: bytes are shared as the weights say.
+/// RFC 8260 sections 3.5 and 3.6: bytes are shared by weight.
 #[test]
 fn bytes_are_shared_by_weight() {
     for (scheduling, ratio) in [(Scheduling::FairCapacity, 1.0), (Scheduling::WeightedFair, 4.0)] {

@@ -105,7 +105,7 @@ fn both_may_open_at_once() {
         let a = pair.a.connect(pair.now, &[A1], PORT, &[B1], PORT, None).unwrap();
         pair.send(a, 0, b"ping");
         pair.run(ms(late));
-        // Later than the other's INIT there is nobody who listens, so it is refused.
+        // After the peer's INIT there is no listener, so it is refused.
         let Ok(b) = pair.b.connect(pair.now, &[B1], PORT, &[A1], PORT, None) else { panic!() };
         pair.b.send(pair.now, b, &SendOptions::default(), &b"pong"[..]).unwrap();
         pair.run(secs(3));
@@ -159,7 +159,7 @@ fn a_shutdown_survives_losses() {
     }
 }
 
-/// RFC 9260 section 5.2.4 A: a peer that was restarted comes back, and its user is told.
+/// RFC 9260 section 5.2.4 A: a restarted peer opens again, and its user is notified.
 #[test]
 fn a_restarted_peer_comes_back() {
     let mut pair = Pair::new(quick(), quick(), ms(10));
@@ -271,7 +271,7 @@ fn a_full_send_buffer_says_so() {
 
 /// RFC 9260 section 9.1: the reason of an ABORT comes to its user.
 #[test]
-fn an_abort_gives_its_reason() {
+fn an_abort_carries_its_reason() {
     let mut pair = Pair::new(quick(), quick(), ms(10));
     let (a, b) = pair.open();
     pair.a.abort(a, b"enough").unwrap();
@@ -282,9 +282,9 @@ fn an_abort_gives_its_reason() {
     assert_eq!(pair.b.shutdown(pair.now, b), Err(Error::NoAssociation));
 }
 
-/// RFC 9260 sections 5.1.4 and 8.1: who does not answer is given up.
+/// RFC 9260 sections 5.1.4 and 8.1: a peer that does not answer becomes unreachable.
 #[test]
-fn a_silent_peer_is_given_up() {
+fn a_silent_peer_becomes_unreachable() {
     let mut pair = Pair::over(quick(), quick(), Box::new(|_, _| Vec::new()));
     pair.listen(&[B1]);
     let a = pair.connect(&[A1], &[B1]);
@@ -308,7 +308,7 @@ fn a_silent_peer_is_given_up() {
     assert_eq!((pair.a.len(), pair.b.len()), (0, 0));
 }
 
-/// A path each over two links; `cut` says from when on the first carries nothing.
+/// One path over each of two links; `cut` is the time from which the first carries nothing.
 fn two_links(settings: Settings, cut: Rc<Cell<bool>>) -> (Pair, AssocId, AssocId) {
     let wire: Wire = Box::new(move |_, packet| {
         let (from, to) = (packet.addressing.source, packet.addressing.destination);
@@ -546,10 +546,10 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
-    /// RFC 3758: whatever is given up, the rest arrives once and in order, nothing stays behind, and
-    /// both ends close.
+    /// RFC 3758: whatever is abandoned, the rest arrives once and in order, no state is left, and both
+    /// ends close.
     #[test]
-    fn what_is_given_up_holds_nothing_up(
+    fn an_abandoned_message_delays_no_other(
         one in settings(), two in settings(), seed in any::<u64>(), loss in 0u64..30,
         list in proptest::collection::vec((0u16..3, any::<bool>(), 1usize..6000, 0u8..5), 1..40),
     ) {
@@ -643,8 +643,8 @@ fn link(rate: u64, queue: u64) -> Wire {
 }
 
 /// RFC 9260 sections 6.3.3 and 7.2.4: slow start overruns a queue of one bandwidth-delay product and
-/// loses every second packet, more than the gap blocks of a SACK can tell. What of that is found out late
-/// is no new loss: within twelve seconds most of the link is used.
+/// loses every second packet, more than the gap blocks of a SACK can report. Losses that are found late
+/// are no new losses: within twelve seconds most of the link is used.
 #[test]
 fn an_overrun_is_recovered_from() {
     for (algorithm, rack) in [
@@ -689,9 +689,9 @@ fn an_overrun_is_recovered_from() {
 }
 
 /// RFC 9260 section 6.2: a window between half the buffer and a chunk holds the sender back, so its
-/// opening is told.
+/// opening is advertised.
 #[test]
-fn a_window_below_a_chunk_is_told_when_it_opens() {
+fn a_window_below_a_chunk_is_advertised_when_it_opens() {
     let settings = Settings { mtu: 9000, receive_buffer: 16_384, ..Settings::default() };
     let mut pair = Pair::new(settings, settings, ms(1));
     let (a, b) = pair.open();
@@ -749,7 +749,7 @@ fn a_lost_shutdown_complete_with_zero_checksums() {
 /// RFC 9260 sections 6.1 A and 9.2: in SHUTDOWN-SENT the sender of data hears of the window with each
 /// SHUTDOWN, so that one update that is lost does not end a transfer before all has arrived.
 #[test]
-fn the_window_is_told_while_shutting_down() {
+fn the_window_is_advertised_during_shutdown() {
     let lose = Rc::new(Cell::new(false));
     let losing = lose.clone();
     let wire: Wire = Box::new(
@@ -768,7 +768,7 @@ fn the_window_is_told_while_shutting_down() {
     }
     pair.a.shutdown(pair.now, a).unwrap();
     pair.run(secs(10));
-    // The reader reads, and what says so is lost.
+    // The reader reads, and the window update is lost.
     lose.set(true);
     let mut got = pair.returned(a).len();
     pair.flush();

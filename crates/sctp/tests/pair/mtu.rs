@@ -49,7 +49,7 @@ fn the_size_is_found() {
 }
 
 /// RFC 9260 section 7.3 and RFC 8899 section 4.3: packets above 1420 bytes vanish unless they may be
-/// fragmented. Where no search was asked for too, what is sent arrives before the peer is given up.
+/// fragmented. Also without a configured search, data arrives before the peer counts as unreachable.
 #[test]
 fn a_black_hole_is_got_around() {
     for largest_mtu in [Some(1500), None] {

@@ -67,7 +67,8 @@ fn fast(multipath: Multipath) -> Settings {
     }
 }
 
-/// Sends whatever there is room for, for so long; gives the bytes that each association brought.
+/// Sends as much as there is room for, for some time. Returns the bytes that each association
+/// delivered.
 fn transfer(
     pair: &mut Pair,
     ids: &[(AssocId, AssocId)],
@@ -198,7 +199,7 @@ fn pooled_paths_do_no_harm() {
 
 /// A path that dies takes nothing with it, and comes back.
 #[test]
-fn a_dead_path_takes_nothing_along() {
+fn a_dead_path_loses_no_message() {
     let cut: Rc<Cell<bool>> = Rc::default();
     let wire = links(500_000, 30_000, false, cut.clone());
     let settings = fast(Multipath::Independent);

@@ -1,4 +1,4 @@
-//! Messages that are given up when they are late, over a wire that loses.
+//! Messages that are abandoned when they are late, over a lossy wire.
 
 use super::support::*;
 use ringway_sctp::{Reliability, SendOptions, Settings};
@@ -7,7 +7,7 @@ use ringway_sctp::{Reliability, SendOptions, Settings};
 /// the backing off, where no data is left that would, and a late message whose retransmission seems lost too
 /// is not waited for.
 #[test]
-fn what_is_late_is_soon_passed_over() {
+fn a_late_message_is_soon_skipped() {
     let mut longest = 0;
     for seed in 0..8 {
         let mut dice = Dice::new(seed);

@@ -1,18 +1,18 @@
-//! What users are told when messages go because the peer takes fewer streams, or began anew.
+//! The events of users when messages are lost because the peer accepts fewer streams, or restarted.
 
 use super::support::*;
 use ringway_sctp::{AssocId, Error, Event, SendOptions, Settings};
 
-/// Gives messages of a stream until one is refused.
+/// Sends messages on a stream until one is refused.
 fn fill(host: &mut ringway_sctp::Sctp, now: ringway_sansio::Time, id: AssocId, stream: u16) {
     let options = SendOptions { stream, ..SendOptions::default() };
     while !matches!(host.send(now, id, &options, vec![1; 500]), Err(Error::NoRoom { .. })) {}
 }
 
-/// RFC 9260 section 5.1.1: what was given for streams that the peer does not take makes room, and a
-/// writer that was refused hears of it.
+/// RFC 9260 section 5.1.1: messages for streams that the peer does not accept are dropped and make
+/// room, and a writer that was refused is notified.
 #[test]
-fn room_of_streams_that_are_not_is_told() {
+fn room_of_rejected_streams_is_reported() {
     let small = Settings { send_buffer: 3000, ..super::quick() };
     let one = Settings { inbound_streams: 1, ..super::quick() };
     let mut pair = Pair::new(small, one, ms(10));
@@ -24,8 +24,8 @@ fn room_of_streams_that_are_not_is_told() {
     assert!(pair.events[0].contains(&Event::Writable(a)));
 }
 
-/// RFC 9260 section 5.2.4 A: so does what is lost because the peer began anew; and who was reading a
-/// message in parts hears that it has no end.
+/// RFC 9260 section 5.2.4 A: so do messages lost by a restart of the peer; and the reader of a message
+/// in parts is notified that it has no end.
 #[test]
 fn a_restart_ends_what_was_under_way() {
     for interleaving in [false, true] {

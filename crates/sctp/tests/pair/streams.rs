@@ -98,8 +98,8 @@ fn both_may_reset_everything() {
     }
 }
 
-/// RFC 6525 section 5.2.4: who waits for a reset of everything does not take data between its asking and
-/// the answer. Data that is sent again at the pace of the asking does not always come just then.
+/// RFC 6525 section 5.2.4: an endpoint that waits for a reset of everything ignores data between its
+/// request and the answer. Data retransmitted at the pace of the requests does not always arrive then.
 #[test]
 fn data_meets_a_gap_between_askings() {
     let cut = Rc::new(Cell::new(true));

@@ -41,7 +41,7 @@ impl World {
         }
     }
 
-    /// Whether both ends have nothing under way and nobody who waits to write.
+    /// Returns whether both ends have nothing in progress and no user that waits to write.
     fn is_settled(&self) -> bool {
         self.ends.iter().all(|end| {
             let Some(Ok(snapshot)) = end.id.map(|id| end.host.snapshot(id)) else { return true };
@@ -79,8 +79,8 @@ impl World {
         self.check(ending);
     }
 
-    /// Where an ABORT was lost and the other end is silent nobody tells it, and where the peer has
-    /// crashed an end may have an association that nobody shares; so its user shuts it down as well.
+    /// Where an ABORT was lost and the peer is silent, the local endpoint is not notified. After a
+    /// crash of the peer, an association may exist at one end only. So its user shuts it down as well.
     fn must_end_itself(&self, ending: Ending, start: Time) -> bool {
         (ending == Ending::Abort || self.crashed) && self.now > start + OFTEN
     }
@@ -112,16 +112,16 @@ impl World {
         for end in 0..2 {
             assert!(self.ends[end].id.is_none() || self.ended_well(end), "{}", self.status());
         }
-        // RFC 6525 section 5.2.4 G3: data in flight towards who asks for a reset of everything may be
-        // lost.
+        // RFC 6525 section 5.2.4 G3: data in flight to the endpoint that requests a reset of everything
+        // may be lost.
         if !self.everything {
             self.ledgers.iter().for_each(|ledger| ledger.check_whole());
         }
     }
 
-    /// Whether an end was told that all was done in order. An end whose SHUTDOWN COMPLETE was lost
-    /// may hear an ABORT without a cause in its place: the answer of a host that has nothing left to
-    /// a late copy of another packet (RFC 9260 section 8.4 rule 8). Everything was delivered then.
+    /// Whether an end was notified of a graceful shutdown. An end whose SHUTDOWN COMPLETE was lost may
+    /// receive an ABORT without a cause instead: the answer of a host without the association to a late
+    /// copy of another packet (RFC 9260 section 8.4 rule 8). Everything was delivered then.
     fn ended_well(&self, end: usize) -> bool {
         match &self.ends[end].closed {
             Some(Close::Finished) => true,
@@ -132,7 +132,7 @@ impl World {
         }
     }
 
-    /// How both ends stand, for who looks into a failure.
+    /// Returns the state of both ends, to investigate a failure.
     fn status(&self) -> String {
         let [a, b] = &self.ends;
         let stands = [a, b].map(|end| end.id.and_then(|id| end.host.snapshot(id).ok()));

@@ -1,12 +1,12 @@
-//! What one host has given for the other, and what must be true of what arrives.
+//! The messages that one host has sent to the other, and the invariants of their arrival.
 //!
-//! Messages bear their number as payload protocol identifier, so each is known when it comes.
+//! Messages have their number as payload protocol identifier, so each is known when it arrives.
 
 use crate::support::pattern;
 use ringway_sctp::{Received, SendOptions, UndeliveredMessage};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A message that was given.
+/// A message that was sent.
 struct Given {
     stream: u16,
     unordered: bool,
@@ -26,7 +26,7 @@ pub struct Ledger {
     returned: BTreeSet<usize>,
     /// Those that came back as never sent.
     unsent: BTreeSet<usize>,
-    /// How many were told to be lost.
+    /// Number of messages reported as lost.
     failed: u64,
 }
 
@@ -58,7 +58,7 @@ impl Ledger {
         self.given.push(Given { stream: options.stream, unordered: options.unordered, size });
     }
 
-    /// Messages were told to be lost.
+    /// Notes that messages were reported as lost.
     pub fn fail(&mut self, messages: u32) {
         self.failed += u64::from(messages);
     }
@@ -123,7 +123,7 @@ impl Ledger {
         self.parts.clear();
     }
 
-    /// Each message has arrived, or was told to be lost.
+    /// Checks that each message has arrived or was reported as lost.
     pub fn check_whole(&self) {
         let lost = self.given.len() - self.arrived.len();
         assert!(lost as u64 <= self.failed, "{lost} are lost and {} told", self.failed);

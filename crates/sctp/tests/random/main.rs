@@ -1,12 +1,12 @@
-//! Two hosts whose settings, wires and users do as a seed says.
+//! Two hosts with settings, wires and users drawn from a seed.
 //!
 //! A run has three parts: users do at random whatever the calls allow while wires and clocks
-//! misbehave (`user`, `wires`); then the wires heal and everything given must arrive (`ending`); then
+//! misbehave (`user`, `wires`); then the wires heal and everything sent must arrive (`ending`); then
 //! the association ends and nothing may be left of it. `plan` draws what a seed stands for, `ledger`
 //! holds what must be true of messages, and `world` is the two hosts in virtual time. What is not
 //! demanded is said where it would be, with the reason.
 //!
-//! `RANDOM_FROM` and `RANDOM_SEEDS` choose the seeds, and `RANDOM_LOG=1` tells all that happens:
+//! `RANDOM_FROM` and `RANDOM_SEEDS` choose the seeds, and `RANDOM_LOG=1` prints all events:
 //!
 //! ```sh
 //! RANDOM_FROM=12539 RANDOM_SEEDS=1 RANDOM_LOG=1 cargo test -p ringway-sctp --test random -- --nocapture
@@ -44,7 +44,7 @@ fn run(seed: u64, log: bool) {
     world.end();
 }
 
-/// What a panic says.
+/// Returns the message of a panic.
 fn reason(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no words").replace('\n', " ")
@@ -60,15 +60,15 @@ fn run_removal(seed: u64, log: bool) {
     world.end();
 }
 
-/// RFC 9260 and its extensions, all at once: every message given comes once, whole and in its
-/// stream's order or is told to be lost, both ends end in order, and nothing is left.
+/// RFC 9260 and its extensions, all at once: every message arrives once, complete and in its stream's
+/// order or is reported as lost, both ends shut down gracefully, and no state is left.
 #[test]
-fn whatever_happens_messages_come_and_it_ends() {
+fn messages_arrive_or_are_reported_lost_and_the_association_ends() {
     run_seeds(run);
 }
 
-/// RFC 5061, RFC 9260 sections 8.1 and 8.2: an association with two good paths is not given up because
-/// two of four addresses were removed under load.
+/// RFC 5061, RFC 9260 sections 8.1 and 8.2: an association with two good paths survives the removal of
+/// two of four addresses under load.
 #[test]
 fn an_association_outlives_two_of_four_addresses() {
     run_seeds(run_removal);

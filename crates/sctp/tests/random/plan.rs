@@ -20,7 +20,7 @@ pub struct Plan {
     pub homes: usize,
     /// Packets go over UDP, and the opener's port changes as behind a NAT.
     pub udp: bool,
-    /// The opener forgets everything now and then, and opens again.
+    /// Whether the opener restarts now and then, and opens again.
     pub crashes: bool,
     /// Streams are reset and added.
     pub resets: bool,
@@ -61,11 +61,11 @@ impl Plan {
         };
         let settings = sizes(settings, self.large_packets, dice);
         let settings = times(settings, dice);
-        // An opener gives up where two cookies in a row come too late (RFC 9260 section 5.2.6), so where
-        // time leaps they are good for longer than that.
+        // An opener fails after two stale cookies in a row (RFC 9260 section 5.2.6), so where time
+        // leaps their life is longer than the leaps.
         let cookie_life = if self.sleeps || self.clocks { secs(600) } else { settings.cookie_life };
-        // Behind a NAT whose port changes the opener alone can tell its port, by whatever it sends
-        // (RFC 6951 section 5.4); one that says nothing is not found again.
+        // Behind a NAT whose port changes, the port is learned from any packet of the opener (RFC 6951
+        // section 5.4); a silent opener is not found again.
         let asks = settings.heartbeat_interval.or((self.udp && opener).then(|| secs(10)));
         let settings = Settings { cookie_life, heartbeat_interval: asks, ..settings };
         let settings = self.extensions(settings, dice);

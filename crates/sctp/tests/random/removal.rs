@@ -1,7 +1,7 @@
 //! Two of four addresses are removed while data flows, and two paths stay good.
 //!
-//! The bounds on errors are those that a user gets: an association that ends has given up a peer that
-//! it could reach.
+//! The limits of errors are the defaults: an association that ends has failed although its peer was
+//! reachable.
 
 use crate::plan::Plan;
 use crate::support::{Dice, ms, secs};
@@ -136,7 +136,8 @@ impl World {
     }
 }
 
-/// What a seed draws, or what users have; errors are borne as often as RFC 9260 section 16 says.
+/// Settings drawn from the seed, or the defaults; the limits of errors are those of RFC 9260 section
+/// 16.
 fn settings(plan: &Plan, dice: &mut Dice, opener: bool) -> Settings {
     let drawn = plan.settings(dice, opener);
     let base = match dice.below(3) {

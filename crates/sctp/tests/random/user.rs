@@ -139,7 +139,7 @@ impl World {
         self.tell(|| format!("{end} changes addresses: {kind} of {address}: {result:?}"));
     }
 
-    /// Both are told a secret; then one goes over to it (RFC 4895 section 4.1).
+    /// Sets a secret at both ends; then one uses it (RFC 4895 section 4.1).
     fn share_key(&mut self, end: usize) {
         let key = self.dice.below(4) as u16;
         let set = self.ends.iter_mut().all(|end| {
@@ -150,7 +150,7 @@ impl World {
         self.tell(|| format!("{end} goes over to key {key}: {result:?}"));
     }
 
-    /// The opener forgets everything, and opens again from the same port, with settings of its own.
+    /// Restarts the opener, which opens again from the same port, with other settings.
     fn crash(&mut self) {
         self.tell(|| "0 crashes".to_owned());
         self.crashed = true;

@@ -40,7 +40,7 @@ pub struct Wires {
     /// Marked as having met congestion, where that is allowed.
     marks: u64,
     latency: Duration,
-    /// Whether routers tell of packets that are too big; they forget half of them.
+    /// Whether routers report packets that are too big; they omit half of the reports.
     icmp: bool,
     across: bool,
     checked: bool,
@@ -120,7 +120,7 @@ impl Wires {
         (first.key().0 <= now).then(|| first.remove())
     }
 
-    /// Takes a packet of a host. What a router says to it comes back.
+    /// Sends a packet of a host. A router's report is returned to it.
     pub fn carry(
         &mut self,
         dice: &mut Dice,
@@ -130,7 +130,7 @@ impl Wires {
         bytes: &[u8],
     ) -> Option<Icmp> {
         if self.vanished.contains(&addressing.source) {
-            // As a host's own IP says that it cannot send from there.
+            // A host's IP reports that it cannot send from that address.
             return Some(Icmp::Unreachable);
         }
         let link = self.route(now, &addressing)?;
@@ -194,7 +194,7 @@ impl Wires {
         delay
     }
 
-    /// Some bits turned, and the end cut off; where no checksum would tell, nothing.
+    /// Inverts some bits and cuts off the end; where no checksum would detect it, nothing.
     fn damage(&self, dice: &mut Dice, mut bytes: Vec<u8>) -> Vec<u8> {
         if !self.checked || !dice.chance(self.damage) {
             return bytes;

@@ -35,9 +35,9 @@ pub struct World {
     /// The opener, and the one that listens.
     pub ends: [End; 2],
     pub wires: Wires,
-    /// What each has given.
+    /// The messages that each end has sent.
     pub ledgers: [Ledger; 2],
-    /// The opener has forgotten everything at least once.
+    /// Whether the opener has restarted at least once.
     pub crashed: bool,
     /// Streams and TSNs were all reset at least once.
     pub everything: bool,
@@ -53,7 +53,7 @@ impl World {
         World::of(dice, plan, wires, log, Plan::settings)
     }
 
-    /// A world of hosts with settings that are drawn as the plan says.
+    /// A world of hosts with settings drawn by the plan.
     pub fn of(
         mut dice: Dice,
         plan: Plan,
@@ -84,7 +84,7 @@ impl World {
         }
     }
 
-    /// What is said where a seed is told at length.
+    /// The log of a seed.
     pub fn tell(&self, text: impl FnOnce() -> String) {
         if self.log {
             println!("{:?} {}", self.now, text());
@@ -163,8 +163,8 @@ impl World {
         }
     }
 
-    /// There is an association. Only after a crash may it be another than before: where it was
-    /// shutting down when the peer came back, say.
+    /// There is an association. Only after a crash may it be another than before, for example where it
+    /// was shutting down when the peer came back.
     fn up(&mut self, end: usize, id: AssocId) {
         let before = self.ends[end].id.replace(id);
         let Some(before) = before.filter(|before| *before != id) else { return };
@@ -217,7 +217,7 @@ impl World {
         self.now = self.now.max(until);
     }
 
-    /// Delivers what has arrived, and wakes who wanted to be.
+    /// Delivers packets that have arrived, and wakes hosts that are due.
     fn step(&mut self) {
         while let Some(packet) = self.wires.arrived(self.now) {
             let now = self.clock(packet.to);

@@ -50,7 +50,7 @@ pub struct Flying {
 /// What a wire does to one packet: when each copy arrives.
 pub type Wire = Box<dyn FnMut(Time, &Flying) -> Vec<Duration>>;
 
-/// Two hosts, a wire, and what the user at each end was told.
+/// Two hosts, a wire, and the events at each end.
 pub struct Pair {
     pub now: Time,
     pub a: Sctp,
@@ -101,7 +101,7 @@ impl Pair {
         self.open_over(&[A1], &[B1])
     }
 
-    /// An association between these addresses, once both ends are told of it.
+    /// Returns an association between these addresses, once both ends have reported it.
     pub fn open_over(&mut self, a: &[IpAddr], b: &[IpAddr]) -> (AssocId, AssocId) {
         self.listen(b);
         let id = self.connect(a, &b[..1]);
@@ -220,7 +220,7 @@ fn whole(host: &mut Sctp, id: AssocId) -> Vec<(u16, Vec<u8>)> {
     all
 }
 
-/// Bytes that tell which message they are of and where in it they stand.
+/// Bytes that show their message and their position in it.
 pub fn pattern(message: usize, count: usize) -> Vec<u8> {
     (0..count).map(|i| (i.wrapping_mul(31) ^ (i >> 8) ^ message.wrapping_mul(7)) as u8).collect()
 }

@@ -27,7 +27,7 @@ pub struct Script {
     pub ports: (u16, u16),
     /// The script's window.
     pub window: u32,
-    /// The script's addresses, told in its INIT if several.
+    /// The script's addresses, listed in its INIT if several.
     pub addresses: Vec<IpAddr>,
     pub streams: (u16, u16),
     pub cookie: Vec<u8>,
@@ -41,7 +41,7 @@ pub struct Script {
     /// What the script offers.
     pub ecn_capable: bool,
     pub zero_checksum: Option<u32>,
-    /// What the script says of authentication.
+    /// The script's authentication parameters.
     pub auth: Option<AuthParameters>,
     pub sent: VecDeque<(Addressing, Vec<u8>)>,
 }
@@ -229,7 +229,7 @@ impl Script {
         self.id = id.or(self.id);
     }
 
-    /// Hands over a packet with the chunks of a line.
+    /// Delivers a packet with the chunks of a line.
     pub fn give(&mut self, line: &str) {
         self.give_from(B1, A1, line);
     }

@@ -57,7 +57,7 @@ fn reconfig(value: &[u8], data: Option<Tsn>, acked: Option<Tsn>) -> String {
         .collect()
 }
 
-/// The parameter that words say, as [`reconfig`] writes it.
+/// Returns the parameter that a text describes, in the format of [`reconfig`].
 fn build_reconfig(words: &[&str], first: Tsn, peer: Tsn) -> Vec<u8> {
     let number = |at: usize| words[at].parse::<i64>().unwrap();
     let own = |at: usize| first.plus((number(at) - 1) as u32);
@@ -90,7 +90,7 @@ fn build_reconfig(words: &[&str], first: Tsn, peer: Tsn) -> Vec<u8> {
     out
 }
 
-/// A packet as a line. `data` is the first TSN of who sends it, `acked` that of who receives it.
+/// Returns a packet as a line. `data` is the first TSN of its sender, `acked` that of its receiver.
 pub fn describe(bytes: &[u8], data: Option<Tsn>, acked: Option<Tsn>) -> String {
     let packet = Packet::parse_unchecked(bytes).unwrap();
     let chunks: Vec<String> = packet
@@ -161,8 +161,8 @@ pub fn describe(bytes: &[u8], data: Option<Tsn>, acked: Option<Tsn>) -> String {
     chunks.join(" + ")
 }
 
-/// Appends the chunks of a line. `first` is the first TSN of who sends it, `peer` that of who
-/// receives it; `window` is told where a SACK names none.
+/// Appends the chunks of a line. `first` is the first TSN of its sender, `peer` that of its receiver;
+/// `window` is used where a SACK names none.
 pub fn build(line: &str, first: Tsn, peer: Tsn, window: u32, out: &mut Vec<u8>) {
     let absolute = |text: &str, base: Tsn| base.plus((text.parse::<i64>().unwrap() - 1) as u32);
     for text in line.split(" + ") {

@@ -194,7 +194,7 @@ fn the_peer_deletes_an_address() {
     );
     k.s.give_bytes(B2, A2, &bytes);
     k.expect_answer(B2, 3, &[Some(code::DELETE_LAST_ADDRESS)]);
-    // Its place is free for another.
+    // Its slot is free for another.
     let bytes = k.sealed(
         &k.key,
         &[Chunk::Asconf(k.s.peer_tsn.plus(3).raw(), &asconf(B2, &[AddressChange::Add(C1)]))],
@@ -250,9 +250,9 @@ fn the_peer_prefers_an_address() {
     k.s.expect_to(C1, "DATA 2 BE 0:1 10");
 }
 
-/// RFC 5061 section 5.2, V2: what is not known is told with the id of the request.
+/// RFC 5061 section 5.2, V2: an unknown request is reported with its id.
 #[test]
-fn unknown_requests_are_told() {
+fn unknown_requests_are_reported() {
     let mut k = Keyed::new();
     let mut value = asconf(B1, &[AddressChange::Add(C1)]);
     value.extend_from_slice(&[0xc0, 0x7f, 0, 8, 0, 0, 0, 5]);
@@ -305,9 +305,9 @@ fn forged_requests_are_refused() {
     assert!(snapshot(&k.s).totals.auth_refused >= 3);
 }
 
-/// RFC 4895 section 6.3: an HMAC that we did not name is told.
+/// RFC 4895 section 6.3: an HMAC that was not offered is reported.
 #[test]
-fn an_unknown_hmac_is_told() {
+fn an_unknown_hmac_is_reported() {
     let mut k = Keyed::new();
     let mut out = Vec::new();
     let mut writer = Writer::new(&mut out, 65_535, k.s.ports.1, k.s.ports.0, k.s.tag);
@@ -330,7 +330,7 @@ fn a_random_number_has_32_bytes() {
 
 /// RFC 4895 section 6.2: a peer may ask that more is authenticated; then all is.
 #[test]
-fn data_is_authenticated_where_asked() {
+fn data_is_authenticated_where_required() {
     let chunks = Some(vec![kind::DATA, kind::SACK, kind::ABORT, kind::INIT]);
     let mut k = Keyed::over(&[B1], &[A1], AuthParameters { chunks, ..ours() });
     k.s.sctp.send(k.s.now, k.s.id(), &Default::default(), vec![1; 1452]).unwrap();
@@ -351,8 +351,8 @@ fn data_is_authenticated_where_asked() {
     assert!(k.s.line().unwrap().1.starts_with("Auth("));
 }
 
-/// RFC 5061 section 5.3, F1 and F2: an address of ours is added; nothing comes from it before the
-/// answer, but what comes to it is taken.
+/// RFC 5061 section 5.3, F1 and F2: a local address is added; it is not used as a source before the
+/// answer, but packets to it are accepted.
 #[test]
 fn an_address_is_added() {
     let mut k = Keyed::two_paths();
@@ -389,7 +389,7 @@ fn an_address_is_added() {
 }
 
 /// RFC 5061 section 5.1, T-4: sent again unchanged, from the new address every second time (section
-/// 5.3.2), until the association is given up.
+/// 5.3.2), until the peer is unreachable.
 #[test]
 fn a_request_is_sent_again() {
     let mut k = Keyed::new();
@@ -407,8 +407,8 @@ fn a_request_is_sent_again() {
     assert!(k.s.sctp.is_empty());
 }
 
-/// RFC 5061 section 5.3, F4 to F6, and section 5.3.1: an address of ours is deleted; nothing comes
-/// from it from now on, and an ABORT to it is passed over.
+/// RFC 5061 section 5.3, F4 to F6, and section 5.3.1: a local address is deleted; it is not used as a
+/// source from now on, and an ABORT to it is ignored.
 #[test]
 fn an_address_is_deleted() {
     let mut k = Keyed::two_paths();
@@ -442,7 +442,7 @@ fn an_answer_to_nothing_is_a_violation() {
 
 /// RFC 5061 section 5.1, A9, and section 4.2.7: a peer that does not know ASCONF is not asked.
 #[test]
-fn without_agreement_nothing_is_asked() {
+fn without_negotiation_nothing_is_requested() {
     let mut s = Script::accepted(dynamic());
     let refused = s.sctp.add_address(s.now, s.id(), A2);
     assert!(matches!(refused, Err(Error::NotSupported { .. })));
@@ -461,7 +461,7 @@ fn without_agreement_nothing_is_asked() {
     k.s.expect_nothing();
 }
 
-/// However often a peer adds and deletes, what is kept is bounded.
+/// The stored state is bounded, however often a peer adds and deletes addresses.
 #[test]
 fn addresses_are_bounded() {
     let mut k = Keyed::new();
@@ -512,10 +512,10 @@ fn small_chunks_are_cut_beside_auth() {
     );
 }
 
-/// RFC 9260 section 5.2.2: the INIT of an association comes again, late, after its sender has deleted an
-/// address that it lists: it is no new one, and nobody is told to end.
+/// RFC 9260 section 5.2.2: the INIT of an association is repeated late, after its sender has deleted an
+/// address that it lists: it adds no new address, and no ABORT is sent.
 #[test]
-fn an_old_init_with_a_deleted_address_is_nothing() {
+fn an_old_init_with_a_deleted_address_is_ignored() {
     let mut pair = Pair::new(dynamic(), dynamic(), ms(10));
     pair.listen(&[B1]);
     let a = pair.connect(&[A1, A2], &[B1]);

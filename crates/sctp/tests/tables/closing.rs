@@ -48,7 +48,7 @@ fn data_comes_before_shutdown() {
     assert!(s.sctp.is_empty());
 }
 
-/// RFC 9260 section 9.2: SHUTDOWN is sent again by T2-shutdown, until the peer is given up.
+/// RFC 9260 section 9.2: SHUTDOWN is sent again by T2-shutdown, until the peer is unreachable.
 #[test]
 fn shutdown_is_sent_again() {
     let mut s = Script::accepted(Settings { association_max_retrans: 3, ..plain() });
@@ -64,8 +64,8 @@ fn shutdown_is_sent_again() {
     assert_eq!(closed(&mut s), Some(Close::Unreachable));
 }
 
-/// RFC 9260 section 9.2: in SHUTDOWN-SENT each packet with DATA is answered with SHUTDOWN, and a
-/// SACK for what SHUTDOWN cannot tell, the window and gaps.
+/// RFC 9260 section 9.2: in SHUTDOWN-SENT each packet with DATA is answered with SHUTDOWN, and with a
+/// SACK for the window and gaps, which SHUTDOWN cannot carry.
 #[test]
 fn data_after_shutdown_is_acknowledged() {
     let mut s = Script::accepted(plain());
@@ -84,7 +84,7 @@ fn data_after_shutdown_is_acknowledged() {
 
 /// RFC 9260 section 9.2: the receiver of SHUTDOWN sends what it has, then SHUTDOWN ACK.
 #[test]
-fn shutdown_waits_for_what_was_given() {
+fn shutdown_waits_for_queued_messages() {
     let mut s = Script::accepted(plain());
     s.send(0, 10);
     s.send(0, 11);
@@ -195,7 +195,7 @@ fn heartbeats_end_with_shutdown() {
 
 /// What never became whole does not keep an association that is over.
 #[test]
-fn an_unfinished_message_keeps_nothing() {
+fn an_unfinished_message_stores_nothing() {
     let mut s = Script::accepted(plain());
     s.give(
         "DATA 1 BE 0:0 5 + DATA 2 B 0:1 10 + DATA 4 BE 1:0 6 + DATA 6 BE 0:3 7 + DATA 8 - 0:4 9",
@@ -221,7 +221,7 @@ fn the_user_aborts() {
     s.expect("ABORT T");
 }
 
-/// Shut down while opening: what was given goes out first.
+/// Shut down while opening: queued messages are sent first.
 #[test]
 fn a_shutdown_while_opening() {
     let mut s = Script::connecting(plain());

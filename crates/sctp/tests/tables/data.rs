@@ -34,9 +34,9 @@ fn the_i_bit_is_obeyed() {
     s.expect("SACK 2");
 }
 
-/// RFC 9260 sections 6.2 and 6.7: gaps and duplicates are told at once.
+/// RFC 9260 sections 6.2 and 6.7: gaps and duplicates are reported at once.
 #[test]
-fn gaps_and_duplicates_are_told() {
+fn gaps_and_duplicates_are_reported() {
     let mut s = Script::accepted(plain());
     s.give("DATA 1 BE 0:0 10");
     s.expect("SACK 1");
@@ -83,9 +83,9 @@ fn a_sack_goes_along_with_data() {
     s.expect("DATA 1 BE 0:0 20");
 }
 
-/// RFC 9260 section 6.5: DATA of a stream that is not is acknowledged, and told.
+/// RFC 9260 section 6.5: DATA of an invalid stream is acknowledged and reported.
 #[test]
-fn a_stream_that_is_not() {
+fn data_on_an_invalid_stream_is_reported() {
     let mut s = Script::accepted(plain());
     s.give("DATA 1 BE 10:0 10");
     s.expect("ERROR 1 + SACK 1");
@@ -204,10 +204,10 @@ fn a_closed_window_holds_data_back() {
     s.expect("DATA 3 BE 0:2 1000");
 }
 
-/// RFC 9260 section 6.2: a full buffer is told, what goes beyond is dropped and not acknowledged,
+/// RFC 9260 section 6.2: a full buffer is advertised, data beyond it is dropped and not acknowledged,
 /// and reading opens the window again.
 #[test]
-fn a_full_buffer_is_told() {
+fn a_full_buffer_is_reported() {
     let mut s = Script::accepted(Settings { receive_buffer: 3000, ..plain() });
     s.give("DATA 1 BE 0:0 1400");
     s.expect("SACK 1");
@@ -232,7 +232,7 @@ fn a_heartbeat_is_answered() {
 
 /// RFC 9260 section 8.3: an idle path is asked from time to time, one in use is not.
 #[test]
-fn an_idle_path_is_asked() {
+fn an_idle_path_is_probed() {
     let mut s = Script::accepted(Settings::default());
     let start = s.now;
     let (addressing, bytes) = loop {
@@ -241,7 +241,7 @@ fn an_idle_path_is_asked() {
             break packet;
         }
     };
-    // RTO of 1 s, give or take half, and 30 s.
+    // RTO of 1 s, plus or minus half, and 30 s.
     let after = s.now - start;
     assert!(after > ms(30_400) && after < ms(31_600), "{after:?}");
     assert_eq!(describe(&bytes, None, None), "HEARTBEAT");
@@ -249,7 +249,7 @@ fn an_idle_path_is_asked() {
     s.answer_beats(addressing, &bytes);
     let srtt = snapshot(&s).paths[0].srtt.unwrap();
     assert!(srtt >= ms(50) && srtt <= ms(51), "{srtt:?}");
-    // A nonce that was answered is not good a second time, nor another's.
+    // A nonce that was answered is invalid a second time, and so is another one.
     s.wait(ms(300));
     s.answer_beats(addressing, &bytes);
     assert_eq!(snapshot(&s).paths[0].srtt, Some(srtt));
@@ -264,7 +264,7 @@ fn an_idle_path_is_asked() {
 
 /// The user hears of data once, until it has read it.
 #[test]
-fn data_is_told() {
+fn data_is_reported() {
     let mut s = Script::accepted(plain());
     s.events();
     s.give("DATA 1 BE 0:0 10");
@@ -301,8 +301,8 @@ fn large_fragments_do_not_block() {
     }
 }
 
-/// RFC 9260 section 6.1 A: a peer whose window is closed for half an hour and who answers each probe
-/// has not failed, also when the probe is all there is to send.
+/// RFC 9260 section 6.1 A: a peer whose window is closed for half an hour and that answers each probe
+/// has not failed, also when there is nothing but the probe to send.
 #[test]
 fn a_closed_window_is_no_failure() {
     for more in [false, true] {
@@ -340,7 +340,7 @@ fn answer_probes(s: &mut Script, seconds: u64, probe: &str, answer: &str) {
 /// RFC 9260 sections 6.1 A and 6.2: the same where the peer had no room for what was already on its
 /// way when its window closed.
 #[test]
-fn what_found_no_room_is_no_failure() {
+fn refused_data_is_no_failure() {
     let mut s = Script::accepted(plain());
     for n in 1..=2 {
         s.send(0, 1000);
@@ -427,8 +427,8 @@ fn a_window_with_some_room_takes_a_chunk() {
     s.expect("DATA 3 BE 0:2 1000");
 }
 
-/// RFC 9260 sections 6.1 A and 9.2: what the closed window refused is sent again in time, however often
-/// the peer says that it is closed, or repeats its SHUTDOWN, meanwhile.
+/// RFC 9260 sections 6.1 A and 9.2: data refused by a closed window is sent again in time, however
+/// often the peer reports that it is closed, or repeats its SHUTDOWN, meanwhile.
 #[test]
 fn a_probe_is_not_put_off() {
     for chunk in ["SHUTDOWN 1", "SACK 1 w 0"] {
@@ -453,9 +453,9 @@ fn a_probe_is_not_put_off() {
     }
 }
 
-/// RFC 9260 section 6.1: what is sent again is bounded by the congestion window alone. A peer that counts
-/// what came after a gap tells no window left, and takes what fills the gap: one chunk at each probe, ever
-/// later, would be for ever.
+/// RFC 9260 section 6.1: retransmissions are bounded by the congestion window alone. A peer whose
+/// buffer is full of data after a gap advertises no window, and accepts what fills the gap. One chunk
+/// per probe, with growing intervals, would take forever.
 #[test]
 fn gaps_are_filled_though_they_close_the_window() {
     let mut s = Script::accepted(plain());

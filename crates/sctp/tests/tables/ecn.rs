@@ -46,9 +46,9 @@ fn a_mark_halves_the_window() {
     assert_eq!(s.take().unwrap().0.ecn, Ecn::NotEct);
 }
 
-/// RFC 4960 appendix A: a mark is told with each SACK until CWR comes.
+/// RFC 4960 appendix A: a mark is reported with each SACK until CWR arrives.
 #[test]
-fn a_mark_is_told_back() {
+fn a_mark_is_echoed() {
     let mut s = script();
     s.ecn = Ecn::Ce;
     s.give("DATA 1 BE 0:0 10");
@@ -68,7 +68,7 @@ fn a_mark_is_told_back() {
 
 /// Without an agreement nothing is marked and marks mean nothing.
 #[test]
-fn without_agreement_marks_mean_nothing() {
+fn without_negotiation_marks_are_ignored() {
     let mut s = Script::accepted(plain());
     s.ecn = Ecn::Ce;
     s.send(0, 10);

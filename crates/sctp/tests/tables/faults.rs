@@ -92,7 +92,7 @@ fn heartbeats_are_bounded() {
 
 /// A packet with a wrong checksum is nothing (RFC 9260 section 6.8).
 #[test]
-fn a_wrong_checksum_is_nothing() {
+fn a_packet_with_a_wrong_checksum_is_dropped() {
     let mut s = Script::accepted(plain());
     let mut out = Vec::new();
     let mut writer = Writer::new(&mut out, 2000, s.ports.1, s.ports.0, s.tag);
@@ -164,7 +164,7 @@ proptest! {
 /// RFC 9260 sections 6.10 and 8.3: a heartbeat whose answer does not fit a packet, here by the padding,
 /// is not answered and holds up nothing else.
 #[test]
-fn an_answer_that_does_not_fit_holds_nothing_up() {
+fn an_answer_that_does_not_fit_delays_nothing() {
     let mut s = Script::two_paths(Settings { mtu: 1499, ..plain() });
     let mut out = Vec::new();
     let mut writer = Writer::new(&mut out, 65_535, s.ports.1, s.ports.0, s.tag);
@@ -182,7 +182,7 @@ fn an_answer_that_does_not_fit_holds_nothing_up() {
 
 /// RFC 9260 section 3.2: a report that does not fit a packet is left out and holds up nothing else.
 #[test]
-fn a_report_that_does_not_fit_holds_nothing_up() {
+fn a_report_that_does_not_fit_delays_nothing() {
     let mut s = Script::two_paths(Settings { mtu: 512, ..plain() });
     let mut out = Vec::new();
     let mut writer = Writer::new(&mut out, 65_535, s.ports.1, s.ports.0, s.tag);

@@ -16,9 +16,9 @@ fn script(settings: Settings) -> Script {
     s
 }
 
-/// Section 5: a receiver that never drops what it acknowledged says so.
+/// Section 5: a receiver that never drops acknowledged data acknowledges it for good.
 #[test]
-fn gaps_are_told_for_good() {
+fn gaps_are_acknowledged_for_good() {
     let mut s = script(plain());
     s.give("DATA 1 BE 0:0 10");
     s.expect("NRSACK 1");

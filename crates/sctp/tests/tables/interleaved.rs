@@ -1,4 +1,4 @@
-//! Interleaved messages and schedulers: RFC 8260; messages that give way: RFC 7496.
+//! Interleaved messages and schedulers: RFC 8260; eviction by priority: RFC 7496.
 
 use super::support::*;
 use super::{plain, snapshot};
@@ -99,7 +99,7 @@ fn the_other_kind_is_a_violation() {
         s.give(line);
         let answer = s.line().map(|l| l.1);
         if line.starts_with('F') || line.starts_with("IF") {
-            // Without an agreement on I-FORWARD-TSN nothing is given up at all.
+            // Without negotiated I-FORWARD-TSN no message is abandoned.
             assert!(answer.is_some_and(|a| a.contains("13") || a.contains("ERROR 6")), "{line}");
         } else {
             assert_eq!(answer.as_deref(), Some("ABORT 13"), "{line}");
@@ -125,9 +125,9 @@ fn contradictions_are_violations() {
     }
 }
 
-/// RFC 8260 section 2.3.1: what is given up is named by MID, unordered messages too.
+/// RFC 8260 section 2.3.1: abandoned messages are named by MID, unordered ones too.
 #[test]
-fn what_is_given_up_is_named() {
+fn abandoned_messages_are_named_by_mid() {
     let settings = Settings { scheduling: Scheduling::RoundRobin, ..interleaving() };
     let mut s = script(Settings { initial_cwnd: Some(50_000), max_burst: 0, ..settings });
     let reliability = Reliability::Lifetime(ms(500));
@@ -170,14 +170,14 @@ fn skipped_messages_are_passed_over() {
     s.sent.clear();
     s.give("IDATA 7 BE 0:5:0 15");
     assert_eq!(s.read(), [15]);
-    // A late fragment of what was given up.
+    // A late fragment of an abandoned message.
     s.give("IDATA 8 E 0:0:1 10");
     s.expect("SACK 8");
     assert_eq!((s.read(), snapshot(&s).unread), (vec![], 0));
 }
 
-/// A message larger than the buffer comes in parts, and others between them; what is given up after
-/// a part was read has an end.
+/// A message larger than the buffer is delivered in parts, and others between them; one that is
+/// abandoned after a part was read has an end.
 #[test]
 fn large_messages_come_in_parts() {
     let mut s = script(Settings { receive_buffer: 3000, ..interleaving() });
@@ -251,10 +251,10 @@ fn streams_have_priorities() {
     assert_eq!(order[0..2].iter().filter(|s| **s == 2).count(), 1, "{order:?}");
 }
 
-/// RFC 7496 section 4.2: when there is no room, a message of a lower priority that was not begun
-/// gives way.
+/// RFC 7496 section 4.2: when there is no room, a message of a lower priority that was not begun is
+/// evicted.
 #[test]
-fn messages_give_way() {
+fn messages_of_low_priority_are_evicted() {
     let mut s = script(Settings { send_buffer: 4000, initial_cwnd: Some(1468), ..plain() });
     let of =
         |value| SendOptions { reliability: Reliability::Priority(value), ..Default::default() };
@@ -277,10 +277,10 @@ fn messages_give_way() {
     assert_eq!(snapshot(&s).unacknowledged, 0);
 }
 
-/// RFC 8260 section 2.3.1: fragments of an unordered message that was given up may come late, with TSNs above
-/// the one that it was skipped at. They wait for nothing.
+/// RFC 8260 section 2.3.1: fragments of an abandoned unordered message may arrive late, with TSNs above
+/// the one that it was skipped at. They are not held for anything.
 #[test]
-fn late_fragments_of_what_was_given_up_are_dropped() {
+fn late_fragments_of_an_abandoned_message_are_dropped() {
     let mut s = script(interleaving());
     s.give("IDATA 1 UB 0:0:0 10 + IDATA 2 UBE 0:1:0 20");
     s.give("IFORWARD 3 U0:2");

@@ -54,7 +54,7 @@ fn three_misses_send_again() {
 fn misses_are_below_the_highest_newly_acknowledged() {
     let mut s = in_flight(12, plain());
     s.give("SACK 0 2-2 6-6");
-    // These acknowledge 3, 4 and 5, which says nothing of what lies above.
+    // These acknowledge 3, 4 and 5, which is no evidence about chunks above.
     for end in [3, 4] {
         s.give(&format!("SACK 0 2-{end} 6-6"));
     }
@@ -138,7 +138,7 @@ fn an_old_sack_is_dropped() {
 /// RFC 9260 section 6.2.1 D iii: what was acknowledged in a gap block and is not any more counts as
 /// in flight again, and missed once.
 #[test]
-fn what_is_reneged_on_is_sent_again() {
+fn a_reneged_chunk_is_sent_again() {
     let mut s = in_flight(8, plain());
     s.give("SACK 1 3-5");
     assert_eq!(snapshot(&s).paths[0].flight, 4 * 1468);
@@ -182,8 +182,8 @@ fn idleness_closes_the_window() {
     assert_eq!(snapshot(&s).paths[0].ssthresh, 50_000);
 }
 
-/// RFC 9260 section 6.4: what a timer gave up goes to another path; section 8.2 and RFC 7829: that
-/// path is used while the first may have failed, and the user is told.
+/// RFC 9260 section 6.4: a chunk marked by a timer is sent on another path; section 8.2 and RFC 7829:
+/// that path is used while the first is potentially failed, and the user is notified.
 #[test]
 fn a_timeout_moves_to_another_path() {
     let mut s = Script::two_paths(plain());
@@ -200,10 +200,10 @@ fn a_timeout_moves_to_another_path() {
     assert_eq!(snapshot(&s).errors, 0);
 }
 
-/// RFC 9260 section 8.2 without RFC 7829: six errors until a path is given up, retransmissions to
-/// the other all the while, new data to the primary.
+/// RFC 9260 section 8.2 without RFC 7829: six errors make a path inactive; until then retransmissions
+/// use the other path, new data the primary.
 #[test]
-fn six_errors_give_a_path_up() {
+fn six_errors_make_a_path_inactive() {
     let mut s = Script::two_paths(Settings { potentially_failed: None, ..plain() });
     for error in 1..=6u32 {
         let n = error - 1;
@@ -242,7 +242,7 @@ fn the_primary_can_be_changed() {
 /// RFC 7829 section 3.2, rules 5 and 6: a path that T3-rtx made potentially failed is asked an RTO
 /// later, whatever the interval of heartbeats is, and not at all where there are none.
 #[test]
-fn a_potentially_failed_path_is_asked() {
+fn a_potentially_failed_path_is_probed() {
     for heartbeat_interval in [Some(secs(30)), None] {
         let settings = Settings { rto_min: ms(200), heartbeat_interval, ..Settings::default() };
         let mut s = Script::two_paths(settings);
@@ -264,7 +264,7 @@ fn a_potentially_failed_path_is_asked() {
 /// RFC 7829 section 3.2, rule 9: a chunk that went to both paths was acknowledged: it is not known over
 /// which it came, so neither becomes active.
 #[test]
-fn an_ambiguous_answer_brings_no_path_back() {
+fn an_ambiguous_answer_restores_no_path() {
     let mut s = Script::two_paths(Settings { heartbeat_interval: None, ..Settings::default() });
     s.send(0, 10);
     let (first, _) = s.line().unwrap();

@@ -1,5 +1,6 @@
 //! One host against a script: packet tables, a behaviour each, in the order of RFC 9260. TSNs are
-//! relative to the initial ones, which are 1; `give` is what comes in, `expect` what must go out.
+//! relative to the initial ones, which are 1; `give` delivers a packet, `expect` compares the next one
+//! sent.
 
 #![allow(clippy::unwrap_used)]
 
@@ -7,7 +8,6 @@
 mod support;
 
 mod addresses;
-mod carried;
 mod closing;
 mod data;
 mod ecn;
@@ -15,6 +15,7 @@ mod faults;
 mod final_acks;
 mod interleaved;
 mod loss;
+mod lower_layer;
 mod mtu;
 mod opening;
 mod partial;

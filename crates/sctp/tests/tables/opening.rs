@@ -17,7 +17,7 @@ fn listening() -> Script {
 
 /// RFC 9260 section 5.1 B: an INIT leaves nothing behind; the cookie alone makes the association.
 #[test]
-fn an_init_leaves_nothing() {
+fn an_init_stores_nothing() {
     let mut s = listening();
     s.give_init();
     s.take_init_ack();
@@ -33,7 +33,7 @@ fn an_init_leaves_nothing() {
 /// RFC 9260 section 5.1.1: the number of streams is the lesser of what one end wants and the other
 /// takes.
 #[test]
-fn streams_are_the_lesser() {
+fn the_smaller_number_of_streams_is_used() {
     let mut s = listening();
     s.streams = (7, 2000);
     s.give_init();
@@ -42,7 +42,7 @@ fn streams_are_the_lesser() {
     assert_eq!(snapshot(&s).streams, (1024, 7));
 }
 
-/// RFC 9260 section 5.1.1: messages given for streams that the peer does not take are not sent.
+/// RFC 9260 section 5.1.1: messages for streams that the peer does not accept are not sent.
 #[test]
 fn messages_of_no_stream_are_not_sent() {
     let mut s = Script::connecting(plain());
@@ -81,7 +81,7 @@ fn a_forged_cookie_is_dropped() {
 
 /// RFC 9260 section 5.1.5, step 4: a cookie that is too old is answered with an ERROR.
 #[test]
-fn a_stale_cookie_is_told() {
+fn a_stale_cookie_is_reported() {
     let mut s = listening();
     s.give_init();
     s.take_init_ack();
@@ -102,8 +102,8 @@ fn a_cookie_again_is_acknowledged_again() {
     assert!(s.events().is_empty());
 }
 
-/// RFC 9260 section 3.3.2: what an INIT may not say is answered with an ABORT that bears its tag,
-/// and a tag of zero with nothing.
+/// RFC 9260 section 3.3.2: an invalid INIT is answered with an ABORT that has its tag, and one with a
+/// tag of zero is not answered.
 #[test]
 fn a_bad_init_is_refused() {
     let mut s = listening();
@@ -187,9 +187,9 @@ fn a_host_name_is_refused() {
     s.expect("ABORT 5");
 }
 
-/// RFC 9260 section 8.4, rule 3: nobody listens.
+/// RFC 9260 section 8.4, rule 3: there is no listener.
 #[test]
-fn nobody_listens() {
+fn an_init_without_a_listener_is_aborted() {
     let mut s = Script::new(plain());
     s.give_init();
     let (_, bytes) = s.take().unwrap();
@@ -338,7 +338,7 @@ fn an_init_is_repeated_until_the_peers_window_is_large_enough() {
 /// RFC 9260 section 3.3.3: a peer whose window stays below 1500 is reported as such, not as one that
 /// does not answer; one that answers nothing any more is.
 #[test]
-fn a_window_that_stays_too_small_is_an_error_of_its_own() {
+fn a_window_that_stays_too_small_is_a_separate_error() {
     for (answers, why) in [(3, Close::SmallWindow { a_rwnd: 1499 }), (2, Close::Unreachable)] {
         let mut s = Script::connecting(Settings { max_init_retransmits: 2, ..plain() });
         for attempt in 0..3u64 {
@@ -394,7 +394,7 @@ fn an_init_ack_offers_no_more_streams_than_the_init_takes() {
 /// RFC 9260 section 5.2.6: after a stale cookie a new INIT asks for more time, as often as an INIT is
 /// sent again.
 #[test]
-fn a_stale_cookie_is_asked_for_again() {
+fn a_stale_cookie_is_requested_again() {
     let mut s = Script::connecting(Settings { max_init_retransmits: 2, ..plain() });
     s.give_init_ack();
     s.expect("COOKIE_ECHO");
@@ -444,7 +444,7 @@ fn an_unexpected_init_changes_nothing() {
 
 /// RFC 9260 section 5.2.4 A: the cookie of that INIT is a restart; an old one is not.
 #[test]
-fn a_restart_is_told() {
+fn a_restart_is_reported() {
     let mut s = Script::accepted(plain());
     s.give("DATA 1 BE 0:0 10");
     s.expect("SACK 1");
@@ -471,7 +471,8 @@ fn a_restart_is_told() {
 /// RFC 9260 section 5.2.4 C and cases that table 12 does not show.
 #[test]
 fn other_cookies_are_dropped() {
-    // Made while there was no association: no tie-tags. The peer's tag is the same, ours is not.
+    // Made while there was no association: no tie-tags. The peer's tag is the same, the local one is
+    // not.
     let mut s = listening();
     s.give_init();
     s.take_init_ack();
@@ -515,9 +516,9 @@ fn a_cookie_from_elsewhere() {
     s.expect_nothing();
 }
 
-/// A million INITs from a million addresses: nothing is kept, and what is not answered is counted.
+/// A million INITs from a million addresses: nothing is stored, and unanswered ones are counted.
 #[test]
-fn a_flood_of_inits_leaves_nothing() {
+fn a_flood_of_inits_stores_nothing() {
     let limits = Limits { inits_per_second: 1000, ..Limits::default() };
     let mut s = Script::accepted(Settings::default());
     s.sctp = host_with(3, plain(), limits);
@@ -566,8 +567,8 @@ fn stale(settings: Settings, extensions: Vec<u8>) -> Script {
     s
 }
 
-/// RFC 9260 sections 5.1.1 and 5.2.6: a second INIT ACK may take fewer streams than the one whose
-/// cookie was stale. What went with that cookie is nobody's.
+/// RFC 9260 sections 5.1.1 and 5.2.6: a second INIT ACK may accept fewer streams than the one whose
+/// cookie was stale. Data that went with that cookie is requeued.
 #[test]
 fn a_second_init_ack_may_take_fewer_streams() {
     let mut s = stale(plain(), vec![]);
@@ -600,8 +601,8 @@ fn a_second_init_ack_may_not_interleave() {
     assert_eq!(snapshot(&s).unacknowledged, 0);
 }
 
-/// RFC 9260 section 5.2.4 A, RFC 5062 section 4: a peer that comes back has the addresses that it
-/// lists now. Who listed another's address before does not get what is meant for that host.
+/// RFC 9260 section 5.2.4 A, RFC 5062 section 4: a restarted peer has the addresses that it lists now.
+/// A peer that listed another host's address before does not receive that host's packets.
 #[test]
 fn a_restart_leaves_old_addresses() {
     let mut s = Script::new(plain());
@@ -627,8 +628,8 @@ fn a_restart_leaves_old_addresses() {
     s.expect_to(B2, "DATA 1 BE 0:0 10");
 }
 
-/// RFC 9260 section 5.3.1: a COOKIE ECHO that the network gives again after its association has ended
-/// makes no second one, and its data is not delivered twice.
+/// RFC 9260 section 5.3.1: a COOKIE ECHO that the network repeats after its association has ended makes
+/// no second one, and its data is not delivered twice.
 #[test]
 fn a_cookie_makes_one_association() {
     let mut s = listening();
@@ -649,7 +650,7 @@ fn a_cookie_makes_one_association() {
 /// RFC 5062 section 2: an address that a peer lists and that never answers keeps the host that has it, and
 /// others of its own, from no association, however long the first lasts; the first loses it.
 #[test]
-fn an_unconfirmed_address_keeps_nobody_out() {
+fn an_unconfirmed_address_blocks_no_other_host() {
     let mut s = Script::new(plain());
     s.addresses = vec![B1, B2];
     s.listen(&[A1]);
@@ -705,8 +706,8 @@ fn a_bare_init_is_answered_by_one_address() {
 }
 
 proptest! {
-    /// Whoever sends an INIT is not proven to be at the address it comes from: the answer has at most three
-    /// times its bytes, whatever it says, whatever we offer, and whether the association is known or not.
+    /// The sender of an INIT is not verified: the answer has at most three times its bytes, whatever it
+    /// contains, whatever is offered, and whether the association is known or not.
     #[test]
     fn no_init_is_answered_by_three_times_its_bytes(
         (dynamic, interleaving, ecn, final_acks) in any::<(bool, bool, bool, bool)>(),

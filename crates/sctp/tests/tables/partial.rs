@@ -9,10 +9,10 @@ fn lifetime(stream: u16, millis: u64) -> SendOptions {
     SendOptions { stream, reliability, ..SendOptions::default() }
 }
 
-/// RFC 3758 section 3.5: a message that is lost and late is given up, the peer is told, and told
-/// again until it says that it knows.
+/// RFC 3758 section 3.5: a message that is lost and late is abandoned, and the peer is notified
+/// repeatedly until it confirms.
 #[test]
-fn a_late_message_is_given_up() {
+fn a_late_message_is_abandoned() {
     let mut s = Script::accepted(plain());
     s.send_with(lifetime(3, 500), 10);
     s.expect("DATA 1 BE 3:0 10");
@@ -36,7 +36,7 @@ fn a_late_message_is_given_up() {
 /// RFC 3758 section 3.5: what was never sent is dropped without a word, and leaves no gap in its
 /// stream.
 #[test]
-fn what_was_never_sent_leaves_no_gap() {
+fn unsent_messages_leave_no_gap() {
     let mut s = Script::accepted(plain());
     for _ in 0..3 {
         s.sctp.send(s.now, s.id(), &SendOptions::default(), vec![1; 1452]).unwrap();
@@ -70,9 +70,10 @@ fn retransmissions_can_be_limited() {
     }
 }
 
-/// RFC 3758 section 3.5: all fragments of a message are given up together, those not cut as well.
+/// RFC 3758 section 3.5: all fragments of a message are abandoned together, including those not cut
+/// yet.
 #[test]
-fn a_message_is_given_up_as_a_whole() {
+fn all_fragments_of_a_message_are_abandoned() {
     let mut s = Script::accepted(plain());
     s.send_with(lifetime(1, 500), 20_000);
     for flags in ["B", "", ""] {
@@ -90,7 +91,7 @@ fn a_message_is_given_up_as_a_whole() {
 /// RFC 3758 section 3.3.1: a peer that does not take FORWARD TSN is sent everything, and its own is
 /// unknown.
 #[test]
-fn without_agreement_nothing_is_given_up() {
+fn without_negotiation_no_message_is_abandoned() {
     let mut s = Script::new(plain());
     s.forwards = false;
     s.listen(&[A1]);
@@ -106,7 +107,7 @@ fn without_agreement_nothing_is_given_up() {
     s.expect("ERROR 6");
 }
 
-/// RFC 3758 section 3.6: what waited behind what was given up is delivered, fragments of it are
+/// RFC 3758 section 3.6: messages that waited for an abandoned one are delivered, and its fragments are
 /// dropped.
 #[test]
 fn a_gap_is_passed_over() {
@@ -130,7 +131,7 @@ fn a_gap_is_passed_over() {
     assert_eq!((snapshot(&s).unread, snapshot(&s).state), (0, State::Established));
 }
 
-/// A peer that has given up a message of which all that it sent has arrived.
+/// A peer that abandons a message of which every sent fragment has arrived.
 #[test]
 fn a_message_without_an_end_is_dropped() {
     let mut s = Script::accepted(plain());
@@ -142,7 +143,7 @@ fn a_message_without_an_end_is_dropped() {
     assert_eq!((s.read(), snapshot(&s).unread), (vec![5], 0));
 }
 
-/// The reader of a part is told that there is no more of it.
+/// The reader of a part is notified that the rest is missing.
 #[test]
 fn a_part_that_was_read_is_cut() {
     let settings = Settings { receive_buffer: 3000, ..plain() };
@@ -158,9 +159,9 @@ fn a_part_that_was_read_is_cut() {
     assert_eq!(s.read(), [5]);
 }
 
-/// RFC 3758 section 3.6: a FORWARD TSN that comes late says nothing, also after its stream was reset.
+/// RFC 3758 section 3.6: a late FORWARD TSN has no effect, also after its stream was reset.
 #[test]
-fn an_old_forward_tsn_is_nothing() {
+fn an_old_forward_tsn_is_ignored() {
     let mut s = Script::accepted(plain());
     s.give("FORWARD 1 0:4");
     s.give("RECONFIG out 1 0 1 0");
@@ -170,10 +171,10 @@ fn an_old_forward_tsn_is_nothing() {
     assert_eq!(s.read(), [10]);
 }
 
-/// RFC 7496 section 4.2: a message that finds no room costs no other, whether room is a matter of bytes
-/// or of how many there are, and whether or not what gives way goes back.
+/// RFC 7496 section 4.2: a message without room evicts no other in vain, whether room is limited by
+/// bytes or by number, and whether or not evicted messages are returned.
 #[test]
-fn none_gives_way_in_vain() {
+fn no_message_is_evicted_in_vain() {
     for return_undelivered in [false, true] {
         for size in [1usize, 1000] {
             let mut s =
@@ -202,8 +203,8 @@ fn none_gives_way_in_vain() {
     }
 }
 
-/// RFC 3758 section 3.6: a message of which something is given up is removed, whatever of it stands above
-/// the new Cumulative TSN. A peer that keeps to section 3.5 C2 by the letter stops at what was
+/// RFC 3758 section 3.6: a message with an abandoned fragment is removed completely, including
+/// fragments above the new Cumulative TSN. A peer that follows section 3.5 C2 literally stops at data
 /// acknowledged in gap blocks.
 #[test]
 fn a_forward_tsn_into_a_message_removes_it() {
@@ -217,8 +218,8 @@ fn a_forward_tsn_into_a_message_removes_it() {
     assert_eq!((s.read(), snapshot(&s).unread), (vec![10], 0));
 }
 
-/// RFC 9260 section 11.1.5: messages that expire make room, and who was refused is told, also where
-/// nothing is in flight and so no SACK will come.
+/// RFC 9260 section 11.1.5: expired messages make room, and a refused writer is notified, also where
+/// nothing is in flight and so no SACK will arrive.
 #[test]
 fn expired_messages_make_room() {
     let mut s = Script::accepted(Settings { send_buffer: 10_000, ..plain() });
@@ -231,8 +232,8 @@ fn expired_messages_make_room() {
     assert!(s.events().iter().any(|e| matches!(e, Event::Writable(_))));
 }
 
-/// RFC 3758 section 4.1, TR3 and TR4: no TSN is given to a message whose time is over, so the rest of a
-/// large one is not sent, and the peer is told.
+/// RFC 3758 section 4.1, TR3 and TR4: no TSN is assigned to an expired message, so the rest of a large
+/// one is not sent, and the peer is notified.
 #[test]
 fn an_expired_message_is_not_sent_to_its_end() {
     let mut s = Script::accepted(plain());
@@ -256,10 +257,10 @@ fn an_expired_message_is_not_sent_to_its_end() {
     s.expect(&format!("DATA {} BE 0:1 10", last + 2));
 }
 
-/// RFC 9260 section 6.2: a message that has given way is never sent as a DATA chunk without data, also
-/// where the message before it is given up while a packet is written.
+/// RFC 9260 section 6.2: an evicted message is never sent as a DATA chunk without data, also where the
+/// message before it is abandoned while a packet is written.
 #[test]
-fn what_has_given_way_is_not_sent() {
+fn an_evicted_message_is_not_sent() {
     let mut s = Script::accepted(Settings { send_buffer: 8000, ..plain() });
     let with = |stream, reliability| SendOptions { stream, reliability, ..SendOptions::default() };
     s.send_with(with(0, Reliability::Lifetime(ms(1500))), 6000);

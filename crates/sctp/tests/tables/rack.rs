@@ -162,7 +162,7 @@ fn the_window_for_reordering_grows() {
 /// RFC 8985 section 6.2, step 5: what was sent before a retransmission that arrived is lost, also where
 /// it stands above it.
 #[test]
-fn what_stands_above_a_retransmission_is_found() {
+fn a_loss_above_a_retransmission_is_found() {
     let settings = Settings { rack: true, initial_cwnd: Some(50_000), max_burst: 0, ..plain() };
     let mut s = measured(settings);
     for n in 0..9 {

@@ -17,8 +17,8 @@ fn reset(incoming: bool, streams: &[u16]) -> Change {
     Change::StreamsReset { incoming, streams: streams.into() }
 }
 
-/// RFC 6525 sections 5.1.2 and 5.2.7 H4: what was given before goes out before the request, the
-/// stream takes nothing meanwhile, and begins at 0 once the peer has done it.
+/// RFC 6525 sections 5.1.2 and 5.2.7 H4: queued messages are sent before the request, the stream
+/// accepts none meanwhile, and starts at 0 once the peer has performed it.
 #[test]
 fn an_outgoing_stream_is_reset() {
     let mut s = Script::accepted(plain());
@@ -46,8 +46,8 @@ fn an_outgoing_stream_is_reset() {
     s.expect_nothing();
 }
 
-/// RFC 6525 section 5.1.1: sent again when the timer expires, with errors counted; not
-/// so while the peer says that it is working on it (section 5.2.7 H2).
+/// RFC 6525 section 5.1.1: sent again when the timer expires, with errors counted, except while the
+/// peer answers that it is in progress (section 5.2.7 H2).
 #[test]
 fn a_request_is_sent_again() {
     let mut s = Script::accepted(plain());
@@ -60,7 +60,7 @@ fn a_request_is_sent_again() {
     s.give("RECONFIG answer 1 6");
     s.wait(secs(2));
     s.expect("RECONFIG out 1 0 0");
-    // Whoever puts it off is there, and the association's errors count anew.
+    // A peer that postpones is alive, and the association's errors restart.
     assert_eq!(snapshot(&s).errors, 0);
     s.give("RECONFIG answer 1 2");
     assert_eq!(changes(&mut s), [Change::ReconfigRefused(2)]);
@@ -134,7 +134,7 @@ fn bad_requests_are_refused() {
         s.expect(&format!("SACK 0 + RECONFIG answer {number} {result}"));
     }
     assert_eq!((changes(&mut s), snapshot(&s).streams), (vec![], (10, 10)));
-    // Numbers that nobody asked with.
+    // Request numbers that were never used.
     s.give("RECONFIG answer 1 1");
     s.give("RECONFIG answer 77 1 5 5");
     s.expect_nothing();
@@ -288,8 +288,8 @@ fn nothing_that_overtakes_the_answer_is_taken() {
     }
 }
 
-/// RFC 6525 section 5.2.7 H2: while the peer says that it is working on a reset of everything, it goes
-/// by the old numbers, and its data is taken.
+/// RFC 6525 section 5.2.7 H2: while the peer answers that a reset of everything is in progress, it uses
+/// the old numbers, and its data is accepted.
 #[test]
 fn data_is_taken_until_everything_is_reset() {
     let mut s = Script::accepted(plain());
@@ -310,8 +310,8 @@ fn data_is_taken_until_everything_is_reset() {
     assert_eq!(s.read(), [10, 11]);
 }
 
-/// RFC 6525 sections 4.4 and 5.2.4: a reset of everything that the peer asks for while one of ours is
-/// under way is refused, and so neither end is in doubt about numbers.
+/// RFC 6525 sections 4.4 and 5.2.4: a peer's reset of everything while a local one is outstanding is
+/// refused, so that the numbers of both ends are certain.
 #[test]
 fn one_reset_of_everything_at_a_time() {
     let mut s = Script::accepted(plain());
@@ -327,8 +327,8 @@ fn one_reset_of_everything_at_a_time() {
     s.expect("DATA 1 BE 1:0 11");
 }
 
-/// RFC 6525 section 5.2.4: the peer asks for it; what is whole here is delivered, and the same answer is
-/// given again.
+/// RFC 6525 section 5.2.4: a reset by the peer; complete messages are delivered, and a repeated request
+/// gets the same answer.
 #[test]
 fn the_peer_resets_everything() {
     let mut s = Script::accepted(plain());
@@ -356,7 +356,7 @@ fn the_peer_resets_everything() {
 
 /// RFC 6525 section 5.1.1: a peer that does not take RE-CONFIG is not asked, and its own is unknown.
 #[test]
-fn without_agreement_nothing_is_reset() {
+fn without_negotiation_nothing_is_reset() {
     let mut s = Script::new(plain());
     s.extensions = Vec::new();
     s.listen(&[A1]);
@@ -368,11 +368,12 @@ fn without_agreement_nothing_is_reset() {
     assert!(matches!(refused, Err(Error::NotSupported { .. })));
     assert!(matches!(s.sctp.add_streams(s.id(), 1, 1), Err(Error::NotSupported { .. })));
     s.give("RECONFIG all 1 + HEARTBEAT");
-    // The highest bits of its type say: go on, and say nothing.
+    // The highest bits of its type: continue without a report.
     s.expect("HEARTBEAT_ACK");
 }
 
-/// Requests of a peer do not pile up: while its user is not told of many changes, they are refused.
+/// The requests of a peer do not accumulate: while its user has not read many changes, they are
+/// refused.
 #[test]
 fn changes_are_bounded() {
     let mut s = Script::accepted(plain());
@@ -394,7 +395,7 @@ fn changes_are_bounded() {
 /// RFC 6525 section 5.2.4: a message of several fragments that was not read yet is there after the
 /// reset, and its room comes back when it is read.
 #[test]
-fn what_was_not_read_stays() {
+fn unread_messages_stay() {
     let mut s = Script::accepted(plain());
     s.give("DATA 2 UB 0:0 10 + DATA 3 UE 0:0 10 + RECONFIG all 1");
     assert_eq!(changes(&mut s), [Change::EverythingReset]);
@@ -409,10 +410,10 @@ fn what_was_not_read_stays() {
     assert_eq!(s.read(), [10]);
 }
 
-/// RFC 6525 section 5.2.4: SACKs and FORWARD TSNs from before a reset of everything come late. They say
-/// nothing of the TSNs after it.
+/// RFC 6525 section 5.2.4: SACKs and FORWARD TSNs from before a reset of everything arrive late. They
+/// are no evidence about the TSNs after it.
 #[test]
-fn what_is_from_before_a_reset_is_nothing() {
+fn chunks_from_before_a_reset_are_ignored() {
     let mut s = Script::accepted(plain());
     s.send(0, 10);
     s.expect("DATA 1 BE 0:0 10");

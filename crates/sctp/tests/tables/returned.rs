@@ -24,7 +24,7 @@ fn script(settings: Settings) -> Script {
 /// When the association ends: what was sent and not acknowledged, what was half cut, and what was
 /// never sent; not what was acknowledged.
 #[test]
-fn everything_goes_back_at_the_end() {
+fn everything_undelivered_is_returned_at_the_end() {
     let mut s = script(plain());
     for (stream, bytes) in [(1, 20), (2, 3000), (3, 40), (3, 50)] {
         s.send(stream, bytes);
@@ -39,9 +39,9 @@ fn everything_goes_back_at_the_end() {
     assert!(s.sctp.is_empty());
 }
 
-/// What is given up goes back when it is, and once.
+/// An abandoned message is returned when it is abandoned, and once.
 #[test]
-fn what_is_given_up_goes_back() {
+fn an_abandoned_message_is_returned() {
     let mut s = script(plain());
     let reliability = Reliability::Lifetime(ms(500));
     s.send_with(SendOptions { stream: 1, reliability, ..SendOptions::default() }, 3000);
@@ -56,7 +56,7 @@ fn what_is_given_up_goes_back() {
 
 /// Nothing goes back unless it is asked for; and what waits for its user counts in the send buffer.
 #[test]
-fn what_goes_back_is_bounded() {
+fn returned_messages_are_bounded() {
     let mut s = Script::accepted(plain());
     s.send(1, 20);
     s.give("ABORT");

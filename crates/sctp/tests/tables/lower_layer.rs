@@ -1,13 +1,13 @@
-//! What carries the packets: UDP (RFC 6951), and what routers say of them (RFC 9260 section 10).
+//! The lower layer: UDP (RFC 6951), and ICMP messages (RFC 9260 section 10).
 
 use super::support::*;
 use super::{plain, snapshot};
 use ringway_sansio::{Addressing, Icmp};
 use ringway_sctp::{Close, Error, Event, PROTOCOL, PathState, Settings, State};
 
-/// RFC 6951 sections 5.1 and 5.3: an association that is opened from here goes to the port given.
+/// RFC 6951 sections 5.1 and 5.3: a locally opened association uses the configured port.
 #[test]
-fn an_opener_is_told_the_port() {
+fn an_opener_uses_the_configured_port() {
     let mut s = Script::new(plain());
     let settings = Settings { udp_port: 9899, ..plain() };
     s.id = Some(s.sctp.connect(s.now, &[A1], PORT, &[B1], 40_000, Some(settings)).unwrap());
@@ -51,7 +51,8 @@ fn each_path_learns_its_port() {
     assert_eq!(s.take().unwrap().0.udp_port, 0);
 }
 
-/// RFC 6951 section 5.6: the header is taken off what a packet may hold, and given back.
+/// RFC 6951 section 5.6: the UDP header reduces the room of a packet, and is available again without
+/// it.
 #[test]
 fn the_udp_header_takes_room() {
     let mut s = Script::new(plain());
@@ -146,10 +147,10 @@ fn icmp_ends_an_opening() {
     assert_eq!(snapshot(&s).state, State::CookieEchoed);
 }
 
-/// RFC 9260 section 10, rules ICMP8 and ICMP9: an address of several at which nobody speaks SCTP is no end
-/// while there is another; the next is opened to at once.
+/// RFC 9260 section 10, rules ICMP8 and ICMP9: one of several addresses without SCTP does not end the
+/// association while there is another; the next is used at once.
 #[test]
-fn an_address_that_refuses_is_not_the_last_word() {
+fn an_address_that_refuses_does_not_end_the_association() {
     let mut s = Script::two_paths(plain());
     let good = quote(&s, s.peer_tag);
     icmp(&mut s, Icmp::ProtocolUnreachable, &good);
