@@ -5,6 +5,7 @@ use crate::node::Node;
 use crate::problem::{MAX_PROBLEMS, Problem, Problems};
 use serde::de::DeserializeOwned;
 use std::ops::Range;
+use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
@@ -19,6 +20,8 @@ const MAX_LABEL: usize = 64;
 pub struct Document<'t> {
     file: String,
     text: &'t str,
+    /// Where each line begins, so that a position costs no walk through the file.
+    lines: Arc<[usize]>,
     root: Value<'t>,
 }
 
@@ -31,7 +34,10 @@ impl<'t> Document<'t> {
         let (root, mut errors) = DeTable::parse_recoverable(text);
         let span = root.span();
         let root = Spanned::new(span, DeValue::Table(root.into_inner()));
-        let document = Document { file: file.into(), text, root };
+        let after_breaks =
+            text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(i, _)| i + 1);
+        let lines = std::iter::once(0).chain(after_breaks).collect();
+        let document = Document { file: file.into(), text, lines, root };
         if errors.is_empty() {
             return Ok(document);
         }
@@ -72,11 +78,12 @@ impl<'t> Document<'t> {
 
     /// A problem with a key, at a byte range of the text.
     pub fn at(&self, span: Range<usize>, key: &str, what: impl Into<String>) -> Problem {
-        let before = &self.text.as_bytes()[..span.start.min(self.text.len())];
-        let line_start = before.iter().rposition(|&b| b == b'\n').map_or(0, |i| i + 1);
-        let line = before.iter().filter(|&&b| b == b'\n').count() + 1;
+        let at = span.start.min(self.text.len());
+        // The first line begins at 0, so that there is one.
+        let line = self.lines.partition_point(|begins| *begins <= at);
+        let before = &self.text.as_bytes()[self.lines[line - 1]..at];
         // Columns count characters: every byte that does not continue one.
-        let column = before[line_start..].iter().filter(|&&b| b & 0xc0 != 0x80).count() + 1;
+        let column = before.iter().filter(|&&b| b & 0xc0 != 0x80).count() + 1;
         Problem { file: self.file.clone(), line, column, key: key.into(), what: what.into() }
     }
 
