@@ -94,6 +94,7 @@ fn config() -> Config {
                     .map(|uri| NextHop { uri: uri.into(), priority: 1, weight: 1 })
                     .into(),
                 reject: None,
+                open: false,
             }],
         },
         record_route: true,

@@ -7,7 +7,7 @@ use ringway_sctp::wire::cause::Causes;
 use ringway_sctp::wire::chunk::{Chunk, kind};
 use ringway_sctp::wire::reconfig::Reconfig;
 use ringway_sctp::wire::{
-    AuthParameters, Init, InitParameters, Packet, Parameters, Writer, asconf,
+    Init, InitParameters, Packet, Parameters, Writer, asconf,
 };
 
 fn init(init: &Init<'_>, is_answer: bool) {
