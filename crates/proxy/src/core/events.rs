@@ -107,7 +107,7 @@ impl CallInfo {
                 Ok(text) => all.push_str(text),
                 Err(_) => all.push_str(&String::from_utf8_lossy(text)),
             }
-            // A replacement has three octets at most: 5 * 3 * 256 of all texts.
+            // A replacement has up to three octets: all texts together fit 5 * 3 * 256.
             all.len() as u16
         });
         CallInfo { texts: all.into_boxed_str(), ends, user, source, began }

@@ -259,7 +259,7 @@ impl Association {
     }
 
     /// Writes data after COOKIE ECHO, which then waits for COOKIE ACK (RFC 9260 section 5.1 C).
-    /// T1-cookie takes the place of T3-rtx.
+    /// T1-cookie replaces T3-rtx.
     fn put_first_data(&mut self, cx: &mut Cx<'_>, index: usize, packet: &mut Writer<'_>) {
         while let Some((len, ..)) = self.out.first_marked()
             && packet.space() >= self.out.chunk_size(len)

@@ -455,7 +455,10 @@ impl Sctp {
                     return None;
                 }
                 let known = |address: &IpAddr| association.knows_address(*address);
-                if !offer.addresses.iter().all(known) || self.tags.contains_key(&offer.local_tag) {
+                // The one local address that the INIT ACK promised may have been deleted since.
+                let local_gone = offer.alone && !association.ends.locals.contains(&offer.local);
+                let foreign = local_gone || !offer.addresses.iter().all(known);
+                if foreign || self.tags.contains_key(&offer.local_tag) {
                     self.counters.cookies_refused += 1;
                     return None;
                 }

@@ -2,7 +2,7 @@
 
 use super::{RoundRobin, Scheduler};
 
-/// Gives each stream a packet in turn, with chunks of that stream alone: a lost packet delays one
+/// Fills one packet for each stream in turn, with chunks of that stream alone: a lost packet delays one
 /// stream only.
 #[derive(Debug, Default)]
 pub struct PacketRoundRobin {

@@ -530,3 +530,32 @@ fn an_old_init_with_a_deleted_address_is_ignored() {
     pair.run(secs(3));
     assert_eq!((pair.closed(0), pair.closed(1)), (None, None));
 }
+
+/// RFC 9260 section 5.2.4: an INIT ACK that listed no address bound the restart to the one it came from. When
+/// that one has been deleted before the cookie returns, the cookie is refused and the association goes on.
+#[test]
+fn a_restart_from_a_deleted_address_is_refused() {
+    let mut k = Keyed::over(&[B1, B2], &[A1], ours());
+    let (tag, tsn, peer_tag) = (k.s.tag, k.s.tsn, k.s.peer_tag);
+    k.s.peer_tag += 1;
+    k.s.give_init();
+    assert!(k.s.take_init_ack().addresses.is_empty());
+    let restarted = std::mem::replace(&mut k.s.tag, tag);
+    (k.s.tsn, k.s.peer_tag) = (tsn, peer_tag);
+    k.s.sctp.add_address(k.s.now, k.s.id(), A2).unwrap();
+    k.take();
+    k.answer(1, &[]);
+    k.s.sent.clear();
+    k.s.sctp.delete_address(k.s.now, k.s.id(), A1).unwrap();
+    k.take();
+    k.answer(2, &[]);
+    assert_eq!(k.changes(), [Change::AddressAdded(A2), Change::AddressDeleted(A1)]);
+    let mut out = Vec::new();
+    let mut writer = Writer::new(&mut out, 65_535, k.s.ports.1, k.s.ports.0, restarted);
+    Chunk::CookieEcho(&k.s.cookie).emit(writer.chunks());
+    writer.finish();
+    let refused = k.s.sctp.counters().cookies_refused;
+    k.s.give_bytes(B1, A2, &out);
+    assert_eq!(k.s.sctp.counters().cookies_refused, refused + 1);
+    assert_eq!(k.s.sctp.addresses(k.s.id()).unwrap().0, [A2]);
+}
