@@ -526,6 +526,7 @@ impl Core {
         ctx.end_search();
         self.wheel.cancel(std::mem::replace(&mut ctx.trying, TimerId::NONE));
         let request = ctx.request.take();
+        ctx.call = None;
         ctx.challenges = Vec::new();
         ctx.best = None;
         for branch in &mut ctx.branches {
