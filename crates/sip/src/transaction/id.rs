@@ -19,6 +19,9 @@ const NAME_LEN: usize = 20;
 /// Digits of the hash for loop detection.
 const SPIRAL_LEN: usize = 13;
 
+/// Length of our branches: a dot parts name and hash.
+const BRANCH_LEN: usize = MAGIC_COOKIE.len() + NAME_LEN + 1 + SPIRAL_LEN;
+
 /// The bits of a nonce.
 const NONCE: u64 = (1 << 56) - 1;
 
@@ -66,10 +69,11 @@ impl Branch {
         let name = u128::from(self.worker) << 88
             | u128::from(self.client.index) << 56
             | u128::from(self.client.nonce & NONCE);
-        buf.extend_from_slice(MAGIC_COOKIE);
-        encode(name, NAME_LEN, buf);
-        buf.push(b'.');
-        encode(self.spiral.into(), SPIRAL_LEN, buf);
+        let mut text = [b'.'; BRANCH_LEN];
+        text[..MAGIC_COOKIE.len()].copy_from_slice(MAGIC_COOKIE);
+        encode(name, &mut text[MAGIC_COOKIE.len()..][..NAME_LEN]);
+        encode(self.spiral.into(), &mut text[BRANCH_LEN - SPIRAL_LEN..]);
+        buf.extend_from_slice(&text);
     }
 
     /// Reads a branch; `None` if it is not one of ours by its shape.
@@ -89,21 +93,34 @@ impl Branch {
 
 const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
-/// Appends a number as so many digits of base32.
-fn encode(number: u128, digits: usize, buf: &mut Vec<u8>) {
-    for at in (0..digits).rev() {
-        buf.push(ALPHABET[(number >> (5 * at)) as usize & 31]);
+/// The value of each digit in either case; what is none has [`NO_DIGIT`].
+static VALUES: [u8; 256] = values();
+
+const NO_DIGIT: u8 = 32;
+
+const fn values() -> [u8; 256] {
+    let mut values = [NO_DIGIT; 256];
+    let mut value = 0;
+    while value < ALPHABET.len() {
+        values[ALPHABET[value] as usize] = value as u8;
+        values[ALPHABET[value].to_ascii_uppercase() as usize] = value as u8;
+        value += 1;
+    }
+    values
+}
+
+/// Writes the lowest bits of a number as digits of base32.
+fn encode(mut number: u128, digits: &mut [u8]) {
+    for digit in digits.iter_mut().rev() {
+        *digit = ALPHABET[number as usize & 31];
+        number >>= 5;
     }
 }
 
 fn decode(digits: &[u8]) -> Option<u128> {
-    digits.iter().try_fold(0, |number: u128, digit| {
-        let value = match digit.to_ascii_lowercase() {
-            letter @ b'a'..=b'z' => letter - b'a',
-            digit @ b'2'..=b'7' => digit - b'2' + 26,
-            _ => return None,
-        };
-        Some(number << 5 | u128::from(value))
+    digits.iter().try_fold(0, |number: u128, &digit| match VALUES[digit as usize] {
+        NO_DIGIT => None,
+        value => Some(number << 5 | u128::from(value)),
     })
 }
 
