@@ -101,14 +101,21 @@ impl CallInfo {
         began: Time,
     ) -> CallInfo {
         let texts = texts.map(|text| &text[..text.len().min(MAX_TEXT)]);
-        let mut all = String::with_capacity(texts.iter().map(|text| text.len()).sum());
-        let ends = texts.map(|text| {
-            match std::str::from_utf8(text) {
-                Ok(text) => all.push_str(text),
-                Err(_) => all.push_str(&String::from_utf8_lossy(text)),
-            }
+        let ends_of = |lengths: [usize; 5]| {
+            let mut end = 0;
             // A replacement has up to three octets: all texts together fit 5 * 3 * 256.
-            all.len() as u16
+            lengths.map(|length| {
+                end += length;
+                end as u16
+            })
+        };
+        // Nearly all text is UTF-8, which one look at all of it shows.
+        let mut ends = ends_of(texts.map(<[u8]>::len));
+        let whole = |all: &String| ends.iter().all(|&end| all.is_char_boundary(end.into()));
+        let all = String::from_utf8(texts.concat()).ok().filter(whole).unwrap_or_else(|| {
+            let texts = texts.map(String::from_utf8_lossy);
+            ends = ends_of(texts.each_ref().map(|text| text.len()));
+            texts.concat()
         });
         CallInfo { texts: all.into_boxed_str(), ends, user, source, began }
     }
