@@ -66,7 +66,7 @@ impl FlowTokens {
 
     /// The flow a token names.
     pub fn read(&self, token: &[u8]) -> Result<Flow, BadToken> {
-        if token.len() > MAX_TOKEN {
+        if token.is_empty() || token.len() > MAX_TOKEN {
             return Err(BadToken::NotAToken);
         }
         let mut raw = [0; MAX_TOKEN];

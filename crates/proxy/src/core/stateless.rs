@@ -139,7 +139,7 @@ impl Core {
         let strict = strict_route(msg, kept, target, &way);
         let uri = as_request_uri(&target.uri);
         let config = &self.config;
-        let displaced = [b"<", &*uri, b">"].concat();
+        let displaced = strict.map(|_| [b"<", &*uri, b">"].concat()).unwrap_or_default();
         let plan = Plan {
             uri: strict.unwrap_or(&uri),
             transport: way.transport,
@@ -147,7 +147,7 @@ impl Core {
             on_top: &on_top,
             routes_used: kept.routes_used + usize::from(strict.is_some()),
             last_route_used: kept.last_route_used,
-            last_route: if strict.is_some() { &displaced } else { &[] },
+            last_route: &displaced,
             max_forwards: kept.max_forwards,
             max_breadth: kept.max_breadth,
             strip_identity: self.strips_identity(pass.flow, way.target.remote().ip(), msg),
@@ -297,7 +297,7 @@ impl Core {
         pass: &Pass<'_>,
     ) -> Option<(Kept, Vec<RequestTarget>)> {
         let routed = self.preroute(pass).ok()?;
-        let domain = self.own_domain(&routed.uri, pass.flow, routed.marked)?;
+        let domain = self.own_domain(&routed.uri, pass.flow, routed.is_in_dialog())?;
         if self.config.domains[domain].mode != Mode::Stateless {
             return None;
         }
