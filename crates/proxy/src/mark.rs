@@ -150,8 +150,8 @@ impl Marks {
         TargetHash(hash)
     }
 
-    /// Appends the mark of a dialog beside this flow token: [`MARK_LEN`] characters of base64url.
-    pub fn write(&self, out: &mut Vec<u8>, mark: &Mark, dialog: &DialogId<'_>, token: &[u8]) {
+    /// The mark of a dialog beside this flow token, in characters of base64url.
+    pub fn text(&self, mark: &Mark, dialog: &DialogId<'_>, token: &[u8]) -> [u8; MARK_LEN] {
         let mut raw = [0; RAW];
         raw[0] = mark.side as u8 | if mark.verified { VERIFIED } else { 0 };
         raw[1..5].copy_from_slice(&seconds(mark.began).to_be_bytes());
@@ -161,7 +161,7 @@ impl Marks {
         let mut text = [0; MARK_LEN];
         // The buffer is as long as the text, so encoding cannot fail.
         let _ = URL_SAFE_NO_PAD.encode_slice(raw, &mut text);
-        out.extend_from_slice(&text);
+        text
     }
 
     /// Reads a mark that stands beside `token`; `None` if it is not one of ours for this dialog, or not
@@ -219,11 +219,9 @@ mod tests {
     }
 
     fn text(side: Side) -> Vec<u8> {
-        let mut out = Vec::new();
         let target = marks().target(b"sip:a@192.0.2.1");
         let mark = Mark { side, began: NOW, target, verified: false };
-        marks().write(&mut out, &mark, &DIALOG, b"token");
-        out
+        marks().text(&mark, &DIALOG, b"token").to_vec()
     }
 
     #[test]

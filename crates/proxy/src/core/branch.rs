@@ -540,7 +540,7 @@ impl Core {
             if !token.is_empty() {
                 buf.push(MARK_AFTER);
             }
-            self.marks.write(buf, &mark, &dialog, &token);
+            buf.extend_from_slice(&self.marks.text(&mark, &dialog, &token));
             buf.push(b'@');
             write::addr(buf, local);
             if transport != Transport::Udp {

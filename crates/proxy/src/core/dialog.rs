@@ -38,6 +38,13 @@ pub(super) fn split_user(user: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
+/// What stands between the scheme and the `@` of a URI. If that is no user part, it has no mark that holds.
+fn user_part(uri: &[u8]) -> &[u8] {
+    let end = memchr::memchr(b'@', uri).unwrap_or(0);
+    let start = memchr::memchr(b':', &uri[..end]).map_or(end, |colon| colon + 1);
+    &uri[start..end]
+}
+
 /// Methods that may be sent within a dialog (RFC 3261 section 12.2, RFC 3262, 3311, 3428, 3515, 6086,
 /// 6665). No other has a right by its mark.
 fn is_in_dialog(method: Method<'_>) -> bool {
@@ -186,11 +193,9 @@ impl Core {
         }
         let contact = msg.items(HeaderId::Contact).next().and_then(|c| NameAddr::parse(c).ok());
         let mut next: &[u8] = contact.map_or(b"", |contact| contact.uri);
-        let mut text = Vec::with_capacity(crate::mark::MARK_LEN);
         for item in msg.items(HeaderId::RecordRoute) {
             let Ok(route) = NameAddr::parse(item) else { return };
-            let user = Uri::parse(route.uri).ok().and_then(|uri| uri.user).unwrap_or_default();
-            let (token, old) = split_user(user);
+            let (token, old) = split_user(user_part(route.uri));
             let callee = DialogId { call_id, caller_tag, callee_tag: b"" };
             let found = self.marks.read(old, token, now, |_| callee);
             let Some(mark) = found.filter(|mark| mark.side == Side::Callee) else {
@@ -200,8 +205,7 @@ impl Core {
             let side = if msg.status() >= 200 { Side::Caller } else { Side::EarlyCaller };
             let (target, there) = self.target_at(next, from.remote.ip());
             let mark = Mark { side, target, verified: ruled || there, ..mark };
-            text.clear();
-            self.marks.write(&mut text, &mark, &DialogId { callee_tag, ..callee }, token);
+            let text = self.marks.text(&mark, &DialogId { callee_tag, ..callee }, token);
             // A mark is the end of a user part.
             let end = memchr::memchr_iter(b'@', buf).find(|&at| buf[..at].ends_with(old));
             if let Some(end) = end {
