@@ -7,7 +7,7 @@ use super::{CallStep, Core, Event, Hop};
 use crate::forward;
 use ringway_sansio::{Flow, Outbox, Target, Time, TimerId};
 use ringway_sip::header::{HeaderId, Via};
-use ringway_sip::message::{Message, Method, Slot};
+use ringway_sip::message::{Message, Slot};
 use ringway_sip::transaction::machine::ServerState;
 use ringway_sip::transaction::{ClientEvent, ClientId, Kind};
 use ringway_sip::write;
@@ -145,9 +145,7 @@ impl Core {
         }
         if first {
             self.report_final(now, index, CallStep::Answered { status }, Some((msg, b)));
-            if msg.method() == Method::Bye {
-                self.end_dialog(now, index, status);
-            }
+            self.end_dialog(now, index, status);
             self.count_session(now, index, status);
             self.close(index);
             // Section 16.7 item 10.
@@ -496,21 +494,19 @@ impl Core {
 
     /// A final response goes back: what it says of the dialog.
     fn end_dialog(&mut self, now: Time, index: usize, status: u16) {
-        let (kept, flow) = (self.contexts[index].kept, self.contexts[index].flow);
-        let Some(request) = self.contexts[index].request.clone() else { return };
-        let Ok(msg) = ringway_sip::message::parse(&request) else { return };
-        match (msg.method(), kept.in_dialog) {
-            (Method::Bye, Some((began, by_caller))) if !matches!(status, 401 | 407) => {
-                self.revoke_ended(now, &msg);
-                self.report_end(now, &msg, &flow, by_caller, began);
+        let ctx = &mut self.contexts[index];
+        if let (Some(ended), Some(dialog)) = (ctx.ended.take(), ctx.kept.in_dialog) {
+            // After a challenge the BYE comes again.
+            if !matches!(status, 401 | 407) {
+                self.revoke_ended(now, dialog.key);
+                self.report_end(now, ended);
             }
-            _ if kept.record_route
-                && status >= 300
-                && msg.to().is_ok_and(|to| to.tag().is_none()) =>
-            {
-                self.revoke_refused(now, &msg);
-            }
-            _ => {}
+        } else if ctx.kept.record_route && status >= 300 {
+            self.with_request(index, |core, msg| {
+                if msg.to().is_ok_and(|to| to.tag().is_none()) {
+                    core.revoke_refused(now, msg);
+                }
+            });
         }
     }
 
@@ -527,6 +523,7 @@ impl Core {
         self.wheel.cancel(std::mem::replace(&mut ctx.trying, TimerId::NONE));
         let request = ctx.request.take();
         ctx.call = None;
+        ctx.ended = None;
         ctx.challenges = Vec::new();
         ctx.best = None;
         for branch in &mut ctx.branches {

@@ -1,5 +1,6 @@
 //! Request forwarding: RFC 3261 section 16.6, one branch at a time.
 
+use super::calls::end_of_call;
 use super::context::{self, Attempt, Branch, Context, Kept, RequestTarget, State};
 use super::preroute::MARK_AFTER;
 use super::{Core, Event, Hop, MAX_RESOLVING, Pass, ResolveTarget, Tick};
@@ -81,6 +82,10 @@ impl Core {
                 self.wheel.set(at, Tick::Trying { context: index, serial })
             }
         };
+        let ended = match (&kept.in_dialog, msg.method()) {
+            (Some(dialog), Method::Bye) => Some(end_of_call(pass, dialog)),
+            _ => None,
+        };
         let branches: SmallVec<[Branch; 1]> = targets.into_iter().map(Branch::waiting).collect();
         self.contexts.insert(Context {
             serial,
@@ -99,6 +104,7 @@ impl Core {
             reason: Vec::new(),
             user,
             call: None,
+            ended,
             session,
             rang: false,
             trying,

@@ -1,9 +1,10 @@
 //! Reports of calls: begun, answered, failed, ended. What is reported of a call is read from its INVITE once,
 //! and kept with its context.
 
+use super::context::InDialog;
 use super::validate::short_text;
-use super::{CallEvent, CallInfo, CallStep, Core, Event, MAX_EVENTS};
-use ringway_sansio::{Flow, Time};
+use super::{CallEvent, CallInfo, CallStep, Core, Event, MAX_EVENTS, Pass};
+use ringway_sansio::Time;
 use ringway_sip::header::NameAddr;
 use ringway_sip::message::{Malformed, Message};
 use std::sync::Arc;
@@ -27,7 +28,7 @@ impl Core {
         let source = (ctx.flow.transport, ctx.flow.remote);
         let call = Arc::new(CallInfo::new(texts, ctx.user.clone(), source, ctx.came));
         ctx.call = Some(call.clone());
-        self.push_call(event(now, CallStep::Began, call));
+        self.push_call(Box::new(event(now, CallStep::Began, call)));
     }
 
     /// The call of a context is answered by this response over a branch, or has failed.
@@ -52,34 +53,35 @@ impl Core {
             event.destination = branch.went;
             event.gateway.clone_from(&branch.through);
         }
-        self.push_call(event);
+        self.push_call(Box::new(event));
     }
 
-    /// A BYE of a dialog of ours has been answered. `began` is when the dialog did.
-    pub(super) fn report_end(
-        &mut self,
-        now: Time,
-        bye: &Message<'_>,
-        flow: &Flow,
-        by_caller: bool,
-        began: Time,
-    ) {
-        let (mut caller, mut callee) = (parts(bye.from()), parts(bye.to()));
-        if !by_caller {
-            std::mem::swap(&mut caller, &mut callee);
-        }
-        let texts = [bye.call_id(), caller.1, caller.0, callee.0, bye.request_uri()];
-        let source = (flow.transport, flow.remote);
-        let call = Arc::new(CallInfo::new(texts, None, source, began));
-        let to_tag = short_text(callee.1);
-        self.push_call(CallEvent { to_tag, ..event(now, CallStep::Ended { by_caller }, call) });
+    /// A BYE of a dialog of ours has been answered; see [`end_of_call`].
+    pub(super) fn report_end(&mut self, now: Time, mut ended: Box<CallEvent>) {
+        ended.at = now;
+        self.push_call(ended);
     }
 
-    fn push_call(&mut self, event: CallEvent) {
+    fn push_call(&mut self, event: Box<CallEvent>) {
         if self.events.len() >= MAX_EVENTS {
             self.stats.limits_hit += 1;
         } else {
-            self.events.push_back(Event::Call(Box::new(event)));
+            self.events.push_back(Event::Call(event));
         }
     }
+}
+
+/// What is to be reported once this BYE of a dialog of ours is answered. It is written while the BYE is at
+/// hand, which would have to be parsed again.
+pub(super) fn end_of_call(pass: &Pass<'_>, dialog: &InDialog) -> Box<CallEvent> {
+    let (bye, flow) = (pass.msg, pass.flow);
+    let (mut caller, mut callee) = (parts(bye.from()), parts(bye.to()));
+    if !dialog.by_caller {
+        std::mem::swap(&mut caller, &mut callee);
+    }
+    let texts = [bye.call_id(), caller.1, caller.0, callee.0, bye.request_uri()];
+    let source = (flow.transport, flow.remote);
+    let call = Arc::new(CallInfo::new(texts, None, source, dialog.began));
+    let step = CallStep::Ended { by_caller: dialog.by_caller };
+    Box::new(CallEvent { to_tag: short_text(callee.1), ..event(pass.now, step, call) })
 }

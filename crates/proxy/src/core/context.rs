@@ -1,7 +1,7 @@
 //! The response context (RFC 3261 section 16.2): one proxied request, its branches and the best
 //! answer so far.
 
-use super::{CallInfo, Hop};
+use super::{CallEvent, CallInfo, Hop};
 use ringway_sansio::{Flow, Time, TimerId, Transport};
 use ringway_sip::transaction::{ClientId, Kind, ServerId};
 use smallvec::SmallVec;
@@ -138,8 +138,18 @@ pub(super) struct Kept {
     pub privileged: bool,
     pub spiral: u64,
     pub record_route: bool,
-    /// Within a dialog of ours: when that began, and whether the caller sends.
-    pub in_dialog: Option<(Time, bool)>,
+    pub in_dialog: Option<InDialog>,
+}
+
+/// The dialog of ours that a request belongs to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct InDialog {
+    /// When it began.
+    pub began: Time,
+    /// Whether the caller sends.
+    pub by_caller: bool,
+    /// Its key among the dialogs whose marks are void.
+    pub key: u64,
 }
 
 impl Kept {
@@ -183,6 +193,8 @@ pub(super) struct Context {
     pub user: Option<Box<str>>,
     /// What is reported of the call, once its beginning was.
     pub call: Option<Arc<CallInfo>>,
+    /// What is reported once this BYE of a dialog of ours is answered.
+    pub ended: Option<Box<CallEvent>>,
     /// Whether a session attempt is being counted.
     pub session: bool,
     /// Whether the first ringing has been seen.

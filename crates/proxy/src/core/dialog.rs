@@ -6,6 +6,7 @@
 //! that have moved. After a restart both are forgotten; then a party that has moved must authenticate
 //! like anybody else, and a mark of a dialog that is over holds until its time has come.
 
+use super::context::InDialog;
 use super::preroute::{MARK_AFTER, Routed};
 use super::{Core, Pass};
 use crate::mark::{DialogId, MAX_DIALOG, Mark, Side, TargetHash};
@@ -89,52 +90,61 @@ impl Core {
     }
 
     /// Whether a request by a mark that holds is one of its dialog: an in-dialog method, with a To tag,
-    /// to the target of the other party, of a dialog that is not over. Returns what it is not, or whether
-    /// its target is the other party's, so that it may be followed where the flow is gone.
+    /// to the target of the other party, of a dialog that is not over. Returns what it is not, or the dialog
+    /// and whether its target is the other party's, so that it may be followed where the flow is gone.
     pub(super) fn belongs_to_dialog(
         &self,
         pass: &Pass<'_>,
         routed: &Routed<'_>,
         mark: &Mark,
-    ) -> Result<Followed, &'static str> {
+    ) -> Result<(InDialog, Followed), &'static str> {
         let msg = pass.msg;
         let (from, to) = (tag_of(msg.from()), tag_of(msg.to()));
         if from.is_empty() || to.is_empty() || !is_in_dialog(msg.method()) {
             return Err("a dialog's Route on a request of no dialog");
         }
-        if self.is_over(pass.now, mark.side, msg.call_id(), from, to) {
+        let (began, by_caller) = (mark.began, mark.side != Side::Callee);
+        let dialog = InDialog { began, by_caller, key: self.dialog_key(msg.call_id(), from, to) };
+        if self.is_refused(pass.now, mark.side, msg.call_id(), from, to)
+            || self.is_ended(pass.now, dialog.key)
+        {
             return Err("a dialog's Route after the dialog");
         }
-        let next = routed.next.map_or(routed.uri_bytes, |route| route.uri);
-        let target = self.marks.target(next);
+        let target = match routed.next {
+            Some(route) => self.marks.target(route.uri),
+            None => self.marks.target_of(routed.uri_bytes, Some(&routed.uri), routed.uri.host_ip()),
+        };
         let moved = || {
             let key = self.moved_key(msg.call_id(), to, &target);
             self.shared.moved.get(key, pass.now).is_some()
         };
         // Over a flow the request reaches the peer that the token names, whatever its Request-URI.
-        if target == mark.target {
-            return Ok(if mark.verified { Followed::Verified } else { Followed::Claimed });
-        }
-        match moved() {
-            true => Ok(Followed::Verified),
-            false if routed.flow.is_some() => Ok(Followed::No),
-            false => Err("a dialog's Route to another target"),
-        }
+        let followed = if target == mark.target {
+            if mark.verified { Followed::Verified } else { Followed::Claimed }
+        } else if moved() {
+            Followed::Verified
+        } else if routed.flow.is_some() {
+            Followed::No
+        } else {
+            return Err("a dialog's Route to another target");
+        };
+        Ok((dialog, followed))
     }
 
-    fn is_over(&self, now: Time, side: Side, call_id: &[u8], from: &[u8], to: &[u8]) -> bool {
-        let refused = match side {
-            Side::Callee => Some(to),
-            Side::EarlyCaller => Some(from),
+    /// Whether the request that was to begin a dialog has been refused.
+    fn is_refused(&self, now: Time, side: Side, call_id: &[u8], from: &[u8], to: &[u8]) -> bool {
+        let caller = match side {
+            Side::Callee => to,
+            Side::EarlyCaller => from,
             // It has come with a 2xx.
-            Side::Caller => None,
+            Side::Caller => return false,
         };
-        let revoked = &self.shared.revoked;
-        let refused = refused.map(|caller| self.dialog_key(call_id, caller, b""));
-        if refused.is_some_and(|key| revoked.get(key, now).is_some()) {
-            return true;
-        }
-        let ended = revoked.get_with_age(self.dialog_key(call_id, from, to), now, MAX_DIALOG);
+        self.shared.revoked.get(self.dialog_key(call_id, caller, b""), now).is_some()
+    }
+
+    /// Whether a BYE has ended the dialog of this key, and nothing of it can be under way any more.
+    fn is_ended(&self, now: Time, key: u64) -> bool {
+        let ended = self.shared.revoked.get_with_age(key, now, MAX_DIALOG);
         ended.is_some_and(|(_, age)| age >= GRACE)
     }
 
@@ -220,10 +230,9 @@ impl Core {
         self.shared.revoked.put(key, 1, now, MAX_DIALOG);
     }
 
-    /// A BYE has been answered: the marks of its dialog become void when nothing of it can be under way
-    /// any more.
-    pub(super) fn revoke_ended(&mut self, now: Time, bye: &Message<'_>) {
-        let key = self.dialog_key(bye.call_id(), tag_of(bye.from()), tag_of(bye.to()));
+    /// A BYE has been answered: the marks of its dialog, which has this key, become void when nothing of
+    /// it can be under way any more.
+    pub(super) fn revoke_ended(&mut self, now: Time, key: u64) {
         if self.shared.revoked.get(key, now).is_none() {
             self.shared.revoked.put(key, 1, now, MAX_DIALOG);
         }

@@ -1,5 +1,6 @@
 //! Route information preprocessing: RFC 3261 section 16.4.
 
+use super::context::InDialog;
 use super::dialog::{Followed, split_user};
 use super::{Core, Pass};
 use crate::mark::{MARK_LEN, Mark};
@@ -23,10 +24,10 @@ pub(super) struct Routed<'a> {
     pub last_route_used: bool,
     /// The first Route element that is not ours.
     pub next: Option<NameAddr<'a>>,
-    /// It belongs to a dialog that this proxy has built: a Route of ours carries a mark of that dialog.
-    pub marked: bool,
-    /// When that dialog began, and which side sends.
+    /// The mark in a Route of ours.
     pub mark: Option<Mark>,
+    /// The dialog that it belongs to, which this proxy has built: the mark is of that dialog.
+    pub in_dialog: Option<InDialog>,
     /// Its target is the one that the mark was made for.
     pub followed: Followed,
     /// Why a mark that was ours is worth nothing here.
@@ -34,6 +35,13 @@ pub(super) struct Routed<'a> {
     /// The flow a token of ours names, if it is not the one the request came on (RFC 5626
     /// section 5.3).
     pub flow: Option<Flow>,
+}
+
+impl Routed<'_> {
+    /// Whether it belongs to a dialog that this proxy has built.
+    pub(super) fn is_in_dialog(&self) -> bool {
+        self.in_dialog.is_some()
+    }
 }
 
 /// Stands between a flow token and a mark; no character of either.
@@ -71,8 +79,8 @@ impl Core {
                 routes_used: 0,
                 last_route_used: false,
                 next: None,
-                marked: false,
                 mark: None,
+                in_dialog: None,
                 followed: Followed::No,
                 void: None,
                 flow: None,
@@ -97,8 +105,8 @@ impl Core {
             routes_used: 0,
             last_route_used: ours.is_some(),
             next: None,
-            marked: false,
             mark: None,
+            in_dialog: None,
             followed: Followed::No,
             void: None,
             flow: None,
@@ -122,12 +130,14 @@ impl Core {
         }
         if let Some(mark) = routed.mark {
             match self.belongs_to_dialog(pass, &routed, &mark) {
-                Ok(followed) => (routed.marked, routed.followed) = (true, followed),
+                Ok((dialog, followed)) => {
+                    (routed.in_dialog, routed.followed) = (Some(dialog), followed);
+                }
                 Err(why) => routed.void = routed.void.or(Some(why)),
             }
         }
         if routed.void.is_some() {
-            (routed.marked, routed.flow) = (false, None);
+            (routed.in_dialog, routed.flow) = (None, None);
         }
         Ok(routed)
     }

@@ -44,17 +44,17 @@ impl Core {
         if let Some(why) = routed.void {
             self.log(pass, why, 0);
         }
-        if routed.marked && super::dialog::refreshes_target(method) {
+        if routed.is_in_dialog() && super::dialog::refreshes_target(method) {
             self.refresh_target(pass.now, pass.flow, msg);
         }
         let here = routed.next.is_none() && routed.flow.is_none();
         let domain = match routed.maddr {
             _ if !here => None,
-            Maddr::None => self.own_domain(&routed.uri, pass.flow, routed.marked),
+            Maddr::None => self.own_domain(&routed.uri, pass.flow, routed.is_in_dialog()),
             // Its port led to us, and goes with it.
             Maddr::Ours => {
                 let uri = Uri { port: None, ..routed.uri };
-                self.own_domain(&uri, pass.flow, routed.marked)
+                self.own_domain(&uri, pass.flow, routed.is_in_dialog())
             }
             Maddr::Other => None,
         };
@@ -63,7 +63,8 @@ impl Core {
         // RFC 3261 section 16.3 item 3 would let us answer an OPTIONS that has run out of hops as if it
         // were for us; RFC 4475 section 3.3.11 expects 483 unless it is.
         let mut kept = self.validate(pass, &routed, ends_here)?;
-        if method == Method::Ack && domain.is_some() && !routed.marked && self.pass_on(pass) {
+        if method == Method::Ack && domain.is_some() && !routed.is_in_dialog() && self.pass_on(pass)
+        {
             // It goes where the INVITE went and by no route of ours: most likely the ACK of a refusal
             // that another worker waits for.
             return Ok(());
@@ -88,7 +89,7 @@ impl Core {
                 return self.subscribe(pass, &routed, domain, out);
             }
             if matches!(method, Method::Subscribe | Method::Publish)
-                && !routed.marked
+                && !routed.is_in_dialog()
                 && self.is_to_own_address(pass, &routed.uri, domain)
             {
                 return Err(self.no_such_service(method));
@@ -404,7 +405,7 @@ impl Core {
             return self.apply_rule(pass.now, rule, &routed.uri, user, routed.uri.host);
         }
         let mut attempts = smallvec![Attempt::Uri];
-        if routed.marked
+        if routed.is_in_dialog()
             && routed.next.is_none()
             && routed.uri.transport().is_some_and(|t| !t.is_datagram())
             && let Some(flow) = self.registered_flow(pass, &routed.uri, None)
@@ -528,7 +529,7 @@ impl RouteTable {
     fn of_foreign(&self, routed: &Routed<'_>) -> Option<&Rule> {
         let decided = routed.next.is_some()
             || routed.flow.is_some()
-            || routed.marked
+            || routed.is_in_dialog()
             || matches!(routed.maddr, Maddr::Other);
         let user = user_of(&routed.uri).unwrap_or_default();
         if decided { None } else { self.find(false, routed.uri.host, user) }

@@ -5,7 +5,6 @@ use super::context::Kept;
 use super::preroute::Routed;
 use super::{AuthFailure, AuthFailureReason, Core, Event, MAX_TEXT, Pass};
 use crate::auth::Verdict;
-use crate::mark::Side;
 use ringway_sansio::Flow;
 use ringway_sip::header::{HeaderId, Via};
 use ringway_sip::message::{Message, Method};
@@ -97,10 +96,7 @@ impl Core {
             max_breadth: breadth.min(MAX_BREADTH),
             realm: None,
             privileged: false,
-            in_dialog: routed
-                .mark
-                .filter(|_| routed.marked)
-                .map(|mark| (mark.began, mark.side != Side::Callee)),
+            in_dialog: routed.in_dialog,
             spiral,
             // What makes a dialog; NOTIFY may be the first of one (RFC 6665 section 4.3).
             // At the edge of TLS it is not for the operator to say (section 16.6 item 4).
@@ -166,7 +162,7 @@ impl Core {
         if !self.config.auth.enabled || self.is_trusted(pass) {
             return Ok(Proof::Trusted);
         }
-        if routed.marked {
+        if routed.is_in_dialog() {
             return Ok(Proof::Dialog);
         }
         if method == Method::Ack {
