@@ -149,8 +149,9 @@ fn main() {
             )
         };
         assert_eq!(feed(now, &bob, &answer(invite, "180 Ringing", true)).len(), 1);
-        assert_eq!(feed(now, &bob, &answer(invite, "200 OK", true)).len(), 1);
-        let route = format!("Route: {}\r\n", header(invite, "Record-Route"));
+        let answered = feed(now, &bob, &answer(invite, "200 OK", true));
+        assert_eq!(answered.len(), 1);
+        let route = format!("Route: {}\r\n", header(&answered[0], "Record-Route"));
         assert_eq!(
             feed(now, &alice, &request("ACK", "sip:bob@127.0.0.1:7000", &route, "")).len(),
             1
