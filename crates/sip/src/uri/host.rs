@@ -2,7 +2,7 @@
 
 use crate::limits::MAX_HOST;
 use crate::message::{Got, Malformed};
-use crate::syntax::{DIGIT, LABEL, digits, is, span};
+use crate::syntax::{DIGIT, LABEL, is, span};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The host as an address, where it is one; an IPv6 address with or without brackets.
@@ -162,8 +162,15 @@ pub(super) fn host_port<'a>(
 /// The port whose digits begin at `at`, and the index after them.
 #[inline]
 pub(crate) fn port(b: &[u8], at: usize) -> Result<(u16, usize), Malformed> {
-    match digits(b, at) {
-        (n @ 1..=65_535, end) => Ok((n as u16, end)),
+    /// More than any port, and small enough for one digit more.
+    const MUCH: u32 = 100_000;
+    let (mut port, mut end) = (0, at);
+    for digit in b[at..].iter().map(|c| c.wrapping_sub(b'0')).take_while(|&digit| digit <= 9) {
+        port = (port * 10 + u32::from(digit)).min(MUCH);
+        end += 1;
+    }
+    match port {
+        1..=65_535 => Ok((port as u16, end)),
         _ => Err(Malformed::here("expected a port number", b, at)),
     }
 }
