@@ -3,7 +3,7 @@
 //! Nothing here goes through the formatting machinery, and nothing allocates but the buffer itself
 //! when it is too small.
 
-use crate::header::{HeaderId, known_param, next_param};
+use crate::header::{HeaderId, Param, known_param, next_param};
 use crate::message::Message;
 use ringway_sansio::Flow;
 use std::net::{IpAddr, SocketAddr};
@@ -157,8 +157,12 @@ pub fn quoted(buf: &mut Vec<u8>, text: &[u8]) {
 pub fn unfolded(buf: &mut Vec<u8>, value: &[u8]) {
     let start = buf.len();
     buf.extend_from_slice(value);
-    if memchr::memchr2(b'\r', b'\n', value).is_some() {
-        for b in &mut buf[start..] {
+    unfold(&mut buf[start..]);
+}
+
+fn unfold(text: &mut [u8]) {
+    if memchr::memchr2(b'\r', b'\n', text).is_some() {
+        for b in text {
             if matches!(*b, b'\r' | b'\n') {
                 *b = b' ';
             }
@@ -195,22 +199,32 @@ pub fn via_element(buf: &mut Vec<u8>, via: &crate::header::Via<'_>, source: Sock
         }
         return;
     }
-    unfolded(buf, &via.element[..via.element.len() - via.params.len()]);
-    while buf.last() == Some(&b' ') {
-        buf.pop();
-    }
-    for (name, value) in crate::header::Params::new(via.params) {
-        if is_of_receiver(name) {
-            continue;
+    let start = buf.len();
+    let before = &via.element[..via.element.len() - via.params.len()];
+    buf.extend_from_slice(crate::syntax::trim(before));
+    let mut at = 0;
+    while let Some(((name, value), next)) = via_param(via.params, at) {
+        if !is_of_receiver(name) {
+            buf.push(b';');
+            buf.extend_from_slice(name);
+            if let Some(value) = value {
+                buf.push(b'=');
+                buf.extend_from_slice(value);
+            }
         }
-        buf.push(b';');
-        buf.extend_from_slice(name);
-        if let Some(value) = value {
-            buf.push(b'=');
-            unfolded(buf, value);
-        }
+        at = next;
     }
+    unfold(&mut buf[start..]);
     learned(buf, via, source);
+}
+
+/// The parameter of a Via at `at`, and the index after it.
+#[inline(always)]
+fn via_param(params: &[u8], at: usize) -> Option<(Param<'_>, usize)> {
+    match known_param(params, at, b";branch=") {
+        None => next_param(params, at).ok().flatten(),
+        known => known,
+    }
 }
 
 /// Whether the host of sent-by is where the message came from.
@@ -360,10 +374,7 @@ impl Copy<'_, '_> {
         }
         self.stretch(from, before.len());
         let mut at = 0;
-        while let Some(((name, value), next)) = match known_param(via.params, at, b";branch=") {
-            None => next_param(via.params, at).ok().flatten(),
-            known => known,
-        } {
+        while let Some(((name, value), next)) = via_param(via.params, at) {
             let length = 1 + name.len() + value.map_or(0, |value| 1 + value.len());
             if !is_of_receiver(name) {
                 if next - at == length {

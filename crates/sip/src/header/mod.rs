@@ -17,4 +17,4 @@ pub use params::Params;
 pub use via::{MAGIC_COOKIE, Via};
 
 pub(crate) use items::item_end;
-pub(crate) use params::{known_param, next_param};
+pub(crate) use params::{Param, known_param, next_param};
