@@ -138,7 +138,18 @@ pub(super) struct Kept {
     pub privileged: bool,
     pub spiral: u64,
     pub record_route: bool,
+    /// Whether the branch of stateless forwarding leads back. No response comes to an ACK, but that of an
+    /// INVITE which was forwarded statelessly must have the branch of its INVITE.
+    pub way_back: bool,
+    /// The dialog of ours that it belongs to.
     pub in_dialog: Option<InDialog>,
+}
+
+impl Kept {
+    /// Whether the sender has proved to be a user, is trusted, or belongs to a dialog of ours.
+    pub(super) fn is_known(&self) -> bool {
+        self.privileged || self.realm.is_some() || self.in_dialog.is_some()
+    }
 }
 
 /// The dialog of ours that a request belongs to.
@@ -150,13 +161,6 @@ pub(super) struct InDialog {
     pub by_caller: bool,
     /// Its key among the dialogs whose marks are void.
     pub key: u64,
-}
-
-impl Kept {
-    /// Whether the sender has proved to be a user, is trusted, or belongs to a dialog of ours.
-    pub(super) fn is_known(&self) -> bool {
-        self.privileged || self.realm.is_some() || self.in_dialog.is_some()
-    }
 }
 
 /// The best final response so far.

@@ -155,7 +155,7 @@ impl Core {
         };
         let start = out.buffer().len();
         forward::request(out.buffer(), msg, pass.via, pass.flow, &plan, |buf| {
-            self.write_stateless_branch(buf, pass);
+            self.write_stateless_branch(buf, pass, kept);
         });
         let report = self.keep_for_another_way(pass, kept, target, &way);
         out.finish(start, way.target, report);
@@ -212,7 +212,7 @@ impl Core {
     /// The branch: the same for a retransmission, and for the ACK and CANCEL of an INVITE, and
     /// different for another transaction (section 16.11). It carries the way back under a MAC, so that
     /// a response goes to whom the request came from, over the same connection, and nowhere else.
-    fn write_stateless_branch(&self, buf: &mut Vec<u8>, pass: &Pass<'_>) {
+    fn write_stateless_branch(&self, buf: &mut Vec<u8>, pass: &Pass<'_>, kept: &Kept) {
         let mut h = SipHasher13::new_with_key(&self.spiral_key);
         let mut field = |bytes: &[u8]| {
             h.write(bytes);
@@ -233,6 +233,9 @@ impl Core {
         buf.extend_from_slice(MAGIC_COOKIE);
         buf.extend_from_slice(STATELESS);
         ringway_sip::write::hex(buf, &h.finish().to_be_bytes());
+        if !kept.way_back {
+            return;
+        }
         buf.push(b'.');
         let (back, _) = self.reply_to(pass.flow, pass.via);
         // Whichever worker's socket it came in at.

@@ -97,6 +97,7 @@ impl Core {
         }
         let mut proof = self.authorise(pass, &routed, domain.is_some())?;
         let mode = domain.map_or(Mode::Proxy, |d| self.config.domains[d].mode);
+        kept.way_back = method != Method::Ack || mode == Mode::Stateless;
         let targets = match domain {
             Some(domain) => self.local_targets(pass, &routed.uri, domain, &mut proof)?,
             None => self.remote_targets(pass, &routed)?,

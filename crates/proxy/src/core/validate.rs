@@ -98,6 +98,7 @@ impl Core {
             privileged: false,
             in_dialog: routed.in_dialog,
             spiral,
+            way_back: true,
             // What makes a dialog; NOTIFY may be the first of one (RFC 6665 section 4.3).
             // At the edge of TLS it is not for the operator to say (section 16.6 item 4).
             record_route: (self.config.record_route
