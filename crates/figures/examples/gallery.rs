@@ -182,7 +182,7 @@ fn ecdf() -> Figure {
         [("UDP", 0.004), ("TCP", 0.011), ("SCTP, one path", 0.014), ("SCTP, two paths", 0.008)];
     let figure = Figure::new(
         "Set-up time of calls",
-        Axis::si("set-up time", "s").range(0.03, 0.1),
+        Axis::si("set-up time", "s"),
         Axis::bare("fraction of calls"),
         SEED,
     );

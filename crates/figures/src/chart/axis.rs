@@ -5,7 +5,7 @@
 //! in seconds, the axis says ms. Numbers without such a unit are grouped by thousands, and counted
 //! in millions where they reach that.
 
-use super::{MAX_MAGNITUDE, MIN_MAGNITUDE};
+use super::MIN_MAGNITUDE;
 
 /// How positions follow values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,8 +37,6 @@ pub struct Axis {
     pub unit: Unit,
     /// How positions follow values.
     pub scale: Scale,
-    /// Lowest and highest value shown; from the data if none, or if it is no range.
-    pub range: Option<(f64, f64)>,
 }
 
 impl Axis {
@@ -58,20 +56,13 @@ impl Axis {
     }
 
     fn new(label: impl Into<String>, unit: Unit) -> Self {
-        Self { label: label.into(), unit, scale: Scale::Linear, range: None }
+        Self { label: label.into(), unit, scale: Scale::Linear }
     }
 
     /// The axis with a logarithmic scale.
     #[must_use]
     pub fn log(mut self) -> Self {
         self.scale = Scale::Log;
-        self
-    }
-
-    /// The axis from `low` to `high`.
-    #[must_use]
-    pub fn range(mut self, low: f64, high: f64) -> Self {
-        self.range = Some((low, high));
         self
     }
 }
@@ -115,16 +106,6 @@ impl Domain {
     /// Beside the data a little is left free, unless the axis is to `grow` to its ticks anyway.
     pub(super) fn of(axis: &Axis, data: Option<(f64, f64)>, grow: bool) -> Self {
         let log = axis.scale == Scale::Log;
-        let given = axis.range.filter(|&(low, high)| {
-            low < high
-                && (!log || low >= MIN_MAGNITUDE)
-                && high - low >= MIN_MAGNITUDE
-                && low.abs().max(high.abs()) <= MAX_MAGNITUDE
-                && high - low > NARROWEST * low.abs().max(high.abs())
-        });
-        if let Some((low, high)) = given {
-            return Self { low, high, log };
-        }
         let (low, high) = data.unwrap_or(if log { (1.0, 10.0) } else { (0.0, 1.0) });
         let margin = if grow { 0.0 } else { MARGIN };
         if log { Self::log_around(low, high) } else { Self::linear_around(low, high, margin) }

@@ -24,22 +24,14 @@ pub(super) fn write(figure: &Figure, prepared: &Prepared<'_>, thinned: Thinned) 
             thousands(of)
         ));
     }
-    if prepared.outside > 0 {
-        let (count, verb) = plural(prepared.outside, "point lies", "points lie");
-        sentences.push(format!("{count} {verb} outside of the axes."));
-    }
     if prepared.skipped > 0 {
         let log = figure.x.scale == super::Scale::Log || figure.y.scale == super::Scale::Log;
         let why =
             if log { "not finite, or not positive on a logarithmic axis" } else { "not finite" };
-        let (count, verb) = plural(prepared.skipped, "point is", "points are");
-        sentences.push(format!("{count} {verb} not drawn: {why}."));
+        let noun = if prepared.skipped == 1 { "point is" } else { "points are" };
+        sentences.push(format!("{} {noun} not drawn: {why}.", thousands(prepared.skipped)));
     }
     sentences.join(" ")
-}
-
-fn plural(n: usize, one: &'static str, many: &'static str) -> (String, &'static str) {
-    (thousands(n), if n == 1 { one } else { many })
 }
 
 /// n: what the figure says it is, or the observations of each series.

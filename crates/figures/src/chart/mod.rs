@@ -5,8 +5,7 @@
 //! ([`Size::Column`]). Colours are those of Okabe and Ito, which remain distinct for colour-blind
 //! readers; every series has a marker as well. The legend stands above the plot, where no data is.
 //! The caption always ends with n, the seed and the kind of every interval drawn, and says what was
-//! left out: points that are no numbers, points outside of a given range, points that would lie on
-//! one another.
+//! left out: points that are no numbers, points that would lie on one another.
 //!
 //! The SVG is written here, with text as text; resvg, pure Rust, turns it into the PNG with a font
 //! that is part of this crate (Liberation Sans, which has the widths of Arial and Helvetica, so that
