@@ -6,6 +6,7 @@
 //! in millions where they reach that.
 
 use super::MIN_MAGNITUDE;
+use super::text::grouped;
 
 /// How positions follow values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,6 +90,8 @@ const MOST_DIGITS: i32 = 11;
 const HUGE: f64 = 1e9;
 /// Most decimals of a number without an exponent.
 const FINEST: i32 = 6;
+/// Every how many powers of ten a logarithmic axis may have a label.
+const STRIDES: [i32; 9] = [1, 2, 3, 6, 12, 24, 36, 60, 120];
 /// Most steps tried until labels fit, each about twice the one before.
 const MOST_STEPS: i32 = 40;
 
@@ -243,21 +246,9 @@ fn log_ticks(axis: &Axis, domain: &Domain, room: &Room<'_>) -> Ticks {
                 apart * room.length >= (takes(&pair[0]) + takes(&pair[1])) / 2.0
             })
     };
-    let tries: [(&'static [i32], i32); 11] = [
-        (&[1, 2, 5], 1),
-        (&[1, 3], 1),
-        (&[1], 1),
-        (&[1], 2),
-        (&[1], 3),
-        (&[1], 6),
-        (&[1], 12),
-        (&[1], 24),
-        (&[1], 36),
-        (&[1], 60),
-        (&[1], 120),
-    ];
-    let chosen = tries.iter().map(|&(digits, stride)| all(digits, stride)).find(|s| fits(s));
-    let chosen = chosen.unwrap_or_default();
+    let dense = [all(&[1, 2, 5], 1), all(&[1, 3], 1)];
+    let powers_alone = STRIDES.iter().map(|&stride| all(&[1], stride));
+    let chosen = dense.into_iter().chain(powers_alone).find(|s| fits(s)).unwrap_or_default();
     let major =
         chosen.iter().map(|step| (step.size(), counting.spell(step.size(), step))).collect();
     let minor: &'static [i32] = if decades <= 6.0 { &[2, 3, 4, 5, 6, 7, 8, 9] } else { &[] };
@@ -401,22 +392,8 @@ fn spell(value: f64, power: i32) -> String {
     }
     let decimals = if value == 0.0 && power < -FINEST { 0 } else { (-power).max(0) as usize };
     let plain = format!("{size:.decimals$}");
-    let (whole, fraction) = plain.split_once('.').unwrap_or((&plain, ""));
-    let mut out = String::new();
-    if value < 0.0 {
-        out.push('−');
-    }
-    for (i, c) in whole.chars().enumerate() {
-        if i > 0 && whole.len() > 4 && (whole.len() - i).is_multiple_of(3) {
-            out.push('\u{2009}');
-        }
-        out.push(c);
-    }
-    if !fraction.is_empty() {
-        out.push('.');
-        out.push_str(fraction);
-    }
-    out
+    let (whole, fraction) = plain.split_at(plain.find('.').unwrap_or(plain.len()));
+    format!("{}{}{fraction}", if value < 0.0 { "−" } else { "" }, grouped(whole))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::layout::Thinned;
 use super::prepare::{Drawn, Prepared, Shape};
-use super::text::bounded;
+use super::text::{bounded, grouped};
 use super::{Data, Figure, MAX_TEXT};
 
 /// The caption: what the figure was given, then n, the intervals and the seed, then what is missing.
@@ -49,12 +49,9 @@ fn observations(figure: &Figure, prepared: &Prepared<'_>) -> String {
     };
     match counts.as_slice() {
         [] => "n\u{a0}=\u{a0}0".to_owned(),
-        [first, rest @ ..] if rest.iter().all(|other| other == first) && !estimates => {
-            let each = if rest.is_empty() { "" } else { " each" };
-            format!("n\u{a0}=\u{a0}{first} {noun}{each}")
-        }
         [first, rest @ ..] if rest.iter().all(|other| other == first) => {
-            format!("n\u{a0}=\u{a0}{first} {noun}")
+            let each = if rest.is_empty() || estimates { "" } else { " each" };
+            format!("n\u{a0}=\u{a0}{first} {noun}{each}")
         }
         _ => {
             let named = prepared.series.iter().zip(&counts);
@@ -87,18 +84,6 @@ fn intervals(prepared: &Prepared<'_>) -> Option<String> {
     (!kinds.is_empty()).then(|| format!("{shape}: {} interval", kinds.join(" and ")))
 }
 
-/// A number in groups of three from five digits on.
-pub(super) fn thousands(n: usize) -> String {
-    let digits = n.to_string();
-    if digits.len() < 5 {
-        return digits;
-    }
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, c) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push('\u{2009}');
-        }
-        out.push(c);
-    }
-    out
+fn thousands(n: usize) -> String {
+    grouped(&n.to_string())
 }

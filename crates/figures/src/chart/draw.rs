@@ -48,7 +48,8 @@ pub(super) fn number(x: f64) -> String {
     if text == "-0" { "0".to_owned() } else { text }
 }
 
-pub(super) fn draw(figure: &Figure, dress: Dress) -> Result<String, ChartError> {
+/// The SVG, and the whole caption.
+pub(super) fn draw(figure: &Figure, dress: Dress) -> Result<(String, String), ChartError> {
     let layout = lay_out(figure, prepare(figure)?, dress);
     let mut svg = Svg(String::with_capacity(16 << 10));
     let (width, height) = (number(layout.width), number(layout.height));
@@ -74,7 +75,7 @@ pub(super) fn draw(figure: &Figure, dress: Dress) -> Result<String, ChartError> 
     svg.legend(&layout);
     svg.lines(&layout.caption, SMALL, "start");
     svg.0.push_str("</svg>\n");
-    Ok(svg.0)
+    Ok((svg.0, layout.caption_text))
 }
 
 /// The document as far as it is written.
@@ -245,24 +246,18 @@ impl Svg {
         for (x, y) in places {
             let _ = write!(data, "M{} {}{outline}", number(*x), number(*y));
         }
-        if look.marker == Marker::Circle {
-            let wide = number(2.0 * radius);
-            self.path(
-                &data,
-                format_args!(
-                    "fill=\"none\" stroke=\"{colour}\" stroke-width=\"{wide}\" \
-                     stroke-linecap=\"round\""
-                ),
-            );
-        } else if look.marker.filled() {
-            self.path(&data, format_args!("fill=\"{colour}\""));
-        } else {
-            let wide = number(STROKE * (radius / RADIUS).sqrt());
-            self.path(
-                &data,
-                format_args!("fill=\"none\" stroke=\"{colour}\" stroke-width=\"{wide}\""),
-            );
-        }
+        let style = match look.marker {
+            Marker::Circle => format!(
+                "fill=\"none\" stroke=\"{colour}\" stroke-width=\"{}\" stroke-linecap=\"round\"",
+                number(2.0 * radius)
+            ),
+            Marker::Cross | Marker::Plus => format!(
+                "fill=\"none\" stroke=\"{colour}\" stroke-width=\"{}\"",
+                number(STROKE * (radius / RADIUS).sqrt())
+            ),
+            _ => format!("fill=\"{colour}\""),
+        };
+        self.path(&data, format_args!("{style}"));
     }
 
     /// Bands, curves and bars, then all marks above them.
