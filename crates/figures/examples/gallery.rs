@@ -6,7 +6,7 @@ use std::error::Error;
 use std::path::Path;
 use std::{env, fs};
 
-use ringway_figures::chart::{Axis, Data, Figure, Series, TimeSequence};
+use ringway_figures::chart::{Axis, Colour, Data, Figure, Marker, Series};
 use ringway_figures::report::{Compared, Entry, Grid, Head, Report, Section};
 use ringway_figures::statistics::{Estimate, mean, percentile, ratio};
 
@@ -182,7 +182,7 @@ fn ecdf() -> Figure {
         [("UDP", 0.004), ("TCP", 0.011), ("SCTP, one path", 0.014), ("SCTP, two paths", 0.008)];
     let figure = Figure::new(
         "Set-up time of calls",
-        Axis::si("set-up time", "s").range(0.03, 0.1),
+        Axis::si("set-up time", "s"),
         Axis::bare("fraction of calls"),
         SEED,
     );
@@ -192,27 +192,33 @@ fn ecdf() -> Figure {
 }
 
 fn sequence() -> Figure {
-    let mut marks = TimeSequence::default();
+    let (mut data, mut acknowledged) = (Vec::new(), Vec::new());
+    let (mut lost, mut retransmitted) = (Vec::new(), Vec::new());
     let (mut t, mut seq) = (0.0, 0.0);
     while seq < 400.0 {
-        let lost = (seq as i64) % 67 == 40;
-        marks.data.push((t, seq * 1_448.0));
-        if lost {
-            marks.lost.push((t, seq * 1_448.0));
-            marks.retransmitted.push((t + 0.12, seq * 1_448.0));
+        data.push((t, seq * 1_448.0));
+        if (seq as i64) % 67 == 40 {
+            lost.push((t, seq * 1_448.0));
+            retransmitted.push((t + 0.12, seq * 1_448.0));
             t += 0.03;
         }
-        marks.acknowledged.push((t + 0.07, (seq + 1.0) * 1_448.0));
+        acknowledged.push((t + 0.07, (seq + 1.0) * 1_448.0));
         seq += 1.0;
         t += if (seq as i64) % 10 == 0 { 0.03 } else { 0.002 };
     }
-    Figure::time_sequence(
-        "A TCP transfer with losses",
-        Axis::si("sequence number", "B"),
-        marks,
-        SEED,
-    )
-    .caption("The first 400 segments.")
+    let (x, y) = (Axis::si("time", "s"), Axis::si("sequence number", "B"));
+    Figure::new("A TCP transfer with losses", x, y, SEED)
+        .with(Series::new("data", Data::Scatter(data)))
+        .with(
+            Series::new("acknowledged", Data::Step(acknowledged)).look(Colour::Green, Marker::None),
+        )
+        .with(
+            Series::new("retransmitted", Data::Scatter(retransmitted))
+                .look(Colour::Orange, Marker::Triangle),
+        )
+        .with(Series::new("lost", Data::Scatter(lost)).look(Colour::Vermillion, Marker::Cross))
+        .caption("The first 400 segments.")
+        .wide()
 }
 
 fn cwnd() -> Figure {

@@ -5,7 +5,8 @@
 //! in seconds, the axis says ms. Numbers without such a unit are grouped by thousands, and counted
 //! in millions where they reach that.
 
-use super::{MAX_MAGNITUDE, MIN_MAGNITUDE};
+use super::MIN_MAGNITUDE;
+use super::text::grouped;
 
 /// How positions follow values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,8 +38,6 @@ pub struct Axis {
     pub unit: Unit,
     /// How positions follow values.
     pub scale: Scale,
-    /// Lowest and highest value shown; from the data if none, or if it is no range.
-    pub range: Option<(f64, f64)>,
 }
 
 impl Axis {
@@ -58,20 +57,13 @@ impl Axis {
     }
 
     fn new(label: impl Into<String>, unit: Unit) -> Self {
-        Self { label: label.into(), unit, scale: Scale::Linear, range: None }
+        Self { label: label.into(), unit, scale: Scale::Linear }
     }
 
     /// The axis with a logarithmic scale.
     #[must_use]
     pub fn log(mut self) -> Self {
         self.scale = Scale::Log;
-        self
-    }
-
-    /// The axis from `low` to `high`.
-    #[must_use]
-    pub fn range(mut self, low: f64, high: f64) -> Self {
-        self.range = Some((low, high));
         self
     }
 }
@@ -98,6 +90,8 @@ const MOST_DIGITS: i32 = 11;
 const HUGE: f64 = 1e9;
 /// Most decimals of a number without an exponent.
 const FINEST: i32 = 6;
+/// Every how many powers of ten a logarithmic axis may have a label.
+const STRIDES: [i32; 9] = [1, 2, 3, 6, 12, 24, 36, 60, 120];
 /// Most steps tried until labels fit, each about twice the one before.
 const MOST_STEPS: i32 = 40;
 
@@ -115,16 +109,6 @@ impl Domain {
     /// Beside the data a little is left free, unless the axis is to `grow` to its ticks anyway.
     pub(super) fn of(axis: &Axis, data: Option<(f64, f64)>, grow: bool) -> Self {
         let log = axis.scale == Scale::Log;
-        let given = axis.range.filter(|&(low, high)| {
-            low < high
-                && (!log || low >= MIN_MAGNITUDE)
-                && high - low >= MIN_MAGNITUDE
-                && low.abs().max(high.abs()) <= MAX_MAGNITUDE
-                && high - low > NARROWEST * low.abs().max(high.abs())
-        });
-        if let Some((low, high)) = given {
-            return Self { low, high, log };
-        }
         let (low, high) = data.unwrap_or(if log { (1.0, 10.0) } else { (0.0, 1.0) });
         let margin = if grow { 0.0 } else { MARGIN };
         if log { Self::log_around(low, high) } else { Self::linear_around(low, high, margin) }
@@ -262,21 +246,9 @@ fn log_ticks(axis: &Axis, domain: &Domain, room: &Room<'_>) -> Ticks {
                 apart * room.length >= (takes(&pair[0]) + takes(&pair[1])) / 2.0
             })
     };
-    let tries: [(&'static [i32], i32); 11] = [
-        (&[1, 2, 5], 1),
-        (&[1, 3], 1),
-        (&[1], 1),
-        (&[1], 2),
-        (&[1], 3),
-        (&[1], 6),
-        (&[1], 12),
-        (&[1], 24),
-        (&[1], 36),
-        (&[1], 60),
-        (&[1], 120),
-    ];
-    let chosen = tries.iter().map(|&(digits, stride)| all(digits, stride)).find(|s| fits(s));
-    let chosen = chosen.unwrap_or_default();
+    let dense = [all(&[1, 2, 5], 1), all(&[1, 3], 1)];
+    let powers_alone = STRIDES.iter().map(|&stride| all(&[1], stride));
+    let chosen = dense.into_iter().chain(powers_alone).find(|s| fits(s)).unwrap_or_default();
     let major =
         chosen.iter().map(|step| (step.size(), counting.spell(step.size(), step))).collect();
     let minor: &'static [i32] = if decades <= 6.0 { &[2, 3, 4, 5, 6, 7, 8, 9] } else { &[] };
@@ -420,22 +392,8 @@ fn spell(value: f64, power: i32) -> String {
     }
     let decimals = if value == 0.0 && power < -FINEST { 0 } else { (-power).max(0) as usize };
     let plain = format!("{size:.decimals$}");
-    let (whole, fraction) = plain.split_once('.').unwrap_or((&plain, ""));
-    let mut out = String::new();
-    if value < 0.0 {
-        out.push('−');
-    }
-    for (i, c) in whole.chars().enumerate() {
-        if i > 0 && whole.len() > 4 && (whole.len() - i).is_multiple_of(3) {
-            out.push('\u{2009}');
-        }
-        out.push(c);
-    }
-    if !fraction.is_empty() {
-        out.push('.');
-        out.push_str(fraction);
-    }
-    out
+    let (whole, fraction) = plain.split_at(plain.find('.').unwrap_or(plain.len()));
+    format!("{}{}{fraction}", if value < 0.0 { "−" } else { "" }, grouped(whole))
 }
 
 #[cfg(test)]

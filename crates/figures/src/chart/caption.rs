@@ -2,7 +2,7 @@
 
 use super::layout::Thinned;
 use super::prepare::{Drawn, Prepared, Shape};
-use super::text::bounded;
+use super::text::{bounded, grouped};
 use super::{Data, Figure, MAX_TEXT};
 
 /// The caption: what the figure was given, then n, the intervals and the seed, then what is missing.
@@ -24,22 +24,14 @@ pub(super) fn write(figure: &Figure, prepared: &Prepared<'_>, thinned: Thinned) 
             thousands(of)
         ));
     }
-    if prepared.outside > 0 {
-        let (count, verb) = plural(prepared.outside, "point lies", "points lie");
-        sentences.push(format!("{count} {verb} outside of the axes."));
-    }
     if prepared.skipped > 0 {
         let log = figure.x.scale == super::Scale::Log || figure.y.scale == super::Scale::Log;
         let why =
             if log { "not finite, or not positive on a logarithmic axis" } else { "not finite" };
-        let (count, verb) = plural(prepared.skipped, "point is", "points are");
-        sentences.push(format!("{count} {verb} not drawn: {why}."));
+        let noun = if prepared.skipped == 1 { "point is" } else { "points are" };
+        sentences.push(format!("{} {noun} not drawn: {why}.", thousands(prepared.skipped)));
     }
     sentences.join(" ")
-}
-
-fn plural(n: usize, one: &'static str, many: &'static str) -> (String, &'static str) {
-    (thousands(n), if n == 1 { one } else { many })
 }
 
 /// n: what the figure says it is, or the observations of each series.
@@ -57,12 +49,9 @@ fn observations(figure: &Figure, prepared: &Prepared<'_>) -> String {
     };
     match counts.as_slice() {
         [] => "n\u{a0}=\u{a0}0".to_owned(),
-        [first, rest @ ..] if rest.iter().all(|other| other == first) && !estimates => {
-            let each = if rest.is_empty() { "" } else { " each" };
-            format!("n\u{a0}=\u{a0}{first} {noun}{each}")
-        }
         [first, rest @ ..] if rest.iter().all(|other| other == first) => {
-            format!("n\u{a0}=\u{a0}{first} {noun}")
+            let each = if rest.is_empty() || estimates { "" } else { " each" };
+            format!("n\u{a0}=\u{a0}{first} {noun}{each}")
         }
         _ => {
             let named = prepared.series.iter().zip(&counts);
@@ -95,18 +84,6 @@ fn intervals(prepared: &Prepared<'_>) -> Option<String> {
     (!kinds.is_empty()).then(|| format!("{shape}: {} interval", kinds.join(" and ")))
 }
 
-/// A number in groups of three from five digits on.
-pub(super) fn thousands(n: usize) -> String {
-    let digits = n.to_string();
-    if digits.len() < 5 {
-        return digits;
-    }
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, c) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push('\u{2009}');
-        }
-        out.push(c);
-    }
-    out
+fn thousands(n: usize) -> String {
+    grouped(&n.to_string())
 }

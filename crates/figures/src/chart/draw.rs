@@ -30,8 +30,6 @@ const STEP_MARK_EVERY: f64 = 30.0;
 /// Part of its place that a group of bars takes, and the widest bar.
 const BARS: f64 = 0.72;
 const WIDEST_BAR: f64 = 26.0;
-/// Coordinates beyond this distance from the plot are drawn there: far outside, and still numbers.
-const FAR: f64 = 5_000.0;
 
 /// Where the SVG will stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,13 +42,14 @@ pub(super) enum Dress {
 
 /// A coordinate with two decimals at most, in the fewest characters.
 pub(super) fn number(x: f64) -> String {
-    let mut text = format!("{:.2}", x.clamp(-FAR, FAR));
+    let mut text = format!("{x:.2}");
     let keep = text.trim_end_matches('0').trim_end_matches('.').len();
     text.truncate(keep);
     if text == "-0" { "0".to_owned() } else { text }
 }
 
-pub(super) fn draw(figure: &Figure, dress: Dress) -> Result<String, ChartError> {
+/// The SVG, and the whole caption.
+pub(super) fn draw(figure: &Figure, dress: Dress) -> Result<(String, String), ChartError> {
     let layout = lay_out(figure, prepare(figure)?, dress);
     let mut svg = Svg(String::with_capacity(16 << 10));
     let (width, height) = (number(layout.width), number(layout.height));
@@ -76,7 +75,7 @@ pub(super) fn draw(figure: &Figure, dress: Dress) -> Result<String, ChartError> 
     svg.legend(&layout);
     svg.lines(&layout.caption, SMALL, "start");
     svg.0.push_str("</svg>\n");
-    Ok(svg.0)
+    Ok((svg.0, layout.caption_text))
 }
 
 /// The document as far as it is written.
@@ -118,7 +117,7 @@ impl Svg {
     /// Shaded stretches of the horizontal axis, as far as they lie within it.
     fn shaded(&mut self, figure: &Figure, layout: &Layout<'_>) {
         let plot = &layout.plot;
-        let at = |x: f64| plot.left + layout.x.place(x).clamp(0.0, 1.0) * plot.width;
+        let at = |x: f64| layout.x_at(x).clamp(plot.left, plot.right());
         for (from, to) in figure.shaded.iter().filter(|s| s.0.is_finite() && s.1 >= s.0) {
             let (left, width) = (at(*from), at(*to) - at(*from));
             if width <= 0.0 {
@@ -140,8 +139,8 @@ impl Svg {
         let plot = &layout.plot;
         let (left, bottom) = (number(plot.left), number(plot.bottom()));
         let (mut grid, mut ticks) = (String::new(), String::new());
-        let at_y = |value: f64| number(plot.bottom() - layout.y.place(value) * plot.height);
-        let at_x = |value: f64| number(plot.left + layout.x.place(value) * plot.width);
+        let at_y = |value: f64| number(layout.y_at(value));
+        let at_x = |value: f64| number(layout.x_at(value));
         for (value, _) in &layout.y_ticks.major {
             let _ = write!(grid, "M{left} {}h{}", at_y(*value), number(plot.width));
             let _ = write!(ticks, "M{left} {}h-{TICK}", at_y(*value));
@@ -161,13 +160,12 @@ impl Svg {
         let axes = format!("M{left} {}V{bottom}H{}{ticks}", number(plot.top), number(plot.right()));
         self.path(&axes, format_args!("{stroke}=\"{FRAME}\""));
         for (value, label) in &layout.y_ticks.major {
-            let y = plot.bottom() - layout.y.place(*value) * plot.height + SMALL * 0.35;
+            let y = layout.y_at(*value) + SMALL * 0.35;
             self.text(plot.left - TICK - TICK_GAP, y, SMALL, "end", 0.0, label);
         }
         let below = plot.bottom() + TICK + TICK_GAP + SMALL * 0.72;
         for (value, label) in &layout.x_ticks.major {
-            let x = plot.left + layout.x.place(*value) * plot.width;
-            self.text(x, below, SMALL, "middle", 0.0, label);
+            self.text(layout.x_at(*value), below, SMALL, "middle", 0.0, label);
         }
         self.names(layout, below);
         self.lines(&layout.x_title, LABEL, "middle");
@@ -248,106 +246,74 @@ impl Svg {
         for (x, y) in places {
             let _ = write!(data, "M{} {}{outline}", number(*x), number(*y));
         }
-        if look.marker == Marker::Circle {
-            let wide = number(2.0 * radius);
-            self.path(
-                &data,
-                format_args!(
-                    "fill=\"none\" stroke=\"{colour}\" stroke-width=\"{wide}\" \
-                     stroke-linecap=\"round\""
-                ),
-            );
-        } else if look.marker.filled() {
-            self.path(&data, format_args!("fill=\"{colour}\""));
-        } else {
-            let wide = number(STROKE * (radius / RADIUS).sqrt());
-            self.path(
-                &data,
-                format_args!("fill=\"none\" stroke=\"{colour}\" stroke-width=\"{wide}\""),
-            );
-        }
+        let style = match look.marker {
+            Marker::Circle => format!(
+                "fill=\"none\" stroke=\"{colour}\" stroke-width=\"{}\" stroke-linecap=\"round\"",
+                number(2.0 * radius)
+            ),
+            Marker::Cross | Marker::Plus => format!(
+                "fill=\"none\" stroke=\"{colour}\" stroke-width=\"{}\"",
+                number(STROKE * (radius / RADIUS).sqrt())
+            ),
+            _ => format!("fill=\"{colour}\""),
+        };
+        self.path(&data, format_args!("{style}"));
     }
 
+    /// Bands, curves and bars, then all marks above them.
     fn series(&mut self, layout: &Layout<'_>) {
-        let plot = &layout.plot;
-        // A nested element cuts off what leaves the plot, without an id that a page could have twice.
-        self.add(format_args!(
-            "<svg x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" overflow=\"hidden\">\n",
-            number(plot.left),
-            number(plot.top - CURVE),
-            number(plot.width + CURVE),
-            number(plot.height + 2.0 * CURVE)
-        ));
         for (i, series) in layout.prepared.series.iter().enumerate() {
-            self.within(layout, i, series);
+            let colour = series.look.colour.code();
+            match &series.shape {
+                Shape::Marks(_) => {}
+                Shape::Curve { step, .. } => {
+                    for run in &layout.bands[i] {
+                        let fill = format_args!("fill=\"{colour}\" fill-opacity=\"0.2\"");
+                        self.path(&band(run), fill);
+                    }
+                    let mut data = String::new();
+                    for run in &layout.curves[i] {
+                        trace(&mut data, run, *step);
+                    }
+                    self.curve(&data, colour);
+                }
+                Shape::Bars(bars) => self.bars(layout, i, bars, series.look),
+            }
         }
-        self.0.push_str("</svg>\n");
         let many = layout.prepared.series.len() > 1;
         for (i, series) in layout.prepared.series.iter().enumerate() {
-            let places = match &series.shape {
-                Shape::Marks(_) => layout.marks[i].clone(),
-                Shape::Curve { step: true, .. } if !many => Vec::new(),
-                Shape::Curve { step, distribution, .. } => {
-                    let mut places = curve_marks(layout, i, *step);
-                    // Where a distribution function leaves the plot there is no observation.
-                    places.retain(|place| !distribution || place.0 < plot.width);
-                    places
-                }
-                Shape::Bars(_) => continue,
+            let curve = match &series.shape {
+                Shape::Curve { step, .. } if many || !step => curve_marks(layout, i, series),
+                _ => Vec::new(),
             };
+            let places = if curve.is_empty() { &layout.marks[i] } else { &curve };
             let radius = if places.len() > MANY_MARKS { SMALL_RADIUS } else { RADIUS };
-            let onto_page = |&(x, y): &Place| (plot.left + x, plot.bottom() - y);
-            let places: Vec<Place> = places.iter().map(onto_page).collect();
-            self.marks(&places, series.look, radius);
-        }
-    }
-
-    /// Bands, curves and bars, which may reach beyond the plot: the origin is a stroke above its
-    /// upper left corner.
-    fn within(&mut self, layout: &Layout<'_>, i: usize, series: &Drawn<'_>) {
-        let (plot, colour) = (&layout.plot, series.look.colour.code());
-        let down = |y: f64| plot.height + CURVE - y;
-        match &series.shape {
-            Shape::Marks(_) => {}
-            Shape::Curve { step, .. } => {
-                for run in &layout.bands[i] {
-                    let data = band(run, &down);
-                    self.path(&data, format_args!("fill=\"{colour}\" fill-opacity=\"0.2\""));
-                }
-                let mut data = String::new();
-                for run in &layout.curves[i] {
-                    trace(&mut data, run, *step, &down);
-                }
-                self.curve(&data, colour);
-            }
-            Shape::Bars(bars) => self.bars(layout, i, bars, series.look),
+            self.marks(places, series.look, radius);
         }
     }
 
     fn bars(&mut self, layout: &Layout<'_>, i: usize, bars: &[Bar], look: Look) {
         let (plot, colour) = (&layout.plot, look.colour.code());
-        let down = |value: f64| {
-            let place = layout.y.place_or_foot(value);
-            plot.height + CURVE - (place * plot.height).clamp(-FAR, FAR)
-        };
         let slot = plot.width / layout.prepared.categories.len().max(1) as f64;
         let count = layout.prepared.series.len() as f64;
         let wide = (slot * BARS / count).min(WIDEST_BAR);
         let (mut boxes, mut whiskers, mut tips) = (String::new(), String::new(), Vec::new());
-        let foot = down(0.0f64.clamp(layout.y.low, layout.y.high));
+        let foot = number(layout.y_at(0.0f64.clamp(layout.y.low, layout.y.high)));
         for &Bar { category, value, bounds } in bars {
-            let x = slot * (category as f64 + 0.5) + wide * (i as f64 - (count - 1.0) / 2.0);
+            let beside = wide * (i as f64 - (count - 1.0) / 2.0);
+            let (x, top) =
+                (plot.left + slot * (category as f64 + 0.5) + beside, layout.y_at(value));
             let gap = wide * 0.06;
             let (left, right) = (number(x - wide / 2.0 + gap), number(x + wide / 2.0 - gap));
-            let _ = write!(boxes, "M{left} {}V{}H{right}V{0}z", number(foot), number(down(value)));
+            let _ = write!(boxes, "M{left} {foot}V{}H{right}V{foot}z", number(top));
             if let Some((low, high)) = bounds {
                 let cap = (wide * 0.22).min(3.0);
                 let (x0, w) = (number(x - cap), number(2.0 * cap));
-                let (low, high) = (number(down(low)), number(down(high)));
+                let (low, high) = (number(layout.y_at(low)), number(layout.y_at(high)));
                 let _ =
                     write!(whiskers, "M{} {low}V{high}M{x0} {low}h{w}M{x0} {high}h{w}", number(x));
             }
-            tips.push((x, down(value)));
+            tips.push((x, top));
         }
         self.path(
             &boxes,
@@ -364,9 +330,9 @@ impl Svg {
 }
 
 /// Adds a run to the path of a curve.
-fn trace(data: &mut String, run: &[Place], step: bool, down: &dyn Fn(f64) -> f64) {
+fn trace(data: &mut String, run: &[Place], step: bool) {
     for (i, &(x, y)) in run.iter().enumerate() {
-        let (x, y) = (number(x), number(down(y)));
+        let (x, y) = (number(x), number(y));
         let _ = match (i, step) {
             (0, _) => write!(data, "M{x} {y}"),
             (_, true) => write!(data, "H{x}V{y}"),
@@ -380,32 +346,33 @@ fn trace(data: &mut String, run: &[Place], step: bool, down: &dyn Fn(f64) -> f64
 }
 
 /// The outline of a ribbon: along its upper bound and back along the lower one.
-fn band(run: &[Bounds], down: &dyn Fn(f64) -> f64) -> String {
+fn band(run: &[Bounds]) -> String {
     let mut data = String::new();
     for (i, (x, _, high)) in run.iter().enumerate() {
         let command = if i == 0 { 'M' } else { 'L' };
-        let _ = write!(data, "{command}{} {}", number(*x), number(down(*high)));
+        let _ = write!(data, "{command}{} {}", number(*x), number(*high));
     }
     for (x, low, _) in run.iter().rev() {
-        let _ = write!(data, "L{} {}", number(*x), number(down(*low)));
+        let _ = write!(data, "L{} {}", number(*x), number(*low));
     }
     data.push('z');
     data
 }
 
-/// Points of a curve that get a mark: within the plot, and not closer than can be told apart.
+/// Points of a curve that get a mark: not closer than can be told apart.
 /// Series begin at different distances, so that curves on one another do not hide their marks.
-fn curve_marks(layout: &Layout<'_>, i: usize, step: bool) -> Vec<Place> {
+fn curve_marks(layout: &Layout<'_>, i: usize, series: &Drawn<'_>) -> Vec<Place> {
+    let Shape::Curve { step, distribution, .. } = series.shape else { return Vec::new() };
     let (plot, count) = (&layout.plot, layout.prepared.series.len() as f64);
     let every = if step { STEP_MARK_EVERY } else { MARK_EVERY };
     let all: usize = layout.curves[i].iter().map(Vec::len).sum();
     let dense = all as f64 > plot.width / MARK_EVERY;
-    let mut next = if step || dense { every * (i as f64 + 0.5) / count } else { f64::NEG_INFINITY };
+    let first = plot.left + every * (i as f64 + 0.5) / count;
+    let mut next = if step || dense { first } else { f64::NEG_INFINITY };
     let mut marks = Vec::new();
     for &(x, y) in layout.curves[i].iter().flatten() {
-        let inside =
-            (-0.01..=plot.width + 0.01).contains(&x) && (-0.01..=plot.height + 0.01).contains(&y);
-        if inside && x >= next {
+        // Where a distribution function leaves the plot there is no observation.
+        if x >= next && !(distribution && x >= plot.right()) {
             marks.push((x, y));
             next = x + every;
         }

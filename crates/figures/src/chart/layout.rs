@@ -92,6 +92,11 @@ impl Plot {
     pub(super) fn bottom(&self) -> f64 {
         self.top + self.height
     }
+
+    /// What is given from the plot's lower left corner, on the page.
+    fn on_page(&self, (x, y): Place) -> Place {
+        (self.left + x, self.bottom() - y)
+    }
 }
 
 /// Names below bars.
@@ -137,12 +142,24 @@ pub(super) struct Layout<'a> {
     pub(super) caption: Vec<Line>,
     /// The caption in one piece.
     pub(super) caption_text: String,
-    /// For each series, its marks or none, from the plot's lower left corner.
+    /// For each series, its marks or none, on the page.
     pub(super) marks: Vec<Vec<Place>>,
-    /// For each series, its runs or none, from the plot's lower left corner.
+    /// For each series, its runs or none, on the page.
     pub(super) curves: Vec<Vec<Vec<Place>>>,
     /// For each series, the runs of its ribbon or none, likewise.
     pub(super) bands: Vec<Vec<Vec<Bounds>>>,
+}
+
+impl Layout<'_> {
+    /// Where a value of x stands on the page.
+    pub(super) fn x_at(&self, value: f64) -> f64 {
+        self.plot.left + self.x.place(value) * self.plot.width
+    }
+
+    /// Where a value of y stands on the page; zero and below at the foot of a logarithmic axis.
+    pub(super) fn y_at(&self, value: f64) -> f64 {
+        self.plot.bottom() - self.y.place_or_foot(value) * self.plot.height
+    }
 }
 
 pub(super) fn lay_out<'a>(figure: &Figure, prepared: Prepared<'a>, dress: Dress) -> Layout<'a> {
@@ -216,7 +233,7 @@ pub(super) fn lay_out<'a>(figure: &Figure, prepared: Prepared<'a>, dress: Dress)
 
 /// The ticks of y, whose axis may grow to them.
 fn fit_y(figure: &Figure, prepared: &Prepared<'_>, length: f64) -> (Domain, Ticks) {
-    let grow = figure.y.range.is_none() && !is_distribution(figure);
+    let grow = !is_distribution(figure);
     let mut y = Domain::of(&figure.y, span_of_y(figure, prepared), grow);
     let takes = |_: &str| SMALL * 1.7;
     let room = Room { length, takes: &takes, most: Y_LABELS, whole: prepared.whole.1, grow };
@@ -339,7 +356,7 @@ fn place(point: &Point, x: &Domain, y: &Domain, plot: &Plot) -> Place {
     (x.place(point.0) * plot.width, y.place(point.1) * plot.height)
 }
 
-/// Marks that lie within the axes, thinned.
+/// Marks, thinned.
 fn place_marks(
     prepared: &Prepared<'_>,
     x: &Domain,
@@ -350,17 +367,14 @@ fn place_marks(
         .series
         .iter()
         .map(|series| match &series.shape {
-            Shape::Marks(points) => points
-                .iter()
-                .filter(|(px, py)| x.contains(*px) && y.contains(*py))
-                .map(|point| place(point, x, y, plot))
-                .collect(),
+            Shape::Marks(points) => points.iter().map(|point| place(point, x, y, plot)).collect(),
             _ => Vec::new(),
         })
         .collect();
     let count = |marks: &[Vec<Place>]| marks.iter().map(Vec::len).sum::<usize>();
-    let (left, side) = thin::marks(&all, (plot.width, plot.height));
+    let (mut left, side) = thin::marks(&all, (plot.width, plot.height));
     let thinned = side.map(|side| (count(&left), count(&all), side));
+    left.iter_mut().flatten().for_each(|place| *place = plot.on_page(*place));
     (left, thinned)
 }
 
@@ -375,10 +389,14 @@ fn place_band(shape: &Shape, x: &Domain, y: &Domain, plot: &Plot) -> Vec<Vec<Bou
             })
             .collect()
     };
-    thin::band(&band.iter().map(place_run).collect::<Vec<_>>())
+    let mut left = thin::band(&band.iter().map(place_run).collect::<Vec<_>>());
+    for (x, low, high) in left.iter_mut().flatten() {
+        (*x, *low, *high) = (plot.left + *x, plot.bottom() - *low, plot.bottom() - *high);
+    }
+    left
 }
 
-/// Curves, thinned. They may leave the plot, which cuts them off.
+/// Curves, thinned.
 fn place_curves(
     prepared: &Prepared<'_>,
     x: &Domain,
@@ -404,5 +422,7 @@ fn place_curves(
             _ => Vec::new(),
         })
         .collect();
-    thin::curves(&all)
+    let mut left = thin::curves(&all);
+    left.iter_mut().flatten().flatten().for_each(|place| *place = plot.on_page(*place));
+    left
 }

@@ -69,11 +69,6 @@ impl Marker {
     const ALL: [Self; 6] =
         [Self::Circle, Self::Square, Self::Triangle, Self::Diamond, Self::Cross, Self::Plus];
 
-    /// Whether the mark is an area, not strokes.
-    pub(super) fn filled(self) -> bool {
-        !matches!(self, Self::Cross | Self::Plus)
-    }
-
     /// The outline around the origin of a mark of radius `r`, as SVG path commands that begin with
     /// a relative move: they follow `M x y`. The areas of all marks are about the same.
     pub(super) fn outline(self, r: f64) -> String {

@@ -5,13 +5,12 @@
 //! ([`Size::Column`]). Colours are those of Okabe and Ito, which remain distinct for colour-blind
 //! readers; every series has a marker as well. The legend stands above the plot, where no data is.
 //! The caption always ends with n, the seed and the kind of every interval drawn, and says what was
-//! left out: points that are no numbers, points outside of a given range, points that would lie on
-//! one another.
+//! left out: points that are no numbers, points that would lie on one another.
 //!
 //! The SVG is written here, with text as text; resvg, pure Rust, turns it into the PNG with a font
 //! that is part of this crate (Liberation Sans, which has the widths of Arial and Helvetica, so that
-//! nothing moves where a viewer uses those). A plotting library would draw the two by different
-//! ways, and would need its ticks, legend and units made anew anyway.
+//! nothing moves where a viewer uses those). `docs/lab.md` has why no plotting library draws it, with
+//! what was measured.
 //!
 //! However many points there are, a file stays below about 500 KiB: [`thin`] says how.
 //!
@@ -29,7 +28,7 @@ mod prepare;
 mod text;
 pub mod thin;
 
-pub(crate) use text::width as text_width;
+pub(crate) use text::{FAMILY, bounded, width as text_width};
 
 pub use axis::{Axis, Scale, Unit};
 pub use look::{Colour, Look, Marker};
@@ -104,19 +103,6 @@ impl Series {
         self.look = Some(Look { colour, marker });
         self
     }
-}
-
-/// What happened to the segments of one flow, as (time, sequence number).
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct TimeSequence {
-    /// Segments sent for the first time.
-    pub data: Vec<(f64, f64)>,
-    /// Cumulative acknowledgements, as they came in at the sender.
-    pub acknowledged: Vec<(f64, f64)>,
-    /// Segments sent again.
-    pub retransmitted: Vec<(f64, f64)>,
-    /// Segments lost on the way.
-    pub lost: Vec<(f64, f64)>,
 }
 
 /// A description of one figure.
@@ -195,51 +181,18 @@ impl Figure {
         self
     }
 
-    /// A time-sequence figure: data, acknowledgements, retransmissions and losses with marks that
-    /// are the same in every such figure. Kinds of which there are none are left out.
-    pub fn time_sequence(
-        title: impl Into<String>,
-        y: Axis,
-        marks: TimeSequence,
-        seed: u64,
-    ) -> Self {
-        let TimeSequence { data, acknowledged, retransmitted, lost } = marks;
-        let empty =
-            [data.is_empty(), acknowledged.is_empty(), retransmitted.is_empty(), lost.is_empty()];
-        let series = [
-            Series::new("data", Data::Scatter(data)).look(Colour::Blue, Marker::Circle),
-            Series::new("acknowledged", Data::Step(acknowledged)).look(Colour::Green, Marker::None),
-            Series::new("retransmitted", Data::Scatter(retransmitted))
-                .look(Colour::Orange, Marker::Triangle),
-            Series::new("lost", Data::Scatter(lost)).look(Colour::Vermillion, Marker::Cross),
-        ];
-        let series = series.into_iter().zip(empty).filter(|(_, empty)| !empty).map(|(s, _)| s);
-        Self { series: series.collect(), ..Self::new(title, Axis::si("time", "s"), y, seed) }.wide()
-    }
-
-    /// The whole caption: what was said, then n, the intervals, the seed and what is not drawn.
-    ///
-    /// # Errors
-    /// As for [`Figure::svg`].
-    pub fn full_caption(&self) -> Result<String, ChartError> {
-        let prepared = prepare::prepare(self)?;
-        Ok(layout::lay_out(self, prepared, draw::Dress::Inline).caption_text)
-    }
-
     /// The figure as a document of its own, on white, with title and caption.
     ///
     /// # Errors
     /// Too many series or bars, or bars beside series that are none.
     pub fn svg(&self) -> Result<String, ChartError> {
-        draw::draw(self, draw::Dress::Document)
+        Ok(draw::draw(self, draw::Dress::Document)?.0)
     }
 
     /// The figure as an element for an HTML page that shows title and caption itself: without them,
-    /// without ground, and with text in the page's own colour.
-    ///
-    /// # Errors
-    /// As for [`Figure::svg`].
-    pub fn svg_inline(&self) -> Result<String, ChartError> {
+    /// without ground, and with text in the page's own colour. Beside it the whole caption: what was
+    /// said, then n, the intervals, the seed and what is not drawn.
+    pub(crate) fn inline(&self) -> Result<(String, String), ChartError> {
         draw::draw(self, draw::Dress::Inline)
     }
 

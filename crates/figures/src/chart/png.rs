@@ -20,19 +20,14 @@ static FONTS: LazyLock<Arc<fontdb::Database>> = LazyLock::new(|| {
     Arc::new(fonts)
 });
 
-pub(super) fn parse(svg: &str) -> Result<Tree, ChartError> {
-    let options = Options { fontdb: FONTS.clone(), ..Options::default() };
-    Tree::from_str(svg, &options).map_err(|error| ChartError::Png(error.to_string()))
-}
-
 pub(super) fn render(svg: &str) -> Result<Vec<u8>, ChartError> {
-    let tree = parse(svg)?;
+    let options = Options { fontdb: FONTS.clone(), ..Options::default() };
+    let tree = Tree::from_str(svg, &options).map_err(|error| ChartError::Png(error.to_string()))?;
     let scale = (DPI / CSS_DPI) as f32;
     let (width, height) = (tree.size().width() * scale, tree.size().height() * scale);
-    if width * height > MAX_PIXELS {
-        return Err(ChartError::Png(format!("an image of {width} by {height} pixels")));
-    }
-    let mut pixmap = Pixmap::new(width.ceil() as u32, height.ceil() as u32)
+    let mut pixmap = (width * height <= MAX_PIXELS)
+        .then(|| Pixmap::new(width.ceil() as u32, height.ceil() as u32))
+        .flatten()
         .ok_or_else(|| ChartError::Png(format!("an image of {width} by {height} pixels")))?;
     resvg::render(&tree, Transform::from_scale(scale, scale), &mut pixmap.as_mut());
     pixmap.encode_png().map_err(|error| ChartError::Png(error.to_string()))

@@ -17,8 +17,6 @@ pub(super) struct Prepared<'a> {
     pub(super) categories: Vec<&'a str>,
     /// Points that are no numbers, or not positive where the axis is logarithmic.
     pub(super) skipped: usize,
-    /// Points outside of a range that was given.
-    pub(super) outside: usize,
     /// Lowest and highest value on either axis.
     pub(super) x: Option<(f64, f64)>,
     pub(super) y: Option<(f64, f64)>,
@@ -75,7 +73,6 @@ impl Shape {
 /// Keeps what can be drawn and notes what it spans.
 struct Sieve<'a> {
     log: (bool, bool),
-    range: (Option<Point>, Option<Point>),
     prepared: Prepared<'a>,
 }
 
@@ -98,12 +95,10 @@ pub(super) fn prepare(figure: &Figure) -> Result<Prepared<'_>, ChartError> {
     let log = |axis: &Axis| axis.scale == Scale::Log;
     let mut sieve = Sieve {
         log: (log(&figure.x), log(&figure.y)),
-        range: (figure.x.range, figure.y.range),
         prepared: Prepared {
             series: Vec::with_capacity(figure.series.len()),
             categories: Vec::new(),
             skipped: 0,
-            outside: 0,
             x: None,
             y: None,
             whole: (true, true),
@@ -167,12 +162,6 @@ impl<'a> Sieve<'a> {
         if !self.shows(x, y) {
             self.prepared.skipped += 1;
             return false;
-        }
-        let inside = |value: f64, range: Option<Point>| {
-            range.is_none_or(|(low, high)| low <= value && value <= high)
-        };
-        if !inside(x, self.range.0) || !inside(y, self.range.1) {
-            self.prepared.outside += 1;
         }
         grow(&mut self.prepared.x, x);
         grow(&mut self.prepared.y, y);

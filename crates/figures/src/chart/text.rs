@@ -11,7 +11,7 @@ use skrifa::{FontRef, MetadataProvider};
 pub(super) static FONT: &[u8] = include_bytes!("../../assets/LiberationSans-Regular.ttf");
 
 /// What SVG asks for, the font above first; the others have its widths, or are narrower.
-pub(super) const FAMILY: &str = "Liberation Sans, Arial, Helvetica, sans-serif";
+pub(crate) const FAMILY: &str = "Liberation Sans, Arial, Helvetica, sans-serif";
 
 /// Part of the size that a character takes which the font lacks.
 const UNKNOWN: f32 = 1.0;
@@ -99,8 +99,20 @@ fn fitting(text: &str, size: f64, room: f64) -> usize {
     text.len()
 }
 
+/// The digits of a whole number in groups of three, by thin spaces, from five digits on.
+pub(super) fn grouped(digits: &str) -> String {
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3 * '\u{2009}'.len_utf8());
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && digits.len() > 4 && (digits.len() - i).is_multiple_of(3) {
+            out.push('\u{2009}');
+        }
+        out.push(c);
+    }
+    out
+}
+
 /// At most `most` characters of `text`, in one line.
-pub(super) fn bounded(text: &str, most: usize) -> String {
+pub(crate) fn bounded(text: &str, most: usize) -> String {
     let mut chars = text.chars();
     let mut kept: String = chars.by_ref().take(most).collect();
     if chars.next().is_some() {

@@ -5,7 +5,7 @@
 //! with to the left. The same network is always drawn alike.
 
 use super::escape;
-use crate::chart::text_width;
+use crate::chart::{FAMILY, bounded, text_width};
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 
@@ -50,12 +50,8 @@ pub struct Diagram {
     pub edges: Vec<Edge>,
 }
 
-/// Text of bounded length.
 fn short(text: &str) -> String {
-    if text.chars().count() <= MAX_TEXT {
-        return text.into();
-    }
-    text.chars().take(MAX_TEXT - 1).chain(['\u{2026}']).collect()
+    bounded(text, MAX_TEXT)
 }
 
 impl Diagram {
@@ -170,8 +166,7 @@ impl Diagram {
         let width = x + MARGIN;
         let mut svg = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" \
-             height=\"{height:.0}\" role=\"img\" aria-label=\"{}\" font-family=\"Liberation Sans, Arial, Helvetica, \
-             sans-serif\" fill=\"currentColor\">\n",
+             height=\"{height:.0}\" role=\"img\" aria-label=\"{}\" font-family=\"{FAMILY}\" fill=\"currentColor\">\n",
             escape(&self.title)
         );
         for edge in self.edges() {

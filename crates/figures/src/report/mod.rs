@@ -185,7 +185,7 @@ impl Page {
 
     fn figure(&mut self, figure: &Figure) -> Result<(), ChartError> {
         self.figures += 1;
-        let (number, svg, caption) = (self.figures, figure.svg_inline()?, figure.full_caption()?);
+        let (number, (svg, caption)) = (self.figures, figure.inline()?);
         let class = match figure.size {
             Size::Column => "column",
             Size::Page => "page",
