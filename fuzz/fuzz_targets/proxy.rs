@@ -48,9 +48,8 @@ fn local(transport: Transport) -> SocketAddr {
 struct Ways;
 
 impl Paths for Ways {
-    fn path(&mut self, transport: Transport, _remote: SocketAddr) -> Option<Path> {
-        let flow = transport.is_datagram().then_some(FlowId::new(0, 0));
-        (transport != Transport::Sctp).then(|| Path { flow, local: local(transport) })
+    fn local_for(&mut self, transport: Transport, _remote: SocketAddr) -> Option<SocketAddr> {
+        (transport != Transport::Sctp).then(|| local(transport))
     }
 }
 

@@ -71,8 +71,13 @@ def prepare(arguments):
         users=arguments.users,
         ports=arguments.ports,
         transport=arguments.transport,
-        identity=identity(folder) if arguments.transport == "tls" else (),
+        identity=identity(folder) if arguments.transport == "tls" or needs_identity(arguments) else (),
     )
+
+
+def needs_identity(arguments):
+    """Whether idle connections over TLS are measured."""
+    return hasattr(arguments, "only") and "idle" in (arguments.only or ["idle"])
 
 
 def identity(folder):
@@ -93,7 +98,9 @@ def generate(settings, subject, command, *flags, users=None):
     report.unlink(missing_ok=True)
     pids = ",".join(str(pid) for pid in subject.processes())
     before = subject.dropped()
-    secure = ["--tls-certificate", settings.identity[0], "--tls-key", settings.identity[1]] if settings.identity else []
+    secure = []
+    if settings.transport == "tls":
+        secure = ["--tls-certificate", settings.identity[0], "--tls-key", settings.identity[1]]
     ran = subprocess.run(
         ["taskset", "-c", settings.generator_cpus, settings.generator, command,
          "--server", subject.address, "--users", str(users or settings.users), "--ports", str(settings.ports),

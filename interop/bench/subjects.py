@@ -83,6 +83,10 @@ class Subject:
             process_gone(pid)
         self.process = None
 
+    def connection_ports(self):
+        """The port of each transport over which idle connections are measured."""
+        return {}
+
     def processes(self):
         """Its process and all that descend from it."""
         return family_of(self.process.pid)
@@ -122,7 +126,7 @@ class Kamailio(Subject):
 
     def config(self):
         """The configuration: the one beside this file, over TLS with what that needs."""
-        if self.settings.transport != "tls":
+        if not self.settings.identity:
             return HERE / "kamailio.cfg"
         certificate, key = self.settings.identity
         module = "\n".join(['loadmodule "tls.so"', f'modparam("tls", "certificate", "{certificate}")',
@@ -151,6 +155,10 @@ class Ringway(Subject):
     """`ringway serve`, or whatever RINGWAY_SERVE says."""
 
     name, port, tls_port = "ringway", 15060, 15070
+    WS_PORT = 15080
+
+    def connection_ports(self):
+        return {"tcp": self.port, "tls": self.tls_port, "ws": self.WS_PORT} if not self.settings.ringway else {}
 
     def command(self):
         words = {"workers": self.settings.workers, "port": self.port}
@@ -159,12 +167,12 @@ class Ringway(Subject):
         return [self.settings.program, "serve", "--config", self.config(), "--workers", str(self.settings.workers)]
 
     def config(self):
-        """The configuration: the one beside this file, over TLS with a certificate."""
-        if self.settings.transport != "tls":
+        """The configuration: the one beside this file, with TLS and WebSocket where they are measured."""
+        if not self.settings.identity:
             return HERE / "ringway.toml"
         certificate, key = self.settings.identity
         text = (HERE / "ringway.toml").read_text(encoding="utf-8").replace(
-            "listen = [", f'listen = ["tls://{HOST}:{self.tls_port}", ', 1)
+            "listen = [", f'listen = ["tls://{HOST}:{self.tls_port}", "ws://{HOST}:{self.WS_PORT}", ', 1)
         path = self.folder / "ringway.toml"
         path.write_text(f'{text}\n[tls]\ncertificate = "{certificate}"\nkey = "{key}"\nroots = "{certificate}"\n',
                         encoding="utf-8")

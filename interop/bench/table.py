@@ -6,6 +6,7 @@ from trust import offered, usable
 
 # The aims, each against Kamailio in the same run.
 CPU_SHARE, RATE_FACTOR, CONTACT_BYTES, GOODPUT_SHARE = 0.2, 2.0, 600, 0.8
+IDLE_BYTES = {"tcp": 4096, "tls": 12288, "ws": 4096}
 
 
 def median(runs, *path):
@@ -108,6 +109,9 @@ class Rows:
         contacts, overload = self.results["contacts"], self.results["overload"]
         self.add("bytes a contact", {name: got["bytes_each"] for name, got in contacts.items()}, "{:.0f}")
         self.add("CPU us a new contact", {name: got["cpu_us_each"] for name, got in contacts.items()})
+        for transport in ("tcp", "tls", "ws"):
+            self.add(f"bytes an idle connection, {transport.upper()}",
+                     {name: got[transport] for name, got in self.results["idle"].items() if transport in got}, "{:.0f}")
         self.add("goodput at 4 x clean rate, %",
                  {name: 100 * goodput_share(got) for name, got in overload.items()}, "{:.0f}",
                  [name for name, got in overload.items() if not really_offered(got)])
@@ -146,6 +150,10 @@ def aims(results):
     if "ringway" in results["contacts"]:
         each = results["contacts"]["ringway"]["bytes_each"]
         aim(f"at most {CONTACT_BYTES} bytes a contact: {each:.0f}", each <= CONTACT_BYTES, True)
+    for transport, most in IDLE_BYTES.items():
+        if transport in results["idle"].get("ringway", {}):
+            each = results["idle"]["ringway"][transport]
+            aim(f"at most {most} bytes an idle connection over {transport.upper()}: {each:.0f}", each <= most, True)
     if "ringway" in results["overload"]:
         got = results["overload"]["ringway"]
         share = goodput_share(got)

@@ -11,9 +11,8 @@
 //! socket included, is counted with the sender.
 #![allow(clippy::print_stdout)]
 
-use ringway_net::{Backlog, CloseReason, Config, Handler, bind};
-use ringway_sansio::{Flow, Outbox, Target, Time, Transport};
-use ringway_sip::Malformed;
+use ringway_net::{Config, Handler, bind};
+use ringway_sansio::{Backlog, CloseReason, Flow, Outbox, Program, Target, Time, Transport};
 use std::error::Error;
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
@@ -57,34 +56,34 @@ struct Echo {
 /// What the worker is asked for: its counts and the time it used.
 type Question = Sender<(u64, u64, Option<Used>)>;
 
-impl Handler for Echo {
-    type Post = Question;
-
+impl Program for Echo {
     fn message(&mut self, _: Time, flow: &Flow, bytes: &[u8], out: &mut Outbox) {
         self.datagrams += 1;
         out.push(Target::Flow(*flow), 0, |buffer| buffer.extend_from_slice(bytes));
     }
 
-    fn malformed(&mut self, _: Time, _: &Flow, _: &[u8], _: &Malformed, _: &mut Outbox) {}
-
     fn closed(&mut self, _: Time, _: &Flow, _: CloseReason, _: &mut Outbox) {}
 
     fn not_sent(&mut self, _: Time, _: u64, _: &mut Outbox) {}
 
-    fn posted(&mut self, _: Time, question: Question, _: &mut Outbox) {
-        // Whoever asked may have gone.
-        let _ = question.send((self.datagrams, self.batches, used()));
-    }
-
     fn timeout(&mut self, _: Time, _: &mut Outbox) {}
 
-    fn next_timeout(&self) -> Option<Time> {
+    fn poll_timeout(&self) -> Option<Time> {
         None
     }
 
-    fn batch(&mut self, _: Time, _: Backlog) -> u32 {
+    fn backlog(&mut self, _: Time, _: Backlog) -> u32 {
         self.batches += 1;
         0
+    }
+}
+
+impl Handler for Echo {
+    type Post = Question;
+
+    fn posted(&mut self, _: Time, question: Question, _: &mut Outbox) {
+        // Its sender may have ended.
+        let _ = question.send((self.datagrams, self.batches, used()));
     }
 }
 

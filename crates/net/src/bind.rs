@@ -5,9 +5,8 @@
 //! workers join. A port the system chose for the first is thereby the port of all.
 
 use crate::error::BindError;
-use crate::route::Listener;
 use crate::sys::set_option;
-use ringway_sansio::Transport;
+use ringway_sansio::{Listener, Transport};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::fmt;
 use std::io;

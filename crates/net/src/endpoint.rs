@@ -2,25 +2,28 @@
 
 use crate::bind::{self, Bind, Bound};
 use crate::clock::Clock;
-use crate::counters::Counters;
 use crate::error::BindError;
-use crate::handler::{Backlog, CloseReason, Handler};
-use crate::hub::{Hub, sooner};
-use crate::limits::{Limits, MAX_WORKERS, UDP_RECEIVE_BUFFER};
+use crate::handler::Handler;
+use crate::limits::UDP_RECEIVE_BUFFER;
 use crate::mailbox::{Inbox, Mail, mailbox};
 use crate::origin::Origins;
-use crate::route::Listener;
 use crate::sctp::Settings;
-use crate::shared::{Control, Files, Shared, open_files};
-use crate::stream::sctp::{SctpBinds, sctp_settings};
-use crate::stream::{self, SharedHub};
+use crate::shared::{Control, Files, Listening, Shared, open_files};
+use crate::sockets::{SharedWorker, Sockets, Worker, now};
+use crate::stream;
+use crate::stream::port::{SctpBinds, sctp_settings};
 use crate::sys::{RECEIVE_BATCH, ReceiveBatch};
 use crate::tls::{TlsClient, TlsServer};
 use crate::udp::{Ledger, QUOTE, UdpPort};
 use arc_swap::ArcSwap;
-use ringway_sansio::{FlowId, Time, Transport};
+use ringway_flow::limits::MAX_WORKERS;
+use ringway_flow::{Common, Counters, Flows, Limits};
+use ringway_sansio::time::sooner;
+use ringway_sansio::{CloseReason, FlowId, Listener, Time, Transport};
 use socket2::Socket;
+use std::cell::RefCell;
 use std::future::{Future, poll_fn};
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -88,7 +91,7 @@ impl Config {
 pub struct Endpoint<P> {
     shared: Arc<Shared<P>>,
     worker: u8,
-    /// By place among the listeners; `None` for those over SCTP.
+    /// By index among the listeners; `None` for those over SCTP.
     sockets: Vec<Option<Socket>>,
     /// The SCTP that this worker runs.
     sctp: SctpBinds,
@@ -103,9 +106,11 @@ pub fn bind<P: Send + 'static>(config: Config) -> Result<Vec<Endpoint<P>>, BindE
         return Err(BindError::Workers { asked: config.workers, most: MAX_WORKERS });
     }
     let mut bound: Vec<Bound> = Vec::new();
-    let mut sctp: Vec<_> = (0..config.workers).map(|_| SctpBinds::new(&config)).collect();
+    let mut sctp: Vec<_> = (0..config.workers)
+        .map(|_| SctpBinds::new(config.limits.connections, config.sctp))
+        .collect();
     let mut owners = vec![None; config.listen.len()];
-    for (place, bind) in config.listen.iter().enumerate() {
+    for (index, bind) in config.listen.iter().enumerate() {
         let &Bind { transport, addr, .. } = bind;
         match transport {
             _ if transport.is_secure() && config.tls_server.is_none() => {
@@ -119,34 +124,30 @@ pub fn bind<P: Send + 'static>(config: Config) -> Result<Vec<Endpoint<P>>, BindE
                     Some(_) => sctp
                         .iter()
                         .position(|binds| binds.known(bind).is_some())
-                        .unwrap_or(place % config.workers),
+                        .unwrap_or(index % config.workers),
                 };
                 // Below the number of workers, which is at most MAX_WORKERS.
-                owners[place] = Some(owner as u8);
-                bound.push(sctp[owner].bind(place, bind)?);
+                owners[index] = Some(owner as u8);
+                bound.push(sctp[owner].bind(index, bind)?);
             }
             _ => bound.push(bind::bind(transport, addr, config.workers)?),
         }
     }
-    let (listeners, places) = list(&config.listen, &bound);
+    let (listeners, configured) = list(&config.listen, &bound);
     let counters: Vec<Arc<Counters>> = (0..config.workers).map(|_| Arc::default()).collect();
     let (mailboxes, inboxes): (Vec<_>, Vec<_>) =
         counters.iter().map(|counters| mailbox(counters.clone())).unzip();
+    let files = Files::new(&config.limits, open_files());
     let shared = Arc::new(Shared {
+        common: Arc::new(Common::new(config.limits, files.room, &call_key())),
         mailboxes,
         counters,
-        listeners,
-        places,
-        owners,
-        call_key: Default::default(),
-        files: Files::new(&config.limits, open_files()),
-        limits: config.limits,
+        listening: Listening::new(listeners, configured, owners),
+        files,
         clock: config.clock,
         tls_server: config.tls_server,
         tls_client: config.tls_client,
         stop: tokio::sync::watch::channel(None).0,
-        admission: Default::default(),
-        directory: Default::default(),
         origins: ArcSwap::from_pointee(config.origins),
         ledger: Arc::new(Ledger::new(config.workers)),
     });
@@ -163,19 +164,26 @@ pub fn bind<P: Send + 'static>(config: Config) -> Result<Vec<Endpoint<P>>, BindE
     Ok(endpoints.collect())
 }
 
+/// Returns the secret key that tells calls apart on the streams of SCTP.
+fn call_key() -> [u8; 16] {
+    let random = RandomState::new();
+    let halves = [random.hash_one(0), random.hash_one(1)].map(u64::to_ne_bytes);
+    std::array::from_fn(|i| halves[i / 8][i % 8])
+}
+
 /// The listeners, after them the further addresses of those that have several; and for each of all
-/// these the place of the listener.
+/// these the index of the listener.
 fn list(binds: &[Bind], bound: &[Bound]) -> (Vec<Listener>, Vec<usize>) {
     let mut listeners: Vec<_> = bound.iter().map(|b| b.listener).collect();
-    let mut places: Vec<_> = (0..listeners.len()).collect();
-    for (place, bind) in binds.iter().enumerate() {
-        let Listener { transport, addr } = listeners[place];
+    let mut indices: Vec<_> = (0..listeners.len()).collect();
+    for (index, bind) in binds.iter().enumerate() {
+        let Listener { transport, addr } = listeners[index];
         for ip in &bind.more {
             listeners.push(Listener { transport, addr: SocketAddr::new(*ip, addr.port()) });
-            places.push(place);
+            indices.push(index);
         }
     }
-    (listeners, places)
+    (listeners, indices)
 }
 
 impl<P: Send + 'static> Endpoint<P> {
@@ -205,9 +213,9 @@ impl<P: Send + 'static> Endpoint<P> {
     async fn serve<H: Handler<Post = P>>(self, handler: H) -> io::Result<H> {
         let mut udp = Vec::new();
         let mut tcp = Vec::new();
-        let counters = self.shared.counters[self.worker as usize].clone();
-        for (place, socket) in self.sockets.into_iter().enumerate() {
-            let listener = self.shared.listeners[place];
+        let counters = self.shared.counters[usize::from(self.worker)].clone();
+        for (index, socket) in self.sockets.into_iter().enumerate() {
+            let listener = self.shared.listening.listeners()[index];
             let Some(socket) = socket else {
                 udp.push(None);
                 continue;
@@ -217,42 +225,37 @@ impl<P: Send + 'static> Endpoint<P> {
                 udp.push(None);
                 continue;
             }
-            let id = FlowId::new(self.worker, place as u64);
+            let id = FlowId::new(self.worker, index as u64);
             let (port, granted) = UdpPort::new(socket, listener, id, self.receive_buffer)?;
             counters.udp_receive_buffer.add(granted as u64);
             report_buffer(&listener, self.worker, self.receive_buffer, granted);
             udp.push(Some(port));
         }
-        let ios: Vec<_> = udp.iter().flatten().map(UdpPort::io).collect();
+        let ios: Vec<_> = udp.iter().map(|port| port.as_ref().map(UdpPort::io)).collect();
         let mut stop = self.shared.stop.subscribe();
-        let hub = Hub::new(self.shared, self.worker, udp, handler);
+        let worker = start(self.shared, self.worker, udp, handler);
         let mut tasks: Vec<JoinHandle<()>> = Vec::new();
-        for (place, port, listener) in self.sctp.start()? {
-            let mut h = hub.borrow_mut();
-            if h.sctp.len() <= place {
-                h.sctp.resize_with(place + 1, || None);
-            }
+        for (index, port, listener) in self.sctp.start()? {
             let transport = port.transport;
-            h.sctp[place] = Some(port);
-            let accepting = stream::sctp::accept(hub.clone(), listener, transport);
+            worker.borrow_mut().pipes_mut().add_sctp(index, port);
+            let accepting = stream::sctp::accept(worker.clone(), listener, transport);
             tasks.push(tokio::task::spawn_local(accepting));
         }
         for (transport, listener) in tcp {
-            let accepting = stream::accept(hub.clone(), listener, transport);
+            let accepting = stream::accept(worker.clone(), listener, transport);
             tasks.push(tokio::task::spawn_local(accepting));
         }
-        for (place, io) in ios.into_iter().enumerate() {
-            tasks.push(tokio::task::spawn_local(hear_refusals(hub.clone(), place, io)));
+        for (index, io) in ios.into_iter().enumerate() {
+            let Some(io) = io else { continue };
+            tasks.push(tokio::task::spawn_local(hear_refusals(worker.clone(), index, io)));
         }
-        let stopped = hub.clone();
+        let stopped = worker.clone();
         tasks.push(tokio::task::spawn_local(async move {
-            // The sender lives in `shared`, which the hub holds.
-            let told = stop.wait_for(Option::is_some).await.ok().and_then(|grace| *grace);
-            let mut hub = stopped.borrow_mut();
-            hub.stop = Some(told.unwrap_or_default());
-            hub.wake_main();
+            // The sender lives in what the workers share.
+            let grace = stop.wait_for(Option::is_some).await.ok().and_then(|grace| *grace);
+            stopped.borrow_mut().pipes_mut().stop(grace.unwrap_or_default());
         }));
-        let mail = tokio::task::spawn_local(take_mail(hub.clone(), self.inbox));
+        let mail = tokio::task::spawn_local(take_mail(worker.clone(), self.inbox));
         let mut turn = Turn {
             buffers: ReceiveBatch::new(),
             sleep: Box::pin(tokio::time::sleep(Duration::ZERO)),
@@ -260,16 +263,32 @@ impl<P: Send + 'static> Endpoint<P> {
             end: None,
             first: 0,
         };
-        poll_fn(|cx| turn.poll(&hub, &mut tasks, cx)).await;
+        poll_fn(|cx| turn.poll(&worker, &mut tasks, cx)).await;
         // Mail is taken until the last connection has ended.
         mail.abort();
         tasks.push(mail);
         for task in tasks {
             let _ = task.await;
         }
-        let hub = Rc::try_unwrap(hub).map_err(|_| io::Error::other("a connection did not end"))?;
-        Ok(hub.into_inner().handler)
+        let worker =
+            Rc::try_unwrap(worker).map_err(|_| io::Error::other("a connection did not end"))?;
+        Ok(worker.into_inner().into_program())
     }
+}
+
+/// Returns a worker that runs a handler above its sockets.
+fn start<H: Handler>(
+    shared: Arc<Shared<H::Post>>,
+    worker: u8,
+    udp: Vec<Option<UdpPort>>,
+    handler: H,
+) -> SharedWorker<H> {
+    let (now, workers) = (shared.clock.now(), shared.mailboxes.len());
+    let (common, counters) = (shared.common.clone(), shared.counters[usize::from(worker)].clone());
+    Rc::new_cyclic(|me| {
+        let sockets = Sockets::new(me.clone(), shared, worker, udp);
+        RefCell::new(Flows::new(now, (worker, workers), common, counters, handler, sockets))
+    })
 }
 
 fn report_buffer(listener: &Listener, worker: u8, asked: usize, granted: usize) {
@@ -289,165 +308,164 @@ struct Turn {
     sleep: Pin<Box<Sleep>>,
     /// When `sleep` ends.
     armed: Option<Time>,
-    /// Set once we stop: when the last connection must be gone.
+    /// Once the endpoint stops: when the last connection must be closed.
     end: Option<Time>,
-    /// Which UDP socket comes first.
+    /// The index of the UDP socket that is read first.
     first: usize,
 }
 
 impl Turn {
     fn poll<H: Handler>(
         &mut self,
-        hub: &SharedHub<H>,
+        worker: &SharedWorker<H>,
         tasks: &mut [JoinHandle<()>],
         cx: &mut Context<'_>,
     ) -> Poll<()> {
-        let mut hub = hub.borrow_mut();
-        let hub = &mut *hub;
-        match &mut hub.main {
-            Some(waker) => waker.clone_from(cx.waker()),
-            none => *none = Some(cx.waker().clone()),
-        }
-        // Awake: no need to be woken for a deadline.
-        hub.armed = Some(Time::ZERO);
-        hub.tick();
-        hub.send_waiting();
-        hub.flush();
-        let mut more = false;
-        if self.end.is_none() {
-            more |= self.receive(hub, cx);
-        }
-        if hub.handler.next_timeout().is_some_and(|at| at <= hub.now) {
-            let now = hub.now;
-            hub.handler.timeout(now, &mut hub.outbox);
-            hub.flush();
-        }
-        hub.expire_connections();
-        if self.has_stopped(hub, tasks) {
+        let flows = &mut *worker.borrow_mut();
+        flows.pipes_mut().alarm.awake(cx);
+        let began = now(flows);
+        flows.with_pipes(|sockets, failed| sockets.udp.send_waiting(failed));
+        flows.flush(began);
+        let (mut more, at) = match self.end {
+            None => self.receive(began, flows, cx),
+            Some(_) => (false, began),
+        };
+        flows.timeout(at);
+        if self.has_stopped(at, flows, tasks) {
             return Poll::Ready(());
         }
-        more |= self.arm(hub, cx);
+        more |= self.arm(at, flows, cx);
         if more {
             cx.waker().wake_by_ref();
         }
         Poll::Pending
     }
 
-    /// Receives some batches from every UDP socket. Tells whether there may be more.
-    fn receive<H: Handler>(&mut self, hub: &mut Hub<H>, cx: &mut Context<'_>) -> bool {
+    /// Receives some batches from every UDP socket. Returns whether there may be more, and the time.
+    fn receive<H: Handler>(
+        &mut self,
+        mut at: Time,
+        flows: &mut Worker<H>,
+        cx: &mut Context<'_>,
+    ) -> (bool, Time) {
         let mut more = false;
-        let ports = hub.udp.len();
+        let ports = flows.pipes().udp.len();
         self.first = self.first.wrapping_add(1);
+        // The clock was read as the turn began.
         let mut first = true;
         for turn in 0..ports {
-            let place = self.first.wrapping_add(turn) % ports;
+            let index = self.first.wrapping_add(turn) % ports;
             let mut emptied = false;
             for _ in 0..BATCHES_A_TURN {
-                let Some(port) = &mut hub.udp[place] else {
+                let Some(port) = flows.pipes_mut().udp.get_mut(index) else {
                     emptied = true;
                     break;
                 };
                 match port.poll_receive(cx, &mut self.buffers) {
                     Poll::Pending => {
-                        hub.waiting.ports[place] = Backlog::default();
+                        flows.note_emptied(index);
                         emptied = true;
                         break;
                     }
-                    // An ICMP message came for an earlier datagram; it is heard elsewhere.
+                    // An ICMP message came for an earlier datagram; another task handles it.
                     Poll::Ready(Err(_)) => {}
                     Poll::Ready(Ok(count)) => {
-                        // The clock was read as the turn began.
                         if !std::mem::take(&mut first) {
-                            hub.tick();
+                            at = now(flows);
                         }
-                        self.take_batch(hub, place, count);
+                        self.take_batch(at, flows, index, count);
                     }
                 }
             }
             more |= !emptied;
         }
-        more
+        (more, at)
     }
 
-    fn take_batch<H: Handler>(&mut self, hub: &mut Hub<H>, place: usize, count: usize) {
-        let now = hub.now;
-        let Some(port) = &mut hub.udp[place] else { return };
-        let (backlog, dropped) = port.backlog(now, &self.buffers, count);
-        let lost =
-            if port.is_shedding() { &hub.counters.udp_shed } else { &hub.counters.udp_dropped };
-        hub.counters.udp_batches.add(1);
+    fn take_batch<H: Handler>(
+        &mut self,
+        at: Time,
+        flows: &mut Worker<H>,
+        index: usize,
+        count: usize,
+    ) {
+        let counters = flows.counters().clone();
+        let Some(port) = flows.pipes_mut().udp.get_mut(index) else { return };
+        let (backlog, dropped) = port.backlog(at, &self.buffers, count);
+        let lost = if port.is_shedding() { &counters.udp_shed } else { &counters.udp_dropped };
+        counters.udp_batches.add(1);
         if count == RECEIVE_BATCH {
-            hub.counters.udp_full_batches.add(1);
+            counters.udp_full_batches.add(1);
             lost.add(dropped.into());
         }
-        let shed = hub.note_queued(place, backlog);
-        if let Some(port) = &mut hub.udp[place] {
+        let shed = flows.note_queued(at, index, backlog);
+        if let Some(port) = flows.pipes_mut().udp.get_mut(index) {
             // A socket found empty has nothing too much.
             port.shed(if count == RECEIVE_BATCH { shed } else { 0 });
         }
         let mut received = 0;
         for reception in (0..count).filter_map(|i| self.buffers.get(i)) {
-            let Some(port) = &hub.udp[place] else { return };
+            let Some(port) = flows.pipes().udp.get(index) else { return };
             let flow = port.flow(&reception);
             for bytes in reception.datagrams() {
                 received += 1;
-                hub.datagram(&flow, bytes);
+                flows.datagram(at, &flow, bytes);
             }
         }
-        hub.counters.udp_received.add(received);
-        hub.flush();
+        counters.udp_received.add(received);
+        flows.flush(at);
     }
 
-    /// Once told to stop: ends accepting, then the connections. Tells when all is over.
-    fn has_stopped<H: Handler>(&mut self, hub: &mut Hub<H>, tasks: &mut [JoinHandle<()>]) -> bool {
-        let now = hub.now;
+    /// Once the endpoint stops: ends accepting, then the connections. Returns whether all is over.
+    fn has_stopped<H: Handler>(
+        &mut self,
+        at: Time,
+        flows: &mut Worker<H>,
+        tasks: &mut [JoinHandle<()>],
+    ) -> bool {
         let end = match self.end {
             Some(end) => end,
             None => {
-                let Some(grace) = hub.stop else { return false };
+                let Some(grace) = flows.pipes().stopping() else { return false };
                 for task in tasks {
                     task.abort();
                 }
-                let end = now + grace;
-                for conn in hub.conns.iter_mut() {
-                    conn.end(CloseReason::Stopped, Some(end));
-                }
+                let end = at + grace;
+                flows.end_all(at, CloseReason::Stopped, Some(end));
                 self.end = Some(end);
                 end
             }
         };
-        if now >= end {
-            for conn in hub.conns.iter_mut() {
-                conn.end(CloseReason::Stopped, None);
-            }
+        if at >= end {
+            flows.end_all(at, CloseReason::Stopped, None);
         }
-        let waiting = hub.udp.iter().flatten().any(UdpPort::has_waiting);
-        hub.conns.len() == 0 && (now >= end || !waiting)
+        flows.is_empty() && (at >= end || !flows.pipes().udp.has_waiting())
     }
 
-    /// Sees to it that we are woken for the next deadline. Tells when it has come already.
-    fn arm<H: Handler>(&mut self, hub: &mut Hub<H>, cx: &mut Context<'_>) -> bool {
+    /// Has the task woken for the next deadline. Returns whether it has come already.
+    fn arm<H: Handler>(&mut self, at: Time, flows: &mut Worker<H>, cx: &mut Context<'_>) -> bool {
         if self.sleep.is_elapsed() {
             self.armed = None;
         }
-        let next = sooner(hub.next_timeout(), self.end);
+        let next = flows.pipes().next_timeout(at, flows.poll_timeout());
+        let next = sooner(next, self.end);
         let mut due = false;
         if let Some(next) = next
             && self.armed.is_none_or(|armed| next < armed)
         {
-            let at = Instant::from_std(hub.shared.clock.instant(next));
-            self.sleep.as_mut().reset(at);
+            let instant = flows.pipes().shared().clock.instant(next);
+            self.sleep.as_mut().reset(Instant::from_std(instant));
             self.armed = Some(next);
-            // Asked once, it keeps our waker until then.
+            // Polled once, it keeps our waker until then.
             due = self.sleep.as_mut().poll(cx).is_ready();
         }
-        hub.armed = self.armed;
+        flows.pipes_mut().alarm.sleep_until(self.armed);
         due
     }
 }
 
 /// Takes what other threads sent.
-async fn take_mail<H: Handler>(hub: SharedHub<H>, mut inbox: Inbox<H::Post>) {
+async fn take_mail<H: Handler>(worker: SharedWorker<H>, mut inbox: Inbox<H::Post>) {
     let mut mails = Vec::new();
     let mut taken = 0;
     loop {
@@ -455,7 +473,7 @@ async fn take_mail<H: Handler>(hub: SharedHub<H>, mut inbox: Inbox<H::Post>) {
             0 => break,
             count => taken += count,
         }
-        take_mails(&hub, &mut mails);
+        take_mails(&worker, &mut mails);
         // To yield is to look for datagrams: a system call that is not due for each post.
         if taken >= POSTS_A_TURN {
             taken = 0;
@@ -464,52 +482,50 @@ async fn take_mail<H: Handler>(hub: SharedHub<H>, mut inbox: Inbox<H::Post>) {
     }
 }
 
-fn take_mails<H: Handler>(hub: &SharedHub<H>, mails: &mut Vec<Mail<H::Post>>) {
-    let mut hub = hub.borrow_mut();
-    let hub = &mut *hub;
-    let now = hub.tick();
+fn take_mails<H: Handler>(worker: &SharedWorker<H>, mails: &mut Vec<Mail<H::Post>>) {
+    let flows = &mut *worker.borrow_mut();
+    let at = now(flows);
     for mail in mails.drain(..) {
         match mail {
-            Mail::Post(item) => hub.handler.posted(now, item, &mut hub.outbox),
-            Mail::Carry(carry) => hub.carried(&carry),
-            Mail::NotSent(reports) => hub.fail(reports.into_iter()),
-            Mail::CutOff(reports) => hub.tell_cut_off(&reports),
-            Mail::Refused(quoted) => {
-                let report = hub.outstanding.take(quoted.to, &quoted.bytes);
-                hub.fail(report.into_iter());
-            }
+            Mail::Post(item) => flows.post(at, |handler, at, out| handler.posted(at, item, out)),
+            Mail::Flow(mail) => flows.mail(at, mail),
+            Mail::Refused(quoted) => flows.with_pipes(|sockets, failed| {
+                failed.extend(sockets.udp.refused_elsewhere(quoted.to, &quoted.bytes));
+            }),
         }
     }
-    hub.flush();
+    flows.flush(at);
 }
 
-/// Listens for ICMP messages about what was sent from a socket.
-async fn hear_refusals<H: Handler>(hub: SharedHub<H>, place: usize, io: Rc<AsyncFd<Socket>>) {
+/// Receives ICMP messages about what was sent from a socket.
+async fn hear_refusals<H: Handler>(worker: SharedWorker<H>, index: usize, io: Rc<AsyncFd<Socket>>) {
     let mut quote = [0; QUOTE];
     while let Ok(mut ready) = io.ready(Interest::ERROR).await {
         // From here on a new message makes the socket ready again.
         ready.clear_ready();
-        while hear_some(&hub, place, &mut quote) {
+        while hear_some(&worker, index, &mut quote) {
             tokio::task::yield_now().await;
         }
     }
 }
 
-/// Reads some ICMP messages. Tells whether there may be more.
-fn hear_some<H: Handler>(hub: &SharedHub<H>, place: usize, quote: &mut [u8]) -> bool {
-    let mut hub = hub.borrow_mut();
-    let hub = &mut *hub;
-    hub.tick();
-    for _ in 0..REFUSALS_A_TURN {
-        let Some(Some(port)) = hub.udp.get(place) else { return false };
-        let Some(refusal) = port.next_refusal(quote) else {
-            hub.flush();
-            return false;
-        };
-        if let Some(to) = refusal.to.filter(|_| refusal.cause.is_unreachable()) {
-            hub.refused(to, &quote[..refusal.quoted]);
+/// Reads some ICMP messages. Returns whether there may be more.
+fn hear_some<H: Handler>(worker: &SharedWorker<H>, index: usize, quote: &mut [u8]) -> bool {
+    let flows = &mut *worker.borrow_mut();
+    let at = now(flows);
+    let mut more = true;
+    flows.with_pipes(|sockets, failed| {
+        for _ in 0..REFUSALS_A_TURN {
+            let port = sockets.udp.get(index);
+            let Some(refusal) = port.and_then(|port| port.next_refusal(quote)) else {
+                more = false;
+                break;
+            };
+            if let Some(to) = refusal.to.filter(|_| refusal.cause.is_unreachable()) {
+                sockets.refused(to, &quote[..refusal.quoted], failed);
+            }
         }
-    }
-    hub.flush();
-    true
+    });
+    flows.flush(at);
+    more
 }

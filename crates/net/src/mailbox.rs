@@ -1,10 +1,8 @@
 //! How other threads reach a worker: a bounded queue that never blocks its writer.
 
-use crate::counters::Counters;
 use crate::limits::MAILBOX;
-use ringway_sansio::Target;
+use ringway_flow::{Counters, Mail as FlowMail};
 use std::net::SocketAddr;
-use std::ops::Range;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::sync::mpsc;
@@ -13,12 +11,8 @@ use tokio::sync::mpsc;
 pub(crate) enum Mail<P> {
     /// For the handler.
     Post(P),
-    /// Messages for connections that the worker owns.
-    Carry(Box<Carry>),
-    /// Messages of this worker that another could not send, by report number.
-    NotSent(Vec<u64>),
-    /// Requests of this worker whose connection at another has ended, by report number.
-    CutOff(Vec<u64>),
+    /// For its flows.
+    Flow(FlowMail),
     /// An ICMP message about a datagram of this worker, which the kernel queued at another's socket.
     Refused(Box<Quoted>),
 }
@@ -29,22 +23,6 @@ pub(crate) struct Quoted {
     pub(crate) to: SocketAddr,
     /// Its first bytes.
     pub(crate) bytes: Box<[u8]>,
-}
-
-/// Who is told when a message could not be sent: the worker whose it is, by its number for it. Numbers
-/// of two workers may be alike.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Report {
-    pub(crate) worker: u8,
-    /// Zero where nobody wants to know.
-    pub(crate) number: u64,
-}
-
-/// Messages handed over to the worker that owns their connections, in one piece.
-#[derive(Default)]
-pub(crate) struct Carry {
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) items: Vec<(Target, Range<usize>, Report)>,
 }
 
 /// The way to one worker from anywhere. Cheap to copy.

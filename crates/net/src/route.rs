@@ -1,6 +1,6 @@
 //! Which of our own addresses the system would use to reach a peer.
 
-use ringway_sansio::{Duration, Time, Transport};
+use ringway_sansio::{Duration, Listener, Time, Transport};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
@@ -8,15 +8,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 pub const SOURCES_REMEMBERED: usize = 4096;
 /// For how long, so that a change of routes is noticed.
 pub const SOURCE_LIFETIME: Duration = Duration::from_secs(30);
-
-/// One address that is listened on, with the port the system chose where none was asked for.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Listener {
-    /// What is carried.
-    pub transport: Transport,
-    /// Where; the address may be a wildcard.
-    pub addr: SocketAddr,
-}
 
 /// The source address the system's routes give towards `remote`, or `None` when there is no route.
 /// Sends nothing.

@@ -5,16 +5,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::net::{IpAddr, Ipv6Addr};
-
-/// Who a share belongs to: an IPv4 address, or the /64 of an IPv6 address, because one customer of an
-/// IPv6 network commonly has a whole /64 to take addresses from.
-pub(crate) fn source_of(ip: IpAddr) -> IpAddr {
-    match ip {
-        IpAddr::V6(ip) => Ipv6Addr::from(u128::from(ip) & !u128::from(u64::MAX)).into(),
-        v4 => v4,
-    }
-}
+use std::net::IpAddr;
 
 /// Counts what each source holds.
 #[derive(Debug)]
@@ -124,13 +115,5 @@ mod tests {
             shares.release(ip(0));
         }
         assert_eq!((shares.of(ip(0)), shares.used()), (0, 81));
-    }
-
-    #[test]
-    fn an_ipv6_prefix_is_one_source() {
-        let of = |s: &str| source_of(s.parse().unwrap());
-        assert_eq!(of("2001:db8::1"), of("2001:db8::2:3"));
-        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
-        assert_eq!(of("192.0.2.1"), ip(1));
     }
 }

@@ -4,7 +4,7 @@
 
 mod support;
 
-use ringway_net::limits::reserved_files;
+use ringway_flow::limits::reserved_files;
 use ringway_sansio::Transport;
 use socket2::{Domain, Socket, Type};
 use std::fs::File;

@@ -5,8 +5,8 @@
 
 mod support;
 
-use ringway_net::{Bind, CloseReason, Config, Limits};
-use ringway_sansio::{Flow, FlowId, Target, Transport};
+use ringway_net::{Bind, Config, Limits};
+use ringway_sansio::{CloseReason, Flow, FlowId, Target, Transport};
 use socket2::{Domain, Socket, Type};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};

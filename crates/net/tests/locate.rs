@@ -6,9 +6,10 @@ use hickory_resolver::proto::rr::rdata::{A, AAAA, NAPTR, SRV};
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 use ringway_net::Clock;
 use ringway_net::locate::{
-    Hop, Locator, LocatorConfig, MAX_ASKED_OF_SOURCE, MAX_QUEUED_OF_SOURCE, MAX_TURN_WAIT,
-    MIN_LIFETIME, Query, STALE_AFTER,
+    Locator, LocatorConfig, MAX_ASKED_OF_SOURCE, MAX_QUEUED_OF_SOURCE, MAX_TURN_WAIT, MIN_LIFETIME,
+    Query, STALE_AFTER,
 };
+use ringway_sansio::Hop;
 use ringway_sansio::Transport;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};

@@ -7,8 +7,8 @@ mod support;
 use ringway_net::sctp::{
     Association, Config as StackConfig, Connect, Listener, Over, SendOptions, Settings, Stack,
 };
-use ringway_net::{Bind, CloseReason, Config, Limits, MAX_SCTP_MESSAGE, sctp_settings};
-use ringway_sansio::{Flow, Target, Transport};
+use ringway_net::{Bind, Config, Limits, MAX_SCTP_MESSAGE, sctp_settings};
+use ringway_sansio::{CloseReason, Flow, Target, Transport};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};

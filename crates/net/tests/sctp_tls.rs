@@ -8,10 +8,8 @@ mod support;
 use ringway_net::sctp::{
     Association, Config as StackConfig, Connect, Error, Over, SendOptions, Settings, Stack,
 };
-use ringway_net::{
-    Bind, ClientCertificates, CloseReason, Config, Identity, TlsServer, sctp_settings,
-};
-use ringway_sansio::{Target, Transport};
+use ringway_net::{Bind, ClientCertificates, Config, Identity, TlsServer, sctp_settings};
+use ringway_sansio::{CloseReason, Target, Transport};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use std::collections::{BTreeMap, BTreeSet};

@@ -4,9 +4,9 @@
 
 mod support;
 
-use ringway_net::limits::MAX_MALFORMED;
-use ringway_net::{Backlog, CloseReason, Config, Limits};
-use ringway_sansio::{Flow, Target, Transport};
+use ringway_flow::limits::MAX_MALFORMED;
+use ringway_net::{Config, Limits};
+use ringway_sansio::{Backlog, CloseReason, Flow, Target, Transport};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -364,10 +364,10 @@ fn what_is_not_read_yet_is_told() {
     }
     writing.join().unwrap().unwrap();
     // How much is found unread, and so the wait, depends on the window the system opens.
-    assert!(told.iter().any(|b| b.datagrams > 0), "{told:?}");
+    assert!(told.iter().any(|b| b.messages > 0), "{told:?}");
     assert!(told.iter().all(|b| b.delay < PATIENCE), "{told:?}");
     let last = server.wait(|e| match e {
-        Event::Batch(backlog) if backlog.datagrams == 0 => Some(*backlog),
+        Event::Batch(backlog) if backlog.messages == 0 => Some(*backlog),
         _ => None,
     });
     assert_eq!(last, Backlog::default());

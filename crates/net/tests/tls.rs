@@ -4,8 +4,8 @@
 
 mod support;
 
-use ringway_net::{ClientCertificates, CloseReason, Config, Limits, TlsClient, TlsServer};
-use ringway_sansio::{Target, Transport};
+use ringway_net::{ClientCertificates, Config, Limits, TlsClient, TlsServer};
+use ringway_sansio::{CloseReason, Target, Transport};
 use std::io::Read;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;

@@ -4,7 +4,7 @@
 
 mod support;
 
-use ringway_net::Backlog;
+use ringway_sansio::Backlog;
 use ringway_sansio::{Target, Transport};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
@@ -259,14 +259,14 @@ fn the_backlog_is_told_and_falls_to_nothing() {
     let server = Server::start_with(listen(&[(Transport::Udp, "127.0.0.1:0")]), |p| p.echo = false);
     let each = Duration::from_millis(1);
     let told = flood(&server, 100, each);
-    assert_eq!(told.iter().map(|b| b.datagrams).collect::<Vec<_>>(), [32, 64, 96, 100]);
+    assert_eq!(told.iter().map(|b| b.messages).collect::<Vec<_>>(), [32, 64, 96, 100]);
     assert!(told[0].queued > told[2].queued && told[2].queued > 0, "{told:?}");
     assert!(told[0].queued < told[0].capacity);
     // Nothing is known of the pace before the second batch; 36 datagrams are left then.
     assert_eq!(told[0].delay, Duration::ZERO);
     assert!(told[1].delay > each * 10 && told[1].delay < PATIENCE, "{told:?}");
     assert!(told[2].delay < told[1].delay, "{told:?}");
-    let nothing = Backlog { datagrams: 100, ..Backlog::default() };
+    let nothing = Backlog { messages: 100, ..Backlog::default() };
     assert_eq!(told[3], nothing);
     // The pace is remembered.
     let again = flood(&server, 200, each);
@@ -282,7 +282,7 @@ fn a_full_buffer_is_told_and_drops_are_counted() {
     let server = Server::start_with(config, |p| p.echo = false);
     let told = flood(&server, 1_000, Duration::ZERO);
     assert!(told[0].queued > told[0].capacity / 2, "{told:?}");
-    let received = told.last().unwrap().datagrams as u64;
+    let received = told.last().unwrap().messages as u64;
     assert!(received < 1_000);
     assert_eq!(server.count("udp_dropped"), 1_000 - received);
 }
@@ -292,7 +292,7 @@ fn a_full_buffer_is_told_and_drops_are_counted() {
 #[test]
 fn what_is_new_is_discarded_while_the_worker_is_behind() {
     let server = Server::start_with(listen(&[(Transport::Udp, "127.0.0.1:0")]), |p| {
-        (p.echo, p.shed) = (false, ringway_net::SHED_ALL);
+        (p.echo, p.shed) = (false, ringway_sansio::SHED_ALL);
     });
     let client = client("127.0.0.1:0");
     let send = |text: &[u8]| client.send_to(text, server.addr(0)).map(drop).unwrap();

@@ -5,8 +5,8 @@
 mod support;
 
 use futures_util::{SinkExt, StreamExt};
-use ringway_net::{ClientCertificates, CloseReason, Identity, Limits, Origins, TlsServer};
-use ringway_sansio::{Target, Transport};
+use ringway_net::{ClientCertificates, Identity, Limits, Origins, TlsServer};
+use ringway_sansio::{CloseReason, Target, Transport};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;

@@ -4,11 +4,11 @@
 //! (INVITE, 100, 180, 200, ACK, BYE, 200 with Record-Route: six messages in, seven out).
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
-use ringway_proxy::config::{Auth, Config, Domain, Limits, Listener, Mode};
+use ringway_proxy::config::{Auth, Config, Domain, Limits, Mode};
 use ringway_proxy::location::{BindingView, CommitTag, LocationStore, MemoryStore};
 use ringway_proxy::shared::Shared;
-use ringway_proxy::{Core, Path, Paths, World};
-use ringway_sansio::{Duration, Flow, FlowId, Outbox, SplitMix, Time, Transport};
+use ringway_proxy::{Core, Paths, World};
+use ringway_sansio::{Duration, Flow, FlowId, Listener, Outbox, SplitMix, Time, Transport};
 use ringway_sip::digest::{Algorithm, Ha1};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,8 +27,8 @@ impl ringway_proxy::auth::Users for Nobody {
 struct OneSocket(SocketAddr);
 
 impl Paths for OneSocket {
-    fn path(&mut self, _: Transport, _: SocketAddr) -> Option<Path> {
-        Some(Path { flow: Some(FlowId::new(0, 0)), local: self.0 })
+    fn local_for(&mut self, _: Transport, _: SocketAddr) -> Option<SocketAddr> {
+        Some(self.0)
     }
 }
 

@@ -1,10 +1,10 @@
 //! What an operator decides, as plain data. Reading it from a file is the server's affair.
 
 use crate::routes::RouteTable;
-use ringway_sansio::{Duration, Transport};
+use ringway_sansio::{Duration, Listener};
 use ringway_sip::digest::Algorithm;
 use ringway_sip::transaction::Timers;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 /// How requests for a domain are treated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -27,15 +27,6 @@ pub struct Domain {
     pub aliases: Vec<Box<str>>,
     /// How requests for it are treated.
     pub mode: Mode,
-}
-
-/// An address that requests are received at.
-#[derive(Clone, Debug)]
-pub struct Listener {
-    /// What it speaks.
-    pub transport: Transport,
-    /// Its address; the port is never 0, the address may be a wildcard.
-    pub addr: SocketAddr,
 }
 
 /// A network in CIDR notation.

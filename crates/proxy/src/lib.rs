@@ -27,6 +27,6 @@ pub mod stats;
 mod testing;
 
 pub use core::{
-    AuthFailure, AuthFailureReason, CallEvent, CallInfo, CallStep, Core, Event, Hop, LogLine, Path,
-    Paths, ResolveTarget, World,
+    AuthFailure, AuthFailureReason, CallEvent, CallInfo, CallStep, Core, Event, LogLine, Paths,
+    ResolveTarget, World,
 };

@@ -15,7 +15,7 @@
 
 use crate::config::{Config, Network};
 use hashbrown::HashMap;
-use ringway_sansio::{Duration, Flow, Random, Time};
+use ringway_sansio::{Backlog, Duration, Flow, Random, SHED_ALL, Time};
 use ringway_sip::message::{Message, Method};
 use siphasher::sip::SipHasher13;
 use std::hash::BuildHasher;
@@ -41,14 +41,11 @@ pub const FULL: Duration = Duration::from_millis(18);
 /// How long the wait must have stayed below [`LOW`] for overload to be over.
 pub const CALM: Duration = Duration::from_secs(1);
 
-/// What shares are counted in.
-pub const WHOLE: u32 = 1024;
-
 /// How often, under overload, it is settled anew how much is not to be taken in.
 pub const PERIOD: Duration = Duration::from_millis(50);
 
-/// Of [`WHOLE`], what is taken in at least.
-const LEAST: u32 = WHOLE / 32;
+/// Of [`SHED_ALL`], what is taken in at least.
+const LEAST: u32 = SHED_ALL / 32;
 
 /// Source addresses whose rate is watched at one time. When there are more, new ones share
 /// [`SHARED_ALLOWANCES`], so that forged sources cannot fill the memory.
@@ -122,42 +119,27 @@ impl Allowance {
     }
 }
 
-/// What a worker knows of the messages that wait for it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Backlog {
-    /// How long the oldest has waited, or how long the newest will have to.
-    pub wait: Duration,
-    /// Messages that have come in full batches without a pause.
-    pub behind: usize,
-    /// Octets of the receive buffer that are taken.
-    pub queued: usize,
-    /// Octets of the receive buffer; 0 where that is not known.
-    pub capacity: usize,
+/// Whether most of the receive buffer is taken: what a short buffer holds never waits long, but overflows.
+fn is_nearly_full(backlog: &Backlog) -> bool {
+    backlog.queued > backlog.capacity / 4 * 3 && backlog.capacity > 0
 }
 
-impl Backlog {
-    /// Whether most of the receive buffer is taken: what a short buffer holds never waits long, but
-    /// overflows.
-    fn is_nearly_full(&self) -> bool {
-        self.queued > self.capacity / 4 * 3 && self.capacity > 0
-    }
-
-    /// The share of new work to turn away, of [`WHOLE`].
-    fn excess(&self) -> u32 {
-        let over = |part: u128, from: u128, to: u128| {
-            (u128::from(WHOLE) * part.saturating_sub(from) / (to - from).max(1)).min(WHOLE.into())
-        };
-        let by_wait = over(self.wait.as_nanos(), LOW.as_nanos(), FULL.as_nanos());
-        let (queued, capacity) = (self.queued as u128, self.capacity as u128);
-        let by_room = if capacity == 0 { 0 } else { over(queued, capacity / 2, capacity / 4 * 3) };
-        by_wait.max(by_room) as u32
-    }
+/// Returns the share of new work to turn away, of [`SHED_ALL`].
+fn excess(backlog: &Backlog) -> u32 {
+    let over = |part: u128, from: u128, to: u128| {
+        let share = u128::from(SHED_ALL) * part.saturating_sub(from) / (to - from).max(1);
+        share.min(SHED_ALL.into())
+    };
+    let by_wait = over(backlog.delay.as_nanos(), LOW.as_nanos(), FULL.as_nanos());
+    let (queued, capacity) = (backlog.queued as u128, backlog.capacity as u128);
+    let by_room = if capacity == 0 { 0 } else { over(queued, capacity / 2, capacity / 4 * 3) };
+    by_wait.max(by_room) as u32
 }
 
 /// How much of what is new is let in to be served or refused.
 #[derive(Clone, Copy, Debug)]
 struct Inlet {
-    /// Of [`WHOLE`].
+    /// Of [`SHED_ALL`].
     open: u32,
     since: Time,
     served: u32,
@@ -166,7 +148,7 @@ struct Inlet {
 
 impl Inlet {
     fn open(now: Time) -> Inlet {
-        Inlet { open: WHOLE, since: now, served: 0, refused: 0 }
+        Inlet { open: SHED_ALL, since: now, served: 0, refused: 0 }
     }
 
     /// So much that as many will be refused as are served. It widens slowly and narrows fast: what is
@@ -176,10 +158,10 @@ impl Inlet {
             return;
         }
         let right = match self.served.saturating_add(self.refused) {
-            0 => WHOLE,
+            0 => SHED_ALL,
             all => (u64::from(self.open) * 2 * u64::from(self.served) / u64::from(all)) as u32,
         };
-        let open = right.clamp(self.open / 2, self.open / 4 * 5).clamp(LEAST, WHOLE);
+        let open = right.clamp(self.open / 2, self.open / 4 * 5).clamp(LEAST, SHED_ALL);
         *self = Inlet { open, ..Inlet::open(now) };
     }
 }
@@ -205,9 +187,9 @@ pub struct Guard {
     all: Bucket,
     /// Under overload, when the wait was last above [`LOW`].
     overload: Option<Time>,
-    /// The share of new work that is turned away now, of [`WHOLE`].
+    /// The share of new work that is turned away now, of [`SHED_ALL`].
     share: u32,
-    /// Adds up shares: each time it passes [`WHOLE`] one is turned away.
+    /// Adds up shares: each time it passes [`SHED_ALL`] one is turned away.
     sum: u32,
     inlet: Inlet,
     turn: u32,
@@ -244,13 +226,12 @@ impl Guard {
 
     /// Told before each batch what waits.
     pub fn backlog(&mut self, now: Time, backlog: &Backlog) {
-        let Backlog { wait, behind, .. } = *backlog;
-        let begins =
-            wait > TOO_LONG || behind > BEHIND && (wait > HIGH || backlog.is_nearly_full());
+        let Backlog { delay: wait, messages: behind, .. } = *backlog;
+        let begins = wait > TOO_LONG || behind > BEHIND && (wait > HIGH || is_nearly_full(backlog));
         if self.overload.is_none() && !begins {
             return;
         }
-        self.share = backlog.excess();
+        self.share = excess(backlog);
         match self.overload {
             Some(last) if self.share == 0 && now - last > CALM => self.overload = None,
             Some(_) if self.share == 0 => {}
@@ -263,9 +244,9 @@ impl Guard {
         }
     }
 
-    /// The share of new requests that is not to be taken in at all, of [`WHOLE`].
+    /// The share of new requests that is not to be taken in at all, of [`SHED_ALL`].
     pub fn shed(&self) -> u32 {
-        WHOLE - self.inlet.open
+        SHED_ALL - self.inlet.open
     }
 
     /// Whether new work is being turned away now.
@@ -292,8 +273,8 @@ impl Guard {
             return None;
         }
         self.sum += self.share;
-        if self.sum >= WHOLE {
-            self.sum -= WHOLE;
+        if self.sum >= SHED_ALL {
+            self.sum -= SHED_ALL;
             self.inlet.refused = self.inlet.refused.saturating_add(1);
             return Some(self.retry_after());
         }
@@ -422,7 +403,7 @@ mod tests {
     }
 
     fn backlog(wait: Duration, behind: usize) -> Backlog {
-        Backlog { wait, behind, ..Backlog::default() }
+        Backlog { delay: wait, messages: behind, ..Backlog::default() }
     }
 
     fn refused_of_100(g: &mut Guard, text: &str) -> usize {
@@ -462,7 +443,7 @@ mod tests {
     fn a_short_receive_buffer_is_guarded_by_how_full_it_is() {
         let mut g = guard(0, 0);
         let room =
-            |queued, behind| Backlog { queued, behind, capacity: 1000, ..Backlog::default() };
+            |queued, messages| Backlog { queued, messages, capacity: 1000, ..Backlog::default() };
         g.backlog(Time::from_secs(1), &room(900, BEHIND));
         assert!(!g.is_overloaded());
         g.backlog(Time::from_secs(1), &room(751, BEHIND + 1));
@@ -479,7 +460,7 @@ mod tests {
         g.backlog(now, &backlog(TOO_LONG * 2, 0));
         let mut last = (0, 0);
         for _ in 0..100 {
-            let shed = u64::from(offered) * u64::from(g.shed()) / u64::from(WHOLE);
+            let shed = u64::from(offered) * u64::from(g.shed()) / u64::from(SHED_ALL);
             let taken_in = offered - shed as u32;
             g.inlet.served = taken_in.min(bearable);
             g.inlet.refused = taken_in - g.inlet.served;
@@ -511,9 +492,9 @@ mod tests {
         g.backlog(second(1), &backlog(TOO_LONG * 2, 0));
         assert_eq!(refused_of_100(&mut g, "INVITE"), 100);
         g.backlog(second(1) + PERIOD, &backlog(FULL, 0));
-        assert_eq!(g.shed(), WHOLE / 2);
+        assert_eq!(g.shed(), SHED_ALL / 2);
         g.backlog(second(1) + PERIOD * 2, &backlog(LOW, 0));
-        assert!(g.shed() < WHOLE / 2);
+        assert!(g.shed() < SHED_ALL / 2);
         g.backlog(second(3), &backlog(LOW, 0));
         assert_eq!(g.shed(), 0);
     }

@@ -1,7 +1,7 @@
 //! What the tests of this crate share.
 
-use crate::config::{Auth, Config, Domain, Limits, Listener, Mode};
-use ringway_sansio::{Duration, Flow, FlowId, Transport};
+use crate::config::{Auth, Config, Domain, Limits, Mode};
+use ringway_sansio::{Duration, Flow, FlowId, Listener, Transport};
 
 /// A configuration: one domain, example.org, without digest.
 pub(crate) fn config() -> Config {

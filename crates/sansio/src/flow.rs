@@ -2,6 +2,7 @@
 
 use core::fmt;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 /// The transports SIP is carried over, by the names of the Via header field.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
@@ -140,6 +141,27 @@ pub struct Flow {
     pub local: SocketAddr,
     /// The peer's address on this flow.
     pub remote: SocketAddr,
+}
+
+/// A local address at which messages are received.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Listener {
+    /// Its transport.
+    pub transport: Transport,
+    /// Its address, which may be a wildcard, and its port.
+    pub addr: SocketAddr,
+}
+
+/// A next hop found by server location (RFC 3263).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Hop {
+    /// Its transport.
+    pub transport: Transport,
+    /// Its address.
+    pub addr: SocketAddr,
+    /// The domain that the server's certificate must prove (RFC 5922 section 7.3): the one of the URI,
+    /// whatever names DNS led through. Only for TLS, and not for a literal address.
+    pub name: Option<Arc<str>>,
 }
 
 #[cfg(test)]

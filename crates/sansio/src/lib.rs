@@ -2,25 +2,29 @@
 //!
 //! ## Modules
 //!
-//! Read [`flow`] for what a transport looks like from above, [`outbox`] for how bytes leave, [`packet`] for what a
-//! protocol right above IP sees, [`timer`] and [`deadlines`] for how a machine with many deadlines keeps them,
+//! Read [`flow`] for what a transport looks like from above, [`program`] for what uses it, [`outbox`] for how bytes leave,
+//! [`packet`] for what a protocol right above IP sees, [`timer`] and [`deadlines`] for how a machine with many deadlines keeps them,
 //! [`pcapng`] for the captures that both worlds write.
 
 #![forbid(unsafe_code)]
 
 pub mod deadlines;
 pub mod flow;
+pub mod malformed;
 pub mod outbox;
 pub mod packet;
 pub mod pcapng;
+pub mod program;
 pub mod random;
 pub mod time;
 pub mod timer;
 
 pub use deadlines::Deadlines;
-pub use flow::{Flow, FlowId, Transport};
+pub use flow::{Flow, FlowId, Hop, Listener, Transport};
+pub use malformed::{Got, Malformed};
 pub use outbox::{Outbox, Send, Target};
 pub use packet::{Addressing, Ecn, Endpoint, Icmp};
+pub use program::{Backlog, CloseReason, Peer, Program, SHED_ALL};
 pub use random::{Random, SplitMix};
 pub use time::{Duration, Time};
 pub use timer::{TimerId, TimerWheel};

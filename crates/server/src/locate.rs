@@ -4,8 +4,8 @@
 use crate::worker::{Post, post_surely_later};
 use ringway_net::locate::{self, LocateCounts, LocatorConfig, Query};
 use ringway_net::{Clock, Control};
-use ringway_proxy::{Hop, ResolveTarget};
-use ringway_sansio::Transport;
+use ringway_proxy::ResolveTarget;
+use ringway_sansio::{Hop, Transport};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::thread;
@@ -63,9 +63,8 @@ impl Locator {
     ) -> Option<Vec<Hop>> {
         let ResolveTarget { host, port, transport, secure } = target;
         let control = self.control.clone();
-        let done = move |hops| {
+        let done = move |hops: Vec<Hop>| {
             let Some(mailbox) = control.mailboxes().get(usize::from(worker)) else { return };
-            let hops = ours(hops);
             if !mailbox.try_post(Post::Resolved(id, hops.clone())) {
                 let later =
                     post_surely_later(mailbox.clone(), move || Post::Resolved(id, hops.clone()));
@@ -73,7 +72,7 @@ impl Locator {
                 tokio::spawn(later);
             }
         };
-        self.inner.locate(Query { host, port, transport, secure }, source, seed, done).map(ours)
+        self.inner.locate(Query { host, port, transport, secure }, source, seed, done)
     }
 
     /// A server did not answer: for a while it is tried last.
@@ -90,8 +89,4 @@ impl Locator {
     pub fn sizes(&self) -> (usize, usize, usize) {
         self.inner.sizes()
     }
-}
-
-fn ours(hops: Vec<locate::Hop>) -> Vec<Hop> {
-    hops.into_iter().map(|h| Hop { transport: h.transport, addr: h.addr, name: h.name }).collect()
 }

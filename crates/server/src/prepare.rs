@@ -12,7 +12,7 @@ use crate::setup::{self, Sources, Tls};
 use crate::store::{Store, StoreFile, could_be_made};
 use crate::worker::Post;
 use ringway_net::{Clock, Endpoint};
-use ringway_sansio::{Flow, FlowId, Transport};
+use ringway_sansio::{Flow, FlowId, Listener, Transport};
 use std::fs::OpenOptions;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -206,7 +206,7 @@ fn control_directory(kind: &StoreKind) -> Result<Option<ControlDirectory>, Strin
 
 /// The flow of an earlier process in this one: datagrams came to a socket that listens again, if
 /// one does; a connection is gone.
-fn revive(flow: &Flow, listeners: &[ringway_net::Listener], workers: usize) -> Option<Flow> {
+fn revive(flow: &Flow, listeners: &[Listener], workers: usize) -> Option<Flow> {
     if flow.transport != Transport::Udp {
         return None;
     }

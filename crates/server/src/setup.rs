@@ -12,10 +12,10 @@ use crate::observe::Facts;
 use crate::observe::http::connections;
 use crate::validity;
 use ringway_net::{ClientCertificates, Identity, Origins, Roots, TlsClient, TlsServer, sctp};
-use ringway_proxy::config::{Auth, Config, Domain, Limits, Listener, Network};
+use ringway_proxy::config::{Auth, Config, Domain, Limits, Network};
 use ringway_proxy::registrar::RegistrarConfig;
 use ringway_proxy::routes::RouteTable;
-use ringway_sansio::{Time, Transport};
+use ringway_sansio::{Listener, Time, Transport};
 use ringway_sip::digest::Algorithm;
 use ringway_sip::transaction::Timers;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -185,22 +185,20 @@ pub fn warn_of_open_rules(settings: &Settings) {
 pub fn proxy(
     settings: &Settings,
     kept: Option<&str>,
-    listeners: &[ringway_net::Listener],
+    listeners: &[Listener],
     workers: usize,
     secret: [u8; 32],
 ) -> Config {
     let r = &settings.registrar;
     let seconds = |d: Duration| d.as_secs().min(u32::MAX.into()) as u32;
     let idle = settings.limits.idle;
-    let listeners =
-        listeners.iter().map(|l| Listener { transport: l.transport, addr: l.addr }).collect();
     let limits = &settings.limits;
     // What is listened on is ours also while its interface is down.
     let mut addresses = host::addresses();
     addresses.extend(settings.listen.iter().flat_map(|l| &l.more));
     Config {
         domains: domains(settings, kept),
-        listeners,
+        listeners: listeners.to_vec(),
         addresses,
         auth: Auth {
             enabled: settings.auth.mode == AuthMode::Digest,
@@ -424,10 +422,9 @@ fn roots(settings: &TlsSettings) -> Result<Option<Roots>, String> {
 }
 
 /// What is listened on, with the ports that the system chose.
-pub fn listening(listen: &[Listen], listeners: &[ringway_net::Listener]) -> Vec<String> {
-    let actual = |(l, found): (&Listen, &ringway_net::Listener)| {
-        Listen { addr: found.addr, ..l.clone() }.to_string()
-    };
+pub fn listening(listen: &[Listen], listeners: &[Listener]) -> Vec<String> {
+    let actual =
+        |(l, found): (&Listen, &Listener)| Listen { addr: found.addr, ..l.clone() }.to_string();
     listen.iter().zip(listeners).map(actual).collect()
 }
 
@@ -522,7 +519,7 @@ mod tests {
             ["udp://127.0.0.1:0", "sctp+udp://127.0.0.1,127.0.0.2:5060?encap=9900"]
                 .map(|text| text.parse().unwrap())
                 .into();
-        let found = |l: &Listen, port| ringway_net::Listener {
+        let found = |l: &Listen, port| Listener {
             transport: l.transport,
             addr: SocketAddr::new(l.addr.ip(), port),
         };

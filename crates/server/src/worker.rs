@@ -7,14 +7,13 @@ use crate::calls::Calls;
 use crate::locate::Locator;
 use crate::observe::{Board, Snapshot};
 use crate::text::clean;
-use ringway_net::{Backlog, ChaCha, CloseReason, Control, Handler, LocalAddresses, Mailbox, Peer};
+use ringway_net::{ChaCha, Control, Handler, LocalAddresses, Mailbox};
 use ringway_proxy::config::Config;
 use ringway_proxy::location::Change;
-use ringway_proxy::overload;
-use ringway_proxy::{
-    AuthFailure, AuthFailureReason, Core, Event, Hop, LogLine, Path, Paths, World,
+use ringway_proxy::{AuthFailure, AuthFailureReason, Core, Event, LogLine, Paths, World};
+use ringway_sansio::{
+    Backlog, CloseReason, Flow, Hop, Outbox, Peer, Program, Random, Time, Transport,
 };
-use ringway_sansio::{Flow, Outbox, Random, Time, Transport};
 use ringway_sip::Malformed;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -86,11 +85,10 @@ struct Interfaces {
 }
 
 impl Paths for Interfaces {
-    fn path(&mut self, transport: Transport, remote: SocketAddr) -> Option<Path> {
+    fn local_for(&mut self, transport: Transport, remote: SocketAddr) -> Option<SocketAddr> {
         // The socket to send from is chosen by the endpoint, by the same rule.
         let now = self.clock.now();
-        let local = self.local.local_addr_for(now, transport, remote.ip())?;
-        Some(Path { flow: None, local })
+        self.local.local_addr_for(now, transport, remote.ip())
     }
 }
 
@@ -251,9 +249,7 @@ fn log(line: &LogLine) {
     );
 }
 
-impl Handler for Worker {
-    type Post = Post;
-
+impl Program for Worker {
     fn message(&mut self, now: Time, flow: &Flow, bytes: &[u8], out: &mut Outbox) {
         self.core.handle_message(now, flow, bytes, out);
         self.pump(now, out);
@@ -304,6 +300,26 @@ impl Handler for Worker {
         self.pump(now, out);
     }
 
+    fn timeout(&mut self, now: Time, out: &mut Outbox) {
+        self.core.handle_timeout(now, out);
+        self.pump(now, out);
+        if self.core.take_emptied() {
+            ringway_net::give_memory_back();
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.core.poll_timeout()
+    }
+
+    fn backlog(&mut self, now: Time, backlog: Backlog) -> u32 {
+        self.core.handle_backlog(now, &backlog)
+    }
+}
+
+impl Handler for Worker {
+    type Post = Post;
+
     fn posted(&mut self, now: Time, item: Post, out: &mut Outbox) {
         match item {
             Post::HandedOver(flow, bytes) => self.core.handle_handed_over(now, &flow, &bytes, out),
@@ -319,25 +335,6 @@ impl Handler for Worker {
             Post::Publish => self.publish(),
         }
         self.pump(now, out);
-    }
-
-    fn timeout(&mut self, now: Time, out: &mut Outbox) {
-        self.core.handle_timeout(now, out);
-        self.pump(now, out);
-        if self.core.take_emptied() {
-            ringway_net::give_memory_back();
-        }
-    }
-
-    fn next_timeout(&self) -> Option<Time> {
-        self.core.poll_timeout()
-    }
-
-    fn batch(&mut self, now: Time, backlog: Backlog) -> u32 {
-        let Backlog { delay: wait, datagrams: behind, queued, capacity } = backlog;
-        let backlog = overload::Backlog { wait, behind, queued, capacity };
-        const { assert!(overload::WHOLE == ringway_net::SHED_ALL) };
-        self.core.handle_backlog(now, &backlog)
     }
 }
 

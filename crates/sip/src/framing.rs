@@ -12,9 +12,6 @@ use crate::limits::{MAX_BODY, MAX_HEAD, MAX_MESSAGE};
 use crate::message::{Got, Line, Malformed, line_end, start_line};
 use crate::syntax::{DIGIT, all, find_near, number, trim};
 
-/// Octets of buffer kept when nothing is in it.
-const KEEP: usize = 16_384;
-
 /// Octets of the largest body that is skipped to find the message behind it. A Content-Length above this
 /// is not trusted to be one.
 pub const MAX_SKIPPED: usize = 1 << 20;
@@ -68,9 +65,6 @@ impl Framer {
             self.buffer.drain(..self.at);
             self.scanned = self.scanned.saturating_sub(self.at);
             self.at = 0;
-            if self.buffer.is_empty() && self.buffer.capacity() > KEEP {
-                self.buffer = Vec::with_capacity(KEEP);
-            }
         }
         &mut self.buffer
     }
@@ -78,6 +72,27 @@ impl Framer {
     /// Appends received bytes.
     pub fn extend(&mut self, bytes: &[u8]) {
         self.buffer().extend_from_slice(bytes);
+    }
+
+    /// Lets the framer, if it has no buffer of its own, use one that many framers share, until
+    /// [`Framer::return_buffer`].
+    pub fn borrow_buffer(&mut self, shared: &mut Vec<u8>) {
+        if self.buffer.capacity() == 0 {
+            core::mem::swap(&mut self.buffer, shared);
+        }
+    }
+
+    /// Returns the buffer to those that share it, and copies what is pending into one of its own. Where
+    /// nothing is pending the framer has none, so that an idle stream costs no memory.
+    pub fn return_buffer(&mut self, shared: &mut Vec<u8>) {
+        let buffer = self.buffer();
+        if shared.capacity() == 0 {
+            let pending = buffer.as_slice().to_vec();
+            *shared = core::mem::replace(buffer, pending);
+            shared.clear();
+        } else if buffer.is_empty() {
+            *buffer = Vec::new();
+        }
     }
 
     /// Octets received and not given out yet.
@@ -510,12 +525,26 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_given_back() {
-        let mut framer = Framer::new();
-        let mut large = format!("BYE sip:a@b SIP/2.0\r\nl: {MAX_BODY}\r\n\r\n").into_bytes();
-        large.resize(large.len() + MAX_BODY, b'b');
-        framer.extend(&large);
-        assert!(matches!(framer.next(), Some(Ok(Frame::Message(_)))));
-        assert!(framer.buffer().capacity() <= KEEP);
+    fn an_idle_stream_has_no_memory_and_a_partial_message_its_own() {
+        let capacity = |framer: &Framer| framer.buffer.capacity();
+        let (mut framer, mut shared) = (Framer::new(), Vec::new());
+        let whole = b"BYE sip:a@b SIP/2.0\r\nl: 0\r\n\r\n";
+        let many = whole.repeat(1_000);
+        let mut read = |framer: &mut Framer, bytes: &[u8]| {
+            framer.borrow_buffer(&mut shared);
+            framer.extend(bytes);
+            let mut messages = 0;
+            while let Some(frame) = framer.next() {
+                assert!(matches!(frame, Ok(Frame::Message(_))));
+                messages += 1;
+            }
+            framer.return_buffer(&mut shared);
+            messages
+        };
+        assert_eq!((read(&mut framer, &many), capacity(&framer)), (1_000, 0));
+        let (begin, end) = many.split_at(many.len() - 9);
+        assert_eq!((read(&mut framer, begin), capacity(&framer)), (999, whole.len() - 9));
+        assert_eq!((read(&mut framer, end), capacity(&framer)), (1, 0));
+        assert!(shared.is_empty() && shared.capacity() >= begin.len());
     }
 }

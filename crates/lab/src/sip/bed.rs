@@ -98,7 +98,7 @@ impl Bed {
         Ok(calls)
     }
 
-    fn attach<P: ringway_sim::flows::Program>(
+    fn attach<P: ringway_sansio::Program + 'static>(
         &self,
         world: &mut World,
         node: NodeId,

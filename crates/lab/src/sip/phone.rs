@@ -6,8 +6,7 @@
 //! is answered after a set time.
 
 use super::proxy::DOMAIN;
-use ringway_sansio::{Duration, Flow, FlowId, Outbox, Random, Target, Time};
-use ringway_sim::flows::Program;
+use ringway_sansio::{CloseReason, Duration, Flow, Outbox, Program, Random, Target, Time};
 use ringway_sip::dialog::{self, Dialog, Outgoing};
 use ringway_sip::message::{self, Message, Method};
 use ringway_sip::transaction::{
@@ -444,7 +443,7 @@ impl<R: Random + 'static> Phone<R> {
 pub struct Desk<R>(pub Vec<Phone<R>>);
 
 impl<R: Random + 'static> Program for Desk<R> {
-    fn handle_message(&mut self, now: Time, flow: &Flow, bytes: &[u8], out: &mut Outbox) {
+    fn message(&mut self, now: Time, flow: &Flow, bytes: &[u8], out: &mut Outbox) {
         let Ok(message) = message::parse(bytes) else { return };
         if message.is_request() {
             let uri = Uri::parse(message.request_uri());
@@ -462,14 +461,14 @@ impl<R: Random + 'static> Program for Desk<R> {
         }
     }
 
-    fn handle_not_sent(&mut self, now: Time, report: u64, out: &mut Outbox) {
+    fn not_sent(&mut self, now: Time, report: u64, out: &mut Outbox) {
         // A report bears random bits of its transaction: it is one phone's.
         self.0.iter_mut().for_each(|phone| phone.not_sent(now, report, out));
     }
 
-    fn handle_flow_closed(&mut self, _: Time, _: FlowId) {}
+    fn closed(&mut self, _: Time, _: &Flow, _: CloseReason, _: &mut Outbox) {}
 
-    fn handle_timeout(&mut self, now: Time, out: &mut Outbox) {
+    fn timeout(&mut self, now: Time, out: &mut Outbox) {
         for phone in self.0.iter_mut().filter(|p| p.due().is_some_and(|at| at <= now)) {
             phone.tick(now, out);
         }

@@ -1,12 +1,13 @@
 //! The proxy as a program of the virtual world.
 
 use ringway_proxy::auth::Users;
-use ringway_proxy::config::{Auth, Config, Domain, Limits, Listener, Mode};
+use ringway_proxy::config::{Auth, Config, Domain, Limits, Mode};
 use ringway_proxy::location::MemoryStore;
 use ringway_proxy::shared::Shared;
-use ringway_proxy::{Core, Event, Path, Paths, World as Surroundings};
-use ringway_sansio::{Duration, Flow, FlowId, Outbox, Random, Time, Transport};
-use ringway_sim::flows::Program;
+use ringway_proxy::{Core, Event, Paths, World as Surroundings};
+use ringway_sansio::{
+    CloseReason, Duration, Flow, Listener, Malformed, Outbox, Program, Random, Time, Transport,
+};
 use ringway_sip::digest::{Algorithm, Ha1};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -72,21 +73,39 @@ impl Proxy {
 }
 
 impl Program for Proxy {
-    fn handle_message(&mut self, now: Time, flow: &Flow, bytes: &[u8], out: &mut Outbox) {
+    fn message(&mut self, now: Time, flow: &Flow, bytes: &[u8], out: &mut Outbox) {
         self.core.handle_message(now, flow, bytes, out);
         self.answer(now, out);
     }
 
-    fn handle_not_sent(&mut self, now: Time, report: u64, out: &mut Outbox) {
+    fn malformed(
+        &mut self,
+        now: Time,
+        flow: &Flow,
+        head: &[u8],
+        error: &Malformed,
+        out: &mut Outbox,
+    ) {
+        self.core.handle_malformed(flow, head, error.status, error.reason, out);
+        self.answer(now, out);
+    }
+
+    fn closed(&mut self, now: Time, flow: &Flow, _: CloseReason, out: &mut Outbox) {
+        self.core.handle_flow_closed(now, flow.id);
+        self.answer(now, out);
+    }
+
+    fn not_sent(&mut self, now: Time, report: u64, out: &mut Outbox) {
         self.core.handle_not_sent(now, report, out);
         self.answer(now, out);
     }
 
-    fn handle_flow_closed(&mut self, now: Time, flow: FlowId) {
-        self.core.handle_flow_closed(now, flow);
+    fn cut_off(&mut self, now: Time, report: u64, out: &mut Outbox) {
+        self.core.handle_cut_off(now, report, out);
+        self.answer(now, out);
     }
 
-    fn handle_timeout(&mut self, now: Time, out: &mut Outbox) {
+    fn timeout(&mut self, now: Time, out: &mut Outbox) {
         self.core.handle_timeout(now, out);
         self.answer(now, out);
     }
@@ -100,9 +119,8 @@ impl Program for Proxy {
 struct Way(SocketAddr);
 
 impl Paths for Way {
-    fn path(&mut self, transport: Transport, _: SocketAddr) -> Option<Path> {
-        let flow = transport.is_datagram().then(|| FlowId::new(0, 0));
-        Some(Path { flow, local: self.0 })
+    fn local_for(&mut self, _: Transport, _: SocketAddr) -> Option<SocketAddr> {
+        Some(self.0)
     }
 }
 

@@ -16,17 +16,17 @@ mod queue;
 mod table;
 
 use crate::clock::Clock;
-use crate::share::source_of;
 use crate::sys::max_files;
 use dns::{Fetched, Fetcher};
+pub use order::Query;
 use order::{Found, Step, failed_last, first_step};
-pub use order::{Hop, Query};
 pub use queue::{
     MAX_ASKED, MAX_ASKED_OF_SOURCE, MAX_QUEUED, MAX_QUEUED_OF_SOURCE, MAX_WAITING,
     MAX_WAITING_OF_SOURCE,
 };
 use queue::{Queue, Waiter};
-use ringway_sansio::{SplitMix, Time, Transport};
+use ringway_flow::source_of;
+use ringway_sansio::{Hop, SplitMix, Time, Transport};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;

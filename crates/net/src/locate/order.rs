@@ -1,7 +1,7 @@
 //! The decisions of RFC 3263, as functions of what DNS said. Nothing here asks DNS, reads a clock or
 //! draws a random number.
 
-use ringway_sansio::{Random, Transport};
+use ringway_sansio::{Hop, Random, Transport};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -25,18 +25,6 @@ pub struct Query {
     pub transport: Option<Transport>,
     /// Whether the URI is a `sips` one.
     pub secure: bool,
-}
-
-/// One place to try.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Hop {
-    /// What to speak.
-    pub transport: Transport,
-    /// Where.
-    pub addr: SocketAddr,
-    /// The domain the server's certificate must stand for (RFC 5922 section 7.3): the one asked for,
-    /// whatever names DNS led through. Only for TLS, and not for a literal address.
-    pub name: Option<Arc<str>>,
 }
 
 /// A host to reach over a transport at a port.

@@ -1,7 +1,7 @@
 //! RFC 3263, paragraph by paragraph.
 
 use super::order::*;
-use ringway_sansio::{SplitMix, Transport};
+use ringway_sansio::{Hop, SplitMix, Transport};
 use std::net::SocketAddr;
 
 const OURS: [Transport; 3] = [Transport::Udp, Transport::Tcp, Transport::Tls];

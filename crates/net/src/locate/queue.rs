@@ -4,8 +4,9 @@
 //! of the questions asked at once, of those that wait for their turn, and of the callers that wait for
 //! answers ([`Shares`]). So names that are slow to resolve hold up only those who ask for them.
 
-use super::order::{Hop, Query};
+use super::order::Query;
 use crate::share::Shares;
+use ringway_sansio::Hop;
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use tokio::sync::oneshot;
@@ -25,7 +26,7 @@ pub const MAX_WAITING_OF_SOURCE: usize = 1_024;
 
 /// Who waits for an answer.
 pub(crate) struct Waiter {
-    /// As [`source_of`](crate::share::source_of) has it.
+    /// As [`source_of`](ringway_flow::source_of) has it.
     pub(crate) source: IpAddr,
     /// Decides the order of servers of equal standing.
     pub(crate) seed: u64,

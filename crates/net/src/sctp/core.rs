@@ -456,7 +456,7 @@ impl Core {
     /// When the driver must be awake next.
     pub(super) fn next_timeout(&self) -> Option<Time> {
         let orphan = self.orphans.front().map(|(at, _)| *at);
-        crate::hub::sooner(self.sctp.poll_timeout(), orphan)
+        ringway_sansio::time::sooner(self.sctp.poll_timeout(), orphan)
     }
 
     /// Ends an association at once.

@@ -146,7 +146,7 @@ impl<C: Carrier> Driver<C> {
             self.armed = None;
         }
         let retry = self.blocked.then(|| now + RETRY);
-        let Some(next) = crate::hub::sooner(next, retry) else { return false };
+        let Some(next) = ringway_sansio::time::sooner(next, retry) else { return false };
         if self.armed.is_some_and(|armed| armed <= next) {
             return false;
         }

@@ -1,33 +1,28 @@
 //! Connections: TCP and TLS with SIP's own framing, WebSockets with theirs, associations of SCTP with or
-//! without TLS. Each has a task that
-//! owns the socket; [`conn`] is what the rest of the worker sees of it, [`mod@drive`] moves its messages,
-//! [`bytes`], [`websocket`] and [`sctp`] know what they look like on the way.
+//! without TLS. Each has a task that owns the socket; [`mod@drive`] runs it, [`bytes`], [`websocket`] and
+//! [`sctp`] carry its messages.
 
-mod awaited;
 mod bytes;
-pub(crate) mod conn;
 mod drive;
-mod life;
-pub(crate) mod queue;
+pub(crate) mod port;
 pub(crate) mod sctp;
 mod sctp_tls;
-pub(crate) mod unread;
+mod unread;
 mod upgrade;
 mod websocket;
 
-use crate::handler::{CloseReason, Handler, Peer};
-use crate::hub::Hub;
+use crate::handler::Handler;
 use crate::shared::Files;
+use crate::sockets::{SharedWorker, Sockets, listen, now};
 use crate::tls::{TlsClient, peer_domains, server_name};
 use bytes::Framed;
 use drive::drive;
-use ringway_sansio::{FlowId, Transport};
-use std::cell::RefCell;
+use ringway_flow::Open;
+use ringway_sansio::{CloseReason, FlowId, Peer, Time, Transport};
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -46,17 +41,9 @@ const ACCEPT_LOG_PAUSE: Duration = Duration::from_secs(10);
 /// section 17.1.1.2, timer B).
 const USER_TIMEOUT: Duration = Duration::from_secs(32);
 
-/// How long a worker logs no further refusal of an origin after one.
-const ORIGIN_LOG_PAUSE: Duration = Duration::from_secs(1);
-
-/// Octets of an origin that are logged.
-const MAX_LOGGED: usize = 255;
-
-pub(crate) type SharedHub<H> = Rc<RefCell<Hub<H>>>;
-
 /// Accepts connections for as long as the worker lives.
 pub(crate) async fn accept<H: Handler>(
-    hub: SharedHub<H>,
+    worker: SharedWorker<H>,
     listener: TcpListener,
     transport: Transport,
 ) {
@@ -65,18 +52,20 @@ pub(crate) async fn accept<H: Handler>(
         match listener.accept().await {
             Ok((tcp, remote)) => {
                 let Ok(local) = tcp.local_addr() else { continue };
-                let mut h = hub.borrow_mut();
-                h.tick();
-                if !h.shared.files.permit(&tcp) {
-                    h.spare_files();
+                let mut flows = worker.borrow_mut();
+                if !flows.pipes().shared().files.permit(&tcp) {
+                    // One without a message makes room for one to come.
+                    flows.counters().refused_files.add(1);
+                    flows.end_oldest_half_open();
                     continue;
                 }
-                if let Some(id) = h.accept(transport, local, remote) {
-                    tokio::task::spawn_local(serve(hub.clone(), id, tcp, transport));
+                let at = now(&flows);
+                if let Some(id) = flows.accept(at, transport, local, remote) {
+                    tokio::task::spawn_local(serve(worker.clone(), id, tcp, transport));
                 }
             }
             Err(error) => {
-                hub.borrow().counters.accept_failed.add(1);
+                worker.borrow().counters().accept_failed.add(1);
                 if logged.is_none_or(|at| at.elapsed() >= ACCEPT_LOG_PAUSE) {
                     logged = Some(Instant::now());
                     tracing::warn!(%transport, %error, "cannot accept connections");
@@ -87,67 +76,84 @@ pub(crate) async fn accept<H: Handler>(
     }
 }
 
-/// The life of a connection we accepted.
-async fn serve<H: Handler>(hub: SharedHub<H>, id: FlowId, tcp: TcpStream, transport: Transport) {
+/// Notes that a connection carries messages from now on.
+fn opened<H: Handler>(
+    worker: &SharedWorker<H>,
+    id: FlowId,
+    local: Option<SocketAddr>,
+    peer: &Peer,
+) {
+    let mut flows = worker.borrow_mut();
+    let at = now(&flows);
+    flows.opened(at, id, local, peer);
+}
+
+/// Notes that a connection is closed.
+fn closed<H: Handler>(worker: &SharedWorker<H>, id: FlowId, reason: CloseReason) {
+    let mut flows = worker.borrow_mut();
+    let at = now(&flows);
+    flows.closed(at, id, reason);
+    // The last one may be what the end of the worker waits for.
+    flows.pipes().alarm.ring();
+}
+
+/// The life of a connection that we accepted.
+async fn serve<H: Handler>(
+    worker: SharedWorker<H>,
+    id: FlowId,
+    tcp: TcpStream,
+    transport: Transport,
+) {
     tune(&tcp);
-    let reason = match serve_open(&hub, id, tcp, transport).await {
+    let reason = match serve_open(&worker, id, tcp, transport).await {
         Ok(reason) => reason,
         Err(error) => {
             tracing::debug!(%transport, %error, "handshake failed");
             CloseReason::Broken
         }
     };
-    hub.borrow_mut().closed(id, reason);
+    closed(&worker, id, reason);
 }
 
 async fn serve_open<H: Handler>(
-    hub: &SharedHub<H>,
+    worker: &SharedWorker<H>,
     id: FlowId,
     tcp: TcpStream,
     transport: Transport,
 ) -> io::Result<CloseReason> {
     let mut peer = Peer { domains: Vec::new(), inbound: true };
+    let allow = |origin: &[u8]| allow_origin(worker, id, origin);
     if !transport.is_secure() {
         if transport == Transport::Ws {
-            let ws = guarded(hub, id, upgrade::upgrade(tcp, |o| allow_origin(hub, id, o))).await?;
-            hub.borrow_mut().opened(id, None, peer);
-            return Ok(drive(hub, id, Socket::new(ws)).await);
+            let ws = guarded(worker, id, upgrade::upgrade(tcp, allow)).await?;
+            opened(worker, id, None, &peer);
+            return Ok(drive(worker, id, Socket::new(ws)).await);
         }
-        hub.borrow_mut().opened(id, None, peer);
-        return Ok(drive(hub, id, Framed::new(tcp)).await);
+        opened(worker, id, None, &peer);
+        return Ok(drive(worker, id, Framed::new(tcp)).await);
     }
-    let server = hub.borrow().shared.tls_server.clone();
+    let server = worker.borrow().pipes().shared().tls_server.clone();
     let acceptor = server.ok_or_else(|| io::Error::other("no certificate"))?.acceptor();
-    let tls = guarded(hub, id, acceptor.accept(tcp)).await?;
+    let tls = guarded(worker, id, acceptor.accept(tcp)).await?;
     peer.domains = peer_domains(tls.get_ref().1.peer_certificates());
     if transport == Transport::Wss {
-        let ws = guarded(hub, id, upgrade::upgrade(tls, |o| allow_origin(hub, id, o))).await?;
-        hub.borrow_mut().opened(id, None, peer);
-        return Ok(drive(hub, id, Socket::new(ws)).await);
+        let ws = guarded(worker, id, upgrade::upgrade(tls, allow)).await?;
+        opened(worker, id, None, &peer);
+        return Ok(drive(worker, id, Socket::new(ws)).await);
     }
-    hub.borrow_mut().opened(id, None, peer);
-    Ok(drive(hub, id, Framed::new(tls)).await)
+    opened(worker, id, None, &peer);
+    Ok(drive(worker, id, Framed::new(tls)).await)
 }
 
-/// Whether a page of this origin may open a WebSocket; counts and logs it if not.
-fn allow_origin<H: Handler>(hub: &SharedHub<H>, id: FlowId, origin: &[u8]) -> bool {
-    let mut hub = hub.borrow_mut();
-    let Some(flow) = hub.conns.get_mut(id).map(|c| c.flow) else { return false };
-    let allowed = hub.shared.origins.load().allow(origin, flow.local.ip());
-    if !allowed {
-        hub.counters.refused_origin.add(1);
-        let now = hub.now;
-        // A page can ask as often as it likes; the counter tells how often.
-        if hub.origin_logged.is_none_or(|at| at + ORIGIN_LOG_PAUSE <= now) {
-            hub.origin_logged = Some(now);
-            let origin = String::from_utf8_lossy(&origin[..origin.len().min(MAX_LOGGED)]);
-            tracing::warn!(source = %flow.remote, ?origin, "WebSocket refused: origin not allowed");
-        }
-    }
-    allowed
+/// Whether a page of this origin may open a WebSocket.
+fn allow_origin<H: Handler>(worker: &SharedWorker<H>, id: FlowId, origin: &[u8]) -> bool {
+    let mut flows = worker.borrow_mut();
+    let at = now(&flows);
+    let Some(flow) = flows.flow(id) else { return false };
+    flows.pipes_mut().allow_origin(at, (flow.local, flow.remote), origin)
 }
 
-/// What to connect to.
+/// A peer to connect to.
 struct Dial {
     remote: SocketAddr,
     /// The address to connect from, where the listener has one of its own.
@@ -159,38 +165,60 @@ struct Dial {
     files: Files,
 }
 
-/// The life of a connection we open.
-async fn dial<H: Handler>(hub: SharedHub<H>, id: FlowId, dial: Dial) {
+/// Begins to open a connection. Returns our address, as far as it is known.
+pub(crate) fn open<H: Handler>(
+    sockets: &mut Sockets<H>,
+    at: Time,
+    id: FlowId,
+    open: Open,
+) -> Option<SocketAddr> {
+    let Open { transport, remote, name } = open;
+    let worker = sockets.worker()?;
+    let secure = match transport {
+        Transport::Tls => Some(sockets.shared().tls_client.clone()?),
+        _ => None,
+    };
+    let listener = sockets.listener_for(at, transport, remote);
+    let from = listener
+        .map(|index| sockets.listening().listeners()[index].addr.ip())
+        .filter(|ip| !ip.is_unspecified() && ip.is_loopback() == remote.ip().is_loopback());
+    let dial = Dial { remote, from, name, secure, files: sockets.shared().files };
+    tokio::task::spawn_local(connect_and_serve(worker, id, dial));
+    Some(SocketAddr::new(from.unwrap_or(remote.ip()), 0))
+}
+
+/// The life of a connection that we open.
+async fn connect_and_serve<H: Handler>(worker: SharedWorker<H>, id: FlowId, dial: Dial) {
     let remote = dial.remote;
-    let reason = match dial_open(&hub, id, dial).await {
+    let reason = match dial_open(&worker, id, dial).await {
         Ok(reason) => reason,
         Err(error) => {
             tracing::debug!(%remote, %error, "cannot connect");
             CloseReason::Broken
         }
     };
-    hub.borrow_mut().closed(id, reason);
+    closed(&worker, id, reason);
 }
 
 async fn dial_open<H: Handler>(
-    hub: &SharedHub<H>,
+    worker: &SharedWorker<H>,
     id: FlowId,
     dial: Dial,
 ) -> io::Result<CloseReason> {
-    let tcp = guarded(hub, id, connect(dial.remote, dial.from, &dial.files)).await?;
+    let tcp = guarded(worker, id, connect(dial.remote, dial.from, &dial.files)).await?;
     tune(&tcp);
     let local = tcp.local_addr().ok();
-    let mut peer = Peer { domains: Vec::new(), inbound: false };
+    let mut peer = Peer::default();
     let Some(client) = dial.secure else {
-        hub.borrow_mut().opened(id, local, peer);
-        return Ok(drive(hub, id, Framed::new(tcp)).await);
+        opened(worker, id, local, &peer);
+        return Ok(drive(worker, id, Framed::new(tcp)).await);
     };
     let name = server_name(dial.name.as_deref(), dial.remote.ip())
         .ok_or_else(|| io::Error::other("not a name a certificate can carry"))?;
-    let tls = guarded(hub, id, client.connector().connect(name, tcp)).await?;
+    let tls = guarded(worker, id, client.connector().connect(name, tcp)).await?;
     peer.domains = peer_domains(tls.get_ref().1.peer_certificates());
-    hub.borrow_mut().opened(id, local, peer);
-    Ok(drive(hub, id, Framed::new(tls)).await)
+    opened(worker, id, local, &peer);
+    Ok(drive(worker, id, Framed::new(tls)).await)
 }
 
 async fn connect(remote: SocketAddr, from: Option<IpAddr>, files: &Files) -> io::Result<TcpStream> {
@@ -212,18 +240,19 @@ fn tune(tcp: &TcpStream) {
     let _ = socket.set_tcp_user_timeout(Some(USER_TIMEOUT));
 }
 
-/// Does `work` unless the connection is told to end before it is done.
+/// Does `work` unless the connection is to end before it is done.
 async fn guarded<H: Handler, T>(
-    hub: &SharedHub<H>,
+    worker: &SharedWorker<H>,
     id: FlowId,
     work: impl Future<Output = io::Result<T>>,
 ) -> io::Result<T> {
     let mut work = pin!(work);
     poll_fn(|cx| {
-        match hub.borrow_mut().conns.get_mut(id).filter(|c| c.ending.is_none()) {
-            Some(conn) => conn.listen(cx),
-            None => return Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+        let mut flows = worker.borrow_mut();
+        if !listen(&mut flows, id, cx) || flows.ending(id).is_some() {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
+        drop(flows);
         work.as_mut().poll(cx)
     })
     .await

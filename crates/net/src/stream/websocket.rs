@@ -1,16 +1,10 @@
 //! Moving messages over a WebSocket (RFC 7118 section 5): one message a WebSocket message, text or
 //! binary.
 
-use super::drive::{Broken, Carrier};
-use super::queue::WriteQueue;
 use super::unread::Unread;
-use crate::handler::{CloseReason, Handler};
-use crate::hub::Hub;
 use futures_util::{Sink, Stream};
-use ringway_sansio::FlowId;
-use ringway_sip::Malformed;
-use ringway_sip::limits::MAX_MESSAGE;
-use ringway_sip::message::Got;
+use ringway_flow::{Broken, Carrier, Flows, Pipes, WriteQueue};
+use ringway_sansio::{CloseReason, FlowId, Program, Time};
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -73,61 +67,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         Socket { socket, taken: 0 }
     }
 
-    fn take<H: Handler>(&mut self, id: FlowId, hub: &mut Hub<H>, message: &Message) {
-        let now = hub.now;
+    fn take<P: Program, W: Pipes>(
+        &mut self,
+        now: Time,
+        id: FlowId,
+        flows: &mut Flows<P, W>,
+        message: &Message,
+    ) {
         self.taken = self.socket.get_ref().read;
-        let Some(conn) = hub.conns.get_mut(id) else { return };
-        conn.heard = now;
-        conn.partial = None;
-        let flow = conn.flow;
-        let bytes: &[u8] = match message {
-            Message::Text(text) => text.as_bytes(),
-            Message::Binary(bytes) => bytes,
-            Message::Ping(_) | Message::Pong(_) => {
-                // The library answers a ping by itself.
-                hub.counters.stream_keepalives.add(1);
-                return;
-            }
-            Message::Close(_) | Message::Frame(_) => return,
-        };
-        if bytes.iter().all(|b| matches!(b, b'\r' | b'\n')) {
-            // RFC 7118 section 6: the keep-alive of RFC 5626 may be used here too.
-            hub.counters.stream_keepalives.add(1);
-            if bytes == b"\r\n\r\n" {
-                hub.send_on(&flow, b"\r\n", 0);
-            }
-            return;
-        }
-        // One frame, one message: whatever is wrong with it says nothing of the next.
-        if bytes.len() > MAX_MESSAGE {
-            hub.take_malformed(id, &flow, bytes, &too_long(bytes.len()));
-        } else {
-            hub.take_message(id, &flow, bytes);
-        }
-        hub.flush();
-    }
-
-    /// Bytes came that made no whole message: the clock of its slowness runs.
-    fn note_partial<H: Handler>(&mut self, id: FlowId, hub: &mut Hub<H>) {
-        let begun = self.socket.get_ref().read > self.taken;
-        let now = hub.now;
-        if let Some(conn) = hub.conns.get_mut(id)
-            && begun
-            && conn.partial.is_none()
-        {
-            conn.partial = Some(now);
-            hub.watch(id);
+        match message {
+            Message::Text(text) => flows.receive_message(now, id, text.as_bytes()),
+            Message::Binary(bytes) => flows.receive_message(now, id, bytes),
+            // The library answers a ping by itself.
+            Message::Ping(_) | Message::Pong(_) => flows.receive_keep_alive(now, id),
+            Message::Close(_) | Message::Frame(_) => {}
         }
     }
 }
 
-/// The fault of a message that is longer than any may be.
-pub(super) fn too_long(octets: usize) -> Malformed {
-    let got = Got::Number(octets as u64);
-    Malformed::with_status(513, "message: expected fewer octets", got, 0)
-}
-
-/// Why reading failed.
+/// Returns the reason for which reading failed.
 fn fault(error: &Error) -> CloseReason {
     tracing::debug!(%error, "WebSocket failed");
     match error {
@@ -137,11 +95,12 @@ fn fault(error: &Error) -> CloseReason {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unread + Unpin> Carrier for Socket<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> Carrier<Context<'_>> for Socket<S> {
     const TURN: usize = 16;
 
     fn poll_write(
         &mut self,
+        _: Time,
         queue: &mut WriteQueue,
         cx: &mut Context<'_>,
     ) -> Poll<Result<u64, Broken>> {
@@ -161,44 +120,46 @@ impl<S: AsyncRead + AsyncWrite + Unread + Unpin> Carrier for Socket<S> {
         Poll::Ready(sent.map(|()| queue.written(length)).map_err(|_| Broken))
     }
 
-    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+    fn poll_flush(&mut self, _: Time, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
         Pin::new(&mut self.socket).poll_flush(cx).map_err(|_| Broken)
     }
 
-    fn poll_read<H: Handler>(
+    fn poll_read<P: Program, W: Pipes>(
         &mut self,
+        now: Time,
         id: FlowId,
-        hub: &mut Hub<H>,
+        flows: &mut Flows<P, W>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), CloseReason>> {
         match Pin::new(&mut self.socket).poll_next(cx) {
             Poll::Pending => {
-                self.note_partial(id, hub);
+                if self.socket.get_ref().read > self.taken {
+                    flows.note_partial(now, id);
+                }
                 Poll::Pending
             }
             Poll::Ready(None) => Poll::Ready(Err(CloseReason::Peer)),
             Poll::Ready(Some(Err(error))) => Poll::Ready(Err(fault(&error))),
             Poll::Ready(Some(Ok(message))) => {
-                hub.waiting.streams.took(message.len(), 1);
-                self.take(id, hub, &message);
+                flows.note_read(message.len(), 1);
+                self.take(now, id, flows, &message);
                 Poll::Ready(Ok(()))
             }
         }
     }
 
-    /// There is no telling what the message would have been: nothing to answer.
-    fn too_slow<H: Handler>(&mut self, _: FlowId, _: &mut Hub<H>) {}
-
     /// The closing handshake (RFC 6455 section 7).
-    fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+    fn poll_close(&mut self, _: Time, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
         Pin::new(&mut self.socket).poll_close(cx).map_err(|_| Broken)
     }
 
+    fn poll_discard(&mut self, _: Time, cx: &mut Context<'_>) -> Poll<bool> {
+        Pin::new(&mut self.socket).poll_next(cx).map(|next| matches!(next, Some(Ok(_))))
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unread + Unpin> Unread for Socket<S> {
     fn unread(&self) -> usize {
         self.socket.get_ref().stream.unread()
-    }
-
-    fn poll_discard(&mut self, _: &mut [u8], cx: &mut Context<'_>) -> Poll<bool> {
-        Pin::new(&mut self.socket).poll_next(cx).map(|next| matches!(next, Some(Ok(_))))
     }
 }

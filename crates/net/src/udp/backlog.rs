@@ -6,9 +6,8 @@
 //! back in one lot; how long the handler will take nobody can know. So the numbers are good for
 //! deciding that there is too much to do, not for more.
 
-use crate::handler::Backlog;
 use crate::sys::Memory;
-use ringway_sansio::Time;
+use ringway_sansio::{Backlog, Time};
 use std::time::Duration;
 
 /// Memory the kernel needs for a datagram on top of its bytes, in octets: its own records of it, and
@@ -42,7 +41,7 @@ pub(crate) struct Gauge {
 impl Gauge {
     /// After a batch that has emptied the socket.
     pub(crate) fn emptied(&mut self, datagrams: usize) -> Backlog {
-        let backlog = Backlog { datagrams: self.behind + datagrams, ..Backlog::default() };
+        let backlog = Backlog { messages: self.behind + datagrams, ..Backlog::default() };
         (self.behind, self.last, self.told, self.taken) = (0, None, 0, 0);
         backlog
     }
@@ -78,7 +77,7 @@ impl Gauge {
         let dropped = memory.dropped.wrapping_sub(self.dropped);
         self.dropped = memory.dropped;
         let capacity = memory.capacity;
-        (Backlog { datagrams: self.behind, queued, capacity, delay }, dropped)
+        (Backlog { messages: self.behind, queued, capacity, delay }, dropped)
     }
 }
 
@@ -101,10 +100,10 @@ mod tests {
         let mut gauge = Gauge::default();
         // Nothing is known of the pace yet. The kernel still counts what was taken.
         let (first, _) = gauge.full(at(0), 32, 32 * 500, memory(132));
-        assert_eq!((first.datagrams, first.queued, first.delay), (32, 100 * EACH, Duration::ZERO));
+        assert_eq!((first.messages, first.queued, first.delay), (32, 100 * EACH, Duration::ZERO));
         // 10 us a datagram, and as many come as are taken.
         let (second, _) = gauge.full(at(320), 32, 32 * 500, memory(164));
-        assert_eq!((second.datagrams, second.queued), (64, 100 * EACH));
+        assert_eq!((second.messages, second.queued), (64, 100 * EACH));
         assert_eq!((second.delay, second.capacity), (Duration::from_millis(1), 16 << 20));
         // Now it has given all back.
         let (third, _) = gauge.full(at(640), 32, 32 * 500, memory(100));
@@ -113,10 +112,10 @@ mod tests {
         let (fourth, _) = gauge.full(at(640 + 32 * 90), 32, 32 * 500, memory(132));
         assert_eq!(fourth.delay, Duration::from_millis(2));
         let last = gauge.emptied(5);
-        assert_eq!(last, Backlog { datagrams: 133, ..Backlog::default() });
+        assert_eq!(last, Backlog { messages: 133, ..Backlog::default() });
         // The pace is remembered; the time in which nothing came is no part of it.
         let (next, _) = gauge.full(at(9_000_000), 32, 32 * 500, memory(132));
-        assert_eq!((next.datagrams, next.delay), (32, Duration::from_millis(2)));
+        assert_eq!((next.messages, next.delay), (32, Duration::from_millis(2)));
     }
 
     #[test]

@@ -7,21 +7,23 @@
 mod backlog;
 mod fragment;
 mod outstanding;
+mod ports;
 mod shed;
 mod waiting;
 
-pub(crate) use outstanding::{Ledger, Outstanding, QUOTE};
+use outstanding::Outstanding;
+pub(crate) use outstanding::{Ledger, QUOTE};
+pub(crate) use ports::{Refused, UdpPorts};
 
 use crate::bind::enlarge_buffers;
-use crate::handler::Backlog;
-use crate::route::{Listener, source_for};
+use crate::route::source_for;
 use crate::sys::{
     After, Datagram, RECEIVE_BATCH, ReceiveBatch, Reception, Refusal, SEND_BATCH, SendBatch,
     memory, next_refusal, set_option, watch_reading,
 };
 use backlog::Gauge;
 use fragment::Fragment;
-use ringway_sansio::{Flow, FlowId, Time, Transport};
+use ringway_sansio::{Backlog, Flow, FlowId, Listener, Time, Transport};
 use socket2::Socket;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -44,7 +46,7 @@ pub(crate) struct UdpPort {
     fragment: Fragment,
     waiting: Waiting,
     gauge: Gauge,
-    /// The share of new requests the kernel discards now, of [`SHED_ALL`](crate::SHED_ALL).
+    /// The share of new requests the kernel discards now, of [`SHED_ALL`](ringway_sansio::SHED_ALL).
     shed: u32,
 }
 
@@ -122,7 +124,7 @@ impl UdpPort {
         }
     }
 
-    /// Has the kernel discard that share of new requests, of [`SHED_ALL`](crate::SHED_ALL), from now on.
+    /// Has the kernel discard that share of new requests, of [`SHED_ALL`](ringway_sansio::SHED_ALL), from now on.
     pub(crate) fn shed(&mut self, share: u32) {
         // Where the system has no filters, the share stays what it is: nothing is discarded.
         if share != self.shed && shed::shed(self.io.get_ref(), share).is_ok() {

@@ -6,12 +6,12 @@
 //! what belongs to calls that have begun. Who sent it will send it again half a second later
 //! (RFC 3261 section 17.1.1.2, Timer A).
 
-use crate::fresh::METHODS;
-use crate::handler::SHED_ALL;
 use libc::{
     BPF_ABS, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_K, BPF_LD, BPF_LEN, BPF_RET, BPF_W, SKF_AD_OFF,
     SKF_AD_RANDOM,
 };
+use ringway_flow::METHODS;
+use ringway_sansio::SHED_ALL;
 use socket2::{SockFilter, Socket};
 use std::io;
 

@@ -4,8 +4,10 @@
 pub mod authority;
 pub mod namespace;
 
-use ringway_net::{Backlog, Bind, CloseReason, Config, Control, Handler, Listener, Peer, bind};
-use ringway_sansio::{Flow, Outbox, Target, Time, Transport};
+use ringway_net::{Bind, Config, Control, Handler, bind};
+use ringway_sansio::{
+    Backlog, CloseReason, Flow, Listener, Outbox, Peer, Program, Target, Time, Transport,
+};
 use ringway_sip::Malformed;
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -69,9 +71,7 @@ impl Probe {
     }
 }
 
-impl Handler for Probe {
-    type Post = Job;
-
+impl Program for Probe {
     fn message(&mut self, _: Time, flow: &Flow, bytes: &[u8], out: &mut Outbox) {
         if !self.pause.is_zero() {
             std::thread::sleep(self.pause);
@@ -118,24 +118,28 @@ impl Handler for Probe {
         self.tell(Event::CutOff(report, self.worker));
     }
 
-    fn posted(&mut self, now: Time, job: Job, out: &mut Outbox) {
-        job(self, now, out);
-    }
-
     fn timeout(&mut self, now: Time, _: &mut Outbox) {
         self.timeout = None;
         self.tell(Event::Timeout(now));
     }
 
-    fn next_timeout(&self) -> Option<Time> {
+    fn poll_timeout(&self) -> Option<Time> {
         self.timeout
     }
 
-    fn batch(&mut self, _: Time, backlog: Backlog) -> u32 {
+    fn backlog(&mut self, _: Time, backlog: Backlog) -> u32 {
         if self.tell {
             self.tell(Event::Batch(backlog));
         }
         self.shed
+    }
+}
+
+impl Handler for Probe {
+    type Post = Job;
+
+    fn posted(&mut self, now: Time, job: Job, out: &mut Outbox) {
+        job(self, now, out);
     }
 }
 

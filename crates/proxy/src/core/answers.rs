@@ -3,9 +3,9 @@
 
 use super::context::{Attempt, Branch, CancelReason, Origin, State};
 use super::notify::NOTIFY;
-use super::{CallStep, Core, Event, Hop};
+use super::{CallStep, Core, Event};
 use crate::forward;
-use ringway_sansio::{Flow, Outbox, Target, Time, TimerId};
+use ringway_sansio::{Flow, Hop, Outbox, Target, Time, TimerId};
 use ringway_sip::header::{HeaderId, Via};
 use ringway_sip::message::{Message, Slot};
 use ringway_sip::transaction::machine::ServerState;

@@ -3,12 +3,12 @@
 use super::calls::end_of_call;
 use super::context::{self, Attempt, Branch, Context, Kept, RequestTarget, State};
 use super::preroute::MARK_AFTER;
-use super::{Core, Event, Hop, MAX_RESOLVING, Pass, ResolveTarget, Tick};
+use super::{Core, Event, MAX_RESOLVING, Pass, ResolveTarget, Tick};
 use crate::forward::{self, Plan};
 use crate::mark::DialogId;
 use crate::outbound::MAX_TOKEN;
 use crate::shared::REMEMBER_REQUEST;
-use ringway_sansio::{Flow, Outbox, Target, Time, TimerId, Transport};
+use ringway_sansio::{Flow, Hop, Outbox, Target, Time, TimerId, Transport};
 use ringway_sip::header::{HeaderId, Items, NameAddr, Via};
 use ringway_sip::message::{self, Message, Method};
 use ringway_sip::transaction::{self, ClientId, Kind};
@@ -311,17 +311,9 @@ impl Core {
         if matches!(hop.transport, Transport::Ws | Transport::Wss) {
             return None;
         }
-        let path = self.paths.path(hop.transport, hop.addr)?;
-        let target = match path.flow {
-            Some(id) => Target::Flow(Flow {
-                id,
-                transport: hop.transport,
-                local: path.local,
-                remote: hop.addr,
-            }),
-            None => Target::Peer { transport: hop.transport, remote: hop.addr, name: hop.name },
-        };
-        let (transport, local) = (hop.transport, path.local);
+        let Hop { transport, addr: remote, name } = hop;
+        let local = self.paths.local_for(transport, remote)?;
+        let target = Target::Peer { transport, remote, name };
         Some(Way { target, transport, local, flow: None, any_size: false })
     }
 

@@ -1,8 +1,8 @@
 //! The response context (RFC 3261 section 16.2): one proxied request, its branches and the best
 //! answer so far.
 
-use super::{CallEvent, CallInfo, Hop};
-use ringway_sansio::{Flow, Time, TimerId, Transport};
+use super::{CallEvent, CallInfo};
+use ringway_sansio::{Flow, Hop, Time, TimerId, Transport};
 use ringway_sip::transaction::{ClientId, Kind, ServerId};
 use smallvec::SmallVec;
 use std::net::{IpAddr, SocketAddr};

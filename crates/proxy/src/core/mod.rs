@@ -31,7 +31,7 @@ use crate::gruu::Gruus;
 use crate::location::LocationStore;
 use crate::mark::Marks;
 use crate::outbound::FlowTokens;
-use crate::overload::{Backlog, Guard};
+use crate::overload::Guard;
 use crate::own::Own;
 use crate::regevent::{Notify, RegEvents};
 use crate::registrar::Registrar;
@@ -44,7 +44,7 @@ pub use events::{
 use gateways::Gateways;
 use kept::Purpose;
 pub use kept::{MAX_KEPT, MAX_KEPT_OF_NEW, MAX_KEPT_OF_STRANGERS};
-use ringway_sansio::{Flow, FlowId, Outbox, Random, Time, TimerWheel, Transport};
+use ringway_sansio::{Backlog, Flow, FlowId, Outbox, Random, Time, TimerWheel, Transport};
 use ringway_sip::header::Via;
 use ringway_sip::message::{self, Message, Method};
 use ringway_sip::transaction::table::USER_REPORT;
@@ -73,17 +73,6 @@ const SWEEP_BUDGET: usize = 2_000;
 /// How often a worker sweeps.
 const SWEEP_EVERY: core::time::Duration = core::time::Duration::from_secs(1);
 
-/// A next hop found by server location (RFC 3263).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hop {
-    /// What to speak.
-    pub transport: Transport,
-    /// Where.
-    pub addr: SocketAddr,
-    /// Name the peer's certificate must carry, for TLS.
-    pub name: Option<Arc<str>>,
-}
-
 /// What server location is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolveTarget {
@@ -97,19 +86,11 @@ pub struct ResolveTarget {
     pub secure: bool,
 }
 
-/// The way a datagram or connection to a peer would leave.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Path {
-    /// For datagrams: the listening socket to send from.
-    pub flow: Option<FlowId>,
-    /// Our address as the peer can reach it: that of the listening socket, never a wildcard.
-    pub local: SocketAddr,
-}
-
 /// What the world knows of its interfaces.
 pub trait Paths: Send {
-    /// The way to `remote` over `transport`; `None` where nothing listens for such answers.
-    fn path(&mut self, transport: Transport, remote: SocketAddr) -> Option<Path>;
+    /// Returns our address as a peer at `remote` can reach it over `transport`, never a wildcard. Returns
+    /// `None` where nothing listens for its answers.
+    fn local_for(&mut self, transport: Transport, remote: SocketAddr) -> Option<SocketAddr>;
 }
 
 /// What the proxy gets from the world at the start.
@@ -478,7 +459,7 @@ impl Core {
 
     /// Tells before each batch of messages what waits behind it; decides what is turned away
     /// (overload). Returns the share of new requests that should not even be taken in, of
-    /// [`WHOLE`](crate::overload::WHOLE).
+    /// [`SHED_ALL`](ringway_sansio::SHED_ALL).
     pub fn handle_backlog(&mut self, now: Time, backlog: &Backlog) -> u32 {
         self.guard.backlog(now, backlog);
         self.guard.shed()

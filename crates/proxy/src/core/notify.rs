@@ -4,10 +4,10 @@
 use super::branch::{Found, Way};
 use super::preroute::Routed;
 use super::validate::{Proof, Refusal, same_user};
-use super::{Core, Event, Hop, MAX_RESOLVING, Pass};
+use super::{Core, Event, MAX_RESOLVING, Pass};
 use crate::location::Change;
 use crate::regevent::{Notify, RegEvents};
-use ringway_sansio::{Outbox, Target, Time, Transport};
+use ringway_sansio::{Hop, Outbox, Target, Time, Transport};
 use ringway_sip::header::{HeaderId, NameAddr};
 use ringway_sip::message;
 use ringway_sip::transaction::{Branch, ClientEvent, Kind};

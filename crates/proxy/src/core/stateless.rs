@@ -4,10 +4,10 @@
 use super::branch::{Found, Way, as_request_uri, has_lr, next_route};
 use super::context::{Attempt, Kept, RequestTarget};
 use super::validate::Proof;
-use super::{Core, Event, Hop, MAX_RESOLVING, Pass, ResolveTarget};
+use super::{Core, Event, MAX_RESOLVING, Pass, ResolveTarget};
 use crate::config::Mode;
 use crate::forward::{self, Plan};
-use ringway_sansio::{Flow, Outbox, Target, Time};
+use ringway_sansio::{Flow, Hop, Outbox, Target, Time};
 use ringway_sip::header::{HeaderId, Items, NameAddr, Via};
 use ringway_sip::message::{Message, Method};
 use ringway_sip::transaction::id::MAGIC_COOKIE;

@@ -14,13 +14,14 @@ pub use bind::bind;
 pub use msg::Msg;
 pub use ua::*;
 
-use ringway_proxy::config::{Auth, Config, Domain, Limits, Listener, Mode};
+use ringway_proxy::config::{Auth, Config, Domain, Limits, Mode};
 use ringway_proxy::location::MemoryStore;
 use ringway_proxy::{
-    AuthFailure, CallEvent, Core, Event, Hop, LogLine, Path, Paths, ResolveTarget,
-    World as Surroundings,
+    AuthFailure, CallEvent, Core, Event, LogLine, Paths, ResolveTarget, World as Surroundings,
 };
-use ringway_sansio::{Duration, Flow, FlowId, Outbox, Random, SplitMix, Target, Time, Transport};
+use ringway_sansio::{
+    Duration, Flow, Hop, Listener, Outbox, Random, SplitMix, Target, Time, Transport,
+};
 use ringway_sip::digest::{Algorithm, Ha1};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -86,20 +87,15 @@ pub fn config() -> Config {
     }
 }
 
-/// Ways out as a host with one address has them.
+/// Addresses as a host with one has them.
 struct Table {
-    worker: u8,
     /// Transports without a listener.
     missing: Vec<Transport>,
 }
 
 impl Paths for Table {
-    fn path(&mut self, transport: Transport, remote: SocketAddr) -> Option<Path> {
-        if self.missing.contains(&transport) {
-            return None;
-        }
-        let flow = transport.is_datagram().then(|| FlowId::new(self.worker, 0));
-        Some(Path { flow, local: local(transport, remote) })
+    fn local_for(&mut self, transport: Transport, remote: SocketAddr) -> Option<SocketAddr> {
+        (!self.missing.contains(&transport)).then(|| local(transport, remote))
     }
 }
 
@@ -197,7 +193,7 @@ impl World {
                     store: store.clone(),
                     users: Arc::new(People),
                     random: Box::new(random) as Box<dyn Random + Send>,
-                    paths: Box::new(Table { worker, missing: missing.to_vec() }),
+                    paths: Box::new(Table { missing: missing.to_vec() }),
                     workers,
                     shared: shared.clone(),
                 };

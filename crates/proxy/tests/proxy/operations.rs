@@ -3,7 +3,7 @@
 use crate::common::*;
 use ringway_proxy::core::{MAX_KEPT_OF_NEW, MAX_RESOLVING};
 use ringway_proxy::location::{Commit, CommitTag, Journal, MemoryStore};
-use ringway_proxy::overload::Backlog;
+use ringway_sansio::Backlog;
 use ringway_sansio::{Duration, Transport::Udp};
 use std::sync::{Arc, Mutex};
 
@@ -46,7 +46,7 @@ fn overload_refuses_what_is_new() {
     let invite = w.call(ALICE, "INVITE sip:bob@example.org");
     w.expect(ALICE, "100");
     let got = w.expect(BOB, "INVITE");
-    let waits = Backlog { wait: Duration::from_secs(1), behind: 100_000, ..Backlog::default() };
+    let waits = Backlog { delay: Duration::from_secs(1), messages: 100_000, ..Backlog::default() };
     let now = w.now;
     w.cores[0].handle_backlog(now, &waits);
     let other = w.call(ALICE, "INVITE sip:bob@example.org");

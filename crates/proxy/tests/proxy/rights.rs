@@ -11,7 +11,7 @@ use crate::relay::{answered, digest};
 use crate::routing::dial_plan;
 use ringway_proxy::config::Network;
 use ringway_proxy::core::{MAX_KEPT_OF_NEW, MAX_KEPT_OF_STRANGERS};
-use ringway_sansio::{Random, SplitMix};
+use ringway_sansio::{Flow, FlowId, Random, SplitMix, Transport};
 use std::collections::{BTreeMap, BTreeSet};
 
 const STEPS: usize = 120;
@@ -304,6 +304,15 @@ impl Run {
         }
         let flow = match &sent.to {
             ringway_sansio::Target::Flow(flow) => *flow,
+            ringway_sansio::Target::Peer { transport: Transport::Udp, remote, .. } => {
+                let id = FlowId::new(sent.worker, 0);
+                Flow {
+                    id,
+                    transport: Transport::Udp,
+                    local: local(Transport::Udp, *remote),
+                    remote: *remote,
+                }
+            }
             ringway_sansio::Target::Peer { .. } => return,
         };
         self.w.bytes_from(sent.worker, flow, &ok.bytes());

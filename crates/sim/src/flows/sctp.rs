@@ -1,36 +1,21 @@
 //! One SCTP message per message, and a stream for each call.
 
-use super::{Carrier, CarrierEvent, MAX_FLOWS, MAX_WAITING, Names};
+use super::{Stack, Worker};
 use bytes::Bytes;
-use fnv::FnvHasher;
-use ringway_sansio::{Addressing, Endpoint, Flow, Random, Target, Time, Transport};
-use ringway_sctp::{AssocId, Error, Event, Limits, SendOptions, Settings};
-use ringway_sip::message;
-use std::collections::VecDeque;
-use std::hash::Hasher;
+use ringway_flow::{Broken, CallStreams, Carrier, Driver, Flows, Open, Pipes, Turn, WriteQueue};
+use ringway_sansio::{
+    Addressing, CloseReason, Endpoint, FlowId, Peer, Program, Random, Time, Transport,
+};
+use ringway_sctp::{AssocId, Close, Error, Event, Limits, PathState, SendOptions, Settings};
+use ringway_sip::limits::MAX_MESSAGE;
 use std::net::{IpAddr, SocketAddr};
+use std::task::Poll;
 
-/// Returns the stream of a message. All messages of one Call-ID share a stream, in both directions,
-/// chosen by FNV-1a. A message without a Call-ID is on the first stream.
-pub fn stream_of(bytes: &[u8], streams: u16) -> u16 {
-    let Ok(message) = message::parse(bytes) else { return 0 };
-    let mut hasher = FnvHasher::default();
-    hasher.write(message.call_id());
-    // The low bits of FNV-1a are its weakest.
-    ((hasher.finish() >> 32) % u64::from(streams.max(1))) as u16
-}
-
-struct Association {
-    id: AssocId,
-    flow: Flow,
-    /// Messages that wait for room in the send buffer.
-    waiting: VecDeque<(u16, Bytes)>,
-    bytes: usize,
-    /// The message that is being read.
-    message: Vec<u8>,
-    /// Report numbers of messages sent before it was established.
-    reports: Vec<u64>,
-    up: bool,
+/// An association and the flow that it carries.
+struct Pipe {
+    flow: FlowId,
+    driver: Driver<Messages>,
+    open: bool,
 }
 
 pub(super) struct Sctp {
@@ -38,9 +23,9 @@ pub(super) struct Sctp {
     locals: Vec<IpAddr>,
     port: u16,
     streams: u16,
-    names: Names,
-    associations: Vec<Association>,
-    events: VecDeque<CarrierEvent>,
+    calls: CallStreams,
+    pipes: Vec<Pipe>,
+    /// Retransmissions of closed associations.
     retransmits: u64,
 }
 
@@ -49,157 +34,159 @@ impl Sctp {
         locals: &[IpAddr],
         port: u16,
         settings: Settings,
-        streams: u16,
+        (streams, calls): (u16, CallStreams),
         random: impl Random + Send + 'static,
     ) -> Result<Self, Error> {
         let mut sctp = ringway_sctp::Sctp::new(Limits::default(), settings, Box::new(random))?;
         sctp.listen(locals, port, None)?;
-        Ok(Sctp {
-            sctp,
-            locals: locals.to_vec(),
-            port,
-            streams,
-            names: Names::default(),
-            associations: Vec::new(),
-            events: VecDeque::new(),
-            retransmits: 0,
-        })
+        let (locals, pipes) = (locals.to_vec(), Vec::new());
+        Ok(Sctp { sctp, locals, port, streams, calls, pipes, retransmits: 0 })
     }
 
-    fn add(&mut self, id: AssocId, remote: SocketAddr, up: bool) -> usize {
-        let local = SocketAddr::new(self.locals[0], self.port);
-        let flow = Flow { id: self.names.next(), transport: Transport::Sctp, local, remote };
-        self.associations.push(Association {
-            id,
-            flow,
-            waiting: VecDeque::new(),
-            bytes: 0,
-            message: Vec::new(),
-            reports: Vec::new(),
-            up,
-        });
-        self.associations.len() - 1
+    fn add(&mut self, flow: FlowId, id: AssocId, open: bool) {
+        let (streams, calls) = (self.streams, self.calls);
+        let messages = Messages { id, streams, calls, buffer: Vec::new(), end: None };
+        self.pipes.push(Pipe { flow, driver: Driver::new(flow, messages), open });
     }
 
-    /// Returns the association with a peer, by any of its addresses, or opens one.
-    fn find(&mut self, now: Time, to: &Target) -> Option<usize> {
-        let leads = |a: &Association| match to {
-            Target::Flow(flow) => a.flow.id == flow.id,
-            Target::Peer { remote, .. } => {
-                let is_one = |paths: &[ringway_sctp::PathSnapshot]| {
-                    paths.iter().any(|path| path.remote == remote.ip())
-                };
-                a.flow.remote == *remote
-                    || a.flow.remote.port() == remote.port()
-                        && self.sctp.snapshot(a.id).is_ok_and(|s| is_one(&s.paths))
-            }
+    fn find(&mut self, id: AssocId) -> Option<&mut Pipe> {
+        self.pipes.iter_mut().find(|pipe| pipe.driver.carrier().id == id)
+    }
+
+    /// Returns our address and the peer's on the primary path.
+    fn ends(&self, id: AssocId) -> Option<(SocketAddr, SocketAddr)> {
+        let snapshot = self.sctp.snapshot(id).ok()?;
+        let (ours, theirs) = self.sctp.ports(id).ok()?;
+        let path = snapshot.paths.iter().find(|path| path.primary).or(snapshot.paths.first())?;
+        Some((SocketAddr::new(self.locals[0], ours), SocketAddr::new(path.remote, theirs)))
+    }
+
+    /// Lets messages find the peer at an address that is known to be its own (RFC 9260 section 5.4).
+    fn note_path<P: Program>(
+        &mut self,
+        (id, remote): (AssocId, IpAddr),
+        state: PathState,
+        worker: &mut Worker<P>,
+    ) {
+        let Ok((_, port)) = self.sctp.ports(id) else { return };
+        if let Some(pipe) = self.find(id).filter(|_| state == PathState::Active) {
+            worker.reaches(pipe.flow, SocketAddr::new(remote, port));
+        }
+    }
+
+    fn note_paths<P: Program>(&mut self, id: AssocId, worker: &mut Worker<P>) {
+        let Ok(snapshot) = self.sctp.snapshot(id) else { return };
+        for path in &snapshot.paths {
+            self.note_path((id, path.remote), path.state, worker);
+        }
+    }
+
+    fn accept<P: Program>(&mut self, now: Time, id: AssocId, worker: &mut Worker<P>) {
+        let ends = self.ends(id);
+        let accept = |(local, remote)| worker.accept(now, Transport::Sctp, local, remote);
+        let Some(flow) = ends.and_then(accept) else {
+            // It fails only for an association that has ended.
+            let _ = self.sctp.abort(id, b"too many connections");
+            return;
         };
-        if let Some(found) = self.associations.iter().position(leads) {
-            return Some(found);
-        }
-        let Target::Peer { remote, .. } = to else { return None };
-        if self.associations.len() >= MAX_FLOWS {
-            return None;
-        }
-        let (remotes, port) = ([remote.ip()], remote.port());
-        let id = self.sctp.connect(now, &self.locals, self.port, &remotes, port, None).ok()?;
-        Some(self.add(id, *remote, false))
+        self.add(flow, id, true);
+        worker.opened(now, flow, None, &Peer { domains: Vec::new(), inbound: true });
+        self.note_paths(id, worker);
+        self.turn(now, flow, worker);
     }
 
-    /// Sends the messages that the association accepts now.
-    fn flush(&mut self, now: Time, index: usize) {
-        let association = &mut self.associations[index];
-        while let Some((stream, bytes)) = association.waiting.front() {
-            let options = SendOptions { stream: *stream, ..SendOptions::default() };
-            if self.sctp.send(now, association.id, &options, bytes.clone()).is_err() {
-                return;
-            }
-            association.bytes -= bytes.len();
-            association.waiting.pop_front();
-        }
+    /// The association continues as another connection, which counts as opened by the peer.
+    fn restart<P: Program>(&mut self, now: Time, id: AssocId, worker: &mut Worker<P>) {
+        let position = self.pipes.iter().position(|pipe| pipe.driver.carrier().id == id);
+        let Some(position) = position else { return };
+        let pipe = self.pipes.swap_remove(position);
+        worker.closed(now, pipe.flow, CloseReason::Restarted);
+        self.accept(now, id, worker);
     }
 
-    fn read(&mut self, index: usize) {
-        let association = &mut self.associations[index];
-        while let Ok(Some(part)) = self.sctp.recv(association.id, &mut association.message) {
-            if part.cut {
-                association.message.clear();
-            } else if part.end {
-                let whole = std::mem::take(&mut association.message);
-                self.events.push_back(CarrierEvent::Message(association.flow, whole));
-            }
-        }
-    }
-
-    fn handle(&mut self, now: Time, event: Event) {
-        let index_of = |id: AssocId| self.associations.iter().position(|a| a.id == id);
-        match event {
-            Event::Up { id, .. } => match index_of(id) {
-                Some(index) => {
-                    self.associations[index].up = true;
-                    self.associations[index].reports.clear();
+    fn handle_event<P: Program>(&mut self, now: Time, event: Event, worker: &mut Worker<P>) {
+        let (id, end) = match event {
+            Event::Up { id, .. } => match self.find(id) {
+                Some(pipe) => {
+                    pipe.open = true;
+                    let flow = pipe.flow;
+                    worker.opened(now, flow, None, &Peer::default());
+                    self.note_paths(id, worker);
+                    (id, None)
                 }
-                None => {
-                    let Ok(snapshot) = self.sctp.snapshot(id) else { return };
-                    let Ok((_, port)) = self.sctp.ports(id) else { return };
-                    let primary = snapshot.paths.iter().find(|path| path.primary);
-                    let Some(primary) = primary.or(snapshot.paths.first()) else { return };
-                    self.add(id, SocketAddr::new(primary.remote, port), true);
-                }
+                None => return self.accept(now, id, worker),
             },
-            Event::Readable(id) => {
-                if let Some(index) = index_of(id) {
-                    self.read(index);
-                }
+            Event::Restarted(id) => return self.restart(now, id, worker),
+            Event::Path { id, remote, state } => {
+                return self.note_path((id, remote), state, worker);
             }
-            Event::Writable(id) => {
-                if let Some(index) = index_of(id) {
-                    self.flush(now, index);
-                }
+            Event::Readable(id) | Event::Writable(id) => (id, None),
+            Event::PeerShutdown(id) | Event::Closed(id, Close::Finished) => {
+                (id, Some(CloseReason::Peer))
             }
-            Event::Closed(id, _) => {
-                let Some(index) = index_of(id) else { return };
-                self.read(index);
-                let gone = self.associations.swap_remove(index);
-                self.events.extend(gone.reports.into_iter().map(CarrierEvent::NotSent));
-                self.events.push_back(CarrierEvent::Closed(gone.flow.id));
-            }
-            _ => {}
+            Event::Closed(id, _) => (id, Some(CloseReason::Broken)),
+            _ => return,
+        };
+        if matches!(event, Event::Closed(..)) {
+            self.retransmits += self.sctp.snapshot(id).map_or(0, |s| s.totals.retransmits);
         }
+        let Some(pipe) = self.find(id) else { return };
+        if end.is_some() {
+            pipe.driver.carrier_mut().end = end;
+        }
+        let flow = pipe.flow;
+        self.turn(now, flow, worker);
     }
 }
 
-impl Carrier for Sctp {
-    fn send(&mut self, now: Time, to: &Target, report: u64, bytes: &[u8]) -> bool {
-        let Some(index) = self.find(now, to) else { return false };
-        let stream = stream_of(bytes, self.streams);
-        let association = &mut self.associations[index];
-        if bytes.is_empty() || association.bytes + bytes.len() > MAX_WAITING {
-            return false;
-        }
-        association.waiting.push_back((stream, Bytes::copy_from_slice(bytes)));
-        association.bytes += bytes.len();
-        if report != 0 && !association.up {
-            association.reports.push(report);
-        }
-        self.flush(now, index);
-        true
+impl Stack for Sctp {
+    fn open(&mut self, now: Time, flow: FlowId, open: Open) -> bool {
+        let (remotes, port) = ([open.remote.ip()], open.remote.port());
+        let id = self.sctp.connect(now, &self.locals, self.port, &remotes, port, None);
+        // An association that is ending still has the port.
+        let id = id.or_else(|_| self.sctp.connect(now, &self.locals, 0, &remotes, port, None));
+        id.map(|id| self.add(flow, id, false)).is_ok()
     }
 
-    fn poll(&mut self, now: Time) -> Option<CarrierEvent> {
+    fn send(&mut self, _: SocketAddr, _: &[u8]) {}
+
+    fn handle_events<P: Program>(&mut self, now: Time, workers: &mut [Worker<P>]) {
+        let Some(worker) = workers.first_mut() else { return };
         while let Some(event) = self.sctp.poll_event() {
-            if let Event::Closed(id, _) = &event
-                && let Ok(snapshot) = self.sctp.snapshot(*id)
-            {
-                self.retransmits += snapshot.totals.retransmits;
-            }
-            self.handle(now, event);
+            self.handle_event(now, event, worker);
         }
-        self.events.pop_front()
+    }
+
+    fn turn<P: Program>(&mut self, now: Time, flow: FlowId, worker: &mut Worker<P>) {
+        let Some(index) = self.pipes.iter().position(|pipe| pipe.flow == flow) else { return };
+        let pipe = &mut self.pipes[index];
+        let end = pipe.driver.carrier().end;
+        let reason = match (pipe.open, worker.ending(flow)) {
+            (true, _) => loop {
+                match pipe.driver.turn(now, worker, &mut self.sctp) {
+                    Turn::More => {}
+                    Turn::Wait => return,
+                    Turn::Over(reason) => break reason,
+                }
+            },
+            // It never came to carry messages.
+            (false, Some(ending)) => ending.reason,
+            (false, None) if end.is_some() => CloseReason::Broken,
+            (false, None) => return,
+        };
+        let pipe = self.pipes.swap_remove(index);
+        let messages = pipe.driver.carrier();
+        // Both fail only for an association that has ended.
+        let _ = match messages.end {
+            Some(_) => self.sctp.shutdown(now, messages.id),
+            None => self.sctp.abort(messages.id, b""),
+        };
+        worker.closed(now, flow, reason);
     }
 
     fn retransmits(&self) -> u64 {
-        let live = self.associations.iter().filter_map(|a| self.sctp.snapshot(a.id).ok());
+        let ids = self.pipes.iter().map(|pipe| pipe.driver.carrier().id);
+        let live = ids.filter_map(|id| self.sctp.snapshot(id).ok());
         self.retransmits + live.map(|s| s.totals.retransmits).sum::<u64>()
     }
 }
@@ -219,5 +206,79 @@ impl Endpoint for Sctp {
 
     fn poll_transmit(&mut self, now: Time, payload: &mut Vec<u8>) -> Option<Addressing> {
         self.sctp.poll_transmit(now, payload)
+    }
+}
+
+/// The messages of one association.
+struct Messages {
+    id: AssocId,
+    streams: u16,
+    calls: CallStreams,
+    /// The message being received.
+    buffer: Vec<u8>,
+    /// The reason for which nothing more is received.
+    end: Option<CloseReason>,
+}
+
+impl Carrier<ringway_sctp::Sctp> for Messages {
+    const TURN: usize = 1;
+
+    fn poll_write(
+        &mut self,
+        now: Time,
+        queue: &mut WriteQueue,
+        sctp: &mut ringway_sctp::Sctp,
+    ) -> Poll<Result<u64, Broken>> {
+        let Some(message) = queue.message() else { return Poll::Ready(Ok(0)) };
+        let length = message.len();
+        let stream = self.calls.stream(message, self.streams);
+        let options = SendOptions { stream, ..SendOptions::default() };
+        match sctp.send(now, self.id, &options, Bytes::copy_from_slice(message)) {
+            Ok(()) => Poll::Ready(Ok(queue.written(length))),
+            Err(Error::NoRoom { .. }) => Poll::Pending,
+            // What was received before is still read.
+            Err(_) if self.end.is_some() => Poll::Pending,
+            Err(_) => Poll::Ready(Err(Broken)),
+        }
+    }
+
+    fn poll_flush(&mut self, _: Time, _: &mut ringway_sctp::Sctp) -> Poll<Result<(), Broken>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_read<P: Program, W: Pipes>(
+        &mut self,
+        now: Time,
+        id: FlowId,
+        flows: &mut Flows<P, W>,
+        sctp: &mut ringway_sctp::Sctp,
+    ) -> Poll<Result<(), CloseReason>> {
+        let Ok(Some(part)) = sctp.recv(self.id, &mut self.buffer) else {
+            return self.end.map_or(Poll::Pending, |reason| Poll::Ready(Err(reason)));
+        };
+        if part.cut {
+            self.buffer.clear();
+        } else if part.end {
+            flows.receive_message(now, id, &self.buffer);
+            self.buffer.clear();
+        } else {
+            // Longer than any message may be, and refused as such when it ends.
+            self.buffer.truncate(MAX_MESSAGE + 1);
+        }
+        flows.note_read(part.len, usize::from(part.end));
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_close(&mut self, now: Time, sctp: &mut ringway_sctp::Sctp) -> Poll<Result<(), Broken>> {
+        Poll::Ready(sctp.shutdown(now, self.id).map_err(|_| Broken))
+    }
+
+    fn poll_discard(&mut self, _: Time, sctp: &mut ringway_sctp::Sctp) -> Poll<bool> {
+        self.buffer.clear();
+        match sctp.recv(self.id, &mut self.buffer) {
+            Ok(Some(_)) => Poll::Ready(true),
+            _ if self.end.is_some() => Poll::Ready(false),
+            _ => Poll::Pending,
+        }
     }
 }

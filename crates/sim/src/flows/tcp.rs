@@ -1,34 +1,32 @@
 //! Consecutive messages on a byte stream, separated by Content-Length.
 
-use super::{Carrier, CarrierEvent, MAX_FLOWS, MAX_WAITING, Names};
-use ringway_sansio::{Addressing, Endpoint, Flow, Random, Target, Time, Transport};
-use ringway_sip::framing::{Frame, Framer};
-use ringway_tcp::{ConnId, Error, Event, Limits, Settings};
-use std::collections::VecDeque;
+use super::{Stack, Worker};
+use ringway_flow::{Broken, ByteStream, Carrier, Driver, Flows, Open, Pipes, Turn, WriteQueue};
+use ringway_sansio::{
+    Addressing, CloseReason, Endpoint, FlowId, Peer, Program, Random, Time, Transport,
+};
+use ringway_tcp::{Close, ConnId, Error, Event, Limits, Settings};
 use std::net::SocketAddr;
+use std::task::Poll;
 
 /// Maximum number of connections that wait to be accepted.
 const BACKLOG: usize = 64;
 /// Bytes read at a time.
 const CHUNK: usize = 16 << 10;
 
-struct Connection {
-    id: ConnId,
-    flow: Flow,
-    framer: Framer,
-    /// Bytes that wait for the connection to open, or for room.
-    waiting: VecDeque<u8>,
-    /// Report numbers of messages with bytes in `waiting`.
-    reports: Vec<u64>,
-    over: bool,
+/// A connection and the flow that it carries.
+struct Pipe {
+    flow: FlowId,
+    driver: Driver<Stream>,
+    open: bool,
 }
 
 pub(super) struct Tcp {
     tcp: ringway_tcp::Tcp,
     local: SocketAddr,
-    names: Names,
-    connections: Vec<Connection>,
-    events: VecDeque<CarrierEvent>,
+    pipes: Vec<Pipe>,
+    /// The worker that the next connection is accepted by.
+    next: usize,
     /// Retransmissions of closed connections.
     retransmits: u64,
 }
@@ -41,149 +39,111 @@ impl Tcp {
     ) -> Result<Self, Error> {
         let mut tcp = ringway_tcp::Tcp::new(Limits::default(), settings, &mut random)?;
         tcp.listen(local, BACKLOG, None)?;
-        let (connections, events) = (Vec::new(), VecDeque::new());
-        Ok(Tcp { tcp, local, names: Names::default(), connections, events, retransmits: 0 })
+        Ok(Tcp { tcp, local, pipes: Vec::new(), next: 0, retransmits: 0 })
     }
 
-    fn add(&mut self, id: ConnId, remote: SocketAddr) -> usize {
-        let (transport, local) = (Transport::Tcp, self.local);
-        self.connections.push(Connection {
-            id,
-            flow: Flow { id: self.names.next(), transport, local, remote },
-            framer: Framer::new(),
-            waiting: VecDeque::new(),
-            reports: Vec::new(),
-            over: false,
-        });
-        self.connections.len() - 1
+    fn add(&mut self, flow: FlowId, id: ConnId, open: bool) {
+        let stream = Stream { id, messages: ByteStream::new(), end: None };
+        self.pipes.push(Pipe { flow, driver: Driver::new(flow, stream), open });
     }
 
-    /// Returns the connection with a peer, or opens one.
-    fn find(&mut self, now: Time, to: &Target) -> Option<usize> {
-        let open = |c: &Connection| {
-            !c.over
-                && match to {
-                    Target::Flow(flow) => c.flow.id == flow.id,
-                    Target::Peer { remote, .. } => c.flow.remote == *remote,
-                }
+    fn find(&mut self, id: ConnId) -> Option<&mut Pipe> {
+        self.pipes.iter_mut().find(|pipe| pipe.driver.carrier().id == id)
+    }
+
+    /// Accepts a connection, by the workers in turn.
+    fn accept<P: Program>(&mut self, now: Time, id: ConnId, workers: &mut [Worker<P>]) {
+        let Ok((local, remote)) = self.tcp.addresses(id) else { return };
+        let index = self.next % workers.len();
+        self.next = index + 1;
+        let worker = &mut workers[index];
+        let Some(flow) = worker.accept(now, Transport::Tcp, local, remote) else {
+            // It fails only for a connection that has ended.
+            let _ = self.tcp.abort(now, id);
+            return;
         };
-        if let Some(found) = self.connections.iter().position(open) {
-            return Some(found);
-        }
-        let Target::Peer { remote, .. } = to else { return None };
-        if self.connections.len() >= MAX_FLOWS {
-            return None;
-        }
-        let id = self.tcp.connect(now, self.local, *remote, None).ok()?;
-        Some(self.add(id, *remote))
+        self.add(flow, id, true);
+        worker.opened(now, flow, None, &Peer { domains: Vec::new(), inbound: true });
+        self.turn(now, flow, worker);
     }
 
-    /// Writes the bytes that the connection accepts now.
-    fn flush(&mut self, now: Time, index: usize) {
-        let connection = &mut self.connections[index];
-        while !connection.waiting.is_empty() {
-            let (part, _) = connection.waiting.as_slices();
-            match self.tcp.write(now, connection.id, part) {
-                Ok(count) if count > 0 => drop(connection.waiting.drain(..count)),
-                _ => return,
-            }
-        }
-        connection.reports.clear();
-    }
-
-    fn read(&mut self, now: Time, index: usize) {
-        let connection = &mut self.connections[index];
-        let mut buffer = [0; CHUNK];
-        while let Ok(count) = self.tcp.read(now, connection.id, &mut buffer) {
-            if count == 0 {
-                break;
-            }
-            connection.framer.extend(&buffer[..count]);
-        }
-        loop {
-            match connection.framer.next() {
-                Some(Ok(Frame::Message(bytes))) => {
-                    self.events.push_back(CarrierEvent::Message(connection.flow, bytes.to_vec()));
-                }
-                Some(Ok(_)) => {}
-                // RFC 3261 section 18.3: no further message can be found on this stream.
-                Some(Err(_)) => {
-                    let _ = self.tcp.abort(now, connection.id);
-                    return;
-                }
-                None => return,
-            }
-        }
-    }
-
-    fn handle(&mut self, now: Time, event: Event) {
-        let index_of = |id: ConnId| self.connections.iter().position(|c| c.id == id);
-        match event {
+    fn handle_event<P: Program>(&mut self, now: Time, event: Event, workers: &mut [Worker<P>]) {
+        let (id, end) = match event {
             Event::Incoming(listener) => {
                 while let Some(id) = self.tcp.accept(listener) {
-                    let Ok((_, remote)) = self.tcp.addresses(id) else { continue };
-                    let index = self.add(id, remote);
-                    self.read(now, index);
+                    self.accept(now, id, workers);
                 }
+                return;
             }
-            Event::Connected(id) | Event::Writable(id) => {
-                if let Some(index) = index_of(id) {
-                    self.flush(now, index);
-                }
-            }
-            Event::Readable(id) => {
-                if let Some(index) = index_of(id) {
-                    self.read(now, index);
-                }
-            }
-            Event::PeerClosed(id) => {
-                // It fails only for a connection that has ended.
-                let _ = self.tcp.shutdown(now, id);
-            }
-            Event::Closed(id, _) => {
-                let Some(index) = index_of(id) else { return };
-                self.read(now, index);
-                let gone = self.connections.swap_remove(index);
-                self.events.extend(gone.reports.into_iter().map(CarrierEvent::NotSent));
-                self.events.push_back(CarrierEvent::Closed(gone.flow.id));
-            }
-            _ => {}
+            Event::Connected(id) | Event::Readable(id) | Event::Writable(id) => (id, None),
+            Event::PeerClosed(id) => (id, Some(CloseReason::Peer)),
+            Event::Closed(id, Close::Finished) => (id, Some(CloseReason::Peer)),
+            Event::Closed(id, _) => (id, Some(CloseReason::Broken)),
+            _ => return,
+        };
+        if matches!(event, Event::Closed(..)) {
+            self.retransmits += self.tcp.snapshot(id).map_or(0, |s| s.totals.retransmits);
         }
+        let Some(pipe) = self.find(id) else { return };
+        let flow = pipe.flow;
+        let worker = &mut workers[usize::from(flow.worker())];
+        if let Some(end) = end {
+            pipe.driver.carrier_mut().end = Some(end);
+        } else if !pipe.open {
+            pipe.open = true;
+            worker.opened(now, flow, None, &Peer::default());
+        }
+        self.turn(now, flow, worker);
     }
 }
 
-impl Carrier for Tcp {
-    fn send(&mut self, now: Time, to: &Target, report: u64, bytes: &[u8]) -> bool {
-        let Some(index) = self.find(now, to) else { return false };
-        let connection = &mut self.connections[index];
-        if connection.waiting.len() + bytes.len() > MAX_WAITING {
-            return false;
-        }
-        connection.waiting.extend(bytes);
-        if report != 0 {
-            connection.reports.push(report);
-        }
-        let open = self.tcp.snapshot(connection.id).is_ok_and(|s| s.state.is_synchronised());
-        if open {
-            self.flush(now, index);
-        }
-        true
+impl Stack for Tcp {
+    fn open(&mut self, now: Time, flow: FlowId, open: Open) -> bool {
+        // Another worker may have a connection with these addresses.
+        let ephemeral = SocketAddr::new(self.local.ip(), 0);
+        let id = self.tcp.connect(now, self.local, open.remote, None);
+        let id = id.or_else(|_| self.tcp.connect(now, ephemeral, open.remote, None));
+        id.map(|id| self.add(flow, id, false)).is_ok()
     }
 
-    fn poll(&mut self, now: Time) -> Option<CarrierEvent> {
+    fn send(&mut self, _: SocketAddr, _: &[u8]) {}
+
+    fn handle_events<P: Program>(&mut self, now: Time, workers: &mut [Worker<P>]) {
         while let Some(event) = self.tcp.poll_event() {
-            if let Event::Closed(id, _) = &event
-                && let Ok(snapshot) = self.tcp.snapshot(*id)
-            {
-                self.retransmits += snapshot.totals.retransmits;
-            }
-            self.handle(now, event);
+            self.handle_event(now, event, workers);
         }
-        self.events.pop_front()
+    }
+
+    fn turn<P: Program>(&mut self, now: Time, flow: FlowId, worker: &mut Worker<P>) {
+        let Some(index) = self.pipes.iter().position(|pipe| pipe.flow == flow) else { return };
+        let pipe = &mut self.pipes[index];
+        let end = pipe.driver.carrier().end;
+        let reason = match (pipe.open, worker.ending(flow)) {
+            (true, _) => loop {
+                match pipe.driver.turn(now, worker, &mut self.tcp) {
+                    Turn::More => {}
+                    Turn::Wait => return,
+                    Turn::Over(reason) => break reason,
+                }
+            },
+            // It never came to carry messages.
+            (false, Some(ending)) => ending.reason,
+            (false, None) if end.is_some() => CloseReason::Broken,
+            (false, None) => return,
+        };
+        let pipe = self.pipes.swap_remove(index);
+        let stream = pipe.driver.carrier();
+        // Both fail only for a connection that has ended.
+        let _ = match stream.end {
+            Some(_) => self.tcp.shutdown(now, stream.id),
+            None => self.tcp.abort(now, stream.id),
+        };
+        worker.closed(now, flow, reason);
     }
 
     fn retransmits(&self) -> u64 {
-        let live = self.connections.iter().filter_map(|c| self.tcp.snapshot(c.id).ok());
+        let ids = self.pipes.iter().map(|pipe| pipe.driver.carrier().id);
+        let live = ids.filter_map(|id| self.tcp.snapshot(id).ok());
         self.retransmits + live.map(|s| s.totals.retransmits).sum::<u64>()
     }
 }
@@ -203,5 +163,76 @@ impl Endpoint for Tcp {
 
     fn poll_transmit(&mut self, now: Time, payload: &mut Vec<u8>) -> Option<Addressing> {
         self.tcp.poll_transmit(now, payload)
+    }
+}
+
+/// The messages of one connection.
+struct Stream {
+    id: ConnId,
+    messages: ByteStream,
+    /// The reason for which nothing more is received.
+    end: Option<CloseReason>,
+}
+
+impl Carrier<ringway_tcp::Tcp> for Stream {
+    const TURN: usize = 1;
+
+    fn poll_write(
+        &mut self,
+        now: Time,
+        queue: &mut WriteQueue,
+        tcp: &mut ringway_tcp::Tcp,
+    ) -> Poll<Result<u64, Broken>> {
+        match tcp.write(now, self.id, queue.bytes()) {
+            Ok(0) => Poll::Pending,
+            Ok(count) => Poll::Ready(Ok(queue.written(count))),
+            // What was received before is still read.
+            Err(_) if self.end.is_some() => Poll::Pending,
+            Err(_) => Poll::Ready(Err(Broken)),
+        }
+    }
+
+    fn poll_flush(&mut self, _: Time, _: &mut ringway_tcp::Tcp) -> Poll<Result<(), Broken>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_read<P: Program, W: Pipes>(
+        &mut self,
+        now: Time,
+        id: FlowId,
+        flows: &mut Flows<P, W>,
+        tcp: &mut ringway_tcp::Tcp,
+    ) -> Poll<Result<(), CloseReason>> {
+        let mut buffer = [0; CHUNK];
+        let count = tcp.read(now, self.id, &mut buffer).unwrap_or(0);
+        if count == 0 {
+            return self.end.map_or(Poll::Pending, |reason| Poll::Ready(Err(reason)));
+        }
+        let received = flows.receive(now, id, &mut self.messages, &buffer[..count], |_| {});
+        flows.note_framing(now, id, self.messages.partial(), received.broken);
+        flows.note_read(count, received.messages);
+        Poll::Ready(Ok(()))
+    }
+
+    fn refuse_slow<P: Program, W: Pipes>(
+        &mut self,
+        now: Time,
+        id: FlowId,
+        flows: &mut Flows<P, W>,
+    ) {
+        flows.refuse_slow(now, id, &mut self.messages);
+    }
+
+    fn poll_close(&mut self, now: Time, tcp: &mut ringway_tcp::Tcp) -> Poll<Result<(), Broken>> {
+        Poll::Ready(tcp.shutdown(now, self.id).map_err(|_| Broken))
+    }
+
+    fn poll_discard(&mut self, now: Time, tcp: &mut ringway_tcp::Tcp) -> Poll<bool> {
+        let mut buffer = [0; CHUNK];
+        match tcp.read(now, self.id, &mut buffer) {
+            Ok(count) if count > 0 => Poll::Ready(true),
+            _ if self.end.is_some() => Poll::Ready(false),
+            _ => Poll::Pending,
+        }
     }
 }

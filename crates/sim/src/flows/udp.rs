@@ -1,39 +1,45 @@
 //! One datagram per message.
 
-use super::{Carrier, CarrierEvent};
+use super::{Stack, Worker};
 use crate::headers;
-use ringway_sansio::{Addressing, Endpoint, Flow, FlowId, Target, Time, Transport};
+use ringway_flow::Open;
+use ringway_sansio::{Addressing, Endpoint, Flow, FlowId, Program, Time, Transport};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 pub(super) struct Udp {
     local: SocketAddr,
-    came: VecDeque<(SocketAddr, Vec<u8>)>,
+    received: VecDeque<(SocketAddr, Vec<u8>)>,
     waiting: VecDeque<(Addressing, Vec<u8>)>,
 }
 
 impl Udp {
     pub(super) fn new(local: SocketAddr) -> Self {
-        Udp { local, came: VecDeque::new(), waiting: VecDeque::new() }
+        Udp { local, received: VecDeque::new(), waiting: VecDeque::new() }
     }
 }
 
-impl Carrier for Udp {
-    fn send(&mut self, _: Time, to: &Target, _: u64, bytes: &[u8]) -> bool {
-        let mut packet = Vec::with_capacity(headers::UDP_HEADER + bytes.len());
-        let fits = headers::UDP_HEADER + bytes.len() <= usize::from(u16::MAX);
-        if fits {
-            let addressing = headers::write_udp(&mut packet, self.local, to.remote(), bytes);
-            self.waiting.push_back((addressing, packet));
-        }
-        fits
+impl Stack for Udp {
+    fn open(&mut self, _: Time, _: FlowId, _: Open) -> bool {
+        false
     }
 
-    fn poll(&mut self, _: Time) -> Option<CarrierEvent> {
-        let (remote, bytes) = self.came.pop_front()?;
-        let (id, transport, local) = (FlowId::new(0, 0), Transport::Udp, self.local);
-        Some(CarrierEvent::Message(Flow { id, transport, local, remote }, bytes))
+    fn send(&mut self, remote: SocketAddr, bytes: &[u8]) {
+        let mut packet = Vec::with_capacity(headers::UDP_HEADER + bytes.len());
+        let addressing = headers::write_udp(&mut packet, self.local, remote, bytes);
+        self.waiting.push_back((addressing, packet));
     }
+
+    fn handle_events<P: Program>(&mut self, now: Time, workers: &mut [Worker<P>]) {
+        let Some(worker) = workers.first_mut() else { return };
+        while let Some((remote, bytes)) = self.received.pop_front() {
+            let (id, transport, local) = (FlowId::new(0, 0), Transport::Udp, self.local);
+            worker.datagram(now, &Flow { id, transport, local, remote }, &bytes);
+            worker.flush(now);
+        }
+    }
+
+    fn turn<P: Program>(&mut self, _: Time, _: FlowId, _: &mut Worker<P>) {}
 
     fn retransmits(&self) -> u64 {
         0
@@ -43,7 +49,7 @@ impl Carrier for Udp {
 impl Endpoint for Udp {
     fn handle_packet(&mut self, _: Time, addressing: Addressing, payload: &[u8]) {
         if let Some((port, data)) = headers::read_udp(&addressing, payload) {
-            self.came.push_back((SocketAddr::new(addressing.source, port), data.to_vec()));
+            self.received.push_back((SocketAddr::new(addressing.source, port), data.to_vec()));
         }
     }
 

@@ -7,14 +7,13 @@
 
 mod check;
 mod fields;
-mod malformed;
 mod method;
 mod parse;
 mod views;
 
-pub use malformed::{Got, Malformed};
 pub use method::Method;
 pub use parse::parse;
+pub use ringway_sansio::{Got, Malformed};
 
 pub(crate) use parse::{Line, line_end, start_line};
 

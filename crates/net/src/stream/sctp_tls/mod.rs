@@ -6,20 +6,22 @@
 //! one of its own, or one of the peer's that came on the first pair because the peer cannot begin
 //! one. [`calls`] says which pair a call asks for, [`session`] is one pair.
 
-pub(super) mod calls;
+mod calls;
 mod session;
 
-use super::bytes::{Handed, hand_up, refuse_slow};
-use super::drive::{Broken, Carrier, drive};
-use super::queue::WriteQueue;
-use super::sctp::{Acknowledged, MAX_SCTP_MESSAGE, call_id, cut};
-use super::{SharedHub, guarded};
-use crate::handler::{CloseReason, Handler, Peer};
-use crate::hub::Hub;
+use super::drive::drive;
+use super::port::{MAX_SCTP_MESSAGE, TLS_SESSIONS};
+use super::sctp::{Acknowledged, cut};
+use super::unread::Unread;
+use super::{guarded, opened};
+use crate::handler::Handler;
 use crate::sctp::{Association, Event};
+use crate::sockets::SharedWorker;
 use crate::tls::server_name;
-use calls::{Early, TLS_SESSIONS, asked};
-use ringway_sansio::FlowId;
+use calls::Early;
+use ringway_flow::call::stream_of;
+use ringway_flow::{Broken, CallStreams, Carrier, Flows, Pipes, WriteQueue};
+use ringway_sansio::{CloseReason, FlowId, Peer, Program, Time};
 use session::{Role, Session};
 use std::future::{Future, poll_fn};
 use std::io;
@@ -122,8 +124,8 @@ impl Sessions {
     }
 
     /// Begins a pair's handshake: says the first word, or waits for it.
-    fn begin(&mut self, place: u16) {
-        self.pairs[usize::from(place)] = match Session::new(&self.role, place) {
+    fn begin(&mut self, index: u16) {
+        self.pairs[usize::from(index)] = match Session::new(&self.role, index) {
             Ok(session) => Pair::Opening(Box::new(session), Box::pin(sleep(self.patience))),
             Err(error) => {
                 tracing::debug!(%error, "cannot begin TLS on a stream");
@@ -133,27 +135,31 @@ impl Sessions {
     }
 
     /// The handshake of the first pair.
-    async fn establish<H: Handler>(&mut self, hub: &SharedHub<H>, id: FlowId) -> io::Result<()> {
+    async fn establish<H: Handler>(
+        &mut self,
+        worker: &SharedWorker<H>,
+        id: FlowId,
+    ) -> io::Result<()> {
         self.begin(0);
-        guarded(hub, id, poll_fn(|cx| self.poll_establish(cx))).await
+        guarded(worker, id, poll_fn(|cx| self.poll_establish(cx))).await
     }
 
     fn poll_establish(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let broken = |_: Broken| io::Error::from(io::ErrorKind::BrokenPipe);
         loop {
-            let flushed = self.poll_flush(cx).map_err(broken);
+            let flushed = self.flush(cx).map_err(broken);
             if let Poll::Ready(Err(error)) = flushed {
                 return Poll::Ready(Err(error));
             }
             if matches!(self.pairs[0], Pair::Open(_)) {
                 return Poll::Ready(Ok(()));
             }
-            let Some(place) = ready!(self.poll_take(cx))? else {
+            let Some(index) = ready!(self.poll_take(cx))? else {
                 return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
             };
             // What comes by other pairs already waits for the first, within bounds.
-            let session = self.pairs.get_mut(place).and_then(Pair::session);
-            let waiting = session.map_or(0, |s| s.framer.pending());
+            let session = self.pairs.get_mut(index).and_then(Pair::session);
+            let waiting = session.map_or(0, |s| s.messages.pending());
             if waiting > MAX_SCTP_MESSAGE {
                 return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
             }
@@ -171,18 +177,18 @@ impl Sessions {
         self.buffer.clear();
         let got = ready!(self.association.poll_recv_into(cx, &mut self.buffer));
         let Some(got) = got.map_err(io::Error::other)? else { return Poll::Ready(Ok(None)) };
-        let place = usize::from(got.stream);
-        if place >= self.pairs.len() {
+        let index = usize::from(got.stream);
+        if index >= self.pairs.len() {
             // RFC 3436 section 7: a stream with none the other way carries no TLS, and SIP is not taken
             // without.
             tracing::debug!(stream = got.stream, "dropped what came on a stream that is no pair's");
-            return Poll::Ready(Ok(Some(place)));
+            return Poll::Ready(Ok(Some(index)));
         }
-        if matches!(self.pairs[place], Pair::Unused) && !self.is_client() {
+        if matches!(self.pairs[index], Pair::Unused) && !self.is_client() {
             self.begin(got.stream);
         }
-        let Some(session) = self.pairs[place].session() else {
-            return Poll::Ready(Ok(Some(place)));
+        let Some(session) = self.pairs[index].session() else {
+            return Poll::Ready(Ok(Some(index)));
         };
         // RFC 3436 section 6.2: in order, and nothing of it is ever given up.
         let taken = if got.unordered || got.cut {
@@ -194,30 +200,30 @@ impl Sessions {
         };
         match taken {
             Ok(false) => {}
-            Ok(true) => self.opened(place, cx),
-            Err(error) if place == 0 && session.open && is_end(&error) => self.closed_by_peer(),
-            Err(error) if place == 0 => {
+            Ok(true) => self.opened(index, cx),
+            Err(error) if index == 0 && session.open && is_end(&error) => self.closed_by_peer(),
+            Err(error) if index == 0 => {
                 // The peer is told why, if there is room for it.
                 let _ = session.poll_flush(&self.association, cx);
                 return Poll::Ready(Err(error));
             }
-            Err(error) => self.refuse(place, &error, cx),
+            Err(error) => self.refuse(index, &error, cx),
         }
-        Poll::Ready(Ok(Some(place)))
+        Poll::Ready(Ok(Some(index)))
     }
 
     /// A handshake is over. Who shows another identity than on the first pair is refused: what the
     /// proxy was told of the peer (RFC 5922 section 4) must hold for every message.
-    fn opened(&mut self, place: usize, cx: &mut Context<'_>) {
-        let pair = std::mem::replace(&mut self.pairs[place], Pair::Dead);
+    fn opened(&mut self, index: usize, cx: &mut Context<'_>) {
+        let pair = std::mem::replace(&mut self.pairs[index], Pair::Dead);
         if let Pair::Opening(session, _) = pair {
-            if place == 0 {
+            if index == 0 {
                 self.domains = Some(session.domains());
             }
-            self.pairs[place] = Pair::Open(session);
+            self.pairs[index] = Pair::Open(session);
         }
         // Others may have been quicker than the first.
-        let others = if place == 0 { 1..self.pairs.len() } else { place..place + 1 };
+        let others = if index == 0 { 1..self.pairs.len() } else { index..index + 1 };
         for other in others {
             if let (Some(domains), Pair::Open(session)) = (&self.domains, &mut self.pairs[other])
                 && session.domains() != *domains
@@ -238,14 +244,14 @@ impl Sessions {
     }
 
     /// Gives a pair up.
-    fn refuse(&mut self, place: usize, error: &io::Error, cx: &mut Context<'_>) {
-        tracing::debug!(place, %error, "TLS on a stream ended");
-        if let Some(session) = self.pairs[place].session() {
+    fn refuse(&mut self, index: usize, error: &io::Error, cx: &mut Context<'_>) {
+        tracing::debug!(index, %error, "TLS on a stream ended");
+        if let Some(session) = self.pairs[index].session() {
             // An alert goes if there is room for it.
             let _ = session.poll_flush(&self.association, cx);
             self.given += session.given;
         }
-        self.pairs[place] = Pair::Dead;
+        self.pairs[index] = Pair::Dead;
         // Messages may wait for it.
         cx.waker().wake_by_ref();
     }
@@ -253,8 +259,9 @@ impl Sessions {
 
 impl Sessions {
     /// The pair that a message goes by; `None` while that is in its handshake.
-    fn place(&mut self, message: &[u8]) -> Option<usize> {
-        let (call, pair) = asked(call_id(message), self.pairs.len() as u16);
+    fn index(&mut self, message: &[u8]) -> Option<usize> {
+        let call = CallStreams::alike().hash(message);
+        let pair = stream_of(call, self.pairs.len() as u16);
         let open = matches!(self.pairs[usize::from(pair)], Pair::Open(_));
         if !self.is_client() {
             return Some(self.early.choose(call, pair, open).into());
@@ -276,82 +283,17 @@ impl Sessions {
 
     /// Gives up what is too long in its handshake.
     fn end_late(&mut self, cx: &mut Context<'_>) {
-        for place in 1..self.pairs.len() {
-            if let Pair::Opening(_, patience) = &mut self.pairs[place]
+        for index in 1..self.pairs.len() {
+            if let Pair::Opening(_, patience) = &mut self.pairs[index]
                 && patience.as_mut().poll(cx).is_ready()
             {
-                self.refuse(place, &io::ErrorKind::TimedOut.into(), cx);
+                self.refuse(index, &io::ErrorKind::TimedOut.into(), cx);
             }
         }
     }
 
-    /// Hands up the messages that are whole on a pair.
-    fn hand_up<H: Handler>(&mut self, place: usize, id: FlowId, hub: &mut Hub<H>) -> usize {
-        let (client, pairs) = (self.is_client(), self.pairs.len() as u16);
-        let Some(session) = self.pairs.get_mut(place).and_then(Pair::session) else { return 0 };
-        let now = hub.now;
-        let mut wanted = 0u64;
-        let Handed { messages, broken } = hand_up(&mut session.framer, id, hub, |message| {
-            // The peer cannot begin the pair that this call asks for.
-            if client && place == 0 {
-                wanted |= 1 << asked(call_id(message), pairs).1;
-            }
-        });
-        if !session.framer.is_within_message() {
-            session.partial = None;
-        } else if messages > 0 || session.partial.is_none() {
-            session.partial = Some(now);
-        }
-        (0..pairs).filter(|pair| wanted >> pair & 1 == 1).for_each(|pair| self.ask(pair));
-        let partial = self.pairs.iter_mut().filter_map(|pair| pair.session()?.partial).min();
-        if let Some(conn) = hub.conns.get_mut(id) {
-            conn.partial = partial;
-            if broken {
-                conn.end_flushed(now, CloseReason::Malformed);
-                conn.partial = None;
-            }
-        }
-        if broken || partial.is_some() {
-            hub.watch(id);
-        }
-        messages
-    }
-}
-
-impl Carrier for Sessions {
-    const TURN: usize = 1;
-
-    /// Takes the first message whose pair can carry it. A message passes only messages of other pairs.
-    fn poll_write(
-        &mut self,
-        queue: &mut WriteQueue,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<u64, Broken>> {
-        if self.closing != Closing::Not {
-            // Whoever sent it is told at the end.
-            return Poll::Pending;
-        }
-        let mut looked_at = queue.iter().take(LOOKED_AT).enumerate();
-        let found = looked_at.find_map(|(number, message)| {
-            self.place(message).map(|place| (number, place, message))
-        });
-        let Some((number, place, message)) = found else { return Poll::Pending };
-        let association = &self.association;
-        let Some(session) = self.pairs[place].session() else {
-            return Poll::Ready(Err(Broken));
-        };
-        // All pairs share the association's buffer, so others need not be tried.
-        ready!(session.poll_flush(association, cx))?;
-        session.write(message).map_err(|_| Broken)?;
-        if let Poll::Ready(result) = session.poll_flush(association, cx) {
-            result?;
-        }
-        drop(looked_at);
-        queue.written_at(number);
-        Poll::Ready(Ok(1))
-    }
-
-    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+    /// Moves what the pairs have to send to the association.
+    fn flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
         if self.closing == Closing::Shut {
             return Poll::Ready(Ok(()));
         }
@@ -370,32 +312,96 @@ impl Carrier for Sessions {
         Poll::Ready(Ok(()))
     }
 
-    fn poll_read<H: Handler>(
+    /// Hands up the messages that are whole on a pair. Returns their number.
+    fn hand_up<P: Program, W: Pipes>(
         &mut self,
+        now: Time,
+        index: usize,
         id: FlowId,
-        hub: &mut Hub<H>,
+        flows: &mut Flows<P, W>,
+    ) -> usize {
+        let (client, pairs) = (self.is_client(), self.pairs.len() as u16);
+        let Some(session) = self.pairs.get_mut(index).and_then(Pair::session) else { return 0 };
+        let mut wanted = 0u64;
+        let received = flows.receive(now, id, &mut session.messages, &[], |message| {
+            // The peer cannot begin the pair that this call asks for.
+            if client && index == 0 {
+                wanted |= 1 << CallStreams::alike().stream(message, pairs);
+            }
+        });
+        (0..pairs).filter(|pair| wanted >> pair & 1 == 1).for_each(|pair| self.ask(pair));
+        let sessions = self.pairs.iter_mut().filter_map(Pair::session);
+        let partial = sessions.filter_map(|s| s.messages.partial()).min();
+        flows.note_framing(now, id, partial, received.broken);
+        received.messages
+    }
+}
+
+impl Carrier<Context<'_>> for Sessions {
+    const TURN: usize = 1;
+
+    /// Takes the first message whose pair can carry it. A message passes only messages of other pairs.
+    fn poll_write(
+        &mut self,
+        _: Time,
+        queue: &mut WriteQueue,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<u64, Broken>> {
+        if self.closing != Closing::Not {
+            // Whoever sent it is told at the end.
+            return Poll::Pending;
+        }
+        let mut looked_at = queue.iter().take(LOOKED_AT).enumerate();
+        let found = looked_at.find_map(|(number, message)| {
+            self.index(message).map(|index| (number, index, message))
+        });
+        let Some((number, index, message)) = found else { return Poll::Pending };
+        let association = &self.association;
+        let Some(session) = self.pairs[index].session() else {
+            return Poll::Ready(Err(Broken));
+        };
+        // All pairs share the association's buffer, so others need not be tried.
+        ready!(session.poll_flush(association, cx))?;
+        session.write(message).map_err(|_| Broken)?;
+        if let Poll::Ready(result) = session.poll_flush(association, cx) {
+            result?;
+        }
+        drop(looked_at);
+        queue.written_at(number);
+        Poll::Ready(Ok(1))
+    }
+
+    fn poll_flush(&mut self, _: Time, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+        self.flush(cx)
+    }
+
+    fn poll_read<P: Program, W: Pipes>(
+        &mut self,
+        now: Time,
+        id: FlowId,
+        flows: &mut Flows<P, W>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), CloseReason>> {
         let given: u64 = self.pairs.iter_mut().filter_map(|p| Some(p.session()?.given)).sum();
         self.acknowledged.given = self.given + given;
-        let limit = hub.limits().write_stall;
+        let limit = flows.limits().write_stall;
         if let Err(reason) = self.acknowledged.check(&self.association, limit, cx) {
             return Poll::Ready(Err(reason));
         }
         if std::mem::take(&mut self.waiting) {
-            (0..self.pairs.len()).for_each(|place| {
-                self.hand_up(place, id, hub);
+            (0..self.pairs.len()).for_each(|index| {
+                self.hand_up(now, index, id, flows);
             });
         }
-        let (mut octets, mut messages) = (0, 0);
+        let (mut bytes, mut messages) = (0, 0);
         let mut result = Poll::Ready(Ok(()));
         for taken in 0..MESSAGES_A_TURN {
             match self.poll_take(cx) {
                 Poll::Pending if taken == 0 => return Poll::Pending,
                 Poll::Pending => break,
-                Poll::Ready(Ok(Some(place))) => {
-                    octets += self.buffer.len();
-                    messages += self.hand_up(place, id, hub);
+                Poll::Ready(Ok(Some(index))) => {
+                    bytes += self.buffer.len();
+                    messages += self.hand_up(now, index, id, flows);
                 }
                 Poll::Ready(Ok(None)) => {
                     result = Poll::Ready(Err(CloseReason::Peer));
@@ -412,31 +418,32 @@ impl Carrier for Sessions {
                 }
             }
         }
-        hub.waiting.streams.took(octets, messages);
+        flows.note_read(bytes, messages);
         result
     }
 
-    fn too_slow<H: Handler>(&mut self, id: FlowId, hub: &mut Hub<H>) {
-        let slow = self.pairs.iter_mut().filter_map(Pair::session).filter(|s| s.partial.is_some());
-        if let Some(session) = slow.min_by_key(|session| session.partial) {
-            session.partial = None;
-            refuse_slow(&mut session.framer, id, hub);
+    fn refuse_slow<P: Program, W: Pipes>(
+        &mut self,
+        now: Time,
+        id: FlowId,
+        flows: &mut Flows<P, W>,
+    ) {
+        let sessions = self.pairs.iter_mut().filter_map(Pair::session);
+        let slow = sessions.filter(|s| s.messages.partial().is_some());
+        if let Some(session) = slow.min_by_key(|session| session.messages.partial()) {
+            flows.refuse_slow(now, id, &mut session.messages);
         }
     }
 
     /// All that was given is delivered first (RFC 9260 section 9.2).
-    fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+    fn poll_close(&mut self, _: Time, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
         self.pairs.iter_mut().filter_map(Pair::session).for_each(Session::say_closed);
-        ready!(self.poll_flush(cx))?;
+        ready!(self.flush(cx))?;
         self.association.begin_shutdown();
         Poll::Ready(Ok(()))
     }
 
-    fn unread(&self) -> usize {
-        self.association.statistics().map_or(0, |s| s.unread)
-    }
-
-    fn poll_discard(&mut self, _: &mut [u8], cx: &mut Context<'_>) -> Poll<bool> {
+    fn poll_discard(&mut self, _: Time, cx: &mut Context<'_>) -> Poll<bool> {
         self.buffer.clear();
         self.association
             .poll_recv_into(cx, &mut self.buffer)
@@ -444,24 +451,30 @@ impl Carrier for Sessions {
     }
 }
 
+impl Unread for Sessions {
+    fn unread(&self) -> usize {
+        self.association.statistics().map_or(0, |s| s.unread)
+    }
+}
+
 /// Carries SIP over TLS for a peer that opened the association, until it ends.
 pub(super) async fn serve<H: Handler>(
-    hub: &SharedHub<H>,
+    worker: &SharedWorker<H>,
     id: FlowId,
     association: Association,
 ) -> io::Result<CloseReason> {
     let (server, patience) = {
-        let hub = hub.borrow();
-        (hub.shared.tls_server.clone(), hub.limits().handshake)
+        let flows = worker.borrow();
+        (flows.pipes().shared().tls_server.clone(), flows.limits().handshake)
     };
     let server = server.ok_or_else(|| io::Error::other("no certificate"))?;
     let sessions = Sessions::new(association, Role::Server(server.config()), patience);
-    run(hub, id, sessions, None, true).await
+    run(worker, id, sessions, None, true).await
 }
 
 /// Carries SIP over TLS to a peer that we opened an association to, until it ends.
 pub(super) async fn dial<H: Handler>(
-    hub: &SharedHub<H>,
+    worker: &SharedWorker<H>,
     id: FlowId,
     association: Association,
     remote: SocketAddr,
@@ -469,28 +482,28 @@ pub(super) async fn dial<H: Handler>(
     local: Option<SocketAddr>,
 ) -> io::Result<CloseReason> {
     let (client, patience) = {
-        let hub = hub.borrow();
-        (hub.shared.tls_client.clone(), hub.limits().connect)
+        let flows = worker.borrow();
+        (flows.pipes().shared().tls_client.clone(), flows.limits().connect)
     };
     let client = client.ok_or_else(|| io::Error::other("no certificates to trust"))?;
     let name = server_name(name.as_deref(), remote.ip())
         .ok_or_else(|| io::Error::other("not a name a certificate can carry"))?;
     let sessions = Sessions::new(association, Role::Client(client.config(), name), patience);
-    run(hub, id, sessions, local, false).await
+    run(worker, id, sessions, local, false).await
 }
 
 async fn run<H: Handler>(
-    hub: &SharedHub<H>,
+    worker: &SharedWorker<H>,
     id: FlowId,
     mut sessions: Sessions,
     local: Option<SocketAddr>,
     inbound: bool,
 ) -> io::Result<CloseReason> {
-    sessions.establish(hub, id).await?;
+    sessions.establish(worker, id).await?;
     let domains = sessions.domains.clone().unwrap_or_default();
-    hub.borrow_mut().opened(id, local, Peer { domains, inbound });
+    opened(worker, id, local, &Peer { domains, inbound });
     let association = sessions.association.clone();
-    let reason = drive(hub, id, sessions).await;
+    let reason = drive(worker, id, sessions).await;
     cut(&association, reason);
     Ok(reason)
 }

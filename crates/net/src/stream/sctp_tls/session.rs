@@ -1,11 +1,9 @@
 //! One TLS connection, on one pair of streams.
 
-use super::super::drive::Broken;
 use crate::sctp::{Association, SendOptions};
 use crate::tls::peer_domains;
 use bytes::{Buf, Bytes};
-use ringway_sansio::Time;
-use ringway_sip::framing::Framer;
+use ringway_flow::{Broken, ByteStream};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
 use std::io::{self, Read, Write};
@@ -28,9 +26,7 @@ pub(super) enum Role {
 pub(super) struct Session {
     tls: Connection,
     stream: u16,
-    pub(super) framer: Framer,
-    /// Since when part of a message is here.
-    pub(super) partial: Option<Time>,
+    pub(super) messages: ByteStream,
     /// Records that the association has not taken yet.
     outgoing: Bytes,
     /// Messages of SCTP that were given to the association.
@@ -54,8 +50,8 @@ impl Session {
                 Connection::from(tls)
             }
         };
-        let (framer, outgoing) = (Framer::new(), Bytes::new());
-        Ok(Session { tls, stream, framer, partial: None, outgoing, given: 0, open: false })
+        let (messages, outgoing) = (ByteStream::new(), Bytes::new());
+        Ok(Session { tls, stream, messages, outgoing, given: 0, open: false })
     }
 
     /// Takes what came on its stream. Gives whether the handshake ended with it. After an error there
@@ -78,7 +74,7 @@ impl Session {
         let mut portion = [0; PORTION];
         while left > 0 {
             let got = self.tls.reader().read(&mut portion[..left.min(PORTION)])?;
-            self.framer.extend(&portion[..got]);
+            self.messages.extend(&portion[..got]);
             left -= got;
         }
         Ok(())

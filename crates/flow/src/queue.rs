@@ -1,49 +1,47 @@
-//! What waits to be written to one connection.
+//! The messages that wait to be written to one connection.
 
-use super::awaited::Awaited;
-use crate::mailbox::Report;
+use crate::awaited::Awaited;
+use crate::mail::Report;
 use ringway_sansio::Time;
 use std::collections::VecDeque;
 
-/// Memory kept by an empty queue.
-const KEEP: usize = 16 * 1024;
-
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Mark {
     /// Bytes of the message not yet written.
     left: usize,
     report: Report,
-    /// Of a request: when it was given.
+    /// Of a request: when it was queued.
     asked: Option<Time>,
 }
 
-/// A queue of messages in one buffer, bounded in bytes.
-#[derive(Default)]
-pub(crate) struct WriteQueue {
+/// A queue of messages in one buffer, bounded in bytes. It has no memory while it is empty.
+#[derive(Default, Debug)]
+pub struct WriteQueue {
     bytes: Vec<u8>,
     head: usize,
     marks: VecDeque<Mark>,
-    /// What was written and may be answered.
+    /// Requests that were written and may be answered.
     pub(crate) awaited: Awaited,
 }
 
 impl WriteQueue {
-    /// Bytes not yet written.
-    pub(crate) fn len(&self) -> usize {
+    /// Returns the number of bytes not yet written.
+    pub fn len(&self) -> usize {
         self.bytes.len() - self.head
     }
 
-    /// Messages not wholly written.
-    pub(crate) fn messages(&self) -> usize {
+    /// Returns the number of messages not wholly written.
+    pub fn messages(&self) -> usize {
         self.marks.len()
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
         self.marks.is_empty()
     }
 
-    /// Appends a message; `false` when that would be more than `limit` bytes. `asked` is the time, of
-    /// a request.
+    /// Appends a message. Returns `false` if the queue would have more than `limit` bytes. `asked` is the
+    /// time, for a request.
     pub(crate) fn push(
         &mut self,
         bytes: &[u8],
@@ -66,35 +64,35 @@ impl WriteQueue {
         true
     }
 
-    /// All bytes that wait.
-    pub(crate) fn bytes(&self) -> &[u8] {
+    /// Returns all bytes that wait.
+    pub fn bytes(&self) -> &[u8] {
         &self.bytes[self.head..]
     }
 
-    /// The first message, whole. Only for a writer that takes whole messages.
-    pub(crate) fn message(&self) -> Option<&[u8]> {
+    /// Returns the first message. Only for a writer that takes whole messages.
+    pub fn message(&self) -> Option<&[u8]> {
         self.marks.front().map(|m| &self.bytes[self.head..self.head + m.left])
     }
 
-    /// The messages from the first on, whole. Only for a writer that takes whole messages.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+    /// Returns the messages in order. Only for a writer that takes whole messages.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         self.marks.iter().scan(self.head, |at, mark| {
             let start = std::mem::replace(at, *at + mark.left);
             Some(&self.bytes[start..*at])
         })
     }
 
-    /// The `place`-th message is written whole, others before it not. Only for a writer that takes
-    /// whole messages.
-    pub(crate) fn written_at(&mut self, place: usize) {
-        let start = self.head + self.marks.iter().take(place).map(|m| m.left).sum::<usize>();
-        match self.marks.get(place) {
-            Some(mark) if place == 0 => {
+    /// Removes the message at `index`, which is written, while others before it are not. Only for a writer
+    /// that takes whole messages.
+    pub fn written_at(&mut self, index: usize) {
+        let start = self.head + self.marks.iter().take(index).map(|m| m.left).sum::<usize>();
+        match self.marks.get(index) {
+            Some(mark) if index == 0 => {
                 self.written(mark.left);
             }
             Some(mark) => {
                 self.bytes.drain(start..start + mark.left);
-                if let Some(mark) = self.marks.remove(place) {
+                if let Some(mark) = self.marks.remove(index) {
                     self.left(mark);
                 }
             }
@@ -108,8 +106,8 @@ impl WriteQueue {
         }
     }
 
-    /// The first `n` bytes are written. Gives how many messages ended with them.
-    pub(crate) fn written(&mut self, mut n: usize) -> u64 {
+    /// Removes the first `n` bytes, which are written. Returns how many messages ended with them.
+    pub fn written(&mut self, mut n: usize) -> u64 {
         self.head += n;
         let mut ended = 0;
         while let Some(mark) = self.marks.front_mut() {
@@ -124,16 +122,15 @@ impl WriteQueue {
             ended += 1;
         }
         if self.marks.is_empty() {
-            self.bytes.clear();
+            // An idle connection costs no memory for what it once wrote.
+            self.bytes = Vec::new();
+            self.marks = VecDeque::new();
             self.head = 0;
-            if self.bytes.capacity() > KEEP {
-                self.bytes = Vec::new();
-            }
         }
         ended
     }
 
-    /// Gives up: who is to be told of each message not wholly written.
+    /// Empties the queue. Returns the reports of the messages not wholly written.
     pub(crate) fn fail(&mut self) -> impl Iterator<Item = Report> {
         self.bytes = Vec::new();
         self.head = 0;
@@ -146,7 +143,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn told(number: u64) -> Report {
+    fn report(number: u64) -> Report {
         Report { worker: 0, number }
     }
 
@@ -154,18 +151,18 @@ mod tests {
     fn bytes_leave_in_order_across_messages() {
         let mut q = WriteQueue::default();
         assert!(
-            q.push(b"abc", told(1), None, 100)
-                && q.push(b"defg", told(2), None, 100)
-                && q.push(b"h", told(3), None, 100)
+            q.push(b"abc", report(1), None, 100)
+                && q.push(b"defg", report(2), None, 100)
+                && q.push(b"h", report(3), None, 100)
         );
         assert_eq!(q.message(), Some(&b"abc"[..]));
         assert_eq!(q.written(4), 1);
         assert_eq!(q.bytes(), b"efgh");
-        assert!(q.push(b"ij", told(4), None, 100));
+        assert!(q.push(b"ij", report(4), None, 100));
         assert_eq!(q.bytes(), b"efghij");
         assert_eq!(q.written(4), 2);
         assert_eq!(q.message(), Some(&b"ij"[..]));
-        assert_eq!(q.fail().collect::<Vec<_>>(), [told(4)]);
+        assert_eq!(q.fail().collect::<Vec<_>>(), [report(4)]);
         assert_eq!((q.is_empty(), q.len()), (true, 0));
     }
 
@@ -173,24 +170,24 @@ mod tests {
     fn messages_may_leave_past_others() {
         let mut q = WriteQueue::default();
         for (n, bytes) in [&b"ab"[..], b"cde", b"f", b"gh"].into_iter().enumerate() {
-            assert!(q.push(bytes, told(n as u64), None, 100));
+            assert!(q.push(bytes, report(n as u64), None, 100));
         }
         q.written_at(0);
         assert_eq!(q.iter().collect::<Vec<_>>(), [&b"cde"[..], b"f", b"gh"]);
         q.written_at(1);
         assert_eq!((q.iter().collect::<Vec<_>>(), q.len()), (vec![&b"cde"[..], b"gh"], 5));
         q.written_at(9);
-        assert_eq!(q.fail().collect::<Vec<_>>(), [told(1), told(3)]);
+        assert_eq!(q.fail().collect::<Vec<_>>(), [report(1), report(3)]);
     }
 
     #[test]
     fn the_limit_holds_for_what_waits_only() {
         let mut q = WriteQueue::default();
-        assert!(q.push(&[0; 10], told(0), None, 10));
-        assert!(!q.push(&[0; 1], told(0), None, 10));
+        assert!(q.push(&[0; 10], report(0), None, 10));
+        assert!(!q.push(&[0; 1], report(0), None, 10));
         q.written(9);
-        assert!(q.push(&[0; 9], told(0), None, 10));
-        assert!(!q.push(&[0; 1], told(0), None, 10));
+        assert!(q.push(&[0; 9], report(0), None, 10));
+        assert!(!q.push(&[0; 1], report(0), None, 10));
         assert_eq!(q.written(10), 2);
     }
 
@@ -206,7 +203,7 @@ mod tests {
             for (n, (push, size)) in steps.into_iter().enumerate() {
                 if push && size > 0 {
                     let bytes = vec![n as u8; size];
-                    let taken = queue.push(&bytes, told(n as u64 + 1), None, LIMIT);
+                    let taken = queue.push(&bytes, report(n as u64 + 1), None, LIMIT);
                     prop_assert_eq!(taken, model.len() + size <= LIMIT);
                     if taken {
                         model.extend(bytes);

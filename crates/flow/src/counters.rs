@@ -1,28 +1,30 @@
-//! What a worker counts. Written by the one thread that runs the worker, read by any.
+//! The counters of a worker, written by the one thread that runs it and read by any.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A number that one thread writes and any thread reads, so that adding costs no more than adding to
-/// a plain integer.
+/// A number that one thread writes and any thread reads, so that an addition costs no more than one to a
+/// plain integer.
 #[derive(Default, Debug)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// The number as it stands.
+    /// Returns the number.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn add(&self, n: u64) {
+    /// Adds to the number. Only for the thread that writes it.
+    pub fn add(&self, n: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
-    /// For the few counters that several threads write, all of them by this.
-    pub(crate) fn add_shared(&self, n: u64) {
+    /// Adds to a number that several threads write, all of them by this function.
+    pub fn add_shared(&self, n: u64) {
         self.0.fetch_add(n, Ordering::Relaxed);
     }
 
-    pub(crate) fn set(&self, n: u64) {
+    /// Sets the number. Only for the thread that writes it.
+    pub fn set(&self, n: u64) {
         self.0.store(n, Ordering::Relaxed);
     }
 }
@@ -34,7 +36,7 @@ macro_rules! counters {
         pub struct Counters { $($(#[doc = $doc])* pub $name: Counter,)* }
 
         impl Counters {
-            /// Every counter: its name, what it counts, its value. In a fixed order.
+            /// Visits every counter with its name, its description and its value, in a fixed order.
             pub fn visit(&self, visit: &mut dyn FnMut(&'static str, &'static str, u64)) {
                 $(visit(stringify!($name), concat!($($doc,)*).trim(), self.$name.get());)*
             }

@@ -1,4 +1,4 @@
-//! What is wrong with a message, in words and as the status that answers it.
+//! A fault in a message, in words and as the status of its response.
 
 use core::fmt;
 
@@ -44,31 +44,30 @@ pub struct Malformed {
     pub reason: &'static str,
     /// What was there instead.
     pub got: Got,
-    /// Octets from the start of what was parsed: of the message from
-    /// [`parse`](super::parse) and [`check`](super::Message::check), of the element from the
+    /// Octets from the start of what was parsed: of the message from parsers of messages, of the element from
     /// parsers of single elements.
     pub at: usize,
 }
 
 impl Malformed {
-    /// A fault answered 400 Bad Request.
+    /// Returns a fault answered 400 Bad Request.
     pub const fn bad(reason: &'static str, got: Got, at: usize) -> Self {
         Malformed { status: 400, reason, got, at }
     }
 
-    /// A fault answered with another status.
+    /// Returns a fault answered with another status.
     pub const fn with_status(status: u16, reason: &'static str, got: Got, at: usize) -> Self {
         Malformed { status, reason, got, at }
     }
 
-    /// What stands at `at` of `bytes` is not what `reason` expects.
-    pub(crate) fn here(reason: &'static str, bytes: &[u8], at: usize) -> Self {
+    /// Returns the fault that the octet at `at` of `bytes` is not what `reason` expects.
+    pub fn here(reason: &'static str, bytes: &[u8], at: usize) -> Self {
         let got = bytes.get(at).map_or(Got::End, |&b| Got::Byte(b));
         Malformed { status: 400, reason, got, at }
     }
 
-    /// The same fault told from the start of a text in which the parsed one begins at `base`.
-    pub(crate) fn moved(mut self, base: usize) -> Self {
+    /// Returns the same fault, counted from the start of a text in which the parsed element begins at `base`.
+    pub fn moved(mut self, base: usize) -> Self {
         self.at += base;
         self
     }
