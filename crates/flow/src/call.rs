@@ -6,6 +6,10 @@
 //! stream, and no message of a call overtakes an earlier one.
 
 use siphasher::sip::SipHasher13;
+use std::collections::BTreeSet;
+
+/// Maximum number of calls remembered that began early. With more of them all calls stay on the first stream.
+const MAX_EARLY_CALLS: usize = 1024;
 
 /// Chooses streams by a keyed hash of the Call-ID.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +43,34 @@ impl CallStreams {
 pub fn stream_of(hash: u64, streams: u16) -> u16 {
     // Below the number of streams, which is a u16.
     (hash % u64::from(streams.max(1))) as u16
+}
+
+/// The calls whose first message left before their stream could be used: while the association was being
+/// opened, or before the peer had opened the stream. They stay on the first stream, so that no message of theirs
+/// overtakes another.
+#[derive(Clone, Default, Debug)]
+pub struct EarlyCalls {
+    calls: BTreeSet<u64>,
+    /// There were too many of them.
+    all: bool,
+}
+
+impl EarlyCalls {
+    /// Returns the stream of a message whose call has this hash and chose `stream`, which is `usable` now or
+    /// not.
+    pub fn choose(&mut self, call: u64, stream: u16, usable: bool) -> u16 {
+        if stream == 0 || self.all {
+            return 0;
+        }
+        if usable {
+            return if self.calls.contains(&call) { 0 } else { stream };
+        }
+        self.calls.insert(call);
+        if self.calls.len() > MAX_EARLY_CALLS {
+            (self.calls, self.all) = (BTreeSet::new(), true);
+        }
+        0
+    }
 }
 
 /// Returns the Call-ID of a message (RFC 3261 section 20.8), in its long or compact form, without the space
@@ -77,6 +109,18 @@ mod tests {
         ] {
             assert_eq!(call_id(message.as_bytes()), id.map(str::as_bytes), "{message:?}");
         }
+    }
+
+    #[test]
+    fn a_call_that_began_on_the_first_stream_stays() {
+        let mut early = EarlyCalls::default();
+        assert_eq!(early.choose(7, 3, false), 0);
+        assert_eq!(early.choose(7, 3, true), 0);
+        assert_eq!(early.choose(8, 3, true), 3);
+        for call in 0..=MAX_EARLY_CALLS as u64 {
+            assert_eq!(early.choose(call, 5, false), 0);
+        }
+        assert_eq!((early.choose(8, 3, true), early.calls.len()), (0, 0));
     }
 
     #[test]

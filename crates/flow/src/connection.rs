@@ -65,7 +65,7 @@ impl<T: Default> Connection<T> {
             phase: Phase::Opening,
             ending: None,
             overdue: false,
-            queue: WriteQueue::default(),
+            queue: WriteQueue::opening(),
             unread: 0,
             handle: T::default(),
             since: now,

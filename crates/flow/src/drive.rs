@@ -128,6 +128,23 @@ impl<T> Driver<T> {
         Turn::More
     }
 
+    /// Writes what is queued on a connection that is being opened, for transports that carry messages with their
+    /// handshake.
+    pub fn write_early<P, W, C>(
+        &mut self,
+        now: Time,
+        flows: &mut Flows<P, W>,
+        cx: &mut C,
+    ) -> Result<(), Broken>
+    where
+        P: Program,
+        W: Pipes,
+        C: ?Sized,
+        T: Carrier<C>,
+    {
+        self.write(now, flows, cx).map(|_| ())
+    }
+
     /// Writes what is queued, as much as the peer takes. Returns whether all is on its way.
     fn write<P, W, C>(
         &mut self,

@@ -29,7 +29,7 @@ mod table;
 
 pub use admission::{Refused, source_of};
 pub use bytes::ByteStream;
-pub use call::CallStreams;
+pub use call::{CallStreams, EarlyCalls};
 pub use common::Common;
 pub use connection::Ending;
 pub use counters::{Counter, Counters};

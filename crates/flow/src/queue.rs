@@ -22,9 +22,22 @@ pub struct WriteQueue {
     marks: VecDeque<Mark>,
     /// Requests that were written and may be answered.
     pub(crate) awaited: Awaited,
+    /// Of a connection that is being opened: other messages that were written.
+    early: Option<Vec<Report>>,
 }
 
 impl WriteQueue {
+    /// Returns the queue of a connection that is being opened. Until [`WriteQueue::opened`], what was written
+    /// counts as not written.
+    pub(crate) fn opening() -> Self {
+        WriteQueue { early: Some(Vec::new()), ..WriteQueue::default() }
+    }
+
+    /// Notes that the connection is open.
+    pub(crate) fn opened(&mut self) {
+        self.early = None;
+    }
+
     /// Returns the number of bytes not yet written.
     pub fn len(&self) -> usize {
         self.bytes.len() - self.head
@@ -103,6 +116,8 @@ impl WriteQueue {
     fn left(&mut self, mark: Mark) {
         if let Some(at) = mark.asked {
             self.awaited.push(at, mark.report);
+        } else if let Some(early) = &mut self.early {
+            early.push(mark.report);
         }
     }
 
@@ -130,11 +145,15 @@ impl WriteQueue {
         ended
     }
 
-    /// Empties the queue. Returns the reports of the messages not wholly written.
+    /// Empties the queue. Returns the reports of the messages not wholly written; if the connection was never
+    /// open, of all messages.
     pub(crate) fn fail(&mut self) -> impl Iterator<Item = Report> {
         self.bytes = Vec::new();
         self.head = 0;
-        std::mem::take(&mut self.marks).into_iter().map(|m| m.report)
+        let early = self.early.take();
+        let asked = if early.is_some() { self.awaited.take() } else { Vec::new() };
+        let waiting = std::mem::take(&mut self.marks).into_iter().map(|m| m.report);
+        asked.into_iter().chain(early.unwrap_or_default()).chain(waiting)
     }
 }
 

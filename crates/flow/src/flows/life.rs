@@ -86,6 +86,7 @@ impl<P: Program, W: Pipes> Flows<P, W> {
         self.now = now;
         let Some(connection) = self.table.get_mut(id) else { return };
         connection.phase = Phase::Open;
+        connection.queue.opened();
         connection.heard = now;
         if let Some(local) = local {
             connection.flow.local = local;

@@ -21,7 +21,18 @@ pub(super) async fn drive<H: Handler, T>(
 where
     T: for<'c> Carrier<Context<'c>> + Unread,
 {
-    let mut driver = Driver::new(id, carrier);
+    run(worker, id, &mut Driver::new(id, carrier)).await
+}
+
+/// The same with a driver that has begun.
+pub(super) async fn run<H: Handler, T>(
+    worker: &SharedWorker<H>,
+    id: FlowId,
+    driver: &mut Driver<T>,
+) -> CloseReason
+where
+    T: for<'c> Carrier<Context<'c>> + Unread,
+{
     poll_fn(|cx| {
         let flows = &mut *worker.borrow_mut();
         if !listen(flows, id, cx) {

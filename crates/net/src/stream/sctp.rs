@@ -1,16 +1,19 @@
 //! SIP over SCTP (RFC 4168): one message of SIP is one message of SCTP, and each call has a stream
 //! ([`CallStreams`]). Messages are taken from any stream, as section 5.1 demands.
 
-use super::drive::drive;
+use super::drive;
 use super::unread::Unread;
 use super::{closed, guarded, opened, sctp_tls};
 use crate::handler::Handler;
 use crate::sctp::{Association, Connect, Error, Event, Listener, PathState, SendOptions};
 use crate::sockets::{SharedWorker, Sockets, now};
 use bytes::Bytes;
-use ringway_flow::{Broken, CallStreams, Carrier, Flows, Open, Pipes, WriteQueue};
+use ringway_flow::call::stream_of;
+use ringway_flow::{
+    Broken, CallStreams, Carrier, Driver, EarlyCalls, Flows, Open, Pipes, WriteQueue,
+};
 use ringway_sansio::{CloseReason, FlowId, Peer, Program, Time, Transport};
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
@@ -97,7 +100,9 @@ async fn serve<H: Handler>(
             ended.unwrap_or_else(|error| failed(&association, &error))
         } else {
             opened(&worker, id, None, &Peer { domains: Vec::new(), inbound: true });
-            run(&worker, id, association.clone()).await
+            let mut messages = Messages::new(&association, worker.borrow().common().calls());
+            messages.established();
+            run(&worker, id, Driver::new(id, messages)).await
         };
         closed(&worker, id, reason);
         next = again(&worker, &association, transport, reason);
@@ -134,24 +139,51 @@ async fn dial<H: Handler>(
     remote: SocketAddr,
     name: Option<Arc<str>>,
 ) {
-    let established = async { association.established().await.map_err(io::Error::other) };
-    let ended = match guarded(&worker, id, established).await {
-        Err(error) => Err(error),
-        Ok(()) => {
-            let local = ends(&association).map(|(local, _)| local);
-            if transport.is_secure() {
-                sctp_tls::dial(&worker, id, association.clone(), remote, name, local).await
-            } else {
-                opened(&worker, id, local, &Peer::default());
-                Ok(run(&worker, id, association.clone()).await)
-            }
-        }
+    let ended = if transport.is_secure() {
+        dial_tls(&worker, id, &association, remote, name).await
+    } else {
+        dial_plain(&worker, id, &association).await
     };
     let reason = ended.unwrap_or_else(|error| failed(&association, &error));
     closed(&worker, id, reason);
     if let Some(id) = again(&worker, &association, transport, reason) {
         serve(worker, id, association, transport).await;
     }
+}
+
+async fn dial_tls<H: Handler>(
+    worker: &SharedWorker<H>,
+    id: FlowId,
+    association: &Association,
+    remote: SocketAddr,
+    name: Option<Arc<str>>,
+) -> io::Result<CloseReason> {
+    let established = async { association.established().await.map_err(io::Error::other) };
+    guarded(worker, id, established).await?;
+    let local = ends(association).map(|(local, _)| local);
+    sctp_tls::dial(worker, id, association.clone(), remote, name, local).await
+}
+
+async fn dial_plain<H: Handler>(
+    worker: &SharedWorker<H>,
+    id: FlowId,
+    association: &Association,
+) -> io::Result<CloseReason> {
+    let calls = worker.borrow().common().calls();
+    let mut driver = Driver::new(id, Messages::new(association, calls));
+    let established = poll_fn(|cx| {
+        let flows = &mut *worker.borrow_mut();
+        let at = now(flows);
+        // RFC 9260 section 5.1: data may go with the COOKIE ECHO.
+        if driver.write_early(at, flows, cx).is_err() {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        association.poll_established(cx).map_err(io::Error::other)
+    });
+    guarded(worker, id, established).await?;
+    driver.carrier_mut().established();
+    opened(worker, id, ends(association).map(|(local, _)| local), &Peer::default());
+    Ok(run(worker, id, driver).await)
 }
 
 /// Aborts an association that never carried messages. Returns the reason.
@@ -235,24 +267,18 @@ impl Acknowledged {
     }
 }
 
+/// Carries messages until the association ends. Returns the reason.
 async fn run<H: Handler>(
     worker: &SharedWorker<H>,
     id: FlowId,
-    association: Association,
+    mut driver: Driver<Messages>,
 ) -> CloseReason {
-    let streams = association.statistics().map_or(1, |s| s.streams.0).max(1);
-    let messages = {
-        let mut flows = worker.borrow_mut();
-        let calls = flows.common().calls();
-        let (acknowledged, buffer) = (Acknowledged::default(), Vec::new());
-        let messages =
-            Messages { association: association.clone(), streams, calls, acknowledged, buffer };
-        for path in association.paths().unwrap_or_default() {
-            messages.note_path(id, &mut flows, path.remote, path.state);
-        }
-        messages
-    };
-    let reason = drive(worker, id, messages).await;
+    let association = driver.carrier().association.clone();
+    for path in association.paths().unwrap_or_default() {
+        let flows = &mut *worker.borrow_mut();
+        driver.carrier().note_path(id, flows, path.remote, path.state);
+    }
+    let reason = drive::run(worker, id, &mut driver).await;
     cut(&association, reason);
     reason
 }
@@ -260,15 +286,41 @@ async fn run<H: Handler>(
 /// An association that carries SIP.
 struct Messages {
     association: Association,
-    /// Number of streams that we may send on.
-    streams: u16,
+    /// Number of streams that we may send on, once the association is established.
+    streams: Option<u16>,
     calls: CallStreams,
+    early: EarlyCalls,
     acknowledged: Acknowledged,
     /// The message being received.
     buffer: Vec<u8>,
 }
 
 impl Messages {
+    fn new(association: &Association, calls: CallStreams) -> Self {
+        Messages {
+            association: association.clone(),
+            streams: None,
+            calls,
+            early: EarlyCalls::default(),
+            acknowledged: Acknowledged::default(),
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Notes that the association is established, and with how many streams.
+    fn established(&mut self) {
+        self.streams = Some(self.association.statistics().map_or(1, |s| s.streams.0));
+    }
+
+    /// Returns the stream of a message: that of its call. Until the peer has said how many it takes, there is
+    /// only the first.
+    fn stream(&mut self, message: &[u8]) -> u16 {
+        let call = self.calls.hash(message);
+        // Which one it would be does not matter to a call that begins early.
+        let stream = self.streams.map_or(1, |streams| stream_of(call, streams));
+        self.early.choose(call, stream, self.streams.is_some())
+    }
+
     /// Notes the state of a path. A peer is found by each of its addresses that is known to be its own (RFC
     /// 9260 section 5.4).
     fn note_path<P: Program, W: Pipes>(
@@ -315,8 +367,7 @@ impl Carrier<Context<'_>> for Messages {
         let Some(message) = queue.message() else { return Poll::Ready(Ok(0)) };
         let length = message.len();
         // RFC 4168 section 5: the payload protocol identifier is zero.
-        let stream = self.calls.stream(message, self.streams);
-        let options = SendOptions { stream, ..SendOptions::default() };
+        let options = SendOptions { stream: self.stream(message), ..SendOptions::default() };
         let mut bytes = Bytes::copy_from_slice(message);
         let given = ready!(self.association.poll_send(cx, &mut bytes, &options));
         self.acknowledged.given += 1;

@@ -2,7 +2,10 @@
 
 use super::{Stack, Worker};
 use bytes::Bytes;
-use ringway_flow::{Broken, CallStreams, Carrier, Driver, Flows, Open, Pipes, Turn, WriteQueue};
+use ringway_flow::call::stream_of;
+use ringway_flow::{
+    Broken, CallStreams, Carrier, Driver, EarlyCalls, Flows, Open, Pipes, Turn, WriteQueue,
+};
 use ringway_sansio::{
     Addressing, CloseReason, Endpoint, FlowId, Peer, Program, Random, Time, Transport,
 };
@@ -44,8 +47,8 @@ impl Sctp {
     }
 
     fn add(&mut self, flow: FlowId, id: AssocId, open: bool) {
-        let (streams, calls) = (self.streams, self.calls);
-        let messages = Messages { id, streams, calls, buffer: Vec::new(), end: None };
+        let (streams, calls, early) = (self.streams, self.calls, EarlyCalls::default());
+        let messages = Messages { id, streams, calls, early, open, buffer: Vec::new(), end: None };
         self.pipes.push(Pipe { flow, driver: Driver::new(flow, messages), open });
     }
 
@@ -109,6 +112,7 @@ impl Sctp {
             Event::Up { id, .. } => match self.find(id) {
                 Some(pipe) => {
                     pipe.open = true;
+                    pipe.driver.carrier_mut().open = true;
                     let flow = pipe.flow;
                     worker.opened(now, flow, None, &Peer::default());
                     self.note_paths(id, worker);
@@ -172,7 +176,11 @@ impl Stack for Sctp {
             // It never came to carry messages.
             (false, Some(ending)) => ending.reason,
             (false, None) if end.is_some() => CloseReason::Broken,
-            (false, None) => return,
+            // RFC 9260 section 5.1: data may go with the COOKIE ECHO.
+            (false, None) => match pipe.driver.write_early(now, worker, &mut self.sctp) {
+                Ok(()) => return,
+                Err(Broken) => CloseReason::Broken,
+            },
         };
         let pipe = self.pipes.swap_remove(index);
         let messages = pipe.driver.carrier();
@@ -214,6 +222,9 @@ struct Messages {
     id: AssocId,
     streams: u16,
     calls: CallStreams,
+    early: EarlyCalls,
+    /// Whether the association is established.
+    open: bool,
     /// The message being received.
     buffer: Vec<u8>,
     /// The reason for which nothing more is received.
@@ -231,7 +242,8 @@ impl Carrier<ringway_sctp::Sctp> for Messages {
     ) -> Poll<Result<u64, Broken>> {
         let Some(message) = queue.message() else { return Poll::Ready(Ok(0)) };
         let length = message.len();
-        let stream = self.calls.stream(message, self.streams);
+        let call = self.calls.hash(message);
+        let stream = self.early.choose(call, stream_of(call, self.streams), self.open);
         let options = SendOptions { stream, ..SendOptions::default() };
         match sctp.send(now, self.id, &options, Bytes::copy_from_slice(message)) {
             Ok(()) => Poll::Ready(Ok(queue.written(length))),

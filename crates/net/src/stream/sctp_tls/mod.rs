@@ -6,7 +6,6 @@
 //! one of its own, or one of the peer's that came on the first pair because the peer cannot begin
 //! one. [`calls`] says which pair a call asks for, [`session`] is one pair.
 
-mod calls;
 mod session;
 
 use super::drive::drive;
@@ -18,9 +17,8 @@ use crate::handler::Handler;
 use crate::sctp::{Association, Event};
 use crate::sockets::SharedWorker;
 use crate::tls::server_name;
-use calls::Early;
 use ringway_flow::call::stream_of;
-use ringway_flow::{Broken, CallStreams, Carrier, Flows, Pipes, WriteQueue};
+use ringway_flow::{Broken, CallStreams, Carrier, EarlyCalls, Flows, Pipes, WriteQueue};
 use ringway_sansio::{CloseReason, FlowId, Peer, Program, Time};
 use session::{Role, Session};
 use std::future::{Future, poll_fn};
@@ -66,7 +64,7 @@ struct Sessions {
     /// Longest handshake of one pair.
     patience: Duration,
     pairs: Vec<Pair>,
-    early: Early,
+    early: EarlyCalls,
     acknowledged: Acknowledged,
     /// Messages of SCTP that dead pairs gave.
     given: u64,
@@ -109,7 +107,7 @@ impl Sessions {
             role,
             patience,
             pairs,
-            early: Early::default(),
+            early: EarlyCalls::default(),
             acknowledged: Acknowledged::default(),
             given: 0,
             domains: None,
