@@ -80,7 +80,7 @@ impl Wire<'_> {
 }
 
 impl Outlet for Wire<'_> {
-    #[inline]
+    #[inline(always)]
     fn departs(&mut self, departure: Departure) {
         let packet = departure.packet.id;
         let held = self.pool.get_mut(packet);

@@ -4,7 +4,8 @@ use crate::error::{Budget, Error};
 use crate::events::{EventQueue, MAX_NODES, Order};
 use crate::headers;
 use crate::node::{
-    Bind, Counters, EndpointId, Interface, InterfaceId, NEVER, NONE, Node, NodeId, Plug, Plugged,
+    Bind, Counters, EndpointId, Interface, InterfaceId, NEVER, NONE, Node, NodeId, Path, Plug,
+    Plugged,
 };
 use crate::pool::Pool;
 use crate::record::{Reason, Recorder, Step};
@@ -252,7 +253,7 @@ impl World {
         let index = self.endpoints.len() as u32;
         self.node_mut(node)?.bind(bind, index)?;
         let plug = Box::new(endpoint);
-        self.endpoints.push(Plugged { node: node.0, plug, timer: NEVER, last: None });
+        self.endpoints.push(Plugged { node: node.0, plug, timer: NEVER, path: None });
         // Not before the world runs: its packets may need nodes that are not added yet.
         self.ask_at(index, self.now);
         Ok(EndpointId(index))
@@ -498,30 +499,47 @@ impl World {
         held.serial = self.census.sent;
         held.born = self.now;
         held.size = size as u32;
-        held.flow = flow_hash(&addressing, &held.payload);
         held.hops = HOPS;
-        let known = plugged.last.filter(|last| last.0 == addressing.destination);
-        let entry = known.map(|last| (last.1, last.2)).or_else(|| {
-            let number = *self.addresses.get(&addressing.destination)?;
-            Some((number, self.interfaces[self.address_table[number as usize].1 as usize].node))
-        });
-        let Some((number, owner)) = entry else {
-            return self.lose(packet, node, Reason::NoRoute);
+        let ports = ports_of(&held.payload);
+        let path = match &plugged.path {
+            Some(path) if path.leads(&addressing, ports) => *path,
+            _ => {
+                held.flow = flow_hash(&addressing, ports);
+                let Some(path) = self.find_path(node, &addressing, ports) else {
+                    return self.lose(packet, node, Reason::NoRoute);
+                };
+                self.endpoints[endpoint as usize].path = Some(path);
+                path
+            }
         };
-        plugged.last = Some((addressing.destination, number, owner));
         let held = self.pool.get_mut(packet);
-        (held.destination, held.node) = (number, owner);
+        (held.flow, held.destination, held.node) = (path.flow, path.number, path.owner);
         if size > MAX_IP {
             return self.lose(packet, node, Reason::TooLong);
         }
-        if owner == node {
+        if path.owner == node {
             let order = self.order(node);
             return self.events.push(self.now, order, Event::Loop { packet });
         }
-        match self.first_hop(node, &addressing.source, number, owner) {
+        match path.way {
             NONE => self.lose(packet, node, Reason::NoRoute),
             way => self.offer(packet, way),
         }
+    }
+
+    /// Finds the path of a flow of packets from its first node.
+    #[inline(never)]
+    fn find_path(&self, node: u32, addressing: &Addressing, ports: u32) -> Option<Path> {
+        let number = *self.addresses.get(&addressing.destination)?;
+        let owner = self.interfaces[self.address_table[number as usize].1 as usize].node;
+        let way = if owner == node {
+            NONE
+        } else {
+            self.first_hop(node, &addressing.source, number, owner)
+        };
+        let Addressing { source, destination, protocol, .. } = *addressing;
+        let flow = flow_hash(addressing, ports);
+        Some(Path { source, destination, protocol, ports, flow, number, owner, way })
     }
 
     /// Returns the outgoing interface at the packet's first node. Where the source address is on one of
@@ -548,6 +566,7 @@ impl World {
     fn route(&mut self) {
         if !self.routed {
             routes::fill(&mut self.nodes, &self.interfaces, &self.address_table, self.computed);
+            self.endpoints.iter_mut().for_each(|plugged| plugged.path = None);
             self.routed = true;
         }
     }
@@ -725,14 +744,18 @@ impl std::fmt::Debug for World {
     }
 }
 
-/// Returns a hash of a flow: addresses, protocol, and the ports that UDP, TCP and SCTP have in their
-/// first four bytes.
-fn flow_hash(addressing: &Addressing, payload: &[u8]) -> u32 {
+/// Returns the ports of a packet, which UDP, TCP and SCTP have in their first four bytes.
+#[inline]
+fn ports_of(payload: &[u8]) -> u32 {
+    payload.first_chunk::<4>().map_or(0, |p| u32::from_be_bytes(*p))
+}
+
+/// Returns a hash of a flow: addresses, protocol and ports.
+fn flow_hash(addressing: &Addressing, ports: u32) -> u32 {
     let bits = |ip: &IpAddr| match ip {
         IpAddr::V4(v4) => u128::from(v4.to_bits()),
         IpAddr::V6(v6) => v6.to_bits(),
     };
-    let ports = payload.first_chunk::<4>().map_or(0, |p| u32::from_be_bytes(*p));
     let both = bits(&addressing.source).rotate_left(32) ^ bits(&addressing.destination);
     let mut hash = (both >> 64) as u64 ^ both as u64;
     hash ^= u64::from(ports).rotate_left(17) ^ u64::from(addressing.protocol) << 56;
