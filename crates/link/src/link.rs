@@ -367,7 +367,7 @@ impl Link {
 
     /// Returns the reason if this packet is lost. It may be marked instead.
     #[inline]
-    fn strikes(&mut self, packet: &mut Packet, outlet: &impl Outlet) -> Option<DropReason> {
+    fn strikes(&mut self, packet: &mut Packet, outlet: &mut impl Outlet) -> Option<DropReason> {
         if self.has_list || self.rule.is_some() {
             let bytes = outlet.bytes(packet);
             let listed = self.has_list && self.list.strikes(&self.config.loss_list, bytes);

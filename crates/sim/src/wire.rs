@@ -87,7 +87,9 @@ impl Outlet for Wire<'_> {
         held.addressing.ecn = departure.packet.ecn;
         held.started = departure.started;
         if let Some(bit) = departure.flip {
+            held.fill_checksum();
             flip(&mut held.payload, bit);
+            held.damaged = true;
         }
         self.counters.left += 1;
         self.counters.left_bytes += u64::from(departure.packet.size);
@@ -122,8 +124,10 @@ impl Outlet for Wire<'_> {
         Some(copy)
     }
 
-    fn bytes(&self, packet: &Packet) -> &[u8] {
-        &self.pool.get(packet.id).payload
+    fn bytes(&mut self, packet: &Packet) -> &[u8] {
+        let held = self.pool.get_mut(packet.id);
+        held.fill_checksum();
+        &held.payload
     }
 
     #[inline]

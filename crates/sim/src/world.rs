@@ -286,6 +286,7 @@ impl World {
 
     /// Adds a recorder of every step of every packet from now on. Returns its number.
     pub fn add_recorder(&mut self, recorder: impl Recorder) -> usize {
+        self.pool.fill_checksums();
         self.notifier.recorders.push(Box::new(recorder));
         self.notifier.recorders.len() - 1
     }
@@ -500,6 +501,10 @@ impl World {
         held.born = self.now;
         held.size = size as u32;
         held.hops = HOPS;
+        held.damaged = false;
+        if !self.notifier.recorders.is_empty() {
+            held.fill_checksum();
+        }
         let ports = ports_of(&held.payload);
         let path = match &plugged.path {
             Some(path) if path.leads(&addressing, ports) => *path,
@@ -698,7 +703,8 @@ impl World {
             return Ok(());
         };
         let plug = &mut self.endpoints[endpoint as usize].plug;
-        plug.handle_packet(self.now, held.addressing, &held.payload);
+        let addressing = Addressing { offload: !held.damaged, ..held.addressing };
+        plug.handle_packet(self.now, addressing, &held.payload);
         self.pool.release(packet);
         self.census.delivered += 1;
         self.pump(endpoint)

@@ -326,8 +326,43 @@ impl Header {
         data: (&[u8], &[u8]),
     ) {
         let start = out.len();
-        let mut head = [0u8; HEADER + MAX_OPTIONS];
+        self.write(out, data);
+        fill_checksum(source, destination, &mut out[start..]);
+    }
+
+    /// Appends header and data with a checksum of zero.
+    pub(crate) fn write(&self, out: &mut Vec<u8>, data: (&[u8], &[u8])) {
+        let Options { mss: None, window_scale: None, sack_permitted: false, timestamps, sack } =
+            &self.options
+        else {
+            return self.write_any(out, data);
+        };
+        // What almost every segment has.
+        let Some(Timestamps { value, echo }) = timestamps else { return self.write_any(out, data) };
+        if !sack.is_empty() {
+            return self.write_any(out, data);
+        }
+        const LENGTH: usize = HEADER + TIMESTAMPS_SPACE;
+        let mut head = [0; LENGTH];
+        head[..HEADER].copy_from_slice(&self.fixed(LENGTH));
+        head[20..24].copy_from_slice(&[NOP, NOP, TIMESTAMPS, 10]);
+        head[24..28].copy_from_slice(&value.to_be_bytes());
+        head[28..].copy_from_slice(&echo.to_be_bytes());
+        append(out, &head, data);
+    }
+
+    #[inline(never)]
+    fn write_any(&self, out: &mut Vec<u8>, data: (&[u8], &[u8])) {
+        let mut head = [0; HEADER + MAX_OPTIONS];
         let length = self.options.write(&mut head);
+        head[..HEADER].copy_from_slice(&self.fixed(length));
+        append(out, &head[..length], data);
+    }
+
+    /// Returns the part of every header, with a checksum of zero, for a header of `length` bytes.
+    #[inline]
+    fn fixed(&self, length: usize) -> [u8; HEADER] {
+        let mut head = [0; HEADER];
         head[0..2].copy_from_slice(&self.source.to_be_bytes());
         head[2..4].copy_from_slice(&self.destination.to_be_bytes());
         head[4..8].copy_from_slice(&self.seq.to_u32().to_be_bytes());
@@ -335,14 +370,29 @@ impl Header {
         head[12] = (length / 4 * 16) as u8;
         head[13] = self.flags.bits();
         head[14..16].copy_from_slice(&self.window.to_be_bytes());
-        out.extend_from_slice(&head[..length]);
-        for part in [data.0, data.1] {
-            if !part.is_empty() {
-                out.extend_from_slice(part);
-            }
+        head
+    }
+}
+
+#[inline]
+fn append(out: &mut Vec<u8>, head: &[u8], data: (&[u8], &[u8])) {
+    out.reserve(head.len() + data.0.len() + data.1.len());
+    out.extend_from_slice(head);
+    for part in [data.0, data.1] {
+        if !part.is_empty() {
+            out.extend_from_slice(part);
         }
-        let check = checksum::of(source, destination, &out[start..]);
-        out[start + 16..start + 18].copy_from_slice(&check);
+    }
+}
+
+/// Fills in the checksum of a segment that was sent without one ([`Addressing::offload`]). Bytes that are
+/// shorter than a header stay as they are.
+///
+/// [`Addressing::offload`]: ringway_sansio::Addressing::offload
+pub fn fill_checksum(source: IpAddr, destination: IpAddr, segment: &mut [u8]) {
+    if segment.len() >= HEADER {
+        let check = checksum::of(source, destination, segment);
+        segment[16..18].copy_from_slice(&check);
     }
 }
 
@@ -362,6 +412,19 @@ impl<'a> Segment<'a> {
         destination: IpAddr,
         bytes: &'a [u8],
     ) -> Result<Segment<'a>, SegmentError> {
+        Segment::check(bytes, || checksum::holds(source, destination, bytes))
+    }
+
+    /// Parses and checks a segment without its checksum.
+    pub(crate) fn parse_intact(bytes: &'a [u8]) -> Result<Segment<'a>, SegmentError> {
+        Segment::check(bytes, || true)
+    }
+
+    #[inline]
+    fn check(
+        bytes: &'a [u8],
+        checksum_holds: impl FnOnce() -> bool,
+    ) -> Result<Segment<'a>, SegmentError> {
         let Some(head) = bytes.first_chunk::<HEADER>() else {
             return Err(SegmentError::Short { got: bytes.len() });
         };
@@ -370,7 +433,7 @@ impl<'a> Segment<'a> {
             return Err(SegmentError::DataOffset { got: offset, length: bytes.len() });
         }
         // RFC 9293 section 3.1: MUST-3.
-        if !checksum::holds(source, destination, bytes) {
+        if !checksum_holds() {
             return Err(SegmentError::Checksum { got: be16(head, 16) });
         }
         let (source_port, destination_port) = (be16(head, 0), be16(head, 2));

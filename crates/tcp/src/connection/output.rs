@@ -243,7 +243,7 @@ impl Connection {
             },
         };
         self.totals.segments_sent += 1;
-        header.emit(self.local.ip(), self.remote.ip(), out, (&[], &[]));
+        header.write(out, (&[], &[]));
     }
 
     /// Writes a segment with `length` bytes of data from `seq` on. It acknowledges everything received.
@@ -277,7 +277,7 @@ impl Connection {
         };
         let offset = seq.ahead_of(self.snd_una) as usize;
         let data = self.send.slices(offset, length);
-        header.emit(self.local.ip(), self.remote.ip(), out, data);
+        header.write(out, data);
         self.due.ack = owed;
         self.unacked_segments = 0;
         self.last_ack_sent = self.rcv_nxt;

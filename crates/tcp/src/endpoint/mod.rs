@@ -150,6 +150,8 @@ pub struct Tcp {
     notices: VecDeque<Notice>,
     replies: VecDeque<Reply>,
     next_port: u16,
+    /// Whether the world takes care of checksums.
+    offload: bool,
     counters: Counters,
 }
 
@@ -181,6 +183,7 @@ impl Tcp {
             notices: VecDeque::new(),
             replies: VecDeque::new(),
             next_port: 0,
+            offload: false,
             counters: Counters::default(),
         })
     }

@@ -5,7 +5,7 @@ use super::time_wait::Waiting;
 use super::{Reply, TableEntry, Tcp, is_unicast};
 use crate::PROTOCOL;
 use crate::connection::Connection;
-use crate::segment::{Flags, Header, Segment};
+use crate::segment::{Flags, Header, Segment, fill_checksum};
 use crate::seq::Seq;
 use ringway_sansio::{Addressing, Ecn, Endpoint, Time};
 use std::net::{IpAddr, SocketAddr};
@@ -22,7 +22,13 @@ impl Endpoint for Tcp {
             self.counters.malformed += 1;
             return;
         }
-        let Ok(segment) = Segment::parse(source, destination, payload) else {
+        let parsed = if addressing.offload {
+            self.offload = true;
+            Segment::parse_intact(payload)
+        } else {
+            Segment::parse(source, destination, payload)
+        };
+        let Ok(segment) = parsed else {
             self.counters.malformed += 1;
             return;
         };
@@ -85,11 +91,14 @@ impl Endpoint for Tcp {
         while let Some(&slot) = self.ready.front() {
             let entry = &mut self.slots[slot as usize];
             if let Some(connection) = &mut entry.connection {
-                let sent = connection.transmit(now, payload);
-                let (source, destination) = connection.addresses();
-                if let Some(ecn) = sent {
+                let start = payload.len();
+                if let Some(ecn) = connection.transmit(now, payload) {
+                    let (source, destination) = connection.addresses();
+                    if !self.offload {
+                        fill_checksum(source, destination, &mut payload[start..]);
+                    }
                     let addressing = Addressing::new(source, destination, PROTOCOL);
-                    return Some(Addressing { ecn, ..addressing });
+                    return Some(Addressing { ecn, offload: self.offload, ..addressing });
                 }
                 let deadline = connection.deadline();
                 let spent = connection.is_spent();
