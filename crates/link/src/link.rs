@@ -236,24 +236,31 @@ impl Link {
     }
 
     /// Offers a packet to the link.
-    #[inline]
+    #[inline(always)]
     pub fn offer(&mut self, now: Time, packet: Packet, outlet: &mut impl Outlet) {
+        // A new one wherever it goes on, so that it need not stand in memory.
+        let Packet { id, size, flow, ecn, .. } = packet;
+        let packet = || Packet { id, size, flow, ecn, queued: now };
         let settled = self.schedule.next().is_none_or(|change| now < change);
-        let size = u64::from(packet.size);
-        if !(settled && size <= self.plain) {
-            return self.consider(now, packet, outlet);
+        let busy = self.free_at > now;
+        if !settled || u64::from(size) > self.plain || self.waits && !busy {
+            return self.consider(now, packet(), outlet);
         }
         // The fast path of most packets, without decisions that have only one outcome.
-        if self.free_at > now {
-            return self.admit(now, packet, outlet);
+        if !busy {
+            outlet.enqueued(now, packet());
+            outlet.dequeued(now, packet());
+            self.depart(now, packet(), outlet);
+            return;
         }
-        if self.waits {
-            return self.consider(now, packet, outlet);
+        let LinkQueue::DropTail(queue) = &mut self.queue else {
+            return self.admit(now, packet(), outlet);
+        };
+        outlet.enqueued(now, packet());
+        if !queue.admit(packet()) {
+            outlet.dropped(now, packet(), DropReason::QueueFull);
         }
-        let packet = Packet { queued: now, ..packet };
-        outlet.enqueued(now, packet);
-        outlet.dequeued(now, packet);
-        self.depart(now, packet, outlet);
+        self.waits = true;
     }
 
     /// Sends a packet that needs only rate and delay. Returns its arrival time.
@@ -300,21 +307,13 @@ impl Link {
     fn admit(&mut self, now: Time, packet: Packet, outlet: &mut impl Outlet) {
         let packet = Packet { queued: now, ..packet };
         outlet.enqueued(now, packet);
-        if let LinkQueue::DropTail(queue) = &mut self.queue {
-            let held = queue.admit(packet);
-            self.waits = !queue.is_empty();
-            if !held {
-                outlet.dropped(now, packet, DropReason::QueueFull);
-            }
-        } else {
-            let mut room = QueueContext {
-                stream: &mut self.queue_stream,
-                dropped: &mut self.dropped,
-                rate: self.config.rate,
-            };
-            self.queue.enqueue(now, packet, &mut room);
-            self.hand_over_drops(now, outlet);
-        }
+        let mut room = QueueContext {
+            stream: &mut self.queue_stream,
+            dropped: &mut self.dropped,
+            rate: self.config.rate,
+        };
+        self.queue.enqueue(now, packet, &mut room);
+        self.hand_over_drops(now, outlet);
         if self.free_at <= now {
             self.send_next(now, outlet);
         }

@@ -48,8 +48,10 @@ impl Ecn {
     }
 }
 
-/// What the IP header of a packet says.
+/// What the IP header of a packet says. It is a whole number of words long, which are copied faster than
+/// pieces that overlap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(align(8))]
 pub struct Addressing {
     /// Where it comes from. An endpoint with several addresses chooses its path by this.
     pub source: IpAddr,

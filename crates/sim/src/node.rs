@@ -3,9 +3,8 @@
 use crate::error::Error;
 use crate::events::Order;
 use ringway_link::Link;
-use ringway_sansio::{Addressing, Endpoint, Time};
+use ringway_sansio::{Addressing, Endpoint, RingQueue, Time};
 use std::any::Any;
-use std::collections::VecDeque;
 use std::net::IpAddr;
 
 /// The value for no interface, no node and no time.
@@ -161,7 +160,7 @@ pub(crate) struct Interface {
     pub(crate) wake: u64,
     pub(crate) counters: Counters,
     /// Packets in flight in the order of arrival; the first has a pending event.
-    pub(crate) flight: VecDeque<Flight>,
+    pub(crate) flight: RingQueue<Flight>,
 }
 
 /// A packet in flight, and its order among events.

@@ -2,12 +2,11 @@
 
 use crate::events::{EventQueue, Order};
 use crate::node::{Counters, Flight};
+use crate::packed::{Event, PackedEvent};
 use crate::pool::{Pool, StoredPacket};
 use crate::record::{Reason, Record, Recorder, Step};
-use crate::world::Event;
 use ringway_link::{Departure, DropReason, Outlet, Packet};
-use ringway_sansio::Time;
-use std::collections::VecDeque;
+use ringway_sansio::{RingQueue, Time};
 
 /// Notifies recorders.
 #[derive(Default)]
@@ -60,11 +59,11 @@ impl Notifier {
 
 /// The parts of a world that the link leaving one interface uses.
 pub(crate) struct Wire<'a> {
-    pub(crate) events: &'a mut EventQueue<Event>,
+    pub(crate) events: &'a mut EventQueue<PackedEvent>,
     pub(crate) pool: &'a mut Pool,
     /// Number of events that the interface's node has requested.
     pub(crate) requested: &'a mut u64,
-    pub(crate) flight: &'a mut VecDeque<Flight>,
+    pub(crate) flight: &'a mut RingQueue<Flight>,
     pub(crate) notifier: &'a mut Notifier,
     pub(crate) counters: &'a mut Counters,
     pub(crate) node: u32,
@@ -74,8 +73,10 @@ pub(crate) struct Wire<'a> {
 impl Wire<'_> {
     #[inline]
     fn notify(&mut self, at: Time, step: Step, packet: u32) {
-        let held = self.pool.get(packet);
-        self.notifier.notify(at, step, self.node, Some(self.interface), held);
+        if !self.notifier.recorders.is_empty() {
+            let held = self.pool.get(packet);
+            self.notifier.notify_all(at, step, self.node, Some(self.interface), held);
+        }
     }
 }
 
@@ -100,13 +101,13 @@ impl Outlet for Wire<'_> {
         match self.flight.back() {
             // It overtakes packets in flight.
             Some(last) if arrives < last.arrives => {
-                self.events.push(arrives, order, Event::Arrive { packet, link });
+                self.events.push(arrives, order, Event::Arrive { packet, link }.pack());
             }
             // Only the first packet in flight has an event: a full link costs no more than one event.
             Some(_) => self.flight.push_back(Flight { arrives, order, packet }),
             None => {
                 self.flight.push_back(Flight { arrives, order, packet });
-                self.events.push(arrives, order, Event::First { link });
+                self.events.push(arrives, order, Event::First { link }.pack());
             }
         }
     }

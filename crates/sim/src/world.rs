@@ -7,36 +7,22 @@ use crate::node::{
     Bind, Counters, EndpointId, Interface, InterfaceId, NEVER, NONE, Node, NodeId, Path, Plug,
     Plugged,
 };
-use crate::pool::Pool;
+use crate::packed::{Event, PackedEvent};
+use crate::pool::{MAX_PACKETS, Pool, StoredPacket};
 use crate::record::{Reason, Recorder, Step};
 use crate::routes;
 use crate::wire::{Notifier, Wire};
 use ringway_link::loss::LossRule;
 use ringway_link::{DropReason, Link, LinkConfig, Outlet as _, Packet, Streams};
-use ringway_sansio::{Addressing, Time};
+use ringway_sansio::{Addressing, RingQueue, Time};
 use std::any::Any;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 /// Maximum length of an IP packet.
 const MAX_IP: usize = 65_535;
 /// Initial hop limit of a packet.
 const HOPS: u8 = 64;
-
-/// A pending event.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Event {
-    /// A packet arrives over the link that leaves interface `link`.
-    Arrive { packet: u32, link: u32 },
-    /// The first of the packets in flight on that link arrives.
-    First { link: u32 },
-    /// A packet to an address of its sender's node arrives.
-    Loop { packet: u32 },
-    /// The link that leaves this interface is to be polled.
-    Wake { link: u32 },
-    /// The timer of this endpoint is due.
-    Timer { endpoint: u32 },
-}
 
 /// The locations of all packets of a world.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,7 +46,7 @@ pub struct World {
     streams: Streams,
     now: Time,
     budget: Budget,
-    events: EventQueue<Event>,
+    events: EventQueue<PackedEvent>,
     pool: Pool,
     /// The buffer that endpoints write packets into.
     scratch: Vec<u8>,
@@ -194,7 +180,7 @@ impl World {
             cost: 1,
             wake: NEVER,
             counters: Counters::default(),
-            flight: VecDeque::new(),
+            flight: RingQueue::default(),
         })
     }
 
@@ -376,7 +362,7 @@ impl World {
         while let Some((at, event)) = self.events.pop(end) {
             self.now = at;
             self.happened += 1;
-            match event {
+            match event.unpack() {
                 Event::First { link } => self.first(link)?,
                 Event::Arrive { packet, link } => self.arrive(packet, link)?,
                 Event::Loop { packet } => {
@@ -447,7 +433,7 @@ impl World {
             let plug = &mut self.endpoints[index as usize].plug;
             let Some(addressing) = plug.poll_transmit(self.now, &mut self.scratch) else { break };
             let Some(packet) = self.pool.take() else {
-                let max = crate::pool::MAX_PACKETS as u64;
+                let max = MAX_PACKETS as u64;
                 return Err(Error::TooMany { what: "packets at a time", max });
             };
             // The returned buffer is empty too, and about as long.
@@ -477,7 +463,7 @@ impl World {
             plugged.timer = at.as_nanos();
             let node = plugged.node;
             let order = self.order(node);
-            self.events.push(at, order, Event::Timer { endpoint });
+            self.events.push(at, order, Event::Timer { endpoint }.pack());
         }
     }
 
@@ -524,7 +510,7 @@ impl World {
         }
         if path.owner == node {
             let order = self.order(node);
-            return self.events.push(self.now, order, Event::Loop { packet });
+            return self.events.push(self.now, order, Event::Loop { packet }.pack());
         }
         match path.way {
             NONE => self.lose(packet, node, Reason::NoRoute),
@@ -597,11 +583,11 @@ impl World {
     #[inline]
     fn offer(&mut self, packet: u32, way: u32) {
         let now = self.now;
-        let held = self.pool.get(packet);
-        let offered = Packet::new(packet, held.size, held.flow, held.addressing.ecn);
         self.with_link(way, |link, wire| {
             wire.counters.offered += 1;
-            link.offer(now, offered, wire);
+            let StoredPacket { size, flow, addressing, .. } = wire.pool.get(packet);
+            let (size, flow, ecn) = (*size, *flow, addressing.ecn);
+            link.offer(now, Packet { id: packet, size, flow, ecn, queued: now }, wire);
         });
         self.set_wake(way);
     }
@@ -631,7 +617,7 @@ impl World {
             interface.wake = at.as_nanos();
             let node = interface.node;
             let order = self.order(node);
-            self.events.push(at, order, Event::Wake { link });
+            self.events.push(at, order, Event::Wake { link }.pack());
         }
     }
 
@@ -641,7 +627,7 @@ impl World {
         let flight = &mut self.interfaces[link as usize].flight;
         let Some(first) = flight.pop_front() else { return Ok(()) };
         if let Some(next) = flight.front() {
-            self.events.push(next.arrives, next.order, Event::First { link });
+            self.events.push(next.arrives, next.order, Event::First { link }.pack());
         }
         self.arrive(first.packet, link)
     }
@@ -695,7 +681,7 @@ impl World {
     /// Delivers a packet to its endpoint.
     #[inline]
     fn deliver(&mut self, packet: u32) -> Result<(), Error> {
-        let held = self.pool.get(packet);
+        let held = self.pool.get_mut(packet);
         let node = held.node;
         let taker = self.nodes[node as usize].taker(held.addressing.protocol, &held.payload);
         let Some(endpoint) = taker else {
@@ -703,8 +689,11 @@ impl World {
             return Ok(());
         };
         let plug = &mut self.endpoints[endpoint as usize].plug;
-        let addressing = Addressing { offload: !held.damaged, ..held.addressing };
-        plug.handle_packet(self.now, addressing, &held.payload);
+        // Mostly it is so already, and the addressing is copied in one piece.
+        if held.addressing.offload == held.damaged {
+            held.addressing.offload = !held.damaged;
+        }
+        plug.handle_packet(self.now, held.addressing, &held.payload);
         self.pool.release(packet);
         self.census.delivered += 1;
         self.pump(endpoint)

@@ -81,7 +81,7 @@ impl DropTail {
     }
 
     /// Queues a packet. Returns whether it fits.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn admit(&mut self, packet: Packet) -> bool {
         let bytes = self.fifo.bytes() + u64::from(packet.size);
         let fits = self.fifo.len() < self.max_packets && bytes <= self.max_bytes;
