@@ -251,12 +251,12 @@ impl Connection {
         let window = self.window_to_advertise();
         let flags = if self.ecn.echo { flags | Flags::ECE } else { flags };
         let sack = if self.sacks_len == 0 && self.duplicate.is_none() {
-            Sack::default()
+            Sack::NONE
         } else if length == 0 {
             self.sack_blocks()
         } else {
             // Data leaves no room for blocks, which follow on a separate acknowledgment.
-            Sack::default()
+            Sack::NONE
         };
         let owed = length > 0 && self.due.ack && (self.sacks_len > 0 || self.duplicate.is_some());
         let header = Header {
@@ -272,7 +272,7 @@ impl Connection {
                     .on
                     .then(|| Timestamps { value: self.stamp(now), echo: self.stamps.recent }),
                 sack,
-                ..Options::default()
+                ..Options::NONE
             },
         };
         let offset = seq.ahead_of(self.snd_una) as usize;
