@@ -48,8 +48,14 @@ impl DelayState {
             arrives = arrives.max(self.last.as_nanos());
         }
         let arrives = Time::from_nanos(arrives);
-        self.last = self.last.max(arrives);
+        self.note(arrives);
         arrives
+    }
+
+    /// Notes the arrival of a packet without jitter.
+    #[inline]
+    pub(crate) fn note(&mut self, arrives: Time) {
+        self.last = self.last.max(arrives);
     }
 
     #[inline]

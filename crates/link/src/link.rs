@@ -6,7 +6,7 @@ use crate::delay::{DelayState, DelayStreams};
 use crate::loss::{ListState, Loss, LossList, LossPosition, LossRule, LossState};
 use crate::packet::{Departure, DropReason, Outlet, Packet};
 use crate::quantity::{Chance, Span};
-use crate::queue::{Queue, QueueContext};
+use crate::queue::{LinkQueue, Queue, QueueContext};
 use crate::random::{Stream, Streams};
 use crate::schedule::Schedule;
 use crate::trace::RateTrace;
@@ -24,12 +24,14 @@ use ringway_sansio::{Ecn, Time};
 pub struct Link {
     config: LinkConfig,
     schedule: Schedule,
-    queue: Box<dyn Queue>,
+    queue: LinkQueue,
     /// Whether the queue is not empty.
     waits: bool,
-    /// Maximum length of a packet that needs only rate and delay when the queue is empty and nothing is
-    /// being sent; 0 if any other decision is configured.
+    /// Maximum length of a packet that needs only rate, delay and the queue; 0 if any other decision is
+    /// configured.
     plain: u64,
+    /// A length in bytes and the nanoseconds to send it, for the many packets of one length.
+    sending: (u64, u64),
     /// The time when the last bit of the previous packet is sent.
     free_at: Time,
     last_cut: Option<Time>,
@@ -87,9 +89,10 @@ impl Link {
         let stream = |purpose: &str| streams.stream(&format!("{name}/{purpose}"));
         let mut link = Link {
             schedule: Schedule::new(&config.schedule, config.schedule_period, start),
-            queue: config.queue.build(start),
+            queue: LinkQueue::new(&config.queue, start),
             waits: false,
             plain: 0,
+            sending: (0, 0),
             free_at: start,
             last_cut: None,
             trace: RateTrace::new(&config.rate_trace, start),
@@ -122,6 +125,7 @@ impl Link {
         let plain = is_plain(&self.config) && self.rule.is_none();
         let max = self.queue.lets_through().min(self.config.mtu.0);
         self.plain = if plain { max } else { 0 };
+        self.sending = (0, self.config.rate.nanos(self.config.sent_bytes(0)));
     }
 
     /// Returns the present configuration, with all changes.
@@ -177,7 +181,27 @@ impl Link {
     }
 
     /// Performs every decision that is due at `now`.
+    #[inline]
     pub fn poll(&mut self, now: Time, outlet: &mut impl Outlet) {
+        if self.plain == 0 || self.schedule.next().is_some_and(|change| change <= now) {
+            return self.poll_all(now, outlet);
+        }
+        while self.waits && self.free_at <= now {
+            let at = self.free_at;
+            let LinkQueue::DropTail(queue) = &mut self.queue else {
+                self.send_next(at, outlet);
+                continue;
+            };
+            let Some(packet) = queue.take() else { break };
+            self.waits = !queue.is_empty();
+            outlet.dequeued(at, packet);
+            let arrives = self.depart(at, packet, outlet);
+            self.delay.note(arrives);
+        }
+    }
+
+    #[inline(never)]
+    fn poll_all(&mut self, now: Time, outlet: &mut impl Outlet) {
         loop {
             let turn = (self.config.up && self.waits).then_some(self.free_at);
             let change = self.schedule.next();
@@ -212,24 +236,46 @@ impl Link {
     }
 
     /// Offers a packet to the link.
-    #[inline]
+    #[inline(always)]
     pub fn offer(&mut self, now: Time, packet: Packet, outlet: &mut impl Outlet) {
-        let idle = self.free_at <= now && !self.waits;
+        // A new one wherever it goes on, so that it need not stand in memory.
+        let Packet { id, size, flow, ecn, .. } = packet;
+        let packet = || Packet { id, size, flow, ecn, queued: now };
         let settled = self.schedule.next().is_none_or(|change| now < change);
-        let size = u64::from(packet.size);
-        if !(idle && settled && size <= self.plain) {
-            return self.consider(now, packet, outlet);
+        let busy = self.free_at > now;
+        if !settled || u64::from(size) > self.plain || self.waits && !busy {
+            return self.consider(now, packet(), outlet);
         }
         // The fast path of most packets, without decisions that have only one outcome.
-        let packet = Packet { queued: now, ..packet };
-        outlet.enqueued(now, packet);
-        outlet.dequeued(now, packet);
-        let sending = self.config.rate.nanos(self.config.sent_bytes(size));
-        let sent = now.as_nanos().saturating_add(sending);
+        if !busy {
+            outlet.enqueued(now, packet());
+            outlet.dequeued(now, packet());
+            self.depart(now, packet(), outlet);
+            return;
+        }
+        let LinkQueue::DropTail(queue) = &mut self.queue else {
+            return self.admit(now, packet(), outlet);
+        };
+        outlet.enqueued(now, packet());
+        if !queue.admit(packet()) {
+            outlet.dropped(now, packet(), DropReason::QueueFull);
+        }
+        self.waits = true;
+    }
+
+    /// Sends a packet that needs only rate and delay. Returns its arrival time.
+    #[inline(always)]
+    fn depart(&mut self, at: Time, packet: Packet, outlet: &mut impl Outlet) -> Time {
+        let size = u64::from(packet.size);
+        if size != self.sending.0 {
+            self.sending = (size, self.config.rate.nanos(self.config.sent_bytes(size)));
+        }
+        let sent = at.as_nanos().saturating_add(self.sending.1);
         let arrives = Time::from_nanos(sent.saturating_add(self.config.delay.as_nanos()));
         let sent = Time::from_nanos(sent);
         self.free_at = sent;
-        outlet.departs(Departure { packet, started: now, sent, arrives, flip: None });
+        outlet.departs(Departure { packet, started: at, sent, arrives, flip: None });
+        arrives
     }
 
     /// Performs every decision about an offered packet.
@@ -320,7 +366,7 @@ impl Link {
 
     /// Returns the reason if this packet is lost. It may be marked instead.
     #[inline]
-    fn strikes(&mut self, packet: &mut Packet, outlet: &impl Outlet) -> Option<DropReason> {
+    fn strikes(&mut self, packet: &mut Packet, outlet: &mut impl Outlet) -> Option<DropReason> {
         if self.has_list || self.rule.is_some() {
             let bytes = outlet.bytes(packet);
             let listed = self.has_list && self.list.strikes(&self.config.loss_list, bytes);
@@ -387,7 +433,7 @@ impl Link {
 
     /// Moves the packets into a queue of another kind.
     fn change_queue(&mut self, at: Time, outlet: &mut impl Outlet) {
-        let mut old = core::mem::replace(&mut self.queue, self.config.queue.build(at));
+        let mut old = core::mem::replace(&mut self.queue, LinkQueue::new(&self.config.queue, at));
         let mut room = QueueContext {
             stream: &mut self.queue_stream,
             dropped: &mut self.dropped,

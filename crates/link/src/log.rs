@@ -55,7 +55,7 @@ impl<O: Outlet> Outlet for Logged<'_, O> {
         Some(copy)
     }
 
-    fn bytes(&self, packet: &Packet) -> &[u8] {
+    fn bytes(&mut self, packet: &Packet) -> &[u8] {
         self.outlet.bytes(packet)
     }
 

@@ -94,7 +94,7 @@ pub trait Outlet {
     fn copy(&mut self, packet: Packet) -> Option<u32>;
 
     /// Returns the bytes of a packet, for loss by pattern and by rule.
-    fn bytes(&self, packet: &Packet) -> &[u8];
+    fn bytes(&mut self, packet: &Packet) -> &[u8];
 
     /// Handles a packet offered to the queue, which may still drop it.
     fn enqueued(&mut self, at: Time, packet: Packet) {

@@ -16,6 +16,7 @@ pub mod packet;
 pub mod pcapng;
 pub mod program;
 pub mod random;
+pub mod ring_queue;
 pub mod time;
 pub mod timer;
 
@@ -26,5 +27,6 @@ pub use outbox::{Outbox, Send, Target};
 pub use packet::{Addressing, Ecn, Endpoint, Icmp};
 pub use program::{Backlog, CloseReason, Peer, Program, SHED_ALL};
 pub use random::{Random, SplitMix};
+pub use ring_queue::RingQueue;
 pub use time::{Duration, Time};
 pub use timer::{TimerId, TimerWheel};

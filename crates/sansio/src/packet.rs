@@ -48,8 +48,10 @@ impl Ecn {
     }
 }
 
-/// What the IP header of a packet says.
+/// What the IP header of a packet says. It is a whole number of words long, which are copied faster than
+/// pieces that overlap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(align(8))]
 pub struct Addressing {
     /// Where it comes from. An endpoint with several addresses chooses its path by this.
     pub source: IpAddr,
@@ -66,13 +68,18 @@ pub struct Addressing {
     /// size in bytes, with the IP header, that no fragment may exceed. Of a packet that came, without
     /// meaning.
     pub fragment: Option<u16>,
+    /// The world takes care of the transport's checksum. Of a packet that came: it is as it was sent, and
+    /// packets of TCP to be sent in this world may leave the checksum out. Of a packet to be sent: its
+    /// checksum field is zero, and the world fills it in where somebody may look at it.
+    pub offload: bool,
 }
 
 impl Addressing {
     /// Right above IP, in one piece, without taking part in congestion notification.
     pub const fn new(source: IpAddr, destination: IpAddr, protocol: u8) -> Addressing {
         let ecn = Ecn::NotEct;
-        Addressing { source, destination, protocol, ecn, udp_port: 0, fragment: None }
+        let (udp_port, fragment, offload) = (0, None, false);
+        Addressing { source, destination, protocol, ecn, udp_port, fragment, offload }
     }
 }
 

@@ -5,12 +5,12 @@
 //! one world split into parts, run alike. Nodes are numbered as they are added; the laboratory adds
 //! them in the order of their names.
 //!
-//! The queue is a hierarchy of 256-way buckets by the digits of the time (a radix heap, Ahuja,
-//! Mehlhorn, Orlin and Tarjan 1990, with buckets found by bitmaps). Time never goes back, so an event
-//! is put into a bucket once and moved down a few times, without a comparison with any other. Only
-//! events of the same nanosecond are sorted. At 100,000 pending events an operation takes 182
-//! instructions, in a binary heap 329 and in a heap of four children 474 (`examples/events.rs` under
-//! callgrind). A pending event takes 32 bytes.
+//! Up to 16 events, as many as a world of a few links has, are a sorted array. More are a hierarchy of
+//! 256-way buckets by the digits of the time (a radix heap, Ahuja, Mehlhorn, Orlin and Tarjan 1990, with
+//! buckets found by bitmaps). Time never goes back, so an event is put into a bucket once and moved down
+//! a few times, without a comparison with any other. Only events of the same nanosecond are sorted. At
+//! 100,000 pending events an operation takes 217 instructions, in a binary heap 329 and in a heap of four
+//! children 474 (`examples/events.rs` under callgrind). A pending event takes 32 bytes.
 
 use ringway_sansio::Time;
 use std::cmp::Reverse;
@@ -25,6 +25,11 @@ const WORDS: usize = SLOTS / 64;
 const NIL: u32 = u32::MAX;
 /// Number of events of one instant that are ordered without a heap.
 const FEW: usize = 8;
+/// Maximum number of events in the sorted array.
+const NEAR: usize = 16;
+/// Number of events in buckets at which they return to the array, far enough below `NEAR` that events do
+/// not move back and forth.
+const RETURN: usize = 6;
 /// Bits of a node's counter within an order.
 const COUNT_BITS: u32 = 40;
 
@@ -101,8 +106,113 @@ impl Due {
     }
 }
 
+/// An event in the sorted array.
+#[derive(Clone, Copy)]
+struct Near<T> {
+    at: u64,
+    order: Order,
+    what: T,
+}
+
+impl<T> Near<T> {
+    #[inline]
+    fn key(&self) -> u128 {
+        u128::from(self.at) << 64 | u128::from(self.order.0)
+    }
+}
+
 /// Pending events that carry a `T` each.
 pub struct EventQueue<T> {
+    /// Events in descending order, as long as `buckets` is empty.
+    near: Vec<Near<T>>,
+    /// The time of the last removed event while `buckets` is empty; nothing is pending before it.
+    now: u64,
+    buckets: Buckets<T>,
+}
+
+impl<T: Copy> Default for EventQueue<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: Copy> EventQueue<T> {
+    /// Creates an empty queue at time zero.
+    pub fn new() -> Self {
+        EventQueue { near: Vec::with_capacity(NEAR), now: 0, buckets: Buckets::new() }
+    }
+
+    /// Returns the number of pending events.
+    pub fn len(&self) -> usize {
+        self.near.len() + self.buckets.len
+    }
+
+    /// Returns whether no event is pending.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Adds an event. One that is earlier than the last removed event happens next.
+    #[inline]
+    pub fn push(&mut self, at: Time, order: Order, what: T) {
+        if self.buckets.len > 0 {
+            return self.buckets.push(at.as_nanos(), order, what);
+        }
+        if self.near.len() == NEAR {
+            return self.move_to_buckets(at, order, what);
+        }
+        let new = Near { at: at.as_nanos().max(self.now), order, what };
+        let (key, mut position) = (new.key(), self.near.len());
+        self.near.push(new);
+        while position > 0 && self.near[position - 1].key() < key {
+            self.near[position] = self.near[position - 1];
+            position -= 1;
+        }
+        self.near[position] = new;
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn move_to_buckets(&mut self, at: Time, order: Order, what: T) {
+        self.buckets.base = self.now;
+        for near in self.near.drain(..).rev() {
+            self.buckets.push(near.at, near.order, near.what);
+        }
+        self.buckets.push(at.as_nanos(), order, what);
+    }
+
+    /// Removes the first event, if it is due at `limit`.
+    #[inline]
+    pub fn pop(&mut self, limit: Time) -> Option<(Time, T)> {
+        if self.buckets.len > 0 {
+            let Near { at, what, .. } = self.buckets.pop(limit.as_nanos())?;
+            if self.buckets.len == RETURN {
+                self.now = at;
+                self.move_from_buckets();
+            }
+            return Some((Time::from_nanos(at), what));
+        }
+        let first = *self.near.last()?;
+        if first.at > limit.as_nanos() {
+            return None;
+        }
+        self.near.pop();
+        self.now = first.at;
+        Some((Time::from_nanos(first.at), first.what))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn move_from_buckets(&mut self) {
+        while let Some(near) = self.buckets.pop(u64::MAX) {
+            self.near.push(near);
+        }
+        self.near.reverse();
+    }
+}
+
+/// Many events.
+struct Buckets<T> {
     /// The time of the last removed event; nothing is pending before it.
     base: u64,
     entries: Vec<Entry<T>>,
@@ -116,16 +226,9 @@ pub struct EventQueue<T> {
     len: usize,
 }
 
-impl<T: Copy> Default for EventQueue<T> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl<T: Copy> EventQueue<T> {
-    /// Creates an empty queue at time zero.
-    pub fn new() -> Self {
-        EventQueue {
+impl<T: Copy> Buckets<T> {
+    fn new() -> Self {
+        Buckets {
             base: 0,
             entries: Vec::new(),
             free: NIL,
@@ -137,20 +240,9 @@ impl<T: Copy> EventQueue<T> {
         }
     }
 
-    /// Returns the number of pending events.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Returns whether no event is pending.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Adds an event. One that is earlier than the last removed event happens next.
     #[inline]
-    pub fn push(&mut self, at: Time, order: Order, what: T) {
-        let at = at.as_nanos().max(self.base);
+    fn push(&mut self, at: u64, order: Order, what: T) {
+        let at = at.max(self.base);
         let index = self.free;
         let index = if index == NIL {
             self.entries.push(Entry { at, order, what, next: NIL });
@@ -184,9 +276,9 @@ impl<T: Copy> EventQueue<T> {
 
     /// Removes the first event, if it is due at `limit`.
     #[inline]
-    pub fn pop(&mut self, limit: Time) -> Option<(Time, T)> {
+    fn pop(&mut self, limit: u64) -> Option<Near<T>> {
         if !self.due.is_empty() {
-            if self.base > limit.as_nanos() {
+            if self.base > limit {
                 return None;
             }
             return self.due.pop().map(|index| self.release(index));
@@ -201,7 +293,7 @@ impl<T: Copy> EventQueue<T> {
         if first.next != NIL {
             return self.spread(level, slot, limit);
         }
-        if first.at > limit.as_nanos() {
+        if first.at > limit {
             return None;
         }
         self.base = first.at;
@@ -210,7 +302,7 @@ impl<T: Copy> EventQueue<T> {
     }
 
     /// Removes the first event of a bucket of several, and moves the others down.
-    fn spread(&mut self, level: usize, slot: usize, limit: Time) -> Option<(Time, T)> {
+    fn spread(&mut self, level: usize, slot: usize, limit: u64) -> Option<Near<T>> {
         let mut index = self.heads[level][slot];
         let (mut first, mut winner) = (u128::MAX, index);
         while index != NIL {
@@ -222,7 +314,7 @@ impl<T: Copy> EventQueue<T> {
             index = entry.next;
         }
         let at = (first >> 64) as u64;
-        if at > limit.as_nanos() {
+        if at > limit {
             return None;
         }
         index = self.detach(level, slot);
@@ -250,18 +342,21 @@ impl<T: Copy> EventQueue<T> {
     }
 
     #[inline]
-    fn release(&mut self, index: u32) -> (Time, T) {
+    fn release(&mut self, index: u32) -> Near<T> {
         let entry = &mut self.entries[index as usize];
         entry.next = self.free;
         self.free = index;
         self.len -= 1;
-        (Time::from_nanos(entry.at), entry.what)
+        Near { at: entry.at, order: entry.order, what: entry.what }
     }
 }
 
-impl<T> core::fmt::Debug for EventQueue<T> {
+impl<T: Copy> core::fmt::Debug for EventQueue<T> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("EventQueue").field("base", &self.base).field("len", &self.len).finish()
+        f.debug_struct("EventQueue")
+            .field("now", &self.now.max(self.buckets.base))
+            .field("len", &self.len())
+            .finish()
     }
 }
 
@@ -312,7 +407,7 @@ mod tests {
                 q.pop(END);
             }
         }
-        assert_eq!(q.entries.len(), 101);
+        assert_eq!(q.buckets.entries.len(), 101);
     }
 
     /// Pushes and pops in comparison with a sorted list. Events are added at the present time, soon and

@@ -15,6 +15,7 @@ pub mod events;
 pub mod flows;
 pub mod headers;
 mod node;
+mod packed;
 mod pool;
 pub mod record;
 pub mod replicate;

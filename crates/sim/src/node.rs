@@ -3,9 +3,8 @@
 use crate::error::Error;
 use crate::events::Order;
 use ringway_link::Link;
-use ringway_sansio::{Endpoint, Time};
+use ringway_sansio::{Addressing, Endpoint, RingQueue, Time};
 use std::any::Any;
-use std::collections::VecDeque;
 use std::net::IpAddr;
 
 /// The value for no interface, no node and no time.
@@ -161,7 +160,7 @@ pub(crate) struct Interface {
     pub(crate) wake: u64,
     pub(crate) counters: Counters,
     /// Packets in flight in the order of arrival; the first has a pending event.
-    pub(crate) flight: VecDeque<Flight>,
+    pub(crate) flight: RingQueue<Flight>,
 }
 
 /// A packet in flight, and its order among events.
@@ -177,8 +176,35 @@ pub(crate) struct Plugged {
     pub(crate) plug: Box<dyn Plug>,
     /// The time of its timer, [`NEVER`] if it is not set.
     pub(crate) timer: u64,
-    /// The last destination and its resolution.
-    pub(crate) last: Option<(IpAddr, u32, u32)>,
+    /// The path of the last packet, unless the routes have changed.
+    pub(crate) path: Option<Path>,
+}
+
+/// The path of a flow of packets from its first node.
+#[derive(Clone, Copy)]
+pub(crate) struct Path {
+    pub(crate) source: IpAddr,
+    pub(crate) destination: IpAddr,
+    pub(crate) protocol: u8,
+    pub(crate) ports: u32,
+    /// The hash of the flow.
+    pub(crate) flow: u32,
+    /// Number of the destination's address, and the node that has it.
+    pub(crate) number: u32,
+    pub(crate) owner: u32,
+    /// The outgoing interface, or [`NONE`].
+    pub(crate) way: u32,
+}
+
+impl Path {
+    /// Returns whether packets with these addresses and ports take this path.
+    #[inline]
+    pub(crate) fn leads(&self, addressing: &Addressing, ports: u32) -> bool {
+        self.ports == ports
+            && self.protocol == addressing.protocol
+            && self.source == addressing.source
+            && self.destination == addressing.destination
+    }
 }
 
 #[cfg(test)]

@@ -28,6 +28,8 @@ pub(crate) struct StoredPacket {
     pub(crate) node: u32,
     /// Remaining hops, the TTL or hop limit.
     pub(crate) hops: u8,
+    /// Whether a bit was inverted.
+    pub(crate) damaged: bool,
 }
 
 /// All packets, used and free.
@@ -60,6 +62,7 @@ impl Pool {
             destination: 0,
             node: 0,
             hops: 0,
+            damaged: false,
         });
         Some((self.held.len() - 1) as u32)
     }
@@ -78,6 +81,11 @@ impl Pool {
     #[inline]
     pub(crate) fn release(&mut self, index: u32) {
         self.free.push(index);
+    }
+
+    /// Fills in all checksums that the senders have left out.
+    pub(crate) fn fill_checksums(&mut self) {
+        self.held.iter_mut().for_each(StoredPacket::fill_checksum);
     }
 
     /// Returns the number of packets in use.
@@ -110,7 +118,17 @@ impl StoredPacket {
             destination: self.destination,
             node: self.node,
             hops: self.hops,
+            damaged: self.damaged,
         }
+    }
+
+    /// Fills in the checksum that the sender has left out.
+    pub(crate) fn fill_checksum(&mut self) {
+        let Addressing { source, destination, protocol, offload, .. } = self.addressing;
+        if offload && protocol == ringway_tcp::PROTOCOL {
+            ringway_tcp::fill_checksum(source, destination, &mut self.payload);
+        }
+        self.addressing.offload = false;
     }
 }
 

@@ -2,12 +2,11 @@
 
 use crate::events::{EventQueue, Order};
 use crate::node::{Counters, Flight};
+use crate::packed::{Event, PackedEvent};
 use crate::pool::{Pool, StoredPacket};
 use crate::record::{Reason, Record, Recorder, Step};
-use crate::world::Event;
 use ringway_link::{Departure, DropReason, Outlet, Packet};
-use ringway_sansio::Time;
-use std::collections::VecDeque;
+use ringway_sansio::{RingQueue, Time};
 
 /// Notifies recorders.
 #[derive(Default)]
@@ -60,11 +59,11 @@ impl Notifier {
 
 /// The parts of a world that the link leaving one interface uses.
 pub(crate) struct Wire<'a> {
-    pub(crate) events: &'a mut EventQueue<Event>,
+    pub(crate) events: &'a mut EventQueue<PackedEvent>,
     pub(crate) pool: &'a mut Pool,
     /// Number of events that the interface's node has requested.
     pub(crate) requested: &'a mut u64,
-    pub(crate) flight: &'a mut VecDeque<Flight>,
+    pub(crate) flight: &'a mut RingQueue<Flight>,
     pub(crate) notifier: &'a mut Notifier,
     pub(crate) counters: &'a mut Counters,
     pub(crate) node: u32,
@@ -74,20 +73,24 @@ pub(crate) struct Wire<'a> {
 impl Wire<'_> {
     #[inline]
     fn notify(&mut self, at: Time, step: Step, packet: u32) {
-        let held = self.pool.get(packet);
-        self.notifier.notify(at, step, self.node, Some(self.interface), held);
+        if !self.notifier.recorders.is_empty() {
+            let held = self.pool.get(packet);
+            self.notifier.notify_all(at, step, self.node, Some(self.interface), held);
+        }
     }
 }
 
 impl Outlet for Wire<'_> {
-    #[inline]
+    #[inline(always)]
     fn departs(&mut self, departure: Departure) {
         let packet = departure.packet.id;
         let held = self.pool.get_mut(packet);
         held.addressing.ecn = departure.packet.ecn;
         held.started = departure.started;
         if let Some(bit) = departure.flip {
+            held.fill_checksum();
             flip(&mut held.payload, bit);
+            held.damaged = true;
         }
         self.counters.left += 1;
         self.counters.left_bytes += u64::from(departure.packet.size);
@@ -98,13 +101,13 @@ impl Outlet for Wire<'_> {
         match self.flight.back() {
             // It overtakes packets in flight.
             Some(last) if arrives < last.arrives => {
-                self.events.push(arrives, order, Event::Arrive { packet, link });
+                self.events.push(arrives, order, Event::Arrive { packet, link }.pack());
             }
             // Only the first packet in flight has an event: a full link costs no more than one event.
             Some(_) => self.flight.push_back(Flight { arrives, order, packet }),
             None => {
                 self.flight.push_back(Flight { arrives, order, packet });
-                self.events.push(arrives, order, Event::First { link });
+                self.events.push(arrives, order, Event::First { link }.pack());
             }
         }
     }
@@ -122,8 +125,10 @@ impl Outlet for Wire<'_> {
         Some(copy)
     }
 
-    fn bytes(&self, packet: &Packet) -> &[u8] {
-        &self.pool.get(packet.id).payload
+    fn bytes(&mut self, packet: &Packet) -> &[u8] {
+        let held = self.pool.get_mut(packet.id);
+        held.fill_checksum();
+        &held.payload
     }
 
     #[inline]

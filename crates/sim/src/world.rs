@@ -4,38 +4,25 @@ use crate::error::{Budget, Error};
 use crate::events::{EventQueue, MAX_NODES, Order};
 use crate::headers;
 use crate::node::{
-    Bind, Counters, EndpointId, Interface, InterfaceId, NEVER, NONE, Node, NodeId, Plug, Plugged,
+    Bind, Counters, EndpointId, Interface, InterfaceId, NEVER, NONE, Node, NodeId, Path, Plug,
+    Plugged,
 };
-use crate::pool::Pool;
+use crate::packed::{Event, PackedEvent};
+use crate::pool::{MAX_PACKETS, Pool, StoredPacket};
 use crate::record::{Reason, Recorder, Step};
 use crate::routes;
 use crate::wire::{Notifier, Wire};
 use ringway_link::loss::LossRule;
 use ringway_link::{DropReason, Link, LinkConfig, Outlet as _, Packet, Streams};
-use ringway_sansio::{Addressing, Time};
+use ringway_sansio::{Addressing, RingQueue, Time};
 use std::any::Any;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 /// Maximum length of an IP packet.
 const MAX_IP: usize = 65_535;
 /// Initial hop limit of a packet.
 const HOPS: u8 = 64;
-
-/// A pending event.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Event {
-    /// A packet arrives over the link that leaves interface `link`.
-    Arrive { packet: u32, link: u32 },
-    /// The first of the packets in flight on that link arrives.
-    First { link: u32 },
-    /// A packet to an address of its sender's node arrives.
-    Loop { packet: u32 },
-    /// The link that leaves this interface is to be polled.
-    Wake { link: u32 },
-    /// The timer of this endpoint is due.
-    Timer { endpoint: u32 },
-}
 
 /// The locations of all packets of a world.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,7 +46,7 @@ pub struct World {
     streams: Streams,
     now: Time,
     budget: Budget,
-    events: EventQueue<Event>,
+    events: EventQueue<PackedEvent>,
     pool: Pool,
     /// The buffer that endpoints write packets into.
     scratch: Vec<u8>,
@@ -193,7 +180,7 @@ impl World {
             cost: 1,
             wake: NEVER,
             counters: Counters::default(),
-            flight: VecDeque::new(),
+            flight: RingQueue::default(),
         })
     }
 
@@ -252,7 +239,7 @@ impl World {
         let index = self.endpoints.len() as u32;
         self.node_mut(node)?.bind(bind, index)?;
         let plug = Box::new(endpoint);
-        self.endpoints.push(Plugged { node: node.0, plug, timer: NEVER, last: None });
+        self.endpoints.push(Plugged { node: node.0, plug, timer: NEVER, path: None });
         // Not before the world runs: its packets may need nodes that are not added yet.
         self.ask_at(index, self.now);
         Ok(EndpointId(index))
@@ -285,6 +272,7 @@ impl World {
 
     /// Adds a recorder of every step of every packet from now on. Returns its number.
     pub fn add_recorder(&mut self, recorder: impl Recorder) -> usize {
+        self.pool.fill_checksums();
         self.notifier.recorders.push(Box::new(recorder));
         self.notifier.recorders.len() - 1
     }
@@ -374,7 +362,7 @@ impl World {
         while let Some((at, event)) = self.events.pop(end) {
             self.now = at;
             self.happened += 1;
-            match event {
+            match event.unpack() {
                 Event::First { link } => self.first(link)?,
                 Event::Arrive { packet, link } => self.arrive(packet, link)?,
                 Event::Loop { packet } => {
@@ -445,7 +433,7 @@ impl World {
             let plug = &mut self.endpoints[index as usize].plug;
             let Some(addressing) = plug.poll_transmit(self.now, &mut self.scratch) else { break };
             let Some(packet) = self.pool.take() else {
-                let max = crate::pool::MAX_PACKETS as u64;
+                let max = MAX_PACKETS as u64;
                 return Err(Error::TooMany { what: "packets at a time", max });
             };
             // The returned buffer is empty too, and about as long.
@@ -475,7 +463,7 @@ impl World {
             plugged.timer = at.as_nanos();
             let node = plugged.node;
             let order = self.order(node);
-            self.events.push(at, order, Event::Timer { endpoint });
+            self.events.push(at, order, Event::Timer { endpoint }.pack());
         }
     }
 
@@ -498,30 +486,51 @@ impl World {
         held.serial = self.census.sent;
         held.born = self.now;
         held.size = size as u32;
-        held.flow = flow_hash(&addressing, &held.payload);
         held.hops = HOPS;
-        let known = plugged.last.filter(|last| last.0 == addressing.destination);
-        let entry = known.map(|last| (last.1, last.2)).or_else(|| {
-            let number = *self.addresses.get(&addressing.destination)?;
-            Some((number, self.interfaces[self.address_table[number as usize].1 as usize].node))
-        });
-        let Some((number, owner)) = entry else {
-            return self.lose(packet, node, Reason::NoRoute);
+        held.damaged = false;
+        if !self.notifier.recorders.is_empty() {
+            held.fill_checksum();
+        }
+        let ports = ports_of(&held.payload);
+        let path = match &plugged.path {
+            Some(path) if path.leads(&addressing, ports) => *path,
+            _ => {
+                held.flow = flow_hash(&addressing, ports);
+                let Some(path) = self.find_path(node, &addressing, ports) else {
+                    return self.lose(packet, node, Reason::NoRoute);
+                };
+                self.endpoints[endpoint as usize].path = Some(path);
+                path
+            }
         };
-        plugged.last = Some((addressing.destination, number, owner));
         let held = self.pool.get_mut(packet);
-        (held.destination, held.node) = (number, owner);
+        (held.flow, held.destination, held.node) = (path.flow, path.number, path.owner);
         if size > MAX_IP {
             return self.lose(packet, node, Reason::TooLong);
         }
-        if owner == node {
+        if path.owner == node {
             let order = self.order(node);
-            return self.events.push(self.now, order, Event::Loop { packet });
+            return self.events.push(self.now, order, Event::Loop { packet }.pack());
         }
-        match self.first_hop(node, &addressing.source, number, owner) {
+        match path.way {
             NONE => self.lose(packet, node, Reason::NoRoute),
             way => self.offer(packet, way),
         }
+    }
+
+    /// Finds the path of a flow of packets from its first node.
+    #[inline(never)]
+    fn find_path(&self, node: u32, addressing: &Addressing, ports: u32) -> Option<Path> {
+        let number = *self.addresses.get(&addressing.destination)?;
+        let owner = self.interfaces[self.address_table[number as usize].1 as usize].node;
+        let way = if owner == node {
+            NONE
+        } else {
+            self.first_hop(node, &addressing.source, number, owner)
+        };
+        let Addressing { source, destination, protocol, .. } = *addressing;
+        let flow = flow_hash(addressing, ports);
+        Some(Path { source, destination, protocol, ports, flow, number, owner, way })
     }
 
     /// Returns the outgoing interface at the packet's first node. Where the source address is on one of
@@ -548,6 +557,7 @@ impl World {
     fn route(&mut self) {
         if !self.routed {
             routes::fill(&mut self.nodes, &self.interfaces, &self.address_table, self.computed);
+            self.endpoints.iter_mut().for_each(|plugged| plugged.path = None);
             self.routed = true;
         }
     }
@@ -573,11 +583,11 @@ impl World {
     #[inline]
     fn offer(&mut self, packet: u32, way: u32) {
         let now = self.now;
-        let held = self.pool.get(packet);
-        let offered = Packet::new(packet, held.size, held.flow, held.addressing.ecn);
         self.with_link(way, |link, wire| {
             wire.counters.offered += 1;
-            link.offer(now, offered, wire);
+            let StoredPacket { size, flow, addressing, .. } = wire.pool.get(packet);
+            let (size, flow, ecn) = (*size, *flow, addressing.ecn);
+            link.offer(now, Packet { id: packet, size, flow, ecn, queued: now }, wire);
         });
         self.set_wake(way);
     }
@@ -607,7 +617,7 @@ impl World {
             interface.wake = at.as_nanos();
             let node = interface.node;
             let order = self.order(node);
-            self.events.push(at, order, Event::Wake { link });
+            self.events.push(at, order, Event::Wake { link }.pack());
         }
     }
 
@@ -617,7 +627,7 @@ impl World {
         let flight = &mut self.interfaces[link as usize].flight;
         let Some(first) = flight.pop_front() else { return Ok(()) };
         if let Some(next) = flight.front() {
-            self.events.push(next.arrives, next.order, Event::First { link });
+            self.events.push(next.arrives, next.order, Event::First { link }.pack());
         }
         self.arrive(first.packet, link)
     }
@@ -671,7 +681,7 @@ impl World {
     /// Delivers a packet to its endpoint.
     #[inline]
     fn deliver(&mut self, packet: u32) -> Result<(), Error> {
-        let held = self.pool.get(packet);
+        let held = self.pool.get_mut(packet);
         let node = held.node;
         let taker = self.nodes[node as usize].taker(held.addressing.protocol, &held.payload);
         let Some(endpoint) = taker else {
@@ -679,6 +689,10 @@ impl World {
             return Ok(());
         };
         let plug = &mut self.endpoints[endpoint as usize].plug;
+        // Mostly it is so already, and the addressing is copied in one piece.
+        if held.addressing.offload == held.damaged {
+            held.addressing.offload = !held.damaged;
+        }
         plug.handle_packet(self.now, held.addressing, &held.payload);
         self.pool.release(packet);
         self.census.delivered += 1;
@@ -725,14 +739,18 @@ impl std::fmt::Debug for World {
     }
 }
 
-/// Returns a hash of a flow: addresses, protocol, and the ports that UDP, TCP and SCTP have in their
-/// first four bytes.
-fn flow_hash(addressing: &Addressing, payload: &[u8]) -> u32 {
+/// Returns the ports of a packet, which UDP, TCP and SCTP have in their first four bytes.
+#[inline]
+fn ports_of(payload: &[u8]) -> u32 {
+    payload.first_chunk::<4>().map_or(0, |p| u32::from_be_bytes(*p))
+}
+
+/// Returns a hash of a flow: addresses, protocol and ports.
+fn flow_hash(addressing: &Addressing, ports: u32) -> u32 {
     let bits = |ip: &IpAddr| match ip {
         IpAddr::V4(v4) => u128::from(v4.to_bits()),
         IpAddr::V6(v6) => v6.to_bits(),
     };
-    let ports = payload.first_chunk::<4>().map_or(0, |p| u32::from_be_bytes(*p));
     let both = bits(&addressing.source).rotate_left(32) ^ bits(&addressing.destination);
     let mut hash = (both >> 64) as u64 ^ both as u64;
     hash ^= u64::from(ports).rotate_left(17) ^ u64::from(addressing.protocol) << 56;

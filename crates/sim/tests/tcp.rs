@@ -4,9 +4,9 @@
 
 use ringway_link::loss::RandomLoss;
 use ringway_link::{Chance, LinkConfig, Loss, Rate, Sometimes, Span, Streams};
-use ringway_sansio::Time;
-use ringway_sim::{Bind, EndpointId, World};
-use ringway_tcp::{ConnId, Event, Limits, PROTOCOL, Settings, Tcp};
+use ringway_sansio::{Addressing, Time};
+use ringway_sim::{Bind, EndpointId, Record, Recorder, World};
+use ringway_tcp::{ConnId, Event, Limits, PROTOCOL, Segment, Settings, Tcp};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 const BYTES: usize = 300_000;
@@ -52,7 +52,24 @@ impl Talk {
     }
 }
 
-fn transfer(seed: u64) -> (Vec<u8>, u64, Time) {
+/// Counts the records of segments with a correct and with a wrong checksum.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+struct Checksums {
+    correct: u64,
+    wrong: u64,
+}
+
+impl Recorder for Checksums {
+    fn record(&mut self, _: &Record, addressing: &Addressing, payload: &[u8]) {
+        match Segment::parse(addressing.source, addressing.destination, payload) {
+            Ok(_) => self.correct += 1,
+            Err(_) => self.wrong += 1,
+        }
+    }
+}
+
+/// Transfers the bytes over a line that damages some packets, with a recorder from a time on.
+fn transfer(seed: u64, corrupt: f64, watch: Option<Time>) -> (Vec<u8>, u64, Time, Checksums) {
     let streams = Streams::new(seed, 0);
     let mut world = World::new(streams);
     let [a, r, b] = ["a", "r", "b"].map(|n| world.add_node(n).unwrap());
@@ -62,7 +79,7 @@ fn transfer(seed: u64) -> (Vec<u8>, u64, Time) {
         delay: Span::from_millis(10),
         jitter: Span::from_millis(1),
         loss: Loss::Random(RandomLoss { chance: percent(2.0), ..RandomLoss::default() }),
-        corrupt: Sometimes { chance: percent(1.0), ..Sometimes::NEVER },
+        corrupt: Sometimes { chance: percent(corrupt), ..Sometimes::NEVER },
         duplicate: Sometimes { chance: percent(1.0), ..Sometimes::NEVER },
         ..LinkConfig::default()
     };
@@ -87,22 +104,45 @@ fn transfer(seed: u64) -> (Vec<u8>, u64, Time) {
         .with_endpoint(client, |t: &mut Tcp, now| t.connect(now, from, local, None).unwrap())
         .unwrap();
     let mut talk = Talk { written: 0, client: opened.unwrap(), server: None, read: Vec::new() };
+    let mut watched = false;
     while talk.read.len() < BYTES && world.now() < Time::from_secs(120) {
+        if watch.is_some_and(|from| !watched && from <= world.now()) {
+            world.add_recorder(Checksums::default());
+            watched = true;
+        }
         world.run_until(Time::from_nanos(world.now().as_nanos() + 5_000_000)).unwrap();
         world.with_endpoint(client, |t: &mut Tcp, now| talk.write(t, now)).unwrap();
         world.with_endpoint(server, |t: &mut Tcp, now| talk.read(t, now)).unwrap();
     }
-    (talk.read, world.census().dropped, world.now())
+    let checksums = world.take_recorder(0).unwrap_or_default();
+    (talk.read, world.census().dropped, world.now(), checksums)
 }
 
 #[test]
 fn every_byte_comes_over_a_bad_line() {
-    let (read, dropped, end) = transfer(1);
+    let (read, dropped, end, _) = transfer(1, 1.0, None);
     assert_eq!(read.len(), BYTES);
     assert!(read.iter().enumerate().all(|(i, &b)| b == byte(i)));
     assert!(dropped > 3, "{dropped}");
     assert!(end < Time::from_secs(60), "{end:?}");
     // And again, to the nanosecond and the packet.
-    let (_, again, same) = transfer(1);
+    let (_, again, same, _) = transfer(1, 1.0, None);
     assert_eq!((dropped, end), (again, same));
+}
+
+/// RFC 9293 section 3.1: a segment that anybody sees has its checksum, also one that was sent before a
+/// recorder was added, and a damaged one a wrong checksum. What is recorded changes nothing.
+#[test]
+fn recorded_segments_have_their_checksums() {
+    for corrupt in [0.0, 3.0] {
+        let (_, dropped, end, none) = transfer(2, corrupt, None);
+        assert_eq!(none, Checksums::default());
+        for from in [0, 100] {
+            let watch = Some(Time::from_millis(from));
+            let (_, again, same, seen) = transfer(2, corrupt, watch);
+            assert_eq!((dropped, end), (again, same));
+            assert!(seen.correct > 500, "{seen:?}");
+            assert_eq!(seen.wrong > 0, corrupt > 0.0, "{seen:?}");
+        }
+    }
 }

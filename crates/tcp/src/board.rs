@@ -68,6 +68,7 @@ pub(crate) struct Board {
     oldest: u64,
     newest: u64,
     sacked: Ranges,
+    outstanding: u32,
     sacked_bytes: u32,
     lost_bytes: u32,
     /// No record before this one is `Lost`.
@@ -84,6 +85,7 @@ impl Board {
             oldest: NIL,
             newest: NIL,
             sacked: Ranges::default(),
+            outstanding: 0,
             sacked_bytes: 0,
             lost_bytes: 0,
             lost_from: 0,
@@ -110,10 +112,7 @@ impl Board {
     /// Returns the number of bytes sent and not acknowledged cumulatively.
     #[inline]
     pub(crate) fn outstanding(&self) -> u32 {
-        match (self.sent.front(), self.sent.back()) {
-            (Some(first), Some(last)) => last.end - first.seq,
-            _ => 0,
-        }
+        self.outstanding
     }
 
     /// Returns `pipe` of RFC 6675 section 4, maintained incrementally: a segment lost and sent again
@@ -164,6 +163,7 @@ impl Board {
     /// Adds new data `[seq, end)`. `seq` is the end of the last record.
     pub(crate) fn push(&mut self, seq: Seq, end: Seq, now: Time) {
         let id = self.base + self.sent.len() as u64;
+        self.outstanding += end - seq;
         self.sent.push_back(SentSegment {
             seq,
             end,
@@ -198,6 +198,7 @@ impl Board {
                 }
             }
             delivered.retransmitted |= record.retransmitted;
+            self.outstanding -= record.len();
             self.sent.pop_front();
             self.base += 1;
         }
@@ -214,6 +215,7 @@ impl Board {
         }
         let cut = upto - record.seq;
         record.seq = upto;
+        self.outstanding -= cut;
         match record.fate {
             Fate::Sacked => self.sacked_bytes -= cut,
             Fate::Lost => {

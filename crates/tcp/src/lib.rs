@@ -30,7 +30,7 @@ mod rtt;
 
 pub use connection::{Close, Recovery, Snapshot, State};
 pub use endpoint::{ConnId, Counters, Event, ListenerId, Tcp};
-pub use segment::{Flags, Header, Options, Sack, Segment, SegmentError, Timestamps};
+pub use segment::{Flags, Header, Options, Sack, Segment, SegmentError, Timestamps, fill_checksum};
 pub use seq::Seq;
 pub use settings::{Algorithm, Detection, Error, KeepAlive, Limits, Settings};
 

@@ -99,6 +99,12 @@ impl Ring {
         }
     }
 
+    /// Begins anew at the start of the memory, which is likely cached, when nothing is held, not even bytes
+    /// written in advance.
+    pub(crate) fn rewind(&mut self) {
+        self.head = 0;
+    }
+
     /// Moves as many bytes as fit to `out`; returns their number.
     pub(crate) fn pop(&mut self, out: &mut [u8]) -> usize {
         let (one, two) = self.slices(0, out.len());

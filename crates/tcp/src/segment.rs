@@ -109,6 +109,9 @@ pub struct Sack {
 }
 
 impl Sack {
+    pub(crate) const NONE: Sack =
+        Sack { blocks: [(Seq::new(0), Seq::new(0)); MAX_SACK_BLOCKS], len: 0 };
+
     /// Appends a block. Returns `false` when there is no room.
     pub fn push(&mut self, left: Seq, right: Seq) -> bool {
         let Some(slot) = self.blocks.get_mut(usize::from(self.len)) else { return false };
@@ -208,6 +211,15 @@ fn be32(bytes: &[u8], at: usize) -> u32 {
 }
 
 impl Options {
+    /// No option.
+    pub const NONE: Options = Options {
+        mss: None,
+        window_scale: None,
+        sack_permitted: false,
+        timestamps: None,
+        sack: Sack::NONE,
+    };
+
     /// Parses the option bytes of a header.
     pub fn parse(mut bytes: &[u8]) -> Result<Options, SegmentError> {
         let mut options = Options::default();
@@ -296,6 +308,9 @@ impl Options {
     }
 }
 
+/// The bytes of a header with timestamps as its only option.
+pub(crate) type UsualHeader = [u8; HEADER + TIMESTAMPS_SPACE];
+
 /// A header as a value, without the checksum, which is verified by parsing and computed by emitting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Header {
@@ -326,8 +341,68 @@ impl Header {
         data: (&[u8], &[u8]),
     ) {
         let start = out.len();
-        let mut head = [0u8; HEADER + MAX_OPTIONS];
+        self.write(out, data);
+        fill_checksum(source, destination, &mut out[start..]);
+    }
+
+    /// Appends header and data with a checksum of zero.
+    pub(crate) fn write(&self, out: &mut Vec<u8>, data: (&[u8], &[u8])) {
+        let Options { mss: None, window_scale: None, sack_permitted: false, timestamps, sack } =
+            &self.options
+        else {
+            return self.write_any(out, data);
+        };
+        // What almost every segment has.
+        let Some(Timestamps { value, echo }) = timestamps else { return self.write_any(out, data) };
+        if !sack.is_empty() {
+            return self.write_any(out, data);
+        }
+        const LENGTH: usize = size_of::<UsualHeader>();
+        let start = out.len();
+        out.reserve(LENGTH + data.0.len() + data.1.len());
+        out.resize(start + LENGTH, 0);
+        let Some(head) = out[start..].first_chunk_mut::<LENGTH>() else { return };
+        self.write_fixed(LENGTH, head);
+        head[20..24].copy_from_slice(&[NOP, NOP, TIMESTAMPS, 10]);
+        head[24..28].copy_from_slice(&value.to_be_bytes());
+        head[28..].copy_from_slice(&echo.to_be_bytes());
+        append(out, data);
+    }
+
+    /// Splits a segment with a header that [`Header::read_usual`] reads, without its checksum: timestamps are
+    /// its only option, in the layout that RFC 7323 appendix A recommends.
+    #[inline]
+    pub(crate) fn split_usual(bytes: &[u8]) -> Option<(&UsualHeader, &[u8])> {
+        let (head, data) = bytes.split_first_chunk::<{ size_of::<UsualHeader>() }>()?;
+        let length = usize::from(head[12] >> 4) * 4;
+        let usual = length == head.len() && head[20..24] == [NOP, NOP, TIMESTAMPS, 10];
+        (usual && be16(head, 0) != 0 && be16(head, 2) != 0).then_some((head, data))
+    }
+
+    /// Reads a usual header into an empty one, where it stands.
+    #[inline(always)]
+    pub(crate) fn read_usual(&mut self, head: &UsualHeader) {
+        self.source = be16(head, 0);
+        self.destination = be16(head, 2);
+        self.seq = Seq::new(be32(head, 4));
+        self.ack = Seq::new(be32(head, 8));
+        self.flags = Flags::from_bits(head[13]);
+        self.window = be16(head, 14);
+        self.options.timestamps = Some(Timestamps { value: be32(head, 24), echo: be32(head, 28) });
+    }
+
+    #[inline(never)]
+    fn write_any(&self, out: &mut Vec<u8>, data: (&[u8], &[u8])) {
+        let mut head = [0; HEADER + MAX_OPTIONS];
         let length = self.options.write(&mut head);
+        self.write_fixed(length, &mut head);
+        out.extend_from_slice(&head[..length]);
+        append(out, data);
+    }
+
+    /// Writes the part that every header has, without the checksum, of a header of `length` bytes.
+    #[inline]
+    fn write_fixed<const N: usize>(&self, length: usize, head: &mut [u8; N]) {
         head[0..2].copy_from_slice(&self.source.to_be_bytes());
         head[2..4].copy_from_slice(&self.destination.to_be_bytes());
         head[4..8].copy_from_slice(&self.seq.to_u32().to_be_bytes());
@@ -335,14 +410,26 @@ impl Header {
         head[12] = (length / 4 * 16) as u8;
         head[13] = self.flags.bits();
         head[14..16].copy_from_slice(&self.window.to_be_bytes());
-        out.extend_from_slice(&head[..length]);
-        for part in [data.0, data.1] {
-            if !part.is_empty() {
-                out.extend_from_slice(part);
-            }
+    }
+}
+
+#[inline]
+fn append(out: &mut Vec<u8>, data: (&[u8], &[u8])) {
+    for part in [data.0, data.1] {
+        if !part.is_empty() {
+            out.extend_from_slice(part);
         }
-        let check = checksum::of(source, destination, &out[start..]);
-        out[start + 16..start + 18].copy_from_slice(&check);
+    }
+}
+
+/// Fills in the checksum of a segment that was sent without one ([`Addressing::offload`]). Bytes that are
+/// shorter than a header stay as they are.
+///
+/// [`Addressing::offload`]: ringway_sansio::Addressing::offload
+pub fn fill_checksum(source: IpAddr, destination: IpAddr, segment: &mut [u8]) {
+    if segment.len() >= HEADER {
+        let check = checksum::of(source, destination, segment);
+        segment[16..18].copy_from_slice(&check);
     }
 }
 
@@ -362,6 +449,18 @@ impl<'a> Segment<'a> {
         destination: IpAddr,
         bytes: &'a [u8],
     ) -> Result<Segment<'a>, SegmentError> {
+        Segment::check(bytes, || checksum::holds(source, destination, bytes))
+    }
+
+    /// Parses and checks a segment without its checksum.
+    pub(crate) fn parse_intact(bytes: &'a [u8]) -> Result<Segment<'a>, SegmentError> {
+        Segment::check(bytes, || true)
+    }
+
+    fn check(
+        bytes: &'a [u8],
+        checksum_holds: impl FnOnce() -> bool,
+    ) -> Result<Segment<'a>, SegmentError> {
         let Some(head) = bytes.first_chunk::<HEADER>() else {
             return Err(SegmentError::Short { got: bytes.len() });
         };
@@ -370,7 +469,7 @@ impl<'a> Segment<'a> {
             return Err(SegmentError::DataOffset { got: offset, length: bytes.len() });
         }
         // RFC 9293 section 3.1: MUST-3.
-        if !checksum::holds(source, destination, bytes) {
+        if !checksum_holds() {
             return Err(SegmentError::Checksum { got: be16(head, 16) });
         }
         let (source_port, destination_port) = (be16(head, 0), be16(head, 2));

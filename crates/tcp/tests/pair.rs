@@ -3,8 +3,10 @@
 mod support;
 
 use proptest::prelude::*;
-use ringway_sansio::{Duration, Ecn};
-use ringway_tcp::{Algorithm, Close, Detection, Event, Flags, Settings, State};
+use ringway_sansio::{Addressing, Duration, Ecn, Endpoint as _};
+use ringway_tcp::{
+    Algorithm, Close, Detection, Event, Flags, Segment, Settings, State, fill_checksum,
+};
 use std::net::SocketAddr;
 use support::*;
 
@@ -414,4 +416,26 @@ proptest! {
         pair.keep_log = false;
         transfer(&mut pair, up, down, Duration::from_secs(200_000));
     }
+}
+
+/// A host whose world takes care of checksums leaves them out, and the world can fill them in.
+#[test]
+fn checksums_are_left_to_a_world_that_takes_care_of_them() {
+    let (mut a, mut b) = (host(1, Settings::default()), host(2, Settings::default()));
+    b.listen(SocketAddr::new(B, PORT), 1, None).unwrap();
+    a.connect(at(0), SocketAddr::new(A, 0), SocketAddr::new(B, PORT), None).unwrap();
+    let mut syn = Vec::new();
+    let addressing = a.poll_transmit(at(0), &mut syn).unwrap();
+    assert!(!addressing.offload && Segment::parse(A, B, &syn).is_ok());
+    b.handle_packet(at(1), Addressing { offload: true, ..addressing }, &syn);
+    let mut answer = Vec::new();
+    let addressing = b.poll_transmit(at(1), &mut answer).unwrap();
+    assert!(addressing.offload && Segment::parse(B, A, &answer).is_err());
+    assert_eq!(answer[16..18], [0, 0]);
+    fill_checksum(B, A, &mut answer);
+    assert!(Segment::parse(B, A, &answer).is_ok());
+    // A packet that the world does not vouch for is checked.
+    answer[4] ^= 1;
+    a.handle_packet(at(2), Addressing { offload: false, ..addressing }, &answer);
+    assert_eq!(a.counters().malformed, 1);
 }

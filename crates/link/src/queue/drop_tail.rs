@@ -69,7 +69,7 @@ impl Ns2DropTail {
 }
 
 /// The queue of all three configurations.
-pub(super) struct DropTail {
+pub(crate) struct DropTail {
     fifo: Fifo,
     max_packets: usize,
     max_bytes: u64,
@@ -79,16 +79,24 @@ impl DropTail {
     fn new(max_packets: usize, max_bytes: u64) -> Self {
         DropTail { fifo: Fifo::default(), max_packets, max_bytes }
     }
+
+    /// Queues a packet. Returns whether it fits.
+    #[inline(always)]
+    pub(crate) fn admit(&mut self, packet: Packet) -> bool {
+        let bytes = self.fifo.bytes() + u64::from(packet.size);
+        let fits = self.fifo.len() < self.max_packets && bytes <= self.max_bytes;
+        if fits {
+            self.fifo.push(packet);
+        }
+        fits
+    }
 }
 
 impl Queue for DropTail {
     fn enqueue(&mut self, _: Time, packet: Packet, room: &mut QueueContext<'_>) {
-        let bytes = self.fifo.bytes() + u64::from(packet.size);
-        if self.fifo.len() >= self.max_packets || bytes > self.max_bytes {
+        if !self.admit(packet) {
             room.dropped.push((packet, DropReason::QueueFull));
-            return;
         }
-        self.fifo.push(packet);
     }
 
     fn dequeue(&mut self, _: Time, _: &mut QueueContext<'_>) -> Option<Packet> {

@@ -1,16 +1,17 @@
 //! Packets in order of arrival and their bytes, as used by every discipline.
 
 use crate::packet::Packet;
-use std::collections::VecDeque;
+use ringway_sansio::RingQueue;
 
 /// A first-in, first-out queue without a discipline.
 #[derive(Default)]
 pub(super) struct Fifo {
-    packets: VecDeque<Packet>,
+    packets: RingQueue<Packet>,
     bytes: u64,
 }
 
 impl Fifo {
+    #[inline(always)]
     pub(super) fn push(&mut self, packet: Packet) {
         self.bytes += u64::from(packet.size);
         self.packets.push_back(packet);

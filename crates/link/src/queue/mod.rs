@@ -17,6 +17,7 @@ use crate::config::ConfigError;
 use crate::packet::{DropReason, Packet};
 use crate::quantity::Rate;
 use crate::random::Stream;
+use drop_tail::DropTail;
 use ringway_sansio::Time;
 use serde::{Deserialize, Serialize};
 
@@ -63,6 +64,67 @@ pub trait Queue: Send {
     fn bytes(&self) -> u64;
 }
 
+/// The queue of a link. The one that most links have needs no virtual call.
+pub(crate) enum LinkQueue {
+    DropTail(DropTail),
+    Other(Box<dyn Queue>),
+}
+
+impl LinkQueue {
+    /// Creates an empty queue at `now`.
+    pub(crate) fn new(config: &QueueConfig, now: Time) -> Self {
+        match config {
+            QueueConfig::DropTail(c) => LinkQueue::DropTail(c.build()),
+            QueueConfig::DropTailBytes(c) => LinkQueue::DropTail(c.build()),
+            QueueConfig::Ns2DropTail(c) => LinkQueue::DropTail(c.build()),
+            QueueConfig::Red(c) => LinkQueue::Other(Box::new(red::Red::new(*c, now))),
+            QueueConfig::Codel(c) => LinkQueue::Other(Box::new(codel::Codel::new(*c))),
+            QueueConfig::Pie(c) => LinkQueue::Other(Box::new(pie::Pie::new(*c, now))),
+            QueueConfig::FqCodel(c) => LinkQueue::Other(Box::new(fq_codel::FqCodel::new(*c))),
+        }
+    }
+
+    fn any(&self) -> &dyn Queue {
+        match self {
+            LinkQueue::DropTail(queue) => queue,
+            LinkQueue::Other(queue) => queue.as_ref(),
+        }
+    }
+
+    fn any_mut(&mut self) -> &mut dyn Queue {
+        match self {
+            LinkQueue::DropTail(queue) => queue,
+            LinkQueue::Other(queue) => queue.as_mut(),
+        }
+    }
+}
+
+impl Queue for LinkQueue {
+    fn enqueue(&mut self, now: Time, packet: Packet, room: &mut QueueContext<'_>) {
+        self.any_mut().enqueue(now, packet, room);
+    }
+
+    fn dequeue(&mut self, now: Time, room: &mut QueueContext<'_>) -> Option<Packet> {
+        self.any_mut().dequeue(now, room)
+    }
+
+    fn lets_through(&self) -> u64 {
+        self.any().lets_through()
+    }
+
+    fn take(&mut self) -> Option<Packet> {
+        self.any_mut().take()
+    }
+
+    fn len(&self) -> usize {
+        self.any().len()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.any().bytes()
+    }
+}
+
 /// A discipline with its parameters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "discipline", rename_all = "kebab-case")]
@@ -92,14 +154,9 @@ impl Default for QueueConfig {
 impl QueueConfig {
     /// Creates an empty queue at `now`.
     pub fn build(&self, now: Time) -> Box<dyn Queue> {
-        match self {
-            QueueConfig::DropTail(c) => Box::new(c.build()),
-            QueueConfig::DropTailBytes(c) => Box::new(c.build()),
-            QueueConfig::Ns2DropTail(c) => Box::new(c.build()),
-            QueueConfig::Red(c) => Box::new(red::Red::new(*c, now)),
-            QueueConfig::Codel(c) => Box::new(codel::Codel::new(*c)),
-            QueueConfig::Pie(c) => Box::new(pie::Pie::new(*c, now)),
-            QueueConfig::FqCodel(c) => Box::new(fq_codel::FqCodel::new(*c)),
+        match LinkQueue::new(self, now) {
+            LinkQueue::DropTail(queue) => Box::new(queue),
+            LinkQueue::Other(queue) => queue,
         }
     }
 

@@ -28,7 +28,7 @@ impl Outlet for Sink {
         self.copies += 1;
         Some(1_000_000 + self.copies)
     }
-    fn bytes(&self, packet: &Packet) -> &[u8] {
+    fn bytes(&mut self, packet: &Packet) -> &[u8] {
         // A packet's bytes are its number modulo four, eight times.
         const BYTES: [[u8; 8]; 4] = [[0; 8], [1; 8], [2; 8], [3; 8]];
         &BYTES[packet.id as usize % 4]

@@ -51,8 +51,9 @@ impl Connection {
             && segment.is_empty()
             && self.snd_wnd == old_window
             && !self.board.is_empty();
-        let time = self.ack_time(now, header);
         let outstanding = !self.board.is_empty();
+        let time =
+            if outstanding { self.ack_time(now, header) } else { AckTime { now, echoed: None } };
         if outstanding && !header.options.sack.is_empty() && self.sack_on {
             self.input_sack(header, time, &mut summary);
         }

@@ -22,7 +22,7 @@ use crate::rtt::Rtt;
 use crate::segment::{HEADER, MAX_WINDOW_SCALE, TIMESTAMPS_SPACE};
 use crate::seq::Seq;
 use crate::settings::{Error, Settings};
-use ringway_sansio::{Duration, Time};
+use ringway_sansio::{Addressing, Duration, Time};
 use std::net::{IpAddr, SocketAddr};
 use timers::{NEVER, TIMERS, Timer};
 
@@ -258,6 +258,8 @@ struct Due {
 pub(crate) struct Connection {
     pub(crate) local: SocketAddr,
     pub(crate) remote: SocketAddr,
+    /// The addressing of its segments.
+    pub(crate) addressing: Addressing,
     pub(crate) state: State,
     pub(crate) pending: Pending,
     /// Whether it came from a listener and was not accepted.
@@ -358,6 +360,7 @@ impl Connection {
         let mut connection = Connection {
             local,
             remote,
+            addressing: Addressing::new(local.ip(), remote.ip(), crate::PROTOCOL),
             state: State::Closed,
             pending: Pending::default(),
             passive: false,
@@ -501,13 +504,20 @@ impl Connection {
     /// Moves as much data as fits to `out`. Returns the number of bytes.
     pub(crate) fn read(&mut self, out: &mut [u8]) -> usize {
         let count = self.receive.pop(out);
-        self.window_may_open();
+        self.after_read();
         count
     }
 
     /// Drops `count` bytes of the data that `peek` returns.
     pub(crate) fn consume(&mut self, count: usize) {
         self.receive.consume(count);
+        self.after_read();
+    }
+
+    fn after_read(&mut self) {
+        if self.receive.is_empty() && self.out_of_order.is_empty() {
+            self.receive.rewind();
+        }
         self.window_may_open();
     }
 

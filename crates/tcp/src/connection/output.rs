@@ -243,7 +243,7 @@ impl Connection {
             },
         };
         self.totals.segments_sent += 1;
-        header.emit(self.local.ip(), self.remote.ip(), out, (&[], &[]));
+        header.write(out, (&[], &[]));
     }
 
     /// Writes a segment with `length` bytes of data from `seq` on. It acknowledges everything received.
@@ -251,12 +251,12 @@ impl Connection {
         let window = self.window_to_advertise();
         let flags = if self.ecn.echo { flags | Flags::ECE } else { flags };
         let sack = if self.sacks_len == 0 && self.duplicate.is_none() {
-            Sack::default()
+            Sack::NONE
         } else if length == 0 {
             self.sack_blocks()
         } else {
             // Data leaves no room for blocks, which follow on a separate acknowledgment.
-            Sack::default()
+            Sack::NONE
         };
         let owed = length > 0 && self.due.ack && (self.sacks_len > 0 || self.duplicate.is_some());
         let header = Header {
@@ -272,12 +272,12 @@ impl Connection {
                     .on
                     .then(|| Timestamps { value: self.stamp(now), echo: self.stamps.recent }),
                 sack,
-                ..Options::default()
+                ..Options::NONE
             },
         };
         let offset = seq.ahead_of(self.snd_una) as usize;
         let data = self.send.slices(offset, length);
-        header.emit(self.local.ip(), self.remote.ip(), out, data);
+        header.write(out, data);
         self.due.ack = owed;
         self.unacked_segments = 0;
         self.last_ack_sent = self.rcv_nxt;

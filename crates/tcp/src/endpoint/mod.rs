@@ -117,6 +117,15 @@ enum TableEntry {
     TimeWait(u32),
 }
 
+/// A connection with its addresses and its ports, local and remote.
+#[derive(Clone, Copy, Debug)]
+struct Recent {
+    local: IpAddr,
+    remote: IpAddr,
+    ports: (u16, u16),
+    slot: u32,
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Notice {
     Connection(u32),
@@ -141,7 +150,7 @@ pub struct Tcp {
     free: Vec<u32>,
     table: HashMap<Key, TableEntry, Keyed>,
     /// The connection found last, which the next packet most often belongs to.
-    recent: Option<(Key, u32)>,
+    recent: Option<Recent>,
     listeners: Vec<Listener>,
     listening: HashMap<(u128, u16), u32, Keyed>,
     time_wait: TimeWait,
@@ -150,6 +159,8 @@ pub struct Tcp {
     notices: VecDeque<Notice>,
     replies: VecDeque<Reply>,
     next_port: u16,
+    /// Whether the world takes care of checksums.
+    offload: bool,
     counters: Counters,
 }
 
@@ -181,6 +192,7 @@ impl Tcp {
             notices: VecDeque::new(),
             replies: VecDeque::new(),
             next_port: 0,
+            offload: false,
             counters: Counters::default(),
         })
     }

@@ -2,10 +2,10 @@
 
 use super::key::{Key, number};
 use super::time_wait::Waiting;
-use super::{Reply, TableEntry, Tcp, is_unicast};
+use super::{Recent, Reply, TableEntry, Tcp, is_unicast};
 use crate::PROTOCOL;
 use crate::connection::Connection;
-use crate::segment::{Flags, Header, Segment};
+use crate::segment::{Flags, Header, Segment, fill_checksum};
 use crate::seq::Seq;
 use ringway_sansio::{Addressing, Ecn, Endpoint, Time};
 use std::net::{IpAddr, SocketAddr};
@@ -17,36 +17,27 @@ const BEYOND_TIME_WAIT: u32 = 0x1_0001;
 impl Endpoint for Tcp {
     fn handle_packet(&mut self, now: Time, addressing: Addressing, payload: &[u8]) {
         self.counters.received += 1;
-        let Addressing { source, destination, protocol, ecn, .. } = addressing;
+        let Addressing { source, destination, protocol, .. } = addressing;
         if protocol != PROTOCOL {
             self.counters.malformed += 1;
             return;
         }
-        let Ok(segment) = Segment::parse(source, destination, payload) else {
-            self.counters.malformed += 1;
-            return;
-        };
-        let header = &segment.header;
-        let key = Key::of(destination, header.destination, source, header.source);
-        if let Some((recent, slot)) = self.recent
-            && recent == key
-        {
-            self.pass_to_connection(now, slot, addressing, ecn, &segment);
-            return;
+        if !addressing.offload {
+            let Ok(segment) = Segment::parse(source, destination, payload) else {
+                self.counters.malformed += 1;
+                return;
+            };
+            return self.handle_segment(now, &addressing, &segment);
         }
-        if !is_unicast(source) || !is_unicast(destination) {
-            self.counters.malformed += 1;
-            return;
+        self.offload = true;
+        if let Some((head, data)) = Header::split_usual(payload) {
+            let mut segment = Segment { header: Header::default(), data };
+            segment.header.read_usual(head);
+            return self.handle_segment(now, &addressing, &segment);
         }
-        match self.table.get(&key) {
-            Some(&TableEntry::Connection(slot)) => {
-                self.recent = Some((key, slot));
-                self.pass_to_connection(now, slot, addressing, ecn, &segment);
-            }
-            Some(&TableEntry::TimeWait(index)) => {
-                self.pass_to_time_wait(now, index, key, addressing, &segment);
-            }
-            None => self.pass_to_listener(now, key, addressing, &segment, None),
+        match Segment::parse_intact(payload) {
+            Ok(segment) => self.handle_segment(now, &addressing, &segment),
+            Err(_) => self.counters.malformed += 1,
         }
     }
 
@@ -85,11 +76,20 @@ impl Endpoint for Tcp {
         while let Some(&slot) = self.ready.front() {
             let entry = &mut self.slots[slot as usize];
             if let Some(connection) = &mut entry.connection {
-                let sent = connection.transmit(now, payload);
-                let (source, destination) = connection.addresses();
-                if let Some(ecn) = sent {
-                    let addressing = Addressing::new(source, destination, PROTOCOL);
-                    return Some(Addressing { ecn, ..addressing });
+                let start = payload.len();
+                if let Some(ecn) = connection.transmit(now, payload) {
+                    if !self.offload {
+                        let (source, destination) = connection.addresses();
+                        fill_checksum(source, destination, &mut payload[start..]);
+                    }
+                    if connection.addressing.offload != self.offload {
+                        connection.addressing.offload = self.offload;
+                    }
+                    // Few segments differ, so the whole is mostly copied in one piece.
+                    if ecn == Ecn::NotEct {
+                        return Some(connection.addressing);
+                    }
+                    return Some(Addressing { ecn, ..connection.addressing });
                 }
                 let deadline = connection.deadline();
                 let spent = connection.is_spent();
@@ -106,20 +106,49 @@ impl Endpoint for Tcp {
 }
 
 impl Tcp {
+    /// Handles a valid segment.
+    #[inline(never)]
+    fn handle_segment(&mut self, now: Time, addressing: &Addressing, segment: &Segment<'_>) {
+        let Addressing { source, destination, .. } = *addressing;
+        let header = &segment.header;
+        let ports = (header.destination, header.source);
+        if let Some(recent) = &self.recent
+            && (recent.ports, recent.local, recent.remote) == (ports, destination, source)
+        {
+            let slot = recent.slot;
+            self.pass_to_connection(now, slot, addressing, segment);
+            return;
+        }
+        let key = Key::of(destination, header.destination, source, header.source);
+        if !is_unicast(source) || !is_unicast(destination) {
+            self.counters.malformed += 1;
+            return;
+        }
+        match self.table.get(&key) {
+            Some(&TableEntry::Connection(slot)) => {
+                self.recent = Some(Recent { local: destination, remote: source, ports, slot });
+                self.pass_to_connection(now, slot, addressing, segment);
+            }
+            Some(&TableEntry::TimeWait(index)) => {
+                self.pass_to_time_wait(now, index, key, *addressing, segment);
+            }
+            None => self.pass_to_listener(now, key, *addressing, segment, None),
+        }
+    }
+
     fn pass_to_connection(
         &mut self,
         now: Time,
         slot: u32,
-        addressing: Addressing,
-        ecn: Ecn,
+        addressing: &Addressing,
         segment: &Segment<'_>,
     ) {
         let Some(connection) = self.connection_mut(slot) else { return };
         if connection.resets(segment) {
-            self.reset(addressing, segment);
+            self.reset(*addressing, segment);
             return;
         }
-        connection.handle_segment(now, ecn, segment);
+        connection.handle_segment(now, addressing.ecn, segment);
         self.settle(now, slot);
     }
 
