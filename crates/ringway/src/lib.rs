@@ -15,7 +15,7 @@ mod perf;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use out::Fail;
 use ringway_server::config::{AuthMode, Host, HttpAddr, Listen, StoreKind};
-use ringway_server::manage::{self, Missing, Users};
+use ringway_server::manage::{self, MissingStore, UserManager};
 use ringway_server::prepare;
 use ringway_server::serve::serve;
 use ringway_server::setup::{Overrides, Sources};
@@ -230,15 +230,17 @@ fn user(command: User) -> Result<(), Fail> {
         User::Add(named) => set(named, true),
         User::Passwd(named) => set(named, false),
         User::Del { name, which } => {
-            let removed =
-                Users::open(&which.sources(), Missing::Refuse).map_err(Fail)?.remove(&name)?;
+            let removed = UserManager::open(&which.sources(), MissingStore::Refuse)
+                .map_err(Fail)?
+                .remove(&name)?;
             match which.json {
                 true => out::json(&removed),
                 false => out::line(&format!("{}@{} removed", removed.user, removed.realm)),
             }
         }
         User::List(which) => {
-            let users = Users::open(&which.sources(), Missing::Refuse).map_err(Fail)?.list()?;
+            let users =
+                UserManager::open(&which.sources(), MissingStore::Refuse).map_err(Fail)?.list()?;
             match which.json {
                 true => out::json(&users),
                 false => {
@@ -254,9 +256,9 @@ fn set(named: Named, new: bool) -> Result<(), Fail> {
         true => Some(read_password()?),
         false => None,
     };
-    let missing = if new { Missing::Make } else { Missing::Refuse };
-    let users = Users::open(&named.which.sources(), missing).map_err(Fail)?;
-    if let Some(store) = users.made() {
+    let missing = if new { MissingStore::Create } else { MissingStore::Refuse };
+    let users = UserManager::open(&named.which.sources(), missing).map_err(Fail)?;
+    if let Some(store) = users.created() {
         out::note(&format!("store {} is new", store.display()));
     }
     let made = users.set(&named.name, password, new)?;

@@ -1,11 +1,11 @@
 //! Metrics in the text format of Prometheus (OpenMetrics).
 //!
-//! Names are those of RFC 6076 where it has one: registration request delay, session request delay,
+//! Names follow RFC 6076 where it defines them: registration request delay, session request delay,
 //! session establishment ratio, session establishment effectiveness ratio, ineffective session
-//! attempts. RFC 6076 measures them at the user agent; here they are as seen by the proxy, so the
-//! way between the phone and the proxy is not in them. `docs/operation.md` lists them all.
+//! attempts. RFC 6076 measures at the user agent; these values are measured at the proxy, so they
+//! do not include the path between phone and proxy. `docs/operation.md` lists all metrics.
 
-use super::{Observed, Snapshot, resident_bytes};
+use super::{Monitor, Snapshot, resident_bytes};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 type Visit<'v> = &'v mut dyn FnMut(&'static str, &'static str, u64);
 
-/// Visits the proxy's and the transaction layer's counters of one worker.
+/// Visits the counters of the proxy and of the transaction layer of one worker.
 pub fn each_counter(s: &Snapshot, visit: Visit<'_>) {
     let (p, t) = (&s.stats, &s.transactions);
     visit("requests", "Requests taken in", p.requests);
@@ -86,7 +86,7 @@ pub fn each_table(s: &Snapshot, visit: Visit<'_>) {
     visit("sources", "Sources whose rate is watched", t.sources as u64);
 }
 
-/// The ratios of RFC 6076, all workers together, from 0 to 1.
+/// The ratios of RFC 6076 over all workers, from 0 to 1.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ratios {
     sessions: u64,
@@ -97,7 +97,7 @@ pub struct Ratios {
 }
 
 impl Ratios {
-    /// Over all workers.
+    /// Computes the ratios over all workers.
     pub fn new(snapshots: &[Snapshot]) -> Self {
         let sum = |f: fn(&Snapshot) -> u64| snapshots.iter().map(f).sum();
         Ratios {
@@ -109,7 +109,7 @@ impl Ratios {
         }
     }
 
-    /// Visits those that have something to divide by.
+    /// Visits the ratios whose denominator is not 0.
     pub fn each(&self, visit: &mut dyn FnMut(&'static str, &'static str, f64)) {
         let mut ratio = |name, help, part: u64, whole: u64| {
             if whole > 0 {
@@ -138,20 +138,20 @@ impl Ratios {
     }
 }
 
-/// All metrics as text.
+/// Renders all metrics as text.
 ///
 /// # Errors
-/// Never in practice: writing to a string does not fail.
-pub fn render(observed: &Arc<Observed>, snapshots: Vec<Snapshot>) -> Result<String, fmt::Error> {
+/// Fails only if writing to a string fails.
+pub fn render(monitor: &Arc<Monitor>, snapshots: Vec<Snapshot>) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix("ringway");
-    registry.register_collector(Box::new(Scrape { observed: observed.clone(), snapshots }));
+    registry.register_collector(Box::new(Scrape { monitor: monitor.clone(), snapshots }));
     let mut out = String::with_capacity(16 << 10);
     text::encode(&mut out, &registry)?;
     Ok(out)
 }
 
 struct Scrape {
-    observed: Arc<Observed>,
+    monitor: Arc<Monitor>,
     snapshots: Vec<Snapshot>,
 }
 
@@ -161,7 +161,7 @@ impl fmt::Debug for Scrape {
     }
 }
 
-/// One name, its meaning, and its value for each worker.
+/// Name, description, and value for each worker.
 type Row = (&'static str, &'static str, Vec<u64>);
 
 fn gather(workers: usize, mut each: impl FnMut(usize, Visit<'_>)) -> Vec<Row> {
@@ -189,8 +189,8 @@ impl Collector for Scrape {
         {
             per_worker(&mut out, name, help, MetricType::Counter, &values)?;
         }
-        for (name, help, values) in gather(workers, |w, visit| (self.observed.net)(w, visit)) {
-            // Two of the sockets' numbers go up and down.
+        for (name, help, values) in gather(workers, |w, visit| (self.monitor.net)(w, visit)) {
+            // Two of the socket metrics are gauges.
             let kind = match name {
                 "connections" | "udp_receive_buffer" => MetricType::Gauge,
                 _ => MetricType::Counter,
@@ -271,7 +271,7 @@ impl Scrape {
     }
 
     fn process(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let o = &self.observed;
+        let o = &self.monitor;
         let loaded = o.store.loaded();
         gauge(out, "users", "Users that may register", o.store.users().len() as f64)?;
         gauge(
@@ -353,7 +353,7 @@ impl Scrape {
     }
 
     fn writer(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let Some(w) = self.observed.store.writer_stats() else { return Ok(()) };
+        let Some(w) = self.monitor.store.writer_stats() else { return Ok(()) };
         counter(out, "store_commits", "Transactions committed", w.commits.load(Relaxed))?;
         counter(
             out,
