@@ -125,7 +125,10 @@ fn a_check_finds_what_serve_refuses() {
     // Rules.
     let rules = "[[route]]\npattern = \"_0X.\"\nreject = 403\n\
                  [[route]]\nprefix = \"1\"\nreject = 403\n[[route]]\nprefix = \"12\"\nreject = 404\n";
-    config.refused(&with(rules), &["did you mean \"0X.\"?", "rule 2 fits whatever this one does"]);
+    config.refused(
+        &with(rules),
+        &["did you mean \"0X.\"?", "rule 2 matches everything that this rule matches"],
+    );
 }
 
 /// A check before a reload must not mistake the server's own ports and store for another's.

@@ -311,7 +311,7 @@ impl Server {
     fn post(&self, make: impl Fn() -> Post) {
         for (index, mailbox) in self.control.mailboxes().iter().enumerate() {
             if !post_with_retry(mailbox, &make) {
-                error!("worker {index} does not take its mail");
+                error!("worker {index}: a message was not delivered: the mailbox is full");
             }
         }
     }

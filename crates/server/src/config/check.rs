@@ -74,7 +74,7 @@ impl Check<'_, '_> {
             let path = format!("listen.{}", i + 1);
             let before = &file.listen[..i];
             if before.contains(one) {
-                self.report(&path, format!("{one} is there twice"));
+                self.report(&path, format!("{one} is listed twice"));
             } else if let Some(other) = before.iter().find(|other| reach::collide(other, one)) {
                 self.report(&path, format!("{one} needs the port of {other}"));
             }
@@ -92,7 +92,7 @@ impl Check<'_, '_> {
     fn auth(&mut self, auth: &AuthSettings) {
         for (i, one) in auth.algorithms.iter().enumerate() {
             if auth.algorithms[..i].contains(one) {
-                self.report(&format!("auth.algorithms.{}", i + 1), "is there twice");
+                self.report(&format!("auth.algorithms.{}", i + 1), "is listed twice");
             }
         }
         if auth.algorithms.is_empty() {
@@ -118,7 +118,7 @@ impl Check<'_, '_> {
             if out.domains.iter().any(|other| other.name == name) {
                 self.report(
                     &format!("tls.domain.{}.name", i + 1),
-                    format!("{name} is there twice"),
+                    format!("{name} is listed twice"),
                 );
             }
             let (certificate, key) = (domain.certificate.0, domain.key.0);
@@ -205,11 +205,11 @@ impl Check<'_, '_> {
         }
         let has_effect = !next_hops.is_empty() || !rewrite.is_identity();
         if reject.is_some() && has_effect {
-            let what = "reject stands alone: next_hops, strip, prepend, to_domain are not used";
+            let what = "reject cannot be combined with next_hops, strip, prepend or to_domain";
             self.report(path, what);
         }
         if reject.is_none() && !has_effect {
-            let what = "does nothing; expected next_hops, reject, strip, prepend or to_domain";
+            let what = "has no effect; expected next_hops, reject, strip, prepend or to_domain";
             self.report(path, what);
         }
         Rule { domain, user, rewrite, next_hops, reject, open: route.open }

@@ -42,8 +42,8 @@ impl<'a> Names<'a> {
             && !self.main.contains(&&**name)
         {
             return Some(format!(
-                "can never be used: {name} is another name of a domain of ours, which a rule calls by \
-                 its first name or \"own\""
+                "can never apply: {name} is an alias of a local domain, expected its first name or \
+                 \"own\""
             ));
         }
         let covers = |earlier: &Rule| {
@@ -51,7 +51,10 @@ impl<'a> Names<'a> {
                 && user_covers(&earlier.user, &rule.user)
         };
         let earlier = rules[..index].iter().position(covers)?;
-        Some(format!("can never be used: rule {} fits whatever this one does", earlier + 1))
+        Some(format!(
+            "can never apply: rule {} matches everything that this rule matches",
+            earlier + 1
+        ))
     }
 
     /// Returns whether `a` matches every domain that `b` matches.

@@ -197,18 +197,20 @@ impl FromStr for Listen {
             return Err(format!("expected at most {MAX_ADDRESSES} addresses, got {text:?}"));
         }
         if ips.len() > 1 && ips.iter().any(IpAddr::is_unspecified) {
-            return Err(format!("a wildcard stands alone, got {text:?}"));
+            return Err(format!(
+                "a wildcard cannot be combined with other addresses, got {text:?}"
+            ));
         }
         if ips.iter().enumerate().any(|(i, ip)| ips[..i].contains(ip)) {
-            return Err(format!("an address is there twice, got {text:?}"));
+            return Err(format!("an address is listed twice, got {text:?}"));
         }
         if sctp && !ips.iter().all(is_of_one_host) {
             return Err(format!(
-                "expected addresses that mean one host, and the same on each link, got {text:?}"
+                "expected addresses of one host, not multicast, broadcast or link-local, got {text:?}"
             ));
         }
         if encapsulation.is_some() && port == Some(0) {
-            return Err(format!("in UDP an SCTP port is not chosen, got {text:?}"));
+            return Err(format!("SCTP over UDP needs a fixed port, got {text:?}"));
         }
         // The default port of the transport.
         let addr = SocketAddr::new(ips.remove(0), port.unwrap_or(transport.default_port()));
@@ -408,13 +410,13 @@ mod tests {
             ("sctp+udp://10.0.0.1:5060?encap=0", "expected a URI"),
             ("sctp+udp://10.0.0.1:5060?encap=70000", "expected a URI"),
             ("sctp://10.0.0.1,:5060", "expected a URI"),
-            ("sctp://10.0.0.1,0.0.0.0:5060", "a wildcard stands alone"),
-            ("sctp://10.0.0.1,10.0.0.1:5060", "an address is there twice"),
-            ("sctp+udp://[fe80::1]:5060", "expected addresses that mean one host"),
-            ("sctp://10.0.0.1,224.0.0.1:5060", "expected addresses that mean one host"),
-            ("sctp+udp://255.255.255.255:5060", "expected addresses that mean one host"),
-            ("sctp://[ff02::1]:5060", "expected addresses that mean one host"),
-            ("sctp+udp://127.0.0.1:0", "an SCTP port is not chosen"),
+            ("sctp://10.0.0.1,0.0.0.0:5060", "a wildcard cannot be combined with other addresses"),
+            ("sctp://10.0.0.1,10.0.0.1:5060", "an address is listed twice"),
+            ("sctp+udp://[fe80::1]:5060", "expected addresses of one host"),
+            ("sctp://10.0.0.1,224.0.0.1:5060", "expected addresses of one host"),
+            ("sctp+udp://255.255.255.255:5060", "expected addresses of one host"),
+            ("sctp://[ff02::1]:5060", "expected addresses of one host"),
+            ("sctp+udp://127.0.0.1:0", "needs a fixed port"),
             ("tcp://10.0.0.1,10.0.0.2:5060", "tcp listens on one address"),
             ("udp:0.0.0.0:5060", "expected a URI"),
             ("udp://host:5060", "expected a URI"),

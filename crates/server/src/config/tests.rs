@@ -56,7 +56,7 @@ fn each_problem_is_reported_at_its_key() {
         ),
         (
             "listen = [\"udp://0.0.0.0:5060\", \"udp://0.0.0.0:5060\"]",
-            "r.toml:1:33: listen.2: udp://0.0.0.0:5060 is there twice",
+            "r.toml:1:33: listen.2: udp://0.0.0.0:5060 is listed twice",
         ),
         (
             "listen = [\"udp://10.0.0.1,10.0.0.2:5060\"]",
@@ -122,7 +122,7 @@ fn each_problem_is_reported_at_its_key() {
         ),
         (
             "[[route]]\nprefix = \"0\"",
-            "r.toml:1:1: route.1: does nothing; expected next_hops, reject, strip, prepend or to_domain",
+            "r.toml:1:1: route.1: has no effect; expected next_hops, reject, strip, prepend or to_domain",
         ),
         (
             "[[route]]\npattern = \"_0X.\"\nreject = 403",
@@ -140,21 +140,21 @@ fn each_problem_is_reported_at_its_key() {
         ),
         (
             "[[route]]\nprefix = \"0\"\nreject = 403\n[[route]]\npattern = \"0900X.\"\nreject = 404",
-            "r.toml:4:1: route.2: can never be used: rule 1 fits whatever this one does",
+            "r.toml:4:1: route.2: can never apply: rule 1 matches everything that this rule matches",
         ),
         (
             "domains = [\"a.org\", \"b.org\"]\n[[route]]\ndomain = \"b.org\"\nreject = 403",
-            "r.toml:2:1: route.1: can never be used: b.org is another name of a domain of ours, which a \
-             rule calls by its first name or \"own\"",
+            "r.toml:2:1: route.1: can never apply: b.org is an alias of a local domain, expected its first \
+             name or \"own\"",
         ),
         (
             "domains = [\"a.org\"]\n[[route]]\ndomain = \"foreign\"\nreject = 403\n\
              [[route]]\ndomain = \"*.b.org\"\nreject = 404",
-            "r.toml:5:1: route.2: can never be used: rule 1 fits whatever this one does",
+            "r.toml:5:1: route.2: can never apply: rule 1 matches everything that this rule matches",
         ),
         (
             "[[route]]\nreject = 403\nnext_hops = [{ uri = \"sip:gw.example.net\" }]",
-            "r.toml:1:1: route.1: reject stands alone: next_hops, strip, prepend, to_domain are not used",
+            "r.toml:1:1: route.1: reject cannot be combined with next_hops, strip, prepend or to_domain",
         ),
         (
             "listen = [\"tcp://0.0.0.0:5060\", \"ws://127.0.0.1:5060\"]",

@@ -129,7 +129,7 @@ fn on_control_socket(context: Arc<Context>) -> Router {
 async fn with_timeout(request: Request<Body>, next: Next) -> Response {
     match tokio::time::timeout(REQUEST_TIMEOUT, next.run(request)).await {
         Ok(response) => response,
-        Err(_) => error(StatusCode::SERVICE_UNAVAILABLE, "took too long"),
+        Err(_) => error(StatusCode::SERVICE_UNAVAILABLE, "the request timed out"),
     }
 }
 

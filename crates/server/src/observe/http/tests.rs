@@ -128,7 +128,7 @@ fn users_are_added_changed_listed_and_removed() {
     assert_eq!(put("101", "a.org", false), (200, r#"{"new":false}"#.into()));
     assert_eq!(put("9", "a.org", false).0, 404);
     let (status, what) = put("101", "b.org", true);
-    assert_eq!((status, &what[..]), (400, r#"{"error":"\"b.org\" is not a domain of ours"}"#));
+    assert_eq!((status, &what[..]), (400, r#"{"error":"\"b.org\" is not a local domain"}"#));
     assert_eq!(put("a b", "a.org", true).0, 400);
     let list = s.request("GET", "/users", "");
     assert_eq!(list, (200, r#"[{"user":"101","realm":"a.org"}]"#.into()));

@@ -56,7 +56,7 @@ pub(super) async fn put(
         return error(StatusCode::BAD_REQUEST, &e.to_string());
     }
     if !has_realm(&context, &new.realm) {
-        return error(StatusCode::BAD_REQUEST, &format!("{:?} is not a domain of ours", new.realm));
+        return error(StatusCode::BAD_REQUEST, &format!("{:?} is not a local domain", new.realm));
     }
     let store = context.monitor.store.clone();
     let exists = {
