@@ -1,4 +1,4 @@
-//! Replications that are all equal are said to be, and no interval is made of copies.
+//! Equal replications are reported, and no interval is computed from copies.
 
 #![allow(clippy::unwrap_used)]
 
@@ -12,7 +12,7 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// The UDP row of Table 1 leaves nothing to chance: however often it is run, it is one run.
+/// The UDP row of Table 1 has no random element: any number of runs is one run.
 #[test]
 fn a_scenario_without_a_random_element_has_no_interval() {
     for reps in [2, 30] {
@@ -32,7 +32,7 @@ fn a_scenario_without_a_random_element_has_no_interval() {
     assert_eq!(answer.json["equal"], false);
 }
 
-/// A figure that chance does not touch stands beside those that it does, marked as equal.
+/// A figure that chance does not affect is marked as equal beside figures that it affects.
 #[test]
 fn equal_figures_of_unequal_runs_are_marked() {
     let folder = folder("mixed");
@@ -55,9 +55,9 @@ fn equal_figures_of_unequal_runs_are_marked() {
     assert!(of("loss_ratio")["low"].is_number() && of("loss_ratio")["equal"] == false);
 }
 
-/// Cells of a campaign whose replications are equal are not told apart by statistics.
+/// Cells of a campaign with equal replications are not compared by statistics.
 #[test]
-fn equal_cells_of_a_campaign_are_not_sure() {
+fn equal_cells_have_no_significance() {
     let folder = folder("campaign");
     let file = folder.join("campaign.toml");
     let text = "[campaign]\ntitle = \"t\"\nscenario = \"gangurde-udp\"\n\

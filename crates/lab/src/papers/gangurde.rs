@@ -1,7 +1,7 @@
 //! Table 1 of two papers that show the same ns-2 runs, and the delay figures of one of them.
 //!
-//! Two hops of 200 kbit/s and 10 ms, queues of 50, constant traffic at 448 kbit/s for 28 s. A run is
-//! cut 0.99 s after the source stops; [`cuts_that_agree`] runs the cuts around it.
+//! Two hops of 200 kbit/s and 10 ms, queues of 50 packets, constant traffic at 448 kbit/s for 28 s.
+//! A run is cut 0.99 s after the source stops; [`cuts_that_agree`] runs the neighbouring cuts.
 
 use super::{Account, Comparison, FigureRow, Reproduction, Row};
 use crate::builtin;
@@ -9,16 +9,16 @@ use crate::output::{AxisSheet, ChartSheet, SeriesSheet, Style};
 use crate::run::{FlowMeasures, Options, Outcome, RunError, run as run_once};
 use crate::scenario::{Scenario, What};
 
-/// Allowed differences in per cent.
+/// Tolerances in per cent.
 const UDP: f64 = 0.1;
 const TCP: f64 = 2.0;
 const SCTP: f64 = 5.0;
-/// What is read off a picture, and what is read off it with one digit.
+/// Tolerances in per cent of values read off a plot, and of those with only one readable digit.
 const READ_OFF: f64 = 2.0;
 const ROUGHLY: f64 = 10.0;
 
 const THIRD: &str = "Gangurde et al., Table 1 and section 3.3";
-/// SCTP with nothing chosen.
+/// SCTP without any settings of the scenario.
 const PLAIN: &str = "SCTP, ns-2's defaults";
 const SECOND: &str = "Hung and Khanh 2010, Table 1";
 
@@ -27,7 +27,7 @@ fn outcome(name: &str) -> Result<(Outcome, FlowMeasures), RunError> {
 }
 
 fn outcome_of(name: &str, text: &str) -> Result<(Outcome, FlowMeasures), RunError> {
-    // A test reads and runs every scenario that is part of the program.
+    // A test reads and runs every built-in scenario.
     let Ok(scenario) = Scenario::read(name, text) else {
         return Err(RunError::World(ringway_sim::Error::Unknown { what: "scenario", index: 0 }));
     };
@@ -36,7 +36,7 @@ fn outcome_of(name: &str, text: &str) -> Result<(Outcome, FlowMeasures), RunErro
     Ok((outcome, flow))
 }
 
-/// What a paper prints in a row.
+/// The values of a printed row.
 struct Printed {
     sent: f64,
     received: f64,
@@ -87,7 +87,7 @@ pub(super) fn run() -> Result<Reproduction, RunError> {
     let (tcp_run, tcp) = outcome("gangurde-tcp")?;
     let (sctp_run, sctp) = outcome("gangurde-sctp")?;
     let (_, second_sctp) = outcome("hung-khanh-sctp")?;
-    // The same without what the scenario chooses for ns-2's SCTP.
+    // The same scenario without its settings of ns-2's SCTP.
     let text = builtin::find("gangurde-sctp").map_or("", |b| b.text);
     let chosen = |line: &&str| !line.starts_with("sctp_ns2 =");
     let plain = text.lines().filter(chosen).collect::<Vec<_>>().join("\n");
@@ -186,24 +186,25 @@ pub(super) fn run() -> Result<Reproduction, RunError> {
     })
 }
 
-/// The delay of the n-th packet that arrived.
+/// Returns the delay of the n-th packet that arrived.
 fn nth_delay(outcome: &Outcome, number: usize) -> f64 {
     let delays = outcome.series.iter().find(|s| s.what == What::Delay);
     delays.and_then(|s| s.points.get(number - 1)).map_or(f64::NAN, |point| point[1])
 }
 
-/// The least delay of the packets that arrived after the n-th.
+/// Returns the shortest delay of the packets that arrived after the n-th.
 fn least_after(outcome: &Outcome, number: usize) -> f64 {
     let delays = outcome.series.iter().find(|s| s.what == What::Delay);
     let after = delays.and_then(|s| s.points.get(number..)).unwrap_or_default();
     after.iter().map(|point| point[1]).fold(f64::NAN, f64::min)
 }
 
-/// Cuts between which all rows come out, and one beyond either end at which they do not.
+/// Range of cuts at which all rows are reproduced, and one cut beyond either end at which they are
+/// not.
 const CUTS: [&str; 2] = ["28.985 s", "28.998 s"];
 const CUTS_OUTSIDE: [&str; 2] = ["28.97 s", "29.01 s"];
 
-/// Says between which cuts the figures stay as they are, after running them.
+/// Runs the cuts, and returns a sentence with the range in which the figures do not change.
 fn cuts_that_agree() -> Result<String, RunError> {
     let counts = |cut: &str| -> Result<Vec<[u64; 2]>, RunError> {
         let one = |name: &&str| -> Result<[u64; 2], RunError> {

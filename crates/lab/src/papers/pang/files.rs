@@ -1,25 +1,25 @@
-//! Figures 3.7 and 3.8 (of Rajamani et al. 2002): one file without loss, and eight with it.
+//! Figures 3.7 and 3.8 (of Rajamani et al. 2002): one file without loss, and eight files with loss.
 
-use super::{Part, Side, Study, difference, known, of_each, row, side};
+use super::{Side, Study, StudyResult, difference, or_no_estimate, row, side, values_of};
 use crate::output::{AxisSheet, ChartSheet, SeriesSheet, Style};
-use crate::papers::{Claim, Measured, MeasuredTable};
+use crate::papers::{Claim, MeasuredFigure, MeasuredTable};
 use crate::run::{Outcome, RunError};
 use ringway_figures::statistics::{mean, paired};
 
-/// Kilobytes of the one file, and of each of the eight.
+/// Sizes of the single file, and of each of the eight, in kilobytes.
 const SIZES: [u32; 4] = [10, 50, 200, 1000];
 const EACH: u32 = 100;
-/// Runs of the eight files for each replication of the paper's other experiments: they are short, and
-/// what tells them apart at 5 % is small beside the time of a retransmission timer.
+/// Runs of the eight files per replication of the paper's other experiments. The runs are short,
+/// and at 5 % loss the differences are small compared with a retransmission timeout.
 const TIMES: u64 = 10;
 /// Loss in each direction, in per cent.
 const LOSSES: [f64; 4] = [0.0, 1.0, 2.0, 5.0];
 
-/// TCP as RFC 2581, 2582 and 2988 had it, without selective acknowledgements. Which of the two the
-/// paper's TCP was is not said, so both are run.
+/// TCP of RFC 2581, 2582 and 2988, without selective acknowledgements. The paper does not state
+/// which TCP it used, so both are run.
 const TCP_2002: &str = "tcp = { algorithm = \"new-reno\", detection = \"sack\", sack = false, \
                         timestamps = false, initial_window = 2, delayed_ack = \"200 ms\", min_rto = \"1 s\" }";
-/// The same with those of RFC 2018, which many had by then.
+/// The same with the selective acknowledgements of RFC 2018, which were common by then.
 const TCP_2002_SACK: &str = "tcp = { algorithm = \"new-reno\", detection = \"sack\", timestamps = false, \
                              initial_window = 2, delayed_ack = \"200 ms\", min_rto = \"1 s\" }";
 const KINDS: [(&str, &str, &str); 5] = [
@@ -34,7 +34,8 @@ const KINDS: [(&str, &str, &str); 5] = [
     ),
 ];
 
-/// Files of so many bytes in all, one after another over TCP, each on a stream of its own over SCTP.
+/// Returns a scenario of files with a total size: one after another over TCP, each on its own
+/// stream over SCTP.
 fn scenario((_, transport, settings): (&str, &str, &str), kilobytes: u32, loss: f64) -> String {
     format!(
         "[scenario]\ntitle = \"Figures 3.7 and 3.8\"\nnodes = [\"a\", \"b\"]\nstop = \"flows done\"\n\
@@ -47,17 +48,17 @@ fn scenario((_, transport, settings): (&str, &str, &str), kilobytes: u32, loss: 
 }
 
 fn completions(runs: &[Outcome]) -> Vec<f64> {
-    of_each(runs, |o| o.flows.first()?.completion)
+    values_of(runs, |o| o.flows.first()?.completion)
 }
 
-pub(super) fn run(study: &Study) -> Result<Part, RunError> {
+pub(super) fn run(study: &Study) -> Result<StudyResult, RunError> {
     let mut one = Vec::new();
     for size in SIZES {
         let mut figures = Vec::new();
         for kind in KINDS {
             let outcome = study.once(&super::read(&scenario(kind, size, 0.0))?, 1)?;
             let time = completions(&[outcome]).first().copied().unwrap_or(f64::NAN);
-            figures.push(Measured::certain(kind.0, "s", time));
+            figures.push(MeasuredFigure::exact(kind.0, "s", time));
         }
         one.push(row(format!("{size} kB"), figures));
     }
@@ -68,7 +69,11 @@ pub(super) fn run(study: &Study) -> Result<Part, RunError> {
         let mut figures = Vec::new();
         for kind in KINDS {
             let outcomes = many.scenario(&scenario(kind, 8 * EACH, loss))?;
-            figures.push(Measured::new(kind.0, "s", known(mean(&completions(&outcomes)))));
+            figures.push(MeasuredFigure::new(
+                kind.0,
+                "s",
+                or_no_estimate(mean(&completions(&outcomes))),
+            ));
             runs.push((loss, kind.0, completions(&outcomes)));
         }
         eight.push(row(format!("{loss} %"), figures));
@@ -101,7 +106,7 @@ pub(super) fn run(study: &Study) -> Result<Part, RunError> {
             "%",
         ),
     ];
-    Ok(Part { tables: vec![one, eight], claims, charts, findings: Vec::new() })
+    Ok(StudyResult { tables: vec![one, eight], claims, charts, findings: Vec::new() })
 }
 
 fn claims(one: &MeasuredTable, runs: &[(f64, &str, Vec<f64>)]) -> Vec<Claim> {
@@ -113,8 +118,9 @@ fn claims(one: &MeasuredTable, runs: &[(f64, &str, Vec<f64>)]) -> Vec<Claim> {
         let found = runs.iter().find(|r| r.0 == loss && r.1 == transport);
         found.map_or(&[][..], |r| &r.2)
     };
-    // By how much SCTP is quicker, in runs that met the same random numbers.
-    let less = |than: &str, what: &str, loss: f64| known(paired(of(than, loss), of(what, loss)));
+    // How much faster SCTP is, in runs with the same random numbers.
+    let less =
+        |than: &str, what: &str, loss: f64| or_no_estimate(paired(of(than, loss), of(what, loss)));
     let quicker = |than: &str, loss: f64| less(than, "SCTP", loss);
     let told = |than: &str| {
         let losses = LOSSES.iter().filter(|l| **l > 0.0);

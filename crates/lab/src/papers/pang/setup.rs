@@ -2,12 +2,13 @@
 //! print.
 
 use super::{
-    Part, Side, Study, all_above, by_side, difference, known, of_each, rack, row, side, transports,
+    Side, Study, StudyResult, all_above, by_side, difference, or_no_estimate, rack, row, side,
+    transports, values_of,
 };
 use crate::output::{AxisSheet, ChartSheet, SeriesSheet, Style};
-use crate::papers::{Claim, Measured, MeasuredTable};
+use crate::papers::{Claim, MeasuredFigure, MeasuredTable};
 use crate::run::RunError;
-use crate::sip::{Bed, Calls};
+use crate::sip::{Calls, TestBed};
 use ringway_figures::statistics::{
     mean, paired, percentile_of_replications, ratio_of_replications,
 };
@@ -18,7 +19,7 @@ use ringway_sim::flows::TransportConfig;
 
 /// Loss of each link in each direction, in per cent.
 const LOSSES: [f64; 6] = [0.0, 0.2, 1.0, 2.0, 5.0, 10.0];
-/// When losses begin and calls are made, and how long.
+/// Time at which losses and calls begin, and duration of the experiment.
 const FROM: Time = Time::from_secs(40);
 const LENGTH: Duration = Duration::from_secs(300);
 const TRANSPORTS: [&str; 4] = ["UDP", "TCP", "SCTP", "SCTP, RACK"];
@@ -36,10 +37,10 @@ fn line(loss: f64) -> LinkConfig {
     }
 }
 
-fn bed(carried: TransportConfig, loss: f64) -> Bed {
-    Bed {
-        carried,
-        // The proxy is on the node in the middle.
+fn bed(transport_config: TransportConfig, loss: f64) -> TestBed {
+    TestBed {
+        transport: transport_config,
+        // The proxy is on the middle node.
         links: [line(loss), line(loss), LinkConfig::default()].map(|link| [link.clone(), link]),
         pairs: 1,
         callers_register: true,
@@ -62,30 +63,31 @@ fn average(calls: &Calls) -> Option<f64> {
     (!times.is_empty()).then(|| times.iter().sum::<f64>() / times.len() as f64 * 1e3)
 }
 
-pub(super) fn run(study: &Study) -> Result<Part, RunError> {
+pub(super) fn run(study: &Study) -> Result<StudyResult, RunError> {
     let mut cells = Vec::new();
     for loss in LOSSES {
-        for (name, carried) in transports().into_iter().chain([rack()]) {
-            cells.push((loss, name, study.beds(&bed(carried, loss))?));
+        for (name, transport_config) in transports().into_iter().chain([rack()]) {
+            cells.push((loss, name, study.beds(&bed(transport_config, loss))?));
         }
     }
     let (mut means, mut tails, mut shares) = (Vec::new(), Vec::new(), Vec::new());
     for loss in LOSSES {
         let of = cells.iter().filter(|c| c.0 == loss);
         let each = |unit, estimate: &dyn Fn(&[Calls]) -> ringway_figures::statistics::Estimate| {
-            let figure = |c: &(f64, &str, Vec<Calls>)| Measured::new(c.1, unit, estimate(&c.2));
+            let figure =
+                |c: &(f64, &str, Vec<Calls>)| MeasuredFigure::new(c.1, unit, estimate(&c.2));
             row(format!("{loss} %"), of.clone().map(figure).collect())
         };
-        means.push(each("ms", &|runs| known(mean(&of_each(runs, average)))));
+        means.push(each("ms", &|runs| or_no_estimate(mean(&values_of(runs, average)))));
         tails.push(each("ms", &|runs| {
             let times: Vec<Vec<f64>> =
                 runs.iter().map(|c| setups(c).iter().map(|t| t * 1e3).collect()).collect();
-            known(percentile_of_replications(&times, 0.9))
+            or_no_estimate(percentile_of_replications(&times, 0.9))
         }));
         shares.push(each("share", &|runs| {
             let counts: Vec<(u64, u64)> =
                 runs.iter().map(|c| (setups(c).len() as u64, c.calls.len() as u64)).collect();
-            known(ratio_of_replications(&counts))
+            or_no_estimate(ratio_of_replications(&counts))
         }));
     }
     let n = study.replications as usize;
@@ -106,15 +108,16 @@ pub(super) fn run(study: &Study) -> Result<Part, RunError> {
     ];
     let runs = |transport: &str, loss: f64| {
         let cell = cells.iter().find(|c| c.1 == transport && c.0 == loss);
-        cell.map_or(Vec::new(), |c| of_each(&c.2, average))
+        cell.map_or(Vec::new(), |c| values_of(&c.2, average))
     };
-    // What loss adds to the set-up of each run.
+    // The set-up time that loss adds in each run.
     let added = |transport: &str, loss: f64| -> Vec<f64> {
         let without = runs(transport, 0.0);
         runs(transport, loss).iter().zip(without).map(|(with, without)| with - without).collect()
     };
-    let more =
-        |transport: &str, loss: f64| known(paired(&added(transport, loss), &added("UDP", loss)));
+    let more = |transport: &str, loss: f64| {
+        or_no_estimate(paired(&added(transport, loss), &added("UDP", loss)))
+    };
     let shown = |transport: &str, losses: &[f64]| {
         let one = |l: &f64| format!("{l} %: {} ms", difference(&more(transport, *l), 0));
         losses.iter().map(one).collect::<Vec<_>>().join(", ")
@@ -159,16 +162,17 @@ pub(super) fn run(study: &Study) -> Result<Part, RunError> {
         },
     ];
     let charts = vec![lines(study, &tables[0]), ecdf(study, &cells)];
-    Ok(Part { tables, claims, charts, findings: vec![bundled(study)?] })
+    Ok(StudyResult { tables, claims, charts, findings: vec![bundled(study)?] })
 }
 
-/// Why calls are set up later over SCTP and TCP also where nothing is lost.
+/// Explains why call set-up takes longer over SCTP and TCP even without loss.
 fn bundled(study: &Study) -> Result<String, RunError> {
-    // Mean set-up over UDP and over SCTP, and bytes of a call.
+    // Mean set-up times over UDP and over SCTP, and bytes of a call.
     let both = |answer: Duration| -> Result<[[f64; 2]; 2], RunError> {
         let mut of = [[0.0; 2]; 2];
-        for (of, (_, carried)) in of.iter_mut().zip(transports().into_iter().step_by(2)) {
-            let calls = Bed { answer, ..bed(carried, 0.0) }.run(Streams::new(study.seed, 0))?;
+        for (of, (_, transport_config)) in of.iter_mut().zip(transports().into_iter().step_by(2)) {
+            let calls = TestBed { answer, ..bed(transport_config, 0.0) }
+                .run(Streams::new(study.seed, 0))?;
             let bytes = calls.bytes as f64 / calls.calls.len() as f64;
             *of = [average(&calls).unwrap_or(f64::NAN), bytes];
         }
