@@ -1,6 +1,6 @@
-//! `ringway registrations` and `ringway calls`: what a running server is doing.
+//! `ringway registrations` and `ringway calls`: the present activity of a running server.
 
-use crate::Which;
+use crate::ServerArgs;
 use crate::out::{self, Fail};
 use clap::Args;
 use ringway_server::manage;
@@ -13,19 +13,19 @@ pub(crate) struct Registrations {
     /// NAME or NAME@DOMAIN [default: everybody]
     user: Option<String>,
     #[command(flatten)]
-    which: Which,
+    server: ServerArgs,
 }
 
 #[derive(Args)]
 pub(crate) struct Calls {
     #[command(flatten)]
-    which: Which,
+    server: ServerArgs,
 }
 
-/// Widest column; what is longer is shown whole and moves the rest of its line.
+/// Maximum width of a column; a longer value is shown in full and shifts the rest of its line.
 const MAX_WIDTH: usize = 48;
 
-/// Lines of a table, aligned by what the first page has.
+/// A table whose columns are aligned by the rows of the first page.
 struct Table<const N: usize> {
     head: [&'static str; N],
     widths: Option<[usize; N]>,
@@ -67,28 +67,28 @@ fn line<T: AsRef<str>>(widths: &[usize], cells: &[T]) -> String {
     text
 }
 
-/// Prints items as one JSON list, as they come.
+/// Prints items as one JSON list while they arrive.
 struct JsonList {
-    some: bool,
+    not_empty: bool,
 }
 
 impl JsonList {
     fn page(&mut self, items: &[impl Serialize]) -> Result<(), Fail> {
         let mut text = String::new();
         for item in items {
-            text.push_str(if self.some { ",\n " } else { "[\n " });
-            self.some = true;
+            text.push_str(if self.not_empty { ",\n " } else { "[\n " });
+            self.not_empty = true;
             text.push_str(&serde_json::to_string(item).map_err(|e| e.to_string())?);
         }
         out::text(&text)
     }
 
     fn end(&self) -> Result<(), Fail> {
-        out::text(if self.some { "\n]\n" } else { "[]\n" })
+        out::text(if self.not_empty { "\n]\n" } else { "[]\n" })
     }
 }
 
-/// A whole number of seconds as people say it.
+/// Formats a number of seconds for people.
 fn duration(seconds: u64) -> String {
     match seconds {
         0..=59 => format!("{seconds} s"),
@@ -98,9 +98,9 @@ fn duration(seconds: u64) -> String {
 }
 
 pub(crate) fn registrations(args: &Registrations) -> Result<(), Fail> {
-    let (sources, user) = (args.which.sources(), args.user.clone());
-    if args.which.json {
-        let mut list = JsonList { some: false };
+    let (sources, user) = (args.server.sources(), args.user.clone());
+    if args.server.json {
+        let mut list = JsonList { not_empty: false };
         manage::registrations(&sources, user, &mut |page| list.page(&page).map_err(|e| e.0))
             .map_err(Fail)?;
         return list.end();
@@ -131,9 +131,9 @@ pub(crate) fn registrations(args: &Registrations) -> Result<(), Fail> {
 }
 
 pub(crate) fn calls(args: &Calls) -> Result<(), Fail> {
-    let sources = args.which.sources();
-    if args.which.json {
-        let mut list = JsonList { some: false };
+    let sources = args.server.sources();
+    if args.server.json {
+        let mut list = JsonList { not_empty: false };
         manage::calls(&sources, &mut |page| list.page(&page).map_err(|e| e.0)).map_err(Fail)?;
         return list.end();
     }

@@ -1,9 +1,9 @@
-//! How results and errors are shown.
+//! Output of results and errors.
 
 use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
 
-/// Why a command failed, a line each.
+/// Reason why a command failed, one line each.
 pub(crate) struct Fail(pub(crate) Vec<String>);
 
 impl From<String> for Fail {
@@ -12,7 +12,7 @@ impl From<String> for Fail {
     }
 }
 
-/// Prints a text as it is. A reader that has gone away is no failure.
+/// Prints a text unchanged. A closed pipe is not an error.
 pub(crate) fn text(text: &str) -> Result<(), Fail> {
     match io::stdout().lock().write_all(text.as_bytes()) {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
@@ -33,19 +33,19 @@ pub(crate) fn json(value: &impl Serialize) -> Result<(), Fail> {
     line(&json)
 }
 
-/// Shows errors, in red on a terminal.
+/// Prints errors to standard error, in red on a terminal.
 pub(crate) fn errors(lines: &[String]) {
     let colour = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let (on, off) = if colour { ("\x1b[31m", "\x1b[0m") } else { ("", "") };
     let mut out = io::stderr().lock();
     for line in lines {
-        // There is nobody left to tell.
+        // There is no other place to report this error.
         let _ = writeln!(out, "{on}ringway:{off} {line}");
     }
 }
 
-/// Shows what is worth knowing and no failure.
+/// Prints a note to standard error.
 pub(crate) fn note(line: &str) {
-    // There is nobody left to tell.
+    // There is no other place to report this error.
     let _ = writeln!(io::stderr().lock(), "ringway: {line}");
 }
