@@ -109,18 +109,18 @@ mod tests {
         assert_eq!(estimate("goodput", 4, of), None);
         let one = estimate("loss_ratio", 1, of).unwrap();
         assert_eq!((one.value, one.interval), (0.1, None));
-        let said = kinds([("loss", Some(loss)), ("p99", Some(p99)), ("t", Some(completion))]);
+        let caption = kinds([("loss", Some(loss)), ("p99", Some(p99)), ("t", Some(completion))]);
         assert_eq!(
-            said.unwrap(),
+            caption.unwrap(),
             "[low, high] of the 95 % Wilson interval for loss; \
              mean ± half of the 95 % Student t interval"
         );
         assert_eq!(kinds([("loss", Some(one))]), None);
         let equal = estimate("dropped", 4, |_, _| Some(3.0)).unwrap();
         assert!(equal.equal && equal.interval.is_none());
-        let said = kinds([("t", Some(completion)), ("dropped", Some(equal))]).unwrap();
+        let caption = kinds([("t", Some(completion)), ("dropped", Some(equal))]).unwrap();
         assert_eq!(
-            said,
+            caption,
             "mean ± half of the 95 % Student t interval; = the same in all replications"
         );
     }

@@ -24,7 +24,7 @@ fn took(flows: usize) -> Duration {
     let once = || {
         let began = Instant::now();
         let what = file.display().to_string();
-        assert!(run(&RunArgs { what, ..RunArgs::default() }).unwrap().faults.is_empty());
+        assert!(run(&RunArgs { scenario: what, ..RunArgs::default() }).unwrap().faults.is_empty());
         began.elapsed()
     };
     once().min(once())

@@ -12,7 +12,7 @@ fn a_page_draws_the_network_and_links_its_files() {
     let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("page");
     let _ = std::fs::remove_dir_all(&out);
     let args =
-        RunArgs { what: "cable-pulled".into(), out: Some(out.clone()), ..RunArgs::default() };
+        RunArgs { scenario: "cable-pulled".into(), out: Some(out.clone()), ..RunArgs::default() };
     run(&args).unwrap();
     let html = std::fs::read_to_string(out.join("report.html")).unwrap();
     let links: Vec<&str> =

@@ -50,13 +50,13 @@ fn findings_of_table_1_are_computed() {
     let ours =
         |figure: &str| done.figures.iter().find(|f| f.figure == figure).unwrap().comparison.ours;
     let delays = done.findings.iter().find(|f| f.starts_with("The delays compare")).unwrap();
-    for said in [
+    for expected in [
         format!("at most {:.2} s over UDP", ours("3.4")),
         format!("{:.2} s over TCP", ours("3.2")),
         format!("{:.1} s over SCTP", ours("3.6")),
         format!("{:.2} times TCP's", ours("3.4") / ours("3.2")),
     ] {
-        assert!(delays.contains(&said), "{said} in {delays}");
+        assert!(delays.contains(&expected), "{expected} in {delays}");
     }
     let cuts = "a cut at 28.985 s or 28.998 s gives the same counts of all three as that at 28.99 s, one at \
                 28.97 s or 29.01 s does not";

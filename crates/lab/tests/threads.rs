@@ -36,7 +36,7 @@ fn output_is_equal_on_one_thread_and_two() {
     for (n, threads) in [1, 2].into_iter().enumerate() {
         let at = |what: &str| Some(dir.path().join(format!("{what}-{n}")));
         let run = |what: &str, reps| RunArgs {
-            what: what.into(),
+            scenario: what.into(),
             out: at(what),
             reps: Some(reps),
             seed: None,
@@ -47,7 +47,7 @@ fn output_is_equal_on_one_thread_and_two() {
         });
         let what = "hung-khanh-loss";
         let sweep =
-            SweepArgs { what: what.into(), out: at(what), seed: None, reps: Some(2), threads };
+            SweepArgs { campaign: what.into(), out: at(what), seed: None, reps: Some(2), threads };
         commands::sweep(&sweep).unwrap();
         // Results are in the order in which they were computed.
         std::fs::remove_file(at(what).unwrap().join("results.log")).unwrap();

@@ -81,11 +81,11 @@ pub(crate) fn lab(command: Lab) -> ExitCode {
         Lab::List(output) => (commands::list(), output.json),
         Lab::Run { scenario, common } => {
             let Common { out, seed, reps, output } = common;
-            (commands::run(&RunArgs { what: scenario, out, seed, reps }), output.json)
+            (commands::run(&RunArgs { scenario, out, seed, reps }), output.json)
         }
         Lab::Sweep { file, common, threads } => {
             let Common { out, seed, reps, output } = common;
-            let args = SweepArgs { what: file, out, seed, reps, threads: threads.into() };
+            let args = SweepArgs { campaign: file, out, seed, reps, threads: threads.into() };
             (commands::sweep(&args), output.json)
         }
         Lab::Paper { name, common } => {

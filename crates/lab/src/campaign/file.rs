@@ -307,7 +307,7 @@ impl<'a, 't> Reader<'a, 't> {
             let name = raw.name.unwrap_or(last);
             if vary.iter().any(|(v, _)| v.name == name) {
                 let what =
-                    format!("something before this is called {name:?} too; give it a `name`");
+                    format!("an earlier parameter has the name {name:?}; set a different `name`");
                 self.report("vary", Some(index), "name", what);
             }
             let change = Change { path: raw.key, values, section: "vary", index };

@@ -86,7 +86,7 @@ pub(crate) fn sheet(campaign: &Campaign, done: &CampaignResults) -> Sheet {
     let files = [
         ("campaign.toml", "the campaign"),
         ("scenario.toml", "the scenario it varies"),
-        ("results.log", "every result as it came, by which a campaign goes on"),
+        ("results.log", "results in the order of computation, from which a campaign is resumed"),
         ("results.csv", "every figure of every run, as a long table"),
         ("results.parquet", "the same as Parquet"),
         ("summary.csv", "means and intervals of every cell"),
@@ -146,7 +146,7 @@ fn cells(campaign: &Campaign, done: &CampaignResults) -> TableSheet {
         campaign.rule()
     );
     if done.samples.iter().any(|s| is_constant(s)) {
-        caption += " n =: all replications of the cell are equal, no random element shows.";
+        caption += " n =: all replications of the cell are equal: no random element has an effect.";
     }
     if done.settled.contains(&false) {
         caption += " * not within that bound.";
@@ -238,9 +238,9 @@ fn differences(campaign: &Campaign, done: &CampaignResults) -> Option<TableSheet
     head.extend(["difference", "of", "mean", "low", "high", "n", "sure"].map(String::from));
     (!rows.is_empty()).then(|| TableSheet {
         caption: format!(
-            "Differences between cells that met the same random numbers: mean and 95 % paired Student t \
-             interval; sure where 0 is not in it. All equal: the same in every pair of replications, which tells of no \
-             spread and has no interval. Seed {}.",
+            "Differences between cells with the same random numbers: mean and 95 % paired Student t interval; sure \
+             if 0 is not in it. All equal: the same in every pair of replications, which has no spread and no \
+             interval. Seed {}.",
             campaign.seed
         ),
         head,

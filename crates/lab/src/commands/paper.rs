@@ -61,8 +61,10 @@ fn run_one(paper: &Paper, args: &PaperArgs, out: Option<&Path>) -> Result<Answer
     let fixed = paper.replications.is_none();
     if fixed && args.name.as_deref() != Some("all") && (args.seed.is_some() || args.reps.is_some())
     {
-        let what =
-            format!("{}: expected no --seed and no --reps: nothing is left to chance", paper.name);
+        let what = format!(
+            "{}: expected no --seed and no --reps: the paper has no random elements",
+            paper.name
+        );
         return Err(Failure::Usage(vec![what]));
     }
     let replications = args.reps.or(paper.replications).unwrap_or(1);
@@ -107,9 +109,9 @@ fn text(done: &Reproduction) -> String {
     }
     text += match (done.ok, done.claims.is_empty()) {
         (true, true) => "every figure is within its tolerance\n",
-        (true, false) => "everything comes out as it should\n",
+        (true, false) => "every claim has the expected outcome\n",
         (false, true) => "not every figure is within its tolerance (!)\n",
-        (false, false) => "not everything comes out as it should (!)\n",
+        (false, false) => "not every claim has the expected outcome (!)\n",
     };
     text
 }

@@ -27,7 +27,7 @@ const MAX_DELAYS: usize = 1 << 20;
 #[derive(Clone, Debug, Default)]
 pub struct RunArgs {
     /// Name of a built-in scenario, or a file.
-    pub what: String,
+    pub scenario: String,
     /// Output folder.
     pub out: Option<PathBuf>,
     /// Seed; replaces that of the scenario.
@@ -45,7 +45,7 @@ struct FlowEstimate<'a> {
 
 /// Runs a scenario.
 pub fn run(args: &RunArgs) -> Result<Answer, Failure> {
-    let source = source(&args.what, builtin::ALL, "scenario")?;
+    let source = source(&args.scenario, builtin::ALL, "scenario")?;
     let scenario = scenario(&source)?;
     let replications = args.reps.unwrap_or(scenario.replications);
     if !(1..=MAX_REPLICATIONS).contains(&replications) {
@@ -215,7 +215,7 @@ fn are_equal(runs: &[Outcome]) -> bool {
 
 /// Returns the sentence that reports equal runs.
 fn all_equal(n: usize) -> String {
-    format!("all {n} replications are equal, no random element shows")
+    format!("all {n} replications are equal: no random element has an effect")
 }
 
 /// Formats an estimate times `scale`, with its interval if there are several runs.
@@ -264,8 +264,8 @@ fn drop_table(runs: &[Outcome], seed: u64) -> Option<TableSheet> {
         })
         .map(|(flow, (why, count))| vec![flow, (*why).to_string(), count.to_string()])
         .collect();
-    let head = ["flow", "dropped because", "packets"].map(String::from).to_vec();
-    let caption = format!("Why packets were dropped, in the first run; seed {seed}.");
+    let head = ["flow", "reason", "packets"].map(String::from).to_vec();
+    let caption = format!("Dropped packets by reason, in the first run; seed {seed}.");
     (!rows.is_empty()).then_some(TableSheet { caption, head, rows })
 }
 
@@ -311,7 +311,7 @@ fn sheet(
         ("measures.parquet", "the same as Parquet"),
     ];
     if first.is_some_and(|r| !r.series.is_empty()) {
-        listed.push(("series.csv", "what probes have seen"));
+        listed.push(("series.csv", "observations of the probes"));
         listed.push(("series.parquet", "the same as Parquet"));
     }
     if first.is_some_and(|r| r.records.is_some()) {
@@ -397,8 +397,8 @@ fn message_delays(runs: &[Outcome], seed: u64) -> Vec<ChartSheet> {
         charts.push(ChartSheet {
             name: format!("message-delay-ecdf{number}"),
             title: titled("Distribution of the messages' delay", of),
-            caption: "The share of messages that took no longer, from when each was due to its \
-                      delivery to the program."
+            caption: "Share of messages whose delay, from when each was due to its delivery to the program, was at \
+                      most this."
                 .into(),
             rests_on: rests_on.clone(),
             x: delay(),
@@ -408,14 +408,14 @@ fn message_delays(runs: &[Outcome], seed: u64) -> Vec<ChartSheet> {
         charts.push(ChartSheet {
 shaded: Vec::new(),
             name: format!("message-delay-tail{number}"),
-            title: titled("Messages that took longer", of),
-            caption: "The share of the delivered messages that took longer, from when each was due to its \
-                      delivery to the program."
+            title: titled("Messages with a longer delay", of),
+            caption: "Share of delivered messages whose delay, from when each was due to its delivery to the \
+                      program, was longer."
                 .into(),
             seed,
             rests_on: rests_on.clone(),
             x: delay(),
-            y: AxisSheet::new("fraction that took longer", "").log(),
+            y: AxisSheet::new("fraction with a longer delay", "").log(),
             series: of.iter().map(tail).collect(),
         });
     }
@@ -427,14 +427,14 @@ fn chart(what: What, of: &[&Series], seed: u64, number: &str) -> ChartSheet {
     let (title, caption, style, x, y) = match what {
         What::Delay => (
             "Delay of each packet",
-            "The time from the sender to the receiver, in the order of arrival.",
+            "Time from the sender to the receiver, in the order of arrival.",
             Style::Scatter,
             AxisSheet::new("packet received", "number"),
             AxisSheet::new("delay", "s"),
         ),
         What::Throughput => (
             "Throughput",
-            "Bits that arrived, IP headers included, averaged over each step.",
+            "Received bits, including IP headers, averaged over each interval.",
             Style::Line,
             time(),
             AxisSheet::new("throughput", "bit/s"),
@@ -448,7 +448,7 @@ fn chart(what: What, of: &[&Series], seed: u64, number: &str) -> ChartSheet {
         ),
         _ => (
             "Queue",
-            "Packets that wait for the link, without the one being sent.",
+            "Packets waiting for the link, without the one being sent.",
             Style::Step,
             time(),
             AxisSheet::new("queue", "packets"),
@@ -480,7 +480,7 @@ fn distribution(of: &[&Series], seed: u64, number: &str) -> ChartSheet {
         shaded: Vec::new(),
         name: format!("delay-ecdf{number}"),
         title: titled("Distribution of the delay", of),
-        caption: "The share of packets that took no longer.".into(),
+        caption: "Share of packets whose delay was at most this.".into(),
         seed,
         rests_on: Some((1, "run".into())),
         x: AxisSheet::new("delay", "s"),
@@ -502,8 +502,7 @@ fn sequence(series: &Series, seed: u64) -> ChartSheet {
         name: format!("sequence-{}", series.of),
         title: format!("Packets over time, {}", series.of),
         caption:
-            "When the n-th packet was sent, and when it arrived or was lost; what is sent again \
-                  is a packet of its own."
+            "Times at which the n-th packet was sent, and arrived or was lost; a retransmission is a separate packet."
                 .into(),
         seed,
         rests_on: Some((1, "run".into())),

@@ -17,7 +17,7 @@ const DEFAULT_OUT: &str = "lab-results";
 #[derive(Clone, Debug, Default)]
 pub struct SweepArgs {
     /// Name of a built-in campaign, or a file.
-    pub what: String,
+    pub campaign: String,
     /// Output folder.
     pub out: Option<PathBuf>,
     /// Seed; replaces that of the campaign.
@@ -49,7 +49,7 @@ fn base(campaign: &Source, name: &str) -> Result<Source, Failure> {
 /// Runs a campaign, or resumes it.
 pub fn sweep(args: &SweepArgs) -> Result<Answer, Failure> {
     let began = Instant::now();
-    let file = source(&args.what, builtin::CAMPAIGNS, "campaign")?;
+    let file = source(&args.campaign, builtin::CAMPAIGNS, "campaign")?;
     let (name, _) = campaign::scenario_and_title(&file.name, &file.text)?;
     let base = base(&file, &name)?;
     let mut campaign = campaign::read(&file.name, &file.text, (&base.name, &base.text), args.seed)?;

@@ -267,7 +267,7 @@ impl SeriesSheet {
     /// and each keeps its first, lowest and highest point, so that no peak is lost. A longer
     /// distribution keeps evenly spaced order statistics.
     pub fn new(name: impl Into<String>, style: Style, points: &[[f64; 2]]) -> Self {
-        let kept = match style {
+        let selected = match style {
             _ if points.len() <= MAX_POINTS => points.to_vec(),
             Style::Ecdf => {
                 let mut sorted = points.to_vec();
@@ -277,7 +277,7 @@ impl SeriesSheet {
             }
             _ => downsample(points),
         };
-        SeriesSheet { name: name.into(), style, points: kept, ..SeriesSheet::default() }
+        SeriesSheet { name: name.into(), style, points: selected, ..SeriesSheet::default() }
     }
 
     /// Creates a series of the share of values above each value: the upper edge of an ECDF in
@@ -287,12 +287,12 @@ impl SeriesSheet {
         values.sort_by(f64::total_cmp);
         let n = values.len();
         let mut points: Vec<[f64; 2]> = Vec::new();
-        let mut kept = n + 1;
+        let mut selected = n + 1;
         for (i, pair) in values.windows(2).enumerate().filter(|(_, pair)| pair[0] < pair[1]) {
             let above = n - 1 - i;
             // A step of 0.05 % of the share above is too small to be visible.
-            if kept - above > above / (MAX_POINTS / 2) {
-                kept = above;
+            if selected - above > above / (MAX_POINTS / 2) {
+                selected = above;
                 points.push([pair[0], above as f64 / n as f64]);
             }
         }
@@ -302,16 +302,16 @@ impl SeriesSheet {
 }
 
 fn downsample(points: &[[f64; 2]]) -> Vec<[f64; 2]> {
-    let mut kept = Vec::new();
+    let mut selected = Vec::new();
     for part in points.chunks(points.len().div_ceil(MAX_POINTS / 3)) {
         let by = |a: &&[f64; 2], b: &&[f64; 2]| a[1].total_cmp(&b[1]);
         let chosen = [part.first(), part.iter().min_by(by), part.iter().max_by(by)];
         let mut chosen: Vec<[f64; 2]> = chosen.into_iter().flatten().copied().collect();
         chosen.sort_by(|a, b| a[0].total_cmp(&b[0]));
         chosen.dedup();
-        kept.extend(chosen);
+        selected.extend(chosen);
     }
-    kept
+    selected
 }
 
 /// Creates a folder if it does not exist.

@@ -126,9 +126,9 @@ pub(super) fn run() -> Result<Reproduction, RunError> {
             &third(750.0, 687.0, 63.0, 1.680858, 0.315453, 91.6),
             &sctp,
             SCTP,
-            "Over SCTP packets with data are counted, from the first sending of their TSN. The first row \
-             of SCTP begins with two chunks and acknowledges every packet at once, which was found by trying; \
-             the second has ns-2's defaults.",
+            "Over SCTP only packets with data count, and their delay starts when their TSN is first sent. The first \
+             row of SCTP has an initial window of two chunks and acknowledges every packet at once, which was found \
+             by search; the second row has ns-2's defaults.",
         ),
         row(
             THIRD,
@@ -146,9 +146,9 @@ pub(super) fn run() -> Result<Reproduction, RunError> {
             &second(750.0, 689.0, 61.0, 1.60018, 199.267),
             &second_sctp,
             SCTP,
-            "Its SCTP row comes out where every packet is counted, INIT and COOKIE ECHO too, each with \
-             its own delay, and SACKs are delayed; how they counted is not said, so this is the nearest \
-             choice, not a proven one.",
+            "The SCTP row is reproduced if every packet counts, including INIT and COOKIE ECHO, each with its own \
+             delay, and SACKs are delayed. The paper does not state how it counted, so this choice is the closest \
+             one found and not proven.",
         ),
     ];
     let longest = |flow: &FlowMeasures| flow.value("delay_max").unwrap_or(f64::NAN);
@@ -248,17 +248,17 @@ fn findings(
     let longest = |flow: &FlowMeasures| flow.value("delay_max").unwrap_or(f64::NAN);
     vec![
         format!(
-            "What the papers print of their set-up is the size of packets and 0.2 Mbit/s. The rest is ns-2's \
+            "Of their set-up the papers print the packet size and 0.2 Mbit/s. The other parameters are ns-2's \
              defaults (448 kbit/s of traffic, queues of 50, TCP's window of 20, SCTP's of 65,536 bytes) and three \
-             numbers found by search, which are the same for all three protocols: two hops of 10 ms, 28 s of \
-             traffic, a cut a second later (ringway lab sweep gangurde-udp-search), less the hundredth by which the \
-             rows of all three come out: {cuts}. Besides, two choices are made for the first row of SCTP and one \
-             for that of Hung and Khanh; notes at the tables say which."
+             numbers found by search, which are equal for all three protocols: two hops of 10 ms, 28 s of traffic, \
+             and a cut a second later (ringway lab sweep gangurde-udp-search), reduced by 0.01 s so that all three \
+             rows are reproduced: {cuts}. In addition there are two choices for the first row of SCTP and one for \
+             that of Hung and Khanh; notes at the tables describe them."
         ),
         format!(
             "\"Lost\" in both papers is what was sent less what had arrived when the simulation was cut. \
-             Of UDP's {} packets {} were dropped by the full queue and {} were still on their way; of \
-             TCP's {windows} {} were dropped and {} were in flight, of a window of 20.",
+             Of UDP's {} packets {} were dropped by the full queue and {} were in flight; of TCP's {windows} {} were \
+             dropped and {} were in flight, of a window of 20.",
             udp.sent - udp.delivered,
             udp.dropped,
             udp.in_flight,
@@ -266,18 +266,18 @@ fn findings(
             tcp.in_flight,
         ),
         format!(
-            "Of the {} packets that SCTP is said to have lost {} were in flight at the cut, of a receiver's \
-             window of 65,536 bytes. {} were dropped by the queue; SCTP sent {} packets again.",
+            "Of the {} packets that the papers report as lost over SCTP, {} were in flight at the cut, of a \
+             receiver's window of 65,536 bytes. {} were dropped by the queue; SCTP retransmitted {} packets.",
             sctp.sent - sctp.delivered,
             sctp.in_flight,
             sctp.dropped,
             sctp.retransmits,
         ),
         format!(
-            "The papers conclude that TCP loses least. Here {} of the {windows} packets that TCP is said to have \
-             lost were dropped, and {} of SCTP's {}, which sent {} again: the rest are windows that were under way \
-             at the cut. UDP was offered 448 kbit/s where 200 go through; a transport without congestion control \
-             can only lose the rest.",
+            "The papers conclude that TCP loses the fewest packets. Here {} of the {windows} packets reported as \
+             lost over TCP were dropped, and {} of the {} over SCTP, which retransmitted {}; the others were in \
+             flight at the cut. UDP was offered 448 kbit/s over links of 200 kbit/s; a transport without congestion \
+             control loses the difference.",
             tcp.dropped,
             sctp.dropped,
             sctp.sent - sctp.delivered,
@@ -286,7 +286,7 @@ fn findings(
         format!(
             "The delays compare queues, not protocols: at most {:.2} s over UDP, which fills the queue of 50, {:.2} \
              s over TCP, whose window is 20 packets, and {:.1} s over SCTP, with {} packets in flight at the cut. \
-             Figure 3.7, which draws all three, prints no number; here UDP's longest delay is {:.2} times TCP's.",
+             Figure 3.7, which shows all three, prints no numbers; here UDP's longest delay is {:.2} times TCP's.",
             longest(udp),
             longest(tcp),
             longest(sctp),
@@ -306,9 +306,9 @@ fn charts(udp: &Outcome, tcp: &Outcome, sctp: &Outcome) -> Vec<ChartSheet> {
         shaded: Vec::new(),
         name: name.into(),
         title: title.into(),
-        caption: "Each packet's time from the sender to the receiver.".into(),
+        caption: "Delay of each packet from the sender to the receiver.".into(),
         seed: udp.seed,
-        rests_on: Some((1, "run; nothing is left to chance".into())),
+        rests_on: Some((1, "run without random elements".into())),
         x: AxisSheet::new("packet received", "number"),
         y: AxisSheet::new("delay", "s"),
         series,

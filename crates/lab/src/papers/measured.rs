@@ -150,7 +150,7 @@ impl MeasuredTable {
         let n = self.replications;
         let rests = match kinds {
             Some(kinds) => format!("n = {n}, seed {seed}, {kinds}"),
-            None => format!("n = {n} (nothing is left to chance), seed {seed}"),
+            None => format!("n = {n} (no random elements), seed {seed}"),
         };
         TableSheet {
             caption: format!("{}: {} {rests}.", self.source, self.what),
@@ -190,7 +190,7 @@ impl Claim {
     /// Returns the reason in words; there is none for an unexpected outcome.
     pub(super) fn reason(&self) -> Option<String> {
         let why = match (self.sure, self.is_right()) {
-            (false, _) => "the replications cannot tell, so no reason is given.",
+            (false, _) => "the replications do not decide it, so no reason is given.",
             (true, false) => "this is not the outcome for which a reason is known.",
             (true, true) => self.why.as_str(),
         };
@@ -209,10 +209,10 @@ impl Claim {
             vec![c.source.into(), c.says.clone(), format!("{holds}{mark}"), c.ours.clone()]
         };
         TableSheet {
-            caption: "What the papers say, and whether it comes out here. Undecided: the 95 % intervals do not \
-                      tell; more replications would. !: not as expected, which makes the command fail."
+            caption: "Claims of the papers, and whether they hold here. Undecided: the 95 % intervals do not decide; \
+                      more replications would. !: not as expected, which makes the command fail."
                 .into(),
-            head: ["", "the paper says", "here", "because"].map(String::from).to_vec(),
+            head: ["", "claim", "here", "figures"].map(String::from).to_vec(),
             rows: claims.iter().map(row).collect(),
         }
     }

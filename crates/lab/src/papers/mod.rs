@@ -30,13 +30,15 @@ pub const SEED: u64 = 12_345;
 pub const ALL: &[Paper] = &[
     Paper {
         name: "gangurde",
-        title: "Gangurde et al., and Hung and Khanh 2010: UDP, TCP and SCTP with constant traffic (Table 1, Figures 3.2, 3.4, 3.6, 3.7)",
+        title: "Gangurde et al., and Hung and Khanh 2010: UDP, TCP and SCTP with constant traffic (Table 1, Figures \
+                3.2, 3.4, 3.6, 3.7)",
         replications: None,
         run: |_, _| gangurde::run(),
     },
     Paper {
         name: "pang",
-        title: "Pang 2003: SIP over SCTP (Figures 3.7, 3.8, 3.10, 3.11 and 5.2, Tables 5.3 and 5.5, section 5.5); call set-up as announced by Gangurde et al.",
+        title: "Pang 2003: SIP over SCTP (Figures 3.7, 3.8, 3.10, 3.11 and 5.2, Tables 5.3 and 5.5, section 5.5); \
+                call set-up as announced by Gangurde et al.",
         replications: Some(pang::REPLICATIONS),
         run: pang::run,
     },
@@ -278,7 +280,7 @@ impl Reproduction {
                 .map(|r| r.note)
                 .collect();
             let caption = format!(
-                "{source}. n = 1 (nothing is left to chance), seed {}. {}",
+                "{source}. n = 1 (no random elements), seed {}. {}",
                 self.seed,
                 notes.join(" ")
             );
@@ -325,7 +327,7 @@ impl Reproduction {
     /// Returns the table of the values read off the paper's figures.
     fn shown(&self) -> crate::output::TableSheet {
         crate::output::TableSheet {
-            caption: "What the papers' figures show, read off their text.".into(),
+            caption: "Values of the papers' figures, from their text.".into(),
             head: ["figure", "what", "unit", "paper", "ours", "difference", "allowed"]
                 .map(String::from)
                 .to_vec(),
@@ -368,8 +370,9 @@ impl Reproduction {
             ]);
         }
         crate::output::TableSheet {
-            caption: "What \"lost\" is made of: the papers subtract what was received from what was sent."
-                .into(),
+            caption:
+                "What \"lost\" consists of: the papers subtract packets received from packets sent."
+                    .into(),
             head: ["", "\"lost\" in print", "sent", "dropped", "in flight at the cut", "delivered"]
                 .map(String::from)
                 .to_vec(),

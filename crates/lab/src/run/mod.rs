@@ -478,8 +478,8 @@ fn of_flow(scenario: &Scenario, probe: &Probe, flow: &FlowLedger, ended: Time) -
             let (every, bins) = flow.bins.as_ref()?;
             let step = *every as f64 / 1e9;
             // A last interval that the end of the run truncates would look like a drop.
-            let whole = (ended.as_nanos() / every) as usize;
-            let bins = (0..whole).map(|i| bins.get(i).copied().unwrap_or(0));
+            let complete_bins = (ended.as_nanos() / every) as usize;
+            let bins = (0..complete_bins).map(|i| bins.get(i).copied().unwrap_or(0));
             let points = bins
                 .enumerate()
                 .map(|(i, bytes)| [(i as f64 + 0.5) * step, bytes as f64 * 8.0 / step])

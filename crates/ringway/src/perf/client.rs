@@ -63,15 +63,16 @@ impl Channel {
     }
 
     /// Sends a control message until the matching answer arrives. Over a reliable transport this
-    /// takes at most `long`.
+    /// takes at most `max_wait`.
     async fn request<T>(
         &mut self,
         question: Control,
-        long: Duration,
+        max_wait: Duration,
         right: impl Fn(Control) -> Option<T>,
     ) -> Result<T, PerfError> {
         let question = question.bytes();
-        let (attempts, timeout) = if self.lossy() { (ATTEMPTS, ANSWER_TIMEOUT) } else { (1, long) };
+        let (attempts, timeout) =
+            if self.lossy() { (ATTEMPTS, ANSWER_TIMEOUT) } else { (1, max_wait) };
         for _ in 0..attempts {
             self.send(&question).await?;
             let received = tokio::time::timeout(timeout, async {

@@ -89,8 +89,9 @@ impl Channel {
 
     /// Receives the next message.
     pub(crate) async fn receive(&mut self) -> Result<Option<&[u8]>, PerfError> {
-        let whole = receive_message(&self.association, &mut self.buffer).await.map_err(to_error)?;
-        Ok(whole.then_some(&self.buffer))
+        let complete =
+            receive_message(&self.association, &mut self.buffer).await.map_err(to_error)?;
+        Ok(complete.then_some(&self.buffer))
     }
 
     /// Sends data until a time, on the streams in turn; returns the number of messages.

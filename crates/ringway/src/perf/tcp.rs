@@ -62,19 +62,19 @@ impl Connection {
 
     /// Receives the next message; `None` at the end.
     pub(crate) async fn receive(&mut self) -> Result<Option<&[u8]>, PerfError> {
-        while self.whole()?.is_none() {
+        while self.complete_length()?.is_none() {
             if !self.fill().await? {
                 return Ok(None);
             }
         }
-        let length = self.whole()?.unwrap_or_default();
+        let length = self.complete_length()?.unwrap_or_default();
         let body = self.start + HEADER;
         self.start = body + length;
         Ok(Some(&self.buffer[body..body + length]))
     }
 
     /// Returns the length of the next message if it is complete.
-    fn whole(&self) -> Result<Option<usize>, PerfError> {
+    fn complete_length(&self) -> Result<Option<usize>, PerfError> {
         let here = &self.buffer[self.start..self.end];
         let Some(header) = here.first_chunk::<HEADER>() else { return Ok(None) };
         let length = u32::from_be_bytes(*header) as usize;
@@ -148,7 +148,7 @@ async fn answer(
     let mut session = Session::default();
     loop {
         let now = Instant::now();
-        while let Some(length) = connection.whole()? {
+        while let Some(length) = connection.complete_length()? {
             let body = connection.start + HEADER;
             connection.start = body + length;
             let message = &connection.buffer[body..body + length];

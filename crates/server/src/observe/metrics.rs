@@ -111,9 +111,9 @@ impl Ratios {
 
     /// Visits the ratios whose denominator is not 0.
     pub fn each(&self, visit: &mut dyn FnMut(&'static str, &'static str, f64)) {
-        let mut ratio = |name, help, part: u64, whole: u64| {
-            if whole > 0 {
-                visit(name, help, part as f64 / whole as f64);
+        let mut ratio = |name, help, part: u64, total: u64| {
+            if total > 0 {
+                visit(name, help, part as f64 / total as f64);
             }
         };
         let counted = self.sessions.saturating_sub(self.redirected);

@@ -80,7 +80,7 @@ pub(super) fn run(study: &Study) -> Result<StudyResult, RunError> {
     }
     let one = MeasuredTable {
         source: "Figure 3.7",
-        what: "seconds for one file without loss, over 10 Mbit/s and 10 ms, connecting included."
+        what: "seconds for one file without loss, over 10 Mbit/s and 10 ms, including connecting."
             .into(),
         replications: 1,
         rows: one,
@@ -122,7 +122,7 @@ fn claims(one: &MeasuredTable, runs: &[(f64, &str, Vec<f64>)]) -> Vec<Claim> {
     let less =
         |than: &str, what: &str, loss: f64| or_no_estimate(paired(of(than, loss), of(what, loss)));
     let quicker = |than: &str, loss: f64| less(than, "SCTP", loss);
-    let told = |than: &str| {
+    let list = |than: &str| {
         let losses = LOSSES.iter().filter(|l| **l > 0.0);
         losses
             .map(|l| format!("{l} %: {} s", difference(&quicker(than, *l), 2)))
@@ -138,15 +138,15 @@ fn claims(one: &MeasuredTable, runs: &[(f64, &str, Vec<f64>)]) -> Vec<Claim> {
             source: "Figure 3.7",
             says: "one file without loss: TCP is better".into(),
             ours: format!(
-                "TCP is quicker at {} of {sizes} sizes, TCP of 2002 at {}",
+                "TCP is faster at {} of {sizes} sizes, TCP of 2002 at {}",
                 better(one, "TCP", "SCTP"),
                 better(one, "TCP of 2002", "SCTP")
             ),
             holds: better(one, "TCP", "SCTP") == sizes,
             expected: true,
             sure: true,
-            why: "Four messages open an association and three a connection, and TCP begins with ten segments \
-                  (RFC 6928) where SCTP begins with three."
+            why: "An association needs four messages to open and a connection three. TCP begins with ten segments \
+                  (RFC 6928), SCTP with three."
                 .into(),
         },
         Claim {
@@ -154,18 +154,18 @@ fn claims(one: &MeasuredTable, runs: &[(f64, &str, Vec<f64>)]) -> Vec<Claim> {
             says: "eight files at 5 % loss: SCTP is better than the TCP of its day".into(),
             ours: format!(
                 "SCTP takes less by {}; less than one with SACK by {}",
-                told("TCP of 2002"),
-                told("TCP of 2002, SACK")
+                list("TCP of 2002"),
+                list("TCP of 2002, SACK")
             ),
             holds: then.value > 0.0,
             expected: true,
             sure: side(&then) != Side::Level,
             why: format!(
-                "SCTP has always had selective acknowledgements, the second column's TCP has none, the third's \
-                 has. At 5 % SCTP is better than {}.",
+                "SCTP has selective acknowledgements, like the TCP of the third column; that of the second has none. \
+                 At 5 % SCTP is better than {}.",
                 match side(&quicker("TCP of 2002, SACK", 5.0)) {
                     Side::Above => "both",
-                    _ => "the first; of the second these runs cannot tell it",
+                    _ => "the TCP without them; the difference to the other is not significant",
                 }
             ),
         },
@@ -174,19 +174,19 @@ fn claims(one: &MeasuredTable, runs: &[(f64, &str, Vec<f64>)]) -> Vec<Claim> {
             says: "eight files at 5 % loss: SCTP is better than TCP as it is today".into(),
             ours: format!(
                 "SCTP takes less by {}; with RACK and CUBIC, at 5 %: {} s",
-                told("TCP"),
+                list("TCP"),
                 difference(&both, 2)
             ),
             holds: now.value > 0.0,
             expected: false,
             sure: side(&now) != Side::Level,
             why: format!(
-                "TCP has learned since: RACK and TLP find losses without waiting for a timer, and CUBIC grows \
-                 faster; SCTP can have both here, and with them {} at 5 %. Streams spare the wait for what was \
-                 lost, not the time it takes to send it again.",
+                "TCP has improved since: RACK and TLP detect losses without waiting for a timer, and CUBIC grows \
+                 faster. Here SCTP can use both, and with them it {} at 5 %. Streams avoid waiting for lost data of \
+                 other files, but not the time to retransmit it.",
                 match side(&both) {
                     Side::Above => "is better than TCP",
-                    Side::Level => "cannot be told from TCP",
+                    Side::Level => "cannot be distinguished from TCP",
                     Side::Below => "is still worse than TCP",
                 }
             ),
@@ -202,16 +202,16 @@ fn chart(
     x: &str,
     unit: &str,
 ) -> ChartSheet {
-    let places = table.rows.iter().map(|r| {
+    let positions = table.rows.iter().map(|r| {
         let number = r.name.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(f64::NAN);
         if unit == "B" { number * 1e3 } else { number }
     });
     let series = KINDS.map(|(kind, ..)| {
         let mut series =
             SeriesSheet { name: kind.into(), style: Style::Ribbon, ..Default::default() };
-        for (row, place) in table.rows.iter().zip(places.clone()) {
+        for (row, x_value) in table.rows.iter().zip(positions.clone()) {
             if let Some(f) = row.figures.iter().find(|f| f.column == kind) {
-                series.points.push([place, f.ours]);
+                series.points.push([x_value, f.ours]);
                 series.bounds.push((f.low.zip(f.high).map(|(low, high)| [low, high]), f.n));
             }
         }
@@ -224,7 +224,7 @@ fn chart(
         caption: "Time until everything has arrived, over 10 Mbit/s and 10 ms.".into(),
         seed: study.seed,
         rests_on: Some(match table.replications {
-            1 => (1, "run; nothing is left to chance".into()),
+            1 => (1, "run without random elements".into()),
             n => (n, "replications".into()),
         }),
         x: AxisSheet::new(x, unit),

@@ -104,10 +104,10 @@ fn losses(study: &Study) -> Result<StudyResult, RunError> {
     let halts_of = |name: &str| halts.iter().find(|h| h.0 == name).map_or(&[][..], |h| &h.1);
     let once = MeasuredTable {
         source: "Figures 3.10 and 3.11",
-        what: "how long a transfer over 1 Mbit/s and 20 ms halts when a packet is lost at 1.5 s on the first \
-               path, and what is sent again for it too; two paths are those of hosts with two addresses each \
-               (Figure 3.9). Both losses are placed by hand; the paper's condition, 15 % at random, is in the \
-               next table. The paper: more than 3 s, about 0.5 s."
+        what: "duration of the halt of a transfer over 1 Mbit/s and 20 ms when a packet on the first path is lost at \
+               1.5 s, and its retransmission too. Two paths are those of hosts with two addresses each (Figure 3.9). \
+               Both losses are placed by hand; the paper's condition, 15 % random loss, is in the next table. The \
+               paper: more than 3 s, about 0.5 s."
             .into(),
         replications: 1,
         rows: once,
@@ -115,8 +115,7 @@ fn losses(study: &Study) -> Result<StudyResult, RunError> {
     let random = MeasuredTable {
         source: "Figures 3.10 and 3.11, at random",
         what: format!(
-            "the longest halt in {LENGTH} s of the same transfer where every path loses 15 % at random, in \
-             each direction."
+            "longest halt in {LENGTH} s of the same transfer if every path has 15 % random loss in each direction."
         ),
         replications: study.replications as usize,
         rows,
@@ -155,8 +154,8 @@ fn losses(study: &Study) -> Result<StudyResult, RunError> {
             holds: two < 0.75,
             expected: false,
             sure: true,
-            why: "RTO.Min of 1 s is waited for first; it is an advice of RFC 9260 for the open Internet, and \
-                  the ss7 profile has 100 ms."
+            why: "The transfer first waits for RTO.Min, 1 s, which RFC 9260 recommends for the Internet; the ss7 \
+                  profile has 100 ms."
                 .into(),
         },
     ];
@@ -165,11 +164,11 @@ fn losses(study: &Study) -> Result<StudyResult, RunError> {
         shaded: vec![[1.5, 2.8]],
         name: name.into(),
         title: title.into(),
-        caption: "When each packet arrived, by its number in the order of sending; the first path is silent \
-                  from 1.5 s to 2.8 s."
+        caption: "Time of arrival of each packet, by its number in the order of sending; the first path is down from \
+                  1.5 s to 2.8 s."
             .into(),
         seed: study.seed,
-        rests_on: Some((1, "run; nothing is left to chance".into())),
+        rests_on: Some((1, "run without random elements".into())),
         x: AxisSheet::new("time", "s"),
         y: AxisSheet::new("packet", "number"),
         series: outcome
@@ -202,7 +201,7 @@ fn at_random(one: &[f64], two: &[f64], short: &[f64]) -> Claim {
     let gain = less(one, two);
     let gains = |d: &Estimate, how: &str| match side(d) {
         Side::Above => format!("{how} shorten the halt"),
-        Side::Level => format!("{how} gain nothing that these replications can show"),
+        Side::Level => format!("{how} gain nothing significant in these replications"),
         Side::Below => format!("{how} lengthen the halt"),
     };
     let average = |halts: &[f64]| or_no_estimate(mean(halts)).value;
@@ -224,8 +223,8 @@ fn at_random(one: &[f64], two: &[f64], short: &[f64]) -> Claim {
         expected: false,
         sure: side(&halved) != Side::Level,
         why: format!(
-            "What is sent again is lost as often on the other path, and each time-out doubles the timer of the \
-             path it was sent on. With the short timers of the ss7 profile {}.",
+            "Retransmissions on the other path are lost as often, and each timeout doubles the timer of its path. \
+             With the short timers of the ss7 profile {}.",
             gains(&less(one, short), "two paths")
         ),
     }
@@ -243,11 +242,11 @@ fn cable(study: &Study) -> Result<StudyResult, RunError> {
     let one = study.scenario(FIGURE_5_9)?;
     let gap = |flow: usize| -> Vec<f64> { stalls(&two, flow).iter().map(|s| s * 1e3).collect() };
     let share = |runs: &[Outcome], flow: usize| {
-        let came = |o: &Outcome| {
+        let delivered = |o: &Outcome| {
             let m = o.flows.get(flow)?.messages?;
             Some(m.delivered as f64 / m.written as f64 * 100.0)
         };
-        or_no_estimate(mean(&values_of(runs, came)))
+        or_no_estimate(mean(&values_of(runs, delivered)))
     };
     let moved = |name: &str, flow: usize| {
         let gap = MeasuredFigure::new("gap", "ms", or_no_estimate(mean(&gap(flow))));
@@ -260,8 +259,8 @@ fn cable(study: &Study) -> Result<StudyResult, RunError> {
     };
     let table = MeasuredTable {
         source: "Section 5.5",
-        what: "the longest time without a message when the cable of the primary path is pulled for good at \
-               5 s, of a hundred messages a second; 1 ms one way. The paper's transfer paused for ever."
+        what: "longest time without a message when the cable of the primary path is unplugged permanently at 5 s, \
+               with a hundred messages per second and a delay of 1 ms. The paper's transfer did not continue."
             .into(),
         replications: study.replications as usize,
         rows: vec![
@@ -281,7 +280,7 @@ fn cable(study: &Study) -> Result<StudyResult, RunError> {
             source: "Section 5.5",
             says: "data should go on over the second path, and did not in the paper".into(),
             ours: format!(
-                "all messages came, each once, in {} of {n} runs by default and {} with ss7",
+                "all messages arrived once in {} of {n} runs by default and in {} with ss7",
                 complete(0),
                 complete(1)
             ),
@@ -311,8 +310,8 @@ fn cable(study: &Study) -> Result<StudyResult, RunError> {
             expected: true,
             sure: true,
             why: "Machine B had one address there, and a path is an address of the peer (RFC 9260 section 1.3), so \
-                  there is one path. What times out leaves from A's other address (section 6.4.1: the most \
-                  divergent pair of source and destination)."
+                  there is one path. Retransmissions after a timeout are sent from A's other address (section 6.4.1: \
+                  the most divergent pair of source and destination)."
                 .into(),
         },
     ];
@@ -327,8 +326,8 @@ fn cable(study: &Study) -> Result<StudyResult, RunError> {
     let chart = ChartSheet {
         shaded: Vec::new(),
         name: "section-5-5-gap".into(),
-        title: "Section 5.5, the gap when the primary cable is pulled".into(),
-        caption: "The longest time without a message, by profile.".into(),
+        title: "Section 5.5, the gap when the primary cable is unplugged".into(),
+        caption: "Longest time without a message, by profile.".into(),
         seed: study.seed,
         rests_on: Some((n, "replications".into())),
         x: AxisSheet::new("profile", ""),
@@ -338,8 +337,8 @@ fn cable(study: &Study) -> Result<StudyResult, RunError> {
     // SS7: available 99.9988 % of a year (Hung and Khanh 2010, section II.2).
     let silence = 365.25 * 86_400.0 * (1.0 - 0.999_988);
     let finding = format!(
-        "The availability that SS7 asks for, 99.9988 %, leaves {silence:.0} s of silence a year: {:.0} changes \
-         of path with the gap of the ss7 profile, {:.0} with the default one. (Hung and Khanh add \"10 min/yr\", \
+        "The availability of SS7, 99.9988 %, allows {silence:.0} s of outage per year: {:.0} changes of path with \
+         the gap of the ss7 profile, {:.0} with the default one. (Hung and Khanh add \"10 min/yr\", \
          which is 99.9981 %.)",
         (silence / (ss7 / 1e3)).floor(),
         (silence / (default / 1e3)).floor()

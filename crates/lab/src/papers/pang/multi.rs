@@ -180,9 +180,9 @@ pub(super) fn run(study: &Study) -> Result<StudyResult, RunError> {
         tables.push(table(
             "Table 5.3",
             format!(
-                "INVITE transactions answered 200 in {} s by {PHONES} phones that call {PHONES} others again \
-                 and again, against the loss of packets {of}. A call takes {} s of people: the paper's \
-                 set-up and termination over UDP.",
+                "INVITE transactions answered 200 in {} s by {PHONES} phones that repeatedly call {PHONES} others, \
+                 against the loss of packets {of}. A call takes {} s of people's time: the paper's set-up and \
+                 termination over UDP.",
                 COUNTED.as_secs(),
                 (RINGING + TALK).as_secs_f64()
             ),
@@ -191,7 +191,7 @@ pub(super) fn run(study: &Study) -> Result<StudyResult, RunError> {
         tables.push(table(
             "Table 5.3, completion",
             format!(
-                "share of the INVITEs begun in that time that were answered 200 within {} s, timer B of \
+                "share of the INVITEs sent in that time that were answered 200 within {} s, timer B of \
                  RFC 3261; packets lost {of}.",
                 LIMIT.as_secs()
             ),
@@ -212,9 +212,9 @@ pub(super) fn run(study: &Study) -> Result<StudyResult, RunError> {
         row(format!("{loss} %"), cells.map(count).collect())
     };
     tables.push(table(
-        "Table 5.3, what SCTP loses by",
-        "the same count with losses in each direction, and one timer of SCTP's changed at a time: the least \
-         timeout as long as SIP's own T1, the largest one so short that it is never doubled, and both."
+        "Table 5.3, timers of SCTP",
+        "the same count with losses in each direction, and one timer of SCTP changed at a time: the minimum timeout \
+         equal to SIP's T1, the maximum timeout so short that it is never doubled, and both."
             .into(),
         LOSSES.iter().map(counts_of).collect(),
     ));
@@ -228,9 +228,9 @@ pub(super) fn run(study: &Study) -> Result<StudyResult, RunError> {
     charts.extend(LOSSES.map(|(loss, ..)| ecdf(study, &cells, loss)));
     tables.push(diallers);
     let findings = vec![
-        "Table 5.3 cannot be had again to the number: the paper says neither how long it counted nor how \
-         its people dialled, nor for which direction its router was told to lose packets. Both readings \
-         are run, and the same minute is given to all transports. What is compared is which is ahead."
+        "The numbers of Table 5.3 cannot be reproduced exactly: the paper states neither the counting time nor how \
+         its people dialled, nor the direction in which its router lost packets. Both directions are run, and all \
+         transports have the same minute. The order of the transports is compared."
             .into(),
     ];
     Ok(StudyResult { tables, claims, charts, findings })
@@ -263,8 +263,8 @@ fn automatic_calls(study: &Study) -> Result<(MeasuredTable, AutomaticCalls), Run
     let table = MeasuredTable {
         source: "Table 5.3, without people",
         what: format!(
-            "INVITE transactions answered 200 in {} s where the same phones answer and hang up at once and call \
-             again 0.1 s later.",
+            "INVITE transactions answered 200 in {} s if the same phones answer and hang up at once and call again \
+             0.1 s later.",
             AUTOMATIC[0].as_secs()
         ),
         replications: study.replications as usize,
@@ -291,7 +291,7 @@ fn automatic_difference(
 
 /// Lists the losses at which more, as many or fewer calls are completed than over UDP.
 fn ahead_at(differences: &[(f64, Estimate)]) -> String {
-    by_side(differences, ["more", "not told apart", "fewer"])
+    by_side(differences, ["more", "no significant difference", "fewer"])
 }
 
 fn fast_retransmission(all: &AutomaticCalls) -> Claim {
@@ -319,7 +319,7 @@ fn fast_retransmission(all: &AutomaticCalls) -> Claim {
         says: "it is fast retransmission that brings SCTP ahead of UDP at 10 % loss and above"
             .into(),
         ours: format!(
-            "calls over SCTP less those over UDP where phones have no people, counted for {short_count} s: {}; \
+            "calls over SCTP less those over UDP with automatic phones, counted for {short_count} s: {}; \
              with losses one way {}; with RACK {}; counted for {long_count} s: {}",
             list(&both),
             list(&one_way),
@@ -330,10 +330,10 @@ fn fast_retransmission(all: &AutomaticCalls) -> Claim {
         expected: false,
         sure,
         why: format!(
-            "Phones that call without a rest send enough for three packets to follow a lost one. Counted for \
+            "Automatic phones send enough for three packets to follow a lost one. Counted for \
              {short_count} s, SCTP then completes {}; counted for {long_count} s, {}. Where \
-             more is lost, what is sent again is lost as well, and that only a timer finds: SCTP's, of 1 s and more, \
-             is the longer one. With RACK, which finds a lost retransmission too, SCTP completes {}.",
+             more is lost, retransmissions are lost as well, which only a timer detects, and SCTP's timer of at \
+             least 1 s is the longer one. With RACK, which also detects lost retransmissions, SCTP completes {}.",
             ahead_at(&both),
             ahead_at(&long),
             ahead_at(&rack)
@@ -418,21 +418,21 @@ fn claims<'a>(find: &impl Fn(&str, f64, LossDirection) -> Option<&'a Cell>) -> V
 fn timers_explain(plain: &Estimate, fixed: &Estimate, rack: &Estimate, short: &Estimate) -> String {
     let how = |d: &Estimate| match side(d) {
         Side::Above => "completes more calls than UDP",
-        Side::Level => "cannot be told from UDP",
+        Side::Level => "cannot be distinguished from UDP",
         Side::Below => "still completes fewer calls than UDP",
     };
     let explained = match side(fixed) {
         Side::Below => format!(
-            "the timers account for {:.0} % of the difference, and these runs do not show what the rest is",
+            "the timers account for {:.0} % of the difference, and these runs do not explain the remainder",
             (1.0 - fixed.value / plain.value) * 100.0
         ),
         _ => "the timers account for the whole difference".into(),
     };
     format!(
-        "What is lost is sent again after T1 = 0.5 s by SIP over UDP, and after RTO.Min = 1 s at least by \
-         SCTP, whose timer doubles with each loss until a round trip is measured again; phones that wait \
-         for people send too little for a fast retransmission, which needs three later packets. With RTO.Min \
-         as long as T1 and never doubled SCTP {}: {explained}. With a tail loss probe (RACK) it {}; with the \
+        "SIP over UDP retransmits after T1 = 0.5 s, and SCTP after at least RTO.Min = 1 s; its timer doubles with \
+         each loss until a round trip is measured again. Phones that wait for people send too little for a fast \
+         retransmission, which needs three later packets. With RTO.Min equal to T1 and never doubled SCTP {}: \
+         {explained}. With a tail loss probe (RACK) it {}; with the \
          short timers of the ss7 profile it {}.",
         how(fixed),
         how(rack),
@@ -484,7 +484,7 @@ fn ecdf(study: &Study, cells: &[Cell], loss: f64) -> ChartSheet {
         name: format!("table-5-3-setup-ecdf-{loss}"),
         title: format!("Table 5.3, set-up time at {loss} % loss in each direction"),
         caption:
-            "The share of answered calls that took no longer from INVITE to 200, less the ringing."
+            "Share of answered calls whose time from INVITE to 200, without the ringing, was at most this."
                 .into(),
         seed: study.seed,
         rests_on: Some((study.replications as usize, "replications".into())),
@@ -511,23 +511,23 @@ mod tests {
         let plain = estimate(-40.0, -36.0);
         let behind = estimate(-14.0, -8.0);
         let [level, ahead] = [estimate(-1.0, 1.0), estimate(1.0, 9.0)];
-        let said = timers_explain(&plain, &behind, &behind, &behind);
-        assert!(said.contains("71 % of the difference"), "{said}");
-        assert_eq!(said.matches("still completes fewer calls than UDP").count(), 3, "{said}");
-        assert!(!said.contains("more calls than UDP"), "{said}");
-        let said = timers_explain(&plain, &level, &ahead, &behind);
+        let reason = timers_explain(&plain, &behind, &behind, &behind);
+        assert!(reason.contains("71 % of the difference"), "{reason}");
+        assert_eq!(reason.matches("still completes fewer calls than UDP").count(), 3, "{reason}");
+        assert!(!reason.contains("more calls than UDP"), "{reason}");
+        let reason = timers_explain(&plain, &level, &ahead, &behind);
         assert!(
-            said.contains(
-                "never doubled SCTP cannot be told from UDP: the timers account for the whole"
+            reason.contains(
+                "never doubled SCTP cannot be distinguished from UDP: the timers account for the whole"
             ),
-            "{said}"
+            "{reason}"
         );
-        assert!(said.contains("(RACK) it completes more calls than UDP;"), "{said}");
-        assert!(said.contains("profile it still completes fewer calls than UDP."), "{said}");
+        assert!(reason.contains("(RACK) it completes more calls than UDP;"), "{reason}");
+        assert!(reason.contains("profile it still completes fewer calls than UDP."), "{reason}");
         let one = Estimate { value: -3.0, n: 1, interval: None, equal: false };
         assert_eq!(
             ahead_at(&[(5.0, ahead), (10.0, one), (20.0, behind), (30.0, behind)]),
-            "more at 5 %; not told apart at 10 %; fewer at 20 %, 30 %"
+            "more at 5 %; no significant difference at 10 %; fewer at 20 %, 30 %"
         );
     }
 }

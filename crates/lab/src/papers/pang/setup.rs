@@ -99,12 +99,12 @@ pub(super) fn run(study: &Study) -> Result<StudyResult, RunError> {
     };
     let tables = vec![
         table(
-            "mean call set-up, INVITE to 200, over the two links of 0.2 Mbit/s and 10 ms with the proxy \
-             between them, against the loss of each link in each direction. The paper prints no figure.",
+            "mean call set-up time, INVITE to 200, over the two links of 0.2 Mbit/s and 10 ms with the proxy between \
+             them, against the loss of each link in each direction. The paper prints no figures.",
             means,
         ),
-        table("90 % of call set-ups take no longer.", tails),
-        table("share of the calls that were set up.", shares),
+        table("90th percentile of the call set-up time.", tails),
+        table("share of the calls that were answered.", shares),
     ];
     let runs = |transport: &str, loss: f64| {
         let cell = cells.iter().find(|c| c.1 == transport && c.0 == loss);
@@ -126,14 +126,14 @@ pub(super) fn run(study: &Study) -> Result<StudyResult, RunError> {
     let [least] = [0.2];
     let each = |transport: &str| losses.map(|loss| (loss, more(transport, loss)));
     let (degrades, tells) = all_above(&each("SCTP").map(|d| d.1));
-    let with_rack = by_side(&each("SCTP, RACK"), ["more", "nothing that can be told", "less"]);
+    let with_rack = by_side(&each("SCTP, RACK"), ["more", "nothing significant", "less"]);
     let at_least = more("SCTP", least);
     let claims = vec![
         Claim {
             source: "Gangurde et al., section 4",
             says: "with packet loss the performance of SCTP degrades more than that of UDP".into(),
             ours: format!(
-                "what loss adds to the mean set-up over SCTP less what it adds over UDP, at {}; with RACK, {}",
+                "additional mean set-up time due to loss over SCTP less that over UDP, at {}; with RACK, {}",
                 shown("SCTP", &losses),
                 shown("SCTP, RACK", &losses)
             ),
@@ -141,23 +141,23 @@ pub(super) fn run(study: &Study) -> Result<StudyResult, RunError> {
             expected: true,
             sure: tells,
             why: format!(
-                "Not for the paper's reason: SIP over UDP sends a lost request again after 0.5 s, and SCTP after \
-                 RTO.Min, 1 s. With a tail loss probe (RACK), which does not wait for that timer, loss adds to \
-                 SCTP's set-up over UDP's: {with_rack}."
+                "The reason is not that of the paper: SIP over UDP retransmits a lost request after 0.5 s, and SCTP \
+                 after RTO.Min, 1 s. With a tail loss probe (RACK), which does not wait for that timer, loss adds to \
+                 the set-up time over SCTP compared to UDP: {with_rack}."
             ),
         },
         Claim {
             source: "Gangurde et al., section 4",
             says: "a loss of 0.2 % degrades SCTP significantly compared to UDP".into(),
             ours: format!(
-                "what it adds to the mean set-up over SCTP less what it adds over UDP, at {}",
+                "additional mean set-up time over SCTP less that over UDP, at {}",
                 shown("SCTP", &[least])
             ),
             holds: at_least.value > 0.0,
             expected: true,
             sure: side(&at_least) != Side::Level,
-            why: "It is more; whether so many milliseconds of a call set-up are significant is for the reader to \
-                  say."
+            why: "The set-up time increases more; whether this number of milliseconds matters for a call is not \
+                  decided here."
                 .into(),
         },
     ];
@@ -182,14 +182,14 @@ fn bundled(study: &Study) -> Result<String, RunError> {
     let ringing = Duration::from_millis(100);
     let [udp_rings, sctp_rings] = both(ringing)?;
     Ok(format!(
-        "Without loss a call is set up {} over SCTP than over UDP here. A phone that answers at \
-         once gives 180 and 200 together, which share a packet over SCTP (and a segment over TCP); where it \
-         rings for {} ms first the difference is {:.0} ms. That is bytes on slow links: {:.0} a call over UDP, \
-         {:.0} over SCTP, for the proxy writes a flow token for each side into Record-Route (RFC 5626), and \
-         headers and SACKs are larger.",
+        "Without loss a call is set up {} over SCTP than over UDP here. A phone that answers at once sends 180 and \
+         200 together, and they share a packet over SCTP (and a segment over TCP); if it rings for {} ms first, the \
+         difference is {:.0} ms. The cause is the number of bytes on slow links: {:.0} per call over UDP, {:.0} over \
+         SCTP, because the proxy writes a flow token for each side into Record-Route (RFC 5626), and headers and \
+         SACKs are larger.",
         match sctp[0] - udp[0] {
             later if later >= 0.0 => format!("{later:.0} ms later"),
-            sooner => format!("{:.0} ms sooner", -sooner),
+            sooner => format!("{:.0} ms earlier", -sooner),
         },
         ringing.as_millis(),
         sctp_rings[0] - udp_rings[0],
@@ -235,7 +235,7 @@ fn ecdf(study: &Study, cells: &[(f64, &str, Vec<Calls>)]) -> ChartSheet {
         shaded: Vec::new(),
         name: "call-setup-ecdf".into(),
         title: format!("Call set-up at {AT} % loss"),
-        caption: "The share of calls whose set-up took no longer.".into(),
+        caption: "Share of calls whose set-up time was at most this.".into(),
         seed: study.seed,
         rests_on: Some((study.replications as usize, "replications".into())),
         x: AxisSheet::new("set-up time", "s").log(),

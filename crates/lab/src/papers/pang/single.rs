@@ -97,8 +97,8 @@ pub(super) fn run(study: &Study) -> Result<StudyResult, RunError> {
         source: "Table 5.5",
         what: format!(
             "milliseconds of a registration and a call through the proxy; links of {} ms, so that REGISTER \
-             over UDP takes the paper's 7 ms. The ringing is taken off; the paper's seconds are those of people, so \
-             only their factor is compared.",
+             over UDP takes the paper's 7 ms. The ringing is subtracted; the paper's seconds are those of people, so \
+             only their ratio is compared.",
             DELAY.as_nanos() as f64 / 1e6
         ),
         replications: 1,
@@ -143,20 +143,20 @@ pub(super) fn run(study: &Study) -> Result<StudyResult, RunError> {
             holds: (register / 2.0 - 1.0).abs() <= 0.05,
             expected: true,
             sure: true,
-            why: "INIT and its answer are a round trip; REGISTER goes with COOKIE ECHO, the 200 comes with \
-                  what follows. The paper's proxy opened a second association to answer, and that cost it \
-                  no round trip.".into(),
+            why: "INIT and INIT ACK take a round trip; REGISTER is sent with COOKIE ECHO, and the 200 returns in the \
+                  second round trip. The paper's proxy opened a second association for its response, which took no \
+                  additional round trip.".into(),
         },
         Claim {
             source: "Table 5.5",
             says: "call set-up takes longer over SCTP: 6 s for 4.6 s, a factor of 1.30".into(),
-            ours: format!("the factor is {setup:.2}, and {first:.2} where INVITE opens the association"),
+            ours: format!("the factor is {setup:.2}, and {first:.2} if INVITE opens the association"),
             holds: setup > 1.2,
             expected: false,
             sure: true,
-            why: "Associations are open after REGISTER and stay open, so a message takes one way over \
-                  either; its SACK goes beside it and holds nothing up. A person answered the paper's \
-                  telephone, and seconds were taken off from seconds: the factor is that person's.".into(),
+            why: "Associations are open after REGISTER and stay open, so a message takes one one-way delay over \
+                  either transport; its SACK delays nothing. A person answered the paper's telephone, and that time, \
+                  also seconds, was subtracted: the ratio is due to the person.".into(),
         },
         Claim {
             source: "Table 5.5",
@@ -165,21 +165,22 @@ pub(super) fn run(study: &Study) -> Result<StudyResult, RunError> {
             holds: end > 1.2,
             expected: false,
             sure: true,
-            why: "As for set-up. Besides, the text of section 5.3.3 has it the other way round: 1.7 s over \
-                  SCTP and 2.4 s over UDP.".into(),
+            why: "As for set-up. Moreover, the text of section 5.3.3 has the opposite values: 1.7 s over SCTP and \
+                  2.4 s over UDP.".into(),
         },
         Claim {
             source: "Section 5.3.2",
             says: "a call takes at least twice as many packets over SCTP, for each message is acknowledged"
                 .into(),
             ours: format!(
-                "the factor is {more:.2}, and {at_once_factor:.2} where no SACK waits (SACK.Delay of 0)"
+                "the factor is {more:.2}, and {at_once_factor:.2} without delayed SACKs (SACK.Delay of 0)"
             ),
             holds: more >= 2.0,
             expected: false,
             sure: true,
-            why: "A SACK may wait for the next message (RFC 9260 section 6.2) and then travels with it or \
-                  stands for two; and where none waits, an answer that comes at once still takes it along.".into(),
+            why: "A SACK may wait for the next message (RFC 9260 section 6.2), and is then sent with it or \
+                  acknowledges two packets. Without delayed SACKs, a response that is sent at once still carries \
+                  it.".into(),
         },
     ];
     Ok(StudyResult { tables: vec![table, packets], claims, ..StudyResult::default() })

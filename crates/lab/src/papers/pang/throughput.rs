@@ -73,12 +73,12 @@ fn table(study: &Study, due: Due) -> Result<MeasuredTable, RunError> {
     }
     let what = match due {
         Due::AtOnce => format!(
-            "data that {MESSAGES} messages of a size bring, all ready at once, over Ethernet of 100 Mbit/s \
-             with its 38 bytes a packet and 50 us; messages that wait may share a packet. The paper's figure \
-             has no numbers."
+            "data rate of {MESSAGES} messages of one size, all ready at once, over Ethernet of 100 Mbit/s with 38 \
+             bytes of overhead per packet and a delay of 50 us; waiting messages may share a packet. The paper's \
+             figure has no numbers."
         ),
-        Due::Alone => "data for each second that the same link is sending where every message has a packet of its \
-                       own, as from a machine that is slower than its link: one message a millisecond."
+        Due::Alone => "data per second of sending on the same link if every message has its own packet, as with a \
+                       machine slower than its link: one message per millisecond."
             .into(),
     };
     Ok(MeasuredTable { source: "Figure 5.2", what, replications: 1, rows })
@@ -95,12 +95,12 @@ pub(super) fn run(study: &Study) -> Result<StudyResult, RunError> {
     let (alone, at_once) = (&tables[0], &tables[1]);
     let claims = claims(alone, at_once);
     let charts = vec![
-        chart(study, alone, "-alone", "a packet for each message"),
-        chart(study, at_once, "", "messages that wait share packets"),
+        chart(study, alone, "-alone", "one packet per message"),
+        chart(study, at_once, "", "waiting messages share packets"),
     ];
-    let finding = "Two of the four lines of Figure 5.2 are implementations of SCTP as they were in 2002, one in user \
-                   space, which was ahead, and one in the kernel; the paper lays both distances to what was unfinished in \
-                   them, and neither is run here.";
+    let finding = "Two of the four lines of Figure 5.2 are SCTP implementations of 2002, one in user space, which \
+                   was faster, and one in the kernel. The paper attributes their differences to unfinished parts; \
+                   neither is run here.";
     Ok(StudyResult { claims, charts, findings: vec![finding.into()], tables })
 }
 
@@ -124,8 +124,8 @@ fn claims(alone: &MeasuredTable, at_once: &MeasuredTable) -> Vec<Claim> {
             holds: above(&udp_alone, &bare) == sizes && above(&udp_alone, &sctp_alone) == sizes,
             expected: true,
             sure: true,
-            why: "Headers above Ethernet: 28 bytes over UDP, 40 over TCP (52 with timestamps, which Figure 5.3 \
-                  does not draw), 48 over SCTP.".into(),
+            why: "Headers above Ethernet: 28 bytes over UDP, 40 over TCP (52 with timestamps, which Figure 5.3 does \
+                  not show), 48 over SCTP.".into(),
         },
         Claim {
             source: "Figure 5.2",
@@ -138,16 +138,16 @@ fn claims(alone: &MeasuredTable, at_once: &MeasuredTable) -> Vec<Claim> {
             holds: above(&udp, &tcp) == sizes && above(&udp, &sctp) == sizes,
             expected: false,
             sure: true,
-            why: "Where the link is slower than the machine, messages wait for it. UDP sends a packet for each; \
-                  TCP puts many small ones into a segment and SCTP into a packet, which saves more headers than \
-                  theirs are longer.".into(),
+            why: "If the link is slower than the machine, messages wait. UDP sends one packet per message; TCP puts \
+                  many small messages into a segment and SCTP into a packet, which saves more bytes than their \
+                  longer headers cost.".into(),
         },
         Claim {
             source: "Figure 5.2",
             says: "TCP is above SCTP at every size".into(),
             ours: format!(
-                "TCP is above SCTP at {} of {sizes} sizes where messages share packets; with a packet for each \
-                 at {}, and at {} without timestamps",
+                "TCP is above SCTP at {} of {sizes} sizes if messages share packets; with one packet per message at \
+                 {}, and at {} without timestamps",
                 above(&tcp, &sctp),
                 above(&tcp_alone, &sctp_alone),
                 above(&bare, &sctp_alone)
@@ -156,8 +156,9 @@ fn claims(alone: &MeasuredTable, at_once: &MeasuredTable) -> Vec<Claim> {
             expected: true,
             sure: true,
             why: format!(
-                "Here by {} bytes of the line for each message where they share packets, and by {} where each \
-                 has its own, not by the factor of the paper's figure, which it lays to unfinished implementations.",
+                "The difference here is {} bytes per message on the link if messages share packets, and {} if each \
+                 has its own packet. It is not the factor of the paper's figure, which the paper attributes to \
+                 unfinished implementations.",
                 bytes_more(&sctp, &tcp),
                 bytes_more(&sctp_alone, &bare)
             ),
@@ -187,9 +188,9 @@ fn chart(study: &Study, table: &MeasuredTable, name: &str, what: &str) -> ChartS
         shaded: Vec::new(),
         name: format!("figure-5-2-throughput{name}"),
         title: format!("Figure 5.2, throughput against message size; {what}"),
-        caption: "Data a second over Ethernet of 100 Mbit/s.".into(),
+        caption: "Data per second over Ethernet of 100 Mbit/s.".into(),
         seed: study.seed,
-        rests_on: Some((1, "run; nothing is left to chance".into())),
+        rests_on: Some((1, "run without random elements".into())),
         x: AxisSheet::new("message size", "B"),
         y: AxisSheet::new("throughput", "bit/s"),
         series: series.collect(),

@@ -250,9 +250,9 @@ impl Program {
     /// Reassembles the parts of a message.
     fn join(&mut self, now: Time, received: &Received) {
         if received.begin && received.end {
-            let whole = std::mem::take(&mut self.part);
-            self.receive_message(now, &whole);
-            self.part = whole;
+            let complete = std::mem::take(&mut self.part);
+            self.receive_message(now, &complete);
+            self.part = complete;
             return;
         }
         // Unordered parts that are not interleaved arrive one message after another.
@@ -260,9 +260,9 @@ impl Program {
         let parts = self.parts.entry(key).or_default();
         parts.extend_from_slice(&self.part);
         if received.end || received.cut {
-            let whole = self.parts.remove(&key).unwrap_or_default();
+            let complete = self.parts.remove(&key).unwrap_or_default();
             if received.end {
-                self.receive_message(now, &whole);
+                self.receive_message(now, &complete);
             }
         }
     }
