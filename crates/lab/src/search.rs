@@ -12,7 +12,7 @@ const MAX_LISTED: usize = 20;
 
 /// A setting and its error.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Hit {
+pub struct SearchResult {
     /// Index of the campaign's cell.
     pub cell: usize,
     /// Relative error of the worst figure; infinite if a figure is missing.
@@ -22,9 +22,9 @@ pub struct Hit {
 }
 
 /// Returns all settings, best first; equally good ones in the order of the campaign.
-pub(crate) fn rank(campaign: &Campaign, done: &CampaignResults) -> Vec<Hit> {
+pub(crate) fn rank(campaign: &Campaign, done: &CampaignResults) -> Vec<SearchResult> {
     let Some(target) = &campaign.target else { return Vec::new() };
-    let mut hits: Vec<Hit> = done
+    let mut hits: Vec<SearchResult> = done
         .samples
         .iter()
         .enumerate()
@@ -43,7 +43,7 @@ pub(crate) fn rank(campaign: &Campaign, done: &CampaignResults) -> Vec<Hit> {
                 });
                 error = error.max(off);
             }
-            Hit { cell, error, figures }
+            SearchResult { cell, error, figures }
         })
         .collect();
     hits.sort_by(|a, b| a.error.total_cmp(&b.error));
@@ -104,7 +104,7 @@ pub(crate) fn table(campaign: &Campaign, done: &CampaignResults) -> TableSheet {
 /// Returns the best settings as JSON.
 pub(crate) fn json(campaign: &Campaign, done: &CampaignResults) -> Value {
     let Some(target) = &campaign.target else { return Value::Null };
-    let one = |hit: &Hit| {
+    let one = |hit: &SearchResult| {
         let cell = &campaign.cells[hit.cell];
         let named = campaign.vary.iter().zip(&cell.choices);
         let choices: serde_json::Map<String, Value> =

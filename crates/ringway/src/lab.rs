@@ -1,6 +1,6 @@
 //! `ringway lab`: parses arguments, calls [`ringway_lab::commands`], prints the result.
 
-use crate::out::{self, Fail};
+use crate::out::{self, CommandError};
 use clap::{Args, Subcommand};
 use ringway_lab::commands::{self, Answer, Failure, PaperArgs, RunArgs, SweepArgs};
 use std::path::PathBuf;
@@ -98,7 +98,7 @@ pub(crate) fn lab(command: Lab) -> ExitCode {
     match answer.map(|answer| show(&answer, json)) {
         Ok(Ok(true)) => ExitCode::SUCCESS,
         Ok(Ok(false)) => ExitCode::FAILURE,
-        Ok(Err(Fail(lines))) | Err(Failure::Failed(lines)) => {
+        Ok(Err(CommandError(lines))) | Err(Failure::Failed(lines)) => {
             out::errors(&lines);
             ExitCode::FAILURE
         }
@@ -110,7 +110,7 @@ pub(crate) fn lab(command: Lab) -> ExitCode {
 }
 
 /// Prints the answer; returns whether it has no faults.
-fn show(answer: &Answer, json: bool) -> Result<bool, Fail> {
+fn show(answer: &Answer, json: bool) -> Result<bool, CommandError> {
     if json { out::json(&answer.json) } else { out::text(&answer.text) }?;
     out::errors(&answer.faults);
     Ok(answer.faults.is_empty())

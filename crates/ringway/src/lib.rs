@@ -15,7 +15,7 @@ mod out;
 mod perf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
-use out::Fail;
+use out::CommandError;
 use ringway_server::config::{AuthMode, Host, HttpAddr, Listen, StoreKind};
 use ringway_server::manage::{self, MissingStore, UserManager};
 use ringway_server::prepare;
@@ -187,53 +187,55 @@ pub fn run() -> ExitCode {
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Fail(lines)) => {
+        Err(CommandError(lines)) => {
             out::errors(&lines);
             ExitCode::FAILURE
         }
     }
 }
 
-fn run_server(args: Serve) -> Result<(), Fail> {
+fn run_server(args: Serve) -> Result<(), CommandError> {
     let Serve { config, listen, domains, store, auth, workers, http } = args;
     let overrides = Overrides { listen, domains, store, auth, workers, http };
-    serve(&Sources { config, overrides }).map_err(|failure| Fail(failure.0))
+    serve(&Sources { config, overrides }).map_err(|failure| CommandError(failure.0))
 }
 
-fn check(file: &std::path::Path) -> Result<(), Fail> {
+fn check(file: &std::path::Path) -> Result<(), CommandError> {
     let sources = Sources { config: Some(file.to_owned()), overrides: Overrides::default() };
-    prepare::check(&sources).map_err(Fail)?;
+    prepare::check(&sources).map_err(CommandError)?;
     out::line("ok")
 }
 
-fn status(server: &ServerArgs) -> Result<(), Fail> {
-    let status = manage::status(&server.sources()).map_err(Fail)?;
+fn status(server: &ServerArgs) -> Result<(), CommandError> {
+    let status = manage::status(&server.sources()).map_err(CommandError)?;
     if server.json { out::json(&status) } else { out::text(&status.text()) }
 }
 
-fn backup(args: &Backup) -> Result<(), Fail> {
-    let made = manage::back_up(&args.server.sources(), &args.file, args.force).map_err(Fail)?;
+fn backup(args: &Backup) -> Result<(), CommandError> {
+    let made =
+        manage::back_up(&args.server.sources(), &args.file, args.force).map_err(CommandError)?;
     if args.server.json {
         return out::json(&made);
     }
     out::line(&format!("{}: {} users, {} bytes", made.file.display(), made.users, made.bytes))
 }
 
-fn restore(args: &Backup) -> Result<(), Fail> {
-    let made = manage::restore(&args.server.sources(), &args.file, args.force).map_err(Fail)?;
+fn restore(args: &Backup) -> Result<(), CommandError> {
+    let made =
+        manage::restore(&args.server.sources(), &args.file, args.force).map_err(CommandError)?;
     if args.server.json {
         return out::json(&made);
     }
     out::line(&format!("store {} restored: {} users", made.file.display(), made.users))
 }
 
-fn user(command: User) -> Result<(), Fail> {
+fn user(command: User) -> Result<(), CommandError> {
     match command {
         User::Add(user_args) => set(user_args, true),
         User::Passwd(user_args) => set(user_args, false),
         User::Del { name, server } => {
             let removed = UserManager::open(&server.sources(), MissingStore::Refuse)
-                .map_err(Fail)?
+                .map_err(CommandError)?
                 .remove(&name)?;
             match server.json {
                 true => out::json(&removed),
@@ -241,8 +243,9 @@ fn user(command: User) -> Result<(), Fail> {
             }
         }
         User::List(server) => {
-            let users =
-                UserManager::open(&server.sources(), MissingStore::Refuse).map_err(Fail)?.list()?;
+            let users = UserManager::open(&server.sources(), MissingStore::Refuse)
+                .map_err(CommandError)?
+                .list()?;
             match server.json {
                 true => out::json(&users),
                 false => {
@@ -253,13 +256,13 @@ fn user(command: User) -> Result<(), Fail> {
     }
 }
 
-fn set(user_args: UserArgs, new: bool) -> Result<(), Fail> {
+fn set(user_args: UserArgs, new: bool) -> Result<(), CommandError> {
     let password = match user_args.password_stdin {
         true => Some(read_password()?),
         false => None,
     };
     let missing = if new { MissingStore::Create } else { MissingStore::Refuse };
-    let users = UserManager::open(&user_args.server.sources(), missing).map_err(Fail)?;
+    let users = UserManager::open(&user_args.server.sources(), missing).map_err(CommandError)?;
     if let Some(store) = users.created() {
         out::note(&format!("store {} is new", store.display()));
     }
@@ -275,14 +278,14 @@ fn set(user_args: UserArgs, new: bool) -> Result<(), Fail> {
     }
 }
 
-fn read_password() -> Result<String, Fail> {
+fn read_password() -> Result<String, CommandError> {
     // More than the longest password; longer input is not a password.
     const MAX_INPUT: u64 = 4096;
     let mut text = String::new();
     std::io::stdin()
         .take(MAX_INPUT)
         .read_to_string(&mut text)
-        .map_err(|e| Fail(vec![format!("standard input: {e}")]))?;
+        .map_err(|e| CommandError(vec![format!("standard input: {e}")]))?;
     Ok(text.lines().next().unwrap_or_default().to_owned())
 }
 

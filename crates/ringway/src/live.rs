@@ -1,7 +1,7 @@
 //! `ringway registrations` and `ringway calls`: the present activity of a running server.
 
 use crate::ServerArgs;
-use crate::out::{self, Fail};
+use crate::out::{self, CommandError};
 use clap::Args;
 use ringway_server::manage;
 use ringway_server::observe::http::Registration;
@@ -36,7 +36,7 @@ impl<const N: usize> Table<N> {
         Table { head, widths: None }
     }
 
-    fn page(&mut self, rows: &[[String; N]]) -> Result<(), Fail> {
+    fn page(&mut self, rows: &[[String; N]]) -> Result<(), CommandError> {
         let mut text = String::new();
         let widths = match self.widths {
             Some(widths) => widths,
@@ -73,7 +73,7 @@ struct JsonList {
 }
 
 impl JsonList {
-    fn page(&mut self, items: &[impl Serialize]) -> Result<(), Fail> {
+    fn page(&mut self, items: &[impl Serialize]) -> Result<(), CommandError> {
         let mut text = String::new();
         for item in items {
             text.push_str(if self.not_empty { ",\n " } else { "[\n " });
@@ -83,7 +83,7 @@ impl JsonList {
         out::text(&text)
     }
 
-    fn end(&self) -> Result<(), Fail> {
+    fn end(&self) -> Result<(), CommandError> {
         out::text(if self.not_empty { "\n]\n" } else { "[]\n" })
     }
 }
@@ -97,12 +97,12 @@ fn duration(seconds: u64) -> String {
     }
 }
 
-pub(crate) fn registrations(args: &Registrations) -> Result<(), Fail> {
+pub(crate) fn registrations(args: &Registrations) -> Result<(), CommandError> {
     let (sources, user) = (args.server.sources(), args.user.clone());
     if args.server.json {
         let mut list = JsonList { not_empty: false };
         manage::registrations(&sources, user, &mut |page| list.page(&page).map_err(|e| e.0))
-            .map_err(Fail)?;
+            .map_err(CommandError)?;
         return list.end();
     }
     let mut table = Table::new(["USER", "CONTACT", "FROM", "ENDS IN", ""]);
@@ -127,14 +127,15 @@ pub(crate) fn registrations(args: &Registrations) -> Result<(), Fail> {
         let rows: Vec<_> = page.into_iter().map(row).collect();
         table.page(&rows).map_err(|e| e.0)
     })
-    .map_err(Fail)
+    .map_err(CommandError)
 }
 
-pub(crate) fn calls(args: &Calls) -> Result<(), Fail> {
+pub(crate) fn calls(args: &Calls) -> Result<(), CommandError> {
     let sources = args.server.sources();
     if args.server.json {
         let mut list = JsonList { not_empty: false };
-        manage::calls(&sources, &mut |page| list.page(&page).map_err(|e| e.0)).map_err(Fail)?;
+        manage::calls(&sources, &mut |page| list.page(&page).map_err(|e| e.0))
+            .map_err(CommandError)?;
         return list.end();
     }
     let mut table = Table::new(["STATE", "FOR", "CALLER", "CALLEE", "FROM", "TO", "CALL-ID"]);
@@ -159,5 +160,5 @@ pub(crate) fn calls(args: &Calls) -> Result<(), Fail> {
             .collect();
         table.page(&rows).map_err(|e| e.0)
     })
-    .map_err(Fail)
+    .map_err(CommandError)
 }

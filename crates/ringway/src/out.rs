@@ -4,32 +4,33 @@ use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
 
 /// Reason why a command failed, one line each.
-pub(crate) struct Fail(pub(crate) Vec<String>);
+pub(crate) struct CommandError(pub(crate) Vec<String>);
 
-impl From<String> for Fail {
+impl From<String> for CommandError {
     fn from(line: String) -> Self {
-        Fail(vec![line])
+        CommandError(vec![line])
     }
 }
 
 /// Prints a text unchanged. A closed pipe is not an error.
-pub(crate) fn text(text: &str) -> Result<(), Fail> {
+pub(crate) fn text(text: &str) -> Result<(), CommandError> {
     match io::stdout().lock().write_all(text.as_bytes()) {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Fail(vec![format!("standard output: {e}")]))
+            Err(CommandError(vec![format!("standard output: {e}")]))
         }
         _ => Ok(()),
     }
 }
 
 /// Prints a line.
-pub(crate) fn line(line: &str) -> Result<(), Fail> {
+pub(crate) fn line(line: &str) -> Result<(), CommandError> {
     text(&format!("{line}\n"))
 }
 
 /// Prints a value as JSON.
-pub(crate) fn json(value: &impl Serialize) -> Result<(), Fail> {
-    let json = serde_json::to_string_pretty(value).map_err(|e| Fail(vec![e.to_string()]))?;
+pub(crate) fn json(value: &impl Serialize) -> Result<(), CommandError> {
+    let json =
+        serde_json::to_string_pretty(value).map_err(|e| CommandError(vec![e.to_string()]))?;
     line(&json)
 }
 

@@ -1,7 +1,7 @@
 //! Runs the missing replications of each cell until its stopping rule is met.
 
 use super::file::{Campaign, Cell};
-use super::store::{CellId, Figures, Known, Store, hash};
+use super::store::{CellId, Figures, KnownResults, Store, hash};
 use crate::commands::Failure;
 use crate::output::OutputError;
 use crate::progress::Progress;
@@ -74,12 +74,12 @@ fn needed_replications(campaign: &Campaign, samples: &[Figures]) -> u64 {
 }
 
 /// Returns the known replications of a cell, from the first one to the first gap.
-fn prefix(known: &Known, cell: CellId, max: u64) -> Vec<Figures> {
+fn prefix(known: &KnownResults, cell: CellId, max: u64) -> Vec<Figures> {
     (0..max).map_while(|r| known.get(&(cell, r)).cloned()).collect()
 }
 
 /// Collects the known results without running anything.
-pub(crate) fn gather(campaign: &Campaign, build: &str, known: &Known) -> CampaignResults {
+pub(crate) fn gather(campaign: &Campaign, build: &str, known: &KnownResults) -> CampaignResults {
     let mut done = CampaignResults::default();
     for cell in &campaign.cells {
         let mut samples = prefix(known, id(cell, build), campaign.at_most);
@@ -99,7 +99,7 @@ pub(crate) fn run(
     campaign: &Campaign,
     build: &str,
     store: Store,
-    mut known: Known,
+    mut known: KnownResults,
     threads: usize,
     progress: &Progress,
 ) -> Result<CampaignResults, Failure> {

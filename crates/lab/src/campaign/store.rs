@@ -19,7 +19,7 @@ pub(crate) type CellId = u64;
 /// Values of figures by `FLOW.MEASURE`.
 pub(crate) type Figures = BTreeMap<String, f64>;
 /// All results of a file, by cell and replication.
-pub(crate) type Known = BTreeMap<(CellId, u64), Figures>;
+pub(crate) type KnownResults = BTreeMap<(CellId, u64), Figures>;
 
 /// Returns the FNV-1a hash: detects accidental changes, and identifies cells.
 pub(crate) fn hash(bytes: &[u8]) -> u64 {
@@ -37,7 +37,7 @@ pub(crate) struct Store {
 
 impl Store {
     /// Opens or creates the file and reads its valid lines.
-    pub(crate) fn open(path: &Path) -> Result<(Store, Known), OutputError> {
+    pub(crate) fn open(path: &Path) -> Result<(Store, KnownResults), OutputError> {
         let open = OpenOptions::new().read(true).append(true).create(true).open(path);
         let mut file = open.map_err(OutputError::file(path))?;
         let (known, ends_with_line_feed) = read(&file).map_err(OutputError::file(path))?;
@@ -49,7 +49,7 @@ impl Store {
     }
 
     /// Reads the valid lines of a file.
-    pub(crate) fn load(path: &Path) -> Result<Known, OutputError> {
+    pub(crate) fn load(path: &Path) -> Result<KnownResults, OutputError> {
         let file = File::open(path).map_err(OutputError::file(path))?;
         Ok(read(&file).map_err(OutputError::file(path))?.0)
     }
@@ -96,9 +96,9 @@ fn parse(line: &str) -> Option<((CellId, u64), Figures)> {
 }
 
 /// Returns every valid line, and whether the file ends with a line feed.
-fn read(file: &File) -> std::io::Result<(Known, bool)> {
+fn read(file: &File) -> std::io::Result<(KnownResults, bool)> {
     let mut reader = BufReader::new(file);
-    let mut known = Known::new();
+    let mut known = KnownResults::new();
     let mut bytes = Vec::new();
     let mut ends_with_line_feed = true;
     loop {

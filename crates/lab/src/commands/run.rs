@@ -10,7 +10,7 @@ use crate::output::{
 };
 use crate::progress::Progress;
 use crate::run::{MEASURES, Options, Outcome, RunError, Series, run as run_once, unit};
-use crate::scenario::{MAX_REPLICATIONS, Scenario, What};
+use crate::scenario::{MAX_REPLICATIONS, ProbeKind, Scenario};
 use rayon::prelude::*;
 use ringway_figures::statistics::Estimate;
 use serde_json::{Value, json};
@@ -356,29 +356,30 @@ fn sheet(
 /// Returns one figure for each kind of probe, with all its series.
 pub(super) fn charts(series: &[Series], seed: u64) -> Vec<ChartSheet> {
     let mut charts = Vec::new();
-    for what in [What::Delay, What::Throughput, What::Cwnd, What::Queue] {
+    for what in [ProbeKind::Delay, ProbeKind::Throughput, ProbeKind::Cwnd, ProbeKind::Queue] {
         let of: Vec<&Series> = series.iter().filter(|s| s.what == what).collect();
         for (part, of) in of.chunks(MAX_SERIES).enumerate() {
             let number = if part == 0 { String::new() } else { format!("-{}", part + 1) };
             charts.push(chart(what, of, seed, &number));
-            if what == What::Delay {
+            if what == ProbeKind::Delay {
                 charts.push(distribution(of, seed, &number));
             }
         }
     }
-    charts.extend(series.iter().filter(|s| s.what == What::Sequence).map(|s| sequence(s, seed)));
+    charts
+        .extend(series.iter().filter(|s| s.what == ProbeKind::Sequence).map(|s| sequence(s, seed)));
     charts
 }
 
 /// Returns the distribution of message delays over all replications, and its upper tail.
 fn message_delays(runs: &[Outcome], seed: u64) -> Vec<ChartSheet> {
     let of = |r: &Outcome| -> Vec<Series> {
-        r.series.iter().filter(|s| s.what == What::MessageDelay).cloned().collect()
+        r.series.iter().filter(|s| s.what == ProbeKind::MessageDelay).cloned().collect()
     };
     let mut pooled = runs.first().map_or(Vec::new(), of);
     for series in &mut pooled {
         for other in runs.iter().skip(1).flat_map(|r| &r.series) {
-            if other.what == What::MessageDelay && other.of == series.of {
+            if other.what == ProbeKind::MessageDelay && other.of == series.of {
                 series.points.extend(&other.points);
             }
         }
@@ -422,24 +423,24 @@ shaded: Vec::new(),
     charts
 }
 
-fn chart(what: What, of: &[&Series], seed: u64, number: &str) -> ChartSheet {
+fn chart(what: ProbeKind, of: &[&Series], seed: u64, number: &str) -> ChartSheet {
     let time = || AxisSheet::new("time", "s");
     let (title, caption, style, x, y) = match what {
-        What::Delay => (
+        ProbeKind::Delay => (
             "Delay of each packet",
             "Time from the sender to the receiver, in the order of arrival.",
             Style::Scatter,
             AxisSheet::new("packet received", "number"),
             AxisSheet::new("delay", "s"),
         ),
-        What::Throughput => (
+        ProbeKind::Throughput => (
             "Throughput",
             "Received bits, including IP headers, averaged over each interval.",
             Style::Line,
             time(),
             AxisSheet::new("throughput", "bit/s"),
         ),
-        What::Cwnd => (
+        ProbeKind::Cwnd => (
             "Congestion window",
             "The window of the sender.",
             Style::Step,

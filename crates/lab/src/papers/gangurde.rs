@@ -7,7 +7,7 @@ use super::{Account, Comparison, FigureRow, Reproduction, Row};
 use crate::builtin;
 use crate::output::{AxisSheet, ChartSheet, SeriesSheet, Style};
 use crate::run::{FlowMeasures, Options, Outcome, RunError, run as run_once};
-use crate::scenario::{Scenario, What};
+use crate::scenario::{ProbeKind, Scenario};
 
 /// Tolerances in per cent.
 const UDP: f64 = 0.1;
@@ -37,7 +37,7 @@ fn outcome_of(name: &str, text: &str) -> Result<(Outcome, FlowMeasures), RunErro
 }
 
 /// The values of a printed row.
-struct Printed {
+struct PrintedRow {
     sent: f64,
     received: f64,
     lost: f64,
@@ -50,7 +50,7 @@ struct Printed {
 fn row(
     source: &'static str,
     protocol: &'static str,
-    printed: &Printed,
+    printed: &PrintedRow,
     flow: &FlowMeasures,
     tolerance: f64,
     note: &'static str,
@@ -92,7 +92,7 @@ pub(super) fn run() -> Result<Reproduction, RunError> {
     let chosen = |line: &&str| !line.starts_with("sctp_ns2 =");
     let plain = text.lines().filter(chosen).collect::<Vec<_>>().join("\n");
     let (_, plain_sctp) = outcome_of("gangurde-sctp", &plain)?;
-    let third = |sent, received, lost, delay, variance, percent| Printed {
+    let third = |sent, received, lost, delay, variance, percent| PrintedRow {
         sent,
         received,
         lost,
@@ -101,7 +101,7 @@ pub(super) fn run() -> Result<Reproduction, RunError> {
         received_percent: Some(percent),
         throughput: None,
     };
-    let second = |sent, received, lost, delay, throughput| Printed {
+    let second = |sent, received, lost, delay, throughput| PrintedRow {
         sent,
         received,
         lost,
@@ -188,13 +188,13 @@ pub(super) fn run() -> Result<Reproduction, RunError> {
 
 /// Returns the delay of the n-th packet that arrived.
 fn nth_delay(outcome: &Outcome, number: usize) -> f64 {
-    let delays = outcome.series.iter().find(|s| s.what == What::Delay);
+    let delays = outcome.series.iter().find(|s| s.what == ProbeKind::Delay);
     delays.and_then(|s| s.points.get(number - 1)).map_or(f64::NAN, |point| point[1])
 }
 
 /// Returns the shortest delay of the packets that arrived after the n-th.
 fn least_after(outcome: &Outcome, number: usize) -> f64 {
-    let delays = outcome.series.iter().find(|s| s.what == What::Delay);
+    let delays = outcome.series.iter().find(|s| s.what == ProbeKind::Delay);
     let after = delays.and_then(|s| s.points.get(number..)).unwrap_or_default();
     after.iter().map(|point| point[1]).fold(f64::NAN, f64::min)
 }
@@ -297,7 +297,7 @@ fn findings(
 }
 
 fn delays(outcome: &Outcome, name: &str) -> SeriesSheet {
-    let found = outcome.series.iter().find(|s| s.what == What::Delay);
+    let found = outcome.series.iter().find(|s| s.what == ProbeKind::Delay);
     SeriesSheet::new(name, Style::Scatter, found.map_or(&[], |s| &s.points))
 }
 

@@ -3,7 +3,7 @@
 use super::ledger::{CountedPackets, FlowLedger, Ledger};
 use super::statistics::BoundedSamples;
 use super::transport::{self, Ends, RunningFlow};
-use crate::scenario::{Scenario, Transport, What};
+use crate::scenario::{ProbeKind, Scenario, Transport};
 use ringway_link::{LinkConfig, Streams};
 use ringway_sim::{Budget, Error, InterfaceId, NodeId, World};
 use std::cmp::Reverse;
@@ -90,9 +90,9 @@ pub(super) fn build(scenario: &Scenario, streams: Streams) -> Result<BuiltWorld,
         let mut account = FlowLedger::new(ports, counted);
         for probe in scenario.probes.iter().filter(|p| p.flow == Some(number)) {
             match probe.what {
-                What::Delay => account.delays = Some(BoundedSamples::default()),
-                What::Sequence => account.sequence = Some(BoundedSamples::default()),
-                What::Throughput => account.bins = Some((probe.every.as_nanos(), Vec::new())),
+                ProbeKind::Delay => account.delays = Some(BoundedSamples::default()),
+                ProbeKind::Sequence => account.sequence = Some(BoundedSamples::default()),
+                ProbeKind::Throughput => account.bins = Some((probe.every.as_nanos(), Vec::new())),
                 _ => {}
             }
         }

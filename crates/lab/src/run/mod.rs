@@ -15,7 +15,7 @@ mod transport;
 pub use measures::{Back, Delay, FlowMeasures, Kind, LinkMeasures, MEASURES, Messages, kind, unit};
 pub use statistics::MAX_SAMPLES;
 
-use crate::scenario::{Probe, Scenario, Stop, What};
+use crate::scenario::{Probe, ProbeKind, Scenario, Stop};
 use build::BuiltWorld;
 use ledger::{Account, FlowLedger, Ledger, Mark};
 use ringway_link::Streams;
@@ -72,7 +72,7 @@ pub struct Options {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
     /// Kind of the probe.
-    pub what: What,
+    pub what: ProbeKind,
     /// Name of the flow or link.
     pub of: String,
     /// Time in seconds (for a delay: the number of the packet or message in the order of arrival)
@@ -171,7 +171,7 @@ fn run_canonical(
     let mut rows = None;
     if options.probes {
         captures = open_captures(scenario, options, &mut built)?;
-        let wanted = scenario.probes.iter().any(|p| p.what == What::Packets);
+        let wanted = scenario.probes.iter().any(|p| p.what == ProbeKind::Packets);
         rows = wanted.then(|| built.world.add_recorder(Rows::default()));
     }
     let mut samples = Samples::new(scenario, options.probes);
@@ -211,7 +211,7 @@ fn run_canonical(
         ..rows
     });
     let mut outcome = outcome(scenario, options.replication, seed, built, samples, rows, captures);
-    outcome.series.retain(|s| options.probes || delays && s.what == What::MessageDelay);
+    outcome.series.retain(|s| options.probes || delays && s.what == ProbeKind::MessageDelay);
     Ok(outcome)
 }
 
@@ -242,7 +242,7 @@ fn open_captures(
 ) -> Result<Captures, RunError> {
     let Some(folder) = &options.captures else { return Ok(Vec::new()) };
     let mut captures = Vec::new();
-    for probe in scenario.probes.iter().filter(|p| p.what == What::Capture) {
+    for probe in scenario.probes.iter().filter(|p| p.what == ProbeKind::Capture) {
         let Some((link, there)) = probe.link else { continue };
         let interface = built.interfaces[link][usize::from(!there)];
         let (from, to) = (usize::from(!there), usize::from(there));
@@ -265,7 +265,7 @@ struct Samples {
 
 impl Samples {
     fn new(scenario: &Scenario, wanted: bool) -> Self {
-        let is_sampled = |p: &&Probe| matches!(p.what, What::Cwnd | What::Queue);
+        let is_sampled = |p: &&Probe| matches!(p.what, ProbeKind::Cwnd | ProbeKind::Queue);
         let probes = scenario.probes.iter().filter(is_sampled).filter(|_| wanted);
         let series = |p: &Probe| (p.clone(), p.every.into(), Time::ZERO, BoundedSamples::default());
         Samples { probes: probes.map(series).collect() }
@@ -280,11 +280,11 @@ impl Samples {
         for (probe, every, next, points) in self.probes.iter_mut().filter(|l| l.2 <= now) {
             *next = now + *every;
             let value = match (probe.what, probe.flow, probe.link) {
-                (What::Cwnd, Some(flow), _) => {
+                (ProbeKind::Cwnd, Some(flow), _) => {
                     let started = now.as_nanos() >= scenario.flows[flow].start.as_nanos();
                     built.flows[flow].sender_state(&built.world).filter(|_| started).map(|l| l.cwnd)
                 }
-                (What::Queue, _, Some((link, there))) => {
+                (ProbeKind::Queue, _, Some((link, there))) => {
                     let interface = built.interfaces[link][usize::from(!there)];
                     built.world.link(interface).map(|l| l.queue_len() as f64)
                 }
@@ -333,7 +333,7 @@ fn outcome(
     for (probe, _, _, points) in samples.probes {
         series.push(one(scenario, &probe, points.into_samples()));
     }
-    for probe in scenario.probes.iter().filter(|p| p.what == What::MessageDelay) {
+    for probe in scenario.probes.iter().filter(|p| p.what == ProbeKind::MessageDelay) {
         let stats =
             probe.flow.map(|flow| built.flows[flow].stats(&built.world)).unwrap_or_default();
         let number = |(i, delay): (usize, &u64)| [i as f64, *delay as f64 / 1e9];
@@ -469,12 +469,12 @@ fn one(scenario: &Scenario, probe: &Probe, points: Vec<[f64; 2]>) -> Series {
 fn of_flow(scenario: &Scenario, probe: &Probe, flow: &FlowLedger, ended: Time) -> Option<Series> {
     let seconds = |at: Time| at.as_nanos() as f64 / 1e9;
     match probe.what {
-        What::Delay => {
+        ProbeKind::Delay => {
             let samples = flow.delays.as_ref()?.samples();
             let number = |(i, (_, delay)): (usize, &(Time, u64))| [i as f64, *delay as f64 / 1e9];
             Some(one(scenario, probe, samples.iter().enumerate().map(number).collect()))
         }
-        What::Throughput => {
+        ProbeKind::Throughput => {
             let (every, bins) = flow.bins.as_ref()?;
             let step = *every as f64 / 1e9;
             // A last interval that the end of the run truncates would look like a drop.
@@ -486,7 +486,7 @@ fn of_flow(scenario: &Scenario, probe: &Probe, flow: &FlowLedger, ended: Time) -
                 .collect();
             Some(one(scenario, probe, points))
         }
-        What::Sequence => {
+        ProbeKind::Sequence => {
             let samples = flow.sequence.as_ref()?.samples();
             let of = |mark| {
                 let of = samples.iter().filter(move |s| s.2 == mark);

@@ -16,7 +16,7 @@ pub use flow::{Flow, MAX_MESSAGE, MAX_SIZE, MIN_MESSAGE, Pattern, Sctp, Traffic,
 pub use header::{MAX_TIME, Stop};
 pub use keys::Deal;
 pub use link::Link;
-pub use probe::{Probe, What};
+pub use probe::{Probe, ProbeKind};
 pub use ringway_document::{MAX_PROBLEMS, Problem, Problems};
 
 use document::Location;
@@ -401,7 +401,7 @@ impl Reader<'_, '_> {
             if raw.direction.is_some() && !what.of_link() {
                 self.report("probe", Some(i), "direction", "expected with a probe of a link only");
             }
-            let every = raw.every.unwrap_or(Span::from_millis(if what == What::Throughput {
+            let every = raw.every.unwrap_or(Span::from_millis(if what == ProbeKind::Throughput {
                 500
             } else {
                 10
@@ -417,7 +417,7 @@ impl Reader<'_, '_> {
                 let what = format!("expected {least} or more in a run of {end}, got {every}");
                 self.report("probe", Some(i), "every", what);
             }
-            if let (What::Cwnd, Some(flow)) = (what, flow)
+            if let (ProbeKind::Cwnd, Some(flow)) = (what, flow)
                 && flows[flow].transport == Transport::Udp
             {
                 self.report(
@@ -427,7 +427,7 @@ impl Reader<'_, '_> {
                     "a flow over \"udp\" has no congestion window",
                 );
             }
-            if let (What::MessageDelay, Some(flow)) = (what, flow)
+            if let (ProbeKind::MessageDelay, Some(flow)) = (what, flow)
                 && (!matches!(
                     flows[flow].traffic,
                     Traffic::Messages { .. } | Traffic::RequestResponse { .. }
@@ -456,7 +456,7 @@ impl Reader<'_, '_> {
         needed: bool,
         name: Option<&str>,
         known: &[&str],
-        what: What,
+        what: ProbeKind,
     ) -> Option<usize> {
         let what = what.as_str();
         match (needed, name) {

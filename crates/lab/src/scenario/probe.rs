@@ -9,7 +9,7 @@ pub(super) const MIN_EVERY: Span = Span(10_000);
 /// Kind of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum What {
+pub enum ProbeKind {
     /// Delay of each packet of a flow, from its sending to its arrival.
     Delay,
     /// Delay of each message, from the time it was due to its delivery to the program.
@@ -28,18 +28,18 @@ pub enum What {
     Packets,
 }
 
-impl What {
+impl ProbeKind {
     /// Returns the name in the file.
     pub const fn as_str(self) -> &'static str {
         match self {
-            What::Delay => "delay",
-            What::MessageDelay => "message-delay",
-            What::Throughput => "throughput",
-            What::Cwnd => "cwnd",
-            What::Sequence => "sequence",
-            What::Queue => "queue",
-            What::Capture => "capture",
-            What::Packets => "packets",
+            ProbeKind::Delay => "delay",
+            ProbeKind::MessageDelay => "message-delay",
+            ProbeKind::Throughput => "throughput",
+            ProbeKind::Cwnd => "cwnd",
+            ProbeKind::Sequence => "sequence",
+            ProbeKind::Queue => "queue",
+            ProbeKind::Capture => "capture",
+            ProbeKind::Packets => "packets",
         }
     }
 
@@ -47,18 +47,22 @@ impl What {
     pub const fn of_flow(self) -> bool {
         matches!(
             self,
-            What::Delay | What::MessageDelay | What::Throughput | What::Cwnd | What::Sequence
+            ProbeKind::Delay
+                | ProbeKind::MessageDelay
+                | ProbeKind::Throughput
+                | ProbeKind::Cwnd
+                | ProbeKind::Sequence
         )
     }
 
     /// Returns whether it observes a link.
     pub const fn of_link(self) -> bool {
-        matches!(self, What::Queue | What::Capture)
+        matches!(self, ProbeKind::Queue | ProbeKind::Capture)
     }
 
     /// Returns whether it samples at intervals.
     pub const fn has_every(self) -> bool {
-        matches!(self, What::Throughput | What::Cwnd | What::Queue)
+        matches!(self, ProbeKind::Throughput | ProbeKind::Cwnd | ProbeKind::Queue)
     }
 }
 
@@ -66,7 +70,7 @@ impl What {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probe {
     /// Kind.
-    pub what: What,
+    pub what: ProbeKind,
     /// Index of the flow, for kinds that observe one.
     pub flow: Option<usize>,
     /// Index of the link, and whether from its first node to its second.
@@ -88,7 +92,7 @@ pub(crate) enum Direction {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Raw {
-    pub(crate) what: What,
+    pub(crate) what: ProbeKind,
     pub(crate) flow: Option<String>,
     pub(crate) link: Option<String>,
     pub(crate) direction: Option<Direction>,

@@ -16,7 +16,7 @@ mod tcp;
 mod tests;
 mod udp;
 
-use crate::out::{self, Fail};
+use crate::out::{self, CommandError};
 use clap::{Args, Subcommand, ValueEnum};
 use location::Location;
 use serde::Serialize;
@@ -186,8 +186,8 @@ fn silence_error() -> PerfError {
     PerfError::Failed("the server does not answer".to_owned())
 }
 
-impl From<Fail> for PerfError {
-    fn from(fail: Fail) -> PerfError {
+impl From<CommandError> for PerfError {
+    fn from(fail: CommandError) -> PerfError {
         PerfError::Failed(fail.0.join("; "))
     }
 }

@@ -54,7 +54,7 @@ impl Output {
                 seconds(cpu_seconds)
             )
         };
-        if let Err(out::Fail(lines)) = out::line(&text) {
+        if let Err(out::CommandError(lines)) = out::line(&text) {
             out::errors(&lines);
         }
     }

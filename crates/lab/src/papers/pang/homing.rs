@@ -6,7 +6,7 @@ use crate::builtin;
 use crate::output::{AxisSheet, ChartSheet, SeriesSheet, Style};
 use crate::papers::{Claim, MeasuredFigure, MeasuredTable};
 use crate::run::{FlowMeasures, Outcome, RunError};
-use crate::scenario::What;
+use crate::scenario::ProbeKind;
 use ringway_figures::statistics::{Estimate, mean, paired};
 
 /// Duration of the transfers of Figures 3.10 and 3.11, in seconds.
@@ -174,7 +174,7 @@ fn losses(study: &Study) -> Result<StudyResult, RunError> {
         series: outcome
             .series
             .iter()
-            .find(|s| s.what == What::Sequence)
+            .find(|s| s.what == ProbeKind::Sequence)
             .map(|s| {
                 // The curves after this time look alike.
                 let early = s.arrived.iter().copied().filter(|p| p[0] <= 8.0);
