@@ -175,7 +175,11 @@ fn main() {
     drop(bench);
     let begun = Instant::now();
     let store = open();
-    println!("opened and loaded {} contacts in {:?}", store.loaded().contacts, begun.elapsed());
+    println!(
+        "opened and loaded {} contacts in {:?}",
+        store.load_summary().contacts,
+        begun.elapsed()
+    );
     drop(store);
     println!("file of {} KiB", std::fs::metadata(&path).unwrap().len() / 1024);
     std::fs::remove_file(&path).unwrap();

@@ -9,7 +9,7 @@ use std::io;
 pub fn bytes<const N: usize>() -> io::Result<[u8; N]> {
     let mut out = [0u8; N];
     getrandom::fill(&mut out)
-        .map_err(|e| io::Error::other(format!("the system gives no random numbers: {e}")))?;
+        .map_err(|e| io::Error::other(format!("the system returned no random numbers: {e}")))?;
     Ok(out)
 }
 

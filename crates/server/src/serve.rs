@@ -235,7 +235,7 @@ impl Server {
     /// management last, so that a client that reaches it finds a server that listens and handles
     /// signals.
     fn announce(&mut self) -> Result<(), Failure> {
-        let loaded = self.store.loaded();
+        let loaded = self.store.load_summary();
         info!(
             listen = self.monitor.facts.load().listen.join(" "),
             domain = %self.config.domains.first().map_or("", |d| &d.name),
@@ -253,7 +253,7 @@ impl Server {
             );
         }
         if loaded.corrupt > 0 {
-            warn!("{} records of the store could not be read and were left out", loaded.corrupt);
+            warn!("{} records of the store could not be read and were ignored", loaded.corrupt);
         }
         if loaded.shortened > 0 {
             warn!(
@@ -291,7 +291,7 @@ impl Server {
         tokio::select! {
             idle = drained(&monitor, limit) => {
                 if !idle {
-                    warn!("stopping with transactions under way: the deadline has come");
+                    warn!("stopping with transactions in progress: the deadline was reached");
                 }
             }
             () = signals.stop() => info!("stopping at once"),
@@ -363,7 +363,7 @@ impl Server {
             return Ok(());
         }
         let what = format!("{file}: no longer has the domain {}", lost.join(", "));
-        Err(Failure(vec![format!("{what}; a domain is taken away by a restart")]))
+        Err(Failure(vec![format!("{what}; a restart is needed to remove a domain")]))
     }
 
     fn try_reload(&mut self) -> Result<(), Failure> {

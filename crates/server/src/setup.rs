@@ -177,7 +177,10 @@ pub fn bind(listen: Listen) -> ringway_net::Bind {
 /// Logs a warning for each routing rule that unauthenticated callers may use.
 pub fn warn_of_open_rules(settings: &Settings) {
     for (i, _) in settings.routes.iter().enumerate().filter(|(_, rule)| rule.open) {
-        tracing::warn!("route {} of the configuration is open: anybody may use it", i + 1);
+        tracing::warn!(
+            "route {} of the configuration is open: unauthenticated callers may use it",
+            i + 1
+        );
     }
 }
 

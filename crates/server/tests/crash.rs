@@ -107,7 +107,7 @@ fn confirmed_registrations_survive_kill_9() {
         process.wait().unwrap();
         assert!(seen >= enough, "the child ended by itself after {seen}");
         let store = open(&path);
-        assert_eq!(store.loaded().corrupt, 0);
+        assert_eq!(store.load_summary().corrupt, 0);
         let lost = confirmed
             .iter()
             .filter(|id| store.location().lookup(aor(**id).as_bytes(), now(), &mut |_| ()) == 0)

@@ -364,7 +364,7 @@ pub(super) struct File {
     pub(super) workers: u8,
     pub(super) http: HttpAddr,
     pub(super) trusted: Vec<Network>,
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     pub(super) record_route: bool,
     pub(super) auth: AuthSettings,
     pub(super) tls: Tls,
@@ -381,7 +381,7 @@ pub(super) struct File {
     pub(super) route: Vec<Route>,
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 

@@ -164,7 +164,7 @@ impl Status {
                 "{}, {} contacts registered{}",
                 self.users,
                 self.contacts,
-                if self.auth == "off" { ", nobody proves who they are (auth off)" } else { "" }
+                if self.auth == "off" { ", without authentication (auth off)" } else { "" }
             ),
         );
         line(
@@ -179,7 +179,7 @@ impl Status {
         line(
             "requests",
             format!(
-                "{} taken in, {} sent on, {} challenged, {} turned away",
+                "{} received, {} forwarded, {} challenged, {} refused",
                 counter("requests"),
                 counter("forwarded"),
                 counter("challenged"),

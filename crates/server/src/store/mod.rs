@@ -150,7 +150,7 @@ impl Store {
     }
 
     /// Returns the counts of what was loaded at start.
-    pub fn loaded(&self) -> LoadSummary {
+    pub fn load_summary(&self) -> LoadSummary {
         self.loaded
     }
 

@@ -120,7 +120,7 @@ fn a_durable_registration_is_loaded_after_reopening() {
     assert_eq!(stats.changes.load(std::sync::atomic::Ordering::Relaxed), 500);
     drop(store);
     let store = open(&path);
-    assert_eq!(store.loaded().contacts, 500);
+    assert_eq!(store.load_summary().contacts, 500);
     assert_eq!(found(&store, "sip:499@a.org"), 1);
 }
 
@@ -196,7 +196,7 @@ fn corrupt_records_are_skipped_and_counted() {
     drop(file);
     let store = open(&path);
     assert_eq!(
-        store.loaded(),
+        store.load_summary(),
         LoadSummary { users: 0, contacts: 1, expired: 0, corrupt: 2, shortened: 0 }
     );
 }
@@ -213,7 +213,7 @@ fn expired_records_are_removed_at_start() {
     let later = now() + Duration::from_secs(3601);
     let kind = StoreKind::Redb(path.clone());
     let store = Store::open(&kind, later, HOUR, &mut |_| None).unwrap();
-    assert_eq!(store.loaded().expired, 1);
+    assert_eq!(store.load_summary().expired, 1);
     drop(store);
     assert_eq!(StoreFile::open(&path, false).unwrap().len(Table::Bindings).unwrap(), 0);
 }
@@ -236,7 +236,7 @@ fn a_binding_is_shortened_to_the_longest_registration() {
     };
     let store = reopen(earlier);
     let loaded = LoadSummary { contacts: 1, shortened: 1, ..LoadSummary::default() };
-    assert_eq!(store.loaded(), loaded);
+    assert_eq!(store.load_summary(), loaded);
     let expires = |store: &Store, now: Time| {
         let mut out = Vec::new();
         store.location().lookup(b"sip:1@a.org", now, &mut |b| out.push(b.expires));
@@ -247,7 +247,7 @@ fn a_binding_is_shortened_to_the_longest_registration() {
     // The file is corrected too: a start shortly after does not extend them by another hour.
     let later = earlier + Duration::from_secs(600);
     let store = reopen(later);
-    assert_eq!((store.loaded().shortened, expires(&store, later)), (0, vec![earlier + HOUR]));
+    assert_eq!((store.load_summary().shortened, expires(&store, later)), (0, vec![earlier + HOUR]));
 }
 
 #[test]
@@ -374,8 +374,8 @@ fn a_full_disk_refuses_changes_and_recovers() {
     assert_eq!(reports.wait(3)[2], (1, 4, true));
     drop(store);
     let store = open(&path);
-    assert_eq!(store.loaded().contacts, 3, "1, 4, and 2, which memory had all the time");
-    assert_eq!(store.loaded().users, 0);
+    assert_eq!(store.load_summary().contacts, 3, "1, 4, and 2, which memory had all the time");
+    assert_eq!(store.load_summary().users, 0);
 }
 
 /// Two threads register continuously while the store is backed up. The backup contains every
@@ -419,10 +419,15 @@ fn a_backup_under_load_has_all_confirmed_registrations() {
         let path = dir.path().join(format!("{round}.redb"));
         restore(&mut &bytes[..], &path, false).unwrap();
         let restored = open(&path);
-        assert_eq!((restored.loaded().corrupt, restored.secret()), (0, store.secret()));
+        assert_eq!((restored.load_summary().corrupt, restored.secret()), (0, store.secret()));
         assert!(restored.users().exists(b"101", b"a.org"));
         let lost = reports[..confirmed].iter().filter(|t| found(&restored, &aor(t.1)) == 0).count();
-        assert_eq!(lost, 0, "of {confirmed} confirmed, {} restored", restored.loaded().contacts);
+        assert_eq!(
+            lost,
+            0,
+            "of {confirmed} confirmed, {} restored",
+            restored.load_summary().contacts
+        );
     }
 }
 
@@ -477,7 +482,7 @@ fn a_full_journal_is_applied_with_the_last_changes() {
     drop(store);
     let store = open(&path);
     assert_eq!(
-        store.loaded(),
+        store.load_summary(),
         LoadSummary { users: 0, contacts: 8_000, expired: 0, corrupt: 0, shortened: 0 }
     );
     assert_eq!((found(&store, &aor(3)), found(&store, &aor(4))), (0, 1));

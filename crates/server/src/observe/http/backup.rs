@@ -58,7 +58,7 @@ impl Drop for BackupGuard {
 
 pub(super) async fn backup(State(context): Shared) -> Response {
     let Some(turn) = BackupGuard::take(&context) else {
-        return error(StatusCode::CONFLICT, "a backup is under way");
+        return error(StatusCode::CONFLICT, "a backup is already running");
     };
     let store = context.monitor.store.clone();
     let snapshot = match blocking(move || store.snapshot()).await {
