@@ -1,17 +1,17 @@
-//! Scenarios that are part of the program.
+//! Scenarios and campaigns that are built into the program.
 
-/// A scenario and its file.
+/// A built-in file.
 #[derive(Clone, Copy, Debug)]
 pub struct Builtin {
-    /// How it is called.
+    /// Name of the scenario or campaign.
     pub name: &'static str,
-    /// The text of its file.
+    /// Text of its file.
     pub text: &'static str,
 }
 
 macro_rules! builtins {
     ($($name:literal),+ $(,)?) => {
-        /// All of them.
+        /// All built-in scenarios.
         pub const ALL: &[Builtin] = &[
             $( Builtin { name: $name, text: include_str!(concat!("../scenarios/", $name, ".toml")) } ),+
         ];
@@ -40,12 +40,12 @@ builtins![
     "m-d-1",
 ];
 
-/// The one of that name.
+/// Returns the built-in scenario of that name.
 pub fn find(name: &str) -> Option<&'static Builtin> {
     ALL.iter().find(|b| b.name == name)
 }
 
-/// Campaigns that are part of the program.
+/// All built-in campaigns.
 pub const CAMPAIGNS: &[Builtin] = &[
     Builtin {
         name: "loss-and-tcp",

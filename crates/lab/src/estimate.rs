@@ -1,19 +1,19 @@
-//! What replications say of one figure: its value, and the interval that fits its kind.
+//! The estimate of one figure over replications: its value, and the interval for its kind.
 //!
-//! A mean has Student's t over the replications. A ratio of packets is that of all packets of all
-//! replications, with Wilson's interval for as many independent packets as the replications' spread
-//! shows there to be. A percentile is the mean of the replications' own, with Student's t as well:
-//! nothing but one number a replication is kept, however many packets it had. Replications whose
-//! values are all equal have no interval; a table marks them with [`EQUAL`].
+//! A mean has Student's t interval over the replications. A ratio of packets is that of all packets
+//! of all replications. It has Wilson's interval, for the number of independent packets that the
+//! spread between replications implies. A percentile is the mean of the replications' own
+//! percentiles, with Student's t interval, because only one number per replication is stored.
+//! Replications with equal values have no interval; a table marks them with [`EQUAL`].
 
 use crate::run::{Kind, kind};
 use ringway_figures::statistics::{self, Estimate, mean, ratio_of_replications};
 
-/// Stands behind a value that is the same in all replications.
+/// Suffix of a value that is equal in all replications.
 pub(crate) const EQUAL: &str = " =";
 
-/// The estimate of a measure, from its values in the replications and those it is made of: `of` is
-/// asked for a value by replication and name. `None` where no replication has it.
+/// Estimates a measure from its values in the replications, or from the counts it is computed from.
+/// `of` returns a value by replication and name. Returns `None` if no replication has the measure.
 pub(crate) fn estimate(
     measure: &str,
     replications: usize,
@@ -34,22 +34,23 @@ pub(crate) fn estimate(
     found.ok()
 }
 
-/// How many runs an estimate rests on, where some have no such figure: a file that never came whole has
-/// no completion, and those that did are the quicker ones.
-pub(crate) fn had_by(estimate: Option<Estimate>, runs: usize) -> String {
+/// Returns a note on how many runs an estimate is based on, if some have no value: a file that was
+/// never complete has no completion time, and those that were complete are the faster ones.
+pub(crate) fn runs_note(estimate: Option<Estimate>, runs: usize) -> String {
     match estimate {
         Some(e) if e.n < runs => format!(" ({} of {runs} runs)", e.n),
         _ => String::new(),
     }
 }
 
-/// Whether an interval is shown by its half: only Student's lies evenly around its value.
+/// Returns whether an interval is shown as a half-width: only Student's is symmetric.
 pub(crate) fn is_even(kind: statistics::Kind) -> bool {
     matches!(kind, statistics::Kind::StudentT | statistics::Kind::PairedT)
 }
 
-/// Says for a caption which kinds of interval stand in a table and how, and how equal values are
-/// marked, given each with the head of its column; nothing if there is neither.
+/// Returns the part of a caption that explains the kinds of intervals in a table, and the mark of
+/// equal values. The input is each estimate with the head of its column. Returns nothing if there
+/// is neither.
 pub(crate) fn kinds<'a>(
     shown: impl IntoIterator<Item = (&'a str, Option<Estimate>)>,
 ) -> Option<String> {
@@ -90,7 +91,7 @@ mod tests {
         })
     }
 
-    /// Each kind of measure has the interval that fits it.
+    /// Each kind of measure has its kind of interval.
     #[test]
     fn each_measure_has_its_kind_of_interval() {
         let loss = estimate("loss_ratio", 4, of).unwrap();
@@ -99,8 +100,8 @@ mod tests {
         assert!((p99.value - 0.2).abs() < 1e-12);
         let completion = estimate("completion", 4, of).unwrap();
         assert_eq!((completion.value, completion.n), (2.0, 2));
-        assert_eq!(had_by(Some(completion), 4), " (2 of 4 runs)");
-        assert_eq!(had_by(Some(p99), 4), "");
+        assert_eq!(runs_note(Some(completion), 4), " (2 of 4 runs)");
+        assert_eq!(runs_note(Some(p99), 4), "");
         let kind = |e: Estimate| e.interval.unwrap().to_string();
         assert_eq!(kind(loss), "95 % Wilson");
         assert_eq!(kind(p99), "95 % Student t");
@@ -108,18 +109,18 @@ mod tests {
         assert_eq!(estimate("goodput", 4, of), None);
         let one = estimate("loss_ratio", 1, of).unwrap();
         assert_eq!((one.value, one.interval), (0.1, None));
-        let said = kinds([("loss", Some(loss)), ("p99", Some(p99)), ("t", Some(completion))]);
+        let caption = kinds([("loss", Some(loss)), ("p99", Some(p99)), ("t", Some(completion))]);
         assert_eq!(
-            said.unwrap(),
+            caption.unwrap(),
             "[low, high] of the 95 % Wilson interval for loss; \
              mean ± half of the 95 % Student t interval"
         );
         assert_eq!(kinds([("loss", Some(one))]), None);
         let equal = estimate("dropped", 4, |_, _| Some(3.0)).unwrap();
         assert!(equal.equal && equal.interval.is_none());
-        let said = kinds([("t", Some(completion)), ("dropped", Some(equal))]).unwrap();
+        let caption = kinds([("t", Some(completion)), ("dropped", Some(equal))]).unwrap();
         assert_eq!(
-            said,
+            caption,
             "mean ± half of the 95 % Student t interval; = the same in all replications"
         );
     }

@@ -1,11 +1,13 @@
-//! The laboratory: scenarios run in virtual time, campaigns of them, the papers' tables, and search.
+//! The laboratory: scenarios that run in virtual time, campaigns of them, the papers' tables, and
+//! search.
 //!
-//! A [`scenario`] is one TOML file; [`mod@run`] builds a world from it, lets it happen and gives
-//! measures of each flow. The protocols that run are those of the real world, plugged in through
-//! [`ringway_sansio`]; how links treat packets is decided by [`ringway_link`]. [`campaign`] crosses
-//! parameters and replications, [`mod@search`] asks which of them give a printed figure, [`sip`] makes calls, [`papers`] holds
-//! what was printed, [`commands`] is what the command line calls, and [`output`] what they leave on
-//! disk. Sockets are not touched; the real clock only says how long a command has taken.
+//! A [`scenario`] is one TOML file. [`mod@run`] builds a world from it, runs it and returns
+//! measures of each flow. The protocols are the same state machines as in the real world, connected
+//! through [`ringway_sansio`]; [`ringway_link`] decides how links treat packets. [`campaign`]
+//! crosses parameters and replications, [`mod@search`] finds the parameters that reproduce printed
+//! figures, [`sip`] makes calls, [`papers`] holds the printed figures, [`commands`] implements the
+//! command line, and [`output`] writes files. No sockets are used; the real clock only measures how
+//! long a command takes.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Tells how far a long command is, on standard error, if that is a terminal.
+//! Shows the progress of a long command on standard error, if that is a terminal.
 
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -6,21 +6,21 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Nothing is shown of what takes less than this.
-const QUIET: Duration = Duration::from_secs(2);
-/// How often it is shown.
-const EVERY: Duration = Duration::from_millis(200);
-/// Parts that the whole is counted in.
-const WHOLE: f64 = 1e9;
+/// A command that takes less than this shows no progress.
+const SHOW_AFTER: Duration = Duration::from_secs(2);
+/// Interval between two updates.
+const UPDATE_INTERVAL: Duration = Duration::from_millis(200);
+/// Resolution of the stored share: its value for 1.
+const RESOLUTION: f64 = 1e9;
 
 #[derive(Debug, Default)]
 struct Shared {
     done: AtomicU64,
-    over: AtomicBool,
+    finished: AtomicBool,
     text: Mutex<String>,
 }
 
-/// A line that shows progress and the time left, until it is dropped.
+/// A line that shows progress and the remaining time until it is dropped.
 #[derive(Debug)]
 pub struct Progress {
     shared: Arc<Shared>,
@@ -28,7 +28,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Begins to show, if there is anybody to see it.
+    /// Starts the display if standard error is a terminal.
     pub fn start() -> Self {
         let shared = Arc::new(Shared::default());
         let shown = std::io::stderr().is_terminal();
@@ -39,30 +39,30 @@ impl Progress {
         Progress { shared, thread }
     }
 
-    /// Which share of all is done, from 0 to 1.
+    /// Sets the share that is done, from 0 to 1.
     pub fn set(&self, share: f64) {
-        self.shared.done.store((share.clamp(0.0, 1.0) * WHOLE) as u64, Ordering::Relaxed);
+        self.shared.done.store((share.clamp(0.0, 1.0) * RESOLUTION) as u64, Ordering::Relaxed);
     }
 
     /// Adds to the share that is done.
     pub fn add(&self, share: f64) {
-        self.shared.done.fetch_add((share.clamp(0.0, 1.0) * WHOLE) as u64, Ordering::Relaxed);
+        self.shared.done.fetch_add((share.clamp(0.0, 1.0) * RESOLUTION) as u64, Ordering::Relaxed);
     }
 
-    /// What is being done.
-    pub fn say(&self, text: impl Into<String>) {
-        if let Ok(mut place) = self.shared.text.lock() {
-            *place = text.into();
+    /// Sets the description of the current work.
+    pub fn set_text(&self, text: impl Into<String>) {
+        if let Ok(mut stored) = self.shared.text.lock() {
+            *stored = text.into();
         }
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        self.shared.over.store(true, Ordering::Relaxed);
+        self.shared.finished.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // It has nothing to fail with.
+            // The thread cannot fail.
             let _ = thread.join();
         }
     }
@@ -71,20 +71,20 @@ impl Drop for Progress {
 fn show(shared: &Shared) {
     let began = Instant::now();
     let mut shown = false;
-    while !shared.over.load(Ordering::Relaxed) {
-        std::thread::park_timeout(EVERY);
+    while !shared.finished.load(Ordering::Relaxed) {
+        std::thread::park_timeout(UPDATE_INTERVAL);
         let passed = began.elapsed();
-        if passed < QUIET || shared.over.load(Ordering::Relaxed) {
+        if passed < SHOW_AFTER || shared.finished.load(Ordering::Relaxed) {
             continue;
         }
-        let done = shared.done.load(Ordering::Relaxed) as f64 / WHOLE;
+        let done = shared.done.load(Ordering::Relaxed) as f64 / RESOLUTION;
         let left = match done > 0.0 {
             true => duration(passed.as_secs_f64() * (1.0 - done.min(1.0)) / done),
             false => "?".into(),
         };
         let text = shared.text.lock().map_or(String::new(), |t| t.clone());
         let mut out = std::io::stderr().lock();
-        // There is nobody else to tell.
+        // There is no other place to report an error.
         let _ = write!(out, "\r\x1b[K{:3.0} %  {left} left  {text}", done.min(1.0) * 100.0);
         let _ = out.flush();
         shown = true;
@@ -96,13 +96,13 @@ fn show(shared: &Shared) {
     }
 }
 
-/// `12 s`, `3 min 20 s`, `2 h 5 min`.
+/// Formats a duration: `12 s`, `3 min 20 s`, `2 h 5 min`.
 fn duration(seconds: f64) -> String {
-    let whole = seconds.clamp(0.0, 1e9).round() as u64;
-    match whole {
-        0..60 => format!("{whole} s"),
-        60..3600 => format!("{} min {} s", whole / 60, whole % 60),
-        _ => format!("{} h {} min", whole / 3600, whole % 3600 / 60),
+    let seconds = seconds.clamp(0.0, 1e9).round() as u64;
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
     }
 }
 
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_short() {
+    fn durations_are_formatted() {
         for (seconds, text) in [(12.4, "12 s"), (200.0, "3 min 20 s"), (7500.0, "2 h 5 min")] {
             assert_eq!(duration(seconds), text);
         }

@@ -1,64 +1,63 @@
-//! Search: which of the settings tried give a set of figures that somebody has printed.
+//! Search: the settings that reproduce a set of printed figures.
 //!
-//! A campaign with a `[target]` is a search. The error of a setting is that of its worst figure, as a
-//! part of the printed one; settings are told best first.
+//! A campaign with a `[target]` is a search. The error of a setting is the relative error of its
+//! worst figure. Settings are listed best first.
 
-use crate::campaign::{Campaign, Done};
+use crate::campaign::{Campaign, CampaignResults};
 use crate::output::{TableSheet, figure};
 use serde_json::{Value, json};
 
-/// Settings that are told.
-const TOLD: usize = 20;
+/// Maximum number of settings listed.
+const MAX_LISTED: usize = 20;
 
-/// One setting, and how near it comes.
+/// A setting and its error.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Hit {
-    /// Which cell of the campaign.
+pub struct SearchResult {
+    /// Index of the campaign's cell.
     pub cell: usize,
-    /// How far off the worst of its figures is, as a part of the target; infinite where one is
-    /// missing.
+    /// Relative error of the worst figure; infinite if a figure is missing.
     pub error: f64,
-    /// The figures.
+    /// Values of the figures.
     pub figures: Vec<Option<f64>>,
 }
 
-/// All settings, best first; equally good ones in the order of the campaign.
-pub(crate) fn rank(campaign: &Campaign, done: &Done) -> Vec<Hit> {
+/// Returns all settings, best first; equally good ones in the order of the campaign.
+pub(crate) fn rank(campaign: &Campaign, done: &CampaignResults) -> Vec<SearchResult> {
     let Some(target) = &campaign.target else { return Vec::new() };
-    let mut hits: Vec<Hit> = done
+    let mut hits: Vec<SearchResult> = done
         .samples
         .iter()
         .enumerate()
         .map(|(cell, samples)| {
             let mut error: f64 = 0.0;
             let mut figures = Vec::new();
-            for (name, wanted) in &target.figures {
+            for (name, expected) in &target.figures {
                 let values: Vec<f64> =
                     samples.iter().filter_map(|f| f.get(name).copied()).collect();
                 let mean = values.iter().sum::<f64>() / values.len() as f64;
                 let found = (!values.is_empty()).then_some(mean);
                 figures.push(found);
-                let off = found.map_or(f64::INFINITY, |mean| match *wanted == 0.0 {
+                let off = found.map_or(f64::INFINITY, |mean| match *expected == 0.0 {
                     true => mean.abs(),
-                    false => (mean / wanted - 1.0).abs(),
+                    false => (mean / expected - 1.0).abs(),
                 });
                 error = error.max(off);
             }
-            Hit { cell, error, figures }
+            SearchResult { cell, error, figures }
         })
         .collect();
     hits.sort_by(|a, b| a.error.total_cmp(&b.error));
     hits
 }
 
-/// How many settings come within the tolerance.
-pub(crate) fn found(campaign: &Campaign, done: &Done) -> usize {
+/// Returns the number of settings within the tolerance.
+pub(crate) fn found(campaign: &Campaign, done: &CampaignResults) -> usize {
     let tolerance = campaign.target.as_ref().map_or(0.0, |t| t.tolerance);
     rank(campaign, done).iter().filter(|h| h.error <= tolerance).count()
 }
 
-/// The best settings as a table.
-pub(crate) fn table(campaign: &Campaign, done: &Done) -> TableSheet {
+/// Returns the table of the best settings.
+pub(crate) fn table(campaign: &Campaign, done: &CampaignResults) -> TableSheet {
     let hits = rank(campaign, done);
     let figures = campaign.target.as_ref().map_or(&[][..], |t| &t.figures);
     let tolerance = campaign.target.as_ref().map_or(0.0, |t| t.tolerance);
@@ -67,15 +66,15 @@ pub(crate) fn table(campaign: &Campaign, done: &Done) -> TableSheet {
     head.push("worst error".into());
     head.extend(figures.iter().map(|(name, _)| name.clone()));
     let mut rows = Vec::new();
-    let mut wanted = vec!["wanted".to_string()];
-    wanted.extend(campaign.vary.iter().map(|_| String::new()));
-    wanted.push(format!("{} %", figure(tolerance * 100.0)));
-    wanted.extend(figures.iter().map(|(_, value)| figure(*value)));
-    rows.push(wanted);
-    for (place, hit) in hits.iter().take(TOLD).enumerate() {
+    let mut target_row = vec!["wanted".to_string()];
+    target_row.extend(campaign.vary.iter().map(|_| String::new()));
+    target_row.push(format!("{} %", figure(tolerance * 100.0)));
+    target_row.extend(figures.iter().map(|(_, value)| figure(*value)));
+    rows.push(target_row);
+    for (rank, hit) in hits.iter().take(MAX_LISTED).enumerate() {
         let cell = &campaign.cells[hit.cell];
         let mark = if hit.error <= tolerance { "" } else { " !" };
-        let mut row = vec![format!("{}{mark}", place + 1)];
+        let mut row = vec![format!("{}{mark}", rank + 1)];
         row.extend(
             campaign.vary.iter().zip(&cell.choices).map(|(v, c)| v.choices[*c].text.clone()),
         );
@@ -93,7 +92,7 @@ pub(crate) fn table(campaign: &Campaign, done: &Done) -> TableSheet {
              {}, seed {}.",
             hits.len(),
             figure(tolerance * 100.0),
-            hits.len().min(TOLD),
+            hits.len().min(MAX_LISTED),
             campaign.rule(),
             campaign.seed
         ),
@@ -102,10 +101,10 @@ pub(crate) fn table(campaign: &Campaign, done: &Done) -> TableSheet {
     }
 }
 
-/// The same for programs.
-pub(crate) fn json(campaign: &Campaign, done: &Done) -> Value {
+/// Returns the best settings as JSON.
+pub(crate) fn json(campaign: &Campaign, done: &CampaignResults) -> Value {
     let Some(target) = &campaign.target else { return Value::Null };
-    let one = |hit: &Hit| {
+    let one = |hit: &SearchResult| {
         let cell = &campaign.cells[hit.cell];
         let named = campaign.vary.iter().zip(&cell.choices);
         let choices: serde_json::Map<String, Value> =
@@ -120,13 +119,13 @@ pub(crate) fn json(campaign: &Campaign, done: &Done) -> Value {
             "figures": figures,
         })
     };
-    let wanted: serde_json::Map<String, Value> =
+    let figures: serde_json::Map<String, Value> =
         target.figures.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
     json!({
-        "wanted": wanted,
+        "wanted": figures,
         "tolerance_percent": target.tolerance * 100.0,
         "found": found(campaign, done),
         "tried": done.samples.len(),
-        "best": rank(campaign, done).iter().take(TOLD).map(one).collect::<Vec<_>>(),
+        "best": rank(campaign, done).iter().take(MAX_LISTED).map(one).collect::<Vec<_>>(),
     })
 }

@@ -1,4 +1,4 @@
-//! Whatever links do to packets, every packet of every flow is accounted for.
+//! Every packet of every flow is accounted for, whatever the settings of the links.
 
 #![allow(clippy::unwrap_used)]
 
@@ -39,7 +39,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
-    fn nothing_is_lost_without_a_reason(first in link(), second in link(), seed: u64) {
+    fn every_packet_is_accounted_for(first in link(), second in link(), seed: u64) {
         let text = format!(
             "[scenario]\ntitle = \"t\"\nnodes = [\"a\", \"r\", \"b\"]\nstop = \"1.5 s\"\n\
              [[link]]\nbetween = [\"a\", \"r\"]\n{first}\n[[link]]\nbetween = [\"r\", \"b\"]\n{second}\n\
@@ -70,16 +70,16 @@ proptest! {
             counted += f.dropped + back.dropped;
             under_way += f.in_flight + f.back.in_flight;
         }
-        // The links' own counters say the same, and know of no packet that no flow has.
+        // The links' own counters agree, and contain no packet that belongs to no flow.
         prop_assert_eq!(counted, dropped + no_port);
         prop_assert!(under_way >= waiting, "{} {}", under_way, waiting);
     }
 }
 
-/// A link is busy with all it adds to packets and without what it strips, also for those it loses
-/// at its end: 100 bytes less 14 are two cells of 53.
+/// The utilisation of a link includes what it adds to packets and excludes what it strips, also for
+/// packets it loses at its end: 100 bytes less 14 are two cells of 53.
 #[test]
-fn the_use_of_a_link_is_that_of_its_wire() {
+fn utilisation_includes_link_overhead() {
     let busy = |link: &str| {
         let text = format!(
             "[scenario]\ntitle = \"t\"\nnodes = [\"a\", \"b\"]\nstop = \"1 s\"\n\

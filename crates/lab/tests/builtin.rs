@@ -1,4 +1,4 @@
-//! The scenarios that are part of the program: each runs, and shows what it says.
+//! The built-in scenarios: each runs, and shows what its description states.
 
 #![allow(clippy::unwrap_used)]
 
@@ -22,7 +22,7 @@ fn flow<'a>(outcome: &'a Outcome, name: &str) -> &'a FlowMeasures {
 
 /// Conservation: every packet is dropped, under way or delivered.
 #[test]
-fn all_run_and_account_for_every_packet() {
+fn all_scenarios_account_for_every_packet() {
     for b in builtin::ALL {
         let outcome = outcome(b.name, 0);
         assert!(!outcome.flows.is_empty(), "{}", b.name);
@@ -47,7 +47,7 @@ fn all_run_and_account_for_every_packet() {
 
 /// The same seed gives the same figures, another gives others.
 #[test]
-fn a_run_is_repeated_to_the_last_bit() {
+fn a_run_is_reproducible_to_the_last_bit() {
     let text = |o: &Outcome| serde_json::to_string(o).unwrap();
     let first = outcome("jitter", 0);
     let again = outcome("jitter", 0);
@@ -57,9 +57,9 @@ fn a_run_is_repeated_to_the_last_bit() {
     assert_ne!(text(&outcome("jitter", 1)), text(&outcome("jitter", 0)));
 }
 
-/// The rows of Table 1, with what the papers call lost told apart.
+/// The rows of Table 1, and the composition of what the papers call lost.
 #[test]
-fn table_1_comes_out() {
+fn table_1_is_reproduced() {
     let udp = outcome("gangurde-udp", 0);
     let udp = flow(&udp, "udp");
     assert_eq!((udp.sent, udp.delivered, udp.dropped, udp.in_flight), (1569, 723, 819, 27));
@@ -73,9 +73,9 @@ fn table_1_comes_out() {
     assert!(near("delay_mean", 1.680858) && near("delay_variance", 0.315453), "{sctp:?}");
 }
 
-/// CoDel and FQ-CoDel spare voice the wait that drop-tail makes it, at no cost to the download.
+/// With CoDel and FQ-CoDel voice does not wait as with drop-tail, and the download loses nothing.
 #[test]
-fn bufferbloat_is_cured() {
+fn aqm_removes_bufferbloat() {
     let [tail, codel, fair] =
         ["drop-tail", "codel", "fq-codel"].map(|name| outcome(&format!("bufferbloat-{name}"), 0));
     let delay = |o: &Outcome| flow(o, "voice").value("delay_p90").unwrap();
@@ -87,21 +87,22 @@ fn bufferbloat_is_cured() {
     assert!(goodput(&fair) > 0.95 * goodput(&tail));
 }
 
-/// Pollaczek and Khinchine: 3 ms at a load of 0.8 and a service of 1 ms.
+/// Pollaczek and Khinchine: 3 ms at a load of 0.8 and a service time of 1 ms.
 #[test]
-fn m_d_1_has_the_mean_delay_of_its_formula() {
+fn m_d_1_has_the_expected_mean_delay() {
     let delays = (0..4).map(|r| flow(&outcome("m-d-1", r), "poisson").value("delay_mean").unwrap());
     let mean = delays.sum::<f64>() / 4.0;
     assert!((mean / 0.003 - 1.0).abs() < 0.03, "{mean}");
 }
 
-/// A download goes on after the line comes back, and everything on the line when it went is gone.
+/// A download continues after the link comes back, and every packet on the link when it failed is
+/// lost.
 #[test]
 fn a_pulled_cable_delays_a_file() {
     let outcome = outcome("cable-pulled", 0);
     let file = flow(&outcome, "file");
     let seconds = file.completion.unwrap();
-    // 10 MB at 8 Mbit/s take ten seconds and a half, and three are missing.
+    // 10 MB at 8 Mbit/s take 10.5 s, and the link is down for three.
     assert!((13.0..16.0).contains(&seconds), "{seconds}");
     assert!(file.dropped_by["link went down on the way"] > 0);
     assert!(file.dropped_by["link down"] > 0);
@@ -109,10 +110,10 @@ fn a_pulled_cable_delays_a_file() {
     assert!(file.timeouts > 0);
 }
 
-/// Nothing is lost and nothing comes twice when the primary path goes, and the short timers notice
-/// it sooner.
+/// When the primary path fails nothing is lost or duplicated, and short timers detect the failure
+/// sooner.
 #[test]
-fn the_second_path_takes_over() {
+fn a_transfer_continues_on_the_second_path() {
     let stalls = (0..4).map(|replication| {
         let outcome = outcome("two-cables", replication);
         let stall = |name| {
@@ -130,9 +131,9 @@ fn the_second_path_takes_over() {
     }
 }
 
-/// Lost messages hold up everybody's in one stream, and one call's in eight.
+/// Lost messages delay all calls in one stream, and one call in eight streams.
 #[test]
-fn streams_keep_calls_apart() {
+fn streams_isolate_calls() {
     let runs: Vec<Outcome> = (0..3).map(|r| outcome("head-of-line", r)).collect();
     let p90 = |name: &str| {
         let delays = runs.iter().map(|o| {
@@ -145,25 +146,25 @@ fn streams_keep_calls_apart() {
     for (eight, one) in [("streams-8", "streams-1"), ("streams-8-rfc9260", "streams-1-rfc9260")] {
         assert!(p90(one) > 1.5 * p90(eight), "{} {}", p90(one), p90(eight));
     }
-    // Found as soon and acknowledged alike, a lost packet costs TCP what it costs one stream.
+    // Detected as early and acknowledged alike, a lost packet costs TCP as much as one stream.
     assert!((0.7..1.5).contains(&(p90("tcp") / p90("streams-1"))), "{}", p90("tcp"));
 }
 
-/// Every question is answered, and answers that meet bursts take longer.
+/// Every request is answered, and responses that meet bursts take longer.
 #[test]
-fn pages_are_answered() {
+fn requests_are_answered() {
     let outcome = outcome("web", 0);
     let messages = flow(&outcome, "pages").messages.unwrap();
     assert_eq!((messages.written, messages.delivered), (200, 200));
     let delay = messages.delay.unwrap();
-    // 20 kB at 5 Mbit/s, three round trips of 40 ms at least: connecting, and two windows.
+    // 20 kB at 5 Mbit/s, and at least three round trips of 40 ms: connecting, and two windows.
     assert!(delay.p50 > 0.1 && delay.p50 < 0.5, "{delay:?}");
     assert!(delay.p99 > 1.5 * delay.p50, "{delay:?}");
 }
 
-/// A node that does too much is named.
+/// A node that exceeds its budget is named.
 #[test]
-fn a_budget_names_the_node() {
+fn an_exceeded_budget_names_the_node() {
     let mut scenario = scenario("lossy-bulk");
     scenario.events = 1000;
     let error = run(&scenario, &Options::default(), |_| ()).unwrap_err().to_string();

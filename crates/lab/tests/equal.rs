@@ -1,4 +1,4 @@
-//! Replications that are all equal are said to be, and no interval is made of copies.
+//! Equal replications are reported, and no interval is computed from copies.
 
 #![allow(clippy::unwrap_used)]
 
@@ -12,27 +12,28 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// The UDP row of Table 1 leaves nothing to chance: however often it is run, it is one run.
+/// The UDP row of Table 1 has no random element: any number of runs is one run.
 #[test]
 fn a_scenario_without_a_random_element_has_no_interval() {
     for reps in [2, 30] {
-        let args = RunArgs { what: "gangurde-udp".into(), reps: Some(reps), ..RunArgs::default() };
+        let args =
+            RunArgs { scenario: "gangurde-udp".into(), reps: Some(reps), ..RunArgs::default() };
         let answer = run(&args).unwrap();
         assert!(!answer.text.contains('±'), "{}", answer.text);
-        let said = format!("all {reps} replications are equal");
-        assert!(answer.text.contains(&said), "{}", answer.text);
+        let expected = format!("all {reps} replications are equal");
+        assert!(answer.text.contains(&expected), "{}", answer.text);
         assert_eq!(answer.json["equal"], true);
         for figure in answer.json["summary"].as_array().unwrap() {
             assert!(figure["interval"].is_null() && figure["low"].is_null(), "{figure}");
             assert_eq!(figure["equal"], true, "{figure}");
         }
     }
-    let answer = run(&RunArgs { what: "gangurde-udp".into(), ..RunArgs::default() }).unwrap();
+    let answer = run(&RunArgs { scenario: "gangurde-udp".into(), ..RunArgs::default() }).unwrap();
     assert!(!answer.text.contains("equal"), "one run is not compared: {}", answer.text);
     assert_eq!(answer.json["equal"], false);
 }
 
-/// A figure that chance does not touch stands beside those that it does, marked as equal.
+/// A figure that chance does not affect is marked as equal beside figures that it affects.
 #[test]
 fn equal_figures_of_unequal_runs_are_marked() {
     let folder = folder("mixed");
@@ -44,7 +45,7 @@ fn equal_figures_of_unequal_runs_are_marked() {
                 packets = 40\n";
     std::fs::write(&file, text).unwrap();
     let what = file.display().to_string();
-    let answer = run(&RunArgs { what, reps: Some(5), ..RunArgs::default() }).unwrap();
+    let answer = run(&RunArgs { scenario: what, reps: Some(5), ..RunArgs::default() }).unwrap();
     assert!(!answer.text.contains("± 0 ") && answer.text.contains("40 ="), "{}", answer.text);
     assert!(answer.text.contains("= the same in all replications"), "{}", answer.text);
     assert!(!answer.text.contains("replications are equal"), "{}", answer.text);
@@ -55,9 +56,9 @@ fn equal_figures_of_unequal_runs_are_marked() {
     assert!(of("loss_ratio")["low"].is_number() && of("loss_ratio")["equal"] == false);
 }
 
-/// Cells of a campaign whose replications are equal are not told apart by statistics.
+/// Cells of a campaign with equal replications are not compared by statistics.
 #[test]
-fn equal_cells_of_a_campaign_are_not_sure() {
+fn equal_cells_have_no_significance() {
     let folder = folder("campaign");
     let file = folder.join("campaign.toml");
     let text = "[campaign]\ntitle = \"t\"\nscenario = \"gangurde-udp\"\n\
@@ -66,7 +67,7 @@ fn equal_cells_of_a_campaign_are_not_sure() {
                 [[vary]]\nkey = \"link.*.queue.limit\"\nname = \"limit\"\nvalues = [10, 50]\n";
     std::fs::write(&file, text).unwrap();
     let args = SweepArgs {
-        what: file.display().to_string(),
+        campaign: file.display().to_string(),
         out: Some(folder.join("out")),
         ..SweepArgs::default()
     };

@@ -1,12 +1,12 @@
-//! Paths on which very much is in flight.
+//! Paths with a large bandwidth-delay product.
 
 #![allow(clippy::unwrap_used)]
 
 use ringway_lab::run::{FlowMeasures, Options, run};
 use ringway_lab::scenario::Scenario;
 
-/// A transfer over 10 ms, of which 200 Gbit/s have as much in flight as 10 Gbit/s over 200 ms, for so
-/// long. All of the round trip is the way there, so that what is in flight is on it.
+/// Runs a transfer over 10 ms, where 200 Gbit/s have as much in flight as 10 Gbit/s over 200 ms.
+/// The whole round trip is the way there, so that all data in flight is on it.
 fn transfer(transport: &str, rate: &str, stop: &str) -> FlowMeasures {
     let text = format!(
         "[scenario]\ntitle = \"t\"\nnodes = [\"a\", \"b\"]\nstop = \"{stop}\"\n[[link]]\nbetween = [\"a\", \"b\"]\n\
@@ -33,7 +33,7 @@ fn tcp_fills_ten_gigabits_over_two_hundred_milliseconds() {
     assert!(flow.in_flight > 170_000, "{} in flight of {}", flow.in_flight, flow.sent);
 }
 
-/// Beyond 262,144 segments nothing new is sent, and that is counted.
+/// Beyond 262,144 segments no new data is sent, and this is counted.
 #[test]
 fn a_window_beyond_the_bound_is_counted() {
     let flow = transfer(&tcp("768 MiB"), "500 Gbit/s", "125 ms");
@@ -41,9 +41,9 @@ fn a_window_beyond_the_bound_is_counted() {
     assert!(flow.window_full > 0);
 }
 
-/// Beyond 32,767 chunks SCTP sends nothing new, and that is counted; below, nothing is.
+/// Beyond 32,767 chunks SCTP sends no new data, and this is counted; below, nothing is counted.
 #[test]
-fn so_many_chunks_are_counted() {
+fn chunks_beyond_the_bound_are_counted() {
     let sctp =
         "transport = \"sctp\"\nsctp = { send_buffer = \"256 MiB\", receive_buffer = \"256 MiB\" }";
     let flow = transfer(sctp, "200 Gbit/s", "200 ms");

@@ -1,4 +1,4 @@
-//! The files that the reader's guide shows are files that can be used.
+//! The files in the user guide are valid.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,14 +9,14 @@ use ringway_lab::scenario::Scenario;
 
 const GUIDE: &str = include_str!("../../../docs/lab.md");
 
-/// The n-th block of TOML.
+/// Returns the n-th block of TOML.
 fn block(n: usize) -> &'static str {
     let block = GUIDE.split("```toml\n").nth(n + 1).unwrap();
     block.split("```").next().unwrap()
 }
 
 #[test]
-fn what_the_guide_shows_is_read() {
+fn examples_of_the_guide_are_valid() {
     let scenario = Scenario::read("guide", block(0)).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(scenario.flows.len(), 1);
     let base = builtin::find("lossy-bulk").unwrap();
@@ -25,15 +25,15 @@ fn what_the_guide_shows_is_read() {
             .unwrap_or_else(|e| panic!("{e}"))
     };
     assert_eq!(read(block(2), base).cells.len(), 6);
-    // The target stands there without the campaign it belongs to.
+    // The guide shows the target without its campaign.
     let search = format!("[campaign]\ntitle = \"t\"\nscenario = \"gangurde-udp\"\n{}", block(3));
     let search = read(&search, builtin::find("gangurde-udp").unwrap());
     assert_eq!(search.target.unwrap().figures.len(), 3);
 }
 
-/// The scenario with everything of SCTP does what its comments say.
+/// The scenario with all settings of SCTP behaves as its comments state.
 #[test]
-fn what_the_guide_shows_of_sctp_is_so() {
+fn the_sctp_example_behaves_as_described() {
     let scenario = Scenario::read("guide", block(1)).unwrap_or_else(|e| panic!("{e}"));
     let outcome = run(&scenario, &Options::default(), |_| ()).unwrap();
     let flow = |name: &str| outcome.flows.iter().find(|f| f.flow == name).unwrap();
@@ -44,20 +44,20 @@ fn what_the_guide_shows_of_sctp_is_so() {
     let [calls, live] = ["calls", "live"].map(|name| flow(name).messages.unwrap());
     assert_eq!((calls.written, calls.delivered), (300, 300));
     assert!(flow("calls").stall.unwrap() < 1.5, "{:?}", flow("calls").stall);
-    // Four seconds of sixteen were without a line, and then the timer had doubled.
+    // The link was down for four of sixteen seconds, and then the timer had doubled.
     assert_eq!(live.written, 800);
     assert!((300..790).contains(&live.delivered), "{}", live.delivered);
     assert!(live.delay.unwrap().max < 3.0, "{live:?}");
-    // More than its line alone, less the time it was away, could have brought.
+    // More than its own link could have delivered in the time it was up.
     assert!(flow("both").goodput > 2e6, "{}", flow("both").goodput);
     assert!(flow("shares").goodput > 0.5e6, "{}", flow("shares").goodput);
 }
 
-/// Campaigns that are part of the program vary scenarios that are, too.
+/// Built-in campaigns vary built-in scenarios.
 #[test]
-fn built_in_campaigns_are_read() {
+fn built_in_campaigns_are_valid() {
     for b in builtin::CAMPAIGNS {
-        let (scenario, _) = campaign::named(b.name, b.text).unwrap();
+        let (scenario, _) = campaign::scenario_and_title(b.name, b.text).unwrap();
         let base = builtin::find(&scenario).unwrap();
         let campaign = campaign::read(b.name, b.text, (base.name, base.text), None);
         let campaign = campaign.unwrap_or_else(|e| panic!("{e}"));

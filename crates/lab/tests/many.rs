@@ -1,4 +1,4 @@
-//! Many flows cost in proportion to their number.
+//! The cost of many flows is proportional to their number.
 
 #![allow(clippy::unwrap_used)]
 
@@ -6,7 +6,7 @@ use ringway_lab::commands::{RunArgs, run};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Runs so many flows of one packet each, twice; returns the shorter time.
+/// Runs a number of flows of one packet each, twice; returns the shorter time.
 fn took(flows: usize) -> Duration {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("many");
     std::fs::create_dir_all(&folder).unwrap();
@@ -24,16 +24,16 @@ fn took(flows: usize) -> Duration {
     let once = || {
         let began = Instant::now();
         let what = file.display().to_string();
-        assert!(run(&RunArgs { what, ..RunArgs::default() }).unwrap().faults.is_empty());
+        assert!(run(&RunArgs { scenario: what, ..RunArgs::default() }).unwrap().faults.is_empty());
         began.elapsed()
     };
     once().min(once())
 }
 
-/// Eight times the flows take about eight times as long, not sixty-four: tables look nothing up by
-/// going through all flows.
+/// Eight times the flows take about eight times as long, not sixty-four: no look-up searches all
+/// flows.
 #[test]
-fn results_of_many_flows_cost_in_proportion() {
+fn cost_is_proportional_to_the_number_of_flows() {
     let (few, many) = (took(500), took(4_000));
     assert!(many < few * 24, "500 flows took {few:?}, 4000 took {many:?}");
 }

@@ -1,4 +1,4 @@
-//! The order in which nodes, links and flows are listed is nobody's business.
+//! The order in which nodes, links and flows are listed does not matter.
 
 #![allow(clippy::unwrap_used)]
 
@@ -6,7 +6,7 @@ use ringway_lab::run::{Options, Outcome, run};
 use ringway_lab::scenario::Scenario;
 use std::collections::BTreeMap;
 
-/// Three sources that send at the same instants through one queue that overflows, two of them over
+/// Three sources that send at the same times through one queue that overflows, two of them over
 /// paths of the same cost, and losses on parallel links.
 fn text(nodes: &str, links: [usize; 6], flows: [usize; 4]) -> String {
     const LINKS: [&str; 6] = [
@@ -47,10 +47,10 @@ fn outcome(text: &str) -> Outcome {
     outcome
 }
 
-/// The same seed with nodes, links and flows listed in another order: the same figures of every flow,
-/// link and probe.
+/// The same seed with nodes, links and flows listed in another order gives the same figures of
+/// every flow, link and probe.
 #[test]
-fn another_order_of_nodes_links_and_flows_changes_nothing() {
+fn listing_order_does_not_change_figures() {
     let by_name = |o: &Outcome| {
         let flows: BTreeMap<_, _> = o.flows.iter().map(|f| (f.flow.clone(), f.clone())).collect();
         let links: BTreeMap<_, _> =

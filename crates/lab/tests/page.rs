@@ -1,17 +1,18 @@
-//! The page that a run leaves.
+//! The HTML page of a run.
 
 #![allow(clippy::unwrap_used)]
 
 use ringway_lab::commands::{RunArgs, run};
 use std::path::PathBuf;
 
-/// The network is drawn, times when the link is down are shaded, and every link leads to a file.
+/// The network is drawn, times when the link is down are shaded, and every reference points to a
+/// file.
 #[test]
-fn a_page_draws_the_network_and_leads_to_its_files() {
+fn a_page_draws_the_network_and_links_its_files() {
     let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("page");
     let _ = std::fs::remove_dir_all(&out);
     let args =
-        RunArgs { what: "cable-pulled".into(), out: Some(out.clone()), ..RunArgs::default() };
+        RunArgs { scenario: "cable-pulled".into(), out: Some(out.clone()), ..RunArgs::default() };
     run(&args).unwrap();
     let html = std::fs::read_to_string(out.join("report.html")).unwrap();
     let links: Vec<&str> =

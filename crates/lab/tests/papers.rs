@@ -1,14 +1,13 @@
-//! Papers are run again alike, and say what they should.
+//! Papers are reproduced identically, with the expected outcomes.
 
 #![allow(clippy::unwrap_used)]
 
 use ringway_lab::papers::{Claim, Reproduction, find};
 
-/// A claim that comes out otherwise than it should is a fault, whichever way, and so is one that too
-/// few replications cannot decide. The same figures come out on one thread and on two, to the last
-/// bit.
+/// A claim with an unexpected outcome is a fault, in either direction, and so is one that too few
+/// replications cannot decide. One thread and two give the same figures to the last bit.
 #[test]
-fn a_paper_is_repeated_and_its_claims_can_fail() {
+fn a_paper_is_reproducible_and_its_claims_can_fail() {
     let pang = |threads| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| find("pang").unwrap().run(12_345, 2).unwrap())
@@ -19,7 +18,8 @@ fn a_paper_is_repeated_and_its_claims_can_fail() {
     let mut first = pang(1);
     assert_eq!(text(&first), text(&pang(2)));
     assert!(first.claims.iter().all(|c| c.expected || !c.why.is_empty()));
-    // Fast retransmission is worth what Pang says of it where enough is sent and not too much lost.
+    // Fast retransmission has the effect that Pang describes if enough is sent and not too much is
+    // lost.
     let dialled = first.measured.iter().find(|m| m.source == "Table 5.3, without people").unwrap();
     let calls = |row, transport| dialled.get(row, transport).unwrap().ours;
     assert!(calls("5 % in each direction", "SCTP") > 1.2 * calls("5 % in each direction", "UDP"));
@@ -35,12 +35,12 @@ fn a_paper_is_repeated_and_its_claims_can_fail() {
         assert_eq!(first.outside().len(), before + 2);
         assert!(first.outside().iter().any(|line| line.contains("is undecided")));
     }
-    // Two replications do not decide everything, and that is said.
+    // Two replications do not decide every claim, and this is reported.
     assert!(!first.ok && first.claims.iter().any(|c| !c.sure));
 }
 
-/// What a finding says of delays and cuts are this run's figures, and no figure is held against one
-/// that no paper prints.
+/// Delays and cuts in a finding are this run's figures, and no figure is compared with a value that
+/// no paper prints.
 #[test]
 fn findings_of_table_1_are_computed() {
     let done = find("gangurde").unwrap().run(12_345, 1).unwrap();
@@ -50,13 +50,13 @@ fn findings_of_table_1_are_computed() {
     let ours =
         |figure: &str| done.figures.iter().find(|f| f.figure == figure).unwrap().comparison.ours;
     let delays = done.findings.iter().find(|f| f.starts_with("The delays compare")).unwrap();
-    for said in [
+    for expected in [
         format!("at most {:.2} s over UDP", ours("3.4")),
         format!("{:.2} s over TCP", ours("3.2")),
         format!("{:.1} s over SCTP", ours("3.6")),
         format!("{:.2} times TCP's", ours("3.4") / ours("3.2")),
     ] {
-        assert!(delays.contains(&said), "{said} in {delays}");
+        assert!(delays.contains(&expected), "{expected} in {delays}");
     }
     let cuts = "a cut at 28.985 s or 28.998 s gives the same counts of all three as that at 28.99 s, one at \
                 28.97 s or 29.01 s does not";

@@ -1,4 +1,4 @@
-//! What comes out depends on the seed and on nothing else, not on how many threads there are.
+//! The output depends on the seed only, not on the number of threads.
 
 #![allow(clippy::unwrap_used)]
 
@@ -6,12 +6,12 @@ use ringway_lab::commands::{self, RunArgs, SweepArgs};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Does something on so many threads.
+/// Calls a function on a number of threads.
 fn on<T: Send>(threads: usize, what: impl FnOnce() -> T + Send) -> T {
     rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(what)
 }
 
-/// Everything that a command wrote, but for the part of the manifest that is of the host.
+/// Returns every file that a command wrote, without the host part of the manifest.
 fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut all = BTreeMap::new();
     for entry in std::fs::read_dir(dir).unwrap() {
@@ -28,15 +28,15 @@ fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     all
 }
 
-/// A scenario and a campaign: the same bytes in every file, figures among them.
+/// A scenario and a campaign: every file has the same bytes, including figures.
 #[test]
-fn a_run_and_a_campaign_are_the_same_on_one_thread_and_on_two() {
+fn output_is_equal_on_one_thread_and_two() {
     let dir = tempfile::tempdir().unwrap();
     let mut written = Vec::new();
     for (n, threads) in [1, 2].into_iter().enumerate() {
         let at = |what: &str| Some(dir.path().join(format!("{what}-{n}")));
         let run = |what: &str, reps| RunArgs {
-            what: what.into(),
+            scenario: what.into(),
             out: at(what),
             reps: Some(reps),
             seed: None,
@@ -47,9 +47,9 @@ fn a_run_and_a_campaign_are_the_same_on_one_thread_and_on_two() {
         });
         let what = "hung-khanh-loss";
         let sweep =
-            SweepArgs { what: what.into(), out: at(what), seed: None, reps: Some(2), threads };
+            SweepArgs { campaign: what.into(), out: at(what), seed: None, reps: Some(2), threads };
         commands::sweep(&sweep).unwrap();
-        // Results stand in the order in which they came.
+        // Results are in the order in which they were computed.
         std::fs::remove_file(at(what).unwrap().join("results.log")).unwrap();
         let all = ["calls", "two-cables", what].map(|what| files(&at(what).unwrap()));
         written.push(all);

@@ -1,4 +1,4 @@
-//! Writes man pages and completions, derived from the command line itself, into a folder:
+//! Writes man pages and shell completions, derived from the command line, into a folder:
 //!
 //! ```text
 //! cargo run -p ringway --example documents -- FOLDER

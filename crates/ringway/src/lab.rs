@@ -1,18 +1,18 @@
-//! `ringway lab`: words in, one call into [`ringway_lab::commands`], words out.
+//! `ringway lab`: parses arguments, calls [`ringway_lab::commands`], prints the result.
 
-use crate::out::{self, Fail};
+use crate::out::{self, CommandError};
 use clap::{Args, Subcommand};
 use ringway_lab::commands::{self, Answer, Failure, PaperArgs, RunArgs, SweepArgs};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Exit status of a command that was asked for something that there is not.
+/// Exit status if an argument names something that does not exist.
 const USAGE: u8 = 2;
 
 #[derive(Subcommand)]
 pub(crate) enum Lab {
-    /// Lists the scenarios, campaigns and papers that are part of the program
-    List(Shown),
+    /// Lists the built-in scenarios, campaigns and papers
+    List(OutputArgs),
     /// Runs a scenario: a built-in name, or a TOML file
     Run {
         /// Name or file
@@ -20,7 +20,7 @@ pub(crate) enum Lab {
         #[command(flatten)]
         common: Common,
     },
-    /// Runs a campaign or a search and keeps its results; run again, it goes on where it was
+    /// Runs a campaign or a search and keeps its results; run again, it resumes
     Sweep {
         /// Name or file
         file: String,
@@ -30,7 +30,7 @@ pub(crate) enum Lab {
         #[arg(long, value_name = "N", default_value = "0", hide_default_value = true)]
         threads: u16,
     },
-    /// Runs a paper's experiments again and shows its figures beside ours; without a name, lists them
+    /// Reproduces a paper's experiments and compares its figures; without a name, lists the papers
     Paper {
         /// Name, or all
         name: Option<String>,
@@ -42,14 +42,14 @@ pub(crate) enum Lab {
         /// What run, sweep or paper has written
         dir: PathBuf,
         #[command(flatten)]
-        shown: Shown,
+        output: OutputArgs,
     },
-    /// Shows the tables of a folder, and where its page is
+    /// Shows the tables of a folder, and the path of its page
     View {
         /// What run, sweep or paper has written
         dir: PathBuf,
         #[command(flatten)]
-        shown: Shown,
+        output: OutputArgs,
     },
 }
 
@@ -65,40 +65,40 @@ pub(crate) struct Common {
     #[arg(long, value_name = "N")]
     reps: Option<u64>,
     #[command(flatten)]
-    shown: Shown,
+    output: OutputArgs,
 }
 
 #[derive(Args)]
-pub(crate) struct Shown {
+pub(crate) struct OutputArgs {
     /// Prints JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Does what was asked and shows the answer.
+/// Runs a command and prints its result.
 pub(crate) fn lab(command: Lab) -> ExitCode {
     let (answer, json) = match command {
-        Lab::List(shown) => (commands::list(), shown.json),
+        Lab::List(output) => (commands::list(), output.json),
         Lab::Run { scenario, common } => {
-            let Common { out, seed, reps, shown } = common;
-            (commands::run(&RunArgs { what: scenario, out, seed, reps }), shown.json)
+            let Common { out, seed, reps, output } = common;
+            (commands::run(&RunArgs { scenario, out, seed, reps }), output.json)
         }
         Lab::Sweep { file, common, threads } => {
-            let Common { out, seed, reps, shown } = common;
-            let args = SweepArgs { what: file, out, seed, reps, threads: threads.into() };
-            (commands::sweep(&args), shown.json)
+            let Common { out, seed, reps, output } = common;
+            let args = SweepArgs { campaign: file, out, seed, reps, threads: threads.into() };
+            (commands::sweep(&args), output.json)
         }
         Lab::Paper { name, common } => {
-            let Common { out, seed, reps, shown } = common;
-            (commands::paper(&PaperArgs { name, out, seed, reps }), shown.json)
+            let Common { out, seed, reps, output } = common;
+            (commands::paper(&PaperArgs { name, out, seed, reps }), output.json)
         }
-        Lab::Report { dir, shown } => (commands::report(&dir), shown.json),
-        Lab::View { dir, shown } => (commands::view(&dir), shown.json),
+        Lab::Report { dir, output } => (commands::report(&dir), output.json),
+        Lab::View { dir, output } => (commands::view(&dir), output.json),
     };
     match answer.map(|answer| show(&answer, json)) {
         Ok(Ok(true)) => ExitCode::SUCCESS,
         Ok(Ok(false)) => ExitCode::FAILURE,
-        Ok(Err(Fail(lines))) | Err(Failure::Failed(lines)) => {
+        Ok(Err(CommandError(lines))) | Err(Failure::Failed(lines)) => {
             out::errors(&lines);
             ExitCode::FAILURE
         }
@@ -109,8 +109,8 @@ pub(crate) fn lab(command: Lab) -> ExitCode {
     }
 }
 
-/// Whether all went well.
-fn show(answer: &Answer, json: bool) -> Result<bool, Fail> {
+/// Prints the answer; returns whether it has no faults.
+fn show(answer: &Answer, json: bool) -> Result<bool, CommandError> {
     if json { out::json(&answer.json) } else { out::text(&answer.text) }?;
     out::errors(&answer.faults);
     Ok(answer.faults.is_empty())

@@ -1,12 +1,12 @@
-//! `ringway lab` of a program that was built without the laboratory: it names the way to one that has it.
+//! `ringway lab` of a program built without the laboratory: reports how to run one that has it.
 
 use crate::out;
 use clap::Args;
 use std::process::ExitCode;
 
-/// Exit status of a command that this program cannot run.
+/// Exit status of a command that this program does not have.
 const USAGE: u8 = 2;
-/// What to type instead, in a checkout.
+/// Command to run instead, in a checkout.
 const INSTEAD: &str = "cargo run --release --locked -p ringway -- lab";
 
 #[derive(Args)]
@@ -16,7 +16,7 @@ pub(crate) struct Lab {
     words: Vec<String>,
 }
 
-/// Reports that the laboratory is not part of this program.
+/// Reports that this program was built without the laboratory.
 pub(crate) fn lab(command: Lab) -> ExitCode {
     let instead = [&[INSTEAD.to_owned()], command.words.as_slice()].concat().join(" ");
     out::errors(&[format!("this program was built without the laboratory; run: {instead}")]);

@@ -1,7 +1,9 @@
-//! The command line: words in, one call into [`ringway_server`] or the laboratory, words out.
+//! The command line: parses arguments, calls [`ringway_server`] or the laboratory, prints the
+//! result.
 //!
-//! [`command`] describes it; man pages and completions are derived from that. Exit status 0 is done, 1 failed, 2 wrong usage. What was asked for goes to standard output,
-//! everything else to standard error; `--json` output is stable.
+//! [`command`] describes it; man pages and completions are derived from that. Exit status 0 means
+//! success, 1 failure, 2 wrong usage. Results are printed to standard output, everything else to
+//! standard error; `--json` output is stable.
 
 #[cfg(feature = "lab")]
 mod lab;
@@ -13,9 +15,9 @@ mod out;
 mod perf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
-use out::Fail;
+use out::CommandError;
 use ringway_server::config::{AuthMode, Host, HttpAddr, Listen, StoreKind};
-use ringway_server::manage::{self, Missing, Users};
+use ringway_server::manage::{self, MissingStore, UserManager};
 use ringway_server::prepare;
 use ringway_server::serve::serve;
 use ringway_server::setup::{Overrides, Sources};
@@ -35,21 +37,21 @@ struct Cli {
 enum Command {
     /// Runs the proxy and registrar
     Serve(Serve),
-    /// Makes, changes, removes and lists users
+    /// Adds, changes, removes and lists users
     #[command(subcommand)]
     User(User),
-    /// Looks at configuration files
+    /// Checks configuration files
     #[command(subcommand)]
     Config(Config),
-    /// Shows how a running server is
+    /// Shows the status of a running server
     Status(Status),
-    /// Shows who is registered at a running server, and where
+    /// Shows the registrations of a running server
     Registrations(live::Registrations),
-    /// Shows the calls of a running server
+    /// Shows the calls in progress of a running server
     Calls(live::Calls),
-    /// Writes users and registrations into a file, while the server runs or not
+    /// Writes users and registrations into a file, whether or not the server runs
     Backup(Backup),
-    /// Makes a store of a backup; no server may run on it
+    /// Creates a store from a backup; no server may run on it
     Restore(Backup),
     /// Runs networks in virtual time: scenarios, campaigns, the papers' tables
     #[cfg_attr(feature = "lab", command(subcommand))]
@@ -89,9 +91,9 @@ struct Serve {
     http: Option<HttpAddr>,
 }
 
-/// Which server is meant.
+/// The server that a command addresses.
 #[derive(Args)]
-struct Which {
+struct ServerArgs {
     /// Configuration file of the server
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -105,30 +107,30 @@ struct Which {
 
 #[derive(Subcommand)]
 enum User {
-    /// Makes a user; prints the password unless it was given
-    Add(Named),
-    /// Gives a user a new password; prints it unless it was given
-    Passwd(Named),
-    /// Removes a user and what it has registered
+    /// Adds a user; prints the password unless it was given
+    Add(UserArgs),
+    /// Sets a new password of a user; prints it unless it was given
+    Passwd(UserArgs),
+    /// Removes a user and its registrations
     Del {
         /// NAME or NAME@DOMAIN
         name: String,
         #[command(flatten)]
-        which: Which,
+        server: ServerArgs,
     },
     /// Lists users
-    List(Which),
+    List(ServerArgs),
 }
 
 #[derive(Args)]
-struct Named {
+struct UserArgs {
     /// NAME or NAME@DOMAIN
     name: String,
     /// Reads the password from standard input, up to the end of the line
     #[arg(long)]
     password_stdin: bool,
     #[command(flatten)]
-    which: Which,
+    server: ServerArgs,
 }
 
 #[derive(Subcommand)]
@@ -148,16 +150,16 @@ struct Backup {
     #[arg(long)]
     force: bool,
     #[command(flatten)]
-    which: Which,
+    server: ServerArgs,
 }
 
 #[derive(Args)]
 struct Status {
     #[command(flatten)]
-    which: Which,
+    server: ServerArgs,
 }
 
-impl Which {
+impl ServerArgs {
     fn sources(&self) -> Sources {
         let overrides = Overrides { store: self.store.clone(), ..Overrides::default() };
         Sources { config: self.config.clone(), overrides }
@@ -169,13 +171,13 @@ pub fn command() -> clap::Command {
     Cli::command()
 }
 
-/// Runs what the process's arguments ask for; returns its exit status.
+/// Runs the command in the arguments of the process; returns its exit status.
 pub fn run() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Serve(args) => run_server(args),
         Command::User(command) => user(command),
         Command::Config(Config::Check { file }) => check(&file),
-        Command::Status(Status { which }) => status(&which),
+        Command::Status(Status { server }) => status(&server),
         Command::Registrations(args) => live::registrations(&args),
         Command::Calls(args) => live::calls(&args),
         Command::Backup(args) => backup(&args),
@@ -185,61 +187,66 @@ pub fn run() -> ExitCode {
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Fail(lines)) => {
+        Err(CommandError(lines)) => {
             out::errors(&lines);
             ExitCode::FAILURE
         }
     }
 }
 
-fn run_server(args: Serve) -> Result<(), Fail> {
+fn run_server(args: Serve) -> Result<(), CommandError> {
     let Serve { config, listen, domains, store, auth, workers, http } = args;
     let overrides = Overrides { listen, domains, store, auth, workers, http };
-    serve(&Sources { config, overrides }).map_err(|failure| Fail(failure.0))
+    serve(&Sources { config, overrides }).map_err(|failure| CommandError(failure.0))
 }
 
-fn check(file: &std::path::Path) -> Result<(), Fail> {
+fn check(file: &std::path::Path) -> Result<(), CommandError> {
     let sources = Sources { config: Some(file.to_owned()), overrides: Overrides::default() };
-    prepare::check(&sources).map_err(Fail)?;
+    prepare::check(&sources).map_err(CommandError)?;
     out::line("ok")
 }
 
-fn status(which: &Which) -> Result<(), Fail> {
-    let status = manage::status(&which.sources()).map_err(Fail)?;
-    if which.json { out::json(&status) } else { out::text(&status.text()) }
+fn status(server: &ServerArgs) -> Result<(), CommandError> {
+    let status = manage::status(&server.sources()).map_err(CommandError)?;
+    if server.json { out::json(&status) } else { out::text(&status.text()) }
 }
 
-fn backup(args: &Backup) -> Result<(), Fail> {
-    let made = manage::back_up(&args.which.sources(), &args.file, args.force).map_err(Fail)?;
-    if args.which.json {
+fn backup(args: &Backup) -> Result<(), CommandError> {
+    let made =
+        manage::back_up(&args.server.sources(), &args.file, args.force).map_err(CommandError)?;
+    if args.server.json {
         return out::json(&made);
     }
     out::line(&format!("{}: {} users, {} bytes", made.file.display(), made.users, made.bytes))
 }
 
-fn restore(args: &Backup) -> Result<(), Fail> {
-    let made = manage::restore(&args.which.sources(), &args.file, args.force).map_err(Fail)?;
-    if args.which.json {
+fn restore(args: &Backup) -> Result<(), CommandError> {
+    let made =
+        manage::restore(&args.server.sources(), &args.file, args.force).map_err(CommandError)?;
+    if args.server.json {
         return out::json(&made);
     }
     out::line(&format!("store {} restored: {} users", made.file.display(), made.users))
 }
 
-fn user(command: User) -> Result<(), Fail> {
+fn user(command: User) -> Result<(), CommandError> {
     match command {
-        User::Add(named) => set(named, true),
-        User::Passwd(named) => set(named, false),
-        User::Del { name, which } => {
-            let removed =
-                Users::open(&which.sources(), Missing::Refuse).map_err(Fail)?.remove(&name)?;
-            match which.json {
+        User::Add(user_args) => set(user_args, true),
+        User::Passwd(user_args) => set(user_args, false),
+        User::Del { name, server } => {
+            let removed = UserManager::open(&server.sources(), MissingStore::Refuse)
+                .map_err(CommandError)?
+                .remove(&name)?;
+            match server.json {
                 true => out::json(&removed),
                 false => out::line(&format!("{}@{} removed", removed.user, removed.realm)),
             }
         }
-        User::List(which) => {
-            let users = Users::open(&which.sources(), Missing::Refuse).map_err(Fail)?.list()?;
-            match which.json {
+        User::List(server) => {
+            let users = UserManager::open(&server.sources(), MissingStore::Refuse)
+                .map_err(CommandError)?
+                .list()?;
+            match server.json {
                 true => out::json(&users),
                 false => {
                     users.iter().try_for_each(|u| out::line(&format!("{}@{}", u.user, u.realm)))
@@ -249,18 +256,18 @@ fn user(command: User) -> Result<(), Fail> {
     }
 }
 
-fn set(named: Named, new: bool) -> Result<(), Fail> {
-    let password = match named.password_stdin {
+fn set(user_args: UserArgs, new: bool) -> Result<(), CommandError> {
+    let password = match user_args.password_stdin {
         true => Some(read_password()?),
         false => None,
     };
-    let missing = if new { Missing::Make } else { Missing::Refuse };
-    let users = Users::open(&named.which.sources(), missing).map_err(Fail)?;
-    if let Some(store) = users.made() {
+    let missing = if new { MissingStore::Create } else { MissingStore::Refuse };
+    let users = UserManager::open(&user_args.server.sources(), missing).map_err(CommandError)?;
+    if let Some(store) = users.created() {
         out::note(&format!("store {} is new", store.display()));
     }
-    let made = users.set(&named.name, password, new)?;
-    if named.which.json {
+    let made = users.set(&user_args.name, password, new)?;
+    if user_args.server.json {
         return out::json(&made);
     }
     let what = if new { "added" } else { "has a new password" };
@@ -271,14 +278,14 @@ fn set(named: Named, new: bool) -> Result<(), Fail> {
     }
 }
 
-fn read_password() -> Result<String, Fail> {
-    // More than the longest password; whoever sends more has sent something else.
-    const MOST: u64 = 4096;
+fn read_password() -> Result<String, CommandError> {
+    // More than the longest password; longer input is not a password.
+    const MAX_INPUT: u64 = 4096;
     let mut text = String::new();
     std::io::stdin()
-        .take(MOST)
+        .take(MAX_INPUT)
         .read_to_string(&mut text)
-        .map_err(|e| Fail(vec![format!("standard input: {e}")]))?;
+        .map_err(|e| CommandError(vec![format!("standard input: {e}")]))?;
     Ok(text.lines().next().unwrap_or_default().to_owned())
 }
 

@@ -1,7 +1,7 @@
-//! `ringway registrations` and `ringway calls`: what a running server is doing.
+//! `ringway registrations` and `ringway calls`: the present activity of a running server.
 
-use crate::Which;
-use crate::out::{self, Fail};
+use crate::ServerArgs;
+use crate::out::{self, CommandError};
 use clap::Args;
 use ringway_server::manage;
 use ringway_server::observe::http::Registration;
@@ -13,19 +13,19 @@ pub(crate) struct Registrations {
     /// NAME or NAME@DOMAIN [default: everybody]
     user: Option<String>,
     #[command(flatten)]
-    which: Which,
+    server: ServerArgs,
 }
 
 #[derive(Args)]
 pub(crate) struct Calls {
     #[command(flatten)]
-    which: Which,
+    server: ServerArgs,
 }
 
-/// Widest column; what is longer is shown whole and moves the rest of its line.
+/// Maximum width of a column; a longer value is shown in full and shifts the rest of its line.
 const MAX_WIDTH: usize = 48;
 
-/// Lines of a table, aligned by what the first page has.
+/// A table whose columns are aligned by the rows of the first page.
 struct Table<const N: usize> {
     head: [&'static str; N],
     widths: Option<[usize; N]>,
@@ -36,7 +36,7 @@ impl<const N: usize> Table<N> {
         Table { head, widths: None }
     }
 
-    fn page(&mut self, rows: &[[String; N]]) -> Result<(), Fail> {
+    fn page(&mut self, rows: &[[String; N]]) -> Result<(), CommandError> {
         let mut text = String::new();
         let widths = match self.widths {
             Some(widths) => widths,
@@ -67,28 +67,28 @@ fn line<T: AsRef<str>>(widths: &[usize], cells: &[T]) -> String {
     text
 }
 
-/// Prints items as one JSON list, as they come.
+/// Prints items as one JSON list while they arrive.
 struct JsonList {
-    some: bool,
+    not_empty: bool,
 }
 
 impl JsonList {
-    fn page(&mut self, items: &[impl Serialize]) -> Result<(), Fail> {
+    fn page(&mut self, items: &[impl Serialize]) -> Result<(), CommandError> {
         let mut text = String::new();
         for item in items {
-            text.push_str(if self.some { ",\n " } else { "[\n " });
-            self.some = true;
+            text.push_str(if self.not_empty { ",\n " } else { "[\n " });
+            self.not_empty = true;
             text.push_str(&serde_json::to_string(item).map_err(|e| e.to_string())?);
         }
         out::text(&text)
     }
 
-    fn end(&self) -> Result<(), Fail> {
-        out::text(if self.some { "\n]\n" } else { "[]\n" })
+    fn end(&self) -> Result<(), CommandError> {
+        out::text(if self.not_empty { "\n]\n" } else { "[]\n" })
     }
 }
 
-/// A whole number of seconds as people say it.
+/// Formats a number of seconds for people.
 fn duration(seconds: u64) -> String {
     match seconds {
         0..=59 => format!("{seconds} s"),
@@ -97,12 +97,12 @@ fn duration(seconds: u64) -> String {
     }
 }
 
-pub(crate) fn registrations(args: &Registrations) -> Result<(), Fail> {
-    let (sources, user) = (args.which.sources(), args.user.clone());
-    if args.which.json {
-        let mut list = JsonList { some: false };
+pub(crate) fn registrations(args: &Registrations) -> Result<(), CommandError> {
+    let (sources, user) = (args.server.sources(), args.user.clone());
+    if args.server.json {
+        let mut list = JsonList { not_empty: false };
         manage::registrations(&sources, user, &mut |page| list.page(&page).map_err(|e| e.0))
-            .map_err(Fail)?;
+            .map_err(CommandError)?;
         return list.end();
     }
     let mut table = Table::new(["USER", "CONTACT", "FROM", "ENDS IN", ""]);
@@ -127,14 +127,15 @@ pub(crate) fn registrations(args: &Registrations) -> Result<(), Fail> {
         let rows: Vec<_> = page.into_iter().map(row).collect();
         table.page(&rows).map_err(|e| e.0)
     })
-    .map_err(Fail)
+    .map_err(CommandError)
 }
 
-pub(crate) fn calls(args: &Calls) -> Result<(), Fail> {
-    let sources = args.which.sources();
-    if args.which.json {
-        let mut list = JsonList { some: false };
-        manage::calls(&sources, &mut |page| list.page(&page).map_err(|e| e.0)).map_err(Fail)?;
+pub(crate) fn calls(args: &Calls) -> Result<(), CommandError> {
+    let sources = args.server.sources();
+    if args.server.json {
+        let mut list = JsonList { not_empty: false };
+        manage::calls(&sources, &mut |page| list.page(&page).map_err(|e| e.0))
+            .map_err(CommandError)?;
         return list.end();
     }
     let mut table = Table::new(["STATE", "FOR", "CALLER", "CALLEE", "FROM", "TO", "CALL-ID"]);
@@ -159,5 +160,5 @@ pub(crate) fn calls(args: &Calls) -> Result<(), Fail> {
             .collect();
         table.page(&rows).map_err(|e| e.0)
     })
-    .map_err(Fail)
+    .map_err(CommandError)
 }

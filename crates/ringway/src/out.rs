@@ -1,51 +1,52 @@
-//! How results and errors are shown.
+//! Output of results and errors.
 
 use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
 
-/// Why a command failed, a line each.
-pub(crate) struct Fail(pub(crate) Vec<String>);
+/// Reason why a command failed, one line each.
+pub(crate) struct CommandError(pub(crate) Vec<String>);
 
-impl From<String> for Fail {
+impl From<String> for CommandError {
     fn from(line: String) -> Self {
-        Fail(vec![line])
+        CommandError(vec![line])
     }
 }
 
-/// Prints a text as it is. A reader that has gone away is no failure.
-pub(crate) fn text(text: &str) -> Result<(), Fail> {
+/// Prints a text unchanged. A closed pipe is not an error.
+pub(crate) fn text(text: &str) -> Result<(), CommandError> {
     match io::stdout().lock().write_all(text.as_bytes()) {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Fail(vec![format!("standard output: {e}")]))
+            Err(CommandError(vec![format!("standard output: {e}")]))
         }
         _ => Ok(()),
     }
 }
 
 /// Prints a line.
-pub(crate) fn line(line: &str) -> Result<(), Fail> {
+pub(crate) fn line(line: &str) -> Result<(), CommandError> {
     text(&format!("{line}\n"))
 }
 
 /// Prints a value as JSON.
-pub(crate) fn json(value: &impl Serialize) -> Result<(), Fail> {
-    let json = serde_json::to_string_pretty(value).map_err(|e| Fail(vec![e.to_string()]))?;
+pub(crate) fn json(value: &impl Serialize) -> Result<(), CommandError> {
+    let json =
+        serde_json::to_string_pretty(value).map_err(|e| CommandError(vec![e.to_string()]))?;
     line(&json)
 }
 
-/// Shows errors, in red on a terminal.
+/// Prints errors to standard error, in red on a terminal.
 pub(crate) fn errors(lines: &[String]) {
     let colour = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let (on, off) = if colour { ("\x1b[31m", "\x1b[0m") } else { ("", "") };
     let mut out = io::stderr().lock();
     for line in lines {
-        // There is nobody left to tell.
+        // There is no other place to report this error.
         let _ = writeln!(out, "{on}ringway:{off} {line}");
     }
 }
 
-/// Shows what is worth knowing and no failure.
+/// Prints a note to standard error.
 pub(crate) fn note(line: &str) {
-    // There is nobody left to tell.
+    // There is no other place to report this error.
     let _ = writeln!(io::stderr().lock(), "ringway: {line}");
 }

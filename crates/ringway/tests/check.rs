@@ -2,27 +2,27 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod place;
 mod ports;
 mod server;
+mod workdir;
 
-use place::Place;
 use ports::port;
 use std::net::{TcpListener, UdpSocket};
 use std::path::Path;
+use workdir::Workdir;
 
 /// Writes NAME.pem and NAME.key for a host of that name.
-fn certificate(place: &Place, name: &str, not_after: (i32, u8, u8)) {
+fn certificate(workdir: &Workdir, name: &str, not_after: (i32, u8, u8)) {
     let mut params = rcgen::CertificateParams::new([name.to_owned()]).unwrap();
     params.not_after = rcgen::date_time_ymd(not_after.0, not_after.1, not_after.2);
     let key = rcgen::KeyPair::generate().unwrap();
     let pem = params.self_signed(&key).unwrap().pem();
-    std::fs::write(place.path(&format!("{name}.pem")), pem).unwrap();
-    std::fs::write(place.path(&format!("{name}.key")), key.serialize_pem()).unwrap();
+    std::fs::write(workdir.path(&format!("{name}.pem")), pem).unwrap();
+    std::fs::write(workdir.path(&format!("{name}.key")), key.serialize_pem()).unwrap();
 }
 
 struct Config<'a> {
-    place: &'a Place,
+    workdir: &'a Workdir,
     file: std::path::PathBuf,
 }
 
@@ -32,14 +32,14 @@ impl Config<'_> {
         self.file.to_str().unwrap()
     }
 
-    /// Both refuse this file; each of `wanted` is in a line of its own of the check.
-    fn refused(&self, text: &str, wanted: &[&str]) {
+    /// Both commands refuse this file; each of `expected` is in one line of the check.
+    fn refused(&self, text: &str, expected: &[&str]) {
         let name = self.write(text);
         let lines = |error: String| -> Vec<String> { error.lines().map(str::to_owned).collect() };
-        let check = lines(self.place.fails(&["config", "check", name]));
-        let serve = lines(self.place.fails(&["serve", "--config", name]));
-        assert_eq!(check.len(), wanted.len(), "{text}\n{check:#?}");
-        for part in wanted {
+        let check = lines(self.workdir.fails(&["config", "check", name]));
+        let serve = lines(self.workdir.fails(&["serve", "--config", name]));
+        assert_eq!(check.len(), expected.len(), "{text}\n{check:#?}");
+        for part in expected {
             assert!(check.iter().any(|l| l.contains(part)), "{part:?} in {check:#?}");
         }
         for line in serve.iter().filter(|l| l.starts_with("ringway: ")) {
@@ -51,16 +51,16 @@ impl Config<'_> {
 
 #[test]
 fn a_check_finds_what_serve_refuses() {
-    let place = Place::new();
-    let config = Config { place: &place, file: place.path("r.toml") };
+    let workdir = Workdir::new();
+    let config = Config { workdir: &workdir, file: workdir.path("r.toml") };
     let head = format!("listen = [\"udp://127.0.0.1:{}\"]\nhttp = \"off\"\n", port());
     let with = |rest: &str| format!("{head}{rest}");
-    let path = |name: &str| place.path(name).display().to_string();
+    let path = |name: &str| workdir.path(name).display().to_string();
 
     // Certificates and keys.
-    certificate(&place, "a.org", (2050, 1, 1));
-    certificate(&place, "b.org", (2050, 1, 1));
-    certificate(&place, "old.org", (2024, 5, 6));
+    certificate(&workdir, "a.org", (2050, 1, 1));
+    certificate(&workdir, "b.org", (2050, 1, 1));
+    certificate(&workdir, "old.org", (2024, 5, 6));
     let tls = |certificate: &str, key: &str| {
         with(&format!("[tls]\ncertificate = \"{certificate}\"\nkey = \"{key}\"\n"))
     };
@@ -85,8 +85,8 @@ fn a_check_finds_what_serve_refuses() {
     config.refused(&with("[tls]\nroots = \"no-roots.pem\"\n"), &["no-roots.pem: no such file"]);
 
     // The store.
-    std::fs::write(place.path("file"), "no directory").unwrap();
-    std::fs::write(place.path("thesis.redb"), "This is somebody's thesis. ".repeat(400)).unwrap();
+    std::fs::write(workdir.path("file"), "no directory").unwrap();
+    std::fs::write(workdir.path("thesis.redb"), "This is somebody's thesis. ".repeat(400)).unwrap();
     for (store, what) in [
         ("redb:file/x.redb", format!("store {}", path("file"))),
         ("redb:/proc/x.redb", "store /proc".to_owned()),
@@ -95,11 +95,11 @@ fn a_check_finds_what_serve_refuses() {
         let text = with(&format!("store = \"{store}\"\n"));
         let name = config.write(&text);
         for args in [&["config", "check", name][..], &["serve", "--config", name]] {
-            let error = place.fails(args);
+            let error = workdir.fails(args);
             assert!(error.contains(&what) && error.lines().count() == 1, "{store} {error}");
         }
     }
-    let left = std::fs::read_dir(place.path("")).unwrap().map(|e| e.unwrap().file_name());
+    let left = std::fs::read_dir(workdir.path("")).unwrap().map(|e| e.unwrap().file_name());
     let left: Vec<_> = left.filter(|n| n.to_string_lossy().starts_with(".ringway")).collect();
     assert!(left.is_empty(), "the check has left {left:?}");
 
@@ -125,26 +125,29 @@ fn a_check_finds_what_serve_refuses() {
     // Rules.
     let rules = "[[route]]\npattern = \"_0X.\"\nreject = 403\n\
                  [[route]]\nprefix = \"1\"\nreject = 403\n[[route]]\nprefix = \"12\"\nreject = 404\n";
-    config.refused(&with(rules), &["did you mean \"0X.\"?", "rule 2 fits whatever this one does"]);
+    config.refused(
+        &with(rules),
+        &["did you mean \"0X.\"?", "rule 2 matches everything that this rule matches"],
+    );
 }
 
-/// A check before a reload must not mistake the server's own ports and store for another's.
+/// A check before a reload must not report the running server's own ports and store as in use.
 #[test]
-fn a_check_beside_the_running_server_is_fine() {
-    let place = Place::new();
-    let config = Config { place: &place, file: place.path("r.toml") };
+fn a_check_beside_the_running_server_succeeds() {
+    let workdir = Workdir::new();
+    let config = Config { workdir: &workdir, file: workdir.path("r.toml") };
     let text =
         format!("listen = [\"udp://127.0.0.1:{}\"]\nhttp = \"127.0.0.1:{}\"\n", port(), port());
     let name = config.write(&text);
-    assert_eq!(place.fine(&["config", "check", name]), "ok\n");
-    assert!(!Path::new(&place.path("ringway")).exists(), "a check makes no store");
-    let server = place.serve(&["--config", name]);
-    assert_eq!(place.fine(&["config", "check", name]), "ok\n");
+    assert_eq!(workdir.fine(&["config", "check", name]), "ok\n");
+    assert!(!Path::new(&workdir.path("ringway")).exists(), "a check makes no store");
+    let server = workdir.serve(&["--config", name]);
+    assert_eq!(workdir.fine(&["config", "check", name]), "ok\n");
     let name = config
         .write(&text.replace("127.0.0.1", "192.0.2.77").replace("http = \"192", "http = \"127"));
-    let error = place.fails(&["config", "check", name]);
+    let error = workdir.fails(&["config", "check", name]);
     assert!(error.contains("no such address on this host"), "{error}");
     drop(server);
     let name = config.write(&text);
-    assert_eq!(place.fine(&["config", "check", name]), "ok\n");
+    assert_eq!(workdir.fine(&["config", "check", name]), "ok\n");
 }

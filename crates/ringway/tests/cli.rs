@@ -1,12 +1,11 @@
-//! The program as an operator meets it: each test runs it, on loopback and in a folder of its own.
+//! The program from the operator's point of view: each test runs it on loopback in its own folder.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod place;
 mod ports;
 mod server;
+mod workdir;
 
-use place::Place;
 use ports::port;
 use server::{WITHIN, register};
 use std::io::{Read, Write};
@@ -15,6 +14,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
+use workdir::Workdir;
 
 fn metrics(port: u16) -> String {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
@@ -25,26 +25,26 @@ fn metrics(port: u16) -> String {
 }
 
 #[test]
-fn wrong_usage_is_two() {
-    let place = Place::new();
+fn wrong_usage_has_exit_status_two() {
+    let workdir = Workdir::new();
     for args in [&[][..], &["serv"], &["serve", "--workers", "0"], &["serve", "--listen", "udp:1"]]
     {
-        place.ends(2, args);
+        workdir.ends(2, args);
     }
-    let (_, error) = place.ends(2, &["serve", "--listen", "tcp://127.0.0.1,127.0.0.2:5060"]);
+    let (_, error) = workdir.ends(2, &["serve", "--listen", "tcp://127.0.0.1,127.0.0.2:5060"]);
     assert!(error.contains("tcp listens on one address"), "{error}");
-    assert!(place.fine(&["--version"]).starts_with("ringway "));
+    assert!(workdir.fine(&["--version"]).starts_with("ringway "));
 }
 
 #[test]
 fn a_configuration_is_checked() {
-    let place = Place::new();
-    let file = place.path("r.toml");
+    let workdir = Workdir::new();
+    let file = workdir.path("r.toml");
     let name = file.to_str().unwrap();
     std::fs::write(&file, "workers = 2\n").unwrap();
-    assert_eq!(place.fine(&["config", "check", name]), "ok\n");
+    assert_eq!(workdir.fine(&["config", "check", name]), "ok\n");
     std::fs::write(&file, "wokers = 2\n[log]\nlevel = 3\n").unwrap();
-    let error = place.fails(&["config", "check", name]);
+    let error = workdir.fails(&["config", "check", name]);
     let lines: Vec<&str> = error.lines().collect();
     assert_eq!(lines.len(), 2, "{error}");
     assert!(lines[0].contains("r.toml:1:1: unknown key `wokers`; did you mean `workers`?"));
@@ -52,18 +52,20 @@ fn a_configuration_is_checked() {
 }
 
 #[test]
-fn users_of_a_store_at_rest() {
-    let place = Place::new();
-    let made = place.fine(&["user", "add", "101"]);
+fn users_are_managed_without_a_server() {
+    let workdir = Workdir::new();
+    let made = workdir.fine(&["user", "add", "101"]);
     let (first, second) = made.split_once('\n').unwrap();
     assert!(first.starts_with("101@") && first.ends_with(" added"), "{made}");
     assert_eq!(second.trim().strip_prefix("password: ").unwrap().len(), 19, "{made}");
-    assert!(place.fails(&["user", "add", "101"]).contains("exists already"));
-    assert!(place.fails(&["user", "passwd", "102"]).contains("does not exist"));
-    assert!(place.fails(&["user", "add", "1@else.where"]).contains("not a domain of this server"));
-    assert!(place.fails(&["user", "add", "a b"]).contains("user name: expected"));
+    assert!(workdir.fails(&["user", "add", "101"]).contains("exists already"));
+    assert!(workdir.fails(&["user", "passwd", "102"]).contains("does not exist"));
+    assert!(
+        workdir.fails(&["user", "add", "1@else.where"]).contains("not a domain of this server")
+    );
+    assert!(workdir.fails(&["user", "add", "a b"]).contains("user name: expected"));
 
-    let mut child = place
+    let mut child = workdir
         .command(&["user", "passwd", "101", "--password-stdin", "--json"])
         .stdin(Stdio::piped())
         .spawn()
@@ -75,38 +77,38 @@ fn users_of_a_store_at_rest() {
     assert_eq!(json["user"], "101");
     assert!(json.get("password").is_none(), "a given password is not shown: {json}");
     let mut store = Vec::new();
-    let path = place.path("ringway/ringway.redb");
+    let path = workdir.path("ringway/ringway.redb");
     std::fs::File::open(&path).unwrap().read_to_end(&mut store).unwrap();
     assert!(!store.windows(12).any(|w| w == b"secret words"), "clear text in the store");
 
-    let list = place.fine(&["user", "list"]);
+    let list = workdir.fine(&["user", "list"]);
     assert!(list.starts_with("101@") && list.lines().count() == 1, "{list}");
-    assert!(place.fine(&["user", "del", "101"]).ends_with(" removed\n"));
-    assert!(place.fails(&["user", "del", "101"]).contains("does not exist"));
-    assert_eq!(place.fine(&["user", "list", "--json"]), "[]\n");
-    assert!(place.fails(&["status"]).contains("no server is running on store redb:"));
+    assert!(workdir.fine(&["user", "del", "101"]).ends_with(" removed\n"));
+    assert!(workdir.fails(&["user", "del", "101"]).contains("does not exist"));
+    assert_eq!(workdir.fine(&["user", "list", "--json"]), "[]\n");
+    assert!(workdir.fails(&["status"]).contains("no server is running on store redb:"));
 }
 
 #[test]
-fn the_first_start_makes_two_users_and_the_second_keeps_them() {
-    let place = Place::new();
+fn the_first_start_creates_two_users() {
+    let workdir = Workdir::new();
     let (sip, http) = (port(), port());
     let args =
         ["--listen", &format!("udp://127.0.0.1:{sip}"), "--http", &format!("127.0.0.1:{http}")];
-    let server = place.serve(&args);
-    let list = place.fine(&["user", "list"]);
+    let server = workdir.serve(&args);
+    let list = workdir.fine(&["user", "list"]);
     assert_eq!(list.lines().count(), 2, "{list}");
-    assert!(place.fine(&["user", "add", "103"]).contains("103@"));
-    assert!(place.fine(&["user", "passwd", "103"]).contains("has a new password"));
-    assert!(place.fails(&["user", "add", "103"]).contains("exists already"));
-    assert!(place.fine(&["user", "del", "103"]).contains("removed"));
-    assert!(place.fails(&["user", "del", "103"]).contains("does not exist"));
+    assert!(workdir.fine(&["user", "add", "103"]).contains("103@"));
+    assert!(workdir.fine(&["user", "passwd", "103"]).contains("has a new password"));
+    assert!(workdir.fails(&["user", "add", "103"]).contains("exists already"));
+    assert!(workdir.fine(&["user", "del", "103"]).contains("removed"));
+    assert!(workdir.fails(&["user", "del", "103"]).contains("does not exist"));
     server.signal("-TERM");
     let (code, out, log) = server.wait();
     assert_eq!(code, Some(0), "{log}");
-    assert!(!place.path("ringway/ringway.control/socket").exists());
-    // Standard output goes into a journal: it names a file that has the passwords.
-    let path = place.path("ringway/first-users.txt");
+    assert!(!workdir.path("ringway/ringway.control/socket").exists());
+    // Standard output is a journal: it names a file that has the passwords.
+    let path = workdir.path("ringway/first-users.txt");
     assert!(out.contains(&format!("is in {}", path.display())), "{out}");
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     let text = std::fs::read_to_string(&path).unwrap();
@@ -116,51 +118,51 @@ fn the_first_start_makes_two_users_and_the_second_keeps_them() {
     let password = password.split_whitespace().next().unwrap().to_owned();
     assert!(password.len() == 19 && !out.contains(&password) && !log.contains(&password));
 
-    let server = place.serve(&args);
+    let server = workdir.serve(&args);
     let (out, log) = server.end();
     assert!(out.contains("Users are kept from before: 101, 102"), "{out}");
     assert!(!out.contains(&password) && !log.contains(&password));
 }
 
-/// A configuration file means that somebody decides who the users are.
+/// With a configuration file, the operator decides about users.
 #[test]
-fn with_a_configuration_no_users_are_made() {
-    let place = Place::new();
-    let file = place.path("r.toml");
+fn a_configuration_prevents_default_users() {
+    let workdir = Workdir::new();
+    let file = workdir.path("r.toml");
     let text = format!("listen = [\"udp://127.0.0.1:0\"]\nhttp = \"127.0.0.1:{}\"\n", port());
     std::fs::write(&file, text).unwrap();
     let name = file.to_str().unwrap();
-    let server = place.serve(&["--config", name]);
-    assert_eq!(place.fine(&["user", "list", "--config", name]), "");
+    let server = workdir.serve(&["--config", name]);
+    assert_eq!(workdir.fine(&["user", "list", "--config", name]), "");
     let (out, _) = server.end();
     assert_eq!(
         out,
         format!("There are no users. To make one: ringway user add NAME --config {name}\n")
     );
-    assert!(!place.path("ringway/first-users.txt").exists());
+    assert!(!workdir.path("ringway/first-users.txt").exists());
 }
 
 #[test]
-fn a_mistyped_store_is_not_made() {
-    let place = Place::new();
-    let path = place.path("mistyped/x.redb");
+fn a_mistyped_store_is_not_created() {
+    let workdir = Workdir::new();
+    let path = workdir.path("mistyped/x.redb");
     let store = format!("redb:{}", path.display());
     for args in [&["user", "del", "101"][..], &["user", "passwd", "101"], &["user", "list"]] {
-        let error = place.fails(&[args, &["--store", &store]].concat());
+        let error = workdir.fails(&[args, &["--store", &store]].concat());
         assert_eq!(error, format!("ringway: store {}: does not exist\n", path.display()));
         assert!(!path.parent().unwrap().exists());
     }
-    let (_, note) = place.ends(0, &["user", "add", "101", "--store", &store]);
+    let (_, note) = workdir.ends(0, &["user", "add", "101", "--store", &store]);
     assert_eq!(note, format!("ringway: store {} is new\n", path.display()));
-    let (_, note) = place.ends(0, &["user", "add", "102", "--store", &store]);
+    let (_, note) = workdir.ends(0, &["user", "add", "102", "--store", &store]);
     assert_eq!(note, "");
 }
 
 #[test]
-fn a_server_is_reloaded_asked_and_stopped() {
-    let place = Place::new();
+fn a_server_is_reloaded_queried_and_stopped() {
+    let workdir = Workdir::new();
     let (sip, http) = (port(), port());
-    let file = place.path("r.toml");
+    let file = workdir.path("r.toml");
     let config = |domains: &str| {
         let text = format!(
             "listen = [\"udp://127.0.0.1:{sip}\"]\nhttp = \"127.0.0.1:{http}\"\ndomains = {domains}\n\
@@ -169,18 +171,18 @@ fn a_server_is_reloaded_asked_and_stopped() {
         std::fs::write(&file, text).unwrap();
     };
     config("[\"a.test\"]");
-    let server = place.serve(&["--config", file.to_str().unwrap()]);
+    let server = workdir.serve(&["--config", file.to_str().unwrap()]);
     let address = SocketAddr::from(([127, 0, 0, 1], sip));
     assert!(register(address, "alice").starts_with("SIP/2.0 200 "));
-    let status = place.status();
+    let status = workdir.status();
     assert_eq!((&status["contacts"], &status["phase"]), (&1.into(), &"serving".into()), "{status}");
     assert_eq!(status["counters"]["registers_ok"], 1);
-    assert!(place.fine(&["status"]).contains("1 contacts registered"));
+    assert!(workdir.fine(&["status"]).contains("1 contacts registered"));
 
     config("[\"a.test\", \"b.test\"]");
     server.signal("-HUP");
     let until = Instant::now() + WITHIN;
-    while place.status()["domains"][0]["aliases"] != serde_json::json!(["b.test"]) {
+    while workdir.status()["domains"][0]["aliases"] != serde_json::json!(["b.test"]) {
         assert!(Instant::now() < until, "not reloaded");
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -195,12 +197,12 @@ fn a_server_is_reloaded_asked_and_stopped() {
     };
     config("[\"a.test\"");
     refused(1);
-    // Cut short or mistaken for another file: no change either.
+    // A truncated file, or one mistaken for another, changes nothing.
     std::fs::write(&file, "# nothing\n").unwrap();
     refused(2);
     config("[\"b.test\"]");
     refused(3);
-    assert_eq!(place.status()["domains"][0]["aliases"], serde_json::json!(["b.test"]));
+    assert_eq!(workdir.status()["domains"][0]["aliases"], serde_json::json!(["b.test"]));
     assert!(register(address, "bob").starts_with("SIP/2.0 200 "));
 
     server.signal("-INT");
@@ -214,66 +216,66 @@ fn a_server_is_reloaded_asked_and_stopped() {
     assert!(said("configuration reloaded") && said("not reloaded") && said("stopped"), "{log}");
     assert!(said("r.toml: is empty") && said("no longer has the domain a.test"), "{log}");
 
-    // What was answered 200 is there again.
+    // Registrations answered with 200 are loaded again.
     config("[\"a.test\"]");
-    let server = place.serve(&["--config", file.to_str().unwrap()]);
-    assert_eq!(place.status()["contacts"], 2);
+    let server = workdir.serve(&["--config", file.to_str().unwrap()]);
+    assert_eq!(workdir.status()["contacts"], 2);
     drop(server);
 }
 
-fn refused(place: &Place, args: &[&str], what: &str) {
-    let error = place.fails(args);
+fn refused(workdir: &Workdir, args: &[&str], what: &str) {
+    let error = workdir.fails(args);
     let lines: Vec<&str> = error.lines().collect();
     assert_eq!(lines.len(), 1, "{error}");
     assert!(lines[0].starts_with("ringway: ") && lines[0].contains(what), "{error}");
 }
 
-/// What stops a start is one line that says what and where.
+/// A failure at start is reported in one line with its cause and location.
 #[test]
-fn a_start_that_fails_says_why_in_one_line() {
-    let place = Place::new();
+fn a_failed_start_is_reported_in_one_line() {
+    let workdir = Workdir::new();
     let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
     let listen = format!("udp://{}", taken.local_addr().unwrap());
     let off = ["serve", "--http", "off", "--listen"];
     let with = |rest: &[&'static str]| [&off[..], &["udp://127.0.0.1:0"], rest].concat();
-    refused(&place, &[&off[..], &[&listen]].concat(), &format!("{listen}: address in use"));
+    refused(&workdir, &[&off[..], &[&listen]].concat(), &format!("{listen}: address in use"));
     let held = TcpListener::bind("127.0.0.1:0").unwrap();
     let http = held.local_addr().unwrap().to_string();
     let args = ["serve", "--listen", "udp://127.0.0.1:0", "--http", &http];
-    refused(&place, &args, &format!("http://{http}: address in use"));
-    refused(&place, &with(&["--store", "redb:/proc/x/y.redb"]), "store /proc/x/y.redb: ");
-    refused(&place, &with(&["--config", "/nonexistent.toml"]), "/nonexistent.toml: No such file");
-    let file = place.path("tls.toml");
+    refused(&workdir, &args, &format!("http://{http}: address in use"));
+    refused(&workdir, &with(&["--store", "redb:/proc/x/y.redb"]), "store /proc/x/y.redb: ");
+    refused(&workdir, &with(&["--config", "/nonexistent.toml"]), "/nonexistent.toml: No such file");
+    let file = workdir.path("tls.toml");
     let text =
         "listen = [\"tls://127.0.0.1:0\"]\n[tls]\ncertificate = \"no.pem\"\nkey = \"no.key\"\n";
     std::fs::write(&file, text).unwrap();
-    let missing = place.path("no.pem");
+    let missing = workdir.path("no.pem");
     refused(
-        &place,
+        &workdir,
         &["serve", "--http", "off", "--config", file.to_str().unwrap()],
         missing.to_str().unwrap(),
     );
     std::fs::write(&file, "lisen = []\n").unwrap();
-    refused(&place, &["serve", "--config", file.to_str().unwrap()], "did you mean `listen`?");
+    refused(&workdir, &["serve", "--config", file.to_str().unwrap()], "did you mean `listen`?");
 }
 
 #[test]
-fn a_store_in_use_is_not_shared() {
-    let place = Place::new();
+fn a_store_in_use_is_locked() {
+    let workdir = Workdir::new();
     let http = format!("127.0.0.1:{}", port());
     let args = ["--listen", "udp://127.0.0.1:0", "--auth", "off"];
-    let server = place.serve(&[&args[..], &["--http", &http]].concat());
+    let server = workdir.serve(&[&args[..], &["--http", &http]].concat());
     refused(
-        &place,
+        &workdir,
         &[&["serve", "--http", "off"], &args[..]].concat(),
         "ringway.redb: in use by another process",
     );
-    assert_eq!(place.status()["phase"], "serving");
-    let pid = place.status()["pid"].as_u64().unwrap();
+    assert_eq!(workdir.status()["phase"], "serving");
+    let pid = workdir.status()["pid"].as_u64().unwrap();
     assert_eq!(pid, u64::from(server.child.as_ref().unwrap().id()));
-    // After a kill the store is free and the file it left behind is not believed.
+    // After a kill the store is free, and the socket it left behind is not trusted.
     let (_, log) = server.end();
-    assert!(Path::new(&place.path("ringway/ringway.control/socket")).exists(), "{log}");
-    assert!(place.fails(&["status"]).contains("no server is running"));
-    assert!(place.fine(&["user", "add", "7"]).contains("added"));
+    assert!(Path::new(&workdir.path("ringway/ringway.control/socket")).exists(), "{log}");
+    assert!(workdir.fails(&["status"]).contains("no server is running"));
+    assert!(workdir.fine(&["user", "add", "7"]).contains("added"));
 }

@@ -1,17 +1,18 @@
-//! `ringway lab` as a reader meets it: each test runs the program in a folder of its own.
+//! `ringway lab` from the user's point of view: each test runs the program in its own folder.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod place;
+mod workdir;
 
-use place::Place;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use workdir::Workdir;
 
-impl Place {
-    /// Runs `ringway lab`, which must end with that status; standard output and standard error.
+impl Workdir {
+    /// Runs `ringway lab`, which must end with that status; returns standard output and standard
+    /// error.
     fn lab(&self, status: i32, args: &[&str]) -> (String, String) {
         self.ends(status, &[&["lab"], args].concat())
     }
@@ -25,7 +26,7 @@ impl Place {
     }
 }
 
-/// Every file below a folder, with its bytes; of the manifest all but the host.
+/// Returns every file below a folder with its bytes; of the manifest all but the host.
 fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut folders = vec![dir.to_path_buf()];
@@ -99,9 +100,9 @@ flow = "file"
 "#;
 
 #[test]
-fn what_is_built_in_is_listed() {
-    let place = Place::new();
-    let list = place.json(&["list", "--json"]);
+fn built_in_files_are_listed() {
+    let workdir = Workdir::new();
+    let list = workdir.json(&["list", "--json"]);
     let names = |what: &str| -> Vec<String> {
         let entries = list[what].as_array().unwrap();
         assert!(entries.iter().all(|e| e["title"].as_str().unwrap().len() > 20), "{entries:?}");
@@ -112,15 +113,15 @@ fn what_is_built_in_is_listed() {
     }
     assert!(names("campaigns").contains(&"gangurde-udp-search".to_string()));
     assert_eq!(names("papers"), ["gangurde", "pang"]);
-    let (text, _) = place.lab(0, &["list"]);
+    let (text, _) = workdir.lab(0, &["list"]);
     assert!(text.contains("\n  cable-pulled"), "{text}");
 }
 
 #[test]
-fn a_run_answers_and_leaves_its_files() {
-    let place = Place::new();
-    place.write("line.toml", LINE);
-    let run = place.json(&["run", "line.toml", "--out", "one", "--json", "--seed", "7"]);
+fn a_run_prints_results_and_writes_files() {
+    let workdir = Workdir::new();
+    workdir.write("line.toml", LINE);
+    let run = workdir.json(&["run", "line.toml", "--out", "one", "--json", "--seed", "7"]);
     assert_eq!((run["seed"].as_u64(), run["replications"].as_u64()), (Some(7), Some(1)));
     let flow = &run["runs"][0]["flows"][0];
     assert_eq!(flow["bytes"].as_u64(), Some(200_000));
@@ -130,9 +131,9 @@ fn a_run_answers_and_leaves_its_files() {
         count("delivered") + count("dropped") + count("in_flight")
     );
     assert!(flow["dropped_by"]["random loss"].as_u64().unwrap() > 0);
-    // The same seed gives the same bytes, another gives others.
-    place.lab(0, &["run", "line.toml", "--out", "two", "--seed", "7"]);
-    let (one, two) = (files(&place.path("one")), files(&place.path("two")));
+    // The same seed gives the same bytes, another seed gives others.
+    workdir.lab(0, &["run", "line.toml", "--out", "two", "--seed", "7"]);
+    let (one, two) = (files(&workdir.path("one")), files(&workdir.path("two")));
     let names: Vec<&str> = one.keys().map(String::as_str).collect();
     for name in [
         "figures/cwnd.png",
@@ -149,64 +150,64 @@ fn a_run_answers_and_leaves_its_files() {
         assert!(names.contains(&name), "{name} is not in {names:?}");
     }
     assert_eq!(one, two);
-    let other = place.json(&["run", "line.toml", "--json", "--seed", "8"]);
+    let other = workdir.json(&["run", "line.toml", "--json", "--seed", "8"]);
     assert_ne!(other["runs"], run["runs"]);
     // Means with their intervals over several runs.
-    let many = place.json(&["run", "line.toml", "--json", "--reps", "5"]);
+    let many = workdir.json(&["run", "line.toml", "--json", "--reps", "5"]);
     let goodput = many["summary"].as_array().unwrap().iter().find(|s| s["measure"] == "goodput");
     let goodput = goodput.unwrap();
     assert_eq!(goodput["n"].as_u64(), Some(5));
     assert!(goodput["low"].as_f64() < goodput["mean"].as_f64());
     assert_eq!(goodput["unit"], "bit/s");
     assert_eq!(goodput["interval"], "95 % Student t");
-    let (text, err) = place.lab(0, &["run", "line.toml"]);
+    let (text, err) = workdir.lab(0, &["run", "line.toml"]);
     assert!(text.contains("random loss") && text.contains("goodput (kbit/s)"), "{text}");
-    // Nobody watches: no progress.
+    // Standard error is not a terminal: no progress.
     assert_eq!(err, "");
 }
 
-/// Exit status 2: asked for something that there is not. 1: it did not work.
+/// Exit status 2: an argument names something that does not exist. 1: the command failed.
 #[test]
-fn mistakes_say_where_and_what() {
-    let place = Place::new();
-    let (_, err) = place.lab(2, &["run", "lossy-bluk"]);
+fn mistakes_are_reported_with_location() {
+    let workdir = Workdir::new();
+    let (_, err) = workdir.lab(2, &["run", "lossy-bluk"]);
     assert!(err.contains("did you mean lossy-bulk?"), "{err}");
-    place.lab(2, &["run"]);
-    place.lab(2, &["walk"]);
-    let (_, err) = place.lab(2, &["run", "lossy-bulk", "--reps", "0"]);
+    workdir.lab(2, &["run"]);
+    workdir.lab(2, &["walk"]);
+    let (_, err) = workdir.lab(2, &["run", "lossy-bulk", "--reps", "0"]);
     assert!(err.contains("--reps: expected 1 to"), "{err}");
-    let (_, err) = place.lab(2, &["paper", "nobody"]);
+    let (_, err) = workdir.lab(2, &["paper", "nobody"]);
     assert!(err.contains("expected a paper (gangurde, pang) or all, got \"nobody\""), "{err}");
-    let (_, err) = place.lab(2, &["paper", "gangurde", "--reps", "3"]);
-    assert!(err.contains("nothing is left to chance"), "{err}");
-    place.lab(2, &["paper", "pang", "--reps", "0"]);
+    let (_, err) = workdir.lab(2, &["paper", "gangurde", "--reps", "3"]);
+    assert!(err.contains("the paper has no random elements"), "{err}");
+    workdir.lab(2, &["paper", "pang", "--reps", "0"]);
 
-    place.write(
+    workdir.write(
         "bad.toml",
         &LINE.replace("delay = \"10 ms\"", "delay = \"10 ms\"\njiter = \"1 ms\""),
     );
-    let (_, err) = place.lab(1, &["run", "bad.toml"]);
+    let (_, err) = workdir.lab(1, &["run", "bad.toml"]);
     assert!(
         err.contains("bad.toml:12:1: link.line: unknown key `jiter`; did you mean `jitter`?"),
         "{err}"
     );
-    place.write("bad.toml", &LINE.replace("delay = \"10 ms\"", "delay = \"10\""));
-    let (_, err) = place.lab(1, &["run", "bad.toml"]);
+    workdir.write("bad.toml", &LINE.replace("delay = \"10 ms\"", "delay = \"10\""));
+    let (_, err) = workdir.lab(1, &["run", "bad.toml"]);
     assert!(err.contains("bad.toml:11:9: link.line.delay: expected a time with its unit (ns, us, ms, s, min), such as \"35 ms\", got \"10\""), "{err}");
-    place.write("bad.toml", &LINE.replace("to = \"b\"", "to = \"c\""));
-    let (_, err) = place.lab(1, &["run", "bad.toml"]);
+    workdir.write("bad.toml", &LINE.replace("to = \"b\"", "to = \"c\""));
+    let (_, err) = workdir.lab(1, &["run", "bad.toml"]);
     assert!(err.contains("bad.toml:19:6: flow.file.to: no node \"c\""), "{err}");
-    place.write(
+    workdir.write(
         "bad.toml",
         &LINE.replace("stop = \"flows done\"", "stop = \"flows done\"\nevents = 100"),
     );
-    let (_, err) = place.lab(1, &["run", "bad.toml"]);
+    let (_, err) = workdir.lab(1, &["run", "bad.toml"]);
     assert!(err.contains("event budget of 100 used up") && err.contains("node a"), "{err}");
-    std::fs::write(place.path("bad.toml"), b"\xff\xfe").unwrap();
-    let (_, err) = place.lab(1, &["run", "bad.toml"]);
+    std::fs::write(workdir.path("bad.toml"), b"\xff\xfe").unwrap();
+    let (_, err) = workdir.lab(1, &["run", "bad.toml"]);
     assert!(err.contains("expected UTF-8 text"), "{err}");
 
-    place.write("line.toml", LINE);
+    workdir.write("line.toml", LINE);
     for (old, new, expected) in [
         (
             "values = [\"1 %\", \"3 %\"]",
@@ -227,19 +228,20 @@ fn mistakes_say_where_and_what() {
         ("at_most = 14", "at_most = 4", "campaign.at_most: expected 10 to 100000, got 4"),
         ("line.toml", "lien.toml", "c.toml: campaign.scenario: expected the name of a scenario"),
     ] {
-        place.write("c.toml", &CAMPAIGN.replacen(old, new, 1));
-        let (_, err) = place.lab(1, &["sweep", "c.toml"]);
+        workdir.write("c.toml", &CAMPAIGN.replacen(old, new, 1));
+        let (_, err) = workdir.lab(1, &["sweep", "c.toml"]);
         assert!(err.contains(expected), "{new}\nexpected {expected}\ngot      {err}");
     }
-    place.lab(1, &["view", "."]);
-    place.lab(1, &["report", "nowhere"]);
+    workdir.lab(1, &["view", "."]);
+    workdir.lab(1, &["report", "nowhere"]);
 }
 
-/// Table 1: UDP within 0.1 %, TCP within 2 %, SCTP within 5 %, what "lost" is made of, and the figures.
+/// Table 1: UDP within 0.1 %, TCP within 2 %, SCTP within 5 %, the composition of "lost", and the
+/// figures.
 #[test]
-fn a_paper_is_run_again() {
-    let place = Place::new();
-    let paper = place.json(&["paper", "gangurde", "--json", "--out", "out"]);
+fn a_paper_is_reproduced() {
+    let workdir = Workdir::new();
+    let paper = workdir.json(&["paper", "gangurde", "--json", "--out", "out"]);
     assert_eq!(paper["ok"], true);
     let rows = paper["rows"].as_array().unwrap();
     let row = |protocol: &str, at: usize| {
@@ -266,27 +268,26 @@ fn a_paper_is_run_again() {
     assert_eq!(account("SCTP"), [750, 12, 51, 687]);
     assert_eq!(paper["figures"].as_array().unwrap().len(), 5);
     for name in ["3-2-tcp-delays", "3-4-udp-delays", "3-6-sctp-delays", "3-7-comparison"] {
-        let png = std::fs::read(place.path(&format!("out/figures/figure-{name}.png"))).unwrap();
+        let png = std::fs::read(workdir.path(&format!("out/figures/figure-{name}.png"))).unwrap();
         assert!(png.starts_with(b"\x89PNG"));
     }
-    let (text, _) = place.lab(0, &["paper", "gangurde"]);
+    let (text, _) = workdir.lab(0, &["paper", "gangurde"]);
     for part in [
         "51 were in flight at the cut",
-        "The papers conclude that TCP loses least",
+        "The papers conclude that TCP loses the fewest packets",
         "within its tolerance",
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    assert!(place.lab(0, &["paper"]).0.starts_with("gangurde  "));
+    assert!(workdir.lab(0, &["paper"]).0.starts_with("gangurde  "));
 }
 
-/// Pang 2003: every table and figure is there with the paper's column, and what the paper says comes
-/// out as it should.
+/// Pang 2003: every table and figure has the paper's column, and the claims come out as expected.
 #[test]
-fn all_papers_are_run_again() {
-    let place = Place::new();
-    // Two replications cannot decide every claim, and what is undecided is a failure that is named.
-    let (text, err) = place.lab(1, &["paper", "all", "--json", "--reps", "2", "--out", "out"]);
+fn all_papers_are_reproduced() {
+    let workdir = Workdir::new();
+    // Two replications cannot decide every claim; each undecided claim is reported as a failure.
+    let (text, err) = workdir.lab(1, &["paper", "all", "--json", "--reps", "2", "--out", "out"]);
     let all: Value = serde_json::from_str(&text).unwrap();
     assert!(err.contains("is undecided"), "{err}");
     let papers: Vec<&str> =
@@ -303,7 +304,7 @@ fn all_papers_are_run_again() {
         let figure = figures.iter().find(|f| f["column"] == column).unwrap();
         (figure["ours"].as_f64().unwrap(), figure["paper"].as_f64())
     };
-    // REGISTER: a round trip over UDP, two over SCTP, as the paper measured.
+    // REGISTER: one round trip over UDP, two over SCTP, as the paper measured.
     let register = "REGISTER, with the flow to be opened";
     let (udp, sctp) = (figure("Table 5.5", register, "UDP"), figure("Table 5.5", register, "SCTP"));
     assert_eq!((udp.1, sctp.1), (Some(7.0), Some(14.0)));
@@ -324,7 +325,7 @@ fn all_papers_are_run_again() {
     for claim in pang["claims"].as_array().unwrap().iter().filter(|c| c["sure"] == true) {
         assert_eq!(claim["holds"], claim["expected"], "{claim}");
     }
-    let written = files(&place.path("out/pang"));
+    let written = files(&workdir.path("out/pang"));
     for name in ["figures.csv", "figures.parquet", "points.csv", "report.html"] {
         assert!(written.contains_key(name), "{name}");
     }
@@ -334,11 +335,11 @@ fn all_papers_are_run_again() {
     }
 }
 
-/// The built-in search finds the known answer, and it alone.
+/// The built-in search finds the known settings, and no others.
 #[test]
 fn a_search_finds_the_settings_of_table_1() {
-    let place = Place::new();
-    let sweep = place.json(&["sweep", "gangurde-udp-search", "--json"]);
+    let workdir = Workdir::new();
+    let sweep = workdir.json(&["sweep", "gangurde-udp-search", "--json"]);
     let search = &sweep["search"];
     assert_eq!((search["found"].as_u64(), search["tried"].as_u64()), (Some(1), Some(300)));
     let best = &search["best"][0];
@@ -348,31 +349,31 @@ fn a_search_finds_the_settings_of_table_1() {
     assert_eq!((&choices["source stops"], &choices["cut"]), (&"28 s".into(), &"29 s".into()));
     assert!(best["error_percent"].as_f64().unwrap() < 0.1);
     assert!(search["best"][1]["error_percent"].as_f64().unwrap() > 0.1);
-    let (text, _) = place.lab(0, &["view", "lab-results/gangurde-udp-search"]);
+    let (text, _) = workdir.lab(0, &["view", "lab-results/gangurde-udp-search"]);
     assert!(text.contains("1 of 300 settings"), "{text}");
-    // A target that nothing gives is a failure.
+    // A target that no setting meets is a failure.
     let impossible = "[campaign]\ntitle = \"t\"\nscenario = \"gangurde-udp\"\n[target]\ntolerance = \"1 %\"\n\
                       [target.figures]\n\"udp.sent\" = 7\n";
-    place.write("impossible.toml", impossible);
-    let (_, err) = place.lab(1, &["sweep", "impossible.toml"]);
+    workdir.write("impossible.toml", impossible);
+    let (_, err) = workdir.lab(1, &["sweep", "impossible.toml"]);
     assert!(err.contains("no setting gives every figure to within 1 %"), "{err}");
 }
 
-/// A campaign that is killed again and again comes to the same end, byte for byte, as one that is
-/// left alone, and as one on a single thread.
+/// A campaign that is killed repeatedly ends with the same bytes as one that is not interrupted,
+/// and as one on a single thread.
 #[test]
 fn a_campaign_survives_being_killed() {
-    let place = Place::new();
-    place.write("line.toml", LINE);
-    place.write("c.toml", CAMPAIGN);
-    let whole = place.json(&["sweep", "c.toml", "--out", "whole", "--json", "--threads", "2"]);
+    let workdir = Workdir::new();
+    workdir.write("line.toml", LINE);
+    workdir.write("c.toml", CAMPAIGN);
+    let whole = workdir.json(&["sweep", "c.toml", "--out", "whole", "--json", "--threads", "2"]);
     let total = whole["ran"].as_u64().unwrap();
     assert!((40..=56).contains(&total), "{total}");
     assert_eq!(whole["reused"].as_u64(), Some(0));
-    let log = place.path("killed/results.log");
+    let log = workdir.path("killed/results.log");
     let lines = || std::fs::read(&log).map_or(0, |b| b.iter().filter(|&&b| b == b'\n').count());
     let kill_after = |share| {
-        let mut child = place
+        let mut child = workdir
             .command(&["lab", "sweep", "c.toml", "--out", "killed", "--threads", "1"])
             .spawn()
             .unwrap();
@@ -380,34 +381,34 @@ fn a_campaign_survives_being_killed() {
         while lines() < share && began.elapsed() < Duration::from_secs(300) {
             std::thread::sleep(Duration::from_millis(2));
         }
-        // SIGKILL: nothing can be tidied up.
+        // SIGKILL: the process cannot clean up.
         child.kill().unwrap();
         child.wait().unwrap();
         lines() as u64
     };
-    // It may be at its end before this thread gets a turn to kill it: then once more from the beginning.
+    // The campaign may end before this thread can kill it; then it is started once more.
     let killed = (0..20).find_map(|_| {
-        let _ = std::fs::remove_dir_all(place.path("killed"));
+        let _ = std::fs::remove_dir_all(workdir.path("killed"));
         kill_after(3);
         Some(kill_after(15)).filter(|known| *known < total)
     });
     let known = killed.expect("a campaign that was killed in the middle");
     assert!(known >= 15, "{known}");
-    // A line that was cut short is run again.
+    // The replication of a truncated line runs again.
     let mut bytes = std::fs::read(&log).unwrap();
     bytes.truncate(bytes.len() - 5);
     std::fs::write(&log, bytes).unwrap();
-    // What there is so far can be looked at.
-    let (text, _) = place.lab(0, &["report", "killed"]);
+    // The results so far can be shown.
+    let (text, _) = workdir.lab(0, &["report", "killed"]);
     assert!(text.contains("report.html"), "{text}");
-    let resumed = place.json(&["sweep", "c.toml", "--out", "killed", "--json", "--threads", "1"]);
+    let resumed = workdir.json(&["sweep", "c.toml", "--out", "killed", "--json", "--threads", "1"]);
     let (ran, reused) = (resumed["ran"].as_u64().unwrap(), resumed["reused"].as_u64().unwrap());
     assert_eq!(resumed["cells"], whole["cells"]);
     assert!(reused >= 1 && ran < total, "{ran} {reused}");
-    let again = place.json(&["sweep", "c.toml", "--out", "killed", "--json"]);
+    let again = workdir.json(&["sweep", "c.toml", "--out", "killed", "--json"]);
     assert_eq!(again["ran"].as_u64(), Some(0));
-    let (mut one, mut two) = (files(&place.path("whole")), files(&place.path("killed")));
-    // Results as they came, with the one that was cut short.
+    let (mut one, mut two) = (files(&workdir.path("whole")), files(&workdir.path("killed")));
+    // The results in their order, without the truncated one.
     assert!(one.remove("results.log").is_some() && two.remove("results.log").is_some());
     let names: Vec<&String> = one.keys().collect();
     assert_eq!(names, two.keys().collect::<Vec<_>>());
@@ -423,8 +424,8 @@ fn a_campaign_survives_being_killed() {
     ] {
         assert!(one.contains_key(name), "{name}");
     }
-    // Another seed is another campaign: nothing of it is known.
-    let other =
-        place.json(&["sweep", "c.toml", "--out", "killed", "--json", "--seed", "2", "--reps", "1"]);
+    // Another seed is another campaign: none of its results are known.
+    let other = workdir
+        .json(&["sweep", "c.toml", "--out", "killed", "--json", "--seed", "2", "--reps", "1"]);
     assert_eq!((other["ran"].as_u64(), other["reused"].as_u64()), (Some(4), Some(0)));
 }

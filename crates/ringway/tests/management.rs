@@ -1,20 +1,20 @@
-//! Management under pressure: whoever opens connections, or uses up the files, does not keep the
-//! operator out.
+//! Management under load: peers that open connections or use up the file descriptors do not lock
+//! the operator out.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod place;
 mod ports;
 mod server;
+mod workdir;
 
-use place::Place;
 use ports::port;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use workdir::Workdir;
 
-/// As many files as a careless shell allows.
+/// A low limit of open files.
 const FILES: &str = "64";
 
 fn page(port: u16) -> String {
@@ -22,14 +22,14 @@ fn page(port: u16) -> String {
     stream.set_read_timeout(Some(server::WITHIN)).unwrap();
     stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     let mut answer = String::new();
-    // A connection may be closed in favour of newer ones.
+    // A connection may be closed in favour of a newer one.
     let _ = stream.read_to_string(&mut answer);
     answer
 }
 
 #[test]
-fn management_is_reached_though_phones_use_up_all_files() {
-    let place = Place::new();
+fn management_is_reachable_when_phones_use_all_files() {
+    let workdir = Workdir::new();
     let (sip, http) = (port(), port());
     let mut command = Command::new("sh");
     command
@@ -41,12 +41,12 @@ fn management_is_reached_though_phones_use_up_all_files() {
         .args(["--http", &format!("127.0.0.1:{http}")])
         .env_clear()
         .env("PATH", "/usr/bin:/bin")
-        .env("XDG_STATE_HOME", place.path(""))
+        .env("XDG_STATE_HOME", workdir.path(""))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    let server = place.started(command);
-    // Phones, and scrapers that say nothing: more than there are files.
+    let server = workdir.started(command);
+    // More connections of phones, and of scrapers that send nothing, than there are files.
     let crowd = |port: u16, n: usize| -> Vec<TcpStream> {
         (0..n).filter_map(|_| TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()).collect()
     };
@@ -56,9 +56,9 @@ fn management_is_reached_though_phones_use_up_all_files() {
     std::thread::sleep(Duration::from_millis(300));
     for round in 0..3 {
         let began = Instant::now();
-        assert_eq!(place.status()["phase"], "serving", "round {round}");
+        assert_eq!(workdir.status()["phase"], "serving", "round {round}");
         assert!(page(http).starts_with("HTTP/1.1 200 "), "round {round}");
-        assert!(place.fine(&["user", "add", &format!("20{round}")]).contains("added"));
+        assert!(workdir.fine(&["user", "add", &format!("20{round}")]).contains("added"));
         assert!(began.elapsed() < server::WITHIN / 4, "round {round}: {:?}", began.elapsed());
     }
     drop((phones, silent));

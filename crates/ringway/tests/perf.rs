@@ -1,4 +1,4 @@
-//! `ringway perf` as an operator meets it: two programs on loopback, for each transport.
+//! `ringway perf` from the operator's point of view: two programs on loopback, for each transport.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -23,21 +23,21 @@ fn run(args: &[&str]) -> Output {
     ringway(args).output().unwrap()
 }
 
-/// A server that is waiting, ended with the test.
+/// A waiting server, which ends with the test.
 struct Server(Child);
 
 impl Server {
-    fn start(transport: &str, place: &str) -> Server {
+    fn start(transport: &str, workdir: &str) -> Server {
         let args =
-            ["server", "--transport", transport, "--listen", place, "--time", "60", "--json"];
+            ["server", "--transport", transport, "--listen", workdir, "--time", "60", "--json"];
         let mut child = ringway(&args).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
-        assert!(line.contains(&format!("waiting for {transport} on {place}")), "{line}");
+        assert!(line.contains(&format!("waiting for {transport} on {workdir}")), "{line}");
         Server(child)
     }
 
-    /// Ends it; what it has printed.
+    /// Ends the server; returns its output.
     fn end(mut self) -> Vec<Value> {
         let id = self.0.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
@@ -55,14 +55,14 @@ impl Drop for Server {
     }
 }
 
-fn measure(transport: &str, place: &str, sizes: &str, streams: &str) {
-    let server = Server::start(transport, place);
+fn measure(transport: &str, workdir: &str, sizes: &str, streams: &str) {
+    let server = Server::start(transport, workdir);
     let output = run(&[
         "client",
         "--transport",
         transport,
         "--to",
-        place,
+        workdir,
         "--size",
         sizes,
         "--streams",
@@ -74,7 +74,7 @@ fn measure(transport: &str, place: &str, sizes: &str, streams: &str) {
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{error}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!((&report["transport"], &report["to"]), (&transport.into(), &place.into()));
+    assert_eq!((&report["transport"], &report["to"]), (&transport.into(), &workdir.into()));
     let measured = server.end();
     for (row, size) in report["sizes"].as_array().unwrap().iter().zip(sizes.split(',')) {
         let (through, latency) = (&row["throughput"], &row["latency"]);
@@ -87,7 +87,7 @@ fn measure(transport: &str, place: &str, sizes: &str, streams: &str) {
         }
         assert!(number(latency, "count") > 0.0 && number(latency, "p50_us") > 1.0, "{row}");
         assert!(number(latency, "max_us") >= number(latency, "p99_us"), "{row}");
-        // The server says the same.
+        // The server reports the same counts.
         let same = |line: &&Value| line["size"] == row["size"];
         let theirs: f64 = measured.iter().filter(same).map(|line| number(line, "messages")).sum();
         assert_eq!(theirs, number(through, "messages"), "{measured:?}");
@@ -124,13 +124,13 @@ fn over_tcp() {
 
 #[test]
 fn over_sctp_over_udp() {
-    let place = format!("127.0.0.1:7109?encap={}", port());
-    measure("sctp+udp", &place, "1,1000,700000", "5");
+    let workdir = format!("127.0.0.1:7109?encap={}", port());
+    measure("sctp+udp", &workdir, "1,1000,700000", "5");
 }
 
-/// A message longer than any that is measured is not gathered: its association ends, with the reason.
+/// A message longer than the limit is not assembled: its association is aborted with the reason.
 #[test]
-fn a_message_too_long_ends_its_association() {
+fn a_message_too_long_aborts_its_association() {
     let (host, udp) = (IpAddr::from(Ipv4Addr::LOCALHOST), port());
     let _server = Server::start("sctp+udp", &format!("127.0.0.1:7109?encap={udp}"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -147,100 +147,102 @@ fn a_message_too_long_ends_its_association() {
     assert!(error.contains("expected shorter messages"), "{error}");
 }
 
-/// A server that has no descriptor for one more connection goes on, and takes new ones once some are gone.
+/// A server without a descriptor for another connection continues, and accepts again once some are
+/// closed.
 #[test]
-fn a_server_without_descriptors_lives_on() {
-    let place = format!("127.0.0.1:{}", port());
+fn a_server_without_descriptors_continues() {
+    let workdir = format!("127.0.0.1:{}", port());
     let program = env!("CARGO_BIN_EXE_ringway");
-    let line = format!("ulimit -n 40; exec {program} perf server --transport tcp --listen {place}");
+    let line =
+        format!("ulimit -n 40; exec {program} perf server --transport tcp --listen {workdir}");
     let mut shell = Command::new("sh");
     shell.args(["-c", &line]).stdin(Stdio::null()).stderr(Stdio::piped());
     let mut server = Server(shell.spawn().unwrap());
     let mut heard = BufReader::new(server.0.stderr.take().unwrap());
     heard.read_line(&mut String::new()).unwrap();
-    // Of these the system itself takes more than the server can.
-    let many: Vec<_> = (0..80).map(|_| TcpStream::connect(&place).unwrap()).collect();
+    // The kernel accepts more connections than the server can.
+    let many: Vec<_> = (0..80).map(|_| TcpStream::connect(&workdir).unwrap()).collect();
     let echo = |mut stream: &TcpStream| {
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        // Behind its length: an echo of two octets.
+        // After its length: an echo of two octets.
         stream.write_all(&[0, 0, 0, 2, 1, 7])?;
         stream.read_exact(&mut [0; 6])
     };
     echo(&many[0]).unwrap();
     drop(many);
-    echo(&TcpStream::connect(&place).unwrap()).unwrap();
+    echo(&TcpStream::connect(&workdir).unwrap()).unwrap();
 }
 
-/// A message that asks to come back, and its answer.
+/// An echo request and its answer.
 const ECHO: [&[u8]; 2] = [b"\x01hello", b"\x06hello"];
 const BEGIN: &[u8] = b"\x02{\"run\":1,\"size\":100}";
 
-fn socket(place: &str) -> UdpSocket {
+fn socket(workdir: &str) -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    socket.connect(place).unwrap();
+    socket.connect(workdir).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     socket
 }
 
-fn asked(socket: &UdpSocket, question: &[u8]) -> Vec<u8> {
+fn echo_of(socket: &UdpSocket, question: &[u8]) -> Vec<u8> {
     let mut buffer = [0; 512];
     socket.send(question).unwrap();
     let length = socket.recv(&mut buffer).unwrap();
     buffer[..length].to_vec()
 }
 
-/// Whoever can make a stranger's address look like another server's must not set the two on each other.
+/// A peer that forges another server's address must not make the two servers answer each other.
 #[test]
 fn an_answer_is_not_answered() {
-    let place = format!("127.0.0.1:{}", port());
-    let _server = Server::start("udp", &place);
-    let socket = socket(&place);
+    let workdir = format!("127.0.0.1:{}", port());
+    let _server = Server::start("udp", &workdir);
+    let socket = socket(&workdir);
     for question in [ECHO[0], BEGIN] {
-        let answer = asked(&socket, question);
-        // As it would come to the other server. The next to be answered is the next question.
+        let answer = echo_of(&socket, question);
+        // As the other server would receive it. The next message answered is the next request.
         socket.send(&answer).unwrap();
-        assert_eq!(asked(&socket, ECHO[0]), ECHO[1], "{question:?}");
+        assert_eq!(echo_of(&socket, ECHO[0]), ECHO[1], "{question:?}");
     }
 }
 
-/// Four runs of `client --streams 1024` have as many ports as a server remembers.
+/// Four runs of `client --streams 1024` have as many ports as a server tracks clients.
 #[test]
 fn a_new_client_is_answered_after_many_old_ones() {
-    let place = format!("127.0.0.1:{}", port());
-    let _server = Server::start("udp", &place);
+    let workdir = format!("127.0.0.1:{}", port());
+    let _server = Server::start("udp", &workdir);
     for _ in 0..50 {
-        let many: Vec<UdpSocket> = (0..100).map(|_| socket(&place)).collect();
+        let many: Vec<UdpSocket> = (0..100).map(|_| socket(&workdir)).collect();
         for socket in &many {
-            // Begun is what begins.
-            assert_eq!(asked(socket, BEGIN)[1..], BEGIN[1..]);
+            // The answer to Begin is Begun.
+            assert_eq!(echo_of(socket, BEGIN)[1..], BEGIN[1..]);
         }
     }
 }
 
 /// A host has several addresses.
 #[test]
-fn udp_is_answered_from_where_it_was_asked() {
+fn udp_is_answered_from_the_queried_address() {
     let port = port();
     let _server = Server::start("udp", &format!("0.0.0.0:{port}"));
-    assert_eq!(asked(&socket(&format!("127.0.0.7:{port}")), ECHO[0]), ECHO[1]);
+    assert_eq!(echo_of(&socket(&format!("127.0.0.7:{port}")), ECHO[0]), ECHO[1]);
 }
 
 #[test]
-fn a_table_for_people() {
-    let place = format!("127.0.0.1:{}", port());
-    let _server = Server::start("tcp", &place);
+fn results_are_shown_as_a_table() {
+    let workdir = format!("127.0.0.1:{}", port());
+    let _server = Server::start("tcp", &workdir);
     let output =
-        run(&["client", "--transport", "tcp", "--to", &place, "--size", "64", "--time", "0.3"]);
+        run(&["client", "--transport", "tcp", "--to", &workdir, "--size", "64", "--time", "0.3"]);
     let text = String::from_utf8(output.stdout).unwrap();
     let lines: Vec<&str> = text.lines().collect();
-    assert!(lines[0].starts_with(&format!("tcp to {place}, 1 stream")), "{text}");
+    assert!(lines[0].starts_with(&format!("tcp to {workdir}, 1 stream")), "{text}");
     assert!(lines[1].contains("throughput") && lines[1].contains("p99.9 us"), "{text}");
     assert!(lines.len() == 3 && lines[2].trim().starts_with("64 "), "{text}");
     assert!(output.stderr.is_empty(), "progress where there is no terminal");
 }
 
 #[test]
-fn wrong_usage_is_two() {
+fn wrong_usage_has_exit_status_two() {
     for args in [
         &["client"][..],
         &["client", "--transport", "quic"],
@@ -260,12 +262,12 @@ fn wrong_usage_is_two() {
 }
 
 #[test]
-fn what_cannot_be_reached_is_one() {
-    let place = format!("127.0.0.1:{}", port());
-    let output = run(&["client", "--transport", "tcp", "--to", &place]);
+fn an_unreachable_server_has_exit_status_one() {
+    let workdir = format!("127.0.0.1:{}", port());
+    let output = run(&["client", "--transport", "tcp", "--to", &workdir]);
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{error}");
-    assert!(error.contains(&format!("tcp to {place}: ")), "{error}");
+    assert!(error.contains(&format!("tcp to {workdir}: ")), "{error}");
     let held = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = held.local_addr().unwrap().to_string();
     let output = run(&["server", "--transport", "tcp", "--listen", &taken]);

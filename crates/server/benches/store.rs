@@ -1,9 +1,10 @@
-//! What a durable REGISTER costs the store, without any SIP: changes a second, how long each waits
-//! to be durable, CPU of the store's thread.
+//! Cost of a durable REGISTER in the store alone, without SIP: changes per second, the delay until
+//! each is durable, and the CPU time of the store's thread.
 //!
 //! `cargo bench -p ringway-server --bench store -- [DIRECTORY]` (default: the target directory, so
-//! the disk that the build is on). Two threads play workers. First as fast as the queue takes
-//! changes, then at fixed rates. The sizes are those of a phone's registration: about 150 bytes.
+//! the disk that holds the build). Two threads act as workers. They first submit changes as fast as
+//! the queue accepts them, then at fixed rates. Record sizes are those of a phone's registration:
+//! about 150 bytes.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
@@ -88,7 +89,7 @@ impl Bench {
         })
     }
 
-    /// Registers `users` in turn for a while, `rate` a second or as fast as possible.
+    /// Registers `users` in turn for [`RUN`], at `rate` per second or as fast as possible.
     fn run(&self, rate: Option<u64>, users: u64) {
         self.delays.lock().unwrap().reset();
         let before = self.confirmed.load(Ordering::Relaxed);
@@ -140,7 +141,7 @@ impl Bench {
     }
 }
 
-/// CPU of the store's thread so far.
+/// Returns the CPU time of the store's thread so far, in microseconds.
 fn cpu_micros() -> u64 {
     let read = |task: &std::path::Path, file: &str| std::fs::read_to_string(task.join(file)).ok();
     std::fs::read_dir("/proc/self/task")
@@ -174,7 +175,11 @@ fn main() {
     drop(bench);
     let begun = Instant::now();
     let store = open();
-    println!("opened and loaded {} contacts in {:?}", store.loaded().contacts, begun.elapsed());
+    println!(
+        "opened and loaded {} contacts in {:?}",
+        store.load_summary().contacts,
+        begun.elapsed()
+    );
     drop(store);
     println!("file of {} KiB", std::fs::metadata(&path).unwrap().len() / 1024);
     std::fs::remove_file(&path).unwrap();

@@ -1,9 +1,9 @@
-//! The first minutes with a new server: two users, and what to type into two phones.
+//! The first start of a new server: creates two users and prints the settings of two phones.
 //!
-//! Only on a store that did not exist before, and without a configuration file: whoever has made a
-//! user, or removed all, or has written a file, is not given any. Passwords are shown on a terminal
-//! only; where standard output goes into a journal or a file, they are written to a file of their own
-//! that only its owner can read.
+//! This happens only on a store that did not exist before, and without a configuration file. An
+//! operator who has added a user, removed all users or written a file gets no users created.
+//! Passwords are shown only on a terminal. If standard output is a journal or a file, they are
+//! written to a separate file that only its owner can read.
 
 use crate::config::{AuthMode, Settings};
 use crate::host;
@@ -19,62 +19,62 @@ use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// The users that are made.
+/// Names of the users that are created.
 pub const NAMES: [&str; 2] = ["101", "102"];
 
-/// What there is to say about users at the start.
+/// The users of a server at its start.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Users {
-    /// Nothing: nobody is asked who they are.
-    NotAsked,
-    /// These were made now, with these passwords.
-    Made(Vec<(String, String)>),
-    /// These were there before; perhaps none.
-    Kept(Vec<String>),
+pub enum FirstUsers {
+    /// Authentication is off: users are not needed.
+    AuthOff,
+    /// Users created by this start: names and passwords.
+    Created(Vec<(String, String)>),
+    /// Names of the users found in the store, possibly none.
+    Existing(Vec<String>),
 }
 
-/// The file of the passwords that are not shown, beside the store.
-pub const FILE: &str = "first-users.txt";
+/// Name of the file with the passwords that are not shown, in the directory of the store.
+pub const PASSWORD_FILE: &str = "first-users.txt";
 
-/// Makes the first users where there are none.
+/// Creates the first users if the store is new.
 ///
 /// # Errors
-/// When they cannot be written.
-pub fn users(
+/// Fails when they cannot be written.
+pub fn create(
     sources: &Sources,
     settings: &Settings,
     config: &Config,
     store: &Store,
-) -> Result<Users, String> {
+) -> Result<FirstUsers, String> {
     let realm = config.domains.first().map_or("", |d| &d.name);
     if settings.auth.mode == AuthMode::Off {
-        return Ok(Users::NotAsked);
+        return Ok(FirstUsers::AuthOff);
     }
     let list = store.list_users()?;
     if !store.is_new() || !list.is_empty() || sources.config.is_some() {
-        let ours = list.into_iter().filter(|(_, r)| r == realm).map(|(user, _)| user);
-        return Ok(Users::Kept(ours.collect()));
+        let names = list.into_iter().filter(|(_, r)| r == realm).map(|(user, _)| user);
+        return Ok(FirstUsers::Existing(names.collect()));
     }
-    let mut made = Vec::new();
+    let mut created = Vec::new();
     for name in NAMES {
         let password = random::password().map_err(|e| e.to_string())?;
         store.set_user(name, realm, Hashes::new(name, realm, &password))?;
-        made.push((name.to_owned(), password));
+        created.push((name.to_owned(), password));
     }
-    Ok(Users::Made(made))
+    Ok(FirstUsers::Created(created))
 }
 
-impl Users {
-    /// Prints what there is to say. `which` are the flags by which `ringway user` finds this server,
-    /// `beside` is a path in the store's directory.
+impl FirstUsers {
+    /// Prints the settings of the phones. `flags` are the arguments by which `ringway user` finds
+    /// this server. A file of passwords goes into the directory of `beside`.
     ///
     /// # Errors
-    /// When it cannot be written.
-    pub fn print(&self, config: &Config, which: &str, beside: &Path) -> io::Result<()> {
-        let mut text = self.text(config, which);
+    /// Fails when the text cannot be written.
+    pub fn print(&self, config: &Config, flags: &str, beside: &Path) -> io::Result<()> {
+        let mut text = self.text(config, flags);
         let mut out = io::stdout().lock();
-        if matches!(self, Users::Made(_)) && !out.is_terminal() {
-            let path = beside.with_file_name(FILE);
+        if matches!(self, FirstUsers::Created(_)) && !out.is_terminal() {
+            let path = beside.with_file_name(PASSWORD_FILE);
             write_private(&path, &text)
                 .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))?;
             let [one, two] = NAMES;
@@ -87,18 +87,18 @@ impl Users {
         out.flush()
     }
 
-    /// What there is to say; empty for nothing.
-    pub fn text(&self, config: &Config, which: &str) -> String {
+    /// Returns the text to print; empty if there is none.
+    pub fn text(&self, config: &Config, flags: &str) -> String {
         let mut out = String::new();
         // Writing to a string does not fail.
-        let _ = self.write(config, which, &mut out);
+        let _ = self.write(config, flags, &mut out);
         out
     }
 
-    fn write(&self, config: &Config, which: &str, out: &mut String) -> std::fmt::Result {
+    fn write(&self, config: &Config, flags: &str, out: &mut String) -> std::fmt::Result {
         match self {
-            Users::NotAsked => Ok(()),
-            Users::Made(users) => {
+            FirstUsers::AuthOff => Ok(()),
+            FirstUsers::Created(users) => {
                 let (server, transport) = server(config);
                 writeln!(out, "\nType this into two phones:")?;
                 for (number, (user, password)) in users.iter().enumerate() {
@@ -112,13 +112,13 @@ impl Users {
                 writeln!(
                     out,
                     "\nThen dial {two} on phone 1. The passwords are kept nowhere \
-                     else; a new one: ringway user passwd {one}{which}\n"
+                     else; a new one: ringway user passwd {one}{flags}\n"
                 )
             }
-            Users::Kept(users) if users.is_empty() => {
-                writeln!(out, "There are no users. To make one: ringway user add NAME{which}")
+            FirstUsers::Existing(users) if users.is_empty() => {
+                writeln!(out, "There are no users. To make one: ringway user add NAME{flags}")
             }
-            Users::Kept(users) => {
+            FirstUsers::Existing(users) => {
                 let (server, transport) = server(config);
                 let mut names = users.iter().take(5).cloned().collect::<Vec<_>>().join(", ");
                 if users.len() > 5 {
@@ -127,14 +127,14 @@ impl Users {
                 writeln!(
                     out,
                     "\nServer {server}, transport {transport}. Users are kept from before: {names}. \
-                     A new password: ringway user passwd NAME{which}\n"
+                     A new password: ringway user passwd NAME{flags}\n"
                 )
             }
         }
     }
 }
 
-/// Writes a file that only its owner can read. One of that name that was there before is replaced.
+/// Writes a file that only its owner can read, replacing an older one of that name.
 fn write_private(path: &Path, text: &str) -> io::Result<()> {
     match std::fs::remove_file(path) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
@@ -145,8 +145,8 @@ fn write_private(path: &Path, text: &str) -> io::Result<()> {
     file.sync_all()
 }
 
-/// What a phone on the same network must be given: address, with the port unless it is the usual
-/// one, and transport.
+/// Returns what a phone on the same network needs: the address, with the port unless it is the
+/// default one, and the transport.
 fn server(config: &Config) -> (String, String) {
     let offered = [
         Transport::Udp,
@@ -162,7 +162,7 @@ fn server(config: &Config) -> (String, String) {
         return (String::new(), String::new());
     };
     let ip = match first.addr.ip() {
-        ip if ip.is_unspecified() => host::reachable(&config.addresses),
+        ip if ip.is_unspecified() => host::address_for_phones(&config.addresses),
         ip => ip,
     };
     let host = match ip {

@@ -1,4 +1,4 @@
-//! What the host says of itself: its name, its addresses, where state is kept.
+//! The host: its name, its addresses, the directory of its state.
 
 use crate::config::Host;
 use nix::fcntl::OFlag;
@@ -11,10 +11,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// The file of the embedded store in the state directory.
+/// Name of the embedded store's file in the state directory.
 pub const STORE_FILE: &str = "ringway.redb";
 
-/// The host's name in lower case; `localhost` where it has none that may stand in a URI.
+/// Returns the host's name in lower case; `localhost` if it has no name that is valid in a URI.
 pub fn name() -> Host {
     std::fs::read_to_string("/proc/sys/kernel/hostname")
         .ok()
@@ -22,8 +22,9 @@ pub fn name() -> Host {
         .unwrap_or_else(|| Host("localhost".to_owned()))
 }
 
-/// The addresses of all interfaces that are up, in a fixed order: IPv4 first, loopback last of its
-/// family. Link-local IPv6 addresses are left out: they mean nothing without an interface.
+/// Returns the addresses of all interfaces that are up, in a fixed order: IPv4 first, loopback last
+/// within its family. Link-local IPv6 addresses are omitted: without an interface they are
+/// ambiguous.
 pub fn addresses() -> Vec<IpAddr> {
     let Ok(interfaces) = getifaddrs() else { return vec![Ipv4Addr::LOCALHOST.into()] };
     let mut out: Vec<IpAddr> = interfaces
@@ -48,10 +49,10 @@ fn is_link_local(ip: IpAddr) -> bool {
     }
 }
 
-/// The address a telephone on the same network should be given: the one the default route leaves
-/// from, or the first that is not loopback, or loopback.
-pub fn reachable(addresses: &[IpAddr]) -> IpAddr {
-    // 192.0.2.1 (RFC 5737) is nobody's: only the route is looked up, nothing is sent.
+/// Returns the address for a telephone on the same network: the source address of the default
+/// route, or the first that is not loopback, or loopback.
+pub fn address_for_phones(addresses: &[IpAddr]) -> IpAddr {
+    // 192.0.2.1 (RFC 5737) belongs to no host: only the route is looked up, nothing is sent.
     let route = ringway_net::source_for(Ipv4Addr::new(192, 0, 2, 1).into())
         .or_else(|| ringway_net::source_for(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into()));
     route
@@ -60,20 +61,20 @@ pub fn reachable(addresses: &[IpAddr]) -> IpAddr {
         .unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
 }
 
-/// Whether IPv6 sockets can be opened at all.
+/// Returns whether IPv6 sockets can be opened.
 pub fn has_ipv6() -> bool {
     std::net::UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok()
 }
 
-/// Where state is kept: `$STATE_DIRECTORY`; `$XDG_STATE_HOME/ringway`; for root `/var/lib/ringway`;
-/// `~/.local/state/ringway`.
+/// Returns the state directory: `$STATE_DIRECTORY`; `$XDG_STATE_HOME/ringway`; for root
+/// `/var/lib/ringway`; `~/.local/state/ringway`.
 ///
 /// # Errors
-/// When none of these is known.
+/// Fails when none of these is known.
 pub fn state_directory() -> io::Result<PathBuf> {
     let set = |name: &str| env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     if let Some(directory) = set("STATE_DIRECTORY") {
-        // systemd separates several by colons.
+        // systemd separates several directories by colons.
         let text = directory.to_string_lossy();
         return Ok(PathBuf::from(text.split(':').next().unwrap_or_default()));
     }
@@ -88,42 +89,43 @@ pub fn state_directory() -> io::Result<PathBuf> {
     })
 }
 
-/// Makes a directory that only this user may enter, and those above it, where they do not exist. As
-/// root, what is made in another user's directory is that user's.
+/// Creates a directory with mode 0700, and its parents, where they do not exist. A directory that
+/// root creates in another user's directory is given to that user.
 ///
 /// # Errors
-/// When the system refuses.
-pub fn make_private_directory(path: &Path) -> io::Result<()> {
+/// Fails when the system refuses.
+pub fn create_private_directory(path: &Path) -> io::Result<()> {
     if path.as_os_str().is_empty() || path.is_dir() {
         return Ok(());
     }
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    make_private_directory(parent)?;
+    create_private_directory(parent)?;
     match DirBuilder::new().mode(0o700).create(path) {
-        Ok(()) => give_to_owner_of(parent, &open_made(path)?),
+        Ok(()) => chown_to_owner_of(parent, &open_created(path)?),
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(e) => Err(e),
     }
 }
 
-/// Whether a file could be made there. Leaves nothing behind.
+/// Checks that a file could be created at this path. Leaves no file behind.
 ///
 /// # Errors
-/// What the system says.
-pub fn can_make(path: &Path) -> io::Result<()> {
+/// Returns the error of the system.
+pub fn check_creatable(path: &Path) -> io::Result<()> {
     let directory = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // Permissions do not say everything (a file system may be read-only, or /proc): it is tried.
+    // Permissions are not sufficient (a file system may be read-only, or /proc), so it is tried.
     let probe = directory.join(format!(".ringway-check-{}", std::process::id()));
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(&probe)?;
     std::fs::remove_file(&probe)
 }
 
-/// As root, gives a file or directory that was just made to the owner of `parent`: a service of that
-/// user must be able to use what an administrator has made for it. Does nothing for other users.
+/// As root, changes the owner of a new file or directory to the owner of `parent`: a service of
+/// that user must be able to use what an administrator created for it. Does nothing for other
+/// users.
 ///
 /// # Errors
-/// When the system refuses.
-pub fn give_to_owner_of(parent: &Path, made: &File) -> io::Result<()> {
+/// Fails when the system refuses.
+pub fn chown_to_owner_of(parent: &Path, made: &File) -> io::Result<()> {
     let owner = std::fs::metadata(parent)?;
     if !nix::unistd::geteuid().is_root() || owner.uid() == 0 {
         return Ok(());
@@ -131,14 +133,14 @@ pub fn give_to_owner_of(parent: &Path, made: &File) -> io::Result<()> {
     std::os::unix::fs::fchown(made, Some(owner.uid()), Some(owner.gid()))
 }
 
-/// Opens a directory that was just made; never another one by way of a symbolic link.
-fn open_made(path: &Path) -> io::Result<File> {
+/// Opens a directory that was just created, without following a symbolic link.
+fn open_created(path: &Path) -> io::Result<File> {
     let flags = OFlag::O_NOFOLLOW | OFlag::O_DIRECTORY;
     OpenOptions::new().read(true).custom_flags(flags.bits()).open(path)
 }
 
-/// Lets the process open as many files as the system permits it: each connection is one. Returns
-/// how many that is.
+/// Raises the limit of open files to the system's maximum, because each connection is one. Returns
+/// the new limit.
 pub fn raise_open_files() -> u64 {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return 0 };
@@ -157,7 +159,7 @@ mod tests {
         assert!(!name().0.is_empty());
         let addresses = addresses();
         assert!(addresses.contains(&Ipv4Addr::LOCALHOST.into()), "{addresses:?}");
-        assert!(!reachable(&addresses).is_unspecified());
+        assert!(!address_for_phones(&addresses).is_unspecified());
     }
 
     #[test]

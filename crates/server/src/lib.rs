@@ -1,9 +1,9 @@
 //! `ringway serve`: the process around the protocols.
 //!
-//! This crate owns what the pure rooms must not: threads, sockets' workers, the disk, the logs and
-//! the operator's questions. It knows no SIP beyond what it must hand on. Read [`serve`] for how a
-//! process begins and ends, [`worker`] for how one worker runs, [`store`] for what outlives the
-//! process, [`config`] for what an operator may decide.
+//! This crate owns what the pure rooms must not: threads, the sockets of the workers, the disk, the
+//! logs and the interface for operators. It does not parse or route SIP. Read [`serve`] for the
+//! start and end of the process, [`worker`] for the loop of one worker, [`store`] for the data that
+//! is kept after the process ends, and [`config`] for the configuration.
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
-//! Server location for workers: asks [`ringway_net::locate`], which never waits, and posts what is
-//! found later.
+//! Server location for workers: queries [`ringway_net::locate`], which never waits, and posts
+//! results that arrive later.
 
-use crate::worker::{Post, post_surely_later};
+use crate::worker::{Post, post_with_retry_async};
 use ringway_net::locate::{self, LocateCounts, LocatorConfig, Query};
 use ringway_net::{Clock, Control};
 use ringway_proxy::ResolveTarget;
@@ -10,12 +10,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::thread;
 
-/// The transports a request is sent over where the URI and DNS leave it open, the best first: what
-/// every SIP element speaks comes first (RFC 3261 section 18).
+/// Transports used where the URI and DNS do not decide, in order of preference: those that every
+/// SIP element supports come first (RFC 3261 section 18).
 const PREFERRED: [Transport; 5] =
     [Transport::Udp, Transport::Tcp, Transport::Tls, Transport::Sctp, Transport::TlsSctp];
 
-/// Finds servers for all workers. Cheap to copy.
+/// Finds servers for all workers. Clones are cheap and share the same state.
 #[derive(Clone)]
 pub struct Locator {
     inner: Arc<locate::Locator>,
@@ -23,10 +23,10 @@ pub struct Locator {
 }
 
 impl Locator {
-    /// Starts the thread that asks the DNS; it lives as long as the process.
+    /// Starts the thread that queries the DNS; it runs until the process ends.
     ///
     /// # Errors
-    /// When it cannot be started, or the system's name servers cannot be read.
+    /// Fails when the thread cannot be started, or the system's name servers cannot be read.
     pub fn start(control: Control<Post>, clock: Clock) -> Result<Self, String> {
         let listeners = control.listeners();
         let speaks = |t: &Transport| listeners.iter().any(|l| l.transport == *t);
@@ -50,9 +50,9 @@ impl Locator {
         Ok(Locator { inner, control })
     }
 
-    /// The servers of `target`, if they are known already; otherwise they come as
-    /// [`Post::Resolved`] with this `id`. `source` is who is to be charged for the question; `seed`
-    /// decides between servers of equal standing.
+    /// Returns the servers of `target` if they are known. Otherwise they are posted later as
+    /// [`Post::Resolved`] with this `id`. `source` is the address whose budget pays for the query;
+    /// `seed` decides between servers of equal priority.
     pub fn locate(
         &self,
         worker: u8,
@@ -66,26 +66,28 @@ impl Locator {
         let done = move |hops: Vec<Hop>| {
             let Some(mailbox) = control.mailboxes().get(usize::from(worker)) else { return };
             if !mailbox.try_post(Post::Resolved(id, hops.clone())) {
-                let later =
-                    post_surely_later(mailbox.clone(), move || Post::Resolved(id, hops.clone()));
-                // This runs on the runtime's thread.
+                let later = post_with_retry_async(mailbox.clone(), move || {
+                    Post::Resolved(id, hops.clone())
+                });
+                // This closure runs on the thread of the locator's runtime.
                 tokio::spawn(later);
             }
         };
         self.inner.locate(Query { host, port, transport, secure }, source, seed, done)
     }
 
-    /// A server did not answer: for a while it is tried last.
+    /// Notes that a server did not answer: for some time it is tried last.
     pub fn failed(&self, transport: Transport, addr: SocketAddr) {
         self.inner.failed(transport, addr, None);
     }
 
-    /// What has been counted since the start.
+    /// Returns the counters since the start.
     pub fn counts(&self) -> LocateCounts {
         self.inner.counts()
     }
 
-    /// How many queries are remembered and under way, and how many servers count as failed.
+    /// Returns the numbers of cached queries, of queries in progress, and of servers that count as
+    /// failed.
     pub fn sizes(&self) -> (usize, usize, usize) {
         self.inner.sizes()
     }

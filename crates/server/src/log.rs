@@ -1,8 +1,8 @@
 //! Log lines that never delay a call.
 //!
-//! Whoever logs formats a line and appends it to a bounded buffer; one thread writes the buffer to
+//! The caller formats a line and appends it to a bounded buffer; one thread writes the buffer to
 //! standard error. When the reader of the log is slower than the server, lines are dropped and
-//! counted, and a line says how many once there is room again.
+//! counted, and a line reports their number once there is room again.
 
 use crate::config::{LogFormat, LogLevel, LogSettings};
 use std::io::{self, IsTerminal, Write};
@@ -16,61 +16,61 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// Bytes of log lines that may wait for their reader.
-pub const MAX_WAITING: usize = 4 << 20;
-/// How long the end of the process waits for the last lines to be read.
-const FLUSH_WITHIN: Duration = Duration::from_secs(1);
+/// Maximum size of the log lines that wait to be written, in bytes.
+pub const MAX_BUFFERED_BYTES: usize = 4 << 20;
+/// Maximum time that the end of the process waits for the last lines to be written.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
-struct Waiting {
+struct Buffer {
     bytes: Vec<u8>,
-    /// Lines dropped since the last one that was kept.
+    /// Lines dropped since the last line that was appended.
     dropped: u64,
     stop: bool,
-    /// The thread has written everything and ended.
+    /// Whether the thread has written everything and ended.
     done: bool,
 }
 
 #[derive(Default)]
-struct Lines {
-    waiting: Mutex<Waiting>,
+struct SharedBuffer {
+    buffer: Mutex<Buffer>,
     wake: Condvar,
     dropped: AtomicU64,
 }
 
-impl Lines {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+impl SharedBuffer {
+    fn lock(&self) -> MutexGuard<'_, Buffer> {
+        self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn append(&self, line: &[u8]) {
-        let mut waiting = self.lock();
-        if waiting.bytes.len() + line.len() > MAX_WAITING {
-            waiting.dropped += 1;
+        let mut buffer = self.lock();
+        if buffer.bytes.len() + line.len() > MAX_BUFFERED_BYTES {
+            buffer.dropped += 1;
             self.dropped.fetch_add(1, Relaxed);
             return;
         }
-        let first = waiting.bytes.is_empty();
-        waiting.bytes.extend_from_slice(line);
-        drop(waiting);
+        let first = buffer.bytes.is_empty();
+        buffer.bytes.extend_from_slice(line);
+        drop(buffer);
         if first {
             self.wake.notify_all();
         }
     }
 
-    /// Writes what comes until told to stop.
+    /// Writes lines until the log is stopped.
     fn run(&self, mut out: impl Write) {
         let mut bytes = Vec::new();
         loop {
-            let mut waiting = self.lock();
-            while waiting.bytes.is_empty() && !waiting.stop {
-                waiting = self.wake.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+            let mut buffer = self.lock();
+            while buffer.bytes.is_empty() && !buffer.stop {
+                buffer = self.wake.wait(buffer).unwrap_or_else(PoisonError::into_inner);
             }
-            std::mem::swap(&mut waiting.bytes, &mut bytes);
-            let dropped = std::mem::take(&mut waiting.dropped);
-            let stop = waiting.stop;
-            drop(waiting);
-            // Nobody can be told that standard error is gone.
+            std::mem::swap(&mut buffer.bytes, &mut bytes);
+            let dropped = std::mem::take(&mut buffer.dropped);
+            let stop = buffer.stop;
+            drop(buffer);
+            // There is no way to report that standard error is gone.
             let _ = out.write_all(&bytes);
             if dropped > 0 {
                 let _ = writeln!(out, "{dropped} log lines dropped: their reader is too slow");
@@ -86,8 +86,8 @@ impl Lines {
     }
 }
 
-/// One event's writer; `tracing` hands it a whole line at once.
-struct Line<'a>(&'a Lines);
+/// The writer of one event; `tracing` passes a whole line at once.
+struct Line<'a>(&'a SharedBuffer);
 
 impl Write for Line<'_> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
@@ -100,7 +100,7 @@ impl Write for Line<'_> {
     }
 }
 
-struct Sink(Arc<Lines>);
+struct Sink(Arc<SharedBuffer>);
 
 impl<'a> MakeWriter<'a> for Sink {
     type Writer = Line<'a>;
@@ -110,36 +110,37 @@ impl<'a> MakeWriter<'a> for Sink {
     }
 }
 
-/// The process's log. Dropped, it writes what waits, within a second.
+/// The log of the process. Dropping it writes the remaining lines, within one second.
 pub struct Log {
-    lines: Arc<Lines>,
+    lines: Arc<SharedBuffer>,
     level: reload::Handle<Targets, tracing_subscriber::Registry>,
     thread: Option<JoinHandle<()>>,
 }
 
 fn targets(level: LogLevel) -> Targets {
-    let ours = match level {
+    let own = match level {
         LogLevel::Error => LevelFilter::ERROR,
         LogLevel::Warn => LevelFilter::WARN,
         LogLevel::Info => LevelFilter::INFO,
         LogLevel::Debug => LevelFilter::DEBUG,
         LogLevel::Trace => LevelFilter::TRACE,
     };
-    // Libraries are heard when they complain, and in full only when everything is asked for.
-    let others = if level == LogLevel::Trace { ours } else { ours.min(LevelFilter::WARN) };
-    Targets::new().with_default(others).with_target("ringway", ours)
+    // Other crates log at most warnings and errors, and everything only at level `trace`.
+    let others = if level == LogLevel::Trace { own } else { own.min(LevelFilter::WARN) };
+    Targets::new().with_default(others).with_target("ringway", own)
 }
 
 impl Log {
-    /// Starts logging to standard error. Once a process.
+    /// Starts logging to standard error. May be called once per process.
     ///
     /// # Errors
-    /// When the thread cannot be started.
+    /// Fails when the thread cannot be started.
     pub fn start(settings: LogSettings) -> io::Result<Self> {
-        let lines = Arc::new(Lines::default());
-        let mine = lines.clone();
-        let thread =
-            std::thread::Builder::new().name("log".into()).spawn(move || mine.run(io::stderr()))?;
+        let lines = Arc::new(SharedBuffer::default());
+        let thread_lines = lines.clone();
+        let thread = std::thread::Builder::new()
+            .name("log".into())
+            .spawn(move || thread_lines.run(io::stderr()))?;
         let (filter, level) = reload::Layer::new(targets(settings.level));
         let layer = tracing_subscriber::fmt::layer().with_writer(Sink(lines.clone()));
         let registry = tracing_subscriber::registry().with(filter);
@@ -154,13 +155,13 @@ impl Log {
         Ok(Log { lines, level, thread: Some(thread) })
     }
 
-    /// Changes which lines are written.
+    /// Changes the level of the lines that are written.
     pub fn set_level(&self, level: LogLevel) {
-        // Fails only when the subscriber is gone, and it lives as long as the process.
+        // Fails only without a subscriber, and the subscriber lives as long as the process.
         let _ = self.level.reload(targets(level));
     }
 
-    /// Reads how many lines were dropped so far.
+    /// Returns a function that reads the number of lines dropped so far.
     pub fn dropped(&self) -> impl Fn() -> u64 + Send + Sync + use<> {
         let lines = self.lines.clone();
         move || lines.dropped.load(Relaxed)
@@ -171,23 +172,23 @@ impl Drop for Log {
     fn drop(&mut self) {
         self.lines.lock().stop = true;
         self.lines.wake.notify_all();
-        let until = Instant::now() + FLUSH_WITHIN;
-        let mut waiting = self.lines.lock();
-        while !waiting.done {
+        let until = Instant::now() + FLUSH_TIMEOUT;
+        let mut buffer = self.lines.lock();
+        while !buffer.done {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                // The reader has stopped reading; the thread ends with the process.
+                // The reader no longer reads; the thread ends with the process.
                 self.thread = None;
                 return;
             }
-            waiting = self
+            buffer = self
                 .lines
                 .wake
-                .wait_timeout(waiting, left)
+                .wait_timeout(buffer, left)
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
         }
-        drop(waiting);
+        drop(buffer);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -199,10 +200,10 @@ mod tests {
     use super::*;
     use std::sync::mpsc::{Receiver, Sender, channel};
 
-    /// A reader that takes a line only when told to.
-    struct Slow(Receiver<()>, Sender<Vec<u8>>);
+    /// A reader that accepts a line only on request.
+    struct SlowReader(Receiver<()>, Sender<Vec<u8>>);
 
-    impl Write for Slow {
+    impl Write for SlowReader {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             let _ = self.0.recv();
             let _ = self.1.send(bytes.to_vec());
@@ -215,12 +216,12 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_reader_costs_lines_not_time() {
-        let lines = Arc::new(Lines::default());
+    fn lines_are_dropped_when_the_reader_is_slow() {
+        let lines = Arc::new(SharedBuffer::default());
         let (go, wait) = channel();
         let (out, written) = channel();
-        let mine = lines.clone();
-        let thread = std::thread::spawn(move || mine.run(Slow(wait, out)));
+        let thread_lines = lines.clone();
+        let thread = std::thread::spawn(move || thread_lines.run(SlowReader(wait, out)));
         lines.append(b"first\n");
         while !lines.lock().bytes.is_empty() {
             std::thread::yield_now();
@@ -231,8 +232,8 @@ mod tests {
             lines.append(&line);
         }
         assert!(began.elapsed() < Duration::from_secs(1));
-        let kept = MAX_WAITING / line.len();
-        assert_eq!(lines.dropped.load(Relaxed), 100 - kept as u64);
+        let accepted = MAX_BUFFERED_BYTES / line.len();
+        assert_eq!(lines.dropped.load(Relaxed), 100 - accepted as u64);
         lines.lock().stop = true;
         drop(go);
         thread.join().unwrap();
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn libraries_are_heard_when_they_complain() {
+    fn libraries_log_warnings() {
         let t = targets(LogLevel::Info);
         assert!(t.would_enable("ringway_server::serve", &tracing::Level::INFO));
         assert!(!t.would_enable("ringway_server", &tracing::Level::DEBUG));

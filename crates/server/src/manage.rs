@@ -1,7 +1,7 @@
-//! The commands that are not the server: users, status, what is going on, backups.
+//! The management commands: users, status, registrations, calls, backups.
 //!
-//! A store belongs to one process. While a server runs on it, users are changed by asking that
-//! server; otherwise the file is opened. Which of the two it is, is found out by trying.
+//! A store belongs to one process. If a server runs on it, a command sends its requests to that
+//! server; otherwise it opens the file. Which of the two applies is found by trying to connect.
 
 use crate::calls::Call;
 use crate::config::{Host, StoreKind};
@@ -10,7 +10,7 @@ use crate::observe::{Control, Status};
 use crate::random;
 use crate::setup::{self, Sources};
 use crate::store::{
-    BackupSummary, Hashes, RestingStore, StoreError, UserStore, check_name, check_password,
+    BackupSummary, Hashes, OfflineStore, StoreError, UserStore, check_name, check_password,
     copy_backup,
 };
 use serde::Serialize;
@@ -19,88 +19,87 @@ use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// What came of making a user or changing a password.
+/// Result of adding a user or changing a password.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Made {
+pub struct UserChange {
     /// Name.
     pub user: String,
     /// Domain it belongs to.
     pub realm: String,
-    /// The password, if it was drawn and is to be told.
+    /// The password, if it was generated and must be shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub password: Option<String>,
 }
 
-/// Users, wherever they are.
-pub struct Users {
-    place: Place,
+/// Manages the users of a running server or of a store file.
+pub struct UserManager {
+    backend: Backend,
     /// Domains of this server, the main one first.
     realms: Vec<String>,
-    made: Option<PathBuf>,
+    created: Option<PathBuf>,
 }
 
-enum Place {
-    Running(Control),
-    Resting(RestingStore),
+enum Backend {
+    Server(Control),
+    File(OfflineStore),
 }
 
-/// What is done with a store that does not exist.
+/// Action if the store does not exist.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Missing {
-    /// It is made.
-    Make,
-    /// It is an error: whoever changes, removes or lists users has mistyped its name.
+pub enum MissingStore {
+    /// Create it.
+    Create,
+    /// Fail: a command that changes, removes or lists users was given a mistyped name.
     Refuse,
 }
 
-impl Users {
-    /// Finds the users of the server that these sources describe: the running one if there is one,
-    /// the store otherwise.
+impl UserManager {
+    /// Connects to the running server that `sources` describe; if none runs, opens the store.
     ///
     /// # Errors
-    /// One line for each thing that is wrong.
-    pub fn open(sources: &Sources, missing: Missing) -> Result<Self, Vec<String>> {
+    /// One line for each problem.
+    pub fn open(sources: &Sources, missing: MissingStore) -> Result<Self, Vec<String>> {
         let one = |e: &dyn std::fmt::Display| vec![e.to_string()];
         let settings = sources.read()?;
         let kind = setup::store(&settings).map_err(|e| one(&e))?;
-        if let Some((control, status)) = running(&kind).map_err(|e| one(&e))? {
+        if let Some((control, status)) = running_server(&kind).map_err(|e| one(&e))? {
             let realms = status.domains.into_iter().map(|d| d.name).collect();
-            return Ok(Users { place: Place::Running(control), realms, made: None });
+            return Ok(UserManager { backend: Backend::Server(control), realms, created: None });
         }
         let StoreKind::Redb(path) = &kind else {
             return Err(vec![
                 "no server is running, and a store in memory ends with it".to_owned(),
             ]);
         };
-        if missing == Missing::Refuse && !path.exists() {
+        if missing == MissingStore::Refuse && !path.exists() {
             return Err(vec![format!("store {}: does not exist", path.display())]);
         }
-        let made = !path.exists();
+        let created = !path.exists();
         let opened = match missing {
-            Missing::Make => RestingStore::open_or_make(path),
-            Missing::Refuse => RestingStore::open(path),
+            MissingStore::Create => OfflineStore::open_or_create(path),
+            MissingStore::Refuse => OfflineStore::open(path),
         };
         let store = opened.map_err(|e| match e {
             StoreError::Locked(_) => one(&format!("{e}, which has no control socket here")),
             e => one(&e),
         })?;
-        let mut kept = store.domain().map_err(|e| one(&e))?;
-        if let (None, Some(Host(name))) = (&kept, setup::default_domain(&settings)) {
+        let mut stored = store.domain().map_err(|e| one(&e))?;
+        if let (None, Some(Host(name))) = (&stored, setup::default_domain(&settings)) {
             store.set_domain(&name).map_err(|e| one(&e))?;
-            kept = Some(name);
+            stored = Some(name);
         }
-        let domains = setup::domains(&settings, kept.as_deref());
+        let domains = setup::domains(&settings, stored.as_deref());
         let realms = domains.iter().map(|d| d.name.to_string()).collect();
-        let made = made.then(|| path.clone());
-        Ok(Users { place: Place::Resting(store), realms, made })
+        let created = created.then(|| path.clone());
+        Ok(UserManager { backend: Backend::File(store), realms, created })
     }
 
-    /// The store, if it was made now.
-    pub fn made(&self) -> Option<&Path> {
-        self.made.as_deref()
+    /// Returns the path of the store if this command created it.
+    pub fn created(&self) -> Option<&Path> {
+        self.created.as_deref()
     }
 
-    /// Splits `name` or `name@domain`; without a domain the main one is meant.
+    /// Splits `name` or `name@domain`; without a domain the main one is used.
     fn name(&self, text: &str) -> Result<(String, String), String> {
         let (user, realm) = match text.rsplit_once('@') {
             Some((user, realm)) => (user, realm.to_ascii_lowercase()),
@@ -108,17 +107,23 @@ impl Users {
         };
         check_name(user).map_err(|e| e.to_string())?;
         if !self.realms.contains(&realm) {
-            let ours = self.realms.join(", ");
-            return Err(format!("{realm:?} is not a domain of this server, which has {ours}"));
+            let realms = self.realms.join(", ");
+            return Err(format!("{realm:?} is not a domain of this server, which has {realms}"));
         }
         Ok((user.to_owned(), realm))
     }
 
-    /// Makes a user (`new`), or gives one a new password. Without a password one is drawn, and told.
+    /// Adds a user if `new` is set, or changes the password of an existing one. Without a password
+    /// one is generated and returned.
     ///
     /// # Errors
-    /// What is wrong.
-    pub fn set(&self, name: &str, password: Option<String>, new: bool) -> Result<Made, String> {
+    /// Describes the problem in one line.
+    pub fn set(
+        &self,
+        name: &str,
+        password: Option<String>,
+        new: bool,
+    ) -> Result<UserChange, String> {
         let (user, realm) = self.name(name)?;
         let drawn = match &password {
             Some(_) => None,
@@ -126,12 +131,12 @@ impl Users {
         };
         let password = password.or_else(|| drawn.clone()).unwrap_or_default();
         check_password(&password).map_err(|e| e.to_string())?;
-        match &self.place {
-            Place::Running(control) => {
+        match &self.backend {
+            Backend::Server(control) => {
                 let body = NewUser { user: user.clone(), realm: realm.clone(), password, new };
-                ask(control, "PUT", &body)?;
+                request(control, "PUT", &body)?;
             }
-            Place::Resting(store) => {
+            Backend::File(store) => {
                 let exists = store.has_user(&user, &realm)?;
                 if exists == new {
                     let what = if exists { "exists already" } else { "does not exist" };
@@ -140,25 +145,25 @@ impl Users {
                 store.set_user(&user, &realm, Hashes::new(&user, &realm, &password))?;
             }
         }
-        Ok(Made { user, realm, password: drawn })
+        Ok(UserChange { user, realm, password: drawn })
     }
 
-    /// Removes a user and what it has registered.
+    /// Removes a user and its registrations.
     ///
     /// # Errors
-    /// What is wrong.
+    /// Describes the problem in one line.
     pub fn remove(&self, name: &str) -> Result<UserName, String> {
-        // A user of a domain that is gone from the configuration can still be removed.
+        // A user of a domain that is no longer configured can still be removed.
         let (user, realm) = match name.rsplit_once('@') {
             Some((user, realm)) => (user.to_owned(), realm.to_ascii_lowercase()),
             None => self.name(name)?,
         };
         let name = UserName { user, realm };
-        match &self.place {
-            Place::Running(control) => {
-                ask(control, "DELETE", &name)?;
+        match &self.backend {
+            Backend::Server(control) => {
+                request(control, "DELETE", &name)?;
             }
-            Place::Resting(store) => {
+            Backend::File(store) => {
                 if !store.remove_user(&name.user, &name.realm)? {
                     return Err(format!("user {}@{} does not exist", name.user, name.realm));
                 }
@@ -167,17 +172,17 @@ impl Users {
         Ok(name)
     }
 
-    /// Every user, in order of domain and name.
+    /// Returns all users, ordered by domain and name.
     ///
     /// # Errors
-    /// What is wrong.
+    /// Describes the problem in one line.
     pub fn list(&self) -> Result<Vec<UserName>, String> {
-        match &self.place {
-            Place::Running(control) => {
-                let text = answer(control, control.ask("GET", "/users", ""))?;
+        match &self.backend {
+            Backend::Server(control) => {
+                let text = response_text(control, control.request("GET", "/users", ""))?;
                 serde_json::from_str(&text).map_err(|e| format!("unexpected answer: {e}"))
             }
-            Place::Resting(store) => Ok(store
+            Backend::File(store) => Ok(store
                 .list_users()?
                 .into_iter()
                 .map(|(user, realm)| UserName { user, realm })
@@ -186,10 +191,10 @@ impl Users {
     }
 }
 
-/// Asks the running server for everything under `path`, page by page, and hands over each.
+/// Requests all items under `path` from the running server and passes each page to `each`.
 ///
 /// # Errors
-/// When no server runs, it does not answer, or `each` fails.
+/// Fails when no server runs, it does not answer, or `each` fails.
 fn pages<T: serde::de::DeserializeOwned>(
     sources: &Sources,
     path: &str,
@@ -203,11 +208,11 @@ fn pages<T: serde::de::DeserializeOwned>(
     let mut request = PageRequest { user, after: None };
     loop {
         let body = serde_json::to_string(&request).map_err(|e| one(&e))?;
-        let result = control.ask("GET", path, &body);
+        let result = control.request("GET", path, &body);
         if matches!(result, Ok(None)) {
             return Err(vec![format!("no server is running on store {kind}")]);
         }
-        let text = answer(&control, result).map_err(|e| one(&e))?;
+        let text = response_text(&control, result).map_err(|e| one(&e))?;
         let page: Page<T> =
             serde_json::from_str(&text).map_err(|e| one(&format!("unexpected answer: {e}")))?;
         each(page.items)?;
@@ -218,10 +223,10 @@ fn pages<T: serde::de::DeserializeOwned>(
     }
 }
 
-/// The registrations of a running server, all or one user's, a page at a time.
+/// Passes the registrations of a running server, all or of one user, to `each`, one page at a time.
 ///
 /// # Errors
-/// When no server runs, it does not answer, or `each` fails.
+/// Fails when no server runs, it does not answer, or `each` fails.
 pub fn registrations(
     sources: &Sources,
     user: Option<String>,
@@ -230,10 +235,10 @@ pub fn registrations(
     pages(sources, "/registrations", user, each)
 }
 
-/// The calls under way of a running server, a page at a time.
+/// Passes the calls in progress of a running server to `each`, one page at a time.
 ///
 /// # Errors
-/// When no server runs, it does not answer, or `each` fails.
+/// Fails when no server runs, it does not answer, or `each` fails.
 pub fn calls(
     sources: &Sources,
     each: &mut dyn FnMut(Vec<Call>) -> Result<(), Vec<String>>,
@@ -241,7 +246,7 @@ pub fn calls(
     pages(sources, "/calls", None, each)
 }
 
-/// What a backup holds.
+/// Contents of a backup.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct BackupReport {
     /// The file.
@@ -261,11 +266,12 @@ impl BackupReport {
     }
 }
 
-/// Writes a backup of the store that these sources describe: by the running server if there is one.
-/// The file appears whole or not at all, readable by its owner only: it has the hashes of passwords.
+/// Writes a backup of the store that `sources` describe; a running server writes it itself. The
+/// file appears complete or not at all. Only its owner can read it, because it contains password
+/// hashes.
 ///
 /// # Errors
-/// One line for each thing that is wrong.
+/// One line for each problem.
 pub fn back_up(sources: &Sources, file: &Path, force: bool) -> Result<BackupReport, Vec<String>> {
     let at = |e: &dyn std::fmt::Display| vec![format!("{}: {e}", file.display())];
     if file.exists() && !force {
@@ -282,7 +288,7 @@ pub fn back_up(sources: &Sources, file: &Path, force: bool) -> Result<BackupRepo
         Ok(BackupReport::new(file, summary))
     });
     if result.is_err() {
-        // It may be gone.
+        // The file may have been removed already.
         let _ = std::fs::remove_file(&part);
     }
     result
@@ -298,25 +304,26 @@ fn write_backup(sources: &Sources, out: &mut dyn Write) -> Result<BackupSummary,
         Some((200, mut body)) => copy_backup(&mut body, out).map_err(|e| one(&e)),
         Some((status, mut body)) => {
             let mut text = String::new();
-            // Without it there is still the status.
+            // The status code alone describes the failure if the body cannot be read.
             let _ = body.read_to_string(&mut text);
-            let answer = answer(&control, Ok(Some((status, text))));
-            Err(answer.err().into_iter().collect())
+            let response_text = response_text(&control, Ok(Some((status, text))));
+            Err(response_text.err().into_iter().collect())
         }
         None => match &kind {
             StoreKind::Memory => Err(one(&"a store in memory has no backup")),
             StoreKind::Redb(path) => {
-                let store = RestingStore::open(path).map_err(|e| one(&e))?;
+                let store = OfflineStore::open(path).map_err(|e| one(&e))?;
                 store.back_up(out).map_err(|e| one(&e))
             }
         },
     }
 }
 
-/// Makes the store that these sources describe from a backup.
+/// Creates the store that `sources` describe from a backup.
 ///
 /// # Errors
-/// When a server runs on it, when it exists and `force` is not set, or the backup is damaged.
+/// Fails when a server runs on it, when it exists and `force` is not set, or when the backup is
+/// damaged.
 pub fn restore(sources: &Sources, file: &Path, force: bool) -> Result<BackupReport, Vec<String>> {
     let one = |e: &dyn std::fmt::Display| vec![e.to_string()];
     let settings = sources.read()?;
@@ -324,7 +331,7 @@ pub fn restore(sources: &Sources, file: &Path, force: bool) -> Result<BackupRepo
     let StoreKind::Redb(path) = &kind else {
         return Err(one(&"a store in memory cannot be restored"));
     };
-    if running(&kind).map_err(|e| one(&e))?.is_some() {
+    if running_server(&kind).map_err(|e| one(&e))?.is_some() {
         return Err(vec![format!("store {}: a server is running on it", path.display())]);
     }
     if path.exists() && !force {
@@ -335,37 +342,40 @@ pub fn restore(sources: &Sources, file: &Path, force: bool) -> Result<BackupRepo
     Ok(BackupReport::new(path, summary.map_err(|e| one(&e))?))
 }
 
-/// The status of the server that these sources describe.
+/// Returns the status of the server that `sources` describe.
 ///
 /// # Errors
-/// One line for each thing that is wrong.
+/// One line for each problem.
 pub fn status(sources: &Sources) -> Result<Status, Vec<String>> {
     let settings = sources.read()?;
     let kind = setup::store(&settings).map_err(|e| vec![e.to_string()])?;
-    match running(&kind).map_err(|e| vec![e])? {
+    match running_server(&kind).map_err(|e| vec![e])? {
         Some((_, status)) => Ok(status),
         None => Err(vec![format!("no server is running on store {kind}")]),
     }
 }
 
-/// The server that runs on a store and how it is; `None` when there is none that can be asked.
-fn running(kind: &StoreKind) -> Result<Option<(Control, Status)>, String> {
+/// Returns the server that runs on a store and its status; `None` if none can be reached.
+fn running_server(kind: &StoreKind) -> Result<Option<(Control, Status)>, String> {
     let control = Control::of(kind).map_err(|e| e.to_string())?;
-    let result = control.ask("GET", "/status", "");
+    let result = control.request("GET", "/status", "");
     if matches!(result, Ok(None)) {
         return Ok(None);
     }
-    let text = answer(&control, result)?;
+    let text = response_text(&control, result)?;
     let status = serde_json::from_str(&text).map_err(|e| format!("unexpected answer: {e}"))?;
     Ok(Some((control, status)))
 }
 
-fn ask(control: &Control, method: &str, body: &impl Serialize) -> Result<String, String> {
+fn request(control: &Control, method: &str, body: &impl Serialize) -> Result<String, String> {
     let body = serde_json::to_string(body).map_err(|e| e.to_string())?;
-    answer(control, control.ask(method, "/users", &body))
+    response_text(control, control.request(method, "/users", &body))
 }
 
-fn answer(control: &Control, result: io::Result<Option<(u16, String)>>) -> Result<String, String> {
+fn response_text(
+    control: &Control,
+    result: io::Result<Option<(u16, String)>>,
+) -> Result<String, String> {
     match result {
         Ok(Some((200, text))) => Ok(text),
         Ok(Some((status, text))) => {

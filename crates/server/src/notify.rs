@@ -1,8 +1,7 @@
-//! What the service manager is notified of (sd_notify(3)): that the server listens, reads its
-//! configuration anew, stops, and that its workers are alive. Without a service manager (no
-//! `NOTIFY_SOCKET`) all of it does nothing.
+//! Notifications to the service manager (sd_notify(3)): the server listens, reloads, stops, and its
+//! workers are alive. Without a service manager (no `NOTIFY_SOCKET`) these functions do nothing.
 
-use crate::observe::{Board, Observed};
+use crate::observe::{Board, Monitor};
 use sd_notify::NotifyState;
 use std::io;
 use std::sync::Arc;
@@ -10,27 +9,27 @@ use std::thread;
 use std::time::Duration;
 use tracing::warn;
 
-/// Looks at the workers within one watchdog interval: two may fail before the manager acts.
-const LOOKS_PER_INTERVAL: u32 = 3;
-/// Shortest pause between two looks: a manager that asks for more is answered this often.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
+/// Checks of the workers per watchdog interval: two may fail before the manager acts.
+const CHECKS_PER_INTERVAL: u32 = 3;
+/// Minimum pause between two checks, if the manager configures a shorter interval.
+const MIN_PAUSE: Duration = Duration::from_millis(20);
 
-/// The server listens on all its sockets and heeds signals. Starts the watchdog's thread where the
-/// manager asks for one.
+/// Reports that the server listens on all its sockets and handles signals. Starts the watchdog
+/// thread if the manager requests one.
 ///
 /// # Errors
-/// When the thread cannot be started.
-pub(crate) fn ready(observed: &Arc<Observed>) -> io::Result<()> {
+/// Fails when the thread cannot be started.
+pub(crate) fn ready(monitor: &Arc<Monitor>) -> io::Result<()> {
     send(NotifyState::Ready);
     let Some(interval) = sd_notify::watchdog_enabled() else { return Ok(()) };
-    let pause = (interval / LOOKS_PER_INTERVAL).max(SHORTEST_PAUSE);
-    let observed = observed.clone();
+    let pause = (interval / CHECKS_PER_INTERVAL).max(MIN_PAUSE);
+    let monitor = monitor.clone();
     thread::Builder::new().name("watchdog".into()).spawn(move || {
-        let mut watchdog = Watchdog::new(&observed.board);
+        let mut watchdog = Watchdog::new(&monitor.board);
         loop {
-            (observed.ask)();
+            (monitor.request_publish)();
             thread::sleep(pause);
-            if watchdog.all_alive(&observed.board) {
+            if watchdog.all_alive(&monitor.board) {
                 send(NotifyState::Watchdog);
             }
         }
@@ -38,7 +37,7 @@ pub(crate) fn ready(observed: &Arc<Observed>) -> io::Result<()> {
     Ok(())
 }
 
-/// The configuration is being read anew; [`reloaded`] ends it.
+/// Reports that the configuration is being reloaded, until [`reloaded`] is called.
 pub(crate) fn reloading() {
     match NotifyState::monotonic_usec_now() {
         Ok(now) => send_all(&[NotifyState::Reloading, now]),
@@ -46,12 +45,12 @@ pub(crate) fn reloading() {
     }
 }
 
-/// The configuration has been read, or was refused: the server serves as before.
+/// Reports the end of a reload, successful or not.
 pub(crate) fn reloaded() {
     send(NotifyState::Ready);
 }
 
-/// The server takes no new calls and ends when what is under way has ended.
+/// Reports that the server takes no new calls and ends when those in progress have ended.
 pub(crate) fn stopping() {
     send(NotifyState::Stopping);
 }
@@ -66,8 +65,8 @@ fn send_all(states: &[NotifyState<'_>]) {
     }
 }
 
-/// Which workers have done something since the manager was last notified. A worker publishes its
-/// counters from its own loop when asked, so one that hangs or starves does not.
+/// Tracks which workers made progress since the last notification. A worker publishes its counters
+/// from its own loop when asked, so one that hangs or starves does not.
 struct Watchdog {
     seen: Vec<u64>,
 }
@@ -77,7 +76,7 @@ impl Watchdog {
         Watchdog { seen: board.generations() }
     }
 
-    /// Whether every worker has published since this was last true.
+    /// Returns whether every worker has published since this function last returned true.
     fn all_alive(&mut self, board: &Board) -> bool {
         let now = board.generations();
         let alive = now.iter().zip(&self.seen).all(|(now, seen)| now > seen);
@@ -94,7 +93,7 @@ mod tests {
     use crate::observe::Snapshot;
 
     #[test]
-    fn one_worker_that_hangs_stops_the_watchdog() {
+    fn a_worker_that_hangs_stops_the_watchdog() {
         let board = Board::new(2);
         let mut watchdog = Watchdog::new(&board);
         assert!(!watchdog.all_alive(&board), "nobody has answered yet");

@@ -1,15 +1,15 @@
-//! Everything that must be there before the first worker runs: certificates, sockets, the store.
+//! Resources that must be available before the first worker runs: certificates, sockets, the store.
 //!
-//! `serve` and `config check` go through the same steps, so that what one refuses the other finds.
-//! A check gives everything back. While a server runs on the same store, its sockets and its store
-//! are in use, and a check leaves both alone: it looks only whether the addresses are this host's.
+//! `serve` and `config check` take the same steps, so that both report the same problems. A check
+//! releases everything again. While a server runs on the same store, its sockets and its store are
+//! in use; a check then leaves both alone and only tests whether the addresses belong to this host.
 
 use crate::config::{Listen, Settings, StoreKind};
 use crate::host;
 use crate::locate::Locator;
 use crate::observe::control::{self, Control, ControlDirectory};
 use crate::setup::{self, Sources, Tls};
-use crate::store::{Store, StoreFile, could_be_made};
+use crate::store::{Store, StoreFile, check_creatable};
 use crate::worker::Post;
 use ringway_net::{Clock, Endpoint};
 use ringway_sansio::{Flow, FlowId, Listener, Transport};
@@ -19,30 +19,30 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use tracing::warn;
 
-/// What a server begins with.
-pub(crate) struct Prepared {
+/// The resources of a server that starts.
+pub(crate) struct Resources {
     pub(crate) kind: StoreKind,
     pub(crate) clock: Clock,
     pub(crate) tls: Tls,
-    /// Where pages are served.
+    /// Listener of the management pages.
     pub(crate) pages: Option<TcpListener>,
     pub(crate) listen: Vec<Listen>,
-    /// One for each worker.
+    /// One endpoint for each worker.
     pub(crate) endpoints: Vec<Endpoint<Post>>,
     pub(crate) net: ringway_net::Control<Post>,
-    /// Connections that may be open.
+    /// Maximum number of open connections.
     pub(crate) connections: usize,
     pub(crate) locator: Locator,
     pub(crate) store: Store,
-    /// `None` for a store in memory beside which another server has the control socket.
+    /// `None` for a store in memory while another server uses the control socket.
     pub(crate) directory: Option<ControlDirectory>,
 }
 
-impl Prepared {
-    /// Takes everything that these settings ask for.
+impl Resources {
+    /// Acquires everything that these settings need.
     ///
     /// # Errors
-    /// One line for each thing that is wrong.
+    /// One line for each problem.
     pub(crate) fn new(settings: &Settings) -> Result<Self, Vec<String>> {
         let one = |line: String| vec![line];
         let kind = setup::store(settings).map_err(|e| one(e.to_string()))?;
@@ -57,7 +57,7 @@ impl Prepared {
         let store = store.map_err(|e| one(e.to_string()))?;
         let directory = control_directory(&kind).map_err(one)?;
         check_cdr(settings.cdr.as_deref()).map_err(one)?;
-        Ok(Prepared {
+        Ok(Resources {
             kind,
             clock,
             tls,
@@ -73,10 +73,10 @@ impl Prepared {
     }
 }
 
-/// Looks for everything that would keep `serve` with these settings from starting.
+/// Checks for everything that would prevent `serve` from starting with these settings.
 ///
 /// # Errors
-/// One line for each thing that is wrong.
+/// One line for each problem.
 pub fn check(sources: &Sources) -> Result<(), Vec<String>> {
     let settings = sources.read()?;
     let mut problems = Vec::new();
@@ -84,12 +84,12 @@ pub fn check(sources: &Sources) -> Result<(), Vec<String>> {
     let tls = Tls::load(&settings.tls);
     match setup::store(&settings) {
         Err(e) => note(Err(e.to_string())),
-        Ok(kind) if is_served(&kind) => addresses_are_here(&settings, &mut note),
+        Ok(kind) if is_server_running(&kind) => check_addresses(&settings, &mut note),
         Ok(kind) => {
-            // Without its certificates a secure listener cannot be tried.
+            // A secure listener cannot be opened without its certificates.
             match &tls {
                 Ok(tls) => note(Sockets::open(&settings, tls, Clock::new()).map(drop)),
-                Err(_) => addresses_are_here(&settings, &mut note),
+                Err(_) => check_addresses(&settings, &mut note),
             }
             note(check_store(&kind));
         }
@@ -99,18 +99,18 @@ pub fn check(sources: &Sources) -> Result<(), Vec<String>> {
     if problems.is_empty() { Ok(()) } else { Err(problems) }
 }
 
-/// Whether records of calls can be appended; a file that is not there is not made.
+/// Checks that call records can be appended. A missing file is not created.
 fn check_cdr(path: Option<&Path>) -> Result<(), String> {
     let Some(path) = path else { return Ok(()) };
     let tried = match path.exists() {
         true => OpenOptions::new().append(true).open(path).map(drop),
-        false => host::can_make(path),
+        false => host::check_creatable(path),
     };
     tried.map_err(|e| format!("call records {}: {e}", path.display()))
 }
 
-fn is_served(kind: &StoreKind) -> bool {
-    Control::of(kind).is_ok_and(|c| matches!(c.ask("GET", "/healthz", ""), Ok(Some(_))))
+fn is_server_running(kind: &StoreKind) -> bool {
+    Control::of(kind).is_ok_and(|c| matches!(c.request("GET", "/healthz", ""), Ok(Some(_))))
 }
 
 fn check_store(kind: &StoreKind) -> Result<(), String> {
@@ -119,27 +119,27 @@ fn check_store(kind: &StoreKind) -> Result<(), String> {
         StoreFile::open_existing(path, true).map_err(|e| e.to_string())?;
         control_directory(kind).map(drop)
     } else {
-        could_be_made(path).map_err(|e| e.to_string())
+        check_creatable(path).map_err(|e| e.to_string())
     }
 }
 
-/// Whether the addresses are this host's, whatever uses their ports.
-fn addresses_are_here(settings: &Settings, note: &mut dyn FnMut(Result<(), String>)) {
+/// Checks that the addresses belong to this host, even if their ports are in use.
+fn check_addresses(settings: &Settings, note: &mut dyn FnMut(Result<(), String>)) {
     for listen in setup::listen(settings) {
         for ip in std::iter::once(listen.addr.ip()).chain(listen.more.iter().copied()) {
             if let Err(e) = std::net::UdpSocket::bind((ip, 0)) {
-                note(Err(format!("{listen}: {}", plain(&e))));
+                note(Err(format!("{listen}: {}", error_text(&e))));
             }
         }
     }
     if let Some(addr) = settings.http.0
         && let Err(e) = TcpListener::bind((addr.ip(), 0))
     {
-        note(Err(format!("http://{addr}: {}", plain(&e))));
+        note(Err(format!("http://{addr}: {}", error_text(&e))));
     }
 }
 
-/// The sockets that are listened on, and server location, which depends on them.
+/// The listening sockets, and server location, which depends on them.
 struct Sockets {
     pages: Option<TcpListener>,
     listen: Vec<Listen>,
@@ -178,11 +178,11 @@ impl Sockets {
 }
 
 fn bind_pages(addr: SocketAddr) -> Result<TcpListener, String> {
-    TcpListener::bind(addr).map_err(|e| format!("http://{addr}: {}", plain(&e)))
+    TcpListener::bind(addr).map_err(|e| format!("http://{addr}: {}", error_text(&e)))
 }
 
-/// The words of an I/O error as listeners of SIP have them.
-fn plain(e: &io::Error) -> String {
+/// Formats an I/O error in the words that the SIP listeners use.
+fn error_text(e: &io::Error) -> String {
     match e.kind() {
         io::ErrorKind::AddrInUse => "address in use".to_owned(),
         io::ErrorKind::AddrNotAvailable => "no such address on this host".to_owned(),
@@ -195,7 +195,7 @@ fn control_directory(kind: &StoreKind) -> Result<Option<ControlDirectory>, Strin
     let path = control::directory_of(kind).map_err(|e| e.to_string())?;
     match ControlDirectory::open(&path) {
         Ok(directory) => Ok(Some(directory)),
-        // Several servers may run without a store of their own; one of them can be asked.
+        // Several servers may run with a store in memory; one of them has the control socket.
         Err(e) if *kind == StoreKind::Memory && e.kind() == io::ErrorKind::AddrInUse => {
             warn!("control socket {}: {e}: this server cannot be managed", path.display());
             Ok(None)
@@ -204,8 +204,8 @@ fn control_directory(kind: &StoreKind) -> Result<Option<ControlDirectory>, Strin
     }
 }
 
-/// The flow of an earlier process in this one: datagrams came to a socket that listens again, if
-/// one does; a connection is gone.
+/// Returns the flow of this process that corresponds to one of an earlier process: datagrams were
+/// received on a socket that may be open again; a connection is gone.
 fn revive(flow: &Flow, listeners: &[Listener], workers: usize) -> Option<Flow> {
     if flow.transport != Transport::Udp {
         return None;

@@ -1,11 +1,12 @@
-//! `ringway serve`: how the process begins, is reloaded and ends.
+//! `ringway serve`: start, reload and end of the process.
 //!
 //! ```text
 //! read configuration -> log -> certificates -> bind -> open store -> workers -> management
 //!                                                 SIGHUP: new rules, certificates, log level
-//!                                 SIGTERM, SIGINT: no new calls -> what runs ends -> stop -> store
+//!                                 SIGTERM, SIGINT: no new calls -> wait for calls to end -> stop -> store
 //! ```
-//! Whatever fails before the workers run is one line that says what and where, and exit status 1.
+//! A failure before the workers run ends the process with status 1 and one line that names the
+//! cause.
 
 use crate::calls::{Calls, Cdr};
 use crate::config::{Settings, StoreKind};
@@ -14,11 +15,11 @@ use crate::locate::Locator;
 use crate::log::Log;
 use crate::notify;
 use crate::observe::control::{self, ControlDirectory, ControlSocket};
-use crate::observe::{Board, Observed, Phase, http};
-use crate::prepare::Prepared;
+use crate::observe::{Board, Monitor, Phase, http};
+use crate::prepare::Resources;
 use crate::setup::{self, Sources, Tls};
 use crate::store::Store;
-use crate::worker::{Parts, Post, Worker, post_surely};
+use crate::worker::{Post, Worker, WorkerParts, post_with_retry};
 use ringway_net::{Clock, Endpoint};
 use ringway_proxy::config::Config;
 use ringway_proxy::shared::Shared;
@@ -31,14 +32,14 @@ use std::time::{Duration, Instant};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info, warn};
 
-/// How long connections may take to write what is queued once the process stops.
+/// Time that connections have to write queued data when the process stops.
 const STOP_GRACE: Duration = Duration::from_secs(2);
-/// Fewer connections than this are worth a warning where more are configured.
+/// With fewer connections than this a warning is logged, if more are configured.
 const FEW_CONNECTIONS: usize = 1000;
-/// How often a draining server looks whether anything is still under way.
-const DRAIN_LOOK: Duration = Duration::from_millis(100);
+/// Interval at which a draining server checks whether transactions are in progress.
+const DRAIN_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Why the process could not begin or had to end: a line each.
+/// Reasons why the process could not start or had to end, one per line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure(pub Vec<String>);
 
@@ -48,20 +49,20 @@ impl<E: std::fmt::Display> From<E> for Failure {
     }
 }
 
-/// Runs the server until it is told to stop.
+/// Runs the server until a signal stops it.
 ///
 /// # Errors
-/// What is wrong, a line each.
+/// One line for each problem.
 pub fn serve(sources: &Sources) -> Result<(), Failure> {
     ringway_net::keep_memory_small();
     let settings = sources.read().map_err(Failure)?;
     let log = Log::start(settings.log)?;
     let mut server = Server::start(sources, settings, log)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    // The signals are taken over before anyone is told that the server runs.
+    // The signal handlers are installed before the server reports that it runs.
     let signals = runtime.block_on(async { Signals::new() })?;
-    server.greet()?;
-    notify::ready(&server.observed)?;
+    server.announce()?;
+    notify::ready(&server.monitor)?;
     runtime.block_on(server.run(signals))?;
     server.stop()
 }
@@ -81,21 +82,21 @@ impl Signals {
         })
     }
 
-    async fn next(&mut self) -> Asked {
+    async fn next(&mut self) -> SignalAction {
         tokio::select! {
-            _ = self.hangup.recv() => Asked::Reload,
-            _ = self.terminate.recv() => Asked::Stop,
-            _ = self.interrupt.recv() => Asked::Stop,
+            _ = self.hangup.recv() => SignalAction::Reload,
+            _ = self.terminate.recv() => SignalAction::Stop,
+            _ = self.interrupt.recv() => SignalAction::Stop,
         }
     }
 
     async fn stop(&mut self) {
-        while self.next().await != Asked::Stop {}
+        while self.next().await != SignalAction::Stop {}
     }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Asked {
+enum SignalAction {
     Reload,
     Stop,
 }
@@ -108,33 +109,33 @@ struct Server {
     config: Arc<Config>,
     tls: Tls,
     store: Arc<Store>,
-    observed: Arc<Observed>,
+    monitor: Arc<Monitor>,
     control: ringway_net::Control<Post>,
     workers: Vec<JoinHandle<io::Result<()>>>,
-    /// Told by each worker as it ends.
+    /// Receives the index of each worker that ends.
     ended: tokio::sync::mpsc::UnboundedReceiver<usize>,
-    /// Nobody reads the mailboxes any more.
+    /// Set when no worker reads its mailbox any more.
     workers_ended: Arc<AtomicBool>,
-    first_run: first_run::Users,
-    /// Connections that may be open.
+    first_run: first_run::FirstUsers,
+    /// Maximum number of open connections.
     connections: usize,
     management: Management,
     log: Log,
 }
 
-/// How management is reached: what it will listen on, and what it listens on.
+/// Sockets of management: prepared at first, then listening.
 struct Management {
     pages: Option<TcpListener>,
     directory: Option<ControlDirectory>,
-    /// Removes the socket when the server ends.
+    /// Removes the socket when it is dropped.
     _socket: Option<ControlSocket>,
 }
 
 impl Server {
     fn start(sources: &Sources, settings: Settings, log: Log) -> Result<Self, Failure> {
-        let prepared = Prepared::new(&settings).map_err(Failure)?;
-        let Prepared { kind, clock, tls, pages, listen, endpoints, net, .. } = prepared;
-        let Prepared { connections, locator, mut store, directory, .. } = prepared;
+        let resources = Resources::new(&settings).map_err(Failure)?;
+        let Resources { kind, clock, tls, pages, listen, endpoints, net, .. } = resources;
+        let Resources { connections, locator, mut store, directory, .. } = resources;
         setup::warn_of_open_rules(&settings);
         let workers = net.mailboxes().len();
         if let (None, Some(name)) = (store.domain(), setup::default_domain(&settings)) {
@@ -143,17 +144,17 @@ impl Server {
         let config =
             setup::proxy(&settings, store.domain(), net.listeners(), workers, store.secret());
         let config = Arc::new(config);
-        let first_run = first_run::users(sources, &settings, &config, &store)?;
+        let first_run = first_run::create(sources, &settings, &config, &store)?;
         net.set_origins(setup::origins(&settings, &config));
         let store = Arc::new(store);
         let workers_ended = Arc::new(AtomicBool::new(false));
-        wire(&store, &net, &workers_ended);
+        connect_store(&store, &net, &workers_ended);
         let board = Arc::new(Board::new(workers));
         let listening = setup::listening(&listen, net.listeners());
         let facts = setup::facts(&config, listening, &kind);
         let calls = Calls::start(Cdr::start(settings.cdr.clone())?, move || clock.now())?;
         calls.set_ends_seen(config.record_route);
-        let observed = observe(&board, &net, &locator, &store, calls, &log, facts);
+        let monitor = new_monitor(&board, &net, &locator, &store, calls, &log, facts);
         let mut server = Server {
             sources: sources.clone(),
             settings,
@@ -162,7 +163,7 @@ impl Server {
             config,
             tls,
             store,
-            observed,
+            monitor,
             control: net,
             workers: Vec::new(),
             ended: tokio::sync::mpsc::unbounded_channel().1,
@@ -183,11 +184,11 @@ impl Server {
         board: &Arc<Board>,
         clock: Clock,
     ) -> io::Result<()> {
-        let (tell, ended) = tokio::sync::mpsc::unbounded_channel();
+        let (sender, ended) = tokio::sync::mpsc::unbounded_channel();
         self.ended = ended;
         let shared = Arc::new(Shared::new(&self.config.secret));
         for (index, endpoint) in endpoints.into_iter().enumerate() {
-            let worker = Worker::new(Parts {
+            let worker = Worker::new(WorkerParts {
                 index: endpoint.worker(),
                 config: self.config.clone(),
                 store: self.store.location().clone(),
@@ -195,15 +196,15 @@ impl Server {
                 control: self.control.clone(),
                 locator: locator.clone(),
                 board: board.clone(),
-                calls: self.observed.calls.clone(),
+                calls: self.monitor.calls.clone(),
                 clock,
                 shared: shared.clone(),
             })?;
-            let tell = tell.clone();
+            let sender = sender.clone();
             let thread =
                 thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
-                    // Told however the worker ends.
-                    let _told = Told(tell, index);
+                    // Sent when the worker ends, even by a panic.
+                    let _notice = EndNotice(sender, index);
                     ringway_net::give_memory_back();
                     endpoint.run(worker).map(drop)
                 })?;
@@ -212,7 +213,7 @@ impl Server {
         Ok(())
     }
 
-    /// Serves pages and the control socket, on a thread of their own.
+    /// Serves the pages and the control socket on a separate thread.
     fn start_management(&mut self) -> Result<(), Failure> {
         let mut control = None;
         if let Some(directory) = self.management.directory.take() {
@@ -221,21 +222,22 @@ impl Server {
             self.management._socket = Some(listening.1);
         }
         let pages = self.management.pages.take();
-        let (observed, clock) = (self.observed.clone(), self.clock);
+        let (monitor, clock) = (self.monitor.clone(), self.clock);
         thread::Builder::new().name("management".into()).spawn(move || {
-            if let Err(e) = http::serve(pages, control, observed, Box::new(move || clock.now())) {
+            if let Err(e) = http::serve(pages, control, monitor, Box::new(move || clock.now())) {
                 error!("management has ended: {e}");
             }
         })?;
         Ok(())
     }
 
-    /// Logs that the server runs, and prints what to type into a phone when users are new. Management
-    /// comes last: whoever reaches it finds a server that listens and heeds signals.
-    fn greet(&mut self) -> Result<(), Failure> {
-        let loaded = self.store.loaded();
+    /// Logs that the server runs, and prints the settings of a phone if users were created. Starts
+    /// management last, so that a client that reaches it finds a server that listens and handles
+    /// signals.
+    fn announce(&mut self) -> Result<(), Failure> {
+        let loaded = self.store.load_summary();
         info!(
-            listen = self.observed.facts.load().listen.join(" "),
+            listen = self.monitor.facts.load().listen.join(" "),
             domain = %self.config.domains.first().map_or("", |d| &d.name),
             workers = self.workers.len(),
             store = %self.kind,
@@ -251,7 +253,7 @@ impl Server {
             );
         }
         if loaded.corrupt > 0 {
-            warn!("{} records of the store could not be read and were left out", loaded.corrupt);
+            warn!("{} records of the store could not be read and were ignored", loaded.corrupt);
         }
         if loaded.shortened > 0 {
             warn!(
@@ -261,34 +263,35 @@ impl Server {
             );
         }
         let beside = control::directory_of(&self.kind)?;
-        self.first_run.print(&self.config, &which(&self.sources), &beside)?;
+        self.first_run.print(&self.config, &flags(&self.sources), &beside)?;
         self.start_management()
     }
 
-    /// Serves until it is time to stop: after a drain, on a second signal, or because a worker ended.
+    /// Serves until the process must stop: after a drain, on a second signal, or because a worker
+    /// ended.
     async fn run(&mut self, mut signals: Signals) -> Result<(), Failure> {
         loop {
             tokio::select! {
-                asked = signals.next() => match asked {
-                    Asked::Reload => {
+                action = signals.next() => match action {
+                    SignalAction::Reload => {
                         notify::reloading();
                         self.reload();
                         notify::reloaded();
                     }
-                    Asked::Stop => break,
+                    SignalAction::Stop => break,
                 },
                 Some(index) = self.ended.recv() => return Err(self.worker_ended(index)),
             }
         }
         info!(deadline = ?self.settings.limits.drain, "stopping: no new calls are taken");
         notify::stopping();
-        self.observed.set_phase(Phase::Draining);
+        self.monitor.set_phase(Phase::Draining);
         self.post(|| Post::Drain);
-        let (observed, limit) = (self.observed.clone(), self.settings.limits.drain);
+        let (monitor, limit) = (self.monitor.clone(), self.settings.limits.drain);
         tokio::select! {
-            idle = drained(&observed, limit) => {
+            idle = drained(&monitor, limit) => {
                 if !idle {
-                    warn!("stopping with transactions under way: the deadline has come");
+                    warn!("stopping with transactions in progress: the deadline was reached");
                 }
             }
             () = signals.stop() => info!("stopping at once"),
@@ -307,13 +310,13 @@ impl Server {
 
     fn post(&self, make: impl Fn() -> Post) {
         for (index, mailbox) in self.control.mailboxes().iter().enumerate() {
-            if !post_surely(mailbox, &make) {
-                error!("worker {index} does not take its mail");
+            if !post_with_retry(mailbox, &make) {
+                error!("worker {index}: a message was not delivered: the mailbox is full");
             }
         }
     }
 
-    /// Ends workers, then the store, which writes what waits.
+    /// Stops the workers, then the store, which writes its queued changes.
     fn stop(mut self) -> Result<(), Failure> {
         self.control.stop(STOP_GRACE);
         let mut failures = Vec::new();
@@ -325,21 +328,22 @@ impl Server {
             }
         }
         self.workers_ended.store(true, Relaxed);
-        self.observed.calls.stop();
+        self.monitor.calls.stop();
         self.store.flush();
         info!("stopped");
         if failures.is_empty() { Ok(()) } else { Err(Failure(failures)) }
     }
 
-    /// Takes over what may change while calls go on. A mistake anywhere changes nothing.
+    /// Applies the configuration changes that are possible while calls are in progress. If there is
+    /// any problem, nothing changes.
     fn reload(&mut self) {
         match self.try_reload() {
             Ok(()) => {
-                self.observed.reloads.0.fetch_add(1, Relaxed);
+                self.monitor.reloads.0.fetch_add(1, Relaxed);
                 info!("configuration reloaded");
             }
             Err(failure) => {
-                self.observed.reloads.1.fetch_add(1, Relaxed);
+                self.monitor.reloads.1.fetch_add(1, Relaxed);
                 for line in failure.0 {
                     error!("{line}");
                 }
@@ -348,8 +352,8 @@ impl Server {
         }
     }
 
-    /// Refuses what looks like a file cut short or mistaken for another. Whoever means it restarts.
-    fn refuse_loss(&self, new: &Settings) -> Result<(), Failure> {
+    /// Refuses a file that looks truncated or like another file. A restart accepts it.
+    fn refuse_lost_domains(&self, new: &Settings) -> Result<(), Failure> {
         let file = self.sources.config.as_ref().map_or(String::new(), |p| p.display().to_string());
         if new.is_empty && !self.settings.is_empty {
             return Err(Failure(vec![format!("{file}: is empty")]));
@@ -359,12 +363,12 @@ impl Server {
             return Ok(());
         }
         let what = format!("{file}: no longer has the domain {}", lost.join(", "));
-        Err(Failure(vec![format!("{what}; a domain is taken away by a restart")]))
+        Err(Failure(vec![format!("{what}; a restart is needed to remove a domain")]))
     }
 
     fn try_reload(&mut self) -> Result<(), Failure> {
         let settings = self.sources.read().map_err(Failure)?;
-        self.refuse_loss(&settings)?;
+        self.refuse_lost_domains(&settings)?;
         for what in needs_restart(&self.settings, &settings) {
             warn!("{what} has changed: it takes effect at the next start");
         }
@@ -379,13 +383,13 @@ impl Server {
         self.control.set_origins(setup::origins(&settings, &config));
         setup::warn_of_open_rules(&settings);
         self.log.set_level(settings.log.level);
-        self.observed.calls.cdr().reopen(settings.cdr.clone());
-        self.observed.calls.set_ends_seen(settings.record_route);
-        let listening = self.observed.facts.load().listen.clone();
-        self.observed.facts.store(Arc::new(setup::facts(&config, listening, &self.kind)));
+        self.monitor.calls.cdr().reopen(settings.cdr.clone());
+        self.monitor.calls.set_ends_seen(settings.record_route);
+        let listening = self.monitor.facts.load().listen.clone();
+        self.monitor.facts.store(Arc::new(setup::facts(&config, listening, &self.kind)));
         self.post(|| Post::Configured(config.clone()));
         self.config = config;
-        // What was decided at the start stays decided.
+        // These settings cannot change while the process runs.
         self.settings = Settings {
             listen: std::mem::take(&mut self.settings.listen),
             store: self.settings.store.take(),
@@ -397,27 +401,27 @@ impl Server {
     }
 }
 
-/// The flags by which other commands find this server.
-fn which(sources: &Sources) -> String {
+/// Returns the arguments by which other commands find this server.
+fn flags(sources: &Sources) -> String {
     let config = sources.config.iter().map(|path| format!(" --config {}", path.display()));
     let store = sources.overrides.store.iter().map(|kind| format!(" --store {kind}"));
     config.chain(store).collect()
 }
 
-/// Waits until nothing is under way that a peer waits for; false when it takes longer than `limit`.
-async fn drained(observed: &Observed, limit: Duration) -> bool {
+/// Waits until no transaction is in progress that a peer waits for. Returns false after `limit`.
+async fn drained(monitor: &Monitor, limit: Duration) -> bool {
     let until = Instant::now() + limit;
     while Instant::now() < until {
-        let snapshots = observed.board.refresh(|| (observed.ask)()).await;
+        let snapshots = monitor.board.refresh(|| (monitor.request_publish)()).await;
         if snapshots.iter().all(|s| s.idle) {
             return true;
         }
-        tokio::time::sleep(DRAIN_LOOK).await;
+        tokio::time::sleep(DRAIN_CHECK_INTERVAL).await;
     }
     false
 }
 
-/// What differs and cannot change while the server runs.
+/// Returns the changed settings that take effect only after a restart.
 fn needs_restart(old: &Settings, new: &Settings) -> Vec<&'static str> {
     let (a, b) = (&old.limits, &new.limits);
     let connections = (a.connections, a.connections_per_source, a.idle, a.handshake)
@@ -437,23 +441,25 @@ fn needs_restart(old: &Settings, new: &Settings) -> Vec<&'static str> {
     .collect()
 }
 
-struct Told(tokio::sync::mpsc::UnboundedSender<usize>, usize);
+struct EndNotice(tokio::sync::mpsc::UnboundedSender<usize>, usize);
 
-impl Drop for Told {
+impl Drop for EndNotice {
     fn drop(&mut self) {
-        // Nobody listens any more once the process stops.
+        // The receiver no longer exists when the process stops.
         let _ = self.0.send(self.1);
     }
 }
 
-/// Lets the store tell workers what has become durable, and of changes they watch.
-fn wire(store: &Store, control: &ringway_net::Control<Post>, ended: &Arc<AtomicBool>) {
+/// Connects the store to the workers: it reports which changes are durable, and changes of watched
+/// registrations.
+fn connect_store(store: &Store, control: &ringway_net::Control<Post>, ended: &Arc<AtomicBool>) {
     let mailboxes = control.mailboxes().to_vec();
     let ended = ended.clone();
     store.set_commit_sink(Arc::new(move |worker, ids, ok| {
-        // A REGISTER waits for this: the store rather waits for a worker that is behind.
+        // A REGISTER waits for this report, so it must be delivered: the store waits for a slow
+        // worker.
         if let (Some(mailbox), false) = (mailboxes.get(usize::from(worker)), ended.load(Relaxed)) {
-            post_surely(mailbox, || Post::Committed(ids.into(), ok));
+            post_with_retry(mailbox, || Post::Committed(ids.into(), ok));
         }
     }));
     let mailboxes = control.mailboxes().to_vec();
@@ -464,7 +470,7 @@ fn wire(store: &Store, control: &ringway_net::Control<Post>, ended: &Arc<AtomicB
     }));
 }
 
-fn observe(
+fn new_monitor(
     board: &Arc<Board>,
     control: &ringway_net::Control<Post>,
     locator: &Locator,
@@ -472,9 +478,9 @@ fn observe(
     calls: Calls,
     log: &Log,
     facts: crate::observe::Facts,
-) -> Arc<Observed> {
+) -> Arc<Monitor> {
     let mailboxes = control.mailboxes().to_vec();
-    let ask = move || {
+    let request_publish = move || {
         for mailbox in &mailboxes {
             mailbox.try_post(Post::Publish);
         }
@@ -486,13 +492,13 @@ fn observe(
         if let Some(counters) = counters.get(worker) {
             counters.visit(visit);
         }
-        // One locator serves all workers.
+        // All workers share one locator.
         let counts = if worker == 0 { located.counts() } else { Default::default() };
         counts.visit(visit);
     };
-    Arc::new(Observed::new(
+    Arc::new(Monitor::new(
         board.clone(),
-        Box::new(ask),
+        Box::new(request_publish),
         Box::new(net),
         Box::new(move || locator.sizes()),
         store.clone(),

@@ -1,7 +1,7 @@
-//! From what the operator wrote to what the proxy and the sockets are told.
+//! Derives the configuration of the proxy and of the sockets from the operator's settings.
 //!
-//! Everything that the file leaves open is decided here: default listeners, the main domain, the
-//! host's addresses, certificates read from their files.
+//! Values that the file leaves open are determined here: default listeners, the main domain, the
+//! host's addresses, the contents of certificate files.
 
 use crate::config::{
     AuthMode, Certificate, HashName, Host, HttpAddr, Listen, SctpProfile, Settings, StoreKind,
@@ -23,17 +23,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The port of SIP without TLS.
+/// The default port of SIP without TLS.
 const SIP: u16 = 5060;
-/// The longest Flow-Timer: what phones would take by themselves (RFC 5626 section 4.4.1).
+/// The longest Flow-Timer: the default that phones use without one (RFC 5626 section 4.4.1).
 const MAX_FLOW_TIMER: Duration = Duration::from_secs(120);
 
-/// What the command line says; it wins over the file.
+/// Values of the command line, which take precedence over the file.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
-    /// `--listen`, instead of the file's if there is one.
+    /// `--listen`: replaces the value in the file.
     pub listen: Vec<Listen>,
-    /// `--domain`, instead of the file's if there is one.
+    /// `--domain`: replaces the value in the file.
     pub domains: Vec<Host>,
     /// `--store`
     pub store: Option<StoreKind>,
@@ -45,7 +45,7 @@ pub struct Overrides {
     pub http: Option<HttpAddr>,
 }
 
-/// Where the configuration comes from; asked again on reload.
+/// Sources of the configuration; read again on reload.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
     /// `--config`
@@ -58,7 +58,7 @@ impl Sources {
     /// Reads the file, if there is one, and applies the flags.
     ///
     /// # Errors
-    /// One line for each mistake.
+    /// One line for each problem.
     pub fn read(&self) -> Result<Settings, Vec<String>> {
         let mut settings = match &self.config {
             Some(path) => Settings::load(path)
@@ -82,10 +82,10 @@ impl Sources {
     }
 }
 
-/// The store of these settings.
+/// Returns the store of these settings.
 ///
 /// # Errors
-/// When none is named and there is no state directory.
+/// Fails when none is configured and there is no state directory.
 pub fn store(settings: &Settings) -> std::io::Result<StoreKind> {
     match &settings.store {
         Some(store) => Ok(store.clone()),
@@ -93,14 +93,14 @@ pub fn store(settings: &Settings) -> std::io::Result<StoreKind> {
     }
 }
 
-/// How many workers.
+/// Returns the number of workers.
 pub fn workers(settings: &Settings) -> usize {
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     settings.workers.map_or_else(cores, usize::from).clamp(1, crate::config::MAX_WORKERS.into())
 }
 
-/// What to listen on: UDP, TCP and SCTP on every address unless the operator says otherwise; SCTP in
-/// UDP, and over IP where the process may.
+/// Returns what to listen on. The default is UDP, TCP and SCTP on every address: SCTP over UDP, and
+/// over IP if the process may.
 pub fn listen(settings: &Settings) -> Vec<Listen> {
     if !settings.listen.is_empty() {
         return settings.listen.clone();
@@ -116,9 +116,9 @@ pub fn listen(settings: &Settings) -> Vec<Listen> {
     of(Transport::Udp).chain(of(Transport::Tcp)).chain(over_ip).chain(in_udp).collect()
 }
 
-/// The domains; the main one first. `kept` is the name that the main domain was given when the store
-/// was new: users belong to it, so it stays when the host is renamed.
-pub fn domains(settings: &Settings, kept: Option<&str>) -> Vec<Domain> {
+/// Returns the domains, the main one first. `stored` is the name that the main domain was given
+/// when the store was new: users belong to it, so it does not change when the host is renamed.
+pub fn domains(settings: &Settings, stored: Option<&str>) -> Vec<Domain> {
     let mut out = Vec::new();
     let text = |host: &Host| host.0.as_str().into();
     if let Some((first, others)) = settings.names.split_first() {
@@ -129,7 +129,7 @@ pub fn domains(settings: &Settings, kept: Option<&str>) -> Vec<Domain> {
         });
     } else if settings.domains.is_empty() {
         let name = host::name();
-        let main = kept.map_or_else(|| name.0.clone(), str::to_owned);
+        let main = stored.map_or_else(|| name.0.clone(), str::to_owned);
         let aliases = [name.0, "localhost".to_owned()];
         out.push(Domain {
             aliases: aliases.into_iter().filter(|a| *a != main).map(Into::into).collect(),
@@ -145,17 +145,17 @@ pub fn domains(settings: &Settings, kept: Option<&str>) -> Vec<Domain> {
     out
 }
 
-/// Names of domains that `old` has and `new` has not. A reload that takes a domain away is taken for
-/// a mistake: its users could no longer register.
-pub fn lost_domains(old: &Settings, new: &Settings, kept: Option<&str>) -> Vec<String> {
+/// Returns the names of domains that `old` has and `new` lacks. A reload that removes a domain is
+/// treated as a mistake, because its users could no longer register.
+pub fn lost_domains(old: &Settings, new: &Settings, stored: Option<&str>) -> Vec<String> {
     let names = |settings: &Settings| -> Vec<String> {
         let further =
             settings.domains.iter().flat_map(|d| std::iter::once(&d.name).chain(&d.aliases));
         let configured = settings.names.iter().chain(further);
         let configured: Vec<String> = configured.map(|host| host.0.clone()).collect();
         match configured.is_empty() {
-            // The host's name, which may change by itself.
-            true => domains(settings, kept).iter().take(1).map(|d| d.name.to_string()).collect(),
+            // The host's name may change independently of the file.
+            true => domains(settings, stored).iter().take(1).map(|d| d.name.to_string()).collect(),
             false => configured,
         }
     };
@@ -163,28 +163,31 @@ pub fn lost_domains(old: &Settings, new: &Settings, kept: Option<&str>) -> Vec<S
     names(old).into_iter().filter(|name| !new.contains(name)).collect()
 }
 
-/// The name that the main domain has by default.
+/// Returns the default name of the main domain; `None` if one is configured.
 pub fn default_domain(settings: &Settings) -> Option<Host> {
     (settings.names.is_empty() && settings.domains.is_empty()).then(host::name)
 }
 
-/// What the transports are told of a listener.
+/// Converts a listener into the transports' form.
 pub fn bind(listen: Listen) -> ringway_net::Bind {
     let Listen { transport, addr, more, encapsulation } = listen;
     ringway_net::Bind { transport, addr, more, encapsulation }
 }
 
-/// Logs each routing rule that anybody may use.
+/// Logs a warning for each routing rule that unauthenticated callers may use.
 pub fn warn_of_open_rules(settings: &Settings) {
     for (i, _) in settings.routes.iter().enumerate().filter(|(_, rule)| rule.open) {
-        tracing::warn!("route {} of the configuration is open: anybody may use it", i + 1);
+        tracing::warn!(
+            "route {} of the configuration is open: unauthenticated callers may use it",
+            i + 1
+        );
     }
 }
 
-/// What the proxy is told. `listeners` have their ports.
+/// Returns the configuration of the proxy. `listeners` have the ports that the system assigned.
 pub fn proxy(
     settings: &Settings,
-    kept: Option<&str>,
+    stored: Option<&str>,
     listeners: &[Listener],
     workers: usize,
     secret: [u8; 32],
@@ -193,11 +196,11 @@ pub fn proxy(
     let seconds = |d: Duration| d.as_secs().min(u32::MAX.into()) as u32;
     let idle = settings.limits.idle;
     let limits = &settings.limits;
-    // What is listened on is ours also while its interface is down.
+    // A listening address is local even while its interface is down.
     let mut addresses = host::addresses();
     addresses.extend(settings.listen.iter().flat_map(|l| &l.more));
     Config {
-        domains: domains(settings, kept),
+        domains: domains(settings, stored),
         listeners: listeners.to_vec(),
         addresses,
         auth: Auth {
@@ -227,7 +230,7 @@ pub fn proxy(
         },
         limits: Limits {
             requests_per_source: limits.requests_per_source,
-            // Each worker takes its share.
+            // Each worker gets an equal share.
             requests: limits.requests.div_ceil(workers.max(1) as u32),
             max_forks: limits.forks,
         },
@@ -243,7 +246,7 @@ fn algorithm(name: HashName) -> Algorithm {
     }
 }
 
-/// The value of Service-Route (RFC 3608 section 5): loose routers all.
+/// Returns the value of Service-Route (RFC 3608 section 5): all entries are loose routers.
 fn service_route(uris: &[String]) -> Vec<u8> {
     let elements: Vec<String> = uris
         .iter()
@@ -255,18 +258,19 @@ fn service_route(uris: &[String]) -> Vec<u8> {
     elements.join(", ").into_bytes()
 }
 
-/// File descriptors in use before any connection: standard streams, store, call records, and what
-/// the threads for signals, server location and management wait on (22 when measured).
-const FILES_OF_THE_PROCESS: usize = 24;
-/// File descriptors a worker waits on, its listeners not counted (4 when measured).
-const FILES_OF_A_WORKER: usize = 4;
-/// File descriptors set aside: connections to management, queries to name servers, a reload's files.
-const FILES_SET_ASIDE: usize = 2 * connections::SET_ASIDE + 4;
-/// Connections that are taken however few files may be open.
+/// File descriptors in use before any connection: standard streams, store, call records, and those
+/// of the threads for signals, server location and management (22 when measured).
+const PROCESS_FILES: usize = 24;
+/// File descriptors of a worker, without its listeners (4 when measured).
+const WORKER_FILES: usize = 4;
+/// File descriptors reserved for connections to management, queries to name servers and the files
+/// read by a reload.
+const SPARE_FILES: usize = 2 * connections::RESERVED_FILES + 4;
+/// Minimum number of connections, however few files may be open.
 const MIN_CONNECTIONS: usize = 4;
 
-/// Bounds on connections. What is configured is cut to what the process may open: `files`, see
-/// `RLIMIT_NOFILE` in getrlimit(2).
+/// Returns the limits of connections. The configured number is reduced to what the process may
+/// open: `files`, see `RLIMIT_NOFILE` in getrlimit(2).
 pub fn net_limits(settings: &Settings, listen: &[Listen], files: u64) -> ringway_net::Limits {
     let l = &settings.limits;
     let available = connections_within(files, listen, workers(settings));
@@ -282,16 +286,17 @@ pub fn net_limits(settings: &Settings, listen: &[Listen], files: u64) -> ringway
 
 fn connections_within(files: u64, listen: &[Listen], workers: usize) -> usize {
     let sockets = |l: &Listen| match l.transport {
-        // One worker has them all: one for each address, and one for errors.
+        // One worker has all SCTP sockets: one for each address, and one for errors.
         Transport::Sctp | Transport::TlsSctp => 2 + l.more.len(),
         _ => workers,
     };
-    let used = FILES_OF_THE_PROCESS + FILES_OF_A_WORKER * workers + FILES_SET_ASIDE;
+    let used = PROCESS_FILES + WORKER_FILES * workers + SPARE_FILES;
     let used = used + listen.iter().map(sockets).sum::<usize>();
     usize::try_from(files).unwrap_or(usize::MAX).saturating_sub(used).max(MIN_CONNECTIONS)
 }
 
-/// The web pages that may open a WebSocket: those configured, or those of our own hosts.
+/// Returns the origins of web pages that may open a WebSocket: those configured, or those of the
+/// local hosts.
 pub fn origins(settings: &Settings, config: &Config) -> Origins {
     if let Some(listed) = &settings.websocket.origins {
         return Origins::Listed(listed.clone());
@@ -300,7 +305,7 @@ pub fn origins(settings: &Settings, config: &Config) -> Origins {
     Origins::OfHosts(names.cloned().collect())
 }
 
-/// How associations behave.
+/// Returns the settings of associations.
 pub fn sctp(settings: &Settings) -> sctp::Settings {
     ringway_net::sctp_settings(match settings.sctp.profile {
         SctpProfile::Standard => sctp::Settings::default(),
@@ -308,20 +313,20 @@ pub fn sctp(settings: &Settings) -> sctp::Settings {
     })
 }
 
-/// The certificates that are shown to peers.
+/// Loads the certificates that are presented to peers.
 ///
 /// # Errors
-/// One line for each that cannot be used: which file, and what is wrong with it.
+/// One line for each certificate that cannot be used, with the file and the problem.
 pub fn identities(tls: &TlsSettings) -> Result<Vec<Identity>, Vec<String>> {
     let now = ringway_net::Clock::new().now();
-    let (mut out, mut wrong) = (Vec::new(), Vec::new());
+    let (mut out, mut problems) = (Vec::new(), Vec::new());
     for certificate in tls.default.iter().chain(&tls.domains) {
         match identity(certificate, now) {
             Ok(identity) => out.push(identity),
-            Err(what) => wrong.push(what),
+            Err(what) => problems.push(what),
         }
     }
-    if wrong.is_empty() { Ok(out) } else { Err(wrong) }
+    if problems.is_empty() { Ok(out) } else { Err(problems) }
 }
 
 fn identity(configured: &Certificate, now: Time) -> Result<Identity, String> {
@@ -338,8 +343,8 @@ fn identity(configured: &Certificate, now: Time) -> Result<Identity, String> {
     Ok(identity)
 }
 
-/// Whether a name in a certificate stands for a host (RFC 6125 section 6.4.3: a wildcard is one
-/// label).
+/// Returns whether a name in a certificate matches a host (RFC 6125 section 6.4.3: a wildcard
+/// stands for one label).
 fn covers(certified: &str, host: &str) -> bool {
     match certified.strip_prefix("*.") {
         Some(parent) => host.split_once('.').is_some_and(|(_, rest)| rest == parent),
@@ -347,17 +352,17 @@ fn covers(certified: &str, host: &str) -> bool {
     }
 }
 
-/// TLS for those who connect to us, and for those we connect to.
+/// TLS for incoming and for outgoing connections.
 #[derive(Clone, Default)]
 pub struct Tls {
-    /// Absent without a certificate.
+    /// `None` without a certificate.
     pub server: Option<Arc<TlsServer>>,
-    /// Absent where the system has no authorities and none are configured.
+    /// `None` if the system has no certification authorities and none are configured.
     pub client: Option<Arc<TlsClient>>,
 }
 
 impl Tls {
-    /// Reads certificates and authorities.
+    /// Loads certificates and certification authorities.
     ///
     /// # Errors
     /// One line for each file that cannot be used.
@@ -380,7 +385,7 @@ impl Tls {
         Ok(Tls { server, client })
     }
 
-    /// Reads everything again; on an error nothing changes.
+    /// Loads all files again; on an error nothing changes.
     ///
     /// # Errors
     /// One line for each file that cannot be used.
@@ -402,8 +407,8 @@ fn read(settings: &TlsSettings) -> Result<(Vec<Identity>, Option<Roots>), Vec<St
     match (identities(settings), roots(settings)) {
         (Ok(identities), Ok(roots)) => Ok((identities, roots)),
         (identities, roots) => {
-            let wrong = identities.err().into_iter().flatten().chain(roots.err());
-            Err(wrong.collect())
+            let problems = identities.err().into_iter().flatten().chain(roots.err());
+            Err(problems.collect())
         }
     }
 }
@@ -421,14 +426,14 @@ fn roots(settings: &TlsSettings) -> Result<Option<Roots>, String> {
     }
 }
 
-/// What is listened on, with the ports that the system chose.
+/// Returns the URIs of the listeners, with the ports that the system assigned.
 pub fn listening(listen: &[Listen], listeners: &[Listener]) -> Vec<String> {
     let actual =
         |(l, found): (&Listen, &Listener)| Listen { addr: found.addr, ..l.clone() }.to_string();
     listen.iter().zip(listeners).map(actual).collect()
 }
 
-/// What the status shows.
+/// Returns the configured values that the status shows.
 pub fn facts(config: &Config, listen: Vec<String>, store: &StoreKind) -> Facts {
     let domain = |d: &Domain| {
         (d.name.to_string(), d.aliases.iter().map(ToString::to_string).collect::<Vec<_>>())
@@ -446,10 +451,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_leave_files_for_the_rest() {
+    fn connections_leave_files_for_management() {
         let listen: Vec<Listen> =
             ["udp://0.0.0.0:5060", "tcp://0.0.0.0:5060"].map(|text| text.parse().unwrap()).into();
-        let used = FILES_OF_THE_PROCESS + FILES_SET_ASIDE + 2 * (FILES_OF_A_WORKER + 2);
+        let used = PROCESS_FILES + SPARE_FILES + 2 * (WORKER_FILES + 2);
         assert_eq!(connections_within(1024, &listen, 2), 1024 - used);
         assert_eq!(connections_within(used as u64 + 9, &listen, 2), 9);
         assert_eq!(connections_within(16, &listen, 2), MIN_CONNECTIONS);
@@ -477,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn a_domain_that_is_gone_is_found() {
+    fn lost_domains_are_found() {
         let of = |text: &str| Settings::parse("r.toml", text).unwrap();
         let old = of("domains = [\"a.org\", \"b.org\"]\n[[domain]]\nname = \"c.org\"\n");
         let lost = |text: &str| lost_domains(&old, &of(text), Some("host"));
@@ -485,14 +490,14 @@ mod tests {
         assert!(lost(all).is_empty());
         assert_eq!(lost("domains = [\"a.org\"]"), ["b.org", "c.org"]);
         assert_eq!(lost(""), ["a.org", "b.org", "c.org"]);
-        // The default domain is one too.
+        // The default domain may be lost too.
         let none = of("workers = 1");
         assert!(lost_domains(&none, &of(""), Some("host")).is_empty());
         assert_eq!(lost_domains(&none, &old, Some("host")), ["host"]);
     }
 
     #[test]
-    fn flags_win_over_the_file() {
+    fn flags_take_precedence_over_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("r.toml");
         let text = "workers = 3\nstore = \"redb:x.redb\"\nlisten = [\"udp://127.0.0.1:5080\"]\n";
@@ -514,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn listeners_are_shown_as_they_are() {
+    fn listeners_are_shown_with_their_ports() {
         let listen: Vec<Listen> =
             ["udp://127.0.0.1:0", "sctp+udp://127.0.0.1,127.0.0.2:5060?encap=9900"]
                 .map(|text| text.parse().unwrap())
@@ -528,7 +533,7 @@ mod tests {
             listening(&listen, &listeners),
             ["udp://127.0.0.1:4711", "sctp+udp://127.0.0.1,127.0.0.2:5060?encap=9900"]
         );
-        // An address that is listed is ours, whether or not an interface has it now.
+        // A listed address is local, whether or not an interface has it now.
         let settings = Settings {
             listen: vec!["sctp://192.0.2.1,198.51.100.1:5060".parse().unwrap()],
             ..Settings::default()
@@ -543,7 +548,7 @@ mod tests {
         assert!(!covers("*.a.org", "a.org") && !covers("*.a.org", "x.sip.a.org"));
     }
 
-    /// A certificate for a name, and its key, as files.
+    /// Writes a certificate for a name, and its key, into files.
     fn certificate(dir: &std::path::Path, name: &str) -> Certificate {
         let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
         let (certificate, key) = (dir.join(format!("{name}.pem")), dir.join(format!("{name}.key")));
@@ -553,7 +558,7 @@ mod tests {
     }
 
     #[test]
-    fn certificates_must_fit_their_key_and_name() {
+    fn certificates_must_match_key_and_name() {
         let dir = tempfile::tempdir().unwrap();
         let (a, b) = (certificate(dir.path(), "a.org"), certificate(dir.path(), "b.org"));
         let with = |domains: Vec<Certificate>| TlsSettings {
@@ -574,7 +579,7 @@ mod tests {
         let error = Tls::load(&with(vec![crossed.clone()])).err().unwrap();
         assert!(error.len() == 1 && error[0].contains("b.org.pem"), "{error:?}");
 
-        // Every file that cannot be used is named at once; so is one that has expired.
+        // All unusable files are reported together, including one that has expired.
         let missing = Certificate { certificate: dir.path().join("no.pem"), ..a.clone() };
         let mut params = rcgen::CertificateParams::new(["d.org".to_owned()]).unwrap();
         params.not_after = rcgen::date_time_ymd(2024, 5, 6);

@@ -1,8 +1,9 @@
-//! Texts of peers in lines that people and other programs read.
+//! Text received from peers, in lines that people and other programs read.
 
 use std::fmt::{self, Write as _};
 
-/// A text as one word: what could end the word or the line, or change a terminal, is escaped.
+/// Formats a text as one word: characters that could end the word or the line, or control a
+/// terminal, are escaped.
 pub fn clean(text: &str) -> impl fmt::Display + '_ {
     struct Clean<'a>(&'a str);
     impl fmt::Display for Clean<'_> {
@@ -27,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_stays_one_word_of_one_line() {
+    fn a_text_becomes_one_word() {
         assert_eq!(clean("sip:bob@a.org;x=é").to_string(), "sip:bob@a.org;x=é");
         let text = clean("a b\r\n\x1b[31m\u{85}\u{2028}\"\\").to_string();
         assert_eq!(text, r#"a\u{20}b\u{d}\u{a}\u{1b}[31m\u{85}\u{2028}\"\\"#);

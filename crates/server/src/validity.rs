@@ -1,7 +1,7 @@
-//! From when to when a certificate is valid (RFC 5280 section 4.1.2.5).
+//! The validity period of a certificate (RFC 5280 section 4.1.2.5).
 //!
-//! The libraries that verify chains do not show these dates; only as much DER is read here as it
-//! takes to reach them.
+//! The libraries that verify certificate chains do not expose these dates. Only as much DER is
+//! parsed here as is needed to reach them.
 
 use crate::calendar::{date, days_before};
 use ringway_sansio::Time;
@@ -14,10 +14,11 @@ const VERSION: u8 = 0xa0;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 
-/// Checks that the first certificate of a PEM file is valid at `now`.
+/// Checks that the first certificate of a PEM file is valid at `now`. A file that cannot be read is
+/// not reported here.
 ///
 /// # Errors
-/// One line that names the file and the date. A file that cannot be read is no error here.
+/// One line that names the file and the date.
 pub(crate) fn check(path: &Path, now: Time) -> Result<(), String> {
     let Ok(certificate) = CertificateDer::from_pem_file(path) else { return Ok(()) };
     let Some((not_before, not_after)) = dates(&certificate) else {
@@ -34,7 +35,7 @@ pub(crate) fn check(path: &Path, now: Time) -> Result<(), String> {
     Ok(())
 }
 
-/// The dates of a certificate in seconds since 1970.
+/// Returns both dates of a certificate in seconds since 1970.
 fn dates(certificate: &[u8]) -> Option<(u64, u64)> {
     let (tag, certificate, _) = element(certificate)?;
     let (tbs_tag, tbs, _) = element(certificate)?;
@@ -43,7 +44,7 @@ fn dates(certificate: &[u8]) -> Option<(u64, u64)> {
     }
     let (first, _, behind) = element(tbs)?;
     let rest = if first == VERSION { element(behind)?.2 } else { behind };
-    // What was passed is the serial number; signature and issuer follow.
+    // This skips the serial number; signature algorithm and issuer follow.
     let rest = element(rest)?.2;
     let rest = element(rest)?.2;
     let (tag, validity, _) = element(rest)?;
@@ -56,7 +57,7 @@ fn dates(certificate: &[u8]) -> Option<(u64, u64)> {
     Some((from, seconds(tag, not_after)?))
 }
 
-/// One element of DER: its tag, its contents, and what follows it.
+/// Splits off one element of DER: its tag, its contents, and the bytes after it.
 fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&[tag, first], rest) = bytes.split_first_chunk::<2>()?;
     let (length, rest) = match first {
@@ -72,8 +73,8 @@ fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((tag, contents, rest))
 }
 
-/// RFC 5280 section 4.1.2.5: `YYMMDDHHMMSSZ`, with 50 to 99 in the last century, or
-/// `YYYYMMDDHHMMSSZ`.
+/// Parses a time (RFC 5280 section 4.1.2.5): `YYMMDDHHMMSSZ`, where 50 to 99 are in the 20th
+/// century, or `YYYYMMDDHHMMSSZ`.
 fn seconds(tag: u8, text: &[u8]) -> Option<u64> {
     let text = text.strip_suffix(b"Z")?;
     if !text.iter().all(u8::is_ascii_digit) {
@@ -99,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_those_of_the_calendar() {
+    fn times_convert_to_seconds() {
         for (tag, text, at) in [
             (UTC_TIME, "700101000000Z", 0),
             (UTC_TIME, "000229120000Z", 951_825_600),
@@ -118,13 +119,13 @@ mod tests {
     }
 
     #[test]
-    fn a_certificates_dates_are_found_and_damaged_ones_are_not() {
+    fn dates_are_read_from_a_certificate() {
         let mut params = rcgen::CertificateParams::new(["a.org".to_owned()]).unwrap();
         params.not_before = rcgen::date_time_ymd(2020, 1, 2);
         params.not_after = rcgen::date_time_ymd(2055, 3, 4);
         let key = rcgen::KeyPair::generate().unwrap();
-        let made = params.self_signed(&key).unwrap();
-        let der = made.der();
+        let certificate = params.self_signed(&key).unwrap();
+        let der = certificate.der();
         let (from, to) = dates(der).unwrap();
         assert_eq!(date(from), "2020-01-02 00:00:00 UTC");
         assert_eq!(date(to), "2055-03-04 00:00:00 UTC");

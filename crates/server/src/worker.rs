@@ -1,7 +1,7 @@
-//! One worker: a proxy core, and what carries its questions to the rest of the process.
+//! A worker: one proxy core, and the connection between it and the rest of the process.
 //!
-//! It runs on a thread of its own inside [`ringway_net::Endpoint`], and nothing it does waits: what
-//! is slow (the disk, server location) is asked for here and answered by a [`Post`].
+//! It runs on its own thread inside [`ringway_net::Endpoint`] and never waits. Slow operations (the
+//! disk, server location) are requested here and answered by a [`Post`].
 
 use crate::calls::Calls;
 use crate::locate::Locator;
@@ -20,32 +20,32 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::{debug, info, warn};
 
-/// What other threads tell a worker.
+/// Messages of other threads to a worker.
 pub enum Post {
-    /// A message that another worker took in and that belongs here.
+    /// A message that another worker received and that belongs to this one.
     HandedOver(Flow, Vec<u8>),
-    /// These changes are durable, or have failed.
+    /// The changes with these numbers are durable, or have failed.
     Committed(Box<[u64]>, bool),
-    /// A registration that is watched has changed.
+    /// A watched registration has changed.
     Changed(Box<[u8]>, Change),
-    /// Server location has found these, best first; or nothing.
+    /// Server location found these servers, best first, or none.
     Resolved(u64, Vec<Hop>),
-    /// New rules.
+    /// A new configuration of the proxy.
     Configured(Arc<Config>),
-    /// Take no new calls.
+    /// Accept no new calls.
     Drain,
-    /// Put your counters on the board.
+    /// Publish the counters on the board.
     Publish,
 }
 
-/// How often and how long apart a post that must arrive is tried while the mailbox is full.
-const POST_TRIES: u32 = 200;
+/// Number of attempts to deliver a post while the mailbox is full, and the pause between them.
+const POST_ATTEMPTS: u32 = 200;
 const POST_PAUSE: Duration = Duration::from_millis(10);
 
-/// Posts what must arrive: a worker that is behind is waited for, up to two seconds. Never called on
-/// a worker. False when the worker has ended or does not come back.
-pub fn post_surely(mailbox: &Mailbox<Post>, make: impl Fn() -> Post) -> bool {
-    (0..POST_TRIES).any(|tries| {
+/// Delivers a post that must arrive: waits up to two seconds for a slow worker. Must not be called
+/// on a worker. Returns false if the worker has ended or its mailbox stays full.
+pub fn post_with_retry(mailbox: &Mailbox<Post>, make: impl Fn() -> Post) -> bool {
+    (0..POST_ATTEMPTS).any(|tries| {
         if tries > 0 {
             std::thread::sleep(POST_PAUSE);
         }
@@ -53,9 +53,9 @@ pub fn post_surely(mailbox: &Mailbox<Post>, make: impl Fn() -> Post) -> bool {
     })
 }
 
-/// The same from a task, which waits without holding up others.
-pub async fn post_surely_later(mailbox: Mailbox<Post>, make: impl Fn() -> Post) {
-    for _ in 0..POST_TRIES {
+/// Delivers a post as [`post_with_retry`] does, without blocking other tasks.
+pub async fn post_with_retry_async(mailbox: Mailbox<Post>, make: impl Fn() -> Post) {
+    for _ in 0..POST_ATTEMPTS {
         tokio::time::sleep(POST_PAUSE).await;
         if mailbox.try_post(make()) {
             return;
@@ -63,7 +63,7 @@ pub async fn post_surely_later(mailbox: Mailbox<Post>, make: impl Fn() -> Post) 
     }
 }
 
-/// Runs a core on one thread.
+/// Runs a proxy core on one thread.
 pub struct Worker {
     core: Core,
     index: u8,
@@ -72,13 +72,13 @@ pub struct Worker {
     board: Arc<Board>,
     calls: Calls,
     random: ChaCha,
-    lines: Lines,
+    line_budget: LineBudget,
 }
 
-/// Lines about requests that one worker writes to the log within a second.
-pub const LINES_A_SECOND: u32 = 200;
+/// Maximum number of log lines about requests that one worker writes per second.
+pub const MAX_LINES_PER_SECOND: u32 = 200;
 
-/// Our addresses as a peer sees them.
+/// The local addresses as a peer sees them.
 struct Interfaces {
     local: LocalAddresses,
     clock: ringway_net::Clock,
@@ -86,44 +86,44 @@ struct Interfaces {
 
 impl Paths for Interfaces {
     fn local_for(&mut self, transport: Transport, remote: SocketAddr) -> Option<SocketAddr> {
-        // The socket to send from is chosen by the endpoint, by the same rule.
+        // The endpoint chooses the sending socket by the same rule.
         let now = self.clock.now();
         self.local.local_addr_for(now, transport, remote.ip())
     }
 }
 
-/// What a worker is made of.
-pub struct Parts {
-    /// Its number.
+/// The components of a worker.
+pub struct WorkerParts {
+    /// Index of the worker.
     pub index: u8,
-    /// The rules.
+    /// Configuration of the proxy.
     pub config: Arc<Config>,
     /// Registrations.
     pub store: Arc<dyn ringway_proxy::location::LocationStore>,
-    /// Who may use the server.
+    /// Users.
     pub users: Arc<dyn ringway_proxy::auth::Users>,
-    /// The way to the endpoints.
+    /// Control of the network endpoints.
     pub control: Control<Post>,
-    /// Finds servers.
+    /// Server location.
     pub locator: Locator,
-    /// Where counters are shown.
+    /// Board on which counters are published.
     pub board: Arc<Board>,
-    /// Where the steps of calls are reported.
+    /// Receiver of the steps of calls.
     pub calls: Calls,
-    /// The time.
+    /// Clock.
     pub clock: ringway_net::Clock,
-    /// What all workers know together.
+    /// State shared by all workers.
     pub shared: Arc<ringway_proxy::shared::Shared>,
 }
 
 impl Worker {
-    /// A worker that has seen nothing yet.
+    /// Creates a worker.
     ///
     /// # Errors
-    /// When the system gives no randomness.
-    pub fn new(parts: Parts) -> std::io::Result<Self> {
-        let Parts { index, config, store, users, control, locator, board, .. } = parts;
-        let Parts { calls, clock, shared, .. } = parts;
+    /// Fails when the system returns no random bytes.
+    pub fn new(parts: WorkerParts) -> std::io::Result<Self> {
+        let WorkerParts { index, config, store, users, control, locator, board, .. } = parts;
+        let WorkerParts { calls, clock, shared, .. } = parts;
         let world = World {
             store,
             users,
@@ -141,7 +141,7 @@ impl Worker {
             board,
             calls,
             random: ChaCha::from_os()?,
-            lines: Lines::default(),
+            line_budget: LineBudget::default(),
         })
     }
 
@@ -155,7 +155,7 @@ impl Worker {
         self.board.publish(self.index.into(), snapshot);
     }
 
-    /// Carries away what the core asks for.
+    /// Carries out the requests of the core.
     fn pump(&mut self, now: Time, out: &mut Outbox) {
         while let Some(event) = self.core.poll_event() {
             match event {
@@ -167,7 +167,7 @@ impl Worker {
                     }
                 }
                 Event::HandOver { worker, flow, bytes } => {
-                    // A full mailbox counts what it refuses; the peer sends again.
+                    // A full mailbox counts the refused post; the peer retransmits.
                     if let Some(mailbox) = self.control.mailboxes().get(usize::from(worker)) {
                         mailbox.try_post(Post::HandedOver(flow, bytes));
                     }
@@ -178,12 +178,12 @@ impl Worker {
                 }
                 Event::Call(step) => self.calls.report(step),
                 Event::AuthFailed(failure) => {
-                    if self.lines.take(now) {
+                    if self.line_budget.take(now) {
                         log_auth_failure(&failure);
                     }
                 }
                 Event::Log(line) => {
-                    if self.lines.take(now) {
+                    if self.line_budget.take(now) {
                         log(&line);
                     }
                 }
@@ -192,30 +192,30 @@ impl Worker {
     }
 }
 
-/// How many lines about requests a worker may still write in this second. Whoever floods the server
-/// must not make it spend its time on writing about it; counters tell of all.
+/// Limits the log lines about requests per second. A flood of requests must not make the server
+/// spend its time on logging; counters count every request.
 #[derive(Default)]
-struct Lines {
+struct LineBudget {
     second: u64,
     written: u32,
 }
 
-impl Lines {
+impl LineBudget {
     fn take(&mut self, now: Time) -> bool {
         if now.as_secs() != self.second {
-            let dropped = self.written.saturating_sub(LINES_A_SECOND);
+            let dropped = self.written.saturating_sub(MAX_LINES_PER_SECOND);
             if dropped > 0 {
                 warn!("{dropped} more requests were refused within a second");
             }
-            *self = Lines { second: now.as_secs(), written: 0 };
+            *self = LineBudget { second: now.as_secs(), written: 0 };
         }
         self.written = self.written.saturating_add(1);
-        self.written <= LINES_A_SECOND
+        self.written <= MAX_LINES_PER_SECOND
     }
 }
 
-/// The line that `packaging/fail2ban` reads: where it came from stands first, before anything that
-/// the peer has chosen.
+/// The line that `packaging/fail2ban` parses: the source address comes first, before any text that
+/// the peer chose.
 fn log_auth_failure(failure: &AuthFailure) {
     let reason = match failure.reason {
         AuthFailureReason::WrongPassword => "wrong_password",
@@ -343,11 +343,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flood_writes_few_lines() {
-        let mut lines = Lines::default();
+    fn log_lines_per_second_are_limited() {
+        let mut line_budget = LineBudget::default();
         let second = |n| Time::from_secs(n);
-        let written = (0..10_000).filter(|_| lines.take(second(5))).count();
-        assert_eq!(written, LINES_A_SECOND as usize);
-        assert!(lines.take(second(6)));
+        let written = (0..10_000).filter(|_| line_budget.take(second(5))).count();
+        assert_eq!(written, MAX_LINES_PER_SECOND as usize);
+        assert!(line_budget.take(second(6)));
     }
 }

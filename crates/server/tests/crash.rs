@@ -1,7 +1,7 @@
-//! A registration that was confirmed is there after `kill -9`.
+//! A registration that was confirmed survives `kill -9`.
 //!
-//! The test starts itself as a child that registers without end and prints each number once the
-//! store has reported it durable; kills it in the middle; opens the file and looks for every number.
+//! The test starts itself as a child. The child registers continuously and prints each number once
+//! the store has reported it durable. The test kills it, opens the file and looks for every number.
 
 #![allow(clippy::unwrap_used)]
 
@@ -81,7 +81,7 @@ fn confirmed_registrations_survive_kill_9() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.redb");
     let mut confirmed = Vec::new();
-    // Several lives on one file: a crash must not spoil what an earlier life wrote either.
+    // Several runs on one file: a crash must not damage what an earlier run wrote either.
     for round in 1..=3 {
         let mut process = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", NAME, "--nocapture"])
@@ -94,7 +94,7 @@ fn confirmed_registrations_survive_kill_9() {
         let enough = 700 * round;
         let mut seen = 0;
         let mut line = String::new();
-        // The last line may have been cut by the kill.
+        // The kill may have truncated the last line.
         while lines.read_line(&mut line).unwrap() > 0 && line.ends_with('\n') {
             let Some(id) = line.trim_end().strip_prefix("durable ") else { panic!("{line}") };
             confirmed.push(id.parse::<u64>().unwrap());
@@ -107,7 +107,7 @@ fn confirmed_registrations_survive_kill_9() {
         process.wait().unwrap();
         assert!(seen >= enough, "the child ended by itself after {seen}");
         let store = open(&path);
-        assert_eq!(store.loaded().corrupt, 0);
+        assert_eq!(store.load_summary().corrupt, 0);
         let lost = confirmed
             .iter()
             .filter(|id| store.location().lookup(aor(**id).as_bytes(), now(), &mut |_| ()) == 0)

@@ -92,7 +92,7 @@ impl Outlet for Held {
         self.put(self.bytes[packet.id as usize].clone())
     }
 
-    fn bytes(&self, packet: &Packet) -> &[u8] {
+    fn bytes(&mut self, packet: &Packet) -> &[u8] {
         &self.bytes[packet.id as usize]
     }
 }

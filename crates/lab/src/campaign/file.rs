@@ -1,8 +1,8 @@
-//! The file of a campaign: a scenario, what varies in it, and when a cell has been run enough.
+//! The file of a campaign: a scenario, the parameters that vary, and the stopping rule of a cell.
 
 use crate::output::figure;
 use crate::run::MEASURES;
-use crate::scenario::document::Place;
+use crate::scenario::document::Location;
 use crate::scenario::{Document, Problem, Problems, Scenario};
 use ringway_document::{Value, unknown};
 use ringway_link::{Chance, Rate, Size, Span};
@@ -12,80 +12,80 @@ use std::collections::BTreeMap;
 use toml::Spanned;
 use toml::de::{DeString, DeValue};
 
-/// Most things that vary.
+/// Maximum number of parameters that vary.
 pub const MAX_VARY: usize = 8;
-/// Most values of one of them.
+/// Maximum number of values of one parameter.
 pub const MAX_VALUES: usize = 1000;
-/// Most cells of a campaign.
+/// Maximum number of cells of a campaign.
 pub const MAX_CELLS: usize = 100_000;
-/// Most replications of a cell.
+/// Maximum number of replications of a cell.
 pub const MAX_REPLICATIONS: u64 = 100_000;
-/// Most keys set for all cells.
+/// Maximum number of keys set for all cells.
 pub const MAX_SET: usize = 256;
-/// Replications of a cell unless told otherwise.
+/// Default number of replications of a cell: minimum and maximum.
 const AT_LEAST: u64 = 10;
 const AT_MOST: u64 = 50;
 
-/// A campaign that fits together.
+/// A valid campaign.
 #[derive(Clone, Debug)]
 pub struct Campaign {
-    /// What it is called.
+    /// Title of the campaign.
     pub title: String,
-    /// What it shows.
+    /// Description of what it shows.
     pub text: String,
-    /// The scenario it varies.
+    /// Name of the scenario whose parameters it varies.
     pub scenario: String,
-    /// The seed of all cells: they meet the same random numbers.
+    /// Seed of all cells, so that they use the same random numbers.
     pub seed: u64,
-    /// Figures to be shown, as `FLOW.MEASURE`; the first decides when a cell is done.
+    /// Figures to show, as `FLOW.MEASURE`; the first one decides when a cell is done.
     pub measures: Vec<String>,
-    /// Least replications of a cell.
+    /// Minimum number of replications of a cell.
     pub at_least: u64,
-    /// Most replications of a cell.
+    /// Maximum number of replications of a cell.
     pub at_most: u64,
-    /// Half the interval over the mean at which a cell is done.
+    /// Ratio of half the confidence interval to the mean at which a cell is done.
     pub within: f64,
-    /// What varies.
+    /// Parameters that vary.
     pub vary: Vec<Vary>,
-    /// What is searched for.
+    /// Target figures of a search.
     pub target: Option<Target>,
-    /// The cells: every combination of values, the last varying fastest.
+    /// All cells: every combination of values; the last parameter varies fastest.
     pub cells: Vec<Cell>,
 }
 
-/// Something that varies.
+/// A parameter that varies.
 #[derive(Clone, Debug)]
 pub struct Vary {
-    /// How it is called in tables and figures.
+    /// Name of the parameter in tables and figures.
     pub name: String,
-    /// Its values.
+    /// Values of the parameter.
     pub choices: Vec<Choice>,
 }
 
-/// One value of something that varies.
+/// One value of a parameter.
 #[derive(Clone, Debug)]
 pub struct Choice {
-    /// As it is written.
+    /// The value as text.
     pub text: String,
-    /// As a number with its unit, if it is one.
+    /// The value as a number with its unit, if it is a number.
     pub number: Option<(f64, &'static str)>,
 }
 
-/// A combination of values.
+/// A cell: one combination of values.
 #[derive(Clone, Debug)]
 pub struct Cell {
-    /// Which value of each thing that varies.
+    /// Index of the value of each parameter.
     pub choices: Vec<usize>,
     /// The scenario with these values.
     pub scenario: Scenario,
 }
 
-/// Figures to be found.
+/// Target figures of a search.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// How far off each may be, as a fraction.
+    /// Maximum relative error of each figure.
     pub tolerance: f64,
-    /// Figure and value.
+    /// Name and value of each figure.
     pub figures: Vec<(String, f64)>,
 }
 
@@ -107,7 +107,7 @@ struct Header {
 struct RawVary {
     key: String,
     name: Option<String>,
-    /// Read where they stand, with their places; here only so that the key is known.
+    /// The values are read with their positions elsewhere; this field only makes the key known.
     #[serde(rename = "values")]
     _values: Vec<IgnoredAny>,
     labels: Option<Vec<String>>,
@@ -130,15 +130,15 @@ struct RawTarget {
 
 const SECTIONS: [&str; 4] = ["campaign", "set", "vary", "target"];
 
-/// The scenario that a campaign names, and the campaign's title.
-pub fn named(file: &str, text: &str) -> Result<(String, String), Problems> {
+/// Returns the name of the campaign's scenario, and the campaign's title.
+pub fn scenario_and_title(file: &str, text: &str) -> Result<(String, String), Problems> {
     let document = Document::parse(file, text)?;
     let mut problems = Vec::new();
     let header: Header = document.one("campaign", &mut problems);
     if problems.is_empty() && header.scenario.is_empty() {
         let what = "expected a built-in scenario's name (ringway lab list) or a file";
-        let place = Place { section: "campaign", index: None, key: "scenario" };
-        problems.push(document.blame(place, what));
+        let location = Location { section: "campaign", index: None, key: "scenario" };
+        problems.push(document.blame(location, what));
     }
     if problems.is_empty() {
         return Ok((header.scenario, header.title));
@@ -146,7 +146,7 @@ pub fn named(file: &str, text: &str) -> Result<(String, String), Problems> {
     Err(Problems::new(file, problems))
 }
 
-/// One way to change a scenario: where, to what, and where that is said.
+/// A change of a scenario: the key path, the values, and the location of the change in the file.
 struct Change<'a, 't> {
     path: String,
     values: Vec<&'a Value<'t>>,
@@ -154,7 +154,8 @@ struct Change<'a, 't> {
     index: usize,
 }
 
-/// Reads a campaign; `base` is the name and text of the scenario it names. `seed` replaces its seed.
+/// Reads a campaign. `base` is the name and text of its scenario. `seed` replaces the scenario's
+/// seed.
 pub fn read(
     file: &str,
     text: &str,
@@ -163,7 +164,7 @@ pub fn read(
 ) -> Result<Campaign, Problems> {
     let document = Document::parse(file, text)?;
     let base = Document::parse(base.0, base.1)?;
-    // What is wrong without any change is told as what it is.
+    // Problems of the unchanged scenario are reported as its own.
     let plain = Scenario::from_document(&base)?;
     let mut problems = Vec::new();
     document.only(&SECTIONS, &mut problems);
@@ -196,34 +197,34 @@ struct Reader<'a, 't> {
 }
 
 impl<'a, 't> Reader<'a, 't> {
-    fn wrong(&mut self, section: &str, index: Option<usize>, key: &str, what: impl Into<String>) {
-        self.problems.push(self.document.blame(Place { section, index, key }, what));
+    fn report(&mut self, section: &str, index: Option<usize>, key: &str, what: impl Into<String>) {
+        self.problems.push(self.document.blame(Location { section, index, key }, what));
     }
 
     fn header(&mut self, header: &Header, plain: &Scenario, target: Option<RawTarget>) -> Campaign {
         if header.title.is_empty() {
-            self.wrong("campaign", None, "title", "expected a title in a line");
+            self.report("campaign", None, "title", "expected a title in a line");
         }
         for name in &header.measures {
-            if let Err(what) = known(name, plain) {
-                self.wrong("campaign", None, "measures", what);
+            if let Err(what) = check_figure_name(name, plain) {
+                self.report("campaign", None, "measures", what);
             }
         }
         if header.measures.is_empty() && target.is_none() {
             let what = "expected at least one figure, such as \"FLOW.completion\"";
-            self.wrong("campaign", None, "measures", what);
+            self.report("campaign", None, "measures", what);
         }
         let target = target.map(|target| self.target(target, plain));
-        // A search runs each cell once unless told otherwise.
-        let (least, most) = if target.is_some() { (1, 1) } else { (AT_LEAST, AT_MOST) };
-        let at_least = header.at_least.unwrap_or(least);
-        let at_most = header.at_most.unwrap_or(most.max(at_least));
+        // A search runs each cell once unless configured otherwise.
+        let (min, max) = if target.is_some() { (1, 1) } else { (AT_LEAST, AT_MOST) };
+        let at_least = header.at_least.unwrap_or(min);
+        let at_most = header.at_most.unwrap_or(max.max(at_least));
         if !(1..=MAX_REPLICATIONS).contains(&at_least) {
             let what = format!("expected 1 to {MAX_REPLICATIONS}, got {at_least}");
-            self.wrong("campaign", None, "at_least", what);
+            self.report("campaign", None, "at_least", what);
         } else if at_most < at_least || at_most > MAX_REPLICATIONS {
             let what = format!("expected {at_least} to {MAX_REPLICATIONS}, got {at_most}");
-            self.wrong("campaign", None, "at_most", what);
+            self.report("campaign", None, "at_most", what);
         }
         let mut measures = header.measures.clone();
         if let (Some(target), true) = (&target, measures.is_empty()) {
@@ -246,19 +247,19 @@ impl<'a, 't> Reader<'a, 't> {
 
     fn target(&mut self, target: RawTarget, plain: &Scenario) -> Target {
         for (name, value) in &target.figures {
-            if let Err(what) = known(name, plain) {
-                self.wrong("target", None, "figures", what);
+            if let Err(what) = check_figure_name(name, plain) {
+                self.report("target", None, "figures", what);
             } else if !value.is_finite() {
-                self.wrong("target", None, "figures", format!("expected a number, got {value}"));
+                self.report("target", None, "figures", format!("expected a number, got {value}"));
             }
         }
         if target.figures.is_empty() {
-            self.wrong("target", None, "", "expected [target.figures] with at least one figure");
+            self.report("target", None, "", "expected [target.figures] with at least one figure");
         }
         Target { tolerance: target.tolerance.get(), figures: target.figures.into_iter().collect() }
     }
 
-    /// What stands at a key of a table of a list.
+    /// Returns the value of a key in a table of a list.
     fn at(&self, section: &str, index: usize, key: &str) -> Option<&'a Value<'t>> {
         match self.document.elements(section).get(index)?.get_ref() {
             DeValue::Table(table) => table.get(key),
@@ -285,29 +286,29 @@ impl<'a, 't> Reader<'a, 't> {
                 };
             if values.is_empty() || values.len() > MAX_VALUES {
                 let what = format!("expected 1 to {MAX_VALUES} values, got {}", values.len());
-                self.wrong("vary", Some(index), "values", what);
+                self.report("vary", Some(index), "values", what);
                 continue;
             }
             if raw.labels.as_ref().is_some_and(|l| l.len() != values.len()) {
                 let what = format!("expected {} labels, one for each value", values.len());
-                self.wrong("vary", Some(index), "labels", what);
+                self.report("vary", Some(index), "labels", what);
             }
             let choice = |(i, value): (usize, &&Value<'t>)| {
                 let label = raw.labels.as_ref().and_then(|l| l.get(i).cloned());
-                let text = spell(value);
+                let text = format_value(value);
                 let number = number(value, &text).filter(|_| label.is_none());
                 Choice { text: label.unwrap_or(text), number }
             };
             let choices: Vec<Choice> = values.iter().enumerate().map(choice).collect();
             if (1..choices.len()).any(|i| choices[..i].iter().any(|c| c.text == choices[i].text)) {
-                self.wrong("vary", Some(index), "values", "the same value stands there twice");
+                self.report("vary", Some(index), "values", "the same value is listed twice");
             }
             let last = raw.key.rsplit('.').next().unwrap_or_default().to_string();
             let name = raw.name.unwrap_or(last);
             if vary.iter().any(|(v, _)| v.name == name) {
                 let what =
-                    format!("something before this is called {name:?} too; give it a `name`");
-                self.wrong("vary", Some(index), "name", what);
+                    format!("an earlier parameter has the name {name:?}; set a different `name`");
+                self.report("vary", Some(index), "name", what);
             }
             let change = Change { path: raw.key, values, section: "vary", index };
             vary.push((Vary { name, choices }, change));
@@ -315,12 +316,12 @@ impl<'a, 't> Reader<'a, 't> {
         let cells = vary.iter().map(|(v, _)| v.choices.len()).fold(1, usize::saturating_mul);
         if cells > MAX_CELLS {
             let what = format!("expected at most {MAX_CELLS} combinations of values, got {cells}");
-            self.wrong("vary", None, "", what);
+            self.report("vary", None, "", what);
         }
         vary
     }
 
-    /// Every combination, each a scenario of its own.
+    /// Returns every combination of values, each with its scenario.
     fn cells(
         &mut self,
         base: &Document<'t>,
@@ -332,14 +333,14 @@ impl<'a, 't> Reader<'a, 't> {
         for set in sets {
             let failed = set.values.first().and_then(|value| base.set(&set.path, value).err());
             if let Some(what) = failed {
-                self.wrong(set.section, Some(set.index), "key", what);
+                self.report(set.section, Some(set.index), "key", what);
             }
         }
         for (_, change) in vary {
             let mut tried = base.clone();
             let failed = change.values.first().and_then(|v| tried.set(&change.path, v).err());
             if let Some(what) = failed {
-                self.wrong(change.section, Some(change.index), "key", what);
+                self.report(change.section, Some(change.index), "key", what);
             }
         }
         if !self.problems.is_empty() {
@@ -356,7 +357,7 @@ impl<'a, 't> Reader<'a, 't> {
             }
             let mut document = base.clone();
             for ((_, change), choice) in vary.iter().zip(&choices) {
-                // That the path leads somewhere was tried above.
+                // The path was tested above.
                 let _ = document.set(&change.path, change.values[*choice]);
             }
             match Scenario::from_document(&document) {
@@ -372,7 +373,7 @@ impl<'a, 't> Reader<'a, 't> {
         cells
     }
 
-    /// Tells of a combination that is no scenario, at the value that was changed last.
+    /// Reports a combination that is not a valid scenario, at the value that was changed last.
     fn blame(
         &mut self,
         vary: &[(Vary, Change<'a, 't>)],
@@ -385,13 +386,13 @@ impl<'a, 't> Reader<'a, 't> {
             format!("{} = {}", v.name, v.choices[*c].text)
         };
         let with: Vec<String> = vary.iter().zip(choices).map(with).collect();
-        // The value whose key the problem has, or else the last of all.
+        // The value whose key has the problem, or else the last one.
         let changes =
             sets.iter().map(|s| (s, 0)).chain(vary.iter().zip(choices).map(|(v, c)| (&v.1, *c)));
         let changes: Vec<(&Change<'a, 't>, usize)> = changes.collect();
         let last = |path: &str| path.rsplit('.').next().map(str::to_owned);
-        let named = changes.iter().find(|(c, _)| last(&c.path) == last(&problem.key));
-        let Some((change, choice)) = named.or(changes.last()) else { return };
+        let culprit = changes.iter().find(|(c, _)| last(&c.path) == last(&problem.key));
+        let Some((change, choice)) = culprit.or(changes.last()) else { return };
         let span = change.values.get(*choice).map_or(0..0, |v| v.span());
         let with =
             if with.is_empty() { String::new() } else { format!("with {}: ", with.join(", ")) };
@@ -400,8 +401,8 @@ impl<'a, 't> Reader<'a, 't> {
     }
 }
 
-/// Whether `FLOW.MEASURE` names a figure of a flow of the scenario.
-fn known(name: &str, scenario: &Scenario) -> Result<(), String> {
+/// Checks that `FLOW.MEASURE` names a figure of a flow of the scenario.
+fn check_figure_name(name: &str, scenario: &Scenario) -> Result<(), String> {
     let Some((flow, measure)) = name.split_once('.') else {
         return Err(format!("expected a figure as \"FLOW.MEASURE\", got {name:?}"));
     };
@@ -416,8 +417,8 @@ fn known(name: &str, scenario: &Scenario) -> Result<(), String> {
     Ok(())
 }
 
-/// A value as it is shown.
-fn spell(value: &Value<'_>) -> String {
+/// Formats a value as text.
+fn format_value(value: &Value<'_>) -> String {
     match value.get_ref() {
         DeValue::String(s) => s.to_string(),
         DeValue::Integer(i) => i.as_str().into(),
@@ -426,21 +427,22 @@ fn spell(value: &Value<'_>) -> String {
         DeValue::Datetime(d) => d.to_string(),
         DeValue::Table(table) => {
             let entry = |(key, value): (&Spanned<DeString<'_>>, &Value<'_>)| {
-                format!("{} {}", key.get_ref(), spell(value))
+                format!("{} {}", key.get_ref(), format_value(value))
             };
             table.iter().map(entry).collect::<Vec<_>>().join(", ")
         }
-        DeValue::Array(array) => array.iter().map(spell).collect::<Vec<_>>().join(", "),
+        DeValue::Array(array) => array.iter().map(format_value).collect::<Vec<_>>().join(", "),
     }
 }
 
-/// A value as a number, in the unit that axes use.
+/// Converts a value into a number with the unit used on axes.
 fn number(value: &Value<'_>, text: &str) -> Option<(f64, &'static str)> {
     match value.get_ref() {
         DeValue::Integer(_) | DeValue::Float(_) => Some((text.replace('_', "").parse().ok()?, "")),
         DeValue::String(_) => {
             if let Some(percent) = text.trim().strip_suffix('%') {
-                // As it is written: a fraction times 100 would not always be the same.
+                // A percentage is taken as written: a fraction multiplied by 100 may differ by
+                // rounding.
                 return Some((percent.trim().parse().ok()?, "%"));
             }
             let span = Span::parse(text).ok().map(|s| (s.as_secs_f64(), "s"));
@@ -453,15 +455,15 @@ fn number(value: &Value<'_>, text: &str) -> Option<(f64, &'static str)> {
 }
 
 impl Campaign {
-    /// What a cell is called: each thing that varies with its value.
+    /// Returns the name of a cell: each parameter with its value.
     pub fn name(&self, cell: &Cell) -> String {
-        let named = self.vary.iter().zip(&cell.choices);
+        let parameters = self.vary.iter().zip(&cell.choices);
         let words: Vec<String> =
-            named.map(|(v, c)| format!("{} = {}", v.name, v.choices[*c].text)).collect();
+            parameters.map(|(v, c)| format!("{} = {}", v.name, v.choices[*c].text)).collect();
         if words.is_empty() { "as it is".into() } else { words.join(", ") }
     }
 
-    /// How it says when a cell is done.
+    /// Returns a description of the stopping rule.
     pub fn rule(&self) -> String {
         if self.at_least == self.at_most {
             let plural = if self.at_least == 1 { "" } else { "s" };

@@ -1,11 +1,11 @@
-//! Campaigns: a scenario whose parameters are crossed, each combination run again and again until
-//! its figures are sure enough.
+//! Campaigns: a scenario whose parameters are crossed. Each combination is replicated until its
+//! figures are accurate enough.
 //!
-//! `file` reads what is asked for, `runner` runs what is missing on all cores and keeps each result
-//! in `store` as it comes, and `sheet` makes tables and figures of it. Replication
-//! r of every cell meets the same random numbers, so differences between cells are differences of
-//! the parameters and not of chance. What comes out does not depend on the number of threads, nor on
-//! how often the campaign was killed and gone on with.
+//! `file` reads the campaign, `runner` runs the missing replications on all cores and appends each
+//! result to `store`, and `sheet` makes tables and figures of the results. Replication r of every
+//! cell uses the same random numbers, so differences between cells come from the parameters and not
+//! from chance. The output does not depend on the number of threads, nor on how often the campaign
+//! was interrupted and resumed.
 
 mod file;
 mod runner;
@@ -14,9 +14,9 @@ mod store;
 
 pub use file::{
     Campaign, Cell, Choice, MAX_CELLS, MAX_REPLICATIONS, MAX_SET, MAX_VALUES, MAX_VARY, Target,
-    Vary, named, read,
+    Vary, read, scenario_and_title,
 };
-pub(crate) use runner::{Done, gather, run};
+pub(crate) use runner::{CampaignResults, gather, run};
 pub(crate) use sheet::{json, long_table, sheet, summary_table};
 pub(crate) use store::{Store, hash};
 
@@ -24,20 +24,21 @@ use crate::commands::Failure;
 use crate::output::{self, MANIFEST, Manifest, Sheet};
 use std::path::Path;
 
-/// The file of results in a campaign's folder.
+/// File of results in the folder of a campaign.
 pub const RESULTS: &str = "results.log";
-/// Copies of the campaign and of its scenario there.
+/// Copy of the campaign's file in the same folder.
 pub const CAMPAIGN: &str = "campaign.toml";
-/// The scenario.
+/// Copy of the scenario's file in the same folder.
 pub const SCENARIO: &str = "scenario.toml";
 
-/// The title of a campaign.
+/// Returns the title of a campaign.
 pub fn title(name: &str, text: &str) -> Result<String, crate::scenario::Problems> {
-    Ok(named(name, text)?.1)
+    Ok(scenario_and_title(name, text)?.1)
 }
 
-/// The report of a campaign's folder as far as its results go, whether it ever came to its end.
-pub(crate) fn again(dir: &Path) -> Result<Sheet, Failure> {
+/// Returns the report of a campaign's folder from the results so far, whether or not the campaign
+/// is complete.
+pub(crate) fn load_report(dir: &Path) -> Result<Sheet, Failure> {
     let manifest: Manifest = output::read_json(&dir.join(MANIFEST), "a manifest")?;
     let text = |name: &str| -> Result<String, Failure> { crate::commands::read(&dir.join(name)) };
     let (campaign, scenario) = (text(CAMPAIGN)?, text(SCENARIO)?);
@@ -48,7 +49,8 @@ pub(crate) fn again(dir: &Path) -> Result<Sheet, Failure> {
     let known = Store::load(&dir.join(RESULTS))?;
     let done = gather(&campaign, &manifest.host.build, &known);
     if done.samples.iter().all(Vec::is_empty) && dir.join(output::SHEET).exists() {
-        // Run by a build that names cells otherwise; what it said is there.
+        // The folder was written by a build that names cells differently; its own report is in the
+        // folder.
         return Ok(output::read_json(&dir.join(output::SHEET), "what ringway lab has written")?);
     }
     Ok(sheet(&campaign, &done))

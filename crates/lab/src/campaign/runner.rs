@@ -1,7 +1,7 @@
-//! Runs what is missing, and stops a cell when it has been run enough.
+//! Runs the missing replications of each cell until its stopping rule is met.
 
 use super::file::{Campaign, Cell};
-use super::store::{CellId, Figures, Known, Store, hash};
+use super::store::{CellId, Figures, KnownResults, Store, hash};
 use crate::commands::Failure;
 use crate::output::OutputError;
 use crate::progress::Progress;
@@ -11,24 +11,24 @@ use ringway_figures::statistics::StoppingRule;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Faults that are told; of more only how many there are.
+/// Maximum number of faults that are reported; of further ones only the number.
 const MAX_FAULTS: usize = 20;
 
-/// What a campaign has come to.
+/// Results of a campaign.
 #[derive(Debug, Default)]
-pub(crate) struct Done {
-    /// The replications of each cell that count, from the first on.
+pub(crate) struct CampaignResults {
+    /// Figures of the replications that count, for each cell, without gaps.
     pub(crate) samples: Vec<Vec<Figures>>,
-    /// Whether a cell came within its bound, where it has one.
+    /// Whether each cell met its stopping rule, if it has one.
     pub(crate) settled: Vec<bool>,
-    /// Runs made now, and results that were there.
+    /// Number of runs made now, and of results that were in the file.
     pub(crate) ran: u64,
     pub(crate) reused: u64,
     pub(crate) faults: Vec<String>,
 }
 
-/// Names a cell as one build of the program runs it: another build, or anything else in the
-/// scenario, is another cell.
+/// Returns the id of a cell for one build of the program. Another build, or any change of the
+/// scenario, gives another id.
 fn id(cell: &Cell, build: &str) -> CellId {
     hash(format!("{build}\n{:?}", cell.scenario).as_bytes())
 }
@@ -40,50 +40,50 @@ fn figures(outcome: &Outcome) -> Figures {
     outcome.flows.iter().flat_map(of_flow).collect()
 }
 
-/// How many replications are enough, if those given are; by the first prefix that is, so that more
-/// than needed change nothing.
-fn enough(campaign: &Campaign, samples: &[Figures]) -> Option<(usize, bool)> {
-    let (least, most) = (campaign.at_least as usize, campaign.at_most as usize);
-    let rule = StoppingRule { at_least: least.max(2), within: campaign.within };
+/// Returns how many replications are sufficient, and whether the stopping rule was met. The first
+/// sufficient prefix counts, so that surplus replications change nothing.
+fn sufficient_replications(campaign: &Campaign, samples: &[Figures]) -> Option<(usize, bool)> {
+    let (min, max) = (campaign.at_least as usize, campaign.at_most as usize);
+    let rule = StoppingRule { at_least: min.max(2), within: campaign.within };
     let decides = campaign.measures.first().map_or("", String::as_str);
     let sample: Vec<f64> = samples.iter().map_while(|f| f.get(decides).copied()).collect();
-    let mut n = least;
-    while n <= samples.len().min(most) {
-        if least == most || (sample.len() >= n && rule.met(&sample[..n])) {
+    let mut n = min;
+    while n <= samples.len().min(max) {
+        if min == max || (sample.len() >= n && rule.met(&sample[..n])) {
             return Some((n, true));
         }
-        // Looked at ever more seldom: each look costs as much as there are replications.
+        // Tests become rarer: the cost of each grows with the number of replications.
         n += (n / 20).max(1);
     }
-    (samples.len() >= most).then_some((most, false))
+    (samples.len() >= max).then_some((max, false))
 }
 
-/// How many replications a cell is run for next.
-fn wanted(campaign: &Campaign, samples: &[Figures]) -> u64 {
-    let (least, most) = (campaign.at_least, campaign.at_most);
+/// Returns how many replications of a cell to have next.
+fn needed_replications(campaign: &Campaign, samples: &[Figures]) -> u64 {
+    let (min, max) = (campaign.at_least, campaign.at_most);
     let have = samples.len() as u64;
-    if have < least {
-        return least;
+    if have < min {
+        return min;
     }
     let decides = campaign.measures.first().map_or("", String::as_str);
     let sample: Vec<f64> = samples.iter().filter_map(|f| f.get(decides).copied()).collect();
-    let rule = StoppingRule { at_least: least as usize, within: campaign.within };
-    let needed = rule.needed(&sample).map_or(most, |n| n as u64);
-    // Not more than twice what is known: so early an estimate may be far off.
-    needed.clamp(have + 1, (have * 2).max(have + 1)).min(most)
+    let rule = StoppingRule { at_least: min as usize, within: campaign.within };
+    let needed = rule.needed(&sample).map_or(max, |n| n as u64);
+    // At most twice the number of known ones, because an early estimate may be far off.
+    needed.clamp(have + 1, (have * 2).max(have + 1)).min(max)
 }
 
-/// The replications of a cell that are known, from the first on without a gap.
-fn prefix(known: &Known, cell: CellId, most: u64) -> Vec<Figures> {
-    (0..most).map_while(|r| known.get(&(cell, r)).cloned()).collect()
+/// Returns the known replications of a cell, from the first one to the first gap.
+fn prefix(known: &KnownResults, cell: CellId, max: u64) -> Vec<Figures> {
+    (0..max).map_while(|r| known.get(&(cell, r)).cloned()).collect()
 }
 
-/// Takes together what is known, without running anything.
-pub(crate) fn gather(campaign: &Campaign, build: &str, known: &Known) -> Done {
-    let mut done = Done::default();
+/// Collects the known results without running anything.
+pub(crate) fn gather(campaign: &Campaign, build: &str, known: &KnownResults) -> CampaignResults {
+    let mut done = CampaignResults::default();
     for cell in &campaign.cells {
         let mut samples = prefix(known, id(cell, build), campaign.at_most);
-        let found = enough(campaign, &samples);
+        let found = sufficient_replications(campaign, &samples);
         if let Some((n, _)) = found {
             samples.truncate(n);
         }
@@ -93,16 +93,16 @@ pub(crate) fn gather(campaign: &Campaign, build: &str, known: &Known) -> Done {
     done
 }
 
-/// Runs a campaign on so many threads (0 for one a core), in rounds: of each cell that has not been
-/// run enough, as many replications as it seems to need.
+/// Runs a campaign on `threads` threads (0 for one per core), in rounds. In each round every
+/// unfinished cell gets as many replications as it is estimated to need.
 pub(crate) fn run(
     campaign: &Campaign,
     build: &str,
     store: Store,
-    mut known: Known,
+    mut known: KnownResults,
     threads: usize,
     progress: &Progress,
-) -> Result<Done, Failure> {
+) -> Result<CampaignResults, Failure> {
     let failed = |error: OutputError| Failure::Failed(vec![error.to_string()]);
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
     let pool = pool.map_err(|e| Failure::Failed(vec![format!("cannot start threads: {e}")]))?;
@@ -118,19 +118,19 @@ pub(crate) fn run(
         let mut expected = 0;
         for (i, cell) in ids.iter().enumerate() {
             let samples = prefix(&known, *cell, campaign.at_most);
-            if given_up[i] || enough(campaign, &samples).is_some() {
+            if given_up[i] || sufficient_replications(campaign, &samples).is_some() {
                 expected += samples.len() as u64;
                 continue;
             }
-            let wanted = wanted(campaign, &samples);
-            expected += wanted;
-            tasks.extend((samples.len() as u64..wanted).map(|replication| (i, replication)));
+            let target = needed_replications(campaign, &samples);
+            expected += target;
+            tasks.extend((samples.len() as u64..target).map(|replication| (i, replication)));
         }
         if tasks.is_empty() {
             break;
         }
         let there = expected - tasks.len() as u64;
-        progress.say(format!("{there} of {expected} runs, {} cells", ids.len()));
+        progress.set_text(format!("{there} of {expected} runs, {} cells", ids.len()));
         let finished = AtomicU64::new(0);
         let results: Vec<Option<((CellId, u64), Figures)>> = pool.install(|| {
             let one = |(i, replication): (usize, u64)| {
@@ -138,7 +138,11 @@ pub(crate) fn run(
                 let outcome = run_once(&campaign.cells[i].scenario, &options, |_| ());
                 let done = finished.fetch_add(1, Ordering::Relaxed) + 1;
                 progress.set((there + done) as f64 / expected as f64);
-                progress.say(format!("{} of {expected} runs, {} cells", there + done, ids.len()));
+                progress.set_text(format!(
+                    "{} of {expected} runs, {} cells",
+                    there + done,
+                    ids.len()
+                ));
                 let figures = match outcome {
                     Ok(outcome) => figures(&outcome),
                     Err(error) => {
@@ -148,7 +152,7 @@ pub(crate) fn run(
                     }
                 };
                 made.fetch_add(1, Ordering::Relaxed);
-                // A lock is poisoned only by a panic while it is held, which adding has none of.
+                // A lock is poisoned only by a panic while it is held, and adding does not panic.
                 let added = store.lock().map(|mut s| s.add(ids[i], replication, &figures));
                 if let Ok(Err(error)) = added {
                     note(&faults, error.to_string());
@@ -164,7 +168,7 @@ pub(crate) fn run(
         for (task, result) in tasks.iter().zip(results) {
             match result {
                 Some((key, figures)) => drop(known.insert(key, figures)),
-                // It would fail the next time as well.
+                // A run that failed would fail again.
                 None => given_up[task.0] = true,
             }
         }

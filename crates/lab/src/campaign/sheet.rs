@@ -1,9 +1,9 @@
 //! Tables and figures of a campaign.
 
 use super::file::{Campaign, Vary};
-use super::runner::Done;
+use super::runner::CampaignResults;
 use super::store::Figures;
-use crate::estimate::{self, EQUAL, had_by, is_even, kinds};
+use crate::estimate::{self, EQUAL, is_even, kinds, runs_note};
 use crate::output::{
     AxisSheet, ChartSheet, SeriesSheet, Sheet, Style, TableSheet, figure, version,
 };
@@ -13,14 +13,14 @@ use ringway_figures::statistics::{Estimate, paired};
 use ringway_figures::table::{Cell, RowSink, Schema, Table, TableError, Type};
 use serde_json::{Value, json};
 
-/// Most rows of a table in a report; all are in the files beside it.
+/// Maximum number of rows of a table in a report; the files beside it have all rows.
 const MAX_ROWS: usize = 200;
-/// Most series of a figure.
+/// Maximum number of series of a figure.
 const MAX_SERIES: usize = 8;
-/// Most bars of a figure.
+/// Maximum number of bars of a figure.
 const MAX_BARS: usize = 60;
 
-/// The values of a figure in the replications in which both cells have it, pair by pair.
+/// Returns the values of a figure in those replications in which both cells have it.
 fn pairs(one: &[Figures], other: &[Figures], name: &str) -> (Vec<f64>, Vec<f64>) {
     let both = one.iter().zip(other);
     both.filter_map(|(a, b)| a.get(name).copied().zip(b.get(name).copied())).unzip()
@@ -32,8 +32,8 @@ fn estimate(samples: &[Figures], name: &str) -> Option<Estimate> {
     estimate::estimate(measure, samples.len(), of)
 }
 
-/// Whether a cell has several replications and all its figures are the same in each.
-fn equal(samples: &[Figures]) -> bool {
+/// Returns whether a cell has several replications and all their figures are equal.
+fn is_constant(samples: &[Figures]) -> bool {
     samples.len() > 1 && samples.iter().all(|s| *s == samples[0])
 }
 
@@ -41,24 +41,24 @@ fn measure(name: &str) -> &str {
     name.split_once('.').map_or(name, |n| n.1)
 }
 
-/// `completion of file (s)`.
-fn head(name: &str) -> String {
+/// Returns the column head of a figure: `completion of file (s)`.
+fn column_head(name: &str) -> String {
     let (flow, measure) = name.split_once('.').unwrap_or(("", name));
     let unit = unit(measure);
     let unit = if unit.is_empty() { String::new() } else { format!(" ({unit})") };
     format!("{} of {flow}{unit}", measure.replace('_', " "))
 }
 
-/// The same without the unit.
-fn plain_head(name: &str) -> String {
-    head(name).split(" (").next().unwrap_or_default().into()
+/// Returns the column head without the unit.
+fn column_name(name: &str) -> String {
+    column_head(name).split(" (").next().unwrap_or_default().into()
 }
 
-fn spell(estimate: Option<Estimate>) -> String {
+fn format_estimate(estimate: Option<Estimate>) -> String {
     let Some(estimate) = estimate else { return "-".into() };
     match estimate.interval {
         Some(interval) => {
-            // Neither needs more digits than it takes to see how sure the mean is.
+            // Value and interval get only as many digits as the interval makes meaningful.
             let half = interval.half_width();
             let digits = 10f64.powi(2 - half.log10().ceil() as i32);
             let round = |x: f64| figure((x * digits).round() / digits);
@@ -73,8 +73,8 @@ fn spell(estimate: Option<Estimate>) -> String {
     }
 }
 
-/// What a campaign has to show.
-pub(crate) fn sheet(campaign: &Campaign, done: &Done) -> Sheet {
+/// Returns the report of a campaign.
+pub(crate) fn sheet(campaign: &Campaign, done: &CampaignResults) -> Sheet {
     let mut tables = Vec::new();
     if campaign.target.is_some() {
         tables.push(search::table(campaign, done));
@@ -86,7 +86,7 @@ pub(crate) fn sheet(campaign: &Campaign, done: &Done) -> Sheet {
     let files = [
         ("campaign.toml", "the campaign"),
         ("scenario.toml", "the scenario it varies"),
-        ("results.log", "every result as it came, by which a campaign goes on"),
+        ("results.log", "results in the order of computation, from which a campaign is resumed"),
         ("results.csv", "every figure of every run, as a long table"),
         ("results.parquet", "the same as Parquet"),
         ("summary.csv", "means and intervals of every cell"),
@@ -111,32 +111,33 @@ pub(crate) fn sheet(campaign: &Campaign, done: &Done) -> Sheet {
     }
 }
 
-fn cells(campaign: &Campaign, done: &Done) -> TableSheet {
+fn cells(campaign: &Campaign, done: &CampaignResults) -> TableSheet {
     let mut heads: Vec<String> = campaign.vary.iter().map(|v| v.name.clone()).collect();
     heads.push("n".into());
-    heads.extend(campaign.measures.iter().map(|m| head(m)));
+    heads.extend(campaign.measures.iter().map(|m| column_head(m)));
     let rows = campaign.cells.iter().zip(&done.samples).zip(&done.settled).take(MAX_ROWS);
     let rows = rows
         .map(|((cell, samples), settled)| {
-            let named = campaign.vary.iter().zip(&cell.choices);
-            let mut row: Vec<String> = named.map(|(v, c)| v.choices[*c].text.clone()).collect();
+            let parameters = campaign.vary.iter().zip(&cell.choices);
+            let mut row: Vec<String> =
+                parameters.map(|(v, c)| v.choices[*c].text.clone()).collect();
             let mark = match settled {
-                true if equal(samples) => EQUAL,
+                true if is_constant(samples) => EQUAL,
                 true => "",
                 false => " *",
             };
             row.push(format!("{}{mark}", samples.len()));
             row.extend(campaign.measures.iter().map(|m| {
                 let estimate = estimate(samples, m);
-                spell(estimate) + &had_by(estimate, samples.len())
+                format_estimate(estimate) + &runs_note(estimate, samples.len())
             }));
             row
         })
         .collect();
-    let heads_of: Vec<String> = campaign.measures.iter().map(|m| plain_head(m)).collect();
+    let heads_of: Vec<String> = campaign.measures.iter().map(|m| column_name(m)).collect();
     let all = done.samples.iter().flat_map(|samples| {
-        let named = campaign.measures.iter().zip(&heads_of);
-        named.map(|(m, head)| (head.as_str(), estimate(samples, m)))
+        let parameters = campaign.measures.iter().zip(&heads_of);
+        parameters.map(|(m, head)| (head.as_str(), estimate(samples, m)))
     });
     let mut caption = format!(
         "Cells: {}, over n replications; seed {}; {}.",
@@ -144,8 +145,8 @@ fn cells(campaign: &Campaign, done: &Done) -> TableSheet {
         campaign.seed,
         campaign.rule()
     );
-    if done.samples.iter().any(|s| equal(s)) {
-        caption += " n =: all replications of the cell are equal, no random element shows.";
+    if done.samples.iter().any(|s| is_constant(s)) {
+        caption += " n =: all replications of the cell are equal: no random element has an effect.";
     }
     if done.settled.contains(&false) {
         caption += " * not within that bound.";
@@ -156,14 +157,14 @@ fn cells(campaign: &Campaign, done: &Done) -> TableSheet {
     TableSheet { caption, head: heads, rows }
 }
 
-/// Cells that differ in all but what stands on the x axis.
+/// Cells that differ only in the parameter on the x axis.
 struct Group {
     name: String,
-    /// Cells in the order of x, with x.
+    /// Indices of the cells with their x values, in the order of x.
     cells: Vec<(f64, usize)>,
 }
 
-/// What stands on the x axis: the first thing that varies by numbers.
+/// Returns the parameter on the x axis: the first one with numeric values.
 fn x_axis(campaign: &Campaign) -> Option<usize> {
     let by_numbers = |v: &Vary| v.choices.len() > 1 && v.choices.iter().all(|c| c.number.is_some());
     campaign.vary.iter().position(by_numbers)
@@ -191,9 +192,10 @@ fn groups(campaign: &Campaign, x: usize) -> Vec<Group> {
     groups
 }
 
-/// The difference of each cell to the one that has the first value of what is compared, and all else
-/// alike, run by run under the same random numbers. Compared is what varies last, but for the x axis.
-fn differences(campaign: &Campaign, done: &Done) -> Option<TableSheet> {
+/// Returns the table of differences. Each cell is compared with the cell that has the first value
+/// of the compared parameter and is otherwise equal, run by run with the same random numbers. The
+/// compared parameter is the last one that is not on the x axis.
+fn differences(campaign: &Campaign, done: &CampaignResults) -> Option<TableSheet> {
     let x = x_axis(campaign)?;
     let compared = (0..campaign.vary.len()).rev().find(|i| *i != x)?;
     let others: Vec<usize> = (0..campaign.vary.len()).filter(|i| *i != compared).collect();
@@ -216,7 +218,7 @@ fn differences(campaign: &Campaign, done: &Done) -> Option<TableSheet> {
             let mut row: Vec<String> = others.iter().map(|i| text(*i, cell)).collect();
             row.extend([
                 format!("{} less {}", text(compared, cell), text(compared, &campaign.cells[a])),
-                head(name),
+                column_head(name),
                 figure(estimate.value),
                 bound(estimate.interval.map(|i| i.low)),
                 bound(estimate.interval.map(|i| i.high)),
@@ -236,9 +238,9 @@ fn differences(campaign: &Campaign, done: &Done) -> Option<TableSheet> {
     head.extend(["difference", "of", "mean", "low", "high", "n", "sure"].map(String::from));
     (!rows.is_empty()).then(|| TableSheet {
         caption: format!(
-            "Differences between cells that met the same random numbers: mean and 95 % paired Student t \
-             interval; sure where 0 is not in it. All equal: the same in every pair of replications, which tells of no \
-             spread and has no interval. Seed {}.",
+            "Differences between cells with the same random numbers: mean and 95 % paired Student t interval; sure \
+             if 0 is not in it. All equal: the same in every pair of replications, which has no spread and no \
+             interval. Seed {}.",
             campaign.seed
         ),
         head,
@@ -246,13 +248,13 @@ fn differences(campaign: &Campaign, done: &Done) -> Option<TableSheet> {
     })
 }
 
-fn charts(campaign: &Campaign, done: &Done) -> Vec<ChartSheet> {
+fn charts(campaign: &Campaign, done: &CampaignResults) -> Vec<ChartSheet> {
     let mut charts = Vec::new();
-    let least = done.samples.iter().map(Vec::len).min().unwrap_or(0);
+    let min = done.samples.iter().map(Vec::len).min().unwrap_or(0);
     for name in &campaign.measures {
         let y = AxisSheet::new(measure(name).replace('_', " "), unit(measure(name)));
-        let title = plain_head(name);
-        // A title begins with a capital; names of figures are ASCII.
+        let title = column_name(name);
+        // A title begins with a capital letter; names of figures are ASCII.
         let title =
             title.get(..1).unwrap_or_default().to_uppercase() + title.get(1..).unwrap_or_default();
         let chart = |part: usize, x: AxisSheet, series: Vec<SeriesSheet>| ChartSheet {
@@ -265,7 +267,7 @@ fn charts(campaign: &Campaign, done: &Done) -> Vec<ChartSheet> {
             title: title.clone(),
             caption: format!("Means of {}.", campaign.rule()),
             seed: campaign.seed,
-            rests_on: Some((least, "replications or more of each cell".into())),
+            rests_on: Some((min, "replications or more of each cell".into())),
             x,
             y: y.clone(),
             series,
@@ -285,7 +287,7 @@ fn charts(campaign: &Campaign, done: &Done) -> Vec<ChartSheet> {
     charts
 }
 
-fn ribbon(group: &Group, done: &Done, name: &str, title: &str) -> SeriesSheet {
+fn ribbon(group: &Group, done: &CampaignResults, name: &str, title: &str) -> SeriesSheet {
     let label = if group.name.is_empty() { title } else { &group.name };
     let mut series =
         SeriesSheet { name: label.into(), style: Style::Ribbon, ..SeriesSheet::default() };
@@ -302,7 +304,7 @@ fn ribbon(group: &Group, done: &Done, name: &str, title: &str) -> SeriesSheet {
     series
 }
 
-fn bars(campaign: &Campaign, done: &Done, name: &str) -> Option<SeriesSheet> {
+fn bars(campaign: &Campaign, done: &CampaignResults, name: &str) -> Option<SeriesSheet> {
     let mut series = SeriesSheet {
         name: measure(name).replace('_', " "),
         style: Style::Bars,
@@ -310,8 +312,8 @@ fn bars(campaign: &Campaign, done: &Done, name: &str) -> Option<SeriesSheet> {
     };
     for (i, cell) in campaign.cells.iter().enumerate().take(MAX_BARS) {
         if let Some(e) = estimate(&done.samples[i], name) {
-            let named = campaign.vary.iter().zip(&cell.choices);
-            let words: Vec<String> = named.map(|(v, c)| v.choices[*c].text.clone()).collect();
+            let parameters = campaign.vary.iter().zip(&cell.choices);
+            let words: Vec<String> = parameters.map(|(v, c)| v.choices[*c].text.clone()).collect();
             series.names.push(words.join(", "));
             series.points.push([i as f64, e.value]);
             series.bounds.push((e.interval.map(|i| [i.low, i.high]), e.n));
@@ -321,7 +323,7 @@ fn bars(campaign: &Campaign, done: &Done, name: &str) -> Option<SeriesSheet> {
     (!series.points.is_empty()).then_some(series)
 }
 
-/// Columns for what varies: numbers where all values are.
+/// Returns the columns of the parameters, numeric where all values are numbers.
 fn vary_columns(campaign: &Campaign) -> Vec<(String, Type)> {
     let column = |v: &Vary| match v.choices.iter().all(|c| c.number.is_some()) {
         true => (v.name.clone(), Type::F64),
@@ -340,8 +342,8 @@ fn vary_cells<'a>(campaign: &'a Campaign, choices: &[usize]) -> Vec<Cell<'a>> {
     campaign.vary.iter().zip(choices).map(cell).collect()
 }
 
-/// Every figure of every run that counts.
-pub(crate) fn long_table(campaign: &Campaign, done: &Done) -> Result<Table, TableError> {
+/// Returns every figure of every run that counts.
+pub(crate) fn long_table(campaign: &Campaign, done: &CampaignResults) -> Result<Table, TableError> {
     let mut columns = vary_columns(campaign);
     columns.extend([
         ("replication".to_string(), Type::U64),
@@ -372,8 +374,8 @@ pub(crate) fn long_table(campaign: &Campaign, done: &Done) -> Result<Table, Tabl
     Ok(table)
 }
 
-/// Names of all figures there are, in order.
-fn all_names(done: &Done) -> Vec<&str> {
+/// Returns the names of all figures, in order.
+fn all_names(done: &CampaignResults) -> Vec<&str> {
     let mut names: Vec<&str> =
         done.samples.iter().flatten().flat_map(|f| f.keys().map(String::as_str)).collect();
     names.sort_unstable();
@@ -381,8 +383,11 @@ fn all_names(done: &Done) -> Vec<&str> {
     names
 }
 
-/// Means and intervals of every figure of every cell.
-pub(crate) fn summary_table(campaign: &Campaign, done: &Done) -> Result<Table, TableError> {
+/// Returns means and intervals of every figure of every cell.
+pub(crate) fn summary_table(
+    campaign: &Campaign,
+    done: &CampaignResults,
+) -> Result<Table, TableError> {
     let mut columns = vary_columns(campaign);
     columns.extend([
         ("flow".to_string(), Type::Text),
@@ -418,12 +423,12 @@ pub(crate) fn summary_table(campaign: &Campaign, done: &Done) -> Result<Table, T
     Ok(table)
 }
 
-/// The same for programs.
-pub(crate) fn json(campaign: &Campaign, done: &Done) -> Value {
+/// Returns the same summary as JSON.
+pub(crate) fn json(campaign: &Campaign, done: &CampaignResults) -> Value {
     let one = |((cell, samples), settled): ((&super::Cell, &Vec<Figures>), &bool)| {
-        let named = campaign.vary.iter().zip(&cell.choices);
+        let parameters = campaign.vary.iter().zip(&cell.choices);
         let choices: serde_json::Map<String, Value> =
-            named.map(|(v, c)| (v.name.clone(), v.choices[*c].text.clone().into())).collect();
+            parameters.map(|(v, c)| (v.name.clone(), v.choices[*c].text.clone().into())).collect();
         let figures: serde_json::Map<String, Value> = campaign
             .measures
             .iter()
@@ -440,7 +445,7 @@ pub(crate) fn json(campaign: &Campaign, done: &Done) -> Value {
             })
             .collect();
         json!({
-            "choices": choices, "n": samples.len(), "settled": settled, "equal": equal(samples),
+            "choices": choices, "n": samples.len(), "settled": settled, "equal": is_constant(samples),
             "figures": figures,
         })
     };
@@ -460,7 +465,7 @@ pub(crate) fn json(campaign: &Campaign, done: &Done) -> Value {
 mod tests {
     use super::*;
 
-    /// A run that one of two cells has no figure of is left out of both.
+    /// A run in which one of two cells has no figure is not compared.
     #[test]
     fn pairs_are_of_one_replication() {
         let of = |values: &[Option<f64>]| -> Vec<Figures> {

@@ -1,7 +1,7 @@
-//! Results on disk, a line each, that survive whatever ends the program.
+//! Results on disk, one per line, which survive a killed process.
 //!
-//! A line holds its own check; it is written by one call and only ever added to. What a kill leaves
-//! half-written, or a disk damages, is not counted, and is run again.
+//! Each line has a checksum, is written by one call, and is only appended. A line that a kill
+//! truncates, or a disk damages, does not count, and its replication runs again.
 
 use crate::output::OutputError;
 use fnv::FnvHasher;
@@ -11,24 +11,24 @@ use std::hash::Hasher;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// Longest line.
+/// Maximum length of a line.
 const MAX_LINE: u64 = 1 << 20;
 
-/// Names one cell as one build of the program runs it.
+/// Id of a cell for one build of the program.
 pub(crate) type CellId = u64;
-/// Figures by `FLOW.MEASURE`.
+/// Values of figures by `FLOW.MEASURE`.
 pub(crate) type Figures = BTreeMap<String, f64>;
-/// Everything a file of results holds, by cell and replication.
-pub(crate) type Known = BTreeMap<(CellId, u64), Figures>;
+/// All results of a file, by cell and replication.
+pub(crate) type KnownResults = BTreeMap<(CellId, u64), Figures>;
 
-/// FNV-1a: finds what chance has changed, and names cells.
+/// Returns the FNV-1a hash: detects accidental changes, and identifies cells.
 pub(crate) fn hash(bytes: &[u8]) -> u64 {
     let mut hasher = FnvHasher::default();
     hasher.write(bytes);
     hasher.finish()
 }
 
-/// The file results are added to.
+/// The file that results are appended to.
 #[derive(Debug)]
 pub(crate) struct Store {
     file: File,
@@ -36,25 +36,25 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Opens or makes the file and reads what is whole in it.
-    pub(crate) fn open(path: &Path) -> Result<(Store, Known), OutputError> {
+    /// Opens or creates the file and reads its valid lines.
+    pub(crate) fn open(path: &Path) -> Result<(Store, KnownResults), OutputError> {
         let open = OpenOptions::new().read(true).append(true).create(true).open(path);
         let mut file = open.map_err(OutputError::file(path))?;
-        let (known, ends_whole) = read(&file).map_err(OutputError::file(path))?;
-        if !ends_whole {
-            // A line that a kill cut short: what is added begins on a line of its own.
+        let (known, ends_with_line_feed) = read(&file).map_err(OutputError::file(path))?;
+        if !ends_with_line_feed {
+            // A kill truncated the last line; the next result begins a new line.
             file.write_all(b"\n").map_err(OutputError::file(path))?;
         }
         Ok((Store { file, path: path.into() }, known))
     }
 
-    /// Reads what is whole in a file.
-    pub(crate) fn load(path: &Path) -> Result<Known, OutputError> {
+    /// Reads the valid lines of a file.
+    pub(crate) fn load(path: &Path) -> Result<KnownResults, OutputError> {
         let file = File::open(path).map_err(OutputError::file(path))?;
         Ok(read(&file).map_err(OutputError::file(path))?.0)
     }
 
-    /// Adds a result.
+    /// Appends a result.
     pub(crate) fn add(
         &mut self,
         cell: CellId,
@@ -65,7 +65,7 @@ impl Store {
         self.file.write_all(line.as_bytes()).map_err(OutputError::file(&self.path))
     }
 
-    /// Makes sure that a loss of power takes nothing either.
+    /// Writes the results to stable storage.
     pub(crate) fn sync(&self) -> Result<(), OutputError> {
         self.file.sync_data().map_err(OutputError::file(&self.path))
     }
@@ -74,7 +74,7 @@ impl Store {
 fn line(cell: CellId, replication: u64, figures: &Figures) -> String {
     let mut text = format!("{cell:016x}\t{replication}");
     for (name, value) in figures {
-        // The shortest text that is read as the same number again.
+        // The shortest decimal text that parses back to the same number.
         text += &format!("\t{name}={value}");
     }
     format!("{:016x}\t{text}\n", hash(text.as_bytes()))
@@ -95,19 +95,19 @@ fn parse(line: &str) -> Option<((CellId, u64), Figures)> {
     Some(((cell, replication), parts.map(figure).collect::<Option<Figures>>()?))
 }
 
-/// Every whole line, and whether the file ends with the end of one.
-fn read(file: &File) -> std::io::Result<(Known, bool)> {
+/// Returns every valid line, and whether the file ends with a line feed.
+fn read(file: &File) -> std::io::Result<(KnownResults, bool)> {
     let mut reader = BufReader::new(file);
-    let mut known = Known::new();
+    let mut known = KnownResults::new();
     let mut bytes = Vec::new();
-    let mut ends_whole = true;
+    let mut ends_with_line_feed = true;
     loop {
         bytes.clear();
         if reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut bytes)? == 0 {
-            return Ok((known, ends_whole));
+            return Ok((known, ends_with_line_feed));
         }
-        ends_whole = bytes.last() == Some(&b'\n');
-        // A line that lacks no more than its end is whole by its check.
+        ends_with_line_feed = bytes.last() == Some(&b'\n');
+        // A last line without line feed is valid if its checksum is.
         let text = std::str::from_utf8(&bytes).ok();
         if let Some((key, figures)) = text.and_then(|t| parse(t.strip_suffix('\n').unwrap_or(t))) {
             known.insert(key, figures);
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_added_is_known_again() {
+    fn an_added_result_is_loaded_again() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("results.log");
         let (mut store, known) = Store::open(&path).unwrap();
@@ -139,22 +139,22 @@ mod tests {
     }
 
     proptest! {
-        /// Cut at any byte, as by a kill, or with any byte changed, as by a bad disk: what is still
-        /// whole is known, nothing is known wrongly, and more can be added.
+        /// Truncated at any byte, as by a kill, or with any byte changed, as by a disk error: valid
+        /// lines are read, no wrong result is read, and more can be appended.
         #[test]
-        fn damage_costs_the_lines_it_hits(cut in 0usize..600, at in 0usize..600, byte: u8) {
+        fn damage_invalidates_only_the_lines_it_hits(cut in 0usize..600, at in 0usize..600, byte: u8) {
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("results.log");
             let text: String = (0..8).map(|i| line(i, i, &figures(i as f64 / 7.0))).collect();
             let mut bytes = text.into_bytes();
             let at = at % bytes.len();
-            let kept = cut.min(at).min(bytes.len());
-            let whole_before = bytes[..kept].iter().filter(|&&b| b == b'\n').count();
+            let valid_length = cut.min(at).min(bytes.len());
+            let complete_lines = bytes[..valid_length].iter().filter(|&&b| b == b'\n').count();
             bytes[at] = byte;
             bytes.truncate(cut);
             std::fs::write(&path, &bytes).unwrap();
             let (mut store, known) = Store::open(&path).unwrap();
-            prop_assert!(known.len() >= whole_before);
+            prop_assert!(known.len() >= complete_lines);
             for ((cell, replication), found) in &known {
                 prop_assert_eq!(cell, replication);
                 prop_assert_eq!(found, &figures(*cell as f64 / 7.0));

@@ -1,6 +1,6 @@
-//! The commands of `ringway lab`, each a function from words to an [`Answer`].
+//! The commands of `ringway lab`, each a function from arguments to an [`Answer`].
 //!
-//! They print nothing but progress: the command line shows the answer, as text or as JSON.
+//! They print only progress; the command line prints the answer as text or as JSON.
 
 mod network;
 mod paper;
@@ -20,24 +20,24 @@ use serde_json::{Value, json};
 use std::io::Read;
 use std::path::Path;
 
-/// What a command has to say.
+/// Result of a command.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// For a person.
+    /// Text for people.
     pub text: String,
-    /// For a program; its keys are stable.
+    /// JSON for programs; its keys are stable.
     pub json: Value,
-    /// What went wrong although there is an answer: lines for standard error. Any makes the command
-    /// fail.
+    /// Problems of a command that still has a result: lines for standard error. Any of them makes
+    /// the command fail.
     pub faults: Vec<String>,
 }
 
-/// Why there is no answer.
+/// Reason why there is no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// It was asked for something that there is not.
+    /// An argument names something that does not exist.
     Usage(Vec<String>),
-    /// It did not work.
+    /// The command failed.
     Failed(Vec<String>),
 }
 
@@ -66,9 +66,9 @@ impl From<ringway_figures::table::TableError> for Failure {
 }
 
 /// A name and a title.
-type Named = (&'static str, String);
+type NameAndTitle = (&'static str, String);
 
-/// The scenarios, campaigns and papers that are part of the program.
+/// Lists the built-in scenarios, campaigns and papers.
 pub fn list() -> Result<Answer, Failure> {
     let mut scenarios = Vec::new();
     for b in builtin::ALL {
@@ -81,7 +81,7 @@ pub fn list() -> Result<Answer, Failure> {
     let papers = crate::papers::ALL.iter().map(|p| (p.name, p.title.to_string())).collect();
     let mut text = String::new();
     let mut json = json!({});
-    let sections: [(&str, &str, Vec<Named>); 3] = [
+    let sections: [(&str, &str, Vec<NameAndTitle>); 3] = [
         ("scenarios", "ringway lab run NAME", scenarios),
         ("campaigns", "ringway lab sweep NAME", campaigns),
         ("papers", "ringway lab paper NAME", papers),
@@ -100,7 +100,7 @@ pub fn list() -> Result<Answer, Failure> {
     Ok(Answer { text: text.trim_end().to_string() + "\n", json, faults: Vec::new() })
 }
 
-/// A file that was asked for: its name for errors, and its text.
+/// An input file: its name for error messages, and its text.
 struct Source {
     name: String,
     text: String,
@@ -123,7 +123,7 @@ fn source(what: &str, builtins: &[builtin::Builtin], kind: &str) -> Result<Sourc
     read(path).map(|text| Source { name: what.into(), text })
 }
 
-/// Reads a file of bounded size.
+/// Reads a file of limited size.
 pub(crate) fn read(path: &Path) -> Result<String, Failure> {
     let name = path.display().to_string();
     let failed = |what: String| Failure::Failed(vec![Problem::whole(&name, what).to_string()]);
@@ -136,7 +136,7 @@ pub(crate) fn read(path: &Path) -> Result<String, Failure> {
     String::from_utf8(bytes).map_err(|_| failed("expected UTF-8 text, got other bytes".into()))
 }
 
-/// Reads a scenario, with its document for what is changed in it.
+/// Parses a scenario.
 fn scenario(source: &Source) -> Result<Scenario, Failure> {
     let document = Document::parse(&source.name, &source.text)?;
     Ok(Scenario::from_document(&document)?)

@@ -1,14 +1,14 @@
-//! What a report shows of the network itself: its drawing, and when links are down.
+//! The network in a report: its drawing, and the times at which links are down.
 
 use crate::output::{LinkSheet, NetworkSheet, figure};
 use crate::scenario::Scenario;
 use ringway_link::{LinkConfig, Loss};
 use ringway_sansio::Duration;
 
-/// Most stretches of time that are shaded in a figure.
-const MAX_STRETCHES: usize = 200;
+/// Maximum number of intervals shaded in a figure.
+const MAX_DOWN_INTERVALS: usize = 200;
 
-/// The nodes and links of a scenario.
+/// Returns the nodes and links of a scenario.
 pub(super) fn network(scenario: &Scenario) -> NetworkSheet {
     let link = |l: &crate::scenario::Link| {
         let (there, back) = (describe(&l.there), describe(&l.back));
@@ -20,13 +20,13 @@ pub(super) fn network(scenario: &Scenario) -> NetworkSheet {
                 label.extend([format!("{a} \u{2192} {there}"), format!("{b} \u{2192} {back}")]);
             }
         }
-        let goes_down = [&l.there, &l.back].iter().any(|c| !stretches(c, 1.0e9).is_empty());
+        let goes_down = [&l.there, &l.back].iter().any(|c| !down_intervals(c, 1.0e9).is_empty());
         LinkSheet { between: l.between, label, goes_down }
     };
     NetworkSheet { nodes: scenario.nodes.clone(), links: scenario.links.iter().map(link).collect() }
 }
 
-/// Rate, delay and loss in a line.
+/// Describes rate, delay and loss in one line.
 fn describe(config: &LinkConfig) -> String {
     let mut words = Vec::new();
     if !config.rate.is_unlimited() {
@@ -50,8 +50,8 @@ fn describe(config: &LinkConfig) -> String {
     words.join(", ")
 }
 
-/// When a link is down, in seconds, until `end`.
-fn stretches(config: &LinkConfig, end: f64) -> Vec<[f64; 2]> {
+/// Returns the intervals in which a link is down, in seconds, until `end`.
+fn down_intervals(config: &LinkConfig, end: f64) -> Vec<[f64; 2]> {
     let seconds = |span: ringway_link::Span| Duration::from(span).as_secs_f64();
     let mut down = (!config.up).then_some(0.0);
     let mut all = Vec::new();
@@ -60,7 +60,7 @@ fn stretches(config: &LinkConfig, end: f64) -> Vec<[f64; 2]> {
     'periods: loop {
         for change in &config.schedule {
             let at = began + seconds(change.at);
-            if at >= end || all.len() >= MAX_STRETCHES {
+            if at >= end || all.len() >= MAX_DOWN_INTERVALS {
                 break 'periods;
             }
             match (change.up, down) {
@@ -81,10 +81,10 @@ fn stretches(config: &LinkConfig, end: f64) -> Vec<[f64; 2]> {
     all
 }
 
-/// When any link is down in a run that ends so many seconds after its start, without overlaps.
+/// Returns the intervals in which any link is down in a run of `end` seconds, without overlaps.
 pub(super) fn down_times(scenario: &Scenario, end: f64) -> Vec<[f64; 2]> {
     let configs = scenario.links.iter().flat_map(|l| [&l.there, &l.back]);
-    let mut all: Vec<[f64; 2]> = configs.flat_map(|c| stretches(c, end)).collect();
+    let mut all: Vec<[f64; 2]> = configs.flat_map(|c| down_intervals(c, end)).collect();
     all.sort_by(|a, b| a[0].total_cmp(&b[0]));
     let mut merged: Vec<[f64; 2]> = Vec::new();
     for [from, to] in all {
@@ -93,14 +93,14 @@ pub(super) fn down_times(scenario: &Scenario, end: f64) -> Vec<[f64; 2]> {
             _ => merged.push([from, to]),
         }
     }
-    merged.truncate(MAX_STRETCHES);
+    merged.truncate(MAX_DOWN_INTERVALS);
     merged
 }
 
-/// Says which links the shaded times of a figure belong to.
+/// Returns the caption that names the links of the shaded times.
 pub(super) fn down_caption(scenario: &Scenario, end: f64) -> String {
     let is_down = |l: &&crate::scenario::Link| {
-        [&l.there, &l.back].iter().any(|c| !stretches(c, end).is_empty())
+        [&l.there, &l.back].iter().any(|c| !down_intervals(c, end).is_empty())
     };
     let names: Vec<&str> = scenario.links.iter().filter(is_down).map(|l| l.name.as_str()).collect();
     match &names[..] {
@@ -122,9 +122,9 @@ mod tests {
         Scenario::read("t", &text).unwrap()
     }
 
-    /// Times when links are down are merged, end with the run, and come again with their period.
+    /// Times when links are down are merged, end with the run, and repeat with their period.
     #[test]
-    fn down_times_are_those_of_the_schedules() {
+    fn down_times_follow_the_schedules() {
         let scenario = read(
             "[[link]]\nname = \"one\"\nbetween = [\"a\", \"b\"]\n\
              schedule = [{ at = \"2 s\", up = false }, { at = \"4 s\", up = true }, { at = \"8 s\", up = false }]\n\
@@ -133,18 +133,18 @@ mod tests {
         );
         assert_eq!(down_times(&scenario, 9.0), [[2.0, 5.0], [8.0, 9.0]]);
         assert_eq!(down_caption(&scenario, 9.0), " Shaded: one of the links one, two is down.");
-        let again = read(
+        let repeated = read(
             "[[link]]\nname = \"one\"\nbetween = [\"a\", \"b\"]\nschedule_period = \"3 s\"\n\
              schedule = [{ at = \"1 s\", up = false }, { at = \"2 s\", up = true }]\n",
         );
-        assert_eq!(down_times(&again, 6.0), [[1.0, 2.0], [4.0, 5.0]]);
+        assert_eq!(down_times(&repeated, 6.0), [[1.0, 2.0], [4.0, 5.0]]);
         let never = read("[[link]]\nbetween = [\"a\", \"b\"]\n");
         assert!(down_times(&never, 9.0).is_empty() && down_caption(&never, 9.0).is_empty());
     }
 
-    /// What differs by direction stands there for each.
+    /// Settings that differ by direction are shown for each direction.
     #[test]
-    fn a_link_says_what_it_does() {
+    fn a_link_is_described() {
         let scenario = read(
             "[[link]]\nname = \"line\"\nbetween = [\"a\", \"b\"]\nrate = \"10 Mbit/s\"\ndelay = \"20 ms\"\n\
              [link.there]\nloss = { model = \"random\", chance = \"1 %\" }\n",

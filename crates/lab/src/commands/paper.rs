@@ -1,4 +1,4 @@
-//! `ringway lab paper`: what a paper printed, and what comes out here.
+//! `ringway lab paper`: the printed figures of a paper beside the simulated ones.
 
 use super::{Answer, Failure};
 use crate::output::{self, MANIFEST, Manifest, PAGE, SHEET, columns, host, version};
@@ -8,31 +8,31 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// What `ringway lab paper` is asked.
+/// Arguments of `ringway lab paper`.
 #[derive(Clone, Debug, Default)]
 pub struct PaperArgs {
-    /// A paper's name, `all`, or nothing for a list.
+    /// A paper's name, or `all`; `None` lists the papers.
     pub name: Option<String>,
-    /// Where files go; a folder for each paper, if it is all of them.
+    /// Output folder; with `all`, one folder per paper inside it.
     pub out: Option<PathBuf>,
-    /// Another seed, for a paper that leaves anything to chance.
+    /// Seed; only for papers with random experiments.
     pub seed: Option<u64>,
-    /// Another number of replications, for the same.
+    /// Number of replications; only for papers with random experiments.
     pub reps: Option<u64>,
 }
 
-/// Runs papers again. Figures outside of their tolerance are faults.
+/// Reproduces papers. Figures outside of their tolerance are faults.
 pub fn paper(args: &PaperArgs) -> Result<Answer, Failure> {
     let Some(name) = args.name.as_deref() else { return Ok(list()) };
     if name == "all" {
         let mut all = Answer { text: String::new(), json: json!([]), faults: Vec::new() };
         for paper in papers::ALL {
             let out = args.out.as_ref().map(|out| out.join(paper.name));
-            let one = one(paper, args, out.as_deref())?;
-            all.text += &one.text;
-            all.faults.extend(one.faults);
+            let answer = run_one(paper, args, out.as_deref())?;
+            all.text += &answer.text;
+            all.faults.extend(answer.faults);
             if let Value::Array(list) = &mut all.json {
-                list.push(one.json);
+                list.push(answer.json);
             }
         }
         return Ok(all);
@@ -44,7 +44,7 @@ pub fn paper(args: &PaperArgs) -> Result<Answer, Failure> {
             "expected a paper ({known}) or all, got {name:?}"
         )]));
     };
-    one(paper, args, args.out.as_deref())
+    run_one(paper, args, args.out.as_deref())
 }
 
 fn list() -> Answer {
@@ -56,13 +56,15 @@ fn list() -> Answer {
     }
 }
 
-fn one(paper: &Paper, args: &PaperArgs, out: Option<&Path>) -> Result<Answer, Failure> {
+fn run_one(paper: &Paper, args: &PaperArgs, out: Option<&Path>) -> Result<Answer, Failure> {
     let began = Instant::now();
     let fixed = paper.replications.is_none();
     if fixed && args.name.as_deref() != Some("all") && (args.seed.is_some() || args.reps.is_some())
     {
-        let what =
-            format!("{}: expected no --seed and no --reps: nothing is left to chance", paper.name);
+        let what = format!(
+            "{}: expected no --seed and no --reps: the paper has no random elements",
+            paper.name
+        );
         return Err(Failure::Usage(vec![what]));
     }
     let replications = args.reps.or(paper.replications).unwrap_or(1);
@@ -107,14 +109,14 @@ fn text(done: &Reproduction) -> String {
     }
     text += match (done.ok, done.claims.is_empty()) {
         (true, true) => "every figure is within its tolerance\n",
-        (true, false) => "everything comes out as it should\n",
+        (true, false) => "every claim has the expected outcome\n",
         (false, true) => "not every figure is within its tolerance (!)\n",
-        (false, false) => "not everything comes out as it should (!)\n",
+        (false, false) => "not every claim has the expected outcome (!)\n",
     };
     text
 }
 
-/// Lines of at most 100 characters, with a mark before the first.
+/// Wraps a paragraph to lines of at most 100 characters, with a mark before the first.
 fn wrap(paragraph: &str) -> String {
     const WIDTH: usize = 98;
     let mut out = String::new();

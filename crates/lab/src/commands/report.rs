@@ -1,4 +1,4 @@
-//! `ringway lab report` and `ringway lab view`: what is on disk, drawn again or shown.
+//! `ringway lab report` and `ringway lab view`: draw or show results on disk.
 
 use super::{Answer, Failure};
 use crate::campaign;
@@ -6,10 +6,10 @@ use crate::output::{self, PAGE, SHEET, Sheet, columns};
 use serde_json::json;
 use std::path::Path;
 
-/// What a folder holds: the report that is kept there, or one made of a campaign's results.
+/// Loads the report of a folder, or makes one from a campaign's results.
 fn load(dir: &Path) -> Result<Sheet, Failure> {
     if dir.join(campaign::RESULTS).exists() {
-        return campaign::again(dir);
+        return campaign::load_report(dir);
     }
     let sheet = dir.join(SHEET);
     if !sheet.exists() {
@@ -31,7 +31,7 @@ pub fn report(dir: &Path) -> Result<Answer, Failure> {
     Ok(Answer { text, json: json!({ "dir": dir, "files": made }), faults: Vec::new() })
 }
 
-/// Shows the tables of a folder, and where its page is.
+/// Shows the tables of a folder, and the path of its page.
 pub fn view(dir: &Path) -> Result<Answer, Failure> {
     let sheet = load(dir)?;
     let mut text = format!("{}\n\n", sheet.title);

@@ -1,16 +1,16 @@
-//! `ringway lab run`: a scenario, once or many times.
+//! `ringway lab run`: one or more replications of a scenario.
 
 use super::network::{down_caption, down_times, network};
 use super::{Answer, Failure, Source, scenario, source};
 use crate::builtin;
-use crate::estimate::{EQUAL, estimate, had_by, is_even, kinds};
+use crate::estimate::{EQUAL, estimate, is_even, kinds, runs_note};
 use crate::output::{
     self, AxisSheet, ChartSheet, MANIFEST, Manifest, PAGE, SHEET, SeriesSheet, Sheet, Style,
     TableSheet, columns, figure, host, version,
 };
 use crate::progress::Progress;
 use crate::run::{MEASURES, Options, Outcome, RunError, Series, run as run_once, unit};
-use crate::scenario::{MAX_REPLICATIONS, Scenario, What};
+use crate::scenario::{MAX_REPLICATIONS, ProbeKind, Scenario};
 use rayon::prelude::*;
 use ringway_figures::statistics::Estimate;
 use serde_json::{Value, json};
@@ -18,26 +18,26 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Most series of one figure.
-const MOST_IN_A_FIGURE: usize = 8;
-/// Most delays of a flow's messages that a figure rests on, over all replications.
-const MOST_DELAYS: usize = 1 << 20;
+/// Maximum number of series of one figure.
+const MAX_SERIES: usize = 8;
+/// Maximum number of message delays in a figure, over all replications of a flow.
+const MAX_DELAYS: usize = 1 << 20;
 
-/// What `ringway lab run` is asked.
+/// Arguments of `ringway lab run`.
 #[derive(Clone, Debug, Default)]
 pub struct RunArgs {
-    /// A built-in scenario's name or a file.
-    pub what: String,
-    /// Where files go.
+    /// Name of a built-in scenario, or a file.
+    pub scenario: String,
+    /// Output folder.
     pub out: Option<PathBuf>,
-    /// Another seed.
+    /// Seed; replaces that of the scenario.
     pub seed: Option<u64>,
-    /// Another number of replications.
+    /// Number of replications; replaces that of the scenario.
     pub reps: Option<u64>,
 }
 
-/// One figure of one flow over all replications.
-struct Summed<'a> {
+/// The estimate of one measure of one flow over all replications.
+struct FlowEstimate<'a> {
     flow: &'a str,
     measure: &'static str,
     estimate: Estimate,
@@ -45,7 +45,7 @@ struct Summed<'a> {
 
 /// Runs a scenario.
 pub fn run(args: &RunArgs) -> Result<Answer, Failure> {
-    let source = source(&args.what, builtin::ALL, "scenario")?;
+    let source = source(&args.scenario, builtin::ALL, "scenario")?;
     let scenario = scenario(&source)?;
     let replications = args.reps.unwrap_or(scenario.replications);
     if !(1..=MAX_REPLICATIONS).contains(&replications) {
@@ -58,7 +58,7 @@ pub fn run(args: &RunArgs) -> Result<Answer, Failure> {
     }
     let began = Instant::now();
     let runs = replicate(&scenario, seed, replications, args.out.as_deref())?;
-    let summed = sum_up(&runs);
+    let summed = estimate_measures(&runs);
     let sheet = sheet(&scenario, &runs, &summed, seed, args.out.is_some());
     let mut text = text(&scenario, &runs, &sheet);
     if let Some(out) = &args.out {
@@ -74,7 +74,7 @@ pub fn run(args: &RunArgs) -> Result<Answer, Failure> {
     Ok(Answer { text, json: json(&source, &scenario, &runs, &summed, seed), faults })
 }
 
-/// Runs all replications on all cores; the first looks at its probes, and all look at the delays of
+/// Runs all replications on all cores. The first one records its probes; all record the delays of
 /// messages, which are few.
 fn replicate(
     scenario: &Scenario,
@@ -83,7 +83,7 @@ fn replicate(
     out: Option<&Path>,
 ) -> Result<Vec<Outcome>, RunError> {
     let progress = Progress::start();
-    progress.say(&scenario.title);
+    progress.set_text(&scenario.title);
     (0..replications)
         .into_par_iter()
         .map(|replication| {
@@ -102,9 +102,9 @@ fn replicate(
             progress.add((1.0 - last) / replications as f64);
             let mut outcome = outcome?;
             if replication > 0 {
-                let most = (MOST_DELAYS / replications as usize).max(1);
+                let max = (MAX_DELAYS / replications as usize).max(1);
                 for series in &mut outcome.series {
-                    let step = series.points.len().div_ceil(most).max(1);
+                    let step = series.points.len().div_ceil(max).max(1);
                     series.points = series.points.iter().copied().step_by(step).collect();
                 }
             }
@@ -113,15 +113,15 @@ fn replicate(
         .collect()
 }
 
-/// The estimate of every figure with its interval, over the replications that have it.
-fn sum_up(runs: &[Outcome]) -> Vec<Summed<'_>> {
+/// Estimates every measure with its interval, over the replications that have it.
+fn estimate_measures(runs: &[Outcome]) -> Vec<FlowEstimate<'_>> {
     let Some(first) = runs.first() else { return Vec::new() };
     let mut summed = Vec::new();
     for (i, flow) in first.flows.iter().enumerate() {
         for (measure, _) in MEASURES {
             let of = |r: usize, name: &str| runs[r].flows[i].value(name);
             if let Some(estimate) = estimate(measure, runs.len(), of) {
-                summed.push(Summed { flow: &flow.flow, measure, estimate });
+                summed.push(FlowEstimate { flow: &flow.flow, measure, estimate });
             }
         }
     }
@@ -142,7 +142,7 @@ const COLUMNS: &[(&str, &str)] = &[
     ("completion (s)", "completion"),
 ];
 
-/// The columns of the table of messages.
+/// The columns of the table of messages: head, measure.
 const MESSAGES: &[(&str, &str)] = &[
     ("written", "messages_written"),
     ("delivered", "messages_delivered"),
@@ -154,10 +154,10 @@ const MESSAGES: &[(&str, &str)] = &[
     ("longest stall (ms)", "stall"),
 ];
 
-/// A table of those flows that have the second of its columns.
+/// Returns a table of those flows that have a value in its second column.
 fn flow_table(
     runs: &[Outcome],
-    summed: &[Summed<'_>],
+    summed: &[FlowEstimate<'_>],
     seed: u64,
     what: &str,
     columns: &[(&str, &str)],
@@ -165,14 +165,14 @@ fn flow_table(
     let n = runs.len();
     let mut head = vec!["flow".to_string()];
     head.extend(columns.iter().map(|c| c.0.to_string()));
-    // Names of flows are their own, so that each figure is found at once among those of many flows.
-    let index: HashMap<(&str, &str), &Summed<'_>> =
+    // A name of a flow occurs once, so figures can be looked up by it even with many flows.
+    let index: HashMap<(&str, &str), &FlowEstimate<'_>> =
         summed.iter().map(|s| ((s.flow, s.measure), s)).collect();
     let find = |flow: &str, measure: &str| index.get(&(flow, measure)).copied();
     let flows = runs.first().map_or(&[][..], |r| &r.flows);
     let flows =
         flows.iter().filter(|f| columns.get(1).is_some_and(|c| find(&f.flow, c.1).is_some()));
-    let copies = equal(runs);
+    let copies = are_equal(runs);
     let rows: Vec<Vec<String>> = flows
         .map(|flow| {
             let cell = |&(head, measure): &(&str, &str)| {
@@ -187,7 +187,7 @@ fn flow_table(
                     true => with_interval(&found.estimate, scale, 1),
                     false => with_interval(&found.estimate, scale, n),
                 };
-                shown + &had_by(Some(found.estimate), n)
+                shown + &runs_note(Some(found.estimate), n)
             };
             std::iter::once(flow.flow.clone()).chain(columns.iter().map(cell)).collect()
         })
@@ -204,29 +204,29 @@ fn flow_table(
     (!rows.is_empty()).then_some(TableSheet { caption, head, rows })
 }
 
-/// Whether there are several runs and nothing but their numbers tells them apart: nothing in them is
-/// random, or what is had no effect.
-fn equal(runs: &[Outcome]) -> bool {
+/// Returns whether there are several runs that differ only in their numbers: nothing in them is
+/// random, or chance had no effect.
+fn are_equal(runs: &[Outcome]) -> bool {
     let same = |a: &Outcome, b: &Outcome| {
         (a.ended, a.events, &a.flows, &a.links) == (b.ended, b.events, &b.flows, &b.links)
     };
     runs.len() > 1 && runs.iter().all(|r| same(r, &runs[0]))
 }
 
-/// Says that so many runs are equal.
+/// Returns the sentence that reports equal runs.
 fn all_equal(n: usize) -> String {
-    format!("all {n} replications are equal, no random element shows")
+    format!("all {n} replications are equal: no random element has an effect")
 }
 
-/// An estimate times `scale`, with its interval if there are several runs.
+/// Formats an estimate times `scale`, with its interval if there are several runs.
 pub(crate) fn with_interval(estimate: &Estimate, scale: f64, n: usize) -> String {
-    let value = figure(short(estimate.value * scale));
+    let value = figure(round_to_four_digits(estimate.value * scale));
     match estimate.interval.filter(|_| n > 1) {
         Some(i) if is_even(i.kind) => {
-            format!("{value} ± {}", figure(rough(i.half_width() * scale)))
+            format!("{value} ± {}", figure(round_to_two_digits(i.half_width() * scale)))
         }
         Some(i) => {
-            let [low, high] = [i.low, i.high].map(|b| figure(short(b * scale)));
+            let [low, high] = [i.low, i.high].map(|b| figure(round_to_four_digits(b * scale)));
             format!("{value} [{low}, {high}]")
         }
         None if n > 1 && estimate.equal => value + EQUAL,
@@ -234,8 +234,8 @@ pub(crate) fn with_interval(estimate: &Estimate, scale: f64, n: usize) -> String
     }
 }
 
-/// Four figures that count, and whole numbers whole.
-fn short(value: f64) -> f64 {
+/// Rounds to four significant digits; integers are not rounded.
+fn round_to_four_digits(value: f64) -> f64 {
     if value == 0.0 || !value.is_finite() || value == value.trunc() {
         return value;
     }
@@ -243,8 +243,8 @@ fn short(value: f64) -> f64 {
     if digits < 1.0 { value.round() } else { (value * digits).round() / digits }
 }
 
-/// Two figures that count, for bounds.
-fn rough(value: f64) -> f64 {
+/// Rounds to two significant digits, for bounds.
+fn round_to_two_digits(value: f64) -> f64 {
     if value == 0.0 || !value.is_finite() {
         return value;
     }
@@ -264,8 +264,8 @@ fn drop_table(runs: &[Outcome], seed: u64) -> Option<TableSheet> {
         })
         .map(|(flow, (why, count))| vec![flow, (*why).to_string(), count.to_string()])
         .collect();
-    let head = ["flow", "dropped because", "packets"].map(String::from).to_vec();
-    let caption = format!("Why packets were dropped, in the first run; seed {seed}.");
+    let head = ["flow", "reason", "packets"].map(String::from).to_vec();
+    let caption = format!("Dropped packets by reason, in the first run; seed {seed}.");
     (!rows.is_empty()).then_some(TableSheet { caption, head, rows })
 }
 
@@ -292,7 +292,7 @@ fn link_table(runs: &[Outcome], seed: u64) -> TableSheet {
 fn sheet(
     scenario: &Scenario,
     runs: &[Outcome],
-    summed: &[Summed<'_>],
+    summed: &[FlowEstimate<'_>],
     seed: u64,
     files: bool,
 ) -> Sheet {
@@ -311,7 +311,7 @@ fn sheet(
         ("measures.parquet", "the same as Parquet"),
     ];
     if first.is_some_and(|r| !r.series.is_empty()) {
-        listed.push(("series.csv", "what probes have seen"));
+        listed.push(("series.csv", "observations of the probes"));
         listed.push(("series.parquet", "the same as Parquet"));
     }
     if first.is_some_and(|r| r.records.is_some()) {
@@ -330,7 +330,7 @@ fn sheet(
             ("seed".into(), seed.to_string()),
             (
                 "replications".into(),
-                if equal(runs) { all_equal(runs.len()) } else { runs.len().to_string() },
+                if are_equal(runs) { all_equal(runs.len()) } else { runs.len().to_string() },
             ),
             (
                 "virtual time".into(),
@@ -340,7 +340,7 @@ fn sheet(
         tables,
         charts: first.map_or(Vec::new(), |r| {
             let mut all = charts(&r.series, seed);
-            // Those whose horizontal axis is the time of the run.
+            // Figures whose horizontal axis is the time of the run.
             for chart in all.iter_mut().filter(|c| c.x.label == "time") {
                 chart.shaded = down_times(scenario, r.ended);
                 chart.caption += &down_caption(scenario, r.ended);
@@ -353,32 +353,33 @@ fn sheet(
     }
 }
 
-/// A figure for each kind of probe, with all that it looked at.
+/// Returns one figure for each kind of probe, with all its series.
 pub(super) fn charts(series: &[Series], seed: u64) -> Vec<ChartSheet> {
     let mut charts = Vec::new();
-    for what in [What::Delay, What::Throughput, What::Cwnd, What::Queue] {
+    for what in [ProbeKind::Delay, ProbeKind::Throughput, ProbeKind::Cwnd, ProbeKind::Queue] {
         let of: Vec<&Series> = series.iter().filter(|s| s.what == what).collect();
-        for (part, of) in of.chunks(MOST_IN_A_FIGURE).enumerate() {
+        for (part, of) in of.chunks(MAX_SERIES).enumerate() {
             let number = if part == 0 { String::new() } else { format!("-{}", part + 1) };
             charts.push(chart(what, of, seed, &number));
-            if what == What::Delay {
+            if what == ProbeKind::Delay {
                 charts.push(distribution(of, seed, &number));
             }
         }
     }
-    charts.extend(series.iter().filter(|s| s.what == What::Sequence).map(|s| sequence(s, seed)));
+    charts
+        .extend(series.iter().filter(|s| s.what == ProbeKind::Sequence).map(|s| sequence(s, seed)));
     charts
 }
 
-/// The delays of messages in all replications: which share took no longer, and which took longer.
+/// Returns the distribution of message delays over all replications, and its upper tail.
 fn message_delays(runs: &[Outcome], seed: u64) -> Vec<ChartSheet> {
     let of = |r: &Outcome| -> Vec<Series> {
-        r.series.iter().filter(|s| s.what == What::MessageDelay).cloned().collect()
+        r.series.iter().filter(|s| s.what == ProbeKind::MessageDelay).cloned().collect()
     };
     let mut pooled = runs.first().map_or(Vec::new(), of);
     for series in &mut pooled {
         for other in runs.iter().skip(1).flat_map(|r| &r.series) {
-            if other.what == What::MessageDelay && other.of == series.of {
+            if other.what == ProbeKind::MessageDelay && other.of == series.of {
                 series.points.extend(&other.points);
             }
         }
@@ -387,18 +388,18 @@ fn message_delays(runs: &[Outcome], seed: u64) -> Vec<ChartSheet> {
     let n = runs.len();
     let rests_on = Some(match n {
         1 => (1, "run".into()),
-        n if equal(runs) => (1, format!("run; {}", all_equal(n))),
+        n if are_equal(runs) => (1, format!("run; {}", all_equal(n))),
         n => (n, "replications".into()),
     });
     let delay = || AxisSheet::new("delay", "s").log();
     let mut charts = Vec::new();
-    for (part, of) in pooled.chunks(MOST_IN_A_FIGURE).enumerate() {
+    for (part, of) in pooled.chunks(MAX_SERIES).enumerate() {
         let number = if part == 0 { String::new() } else { format!("-{}", part + 1) };
         charts.push(ChartSheet {
             name: format!("message-delay-ecdf{number}"),
             title: titled("Distribution of the messages' delay", of),
-            caption: "The share of messages that took no longer, from when each was due to its \
-                      delivery to the program."
+            caption: "Share of messages whose delay, from when each was due to its delivery to the program, was at \
+                      most this."
                 .into(),
             rests_on: rests_on.clone(),
             x: delay(),
@@ -408,38 +409,38 @@ fn message_delays(runs: &[Outcome], seed: u64) -> Vec<ChartSheet> {
         charts.push(ChartSheet {
 shaded: Vec::new(),
             name: format!("message-delay-tail{number}"),
-            title: titled("Messages that took longer", of),
-            caption: "The share of the delivered messages that took longer, from when each was due to its \
-                      delivery to the program."
+            title: titled("Messages with a longer delay", of),
+            caption: "Share of delivered messages whose delay, from when each was due to its delivery to the \
+                      program, was longer."
                 .into(),
             seed,
             rests_on: rests_on.clone(),
             x: delay(),
-            y: AxisSheet::new("fraction that took longer", "").log(),
+            y: AxisSheet::new("fraction with a longer delay", "").log(),
             series: of.iter().map(tail).collect(),
         });
     }
     charts
 }
 
-fn chart(what: What, of: &[&Series], seed: u64, number: &str) -> ChartSheet {
+fn chart(what: ProbeKind, of: &[&Series], seed: u64, number: &str) -> ChartSheet {
     let time = || AxisSheet::new("time", "s");
     let (title, caption, style, x, y) = match what {
-        What::Delay => (
+        ProbeKind::Delay => (
             "Delay of each packet",
-            "The time from the sender to the receiver, in the order of arrival.",
+            "Time from the sender to the receiver, in the order of arrival.",
             Style::Scatter,
             AxisSheet::new("packet received", "number"),
             AxisSheet::new("delay", "s"),
         ),
-        What::Throughput => (
+        ProbeKind::Throughput => (
             "Throughput",
-            "Bits that arrived, IP headers included, averaged over each step.",
+            "Received bits, including IP headers, averaged over each interval.",
             Style::Line,
             time(),
             AxisSheet::new("throughput", "bit/s"),
         ),
-        What::Cwnd => (
+        ProbeKind::Cwnd => (
             "Congestion window",
             "The window of the sender.",
             Style::Step,
@@ -448,7 +449,7 @@ fn chart(what: What, of: &[&Series], seed: u64, number: &str) -> ChartSheet {
         ),
         _ => (
             "Queue",
-            "Packets that wait for the link, without the one being sent.",
+            "Packets waiting for the link, without the one being sent.",
             Style::Step,
             time(),
             AxisSheet::new("queue", "packets"),
@@ -467,7 +468,7 @@ fn chart(what: What, of: &[&Series], seed: u64, number: &str) -> ChartSheet {
     }
 }
 
-/// With the name of the one thing that is shown, if it is one.
+/// Appends the name of the flow or link to the title if the figure shows only one.
 fn titled(title: &str, of: &[&Series]) -> String {
     match of {
         [one] => format!("{title}, {}", one.of),
@@ -480,7 +481,7 @@ fn distribution(of: &[&Series], seed: u64, number: &str) -> ChartSheet {
         shaded: Vec::new(),
         name: format!("delay-ecdf{number}"),
         title: titled("Distribution of the delay", of),
-        caption: "The share of packets that took no longer.".into(),
+        caption: "Share of packets whose delay was at most this.".into(),
         seed,
         rests_on: Some((1, "run".into())),
         x: AxisSheet::new("delay", "s"),
@@ -502,8 +503,7 @@ fn sequence(series: &Series, seed: u64) -> ChartSheet {
         name: format!("sequence-{}", series.of),
         title: format!("Packets over time, {}", series.of),
         caption:
-            "When the n-th packet was sent, and when it arrived or was lost; what is sent again \
-                  is a packet of its own."
+            "Times at which the n-th packet was sent, and arrived or was lost; a retransmission is a separate packet."
                 .into(),
         seed,
         rests_on: Some((1, "run".into())),
@@ -523,8 +523,8 @@ fn text(scenario: &Scenario, runs: &[Outcome], sheet: &Sheet) -> String {
     text + &format!("ended at {} s of virtual time, {events} events in all\n", figure(ended))
 }
 
-fn summary(summed: &[Summed<'_>]) -> Vec<Value> {
-    let entry = |s: &Summed<'_>| {
+fn summary(summed: &[FlowEstimate<'_>]) -> Vec<Value> {
+    let entry = |s: &FlowEstimate<'_>| {
         let interval = s.estimate.interval;
         json!({
             "flow": s.flow,
@@ -545,7 +545,7 @@ fn json(
     source: &Source,
     scenario: &Scenario,
     runs: &[Outcome],
-    summed: &[Summed<'_>],
+    summed: &[FlowEstimate<'_>],
     seed: u64,
 ) -> Value {
     json!({
@@ -554,7 +554,7 @@ fn json(
         "version": version(),
         "seed": seed,
         "replications": runs.len(),
-        "equal": equal(runs),
+        "equal": are_equal(runs),
         "summary": summary(summed),
         "runs": runs,
     })

@@ -10,25 +10,25 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Where a campaign goes if nothing else is said: a folder of its name in this one.
+/// Default output folder of campaigns; each has a folder of its name inside it.
 const DEFAULT_OUT: &str = "lab-results";
 
-/// What `ringway lab sweep` is asked.
+/// Arguments of `ringway lab sweep`.
 #[derive(Clone, Debug, Default)]
 pub struct SweepArgs {
-    /// A built-in campaign's name or a file.
-    pub what: String,
-    /// Where files go.
+    /// Name of a built-in campaign, or a file.
+    pub campaign: String,
+    /// Output folder.
     pub out: Option<PathBuf>,
-    /// Another seed.
+    /// Seed; replaces that of the campaign.
     pub seed: Option<u64>,
-    /// So many replications of each cell, no more and no fewer.
+    /// Exact number of replications of each cell.
     pub reps: Option<u64>,
-    /// Threads; 0 for one a core.
+    /// Number of threads; 0 for one per core.
     pub threads: usize,
 }
 
-/// The scenario a campaign names: built in, or a file beside the campaign's.
+/// Reads the scenario of a campaign: a built-in one, or a file beside the campaign's.
 fn base(campaign: &Source, name: &str) -> Result<Source, Failure> {
     if builtin::find(name).is_none() {
         let beside = Path::new(&campaign.name).parent().map(|dir| dir.join(name));
@@ -37,7 +37,7 @@ fn base(campaign: &Source, name: &str) -> Result<Source, Failure> {
         }
     }
     source(name, builtin::ALL, "scenario").map_err(|failure| match failure {
-        // The mistake stands in the file, not on the command line.
+        // The mistake is in the file, not on the command line.
         Failure::Usage(lines) => {
             let lines = lines.iter().map(|l| format!("{}: campaign.scenario: {l}", campaign.name));
             Failure::Failed(lines.collect())
@@ -46,11 +46,11 @@ fn base(campaign: &Source, name: &str) -> Result<Source, Failure> {
     })
 }
 
-/// Runs a campaign, or goes on with it.
+/// Runs a campaign, or resumes it.
 pub fn sweep(args: &SweepArgs) -> Result<Answer, Failure> {
     let began = Instant::now();
-    let file = source(&args.what, builtin::CAMPAIGNS, "campaign")?;
-    let (name, _) = campaign::named(&file.name, &file.text)?;
+    let file = source(&args.campaign, builtin::CAMPAIGNS, "campaign")?;
+    let (name, _) = campaign::scenario_and_title(&file.name, &file.text)?;
     let base = base(&file, &name)?;
     let mut campaign = campaign::read(&file.name, &file.text, (&base.name, &base.text), args.seed)?;
     if let Some(reps) = args.reps {
@@ -79,7 +79,7 @@ pub fn sweep(args: &SweepArgs) -> Result<Answer, Failure> {
         }),
         host: host(took),
     };
-    // Before anything is run, so that what a kill leaves can be read.
+    // Written before the first run, so that the results of a killed campaign can be read.
     output::write(&out.join(CAMPAIGN), file.text.as_bytes())?;
     output::write(&out.join(SCENARIO), base.text.as_bytes())?;
     output::write_json(&out.join(MANIFEST), &manifest(0.0))?;

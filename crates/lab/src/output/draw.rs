@@ -1,37 +1,37 @@
-//! Draws what a [`Sheet`] describes: each figure as SVG and PNG, and the page with all of it.
+//! Draws a [`Sheet`]: each figure as SVG and PNG, and the page with all of them.
 
 use super::{AxisSheet, ChartSheet, OutputError, PAGE, SeriesSheet, Sheet, Style, folder, write};
 use ringway_figures::chart::{Axis, Colour, Data, Figure, Marker, Series};
 use ringway_figures::statistics::{Estimate, Interval, LEVEL};
 use std::path::Path;
 
-/// Where figures lie.
+/// Folder of the figures.
 const FIGURES: &str = "figures";
 
-/// Draws everything into a folder; gives the names of the files.
+/// Draws everything into a folder and returns the names of the files.
 pub fn draw(sheet: &Sheet, dir: &Path) -> Result<Vec<String>, OutputError> {
     let figures = dir.join(FIGURES);
     folder(&figures)?;
-    let mut made = Vec::new();
+    let mut files = Vec::new();
     let mut drawn = Vec::new();
     for chart in &sheet.charts {
         let figure = figure(chart);
         let svg = figures.join(format!("{}.svg", chart.name));
         let png = figures.join(format!("{}.png", chart.name));
-        write(&svg, figure.svg().map_err(|e| OutputError::made(&svg, e))?.as_bytes())?;
-        write(&png, &figure.png().map_err(|e| OutputError::made(&png, e))?)?;
-        made.push(format!("{FIGURES}/{}.svg", chart.name));
-        made.push(format!("{FIGURES}/{}.png", chart.name));
+        write(&svg, figure.svg().map_err(|e| OutputError::rendering(&svg, e))?.as_bytes())?;
+        write(&png, &figure.png().map_err(|e| OutputError::rendering(&png, e))?)?;
+        files.push(format!("{FIGURES}/{}.svg", chart.name));
+        files.push(format!("{FIGURES}/{}.png", chart.name));
         drawn.push(figure);
     }
     let page = dir.join(PAGE);
-    let html = super::page::page(sheet, drawn).map_err(|e| OutputError::made(&page, e))?;
+    let html = super::page::page(sheet, drawn).map_err(|e| OutputError::rendering(&page, e))?;
     write(&page, html.as_bytes())?;
-    made.push(PAGE.into());
-    Ok(made)
+    files.push(PAGE.into());
+    Ok(files)
 }
 
-/// A figure as the library knows it.
+/// Converts a figure into the form of the drawing library.
 fn figure(chart: &ChartSheet) -> Figure {
     let counted = chart.series.iter().all(|s| s.style == Style::Ecdf) && !chart.series.is_empty();
     let y = if counted { Axis::bare("fraction of all") } else { axis(&chart.y) };

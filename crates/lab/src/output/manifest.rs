@@ -1,58 +1,57 @@
-//! How a result came about.
+//! The manifest: how a result was produced.
 
 use serde::{Deserialize, Serialize};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The file of a [`Manifest`].
+/// Name of the file of a [`Manifest`].
 pub const FILE: &str = "manifest.json";
 
-/// Everything needed to get the same result again; all but `host` is the same each time.
+/// Everything needed to reproduce a result; all fields but `host` are equal each time.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Manifest {
-    /// What was done: `run`, `sweep`, `paper`.
+    /// The command: `run`, `sweep`, `paper`.
     pub kind: String,
-    /// The program's version.
+    /// Version of the program.
     pub version: String,
-    /// What was run: a built-in name or a file.
+    /// Name of the built-in file, or path of the file.
     pub what: String,
     /// The seed.
     pub seed: u64,
-    /// How often.
+    /// Number of replications.
     pub replications: u64,
-    /// What else was chosen.
+    /// Other parameters.
     pub parameters: serde_json::Value,
-    /// Where and when.
+    /// Host and time.
     pub host: Host,
 }
 
-/// Where and when it was run. Nothing of it changes a figure.
+/// Host and time of the run. They do not affect any figure.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Host {
     /// Operating system and architecture.
     pub system: String,
-    /// Which build of the program, by a hash of it: results of a campaign are kept for one build.
+    /// Hash of the program's file; results of a campaign are valid for one build.
     pub build: String,
-    /// Processors.
+    /// Number of processors.
     pub processors: usize,
-    /// Seconds since the epoch.
+    /// Time of the run in seconds since the epoch.
     pub at: u64,
-    /// How long it took, in seconds.
+    /// Duration in seconds.
     pub took: f64,
 }
 
-/// The version results are kept for.
+/// Returns the version of the program.
 pub fn version() -> String {
     env!("CARGO_PKG_VERSION").into()
 }
 
-/// Names this build of the program by a hash of its file, or by its version where that cannot be
-/// read.
+/// Returns the hash of the program's file, or its version if the file cannot be read.
 pub fn build() -> String {
     let file = std::env::current_exe().and_then(std::fs::read);
     file.map_or_else(|_| version(), |bytes| format!("{:016x}", crate::campaign::hash(&bytes)))
 }
 
-/// This host now.
+/// Describes this host and the present time.
 pub fn host(took: f64) -> Host {
     Host {
         system: format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH),

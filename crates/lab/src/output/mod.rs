@@ -1,7 +1,8 @@
-//! What a command leaves in its folder: tables, figures, a report, and how it all came about.
+//! The output of a command in its folder: tables, figures, a report and a manifest.
 //!
-//! Everything a reader sees is first put into a [`Sheet`], which is kept as `report.json`; figures
-//! and the HTML page are drawn from it, so they can be drawn again without running anything.
+//! All text and figures for readers are first put into a [`Sheet`], which is stored as
+//! `report.json`. Figures and the HTML page are drawn from it, so they can be drawn again without
+//! another run.
 
 mod draw;
 mod manifest;
@@ -19,43 +20,43 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The file a [`Sheet`] is kept in.
+/// File of a [`Sheet`].
 pub const SHEET: &str = "report.json";
-/// The page.
+/// File of the HTML page.
 pub const PAGE: &str = "report.html";
-/// Largest file that is read back, in bytes.
+/// Maximum size of a file that is read back, in bytes.
 const MAX_SHEET: u64 = 1 << 30;
-/// Most points of a series in a figure; more cannot be told apart at print size.
+/// Maximum number of points of a series in a figure; more cannot be distinguished in print.
 pub const MAX_POINTS: usize = 4000;
 
-/// Why something could not be written or read back.
+/// Reason why output could not be written or read back.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OutputError {
     /// A file or folder cannot be used.
     #[error("{path}: {source}")]
     File {
-        /// Which.
+        /// Path of the file or folder.
         path: PathBuf,
-        /// What went wrong.
+        /// Error of the system.
         source: std::io::Error,
     },
-    /// A file holds something else than expected.
+    /// The contents of a file are not as expected.
     #[error("{path}: expected {expected}, got {got}")]
     Content {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// What should be there.
+        /// Expected contents.
         expected: &'static str,
-        /// What is wrong with it.
+        /// Problem with the contents.
         got: String,
     },
-    /// A table or figure cannot be made.
+    /// A table or figure cannot be rendered.
     #[error("{path}: {what}")]
-    Made {
-        /// Which.
+    Render {
+        /// Path of the file.
         path: PathBuf,
-        /// What went wrong.
+        /// Description of the error.
         what: String,
     },
 }
@@ -66,28 +67,28 @@ impl OutputError {
         |source| OutputError::File { path, source }
     }
 
-    pub(crate) fn made(path: &Path, what: impl std::fmt::Display) -> Self {
-        OutputError::Made { path: path.into(), what: what.to_string() }
+    pub(crate) fn rendering(path: &Path, what: impl std::fmt::Display) -> Self {
+        OutputError::Render { path: path.into(), what: what.to_string() }
     }
 }
 
-/// Everything a report says.
+/// The contents of a report.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sheet {
-    /// The heading.
+    /// Title.
     pub title: String,
-    /// Paragraphs below it.
+    /// Paragraphs below the title.
     pub text: Vec<String>,
-    /// What was run: version, seed and so on, each with its name.
+    /// Facts about the run: version, seed and others, each with its name.
     pub facts: Vec<(String, String)>,
-    /// The network.
+    /// Network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkSheet>,
     /// Tables.
     pub tables: Vec<TableSheet>,
     /// Figures.
     pub charts: Vec<ChartSheet>,
-    /// Other files beside the report, with what they hold.
+    /// Other files of the same folder, each with a description.
     pub files: Vec<(String, String)>,
 }
 
@@ -96,52 +97,52 @@ pub struct Sheet {
 pub struct NetworkSheet {
     /// Names of the nodes.
     pub nodes: Vec<String>,
-    /// The links.
+    /// Links.
     pub links: Vec<LinkSheet>,
 }
 
-/// A link as it is drawn.
+/// A link in the drawing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LinkSheet {
-    /// The indices of its nodes.
+    /// Indices of its two nodes.
     pub between: [usize; 2],
-    /// Its name, and what it does to packets, a line each.
+    /// Lines of the label: the link's name, then its properties.
     pub label: Vec<String>,
-    /// Whether it is down at times.
+    /// Whether the link is down at times.
     pub goes_down: bool,
 }
 
 /// A table, as text.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TableSheet {
-    /// What it shows, with n, seed and the kind of intervals.
+    /// Caption, with n, seed and the kind of intervals.
     pub caption: String,
     /// Heads of the columns, with units.
     pub head: Vec<String>,
-    /// The rows.
+    /// Rows.
     pub rows: Vec<Vec<String>>,
 }
 
 /// A figure.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ChartSheet {
-    /// The name of its files, without ending.
+    /// Name of its files, without extension.
     pub name: String,
-    /// The line above it.
+    /// Title above the figure.
     pub title: String,
-    /// What it shows; n, seed and the kind of intervals are added where it is drawn.
+    /// Caption; n, seed and the kind of intervals are appended when it is drawn.
     pub caption: String,
-    /// The seed.
+    /// Seed.
     pub seed: u64,
-    /// What it rests on, such as 10 replications.
+    /// Basis of the figure, such as `10 replications`.
     pub rests_on: Option<(usize, String)>,
-    /// The axis from left to right.
+    /// Horizontal axis.
     pub x: AxisSheet,
-    /// The axis from bottom to top.
+    /// Vertical axis.
     pub y: AxisSheet,
-    /// What is drawn.
+    /// Series.
     pub series: Vec<SeriesSheet>,
-    /// Stretches of the horizontal axis that are shaded: times when a link was down.
+    /// Shaded intervals of the horizontal axis: times when a link was down.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shaded: Vec<[f64; 2]>,
 }
@@ -149,65 +150,65 @@ pub struct ChartSheet {
 /// An axis.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AxisSheet {
-    /// What it shows.
+    /// Label of the axis.
     pub label: String,
-    /// In which unit: one of s, bit/s, B gets the prefix that fits.
+    /// Unit; s, bit/s and B get a suitable prefix.
     pub unit: String,
-    /// Whether equal factors are equal distances.
+    /// Whether the scale is logarithmic.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub log: bool,
 }
 
 impl AxisSheet {
-    /// An axis.
+    /// Creates an axis with a linear scale.
     pub fn new(label: impl Into<String>, unit: impl Into<String>) -> Self {
         AxisSheet { label: label.into(), unit: unit.into(), log: false }
     }
 
-    /// The same with a logarithmic scale.
+    /// Returns the axis with a logarithmic scale.
     #[must_use]
     pub fn log(self) -> Self {
         AxisSheet { log: true, ..self }
     }
 }
 
-/// How a series is drawn.
+/// Drawing style of a series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Style {
-    /// A line from point to point, with marks.
+    /// A line with marks at its points.
     #[default]
     Line,
-    /// A value that holds until the next.
+    /// A step line: each value holds until the next one.
     Step,
     /// Points without a line.
     Scatter,
-    /// A step line for what has arrived.
+    /// A step line of packets that arrived.
     Arrived,
-    /// Crosses, for what is lost.
+    /// Crosses at lost packets.
     Lost,
-    /// Which share of the values is not above x; the values are the second coordinates.
+    /// The empirical distribution function of the second coordinates.
     Ecdf,
     /// A line of means with a ribbon of their intervals.
     Ribbon,
-    /// Bars with their intervals, by name.
+    /// Named bars with their intervals.
     Bars,
 }
 
-/// The kind of the intervals of a series.
+/// Kind of the intervals of a series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum IntervalKind {
-    /// Student's t over replications.
+    /// Student's t interval over replications.
     #[default]
     Student,
-    /// Student's t over pairs.
+    /// Student's t interval over pairs.
     Paired,
-    /// Wilson's.
+    /// Wilson's interval.
     Wilson,
-    /// Between two observations.
+    /// The interval between two observations.
     Rank,
-    /// Woodruff's over replications.
+    /// Woodruff's interval over replications.
     Woodruff,
 }
 
@@ -241,31 +242,32 @@ impl From<IntervalKind> for Kind {
     }
 }
 
-/// One series of a figure.
+/// A series of a figure.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SeriesSheet {
-    /// What it is called.
+    /// Name in the legend.
     pub name: String,
-    /// How it is drawn.
+    /// Drawing style.
     pub style: Style,
-    /// The points.
+    /// Points.
     pub points: Vec<[f64; 2]>,
     /// Names of bars.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<String>,
-    /// Lower and upper bound at each point, if it has any, and how many runs it rests on.
+    /// Lower and upper bound at each point and the number of runs, if there are intervals.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bounds: Vec<(Option<[f64; 2]>, usize)>,
-    /// The kind of those bounds.
+    /// Kind of the intervals.
     #[serde(default, skip_serializing_if = "IntervalKind::is_student")]
     pub kind: IntervalKind,
 }
 
 impl SeriesSheet {
-    /// A series of at most [`MAX_POINTS`] points. Of more, each stretch keeps its first, lowest and
-    /// highest, so that no peak is lost; of values to be counted, evenly spaced ones of their order.
+    /// Creates a series of at most [`MAX_POINTS`] points. A longer series is divided into sections,
+    /// and each keeps its first, lowest and highest point, so that no peak is lost. A longer
+    /// distribution keeps evenly spaced order statistics.
     pub fn new(name: impl Into<String>, style: Style, points: &[[f64; 2]]) -> Self {
-        let kept = match style {
+        let selected = match style {
             _ if points.len() <= MAX_POINTS => points.to_vec(),
             Style::Ecdf => {
                 let mut sorted = points.to_vec();
@@ -273,23 +275,24 @@ impl SeriesSheet {
                 let last = sorted.len() - 1;
                 (0..MAX_POINTS).map(|i| sorted[i * last / (MAX_POINTS - 1)]).collect()
             }
-            _ => thin(points),
+            _ => downsample(points),
         };
-        SeriesSheet { name: name.into(), style, points: kept, ..SeriesSheet::default() }
+        SeriesSheet { name: name.into(), style, points: selected, ..SeriesSheet::default() }
     }
 
-    /// The share of values that are above each: what an ECDF squeezes into its upper edge. Of more than
-    /// [`MAX_POINTS`] the highest are kept, and of the others ever fewer.
+    /// Creates a series of the share of values above each value: the upper edge of an ECDF in
+    /// detail. Of more than [`MAX_POINTS`] values the highest are all kept, and the others ever
+    /// more sparsely.
     pub fn tail(name: impl Into<String>, mut values: Vec<f64>) -> Self {
         values.sort_by(f64::total_cmp);
         let n = values.len();
         let mut points: Vec<[f64; 2]> = Vec::new();
-        let mut kept = n + 1;
+        let mut selected = n + 1;
         for (i, pair) in values.windows(2).enumerate().filter(|(_, pair)| pair[0] < pair[1]) {
             let above = n - 1 - i;
-            // A step of half a thousandth of what is above is too small to be seen.
-            if kept - above > above / (MAX_POINTS / 2) {
-                kept = above;
+            // A step of 0.05 % of the share above is too small to be visible.
+            if selected - above > above / (MAX_POINTS / 2) {
+                selected = above;
                 points.push([pair[0], above as f64 / n as f64]);
             }
         }
@@ -298,25 +301,25 @@ impl SeriesSheet {
     }
 }
 
-fn thin(points: &[[f64; 2]]) -> Vec<[f64; 2]> {
-    let mut kept = Vec::new();
+fn downsample(points: &[[f64; 2]]) -> Vec<[f64; 2]> {
+    let mut selected = Vec::new();
     for part in points.chunks(points.len().div_ceil(MAX_POINTS / 3)) {
         let by = |a: &&[f64; 2], b: &&[f64; 2]| a[1].total_cmp(&b[1]);
         let chosen = [part.first(), part.iter().min_by(by), part.iter().max_by(by)];
         let mut chosen: Vec<[f64; 2]> = chosen.into_iter().flatten().copied().collect();
         chosen.sort_by(|a, b| a[0].total_cmp(&b[0]));
         chosen.dedup();
-        kept.extend(chosen);
+        selected.extend(chosen);
     }
-    kept
+    selected
 }
 
-/// Makes a folder if it is not there.
+/// Creates a folder if it does not exist.
 pub fn folder(path: &Path) -> Result<(), OutputError> {
     fs::create_dir_all(path).map_err(OutputError::file(path))
 }
 
-/// Writes a file whole or not at all: under another name first, then renamed.
+/// Writes a file completely or not at all: under a temporary name first, then renamed.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), OutputError> {
     let mut partial = path.as_os_str().to_owned();
     partial.push(".partial");
@@ -328,12 +331,12 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<(), OutputError> {
 /// Writes a value as JSON.
 pub fn write_json(path: &Path, value: &impl Serialize) -> Result<(), OutputError> {
     let mut json =
-        serde_json::to_vec_pretty(value).map_err(|error| OutputError::made(path, error))?;
+        serde_json::to_vec_pretty(value).map_err(|error| OutputError::rendering(path, error))?;
     json.push(b'\n');
     write(path, &json)
 }
 
-/// Reads a value back from JSON.
+/// Reads a value from JSON.
 pub fn read_json<T: for<'de> Deserialize<'de>>(
     path: &Path,
     expected: &'static str,
@@ -351,7 +354,7 @@ pub fn read_json<T: for<'de> Deserialize<'de>>(
 mod tests {
     use super::*;
 
-    /// Half of four values are above the second; the highest stands on the last step.
+    /// Half of four values are above the second; the highest is on the last step.
     #[test]
     fn a_tail_counts_what_is_above() {
         let tail = SeriesSheet::tail("t", vec![3.0, 1.0, 2.0, 2.0]);

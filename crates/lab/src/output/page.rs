@@ -1,11 +1,11 @@
-//! The page: everything of a sheet in one HTML file that needs nothing else.
+//! The page: the whole sheet in one self-contained HTML file.
 
 use super::text::is_numbers;
 use super::{LinkSheet, NetworkSheet, Sheet, TableSheet};
 use ringway_figures::chart::{ChartError, Figure};
 use ringway_figures::report::{Diagram, Edge, Entry, Grid, Head, Report, Section};
 
-/// Writes the page.
+/// Renders the page.
 pub(super) fn page(sheet: &Sheet, figures: Vec<Figure>) -> Result<String, ChartError> {
     let mut report = Report::new(&sheet.title);
     report.lead = sheet.text.join("\n\n");
@@ -32,7 +32,7 @@ pub(super) fn page(sheet: &Sheet, figures: Vec<Figure>) -> Result<String, ChartE
     report.html()
 }
 
-/// The network as it is drawn.
+/// Converts the network into the form of the drawing library.
 fn diagram(sheet: &NetworkSheet) -> Diagram {
     let edge =
         |l: &LinkSheet| Edge { between: l.between, label: l.label.clone(), dashed: l.goes_down };
@@ -48,7 +48,7 @@ fn diagram(sheet: &NetworkSheet) -> Diagram {
     }
 }
 
-/// A table: words to the left, numbers to the right.
+/// Converts a table: words are aligned left, numbers right.
 fn grid(table: &TableSheet) -> Grid {
     let heads =
         table.head.iter().enumerate().map(|(i, head)| match i > 0 && is_numbers(&table.rows, i) {

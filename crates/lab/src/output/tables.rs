@@ -1,4 +1,4 @@
-//! Long tables on disk: one row an observation.
+//! Long tables on disk: one row per observation.
 
 use super::{OutputError, folder};
 use crate::run::{Outcome, Rows, unit};
@@ -9,12 +9,12 @@ use std::path::Path;
 pub fn write_both(dir: &Path, stem: &str, table: &Table) -> Result<(), OutputError> {
     folder(dir)?;
     let csv = dir.join(format!("{stem}.csv"));
-    table.write_csv(&csv).map_err(|e| OutputError::made(&csv, e))?;
+    table.write_csv(&csv).map_err(|e| OutputError::rendering(&csv, e))?;
     let parquet = dir.join(format!("{stem}.parquet"));
-    table.write_parquet(&parquet).map_err(|e| OutputError::made(&parquet, e))
+    table.write_parquet(&parquet).map_err(|e| OutputError::rendering(&parquet, e))
 }
 
-/// Every figure of every flow of every run.
+/// Returns every figure of every flow of every run.
 pub fn measures(runs: &[Outcome]) -> Result<Table, TableError> {
     let schema = Schema::new([
         ("replication", Type::U64),
@@ -42,7 +42,7 @@ pub fn measures(runs: &[Outcome]) -> Result<Table, TableError> {
     Ok(table)
 }
 
-/// What probes have seen.
+/// Returns the observations of the probes.
 pub fn series(run: &Outcome) -> Result<Table, TableError> {
     let schema = Schema::new([
         ("probe", Type::Text),
@@ -70,7 +70,7 @@ pub fn series(run: &Outcome) -> Result<Table, TableError> {
     Ok(table)
 }
 
-/// Every step of every packet, straight to disk.
+/// Writes every step of every packet directly to disk.
 pub fn packets(path: &Path, rows: &Rows) -> Result<(), OutputError> {
     let write = || -> Result<(), TableError> {
         let schema = Schema::new([
@@ -108,5 +108,5 @@ pub fn packets(path: &Path, rows: &Rows) -> Result<(), OutputError> {
         }
         writer.finish()
     };
-    write().map_err(|e| OutputError::made(path, e))
+    write().map_err(|e| OutputError::rendering(path, e))
 }

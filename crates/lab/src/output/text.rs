@@ -1,6 +1,6 @@
 //! Tables and numbers for a terminal.
 
-/// Whether a column holds numbers, with whatever stands behind them.
+/// Returns whether a column holds numbers, with or without text after them.
 pub(super) fn is_numbers(rows: &[Vec<String>], column: usize) -> bool {
     let begins_as_one = |cell: &String| {
         cell.chars().next().is_none_or(|c| c.is_ascii_digit() || matches!(c, '-' | '+'))
@@ -8,7 +8,7 @@ pub(super) fn is_numbers(rows: &[Vec<String>], column: usize) -> bool {
     rows.iter().filter_map(|row| row.get(column)).all(begins_as_one)
 }
 
-/// Lines up columns: words to the left, numbers to the right.
+/// Aligns columns: words left, numbers right.
 pub fn columns(head: &[String], rows: &[Vec<String>]) -> String {
     let width = |text: &str| text.chars().count();
     let widths: Vec<usize> = (0..head.len())
@@ -33,7 +33,7 @@ pub fn columns(head: &[String], rows: &[Vec<String>]) -> String {
     out
 }
 
-/// A number with about six figures that count, and no more digits than that takes.
+/// Formats a number with about six significant digits, and no more decimals than needed.
 pub fn figure(value: f64) -> String {
     if !value.is_finite() {
         return "-".into();
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_the_digits_that_count() {
+    fn numbers_have_significant_digits() {
         for (value, text) in [
             (1569.0, "1569"),
             (1.930832, "1.93083"),
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_line_up() {
+    fn columns_are_aligned() {
         let row = |a: &str, b: &str| vec![a.to_string(), b.to_string()];
         let text = columns(&row("flow", "sent"), &[row("µ", "7"), row("long-name", "12345")]);
         assert_eq!(text, "flow        sent\nµ              7\nlong-name  12345\n");

@@ -1,24 +1,24 @@
 //! Table 1 of two papers that show the same ns-2 runs, and the delay figures of one of them.
 //!
-//! Two hops of 200 kbit/s and 10 ms, queues of 50, constant traffic at 448 kbit/s for 28 s. A run is
-//! cut 0.99 s after the source stops; [`cuts_that_agree`] runs the cuts around it.
+//! Two hops of 200 kbit/s and 10 ms, queues of 50 packets, constant traffic at 448 kbit/s for 28 s.
+//! A run is cut 0.99 s after the source stops; [`cuts_that_agree`] runs the neighbouring cuts.
 
 use super::{Account, Comparison, FigureRow, Reproduction, Row};
 use crate::builtin;
 use crate::output::{AxisSheet, ChartSheet, SeriesSheet, Style};
 use crate::run::{FlowMeasures, Options, Outcome, RunError, run as run_once};
-use crate::scenario::{Scenario, What};
+use crate::scenario::{ProbeKind, Scenario};
 
-/// Allowed differences in per cent.
+/// Tolerances in per cent.
 const UDP: f64 = 0.1;
 const TCP: f64 = 2.0;
 const SCTP: f64 = 5.0;
-/// What is read off a picture, and what is read off it with one digit.
+/// Tolerances in per cent of values read off a plot, and of those with only one readable digit.
 const READ_OFF: f64 = 2.0;
 const ROUGHLY: f64 = 10.0;
 
 const THIRD: &str = "Gangurde et al., Table 1 and section 3.3";
-/// SCTP with nothing chosen.
+/// SCTP without any settings of the scenario.
 const PLAIN: &str = "SCTP, ns-2's defaults";
 const SECOND: &str = "Hung and Khanh 2010, Table 1";
 
@@ -27,7 +27,7 @@ fn outcome(name: &str) -> Result<(Outcome, FlowMeasures), RunError> {
 }
 
 fn outcome_of(name: &str, text: &str) -> Result<(Outcome, FlowMeasures), RunError> {
-    // A test reads and runs every scenario that is part of the program.
+    // A test reads and runs every built-in scenario.
     let Ok(scenario) = Scenario::read(name, text) else {
         return Err(RunError::World(ringway_sim::Error::Unknown { what: "scenario", index: 0 }));
     };
@@ -36,8 +36,8 @@ fn outcome_of(name: &str, text: &str) -> Result<(Outcome, FlowMeasures), RunErro
     Ok((outcome, flow))
 }
 
-/// What a paper prints in a row.
-struct Printed {
+/// The values of a printed row.
+struct PrintedRow {
     sent: f64,
     received: f64,
     lost: f64,
@@ -50,7 +50,7 @@ struct Printed {
 fn row(
     source: &'static str,
     protocol: &'static str,
-    printed: &Printed,
+    printed: &PrintedRow,
     flow: &FlowMeasures,
     tolerance: f64,
     note: &'static str,
@@ -87,12 +87,12 @@ pub(super) fn run() -> Result<Reproduction, RunError> {
     let (tcp_run, tcp) = outcome("gangurde-tcp")?;
     let (sctp_run, sctp) = outcome("gangurde-sctp")?;
     let (_, second_sctp) = outcome("hung-khanh-sctp")?;
-    // The same without what the scenario chooses for ns-2's SCTP.
+    // The same scenario without its settings of ns-2's SCTP.
     let text = builtin::find("gangurde-sctp").map_or("", |b| b.text);
     let chosen = |line: &&str| !line.starts_with("sctp_ns2 =");
     let plain = text.lines().filter(chosen).collect::<Vec<_>>().join("\n");
     let (_, plain_sctp) = outcome_of("gangurde-sctp", &plain)?;
-    let third = |sent, received, lost, delay, variance, percent| Printed {
+    let third = |sent, received, lost, delay, variance, percent| PrintedRow {
         sent,
         received,
         lost,
@@ -101,7 +101,7 @@ pub(super) fn run() -> Result<Reproduction, RunError> {
         received_percent: Some(percent),
         throughput: None,
     };
-    let second = |sent, received, lost, delay, throughput| Printed {
+    let second = |sent, received, lost, delay, throughput| PrintedRow {
         sent,
         received,
         lost,
@@ -126,9 +126,9 @@ pub(super) fn run() -> Result<Reproduction, RunError> {
             &third(750.0, 687.0, 63.0, 1.680858, 0.315453, 91.6),
             &sctp,
             SCTP,
-            "Over SCTP packets with data are counted, from the first sending of their TSN. The first row \
-             of SCTP begins with two chunks and acknowledges every packet at once, which was found by trying; \
-             the second has ns-2's defaults.",
+            "Over SCTP only packets with data count, and their delay starts when their TSN is first sent. The first \
+             row of SCTP has an initial window of two chunks and acknowledges every packet at once, which was found \
+             by search; the second row has ns-2's defaults.",
         ),
         row(
             THIRD,
@@ -146,9 +146,9 @@ pub(super) fn run() -> Result<Reproduction, RunError> {
             &second(750.0, 689.0, 61.0, 1.60018, 199.267),
             &second_sctp,
             SCTP,
-            "Its SCTP row comes out where every packet is counted, INIT and COOKIE ECHO too, each with \
-             its own delay, and SACKs are delayed; how they counted is not said, so this is the nearest \
-             choice, not a proven one.",
+            "The SCTP row is reproduced if every packet counts, including INIT and COOKIE ECHO, each with its own \
+             delay, and SACKs are delayed. The paper does not state how it counted, so this choice is the closest \
+             one found and not proven.",
         ),
     ];
     let longest = |flow: &FlowMeasures| flow.value("delay_max").unwrap_or(f64::NAN);
@@ -186,24 +186,25 @@ pub(super) fn run() -> Result<Reproduction, RunError> {
     })
 }
 
-/// The delay of the n-th packet that arrived.
+/// Returns the delay of the n-th packet that arrived.
 fn nth_delay(outcome: &Outcome, number: usize) -> f64 {
-    let delays = outcome.series.iter().find(|s| s.what == What::Delay);
+    let delays = outcome.series.iter().find(|s| s.what == ProbeKind::Delay);
     delays.and_then(|s| s.points.get(number - 1)).map_or(f64::NAN, |point| point[1])
 }
 
-/// The least delay of the packets that arrived after the n-th.
+/// Returns the shortest delay of the packets that arrived after the n-th.
 fn least_after(outcome: &Outcome, number: usize) -> f64 {
-    let delays = outcome.series.iter().find(|s| s.what == What::Delay);
+    let delays = outcome.series.iter().find(|s| s.what == ProbeKind::Delay);
     let after = delays.and_then(|s| s.points.get(number..)).unwrap_or_default();
     after.iter().map(|point| point[1]).fold(f64::NAN, f64::min)
 }
 
-/// Cuts between which all rows come out, and one beyond either end at which they do not.
+/// Range of cuts at which all rows are reproduced, and one cut beyond either end at which they are
+/// not.
 const CUTS: [&str; 2] = ["28.985 s", "28.998 s"];
 const CUTS_OUTSIDE: [&str; 2] = ["28.97 s", "29.01 s"];
 
-/// Says between which cuts the figures stay as they are, after running them.
+/// Runs the cuts, and returns a sentence with the range in which the figures do not change.
 fn cuts_that_agree() -> Result<String, RunError> {
     let counts = |cut: &str| -> Result<Vec<[u64; 2]>, RunError> {
         let one = |name: &&str| -> Result<[u64; 2], RunError> {
@@ -247,17 +248,17 @@ fn findings(
     let longest = |flow: &FlowMeasures| flow.value("delay_max").unwrap_or(f64::NAN);
     vec![
         format!(
-            "What the papers print of their set-up is the size of packets and 0.2 Mbit/s. The rest is ns-2's \
+            "Of their set-up the papers print the packet size and 0.2 Mbit/s. The other parameters are ns-2's \
              defaults (448 kbit/s of traffic, queues of 50, TCP's window of 20, SCTP's of 65,536 bytes) and three \
-             numbers found by search, which are the same for all three protocols: two hops of 10 ms, 28 s of \
-             traffic, a cut a second later (ringway lab sweep gangurde-udp-search), less the hundredth by which the \
-             rows of all three come out: {cuts}. Besides, two choices are made for the first row of SCTP and one \
-             for that of Hung and Khanh; notes at the tables say which."
+             numbers found by search, which are equal for all three protocols: two hops of 10 ms, 28 s of traffic, \
+             and a cut a second later (ringway lab sweep gangurde-udp-search), reduced by 0.01 s so that all three \
+             rows are reproduced: {cuts}. In addition there are two choices for the first row of SCTP and one for \
+             that of Hung and Khanh; notes at the tables describe them."
         ),
         format!(
             "\"Lost\" in both papers is what was sent less what had arrived when the simulation was cut. \
-             Of UDP's {} packets {} were dropped by the full queue and {} were still on their way; of \
-             TCP's {windows} {} were dropped and {} were in flight, of a window of 20.",
+             Of UDP's {} packets {} were dropped by the full queue and {} were in flight; of TCP's {windows} {} were \
+             dropped and {} were in flight, of a window of 20.",
             udp.sent - udp.delivered,
             udp.dropped,
             udp.in_flight,
@@ -265,18 +266,18 @@ fn findings(
             tcp.in_flight,
         ),
         format!(
-            "Of the {} packets that SCTP is said to have lost {} were in flight at the cut, of a receiver's \
-             window of 65,536 bytes. {} were dropped by the queue; SCTP sent {} packets again.",
+            "Of the {} packets that the papers report as lost over SCTP, {} were in flight at the cut, of a \
+             receiver's window of 65,536 bytes. {} were dropped by the queue; SCTP retransmitted {} packets.",
             sctp.sent - sctp.delivered,
             sctp.in_flight,
             sctp.dropped,
             sctp.retransmits,
         ),
         format!(
-            "The papers conclude that TCP loses least. Here {} of the {windows} packets that TCP is said to have \
-             lost were dropped, and {} of SCTP's {}, which sent {} again: the rest are windows that were under way \
-             at the cut. UDP was offered 448 kbit/s where 200 go through; a transport without congestion control \
-             can only lose the rest.",
+            "The papers conclude that TCP loses the fewest packets. Here {} of the {windows} packets reported as \
+             lost over TCP were dropped, and {} of the {} over SCTP, which retransmitted {}; the others were in \
+             flight at the cut. UDP was offered 448 kbit/s over links of 200 kbit/s; a transport without congestion \
+             control loses the difference.",
             tcp.dropped,
             sctp.dropped,
             sctp.sent - sctp.delivered,
@@ -285,7 +286,7 @@ fn findings(
         format!(
             "The delays compare queues, not protocols: at most {:.2} s over UDP, which fills the queue of 50, {:.2} \
              s over TCP, whose window is 20 packets, and {:.1} s over SCTP, with {} packets in flight at the cut. \
-             Figure 3.7, which draws all three, prints no number; here UDP's longest delay is {:.2} times TCP's.",
+             Figure 3.7, which shows all three, prints no numbers; here UDP's longest delay is {:.2} times TCP's.",
             longest(udp),
             longest(tcp),
             longest(sctp),
@@ -296,7 +297,7 @@ fn findings(
 }
 
 fn delays(outcome: &Outcome, name: &str) -> SeriesSheet {
-    let found = outcome.series.iter().find(|s| s.what == What::Delay);
+    let found = outcome.series.iter().find(|s| s.what == ProbeKind::Delay);
     SeriesSheet::new(name, Style::Scatter, found.map_or(&[], |s| &s.points))
 }
 
@@ -305,9 +306,9 @@ fn charts(udp: &Outcome, tcp: &Outcome, sctp: &Outcome) -> Vec<ChartSheet> {
         shaded: Vec::new(),
         name: name.into(),
         title: title.into(),
-        caption: "Each packet's time from the sender to the receiver.".into(),
+        caption: "Delay of each packet from the sender to the receiver.".into(),
         seed: udp.seed,
-        rests_on: Some((1, "run; nothing is left to chance".into())),
+        rests_on: Some((1, "run without random elements".into())),
         x: AxisSheet::new("packet received", "number"),
         y: AxisSheet::new("delay", "s"),
         series,

@@ -1,5 +1,5 @@
-//! Figures measured over replications, with what a paper printed beside them, and what a paper says
-//! of them.
+//! Figures estimated over replications beside the values printed in a paper, and the paper's claims
+//! about them.
 
 use crate::commands::with_interval;
 use crate::estimate::kinds;
@@ -7,39 +7,40 @@ use crate::output::{TableSheet, figure};
 use ringway_figures::statistics::Estimate;
 use serde::Serialize;
 
-/// A figure with its interval, and the paper's where it printed one.
+/// A figure with its interval, and the paper's value if it printed one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Measured {
-    /// The column it stands in, such as the transport.
+pub struct MeasuredFigure {
+    /// Column of the table, such as the transport.
     pub column: String,
-    /// Its unit.
+    /// Unit.
     pub unit: &'static str,
-    /// What was printed, or follows from it.
+    /// The printed value, or one computed from printed values.
     pub paper: Option<f64>,
-    /// Whether the paper's figure is computed from what it prints, such as a quotient of two figures.
+    /// Whether the paper's value is computed from printed values, such as a quotient of two
+    /// figures.
     pub paper_derived: bool,
-    /// What we got.
+    /// The simulated value.
     pub ours: f64,
     /// Lower bound of the interval.
     pub low: Option<f64>,
-    /// Upper bound.
+    /// Upper bound of the interval.
     pub high: Option<f64>,
-    /// The kind of interval.
+    /// Kind of the interval.
     pub interval: Option<String>,
-    /// How many replications it rests on.
+    /// Number of replications with a value.
     pub n: usize,
     #[serde(skip)]
     estimate: Estimate,
-    /// Whether the two are of one kind, so that their difference says something.
+    /// Whether both values measure the same quantity, so that their difference is meaningful.
     #[serde(skip)]
     compared: bool,
 }
 
-impl Measured {
-    /// A figure of a column.
+impl MeasuredFigure {
+    /// Creates a figure in a column.
     pub(super) fn new(column: &str, unit: &'static str, estimate: Estimate) -> Self {
         let interval = estimate.interval;
-        Measured {
+        MeasuredFigure {
             column: column.into(),
             unit,
             paper: None,
@@ -54,57 +55,58 @@ impl Measured {
         }
     }
 
-    /// One that nothing is left to chance of.
-    pub(super) fn certain(column: &str, unit: &'static str, value: f64) -> Self {
-        Measured::new(column, unit, Estimate { value, n: 1, interval: None, equal: false })
+    /// Creates a figure without a random element.
+    pub(super) fn exact(column: &str, unit: &'static str, value: f64) -> Self {
+        MeasuredFigure::new(column, unit, Estimate { value, n: 1, interval: None, equal: false })
     }
 
-    /// With what the paper printed.
-    pub(super) fn beside(self, paper: f64) -> Self {
-        Measured { paper: Some(paper), ..self }
+    /// Adds the printed value.
+    pub(super) fn with_paper_value(self, paper: f64) -> Self {
+        MeasuredFigure { paper: Some(paper), ..self }
     }
 
-    /// With what follows from figures that the paper prints, and is not printed itself.
-    pub(super) fn beside_derived(self, paper: f64) -> Self {
-        Measured { paper_derived: true, ..self.beside(paper) }
+    /// Adds a value that is computed from printed figures and not printed itself.
+    pub(super) fn with_derived_value(self, paper: f64) -> Self {
+        MeasuredFigure { paper_derived: true, ..self.with_paper_value(paper) }
     }
 
-    /// With what the paper printed, which is of something else and is shown without a difference.
-    pub(super) fn apart_from(self, paper: f64) -> Self {
-        Measured { compared: false, ..self.beside(paper) }
+    /// Adds a printed value of another quantity, which is shown without a difference.
+    pub(super) fn with_other_quantity(self, paper: f64) -> Self {
+        MeasuredFigure { compared: false, ..self.with_paper_value(paper) }
     }
 }
 
 /// A row of figures.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MeasuredRow {
-    /// What it is of.
+    /// Name of the row.
     pub name: String,
-    /// Its figures.
-    pub figures: Vec<Measured>,
+    /// Figures of the row.
+    pub figures: Vec<MeasuredFigure>,
 }
 
 /// A table of figures.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MeasuredTable {
-    /// Which table or figure of the paper, or of ours.
+    /// Table or figure of the paper, or name of an additional table.
     pub source: &'static str,
-    /// What was measured, and how.
+    /// Description of the measurement.
     pub what: String,
-    /// Replications.
+    /// Number of replications.
     pub replications: usize,
-    /// The rows.
+    /// Rows.
     pub rows: Vec<MeasuredRow>,
 }
 
 impl MeasuredTable {
-    /// A figure by row and column.
-    pub fn get(&self, row: &str, column: &str) -> Option<&Measured> {
+    /// Returns a figure by row and column.
+    pub fn get(&self, row: &str, column: &str) -> Option<&MeasuredFigure> {
         let row = self.rows.iter().find(|r| r.name == row)?;
         row.figures.iter().find(|f| f.column == column)
     }
 
-    /// As it is shown: ours with its interval, and the paper's beside it where it printed any.
+    /// Returns the table as text: simulated values with intervals, and the printed values beside
+    /// them.
     pub(super) fn sheet(&self, seed: u64) -> TableSheet {
         let mut columns: Vec<(&str, &str)> = Vec::new();
         for f in self.rows.iter().flat_map(|r| &r.figures) {
@@ -113,7 +115,7 @@ impl MeasuredTable {
             }
         }
         let printed = |column: &str| {
-            let of = |f: &Measured| f.column == column && f.paper.is_some();
+            let of = |f: &MeasuredFigure| f.column == column && f.paper.is_some();
             self.rows.iter().flat_map(|r| &r.figures).any(of)
         };
         let mut head = vec![String::new()];
@@ -148,7 +150,7 @@ impl MeasuredTable {
         let n = self.replications;
         let rests = match kinds {
             Some(kinds) => format!("n = {n}, seed {seed}, {kinds}"),
-            None => format!("n = {n} (nothing is left to chance), seed {seed}"),
+            None => format!("n = {n} (no random elements), seed {seed}"),
         };
         TableSheet {
             caption: format!("{}: {} {rests}.", self.source, self.what),
@@ -158,44 +160,44 @@ impl MeasuredTable {
     }
 }
 
-/// Something a paper says, held against what was measured.
+/// A claim of a paper, tested with simulated figures.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Claim {
-    /// Where it stands.
+    /// Section, table or figure of the claim.
     pub source: &'static str,
-    /// What the paper says.
+    /// The claim in words.
     pub says: String,
-    /// The figures it is held against.
+    /// The figures it is tested with.
     pub ours: String,
-    /// Whether it holds here.
+    /// Whether the claim holds here.
     pub holds: bool,
-    /// Whether the replications are enough to tell. A claim that they cannot decide is not
-    /// reproduced, and a fault as much as one that comes out otherwise than expected.
+    /// Whether the replications are sufficient to decide. An undecided claim is not reproduced, and
+    /// is a fault like one with another outcome than expected.
     pub sure: bool,
-    /// Whether it should: where it is known not to, `why` says why.
+    /// The expected outcome; `why` gives the reason if the claim is not expected to hold.
     pub expected: bool,
-    /// Why it comes out as expected, or what the comparison leaves out; computed from the figures
-    /// wherever it names any. Says nothing about another outcome.
+    /// The reason for the expected outcome, or a limitation of the comparison. Its numbers are
+    /// computed from the figures. It does not apply to any other outcome.
     pub why: String,
 }
 
 impl Claim {
-    /// Whether it came out as expected, with enough replications to tell.
+    /// Returns whether the outcome is decided and as expected.
     pub fn is_right(&self) -> bool {
         self.sure && self.holds == self.expected
     }
 
-    /// The reason in words; of an outcome that is not the expected one no reason is known.
+    /// Returns the reason in words; there is none for an unexpected outcome.
     pub(super) fn reason(&self) -> Option<String> {
         let why = match (self.sure, self.is_right()) {
-            (false, _) => "the replications cannot tell, so no reason is given.",
+            (false, _) => "the replications do not decide it, so no reason is given.",
             (true, false) => "this is not the outcome for which a reason is known.",
             (true, true) => self.why.as_str(),
         };
         (!why.is_empty()).then(|| format!("{}, \"{}\": {why}", self.source, self.says))
     }
 
-    /// All of them as a table.
+    /// Returns all claims as a table.
     pub(super) fn sheet(claims: &[Claim]) -> TableSheet {
         let row = |c: &Claim| {
             let holds = match (c.sure, c.holds) {
@@ -207,10 +209,10 @@ impl Claim {
             vec![c.source.into(), c.says.clone(), format!("{holds}{mark}"), c.ours.clone()]
         };
         TableSheet {
-            caption: "What the papers say, and whether it comes out here. Undecided: the 95 % intervals do not \
-                      tell; more replications would. !: not as expected, which makes the command fail."
+            caption: "Claims of the papers, and whether they hold here. Undecided: the 95 % intervals do not decide; \
+                      more replications would. !: not as expected, which makes the command fail."
                 .into(),
-            head: ["", "the paper says", "here", "because"].map(String::from).to_vec(),
+            head: ["", "claim", "here", "figures"].map(String::from).to_vec(),
             rows: claims.iter().map(row).collect(),
         }
     }

@@ -1,75 +1,77 @@
-//! The papers' tables and figures, run again and held against what was printed.
+//! The papers' tables and figures, simulated and compared with the printed values.
 
 mod gangurde;
 mod measured;
 mod pang;
 
-pub use measured::{Claim, Measured, MeasuredRow, MeasuredTable};
+pub use measured::{Claim, MeasuredFigure, MeasuredRow, MeasuredTable};
 
 use crate::output::{ChartSheet, Sheet, figure};
 use crate::run::RunError;
 use ringway_figures::table::{Cell, RowSink, Schema, Table, TableError, Type};
 use serde::Serialize;
 
-/// A paper that can be run again.
+/// A paper whose experiments can be run.
 #[derive(Clone, Copy, Debug)]
 pub struct Paper {
-    /// How it is called.
+    /// Name of the paper on the command line.
     pub name: &'static str,
-    /// What it is, in a line.
+    /// Authors and title in one line.
     pub title: &'static str,
-    /// Replications, where anything is left to chance.
+    /// Default number of replications; `None` without random experiments.
     pub replications: Option<u64>,
     run: fn(u64, u64) -> Result<Reproduction, RunError>,
 }
 
-/// The seed of papers unless another is given: ns-2's.
+/// Default seed of papers: that of ns-2.
 pub const SEED: u64 = 12_345;
 
-/// All of them.
+/// All papers.
 pub const ALL: &[Paper] = &[
     Paper {
         name: "gangurde",
-        title: "Gangurde et al., and Hung and Khanh 2010: UDP, TCP and SCTP with constant traffic (Table 1, Figures 3.2, 3.4, 3.6, 3.7)",
+        title: "Gangurde et al., and Hung and Khanh 2010: UDP, TCP and SCTP with constant traffic (Table 1, Figures \
+                3.2, 3.4, 3.6, 3.7)",
         replications: None,
         run: |_, _| gangurde::run(),
     },
     Paper {
         name: "pang",
-        title: "Pang 2003: SIP over SCTP (Figures 3.7, 3.8, 3.10, 3.11 and 5.2, Tables 5.3 and 5.5, section 5.5); call set-up as announced by Gangurde et al.",
+        title: "Pang 2003: SIP over SCTP (Figures 3.7, 3.8, 3.10, 3.11 and 5.2, Tables 5.3 and 5.5, section 5.5); \
+                call set-up as announced by Gangurde et al.",
         replications: Some(pang::REPLICATIONS),
         run: pang::run,
     },
 ];
 
-/// The one of that name.
+/// Returns the paper of that name.
 pub fn find(name: &str) -> Option<&'static Paper> {
     ALL.iter().find(|p| p.name == name)
 }
 
 impl Paper {
-    /// Runs it with a seed and so many replications, if it leaves anything to chance.
+    /// Runs the experiments with a seed and a number of replications, if they have random elements.
     pub fn run(&self, seed: u64, replications: u64) -> Result<Reproduction, RunError> {
         (self.run)(seed, replications)
     }
 }
 
-/// One figure, printed and ours.
+/// A printed and a simulated value.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// What it is.
+    /// Name of the quantity.
     pub name: &'static str,
     /// Its unit.
     pub unit: &'static str,
-    /// What was printed.
+    /// Printed value.
     pub paper: f64,
-    /// What we got.
+    /// Simulated value.
     pub ours: f64,
-    /// By how many per cent ours is off.
+    /// Difference in per cent of the printed value.
     pub difference_percent: f64,
-    /// How many are allowed.
+    /// Tolerance in per cent.
     pub tolerance_percent: f64,
-    /// Whether it is within.
+    /// Whether the difference is within the tolerance.
     pub within: bool,
 }
 
@@ -91,74 +93,74 @@ impl Comparison {
 /// A row of a table.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// Which paper and which table.
+    /// Paper and table.
     pub source: &'static str,
-    /// The row's name.
+    /// Name of the row.
     pub protocol: &'static str,
-    /// Its figures.
+    /// Figures of the row.
     pub figures: Vec<Comparison>,
-    /// What the paper's "lost" consists of: packets dropped, packets still under way at the cut, and
-    /// packets that arrived.
+    /// The composition of the paper's "lost": packets dropped, packets in flight at the cut, and
+    /// packets delivered.
     pub account: Account,
     /// A mistake or a second value in print.
     pub note: &'static str,
 }
 
-/// What became of the packets sent.
+/// Account of the packets sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Account {
     /// Sent.
     pub sent: u64,
     /// Dropped.
     pub dropped: u64,
-    /// Under way at the cut.
+    /// In flight at the cut.
     pub in_flight: u64,
-    /// Arrived.
+    /// Delivered.
     pub delivered: u64,
 }
 
-/// A paper run again.
+/// A paper's experiments with their results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Reproduction {
-    /// Its name.
+    /// Name of the paper.
     pub paper: &'static str,
-    /// What it is.
+    /// Title of the paper.
     pub title: &'static str,
-    /// Whether every figure is within its tolerance.
+    /// Whether every figure is within its tolerance and every claim is as expected.
     pub ok: bool,
     /// The seed.
     pub seed: u64,
-    /// Replications.
+    /// Number of replications.
     pub replications: u64,
-    /// Rows of its tables that must come out to within a tolerance.
+    /// Rows of the tables that have a tolerance.
     pub rows: Vec<Row>,
-    /// What its figures show.
+    /// Values read off the paper's figures.
     pub figures: Vec<FigureRow>,
-    /// Tables of what was measured, with what the paper printed beside it.
+    /// Tables of estimates beside the printed values.
     pub measured: Vec<MeasuredTable>,
-    /// What the paper says of it.
+    /// Claims of the paper.
     pub claims: Vec<Claim>,
-    /// What follows.
+    /// Conclusions.
     pub findings: Vec<String>,
-    /// The figures themselves.
+    /// Figures.
     #[serde(skip)]
     pub charts: Vec<ChartSheet>,
 }
 
-/// Something that can be read off a figure of the paper.
+/// A value that can be read off a figure of the paper.
 #[derive(Clone, Debug, Serialize)]
 pub struct FigureRow {
-    /// Which figure.
+    /// Number of the figure.
     pub figure: &'static str,
-    /// What it shows, held against ours; `None` for what is not there yet.
+    /// Comparison of its value with the simulated one.
     #[serde(flatten)]
     pub comparison: Comparison,
-    /// The file of ours, without ending.
+    /// File of the simulated figure, without extension.
     pub file: &'static str,
 }
 
 impl Reproduction {
-    /// Everything outside its tolerance, a line each.
+    /// Returns one line for each value outside its tolerance.
     pub fn outside(&self) -> Vec<String> {
         let of_rows = self.rows.iter().flat_map(|r| r.figures.iter().map(move |f| (r.protocol, f)));
         let of_figures = self.figures.iter().map(|f| (f.figure, &f.comparison));
@@ -177,7 +179,7 @@ impl Reproduction {
         far.chain(wrong).collect()
     }
 
-    /// Every figure as a long table.
+    /// Returns every value as a long table.
     pub fn table(&self) -> Result<Table, TableError> {
         let mut table = Table::new(Schema::new([
             ("source", Type::Text),
@@ -228,7 +230,7 @@ impl Reproduction {
         Ok(table)
     }
 
-    /// The points of all charts as a long table.
+    /// Returns the points of all charts as a long table.
     pub fn points(&self) -> Result<Table, TableError> {
         let mut table = Table::new(Schema::new([
             ("chart", Type::Text),
@@ -247,7 +249,7 @@ impl Reproduction {
         Ok(table)
     }
 
-    /// The tables and figures of a report.
+    /// Returns the tables and figures of the report.
     pub fn sheet(&self) -> Sheet {
         use crate::output::TableSheet;
         let head = ["", "figure", "unit", "paper", "ours", "difference", "allowed"];
@@ -278,7 +280,7 @@ impl Reproduction {
                 .map(|r| r.note)
                 .collect();
             let caption = format!(
-                "{source}. n = 1 (nothing is left to chance), seed {}. {}",
+                "{source}. n = 1 (no random elements), seed {}. {}",
                 self.seed,
                 notes.join(" ")
             );
@@ -322,10 +324,10 @@ impl Reproduction {
         }
     }
 
-    /// What can be read off the paper's figures.
+    /// Returns the table of the values read off the paper's figures.
     fn shown(&self) -> crate::output::TableSheet {
         crate::output::TableSheet {
-            caption: "What the papers' figures show, read off their text.".into(),
+            caption: "Values of the papers' figures, from their text.".into(),
             head: ["figure", "what", "unit", "paper", "ours", "difference", "allowed"]
                 .map(String::from)
                 .to_vec(),
@@ -343,7 +345,7 @@ impl Reproduction {
         }
     }
 
-    /// What the papers' "lost" is made of.
+    /// Returns the table of the composition of the papers' "lost".
     fn accounts(&self) -> crate::output::TableSheet {
         let mut rows: Vec<Vec<String>> = Vec::new();
         for row in &self.rows {
@@ -368,8 +370,9 @@ impl Reproduction {
             ]);
         }
         crate::output::TableSheet {
-            caption: "What \"lost\" is made of: the papers subtract what was received from what was sent."
-                .into(),
+            caption:
+                "What \"lost\" consists of: the papers subtract packets received from packets sent."
+                    .into(),
             head: ["", "\"lost\" in print", "sent", "dropped", "in flight at the cut", "delivered"]
                 .map(String::from)
                 .to_vec(),
@@ -380,7 +383,7 @@ impl Reproduction {
 
 fn percent(c: &Comparison) -> String {
     let mark = if c.within { "" } else { " !" };
-    // What is rounded to zero has no sign.
+    // A difference that rounds to zero has no sign.
     let rounded = (c.difference_percent * 1000.0).round() / 1000.0 + 0.0;
     format!("{rounded:+.3} %{mark}")
 }

@@ -1,36 +1,36 @@
 //! Builds a world from a scenario.
 
-use super::ledger::{Counted, FlowLedger, Ledger};
-use super::thinned::Thinned;
-use super::transport::{self, Carried, Ends};
-use crate::scenario::{Scenario, Transport, What};
+use super::ledger::{CountedPackets, FlowLedger, Ledger};
+use super::statistics::BoundedSamples;
+use super::transport::{self, Ends, RunningFlow};
+use crate::scenario::{ProbeKind, Scenario, Transport};
 use ringway_link::{LinkConfig, Streams};
 use ringway_sim::{Budget, Error, InterfaceId, NodeId, World};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// Ports of the ends of flow 0; those of flow n are n above.
+/// Ports of the two ends of flow 0; those of flow n are n higher.
 const PORTS: [u16; 2] = [10_000, 20_000];
 
-/// A world with all that is to happen in it.
-pub(super) struct Built {
+/// A world that is ready to run.
+pub(super) struct BuiltWorld {
     pub(super) world: World,
     /// The interfaces at both ends of each link.
     pub(super) interfaces: Vec<[InterfaceId; 2]>,
-    pub(super) flows: Vec<Box<dyn Carried>>,
-    /// The number of the ledger among the world's recorders.
+    pub(super) flows: Vec<Box<dyn RunningFlow>>,
+    /// Number of the ledger among the world's recorders.
     pub(super) ledger: usize,
 }
 
-/// The address of an end of a link.
+/// Returns the address of one end of a link.
 fn address(link: usize, end: usize) -> IpAddr {
     let number = (link as u32) << 2 | (end as u32 + 1);
     Ipv4Addr::from_bits(10 << 24 | number).into()
 }
 
 /// Builds the world of one replication.
-pub(super) fn build(scenario: &Scenario, streams: Streams) -> Result<Built, Error> {
+pub(super) fn build(scenario: &Scenario, streams: Streams) -> Result<BuiltWorld, Error> {
     let mut world = World::new(streams);
     world.set_budget(Budget { events: scenario.events, ..Budget::default() });
     let nodes: Vec<NodeId> =
@@ -47,11 +47,11 @@ pub(super) fn build(scenario: &Scenario, streams: Streams) -> Result<Built, Erro
             world.add_address(interface, address(number, end))?;
             world.set_cost(interface, link.cost)?;
             if is_flushed(config) {
-                ledger.goes_down(interface.index());
+                ledger.track_waiting(interface.index());
             }
             let steady = config.rate_trace.is_empty() && config.schedule.is_empty();
             if steady && !config.rate.is_unlimited() {
-                ledger.counts(interface.index(), config);
+                ledger.count_bytes(interface.index(), config);
             }
         }
         interfaces.push([out, back]);
@@ -84,15 +84,15 @@ pub(super) fn build(scenario: &Scenario, streams: Streams) -> Result<Built, Erro
             paths: &paths,
         };
         let counted = match flow.transport {
-            Transport::SctpNs2 if !flow.every_packet => Counted::Data,
-            _ => Counted::Packets,
+            Transport::SctpNs2 if !flow.every_packet => CountedPackets::Data,
+            _ => CountedPackets::Packets,
         };
         let mut account = FlowLedger::new(ports, counted);
         for probe in scenario.probes.iter().filter(|p| p.flow == Some(number)) {
             match probe.what {
-                What::Delay => account.delays = Some(Thinned::default()),
-                What::Sequence => account.sequence = Some(Thinned::default()),
-                What::Throughput => account.bins = Some((probe.every.as_nanos(), Vec::new())),
+                ProbeKind::Delay => account.delays = Some(BoundedSamples::default()),
+                ProbeKind::Sequence => account.sequence = Some(BoundedSamples::default()),
+                ProbeKind::Throughput => account.bins = Some((probe.every.as_nanos(), Vec::new())),
                 _ => {}
             }
         }
@@ -100,10 +100,10 @@ pub(super) fn build(scenario: &Scenario, streams: Streams) -> Result<Built, Erro
         flows.push(transport::attach(&mut world, flow, ends, &streams)?);
     }
     let ledger = world.add_recorder(ledger);
-    Ok(Built { world, interfaces, flows, ledger })
+    Ok(BuiltWorld { world, interfaces, flows, ledger })
 }
 
-/// Whether a link ever goes down and loses what waits for it.
+/// Returns whether a link ever goes down and drops the packets that wait for it.
 fn is_flushed(config: &LinkConfig) -> bool {
     let mut keeps = config.down_keeps_queue;
     config.schedule.iter().any(|change| {
@@ -112,34 +112,34 @@ fn is_flushed(config: &LinkConfig) -> bool {
     })
 }
 
-/// The links, with which of their ends, by which the cheapest path leaves a node and enters
-/// another. The scenario has been checked: there is one.
+/// Returns the links, each with its end, by which the cheapest path leaves one node and enters
+/// another. The scenario was checked, so there is a path.
 fn path(scenario: &Scenario, from: usize, to: usize) -> [(usize, usize); 2] {
     let ends = cheapest(scenario, from, to, None);
-    // A static route at the first node says by which link it is left.
+    // A static route at the first node determines the link.
     let fixed = scenario.routes.iter().find(|r| r.at == from && r.to == to);
     let first = fixed.map_or(ends[0], |route| (route.link, end_at(scenario, route.link, from)));
     [first, ends[1]]
 }
 
-/// The same by a path that leaves the first node by a link of its own choice.
+/// Returns the ends of a path that leaves the first node by a given link.
 fn path_by(scenario: &Scenario, from: usize, to: usize, link: usize) -> [(usize, usize); 2] {
     let end = end_at(scenario, link, from);
     let next = scenario.links[link].between[1 - end];
     let last = match next == to {
         true => (link, 1 - end),
-        // Not back through where it came from.
+        // The rest of the path does not return through the first node.
         false => cheapest(scenario, next, to, Some(from))[1],
     };
     [(link, end), last]
 }
 
-/// Which end of a link is at a node.
+/// Returns the end of a link that is at a node.
 fn end_at(scenario: &Scenario, link: usize, node: usize) -> usize {
     usize::from(scenario.links[link].between[0] != node)
 }
 
-/// The ends of the cheapest path, which does not pass through `avoid`.
+/// Returns the ends of the cheapest path that does not pass through `avoid`.
 fn cheapest(
     scenario: &Scenario,
     from: usize,

@@ -1,9 +1,9 @@
 //! The scenario as it is run: nodes, links and flows in the order of their names.
 //!
-//! Much goes by numbers: which of two events of the same nanosecond comes first, the addresses and
-//! ports that a queue hashes, which of two equally cheap paths is taken, and which of two parallel
-//! links is called the second. So that none of it depends on the order in which a file lists its
-//! parts, they are numbered by their names, and figures are put back into the order of the file.
+//! Several results depend on numbers: the order of two events in the same nanosecond, the addresses
+//! and ports that a queue hashes, the choice between two equally cheap paths, and which of two
+//! parallel links is the second. So that none of these depends on the order in a file, all parts
+//! are numbered by name, and the figures are returned in the order of the file.
 
 use super::Outcome;
 use crate::scenario::Scenario;
@@ -15,7 +15,7 @@ pub(super) struct Canonical {
     links: Vec<usize>,
 }
 
-/// For each entry its position when all are sorted by name.
+/// Returns for each entry its position in the order of names.
 fn ranks(names: &[&str]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..names.len()).collect();
     order.sort_by_key(|i| names[*i]);
@@ -26,7 +26,7 @@ fn ranks(names: &[&str]) -> Vec<usize> {
     ranks
 }
 
-/// Entries put in the order of their ranks.
+/// Returns the entries in the order of their ranks.
 fn sorted<T: Clone>(all: &[T], ranks: &[usize]) -> Vec<T> {
     let mut pairs: Vec<(usize, &T)> = ranks.iter().copied().zip(all).collect();
     pairs.sort_by_key(|p| p.0);
@@ -62,7 +62,7 @@ impl Canonical {
         Canonical { scenario: renumbered, flows, links }
     }
 
-    /// Puts the figures of a run into the order of the file.
+    /// Reorders the figures of a run to the order of the file.
     pub(super) fn restore(&self, outcome: &mut Outcome) {
         outcome.flows = self.flows.iter().map(|flow| outcome.flows[*flow].clone()).collect();
         // Each link has two directions.

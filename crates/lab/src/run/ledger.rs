@@ -1,50 +1,51 @@
-//! Keeps account of every packet of every flow, whatever transport sent it: sent, dropped and why,
-//! delivered, and what is left under way.
+//! Keeps account of every packet of every flow, for all transports: packets sent, dropped by
+//! reason, delivered, and still in flight.
 
-use super::thinned::{Spread, Thinned};
+use super::statistics::{BoundedSamples, TimeStatistics};
 use ringway_link::{DropReason, LinkConfig};
 use ringway_sansio::{Addressing, Time};
 use ringway_sim::{Reason, Record, Recorder, Step};
 use std::collections::BTreeMap;
 
-/// What became of packets in one direction of a flow.
+/// Counts of the packets in one direction of a flow.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Account {
-    /// Packets the sender sent.
+    /// Packets sent by the sender.
     pub(crate) sent: u64,
     /// Packets that arrived, copies included, and their bytes with IP headers.
     pub(crate) delivered: u64,
     pub(crate) delivered_bytes: u64,
     pub(crate) dropped: BTreeMap<Reason, u64>,
-    /// Put into queues, and taken out of them to be sent or dropped from them.
+    /// Packets that entered queues, and that left them by being sent or dropped.
     queued: u64,
     unqueued: u64,
-    /// Sent on a wire, and received from one or cut on it.
+    /// Packets sent on a wire, and packets received from a wire or dropped on it.
     left: u64,
     ended: u64,
     pub(crate) first_sent: Option<Time>,
     pub(crate) last_arrival: Option<Time>,
-    pub(crate) delay: Spread,
+    pub(crate) delay: TimeStatistics,
 }
 
 impl Account {
-    /// Packets that wait or are on a wire.
+    /// Returns the number of packets in queues or on a wire.
     pub(crate) fn in_flight(&self) -> u64 {
         (self.queued + self.left).saturating_sub(self.unqueued + self.ended)
     }
 
-    /// Packets that are gone.
+    /// Returns the number of dropped packets.
     pub(crate) fn dropped_total(&self) -> u64 {
         self.dropped.values().sum()
     }
 
-    /// Packets that links have made of others: what came out less what went in.
+    /// Returns the number of packets that links duplicated: those that came out less those that
+    /// went in.
     pub(crate) fn copied(&self) -> u64 {
         (self.in_flight() + self.delivered + self.dropped_total()).saturating_sub(self.sent)
     }
 }
 
-/// What happens to a numbered packet.
+/// Step of a numbered packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
     Sent,
@@ -52,69 +53,70 @@ pub(crate) enum Mark {
     Lost,
 }
 
-/// Which packets there count, and from when on a delay does.
+/// Which packets of the forward direction count, and from when their delay counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Counted {
-    /// All, each from when it was sent.
+pub(crate) enum CountedPackets {
+    /// All packets, from when each was sent.
     Packets,
-    /// Those of SCTP with data in them, from when their TSN was first sent: so two papers counted.
+    /// SCTP packets with data, from when their TSN was first sent. Two papers count like this.
     Data,
 }
 
-/// What is known of the packets of a flow of which only those with data count.
+/// State of a flow of which only packets with data count.
 #[derive(Debug, Default)]
 struct DataOnly {
-    /// When each TSN was first sent; they count from 1.
+    /// Time of the first transmission of each TSN, starting with TSN 1.
     first: Vec<Time>,
-    /// Packets without data, and what was sent again, by when it was first.
+    /// Packets without data (`None`), and retransmissions with the time of their first
+    /// transmission.
     others: BTreeMap<u64, Option<Time>>,
 }
 
 impl DataOnly {
-    /// Notes a new packet, as it was sent.
+    /// Records a new packet when it is sent.
     fn note(&mut self, record: &Record, payload: &[u8]) {
         let tsn = payload.get(16..20).filter(|_| payload[12] == 0);
         let Some(tsn) = tsn else {
             self.others.insert(record.packet, None);
             return;
         };
-        let place = tsn.iter().fold(0, |n, b| n << 8 | *b as usize).saturating_sub(1);
-        match self.first.get(place) {
+        let index = tsn.iter().fold(0, |n, b| n << 8 | *b as usize).saturating_sub(1);
+        match self.first.get(index) {
             Some(first) => drop(self.others.insert(record.packet, Some(*first))),
             None => self.first.push(record.born),
         }
     }
 
-    /// From when on the delay of a packet counts; `None` for one that does not count.
+    /// Returns the time from which the delay of a packet counts; `None` if it does not count.
     fn since(&self, record: &Record) -> Option<Time> {
         self.others.get(&record.packet).copied().unwrap_or(Some(record.born))
     }
 }
 
-/// A flow as a ledger finds it, with what probes ask for besides.
+/// The accounts of a flow, and the data of its probes.
 #[derive(Debug)]
 pub(crate) struct FlowLedger {
-    /// Port of the end that sends, and of the other.
+    /// Ports of the sender and of the receiver.
     ports: [u16; 2],
-    /// From the sender to the receiver, and back.
+    /// The direction from sender to receiver, and the reverse direction.
     pub(crate) there: Account,
     pub(crate) back: Account,
-    /// Delay of each packet: when it arrived, its delay.
-    pub(crate) delays: Option<Thinned<(Time, u64)>>,
-    /// What happened to which packet.
-    pub(crate) sequence: Option<Thinned<(Time, u64, Mark)>>,
-    /// Numbers of packets under way, by the world's own; kept with `sequence`.
+    /// Arrival time and delay of each packet.
+    pub(crate) delays: Option<BoundedSamples<(Time, u64)>>,
+    /// Steps of numbered packets.
+    pub(crate) sequence: Option<BoundedSamples<(Time, u64, Mark)>>,
+    /// Numbers of packets in flight by the world's packet id; used with `sequence`.
     numbers: BTreeMap<u64, u64>,
-    /// Bytes that arrived in each step of time.
+    /// Bytes that arrived in each interval.
     pub(crate) bins: Option<(u64, Vec<u64>)>,
     data: Option<DataOnly>,
 }
 
-/// Most steps of a throughput probe; what comes later counts for the last.
+/// Maximum number of intervals of a throughput probe; later packets count in the last one.
 const MAX_BINS: usize = 1 << 20;
 
 impl FlowLedger {
-    pub(crate) fn new(ports: [u16; 2], counted: Counted) -> Self {
+    pub(crate) fn new(ports: [u16; 2], counted: CountedPackets) -> Self {
         FlowLedger {
             ports,
             there: Account::default(),
@@ -123,27 +125,28 @@ impl FlowLedger {
             sequence: None,
             numbers: BTreeMap::new(),
             bins: None,
-            data: (counted == Counted::Data).then(DataOnly::default),
+            data: (counted == CountedPackets::Data).then(DataOnly::default),
         }
     }
 }
 
-/// The recorder of a world that keeps all accounts.
+/// The recorder that keeps all accounts of a world.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     pub(crate) flows: Vec<FlowLedger>,
-    /// Flow and direction by the ports as they were sent.
+    /// Flow and direction by the ports of the packet when it was sent.
     by_ports: BTreeMap<[u16; 2], (usize, bool)>,
-    /// The same by the world's hash of addresses and ports, which no damage on the way changes;
-    /// `None` where two share one.
+    /// The same by the world's hash of addresses and ports, which damage in transit does not
+    /// change; `None` if two flows share a hash.
     by_hash: BTreeMap<u32, Option<(usize, bool)>>,
-    /// The last packet that was seen to be sent: every packet makes a record as it is.
+    /// The last packet whose sending was recorded: every packet is recorded when it is sent.
     last: u64,
-    /// Interfaces that go up and down, and which packets wait there how often.
-    shaky: BTreeMap<u32, BTreeMap<u64, u32>>,
-    /// The node each end of a flow is on.
+    /// Interfaces that go up and down, with the packets that wait there and how often each does.
+    waiting_packets: BTreeMap<u32, BTreeMap<u64, u32>>,
+    /// The nodes at the two ends of each flow.
     ends: Vec<[u32; 2]>,
-    /// By interface: its link as it is all the time, and the bytes it has sent or begun to send.
+    /// By interface: its link, whose settings do not change, and the bytes it has sent or begun to
+    /// send.
     wires: Vec<Option<(LinkConfig, u64)>>,
 }
 
@@ -157,14 +160,14 @@ impl Ledger {
         self.ends.push(ends);
     }
 
-    /// Says that an interface may go down and lose the packets that wait for it. One that keeps them
-    /// loses only those that come while it is down, which never waited.
-    pub(crate) fn goes_down(&mut self, interface: u32) {
-        self.shaky.entry(interface).or_default();
+    /// Marks an interface that may go down and drop its waiting packets. An interface that keeps
+    /// them drops only packets that arrive while it is down, and those never waited.
+    pub(crate) fn track_waiting(&mut self, interface: u32) {
+        self.waiting_packets.entry(interface).or_default();
     }
 
-    /// Says that bytes are to be counted that an interface's link sends, which never changes.
-    pub(crate) fn counts(&mut self, interface: u32, config: &LinkConfig) {
+    /// Starts counting the bytes sent by an interface whose link settings never change.
+    pub(crate) fn count_bytes(&mut self, interface: u32, config: &LinkConfig) {
         let index = interface as usize;
         if self.wires.len() <= index {
             self.wires.resize(index + 1, None);
@@ -172,14 +175,15 @@ impl Ledger {
         self.wires[index] = Some((config.clone(), 0));
     }
 
-    /// Bytes a link has sent or begun to send, with all that it adds to packets and takes from them,
-    /// also for packets that were lost after it; `None` where they are not counted.
+    /// Returns the bytes a link has sent or begun to send, with the overhead it adds and without
+    /// the bytes it strips, including packets that were lost afterwards; `None` if they are not
+    /// counted.
     pub(crate) fn sent_bytes(&self, interface: u32) -> Option<u64> {
         self.wires.get(interface as usize)?.as_ref().map(|wire| wire.1)
     }
 
-    /// Which flow a packet belongs to, and whether it goes there or back. A damaged packet may have
-    /// other ports than it was sent with; what is new has not met damage yet.
+    /// Returns the flow of a packet and whether its direction is forward. Damage may change a
+    /// packet's ports after it was sent, but not when it is new.
     fn find(&mut self, record: &Record, payload: &[u8], is_new: bool) -> Option<(usize, bool)> {
         if !is_new && let Some(Some(found)) = self.by_hash.get(&record.flow) {
             return Some(*found);
@@ -196,14 +200,14 @@ impl Ledger {
         Some(found)
     }
 
-    /// Whether a packet that a link dropped for being down was waiting for it.
+    /// Returns whether a packet that a link dropped while down had been waiting for it.
     fn waited(&mut self, record: &Record) -> bool {
-        let waiting = record.interface.and_then(|i| self.shaky.get_mut(&i));
-        waiting.is_some_and(|w| take_one(w, record.packet))
+        let waiting = record.interface.and_then(|i| self.waiting_packets.get_mut(&i));
+        waiting.is_some_and(|w| remove_one(w, record.packet))
     }
 }
 
-fn take_one(waiting: &mut BTreeMap<u64, u32>, packet: u64) -> bool {
+fn remove_one(waiting: &mut BTreeMap<u64, u32>, packet: u64) -> bool {
     let Some(count) = waiting.get_mut(&packet) else { return false };
     *count -= 1;
     if *count == 0 {
@@ -222,18 +226,18 @@ impl Recorder for Ledger {
         }
         let is_new = record.packet > self.last;
         self.last = self.last.max(record.packet);
-        let shaky = match (record.step, record.interface) {
+        let waiting_packets = match (record.step, record.interface) {
             (Step::Enqueue | Step::Dequeue | Step::Drop(_), Some(interface)) => {
-                self.shaky.get_mut(&interface)
+                self.waiting_packets.get_mut(&interface)
             }
             _ => None,
         };
-        if let Some(waiting) = shaky {
+        if let Some(waiting) = waiting_packets {
             match record.step {
                 Step::Enqueue => *waiting.entry(record.packet).or_default() += 1,
-                Step::Dequeue => drop(take_one(waiting, record.packet)),
+                Step::Dequeue => drop(remove_one(waiting, record.packet)),
                 Step::Drop(Reason::Link(DropReason::QueueFull | DropReason::QueueEarly)) => {
-                    take_one(waiting, record.packet);
+                    remove_one(waiting, record.packet);
                 }
                 _ => {}
             }
@@ -277,7 +281,7 @@ impl Recorder for Ledger {
                 account.unqueued += u64::from(was_waiting);
                 account.ended += u64::from(reason == Reason::Link(DropReason::Cut));
                 if reason == Reason::NoEndpoint {
-                    // It came to its node, but damage has changed the port.
+                    // It arrived at its node, but damage had changed the port.
                     account.delivered -= 1;
                     account.delivered_bytes -= u64::from(record.size);
                 }
@@ -293,7 +297,7 @@ impl Recorder for Ledger {
     }
 }
 
-/// A packet has come to its end; its delay counts from `since`.
+/// Records the arrival of a packet; its delay counts from `since`.
 fn arrive(flow: &mut FlowLedger, record: &Record, there: bool, since: Time) {
     let account = if there { &mut flow.there } else { &mut flow.back };
     account.delivered += 1;

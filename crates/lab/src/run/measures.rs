@@ -1,4 +1,4 @@
-//! What a run gives: figures of each flow and each link, with their names.
+//! The measures of a run: figures of each flow and each link, with their names.
 
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -8,101 +8,104 @@ use std::collections::BTreeMap;
 pub struct Delay {
     /// Mean.
     pub mean: f64,
-    /// Variance of the delays measured, in s^2.
+    /// Variance of the measured delays, in s^2.
     pub variance: f64,
-    /// Shortest.
+    /// Minimum.
     pub min: f64,
     /// Median.
     pub p50: f64,
-    /// Ninth decile.
+    /// 90th percentile.
     pub p90: f64,
     /// 99th percentile.
     pub p99: f64,
-    /// Longest.
+    /// Maximum.
     pub max: f64,
 }
 
-/// Messages, questions and answers of the program above a transport.
+/// Messages, or requests and responses, of the program above a transport.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Messages {
-    /// Written, or asked.
+    /// Messages written, or requests sent.
     pub written: u64,
-    /// Delivered to the program at the other end.
+    /// Messages delivered to the program at the other end.
     pub delivered: u64,
-    /// Not written because too many waited already.
+    /// Messages not written because too many were waiting.
     pub refused: u64,
-    /// From writing to delivery; of questions, to the whole answer.
+    /// Time from writing to delivery; for requests, to the complete response.
     pub delay: Option<Delay>,
 }
 
-/// The other direction of a flow: acknowledgments, answers.
+/// The reverse direction of a flow: acknowledgments, responses.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Back {
     /// Packets sent.
     pub sent: u64,
-    /// Packets that links made of others.
+    /// Packets duplicated by links.
     pub copied: u64,
     /// Packets delivered.
     pub delivered: u64,
     /// Packets dropped.
     pub dropped: u64,
-    /// The same by reason.
+    /// Dropped packets by reason.
     pub dropped_by: BTreeMap<&'static str, u64>,
-    /// Packets under way at the cut.
+    /// Packets in flight at the cut.
     pub in_flight: u64,
 }
 
 /// The figures of one flow.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FlowMeasures {
-    /// Its name.
+    /// Name of the flow.
     pub flow: String,
-    /// What carried it.
+    /// Transport of the flow.
     pub transport: &'static str,
-    /// Packets its sender sent, those sent again included.
+    /// Packets sent by the sender, retransmissions included.
     pub sent: u64,
-    /// Packets that links made of others.
+    /// Packets duplicated by links.
     pub copied: u64,
     /// Packets that arrived.
     pub delivered: u64,
-    /// Packets that are gone.
+    /// Packets dropped.
     pub dropped: u64,
-    /// The same by reason.
+    /// Dropped packets by reason.
     pub dropped_by: BTreeMap<&'static str, u64>,
-    /// Packets under way when the run ended. `sent + copied` is the sum of these three.
+    /// Packets in flight when the run ended. `sent + copied` is the sum of these three.
     pub in_flight: u64,
-    /// Packets that arrived and brought nothing new.
+    /// Packets that arrived without new data.
     pub duplicates: u64,
-    /// Packets that arrived damaged and were thrown away.
+    /// Packets that arrived damaged and were discarded.
     pub damaged: u64,
-    /// Packets sent again.
+    /// Packets retransmitted.
     pub retransmits: u64,
-    /// Times a retransmission timer expired.
+    /// Number of expirations of a retransmission timer.
     pub timeouts: u64,
-    /// Times TCP held new data back because as many segments as it keeps account of were in flight.
+    /// Number of times TCP held new data back because its limit of tracked segments in flight was
+    /// reached.
     pub window_full: u64,
     /// Delay of the packets that arrived.
     pub delay: Option<Delay>,
-    /// Bits a second that arrived, with IP headers, from the first packet sent to the last arrived.
+    /// Received bits per second, with IP headers, from the first packet sent to the last one
+    /// received.
     pub throughput: Option<f64>,
-    /// Bits a second of data that the program got, from the flow's start to its end or the cut.
+    /// Bits per second of data delivered to the program, from the flow's start to its end or the
+    /// cut.
     pub goodput: f64,
-    /// Bytes of data that the program got.
+    /// Bytes of data delivered to the program.
     pub bytes: u64,
-    /// Seconds from the flow's start to its end; `None` of a flow that did not come to one.
+    /// Seconds from the flow's start to its end; `None` if it did not end.
     pub completion: Option<f64>,
-    /// Why it failed, if it did.
+    /// Reason of the failure, if it failed.
     pub failed: Option<&'static str>,
-    /// Longest time between two arrivals of data at the program, in seconds, and from the last to
-    /// the cut if more was to come; `None` if none came.
+    /// Longest time between two deliveries of data to the program, in seconds, or from the last one
+    /// to the cut if more was expected; `None` if none was delivered.
     pub stall: Option<f64>,
-    /// Messages of the program, where it sends any.
+    /// Messages of the program, if it sends any.
     pub messages: Option<Messages>,
-    /// The other direction.
+    /// The reverse direction.
     pub back: Back,
 }
 
-/// Names of all figures of a flow that can be asked for by name, with their units.
+/// Names of all figures of a flow, with their units.
 pub const MEASURES: [(&str, &str); 30] = [
     ("sent", "packets"),
     ("delivered", "packets"),
@@ -137,7 +140,8 @@ pub const MEASURES: [(&str, &str); 30] = [
 ];
 
 impl FlowMeasures {
-    /// A figure by its name; `None` if there is none, as of a delay when nothing arrived.
+    /// Returns a figure by its name; `None` if it has no value, such as a delay when nothing
+    /// arrived.
     pub fn value(&self, name: &str) -> Option<f64> {
         let delay = self.delay.as_ref();
         let messages = self.messages.as_ref();
@@ -152,7 +156,7 @@ impl FlowMeasures {
             "retransmits" => self.retransmits as f64,
             "timeouts" => self.timeouts as f64,
             "window_full" => self.window_full as f64,
-            // Of the packets whose fate is known.
+            // Of the packets that are no longer in flight.
             "loss_ratio" => match self.dropped + self.delivered {
                 0 => return None,
                 known => self.dropped as f64 / known as f64,
@@ -180,24 +184,24 @@ impl FlowMeasures {
         })
     }
 
-    /// Every figure there is, with its name.
+    /// Returns every figure that has a value, with its name.
     pub fn values(&self) -> impl Iterator<Item = (&'static str, f64)> {
         MEASURES.iter().filter_map(|(name, _)| Some((*name, self.value(name)?)))
     }
 }
 
-/// How replications of a figure are taken together.
+/// Method by which replications of a figure are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// By their mean.
+    /// Mean.
     Mean,
-    /// As the share of the first count in the sum of both, which are figures too.
+    /// Share of the first count in the sum of both, which are figures too.
     Ratio(&'static str, &'static str),
-    /// As percentiles, one a replication.
+    /// Percentile, one per replication.
     Percentile,
 }
 
-/// The kind of a figure.
+/// Returns the kind of a figure.
 pub fn kind(name: &str) -> Kind {
     match name {
         "loss_ratio" => Kind::Ratio("dropped", "delivered"),
@@ -207,7 +211,7 @@ pub fn kind(name: &str) -> Kind {
     }
 }
 
-/// The unit of a figure.
+/// Returns the unit of a figure.
 pub fn unit(name: &str) -> &'static str {
     MEASURES.iter().find(|m| m.0 == name).map_or("", |m| m.1)
 }
@@ -215,20 +219,20 @@ pub fn unit(name: &str) -> &'static str {
 /// The figures of one direction of a link.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LinkMeasures {
-    /// The link's name.
+    /// Name of the link.
     pub link: String,
-    /// The node it leads from and the node it leads to.
+    /// Node at the beginning of this direction.
     pub from: String,
-    /// Where to.
+    /// Node at the end of this direction.
     pub to: String,
-    /// Packets offered to it, copies it made included.
+    /// Packets offered to the link, including the copies it made.
     pub offered: u64,
-    /// Packets it sent.
+    /// Packets sent.
     pub left: u64,
-    /// Packets it dropped.
+    /// Packets dropped.
     pub dropped: u64,
-    /// Packets that waited at the end.
+    /// Packets in the queue at the end.
     pub waiting: u64,
-    /// Share of the time it was sending; `None` without a rate, or with one that changes.
+    /// Share of the time in which it was sending; `None` without a rate, or with a varying rate.
     pub utilisation: Option<f64>,
 }

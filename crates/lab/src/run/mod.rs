@@ -1,120 +1,120 @@
-//! Runs a scenario: builds a world, lets time pass, and gives measures.
+//! Runs a scenario: builds a world, advances virtual time, and returns measures.
 //!
-//! A run depends on the scenario, the seed and the number of the replication, and on nothing else:
-//! the same three give the same figures to the last bit, on any machine and any number of threads,
-//! in whatever order the scenario lists its parts (`canonical`).
-//! [`measures`] says what is measured; how a transport carries a flow is in `transport`.
+//! A run depends only on the scenario, the seed and the number of the replication. The same three
+//! give the same figures to the last bit, on any machine, with any number of threads, and in any
+//! order of the scenario's parts (`canonical`). [`measures`] defines the figures; `transport`
+//! connects flows to protocols.
 
 mod build;
 mod canonical;
 mod ledger;
 pub mod measures;
-mod thinned;
+mod statistics;
 mod transport;
 
 pub use measures::{Back, Delay, FlowMeasures, Kind, LinkMeasures, MEASURES, Messages, kind, unit};
-pub use thinned::MAX_SAMPLES;
+pub use statistics::MAX_SAMPLES;
 
-use crate::scenario::{Probe, Scenario, Stop, What};
-use build::Built;
+use crate::scenario::{Probe, ProbeKind, Scenario, Stop};
+use build::BuiltWorld;
 use ledger::{Account, FlowLedger, Ledger, Mark};
 use ringway_link::Streams;
 use ringway_sansio::{Duration, Time};
 use ringway_sim::{Capture, Record, Recorder, Step};
 use serde::Serialize;
+use statistics::BoundedSamples;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::PathBuf;
-use thinned::Thinned;
-use transport::Seen;
+use transport::ProgramStats;
 
-/// How often it is looked whether all flows are done.
-const LOOK: Duration = Duration::from_millis(10);
-/// Parts of a run after each of which its progress is told.
+/// Interval of the check whether all flows are done.
+const DONE_CHECK_INTERVAL: Duration = Duration::from_millis(10);
+/// Number of progress reports per run.
 const PARTS: u32 = 200;
-/// Most rows of a packet record.
+/// Maximum number of rows of a packet record.
 pub const MAX_ROWS: usize = 1 << 22;
 
-/// Why a run failed.
+/// Reason why a run failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// The world cannot be built, or does not go on; the node at fault is named.
+    /// The world cannot be built or continued; the error names the node.
     #[error(transparent)]
     World(#[from] ringway_sim::Error),
     /// A capture cannot be written.
     #[error("{path}: {source}")]
     Capture {
-        /// Which file.
+        /// Path of the file.
         path: String,
-        /// What went wrong.
+        /// Error of the system.
         source: std::io::Error,
     },
 }
 
-/// What to run and what to keep.
+/// Options of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Another seed than the scenario's.
+    /// Seed; replaces that of the scenario.
     pub seed: Option<u64>,
-    /// Which replication.
+    /// Number of the replication.
     pub replication: u64,
-    /// Whether probes are looked at, or only figures are wanted.
+    /// Whether probes are recorded.
     pub probes: bool,
-    /// Whether the probes of messages' delays are looked at in any case.
+    /// Whether probes of message delays are recorded even if `probes` is not set.
     pub delays: bool,
-    /// Where captures go; none are made without.
+    /// Folder of the captures; none are written without it.
     pub captures: Option<PathBuf>,
 }
 
-/// What a probe has seen.
+/// Observations of a probe.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// What was looked at.
-    pub what: What,
-    /// The flow or the link.
+    /// Kind of the probe.
+    pub what: ProbeKind,
+    /// Name of the flow or link.
     pub of: String,
-    /// Time in seconds (of a delay: the number of the packet or message in the order of arrival) and value:
-    /// seconds, bit/s, bytes of a window, packets in a queue, packet numbers sent.
+    /// Time in seconds (for a delay: the number of the packet or message in the order of arrival)
+    /// and value: seconds, bit/s, bytes of a window, packets in a queue, packet numbers sent.
     pub points: Vec<[f64; 2]>,
-    /// Of a sequence: when which packet arrived.
+    /// For a sequence: time and number of each packet that arrived.
     pub arrived: Vec<[f64; 2]>,
-    /// Of a sequence: when which packet was lost.
+    /// For a sequence: time and number of each packet that was lost.
     pub lost: Vec<[f64; 2]>,
 }
 
-/// What came of a run.
+/// Results of a run.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Outcome {
-    /// The seed.
+    /// Seed.
     pub seed: u64,
-    /// The replication.
+    /// Number of the replication.
     pub replication: u64,
-    /// When it ended, in seconds of virtual time.
+    /// End of the run in seconds of virtual time.
     pub ended: f64,
-    /// Events that happened.
+    /// Number of events.
     pub events: u64,
     /// Figures of the flows.
     pub flows: Vec<FlowMeasures>,
     /// Figures of the links, both directions.
     pub links: Vec<LinkMeasures>,
-    /// What probes have seen.
+    /// Observations of the probes.
     #[serde(skip)]
     pub series: Vec<Series>,
-    /// Every step of every packet, if a probe asked for it.
+    /// Every step of every packet, if a probe requests it.
     #[serde(skip)]
     pub records: Option<Rows>,
-    /// Files of captures.
+    /// Names of the capture files.
     pub captures: Vec<String>,
 }
 
 /// Every step of every packet, with the names of nodes and interfaces.
 #[derive(Clone, Debug, Default)]
 pub struct Rows {
-    /// The steps, at most [`MAX_ROWS`].
+    /// Steps, at most [`MAX_ROWS`].
     pub rows: Vec<Record>,
-    /// Steps that were not kept.
+    /// Number of steps beyond the limit.
     pub left_out: u64,
     /// Names of nodes, by number.
     pub nodes: Vec<String>,
@@ -133,7 +133,7 @@ impl Recorder for Rows {
 }
 
 impl Rows {
-    /// What a step is called, and why a packet was dropped.
+    /// Returns the name of a step, and the reason of a drop.
     pub fn step(record: &Record) -> (&'static str, &'static str) {
         match record.step {
             Step::Enqueue => ("enqueue", ""),
@@ -145,7 +145,8 @@ impl Rows {
     }
 }
 
-/// Runs a scenario once. `progress` is told, now and then, which share of the time has passed.
+/// Runs a scenario once. `progress` is called from time to time with the share of the virtual time
+/// that has passed.
 pub fn run(
     scenario: &Scenario,
     options: &Options,
@@ -170,7 +171,7 @@ fn run_canonical(
     let mut rows = None;
     if options.probes {
         captures = open_captures(scenario, options, &mut built)?;
-        let wanted = scenario.probes.iter().any(|p| p.what == What::Packets);
+        let wanted = scenario.probes.iter().any(|p| p.what == ProbeKind::Packets);
         rows = wanted.then(|| built.world.add_recorder(Rows::default()));
     }
     let mut samples = Samples::new(scenario, options.probes);
@@ -179,20 +180,20 @@ fn run_canonical(
     let part = Duration::from(scenario.end()) / PARTS;
     let mut next_part = Time::ZERO + part;
     let waits = scenario.stop == Stop::FlowsDone;
-    let mut next_look = if waits { Time::ZERO + LOOK } else { end };
+    let mut next_check = if waits { Time::ZERO + DONE_CHECK_INTERVAL } else { end };
     loop {
-        let until = end.min(next_part).min(next_look).min(samples.next());
+        let until = end.min(next_part).min(next_check).min(samples.next());
         built.world.run_until(until)?;
         samples.take(until, scenario, &built);
         if until >= next_part {
             next_part = until + part;
             progress(until.as_nanos() as f64 / end.as_nanos() as f64);
         }
-        if until >= end || (waits && until >= next_look && all_done(scenario, &mut built)) {
+        if until >= end || (waits && until >= next_check && all_done(scenario, &mut built)) {
             break;
         }
-        if until >= next_look {
-            next_look = until + LOOK.max(part / 1000);
+        if until >= next_check {
+            next_check = until + DONE_CHECK_INTERVAL.max(part / 1000);
         }
     }
     for (number, path) in &captures {
@@ -210,11 +211,11 @@ fn run_canonical(
         ..rows
     });
     let mut outcome = outcome(scenario, options.replication, seed, built, samples, rows, captures);
-    outcome.series.retain(|s| options.probes || delays && s.what == What::MessageDelay);
+    outcome.series.retain(|s| options.probes || delays && s.what == ProbeKind::MessageDelay);
     Ok(outcome)
 }
 
-fn all_done(scenario: &Scenario, built: &mut Built) -> bool {
+fn all_done(scenario: &Scenario, built: &mut BuiltWorld) -> bool {
     let number = built.ledger;
     for (index, flow) in scenario.flows.iter().enumerate() {
         if !flow.has_end() {
@@ -224,7 +225,7 @@ fn all_done(scenario: &Scenario, built: &mut Built) -> bool {
             return false;
         }
         let Some(ledger) = built.world.recorder::<Ledger>(number) else { return true };
-        // Datagrams of a source that has finished may still be under way.
+        // Datagrams of a source that has finished may still be in flight.
         if ledger.flows[index].there.in_flight() > 0 {
             return false;
         }
@@ -237,11 +238,11 @@ type Captures = Vec<(usize, String)>;
 fn open_captures(
     scenario: &Scenario,
     options: &Options,
-    built: &mut Built,
+    built: &mut BuiltWorld,
 ) -> Result<Captures, RunError> {
     let Some(folder) = &options.captures else { return Ok(Vec::new()) };
     let mut captures = Vec::new();
-    for probe in scenario.probes.iter().filter(|p| p.what == What::Capture) {
+    for probe in scenario.probes.iter().filter(|p| p.what == ProbeKind::Capture) {
         let Some((link, there)) = probe.link else { continue };
         let interface = built.interfaces[link][usize::from(!there)];
         let (from, to) = (usize::from(!there), usize::from(there));
@@ -256,41 +257,41 @@ fn open_captures(
     Ok(captures)
 }
 
-/// What is looked at every so often.
+/// Probes that are sampled at intervals.
 struct Samples {
-    /// Probe, interval, next time, what was seen.
-    looks: Vec<(Probe, Duration, Time, Thinned<[f64; 2]>)>,
+    /// Probe, interval, time of the next sample, samples so far.
+    probes: Vec<(Probe, Duration, Time, BoundedSamples<[f64; 2]>)>,
 }
 
 impl Samples {
     fn new(scenario: &Scenario, wanted: bool) -> Self {
-        let every_so_often = |p: &&Probe| matches!(p.what, What::Cwnd | What::Queue);
-        let probes = scenario.probes.iter().filter(every_so_often).filter(|_| wanted);
-        let look = |p: &Probe| (p.clone(), p.every.into(), Time::ZERO, Thinned::default());
-        Samples { looks: probes.map(look).collect() }
+        let is_sampled = |p: &&Probe| matches!(p.what, ProbeKind::Cwnd | ProbeKind::Queue);
+        let probes = scenario.probes.iter().filter(is_sampled).filter(|_| wanted);
+        let series = |p: &Probe| (p.clone(), p.every.into(), Time::ZERO, BoundedSamples::default());
+        Samples { probes: probes.map(series).collect() }
     }
 
     fn next(&self) -> Time {
-        self.looks.iter().map(|l| l.2).min().unwrap_or(Time::from_nanos(u64::MAX))
+        self.probes.iter().map(|l| l.2).min().unwrap_or(Time::from_nanos(u64::MAX))
     }
 
-    fn take(&mut self, now: Time, scenario: &Scenario, built: &Built) {
+    fn take(&mut self, now: Time, scenario: &Scenario, built: &BuiltWorld) {
         let x = now.as_nanos() as f64 / 1e9;
-        for (probe, every, next, seen) in self.looks.iter_mut().filter(|l| l.2 <= now) {
+        for (probe, every, next, points) in self.probes.iter_mut().filter(|l| l.2 <= now) {
             *next = now + *every;
             let value = match (probe.what, probe.flow, probe.link) {
-                (What::Cwnd, Some(flow), _) => {
+                (ProbeKind::Cwnd, Some(flow), _) => {
                     let started = now.as_nanos() >= scenario.flows[flow].start.as_nanos();
-                    built.flows[flow].look(&built.world).filter(|_| started).map(|l| l.cwnd)
+                    built.flows[flow].sender_state(&built.world).filter(|_| started).map(|l| l.cwnd)
                 }
-                (What::Queue, _, Some((link, there))) => {
+                (ProbeKind::Queue, _, Some((link, there))) => {
                     let interface = built.interfaces[link][usize::from(!there)];
                     built.world.link(interface).map(|l| l.queue_len() as f64)
                 }
                 _ => None,
             };
             if let Some(value) = value {
-                seen.push([x, value]);
+                points.push([x, value]);
             }
         }
     }
@@ -300,7 +301,7 @@ fn outcome(
     scenario: &Scenario,
     replication: u64,
     seed: u64,
-    mut built: Built,
+    mut built: BuiltWorld,
     samples: Samples,
     records: Option<Rows>,
     captures: Captures,
@@ -309,36 +310,37 @@ fn outcome(
     let ledger = built.world.take_recorder::<Ledger>(built.ledger).unwrap_or_default();
     let flows = scenario.flows.iter().zip(&ledger.flows).zip(&built.flows);
     let flows = flows
-        .map(|((flow, account), carried)| {
-            let seen = carried.seen(&built.world);
-            let look = carried.look(&built.world).unwrap_or_default();
+        .map(|((flow, account), flow_state)| {
+            let stats = flow_state.stats(&built.world);
+            let sender_state = flow_state.sender_state(&built.world).unwrap_or_default();
             let start = Time::ZERO + Duration::from(flow.start);
             FlowMeasures {
                 flow: flow.name.clone(),
                 transport: flow.transport.as_str(),
-                retransmits: look.retransmits,
-                timeouts: look.timeouts,
-                window_full: look.window_full,
-                completion: seen
+                retransmits: sender_state.retransmits,
+                timeouts: sender_state.timeouts,
+                window_full: sender_state.window_full,
+                completion: stats
                     .completed
                     .filter(|_| flow.has_end())
                     .map(|at| at.since(start).as_secs_f64()),
-                ..measure(&account.there, &account.back, &seen, start, ended)
+                ..measure(&account.there, &account.back, &stats, start, ended)
             }
         })
         .collect();
     let links = links(scenario, &built, &ledger, ended);
     let mut series: Vec<Series> = Vec::new();
-    for (probe, _, _, seen) in samples.looks {
-        series.push(one(scenario, &probe, seen.into_kept()));
+    for (probe, _, _, points) in samples.probes {
+        series.push(one(scenario, &probe, points.into_samples()));
     }
-    for probe in scenario.probes.iter().filter(|p| p.what == What::MessageDelay) {
-        let seen = probe.flow.map(|flow| built.flows[flow].seen(&built.world)).unwrap_or_default();
+    for probe in scenario.probes.iter().filter(|p| p.what == ProbeKind::MessageDelay) {
+        let stats =
+            probe.flow.map(|flow| built.flows[flow].stats(&built.world)).unwrap_or_default();
         let number = |(i, delay): (usize, &u64)| [i as f64, *delay as f64 / 1e9];
         series.push(one(
             scenario,
             probe,
-            seen.delay.kept().iter().enumerate().map(number).collect(),
+            stats.delay.samples().iter().enumerate().map(number).collect(),
         ));
     }
     for probe in &scenario.probes {
@@ -359,10 +361,16 @@ fn outcome(
     }
 }
 
-/// The figures that accounts and programs give.
-fn measure(there: &Account, back: &Account, seen: &Seen, start: Time, ended: Time) -> FlowMeasures {
+/// Computes the figures from the accounts and from the programs' counters.
+fn measure(
+    there: &Account,
+    back: &Account,
+    stats: &ProgramStats,
+    start: Time,
+    ended: Time,
+) -> FlowMeasures {
     let over = there.first_sent.zip(there.last_arrival).map(|(a, b)| b.since(a).as_secs_f64());
-    let goodput_over = seen.completed.unwrap_or(ended).since(start).as_secs_f64();
+    let goodput_over = stats.completed.unwrap_or(ended).since(start).as_secs_f64();
     FlowMeasures {
         flow: String::new(),
         transport: "",
@@ -372,8 +380,8 @@ fn measure(there: &Account, back: &Account, seen: &Seen, start: Time, ended: Tim
         dropped: there.dropped_total(),
         dropped_by: by_reason(there),
         in_flight: there.in_flight(),
-        duplicates: seen.duplicates,
-        damaged: seen.damaged,
+        duplicates: stats.duplicates,
+        damaged: stats.damaged,
         retransmits: 0,
         timeouts: 0,
         window_full: 0,
@@ -381,20 +389,20 @@ fn measure(there: &Account, back: &Account, seen: &Seen, start: Time, ended: Tim
         throughput: over
             .filter(|over| *over > 0.0)
             .map(|over| there.delivered_bytes as f64 * 8.0 / over),
-        goodput: if goodput_over > 0.0 { seen.bytes as f64 * 8.0 / goodput_over } else { 0.0 },
-        bytes: seen.bytes,
+        goodput: if goodput_over > 0.0 { stats.bytes as f64 * 8.0 / goodput_over } else { 0.0 },
+        bytes: stats.bytes,
         completion: None,
-        failed: seen.failed,
+        failed: stats.failed,
         stall: {
-            let all = seen.messages && seen.delivered >= seen.written;
-            let open = seen.completed.is_none() && !all;
-            seen.progress.stall(open.then_some(ended)).map(|stall| stall.as_secs_f64())
+            let all = stats.messages && stats.delivered >= stats.written;
+            let open = stats.completed.is_none() && !all;
+            stats.progress.stall(open.then_some(ended)).map(|stall| stall.as_secs_f64())
         },
-        messages: seen.messages.then(|| Messages {
-            written: seen.written,
-            delivered: seen.delivered,
-            refused: seen.refused,
-            delay: seen.delay.summary(),
+        messages: stats.messages.then(|| Messages {
+            written: stats.written,
+            delivered: stats.delivered,
+            refused: stats.refused,
+            delay: stats.delay.summary(),
         }),
         back: Back {
             sent: back.sent,
@@ -407,7 +415,7 @@ fn measure(there: &Account, back: &Account, seen: &Seen, start: Time, ended: Tim
     }
 }
 
-/// Packets dropped, by the reason in words.
+/// Returns the dropped packets by the name of the reason.
 fn by_reason(account: &Account) -> BTreeMap<&'static str, u64> {
     let mut by_reason = BTreeMap::new();
     for (reason, count) in &account.dropped {
@@ -416,7 +424,12 @@ fn by_reason(account: &Account) -> BTreeMap<&'static str, u64> {
     by_reason
 }
 
-fn links(scenario: &Scenario, built: &Built, ledger: &Ledger, ended: Time) -> Vec<LinkMeasures> {
+fn links(
+    scenario: &Scenario,
+    built: &BuiltWorld,
+    ledger: &Ledger,
+    ended: Time,
+) -> Vec<LinkMeasures> {
     let mut links = Vec::new();
     for (link, interfaces) in scenario.links.iter().zip(&built.interfaces) {
         for (end, config) in [(0, &link.there), (1, &link.back)] {
@@ -452,31 +465,31 @@ fn one(scenario: &Scenario, probe: &Probe, points: Vec<[f64; 2]>) -> Series {
     Series { what: probe.what, of, points, arrived: Vec::new(), lost: Vec::new() }
 }
 
-/// What the ledger has noted of a flow for a probe.
+/// Returns the ledger's data of a flow for a probe.
 fn of_flow(scenario: &Scenario, probe: &Probe, flow: &FlowLedger, ended: Time) -> Option<Series> {
     let seconds = |at: Time| at.as_nanos() as f64 / 1e9;
     match probe.what {
-        What::Delay => {
-            let kept = flow.delays.as_ref()?.kept();
+        ProbeKind::Delay => {
+            let samples = flow.delays.as_ref()?.samples();
             let number = |(i, (_, delay)): (usize, &(Time, u64))| [i as f64, *delay as f64 / 1e9];
-            Some(one(scenario, probe, kept.iter().enumerate().map(number).collect()))
+            Some(one(scenario, probe, samples.iter().enumerate().map(number).collect()))
         }
-        What::Throughput => {
+        ProbeKind::Throughput => {
             let (every, bins) = flow.bins.as_ref()?;
             let step = *every as f64 / 1e9;
-            // A last step that the end cuts short would look like a drop.
-            let whole = (ended.as_nanos() / every) as usize;
-            let bins = (0..whole).map(|i| bins.get(i).copied().unwrap_or(0));
+            // A last interval that the end of the run truncates would look like a drop.
+            let complete_bins = (ended.as_nanos() / every) as usize;
+            let bins = (0..complete_bins).map(|i| bins.get(i).copied().unwrap_or(0));
             let points = bins
                 .enumerate()
                 .map(|(i, bytes)| [(i as f64 + 0.5) * step, bytes as f64 * 8.0 / step])
                 .collect();
             Some(one(scenario, probe, points))
         }
-        What::Sequence => {
-            let kept = flow.sequence.as_ref()?.kept();
+        ProbeKind::Sequence => {
+            let samples = flow.sequence.as_ref()?.samples();
             let of = |mark| {
-                let of = kept.iter().filter(move |s| s.2 == mark);
+                let of = samples.iter().filter(move |s| s.2 == mark);
                 of.map(|(at, number, _)| [seconds(*at), *number as f64]).collect::<Vec<_>>()
             };
             let (arrived, lost) = (of(Mark::Arrived), of(Mark::Lost));

@@ -1,5 +1,5 @@
-//! A file of sections whose tables are found by name or number: they are read one by one, values can be
-//! put into them by their key path, and what does not fit together is reported at its key.
+//! A TOML file of sections whose tables are found by name or number. Tables are read one by one,
+//! values can be set by key path, and problems are reported at their key.
 
 use ringway_document::{Problem, Problems, Value, describe, label, unknown};
 use serde::de::DeserializeOwned;
@@ -7,25 +7,25 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-/// Largest file that is read, in bytes.
+/// Maximum size of a file, in bytes.
 pub const MAX_FILE: usize = 4 << 20;
-/// Longest key path, in keys.
+/// Maximum length of a key path, in keys.
 const MAX_PATH: usize = 16;
 
-/// One file.
+/// A parsed file.
 #[derive(Clone, Debug)]
 pub struct Document<'t>(ringway_document::Document<'t>);
 
-/// Where in a file: a section, which of its tables, and keys below.
+/// A location in a file: section, index of the table, and key path below it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place<'a> {
+pub(crate) struct Location<'a> {
     pub(crate) section: &'a str,
     pub(crate) index: Option<usize>,
     pub(crate) key: &'a str,
 }
 
 impl<'t> Document<'t> {
-    /// Parses TOML. `file` is only a name, for errors.
+    /// Parses TOML. `file` is the name in error messages.
     pub fn parse(file: &str, text: &'t str) -> Result<Self, Problems> {
         if text.len() > MAX_FILE {
             let what = format!("expected at most {MAX_FILE} bytes, got {}", text.len());
@@ -34,23 +34,23 @@ impl<'t> Document<'t> {
         ringway_document::Document::parse(file, text).map(Document)
     }
 
-    /// The file's name as it was given.
+    /// Returns the name of the file.
     pub fn file(&self) -> &str {
         self.0.file()
     }
 
-    /// A problem with a key, at a byte range of the text.
+    /// Creates a problem with a key, at a byte range of the text.
     pub(crate) fn at(&self, span: Range<usize>, key: &str, what: impl Into<String>) -> Problem {
         self.0.at(span, key, what)
     }
 
-    /// A problem with the value of a key, or with the table that lacks it.
-    pub(crate) fn blame(&self, place: Place<'_>, what: impl Into<String>) -> Problem {
-        let index = place.index.map(|index| (index + 1).to_string());
-        self.0.blame(&[place.section, &index.unwrap_or_default(), place.key].join("."), what)
+    /// Creates a problem with the value of a key, or with the table that lacks it.
+    pub(crate) fn blame(&self, location: Location<'_>, what: impl Into<String>) -> Problem {
+        let index = location.index.map(|index| (index + 1).to_string());
+        self.0.blame(&[location.section, &index.unwrap_or_default(), location.key].join("."), what)
     }
 
-    /// The tables of a section that may come several times.
+    /// Returns the tables of a section that may occur several times.
     pub(crate) fn elements(&self, section: &str) -> Vec<&Value<'t>> {
         match self.0.section(section).map(|(_, value)| value.get_ref()) {
             Some(DeValue::Array(array)) => array.iter().collect(),
@@ -58,7 +58,7 @@ impl<'t> Document<'t> {
         }
     }
 
-    /// Reports sections that are none of `known`.
+    /// Reports sections that are not in `known`.
     pub(crate) fn only(&self, known: &[&str], problems: &mut Vec<Problem>) {
         for key in self.0.sections() {
             if !known.contains(&key.get_ref().as_ref()) {
@@ -67,12 +67,12 @@ impl<'t> Document<'t> {
         }
     }
 
-    /// Whether the file has a section.
+    /// Returns whether the file has a section.
     pub(crate) fn has(&self, section: &str) -> bool {
         self.0.section(section).is_some()
     }
 
-    /// Reads a section that comes once; its defaults if it does not come.
+    /// Reads a section that occurs once; returns its defaults if it is missing.
     pub(crate) fn one<T: DeserializeOwned + Default>(
         &self,
         section: &str,
@@ -82,7 +82,7 @@ impl<'t> Document<'t> {
         self.read(section, value, &[], problems).unwrap_or_default()
     }
 
-    /// Reads every table of a section. What cannot be read is reported and `None`.
+    /// Reads every table of a section. An invalid table is reported and `None`.
     pub(crate) fn all<T: DeserializeOwned>(
         &self,
         section: &str,
@@ -98,7 +98,7 @@ impl<'t> Document<'t> {
             .collect()
     }
 
-    /// Whether a section is a list of at most `max` tables; reports if not.
+    /// Returns whether a section is a list of at most `max` tables; reports if not.
     pub(crate) fn is_list(&self, section: &str, max: usize, problems: &mut Vec<Problem>) -> bool {
         let Some((key, value)) = self.0.section(section) else { return true };
         let DeValue::Array(array) = value.get_ref() else {
@@ -114,8 +114,8 @@ impl<'t> Document<'t> {
         true
     }
 
-    /// Reads one value; `more` are keys that are known here besides those of `T`. `None` if anything
-    /// is wrong with it, which is reported.
+    /// Reads one value. `more` are further valid keys besides those of `T`. Reports problems and
+    /// returns `None` if there are any.
     pub(crate) fn read<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -128,9 +128,9 @@ impl<'t> Document<'t> {
         read.filter(|_| problems.len() == before)
     }
 
-    /// Puts a value wherever a key path leads: `flow.NAME.rate`, `link.*.queue.limit`, `scenario.stop`.
-    /// Tables of a list are found by their name or number, or all by `*`. Keys below the section
-    /// that are not there yet are made.
+    /// Sets the values at a key path: `flow.NAME.rate`, `link.*.queue.limit`, `scenario.stop`.
+    /// Tables of a list are found by name or number, or all by `*`. Missing keys below the section
+    /// are created.
     pub fn set(&mut self, path: &str, value: &Value<'t>) -> Result<(), String> {
         let keys: Vec<&str> = path.split('.').collect();
         if keys.len() < 2 || keys.len() > MAX_PATH || keys.iter().any(|k| k.is_empty()) {
@@ -147,7 +147,7 @@ impl<'t> Document<'t> {
     }
 }
 
-/// Puts a value below another.
+/// Sets a value at a path of keys below a value.
 fn put<'t>(below: &mut Value<'t>, keys: &[&str], value: &Value<'t>) -> Result<(), String> {
     let Some((first, rest)) = keys.split_first() else {
         *below = value.clone();

@@ -1,6 +1,6 @@
-//! The tables `[[flow]]`: what is sent, when, by which transport.
+//! The tables `[[flow]]`: traffic, times and transport of each flow.
 
-use super::document::{Document, Place};
+use super::document::{Document, Location};
 use super::keys::{Deal, Ns2Keys, SctpKeys, SctpNs2Keys, TcpKeys};
 use ringway_document::Problem;
 use ringway_link::{Rate, Size, Span};
@@ -9,31 +9,31 @@ use ringway_sim::traffic::Stay;
 use ringway_tcp::{Settings, ns2};
 use serde::{Deserialize, Serialize};
 
-/// Least size of a message: its number and the time it was written.
+/// Minimum size of a message in bytes: its number and the time it was written.
 pub const MIN_MESSAGE: u64 = 16;
-/// Largest message.
+/// Maximum size of a message in bytes.
 pub const MAX_MESSAGE: u64 = 65_535;
-/// Largest file.
+/// Maximum size of a file in bytes.
 pub const MAX_SIZE: u64 = 1 << 40;
 
-/// What carries a flow. Another transport joins by a line here and a file in `run/transport`.
+/// Transport of a flow. A new transport needs a variant here and a file in `run/transport`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Transport {
-    /// Datagrams.
+    /// UDP datagrams.
     Udp,
-    /// TCP as the RFCs have it.
+    /// TCP according to the RFCs.
     Tcp,
     /// The one-way TCP of ns-2.
     TcpNs2,
-    /// SCTP as RFC 9260 has it.
+    /// SCTP according to RFC 9260.
     Sctp,
     /// The one-way SCTP of ns-2.
     SctpNs2,
 }
 
 impl Transport {
-    /// As it stands in the file.
+    /// Returns the name in the file.
     pub const fn as_str(self) -> &'static str {
         match self {
             Transport::Udp => "udp",
@@ -45,7 +45,7 @@ impl Transport {
     }
 }
 
-/// How long bursts and silences are.
+/// Distribution of the lengths of bursts and silences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum StayKind {
@@ -66,7 +66,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// Keys this traffic understands, besides those of every flow.
+    /// Returns the keys of this traffic, besides those of every flow.
     const fn keys(self) -> &'static [&'static str] {
         match self {
             Kind::Cbr | Kind::Poisson => &["rate", "packet", "packets", "stop"],
@@ -80,48 +80,48 @@ impl Kind {
     }
 }
 
-/// What a flow sends.
+/// Traffic of a flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Traffic {
-    /// Messages by the clock or by chance.
+    /// Messages at regular or random times.
     Messages {
-        /// Bytes of one: of the whole IP packet over UDP, of data over a stream.
+        /// Size of a message in bytes: of the whole IP packet over UDP, of the data over a stream.
         packet: Size,
-        /// Mean bit rate of messages (of a burst, if there are bursts).
+        /// Mean bit rate of the messages; within a burst, if there are bursts.
         rate: Rate,
-        /// When they come.
+        /// Distribution of the messages in time.
         pattern: Pattern,
-        /// How many at most.
-        most: u64,
+        /// Maximum number of messages.
+        max_packets: u64,
     },
-    /// As much as goes.
+    /// As much data as possible.
     Bulk,
-    /// So many bytes, and the end.
+    /// A file.
     File {
-        /// How many.
+        /// Size in bytes.
         size: Size,
     },
-    /// Questions and answers, one at a time.
+    /// Requests and responses, one at a time.
     RequestResponse {
-        /// Bytes of a question.
+        /// Size of a request in bytes.
         request: Size,
-        /// Bytes of an answer.
+        /// Size of a response in bytes.
         response: Size,
-        /// How many questions.
+        /// Number of requests.
         requests: u64,
-        /// From an answer to the next question.
+        /// Time from a response to the next request.
         think: Span,
-        /// How long an answer may take, over datagrams.
+        /// Time limit of a response, over datagrams.
         timeout: Span,
     },
 }
 
-/// When messages come.
+/// Distribution of messages in time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pattern {
     /// At a constant rate.
     Constant,
-    /// At independent times.
+    /// At independent, exponentially distributed intervals.
     Poisson,
     /// In bursts.
     OnOff {
@@ -129,7 +129,7 @@ pub enum Pattern {
         on: Span,
         /// Mean length of a silence.
         off: Span,
-        /// How both scatter.
+        /// Distribution of both lengths.
         stay: Stay,
     },
 }
@@ -137,70 +137,70 @@ pub enum Pattern {
 /// A flow from one node to another.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Flow {
-    /// Its name.
+    /// Name of the flow.
     pub name: String,
-    /// Where it begins, by number.
+    /// Index of the node at which it begins.
     pub from: usize,
-    /// Where it goes.
+    /// Index of the node at which it ends.
     pub to: usize,
-    /// What carries it.
+    /// Transport.
     pub transport: Transport,
-    /// What it sends.
+    /// Traffic.
     pub traffic: Traffic,
-    /// When it begins.
+    /// Time at which it begins.
     pub start: Span,
-    /// When it stops to send; at this time something may still be sent.
+    /// Time after which nothing more is sent.
     pub stop: Option<Span>,
-    /// Whether its packets understand congestion marks (datagrams; TCP has a setting of its own).
+    /// Whether its packets are marked ECN-capable (datagrams; TCP has its own setting).
     pub ecn: bool,
     /// Settings of TCP.
     pub tcp: Settings,
     /// Settings of ns-2's TCP.
     pub ns2: ns2::Settings,
-    /// Settings of SCTP, and how its messages are sent.
+    /// Settings of SCTP, and the use of its streams and paths.
     pub sctp: Sctp,
     /// Settings of ns-2's SCTP.
     pub sctp_ns2: ringway_sctp::ns2::Settings,
-    /// Over ns-2's SCTP: whether packets without data count, and each packet's delay is its own.
-    /// Otherwise a delay begins when a TSN is first sent.
+    /// Over ns-2's SCTP: whether packets without data count, and the delay of each packet counts
+    /// from its own transmission. Otherwise a delay counts from the first transmission of a TSN.
     pub every_packet: bool,
 }
 
-/// How a flow uses SCTP.
+/// Use of SCTP by a flow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sctp {
     /// Settings of the association.
     pub settings: ringway_sctp::Settings,
-    /// Streams that messages are sent on in turn.
+    /// Number of streams for messages.
     pub streams: u16,
-    /// Whether messages are delivered in whatever order they come.
+    /// Whether messages are delivered in the order of arrival.
     pub unordered: bool,
-    /// Links by which the paths leave the first node, the primary path's first; empty for the
-    /// cheapest way alone.
+    /// Links by which the paths leave the first node, the primary path's link first; empty for the
+    /// cheapest path only.
     pub paths: Vec<usize>,
-    /// Which stream a message goes on.
+    /// Selection of the stream of a message.
     pub deal: Deal,
-    /// When a message is given up.
+    /// Condition under which a message is abandoned.
     pub reliability: Reliability,
     /// Priorities or weights of the first streams.
     pub values: Vec<u16>,
-    /// Bytes of the messages that a file, or as much as goes, is cut into.
+    /// Size in bytes of the messages into which a file or bulk data is divided.
     pub message: u16,
 }
 
 impl Flow {
-    /// Whether it ends by itself.
+    /// Returns whether the traffic ends without a stop time.
     pub fn has_end(&self) -> bool {
         match self.traffic {
             Traffic::File { .. } => true,
             Traffic::Bulk => false,
-            Traffic::Messages { most, .. } => most != u64::MAX,
+            Traffic::Messages { max_packets, .. } => max_packets != u64::MAX,
             Traffic::RequestResponse { requests, .. } => requests != u64::MAX,
         }
     }
 }
 
-/// The table as it stands in the file.
+/// The table as written in the file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Raw {
@@ -234,7 +234,7 @@ pub(crate) struct Raw {
 }
 
 impl Raw {
-    /// Says what does not fit together; `None` if anything does not.
+    /// Checks the table; reports problems and returns `None` if there are any.
     pub(crate) fn check(
         self,
         document: &Document<'_>,
@@ -243,8 +243,8 @@ impl Raw {
     ) -> Option<Flow> {
         let before = problems.len();
         let mut wrong = |key: &str, what: String| {
-            let place = Place { section: "flow", index: Some(index), key };
-            problems.push(document.blame(place, what));
+            let location = Location { section: "flow", index: Some(index), key };
+            problems.push(document.blame(location, what));
         };
         let given = [
             ("rate", self.rate.is_some()),
@@ -338,7 +338,12 @@ impl Raw {
                 } else if rate.0 == 0 || rate.is_unlimited() {
                     wrong("rate", format!("expected a bit rate above 0 and limited, got {rate}"));
                 }
-                Traffic::Messages { packet, rate, pattern, most: self.packets.unwrap_or(u64::MAX) }
+                Traffic::Messages {
+                    packet,
+                    rate,
+                    pattern,
+                    max_packets: self.packets.unwrap_or(u64::MAX),
+                }
             }
             Kind::Bulk => Traffic::Bulk,
             Kind::File => {
@@ -355,10 +360,10 @@ impl Raw {
                 let timeout = span("timeout", self.timeout, Some(Span::from_secs(5)), true);
                 let mut size = |key: &str, value: Option<Size>, default| {
                     let size = value.unwrap_or(Size(default));
-                    let most = if datagrams { MAX_MESSAGE } else { MAX_SIZE };
+                    let max = if datagrams { MAX_MESSAGE } else { MAX_SIZE };
                     let least = MIN_MESSAGE + if datagrams { 28 } else { 0 };
-                    if !(least..=most).contains(&size.0) {
-                        wrong(key, format!("expected {least} B to {most} B, got {size}"));
+                    if !(least..=max).contains(&size.0) {
+                        wrong(key, format!("expected {least} B to {max} B, got {size}"));
                     }
                     size
                 };
@@ -404,8 +409,8 @@ impl Raw {
         }
         let streams = sctp.streams.unwrap_or(1);
         if streams == 0 || streams > settings.outbound_streams {
-            let most = settings.outbound_streams;
-            wrong("sctp.streams", format!("expected 1 to {most}, got {streams}"));
+            let max = settings.outbound_streams;
+            wrong("sctp.streams", format!("expected 1 to {max}, got {streams}"));
         }
         if let Some((key, what)) = sctp.check(streams, self.traffic != Kind::File) {
             wrong(&format!("sctp.{key}"), what);

@@ -1,23 +1,23 @@
-//! The section `[scenario]`: what it is about, who is there, when it ends.
+//! The section `[scenario]`: title, nodes, end of the run, replications.
 
 use ringway_link::{Generator, Span};
 use serde::{Deserialize, Deserializer, de};
 use std::fmt;
 
-/// Longest virtual time a scenario may take.
+/// Maximum virtual time of a run.
 pub const MAX_TIME: Span = Span::from_secs(1_000_000);
 
-/// When a run ends.
+/// End of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// At that time.
+    /// At a fixed time.
     At(Span),
-    /// When every flow that has an end has come to it, or at `at_most`.
+    /// When every flow that has an end has ended, or at `at_most`.
     FlowsDone,
 }
 
 impl Stop {
-    /// What stands in the file for [`Stop::FlowsDone`].
+    /// Value of `stop` in the file for [`Stop::FlowsDone`].
     pub const FLOWS_DONE: &str = "flows done";
 }
 
@@ -41,7 +41,7 @@ impl<'de> Deserialize<'de> for Stop {
     }
 }
 
-/// The section as it stands in the file.
+/// The section as written in the file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Header {
@@ -62,7 +62,7 @@ impl Default for Header {
             title: String::new(),
             text: String::new(),
             nodes: Vec::new(),
-            // ns-2's own.
+            // The default seed of ns-2.
             seed: 12_345,
             replications: 1,
             generator: Generator::Mrg32k3a,

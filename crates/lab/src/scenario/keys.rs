@@ -1,4 +1,4 @@
-//! Settings of transports as they stand in a file, in the tables of a `[[flow]]`.
+//! The settings of transports in a file, in the tables of a `[[flow]]`.
 
 use ringway_link::{Size, Span};
 use ringway_sansio::Duration;
@@ -24,7 +24,7 @@ enum DetectionKey {
     Sack,
 }
 
-/// TCP's settings as they stand in the file; [`Settings`] says what each means.
+/// TCP's settings in the file; [`Settings`] describes each.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct TcpKeys {
@@ -74,7 +74,7 @@ impl Default for TcpKeys {
 
 impl TcpKeys {
     pub(super) fn settings(self) -> Settings {
-        // What is cut off here is out of the bounds that `Settings::check` names.
+        // Values truncated here are outside the bounds that `Settings::check` reports.
         Settings {
             mtu: self.mtu.0.min(u16::MAX.into()) as u16,
             send_buffer: usize::try_from(self.send_buffer.0).unwrap_or(usize::MAX),
@@ -101,7 +101,7 @@ impl TcpKeys {
     }
 }
 
-/// The settings of ns-2's TCP as they stand in the file; [`ns2::Settings`] says what each means.
+/// The settings of ns-2's TCP in the file; [`ns2::Settings`] describes each.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Ns2Keys {
@@ -133,7 +133,7 @@ impl Default for Ns2Keys {
 
 impl Ns2Keys {
     pub(super) fn check(&self) -> Result<(), (&'static str, &'static str)> {
-        let most = Span::from_secs(100_000);
+        let max = Span::from_secs(100_000);
         for (key, ok, expected) in [
             ("window", (1..=1 << 20).contains(&self.window), "expected 1 to 1048576 packets"),
             (
@@ -144,12 +144,12 @@ impl Ns2Keys {
             ("dup_acks", (1..=1 << 20).contains(&self.dup_acks), "expected 1 to 1048576"),
             (
                 "tick",
-                self.tick > Span(0) && self.tick <= most,
+                self.tick > Span(0) && self.tick <= max,
                 "expected more than 0 s and at most 100000 s",
             ),
             (
                 "max_rto",
-                self.max_rto > Span(0) && self.max_rto <= most,
+                self.max_rto > Span(0) && self.max_rto <= max,
                 "expected more than 0 s and at most 100000 s",
             ),
             (
@@ -159,7 +159,7 @@ impl Ns2Keys {
             ),
             (
                 "initial_rto",
-                self.initial_rto > Span(0) && self.initial_rto <= most,
+                self.initial_rto > Span(0) && self.initial_rto <= max,
                 "expected more than 0 s and at most 100000 s",
             ),
         ] {
@@ -212,14 +212,14 @@ enum MultipathKey {
     Pooled,
 }
 
-/// Which stream a message goes on.
+/// Selection of the stream of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Deal {
-    /// The next one after that of the message before.
+    /// The stream after that of the previous message.
     #[default]
     InTurn,
-    /// Any, as of messages that have nothing to do with each other.
+    /// A random stream, as for messages that are independent of each other.
     AtRandom,
 }
 
@@ -230,8 +230,8 @@ enum SctpAlgorithmKey {
     Cubic,
 }
 
-/// SCTP's settings as they stand in the file; [`sctp::Settings`] says what each means. What is not
-/// given is as the profile has it.
+/// SCTP's settings in the file; [`sctp::Settings`] describes each. Keys that are not set have the
+/// value of the profile.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct SctpKeys {
@@ -274,7 +274,7 @@ impl SctpKeys {
             Profile::Rfc9260 => sctp::Settings::default(),
             Profile::Ss7 => sctp::Settings::ss7(),
         };
-        // What is cut off here is out of the bounds that `Settings::check` names.
+        // Values truncated here are outside the bounds that `Settings::check` reports.
         let bytes = |size: Option<Size>, or: usize| {
             size.map_or(or, |s| usize::try_from(s.0).unwrap_or(usize::MAX))
         };
@@ -331,7 +331,7 @@ impl SctpKeys {
         }
     }
 
-    /// What is wrong with keys that do not stand alone: the key, and what was expected.
+    /// Returns a key that is invalid together with others, and what was expected.
     pub(super) fn check(&self, streams: u16, messages: bool) -> Option<(&'static str, String)> {
         let by = |kind: SchedulingKey| {
             self.scheduling
@@ -364,7 +364,7 @@ impl SctpKeys {
                 Some((key, "expected only one of `lifetime` and `retransmissions`".into()))
             }
             [Some(key), None] | [None, Some(key)] if !messages => {
-                Some((key, "a file is not whole without some of its messages".into()))
+                Some((key, "a file needs all of its messages".into()))
             }
             _ if self.multipath.is_some_and(|m| !matches!(m, MultipathKey::Off))
                 && self.paths.len() < 2 =>
@@ -375,24 +375,24 @@ impl SctpKeys {
         }
     }
 
-    /// When a message is given up.
+    /// Returns the condition under which a message is abandoned.
     pub(super) fn reliability(&self) -> Reliability {
         match (self.lifetime, self.retransmissions) {
             (Some(lifetime), _) => Reliability::Lifetime(lifetime.into()),
-            (None, Some(most)) => Reliability::Retransmits(most),
+            (None, Some(max)) => Reliability::Retransmits(max),
             (None, None) => Reliability::Full,
         }
     }
 
-    /// What the scheduler goes by, of the first streams.
+    /// Returns the priorities or weights of the first streams.
     pub(super) fn values(&self) -> Vec<u16> {
         if self.weights.is_empty() { self.priorities.clone() } else { self.weights.clone() }
     }
 }
 
-/// The settings of ns-2's SCTP as they stand in the file; [`sctp::ns2::Settings`] says what each
-/// means. A `sack_delay` of nothing acknowledges every packet at once. `every_packet`: packets without
-/// data are counted too, and each packet's delay is its own.
+/// The settings of ns-2's SCTP in the file; [`sctp::ns2::Settings`] describes each. With a
+/// `sack_delay` of 0 every packet is acknowledged at once. `every_packet`: packets without data are
+/// counted too, and the delay of each packet counts from its own transmission.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct SctpNs2Keys {
@@ -428,15 +428,15 @@ impl Default for SctpNs2Keys {
 
 impl SctpNs2Keys {
     pub(super) fn check(&self) -> Result<(), (&'static str, &'static str)> {
-        let most = Span::from_secs(100_000);
+        let max = Span::from_secs(100_000);
         let bytes = |size: Size| (1..=1 << 30).contains(&size.0);
-        let time = |span: Span| span > Span(0) && span <= most;
+        let time = |span: Span| span > Span(0) && span <= max;
         for (key, ok, expected) in [
             ("window", bytes(self.window), "expected 1 B to 1 GiB"),
             ("ssthresh", bytes(self.ssthresh), "expected 1 B to 1 GiB"),
             ("initial_window", bytes(self.initial_window), "expected 1 B to 1 GiB"),
             ("misses", (1..=1 << 20).contains(&self.misses), "expected 1 to 1048576"),
-            ("sack_delay", self.sack_delay <= most, "expected at most 100000 s"),
+            ("sack_delay", self.sack_delay <= max, "expected at most 100000 s"),
             ("max_rto", time(self.max_rto), "expected more than 0 s and at most 100000 s"),
             (
                 "min_rto",

@@ -1,45 +1,46 @@
-//! The tables `[[link]]`: two nodes, and everything a link can do to packets, each way.
+//! The tables `[[link]]`: two nodes, and the properties of the link in each direction.
 
-use super::document::{Document, Place};
+use super::document::{Document, Location};
 use ringway_document::{Problem, describe, label};
 use ringway_link::{ConfigError, LinkConfig};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Keys of a link that are not those of its configuration.
-const OWN: [&str; 6] = ["name", "between", "cost", "there", "back", "schedule"];
+/// Keys of a link besides those of its configuration.
+const LINK_KEYS: [&str; 6] = ["name", "between", "cost", "there", "back", "schedule"];
 
 /// A link between two nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Link {
-    /// Its name; `a-b` unless given.
+    /// Name; `a-b` by default.
     pub name: String,
-    /// The node at each end, by number.
+    /// Indices of the nodes at its ends.
     pub between: [usize; 2],
-    /// From the first node to the second.
+    /// Configuration from the first node to the second.
     pub there: LinkConfig,
-    /// From the second to the first.
+    /// Configuration from the second node to the first.
     pub back: LinkConfig,
-    /// What a path over it counts.
+    /// Cost of the link in a path.
     pub cost: u32,
 }
 
-/// Largest cost of a link.
+/// Maximum cost of a link.
 const MAX_COST: u64 = 1 << 20;
 
 type Table<'t> = DeTable<'t>;
 
-/// Reads one link; its ends are names still.
+/// Reads one link; returns it with the names of its nodes.
 pub(crate) fn read<'t>(
     document: &Document<'t>,
     index: usize,
     value: &Spanned<DeValue<'t>>,
     problems: &mut Vec<Problem>,
 ) -> Option<(Link, [String; 2])> {
-    let place = |key: &'static str| Place { section: "link", index: Some(index), key };
+    let location = |key: &'static str| Location { section: "link", index: Some(index), key };
     let DeValue::Table(table) = value.get_ref() else {
-        problems
-            .push(document.blame(place(""), format!("expected a table, got {}", describe(value))));
+        problems.push(
+            document.blame(location(""), format!("expected a table, got {}", describe(value))),
+        );
         return None;
     };
     let mut table = table.clone();
@@ -50,7 +51,7 @@ pub(crate) fn read<'t>(
     let path = format!("link.{}", label(value, index));
     let Some(between) = between else {
         let what = "the key `between` is missing: the names of two nodes, such as [\"a\", \"b\"]";
-        problems.push(document.blame(place(""), what));
+        problems.push(document.blame(location(""), what));
         return None;
     };
     let ends: [String; 2] = document.read(&format!("{path}.between"), &between, &[], problems)?;
@@ -63,8 +64,9 @@ pub(crate) fn read<'t>(
         None => 1,
     };
     if cost == 0 || cost > MAX_COST {
-        problems
-            .push(document.blame(place("cost"), format!("expected 1 to {MAX_COST}, got {cost}")));
+        problems.push(
+            document.blame(location("cost"), format!("expected 1 to {MAX_COST}, got {cost}")),
+        );
         return None;
     }
     let mut side = |own: Option<Spanned<DeValue<'t>>>, key: &'static str| -> Option<LinkConfig> {
@@ -73,19 +75,20 @@ pub(crate) fn read<'t>(
             Some(DeValue::Table(own)) => own,
             Some(_) => {
                 let what = "expected a table with what differs in this direction";
-                problems.push(document.blame(place(key), what));
+                problems.push(document.blame(location(key), what));
                 return None;
             }
         };
         let mut all = table.clone();
         for (key, value) in own.iter() {
-            // Taken out first: inserting would keep the place of the key that is replaced.
+            // The key is removed first, because inserting would keep the position of the replaced
+            // key.
             all.remove(key);
             all.insert(key.clone(), value.clone());
         }
-        let whole = Spanned::new(value.span(), DeValue::Table(all));
+        let merged = Spanned::new(value.span(), DeValue::Table(all));
         let before = problems.len();
-        let config: Option<LinkConfig> = document.read(&path, &whole, &OWN, problems);
+        let config: Option<LinkConfig> = document.read(&path, &merged, &LINK_KEYS, problems);
         for problem in &mut problems[before..] {
             in_direction(problem, &path, key, &own);
         }
@@ -93,10 +96,10 @@ pub(crate) fn read<'t>(
         match config.check() {
             Ok(()) => Some(config),
             Err(error) => {
-                let (field, what) = said(&error);
+                let (field, what) = key_and_problem(&error);
                 let inside =
                     if own.contains_key(field) { format!("{key}.{field}") } else { field.into() };
-                let at = Place { section: "link", index: Some(index), key: &inside };
+                let at = Location { section: "link", index: Some(index), key: &inside };
                 problems.push(document.blame(at, what));
                 None
             }
@@ -107,7 +110,7 @@ pub(crate) fn read<'t>(
     Some((link, ends))
 }
 
-/// Names the direction in the key of a problem, if that is where the key stands.
+/// Adds the direction to the key of a problem if the key is in the table of that direction.
 fn in_direction(problem: &mut Problem, path: &str, direction: &str, own: &Table<'_>) {
     let Some(rest) = problem.key.strip_prefix(&format!("{path}.")) else { return };
     let first = rest.split('.').next().unwrap_or_default();
@@ -116,8 +119,8 @@ fn in_direction(problem: &mut Problem, path: &str, direction: &str, own: &Table<
     }
 }
 
-/// The key that is wrong, and what was expected.
-fn said(error: &ConfigError) -> (&'static str, String) {
+/// Returns the key of a configuration error, and what was expected.
+fn key_and_problem(error: &ConfigError) -> (&'static str, String) {
     match error {
         ConfigError::Range { field, expected } => (field, format!("expected {expected}")),
         ConfigError::Table(error) => ("distribution", error.to_string()),

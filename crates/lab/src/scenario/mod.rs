@@ -1,8 +1,8 @@
-//! A scenario: who is there, what joins them, what is sent, what is looked at, and when it ends.
+//! A scenario: nodes, links, flows, probes, and the end of the run.
 //!
-//! One TOML file holds one scenario. [`Scenario::read`] reads it, checks that it fits together, and
-//! says of everything that does not in which line it stands and what was expected. It runs nothing:
-//! that is [`mod@crate::run`]. Read `docs/lab.md` for the format line by line.
+//! One TOML file contains one scenario. [`Scenario::read`] parses and checks it, and reports every
+//! problem with its line and what was expected. [`mod@crate::run`] runs it. `docs/lab.md` describes
+//! the format line by line.
 
 pub(crate) mod document;
 mod flow;
@@ -16,74 +16,74 @@ pub use flow::{Flow, MAX_MESSAGE, MAX_SIZE, MIN_MESSAGE, Pattern, Sctp, Traffic,
 pub use header::{MAX_TIME, Stop};
 pub use keys::Deal;
 pub use link::Link;
-pub use probe::{Probe, What};
+pub use probe::{Probe, ProbeKind};
 pub use ringway_document::{MAX_PROBLEMS, Problem, Problems};
 
-use document::Place;
+use document::Location;
 use header::Header;
 use ringway_document::nearest;
 use ringway_link::{Generator, Span};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// Most nodes.
+/// Maximum number of nodes.
 pub const MAX_NODES: usize = 4096;
-/// Most links.
+/// Maximum number of links.
 pub const MAX_LINKS: usize = 8192;
-/// Most static routes.
+/// Maximum number of static routes.
 pub const MAX_ROUTES: usize = 65_536;
-/// Most flows.
+/// Maximum number of flows.
 pub const MAX_FLOWS: usize = 4096;
-/// Most paths of a flow.
+/// Maximum number of paths of a flow.
 pub const MAX_PATHS: usize = 8;
-/// Most probes.
+/// Maximum number of probes.
 pub const MAX_PROBES: usize = 256;
-/// Most replications of one run.
+/// Maximum number of replications of one run.
 pub const MAX_REPLICATIONS: u64 = 1_000_000;
-/// Most looks of a probe in a run.
+/// Maximum number of samples of a probe in a run.
 pub const MAX_LOOKS: u64 = 4_000_000;
-/// Longest name.
+/// Maximum length of a name.
 pub const MAX_NAME: usize = 64;
 
-/// A scenario that fits together.
+/// A valid scenario.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
-    /// What it is called, in a line.
+    /// Title, in one line.
     pub title: String,
-    /// What it shows.
+    /// Description of what it shows.
     pub text: String,
-    /// Names the experiment for the random streams.
+    /// Seed of the random streams.
     pub seed: u64,
-    /// How often it is run unless told otherwise.
+    /// Default number of replications.
     pub replications: u64,
-    /// Which random numbers.
+    /// Random number generator.
     pub generator: Generator,
-    /// When a run ends.
+    /// End of a run.
     pub stop: Stop,
     /// Latest end of a run that waits for its flows.
     pub at_most: Span,
-    /// Most events of a run.
+    /// Maximum number of events of a run.
     pub events: u64,
-    /// The nodes' names.
+    /// Names of the nodes.
     pub nodes: Vec<String>,
-    /// Links between them.
+    /// Links.
     pub links: Vec<Link>,
-    /// Static routes, before computed ones.
+    /// Static routes, which precede computed ones.
     pub routes: Vec<Route>,
-    /// What is sent.
+    /// Flows.
     pub flows: Vec<Flow>,
-    /// What is looked at.
+    /// Probes.
     pub probes: Vec<Probe>,
 }
 
-/// A static route: at a node, what goes to another node leaves by a link.
+/// A static route: packets at a node for another node leave by a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// Where it holds.
+    /// Index of the node with the route.
     pub at: usize,
-    /// For what goes there.
+    /// Index of the destination.
     pub to: usize,
-    /// The way out.
+    /// Index of the link.
     pub link: usize,
 }
 
@@ -98,7 +98,7 @@ struct RawRoute {
 const SECTIONS: [&str; 5] = ["scenario", "link", "route", "flow", "probe"];
 
 impl Scenario {
-    /// Reads a scenario from the text of a file; `file` is only a name, for errors.
+    /// Reads a scenario from the text of a file; `file` is the name in error messages.
     pub fn read(file: &str, text: &str) -> Result<Self, Problems> {
         Self::from_document(&Document::parse(file, text)?)
     }
@@ -107,14 +107,14 @@ impl Scenario {
     pub fn from_document(document: &Document<'_>) -> Result<Self, Problems> {
         let mut problems = Vec::new();
         document.only(&SECTIONS, &mut problems);
-        let read = Reader { document, problems: &mut problems, whole: true }.scenario();
+        let read = Reader { document, problems: &mut problems, complete: true }.scenario();
         match read {
             Some(scenario) if problems.is_empty() => Ok(scenario),
             _ => Err(Problems::new(document.file(), problems)),
         }
     }
 
-    /// How long it takes at most.
+    /// Returns the latest end of a run.
     pub fn end(&self) -> Span {
         match self.stop {
             Stop::At(end) => end,
@@ -123,17 +123,17 @@ impl Scenario {
     }
 }
 
-/// Reads a document and notes what is wrong.
+/// Reads a document and collects its problems.
 struct Reader<'a, 't> {
     document: &'a Document<'t>,
     problems: &'a mut Vec<Problem>,
-    /// Everything that others may refer to could be read so far.
-    whole: bool,
+    /// Whether all tables that others refer to could be read so far.
+    complete: bool,
 }
 
 impl Reader<'_, '_> {
-    fn wrong(&mut self, section: &str, index: Option<usize>, key: &str, what: impl Into<String>) {
-        self.problems.push(self.document.blame(Place { section, index, key }, what));
+    fn report(&mut self, section: &str, index: Option<usize>, key: &str, what: impl Into<String>) {
+        self.problems.push(self.document.blame(Location { section, index, key }, what));
     }
 
     fn scenario(&mut self) -> Option<Scenario> {
@@ -149,7 +149,7 @@ impl Reader<'_, '_> {
             self.header(&header);
         }
         let nodes = self.nodes(&header.nodes);
-        self.whole = !nodes.is_empty();
+        self.complete = !nodes.is_empty();
         let links = self.links(&nodes);
         let names: Vec<&str> = links.iter().map(|l| l.name.as_str()).collect();
         let routes = self.routes(&nodes, &links, &names);
@@ -158,7 +158,7 @@ impl Reader<'_, '_> {
         let probes = self.probes(&flows, &names, end);
         if header.stop == Stop::FlowsDone && !flows.is_empty() && !flows.iter().any(Flow::has_end) {
             let what = "expected a time: no flow of this scenario ends by itself";
-            self.wrong("scenario", None, "stop", what);
+            self.report("scenario", None, "stop", what);
         }
         Some(Scenario {
             title: header.title,
@@ -179,12 +179,12 @@ impl Reader<'_, '_> {
 
     fn header(&mut self, header: &Header) {
         if header.title.is_empty() {
-            self.wrong("scenario", None, "title", "expected a title in a line");
+            self.report("scenario", None, "title", "expected a title in a line");
         }
         let end = if let Stop::At(end) = header.stop { end } else { header.at_most };
         let key = if let Stop::At(_) = header.stop { "stop" } else { "at_most" };
         if end == Span(0) || end > MAX_TIME {
-            self.wrong(
+            self.report(
                 "scenario",
                 None,
                 key,
@@ -193,14 +193,14 @@ impl Reader<'_, '_> {
         }
         if !(1..=MAX_REPLICATIONS).contains(&header.replications) {
             let what = format!("expected 1 to {MAX_REPLICATIONS}, got {}", header.replications);
-            self.wrong("scenario", None, "replications", what);
+            self.report("scenario", None, "replications", what);
         }
         if header.events == 0 || header.events > 1 << 40 {
-            self.wrong("scenario", None, "events", "expected 1 to 2^40 events");
+            self.report("scenario", None, "events", "expected 1 to 2^40 events");
         }
         if header.nodes.len() < 2 || header.nodes.len() > MAX_NODES {
             let what = format!("expected 2 to {MAX_NODES} names, got {}", header.nodes.len());
-            self.wrong("scenario", None, "nodes", what);
+            self.report("scenario", None, "nodes", what);
         }
     }
 
@@ -211,7 +211,7 @@ impl Reader<'_, '_> {
                 "expected a name of 1 to {MAX_NAME} letters, digits, - and _, got {:?}",
                 name.chars().take(MAX_NAME).collect::<String>()
             );
-            self.wrong(section, index, key, what);
+            self.report(section, index, key, what);
         }
     }
 
@@ -220,18 +220,18 @@ impl Reader<'_, '_> {
         for (i, name) in names.iter().take(MAX_NODES).enumerate() {
             self.name("scenario", None, "nodes", name);
             if nodes.insert(name.clone(), i).is_some() {
-                self.wrong(
+                self.report(
                     "scenario",
                     None,
                     "nodes",
-                    format!("the node \"{name}\" stands there twice"),
+                    format!("the node \"{name}\" is listed twice"),
                 );
             }
         }
         nodes
     }
 
-    /// The number of a node by its name.
+    /// Returns the index of a node by its name.
     fn node(
         &mut self,
         nodes: &BTreeMap<String, usize>,
@@ -241,12 +241,12 @@ impl Reader<'_, '_> {
         if let Some(&found) = nodes.get(name) {
             return found;
         }
-        // Without any there is something else wrong, which is told.
+        // Without any node there is another problem, which is reported.
         if nodes.is_empty() {
             return 0;
         }
         let known: Vec<&str> = nodes.keys().map(String::as_str).collect();
-        self.wrong(section, Some(index), key, no_such("node", name, &known));
+        self.report(section, Some(index), key, no_such("node", name, &known));
         0
     }
 
@@ -258,17 +258,17 @@ impl Reader<'_, '_> {
         let mut names = BTreeMap::new();
         for (i, value) in self.document.elements("link").into_iter().enumerate() {
             let Some((mut link, ends)) = link::read(self.document, i, value, self.problems) else {
-                self.whole = false;
+                self.complete = false;
                 continue;
             };
             self.name("link", Some(i), "name", &link.name);
             link.between = ends.each_ref().map(|end| self.node(nodes, end, ("link", i, "between")));
             if ends[0] == ends[1] {
-                self.wrong("link", Some(i), "between", "expected two different nodes");
+                self.report("link", Some(i), "between", "expected two different nodes");
             }
             if names.insert(link.name.clone(), i).is_some() {
-                let what = format!("a link before this one is called \"{}\" too", link.name);
-                self.wrong("link", Some(i), "name", what);
+                let what = format!("an earlier link has the name \"{}\"", link.name);
+                self.report("link", Some(i), "name", what);
             }
             links.push(link);
         }
@@ -288,15 +288,15 @@ impl Reader<'_, '_> {
             let at = self.node(nodes, &raw.at, ("route", i, "at"));
             let to = self.node(nodes, &raw.to, ("route", i, "to"));
             let Some(link) = names.iter().position(|n| *n == raw.link) else {
-                if !self.whole {
+                if !self.complete {
                     continue;
                 }
-                self.wrong("route", Some(i), "link", no_such("link", &raw.link, names));
+                self.report("route", Some(i), "link", no_such("link", &raw.link, names));
                 continue;
             };
             if !links[link].between.contains(&at) {
                 let what = format!("the link \"{}\" does not begin at \"{}\"", raw.link, raw.at);
-                self.wrong("route", Some(i), "link", what);
+                self.report("route", Some(i), "link", what);
                 continue;
             }
             routes.push(Route { at, to, link });
@@ -306,52 +306,52 @@ impl Reader<'_, '_> {
 
     fn flows(&mut self, nodes: &BTreeMap<String, usize>, links: &[Link]) -> Vec<Flow> {
         let raw: Vec<Option<flow::Raw>> = self.document.all("flow", MAX_FLOWS, self.problems);
-        // A name that stands there twice has the higher of two numbers.
+        // Of two equal names the higher index is used.
         let reach = Reach::new(nodes.values().max().map_or(0, |n| n + 1), links);
         let mut flows: Vec<Flow> = Vec::new();
         let mut names = BTreeMap::new();
-        let links_whole = self.whole;
+        let links_complete = self.complete;
         for (i, raw) in raw.into_iter().enumerate() {
             let Some(raw) = raw else {
-                self.whole = false;
+                self.complete = false;
                 continue;
             };
             self.name("flow", Some(i), "name", &raw.name);
             if names.insert(raw.name.clone(), i).is_some() {
-                let what = format!("a flow before this one is called \"{}\" too", raw.name);
-                self.wrong("flow", Some(i), "name", what);
+                let what = format!("an earlier flow has the name \"{}\"", raw.name);
+                self.report("flow", Some(i), "name", what);
             }
             let before = self.problems.len();
             let from = self.node(nodes, &raw.from, ("flow", i, "from"));
             let to = self.node(nodes, &raw.to, ("flow", i, "to"));
             if self.problems.len() == before && !nodes.is_empty() {
                 if from == to {
-                    self.wrong("flow", Some(i), "to", "expected another node than `from`");
-                } else if links_whole && !reach.joined(from, to) {
+                    self.report("flow", Some(i), "to", "expected another node than `from`");
+                } else if links_complete && !reach.joined(from, to) {
                     let what =
                         format!("no route: no links lead from \"{}\" to \"{}\"", raw.from, raw.to);
-                    self.wrong("flow", Some(i), "to", what);
+                    self.report("flow", Some(i), "to", what);
                 }
             }
-            let wanted = raw.sctp.as_ref().map_or(Vec::new(), |s| s.paths.clone());
-            let paths = self.paths(i, [from, to], links, &wanted);
+            let names_of_links = raw.sctp.as_ref().map_or(Vec::new(), |s| s.paths.clone());
+            let paths = self.paths(i, [from, to], links, &names_of_links);
             if let Some(mut flow) = raw.check(self.document, i, self.problems) {
                 flow.sctp.paths = paths;
                 flows.push(Flow { from, to, ..flow });
             } else {
-                self.whole = false;
+                self.complete = false;
             }
         }
         flows
     }
 
-    /// The links by which the paths of a flow leave its first node.
+    /// Returns the links by which the paths of a flow leave its first node.
     fn paths(
         &mut self,
         flow: usize,
         [from, to]: [usize; 2],
         links: &[Link],
-        wanted: &[String],
+        names_of_links: &[String],
     ) -> Vec<usize> {
         let names: Vec<&str> = links.iter().map(|l| l.name.as_str()).collect();
         let others: Vec<Link> =
@@ -359,31 +359,31 @@ impl Reader<'_, '_> {
         let nodes = links.iter().flat_map(|l| l.between).max().map_or(0, |n| n + 1);
         let beyond = Reach::new(nodes.max(to + 1), &others);
         let mut paths = Vec::new();
-        for name in wanted {
+        for name in names_of_links {
             let key = "sctp.paths";
             match names.iter().position(|n| n == name) {
-                _ if !self.whole => {}
-                None => self.wrong("flow", Some(flow), key, no_such("link", name, &names)),
+                _ if !self.complete => {}
+                None => self.report("flow", Some(flow), key, no_such("link", name, &names)),
                 Some(link) if !links[link].between.contains(&from) => {
                     let what = format!("the link \"{name}\" does not begin where the flow does");
-                    self.wrong("flow", Some(flow), key, what);
+                    self.report("flow", Some(flow), key, what);
                 }
                 Some(link)
                     if !links[link].between.iter().any(|&n| n != from && beyond.joined(n, to)) =>
                 {
                     let what =
                         format!("no route: the link \"{name}\" does not lead to the flow's end");
-                    self.wrong("flow", Some(flow), key, what);
+                    self.report("flow", Some(flow), key, what);
                 }
                 Some(link) if paths.contains(&link) => {
-                    self.wrong("flow", Some(flow), key, format!("\"{name}\" stands there twice"));
+                    self.report("flow", Some(flow), key, format!("\"{name}\" is listed twice"));
                 }
                 Some(link) => paths.push(link),
             }
         }
         if paths.len() > MAX_PATHS {
             let what = format!("expected at most {MAX_PATHS} links, got {}", paths.len());
-            self.wrong("flow", Some(flow), "sctp.paths", what);
+            self.report("flow", Some(flow), "sctp.paths", what);
         }
         paths
     }
@@ -399,47 +399,47 @@ impl Reader<'_, '_> {
             let flow = self.one_of(i, "flow", what.of_flow(), raw.flow.as_deref(), &names, what);
             let link = self.one_of(i, "link", what.of_link(), raw.link.as_deref(), links, what);
             if raw.direction.is_some() && !what.of_link() {
-                self.wrong("probe", Some(i), "direction", "expected with a probe of a link only");
+                self.report("probe", Some(i), "direction", "expected with a probe of a link only");
             }
-            let every = raw.every.unwrap_or(Span::from_millis(if what == What::Throughput {
+            let every = raw.every.unwrap_or(Span::from_millis(if what == ProbeKind::Throughput {
                 500
             } else {
                 10
             }));
             if raw.every.is_some() && !what.has_every() {
                 let what = "expected with \"throughput\", \"cwnd\" and \"queue\" only";
-                self.wrong("probe", Some(i), "every", what);
+                self.report("probe", Some(i), "every", what);
             } else if every < probe::MIN_EVERY || every > MAX_TIME {
                 let what = format!("expected {} to {MAX_TIME}, got {every}", probe::MIN_EVERY);
-                self.wrong("probe", Some(i), "every", what);
+                self.report("probe", Some(i), "every", what);
             } else if end.as_nanos() / every.as_nanos() > MAX_LOOKS && what.has_every() {
                 let least = Span(end.as_nanos() / MAX_LOOKS + 1);
                 let what = format!("expected {least} or more in a run of {end}, got {every}");
-                self.wrong("probe", Some(i), "every", what);
+                self.report("probe", Some(i), "every", what);
             }
-            if let (What::Cwnd, Some(flow)) = (what, flow)
+            if let (ProbeKind::Cwnd, Some(flow)) = (what, flow)
                 && flows[flow].transport == Transport::Udp
             {
-                self.wrong(
+                self.report(
                     "probe",
                     Some(i),
                     "flow",
                     "a flow over \"udp\" has no congestion window",
                 );
             }
-            if let (What::MessageDelay, Some(flow)) = (what, flow)
+            if let (ProbeKind::MessageDelay, Some(flow)) = (what, flow)
                 && (!matches!(
                     flows[flow].traffic,
                     Traffic::Messages { .. } | Traffic::RequestResponse { .. }
                 ) || matches!(flows[flow].transport, Transport::TcpNs2 | Transport::SctpNs2))
             {
                 let what = "this flow has no messages whose delay is known";
-                self.wrong("probe", Some(i), "flow", what);
+                self.report("probe", Some(i), "flow", what);
             }
             let there = raw.direction.unwrap_or_default() == probe::Direction::There;
             let probe = Probe { what, flow, link: link.map(|l| (l, there)), every };
             if probes.contains(&probe) {
-                self.wrong("probe", Some(i), "", "the same probe stands there twice");
+                self.report("probe", Some(i), "", "the same probe is listed twice");
             }
             if self.problems.len() == before {
                 probes.push(probe);
@@ -448,7 +448,7 @@ impl Reader<'_, '_> {
         probes
     }
 
-    /// The number of the flow or link a probe looks at.
+    /// Returns the index of the flow or link of a probe.
     fn one_of(
         &mut self,
         index: usize,
@@ -456,13 +456,13 @@ impl Reader<'_, '_> {
         needed: bool,
         name: Option<&str>,
         known: &[&str],
-        what: What,
+        what: ProbeKind,
     ) -> Option<usize> {
         let what = what.as_str();
         match (needed, name) {
             (false, None) => None,
             (false, Some(_)) => {
-                self.wrong(
+                self.report(
                     "probe",
                     Some(index),
                     key,
@@ -473,13 +473,13 @@ impl Reader<'_, '_> {
             (true, None) => {
                 let message =
                     format!("the key `{key}` is missing: the name of the {key} to look at");
-                self.wrong("probe", Some(index), "", message);
+                self.report("probe", Some(index), "", message);
                 None
             }
             (true, Some(name)) => {
                 let found = known.iter().position(|k| *k == name);
-                if found.is_none() && self.whole {
-                    self.wrong("probe", Some(index), key, no_such(key, name, known));
+                if found.is_none() && self.complete {
+                    self.report("probe", Some(index), key, no_such(key, name, known));
                 }
                 found
             }
@@ -487,7 +487,7 @@ impl Reader<'_, '_> {
     }
 }
 
-/// `no node "x"; did you mean "y"?`
+/// Formats `no node "x"; did you mean "y"?`
 fn no_such(what: &str, name: &str, known: &[&str]) -> String {
     let name: String = name.chars().take(MAX_NAME).collect();
     match nearest(&name, known) {
@@ -500,7 +500,7 @@ fn no_such(what: &str, name: &str, known: &[&str]) -> String {
     }
 }
 
-/// Which nodes are joined by links at all.
+/// Sets of nodes that are connected by links.
 struct Reach(Vec<usize>);
 
 impl Reach {

@@ -1,77 +1,81 @@
-//! The tables `[[probe]]`: what is looked at while a scenario runs.
+//! The tables `[[probe]]`: observations made while a scenario runs.
 
 use ringway_link::Span;
 use serde::{Deserialize, Serialize};
 
-/// Shortest time between two looks.
+/// Minimum interval between two samples.
 pub(super) const MIN_EVERY: Span = Span(10_000);
 
-/// What a probe looks at.
+/// Kind of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum What {
-    /// The delay of each packet of a flow, from its sending to its arrival.
+pub enum ProbeKind {
+    /// Delay of each packet of a flow, from its sending to its arrival.
     Delay,
-    /// The delay of each message, from when it was due to its delivery to the program.
+    /// Delay of each message, from the time it was due to its delivery to the program.
     MessageDelay,
-    /// Bits a second of a flow that arrive, in steps.
+    /// Received bits per second of a flow, in intervals.
     Throughput,
-    /// The congestion window of a flow's sender.
+    /// Congestion window of a flow's sender.
     Cwnd,
-    /// When each packet of a flow is sent, arrives or is lost, by its number.
+    /// Times at which each packet of a flow is sent, arrives or is lost, by its number.
     Sequence,
-    /// Packets that wait for a link.
+    /// Packets waiting in the queue of a link.
     Queue,
-    /// Everything on a link, as pcapng.
+    /// All packets on a link, as pcapng.
     Capture,
     /// Every step of every packet, as Parquet.
     Packets,
 }
 
-impl What {
-    /// As it stands in the file.
+impl ProbeKind {
+    /// Returns the name in the file.
     pub const fn as_str(self) -> &'static str {
         match self {
-            What::Delay => "delay",
-            What::MessageDelay => "message-delay",
-            What::Throughput => "throughput",
-            What::Cwnd => "cwnd",
-            What::Sequence => "sequence",
-            What::Queue => "queue",
-            What::Capture => "capture",
-            What::Packets => "packets",
+            ProbeKind::Delay => "delay",
+            ProbeKind::MessageDelay => "message-delay",
+            ProbeKind::Throughput => "throughput",
+            ProbeKind::Cwnd => "cwnd",
+            ProbeKind::Sequence => "sequence",
+            ProbeKind::Queue => "queue",
+            ProbeKind::Capture => "capture",
+            ProbeKind::Packets => "packets",
         }
     }
 
-    /// Whether it looks at a flow.
+    /// Returns whether it observes a flow.
     pub const fn of_flow(self) -> bool {
         matches!(
             self,
-            What::Delay | What::MessageDelay | What::Throughput | What::Cwnd | What::Sequence
+            ProbeKind::Delay
+                | ProbeKind::MessageDelay
+                | ProbeKind::Throughput
+                | ProbeKind::Cwnd
+                | ProbeKind::Sequence
         )
     }
 
-    /// Whether it looks at a link.
+    /// Returns whether it observes a link.
     pub const fn of_link(self) -> bool {
-        matches!(self, What::Queue | What::Capture)
+        matches!(self, ProbeKind::Queue | ProbeKind::Capture)
     }
 
-    /// Whether it looks every so often.
+    /// Returns whether it samples at intervals.
     pub const fn has_every(self) -> bool {
-        matches!(self, What::Throughput | What::Cwnd | What::Queue)
+        matches!(self, ProbeKind::Throughput | ProbeKind::Cwnd | ProbeKind::Queue)
     }
 }
 
 /// A probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// What it looks at.
-    pub what: What,
-    /// Which flow, for those that look at one.
+    /// Kind.
+    pub what: ProbeKind,
+    /// Index of the flow, for kinds that observe one.
     pub flow: Option<usize>,
-    /// Which link, and whether from its first node to its second.
+    /// Index of the link, and whether from its first node to its second.
     pub link: Option<(usize, bool)>,
-    /// How often.
+    /// Interval between samples.
     pub every: Span,
 }
 
@@ -84,11 +88,11 @@ pub(crate) enum Direction {
     Back,
 }
 
-/// The table as it stands in the file.
+/// The table as written in the file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Raw {
-    pub(crate) what: What,
+    pub(crate) what: ProbeKind,
     pub(crate) flow: Option<String>,
     pub(crate) link: Option<String>,
     pub(crate) direction: Option<Direction>,

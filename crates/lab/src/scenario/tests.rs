@@ -49,7 +49,7 @@ fn good() -> Scenario {
     Scenario::read("good.toml", GOOD).unwrap()
 }
 
-/// The problems of the good file with one thing changed.
+/// Returns the problems of the valid file with one change.
 fn wrong(old: &str, new: &str) -> String {
     assert!(GOOD.contains(old), "{old}");
     let text = GOOD.replacen(old, new, 1);
@@ -65,7 +65,7 @@ fn a_scenario_is_read() {
     assert_eq!(s.stop, Stop::At(Span::from_secs(10)));
     assert_eq!(s.links[0].there.rate.0, 1_000_000);
     assert_eq!(s.links[0].back.rate.0, 128_000);
-    // What a direction does not say for itself is that of both.
+    // A direction's missing settings are those of both directions.
     assert_eq!(s.links[0].back.delay, Span::from_millis(10));
     assert_eq!(s.links[0].there.loss, ringway_link::Loss::None {});
     assert_eq!(s.links[1].name, "b-c");
@@ -74,9 +74,9 @@ fn a_scenario_is_read() {
     assert_eq!(s.probes[0].link, Some((0, true)));
 }
 
-/// Each mistake is told with file, line, key, the nearest right key or what was expected.
+/// Each mistake is reported with file, line, key, and the nearest valid key or what was expected.
 #[test]
-fn mistakes_are_told_with_line_key_and_what_was_expected() {
+fn mistakes_are_reported_with_line_key_and_expectation() {
     for (old, new, expected) in [
         (
             "delay = \"10",
@@ -131,14 +131,14 @@ fn mistakes_are_told_with_line_key_and_what_was_expected() {
         (
             "between = [\"b\", \"c\"]",
             "between = [\"a\", \"b\"]\nname = \"line\"",
-            "a link before this one is called \"line\" too",
+            "an earlier link has the name \"line\"",
         ),
         (
             "between = [\"b\", \"c\"]",
             "between = [\"a\", \"b\"]",
             "x.toml:24:6: flow.calls.to: no route: no links lead from \"a\" to \"c\"",
         ),
-        ("nodes = [\"a\"", "nodes = [\"b\"", "the node \"b\" stands there twice"),
+        ("nodes = [\"a\"", "nodes = [\"b\"", "the node \"b\" is listed twice"),
         (
             "nodes = [\"a\"",
             "nodes = [\"a b\"",
@@ -180,7 +180,7 @@ fn mistakes_are_told_with_line_key_and_what_was_expected() {
         (
             "name = \"file\"",
             "name = \"calls\"",
-            "x.toml:31:8: flow.calls.name: a flow before this one is called \"calls\" too",
+            "x.toml:31:8: flow.calls.name: an earlier flow has the name \"calls\"",
         ),
         (
             "link = \"line\"",
@@ -205,9 +205,9 @@ fn mistakes_are_told_with_line_key_and_what_was_expected() {
     }
 }
 
-/// What does not go together in the settings of SCTP is told at the key that is one too many.
+/// Contradicting settings of SCTP are reported at the surplus key.
 #[test]
-fn mistakes_of_sctp_are_told() {
+fn mistakes_of_sctp_are_reported() {
     let file = "transport = \"tcp\"\ntraffic = \"file\"\nsize = \"1 MB\"\n\
                 tcp = { algorithm = \"new-reno\", delayed_ack = \"0 s\" }";
     let with = |traffic: &str, sctp: &str| {
@@ -235,20 +235,20 @@ fn mistakes_of_sctp_are_told() {
         ("paths = [\"lime\"]", "no link \"lime\"; did you mean \"line\"?"),
         ("stream = 8", "unknown key `stream`; did you mean `streams`?"),
     ] {
-        let told = with(messages, sctp);
-        assert!(told.contains(expected), "{sctp}: {told}");
+        let reported = with(messages, sctp);
+        assert!(reported.contains(expected), "{sctp}: {reported}");
     }
-    let told = with("traffic = \"file\"\nsize = \"1 MB\"", "lifetime = \"1 s\"");
-    assert!(told.contains("a file is not whole without"), "{told}");
+    let reported = with("traffic = \"file\"\nsize = \"1 MB\"", "lifetime = \"1 s\"");
+    assert!(reported.contains("a file needs all of its messages"), "{reported}");
 }
 
 #[test]
-fn several_mistakes_are_told_at_once() {
+fn all_mistakes_are_reported_together() {
     let text = GOOD.replace("delay = \"10", "delya = \"10").replace("size = \"1 MB\"", "size = 1");
     let problems = Scenario::read("x.toml", &text).unwrap_err();
     assert_eq!(problems.iter().count(), 2, "{problems}");
     assert_eq!(problems.iter().map(|p| p.line).collect::<Vec<_>>(), [11, 36]);
-    // Also in one table: what is wrong does not hide what stands beside it.
+    // In one table too, one problem does not hide another.
     let text = GOOD
         .replace("chance = \"1 %\"", "chance = \"1 %%\"")
         .replace("min = 5, max", "min = \"5\", mxa")
@@ -261,10 +261,10 @@ fn several_mistakes_are_told_at_once() {
 
 #[test]
 fn everything_is_bounded() {
-    let many = |what: &str, table: &str, most: usize| {
-        let text = format!("{GOOD}\n{}", table.repeat(most + 1));
+    let many = |what: &str, table: &str, max: usize| {
+        let text = format!("{GOOD}\n{}", table.repeat(max + 1));
         let problems = Scenario::read("x.toml", &text).unwrap_err().to_string();
-        assert!(problems.contains(&format!("{what}: expected at most {most}")), "{problems}");
+        assert!(problems.contains(&format!("{what}: expected at most {max}")), "{problems}");
     };
     many("probe", "[[probe]]\n", MAX_PROBES);
     many("flow", "[[flow]]\n", MAX_FLOWS);
@@ -275,13 +275,13 @@ fn everything_is_bounded() {
     assert!(wrong("nodes = [\"a\", \"b\", \"c\"]", &nodes).contains("expected 2 to 4096 names"));
     let long = format!("{GOOD}#{}", "x".repeat(MAX_FILE));
     assert!(Scenario::read("x.toml", &long).unwrap_err().to_string().contains("4194304 bytes"));
-    // Deep nesting is refused by the reader of TOML, not by the end of the stack.
+    // Deep nesting is refused by the TOML parser before the stack overflows.
     let deep = format!("x = {}", "[".repeat(100_000));
     assert!(Scenario::read("x.toml", &deep).is_err());
 }
 
 #[test]
-fn values_are_put_where_a_path_leads() {
+fn values_are_set_by_key_path() {
     let mut document = Document::parse("x.toml", GOOD).unwrap();
     let value = |text: &'static str| toml::de::DeValue::parse(text).unwrap();
     document.set("link.*.delay", &value("'70 ms'")).unwrap();
@@ -308,7 +308,7 @@ fn values_are_put_where_a_path_leads() {
     }
 }
 
-/// Anything but a panic may come of what is no scenario.
+/// Reads a text that may be invalid; it must not panic.
 fn survive(text: &str) {
     if let Err(problems) = Scenario::read("x.toml", text) {
         assert!(!problems.lines().is_empty());
@@ -322,7 +322,7 @@ proptest! {
         survive(&text);
     }
 
-    /// Words of the format in any order, which come further than chance does.
+    /// Words of the format in any order, which pass more checks than random text.
     #[test]
     fn arbitrary_words_never_panic(words in prop::collection::vec(
         prop::sample::select(vec![
@@ -336,7 +336,7 @@ proptest! {
         survive(&words.concat());
     }
 
-    /// The good file with a few bytes of it changed.
+    /// The valid file with a few bytes changed.
     #[test]
     fn changed_bytes_never_panic(changes in prop::collection::vec((0..GOOD.len(), any::<u8>()), 1..6)) {
         let mut bytes = GOOD.as_bytes().to_vec();

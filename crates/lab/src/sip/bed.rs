@@ -1,10 +1,10 @@
 //! The test bed: phones on two hosts, a proxy, and a router between them.
 //!
-//! Callers are on one host, those they call on another; the proxy stands beside the router, through
-//! which everything goes (Pang 2003, Figures 5.4 and 5.8). Each link has settings of its own, so
-//! that losses can be placed. All phones of a host share its flow to the proxy.
+//! Callers are on one host, their callees on another; the proxy is connected to the router, through
+//! which all packets pass (Pang 2003, Figures 5.4 and 5.8). Each link has its own settings, so that
+//! losses can be placed. All phones of a host share its flow to the proxy.
 
-use super::phone::{Call, Desk, Phone, Plan};
+use super::phone::{Call, Phone, PhoneHost, Plan};
 use super::proxy::Proxy;
 use ringway_link::random::Stream;
 use ringway_link::{LinkConfig, Streams};
@@ -13,52 +13,53 @@ use ringway_sim::flows::{Host, TransportConfig};
 use ringway_sim::{EndpointId, Error, NodeId, World};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// The port of SIP, at both ends of everything.
+/// Port of SIP on all hosts.
 const PORT: u16 = 5060;
-/// When phones register.
+/// Time at which phones register.
 const REGISTER: Time = Time::from_millis(100);
 
-/// A test bed and what is to happen on it.
+/// A test bed and its schedule.
 #[derive(Clone, Debug)]
-pub struct Bed {
-    /// What carries SIP.
-    pub carried: TransportConfig,
-    /// The links of the callers' host, of the other host and of the proxy: to the router, and from it.
+pub struct TestBed {
+    /// Transport that carries SIP.
+    pub transport: TransportConfig,
+    /// Links of the callers' host, of the callees' host and of the proxy: to the router, and from
+    /// it.
     pub links: [[LinkConfig; 2]; 3],
-    /// Callers, each with somebody to call.
+    /// Number of pairs of caller and callee.
     pub pairs: u8,
-    /// Whether callers register too, so that their flow to the proxy is there before they call.
+    /// Whether callers register too, which opens their flow to the proxy before they call.
     pub callers_register: bool,
-    /// When the first call may begin. Callers begin at a random time within the pause after it.
+    /// Earliest begin of a call. Callers begin at a random time within one pause after it.
     pub from: Time,
-    /// No call begins after this.
+    /// Latest begin of a call.
     pub until: Time,
-    /// When the run is cut.
+    /// End of the run.
     pub end: Time,
-    /// How long a call lasts.
+    /// Duration of a call.
     pub talk: Duration,
-    /// From one call to the next.
+    /// Pause between two calls.
     pub pause: Duration,
-    /// How long a phone rings before it answers.
+    /// Ringing time of a phone.
     pub answer: Duration,
 }
 
-/// What came of a run.
+/// Results of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Calls {
-    /// The calls of all callers.
+    /// Calls of all callers.
     pub calls: Vec<Call>,
-    /// How long each REGISTER took; the status where it failed, `None` where it got no answer.
+    /// Duration of each REGISTER; the status if it failed, `None` without a response.
     pub registered: Vec<Option<Result<Duration, u16>>>,
-    /// Messages that the phones' transactions sent again.
+    /// Number of messages retransmitted by the phones' transactions.
     pub retransmitted: u64,
-    /// What TCP or SCTP of the two hosts sent again.
+    /// Number of retransmissions by TCP or SCTP of the two hosts.
     pub transport_retransmits: u64,
-    /// Packets that all hosts sent.
+    /// Number of packets sent by all hosts.
     pub packets: u64,
-    /// Bytes of those that left, with IP headers.
+    /// Bytes of these packets, with IP headers, that links sent.
     pub bytes: u64,
-    /// Packets that links dropped.
+    /// Number of packets dropped by links.
     pub dropped: u64,
 }
 
@@ -66,8 +67,8 @@ fn address(host: u8) -> IpAddr {
     Ipv4Addr::new(10, 0, host, 1).into()
 }
 
-impl Bed {
-    /// Runs it once with these random streams.
+impl TestBed {
+    /// Runs the test bed once with these random streams.
     pub fn run(&self, streams: Streams) -> Result<Calls, Error> {
         let mut world = World::new(streams);
         let router = world.add_node("router")?;
@@ -82,15 +83,15 @@ impl Bed {
             outs.push(out);
         }
         let local = SocketAddr::new(address(2), PORT);
-        let transport = self.carried.transport();
+        let transport = self.transport.transport();
         let proxy = Proxy::new(local, transport, streams.stream("proxy/sip"));
         self.attach(&mut world, hosts[2], 2, proxy, &streams)?;
         let target = Target::Peer { transport, remote: local, name: None };
         let mut ends = Vec::new();
         for (host, node) in [(0, hosts[0]), (1, hosts[1])] {
             let phones = (0..self.pairs).map(|n| self.phone(host, n, target.clone(), &streams));
-            let desk = Desk(phones.collect());
-            ends.push(self.attach(&mut world, node, host, desk, &streams)?);
+            let phones = PhoneHost(phones.collect());
+            ends.push(self.attach(&mut world, node, host, phones, &streams)?);
         }
         world.run_until(self.end)?;
         let mut calls = collect(&world, &ends);
@@ -107,7 +108,7 @@ impl Bed {
         streams: &Streams,
     ) -> Result<EndpointId, Error> {
         let random = streams.stream(&format!("host {host}/flows"));
-        Host::attach(world, node, (&[address(host)], PORT), self.carried, program, random)
+        Host::attach(world, node, (&[address(host)], PORT), self.transport, program, random)
     }
 
     fn phone(&self, host: u8, number: u8, proxy: Target, streams: &Streams) -> Phone<Stream> {
@@ -131,7 +132,7 @@ impl Bed {
 fn collect(world: &World, ends: &[EndpointId]) -> Calls {
     let mut all = Calls::default();
     for end in ends {
-        let Some(host) = world.endpoint::<Host<Desk<Stream>>>(*end) else { continue };
+        let Some(host) = world.endpoint::<Host<PhoneHost<Stream>>>(*end) else { continue };
         all.transport_retransmits += host.retransmits();
         for phone in &host.program().0 {
             all.calls.extend(phone.calls().copied());

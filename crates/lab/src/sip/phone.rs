@@ -1,9 +1,9 @@
-//! A phone: it registers, calls and is called, and notes when what happened.
+//! A phone: it registers, makes and receives calls, and records their times.
 //!
-//! It does what RFC 3261 asks of a user agent for one call after another: client and server
-//! transactions are those of `ringway_sip`, a 2xx is sent again until its ACK comes (section
-//! 13.3.1.4), and everything goes through one outbound proxy. Nobody has to lift a receiver: a call
-//! is answered after a set time.
+//! It behaves as RFC 3261 requires of a user agent with one call after another. Client and server
+//! transactions are those of `ringway_sip`, a 2xx is retransmitted until its ACK arrives (section
+//! 13.3.1.4), and all messages go through one outbound proxy. A call is answered automatically
+//! after a fixed time.
 
 use super::proxy::DOMAIN;
 use ringway_sansio::{CloseReason, Duration, Flow, Outbox, Program, Random, Target, Time};
@@ -17,58 +17,58 @@ use ringway_sip::write;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-/// What a phone offers and answers with (RFC 4566): what makes an INVITE as long as usual.
+/// The SDP offer and answer of a phone (RFC 4566), which gives an INVITE a usual length.
 const SDP: &str = "v=0\r\no=- 1 1 IN IP4 10.0.0.1\r\ns=-\r\nc=IN IP4 10.0.0.1\r\nt=0 0\r\n\
                    m=audio 7078 RTP/AVP 0 8 101\r\na=rtpmap:101 telephone-event/8000\r\n";
 
-/// What a phone is to do.
+/// The schedule of a phone.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// When it registers, if it does.
+    /// Time of registration, if it registers.
     pub register: Option<Time>,
-    /// Whom it calls and when first; nobody, if it only waits for calls.
+    /// Callee and time of the first call; `None` for a phone that only receives calls.
     pub call: Option<(String, Time)>,
-    /// It begins no call after this.
+    /// Latest begin of a call.
     pub until: Time,
-    /// How long a call lasts, from its answer to the BYE.
+    /// Duration of a call, from its answer to the BYE.
     pub talk: Duration,
-    /// From the end of a call to the next.
+    /// Pause from the end of a call to the next.
     pub pause: Duration,
-    /// How long it rings before it answers.
+    /// Ringing time.
     pub answer: Duration,
 }
 
-/// A call as the caller saw it.
+/// A call as recorded by the caller.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Call {
-    /// The INVITE was sent.
+    /// Time at which the INVITE was sent.
     pub invited: Time,
-    /// A 180 came.
+    /// Time at which a 180 arrived.
     pub ringing: Option<Time>,
-    /// The 200 came.
+    /// Time at which the 200 arrived.
     pub answered: Option<Time>,
-    /// The BYE was sent.
+    /// Time at which the BYE was sent.
     pub bye: Option<Time>,
-    /// Its 200 came.
+    /// Time at which the 200 of the BYE arrived.
     pub ended: Option<Time>,
-    /// The INVITE or the BYE failed, with this status: 408 where no answer came.
+    /// Status with which the INVITE or the BYE failed: 408 without a response.
     pub failed: Option<u16>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Tick {
+enum Timer {
     Register,
     Call,
     /// The caller hangs up this call.
     Hangup(usize),
-    /// The phone that was called answers.
+    /// The callee answers this call.
     Answer(usize),
-    /// It sends its 200 again, after this interval in milliseconds.
-    Again(usize, u64),
+    /// The callee retransmits its 200; the interval is in milliseconds.
+    Retransmit(usize, u64),
 }
 
-/// A call this phone was called by.
-struct Called {
+/// A call that this phone received.
+struct IncomingCall {
     dialog: Dialog,
     server: ServerId,
     invite: Vec<u8>,
@@ -78,7 +78,7 @@ struct Called {
     acknowledged: bool,
 }
 
-/// Numbers of what a client transaction is for.
+/// Tags of client transactions; the call's index is added.
 const REGISTER: u64 = 0;
 const INVITE: u64 = 1 << 32;
 const BYE: u64 = 2 << 32;
@@ -91,20 +91,20 @@ pub struct Phone<R> {
     plan: Plan,
     tx: Transactions,
     random: R,
-    ticks: BTreeSet<(Time, Tick)>,
-    /// Calls made, with the INVITE and, once answered, the dialog.
+    timers: BTreeSet<(Time, Timer)>,
+    /// Outgoing calls, each with its INVITE and, once answered, its dialog.
     calls: Vec<(Call, Vec<u8>, Option<Dialog>)>,
-    called: Vec<Called>,
-    /// By Call-ID, the calls it was called by.
+    incoming: Vec<IncomingCall>,
+    /// Indices of the received calls by Call-ID.
     by_call_id: BTreeMap<Vec<u8>, usize>,
     registering: Option<Time>,
-    /// How long the REGISTER took, or the status it failed with.
+    /// Duration of the REGISTER, or the status with which it failed.
     pub registered: Option<Result<Duration, u16>>,
 }
 
 impl<R: Random + 'static> Phone<R> {
-    /// A phone of `user` at `local`, which sends everything to `proxy`.
-    /// Its number, of those that share a host, stands in its branches.
+    /// Creates a phone of `user` at `local`, which sends all messages to `proxy`. `number`
+    /// distinguishes phones that share a host and is part of their branches.
     pub fn new(
         number: u8,
         user: &str,
@@ -114,9 +114,9 @@ impl<R: Random + 'static> Phone<R> {
         mut random: R,
     ) -> Self {
         let tx = Transactions::new(number, Timers::default(), &mut random, Time::ZERO);
-        let mut ticks = BTreeSet::new();
-        ticks.extend(plan.register.map(|at| (at, Tick::Register)));
-        ticks.extend(plan.call.as_ref().map(|call| (call.1, Tick::Call)));
+        let mut timers = BTreeSet::new();
+        timers.extend(plan.register.map(|at| (at, Timer::Register)));
+        timers.extend(plan.call.as_ref().map(|call| (call.1, Timer::Call)));
         Phone {
             user: user.into(),
             local,
@@ -124,21 +124,21 @@ impl<R: Random + 'static> Phone<R> {
             plan,
             tx,
             random,
-            ticks,
+            timers,
             calls: Vec::new(),
-            called: Vec::new(),
+            incoming: Vec::new(),
             by_call_id: BTreeMap::new(),
             registering: None,
             registered: None,
         }
     }
 
-    /// The calls it made, in order.
+    /// Returns its outgoing calls, in order.
     pub fn calls(&self) -> impl Iterator<Item = &Call> {
         self.calls.iter().map(|call| &call.0)
     }
 
-    /// Requests and responses sent again by SIP's own timers.
+    /// Returns the number of requests and responses retransmitted by SIP's own timers.
     pub fn retransmitted(&self) -> u64 {
         self.tx.counters.retransmitted
     }
@@ -148,7 +148,7 @@ impl<R: Random + 'static> Phone<R> {
         format!("Contact: <sip:{}@{};transport={transport}>\r\n", self.user, self.local)
     }
 
-    /// The value of a Via for a client transaction.
+    /// Returns the value of a Via for a client transaction.
     fn via(&mut self) -> (ringway_sip::transaction::ClientId, Vec<u8>) {
         let client = self.tx.reserve(&mut self.random);
         let mut via =
@@ -158,7 +158,7 @@ impl<R: Random + 'static> Phone<R> {
         (client, via)
     }
 
-    /// A request outside of a dialog, up to its body.
+    /// Builds a request outside of a dialog, up to its body.
     fn head(&mut self, method: &str, uri: &str, to: &str, via: &[u8]) -> Vec<u8> {
         let (tag, call) = (self.random.next_u64(), self.random.next_u64());
         let mut head = format!("{method} {uri} SIP/2.0\r\nVia: ").into_bytes();
@@ -204,9 +204,9 @@ impl<R: Random + 'static> Phone<R> {
         self.calls.push((Call { invited: now, ..Call::default() }, invite, None));
     }
 
-    /// A call is over, well or not: the next one is set.
+    /// Schedules the next call after the end of one.
     fn next_call(&mut self, now: Time) {
-        self.ticks.insert((now + self.plan.pause, Tick::Call));
+        self.timers.insert((now + self.plan.pause, Timer::Call));
     }
 
     fn hang_up(&mut self, now: Time, index: usize, out: &mut Outbox) {
@@ -223,8 +223,8 @@ impl<R: Random + 'static> Phone<R> {
         self.tx.send(now, client, Kind::NonInvite, proxy, user, out, start);
     }
 
-    /// A response for a client transaction, or the status that stands for its failure.
-    fn answer_came(
+    /// Handles a response to a client transaction, or the status that stands for its failure.
+    fn handle_response(
         &mut self,
         now: Time,
         event: ClientEvent,
@@ -269,9 +269,9 @@ impl<R: Random + 'static> Phone<R> {
                     let made = message::parse(invite).ok();
                     *dialog = made.and_then(|m| Dialog::asking(&m, response, false).ok());
                     call.answered = Some(now);
-                    self.ticks.insert((now + self.plan.talk, Tick::Hangup(index)));
+                    self.timers.insert((now + self.plan.talk, Timer::Hangup(index)));
                 }
-                // Every 2xx has its ACK (RFC 3261 section 13.2.2.4).
+                // Every 2xx gets an ACK (RFC 3261 section 13.2.2.4).
                 let (_, via) = self.via();
                 let Some((_, _, Some(dialog))) = self.calls.get(index) else { return };
                 out.push(self.proxy.clone(), 0, |buf| dialog.ack(buf, &via, 1, b"", b""));
@@ -295,7 +295,7 @@ impl<R: Random + 'static> Phone<R> {
             Method::Ack => self.acknowledged(request),
             Method::Invite => {
                 let port = via.port.unwrap_or(flow.transport.default_port());
-                let number = self.called.len();
+                let number = self.incoming.len();
                 let user = number as u64;
                 let Some(server) = self.tx.open(key, Kind::Invite, *flow, port, user) else {
                     return;
@@ -306,7 +306,7 @@ impl<R: Random + 'static> Phone<R> {
                 };
                 self.respond(now, server, flow, request, 180, &dialog, out);
                 self.by_call_id.insert(request.call_id().to_vec(), number);
-                self.called.push(Called {
+                self.incoming.push(IncomingCall {
                     dialog,
                     server,
                     invite: request.whole().to_vec(),
@@ -315,7 +315,7 @@ impl<R: Random + 'static> Phone<R> {
                     since: None,
                     acknowledged: false,
                 });
-                self.ticks.insert((now + self.plan.answer, Tick::Answer(number)));
+                self.timers.insert((now + self.plan.answer, Timer::Answer(number)));
             }
             _ => {
                 let port = via.port.unwrap_or(flow.transport.default_port());
@@ -323,11 +323,11 @@ impl<R: Random + 'static> Phone<R> {
                     return;
                 };
                 let known = self.by_call_id.get(request.call_id());
-                let called = known.and_then(|&n| self.called.get_mut(n));
-                let status = match called {
-                    Some(called) if request.method() == Method::Bye => {
-                        called.acknowledged = true;
-                        match called.dialog.receive(request) {
+                let incoming = known.and_then(|&n| self.incoming.get_mut(n));
+                let status = match incoming {
+                    Some(incoming) if request.method() == Method::Bye => {
+                        incoming.acknowledged = true;
+                        match incoming.dialog.receive(request) {
                             Ok(()) => 200,
                             Err(error) => error.status(),
                         }
@@ -343,12 +343,12 @@ impl<R: Random + 'static> Phone<R> {
 
     fn acknowledged(&mut self, ack: &Message<'_>) {
         let known = self.by_call_id.get(ack.call_id());
-        if let Some(called) = known.and_then(|&n| self.called.get_mut(n)) {
-            called.acknowledged = true;
+        if let Some(incoming) = known.and_then(|&n| self.incoming.get_mut(n)) {
+            incoming.acknowledged = true;
         }
     }
 
-    /// Answers an INVITE; gives the response.
+    /// Answers an INVITE and returns the response.
     fn respond(
         &mut self,
         now: Time,
@@ -375,74 +375,77 @@ impl<R: Random + 'static> Phone<R> {
     }
 
     fn answer(&mut self, now: Time, number: usize, out: &mut Outbox) {
-        let Some(called) = self.called.get(number) else { return };
+        let Some(incoming) = self.incoming.get(number) else { return };
         let (server, invite, dialog) =
-            (called.server, called.invite.clone(), called.dialog.clone());
-        let Target::Flow(flow) = called.to else { return };
+            (incoming.server, incoming.invite.clone(), incoming.dialog.clone());
+        let Target::Flow(flow) = incoming.to else { return };
         let Ok(request) = message::parse(&invite) else { return };
         let ok = self.respond(now, server, &flow, &request, 200, &dialog, out);
-        let called = &mut self.called[number];
-        called.dialog.answered(200);
-        (called.ok, called.since) = (ok, Some(now));
+        let incoming = &mut self.incoming[number];
+        incoming.dialog.answered(200);
+        (incoming.ok, incoming.since) = (ok, Some(now));
         let t1 = self.tx.timers().t1;
-        self.ticks.insert((now + t1, Tick::Again(number, t1.as_millis() as u64)));
+        self.timers.insert((now + t1, Timer::Retransmit(number, t1.as_millis() as u64)));
     }
 
-    /// RFC 3261 section 13.3.1.4: a 2xx is sent again until its ACK comes, whatever carries it.
-    fn answer_again(&mut self, now: Time, number: usize, interval: u64, out: &mut Outbox) {
+    /// RFC 3261 section 13.3.1.4: a 2xx is retransmitted until its ACK arrives, over any transport.
+    fn retransmit_answer(&mut self, now: Time, number: usize, interval: u64, out: &mut Outbox) {
         let timers = *self.tx.timers();
-        let Some(called) = self.called.get(number) else { return };
-        let old = called.since.is_none_or(|since| now.since(since) >= timers.lifetime());
-        if called.acknowledged || old {
+        let Some(incoming) = self.incoming.get(number) else { return };
+        let old = incoming.since.is_none_or(|since| now.since(since) >= timers.lifetime());
+        if incoming.acknowledged || old {
             return;
         }
-        out.push(called.to.clone(), 0, |buf| buf.extend_from_slice(&called.ok));
+        out.push(incoming.to.clone(), 0, |buf| buf.extend_from_slice(&incoming.ok));
         let interval = (interval * 2).min(timers.t2.as_millis() as u64);
-        self.ticks.insert((now + Duration::from_millis(interval), Tick::Again(number, interval)));
+        self.timers
+            .insert((now + Duration::from_millis(interval), Timer::Retransmit(number, interval)));
     }
 
-    /// A response whose top Via this phone wrote.
+    /// Handles a response whose top Via was written by this phone.
     fn response(&mut self, now: Time, branch: &Branch, response: &Message<'_>, out: &mut Outbox) {
         if let Some(event) = self.tx.response(now, branch.client, response, out) {
-            self.answer_came(now, event, response.status(), Some(response), out);
+            self.handle_response(now, event, response.status(), Some(response), out);
         }
     }
 
     fn not_sent(&mut self, now: Time, report: u64, out: &mut Outbox) {
         if let Some(event) = self.tx.not_sent(now, report, out) {
             // RFC 3261 section 8.1.3.1.
-            self.answer_came(now, event, 503, None, out);
+            self.handle_response(now, event, 503, None, out);
         }
     }
 
-    fn tick(&mut self, now: Time, out: &mut Outbox) {
-        while let Some(&(at, tick)) = self.ticks.first().filter(|tick| tick.0 <= now) {
-            self.ticks.remove(&(at, tick));
-            match tick {
-                Tick::Register => self.register(now, out),
-                Tick::Call => self.call(now, out),
-                Tick::Hangup(index) => self.hang_up(now, index, out),
-                Tick::Answer(number) => self.answer(now, number, out),
-                Tick::Again(number, interval) => self.answer_again(now, number, interval, out),
+    fn handle_timer(&mut self, now: Time, out: &mut Outbox) {
+        while let Some(&(at, timer)) = self.timers.first().filter(|timer| timer.0 <= now) {
+            self.timers.remove(&(at, timer));
+            match timer {
+                Timer::Register => self.register(now, out),
+                Timer::Call => self.call(now, out),
+                Timer::Hangup(index) => self.hang_up(now, index, out),
+                Timer::Answer(number) => self.answer(now, number, out),
+                Timer::Retransmit(number, interval) => {
+                    self.retransmit_answer(now, number, interval, out)
+                }
             }
         }
         while let Some(expired) = self.tx.expire(now, out) {
             if let Expired::ClientTimeout(event) = expired {
-                self.answer_came(now, event, 408, None, out);
+                self.handle_response(now, event, 408, None, out);
             }
         }
     }
 
     fn due(&self) -> Option<Time> {
-        let tick = self.ticks.first().map(|tick| tick.0);
-        [tick, self.tx.next_timeout()].into_iter().flatten().min()
+        let timer = self.timers.first().map(|timer| timer.0);
+        [timer, self.tx.next_timeout()].into_iter().flatten().min()
     }
 }
 
-/// Phones that share a host, its address and its flows, each under its number.
-pub struct Desk<R>(pub Vec<Phone<R>>);
+/// Phones that share a host, its address and its flows, each with its number.
+pub struct PhoneHost<R>(pub Vec<Phone<R>>);
 
-impl<R: Random + 'static> Program for Desk<R> {
+impl<R: Random + 'static> Program for PhoneHost<R> {
     fn message(&mut self, now: Time, flow: &Flow, bytes: &[u8], out: &mut Outbox) {
         let Ok(message) = message::parse(bytes) else { return };
         if message.is_request() {
@@ -462,7 +465,7 @@ impl<R: Random + 'static> Program for Desk<R> {
     }
 
     fn not_sent(&mut self, now: Time, report: u64, out: &mut Outbox) {
-        // A report bears random bits of its transaction: it is one phone's.
+        // A report contains random bits of its transaction, so it belongs to one phone.
         self.0.iter_mut().for_each(|phone| phone.not_sent(now, report, out));
     }
 
@@ -470,7 +473,7 @@ impl<R: Random + 'static> Program for Desk<R> {
 
     fn timeout(&mut self, now: Time, out: &mut Outbox) {
         for phone in self.0.iter_mut().filter(|p| p.due().is_some_and(|at| at <= now)) {
-            phone.tick(now, out);
+            phone.handle_timer(now, out);
         }
     }
 

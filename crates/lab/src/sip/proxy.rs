@@ -12,7 +12,7 @@ use ringway_sip::digest::{Algorithm, Ha1};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// The domain the proxy answers for.
+/// The domain of the proxy.
 pub(super) const DOMAIN: &str = "example.org";
 
 /// One worker of the proxy.
@@ -21,7 +21,7 @@ pub(super) struct Proxy {
 }
 
 impl Proxy {
-    /// A proxy and registrar that asks nobody for a password and stays in the path of dialogs.
+    /// Creates a proxy and registrar without authentication that stays in the path of dialogs.
     pub(super) fn new(
         local: SocketAddr,
         transport: Transport,
@@ -53,16 +53,16 @@ impl Proxy {
         };
         let surroundings = Surroundings {
             store: Arc::new(MemoryStore::new(key)),
-            users: Arc::new(Everybody),
+            users: Arc::new(NoUsers),
             random: Box::new(random),
-            paths: Box::new(Way(local)),
+            paths: Box::new(HostPath(local)),
             workers: 1,
             shared: Arc::new(Shared::new(&secret)),
         };
         Proxy { core: Core::new(Arc::new(config), 0, surroundings, Time::ZERO) }
     }
 
-    /// Takes away what the core asks. Names are never asked for: all addresses are literal.
+    /// Carries out the requests of the core. Names are never resolved: all addresses are literal.
     fn answer(&mut self, now: Time, out: &mut Outbox) {
         while let Some(event) = self.core.poll_event() {
             if let Event::Resolve { id, .. } = event {
@@ -115,19 +115,19 @@ impl Program for Proxy {
     }
 }
 
-/// A host with one address.
-struct Way(SocketAddr);
+/// The network path of a host with one address.
+struct HostPath(SocketAddr);
 
-impl Paths for Way {
+impl Paths for HostPath {
     fn local_for(&mut self, _: Transport, _: SocketAddr) -> Option<SocketAddr> {
         Some(self.0)
     }
 }
 
-/// Everybody may use the proxy.
-struct Everybody;
+/// An empty table of users: no request is authenticated.
+struct NoUsers;
 
-impl Users for Everybody {
+impl Users for NoUsers {
     fn ha1(&self, _: &[u8], _: &[u8], _: Algorithm) -> Option<Ha1> {
         None
     }

@@ -4,12 +4,12 @@ use ringway_link::{Chance, LinkConfig, Loss, Rate, Span, Streams};
 use ringway_sansio::{Duration, Time};
 use ringway_sim::flows::TransportConfig;
 
-fn carried() -> [TransportConfig; 3] {
+fn transport() -> [TransportConfig; 3] {
     let tcp = ringway_tcp::Settings { nagle: false, ..Default::default() };
     [TransportConfig::Udp, TransportConfig::Tcp(tcp), TransportConfig::Sctp(Default::default(), 64)]
 }
 
-fn bed(carried: TransportConfig, loss: f64) -> Bed {
+fn bed(transport: TransportConfig, loss: f64) -> TestBed {
     let link = LinkConfig {
         rate: Rate(100_000_000),
         delay: Span::from_millis(1),
@@ -20,8 +20,8 @@ fn bed(carried: TransportConfig, loss: f64) -> Bed {
         ..LinkConfig::default()
     };
     let clean = LinkConfig { loss: Loss::default(), ..link.clone() };
-    Bed {
-        carried,
+    TestBed {
+        transport,
         links: [link.clone(), link, clean].map(|link| [link.clone(), link]),
         pairs: 3,
         callers_register: true,
@@ -34,12 +34,12 @@ fn bed(carried: TransportConfig, loss: f64) -> Bed {
     }
 }
 
-/// Without loss every call goes as RFC 3261 section 24 draws it, and nothing is sent twice.
+/// Without loss every call follows RFC 3261 section 24, and nothing is retransmitted.
 #[test]
-fn calls_are_made() {
-    for carried in carried() {
-        let calls = bed(carried, 0.0).run(Streams::new(1, 0)).unwrap();
-        let transport = carried.transport();
+fn calls_complete_without_retransmissions() {
+    for transport in transport() {
+        let calls = bed(transport, 0.0).run(Streams::new(1, 0)).unwrap();
+        let transport = transport.transport();
         assert!((50..=60).contains(&calls.calls.len()), "{transport}: {}", calls.calls.len());
         assert_eq!(calls.registered.len(), 6);
         assert!(
@@ -59,15 +59,15 @@ fn calls_are_made() {
     }
 }
 
-/// With losses calls are made too, by whoever sends again what was lost: SIP over UDP, the transport
-/// below it otherwise. The same streams give the same calls.
+/// With losses calls are completed too: lost messages are retransmitted by SIP over UDP, otherwise
+/// by the transport. The same streams give the same calls.
 #[test]
-fn calls_survive_losses() {
-    for carried in carried() {
-        let run = |replication| bed(carried, 10.0).run(Streams::new(1, replication)).unwrap();
+fn calls_complete_despite_losses() {
+    for transport in transport() {
+        let run = |replication| bed(transport, 10.0).run(Streams::new(1, replication)).unwrap();
         let calls = run(0);
         let answered = calls.calls.iter().filter(|c| c.answered.is_some()).count();
-        let transport = carried.transport();
+        let transport = transport.transport();
         assert!(answered * 20 >= calls.calls.len() * 19, "{transport}: {answered} {calls:?}");
         assert!(calls.calls.len() > 20, "{transport}: {}", calls.calls.len());
         let reliable = transport.is_reliable();

@@ -1,12 +1,12 @@
-//! `ringway perf`: how much and how quickly two programs can talk over a transport.
+//! `ringway perf`: throughput and latency between two programs over a transport.
 //!
-//! A client sends messages of one size for a while as fast as they are taken, then one at a time and
-//! waits for each answer; the server counts, answers, and tells what it counted and the processor
-//! time it took. Read [`protocol`] for what they say to each other and [`client`] for the order of
-//! things; `udp`, `tcp` and `sctp` carry messages, `report` shows the result.
+//! A client sends messages of one size as fast as they are accepted for some time, then one at a
+//! time and waits for each answer. The server counts, answers, and reports its counts and its
+//! processor time. Read [`protocol`] for the messages and [`client`] for their sequence; `udp`,
+//! `tcp` and `sctp` carry messages, `report` prints the result.
 
 mod client;
-mod place;
+mod location;
 mod protocol;
 mod report;
 mod sctp;
@@ -16,35 +16,35 @@ mod tcp;
 mod tests;
 mod udp;
 
-use crate::out::{self, Fail};
+use crate::out::{self, CommandError};
 use clap::{Args, Subcommand, ValueEnum};
-use place::Location;
+use location::Location;
 use serde::Serialize;
 use std::fmt;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Largest message, in bytes.
+/// Maximum size of a message, in bytes.
 pub(crate) const MAX_SIZE: usize = 4 << 20;
-/// Most streams; each is a connection where the transport has no streams.
+/// Maximum number of streams; without streams in the transport, each is a connection.
 const MAX_STREAMS: u16 = 1024;
-/// Longest measurement of one size, in seconds.
+/// Maximum duration of the measurement of one size, in seconds.
 const MAX_SECONDS: f64 = 3600.0;
-/// What is measured when no size is given: small and large for signalling, a full packet, a file.
+/// Default sizes: small and large signalling messages, a full packet, a file.
 const SIZES: &str = "100,500,1024,16384";
-/// Exit status of a command that was asked for something that there is not.
+/// Exit status of wrong usage.
 const USAGE: u8 = 2;
 
-/// What carries messages.
+/// Transport of the messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize)]
 pub(crate) enum Transport {
-    /// A message a datagram; what is lost is counted
+    /// One message per datagram; losses are counted
     #[serde(rename = "udp")]
     Udp,
-    /// Messages with their lengths, a connection for each stream
+    /// Messages with their lengths; a connection for each stream
     #[serde(rename = "tcp")]
     Tcp,
-    /// SCTP over IP, which takes the right to use raw sockets
+    /// SCTP over IP, which needs the right to use raw sockets
     #[serde(rename = "sctp")]
     Sctp,
     /// SCTP over UDP
@@ -74,7 +74,7 @@ pub(crate) enum Perf {
 
 #[derive(Args)]
 pub(crate) struct Server {
-    /// What carries the messages
+    /// Transport of the messages
     #[arg(long, value_enum)]
     transport: Transport,
     /// Where to listen: HOST:PORT; with SCTP HOST,HOST..:PORT, and over UDP ?encap=PORT behind it
@@ -91,14 +91,14 @@ pub(crate) struct Server {
 
 #[derive(Args)]
 pub(crate) struct Client {
-    /// What carries the messages
+    /// Transport of the messages
     #[arg(long, value_enum)]
     transport: Transport,
     /// Where the server is: HOST:PORT; with SCTP HOST,HOST..:PORT, and over UDP ?encap=PORT behind
     /// it; a host is an address or a name [default: 127.0.0.1:7109, with ?encap=9899]
     #[arg(long, value_name = "PLACE")]
     to: Option<Location>,
-    /// Addresses to send from, ADDR or ADDR,ADDR.. with SCTP [default: what leads to the server]
+    /// Addresses to send from, ADDR or ADDR,ADDR.. with SCTP [default: chosen by the route]
     #[arg(long, value_name = "ADDR", value_delimiter = ',')]
     from: Vec<std::net::IpAddr>,
     /// Sizes of messages: bytes, or with k (1000), KiB (1024), M or MiB behind the number
@@ -107,7 +107,7 @@ pub(crate) struct Client {
     /// Seconds for each size: two thirds for throughput, one third for latency
     #[arg(long, value_name = "S", default_value = "3", value_parser = seconds)]
     time: Duration,
-    /// Streams with SCTP, which messages take in turn; connections with the others
+    /// Streams with SCTP, which messages use in turn; connections with the others
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u16).range(1..=i64::from(MAX_STREAMS)))]
     streams: u16,
@@ -116,8 +116,8 @@ pub(crate) struct Client {
     json: bool,
 }
 
-/// What may stand behind a number of bytes, in lower case, and what it multiplies by: powers of ten as in
-/// the SI, powers of two as in IEC 80000-13.
+/// Units of a number of bytes, in lower case, and their factors: powers of ten as in the SI, powers
+/// of two as in IEC 80000-13.
 const UNITS: [(&str, usize); 10] = [
     ("", 1),
     ("b", 1),
@@ -131,7 +131,7 @@ const UNITS: [(&str, usize); 10] = [
     ("mib", 1 << 20),
 ];
 
-/// Reads a size such as `100`, `1k`, `64KiB` or `1M`, in bytes.
+/// Parses a size such as `100`, `1k`, `64KiB` or `1M`, in bytes.
 fn size(text: &str) -> Result<usize, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
@@ -155,48 +155,48 @@ fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Why nothing was measured.
-pub(crate) enum Trouble {
-    /// Something was asked for that cannot be.
+/// Reason why a measurement failed.
+pub(crate) enum PerfError {
+    /// Wrong usage.
     Usage(String),
-    /// It did not work.
+    /// A failure at run time.
     Failed(String),
 }
 
-impl Trouble {
-    /// `what` did not work.
-    fn at(what: impl fmt::Display, error: impl fmt::Display) -> Trouble {
-        Trouble::Failed(format!("{what}: {error}"))
+impl PerfError {
+    /// Creates a failure of `what`.
+    fn at(what: impl fmt::Display, error: impl fmt::Display) -> PerfError {
+        PerfError::Failed(format!("{what}: {error}"))
     }
 
-    /// Says where what failed, unless it is the usage that is wrong.
-    fn within(self, what: impl fmt::Display) -> Trouble {
+    /// Adds a context to a failure; wrong usage stays unchanged.
+    fn within(self, what: impl fmt::Display) -> PerfError {
         match self {
-            Trouble::Failed(text) => Trouble::at(what, text),
+            PerfError::Failed(text) => PerfError::at(what, text),
             usage => usage,
         }
     }
 }
 
-/// How long a server may take nothing, or say nothing when opening or echoing, over a transport that
-/// loses nothing.
-const SILENCE: Duration = Duration::from_secs(10);
+/// Time after which a server counts as silent: when it accepts no data, or sends no answer while
+/// opening or echoing, over a reliable transport.
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(10);
 
-fn silent() -> Trouble {
-    Trouble::Failed("the server does not answer".to_owned())
+fn silence_error() -> PerfError {
+    PerfError::Failed("the server does not answer".to_owned())
 }
 
-impl From<Fail> for Trouble {
-    fn from(fail: Fail) -> Trouble {
-        Trouble::Failed(fail.0.join("; "))
+impl From<CommandError> for PerfError {
+    fn from(fail: CommandError) -> PerfError {
+        PerfError::Failed(fail.0.join("; "))
     }
 }
 
-/// Does what was asked.
+/// Runs a command.
 pub(crate) fn perf(command: Perf) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let done = match runtime {
-        Err(error) => Err(Trouble::at("no runtime", error)),
+        Err(error) => Err(PerfError::at("no runtime", error)),
         Ok(runtime) => runtime.block_on(async {
             match command {
                 Perf::Server(args) => server::run(args).await,
@@ -206,8 +206,8 @@ pub(crate) fn perf(command: Perf) -> ExitCode {
     };
     let (status, line) = match done {
         Ok(()) => return ExitCode::SUCCESS,
-        Err(Trouble::Usage(line)) => (ExitCode::from(USAGE), line),
-        Err(Trouble::Failed(line)) => (ExitCode::FAILURE, line),
+        Err(PerfError::Usage(line)) => (ExitCode::from(USAGE), line),
+        Err(PerfError::Failed(line)) => (ExitCode::FAILURE, line),
     };
     out::errors(&[line]);
     status

@@ -1,83 +1,83 @@
-//! What a client and a server say to each other: messages whose first byte is their kind.
+//! The messages between client and server; the first byte is the kind of a message.
 //!
-//! A client begins a measurement, sends data, and ends it by telling how much it sent; the server
-//! answers with what it counted. Between measurements echoes come back. Begin and End are answered
-//! again when they come again, so that datagrams may be lost.
+//! A client begins a measurement, sends data, and ends it with the number of messages sent; the
+//! server answers with its counts. Between measurements it returns echoes. Repeated Begin and End
+//! messages are answered again, because datagrams may be lost.
 
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
 /// First byte of a message that is only counted.
 pub(crate) const DATA: u8 = 0;
-/// First byte of a message that comes back, as [`ECHOED`].
+/// First byte of a message that is returned as [`ECHOED`].
 pub(crate) const ECHO: u8 = 1;
-/// First byte of one that came back. No answer is of a kind that is answered: one forged datagram would
-/// set two servers on each other for ever.
+/// First byte of a returned message. No answer has a kind that is answered: otherwise one forged
+/// datagram would make two servers answer each other forever.
 pub(crate) const ECHOED: u8 = 6;
 const BEGIN: u8 = 2;
 const BEGUN: u8 = 3;
 const END: u8 = 4;
 const COUNTED: u8 = 5;
-/// Longest message other than data and echoes, in bytes.
+/// Maximum length of a message other than data and echoes, in bytes.
 const MAX_CONTROL: usize = 512;
 
-/// A measurement begins.
+/// Begin of a measurement.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct Begin {
-    /// Tells measurements of a client apart.
+    /// Distinguishes the measurements of a client.
     pub(crate) run: u64,
-    /// Bytes of a message.
+    /// Size of a message in bytes.
     pub(crate) size: u64,
 }
 
-/// A measurement ends.
+/// End of a measurement.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct End {
     pub(crate) run: u64,
-    /// Messages sent; the answer follows once so many have come, or with UDP at once.
+    /// Number of messages sent; the answer follows once all have arrived, or over UDP at once.
     pub(crate) sent: u64,
 }
 
-/// What a server counted of a measurement.
+/// Counts of a server for one measurement.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) struct Counted {
+pub(crate) struct Counts {
     pub(crate) run: u64,
     pub(crate) messages: u64,
     pub(crate) bytes: u64,
-    /// From the first message to the last.
+    /// Time from the first message to the last.
     pub(crate) seconds: f64,
-    /// Processor time of the server since it began.
+    /// Processor time of the server since the measurement began.
     pub(crate) cpu_seconds: f64,
 }
 
-/// What the other side says besides data.
+/// A message other than data and echoes.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Control {
     Begin(Begin),
     Begun(Begin),
     End(End),
-    Counted(Counted),
+    Counts(Counts),
 }
 
 fn control(kind: u8, body: &impl Serialize) -> Vec<u8> {
     let mut bytes = vec![kind];
-    // Numbers alone: this cannot fail, and an empty body would be refused by whoever reads it.
+    // All fields are numbers, so this cannot fail; a receiver would refuse an empty body.
     bytes.extend(serde_json::to_vec(body).unwrap_or_default());
     bytes
 }
 
 impl Control {
-    /// As it goes over the wire.
+    /// Returns the encoded message.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         match self {
             Control::Begin(begin) => control(BEGIN, begin),
             Control::Begun(begin) => control(BEGUN, begin),
             Control::End(end) => control(END, end),
-            Control::Counted(counted) => control(COUNTED, counted),
+            Control::Counts(counted) => control(COUNTED, counted),
         }
     }
 
-    /// Reads one; `None` for what is none.
+    /// Decodes a message; `None` if it is invalid.
     pub(crate) fn read(message: &[u8]) -> Option<Control> {
         if message.len() > MAX_CONTROL {
             return None;
@@ -87,13 +87,13 @@ impl Control {
             BEGIN => serde_json::from_slice(body).map(Control::Begin).ok(),
             BEGUN => serde_json::from_slice(body).map(Control::Begun).ok(),
             END => serde_json::from_slice(body).map(Control::End).ok(),
-            COUNTED => serde_json::from_slice(body).map(Control::Counted).ok(),
+            COUNTED => serde_json::from_slice(body).map(Control::Counts).ok(),
             _ => None,
         }
     }
 }
 
-/// What a server knows of one client.
+/// State of one client at a server.
 #[derive(Debug, Default)]
 pub(crate) struct Session {
     begin: Option<Begin>,
@@ -103,23 +103,23 @@ pub(crate) struct Session {
     first: Option<Instant>,
     last: Option<Instant>,
     end: Option<End>,
-    counted: Option<Counted>,
-    told: bool,
+    counted: Option<Counts>,
+    reported: bool,
 }
 
-/// What a server does about a message.
+/// Answer of a server to a message.
 #[derive(PartialEq, Debug)]
 pub(crate) enum Reply {
     Nothing,
-    /// The message goes back, its first byte [`ECHOED`].
+    /// Return the message with first byte [`ECHOED`].
     Echo,
-    /// This goes back.
-    Say(Vec<u8>),
+    /// Send this message.
+    Send(Vec<u8>),
 }
 
 impl Session {
-    /// Something of `length` bytes came whose first bytes are `message`: all of it, but for data.
-    /// `lossy`: not all that was sent need come.
+    /// Handles a received message of `length` bytes. `message` is its beginning for data, otherwise
+    /// all of it. `lossy`: some of the messages sent may be lost.
     pub(crate) fn take(
         &mut self,
         now: Instant,
@@ -141,12 +141,12 @@ impl Session {
                     if self.begin != Some(begin) {
                         *self = Session { begin: Some(begin), cpu: cpu(), ..Session::default() };
                     }
-                    Reply::Say(Control::Begun(begin).bytes())
+                    Reply::Send(Control::Begun(begin).bytes())
                 }
                 Some(Control::End(end)) if self.begin.is_some_and(|b| b.run == end.run) => {
                     self.end = Some(end);
                     match self.counted {
-                        Some(counted) => Reply::Say(Control::Counted(counted).bytes()),
+                        Some(counted) => Reply::Send(Control::Counts(counted).bytes()),
                         None => self.settle(lossy),
                     }
                 }
@@ -162,7 +162,7 @@ impl Session {
             return Reply::Nothing;
         }
         let between = self.first.zip(self.last).map_or(Duration::ZERO, |(a, b)| b - a);
-        let counted = Counted {
+        let counted = Counts {
             run: end.run,
             messages: self.messages,
             bytes: self.bytes,
@@ -170,18 +170,18 @@ impl Session {
             cpu_seconds: cpu().saturating_sub(self.cpu).as_secs_f64(),
         };
         self.counted = Some(counted);
-        Reply::Say(Control::Counted(counted).bytes())
+        Reply::Send(Control::Counts(counted).bytes())
     }
 
-    /// What was counted of a measurement that is over, once.
-    pub(crate) fn result(&mut self) -> Option<(Begin, Counted)> {
+    /// Returns the counts of a finished measurement, once.
+    pub(crate) fn result(&mut self) -> Option<(Begin, Counts)> {
         let counted = self.counted?;
-        let first = !std::mem::replace(&mut self.told, true);
+        let first = !std::mem::replace(&mut self.reported, true);
         self.begin.filter(|_| first).map(|begin| (begin, counted))
     }
 }
 
-/// A message as it goes back.
+/// Returns the echo of a message.
 pub(crate) fn echoed(message: &[u8]) -> Vec<u8> {
     let mut bytes = message.to_vec();
     if let Some(kind) = bytes.first_mut() {
@@ -190,7 +190,7 @@ pub(crate) fn echoed(message: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Processor time of this process so far.
+/// Returns the processor time of this process so far.
 pub(crate) fn cpu() -> Duration {
     use nix::sys::resource::{UsageWho, getrusage};
     let time = |t: nix::sys::time::TimeVal| {
@@ -198,7 +198,7 @@ pub(crate) fn cpu() -> Duration {
     };
     match getrusage(UsageWho::RUSAGE_SELF) {
         Ok(used) => time(used.user_time()) + time(used.system_time()),
-        // It has no way to fail for the own process.
+        // It cannot fail for the own process.
         Err(_) => Duration::ZERO,
     }
 }

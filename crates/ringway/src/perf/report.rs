@@ -1,52 +1,52 @@
-//! What was measured, as JSON and as a table.
+//! The results of a client, as JSON and as a table.
 
 use super::Transport;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// Everything a client measured.
+/// All results of a client.
 #[derive(Serialize, Debug)]
 pub(crate) struct Report {
     pub(crate) transport: Transport,
     pub(crate) to: String,
     pub(crate) streams: u16,
-    /// Seconds given to each size.
+    /// Seconds per size.
     pub(crate) seconds: f64,
     pub(crate) sizes: Vec<Row>,
 }
 
-/// One size.
+/// Results of one size.
 #[derive(Serialize, Debug)]
 pub(crate) struct Row {
-    /// Bytes of a message.
+    /// Size of a message in bytes.
     pub(crate) size: usize,
     pub(crate) throughput: Throughput,
     pub(crate) latency: Latency,
 }
 
-/// As many messages as are taken.
+/// Throughput: as many messages as the transport accepts.
 #[derive(Serialize, Debug)]
 pub(crate) struct Throughput {
     pub(crate) sent_messages: u64,
-    /// That arrived.
+    /// Number of messages that arrived.
     pub(crate) messages: u64,
     pub(crate) bytes: u64,
-    /// From the first message's arrival to the last's.
+    /// Seconds from the first arrival to the last.
     pub(crate) seconds: f64,
     pub(crate) bits_per_second: f64,
     pub(crate) messages_per_second: f64,
     pub(crate) client_cpu_seconds: f64,
     pub(crate) server_cpu_seconds: f64,
-    /// Of both sides together, for 10^9 bytes.
+    /// Processor time of both sides per 10^9 bytes.
     pub(crate) cpu_seconds_per_gigabyte: f64,
 }
 
-/// One message at a time, answered by its like.
+/// Latency: one message at a time, answered by its echo.
 #[derive(Serialize, Debug)]
 pub(crate) struct Latency {
-    /// Answers.
+    /// Number of answers.
     pub(crate) count: u64,
-    /// Messages that were not answered within a second.
+    /// Number of messages that were not answered within a second.
     pub(crate) lost: u64,
     pub(crate) mean_us: f64,
     pub(crate) p50_us: f64,
@@ -56,13 +56,13 @@ pub(crate) struct Latency {
     pub(crate) max_us: f64,
 }
 
-/// `a / b`, or 0 where there is no b.
+/// Returns `a / b`, or 0 if `b` is 0.
 fn rate(a: f64, b: f64) -> f64 {
     if b > 0.0 { a / b } else { 0.0 }
 }
 
 impl Throughput {
-    /// With what follows from the counts.
+    /// Computes the rates from the counts.
     pub(crate) fn new(
         sent_messages: u64,
         (messages, bytes): (u64, u64),
@@ -86,7 +86,7 @@ impl Throughput {
 }
 
 impl Latency {
-    /// From times in nanoseconds.
+    /// Computes the statistics of times in nanoseconds.
     pub(crate) fn new(times: &Histogram<u64>, lost: u64) -> Latency {
         let at = |quantile: f64| times.value_at_quantile(quantile) as f64 / 1e3;
         Latency {
@@ -102,7 +102,7 @@ impl Latency {
     }
 }
 
-/// Bits a second, for people.
+/// Formats bits per second for people.
 pub(crate) fn bits(bytes: u64, seconds: f64) -> String {
     let bits = rate(bytes as f64 * 8.0, seconds);
     match bits {
@@ -112,13 +112,13 @@ pub(crate) fn bits(bytes: u64, seconds: f64) -> String {
     }
 }
 
-/// Seconds, for people.
+/// Formats seconds for people.
 pub(crate) fn seconds(seconds: f64) -> String {
     format!("{seconds:.2} s")
 }
 
 impl Report {
-    /// A line for each size.
+    /// Formats one line per size.
     pub(crate) fn text(&self) -> String {
         let head = [
             "bytes",

@@ -1,9 +1,9 @@
 //! Messages over SCTP, on the streams of one association.
 
-use super::place::Place;
+use super::location::ResolvedLocation;
 use super::protocol::{DATA, Reply, Session, echoed};
-use super::server::Shown;
-use super::{MAX_SIZE, SILENCE, Transport, Trouble, silent};
+use super::server::Output;
+use super::{MAX_SIZE, PerfError, SILENCE_TIMEOUT, Transport, silence_error};
 use bytes::Bytes;
 use ringway_net::sctp::{
     Association, Config, Connect, Error, Over, Received, SendOptions, Settings, Stack,
@@ -12,36 +12,36 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-/// Messages given at one go.
+/// Maximum number of messages sent per call.
 const BATCH: usize = 64;
-/// Messages taken at one go.
-const AT_ONCE: usize = 1024;
-/// How long the end of an association is waited for.
-const CLOSING: Duration = Duration::from_secs(5);
+/// Maximum number of messages received per call.
+const MAX_RECEIVED: usize = 1024;
+/// Timeout of the end of an association.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-fn wrong(error: Error) -> Trouble {
-    Trouble::Failed(error.to_string())
+fn to_error(error: Error) -> PerfError {
+    PerfError::Failed(error.to_string())
 }
 
 fn settings(streams: u16) -> Settings {
     Settings {
-        // Any message has room; what is in flight is bounded by the peer's receive buffer.
+        // Every message fits; the peer's receive buffer bounds the data in flight.
         send_buffer: MAX_SIZE,
         outbound_streams: streams,
         inbound_streams: u16::MAX,
-        // Trains as long as the windows allow: nobody else is on the path that is measured.
+        // Bursts as long as the windows allow: the measured path has no other traffic.
         max_burst: 0,
         ..Settings::default()
     }
 }
 
-/// A stack at these addresses; `port` is the UDP port, if it is for SCTP over UDP.
-fn stack(transport: Transport, locals: &[IpAddr], port: u16) -> Result<Stack, Trouble> {
+/// Creates a stack at these addresses; `port` is the UDP port of SCTP over UDP.
+fn stack(transport: Transport, locals: &[IpAddr], port: u16) -> Result<Stack, PerfError> {
     let over = match transport {
         Transport::SctpUdp => Over::Udp { locals: locals.to_vec(), port },
         _ => Over::Ip,
     };
-    Stack::new(Config::new(over)).map_err(wrong)
+    Stack::new(Config::new(over)).map_err(to_error)
 }
 
 /// A client's association.
@@ -56,45 +56,46 @@ impl Channel {
     /// Opens an association.
     pub(crate) async fn open(
         transport: Transport,
-        place: &Place,
+        location: &ResolvedLocation,
         from: &[IpAddr],
         streams: u16,
-    ) -> Result<Channel, Trouble> {
+    ) -> Result<Channel, PerfError> {
         let mut locals = from.to_vec();
         if locals.is_empty() {
-            for &remote in &place.addresses {
+            for &remote in &location.addresses {
                 let local = ringway_net::source_for(remote)
-                    .ok_or_else(|| Trouble::Failed(format!("no route to {remote}")))?;
+                    .ok_or_else(|| PerfError::Failed(format!("no route to {remote}")))?;
                 if !locals.contains(&local) {
                     locals.push(local);
                 }
             }
         }
         let connect = Connect {
-            encapsulation: place.encap.unwrap_or_default(),
+            encapsulation: location.encap.unwrap_or_default(),
             settings: Some(settings(streams)),
-            ..Connect::new(&locals, &place.addresses, place.port)
+            ..Connect::new(&locals, &location.addresses, location.port)
         };
         let stack = stack(transport, &locals, 0)?;
-        let opened = tokio::time::timeout(SILENCE, stack.connect(&connect)).await;
-        let association = opened.map_err(|_| silent())?.map_err(wrong)?;
+        let opened = tokio::time::timeout(SILENCE_TIMEOUT, stack.connect(&connect)).await;
+        let association = opened.map_err(|_| silence_error())?.map_err(to_error)?;
         Ok(Channel { association, streams, next: 0, buffer: Vec::new() })
     }
 
     /// Sends a message.
-    pub(crate) async fn say(&mut self, message: &[u8]) -> Result<(), Trouble> {
+    pub(crate) async fn send(&mut self, message: &[u8]) -> Result<(), PerfError> {
         let bytes = Bytes::copy_from_slice(message);
-        self.association.send(bytes, &SendOptions::default()).await.map_err(wrong)
+        self.association.send(bytes, &SendOptions::default()).await.map_err(to_error)
     }
 
-    /// The next message.
-    pub(crate) async fn hear(&mut self) -> Result<Option<&[u8]>, Trouble> {
-        let whole = take(&self.association, &mut self.buffer).await.map_err(wrong)?;
-        Ok(whole.then_some(&self.buffer))
+    /// Receives the next message.
+    pub(crate) async fn receive(&mut self) -> Result<Option<&[u8]>, PerfError> {
+        let complete =
+            receive_message(&self.association, &mut self.buffer).await.map_err(to_error)?;
+        Ok(complete.then_some(&self.buffer))
     }
 
-    /// Sends data until then, on the streams in turn: how many messages.
-    pub(crate) async fn flood(&mut self, size: usize, until: Instant) -> Result<u64, Trouble> {
+    /// Sends data until a time, on the streams in turn; returns the number of messages.
+    pub(crate) async fn flood(&mut self, size: usize, until: Instant) -> Result<u64, PerfError> {
         let mut message = vec![0; size];
         message[0] = DATA;
         let message = Bytes::from(message);
@@ -106,21 +107,22 @@ impl Channel {
                 batch.push_back((options, message.clone()));
                 self.next = (self.next + 1) % self.streams;
             }
-            let given = tokio::time::timeout(SILENCE, self.association.send_many(&mut batch));
-            sent += given.await.map_err(|_| silent())?.map_err(wrong)? as u64;
+            let given =
+                tokio::time::timeout(SILENCE_TIMEOUT, self.association.send_many(&mut batch));
+            sent += given.await.map_err(|_| silence_error())?.map_err(to_error)? as u64;
         }
         Ok(sent)
     }
 
-    /// Ends it in order, if that is quickly done.
+    /// Shuts the association down, within [`CLOSE_TIMEOUT`].
     pub(crate) async fn close(self) {
-        // Everything has been answered: there is nothing to lose any more.
-        let _ = tokio::time::timeout(CLOSING, self.association.shutdown()).await;
+        // Everything has been answered, so no data can be lost.
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, self.association.shutdown()).await;
     }
 }
 
-/// Reads a whole message into the buffer; `false` at the end.
-async fn take(association: &Association, buffer: &mut Vec<u8>) -> Result<bool, Error> {
+/// Reads a complete message into the buffer; returns `false` at the end.
+async fn receive_message(association: &Association, buffer: &mut Vec<u8>) -> Result<bool, Error> {
     buffer.clear();
     while let Some(received) = association.recv_into(buffer).await? {
         check(association, buffer.len(), &received)?;
@@ -131,7 +133,8 @@ async fn take(association: &Association, buffer: &mut Vec<u8>) -> Result<bool, E
     Ok(false)
 }
 
-/// Ends an association whose peer sends what no client or server of ours does; the next reading says so.
+/// Aborts an association whose peer sends messages that no `ringway perf` sends; the next read
+/// reports it.
 fn check(association: &Association, length: usize, received: &Received) -> Result<(), Error> {
     if received.cut {
         association.abort(b"expected whole messages")
@@ -143,24 +146,29 @@ fn check(association: &Association, length: usize, received: &Received) -> Resul
 }
 
 /// Answers clients.
-pub(crate) async fn serve(transport: Transport, place: Place, shown: Shown) -> Result<(), Trouble> {
-    let wrong = |error| Trouble::at(format_args!("{transport} on {place}"), error);
-    let stack = stack(transport, &place.addresses, place.encap.unwrap_or_default())?;
-    let listener = stack.listen(&place.addresses, place.port, Some(settings(1))).map_err(wrong)?;
-    shown.waits(&format!("{transport} on {place}"));
+pub(crate) async fn serve(
+    transport: Transport,
+    location: ResolvedLocation,
+    output: Output,
+) -> Result<(), PerfError> {
+    let to_error = |error| PerfError::at(format_args!("{transport} on {location}"), error);
+    let stack = stack(transport, &location.addresses, location.encap.unwrap_or_default())?;
+    let listener =
+        stack.listen(&location.addresses, location.port, Some(settings(1))).map_err(to_error)?;
+    output.print_ready(&format!("{transport} on {location}"));
     loop {
-        let association = listener.accept().await.map_err(wrong)?;
-        let shown = shown.clone();
+        let association = listener.accept().await.map_err(to_error)?;
+        let output = output.clone();
         tokio::spawn(async move {
             let peer = name(&association);
-            if let Err(error) = answer(association, &peer, &shown).await {
-                shown.fault(&format!("{peer}: {error}"));
+            if let Err(error) = answer(association, &peer, &output).await {
+                output.print_fault(&format!("{peer}: {error}"));
             }
         });
     }
 }
 
-/// The peer's first address and its port.
+/// Returns the peer's first address and its port.
 fn name(association: &Association) -> String {
     let paths = association.paths().unwrap_or_default();
     let port = association.ports().map_or(0, |(_, port)| port);
@@ -170,12 +178,12 @@ fn name(association: &Association) -> String {
     }
 }
 
-async fn answer(association: Association, peer: &str, shown: &Shown) -> Result<(), Error> {
+async fn answer(association: Association, peer: &str, output: &Output) -> Result<(), Error> {
     let mut session = Session::default();
     let (mut buffer, mut taken) = (Vec::new(), Vec::new());
-    while association.recv_many_into(&mut buffer, &mut taken, AT_ONCE).await? > 0 {
+    while association.recv_many_into(&mut buffer, &mut taken, MAX_RECEIVED).await? > 0 {
         let now = Instant::now();
-        // Before what was taken now there may be parts of a message of which more has come.
+        // Earlier parts of the message may have been received before.
         let mut end = 0;
         let mut at = buffer.len() - taken.iter().map(|received| received.len).sum::<usize>();
         for received in taken.drain(..) {
@@ -190,9 +198,9 @@ async fn answer(association: Association, peer: &str, shown: &Shown) -> Result<(
             match session.take(now, message, message.len(), false) {
                 Reply::Nothing => continue,
                 Reply::Echo => association.send(echoed(message), &options).await?,
-                Reply::Say(bytes) => association.send(bytes, &options).await?,
+                Reply::Send(bytes) => association.send(bytes, &options).await?,
             }
-            shown.measured(&peer, session.result());
+            output.print_measurement(&peer, session.result());
         }
         buffer.drain(..end);
     }

@@ -1,46 +1,50 @@
-//! The server: what it listens on, and how it shows what was measured.
+//! The server: its listeners, and the output of results.
 
-use super::protocol::{Begin, Counted};
+use super::protocol::{Begin, Counts};
 use super::report::{bits, seconds};
-use super::{Server, Transport, Trouble, sctp, tcp, udp};
+use super::{PerfError, Server, Transport, sctp, tcp, udp};
 use crate::out;
 use serde::Serialize;
 use std::fmt;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Shows measurements; passed to whoever answers a client.
+/// Prints measurements; each client's task has a clone.
 #[derive(Clone)]
-pub(crate) struct Shown {
+pub(crate) struct Output {
     json: bool,
 }
 
 /// A measurement as it is printed.
 #[derive(Serialize)]
-struct Measured {
+struct Measurement {
     from: String,
     size: u64,
     #[serde(flatten)]
-    counted: Counted,
+    counted: Counts,
 }
 
-impl Shown {
-    /// The server can be used now.
-    pub(crate) fn waits(&self, at: &str) {
+impl Output {
+    /// Reports that the server is ready.
+    pub(crate) fn print_ready(&self, at: &str) {
         out::errors(&[format!("waiting for {at}")]);
     }
 
-    /// Something went wrong with one client.
-    pub(crate) fn fault(&self, line: &str) {
+    /// Reports a failure with one client.
+    pub(crate) fn print_fault(&self, line: &str) {
         out::errors(&[line.to_owned()]);
     }
 
-    /// A measurement is over.
-    pub(crate) fn measured(&self, from: &impl fmt::Display, what: Option<(Begin, Counted)>) {
+    /// Prints a finished measurement.
+    pub(crate) fn print_measurement(
+        &self,
+        from: &impl fmt::Display,
+        what: Option<(Begin, Counts)>,
+    ) {
         let Some((begin, counted)) = what else { return };
-        let Counted { messages, seconds: time, cpu_seconds, .. } = counted;
-        let shown = if self.json {
-            let measured = Measured { from: from.to_string(), size: begin.size, counted };
-            serde_json::to_string(&measured).unwrap_or_default()
+        let Counts { messages, seconds: time, cpu_seconds, .. } = counted;
+        let text = if self.json {
+            let measurement = Measurement { from: from.to_string(), size: begin.size, counted };
+            serde_json::to_string(&measurement).unwrap_or_default()
         } else {
             let rate = bits(counted.bytes, time);
             format!(
@@ -50,27 +54,27 @@ impl Shown {
                 seconds(cpu_seconds)
             )
         };
-        if let Err(out::Fail(lines)) = out::line(&shown) {
+        if let Err(out::CommandError(lines)) = out::line(&text) {
             out::errors(&lines);
         }
     }
 }
 
-/// Answers until it is stopped.
-pub(crate) async fn run(args: Server) -> Result<(), Trouble> {
+/// Answers clients until the program is stopped.
+pub(crate) async fn run(args: Server) -> Result<(), PerfError> {
     let Server { transport, listen, time, json } = args;
-    let place = listen.unwrap_or_default().resolve(&[]).await?;
-    let shown = Shown { json };
+    let location = listen.unwrap_or_default().resolve(&[]).await?;
+    let output = Output { json };
     let serve = async {
         match transport {
-            Transport::Tcp => tcp::serve(place.single(transport)?, shown).await,
-            Transport::Udp => udp::serve(place.single(transport)?, shown).await,
+            Transport::Tcp => tcp::serve(location.single(transport)?, output).await,
+            Transport::Udp => udp::serve(location.single(transport)?, output).await,
             Transport::Sctp | Transport::SctpUdp => {
-                sctp::serve(transport, place.for_sctp(transport)?, shown).await
+                sctp::serve(transport, location.for_sctp(transport)?, output).await
             }
         }
     };
-    let signals = |error| Trouble::at("signals", error);
+    let signals = |error| PerfError::at("signals", error);
     let mut interrupt = signal(SignalKind::interrupt()).map_err(signals)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(signals)?;
     let over = async {

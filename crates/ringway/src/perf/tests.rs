@@ -1,9 +1,9 @@
-//! What client and server say, and what is made of it.
+//! Tests of the protocol between client and server, and of the report.
 
-use super::place::{Location, Place};
+use super::location::{Location, ResolvedLocation};
 use super::protocol::{Begin, Control, DATA, ECHO, End, Reply, Session};
 use super::report::{Latency, Report, Row, Throughput};
-use super::{Transport, Trouble, size};
+use super::{PerfError, Transport, size};
 use hdrhistogram::Histogram;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -12,15 +12,15 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
 }
 
-fn resolved(text: &str, from: &[IpAddr]) -> Result<Place, Trouble> {
+fn resolved(text: &str, from: &[IpAddr]) -> Result<ResolvedLocation, PerfError> {
     block_on(text.parse::<Location>().unwrap().resolve(from))
 }
 
 #[test]
 fn locations_are_addresses_and_names_with_a_port() {
     for text in ["127.0.0.1:5000", "10.0.0.1,[fd00::1]:7?encap=9899", "[::1]:1"] {
-        let place = resolved(text, &[]).ok().unwrap();
-        assert_eq!(place.to_string(), text);
+        let location = resolved(text, &[]).ok().unwrap();
+        assert_eq!(location.to_string(), text);
     }
     for text in
         ["", "127.0.0.1", "127.0.0.1:0", "::1:5", "1.2.3:5", "1.2.3.4:5?encap=x", "1.2.3.4,:5"]
@@ -33,20 +33,20 @@ fn locations_are_addresses_and_names_with_a_port() {
     let many = vec!["127.0.0.1"; 17].join(",");
     assert!(format!("{many}:5").parse::<Location>().is_err(), "more than an association has");
     let two = resolved("127.0.0.1,127.0.0.2:5", &[]).ok().unwrap();
-    assert!(matches!(two.single(Transport::Tcp), Err(Trouble::Usage(_))));
+    assert!(matches!(two.single(Transport::Tcp), Err(PerfError::Usage(_))));
     let over_udp = resolved("127.0.0.1:5", &[]).ok().unwrap().for_sctp(Transport::SctpUdp);
     let over_udp = over_udp.ok().unwrap();
     assert_eq!(over_udp.encap, Some(9899), "RFC 6951 section 1");
-    assert!(matches!(over_udp.for_sctp(Transport::Sctp), Err(Trouble::Usage(_))));
+    assert!(matches!(over_udp.for_sctp(Transport::Sctp), Err(PerfError::Usage(_))));
 }
 
 #[test]
-fn a_name_is_looked_up() {
-    let place = resolved("localhost:7?encap=9", &[]).ok().unwrap();
-    assert_eq!(place.to_string(), "127.0.0.1:7?encap=9", "IPv4 before IPv6");
+fn a_name_is_resolved() {
+    let location = resolved("localhost:7?encap=9", &[]).ok().unwrap();
+    assert_eq!(location.to_string(), "127.0.0.1:7?encap=9", "IPv4 before IPv6");
     // RFC 6761 section 6.4: never an address.
     let missing = resolved("no-such-host.invalid:7", &[]);
-    let Err(Trouble::Failed(line)) = missing else { panic!("an address for a name without one") };
+    let Err(PerfError::Failed(line)) = missing else { panic!("an address for a name without one") };
     assert!(line.starts_with("no-such-host.invalid: "), "{line}");
 }
 
@@ -72,18 +72,18 @@ fn sizes_have_units() {
 
 const BEGIN: Begin = Begin { run: 7, size: 10 };
 
-fn said(reply: Reply) -> Control {
+fn sent_message(reply: Reply) -> Control {
     match reply {
-        Reply::Say(bytes) => Control::read(&bytes).unwrap(),
+        Reply::Send(bytes) => Control::read(&bytes).unwrap(),
         other => panic!("expected an answer, got {other:?}"),
     }
 }
 
-/// A session that has begun and taken `count` messages, 10 ms apart.
+/// Returns a session that has begun and received `count` messages, 10 ms apart.
 fn session(count: u64) -> (Session, Instant) {
     let (mut session, mut now) = (Session::default(), Instant::now());
     let begun = session.take(now, &Control::Begin(BEGIN).bytes(), 0, false);
-    assert_eq!(said(begun), Control::Begun(BEGIN));
+    assert_eq!(sent_message(begun), Control::Begun(BEGIN));
     for _ in 0..count {
         now += Duration::from_millis(10);
         assert_eq!(session.take(now, &[DATA; 10], 10, false), Reply::Nothing);
@@ -92,14 +92,14 @@ fn session(count: u64) -> (Session, Instant) {
 }
 
 #[test]
-fn all_that_was_sent_is_waited_for() {
+fn counts_follow_the_last_message() {
     let (mut session, now) = session(4);
     let end = Control::End(End { run: 7, sent: 5 }).bytes();
     assert_eq!(session.take(now, &end, end.len(), false), Reply::Nothing);
     assert!(session.result().is_none());
-    // The end came on another stream, ahead of the last message.
+    // The end arrived on another stream, before the last message.
     let last = session.take(now, &[DATA; 10], 10, false);
-    let Control::Counted(counted) = said(last) else { panic!("expected a count") };
+    let Control::Counts(counted) = sent_message(last) else { panic!("expected a count") };
     assert_eq!((counted.run, counted.messages, counted.bytes), (7, 5, 50));
     assert!((counted.seconds - 0.03).abs() < 1e-9, "{}", counted.seconds);
     assert_eq!(session.result().map(|(begin, _)| begin), Some(BEGIN));
@@ -107,23 +107,23 @@ fn all_that_was_sent_is_waited_for() {
 }
 
 #[test]
-fn what_is_lost_is_not_waited_for() {
+fn lost_datagrams_are_not_waited_for() {
     let (mut session, now) = session(3);
     let end = Control::End(End { run: 7, sent: 5 }).bytes();
-    let first = said(session.take(now, &end, end.len(), true));
-    assert!(matches!(first, Control::Counted(counted) if counted.messages == 3));
-    // The answer was lost: the same again. A late message does not change it.
+    let first = sent_message(session.take(now, &end, end.len(), true));
+    assert!(matches!(first, Control::Counts(counted) if counted.messages == 3));
+    // The answer was lost, so it is sent again. A late message does not change it.
     assert_eq!(session.take(now, &[DATA; 10], 10, true), Reply::Nothing);
-    assert_eq!(said(session.take(now, &end, end.len(), true)), first);
-    // So was that of the beginning: counts stay, until another measurement begins.
+    assert_eq!(sent_message(session.take(now, &end, end.len(), true)), first);
+    // The answer to Begin was lost too: the counts stay until another measurement begins.
     session.take(now, &Control::Begin(BEGIN).bytes(), 0, true);
-    assert_eq!(said(session.take(now, &end, end.len(), true)), first);
+    assert_eq!(sent_message(session.take(now, &end, end.len(), true)), first);
     session.take(now, &Control::Begin(Begin { run: 8, size: 1 }).bytes(), 0, true);
     assert_eq!(session.take(now, &end, end.len(), true), Reply::Nothing, "of the one before");
 }
 
 #[test]
-fn what_is_not_understood_is_passed_over() {
+fn unknown_messages_are_ignored() {
     let (mut session, now) = session(0);
     assert_eq!(session.take(now, &[ECHO, 1, 2], 3, false), Reply::Echo);
     for nonsense in [&b""[..], &[9, 9], &[2, b'{'], &[4; 600], &[2; 100]] {
@@ -140,7 +140,7 @@ fn a_report_has_a_line_for_each_size() {
     let throughput = Throughput::new(2000, (1000, 1_000_000), 0.5, 0.25, 0.75);
     let row = Row { size: 1000, throughput, latency: Latency::new(&times, 0) };
     let nothing = Throughput::new(10, (0, 0), 0.0, 0.1, 0.1);
-    let silent = Row {
+    let unanswered = Row {
         size: 60_000,
         throughput: nothing,
         latency: Latency::new(&Histogram::new(3).unwrap(), 5),
@@ -150,7 +150,7 @@ fn a_report_has_a_line_for_each_size() {
         to: "127.0.0.1:7109".to_owned(),
         streams: 2,
         seconds: 3.0,
-        sizes: vec![row, silent],
+        sizes: vec![row, unanswered],
     };
     let text = report.text();
     let lines: Vec<Vec<&str>> =

@@ -1,9 +1,9 @@
-//! Messages over UDP: each a datagram. Many leave with one call where the kernel cuts them (UDP
-//! segmentation offload), and come with one where it joins them.
+//! Messages over UDP: one datagram each. Many are sent per call if the kernel segments them (UDP
+//! segmentation offload), and received per call if it coalesces them.
 
 use super::protocol::{Control, DATA, Reply, Session, echoed};
-use super::server::Shown;
-use super::{MAX_SIZE, Trouble};
+use super::server::Output;
+use super::{MAX_SIZE, PerfError};
 use nix::cmsg_space;
 use nix::sys::socket::{
     ControlMessage, ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, sendmsg, setsockopt,
@@ -17,15 +17,15 @@ use std::time::Instant;
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
-/// Largest payload of a datagram over IPv4.
+/// Maximum payload of a datagram over IPv4.
 pub(crate) const MAX_DATAGRAM: usize = 65_507;
-/// Largest datagram that fits into an Ethernet frame and so is sent in trains.
+/// Maximum datagram that fits into an Ethernet frame and so is sent in trains.
 const MAX_IN_TRAIN: usize = 1452;
-/// Most datagrams of a train (the kernel's UDP_MAX_SEGMENTS, where it is least).
+/// Maximum number of datagrams of a train (the smallest UDP_MAX_SEGMENTS of the kernel).
 const TRAIN: usize = 64;
-/// Receive buffer asked for, in bytes; the kernel may give less.
+/// Requested size of the receive buffer in bytes; the kernel may grant less.
 const RECEIVE: usize = 4 << 20;
-/// Most clients that are remembered; with more, those are forgotten that are silent for longest.
+/// Maximum number of clients that are tracked; beyond it the longest silent ones are dropped.
 const MAX_CLIENTS: usize = 4096;
 
 /// A client's socket.
@@ -34,36 +34,36 @@ pub(crate) struct Port {
     buffer: Vec<u8>,
 }
 
-fn wrong(error: io::Error) -> Trouble {
-    Trouble::Failed(error.to_string())
+fn to_error(error: io::Error) -> PerfError {
+    PerfError::Failed(error.to_string())
 }
 
 impl Port {
-    /// A socket to a server, from an address if one is given.
-    pub(crate) async fn open(to: SocketAddr, from: Option<IpAddr>) -> Result<Port, Trouble> {
+    /// Opens a socket to a server, from a given address if there is one.
+    pub(crate) async fn open(to: SocketAddr, from: Option<IpAddr>) -> Result<Port, PerfError> {
         let any: IpAddr = match to {
             SocketAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),
             SocketAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
         };
         let socket =
-            UdpSocket::bind(SocketAddr::new(from.unwrap_or(any), 0)).await.map_err(wrong)?;
-        socket.connect(to).await.map_err(wrong)?;
+            UdpSocket::bind(SocketAddr::new(from.unwrap_or(any), 0)).await.map_err(to_error)?;
+        socket.connect(to).await.map_err(to_error)?;
         Ok(Port { socket, buffer: vec![0; MAX_DATAGRAM] })
     }
 
     /// Sends a message.
-    pub(crate) async fn say(&mut self, message: &[u8]) -> Result<(), Trouble> {
-        self.socket.send(message).await.map(|_| ()).map_err(wrong)
+    pub(crate) async fn send(&mut self, message: &[u8]) -> Result<(), PerfError> {
+        self.socket.send(message).await.map(|_| ()).map_err(to_error)
     }
 
-    /// The next message.
-    pub(crate) async fn hear(&mut self) -> Result<Option<&[u8]>, Trouble> {
-        let length = self.socket.recv(&mut self.buffer).await.map_err(wrong)?;
+    /// Receives the next message.
+    pub(crate) async fn receive(&mut self) -> Result<Option<&[u8]>, PerfError> {
+        let length = self.socket.recv(&mut self.buffer).await.map_err(to_error)?;
         Ok(Some(&self.buffer[..length]))
     }
 
-    /// Sends data until then: how many messages.
-    pub(crate) async fn flood(&mut self, size: usize, until: Instant) -> Result<u64, Trouble> {
+    /// Sends data until a time; returns the number of messages.
+    pub(crate) async fn flood(&mut self, size: usize, until: Instant) -> Result<u64, PerfError> {
         let mut message = vec![0; size];
         message[0] = DATA;
         let mut count = if size > MAX_IN_TRAIN { 1 } else { (MAX_DATAGRAM / size).min(TRAIN) };
@@ -77,11 +77,11 @@ impl Port {
             };
             match done {
                 Ok(()) => sent += count as u64,
-                // A kernel or a device that cuts no trains.
+                // The kernel or the device does not segment trains.
                 Err(_) if count > 1 => count = 1,
-                Err(error) => return Err(wrong(error)),
+                Err(error) => return Err(to_error(error)),
             }
-            // The kernel takes all there is; let the rest of the program have a turn.
+            // The kernel accepts everything; other tasks must run too.
             tokio::task::yield_now().await;
         }
         Ok(sent)
@@ -100,7 +100,7 @@ impl Port {
     }
 }
 
-/// What came with one call: where from, where to, how much, and how long each datagram is.
+/// Datagrams received with one call: source, destination, total length, and length of each.
 struct Train {
     from: SockaddrStorage,
     to: Option<ControlMessageOwned>,
@@ -109,13 +109,13 @@ struct Train {
 }
 
 impl Train {
-    /// Answers from the address that was asked: a host has several. What cannot be sent is lost, as a
-    /// datagram may be.
+    /// Answers from the destination address of the request, because a host has several. An answer
+    /// that cannot be sent is lost, as a datagram may be.
     fn answer(&self, socket: &UdpSocket, bytes: &[u8]) {
         let (v4, v6);
         let source = match self.to {
             Some(ControlMessageOwned::Ipv4PacketInfo(mut info)) => {
-                // By whichever interface leads there.
+                // The route decides the interface.
                 info.ipi_ifindex = 0;
                 v4 = info;
                 Some(ControlMessage::Ipv4PacketInfo(&v4))
@@ -153,8 +153,9 @@ fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<Train> {
     Ok(Train { from, to, length: got.bytes, each: each.max(1) })
 }
 
-/// The clients heard of last. Half of the room is for those heard since the last turn: when it is full,
-/// those of the turn before are forgotten, so that many strangers cost no search.
+/// The most recent clients. Half of the capacity is for clients seen since the last rotation; when
+/// it is full, those of the previous rotation are dropped, so that many unknown clients cost no
+/// search.
 #[derive(Default)]
 struct Clients {
     fresh: HashMap<SockaddrStorage, Session>,
@@ -176,10 +177,10 @@ impl Clients {
 }
 
 /// Answers clients.
-pub(crate) async fn serve(at: SocketAddr, shown: Shown) -> Result<(), Trouble> {
-    let wrong = |error| Trouble::at(format_args!("udp on {at}"), error);
-    let socket = UdpSocket::bind(at).await.map_err(wrong)?;
-    // Where the kernel cannot or will not, datagrams come one by one, and sooner get lost.
+pub(crate) async fn serve(at: SocketAddr, output: Output) -> Result<(), PerfError> {
+    let to_error = |error| PerfError::at(format_args!("udp on {at}"), error);
+    let socket = UdpSocket::bind(at).await.map_err(to_error)?;
+    // Without this option datagrams arrive one by one, and are lost earlier.
     let _ = setsockopt(&socket, sockopt::UdpGroSegment, &true);
     let _ = setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE)
         .or_else(|_| setsockopt(&socket, sockopt::RcvBuf, &RECEIVE));
@@ -188,15 +189,15 @@ pub(crate) async fn serve(at: SocketAddr, shown: Shown) -> Result<(), Trouble> {
     } else {
         setsockopt(&socket, sockopt::Ipv6RecvPacketInfo, &true)
     };
-    shown.waits(&format!("udp on {at}"));
+    output.print_ready(&format!("udp on {at}"));
     let mut clients = Clients::default();
     let mut buffer = vec![0; MAX_DATAGRAM.max(MAX_SIZE.min(1 << 16))];
     loop {
         let got = socket.async_io(Interest::READABLE, || receive(&socket, &mut buffer)).await;
-        // An ICMP message about an earlier answer is not this socket's end.
+        // An ICMP error about an earlier answer does not close this socket.
         let Ok(train) = got else { continue };
         let mut stranger = Session::default();
-        // Who has not begun costs nothing that is kept.
+        // A client that has not begun a measurement uses no memory.
         let begins = |message| matches!(Control::read(message), Some(Control::Begin(_)));
         let known =
             clients.knows(&train.from) || buffer[..train.length].chunks(train.each).any(begins);
@@ -206,9 +207,9 @@ pub(crate) async fn serve(at: SocketAddr, shown: Shown) -> Result<(), Trouble> {
             match session.take(now, message, message.len(), true) {
                 Reply::Nothing => continue,
                 Reply::Echo => train.answer(&socket, &echoed(message)),
-                Reply::Say(bytes) => train.answer(&socket, &bytes),
+                Reply::Send(bytes) => train.answer(&socket, &bytes),
             }
-            shown.measured(&train.from, session.result());
+            output.print_measurement(&train.from, session.result());
         }
     }
 }

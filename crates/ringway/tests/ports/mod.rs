@@ -3,8 +3,8 @@
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A free port of loopback, for UDP and TCP. Below those the system gives of itself and unlike for each
-/// call and process, so that nobody takes it until the program does.
+/// Returns a free port of loopback, for UDP and TCP. It is below the ephemeral ports and different
+/// for each call and process, so that no other program takes it before it is used.
 pub(crate) fn port() -> u16 {
     const FIRST: u32 = 10_000;
     const PORTS: u32 = 10_000;

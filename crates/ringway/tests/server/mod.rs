@@ -1,22 +1,22 @@
-//! A running server as an operator meets it.
+//! A running server in a test.
 
 #![allow(dead_code)] // Each test program uses a part of it.
 
-use crate::place::Place;
+use crate::workdir::Workdir;
 use std::net::{SocketAddr, UdpSocket};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-/// Longest a test waits for something that should happen, on however busy a machine.
+/// Time limit for an expected event, sufficient on a busy machine.
 pub(crate) const WITHIN: Duration = Duration::from_secs(60);
 
-impl Place {
-    /// Runs what must succeed; its standard output.
+impl Workdir {
+    /// Runs a command that must succeed; returns its standard output.
     pub(crate) fn fine(&self, args: &[&str]) -> String {
         self.ends(0, args).0
     }
 
-    /// Runs what must fail with exit status 1; its standard error.
+    /// Runs a command that must fail with exit status 1; returns its standard error.
     pub(crate) fn fails(&self, args: &[&str]) -> String {
         self.ends(1, args).1
     }
@@ -54,7 +54,7 @@ impl Server {
         assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
     }
 
-    /// Ends it if it still runs; standard output and error.
+    /// Ends the server if it still runs; returns standard output and error.
     pub(crate) fn end(mut self) -> (String, String) {
         let mut child = self.child.take().unwrap();
         let _ = child.kill();
@@ -63,7 +63,7 @@ impl Server {
         (text(output.stdout), text(output.stderr))
     }
 
-    /// Waits for it to end by itself; exit status, standard output and error.
+    /// Waits for the server to end by itself; returns exit status, standard output and error.
     pub(crate) fn wait(mut self) -> (Option<i32>, String, String) {
         let mut child = self.child.take().unwrap();
         let until = Instant::now() + WITHIN;
@@ -87,7 +87,7 @@ impl Drop for Server {
     }
 }
 
-/// Registers a user of `a.test` by UDP; the answer.
+/// Registers a user of `a.test` over UDP; returns the response.
 pub(crate) fn register(server: SocketAddr, user: &str) -> String {
     exchange(server, user, &format!("Contact: <sip:{user}@LOCAL>\r\n"))
 }
@@ -109,7 +109,7 @@ fn exchange(server: SocketAddr, user: &str, contact: &str) -> String {
     String::from_utf8_lossy(&buffer[..length]).into_owned()
 }
 
-/// What is registered for a user of `a.test`: the answer to a REGISTER without a Contact.
+/// Returns the registrations of a user of `a.test`: the response to a REGISTER without Contact.
 pub(crate) fn fetch(server: SocketAddr, user: &str) -> String {
     exchange(server, user, "")
 }

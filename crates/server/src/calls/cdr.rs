@@ -1,8 +1,8 @@
-//! Call records on the disk: JSON lines, appended by a thread that nothing waits for.
+//! Call records on disk: JSON lines, appended by a thread that no other thread waits for.
 //!
-//! Whoever has a record copies it into a bounded buffer. When the disk is slower than calls end, or
-//! cannot be written, records are dropped and counted. The file is opened again on reload, so that it
-//! can be rotated: move it away, then SIGHUP.
+//! A caller copies its record into a bounded buffer. Records are dropped and counted when the disk
+//! is slower than the calls, or cannot be written. A reload opens the file again, so that it can be
+//! rotated: rename it, then send SIGHUP.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -13,14 +13,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tracing::{error, info};
 
-/// Octets of records that may wait for the disk.
-pub const MAX_WAITING: usize = 4 << 20;
-/// How long after a failure the file is tried again.
+/// Maximum size of the records that wait for the disk, in bytes.
+pub const MAX_BUFFERED_BYTES: usize = 4 << 20;
+/// Delay after a failure before the file is tried again.
 const RETRY: Duration = Duration::from_secs(1);
-/// How long the end of the process waits for the last records to be written.
-const FLUSH_WITHIN: Duration = Duration::from_secs(2);
+/// Maximum time that the end of the process waits for the last records to be written.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What is counted; read by anyone at any time.
+/// Counters of the call records; any thread may read them at any time.
 #[derive(Default, Debug)]
 pub struct CdrCounters {
     /// Records written.
@@ -32,10 +32,10 @@ pub struct CdrCounters {
 }
 
 #[derive(Default)]
-struct Waiting {
+struct Buffer {
     bytes: Vec<u8>,
     records: u64,
-    /// The file is to be opened anew, at this path or not at all.
+    /// A request to open the file again: with a path, or with `None` to close it.
     reopen: Option<Option<PathBuf>>,
     stop: bool,
     done: bool,
@@ -43,37 +43,37 @@ struct Waiting {
 
 #[derive(Default)]
 struct Shared {
-    waiting: Mutex<Waiting>,
+    buffer: Mutex<Buffer>,
     wake: Condvar,
     counters: CdrCounters,
-    /// Whether records are asked for.
-    wanted: AtomicBool,
+    /// Whether call records are configured.
+    enabled: AtomicBool,
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        // Bytes are only ever appended to: they are whole whatever happened to another thread.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Buffer> {
+        // Bytes are only appended, so the buffer is consistent even if another thread panicked.
+        self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The file of call records. Copies are the same file.
+/// The file of call records. Clones share the same file.
 #[derive(Clone)]
 pub struct Cdr(Arc<Shared>);
 
-/// Opens the file of call records to append to it, readable by its owner and group.
+/// Opens the file of call records for appending, readable by its owner and group.
 ///
 /// # Errors
-/// When the system refuses.
+/// Fails when the file cannot be opened or created.
 pub fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(0o640).open(path)
 }
 
 impl Cdr {
-    /// Starts the thread; without a path it waits for a reload that names one.
+    /// Starts the thread. Without a path it waits for a reload that configures one.
     ///
     /// # Errors
-    /// When the thread cannot be started.
+    /// Fails when the thread cannot be started.
     pub fn start(path: Option<PathBuf>) -> io::Result<Self> {
         let cdr = Cdr(Arc::default());
         cdr.reopen(path);
@@ -82,50 +82,51 @@ impl Cdr {
         Ok(cdr)
     }
 
-    /// Whether records are asked for.
-    pub fn is_wanted(&self) -> bool {
-        self.0.wanted.load(Relaxed)
+    /// Returns whether call records are configured.
+    pub fn is_enabled(&self) -> bool {
+        self.0.enabled.load(Relaxed)
     }
 
-    /// What is counted.
+    /// Returns the counters.
     pub fn counters(&self) -> &CdrCounters {
         &self.0.counters
     }
 
-    /// Appends a record, a line with its end. Waits for nothing but a copy.
+    /// Appends a record: one line with its line feed. Copies the bytes and returns without waiting
+    /// for the disk.
     pub fn append(&self, line: &[u8]) {
-        let mut waiting = self.0.lock();
-        if waiting.bytes.len() + line.len() > MAX_WAITING {
-            drop(waiting);
+        let mut buffer = self.0.lock();
+        if buffer.bytes.len() + line.len() > MAX_BUFFERED_BYTES {
+            drop(buffer);
             self.0.counters.dropped.fetch_add(1, Relaxed);
             return;
         }
-        waiting.bytes.extend_from_slice(line);
-        waiting.records += 1;
-        drop(waiting);
+        buffer.bytes.extend_from_slice(line);
+        buffer.records += 1;
+        drop(buffer);
         self.0.wake.notify_one();
     }
 
-    /// Opens the file anew: it was moved away, or another is configured.
+    /// Opens the file again, because it was renamed or another path is configured.
     pub fn reopen(&self, path: Option<PathBuf>) {
-        self.0.wanted.store(path.is_some(), Relaxed);
+        self.0.enabled.store(path.is_some(), Relaxed);
         self.0.lock().reopen = Some(path);
         self.0.wake.notify_one();
     }
 
-    /// Writes what waits, for two seconds at most.
+    /// Writes the buffered records, for at most two seconds, and ends the thread.
     pub fn stop(&self) {
-        let until = Instant::now() + FLUSH_WITHIN;
-        let mut waiting = self.0.lock();
-        waiting.stop = true;
+        let until = Instant::now() + FLUSH_TIMEOUT;
+        let mut buffer = self.0.lock();
+        buffer.stop = true;
         self.0.wake.notify_all();
-        while !waiting.done {
+        while !buffer.done {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
             }
-            let woken = self.0.wake.wait_timeout(waiting, left);
-            waiting = woken.unwrap_or_else(PoisonError::into_inner).0;
+            let woken = self.0.wake.wait_timeout(buffer, left);
+            buffer = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }
@@ -136,19 +137,19 @@ fn run(shared: &Shared) {
     let mut failing = false;
     let mut bytes = Vec::new();
     loop {
-        let mut waiting = shared.lock();
-        while waiting.bytes.is_empty() && waiting.reopen.is_none() && !waiting.stop {
-            waiting = shared.wake.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        let mut buffer = shared.lock();
+        while buffer.bytes.is_empty() && buffer.reopen.is_none() && !buffer.stop {
+            buffer = shared.wake.wait(buffer).unwrap_or_else(PoisonError::into_inner);
         }
-        std::mem::swap(&mut waiting.bytes, &mut bytes);
-        let records = std::mem::take(&mut waiting.records);
-        let reopen = waiting.reopen.take();
-        let stop = waiting.stop;
-        drop(waiting);
+        std::mem::swap(&mut buffer.bytes, &mut bytes);
+        let records = std::mem::take(&mut buffer.records);
+        let reopen = buffer.reopen.take();
+        let stop = buffer.stop;
+        drop(buffer);
         let mut result = Ok(());
         let mut todo = !bytes.is_empty();
         if let Some(new) = reopen {
-            // What came before belongs into the file as it was.
+            // Records that were buffered before the reload belong to the old file.
             if let (true, Some(old)) = (todo, &mut file) {
                 result = old.write_all(&bytes);
                 todo = false;
@@ -174,21 +175,21 @@ fn run(shared: &Shared) {
             info!("call records can be written again");
         }
         failing = result.is_err();
-        let mut waiting = shared.lock();
-        if stop && waiting.bytes.is_empty() {
-            waiting.done = true;
+        let mut buffer = shared.lock();
+        if stop && buffer.bytes.is_empty() {
+            buffer.done = true;
             shared.wake.notify_all();
             return;
         }
         if failing && !stop {
-            // Records meanwhile wait, as many as there is room for.
-            let woken = shared.wake.wait_timeout_while(waiting, RETRY, |w| !w.stop);
+            // Meanwhile new records are buffered, up to the limit.
+            let woken = shared.wake.wait_timeout_while(buffer, RETRY, |w| !w.stop);
             drop(woken.unwrap_or_else(PoisonError::into_inner).0);
         }
     }
 }
 
-/// Opens the file if there is one to be open and it is not, and writes records into it.
+/// Opens the file if a path is configured and it is not open yet, and writes records into it.
 fn put(file: &mut Option<File>, path: Option<&Path>, bytes: &[u8]) -> io::Result<()> {
     let file = match (file, path) {
         (Some(file), _) => file,
@@ -203,10 +204,10 @@ fn put(file: &mut Option<File>, path: Option<&Path>, bytes: &[u8]) -> io::Result
 mod tests {
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(60);
+    const TIMEOUT: Duration = Duration::from_secs(60);
 
     fn until(condition: impl Fn() -> bool) {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         while !condition() {
             assert!(Instant::now() < end, "it does not happen");
             std::thread::sleep(Duration::from_millis(5));
@@ -232,24 +233,24 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "three\n");
     }
 
-    /// A disk that takes nothing: a FIFO that nobody reads is as slow as a disk can be.
+    /// A FIFO without a reader accepts nothing: the slowest possible disk.
     #[test]
-    fn a_slow_disk_costs_records_not_time() {
+    fn records_are_dropped_when_the_disk_is_slow() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("fifo");
         nix::unistd::mkfifo(&path, nix::sys::stat::Mode::from_bits_truncate(0o600)).unwrap();
         let cdr = Cdr::start(Some(path.clone())).unwrap();
         let line = [&[b'x'; 1023][..], b"\n"].concat();
         let began = Instant::now();
-        for _ in 0..3 * MAX_WAITING / line.len() {
+        for _ in 0..3 * MAX_BUFFERED_BYTES / line.len() {
             cdr.append(&line);
         }
         assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
         let dropped = cdr.counters().dropped.load(Relaxed);
-        assert!(dropped >= (MAX_WAITING / line.len()) as u64, "{dropped}");
+        assert!(dropped >= (MAX_BUFFERED_BYTES / line.len()) as u64, "{dropped}");
         let began = Instant::now();
         cdr.stop();
-        assert!(began.elapsed() < 2 * FLUSH_WITHIN);
+        assert!(began.elapsed() < 2 * FLUSH_TIMEOUT);
     }
 
     #[test]

@@ -1,9 +1,11 @@
-//! Calls: which are under way, a line in the log for each step, a record of each when it is over.
+//! Calls: a table of those in progress, a log line for each step, and a record of each call when it
+//! ends.
 //!
-//! Workers report the steps of calls (they see the INVITE, its answer and the BYE, each perhaps
-//! another one) by a bounded queue; one thread puts them together. Nothing here is on the road of a
-//! message: what the thread cannot keep up with is dropped and counted. Read [`record`] for what is
-//! kept of a call, `table` for how steps become calls, [`cdr`] for the file of records.
+//! Workers report the steps of calls through a bounded queue. The INVITE, its answer and the BYE
+//! may each be reported by another worker; one thread combines them. Nothing here runs on the path
+//! of a message: steps that the thread cannot process in time are dropped and counted. See
+//! [`record`] for the stored data of a call, `table` for how steps become calls, and [`cdr`] for
+//! the file of records.
 
 pub mod cdr;
 pub mod record;
@@ -25,25 +27,26 @@ use std::time::Duration;
 use table::{Outcome, Table};
 use tracing::{info, warn};
 
-/// Steps that may wait for the thread.
-pub const MAX_WAITING: usize = 65_536;
-/// Calls within a second whose steps are logged. Of further ones there is the record.
-pub const LOGGED_A_SECOND: u32 = 100;
-/// Steps are taken from the queue this often at most: it bounds how often a worker wakes the thread.
-const GATHER: Duration = Duration::from_millis(20);
-/// How often calls that are too old are looked for.
-const SWEEP: Duration = Duration::from_secs(1);
+/// Maximum number of steps that wait for the thread.
+pub const MAX_QUEUED_STEPS: usize = 65_536;
+/// Maximum number of calls per second whose steps are logged. All further calls still have a
+/// record.
+pub const MAX_LOGGED_PER_SECOND: u32 = 100;
+/// Minimum interval between two reads of the queue. It bounds how often a worker wakes the thread.
+const WAKE_INTERVAL: Duration = Duration::from_millis(20);
+/// Interval of the search for calls older than [`table::MAX_AGE`].
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What is counted; read by anyone at any time.
+/// Counters; any thread may read them at any time.
 #[derive(Default, Debug)]
 pub struct CallCounters {
     /// Steps dropped because the thread is behind.
     pub dropped: AtomicU64,
-    /// Calls whose steps are not logged because too many began within a second.
+    /// Calls whose steps are not logged because too many calls began within one second.
     pub unlogged: AtomicU64,
 }
 
-/// The core makes steps in boxes; to take them out would copy each once more.
+/// The proxy core allocates each step in a box; moving it out would add a copy.
 #[allow(clippy::vec_box)]
 type Steps = Vec<Box<CallEvent>>;
 
@@ -62,20 +65,21 @@ struct Shared {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// Where workers report the steps of calls, and where calls are asked for. Copies are the same.
+/// Receives the steps of calls from workers and answers queries about calls. Clones share the same
+/// state.
 #[derive(Clone)]
 pub struct Calls(Arc<Shared>);
 
-/// Locks a mutex whose contents are whole whatever happened to another thread.
+/// Locks a mutex whose contents stay consistent even if a thread panicked while holding it.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Calls {
-    /// Starts the thread. `now` is the clock of the steps.
+    /// Starts the thread. `now` is the clock that the steps are stamped with.
     ///
     /// # Errors
-    /// When the thread cannot be started.
+    /// Fails when the thread cannot be started.
     pub fn start(cdr: Cdr, now: impl Fn() -> Time + Send + 'static) -> io::Result<Self> {
         let calls = Calls(Arc::new(Shared {
             queue: Mutex::default(),
@@ -85,17 +89,17 @@ impl Calls {
             cdr,
             thread: Mutex::default(),
         }));
-        let follower = Follower { shared: calls.0.clone(), budget: Budget::default() };
+        let follower = Tracker { shared: calls.0.clone(), budget: Budget::default() };
         let thread =
             std::thread::Builder::new().name("calls".into()).spawn(move || follower.run(now))?;
         *lock(&calls.0.thread) = Some(thread);
         Ok(calls)
     }
 
-    /// Reports a step. Waits for nothing but a lock that is held for the time of a copy.
+    /// Reports a step. Waits only for a lock that is held during a copy.
     pub fn report(&self, step: Box<CallEvent>) {
         let mut queue = lock(&self.0.queue);
-        if queue.steps.len() >= MAX_WAITING {
+        if queue.steps.len() >= MAX_QUEUED_STEPS {
             drop(queue);
             self.0.counters.dropped.fetch_add(1, Relaxed);
             return;
@@ -108,56 +112,57 @@ impl Calls {
         }
     }
 
-    /// At most `limit` calls behind the one that `after` names, and what to ask next with; `None`
-    /// behind the end.
+    /// Returns at most `limit` calls after the one numbered `after`, and the value of `after` for
+    /// the next page; `None` on the last page.
     pub fn page(&self, after: Option<u64>, limit: usize, now: Time) -> (Vec<Call>, Option<u64>) {
         lock(&self.0.table).page(after, limit, now)
     }
 
-    /// Whether the end of calls is seen, because the proxy stays in the path of their dialogs. Where it
-    /// does not, a call is over for it when it is answered.
+    /// Sets whether the proxy sees the end of calls, because it stays in the path of their dialogs.
+    /// If not, a call counts as ended when it is answered.
     pub fn set_ends_seen(&self, seen: bool) {
         lock(&self.0.table).ends_seen = seen;
     }
 
-    /// Number of calls under way.
+    /// Returns the number of calls in progress.
     pub fn len(&self) -> usize {
         lock(&self.0.table).len()
     }
 
-    /// Whether there is none.
+    /// Returns whether no call is in progress.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Calls that were not followed because there were too many.
+    /// Returns the number of calls that were not tracked because there were too many.
     pub fn untracked(&self) -> u64 {
         lock(&self.0.table).untracked
     }
 
-    /// What is counted.
+    /// Returns the counters.
     pub fn counters(&self) -> &CallCounters {
         &self.0.counters
     }
 
-    /// The file of records.
+    /// Returns the file of records.
     pub fn cdr(&self) -> &Cdr {
         &self.0.cdr
     }
 
-    /// Takes what waits, writes a record of each call that is still under way, and ends.
+    /// Processes the queued steps, writes a record of each call that is still in progress, and ends
+    /// the thread.
     pub fn stop(&self) {
         lock(&self.0.queue).stop = true;
         self.0.wake.notify_one();
         if let Some(thread) = lock(&self.0.thread).take() {
-            // A thread that has panicked has nothing more to write.
+            // A thread that panicked has nothing more to write.
             let _ = thread.join();
         }
         self.0.cdr.stop();
     }
 }
 
-/// How many calls may still be logged in this second.
+/// Limits the number of calls that are logged per second.
 #[derive(Default)]
 struct Budget {
     second: u64,
@@ -167,29 +172,30 @@ struct Budget {
 impl Budget {
     fn take(&mut self, now: Time) -> bool {
         if now.as_secs() != self.second {
-            let unlogged = self.begun.saturating_sub(LOGGED_A_SECOND);
+            let unlogged = self.begun.saturating_sub(MAX_LOGGED_PER_SECOND);
             if unlogged > 0 {
                 warn!("{unlogged} more calls began within a second; their steps are not logged");
             }
             *self = Budget { second: now.as_secs(), begun: 0 };
         }
         self.begun = self.begun.saturating_add(1);
-        self.begun <= LOGGED_A_SECOND
+        self.begun <= MAX_LOGGED_PER_SECOND
     }
 }
 
-struct Follower {
+struct Tracker {
     shared: Arc<Shared>,
     budget: Budget,
 }
 
-impl Follower {
+impl Tracker {
     fn run(mut self, now: impl Fn() -> Time) {
         let shared = self.shared.clone();
         loop {
             let queue = lock(&shared.queue);
-            let waiting =
-                shared.wake.wait_timeout_while(queue, SWEEP, |q| q.steps.is_empty() && !q.stop);
+            let waiting = shared
+                .wake
+                .wait_timeout_while(queue, SWEEP_INTERVAL, |q| q.steps.is_empty() && !q.stop);
             let (mut queue, _) = waiting.unwrap_or_else(PoisonError::into_inner);
             let steps = std::mem::take(&mut queue.steps);
             let stop = queue.stop;
@@ -201,7 +207,7 @@ impl Follower {
                 return;
             }
             if some {
-                std::thread::sleep(GATHER);
+                std::thread::sleep(WAKE_INTERVAL);
             }
         }
     }
@@ -216,23 +222,23 @@ impl Follower {
                 logged
             });
             match outcome {
-                Outcome::Under(call) => {
+                Outcome::Active(call) => {
                     if call.logged {
-                        log_under(&step, call);
+                        log_step(&step, call);
                     }
                 }
-                Outcome::Over(call, to_tag, end) => {
+                Outcome::Ended(call, to_tag, end) => {
                     drop(table);
-                    // To write a call down costs more than to follow it.
-                    if call.logged || self.shared.cdr.is_wanted() {
+                    // Writing a record costs more than tracking the call.
+                    if call.logged || self.shared.cdr.is_enabled() {
                         let record = call.record(&to_tag, end);
                         if call.logged {
-                            log_over(&record);
+                            log_end(&record);
                         }
                         self.write(&record);
                     }
                 }
-                Outcome::Nothing => {}
+                Outcome::Ignored => {}
             }
         }
     }
@@ -245,10 +251,10 @@ impl Follower {
     }
 
     fn write(&self, record: &CallRecord) {
-        if !self.shared.cdr.is_wanted() {
+        if !self.shared.cdr.is_enabled() {
             return;
         }
-        // Strings and numbers can always be written as JSON.
+        // Strings and numbers always serialize as JSON.
         if let Ok(mut line) = serde_json::to_vec(record) {
             line.push(b'\n');
             self.shared.cdr.append(&line);
@@ -256,7 +262,7 @@ impl Follower {
     }
 }
 
-fn log_under(step: &CallEvent, call: &record::Entry) {
+fn log_step(step: &CallEvent, call: &record::Entry) {
     let info = &*call.info;
     let source = flow(info.source);
     match step.step {
@@ -282,7 +288,7 @@ fn log_under(step: &CallEvent, call: &record::Entry) {
     }
 }
 
-fn log_over(record: &CallRecord) {
+fn log_end(record: &CallRecord) {
     let what = match record.outcome.as_str() {
         "cancelled" => "call cancelled",
         "failed" => "call failed",

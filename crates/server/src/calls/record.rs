@@ -1,4 +1,4 @@
-//! A call as operators see it: in `ringway calls`, and in the record that is left of it.
+//! A call as operators see it: in `ringway calls`, and in the record that is written when it ends.
 
 use crate::calendar::timestamp;
 use ringway_proxy::{CallEvent, CallInfo, CallStep};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// A call under way, as `ringway calls --json` prints it. Keys are added, not changed.
+/// A call in progress, as `ringway calls --json` prints it. Keys may be added but are not changed.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Call {
     /// `ringing` or `answered`.
@@ -18,28 +18,28 @@ pub struct Call {
     pub caller: String,
     /// URI of To.
     pub callee: String,
-    /// Request-URI as it came.
+    /// Request-URI as received.
     pub target: String,
-    /// Who proved by digest to be the caller, as `user@realm`.
+    /// User that authenticated as the caller by digest, as `user@realm`.
     pub user: Option<String>,
-    /// Where the INVITE came from: `udp:192.0.2.1:5060`.
+    /// Address the INVITE was received from: `udp:192.0.2.1:5060`.
     pub source: String,
-    /// Where it was answered or last tried.
+    /// Address that answered, or the last one tried.
     pub destination: Option<String>,
-    /// The next hop of a routing rule.
+    /// Next hop of a routing rule, if one was used.
     pub gateway: Option<String>,
-    /// When the INVITE came.
+    /// Time at which the INVITE was received.
     pub began: String,
-    /// Seconds since the INVITE came.
+    /// Seconds since the INVITE was received.
     pub age_seconds: f64,
-    /// Seconds since it was answered.
+    /// Seconds since the call was answered.
     pub answered_seconds: Option<f64>,
 }
 
-/// What is left of a call, one JSON object a line. Keys are added, not changed.
+/// Record of an ended call, one JSON object per line. Keys may be added but are not changed.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct CallRecord {
-    /// `answered`, `cancelled`, `failed`, or `unknown` where the end was not seen.
+    /// `answered`, `cancelled`, `failed`, or `unknown` if the end was not seen.
     pub outcome: String,
     /// Status of the final response, if one was seen.
     pub status: Option<u16>,
@@ -53,23 +53,23 @@ pub struct CallRecord {
     pub caller: String,
     /// URI of To.
     pub callee: String,
-    /// Request-URI as it came.
+    /// Request-URI as received.
     pub target: String,
-    /// Who proved by digest to be the caller, as `user@realm`.
+    /// User that authenticated as the caller by digest, as `user@realm`.
     pub user: Option<String>,
-    /// Where the INVITE came from: `udp:192.0.2.1:5060`.
+    /// Address the INVITE was received from: `udp:192.0.2.1:5060`.
     pub source: String,
-    /// Where it was answered or last tried.
+    /// Address that answered, or the last one tried.
     pub destination: Option<String>,
-    /// The next hop of a routing rule.
+    /// Next hop of a routing rule, if one was used.
     pub gateway: Option<String>,
-    /// When the INVITE came (RFC 3339, UTC).
+    /// Time at which the INVITE was received (RFC 3339, UTC).
     pub began: String,
-    /// When it was answered.
+    /// Time at which the call was answered.
     pub answered: Option<String>,
-    /// When it ended.
+    /// Time at which the call ended.
     pub ended: Option<String>,
-    /// `caller` or `callee`: who hung up.
+    /// Party that hung up: `caller` or `callee`.
     pub ended_by: Option<String>,
     /// Seconds from the INVITE to the final response.
     pub setup_seconds: Option<f64>,
@@ -83,15 +83,15 @@ pub(super) struct Entry {
     pub(super) info: Arc<CallInfo>,
     pub(super) destination: Option<(Transport, SocketAddr)>,
     pub(super) gateway: Option<Box<str>>,
-    /// The first 2xx: when, and its status.
+    /// Time and status of the first 2xx.
     pub(super) answered: Option<(Time, u16)>,
-    /// Tags of callees that have answered and not hung up (a forked INVITE may be answered twice).
+    /// Tags of callees that answered and have not hung up. A forked INVITE may be answered twice.
     pub(super) to_tags: Vec<Box<str>>,
-    /// Whether its steps are logged.
+    /// Whether the steps of this call are logged.
     pub(super) logged: bool,
 }
 
-/// How a call came to its end.
+/// How a call ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum End {
     Failed {
@@ -102,7 +102,7 @@ pub(super) enum End {
         at: Time,
         by_caller: bool,
     },
-    /// Nobody saw it end.
+    /// The end was not seen.
     Unseen,
 }
 
@@ -143,7 +143,7 @@ impl Entry {
     pub(super) fn record(&self, to_tag: &str, end: End) -> CallRecord {
         let (info, answered) = (&*self.info, self.answered);
         let (outcome, status) = match (end, answered) {
-            // RFC 3261 section 15.1.2: 487 is what a CANCEL makes of an INVITE.
+            // RFC 3261 section 15.1.2: a CANCEL makes the INVITE fail with 487.
             (End::Failed { status: 487, .. }, None) => ("cancelled", Some(487)),
             (End::Failed { status, .. }, None) => ("failed", Some(status)),
             (_, Some((_, status))) => ("answered", Some(status)),
@@ -182,12 +182,12 @@ impl Entry {
     }
 }
 
-/// Transport and address in one word, as `udp:192.0.2.1:5060`.
+/// Formats transport and address as one word: `udp:192.0.2.1:5060`.
 pub(crate) fn flow((transport, addr): (Transport, SocketAddr)) -> String {
     format!("{}:{addr}", transport.uri())
 }
 
-/// Seconds between two moments, to the millisecond; 0 where they are the other way round.
+/// Returns the seconds from one time to another, rounded to milliseconds; 0 if `to` is earlier.
 fn seconds(from: Time, to: Time) -> f64 {
     to.since(from).as_millis() as f64 / 1000.0
 }

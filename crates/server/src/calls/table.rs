@@ -1,4 +1,4 @@
-//! The calls under way, from the steps that workers report.
+//! The table of calls in progress, built from the steps that workers report.
 
 use super::record::{Call, CallRecord, End, Entry};
 use ringway_proxy::{CallEvent, CallStep};
@@ -7,36 +7,36 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-/// Calls that are followed at one time. Of further ones no answer is shown, and their records have no
-/// duration.
+/// Maximum number of calls that are tracked at one time. For further calls no state is shown, and
+/// their records have no duration.
 pub const MAX_CALLS: usize = 100_000;
-/// How long a call is followed whose end is not seen: without Record-Route no BYE passes here, and a
-/// phone may vanish.
+/// Maximum age of a tracked call. The end of a call may never be seen: without Record-Route no BYE
+/// passes here, and a phone may lose its network.
 pub const MAX_AGE: Duration = Duration::from_secs(24 * 3600);
-/// Callees of one call whose hanging up is waited for.
+/// Maximum number of callees of one call whose BYE is tracked.
 const MAX_CALLEES: usize = 8;
 
-/// What came of a step.
+/// Result of a step.
 pub(super) enum Outcome<'a> {
-    /// It begins or goes on.
-    Under(&'a Entry),
-    /// It has come to its end, which [`Entry::record`] makes a record of, with the tag of the callee.
-    Over(Box<Entry>, Box<str>, End),
-    /// Repeated, or of no known call.
-    Nothing,
+    /// The call began or continues.
+    Active(&'a Entry),
+    /// The call ended. [`Entry::record`] makes a record of it with the callee's tag.
+    Ended(Box<Entry>, Box<str>, End),
+    /// The step is a repetition, or its call is unknown.
+    Ignored,
 }
 
-/// See the module's description.
+/// The table of calls in progress.
 pub(super) struct Table {
-    /// Whether a BYE is expected to pass here.
+    /// Whether BYE requests are expected to pass through this proxy.
     pub(super) ends_seen: bool,
-    /// In the order in which they began.
+    /// Calls by number, in the order in which they began.
     calls: BTreeMap<u64, Entry>,
-    /// By a hash of Call-ID and the caller's tag.
+    /// Numbers of calls by a hash of Call-ID and the caller's tag.
     by_key: HashMap<u64, u64>,
     hash: RandomState,
     next: u64,
-    /// Calls that could not be followed.
+    /// Number of calls that could not be tracked.
     pub(super) untracked: u64,
 }
 
@@ -62,19 +62,19 @@ impl Table {
         self.calls.len()
     }
 
-    /// Takes a step; `logged` decides whether a call that begins is logged.
+    /// Applies a step. `logged` decides whether a call that begins is logged.
     pub(super) fn step(&mut self, event: &CallEvent, logged: impl FnOnce() -> bool) -> Outcome<'_> {
         let key = self.key(event);
         let known = self.by_key.get(&key).copied();
         match event.step {
-            CallStep::Began if known.is_some() => Outcome::Nothing,
+            CallStep::Began if known.is_some() => Outcome::Ignored,
             CallStep::Began => self.begin(key, event, logged()),
             CallStep::Answered { status } => self.answer(known, key, event, status, logged),
             CallStep::Failed { status } => {
                 let end = End::Failed { at: event.at, status };
-                // What has been answered is not undone by a late response of another branch.
+                // A late response of another branch does not end an answered call.
                 if known.and_then(|id| self.calls.get(&id)).is_some_and(|c| c.answered.is_some()) {
-                    return Outcome::Nothing;
+                    return Outcome::Ignored;
                 }
                 self.end(known, key, event, end)
             }
@@ -83,29 +83,29 @@ impl Table {
                 if let Some(call) = known.and_then(|id| self.calls.get_mut(&id)) {
                     let before = call.to_tags.len();
                     call.to_tags.retain(|tag| *tag != event.to_tag);
-                    // Another callee of the same call is still there, or never was.
+                    // Another callee of the same call has not hung up, or this tag is unknown.
                     let other = call.to_tags.len() == before && before > 1;
                     if other || !call.to_tags.is_empty() && call.to_tags.len() < before {
-                        return Outcome::Nothing;
+                        return Outcome::Ignored;
                     }
                 }
                 self.end(known, key, event, end)
             }
-            // A step of a later version.
+            // `CallStep` may gain variants in a later version.
             #[allow(unreachable_patterns)]
-            _ => Outcome::Nothing,
+            _ => Outcome::Ignored,
         }
     }
 
     fn begin(&mut self, key: u64, event: &CallEvent, logged: bool) -> Outcome<'_> {
         if self.calls.len() >= MAX_CALLS {
             self.untracked += 1;
-            return Outcome::Nothing;
+            return Outcome::Ignored;
         }
         let id = self.next;
         self.next += 1;
         self.by_key.insert(key, id);
-        Outcome::Under(self.calls.entry(id).or_insert(Entry { logged, ..Entry::new(event) }))
+        Outcome::Active(self.calls.entry(id).or_insert(Entry { logged, ..Entry::new(event) }))
     }
 
     fn answer(
@@ -118,18 +118,18 @@ impl Table {
     ) -> Outcome<'_> {
         let id = match known {
             Some(id) => id,
-            // Its beginning was dropped: the queue was full.
+            // The step that began the call was dropped: the queue was full.
             None => match self.begin(key, event, logged()) {
-                Outcome::Under(_) => self.next - 1,
-                _ => return Outcome::Nothing,
+                Outcome::Active(_) => self.next - 1,
+                _ => return Outcome::Ignored,
             },
         };
-        let Some(call) = self.calls.get_mut(&id) else { return Outcome::Nothing };
+        let Some(call) = self.calls.get_mut(&id) else { return Outcome::Ignored };
         if call.to_tags.len() < MAX_CALLEES && !call.to_tags.contains(&event.to_tag) {
             call.to_tags.push(event.to_tag.clone());
         }
         if known.is_some() && call.answered.is_some() {
-            return Outcome::Nothing;
+            return Outcome::Ignored;
         }
         call.answered = Some((event.at, status));
         call.destination = event.destination.or(call.destination);
@@ -139,7 +139,7 @@ impl Table {
         if !self.ends_seen {
             return self.end(Some(id), key, event, End::Unseen);
         }
-        self.calls.get(&id).map_or(Outcome::Nothing, Outcome::Under)
+        self.calls.get(&id).map_or(Outcome::Ignored, Outcome::Active)
     }
 
     fn end(&mut self, known: Option<u64>, key: u64, event: &CallEvent, end: End) -> Outcome<'_> {
@@ -153,10 +153,11 @@ impl Table {
         if call.gateway.is_none() {
             call.gateway.clone_from(&event.gateway);
         }
-        Outcome::Over(Box::new(call), event.to_tag.clone(), end)
+        Outcome::Ended(Box::new(call), event.to_tag.clone(), end)
     }
 
-    /// Takes out the calls that began longer ago than [`MAX_AGE`]; with `all`, every one.
+    /// Removes the calls that began longer ago than [`MAX_AGE`], or every call if `all` is set, and
+    /// returns their records.
     pub(super) fn expire(&mut self, now: Time, all: bool) -> Vec<CallRecord> {
         let mut out = Vec::new();
         while let Some(first) = self.calls.first_entry() {
@@ -174,8 +175,8 @@ impl Table {
         out
     }
 
-    /// At most `limit` calls that began after the one numbered `after`, and the number of the last;
-    /// `None` behind the end.
+    /// Returns at most `limit` calls after the one numbered `after`, and the number of the last;
+    /// `None` on the last page.
     pub(super) fn page(
         &self,
         after: Option<u64>,

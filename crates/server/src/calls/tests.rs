@@ -1,4 +1,4 @@
-//! Steps, as workers report them, and what is made of them.
+//! Tests of the steps that workers report, the table of calls and the records.
 
 use super::*;
 use ringway_proxy::CallInfo;
@@ -26,19 +26,19 @@ fn event(call: &str, step: CallStep, at: u64) -> CallEvent {
 const ANSWERED: CallStep = CallStep::Answered { status: 200 };
 const ENDED: CallStep = CallStep::Ended { by_caller: true };
 
-/// Takes steps; the records of those calls that came to their end.
+/// Applies steps and returns the records of the calls that ended.
 fn play(table: &mut Table, steps: &[CallEvent]) -> Vec<CallRecord> {
     steps
         .iter()
         .filter_map(|step| match table.step(step, || true) {
-            Outcome::Over(call, to_tag, end) => Some(call.record(&to_tag, end)),
+            Outcome::Ended(call, to_tag, end) => Some(call.record(&to_tag, end)),
             _ => None,
         })
         .collect()
 }
 
 #[test]
-fn a_call_is_followed_from_its_beginning_to_its_end() {
+fn a_call_is_tracked_from_invite_to_bye() {
     let mut table = Table::default();
     assert!(play(&mut table, &[event("a", CallStep::Began, 1_000)]).is_empty());
     let (calls, next) = table.page(None, 10, Time::from_millis(1_500));
@@ -47,7 +47,7 @@ fn a_call_is_followed_from_its_beginning_to_its_end() {
     assert!(play(&mut table, &[event("a", ANSWERED, 3_250)]).is_empty());
     let (calls, _) = table.page(None, 10, Time::from_millis(5_250));
     assert_eq!((calls[0].state.as_str(), calls[0].answered_seconds), ("answered", Some(2.0)));
-    // Another worker, which saw only the BYE.
+    // The BYE was seen by another worker.
     let records = play(&mut table, &[event("a", ENDED, 63_250)]);
     let record = &records[0];
     assert_eq!((record.outcome.as_str(), record.status), ("answered", Some(200)));
@@ -72,15 +72,15 @@ fn refused_and_cancelled_calls_leave_a_record() {
         assert_eq!((records[0].setup_seconds, records[0].duration_seconds), (Some(1.0), None));
         assert_eq!(table.len(), 0);
     }
-    // A late refusal by another branch does not end what was answered.
+    // A late refusal by another branch does not end an answered call.
     let began = event("a", CallStep::Began, 1_000);
     let late = event("a", failed(486), 3_000);
     assert!(play(&mut table, &[began, event("a", ANSWERED, 2_000), late]).is_empty());
     assert_eq!(table.len(), 1);
 }
 
-/// RFC 3261 section 13.2.2.4: a forked INVITE answered twice makes two dialogs, of which the caller
-/// ends one at once. The call is over when both are.
+/// RFC 3261 section 13.2.2.4: a forked INVITE that is answered twice makes two dialogs, of which
+/// the caller ends one at once. The call ends with the second.
 #[test]
 fn a_call_answered_twice_ends_with_its_last_dialog() {
     let mut table = Table::default();
@@ -95,9 +95,9 @@ fn a_call_answered_twice_ends_with_its_last_dialog() {
     assert_eq!(play(&mut table, &[event("a", ENDED, 4_000)])[0].duration_seconds, Some(2.0));
 }
 
-/// Without Record-Route (RFC 3261 section 16.6 item 4) no BYE comes this way.
+/// Without Record-Route (RFC 3261 section 16.6 item 4) no BYE passes through the proxy.
 #[test]
-fn a_call_whose_end_is_not_seen_is_over_when_answered() {
+fn without_record_route_a_call_ends_when_answered() {
     let mut table = Table::default();
     table.ends_seen = false;
     let steps = [event("a", CallStep::Began, 1_000), event("a", ANSWERED, 2_000)];
@@ -107,7 +107,7 @@ fn a_call_whose_end_is_not_seen_is_over_when_answered() {
 }
 
 #[test]
-fn steps_that_come_alone_still_make_a_record() {
+fn a_single_step_makes_a_record() {
     let mut table = Table::default();
     let record = &play(&mut table, &[event("a", ENDED, 4_000)])[0];
     assert_eq!((record.outcome.as_str(), record.duration_seconds), ("answered", None));
@@ -116,7 +116,7 @@ fn steps_that_come_alone_still_make_a_record() {
 }
 
 #[test]
-fn the_table_is_bounded_in_number_and_time() {
+fn the_table_is_bounded_in_size_and_age() {
     let mut table = Table::default();
     for i in 0..MAX_CALLS + 10 {
         table.step(&event(&i.to_string(), CallStep::Began, 1_000), || false);
@@ -146,15 +146,15 @@ fn the_table_is_bounded_in_number_and_time() {
 }
 
 #[test]
-fn a_follower_that_is_behind_costs_steps_not_time() {
+fn steps_are_dropped_when_the_thread_is_slow() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("cdr");
     let cdr = Cdr::start(Some(path.clone())).unwrap();
     let calls = Calls::start(cdr, || Time::from_millis(2_000)).unwrap();
-    // Held by a reader for ever, say.
+    // The lock is held as if by a reader that never returns.
     let table = calls.0.table.lock().unwrap();
     let began = std::time::Instant::now();
-    for i in 0..MAX_WAITING + 70_000 {
+    for i in 0..MAX_QUEUED_STEPS + 70_000 {
         calls.report(Box::new(event(&i.to_string(), CallStep::Failed { status: 404 }, 1_500)));
     }
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
@@ -168,9 +168,9 @@ fn a_follower_that_is_behind_costs_steps_not_time() {
 }
 
 #[test]
-fn a_flood_of_calls_writes_few_lines() {
+fn logged_calls_per_second_are_limited() {
     let mut budget = Budget::default();
     let logged = (0..10_000).filter(|_| budget.take(Time::from_secs(5))).count();
-    assert_eq!(logged, LOGGED_A_SECOND as usize);
+    assert_eq!(logged, MAX_LOGGED_PER_SECOND as usize);
     assert!(budget.take(Time::from_secs(6)));
 }

@@ -1,4 +1,4 @@
-//! What the file says that does not fit together, and the settings it comes to.
+//! Checks of values against each other, and the conversion of a file into [`Settings`].
 
 use super::reach::{self, Names};
 use super::sections::{
@@ -10,31 +10,31 @@ use super::{MAX_DOMAINS, MAX_LISTEN, MAX_ORIGINS, MAX_ROUTES, MAX_TRUSTED, Setti
 use ringway_document::{Document, Problem};
 use ringway_proxy::routes::{DomainMatch, MAX_NEXT_HOPS, NextHop, Rewrite, Rule, UserMatch};
 
-/// Reports what does not fit together, at the key it is about.
+/// Reports contradictions in a file, each at the key that it concerns.
 pub(super) struct Check<'a, 't> {
     pub(super) document: &'a Document<'t>,
     pub(super) problems: &'a mut Vec<Problem>,
 }
 
 impl Check<'_, '_> {
-    fn wrong(&mut self, path: &str, what: impl Into<String>) {
+    fn report(&mut self, path: &str, what: impl Into<String>) {
         self.problems.push(self.document.blame(path, what));
     }
 
-    /// Cuts a list to `max`, which is reported.
-    fn bounded<T>(&mut self, path: &str, list: &mut Vec<T>, max: usize) {
+    /// Truncates a list to `max` elements and reports it if it is longer.
+    fn limit<T>(&mut self, path: &str, list: &mut Vec<T>, max: usize) {
         if list.len() > max {
             let what = format!("expected at most {max}, got {}", list.len());
-            self.wrong(&format!("{path}.{}", max + 1), what);
+            self.report(&format!("{path}.{}", max + 1), what);
             list.truncate(max);
         }
     }
 
-    /// Reads the whole file's settings.
+    /// Checks the whole file and returns its settings.
     pub(super) fn settings(&mut self, mut file: File) -> Settings {
-        self.bounded("listen", &mut file.listen, MAX_LISTEN);
-        self.bounded("domains", &mut file.domains, MAX_DOMAINS);
-        self.bounded("trusted", &mut file.trusted, MAX_TRUSTED);
+        self.limit("listen", &mut file.listen, MAX_LISTEN);
+        self.limit("domains", &mut file.domains, MAX_DOMAINS);
+        self.limit("trusted", &mut file.trusted, MAX_TRUSTED);
         self.listen(&file);
         let domains = self.domains(file.domain);
         let routes = self.routes(file.route, &Names::new(&file.domains, &domains));
@@ -42,7 +42,7 @@ impl Check<'_, '_> {
         self.registrar(&file.registrar);
         if file.timers.t2 < file.timers.t1 {
             let what = format!("expected at least t1, {}", Span(file.timers.t1));
-            self.wrong("timers.t2", what);
+            self.report("timers.t2", what);
         }
         Settings {
             is_empty: self.document.sections().next().is_none(),
@@ -74,17 +74,17 @@ impl Check<'_, '_> {
             let path = format!("listen.{}", i + 1);
             let before = &file.listen[..i];
             if before.contains(one) {
-                self.wrong(&path, format!("{one} is there twice"));
+                self.report(&path, format!("{one} is listed twice"));
             } else if let Some(other) = before.iter().find(|other| reach::collide(other, one)) {
-                self.wrong(&path, format!("{one} needs the port of {other}"));
+                self.report(&path, format!("{one} needs the port of {other}"));
             }
             if reach::collides_with_pages(one, file.http) {
-                self.wrong(&path, format!("{one} needs the port of http"));
+                self.report(&path, format!("{one} needs the port of http"));
             }
             let is_first = !before.iter().any(|other| other.transport.is_secure());
             if one.transport.is_secure() && is_first && !has_certificate {
                 let what = "needs a certificate: [tls] certificate and key are missing";
-                self.wrong(&path, format!("{one} {what}"));
+                self.report(&path, format!("{one} {what}"));
             }
         }
     }
@@ -92,11 +92,11 @@ impl Check<'_, '_> {
     fn auth(&mut self, auth: &AuthSettings) {
         for (i, one) in auth.algorithms.iter().enumerate() {
             if auth.algorithms[..i].contains(one) {
-                self.wrong(&format!("auth.algorithms.{}", i + 1), "is there twice");
+                self.report(&format!("auth.algorithms.{}", i + 1), "is listed twice");
             }
         }
         if auth.algorithms.is_empty() {
-            self.wrong("auth.algorithms", "expected at least one");
+            self.report("auth.algorithms", "expected at least one");
         }
     }
 
@@ -108,15 +108,18 @@ impl Check<'_, '_> {
                 out.default = Some(Certificate { name, certificate: certificate.0, key: key.0 });
             }
             (None, None) => {}
-            (Some(_), None) => self.wrong("tls", "key is missing: a certificate needs its key"),
+            (Some(_), None) => self.report("tls", "key is missing: a certificate needs its key"),
             (None, Some(_)) => {
-                self.wrong("tls", "certificate is missing: a key needs its certificate");
+                self.report("tls", "certificate is missing: a key needs its certificate");
             }
         }
         for (i, domain) in tls.domain.into_iter().enumerate() {
             let name = domain.name.0;
             if out.domains.iter().any(|other| other.name == name) {
-                self.wrong(&format!("tls.domain.{}.name", i + 1), format!("{name} is there twice"));
+                self.report(
+                    &format!("tls.domain.{}.name", i + 1),
+                    format!("{name} is listed twice"),
+                );
             }
             let (certificate, key) = (domain.certificate.0, domain.key.0);
             out.domains.push(Certificate { name, certificate, key });
@@ -130,7 +133,7 @@ impl Check<'_, '_> {
         if min > default || default > max {
             let what = "expected expires_min <= expires_default <= expires_max";
             let got = format!("{}, {}, {}", Span(min), Span(default), Span(max));
-            self.wrong("registrar", format!("{what}, got {got}"));
+            self.report("registrar", format!("{what}, got {got}"));
         }
         for (i, route) in registrar.service_route.iter().enumerate() {
             self.sip_uri(&format!("registrar.service_route.{}", i + 1), route);
@@ -139,20 +142,20 @@ impl Check<'_, '_> {
 
     fn websocket(&mut self, websocket: WebSocket) -> WebSocketSettings {
         let origins = websocket.origins.map(|mut origins| {
-            self.bounded("websocket.origins", &mut origins, MAX_ORIGINS);
+            self.limit("websocket.origins", &mut origins, MAX_ORIGINS);
             origins.into_iter().map(|origin| origin.0).collect()
         });
         WebSocketSettings { origins }
     }
 
     fn domains(&mut self, mut domains: Vec<Domain>) -> Vec<DomainSettings> {
-        self.bounded("domain", &mut domains, MAX_DOMAINS);
+        self.limit("domain", &mut domains, MAX_DOMAINS);
         let mut out: Vec<DomainSettings> = Vec::new();
         for (i, Domain { name, aliases, mode }) in domains.into_iter().enumerate() {
             let known = |h: &Host| out.iter().any(|o| o.name == *h || o.aliases.contains(h));
             if let Some(twice) = std::iter::once(&name).chain(&aliases).find(|h| known(h)) {
                 let what = format!("{} belongs to an earlier domain", twice.0);
-                self.wrong(&format!("domain.{}", i + 1), what);
+                self.report(&format!("domain.{}", i + 1), what);
             }
             out.push(DomainSettings { name, aliases, mode });
         }
@@ -160,14 +163,14 @@ impl Check<'_, '_> {
     }
 
     fn routes(&mut self, mut routes: Vec<Route>, names: &Names<'_>) -> Vec<Rule> {
-        self.bounded("route", &mut routes, MAX_ROUTES);
+        self.limit("route", &mut routes, MAX_ROUTES);
         let mut rules = Vec::with_capacity(routes.len());
         for (i, route) in routes.into_iter().enumerate() {
             rules.push(self.rule(&format!("route.{}", i + 1), route));
         }
         for i in 0..rules.len() {
-            if let Some(why) = names.why_dead(&rules, i) {
-                self.wrong(&format!("route.{}", i + 1), why);
+            if let Some(why) = names.unreachable_reason(&rules, i) {
+                self.report(&format!("route.{}", i + 1), why);
             }
         }
         rules
@@ -178,7 +181,7 @@ impl Check<'_, '_> {
         let user = match (route.prefix, route.pattern) {
             (Some(_), Some(_)) => {
                 let what = "expected a prefix or a pattern, got both";
-                self.wrong(&format!("{path}.pattern"), what);
+                self.report(&format!("{path}.pattern"), what);
                 UserMatch::Any
             }
             (Some(prefix), None) => UserMatch::Prefix(prefix.into()),
@@ -198,16 +201,16 @@ impl Check<'_, '_> {
         let reject = (route.reject > 0).then_some(route.reject);
         if let Some(status) = reject.filter(|status| *status < 400) {
             let what = format!("expected a status from 400 to 699, got {status}");
-            self.wrong(&format!("{path}.reject"), what);
+            self.report(&format!("{path}.reject"), what);
         }
         let has_effect = !next_hops.is_empty() || !rewrite.is_identity();
         if reject.is_some() && has_effect {
-            let what = "reject stands alone: next_hops, strip, prepend, to_domain are not used";
-            self.wrong(path, what);
+            let what = "reject cannot be combined with next_hops, strip, prepend or to_domain";
+            self.report(path, what);
         }
         if reject.is_none() && !has_effect {
-            let what = "does nothing; expected next_hops, reject, strip, prepend or to_domain";
-            self.wrong(path, what);
+            let what = "has no effect; expected next_hops, reject, strip, prepend or to_domain";
+            self.report(path, what);
         }
         Rule { domain, user, rewrite, next_hops, reject, open: route.open }
     }
@@ -225,7 +228,7 @@ impl Check<'_, '_> {
             Err(_) => {
                 let what =
                     format!("expected \"own\", \"foreign\", a name or \"*.name\", got {text:?}");
-                self.wrong(&format!("{path}.domain"), what);
+                self.report(&format!("{path}.domain"), what);
                 DomainMatch::Own
             }
         }
@@ -235,7 +238,7 @@ impl Check<'_, '_> {
         let fine = |b: u8| b.is_ascii_alphanumeric() || b"-_.!~*'()&=+$,;?/%".contains(&b);
         if text.len() > 64 || !text.bytes().all(fine) {
             let what = format!("expected at most 64 characters of a SIP user part, got {text:?}");
-            self.wrong(path, what);
+            self.report(path, what);
         }
     }
 
@@ -247,19 +250,20 @@ impl Check<'_, '_> {
             _ => b.is_ascii_lowercase(),
         };
         if let Some(rest) = pattern.strip_prefix('_') {
-            return self.wrong(path, format!("expected no \"_\" in front, did you mean {rest:?}?"));
+            return self
+                .report(path, format!("expected no \"_\" in front, did you mean {rest:?}?"));
         }
         if bytes.is_empty() || bytes.len() > 64 || !bytes.iter().enumerate().all(fine) {
             let what = format!(
                 "expected digits, + * #, lower-case letters, X (0-9), Z (1-9), N (2-9) and a final . \
                  (one or more of any), got {pattern:?}"
             );
-            self.wrong(path, what);
+            self.report(path, what);
         }
     }
 
     fn next_hops(&mut self, path: &str, mut hops: Vec<Hop>) -> Vec<NextHop> {
-        self.bounded(path, &mut hops, MAX_NEXT_HOPS);
+        self.limit(path, &mut hops, MAX_NEXT_HOPS);
         for (i, hop) in hops.iter().enumerate() {
             self.sip_uri(&format!("{path}.{}.uri", i + 1), &hop.uri);
         }
@@ -267,7 +271,7 @@ impl Check<'_, '_> {
         hops.into_iter().map(hop).collect()
     }
 
-    /// Checks that a text is a SIP URI that may stand in a Route.
+    /// Checks that a text is a SIP URI that is valid in a Route header field.
     fn sip_uri(&mut self, path: &str, text: &str) {
         let scheme = text.starts_with("sip:") || text.starts_with("sips:");
         let fine = |b: u8| b.is_ascii_graphic() && !b"<>\"".contains(&b);
@@ -276,7 +280,7 @@ impl Check<'_, '_> {
             let what = format!(
                 "expected a SIP URI such as \"sip:gw.example.net;transport=tcp\", got {text:?}"
             );
-            self.wrong(path, what);
+            self.report(path, what);
         }
     }
 }

@@ -1,9 +1,9 @@
-//! The configuration file: what it may say, and what is said when it is wrong.
+//! The configuration file: its keys, and the report of everything that is wrong in it.
 //!
 //! [`Settings`] is the file as data, with every default filled in that does not depend on the host.
-//! [`Settings::parse`] reports everything that is wrong, each with file, line and column. What is
-//! left for the moment of starting (the host's name, its addresses, the state directory) is decided
-//! in [`crate::serve`]. `docs/configuration.md` describes each key.
+//! [`Settings::parse`] reports all problems, each with file, line and column. Values that depend on
+//! the host (its name, its addresses, the state directory) are determined at start by
+//! [`crate::setup`]. `docs/configuration.md` describes each key.
 
 mod check;
 mod reach;
@@ -25,19 +25,19 @@ use ringway_proxy::config::Mode;
 use ringway_proxy::routes::Rule;
 use std::path::{Path, PathBuf};
 
-/// The largest configuration file that is read.
+/// Maximum size of a configuration file, in bytes.
 pub const MAX_FILE: u64 = 1 << 20;
-/// Most workers; the owner of a flow is named by 8 bits.
+/// Maximum number of workers; a flow id has 8 bits for its worker.
 pub const MAX_WORKERS: u8 = 64;
-/// Most listen URIs.
+/// Maximum number of listen URIs.
 pub const MAX_LISTEN: usize = 64;
-/// Most domains, and most names a domain may have.
+/// Maximum number of domains, and of names per domain.
 pub const MAX_DOMAINS: usize = 1000;
-/// Most trusted networks.
+/// Maximum number of trusted networks.
 pub const MAX_TRUSTED: usize = 1000;
-/// Most origins of web pages.
+/// Maximum number of origins of web pages.
 pub const MAX_ORIGINS: usize = 1000;
-/// Most routing rules; they are tried one after the other.
+/// Maximum number of routing rules; they are tried one after another.
 pub const MAX_ROUTES: usize = 1000;
 
 /// A configuration file as data.
@@ -45,34 +45,34 @@ pub const MAX_ROUTES: usize = 1000;
 pub struct Settings {
     /// Whether the file has no key at all.
     pub is_empty: bool,
-    /// Where to listen; empty for the defaults.
+    /// URIs to listen on; empty for the defaults.
     pub listen: Vec<Listen>,
-    /// Names of the one main domain, the first of which is used in addresses-of-record; empty for
-    /// the host's name and addresses.
+    /// Names of the main domain, the first of which is used in addresses-of-record; empty for the
+    /// host's name and addresses.
     pub names: Vec<Host>,
-    /// How requests for the main domain are treated.
+    /// Mode of the main domain: how requests for it are treated.
     pub mode: Mode,
-    /// Further domains with users of their own.
+    /// Further domains, each with its own users.
     pub domains: Vec<DomainSettings>,
-    /// Where users and registrations are kept; `None` for the state directory.
+    /// Store of users and registrations; `None` for a file in the state directory.
     pub store: Option<StoreKind>,
-    /// Worker threads; `None` for one a core.
+    /// Number of worker threads; `None` for one per core.
     pub workers: Option<u8>,
-    /// Where management is served.
+    /// Address on which management is served.
     pub http: HttpAddr,
-    /// Peers that need not authenticate.
+    /// Networks of peers that need not authenticate.
     pub trusted: Vec<Network>,
-    /// Whether to stay in the path of dialogs.
+    /// Whether the proxy stays in the path of dialogs.
     pub record_route: bool,
-    /// Digest.
+    /// Digest authentication.
     pub auth: AuthSettings,
     /// Certificates.
     pub tls: TlsSettings,
     /// Logs.
     pub log: LogSettings,
-    /// Where records of calls are appended, if anywhere.
+    /// File to which call records are appended, if any.
     pub cdr: Option<PathBuf>,
-    /// Rates and sizes.
+    /// Limits of rates and sizes.
     pub limits: LimitSettings,
     /// The registrar's rules.
     pub registrar: RegistrarSettings,
@@ -88,7 +88,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        // An empty file has nothing that could be wrong.
+        // An empty file has no problems.
         Settings::parse("", "").unwrap_or_else(|_| unreachable!("the defaults are valid"))
     }
 }
@@ -97,21 +97,22 @@ impl Settings {
     /// Reads and checks a file.
     ///
     /// # Errors
-    /// Everything that is wrong with it, in the order of the file.
+    /// Returns all problems, in the order of the file.
     pub fn load(path: &Path) -> Result<Self, Vec<Problem>> {
         let file = path.display().to_string();
-        let whole = |what: String| vec![Problem::whole(&file, what)];
-        let metadata = std::fs::metadata(path).map_err(|e| whole(e.to_string()))?;
+        let file_problem = |what: String| vec![Problem::whole(&file, what)];
+        let metadata = std::fs::metadata(path).map_err(|e| file_problem(e.to_string()))?;
         if metadata.is_dir() {
-            return Err(whole("is a directory".to_owned()));
+            return Err(file_problem("is a directory".to_owned()));
         }
         if metadata.len() > MAX_FILE {
             let what = format!("expected at most {MAX_FILE} bytes, got {}", metadata.len());
-            return Err(whole(what));
+            return Err(file_problem(what));
         }
-        let bytes = std::fs::read(path).map_err(|e| whole(e.to_string()))?;
-        let text = String::from_utf8(bytes)
-            .map_err(|e| whole(format!("not UTF-8 at byte {}", e.utf8_error().valid_up_to())))?;
+        let bytes = std::fs::read(path).map_err(|e| file_problem(e.to_string()))?;
+        let text = String::from_utf8(bytes).map_err(|e| {
+            file_problem(format!("not UTF-8 at byte {}", e.utf8_error().valid_up_to()))
+        })?;
         let mut settings = Settings::parse(&file, &text)?;
         if let Some(base) = path.parent() {
             settings.resolve(base);
@@ -119,10 +120,10 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Checks the text of a file, which `file` names in what is reported.
+    /// Parses and checks the text of a file. `file` is its name in error messages.
     ///
     /// # Errors
-    /// Everything that is wrong with it, in the order of the file.
+    /// Returns all problems, in the order of the file.
     pub fn parse(file: &str, text: &str) -> Result<Self, Vec<Problem>> {
         let document =
             Document::parse(file, text).map_err(|found| found.into_iter().collect::<Vec<_>>())?;
@@ -135,7 +136,7 @@ impl Settings {
         }
     }
 
-    /// Relative paths in a file are relative to the file.
+    /// Resolves relative paths against the directory of the file.
     fn resolve(&mut self, base: &Path) {
         let fix = |path: &mut PathBuf| *path = base.join(&*path);
         if let Some(StoreKind::Redb(path)) = &mut self.store {

@@ -1,9 +1,8 @@
-//! Routing rules that can never be used, and ports that are asked for twice: what a file says that
-//! cannot be meant.
+//! Detects routing rules that can never apply, and listeners that need the same port.
 //!
-//! The first rule that fits decides (`docs/configuration.md`), so that a rule is dead when an earlier
-//! one fits everything that it fits. Rules that are covered by several together, each in part, are
-//! not found.
+//! The first rule that matches a request decides (`docs/configuration.md`). A rule can never apply
+//! if one earlier rule matches everything that it matches. Rules that are covered only by several
+//! earlier rules together are not detected.
 
 use super::sections::DomainSettings;
 use super::shape::{Host, HttpAddr, Listen};
@@ -11,11 +10,12 @@ use ringway_proxy::routes::{DomainMatch, Rule, UserMatch};
 use ringway_sansio::Transport;
 use std::net::{IpAddr, SocketAddr};
 
-/// The names that the file gives to domains of ours.
+/// The names that the file gives to the local domains.
 pub(super) struct Names<'a> {
-    /// Each domain's own name, which its rules are looked up by. Empty where the file leaves it open.
+    /// The main name of each domain, by which its rules are looked up. Empty if the file does not
+    /// name it.
     main: Vec<&'a str>,
-    /// Their other names.
+    /// The aliases of the domains.
     aliases: Vec<&'a str>,
 }
 
@@ -33,16 +33,17 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// Says why a rule can never be used: its own domain, or the number of an earlier rule, from 1.
-    pub(super) fn why_dead(&self, rules: &[Rule], index: usize) -> Option<String> {
+    /// Returns why a rule can never apply: it names a local domain by an alias, or an earlier rule,
+    /// numbered from 1, covers it.
+    pub(super) fn unreachable_reason(&self, rules: &[Rule], index: usize) -> Option<String> {
         let rule = rules.get(index)?;
         if let DomainMatch::Name(name) = &rule.domain
             && self.aliases.contains(&&**name)
             && !self.main.contains(&&**name)
         {
             return Some(format!(
-                "can never be used: {name} is another name of a domain of ours, which a rule calls by \
-                 its first name or \"own\""
+                "can never apply: {name} is an alias of a local domain, expected its first name or \
+                 \"own\""
             ));
         }
         let covers = |earlier: &Rule| {
@@ -50,14 +51,17 @@ impl<'a> Names<'a> {
                 && user_covers(&earlier.user, &rule.user)
         };
         let earlier = rules[..index].iter().position(covers)?;
-        Some(format!("can never be used: rule {} fits whatever this one does", earlier + 1))
+        Some(format!(
+            "can never apply: rule {} matches everything that this rule matches",
+            earlier + 1
+        ))
     }
 
-    /// Whether `a` fits every domain that `b` fits.
+    /// Returns whether `a` matches every domain that `b` matches.
     fn domain_covers(&self, a: &DomainMatch, b: &DomainMatch) -> bool {
         use DomainMatch::{Below, Foreign, Name, Own};
         let is_within = |name: &str, suffix: &str| name.ends_with(suffix) || name == &suffix[1..];
-        // What the file leaves open may be any name.
+        // A domain that the file does not name may have any name.
         let known = !self.main.is_empty();
         match (a, b) {
             (Own, Own) | (Foreign, Foreign) => true,
@@ -75,7 +79,7 @@ impl<'a> Names<'a> {
     }
 }
 
-/// A user match as classes of characters, one for each position, and whether any may follow.
+/// A user match as one class of characters per position, and whether further characters may follow.
 struct Shape {
     classes: Vec<Class>,
     more: More,
@@ -84,7 +88,7 @@ struct Shape {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum More {
     None,
-    /// None or more.
+    /// Zero or more.
     Any,
     /// At least one.
     Some,
@@ -128,7 +132,7 @@ fn shape(user: &UserMatch) -> Shape {
     }
 }
 
-/// Whether `a` fits every user part that `b` fits.
+/// Returns whether `a` matches every user part that `b` matches.
 fn user_covers(a: &UserMatch, b: &UserMatch) -> bool {
     let (a, b) = (shape(a), shape(b));
     let shortest = b.classes.len() + usize::from(b.more == More::Some);
@@ -143,12 +147,12 @@ fn user_covers(a: &UserMatch, b: &UserMatch) -> bool {
         && a.classes.iter().zip(&b.classes).all(|(a, b)| a.covers(*b))
 }
 
-/// What a listener occupies in the kernel.
+/// A port that a listener occupies in the kernel.
 #[derive(PartialEq, Eq)]
 enum Port {
     Tcp(u16),
     Udp(u16),
-    /// An SCTP port, straight over IP or by this UDP port.
+    /// An SCTP port, directly over IP or over this UDP port.
     Sctp(u16, Option<u16>),
 }
 
@@ -164,29 +168,29 @@ fn ports(listen: &Listen) -> Vec<Port> {
     }
 }
 
-/// Whether two listeners ask for one port of one address.
+/// Returns whether two listeners need the same port of the same address.
 pub(super) fn collide(a: &Listen, b: &Listen) -> bool {
-    // Associations at the same addresses share their UDP port.
+    // Associations with the same local addresses share their UDP port.
     let shares = |port: &Port| {
         matches!(port, Port::Udp(_)) && a.encapsulation.is_some() && b.encapsulation.is_some()
     };
     let taken = ports(b);
-    let port = ports(a).into_iter().any(|p| is_chosen(&p) && taken.contains(&p) && !shares(&p));
+    let port = ports(a).into_iter().any(|p| is_ephemeral(&p) && taken.contains(&p) && !shares(&p));
     port && addresses(a).any(|x| addresses(b).any(|y| overlap(x, y)))
 }
 
-/// Whether a listener asks for the port that pages are served on.
+/// Returns whether a listener needs the port of the management pages.
 pub(super) fn collides_with_pages(listen: &Listen, http: HttpAddr) -> bool {
     http.0.is_some_and(|addr: SocketAddr| {
         let port = Port::Tcp(addr.port());
-        is_chosen(&port)
+        is_ephemeral(&port)
             && ports(listen).contains(&port)
             && addresses(listen).any(|ip| overlap(ip, addr.ip()))
     })
 }
 
-/// Port 0 is another one each time.
-fn is_chosen(port: &Port) -> bool {
+/// Returns whether the system chooses the port: port 0 differs for each listener.
+fn is_ephemeral(port: &Port) -> bool {
     !matches!(port, Port::Tcp(0) | Port::Udp(0) | Port::Sctp(0, _))
 }
 
@@ -212,7 +216,7 @@ mod tests {
         }
     }
 
-    fn any_match() -> impl Strategy<Value = UserMatch> {
+    fn user_match() -> impl Strategy<Value = UserMatch> {
         prop_oneof![
             Just(UserMatch::Any),
             "[012]{0,3}".prop_map(|p| UserMatch::Prefix(p.into())),
@@ -221,10 +225,10 @@ mod tests {
     }
 
     proptest! {
-        /// Against every user part of up to five of the characters that matter.
+        /// Compares with every user part of up to five significant characters.
         #[test]
-        fn a_rule_covers_another_when_it_fits_all_that_the_other_does(
-            a in any_match(), b in any_match()
+        fn a_rule_covers_another_that_matches_nothing_more(
+            a in user_match(), b in user_match()
         ) {
             let mut users = vec![String::new()];
             for _ in 0..5 {
@@ -239,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_collide_where_they_are_the_same() {
+    fn equal_ports_collide() {
         let listen = |text: &str| text.parse::<Listen>().unwrap();
         for (a, b, expected) in [
             ("tcp://0.0.0.0:5060", "ws://127.0.0.1:5060", true),

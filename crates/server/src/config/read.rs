@@ -1,4 +1,5 @@
-//! Readers of values whose forms serde does not know: with a unit, with bounds, out of a few words.
+//! Deserializers for values that serde does not know: with a unit, with bounds, or one of a few
+//! words.
 
 use super::shape::Span;
 use serde::de::{self, Unexpected};
@@ -9,7 +10,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Reads a duration within bounds.
+/// Deserializes a duration within bounds.
 pub(super) fn duration<'de, D: Deserializer<'de>>(
     from: D,
     range: RangeInclusive<Span>,
@@ -37,8 +38,12 @@ pub(super) fn duration<'de, D: Deserializer<'de>>(
     from.deserialize_any(Visitor(range))
 }
 
-/// Reads a whole number within bounds; `unit` says of what.
-pub(super) fn whole<'de, D, N>(from: D, unit: &str, range: RangeInclusive<N>) -> Result<N, D::Error>
+/// Deserializes an integer within bounds; `unit` names its unit in error messages.
+pub(super) fn integer<'de, D, N>(
+    from: D,
+    unit: &str,
+    range: RangeInclusive<N>,
+) -> Result<N, D::Error>
 where
     D: Deserializer<'de>,
     N: TryFrom<i64> + PartialOrd + fmt::Display,
@@ -62,7 +67,7 @@ where
     from.deserialize_any(Visitor(unit, range))
 }
 
-/// Reads sections that may come several times.
+/// Deserializes an array of tables.
 pub(super) fn tables<'de, D, T>(from: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -87,7 +92,7 @@ where
     from.deserialize_any(Visitor(PhantomData))
 }
 
-/// Reads a value that is written as a string and parsed by `FromStr`.
+/// Deserializes a string that is parsed by `FromStr`.
 pub(super) fn text<'de, D, T>(from: D, expected: &'static str) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -108,25 +113,25 @@ where
     from.deserialize_any(Visitor(expected, PhantomData))
 }
 
-/// One word out of a few.
+/// A value that is one of a few words.
 pub(crate) trait Word: Sized + Copy + 'static {
-    /// The words and what they mean.
+    /// Each word with its value.
     const WORDS: &'static [(&'static str, Self)];
 }
 
-/// The words in quotes.
+/// Returns the words in quotes, separated for an error message.
 fn words<T: Word>() -> String {
     let words: Vec<String> = T::WORDS.iter().map(|(word, _)| format!("\"{word}\"")).collect();
     words.join(" or ")
 }
 
-/// Finds a word without regard to case.
+/// Finds a word, ignoring case.
 pub(crate) fn find_word<T: Word>(text: &str) -> Result<T, String> {
     let found = T::WORDS.iter().find(|(word, _)| word.eq_ignore_ascii_case(text));
     found.map(|(_, value)| *value).ok_or_else(|| format!("expected {}, got {text:?}", words::<T>()))
 }
 
-/// Reads one of a few words.
+/// Deserializes one of a few words.
 pub(super) fn word<'de, D: Deserializer<'de>, T: Word>(from: D) -> Result<T, D::Error> {
     struct Visitor<T>(PhantomData<T>);
     impl<T: Word> de::Visitor<'_> for Visitor<T> {

@@ -1,7 +1,7 @@
-//! Each section of the file: its keys, their forms, defaults and limits.
+//! The sections of the file: keys, types, defaults and limits.
 
 use super::MAX_WORKERS;
-use super::read::{Word, duration, find_word, tables, whole, word};
+use super::read::{Word, duration, find_word, integer, tables, word};
 use super::shape::{FileName, Host, HttpAddr, Listen, Network, OriginText, Span, StoreKind};
 use ringway_net::Origin;
 use ringway_proxy::config::Mode;
@@ -9,27 +9,27 @@ use serde::{Deserialize, Deserializer};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A domain with users of its own.
+/// A domain with its own users.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DomainSettings {
-    /// Its name; also the digest realm of its users.
+    /// Name of the domain; also the digest realm of its users.
     pub name: Host,
-    /// Other names and addresses of it.
+    /// Other names and addresses of the domain.
     pub aliases: Vec<Host>,
-    /// How requests for it are treated.
+    /// How requests for the domain are treated.
     pub mode: Mode,
 }
 
-/// Whether users prove who they are.
+/// Whether users must authenticate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AuthMode {
-    /// Anyone may be anyone.
+    /// No authentication: a request may claim any user.
     Off,
     /// Digest, RFC 8760.
     Digest,
 }
 
-/// A digest algorithm by its name on the wire.
+/// A digest algorithm, by its name on the wire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HashName {
     /// `MD5`
@@ -44,62 +44,62 @@ pub enum HashName {
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AuthSettings {
-    /// Off or digest.
+    /// Whether digest is required.
     pub mode: AuthMode,
-    /// Offered in this order.
+    /// Algorithms, offered in this order.
     pub algorithms: Vec<HashName>,
-    /// Whether `auth-int` is offered beside `auth`.
+    /// Whether `auth-int` is offered in addition to `auth`.
     pub auth_int: bool,
-    /// Whether a user may write any From.
+    /// Whether an authenticated user may write any From.
     pub any_from: bool,
-    /// How long a nonce is good for.
+    /// Validity of a nonce.
     #[serde(deserialize_with = "ten_seconds_to_a_day")]
     pub nonce_lifetime: Duration,
 }
 
-/// A certificate chain and its key, PEM files.
+/// A certificate chain and its private key, as PEM files.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Certificate {
-    /// The server name it is shown for; empty for all others.
+    /// Server name the certificate is presented for; empty for all other names.
     pub name: String,
-    /// The chain.
+    /// File of the certificate chain.
     pub certificate: PathBuf,
-    /// The private key.
+    /// File of the private key.
     pub key: PathBuf,
 }
 
 /// `[tls]`
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TlsSettings {
-    /// Shown to peers that ask for no name of `domains`.
+    /// Certificate for clients that name none of `domains`.
     pub default: Option<Certificate>,
-    /// Shown to peers that ask for their name.
+    /// Certificates by server name.
     pub domains: Vec<Certificate>,
-    /// Authorities that certify the servers we connect to; `None` for the system's.
+    /// File of the certification authorities for outgoing connections; `None` for the system's.
     pub roots: Option<PathBuf>,
 }
 
-/// Which log lines are written.
+/// Lowest level of log lines that are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LogLevel {
-    /// What failed.
+    /// Failures.
     Error,
-    /// And what is odd.
+    /// Also unusual events.
     Warn,
-    /// And what happens: calls, registrations, reloads.
+    /// Also regular events: calls, registrations, reloads.
     Info,
-    /// And why.
+    /// Also the reasons of decisions.
     Debug,
-    /// And everything.
+    /// All lines.
     Trace,
 }
 
-/// The form of log lines.
+/// Format of log lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LogFormat {
-    /// For people.
+    /// Text for people.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
@@ -107,7 +107,7 @@ pub enum LogFormat {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LogSettings {
-    /// The least that is worth a line.
+    /// Lowest level that is written.
     pub level: LogLevel,
     /// Text or JSON.
     pub format: LogFormat,
@@ -117,28 +117,28 @@ pub struct LogSettings {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LimitSettings {
-    /// Requests a second from one source address, for each worker; 0 is no limit.
+    /// Requests per second from one source address, for each worker; 0 for no limit.
     #[serde(deserialize_with = "source_rate")]
     pub requests_per_source: u32,
-    /// Requests a second from all; 0 is no limit.
+    /// Requests per second from all sources; 0 for no limit.
     #[serde(deserialize_with = "rate")]
     pub requests: u32,
-    /// Contacts a request is forked to.
+    /// Maximum number of contacts that a request is forked to.
     #[serde(deserialize_with = "contacts")]
     pub forks: usize,
-    /// Open connections.
+    /// Maximum number of open connections.
     #[serde(deserialize_with = "connections")]
     pub connections: usize,
-    /// Open connections of one source address.
+    /// Maximum number of open connections from one source address.
     #[serde(deserialize_with = "connections")]
     pub connections_per_source: usize,
-    /// A connection that carries nothing for this long is closed.
+    /// Time after which a connection without traffic is closed.
     #[serde(deserialize_with = "ten_seconds_to_a_day")]
     pub idle: Duration,
-    /// Time for a TLS or WebSocket handshake, or for a message once it has begun.
+    /// Time limit of a TLS or WebSocket handshake, and of a message that has begun.
     #[serde(deserialize_with = "handshake")]
     pub handshake: Duration,
-    /// How long a graceful stop waits for what is under way.
+    /// Time limit of a graceful stop.
     #[serde(deserialize_with = "drain")]
     pub drain: Duration,
 }
@@ -147,16 +147,16 @@ pub struct LimitSettings {
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RegistrarSettings {
-    /// Contacts one user may register.
+    /// Maximum number of contacts per user.
     #[serde(deserialize_with = "contacts")]
     pub contacts_per_user: usize,
-    /// Shorter registrations are refused (423).
+    /// Shortest registration; shorter ones are refused with 423.
     #[serde(deserialize_with = "expiry")]
     pub expires_min: Duration,
-    /// When the user agent names none.
+    /// Duration of a registration when the user agent names none.
     #[serde(deserialize_with = "expiry")]
     pub expires_default: Duration,
-    /// Longer registrations are shortened.
+    /// Longest registration; longer ones are shortened.
     #[serde(deserialize_with = "expiry")]
     pub expires_max: Duration,
     /// Service-Route elements, URIs without angle brackets (RFC 3608).
@@ -166,7 +166,7 @@ pub struct RegistrarSettings {
 /// `[websocket]`
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct WebSocketSettings {
-    /// The web pages that may open a WebSocket; `None` for those of our own hosts.
+    /// Origins of web pages that may open a WebSocket; `None` for those of the local hosts.
     pub origins: Option<Vec<Origin>>,
 }
 
@@ -174,17 +174,17 @@ pub struct WebSocketSettings {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SctpSettings {
-    /// How soon a silent path is left.
+    /// Timer profile, which decides how soon a silent path is abandoned.
     pub profile: SctpProfile,
 }
 
 /// The timers of associations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SctpProfile {
-    /// Those RFC 9260 section 16 recommends.
+    /// The values that RFC 9260 section 16 recommends.
     #[default]
     Standard,
-    /// Those of signalling networks: a path that fails is left within 800 ms.
+    /// Values of signalling networks: a failed path is abandoned within 800 ms.
     Ss7,
 }
 
@@ -197,16 +197,16 @@ impl Word for SctpProfile {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TimerSettings {
-    /// Round-trip estimate (RFC 3261 section 17.1.1.1).
+    /// T1, the round-trip estimate (RFC 3261 section 17.1.1.1).
     #[serde(deserialize_with = "t1")]
     pub t1: Duration,
-    /// Longest retransmission interval.
+    /// T2, the longest retransmission interval.
     #[serde(deserialize_with = "t2")]
     pub t2: Duration,
-    /// How long a message may live in the network.
+    /// T4, the maximum time a message stays in the network.
     #[serde(deserialize_with = "t2")]
     pub t4: Duration,
-    /// How long an INVITE may ring (RFC 3261 section 16.6 item 11).
+    /// Timer C, the maximum ringing time of an INVITE (RFC 3261 section 16.6 item 11).
     #[serde(deserialize_with = "timer_c")]
     pub c: Duration,
 }
@@ -273,7 +273,8 @@ impl Default for LogSettings {
 impl Default for LimitSettings {
     fn default() -> Self {
         LimitSettings {
-            // No telephone comes near it, and a digest each is not yet two hundredths of a processor.
+            // No telephone comes near this rate, and verifying a digest for each request takes less
+            // than 2 % of a processor.
             requests_per_source: 1000,
             requests: 0,
             forks: 10,
@@ -309,11 +310,11 @@ impl Default for TimerSettings {
     }
 }
 
-/// Readers of keys that are numbers, with their unit and bounds.
+/// Deserializers of numeric keys, with unit and bounds.
 macro_rules! numbers {
     ($($name:ident: $type:ty = $unit:literal, $range:expr;)+) => { $(
         fn $name<'de, D: Deserializer<'de>>(from: D) -> Result<$type, D::Error> {
-            whole(from, $unit, $range)
+            integer(from, $unit, $range)
         }
     )+ };
 }
@@ -328,7 +329,7 @@ numbers! {
     status: u16 = "a final SIP status", 0..=699;
 }
 
-/// Readers of keys that are durations, with their bounds.
+/// Deserializers of duration keys, with bounds.
 macro_rules! durations {
     ($($name:ident = $range:expr;)+) => { $(
         fn $name<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
@@ -350,7 +351,7 @@ durations! {
     timer_c = Span::secs(181)..=Span::secs(3600);
 }
 
-/// The whole file as it is written.
+/// The whole file as written.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct File {
@@ -363,7 +364,7 @@ pub(super) struct File {
     pub(super) workers: u8,
     pub(super) http: HttpAddr,
     pub(super) trusted: Vec<Network>,
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     pub(super) record_route: bool,
     pub(super) auth: AuthSettings,
     pub(super) tls: Tls,
@@ -380,7 +381,7 @@ pub(super) struct File {
     pub(super) route: Vec<Route>,
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 

@@ -1,4 +1,4 @@
-//! The forms a configured value may have: durations, listen URIs, networks, stores, patterns.
+//! Value types of the configuration: durations, listen URIs, networks, stores, hosts.
 
 use super::read::{text, word};
 use super::sections::{AuthMode, HashName, LogFormat, LogLevel, SctpProfile};
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A duration as written: `"500ms"`, `"32s"`, `"5m"`, `"1h"`, `"7d"`.
+/// A duration as text: `"500ms"`, `"32s"`, `"5m"`, `"1h"`, `"7d"`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Span(pub(crate) Duration);
 
@@ -75,7 +75,7 @@ from_text! {
     FileName: "a file name in quotes";
 }
 
-/// An origin of web pages.
+/// An origin of web pages, as text.
 pub(super) struct OriginText(pub(super) Origin);
 
 impl FromStr for OriginText {
@@ -86,7 +86,7 @@ impl FromStr for OriginText {
     }
 }
 
-/// The name of a file, not empty.
+/// A file name that is not empty.
 pub(super) struct FileName(pub(super) PathBuf);
 
 impl FromStr for FileName {
@@ -100,29 +100,29 @@ impl FromStr for FileName {
     }
 }
 
-/// Addresses of one SCTP listener at most: what an association may have (`docs/sctp.md`).
+/// Maximum number of addresses of one SCTP listener: the limit of an association (`docs/sctp.md`).
 const MAX_ADDRESSES: usize = 16;
 
-/// The port of SCTP in UDP where none is named (RFC 6951 section 3.1).
+/// Default UDP port of SCTP over UDP (RFC 6951 section 3.1).
 const ENCAPSULATION: u16 = 9899;
 
-/// Where to listen: `udp://A:P`, `tcp://`, `tls://`, `ws://`, `wss://`, `sctp://A[,A2..]:P`,
+/// A listen URI: `udp://A:P`, `tcp://`, `tls://`, `ws://`, `wss://`, `sctp://A[,A2..]:P`,
 /// `sctp+udp://A[,A2..]:P?encap=9899`, and the last two with TLS as `tls-sctp://`,
 /// `tls-sctp+udp://`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Listen {
-    /// What to listen for.
+    /// Transport to listen for.
     pub transport: Transport,
-    /// The address to bind; a wildcard means every address of that family.
+    /// Address to bind; a wildcard stands for every address of its family.
     pub addr: SocketAddr,
-    /// SCTP only: further addresses of each association.
+    /// Further addresses of each association; SCTP only.
     pub more: Vec<IpAddr>,
-    /// SCTP only: the UDP port that carries it (RFC 6951); without one it goes straight over IP.
+    /// UDP port that carries SCTP (RFC 6951); `None` for SCTP directly over IP.
     pub encapsulation: Option<u16>,
 }
 
 impl Listen {
-    /// At one address.
+    /// Creates a listener at one address.
     pub const fn at(transport: Transport, addr: SocketAddr) -> Self {
         Listen { transport, addr, more: Vec::new(), encapsulation: None }
     }
@@ -134,7 +134,7 @@ impl fmt::Display for Listen {
     }
 }
 
-/// `A[,A2..][:P]`, IPv6 addresses in brackets.
+/// Parses `A[,A2..][:P]`, with IPv6 addresses in brackets.
 fn addresses(mut text: &str) -> Option<(Vec<IpAddr>, Option<u16>)> {
     let mut out = Vec::new();
     loop {
@@ -197,26 +197,28 @@ impl FromStr for Listen {
             return Err(format!("expected at most {MAX_ADDRESSES} addresses, got {text:?}"));
         }
         if ips.len() > 1 && ips.iter().any(IpAddr::is_unspecified) {
-            return Err(format!("a wildcard stands alone, got {text:?}"));
+            return Err(format!(
+                "a wildcard cannot be combined with other addresses, got {text:?}"
+            ));
         }
         if ips.iter().enumerate().any(|(i, ip)| ips[..i].contains(ip)) {
-            return Err(format!("an address is there twice, got {text:?}"));
+            return Err(format!("an address is listed twice, got {text:?}"));
         }
         if sctp && !ips.iter().all(is_of_one_host) {
             return Err(format!(
-                "expected addresses that mean one host, and the same on each link, got {text:?}"
+                "expected addresses of one host, not multicast, broadcast or link-local, got {text:?}"
             ));
         }
         if encapsulation.is_some() && port == Some(0) {
-            return Err(format!("in UDP an SCTP port is not chosen, got {text:?}"));
+            return Err(format!("SCTP over UDP needs a fixed port, got {text:?}"));
         }
-        // Without a port: the transport's own.
+        // The default port of the transport.
         let addr = SocketAddr::new(ips.remove(0), port.unwrap_or(transport.default_port()));
         Ok(Listen { transport, addr, more: ips, encapsulation })
     }
 }
 
-/// Whether an association can have the address (RFC 9260 section 1.2; RFC 4007 section 6).
+/// Returns whether an association can use the address (RFC 9260 section 1.2; RFC 4007 section 6).
 fn is_of_one_host(ip: &IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => !ip.is_multicast() && !ip.is_broadcast(),
@@ -224,12 +226,12 @@ fn is_of_one_host(ip: &IpAddr) -> bool {
     }
 }
 
-/// Which store keeps users and registrations.
+/// Kind of the store of users and registrations.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum StoreKind {
-    /// Nothing outlives the process.
+    /// In memory: nothing is kept after the process ends.
     Memory,
-    /// One redb file.
+    /// In one redb file.
     Redb(PathBuf),
 }
 
@@ -257,7 +259,7 @@ impl FromStr for StoreKind {
     }
 }
 
-/// The management address, or `off`.
+/// The management address; `None` for `off`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HttpAddr(pub Option<SocketAddr>);
 
@@ -285,12 +287,12 @@ impl FromStr for HttpAddr {
     }
 }
 
-/// An address, or a block of them in CIDR form.
+/// An address, or a block of addresses in CIDR notation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Network {
     /// The address, with its host bits zero.
     pub addr: IpAddr,
-    /// How many leading bits count.
+    /// Number of significant leading bits.
     pub prefix: u8,
 }
 
@@ -337,11 +339,11 @@ fn mask(addr: IpAddr, prefix: u8) -> IpAddr {
     }
 }
 
-/// A host name or address as it may stand in a SIP URI, lower case; IPv6 in brackets.
+/// A host name or address as it may appear in a SIP URI, in lower case; IPv6 in brackets.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Host(pub String);
 
-/// The longest host name (RFC 1035 section 2.3.4).
+/// Maximum length of a host name (RFC 1035 section 2.3.4).
 const MAX_HOST: usize = 253;
 
 impl FromStr for Host {
@@ -387,7 +389,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn listen_uris() {
+    fn listen_uris_are_parsed() {
         let l: Listen = "udp://0.0.0.0:5080".parse().unwrap();
         assert_eq!((l.transport, l.addr), (Transport::Udp, "0.0.0.0:5080".parse().unwrap()));
         let l: Listen = "tls://[::]".parse().unwrap();
@@ -408,13 +410,13 @@ mod tests {
             ("sctp+udp://10.0.0.1:5060?encap=0", "expected a URI"),
             ("sctp+udp://10.0.0.1:5060?encap=70000", "expected a URI"),
             ("sctp://10.0.0.1,:5060", "expected a URI"),
-            ("sctp://10.0.0.1,0.0.0.0:5060", "a wildcard stands alone"),
-            ("sctp://10.0.0.1,10.0.0.1:5060", "an address is there twice"),
-            ("sctp+udp://[fe80::1]:5060", "expected addresses that mean one host"),
-            ("sctp://10.0.0.1,224.0.0.1:5060", "expected addresses that mean one host"),
-            ("sctp+udp://255.255.255.255:5060", "expected addresses that mean one host"),
-            ("sctp://[ff02::1]:5060", "expected addresses that mean one host"),
-            ("sctp+udp://127.0.0.1:0", "an SCTP port is not chosen"),
+            ("sctp://10.0.0.1,0.0.0.0:5060", "a wildcard cannot be combined with other addresses"),
+            ("sctp://10.0.0.1,10.0.0.1:5060", "an address is listed twice"),
+            ("sctp+udp://[fe80::1]:5060", "expected addresses of one host"),
+            ("sctp://10.0.0.1,224.0.0.1:5060", "expected addresses of one host"),
+            ("sctp+udp://255.255.255.255:5060", "expected addresses of one host"),
+            ("sctp://[ff02::1]:5060", "expected addresses of one host"),
+            ("sctp+udp://127.0.0.1:0", "needs a fixed port"),
             ("tcp://10.0.0.1,10.0.0.2:5060", "tcp listens on one address"),
             ("udp:0.0.0.0:5060", "expected a URI"),
             ("udp://host:5060", "expected a URI"),
@@ -439,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn stores_and_management() {
+    fn stores_and_http_addresses_are_parsed() {
         assert_eq!("redb:/x y".parse::<StoreKind>().unwrap(), StoreKind::Redb("/x y".into()));
         assert!("redis://a".parse::<StoreKind>().unwrap_err().contains("not part"));
         assert!("redb:".parse::<StoreKind>().is_err());
@@ -448,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts() {
+    fn hosts_are_parsed() {
         assert_eq!("Example.ORG.".parse::<Host>().unwrap().0, "example.org");
         assert_eq!("::1".parse::<Host>().unwrap().0, "[::1]");
         assert!("a b".parse::<Host>().is_err());
@@ -456,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_read_and_show_the_same() {
+    fn spans_round_trip_as_text() {
         for text in ["500ms", "32s", "5m", "1h", "7d"] {
             assert_eq!(text.parse::<Span>().unwrap().to_string(), text);
         }

@@ -1,4 +1,4 @@
-//! What is said of wrong files, and that the example is right.
+//! Tests of the problems reported for wrong files, and of the example configuration.
 
 use super::*;
 use ringway_net::Origins;
@@ -11,9 +11,9 @@ fn problems(text: &str) -> Vec<String> {
     }
 }
 
-/// Each file with the one line it must get.
+/// Each file with the one problem that must be reported for it.
 #[test]
-fn each_mistake_has_its_line() {
+fn each_problem_is_reported_at_its_key() {
     let table = [
         ("lisen = []", "r.toml:1:1: unknown key `lisen`; did you mean `listen`?"),
         (
@@ -56,7 +56,7 @@ fn each_mistake_has_its_line() {
         ),
         (
             "listen = [\"udp://0.0.0.0:5060\", \"udp://0.0.0.0:5060\"]",
-            "r.toml:1:33: listen.2: udp://0.0.0.0:5060 is there twice",
+            "r.toml:1:33: listen.2: udp://0.0.0.0:5060 is listed twice",
         ),
         (
             "listen = [\"udp://10.0.0.1,10.0.0.2:5060\"]",
@@ -122,7 +122,7 @@ fn each_mistake_has_its_line() {
         ),
         (
             "[[route]]\nprefix = \"0\"",
-            "r.toml:1:1: route.1: does nothing; expected next_hops, reject, strip, prepend or to_domain",
+            "r.toml:1:1: route.1: has no effect; expected next_hops, reject, strip, prepend or to_domain",
         ),
         (
             "[[route]]\npattern = \"_0X.\"\nreject = 403",
@@ -140,21 +140,21 @@ fn each_mistake_has_its_line() {
         ),
         (
             "[[route]]\nprefix = \"0\"\nreject = 403\n[[route]]\npattern = \"0900X.\"\nreject = 404",
-            "r.toml:4:1: route.2: can never be used: rule 1 fits whatever this one does",
+            "r.toml:4:1: route.2: can never apply: rule 1 matches everything that this rule matches",
         ),
         (
             "domains = [\"a.org\", \"b.org\"]\n[[route]]\ndomain = \"b.org\"\nreject = 403",
-            "r.toml:2:1: route.1: can never be used: b.org is another name of a domain of ours, which a \
-             rule calls by its first name or \"own\"",
+            "r.toml:2:1: route.1: can never apply: b.org is an alias of a local domain, expected its first \
+             name or \"own\"",
         ),
         (
             "domains = [\"a.org\"]\n[[route]]\ndomain = \"foreign\"\nreject = 403\n\
              [[route]]\ndomain = \"*.b.org\"\nreject = 404",
-            "r.toml:5:1: route.2: can never be used: rule 1 fits whatever this one does",
+            "r.toml:5:1: route.2: can never apply: rule 1 matches everything that this rule matches",
         ),
         (
             "[[route]]\nreject = 403\nnext_hops = [{ uri = \"sip:gw.example.net\" }]",
-            "r.toml:1:1: route.1: reject stands alone: next_hops, strip, prepend, to_domain are not used",
+            "r.toml:1:1: route.1: reject cannot be combined with next_hops, strip, prepend or to_domain",
         ),
         (
             "listen = [\"tcp://0.0.0.0:5060\", \"ws://127.0.0.1:5060\"]",
@@ -176,18 +176,18 @@ fn each_mistake_has_its_line() {
 }
 
 #[test]
-fn everything_wrong_is_said_at_once_in_order() {
+fn all_problems_are_reported_in_file_order() {
     let text = "workers = 99\nlisen = []\n[log]\nlevel = \"loud\"\n[timers]\nt2 = \"100ms\"\n";
     let list = problems(text);
     assert_eq!(list.len(), 4, "{list:?}");
-    // What does not fit together is checked in spite of what cannot be read.
+    // Values are checked against each other even when other values cannot be read.
     assert!(list[3].starts_with("r.toml:6:6: timers.t2: expected at least t1"), "{list:?}");
     assert!(list[0].starts_with("r.toml:1:") && list[1].starts_with("r.toml:2:"));
     assert!(list[2].starts_with("r.toml:4:9: log.level"));
 }
 
 #[test]
-fn broken_syntax_has_its_place() {
+fn a_syntax_error_has_line_and_column() {
     let list = problems("listen = [\nworkers 3\n");
     assert!(!list.is_empty());
     assert!(list[0].starts_with("r.toml:"), "{list:?}");
@@ -196,7 +196,7 @@ fn broken_syntax_has_its_place() {
 }
 
 #[test]
-fn a_flood_of_mistakes_is_cut() {
+fn the_number_of_problems_is_bounded() {
     let text: String = (0..200).map(|i| format!("k{i} = 1\n")).collect();
     let list = problems(&text);
     assert_eq!(list.len(), MAX_PROBLEMS + 1);
@@ -210,7 +210,7 @@ fn columns_count_characters() {
 }
 
 #[test]
-fn the_example_is_right_and_says_the_defaults() {
+fn the_example_has_the_default_values() {
     let text = include_str!("../../../../docs/ringway.example.toml");
     let s = Settings::parse("docs/ringway.example.toml", text)
         .unwrap_or_else(|e| panic!("{}", e.iter().map(|p| format!("{p}\n")).collect::<String>()));
@@ -224,9 +224,9 @@ fn the_example_is_right_and_says_the_defaults() {
     assert_eq!(s.record_route, d.record_route);
 }
 
-/// The lines that the example keeps commented out are right as well.
+/// The keys that the example keeps commented out are valid too.
 #[test]
-fn the_example_uncommented_is_right() {
+fn the_uncommented_example_is_valid() {
     let text = include_str!("../../../../docs/ringway.example.toml");
     let text: String =
         text.lines().map(|l| l.strip_prefix("#: ").unwrap_or(l)).flat_map(|l| [l, "\n"]).collect();
@@ -237,9 +237,9 @@ fn the_example_uncommented_is_right() {
     assert_eq!(s.tls.domains.len(), 1);
 }
 
-/// Every key the example knows is described, and nothing else.
+/// Every key of the example is documented, and no other.
 #[test]
-fn every_key_is_described() {
+fn every_key_is_documented() {
     let docs = include_str!("../../../../docs/configuration.md");
     let example = include_str!("../../../../docs/ringway.example.toml");
     for line in example.lines() {
@@ -252,20 +252,20 @@ fn every_key_is_described() {
     }
 }
 
-/// RFC 6455 section 10.2: what is not configured is not open to every page.
+/// RFC 6455 section 10.2: without configured origins, not every page may open a WebSocket.
 #[test]
-fn origins_of_web_pages_are_ours_or_those_listed() {
+fn origins_are_local_or_configured() {
     let origins = |text: &str| {
         let settings = Settings::parse("r.toml", text).unwrap();
         let config = crate::setup::proxy(&settings, None, &[], 1, [0; 32]);
         crate::setup::origins(&settings, &config)
     };
-    let ours = "domains = [\"Example.com\", \"192.0.2.1\"]\n[[domain]]\nname = \"b.org\"\naliases = [\"c.org\"]";
+    let local = "domains = [\"Example.com\", \"192.0.2.1\"]\n[[domain]]\nname = \"b.org\"\naliases = [\"c.org\"]";
     let hosts = ["example.com", "192.0.2.1", "b.org", "c.org"].map(Box::from);
-    assert_eq!(origins(ours), Origins::OfHosts(hosts.into()));
+    assert_eq!(origins(local), Origins::OfHosts(hosts.into()));
     let listed = origins("[websocket]\norigins = [\"https://A.org\", \"null\"]");
-    let wanted = ["https://a.org", "null"].map(|o| o.parse().unwrap());
-    assert_eq!(listed, Origins::Listed(wanted.into()));
+    let expected = ["https://a.org", "null"].map(|o| o.parse().unwrap());
+    assert_eq!(listed, Origins::Listed(expected.into()));
     assert_eq!(origins("[websocket]\norigins = []"), Origins::Listed(Vec::new()));
 }
 
@@ -296,9 +296,9 @@ fn routes_become_rules() {
     assert_eq!(s.routes[1].reject, Some(403));
 }
 
-/// Rules that look alike and can all be used are left alone.
+/// Rules that look alike but can all apply are accepted.
 #[test]
-fn rules_that_can_be_used_are_fine() {
+fn rules_that_can_apply_are_accepted() {
     for text in [
         "[[route]]\ndomain = \"foreign\"\nreject = 403\n[[route]]\ndomain = \"b.org\"\nreject = 404",
         "domains = [\"a.b.org\"]\n[[route]]\ndomain = \"foreign\"\nreject = 403\n\
@@ -312,7 +312,7 @@ fn rules_that_can_be_used_are_fine() {
 }
 
 #[test]
-fn files_that_cannot_be_read_say_so() {
+fn unreadable_files_are_reported() {
     let e = Settings::load(Path::new("/nonexistent/r.toml")).unwrap_err();
     assert!(e[0].to_string().starts_with("/nonexistent/r.toml: No such file"), "{}", e[0]);
     let e = Settings::load(Path::new("/tmp")).unwrap_err();

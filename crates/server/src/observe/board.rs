@@ -1,4 +1,4 @@
-//! Where workers leave a copy of their counters.
+//! The board on which workers publish their counters.
 
 use ringway_proxy::stats::{Stats, Tables};
 use ringway_sip::transaction::table::Counters;
@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long a question waits for workers to publish. A worker that takes longer is shown as it was.
+/// Maximum time to wait for workers to publish. For a slower worker the last values are shown.
 pub const FRESH_WITHIN: Duration = Duration::from_millis(200);
 
-/// One worker's counters and table sizes at one moment.
+/// Counters and table sizes of one worker at one time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Snapshot {
     /// The proxy's counters.
@@ -18,7 +18,7 @@ pub struct Snapshot {
     pub transactions: Counters,
     /// Table sizes.
     pub tables: Tables,
-    /// Whether nothing is under way that a peer waits for.
+    /// Whether no transaction is in progress that a peer waits for.
     pub idle: bool,
 }
 
@@ -28,30 +28,31 @@ struct Slot {
     generation: AtomicU64,
 }
 
-/// A slot for each worker.
+/// One slot for each worker.
 pub struct Board(Vec<Slot>);
 
 impl Board {
-    /// Empty slots.
+    /// Creates empty slots.
     pub fn new(workers: usize) -> Self {
         Board((0..workers).map(|_| Slot::default()).collect())
     }
 
-    /// A worker leaves its counters. Never waits: if the slot is being read, it stays as it was.
+    /// Publishes the counters of a worker. Never waits: while the slot is being read, it stays
+    /// unchanged.
     pub fn publish(&self, worker: usize, snapshot: Snapshot) {
         let Some(slot) = self.0.get(worker) else { return };
-        if let Ok(mut place) = slot.snapshot.try_lock() {
-            *place = snapshot;
+        if let Ok(mut stored) = slot.snapshot.try_lock() {
+            *stored = snapshot;
             slot.generation.fetch_add(1, Ordering::Release);
         }
     }
 
-    /// How often each worker has published.
+    /// Returns how often each worker has published.
     pub fn generations(&self) -> Vec<u64> {
         self.0.iter().map(|slot| slot.generation.load(Ordering::Acquire)).collect()
     }
 
-    /// What each worker has published last.
+    /// Returns the last published snapshot of each worker.
     pub fn read(&self) -> Vec<Snapshot> {
         self.0
             .iter()
@@ -59,10 +60,11 @@ impl Board {
             .collect()
     }
 
-    /// Runs `ask`, which tells workers to publish, and waits until all have or too long has passed.
-    pub async fn refresh(&self, ask: impl FnOnce()) -> Vec<Snapshot> {
+    /// Calls `request`, which asks workers to publish, and waits for all of them, at most
+    /// [`FRESH_WITHIN`].
+    pub async fn refresh(&self, request: impl FnOnce()) -> Vec<Snapshot> {
         let before = self.generations();
-        ask();
+        request();
         let until = tokio::time::Instant::now() + FRESH_WITHIN;
         while tokio::time::Instant::now() < until {
             if self.generations().iter().zip(&before).all(|(now, then)| now > then) {

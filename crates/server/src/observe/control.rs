@@ -1,14 +1,15 @@
-//! How `ringway user` and `ringway status` find and reach the server that runs on a store.
+//! The control socket: how `ringway user` and `ringway status` find and reach the server of a
+//! store.
 //!
 //! ```text
 //! /var/lib/ringway/ringway.redb               the store
 //! /var/lib/ringway/ringway.control/           0700, locked (flock) while a server runs
 //! /var/lib/ringway/ringway.control/socket     0600, HTTP
 //! ```
-//! Both ends check who the other is (`SO_PEERCRED`, unix(7)) before a byte is believed or sent: the
-//! server serves its own user and root, the client speaks to its own user, to root, and, as root, to
-//! the owner of the store. A name in the file system is no proof: after a crash, or in a directory
-//! that others can write to, anyone may listen there.
+//! Both ends check the user id of the peer (`SO_PEERCRED`, unix(7)) before they trust or send a
+//! byte. The server accepts its own user and root. The client accepts its own user, root, and, if
+//! it runs as root, the owner of the store. A name in the file system proves nothing: after a
+//! crash, or in a directory that others can write to, any process may listen there.
 
 use crate::config::StoreKind;
 use crate::host;
@@ -23,24 +24,24 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Largest answer that is read into memory.
-pub const MAX_ANSWER: u64 = 64 << 20;
-/// The socket in its directory.
+/// Maximum size of a response that is read into memory.
+pub const MAX_RESPONSE: u64 = 64 << 20;
+/// Name of the socket in its directory.
 const SOCKET: &str = "socket";
-/// Longest path of a Unix socket in bytes, its final NUL not counted (`sun_path`, unix(7)).
+/// Maximum length of a Unix socket's path in bytes, without its final NUL (`sun_path`, unix(7)).
 const MAX_PATH: usize = 107;
-/// Longest wait for the server to take or send anything.
-const WITHIN: Duration = Duration::from_secs(15);
+/// Timeout of each read and write.
+const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The control directory of a store file.
+/// Returns the control directory of a store file.
 pub fn directory_for(store: &Path) -> PathBuf {
     store.with_extension("control")
 }
 
-/// The control directory of a store. A store in memory has that of the default store.
+/// Returns the control directory of a store. A store in memory has that of the default store.
 ///
 /// # Errors
-/// When there is no state directory to put it in.
+/// Fails when there is no state directory.
 pub fn directory_of(store: &StoreKind) -> io::Result<PathBuf> {
     Ok(match store {
         StoreKind::Redb(path) => directory_for(path),
@@ -48,7 +49,7 @@ pub fn directory_of(store: &StoreKind) -> io::Result<PathBuf> {
     })
 }
 
-/// Runs `then` with a path of the socket in `directory` that is short enough for `sun_path`.
+/// Calls `then` with a path of the socket in `directory` that is short enough for `sun_path`.
 fn with_short_path<T>(
     directory: &Path,
     then: impl FnOnce(&Path) -> io::Result<T>,
@@ -71,23 +72,23 @@ fn with_short_path<T>(
     then(&short.join(SOCKET))
 }
 
-/// The control directory of a server: its own, and locked until the server ends, however it ends.
+/// The control directory of a server: owned by its user, and locked until the process ends.
 pub struct ControlDirectory {
     path: PathBuf,
     _lock: Flock<File>,
 }
 
 impl ControlDirectory {
-    /// Makes the directory if it does not exist, and locks it.
+    /// Creates the directory if it does not exist, and locks it.
     ///
     /// # Errors
-    /// [`io::ErrorKind::AddrInUse`] when another server has it; otherwise when it is not this
-    /// user's, or cannot be made.
+    /// [`io::ErrorKind::AddrInUse`] if another server has locked it. Other errors if it belongs to
+    /// another user, or cannot be created.
     pub fn open(path: &Path) -> io::Result<Self> {
         let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        host::make_private_directory(parent)?;
+        host::create_private_directory(parent)?;
         match fs::symlink_metadata(path) {
-            // What earlier versions kept under this name.
+            // Earlier versions kept a file under this name.
             Ok(found) if found.is_file() && is_ours(&found, parent) => fs::remove_file(path)?,
             Ok(found) if !found.is_dir() => return Err(io::ErrorKind::NotADirectory.into()),
             Ok(found) if !is_ours(&found, parent) => {
@@ -97,7 +98,7 @@ impl ControlDirectory {
             }
             _ => {}
         }
-        host::make_private_directory(path)?;
+        host::create_private_directory(path)?;
         fs::set_permissions(path, Permissions::from_mode(0o700))?;
         let lock = Flock::lock(File::open(path)?, FlockArg::LockExclusiveNonblock);
         let lock = lock.map_err(|(_, errno)| match errno {
@@ -109,10 +110,10 @@ impl ControlDirectory {
         Ok(ControlDirectory { path: path.to_owned(), _lock: lock })
     }
 
-    /// Listens on the socket. One that is there already was left by a server that is gone.
+    /// Listens on the socket. An existing socket was left by a server that ended, and is replaced.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// Fails when the system refuses.
     pub fn listen(self) -> io::Result<(UnixListener, ControlSocket)> {
         let listener = with_short_path(&self.path, |path| {
             match fs::symlink_metadata(path) {
@@ -128,15 +129,15 @@ impl ControlDirectory {
     }
 }
 
-/// Whether a server of this user may use what it found: its own; or, as root, what belongs to whoever
-/// the directory around it belongs to.
+/// Returns whether a server may use what it found: it must belong to its user or, for root, to the
+/// owner of the parent directory.
 fn is_ours(found: &fs::Metadata, parent: &Path) -> bool {
     let uid = geteuid();
     let owner = |path: &Path| fs::metadata(path).ok().map(|m| m.uid());
     found.uid() == uid.as_raw() || (uid.is_root() && owner(parent) == Some(found.uid()))
 }
 
-/// A socket that is listened on. Dropped, its name is removed.
+/// A listening socket. Dropping it removes its name.
 pub struct ControlSocket(ControlDirectory);
 
 impl Drop for ControlSocket {
@@ -146,29 +147,30 @@ impl Drop for ControlSocket {
     }
 }
 
-/// Whether a server of user `own` serves this peer.
+/// Returns whether a server of user `own` accepts requests of this peer.
 pub fn may_manage(peer: u32, own: u32) -> bool {
     peer == own || peer == 0
 }
 
-/// Whether a client of user `own` speaks to a listener of user `peer`; `owner` is the store's.
-fn may_be_asked(peer: u32, own: u32, owner: Option<u32>) -> bool {
+/// Returns whether a client of user `own` sends requests to a listener of user `peer`; `owner` is
+/// the store's.
+fn is_trusted_listener(peer: u32, own: u32, owner: Option<u32>) -> bool {
     peer == own || peer == 0 || (own == 0 && owner == Some(peer))
 }
 
-/// The running server of a store, as a client sees it.
+/// The client's connection to the running server of a store.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Control {
     directory: PathBuf,
-    /// Whom the store belongs to.
+    /// User id of the owner of the store.
     owner: Option<u32>,
 }
 
 impl Control {
-    /// The server of this store, whether or not there is one.
+    /// Describes the server of this store, whether or not one runs.
     ///
     /// # Errors
-    /// When there is no state directory.
+    /// Fails when there is no state directory.
     pub fn of(store: &StoreKind) -> io::Result<Self> {
         let directory = directory_of(store)?;
         let file = match store {
@@ -180,12 +182,13 @@ impl Control {
         Ok(Control { directory, owner })
     }
 
-    /// The socket's path.
+    /// Returns the path of the socket.
     pub fn path(&self) -> PathBuf {
         self.directory.join(SOCKET)
     }
 
-    /// Connects, and makes sure who listens before anything is sent. `None` when no server runs.
+    /// Connects, and checks the listener's user before anything is sent. Returns `None` if no
+    /// server runs.
     fn connect(&self) -> io::Result<Option<UnixStream>> {
         use io::ErrorKind::{ConnectionRefused, NotADirectory, NotFound};
         let stream = match with_short_path(&self.directory, |path| UnixStream::connect(path)) {
@@ -197,84 +200,89 @@ impl Control {
         };
         let peer = getsockopt(&stream, PeerCredentials)?.uid();
         let own = geteuid().as_raw();
-        if !may_be_asked(peer, own, self.owner) {
+        if !is_trusted_listener(peer, own, self.owner) {
             let what =
                 format!("user {peer} listens there, expected user {own} or root; nothing was sent");
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
         }
-        stream.set_read_timeout(Some(WITHIN))?;
-        stream.set_write_timeout(Some(WITHIN))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
         Ok(Some(stream))
     }
 
-    /// Asks the server: method, path, JSON body (or nothing). Returns the status and the body, or
-    /// `None` when no server runs.
+    /// Sends a request with a JSON body, which may be empty. Returns the status and the body, or
+    /// `None` if no server runs.
     ///
     /// # Errors
-    /// When it may not be asked, does not answer, or not with HTTP.
-    pub fn ask(&self, method: &str, path: &str, body: &str) -> io::Result<Option<(u16, String)>> {
-        let Some((status, answer)) = self.open(method, path, body)? else { return Ok(None) };
+    /// Fails when the listener is not trusted, does not answer, or does not answer with HTTP.
+    pub fn request(
+        &self,
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> io::Result<Option<(u16, String)>> {
+        let Some((status, response)) = self.open(method, path, body)? else { return Ok(None) };
         let mut bytes = Vec::new();
-        answer.take(MAX_ANSWER).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 == MAX_ANSWER {
-            return Err(wrong("the answer is too long"));
+        response.take(MAX_RESPONSE).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 == MAX_RESPONSE {
+            return Err(invalid("the answer is too long"));
         }
-        let text = String::from_utf8(bytes).map_err(|_| wrong("the answer is not UTF-8"))?;
+        let text = String::from_utf8(bytes).map_err(|_| invalid("the answer is not UTF-8"))?;
         Ok(Some((status, text)))
     }
 
-    /// As [`Control::ask`], with the body to be read as it comes.
+    /// Sends a request as [`Control::request`] does, and returns the body as a stream.
     ///
     /// # Errors
-    /// As [`Control::ask`].
+    /// As [`Control::request`].
     pub fn open(
         &self,
         method: &str,
         path: &str,
         body: &str,
-    ) -> io::Result<Option<(u16, Answer<BufReader<UnixStream>>)>> {
+    ) -> io::Result<Option<(u16, ResponseBody<BufReader<UnixStream>>)>> {
         let Some(mut stream) = self.connect()? else { return Ok(None) };
         let length = body.len();
-        // HTTP/1.0, so that an answer comes with its length or ends with the connection (RFC 9112
-        // section 6.3), never in chunks.
+        // HTTP/1.0, so that the length of a response is declared or ends with the connection (RFC
+        // 9112 section 6.3), and is never chunked.
         let request = format!(
             "{method} {path} HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\n\
              Content-Length: {length}\r\n\r\n{body}"
         );
         stream.write_all(request.as_bytes())?;
-        answer(BufReader::new(stream)).map(Some)
+        response(BufReader::new(stream)).map(Some)
     }
 }
 
-fn wrong(what: &str) -> io::Error {
+fn invalid(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what.to_owned())
 }
 
-/// The body of an answer.
-pub struct Answer<R> {
+/// The body of a response.
+pub struct ResponseBody<R> {
     stream: R,
-    /// Octets that must still come; `None` up to the end of the connection.
+    /// Remaining octets; `None` if the end of the connection ends the body.
     left: Option<u64>,
 }
 
-impl<R: Read> Read for Answer<R> {
+impl<R: Read> Read for ResponseBody<R> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let Some(left) = &mut self.left else { return self.stream.read(out) };
         let room = usize::try_from(*left).unwrap_or(usize::MAX).min(out.len());
         let got = self.stream.read(&mut out[..room])?;
         if got == 0 && room > 0 {
-            return Err(wrong("the answer is cut short"));
+            return Err(invalid("the answer is cut short"));
         }
         *left -= got as u64;
         Ok(got)
     }
 }
 
-/// Longest head of an answer.
+/// Maximum size of the head of a response.
 const MAX_HEAD: u64 = 16 << 10;
 
-/// Reads the head of one HTTP answer.
-fn answer<R: BufRead>(mut stream: R) -> io::Result<(u16, Answer<R>)> {
+/// Reads the head of one HTTP response.
+fn response<R: BufRead>(mut stream: R) -> io::Result<(u16, ResponseBody<R>)> {
     let mut head = (&mut stream).take(MAX_HEAD);
     let mut line = String::new();
     head.read_line(&mut line)?;
@@ -282,24 +290,24 @@ fn answer<R: BufRead>(mut stream: R) -> io::Result<(u16, Answer<R>)> {
         .strip_prefix("HTTP/1.")
         .and_then(|rest| rest.get(2..5))
         .and_then(|digits| digits.parse().ok())
-        .ok_or_else(|| wrong("the answer is not HTTP"))?;
+        .ok_or_else(|| invalid("the answer is not HTTP"))?;
     let mut left = None;
     loop {
         line.clear();
         if head.read_line(&mut line)? == 0 {
-            return Err(wrong("the answer is cut short"));
+            return Err(invalid("the answer is cut short"));
         }
         if line.trim_end().is_empty() {
             break;
         }
         let (name, value) = line.split_once(':').unwrap_or((&line, ""));
         if name.eq_ignore_ascii_case("content-length") {
-            left = Some(value.trim().parse().map_err(|_| wrong("the answer has no length"))?);
+            left = Some(value.trim().parse().map_err(|_| invalid("the answer has no length"))?);
         } else if name.eq_ignore_ascii_case("transfer-encoding") {
-            return Err(wrong("the answer comes in chunks, expected a length"));
+            return Err(invalid("the answer comes in chunks, expected a length"));
         }
     }
-    Ok((status, Answer { stream, left }))
+    Ok((status, ResponseBody { stream, left }))
 }
 
 #[cfg(test)]
@@ -315,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn the_socket_is_its_owners_alone_and_goes_with_the_server() {
+    fn the_socket_is_private_and_removed_with_the_server() {
         let dir = tempfile::tempdir().unwrap();
         let path = directory_for(&dir.path().join("new/ringway.redb"));
         let mode = |p: &Path| fs::metadata(p).unwrap().permissions().mode() & 0o777;
@@ -330,19 +338,19 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_server_left_is_replaced() {
+    fn the_socket_of_a_killed_server_is_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x.control");
         // Earlier versions kept a file under this name.
         fs::write(&path, "127.0.0.1:8060 token").unwrap();
         let (listener, socket) = listen(&path);
-        // As after SIGKILL: the name stays, nobody listens.
+        // As after SIGKILL: the name remains, no process listens.
         std::mem::forget(socket);
         drop(listener);
         assert!(path.join(SOCKET).exists());
         assert!(control(&path).connect().unwrap().is_none());
         fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
-        // The lock is still this process's: as another process, on a new description.
+        // This process still holds the lock; a new file description acts as another process.
         let error = ControlDirectory::open(&path).err().unwrap();
         assert_eq!(error.to_string(), "in use by another server");
         let path = dir.path().join("y.control");
@@ -355,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_in_the_sockets_place_is_not_removed() {
+    fn a_file_with_the_sockets_name_is_not_removed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x.control");
         fs::create_dir(&path).unwrap();
@@ -369,9 +377,10 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::NotADirectory);
     }
 
-    /// unix(7): `sun_path` has 108 bytes. Longer paths are reached through the directory.
+    /// unix(7): `sun_path` has 108 bytes. A longer path is reached through a descriptor of the
+    /// directory.
     #[test]
-    fn a_path_longer_than_a_socket_may_have_works() {
+    fn a_path_longer_than_sun_path_works() {
         let dir = tempfile::tempdir().unwrap();
         let deep = dir.path().join("d".repeat(100)).join("e".repeat(100));
         let path = directory_for(&deep.join("x.redb"));
@@ -393,24 +402,24 @@ mod tests {
         ] {
             assert_eq!(may_manage(peer, own), serves, "{peer} {own}");
         }
-        for (peer, own, owner, asks) in [
+        for (peer, own, owner, trusted) in [
             (alice, alice, None, true),
             (root, alice, Some(alice), true),
             (ringway, root, Some(ringway), true),
             (mallory, root, Some(ringway), false),
             (mallory, alice, Some(alice), false),
-            // A store that another user has laid out for her is no reason to trust that user.
+            // A store that another user prepared is no reason to trust that user.
             (mallory, alice, Some(mallory), false),
             (mallory, root, None, false),
         ] {
-            assert_eq!(may_be_asked(peer, own, owner), asks, "{peer} {own} {owner:?}");
+            assert_eq!(is_trusted_listener(peer, own, owner), trusted, "{peer} {own} {owner:?}");
         }
     }
 
     #[test]
-    fn answers_are_read_whole_or_not_at_all() {
+    fn incomplete_responses_are_errors() {
         let read = |text: &'static str| {
-            let (status, mut body) = answer(text.as_bytes())?;
+            let (status, mut body) = response(text.as_bytes())?;
             let mut out = String::new();
             body.read_to_string(&mut out)?;
             io::Result::Ok((status, out))

@@ -1,11 +1,11 @@
 //! Metrics in the text format of Prometheus (OpenMetrics).
 //!
-//! Names are those of RFC 6076 where it has one: registration request delay, session request delay,
+//! Names follow RFC 6076 where it defines them: registration request delay, session request delay,
 //! session establishment ratio, session establishment effectiveness ratio, ineffective session
-//! attempts. RFC 6076 measures them at the user agent; here they are as seen by the proxy, so the
-//! way between the phone and the proxy is not in them. `docs/operation.md` lists them all.
+//! attempts. RFC 6076 measures at the user agent; these values are measured at the proxy, so they
+//! do not include the path between phone and proxy. `docs/operation.md` lists all metrics.
 
-use super::{Observed, Snapshot, resident_bytes};
+use super::{Monitor, Snapshot, resident_bytes};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
@@ -18,16 +18,16 @@ use std::sync::atomic::Ordering::Relaxed;
 
 type Visit<'v> = &'v mut dyn FnMut(&'static str, &'static str, u64);
 
-/// Visits the proxy's and the transaction layer's counters of one worker.
+/// Visits the counters of the proxy and of the transaction layer of one worker.
 pub fn each_counter(s: &Snapshot, visit: Visit<'_>) {
     let (p, t) = (&s.stats, &s.transactions);
-    visit("requests", "Requests taken in", p.requests);
-    visit("responses", "Responses taken in", p.responses);
+    visit("requests", "Requests received", p.requests);
+    visit("responses", "Responses received", p.responses);
     visit("garbage", "Messages that were not SIP or cannot be answered", p.garbage);
-    visit("malformed", "Requests refused because of their form", p.malformed);
+    visit("malformed", "Requests refused as malformed", p.malformed);
     visit("challenged", "Requests answered with 401 or 407", p.challenged);
     visit("auth_failed", "Requests with wrong credentials", p.auth_failed);
-    visit("backed_off", "Credentials not looked at after too many wrong ones", p.backed_off);
+    visit("backed_off", "Credentials not checked after too many wrong ones", p.backed_off);
     visit("forbidden", "Requests answered with 403", p.forbidden);
     visit("rate_limited", "Requests dropped: too many from their source", p.rate_limited);
     visit("overloaded", "Requests answered with 503: overload", p.overloaded);
@@ -51,25 +51,21 @@ pub fn each_counter(s: &Snapshot, visit: Visit<'_>) {
         "Session attempts answered with 408, 500, 503 or 504",
         p.sessions_ineffective,
     );
-    visit("forwarded", "Requests sent on", p.forwarded);
+    visit("forwarded", "Requests forwarded", p.forwarded);
     visit("stray_responses", "Responses that belong to no transaction", p.stray_responses);
     visit("timeouts", "Branches that timed out", p.timeouts);
-    visit("failovers", "Next hops passed over for another", p.failovers);
-    visit("handed_over", "Messages handed to the worker they belong to", p.handed_over);
+    visit("failovers", "Next hops skipped for another one", p.failovers);
+    visit("handed_over", "Messages handed over to the worker that owns them", p.handed_over);
     visit(
         "amplification_avoided",
-        "Answers not sent for being several times as large as the datagram that asked",
+        "Answers not sent because they are several times as large as the request",
         p.amplification_avoided,
     );
     visit("limits_hit", "Times a bounded table was full", p.limits_hit);
-    visit("retransmitted", "Messages sent again by a timer", t.retransmitted);
+    visit("retransmitted", "Messages retransmitted by a timer", t.retransmitted);
     visit("absorbed", "Requests recognised as retransmissions", t.absorbed);
-    visit(
-        "not_repeated",
-        "Responses not sent again to a sender that has proved nothing",
-        t.not_repeated,
-    );
-    visit("unacknowledged", "Final responses to INVITE that no ACK came for", t.unacknowledged);
+    visit("not_repeated", "Responses not retransmitted to an unverified sender", t.not_repeated);
+    visit("unacknowledged", "Final responses to INVITE without an ACK", t.unacknowledged);
     visit("transactions_refused", "Requests refused: transaction table full", t.refused);
 }
 
@@ -81,12 +77,12 @@ pub fn each_table(s: &Snapshot, visit: Visit<'_>) {
     visit("contexts", "Requests being proxied", t.contexts as u64);
     visit("pending_commits", "Registrations that wait for the store", t.pending_commits as u64);
     visit("resolving", "Branches that wait for server location", t.resolving as u64);
-    visit("kept_octets", "Octets of requests kept until answered", t.kept_octets as u64);
+    visit("kept_octets", "Octets of requests stored until answered", t.kept_octets as u64);
     visit("subscriptions", "Event subscriptions", t.subscriptions as u64);
-    visit("sources", "Sources whose rate is watched", t.sources as u64);
+    visit("sources", "Sources whose rate is tracked", t.sources as u64);
 }
 
-/// The ratios of RFC 6076, all workers together, from 0 to 1.
+/// The ratios of RFC 6076 over all workers, from 0 to 1.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ratios {
     sessions: u64,
@@ -97,7 +93,7 @@ pub struct Ratios {
 }
 
 impl Ratios {
-    /// Over all workers.
+    /// Computes the ratios over all workers.
     pub fn new(snapshots: &[Snapshot]) -> Self {
         let sum = |f: fn(&Snapshot) -> u64| snapshots.iter().map(f).sum();
         Ratios {
@@ -109,11 +105,11 @@ impl Ratios {
         }
     }
 
-    /// Visits those that have something to divide by.
+    /// Visits the ratios whose denominator is not 0.
     pub fn each(&self, visit: &mut dyn FnMut(&'static str, &'static str, f64)) {
-        let mut ratio = |name, help, part: u64, whole: u64| {
-            if whole > 0 {
-                visit(name, help, part as f64 / whole as f64);
+        let mut ratio = |name, help, part: u64, total: u64| {
+            if total > 0 {
+                visit(name, help, part as f64 / total as f64);
             }
         };
         let counted = self.sessions.saturating_sub(self.redirected);
@@ -138,20 +134,20 @@ impl Ratios {
     }
 }
 
-/// All metrics as text.
+/// Renders all metrics as text.
 ///
 /// # Errors
-/// Never in practice: writing to a string does not fail.
-pub fn render(observed: &Arc<Observed>, snapshots: Vec<Snapshot>) -> Result<String, fmt::Error> {
+/// Fails only if writing to a string fails.
+pub fn render(monitor: &Arc<Monitor>, snapshots: Vec<Snapshot>) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix("ringway");
-    registry.register_collector(Box::new(Scrape { observed: observed.clone(), snapshots }));
+    registry.register_collector(Box::new(Scrape { monitor: monitor.clone(), snapshots }));
     let mut out = String::with_capacity(16 << 10);
     text::encode(&mut out, &registry)?;
     Ok(out)
 }
 
 struct Scrape {
-    observed: Arc<Observed>,
+    monitor: Arc<Monitor>,
     snapshots: Vec<Snapshot>,
 }
 
@@ -161,7 +157,7 @@ impl fmt::Debug for Scrape {
     }
 }
 
-/// One name, its meaning, and its value for each worker.
+/// Name, description, and value for each worker.
 type Row = (&'static str, &'static str, Vec<u64>);
 
 fn gather(workers: usize, mut each: impl FnMut(usize, Visit<'_>)) -> Vec<Row> {
@@ -189,8 +185,8 @@ impl Collector for Scrape {
         {
             per_worker(&mut out, name, help, MetricType::Counter, &values)?;
         }
-        for (name, help, values) in gather(workers, |w, visit| (self.observed.net)(w, visit)) {
-            // Two of the sockets' numbers go up and down.
+        for (name, help, values) in gather(workers, |w, visit| (self.monitor.net)(w, visit)) {
+            // Two of the socket metrics are gauges.
             let kind = match name {
                 "connections" | "udp_receive_buffer" => MetricType::Gauge,
                 _ => MetricType::Counter,
@@ -271,8 +267,8 @@ impl Scrape {
     }
 
     fn process(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let o = &self.observed;
-        let loaded = o.store.loaded();
+        let o = &self.monitor;
+        let loaded = o.store.load_summary();
         gauge(out, "users", "Users that may register", o.store.users().len() as f64)?;
         gauge(
             out,
@@ -282,14 +278,14 @@ impl Scrape {
         )?;
         gauge(out, "contacts", "Registered contacts", o.store.location().contacts() as f64)?;
         let (remembered, under_way, failed) = (o.located)();
-        gauge(out, "dns_remembered", "Queries for servers remembered", remembered as f64)?;
-        gauge(out, "dns_under_way", "Queries for servers under way", under_way as f64)?;
+        gauge(out, "dns_remembered", "Cached queries for servers", remembered as f64)?;
+        gauge(out, "dns_under_way", "Queries for servers in progress", under_way as f64)?;
         gauge(out, "servers_failed", "Servers tried last because they failed", failed as f64)?;
         gauge(out, "workers", "Worker threads", self.snapshots.len() as f64)?;
         gauge(
             out,
             "draining",
-            "1 while the process finishes what is under way before it ends",
+            "1 while the process waits for transactions in progress before it ends",
             f64::from(o.phase() == super::Phase::Draining),
         )?;
         gauge(
@@ -298,7 +294,7 @@ impl Scrape {
             "Time since it began to serve",
             o.started.elapsed().as_secs_f64(),
         )?;
-        gauge(out, "resident_bytes", "Memory resident", resident_bytes() as f64)?;
+        gauge(out, "resident_bytes", "Resident memory", resident_bytes() as f64)?;
         gauge(
             out,
             "store_corrupt_records",
@@ -306,17 +302,17 @@ impl Scrape {
             loaded.corrupt as f64,
         )?;
         let (calls, cdr) = (&o.calls, o.calls.cdr().counters());
-        gauge(out, "calls", "Calls under way", calls.len() as f64)?;
+        gauge(out, "calls", "Calls in progress", calls.len() as f64)?;
         for (name, help, value) in [
-            ("calls_untracked", "Calls not followed: too many under way", calls.untracked()),
+            ("calls_untracked", "Calls not tracked: too many in progress", calls.untracked()),
             (
                 "call_steps_dropped",
-                "Steps of calls dropped: their thread is behind",
+                "Steps of calls dropped: the thread is too slow",
                 calls.counters().dropped.load(Relaxed),
             ),
             (
                 "calls_unlogged",
-                "Calls whose steps are not logged: too many within a second",
+                "Calls whose steps are not logged: too many per second",
                 calls.counters().unlogged.load(Relaxed),
             ),
             ("cdr_written", "Call records written", cdr.written.load(Relaxed)),
@@ -347,13 +343,13 @@ impl Scrape {
         counter(
             out,
             "reloads_failed",
-            "Reloads refused because of a mistake",
+            "Reloads refused because of an error",
             o.reloads.1.load(Relaxed),
         )
     }
 
     fn writer(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let Some(w) = self.observed.store.writer_stats() else { return Ok(()) };
+        let Some(w) = self.monitor.store.writer_stats() else { return Ok(()) };
         counter(out, "store_commits", "Transactions committed", w.commits.load(Relaxed))?;
         counter(
             out,
@@ -365,21 +361,16 @@ impl Scrape {
         counter(
             out,
             "store_refused_full",
-            "Registrations refused: too many wait for the disk",
+            "Registrations refused: too many changes wait for the disk",
             w.refused_full.load(Relaxed),
         )?;
         counter(
             out,
             "store_refused_failed",
-            "Registrations refused: the disk has failed",
+            "Registrations refused: the disk failed",
             w.refused_failed.load(Relaxed),
         )?;
-        gauge(
-            out,
-            "store_queued",
-            "Changes that wait for the disk",
-            w.queued.load(Relaxed) as f64,
-        )?;
+        gauge(out, "store_queued", "Changes waiting for the disk", w.queued.load(Relaxed) as f64)?;
         gauge(
             out,
             "store_failed",
@@ -389,13 +380,13 @@ impl Scrape {
         gauge(
             out,
             "store_commit_seconds_max",
-            "The longest commit so far",
+            "Duration of the longest commit",
             w.commit_micros_max.load(Relaxed) as f64 / 1e6,
         )?;
         let seconds = w.commit_micros.load(Relaxed) as f64 / 1e6;
         out.encode_descriptor(
             "store_commit",
-            "Time spent committing",
+            "Duration of commits",
             Some(&Unit::Seconds),
             MetricType::Counter,
         )?

@@ -1,9 +1,9 @@
-//! What an operator may see and ask: metrics, health, status, users.
+//! Monitoring and management: metrics, health, status, users.
 //!
-//! Served on loopback and on a Unix socket by a thread of its own. Workers are never asked to wait: each writes a copy of
-//! its counters onto a [`Board`] when it is told to, and skips it if the board is being read at that
-//! very moment. Read [`metrics`] for what is counted, [`http`] for what may be asked, [`control`]
-//! for how `ringway user` and `ringway status` find a running server.
+//! A separate thread serves them on loopback and on a Unix socket. Workers never wait for it: on
+//! request each writes a copy of its counters onto a [`Board`], and skips it if the board is being
+//! read at that moment. Read [`metrics`] for what is counted, [`http`] for the requests, and
+//! [`control`] for how `ringway user` and `ringway status` find a running server.
 
 pub mod board;
 pub mod control;
@@ -21,22 +21,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::time::Instant;
 
-/// Visits the counters of one worker's sockets: name, what it counts, value.
+/// Visits the counters of one worker's sockets: name, description, value.
 pub type VisitNet =
     Box<dyn Fn(usize, &mut dyn FnMut(&'static str, &'static str, u64)) + Send + Sync>;
 
-/// Where the process stands.
+/// Phase of the process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Phase {
-    /// Takes calls.
+    /// New calls are accepted.
     Serving = 0,
-    /// Finishes what is under way and takes no new calls.
+    /// Calls in progress end; no new calls are accepted.
     Draining = 1,
 }
 
 impl Phase {
-    /// The word for it in the status.
+    /// Returns the word for the phase in the status.
     pub const fn word(self) -> &'static str {
         match self {
             Phase::Serving => "serving",
@@ -45,51 +45,52 @@ impl Phase {
     }
 }
 
-/// The names and places a status shows; replaced as a whole on reload.
+/// Configured values that the status shows; replaced as a whole on reload.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Facts {
     /// Domains with their other names.
     pub domains: Vec<(String, Vec<String>)>,
-    /// What is listened on, as URIs.
+    /// URIs of the listeners.
     pub listen: Vec<String>,
-    /// The store, as configured.
+    /// The store as configured.
     pub store: String,
     /// `digest` or `off`.
     pub auth: &'static str,
 }
 
-/// Everything that is asked about.
-pub struct Observed {
-    /// What workers publish.
+/// The state of the process that management can read.
+pub struct Monitor {
+    /// The counters that workers publish.
     pub board: Arc<Board>,
-    /// Tells all workers to publish.
-    pub ask: Box<dyn Fn() + Send + Sync>,
+    /// Asks all workers to publish.
+    pub request_publish: Box<dyn Fn() + Send + Sync>,
     /// Counters of the sockets.
     pub net: VisitNet,
-    /// How many queries for servers are remembered and under way, and servers that count as failed.
+    /// Returns the numbers of cached queries for servers, of queries in progress, and of servers
+    /// that count as failed.
     pub located: Box<dyn Fn() -> (usize, usize, usize) + Send + Sync>,
     /// Users, registrations and their writer.
     pub store: Arc<Store>,
-    /// Calls under way.
+    /// Calls in progress.
     pub calls: Calls,
     /// Connections to management.
     pub connections: Arc<http::connections::ConnectionCounters>,
-    /// Log lines dropped so far.
+    /// Returns the number of log lines dropped so far.
     pub log_dropped: Box<dyn Fn() -> u64 + Send + Sync>,
-    /// When the process began to serve.
+    /// Time at which the process began to serve.
     pub started: Instant,
-    /// Names and places.
+    /// Configured values.
     pub facts: arc_swap::ArcSwap<Facts>,
-    /// Reloads done, and reloads that failed.
+    /// Numbers of successful and of failed reloads.
     pub reloads: (std::sync::atomic::AtomicU64, std::sync::atomic::AtomicU64),
     phase: AtomicU8,
 }
 
-impl Observed {
-    /// At the start.
+impl Monitor {
+    /// Creates the state of a process that starts.
     pub fn new(
         board: Arc<Board>,
-        ask: Box<dyn Fn() + Send + Sync>,
+        request_publish: Box<dyn Fn() + Send + Sync>,
         net: VisitNet,
         located: Box<dyn Fn() -> (usize, usize, usize) + Send + Sync>,
         store: Arc<Store>,
@@ -97,9 +98,9 @@ impl Observed {
         log_dropped: Box<dyn Fn() -> u64 + Send + Sync>,
         facts: Facts,
     ) -> Self {
-        Observed {
+        Monitor {
             board,
-            ask,
+            request_publish,
             net,
             located,
             store,
@@ -113,7 +114,7 @@ impl Observed {
         }
     }
 
-    /// Where the process stands.
+    /// Returns the phase of the process.
     pub fn phase(&self) -> Phase {
         if self.phase.load(Relaxed) == Phase::Draining as u8 {
             Phase::Draining
@@ -122,13 +123,13 @@ impl Observed {
         }
     }
 
-    /// Moves on.
+    /// Sets the phase of the process.
     pub fn set_phase(&self, phase: Phase) {
         self.phase.store(phase as u8, Relaxed);
     }
 }
 
-/// Bytes of memory the process has resident; 0 where the system does not say.
+/// Returns the resident memory of the process in bytes; 0 if the system does not report it.
 pub fn resident_bytes() -> u64 {
     let Ok(text) = std::fs::read_to_string("/proc/self/status") else { return 0 };
     text.lines()

@@ -1,15 +1,15 @@
-//! The status as JSON, and as a few lines for people. The JSON is stable: keys are added, not
+//! The status as JSON, and as a few lines for people. Keys of the JSON may be added but are not
 //! changed.
 
 use super::metrics::Ratios;
-use super::{Observed, Snapshot, resident_bytes};
+use super::{Monitor, Snapshot, resident_bytes};
 use ringway_proxy::location::LocationStore;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What `ringway status --json` prints.
+/// The status as `ringway status --json` prints it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Status {
     /// Version of the running program.
@@ -18,11 +18,11 @@ pub struct Status {
     pub pid: u32,
     /// `serving` or `draining`.
     pub phase: String,
-    /// Seconds since it began to serve.
+    /// Seconds since the server began to serve.
     pub uptime_seconds: u64,
     /// Worker threads.
     pub workers: usize,
-    /// What is listened on, as URIs.
+    /// URIs of the listeners.
     pub listen: Vec<String>,
     /// Domains.
     pub domains: Vec<DomainStatus>,
@@ -30,28 +30,28 @@ pub struct Status {
     pub auth: String,
     /// The store.
     pub store: StoreStatus,
-    /// Users that may register.
+    /// Number of users that may register.
     pub users: usize,
-    /// Addresses-of-record with a registration.
+    /// Number of addresses-of-record with a registration.
     pub records: usize,
-    /// Registered contacts.
+    /// Number of registered contacts.
     pub contacts: usize,
-    /// Sizes of tables, all workers together.
+    /// Sizes of tables, summed over all workers.
     pub tables: BTreeMap<String, u64>,
-    /// Counters, all workers together.
+    /// Counters, summed over all workers.
     pub counters: BTreeMap<String, u64>,
-    /// Ratios of RFC 6076 from 0 to 1; absent while there is nothing to divide by.
+    /// Ratios of RFC 6076 from 0 to 1; absent while their denominator is 0.
     pub ratios: BTreeMap<String, f64>,
-    /// Bytes of memory resident.
+    /// Resident memory in bytes.
     pub resident_bytes: u64,
 }
 
-/// One domain.
+/// A domain.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DomainStatus {
-    /// Its name, also the digest realm.
+    /// Name of the domain, also the digest realm.
     pub name: String,
-    /// Other names of it.
+    /// Other names of the domain.
     pub aliases: Vec<String>,
 }
 
@@ -62,20 +62,20 @@ pub struct StoreStatus {
     pub name: String,
     /// Whether changes can be written.
     pub healthy: bool,
-    /// Changes that wait to be written.
+    /// Number of changes that wait to be written.
     pub queued: u64,
-    /// Transactions committed.
+    /// Number of transactions committed.
     pub commits: u64,
-    /// Changes in them.
+    /// Number of changes in these transactions.
     pub changes: u64,
-    /// Failed commits.
+    /// Number of failed commits.
     pub failures: u64,
 }
 
 impl Status {
-    /// From what workers have published.
-    pub fn new(observed: &Observed, snapshots: &[Snapshot]) -> Self {
-        let facts = observed.facts.load();
+    /// Computes the status from the snapshots that workers published.
+    pub fn new(monitor: &Monitor, snapshots: &[Snapshot]) -> Self {
+        let facts = monitor.facts.load();
         let mut tables = BTreeMap::new();
         let mut counters = BTreeMap::new();
         for snapshot in snapshots {
@@ -87,7 +87,7 @@ impl Status {
             });
         }
         for worker in 0..snapshots.len() {
-            (observed.net)(worker, &mut |name, _, value| {
+            (monitor.net)(worker, &mut |name, _, value| {
                 *counters.entry(name.to_owned()).or_insert(0) += value;
             });
         }
@@ -95,13 +95,13 @@ impl Status {
         Ratios::new(snapshots).each(&mut |name, _, value| {
             ratios.insert(name.to_owned(), value);
         });
-        let writer = observed.store.writer_stats();
+        let writer = monitor.store.writer_stats();
         let count = |read: fn(&crate::store::WriterStats) -> u64| writer.as_deref().map_or(0, read);
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
-            phase: observed.phase().word().to_owned(),
-            uptime_seconds: observed.started.elapsed().as_secs(),
+            phase: monitor.phase().word().to_owned(),
+            uptime_seconds: monitor.started.elapsed().as_secs(),
             workers: snapshots.len(),
             listen: facts.listen.clone(),
             domains: facts
@@ -121,9 +121,9 @@ impl Status {
                 changes: count(|w| w.changes.load(Relaxed)),
                 failures: count(|w| w.failures.load(Relaxed)),
             },
-            users: observed.store.users().len(),
-            records: observed.store.location().records(),
-            contacts: observed.store.location().contacts(),
+            users: monitor.store.users().len(),
+            records: monitor.store.location().records(),
+            contacts: monitor.store.location().contacts(),
             tables,
             counters,
             ratios,
@@ -131,7 +131,7 @@ impl Status {
         }
     }
 
-    /// A few lines for people.
+    /// Formats the status as a few lines for people.
     pub fn text(&self) -> String {
         let counter = |name: &str| self.counters.get(name).copied().unwrap_or(0);
         let table = |name: &str| self.tables.get(name).copied().unwrap_or(0);
@@ -164,7 +164,7 @@ impl Status {
                 "{}, {} contacts registered{}",
                 self.users,
                 self.contacts,
-                if self.auth == "off" { ", nobody proves who they are (auth off)" } else { "" }
+                if self.auth == "off" { ", without authentication (auth off)" } else { "" }
             ),
         );
         line(
@@ -179,7 +179,7 @@ impl Status {
         line(
             "requests",
             format!(
-                "{} taken in, {} sent on, {} challenged, {} turned away",
+                "{} received, {} forwarded, {} challenged, {} refused",
                 counter("requests"),
                 counter("forwarded"),
                 counter("challenged"),

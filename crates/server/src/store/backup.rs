@@ -1,4 +1,4 @@
-//! A store as one run of bytes: what `ringway backup` writes and `ringway restore` reads.
+//! The format of a backup, which `ringway backup` writes and `ringway restore` reads.
 //!
 //! ```text
 //! backup := "ringway backup 1" LF row* end
@@ -7,7 +7,7 @@
 //! ```
 //! Tables are `m` (keys and names of the server), `u` (users), `b` (bindings), `j` (changes of
 //! bindings that are not in `b` yet, by number, in 8 octets). Numbers are little-endian. A backup
-//! that is cut short or damaged is refused as a whole.
+//! that is truncated or damaged is refused as a whole.
 
 use super::StoreError;
 use super::file::{Row, StoreFile};
@@ -17,24 +17,24 @@ use std::path::Path;
 
 const MAGIC: &[u8] = b"ringway backup 1\n";
 const END: u8 = b'e';
-/// Longest key of a row: an address-of-record, or a realm and a name.
+/// Maximum length of a key: an address-of-record, or a realm and a name.
 const MAX_KEY: usize = 2048;
-/// Longest value of a row: a run of changes in the journal.
+/// Maximum length of a value: an entry of the journal.
 const MAX_VALUE: usize = 64 << 20;
 /// A row that waits for its transaction.
 type OwnedRow = (u8, Box<[u8]>, Box<[u8]>);
 
-/// Rows that are restored in one transaction, and octets of them.
+/// Maximum number of rows, and of their octets, in one transaction of a restore.
 const GROUP: (usize, usize) = (10_000, 16 << 20);
 
-/// What a backup holds.
+/// Contents of a backup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct BackupSummary {
     /// Users.
     pub users: u64,
-    /// Addresses-of-record with bindings, as far as they are not in the journal.
+    /// Addresses-of-record with bindings, without those that are only in the journal.
     pub records: u64,
-    /// Rows, all tables together.
+    /// Rows of all tables.
     pub rows: u64,
     /// Octets.
     pub bytes: u64,
@@ -48,7 +48,7 @@ impl BackupSummary {
     }
 }
 
-/// Hashes and counts what passes.
+/// Hashes and counts the octets that are read or written.
 struct Hashing<T> {
     inner: T,
     hash: Sha256,
@@ -76,7 +76,7 @@ impl<W: Write> Hashing<W> {
 impl<R: Read> Hashing<R> {
     fn get(&mut self, out: &mut [u8]) -> io::Result<()> {
         self.inner.read_exact(out).map_err(|e| match e.kind() {
-            io::ErrorKind::UnexpectedEof => wrong("is cut short"),
+            io::ErrorKind::UnexpectedEof => invalid("is cut short"),
             _ => e,
         })?;
         self.note(out);
@@ -91,14 +91,14 @@ impl<R: Read> Hashing<R> {
 
     fn run(&mut self, length: usize, max: usize, out: &mut Vec<u8>) -> io::Result<()> {
         if length > max {
-            return Err(wrong("is damaged: a length is out of bounds"));
+            return Err(invalid("is damaged: a length is out of bounds"));
         }
         out.resize(length, 0);
         self.get(out)
     }
 }
 
-fn wrong(what: &str) -> io::Error {
+fn invalid(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("the backup {what}"))
 }
 
@@ -126,10 +126,11 @@ pub(super) fn write(
     Ok(BackupSummary { bytes: out.bytes, ..summary })
 }
 
-/// Reads a backup, visiting each row; what follows it is left alone.
+/// Reads a backup and visits each row. Octets after its end are not read.
 ///
 /// # Errors
-/// When it is no backup, damaged or cut short: then the rows visited mean nothing.
+/// Fails when the input is not a backup, or is damaged or truncated. The visited rows must then be
+/// discarded.
 fn read(
     from: &mut dyn Read,
     visit: &mut dyn FnMut(Row<'_>) -> io::Result<()>,
@@ -138,7 +139,7 @@ fn read(
     let mut summary = BackupSummary::default();
     let magic = from.array::<{ MAGIC.len() }>();
     if magic.map_or(true, |magic| magic != *MAGIC) {
-        return Err(wrong("is none of this version of ringway"));
+        return Err(invalid("is none of this version of ringway"));
     }
     let (mut key, mut value) = (Vec::new(), Vec::new());
     loop {
@@ -157,15 +158,16 @@ fn read(
     let expected = from.hash.clone().finalize();
     let hash = from.array::<32>()?;
     if rows != summary.rows || hash[..] != expected[..] {
-        return Err(wrong("is damaged: its checksum does not fit"));
+        return Err(invalid("is damaged: its checksum does not fit"));
     }
     Ok(BackupSummary { bytes: from.bytes, ..summary })
 }
 
-/// Copies a backup, checking it.
+/// Copies a backup and checks it.
 ///
 /// # Errors
-/// When it is damaged or cut short, or cannot be written: then what was written is no backup.
+/// Fails when the backup is damaged or truncated, or cannot be written. The output must then be
+/// discarded.
 pub fn copy_backup(from: &mut dyn Read, to: &mut dyn Write) -> io::Result<BackupSummary> {
     struct Tee<'a>(&'a mut dyn Read, &'a mut dyn Write);
     impl Read for Tee<'_> {
@@ -180,13 +182,13 @@ pub fn copy_backup(from: &mut dyn Read, to: &mut dyn Write) -> io::Result<Backup
     Ok(summary)
 }
 
-/// Makes a store file of a backup; the file must not exist.
+/// Creates a store file from a backup; the file must not exist.
 ///
 /// # Errors
-/// When the backup is damaged or the file cannot be written: then the file is no store.
+/// Fails when the backup is damaged or the file cannot be written. The file must then be discarded.
 pub(super) fn restore(from: &mut dyn Read, path: &Path) -> Result<BackupSummary, StoreError> {
     let io = |e: io::Error| StoreError::Io(path.to_owned(), e);
-    let file = StoreFile::make_empty(path)?;
+    let file = StoreFile::create_empty(path)?;
     let mut rows: Vec<OwnedRow> = Vec::new();
     let mut octets = 0;
     let put = |rows: &mut Vec<OwnedRow>| {
@@ -207,7 +209,7 @@ pub(super) fn restore(from: &mut dyn Read, path: &Path) -> Result<BackupSummary,
     let summary = summary.map_err(io)?;
     put(&mut rows)?;
     drop(file);
-    // Checks the format, and brings what is in the journal to its place.
+    // Checks the format, and applies the entries of the journal to the tables.
     StoreFile::open_existing(path, true)?;
     Ok(summary)
 }
@@ -225,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backup_reads_back() {
+    fn a_backup_round_trips() {
         let bytes = backup();
         let mut rows = Vec::new();
         let summary = read(&mut &bytes[..], &mut |(table, key, value)| {
@@ -241,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_backup_is_refused_wherever_it_is_damaged() {
+    fn a_damaged_backup_is_refused() {
         let bytes = backup();
         for cut in 0..bytes.len() {
             assert!(read(&mut &bytes[..cut], &mut |_| Ok(())).is_err(), "cut at {cut}");

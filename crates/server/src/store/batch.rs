@@ -1,5 +1,5 @@
-//! Changes on their way to the file: a group in memory, and the same group as one run of bytes for
-//! the file's journal.
+//! Changes on their way to the file: a group in memory, and its encoding as an entry of the file's
+//! journal.
 //!
 //! ```text
 //! journal entry := change*
@@ -12,13 +12,13 @@ use ringway_proxy::location::CommitTag;
 use std::ops::Range;
 use std::sync::mpsc::SyncSender;
 
-/// A length that means "removed".
+/// A length that marks a removal.
 const REMOVED: u32 = u32::MAX;
 
-/// Who waits for a change.
+/// The party that waits for a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Tell {
-    Nobody,
+pub(super) enum Waiter {
+    None,
     Worker(CommitTag),
     /// Index into [`Batch::replies`].
     Caller(usize),
@@ -28,10 +28,10 @@ pub(super) struct Change {
     table: Table,
     key: Range<usize>,
     value: Option<Range<usize>>,
-    pub(super) tell: Tell,
+    pub(super) waiter: Waiter,
 }
 
-/// Changes in the order they were made, their bytes in one run.
+/// Changes in the order they were made, with all bytes in one buffer.
 #[derive(Default)]
 pub(super) struct Batch {
     bytes: Vec<u8>,
@@ -40,7 +40,7 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    pub(super) fn push(&mut self, table: Table, key: &[u8], value: Option<&[u8]>, tell: Tell) {
+    pub(super) fn push(&mut self, table: Table, key: &[u8], value: Option<&[u8]>, waiter: Waiter) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(key);
         let middle = self.bytes.len();
@@ -48,7 +48,7 @@ impl Batch {
             self.bytes.extend_from_slice(v);
             middle..self.bytes.len()
         });
-        self.changes.push(Change { table, key: start..middle, value, tell });
+        self.changes.push(Change { table, key: start..middle, value, waiter });
     }
 
     pub(super) fn len(&self) -> usize {
@@ -64,7 +64,7 @@ impl Batch {
         self.bytes.len()
     }
 
-    /// Forgets everything; keeps up to `keep` bytes of memory.
+    /// Removes all changes; keeps up to `keep` bytes of allocated memory.
     pub(super) fn clear(&mut self, keep: usize) {
         self.bytes.clear();
         self.bytes.shrink_to(keep);
@@ -72,15 +72,15 @@ impl Batch {
         self.replies.clear();
     }
 
-    /// One change: table, key, value.
+    /// Returns one change: table, key, value.
     pub(super) fn get(&self, index: u32) -> (Table, &[u8], Option<&[u8]>) {
         let change = &self.changes[index as usize];
         let value = change.value.as_ref().map(|v| &self.bytes[v.clone()]);
         (change.table, &self.bytes[change.key.clone()], value)
     }
 
-    /// The indices of the last change to each key, in the order of tables and keys: neighbours share
-    /// pages.
+    /// Writes the indices of the last change to each key into `order`, sorted by table and key, so
+    /// that neighbouring records share pages.
     pub(super) fn order(&self, order: &mut Vec<u32>) {
         let key = |i: u32| {
             let change = &self.changes[i as usize];
@@ -89,19 +89,19 @@ impl Batch {
         order.clear();
         order.extend(0..self.changes.len() as u32);
         order.sort_unstable_by(|&a, &b| key(a).cmp(&key(b)).then(b.cmp(&a)));
-        order.dedup_by(|later, kept| key(*later) == key(*kept));
+        order.dedup_by(|second, first| key(*second) == key(*first));
     }
 
-    /// Appends the changes of `other` to bindings, which nobody waits for any more.
+    /// Appends the changes of `other` to bindings; no party waits for them.
     pub(super) fn append_bindings(&mut self, other: &Batch) {
         for index in 0..other.changes.len() as u32 {
             if let (Table::Bindings, key, value) = other.get(index) {
-                self.push(Table::Bindings, key, value, Tell::Nobody);
+                self.push(Table::Bindings, key, value, Waiter::None);
             }
         }
     }
 
-    /// Writes the changes of bindings among `order` as a journal entry.
+    /// Encodes the changes of bindings among `order` as a journal entry.
     pub(super) fn encode(&self, order: &[u32], out: &mut Vec<u8>) {
         out.clear();
         for &index in order {
@@ -115,7 +115,7 @@ impl Batch {
         }
     }
 
-    /// Reads a journal entry back; `None` where the bytes are no such thing.
+    /// Decodes a journal entry; `None` if the bytes are not one.
     pub(super) fn decode(&mut self, mut entry: &[u8]) -> Option<()> {
         while !entry.is_empty() {
             let (length, rest) = entry.split_first_chunk::<2>()?;
@@ -128,7 +128,7 @@ impl Batch {
                     (Some(value), rest)
                 }
             };
-            self.push(Table::Bindings, key, value, Tell::Nobody);
+            self.push(Table::Bindings, key, value, Waiter::None);
             entry = rest;
         }
         Some(())
@@ -151,22 +151,22 @@ mod tests {
     }
 
     #[test]
-    fn the_last_change_of_a_key_counts_in_the_order_of_keys() {
+    fn changes_are_ordered_by_key_and_the_last_one_counts() {
         let mut batch = Batch::default();
         for (key, value) in [("b", Some("1")), ("a", Some("2")), ("b", None), ("a", Some("3"))] {
-            batch.push(Table::Bindings, key.as_bytes(), value.map(str::as_bytes), Tell::Nobody);
+            batch.push(Table::Bindings, key.as_bytes(), value.map(str::as_bytes), Waiter::None);
         }
         assert_eq!(all(&batch), [(b"a".to_vec(), Some(b"3".to_vec())), (b"b".to_vec(), None)]);
     }
 
     proptest! {
         #[test]
-        fn a_journal_entry_reads_back(
+        fn a_journal_entry_round_trips(
             changes in prop::collection::vec((any::<[u8; 2]>(), any::<Option<Vec<u8>>>()), 0..40)
         ) {
             let mut batch = Batch::default();
             for (key, value) in &changes {
-                batch.push(Table::Bindings, key, value.as_deref(), Tell::Nobody);
+                batch.push(Table::Bindings, key, value.as_deref(), Waiter::None);
             }
             let (mut order, mut entry) = (Vec::new(), Vec::new());
             batch.order(&mut order);
@@ -174,7 +174,7 @@ mod tests {
             let mut back = Batch::default();
             prop_assert!(back.decode(&entry).is_some());
             prop_assert_eq!(all(&back), all(&batch));
-            // A cut entry is either whole changes or refused, never misread beyond its end.
+            // A truncated entry is decoded as fewer changes or refused, never read beyond its end.
             for cut in 0..entry.len() {
                 let mut part = Batch::default();
                 if part.decode(&entry[..cut]).is_some() {

@@ -1,6 +1,6 @@
-//! The redb file: its tables, how it is opened, read whole and changed in groups.
+//! The redb file: its tables, how it is opened, loaded and changed in groups.
 //!
-//! Nothing here knows what a record means; keys and values are bytes.
+//! Keys and values are opaque bytes here.
 
 use super::backup::{self, BackupSummary};
 use super::batch::Batch;
@@ -16,21 +16,21 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Memory that redb may use for pages. The tables that calls need are in our own memory; this only
-/// has to hold the inner pages of the tree and what one group of changes touches.
+/// Size of redb's page cache in bytes. Calls use the tables in memory; the cache only has to hold
+/// the inner pages of the tree and the pages that one group of changes touches.
 pub const CACHE_BYTES: usize = 16 << 20;
-/// The form of the tables described here.
+/// Version of the table format described here.
 const FORMAT: &[u8] = b"1";
 
 type Bytes = TableDefinition<'static, &'static [u8], &'static [u8]>;
 
-/// `realm NUL user` to hashed passwords.
+/// Maps `realm NUL user` to hashed passwords.
 const USERS: Bytes = TableDefinition::new("users");
-/// Address-of-record to its location record.
+/// Maps an address-of-record to its location record.
 const BINDINGS: Bytes = TableDefinition::new("bindings");
-/// Groups of changes that are not in `bindings` yet, in the order they were made.
+/// Groups of changes that are not yet in `bindings`, in the order they were made.
 const JOURNAL: TableDefinition<'static, u64, &'static [u8]> = TableDefinition::new("journal");
-/// Format, realm and keys.
+/// Format version, main domain and keys.
 const META: Bytes = TableDefinition::new("meta");
 
 /// One of the tables.
@@ -51,17 +51,17 @@ impl Table {
     }
 }
 
-/// Why the store file cannot be used.
+/// Reason why the store file cannot be used.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum StoreError {
     /// Another process has it open.
     Locked(PathBuf),
-    /// It is not a store of ours, or of a later version.
+    /// It is not a store of this program, or was written by a later version.
     Format(PathBuf, String),
     /// Its contents are damaged.
     Damaged(PathBuf, String),
-    /// The system refuses: no space, no permission, an I/O error.
+    /// The system refuses access: no space, no permission, an I/O error.
     Io(PathBuf, io::Error),
 }
 
@@ -82,28 +82,28 @@ impl fmt::Display for StoreError {
 
 impl std::error::Error for StoreError {}
 
-/// What a transaction does to the journal.
+/// The effect of a transaction on the journal.
 #[derive(Clone, Copy)]
 pub(super) enum Journal<'j> {
-    /// Nothing.
-    Keep,
+    /// No change.
+    Unchanged,
     /// Appends a group of changes under its number.
     Append(u64, &'j [u8]),
-    /// Empties it: all that is in it is among the changes of this transaction, or older than they.
-    Empty,
+    /// Removes all entries: their changes are in this transaction, or are older than it.
+    Clear,
 }
 
-/// A row of any table, as a backup has it: the table's letter, key, value.
+/// A row of any table in a backup: the table's letter, key, value.
 pub(super) type Row<'a> = (u8, &'a [u8], &'a [u8]);
 
-/// A store as it was at one commit, while others go on.
+/// The store as of one commit, while other transactions continue.
 pub(crate) struct Snapshot {
     path: PathBuf,
     read: ReadTransaction,
 }
 
 impl Snapshot {
-    /// Writes all of it, as `backup` describes.
+    /// Writes the whole store in the format of `backup`.
     pub(crate) fn write(&self, out: &mut dyn io::Write) -> io::Result<BackupSummary> {
         backup::write(|visit| self.each(visit), out)
     }
@@ -134,60 +134,60 @@ impl Snapshot {
     }
 }
 
-/// An open store file, its journal empty when it is opened. One process at a time.
+/// An open store file, whose journal is emptied on opening. Only one process can open it.
 pub(crate) struct StoreFile {
     path: PathBuf,
     db: Database,
 }
 
 impl StoreFile {
-    /// Opens the file, or makes it, readable by its owner only; its directory is made with mode 0700
-    /// if it does not exist. With `verify` every page is checked before any is trusted.
+    /// Opens or creates the file, readable by its owner only. A missing directory is created with
+    /// mode 0700. With `verify`, every page is checked first.
     pub(super) fn open(path: &Path, verify: bool) -> Result<Self, StoreError> {
         let io = |e: io::Error| StoreError::Io(path.to_owned(), e);
         let directory = directory_of(path);
-        host::make_private_directory(directory).map_err(io)?;
+        host::create_private_directory(directory).map_err(io)?;
         let made =
             OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path);
         match made {
-            Ok(made) => host::give_to_owner_of(directory, &made).map_err(io)?,
+            Ok(made) => host::chown_to_owner_of(directory, &made).map_err(io)?,
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
             Err(e) => return Err(io(e)),
         }
-        let (file, fresh) = StoreFile::open_there(path, verify)?;
+        let (file, fresh) = StoreFile::open_or_create_file(path, verify)?;
         if fresh {
-            // The file's own contents are safe; its name is once the directory is.
+            // The contents of the file are synchronized; its name is not until the directory is.
             File::open(directory).and_then(|d| d.sync_all()).map_err(io)?;
         }
         Ok(file)
     }
 
-    /// Opens a file that is there already.
+    /// Opens an existing file.
     pub(crate) fn open_existing(path: &Path, verify: bool) -> Result<Self, StoreError> {
-        StoreFile::open_there(path, verify).map(|(file, _)| file)
+        StoreFile::open_or_create_file(path, verify).map(|(file, _)| file)
     }
 
-    fn open_there(path: &Path, verify: bool) -> Result<(Self, bool), StoreError> {
+    fn open_or_create_file(path: &Path, verify: bool) -> Result<(Self, bool), StoreError> {
         let io = |e: io::Error| StoreError::Io(path.to_owned(), e);
-        // redb makes what is not there: whether it is must be known before.
+        // redb creates a missing file, so its existence is tested before.
         let open = OpenOptions::new().read(true).write(true).open(path).map_err(io)?;
         let fresh = open.metadata().map_err(io)?.len() == 0;
         let mut builder = Database::builder();
         builder.set_cache_size(CACHE_BYTES).set_check_integrity_on_open(verify && !fresh);
         let backend = FileBackend::new(open).map_err(|e| database_error(path, e))?;
         let db = builder.create_with_backend(backend).map_err(|e| database_error(path, e))?;
-        Ok((StoreFile::over(path, db)?, fresh))
+        Ok((StoreFile::from_database(path, db)?, fresh))
     }
 
-    /// A store in a database that is open.
-    pub(super) fn over(path: &Path, db: Database) -> Result<Self, StoreError> {
+    /// Wraps an open database.
+    pub(super) fn from_database(path: &Path, db: Database) -> Result<Self, StoreError> {
         let file = StoreFile { path: path.to_owned(), db };
         file.check_format()?;
         file.replay()?;
         Ok(file)
     }
 
-    /// Brings what an earlier process left in the journal to its place.
+    /// Applies the journal entries that an earlier process left.
     fn replay(&self) -> Result<(), StoreError> {
         let mut batch = Batch::default();
         {
@@ -207,7 +207,7 @@ impl StoreFile {
         }
         let mut order = Vec::new();
         batch.order(&mut order);
-        self.apply(Journal::Empty, order.iter().map(|&i| batch.get(i)))
+        self.apply(Journal::Clear, order.iter().map(|&i| batch.get(i)))
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -229,26 +229,26 @@ impl StoreFile {
         }
     }
 
-    /// The store as it is now.
+    /// Returns a snapshot of the store.
     pub(crate) fn snapshot(&self) -> Result<Snapshot, StoreError> {
         let read = self.db.begin_read().map_err(|e| self.error(e.into()))?;
         Ok(Snapshot { path: self.path.clone(), read })
     }
 
-    /// Makes a file without any table, to be filled from a backup.
-    pub(super) fn make_empty(path: &Path) -> Result<Self, StoreError> {
+    /// Creates a file without tables, to be filled from a backup.
+    pub(super) fn create_empty(path: &Path) -> Result<Self, StoreError> {
         let io = |e: io::Error| StoreError::Io(path.to_owned(), e);
         let mut options = OpenOptions::new();
         let made = options.read(true).write(true).create_new(true).mode(0o600).open(path);
         let made = made.map_err(io)?;
-        host::give_to_owner_of(directory_of(path), &made).map_err(io)?;
+        host::chown_to_owner_of(directory_of(path), &made).map_err(io)?;
         let backend = FileBackend::new(made).map_err(|e| database_error(path, e))?;
         let mut builder = Database::builder();
         let db = builder.set_cache_size(CACHE_BYTES).create_with_backend(backend);
         Ok(StoreFile { path: path.to_owned(), db: db.map_err(|e| database_error(path, e))? })
     }
 
-    /// Puts rows of a backup, durably.
+    /// Inserts rows of a backup, durably.
     pub(super) fn put_rows<'a>(
         &self,
         rows: impl Iterator<Item = Row<'a>>,
@@ -269,7 +269,7 @@ impl StoreFile {
                 b'u' => put(USERS),
                 b'b' => put(BINDINGS),
                 b'j' => journal(),
-                // Of a later version: what it means is not known here.
+                // The table belongs to a later version and is unknown here.
                 _ => Err(redb::Error::Corrupted("the backup has an unknown table".to_owned())),
             };
             done.map_err(|e| self.error(e))?;
@@ -277,7 +277,7 @@ impl StoreFile {
         write.commit().map_err(|e| self.error(e.into()))
     }
 
-    /// One value.
+    /// Returns one value.
     pub(super) fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         let read = self.db.begin_read().map_err(|e| self.error(e.into()))?;
         match read.open_table(table.definition()) {
@@ -292,10 +292,10 @@ impl StoreFile {
 
     /// Sets one value, durably.
     pub(super) fn put(&self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        self.apply(Journal::Keep, [(table, key, Some(value))].into_iter())
+        self.apply(Journal::Unchanged, [(table, key, Some(value))].into_iter())
     }
 
-    /// Number of values in a table.
+    /// Returns the number of values in a table.
     pub(super) fn len(&self, table: Table) -> Result<u64, StoreError> {
         let read = self.db.begin_read().map_err(|e| self.error(e.into()))?;
         match read.open_table(table.definition()) {
@@ -324,8 +324,8 @@ impl StoreFile {
         Ok(())
     }
 
-    /// Makes a group of changes in one transaction. When it returns, all are on the disk; when it
-    /// fails, none is, and the file must be opened again before it is used.
+    /// Applies a group of changes in one transaction. On success all are durable; on failure none
+    /// is, and the file must be opened again before it is used.
     pub(super) fn apply<'c>(
         &self,
         journal: Journal<'_>,
@@ -357,12 +357,12 @@ impl StoreFile {
             }
         }
         match journal {
-            Journal::Keep => {}
+            Journal::Unchanged => {}
             Journal::Append(number, changes) => {
                 let mut journal = write.open_table(JOURNAL).map_err(|e| self.error(e.into()))?;
                 journal.insert(number, changes).map_err(|e| self.error(e.into()))?;
             }
-            Journal::Empty => {
+            Journal::Clear => {
                 write.delete_table(JOURNAL).map_err(|e| self.error(e.into()))?;
             }
         }
@@ -382,13 +382,13 @@ impl StoreFile {
     }
 }
 
-/// The directory that a path lies in.
+/// Returns the directory of a path.
 pub(super) fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Whether a store could be made there. Leaves nothing behind.
-pub(crate) fn could_be_made(path: &Path) -> Result<(), StoreError> {
+/// Checks that a store could be created at this path. Leaves no file behind.
+pub(crate) fn check_creatable(path: &Path) -> Result<(), StoreError> {
     let io = |at: &Path, e: io::Error| StoreError::Io(at.to_owned(), e);
     let mut directory = directory_of(path);
     let found = loop {
@@ -403,7 +403,7 @@ pub(crate) fn could_be_made(path: &Path) -> Result<(), StoreError> {
     if !found.is_dir() {
         return Err(io(directory, io::ErrorKind::NotADirectory.into()));
     }
-    host::can_make(&directory.join("probe")).map_err(|e| io(directory, e))
+    host::check_creatable(&directory.join("probe")).map_err(|e| io(directory, e))
 }
 
 fn database_error(path: &Path, e: DatabaseError) -> StoreError {

@@ -1,8 +1,8 @@
-//! What outlives the process: users, registrations and keys, in one file.
+//! The persistent store: users, registrations and keys, in one file.
 //!
-//! Reads never touch the file. Everything is loaded at start into tables in memory; a change goes to
-//! memory at once and to the disk by way of `writer`. `docs/durability.md` says what that means
-//! for a REGISTER. Read [`file`] for the tables on disk, `users` for who may call.
+//! Reads never touch the file. Everything is loaded into tables in memory at start. A change is
+//! applied in memory at once and written to disk by `writer`. `docs/durability.md` describes the
+//! consequences for a REGISTER. Read [`file`] for the tables on disk and `users` for the users.
 
 mod backup;
 mod batch;
@@ -12,7 +12,7 @@ mod writer;
 
 pub use backup::{BackupSummary, copy_backup};
 pub use file::{CACHE_BYTES, StoreError};
-pub(crate) use file::{Snapshot, StoreFile, could_be_made};
+pub(crate) use file::{Snapshot, StoreFile, check_creatable};
 pub use users::{
     BadUser, Hashes, MAX_REALM, MAX_USER, MAX_USERS, PASSWORD_BYTES, UserTable, check_name,
     check_password,
@@ -36,18 +36,19 @@ use std::sync::Arc;
 use std::time::Duration;
 use writer::{Reopen, Writer};
 
-/// What was found at start.
+/// Counts of what was loaded at start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Loaded {
+pub struct LoadSummary {
     /// Users.
     pub users: usize,
-    /// Bindings put back.
+    /// Bindings that were restored.
     pub contacts: usize,
-    /// Location records whose bindings had all expired or were bound to a connection; removed.
-    pub ended: usize,
-    /// Users and location records that could not be read; left where they are.
+    /// Location records that were removed because their bindings had all expired or were bound to a
+    /// connection.
+    pub expired: usize,
+    /// Users and location records that could not be read. They stay in the file.
     pub corrupt: usize,
-    /// Bindings that would have lasted longer than any may now; shortened.
+    /// Bindings that were shortened because they exceeded the longest registration allowed now.
     pub shortened: usize,
 }
 
@@ -59,16 +60,16 @@ pub struct Store {
     domain: Option<String>,
     new: bool,
     writer: Option<Writer>,
-    loaded: Loaded,
+    loaded: LoadSummary,
 }
 
 impl Store {
-    /// Opens a store and loads it. `revive` returns the present flow that an earlier one means, as
-    /// [`MemoryStore::load`] has it. A binding lasts at most `max_expires` from `now`: the clock, or
-    /// the configuration, was another when it was made.
+    /// Opens a store and loads it. `revive` maps a flow of an earlier process to one of this
+    /// process, as for [`MemoryStore::load`]. A binding ends at most `max_expires` after `now`,
+    /// because the clock or the configuration may have changed since it was made.
     ///
     /// # Errors
-    /// When the file cannot be used.
+    /// Fails when the file cannot be used.
     pub fn open(
         kind: &StoreKind,
         now: Time,
@@ -84,7 +85,7 @@ impl Store {
                 domain: None,
                 new: true,
                 writer: None,
-                loaded: Loaded::default(),
+                loaded: LoadSummary::default(),
             });
         };
         let file = StoreFile::open(path, true)?;
@@ -100,7 +101,7 @@ impl Store {
         revive: &mut dyn FnMut(&Flow) -> Option<Flow>,
         reopen: Reopen,
     ) -> Result<Self, StoreError> {
-        let mut loaded = Loaded::default();
+        let mut loaded = LoadSummary::default();
         let users = UserTable::default();
         load_users(&file, &users, &mut loaded)?;
         let mut writer = Writer::new();
@@ -121,70 +122,71 @@ impl Store {
         })
     }
 
-    /// Who may register and call.
+    /// Returns the table of users.
     pub fn users(&self) -> &Arc<UserTable> {
         &self.users
     }
 
-    /// The registrations.
+    /// Returns the registrations.
     pub fn location(&self) -> &Arc<MemoryStore> {
         &self.location
     }
 
-    /// From which the keys of nonces, flow tokens and GRUUs are derived; the same after a restart.
+    /// Returns the secret from which the keys of nonces, flow tokens and GRUUs are derived; a
+    /// restart does not change it.
     pub fn secret(&self) -> [u8; 32] {
         self.secret
     }
 
-    /// Whether nobody has used it before.
+    /// Returns whether the store was created by this process.
     pub fn is_new(&self) -> bool {
         self.new
     }
 
-    /// The name that the main domain was given when the store was new, if the configuration gave
-    /// none then.
+    /// Returns the name that the main domain was given when the store was new, if the configuration
+    /// did not name it then.
     pub fn domain(&self) -> Option<&str> {
         self.domain.as_deref()
     }
 
-    /// What was found at start.
-    pub fn loaded(&self) -> Loaded {
+    /// Returns the counts of what was loaded at start.
+    pub fn load_summary(&self) -> LoadSummary {
         self.loaded
     }
 
-    /// What the writer counts; `None` when nothing is written.
+    /// Returns the counters of the writer; `None` for a store in memory.
     pub fn writer_stats(&self) -> Option<Arc<WriterStats>> {
         self.writer.as_ref().map(Writer::stats)
     }
 
-    /// Names who is told of commits. Only the first call has an effect.
+    /// Sets the receiver of commit reports. Only the first call has an effect.
     pub fn set_commit_sink(&self, sink: CommitSink) {
         if let Some(writer) = &self.writer {
             writer.set_sink(sink);
         }
     }
 
-    /// Writes what waits and ends the writer; later changes are refused.
+    /// Writes the queued changes and ends the writer; later changes are refused.
     pub fn flush(&self) {
         if let Some(writer) = &self.writer {
             writer.stop();
         }
     }
 
-    /// Remembers the name of the main domain.
+    /// Stores the name of the main domain.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// Fails when it cannot be written.
     pub fn set_domain(&mut self, name: &str) -> Result<(), String> {
         self.write(Table::Meta, b"domain", Some(name.as_bytes()))?;
         self.domain = Some(name.to_owned());
         Ok(())
     }
 
-    /// The store as it is once everything that waits now is committed.
+    /// Returns the store as of the commit of all changes queued now.
     ///
     /// # Errors
-    /// When nothing is written at all, or it cannot be.
+    /// Fails for a store in memory, and when the file cannot be read.
     pub(crate) fn snapshot(&self) -> Result<Snapshot, String> {
         let writer = self.writer.as_ref();
         writer.ok_or("a store in memory has no backup")?.snapshot()
@@ -198,24 +200,24 @@ impl Store {
     }
 }
 
-/// Adding, changing and removing users, in a running server or in a store at rest.
+/// Adds, changes and removes users, in a running server or in a store file without a server.
 pub trait UserStore {
-    /// Makes a user, or gives one a new password. Returns whether the user is new.
+    /// Adds a user, or changes the password of an existing one. Returns whether the user is new.
     ///
     /// # Errors
-    /// When there are too many, or it cannot be written; then nothing has changed.
+    /// Fails without a change when there are too many users, or the change cannot be written.
     fn set_user(&self, user: &str, realm: &str, hashes: Hashes) -> Result<bool, String>;
 
-    /// Removes a user. Returns whether there was one.
+    /// Removes a user. Returns whether it existed.
     ///
     /// # Errors
-    /// When it cannot be written; then nothing has changed.
+    /// Fails without a change when it cannot be written.
     fn remove_user(&self, user: &str, realm: &str) -> Result<bool, String>;
 
-    /// Every user and realm, in order of realm and name.
+    /// Returns every user and realm, ordered by realm and name.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Fails when the users cannot be read.
     fn list_users(&self) -> Result<Vec<(String, String)>, String>;
 }
 
@@ -241,64 +243,65 @@ impl UserStore for Store {
     }
 }
 
-/// A store file that no server has open: for changes of users while none runs.
-pub struct RestingStore(StoreFile);
+/// A store file that no server has open, for changes of users while none runs.
+pub struct OfflineStore(StoreFile);
 
-impl RestingStore {
-    /// Opens a file that is there already.
+impl OfflineStore {
+    /// Opens an existing file.
     ///
     /// # Errors
     /// [`StoreError::Locked`] while a server runs on it.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        StoreFile::open_existing(path, false).map(RestingStore)
+        StoreFile::open_existing(path, false).map(OfflineStore)
     }
 
-    /// Opens the file, or makes it. A store made here is not new to the server that starts on it
-    /// later: whoever has made a user, and perhaps removed it, is not given others.
+    /// Opens or creates the file. A store created here is not new to the server that starts on it
+    /// later, so no users are created there: the operator has already added users, and perhaps
+    /// removed them.
     ///
     /// # Errors
-    /// As [`RestingStore::open`].
-    pub fn open_or_make(path: &Path) -> Result<Self, StoreError> {
+    /// As [`OfflineStore::open`].
+    pub fn open_or_create(path: &Path) -> Result<Self, StoreError> {
         let file = StoreFile::open(path, false)?;
         secret(&file)?;
-        Ok(RestingStore(file))
+        Ok(OfflineStore(file))
     }
 
-    /// Writes a backup of it.
+    /// Writes a backup.
     ///
     /// # Errors
-    /// When it cannot be read, or written there.
+    /// Fails when the store cannot be read, or the output cannot be written.
     pub fn back_up(&self, out: &mut dyn Write) -> std::io::Result<BackupSummary> {
         self.0.snapshot().map_err(std::io::Error::other)?.write(out)
     }
 
-    /// Whether there is such a user.
+    /// Returns whether a user exists.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Fails when the store cannot be read.
     pub fn has_user(&self, user: &str, realm: &str) -> Result<bool, String> {
         let key = users::key(user.as_bytes(), realm.as_bytes());
         Ok(self.0.get(Table::Users, &key).map_err(|e| e.to_string())?.is_some())
     }
 
-    /// As [`Store::domain`].
+    /// Returns the stored name of the main domain, as [`Store::domain`].
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Fails when it cannot be read.
     pub fn domain(&self) -> Result<Option<String>, StoreError> {
         domain(&self.0)
     }
 
-    /// As [`Store::set_domain`].
+    /// Stores the name of the main domain, as [`Store::set_domain`].
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// Fails when it cannot be written.
     pub fn set_domain(&self, name: &str) -> Result<(), StoreError> {
         self.0.put(Table::Meta, b"domain", name.as_bytes())
     }
 }
 
-impl UserStore for RestingStore {
+impl UserStore for OfflineStore {
     fn set_user(&self, user: &str, realm: &str, hashes: Hashes) -> Result<bool, String> {
         let key = users::key(user.as_bytes(), realm.as_bytes());
         let text = |e: StoreError| e.to_string();
@@ -314,11 +317,11 @@ impl UserStore for RestingStore {
         let key = users::key(user.as_bytes(), realm.as_bytes());
         let text = |e: StoreError| e.to_string();
         let was = self.0.get(Table::Users, &key).map_err(text)?.is_some();
-        // Whoever may no longer register is no longer called.
+        // A removed user may no longer be called.
         let aor = format!("sip:{user}@{realm}");
         let changes: [(Table, &[u8], _); 2] =
             [(Table::Users, &key, None), (Table::Bindings, aor.as_bytes(), None)];
-        self.0.apply(Journal::Keep, changes.into_iter()).map_err(text)?;
+        self.0.apply(Journal::Unchanged, changes.into_iter()).map_err(text)?;
         Ok(was)
     }
 
@@ -333,18 +336,19 @@ impl UserStore for RestingStore {
     }
 }
 
-/// Makes a store of a backup, in place of the one at `path` if `replace` is set. It appears whole or
-/// not at all.
+/// Creates a store from a backup. If `replace` is set, it replaces an existing one at `path`. The
+/// new store appears complete or not at all.
 ///
 /// # Errors
-/// When the backup is damaged, a server has the store open, or there is one and it must stay.
+/// Fails when the backup is damaged, when a server has the store open, or when a store exists and
+/// `replace` is not set.
 pub fn restore(
     from: &mut dyn Read,
     path: &Path,
     replace: bool,
 ) -> Result<BackupSummary, StoreError> {
     let io = |e: std::io::Error| StoreError::Io(path.to_owned(), e);
-    // Held until the new one is in its place. A damaged store may be replaced.
+    // The lock is held until the new store is in place. A damaged store may be replaced.
     let _old = match replace && path.exists() {
         true => match StoreFile::open_existing(path, false) {
             Err(e @ StoreError::Locked(_)) => return Err(e),
@@ -356,11 +360,11 @@ pub fn restore(
         return Err(io(std::io::ErrorKind::AlreadyExists.into()));
     }
     let directory = file::directory_of(path);
-    host::make_private_directory(directory).map_err(io)?;
+    host::create_private_directory(directory).map_err(io)?;
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".restoring");
     let new = path.with_file_name(name);
-    // Left by a restore that was killed.
+    // A file left by a restore that was killed.
     match std::fs::remove_file(&new) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(io(e)),
         _ => {}
@@ -368,13 +372,13 @@ pub fn restore(
     let placed = backup::restore(from, &new).and_then(|summary| {
         match replace {
             true => std::fs::rename(&new, path),
-            // Unlike a rename, a link does not replace what has appeared meanwhile.
+            // Unlike a rename, a link does not replace a file that was created meanwhile.
             false => std::fs::hard_link(&new, path),
         }
         .map_err(io)?;
         Ok(summary)
     });
-    // Gone already where it was renamed.
+    // After a rename the file is gone already.
     let _ = std::fs::remove_file(&new);
     let summary = placed?;
     File::open(directory).and_then(|d| d.sync_all()).map_err(io)?;
@@ -385,7 +389,7 @@ fn domain(file: &StoreFile) -> Result<Option<String>, StoreError> {
     Ok(file.get(Table::Meta, b"domain")?.and_then(|d| String::from_utf8(d).ok()))
 }
 
-/// The secret, and whether it was made now.
+/// Returns the secret, and whether it was generated now.
 fn secret(file: &StoreFile) -> Result<([u8; 32], bool), StoreError> {
     if let Some(secret) = file.get(Table::Meta, b"secret")?.and_then(|s| s.try_into().ok()) {
         return Ok((secret, false));
@@ -396,7 +400,11 @@ fn secret(file: &StoreFile) -> Result<([u8; 32], bool), StoreError> {
     Ok((secret, true))
 }
 
-fn load_users(file: &StoreFile, table: &UserTable, loaded: &mut Loaded) -> Result<(), StoreError> {
+fn load_users(
+    file: &StoreFile,
+    table: &UserTable,
+    loaded: &mut LoadSummary,
+) -> Result<(), StoreError> {
     file.each(Table::Users, &mut |key, value| match (
         users::from_key(key),
         Hashes::from_bytes(value),
@@ -409,7 +417,7 @@ fn load_users(file: &StoreFile, table: &UserTable, loaded: &mut Loaded) -> Resul
     })
 }
 
-/// When bindings that are loaded may end.
+/// Limits the expiry of bindings that are loaded.
 #[derive(Clone, Copy)]
 struct Lifetime {
     now: Time,
@@ -417,8 +425,8 @@ struct Lifetime {
 }
 
 impl Lifetime {
-    /// Writes into `out` a record whose bindings end at the latest allowed. Returns how many had to be
-    /// shortened; `out` means nothing if that is none.
+    /// Writes into `out` the record with no binding ending after the limit. Returns the number of
+    /// shortened bindings; if it is 0, `out` must not be used.
     fn shorten(self, record: &[u8], out: &mut Vec<u8>) -> usize {
         let over = |b: &BindingView<'_>| b.expires > self.latest;
         let shortened = Bindings::new(record, self.now).filter(over).count();
@@ -427,7 +435,7 @@ impl Lifetime {
             let mut edit = RecordEdit::new(&[], self.now, out);
             for binding in Bindings::new(record, self.now) {
                 let expires = binding.expires.min(self.latest);
-                // No larger than what it replaces.
+                // The new binding is no larger than the one it replaces.
                 let _ = edit.put(&BindingView { expires, ..binding });
             }
             edit.commit();
@@ -445,7 +453,7 @@ fn load_bindings(
     location: &MemoryStore,
     lifetime: Lifetime,
     revive: &mut dyn FnMut(&Flow) -> Option<Flow>,
-    loaded: &mut Loaded,
+    loaded: &mut LoadSummary,
 ) -> Result<(), StoreError> {
     let mut changes: Vec<RecordChange> = Vec::new();
     let mut short = Vec::new();
@@ -464,10 +472,10 @@ fn load_bindings(
             Err(_) => loaded.corrupt += 1,
         }
     })?;
-    loaded.ended = changes.iter().filter(|(_, record)| record.is_none()).count();
+    loaded.expired = changes.iter().filter(|(_, record)| record.is_none()).count();
     if !changes.is_empty() {
         let changes = changes.iter().map(|(aor, r)| (Table::Bindings, &aor[..], r.as_deref()));
-        file.apply(Journal::Keep, changes)?;
+        file.apply(Journal::Unchanged, changes)?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The store as a whole: what is there after it was closed or could not be written.
+//! Tests of the whole store: its contents after it was closed or could not be written.
 
 use super::*;
 use ringway_proxy::location::{BindingView, Commit, CommitTag, LocationStore};
@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 /// The longest registration.
 const HOUR: Duration = Duration::from_secs(3600);
-/// Longest a test waits for something that should happen, on however busy a machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time limit for an expected event, sufficient on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn open(path: &Path) -> Store {
     Store::open(&StoreKind::Redb(path.to_owned()), now(), HOUR, &mut |_| None).unwrap()
@@ -50,22 +50,22 @@ fn found(store: &Store, aor: &str) -> usize {
     store.location().lookup(aor.as_bytes(), now(), &mut |_| ())
 }
 
-/// Collects what the sink is told.
+/// Collects the reports of the commit sink.
 #[derive(Clone, Default)]
-struct Told(Arc<Mutex<Vec<(u8, u64, bool)>>>);
+struct CommitReports(Arc<Mutex<Vec<(u8, u64, bool)>>>);
 
-impl Told {
+impl CommitReports {
     fn attach(store: &Store) -> Self {
-        let told = Told::default();
-        let list = told.0.clone();
+        let reports = CommitReports::default();
+        let list = reports.0.clone();
         store.set_commit_sink(Arc::new(move |worker, ids, ok| {
             list.lock().unwrap().extend(ids.iter().map(|id| (worker, *id, ok)));
         }));
-        told
+        reports
     }
 
     fn wait(&self, n: usize) -> Vec<(u8, u64, bool)> {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         loop {
             let list = self.0.lock().unwrap().clone();
             if list.len() >= n || Instant::now() > until {
@@ -76,7 +76,7 @@ impl Told {
     }
 }
 
-/// The table is pure; the threads that share it are the server's.
+/// The table is a pure structure; the server's threads share it.
 #[test]
 fn workers_share_the_table() {
     let s = MemoryStore::new([7; 16]);
@@ -104,15 +104,15 @@ fn workers_share_the_table() {
 }
 
 #[test]
-fn a_reported_registration_is_there_after_reopening() {
+fn a_durable_registration_is_loaded_after_reopening() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("state/x.redb");
     let store = open(&path);
-    let told = Told::attach(&store);
+    let reports = CommitReports::attach(&store);
     for i in 0..500 {
         assert_eq!(register(&store, &format!("sip:{i}@a.org"), i), Commit::Pending);
     }
-    let mut list = told.wait(500);
+    let mut list = reports.wait(500);
     list.sort_by_key(|t| t.1);
     assert_eq!(list.len(), 500);
     assert!(list.iter().enumerate().all(|(i, t)| *t == ((i % 3) as u8, i as u64, true)));
@@ -120,12 +120,12 @@ fn a_reported_registration_is_there_after_reopening() {
     assert_eq!(stats.changes.load(std::sync::atomic::Ordering::Relaxed), 500);
     drop(store);
     let store = open(&path);
-    assert_eq!(store.loaded().contacts, 500);
+    assert_eq!(store.load_summary().contacts, 500);
     assert_eq!(found(&store, "sip:499@a.org"), 1);
 }
 
 #[test]
-fn the_state_directory_and_the_file_are_the_owners_alone() {
+fn the_store_is_readable_by_its_owner_only() {
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("state/x.redb");
@@ -136,7 +136,7 @@ fn the_state_directory_and_the_file_are_the_owners_alone() {
 }
 
 #[test]
-fn keys_and_users_stay() {
+fn keys_and_users_are_kept_after_reopening() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.redb");
     let mut store = open(&path);
@@ -154,30 +154,30 @@ fn keys_and_users_stay() {
 }
 
 #[test]
-fn a_store_in_use_is_locked_and_free_afterwards() {
+fn a_store_in_use_is_locked() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.redb");
     let store = open(&path);
-    let e = RestingStore::open(&path).err().unwrap();
+    let e = OfflineStore::open(&path).err().unwrap();
     assert!(matches!(e, StoreError::Locked(_)), "{e}");
     assert_eq!(e.to_string(), format!("store {}: in use by another process", path.display()));
     drop(store);
-    let rest = RestingStore::open_or_make(&path).unwrap();
+    let rest = OfflineStore::open_or_create(&path).unwrap();
     assert!(rest.set_user("7", "a.org", Hashes::new("7", "a.org", "p")).unwrap());
     drop(rest);
     assert!(open(&path).users().exists(b"7", b"a.org"));
 }
 
 #[test]
-fn what_is_no_store_is_said_and_left_alone() {
+fn a_file_that_is_no_store_is_refused_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.redb");
     let text = "This is somebody's thesis. ".repeat(1000);
     std::fs::write(&path, &text).unwrap();
-    let e = RestingStore::open(&path).err().unwrap();
+    let e = OfflineStore::open(&path).err().unwrap();
     assert!(e.to_string().starts_with(&format!("store {}: ", path.display())), "{e}");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
-    let e = RestingStore::open(dir.path()).err().unwrap();
+    let e = OfflineStore::open(dir.path()).err().unwrap();
     assert!(matches!(e, StoreError::Io(..)), "{e}");
 }
 
@@ -186,9 +186,9 @@ fn corrupt_records_are_skipped_and_counted() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.redb");
     let store = open(&path);
-    let told = Told::attach(&store);
+    let reports = CommitReports::attach(&store);
     register(&store, "sip:1@a.org", 1);
-    told.wait(1);
+    reports.wait(1);
     drop(store);
     let file = StoreFile::open(&path, false).unwrap();
     file.put(Table::Bindings, b"sip:2@a.org", b"\xffnonsense").unwrap();
@@ -196,8 +196,8 @@ fn corrupt_records_are_skipped_and_counted() {
     drop(file);
     let store = open(&path);
     assert_eq!(
-        store.loaded(),
-        Loaded { users: 0, contacts: 1, ended: 0, corrupt: 2, shortened: 0 }
+        store.load_summary(),
+        LoadSummary { users: 0, contacts: 1, expired: 0, corrupt: 2, shortened: 0 }
     );
 }
 
@@ -206,27 +206,27 @@ fn expired_records_are_removed_at_start() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.redb");
     let store = open(&path);
-    let told = Told::attach(&store);
+    let reports = CommitReports::attach(&store);
     register(&store, "sip:1@a.org", 1);
-    told.wait(1);
+    reports.wait(1);
     drop(store);
     let later = now() + Duration::from_secs(3601);
     let kind = StoreKind::Redb(path.clone());
     let store = Store::open(&kind, later, HOUR, &mut |_| None).unwrap();
-    assert_eq!(store.loaded().ended, 1);
+    assert_eq!(store.load_summary().expired, 1);
     drop(store);
     assert_eq!(StoreFile::open(&path, false).unwrap().len(Table::Bindings).unwrap(), 0);
 }
 
-/// A server whose clock was five years ahead has left contacts of five years behind.
+/// A server whose clock was five years ahead left bindings that last five years.
 #[test]
-fn a_binding_lasts_no_longer_than_any_may_now() {
+fn a_binding_is_shortened_to_the_longest_registration() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.redb");
     let store = open(&path);
-    let told = Told::attach(&store);
+    let reports = CommitReports::attach(&store);
     register(&store, "sip:1@a.org", 1);
-    told.wait(1);
+    reports.wait(1);
     drop(store);
     let years = Duration::from_secs(5 * 365 * 86_400);
     let earlier = Time::from_secs(now().as_secs() - years.as_secs());
@@ -235,8 +235,8 @@ fn a_binding_lasts_no_longer_than_any_may_now() {
         Store::open(&kind, now, HOUR, &mut |_| None).unwrap()
     };
     let store = reopen(earlier);
-    let loaded = Loaded { contacts: 1, shortened: 1, ..Loaded::default() };
-    assert_eq!(store.loaded(), loaded);
+    let loaded = LoadSummary { contacts: 1, shortened: 1, ..LoadSummary::default() };
+    assert_eq!(store.load_summary(), loaded);
     let expires = |store: &Store, now: Time| {
         let mut out = Vec::new();
         store.location().lookup(b"sip:1@a.org", now, &mut |b| out.push(b.expires));
@@ -244,31 +244,31 @@ fn a_binding_lasts_no_longer_than_any_may_now() {
     };
     assert_eq!(expires(&store, earlier), [earlier + HOUR]);
     drop(store);
-    // It is so in the file too: a start a little later does not give it another hour.
+    // The file is corrected too: a start shortly after does not extend them by another hour.
     let later = earlier + Duration::from_secs(600);
     let store = reopen(later);
-    assert_eq!((store.loaded().shortened, expires(&store, later)), (0, vec![earlier + HOUR]));
+    assert_eq!((store.load_summary().shortened, expires(&store, later)), (0, vec![earlier + HOUR]));
 }
 
 #[test]
-fn a_store_is_not_made_by_looking_for_it() {
+fn opening_does_not_create_a_store() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("new/x.redb");
-    let error = RestingStore::open(&path).err().unwrap();
+    let error = OfflineStore::open(&path).err().unwrap();
     assert!(error.to_string().contains("No such file"), "{error}");
-    could_be_made(&path).unwrap();
+    check_creatable(&path).unwrap();
     assert!(!dir.path().join("new").exists());
-    let made = RestingStore::open_or_make(&path).unwrap();
+    let made = OfflineStore::open_or_create(&path).unwrap();
     assert!(made.list_users().unwrap().is_empty());
     drop(made);
     assert!(!open(&path).is_new(), "users would be made");
     std::fs::write(dir.path().join("file"), "").unwrap();
-    assert!(could_be_made(&dir.path().join("file/x.redb")).is_err());
-    assert!(could_be_made(Path::new("/proc/x/y.redb")).is_err());
+    assert!(check_creatable(&dir.path().join("file/x.redb")).is_err());
+    assert!(check_creatable(Path::new("/proc/x/y.redb")).is_err());
 }
 
 #[test]
-fn a_store_in_memory_answers_at_once() {
+fn a_store_in_memory_commits_at_once() {
     let store = Store::open(&StoreKind::Memory, now(), HOUR, &mut |_| None).unwrap();
     assert_eq!(register(&store, "sip:1@a.org", 1), Commit::Done);
     assert!(store.writer_stats().is_none());
@@ -321,10 +321,10 @@ impl redb::StorageBackend for Disk {
     }
 }
 
-/// Full disk: registrations fail, calls find what memory has, and once there is space again what
-/// failed is written and registrations are taken.
+/// With a full disk, registrations fail and calls use the bindings in memory. Once there is space
+/// again, the failed changes are written and registrations are accepted.
 #[test]
-fn a_full_disk_refuses_and_recovers() {
+fn a_full_disk_refuses_changes_and_recovers() {
     use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.redb");
@@ -343,20 +343,20 @@ fn a_full_disk_refuses_and_recovers() {
         let db = redb::Database::builder()
             .create_with_backend(disk)
             .map_err(|e| StoreError::Damaged(disk_path.clone(), e.to_string()))?;
-        StoreFile::over(&disk_path, db)
+        StoreFile::from_database(&disk_path, db)
     });
     let file = reopen().unwrap();
     let lifetime = Lifetime { now: now(), latest: now() + HOUR };
     let store = Store::load(file, [7; 16], lifetime, &mut |_| None, reopen).unwrap();
-    let told = Told::attach(&store);
+    let reports = CommitReports::attach(&store);
     let failed = || store.writer_stats().unwrap().failed.load(SeqCst);
 
     assert_eq!(register(&store, "sip:1@a.org", 1), Commit::Pending);
-    assert_eq!(told.wait(1), [(1, 1, true)]);
+    assert_eq!(reports.wait(1), [(1, 1, true)]);
     full.store(true, SeqCst);
     assert_eq!(register(&store, "sip:2@a.org", 2), Commit::Pending);
-    assert_eq!(told.wait(2)[1], (2, 2, false), "a registration must not be confirmed");
-    let until = Instant::now() + PATIENCE;
+    assert_eq!(reports.wait(2)[1], (2, 2, false), "a registration must not be confirmed");
+    let until = Instant::now() + TIMEOUT;
     while !failed() && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -366,26 +366,26 @@ fn a_full_disk_refuses_and_recovers() {
     assert!(!store.users().exists(b"1", b"a.org"));
 
     full.store(false, SeqCst);
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while failed() && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(10));
     }
     assert_eq!(register(&store, "sip:4@a.org", 4), Commit::Pending);
-    assert_eq!(told.wait(3)[2], (1, 4, true));
+    assert_eq!(reports.wait(3)[2], (1, 4, true));
     drop(store);
     let store = open(&path);
-    assert_eq!(store.loaded().contacts, 3, "1, 4, and 2, which memory had all the time");
-    assert_eq!(store.loaded().users, 0);
+    assert_eq!(store.load_summary().contacts, 3, "1, 4, and 2, which memory had all the time");
+    assert_eq!(store.load_summary().users, 0);
 }
 
-/// Two threads register without end while the store is backed up: what had been confirmed when the
-/// backup began is in it, and what is in it is whole.
+/// Two threads register continuously while the store is backed up. The backup contains every
+/// registration that was confirmed before it began, and each record in it is complete.
 #[test]
-fn a_backup_under_load_has_all_that_was_confirmed() {
+fn a_backup_under_load_has_all_confirmed_registrations() {
     use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
     let dir = tempfile::tempdir().unwrap();
     let store = open(&dir.path().join("x.redb"));
-    let told = Told::attach(&store);
+    let reports = CommitReports::attach(&store);
     store.set_user("101", "a.org", Hashes::new("101", "a.org", "p")).unwrap();
     let stop = AtomicBool::new(false);
     let aor = |id: u64| format!("sip:{id}@a.org");
@@ -404,8 +404,8 @@ fn a_backup_under_load_has_all_that_was_confirmed() {
             });
         }
         let backups = (1..=4).map(|round| {
-            // The last ones after the journal was emptied once.
-            let confirmed = told.wait(round * MAX_JOURNAL / 3).len();
+            // The last registrations are made after the journal was emptied once.
+            let confirmed = reports.wait(round * MAX_JOURNAL / 3).len();
             let mut bytes = Vec::new();
             store.snapshot().unwrap().write(&mut bytes).unwrap();
             (confirmed, bytes)
@@ -414,20 +414,25 @@ fn a_backup_under_load_has_all_that_was_confirmed() {
         stop.store(true, Relaxed);
         backups
     });
-    let told = told.wait(0);
+    let reports = reports.wait(0);
     for (round, (confirmed, bytes)) in backups.into_iter().enumerate() {
         let path = dir.path().join(format!("{round}.redb"));
         restore(&mut &bytes[..], &path, false).unwrap();
         let restored = open(&path);
-        assert_eq!((restored.loaded().corrupt, restored.secret()), (0, store.secret()));
+        assert_eq!((restored.load_summary().corrupt, restored.secret()), (0, store.secret()));
         assert!(restored.users().exists(b"101", b"a.org"));
-        let lost = told[..confirmed].iter().filter(|t| found(&restored, &aor(t.1)) == 0).count();
-        assert_eq!(lost, 0, "of {confirmed} confirmed, {} restored", restored.loaded().contacts);
+        let lost = reports[..confirmed].iter().filter(|t| found(&restored, &aor(t.1)) == 0).count();
+        assert_eq!(
+            lost,
+            0,
+            "of {confirmed} confirmed, {} restored",
+            restored.load_summary().contacts
+        );
     }
 }
 
 #[test]
-fn a_restore_respects_what_is_there() {
+fn a_restore_does_not_replace_without_force() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.redb");
     let store = open(&path);
@@ -439,7 +444,7 @@ fn a_restore_respects_what_is_there() {
     drop(store);
     assert!(again(false).unwrap().contains("exists"));
     assert_eq!(again(true), None);
-    // What is damaged is what a restore is for.
+    // A restore may replace a damaged store.
     std::fs::write(&path, "This is somebody's thesis. ".repeat(1000)).unwrap();
     assert_eq!(again(true), None);
     assert!(open(&path).list_users().unwrap().is_empty());
@@ -450,14 +455,14 @@ fn unregister(store: &Store, aor: &str, id: u64) -> Commit {
     store.location().update(aor.as_bytes(), now(), tag, &mut |edit| edit.commit())
 }
 
-/// More changes than the journal holds, some of them of the same records: what was last said is what
-/// is there, wherever in the file it lies.
+/// More changes than the journal holds, some of them to the same records: the last change of each
+/// record counts, wherever in the file it is.
 #[test]
-fn the_journal_is_emptied_and_the_last_change_counts() {
+fn a_full_journal_is_applied_with_the_last_changes() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.redb");
     let store = open(&path);
-    let told = Told::attach(&store);
+    let reports = CommitReports::attach(&store);
     let aor = |i: usize| format!("sip:{}@a.org", i % 12_000);
     let mut queued = 0;
     for i in 0..MAX_JOURNAL + 10_000 {
@@ -472,13 +477,13 @@ fn the_journal_is_emptied_and_the_last_change_counts() {
         }
         queued += 1;
     }
-    let list = told.wait(queued);
+    let list = reports.wait(queued);
     assert!(list.len() == queued && list.iter().all(|t| t.2));
     drop(store);
     let store = open(&path);
     assert_eq!(
-        store.loaded(),
-        Loaded { users: 0, contacts: 8_000, ended: 0, corrupt: 0, shortened: 0 }
+        store.load_summary(),
+        LoadSummary { users: 0, contacts: 8_000, expired: 0, corrupt: 0, shortened: 0 }
     );
     assert_eq!((found(&store, &aor(3)), found(&store, &aor(4))), (0, 1));
 }

@@ -1,8 +1,8 @@
-//! Who may register and call: names, realms and hashed passwords.
+//! Users: names, realms and hashed passwords.
 //!
-//! The clear text of a password is hashed at once and forgotten. What is kept is H(user:realm:password)
-//! for each algorithm of RFC 8760, so that the list of algorithms may change without asking anyone for
-//! a password again. The table in memory is what workers read; the file holds the same.
+//! The clear text of a password is hashed at once and not stored. The store holds
+//! H(user:realm:password) for each algorithm of RFC 8760, so that the list of algorithms may change
+//! without new passwords. Workers read the table in memory; the file has the same contents.
 
 use md5::{Digest, Md5};
 use ringway_proxy::auth::Users;
@@ -13,21 +13,21 @@ use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{PoisonError, RwLock};
 
-/// Longest user name, in bytes.
+/// Maximum length of a user name in bytes.
 pub const MAX_USER: usize = 128;
-/// Longest realm, in bytes.
+/// Maximum length of a realm in bytes.
 pub const MAX_REALM: usize = 255;
-/// Shortest and longest password, in bytes.
+/// Allowed length of a password in bytes.
 pub const PASSWORD_BYTES: std::ops::RangeInclusive<usize> = 1..=256;
-/// Most users.
+/// Maximum number of users.
 pub const MAX_USERS: usize = 1_000_000;
 
 const SHARDS: usize = 64;
-/// Version, then MD5, SHA-256 and SHA-512-256.
+/// Length of a stored value: version, then MD5, SHA-256 and SHA-512-256.
 const VALUE: usize = 1 + 16 + 32 + 32;
 const VERSION: u8 = 1;
 
-/// What is wrong with a name or password.
+/// Reason why a name or password is invalid.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BadUser(pub String);
 
@@ -39,11 +39,11 @@ impl fmt::Display for BadUser {
 
 impl std::error::Error for BadUser {}
 
-/// Checks a user name: what may stand unescaped in the user part of a SIP URI and in a digest
+/// Checks that a user name may appear unescaped in the user part of a SIP URI and in a digest
 /// response.
 ///
 /// # Errors
-/// Says what was expected.
+/// Describes the expected form.
 pub fn check_name(user: &str) -> Result<(), BadUser> {
     let fine = |b: u8| b.is_ascii_alphanumeric() || b"-_.!~*'()&=+$,?/".contains(&b);
     if user.is_empty() || user.len() > MAX_USER || !user.bytes().all(fine) {
@@ -57,7 +57,7 @@ pub fn check_name(user: &str) -> Result<(), BadUser> {
 /// Checks a password.
 ///
 /// # Errors
-/// Says what was expected; never shows the password.
+/// Describes the expected form, without the password.
 pub fn check_password(password: &str) -> Result<(), BadUser> {
     if !PASSWORD_BYTES.contains(&password.len()) {
         return Err(BadUser(format!(
@@ -73,7 +73,7 @@ pub fn check_password(password: &str) -> Result<(), BadUser> {
     Ok(())
 }
 
-/// The hashes of one user.
+/// The password hashes of one user.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Hashes([u8; VALUE]);
 
@@ -95,19 +95,19 @@ impl Hashes {
         Hashes(out)
     }
 
-    /// As stored.
+    /// Returns the stored form.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Back from the store; `None` for what is not ours.
+    /// Converts the stored form back; `None` if its length or version is wrong.
     pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let value: [u8; VALUE] = bytes.try_into().ok()?;
         (value[0] == VERSION).then_some(Hashes(value))
     }
 }
 
-/// The key of a user in the store.
+/// Returns the key of a user in the store.
 pub(super) fn key(user: &[u8], realm: &[u8]) -> Vec<u8> {
     let mut key = Vec::with_capacity(user.len() + realm.len() + 1);
     key.extend_from_slice(realm);
@@ -116,7 +116,7 @@ pub(super) fn key(user: &[u8], realm: &[u8]) -> Vec<u8> {
     key
 }
 
-/// Back from [`key`]: user and realm.
+/// Splits a key into user and realm.
 pub(super) fn from_key(key: &[u8]) -> Option<(&str, &str)> {
     let nul = memchr::memchr(0, key)?;
     Some((std::str::from_utf8(&key[nul + 1..]).ok()?, std::str::from_utf8(&key[..nul]).ok()?))
@@ -124,7 +124,7 @@ pub(super) fn from_key(key: &[u8]) -> Option<(&str, &str)> {
 
 type Shard = RwLock<HashMap<Box<[u8]>, Hashes, RandomState>>;
 
-/// All users in memory. A reader takes one of many locks that a writer holds for the time of one
+/// All users in memory, in shards. Each shard has its own lock, which a writer holds for one
 /// insertion.
 pub struct UserTable {
     hash: RandomState,
@@ -179,17 +179,17 @@ impl UserTable {
         .flatten()
     }
 
-    /// Number of users.
+    /// Returns the number of users.
     pub fn len(&self) -> usize {
         self.shards.iter().map(|s| s.read().unwrap_or_else(PoisonError::into_inner).len()).sum()
     }
 
-    /// Whether there is none.
+    /// Returns whether there is no user.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Every user and realm, in order of realm and name.
+    /// Returns every user and realm, ordered by realm and name.
     pub fn list(&self) -> Vec<(String, String)> {
         let mut out = Vec::new();
         for shard in &self.shards {
@@ -200,7 +200,7 @@ impl UserTable {
         out
     }
 
-    /// How many users each realm has.
+    /// Returns the number of users in each realm.
     pub fn realms(&self) -> BTreeMap<String, usize> {
         let mut out = BTreeMap::new();
         for (_, realm) in self.list() {
@@ -244,13 +244,13 @@ mod tests {
     }
 
     #[test]
-    fn a_name_too_long_is_nobody() {
+    fn a_name_too_long_is_unknown() {
         let table = UserTable::default();
         assert!(!table.exists(&[b'x'; 1000], b"a.org"));
     }
 
     #[test]
-    fn hashes_survive_the_store_and_are_not_shown() {
+    fn hashes_round_trip_and_are_not_shown() {
         let hashes = Hashes::new("u", "r", "p");
         assert_eq!(Hashes::from_bytes(hashes.bytes()), Some(hashes.clone()));
         assert_eq!(Hashes::from_bytes(&hashes.bytes()[1..]), None);
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_passwords_have_their_form() {
+    fn names_and_passwords_are_checked() {
         assert!(check_name("101").is_ok() && check_name("alice.b+c").is_ok());
         for name in ["", "a b", "a:b", "a@b", "ü", "\"", &"x".repeat(129)] {
             assert!(check_name(name).is_err(), "{name}");

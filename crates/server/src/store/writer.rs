@@ -1,11 +1,11 @@
-//! One thread that brings changes to the disk, in groups.
+//! The thread that writes changes to disk, in groups.
 //!
-//! Whoever changes something appends it to a bounded queue, which takes a lock for the time of a
-//! copy, and goes on. The thread takes everything that queued while its last commit ran, makes one
-//! transaction of it, and reports. So a quiet server commits each change at once, a busy one a
+//! A caller appends its change to a bounded queue, under a lock that is held during a copy, and
+//! continues. The thread takes all changes that queued during its last commit, writes them in one
+//! transaction, and reports the result. So an idle server commits each change at once, a busy one a
 //! hundred at a time, and neither waits for the disk.
 
-use super::batch::{Batch, Tell};
+use super::batch::{Batch, Waiter};
 use super::file::{self, Snapshot, StoreError, StoreFile, Table};
 use ringway_proxy::location::{Commit, CommitTag, Journal};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -15,59 +15,60 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
 
-/// Changes that may wait for the disk; with more, registrations are refused. So few that even on a
-/// slow disk whoever waits is answered before it asks again.
+/// Maximum number of queued changes; when the queue is full, registrations are refused. The limit
+/// is low enough that even on a slow disk a client gets its response before it retransmits.
 pub const MAX_QUEUE: usize = 16_384;
-/// Changes that may be in the journal before they are brought to their places.
+/// Maximum number of changes in the journal before they are applied to their tables.
 pub const MAX_JOURNAL: usize = 16_384;
-/// Bytes of changes that may be in the journal.
+/// Maximum size of the changes in the journal, in bytes.
 pub const MAX_JOURNAL_BYTES: usize = 8 << 20;
-/// Bytes of changes that may wait for the disk.
+/// Maximum size of the queued changes, in bytes.
 pub const MAX_QUEUE_BYTES: usize = 32 << 20;
-/// Two commits begin at least this far apart: it bounds what commits cost when every one of them is
-/// small and the disk is fast. A change after a quiet moment is not delayed.
+/// Minimum interval between the starts of two commits. It bounds the cost of commits when each of
+/// them is small and the disk is fast. A change after an idle period is not delayed.
 pub const COMMIT_INTERVAL: Duration = Duration::from_millis(5);
-/// How long after a failure the file is tried again, at first and at most.
+/// Delay after a failure before the file is tried again: the first one and the longest one.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(4));
-/// Longest wait for a single change that its caller waits for (user and key changes).
-const REPLY_WITHIN: Duration = Duration::from_secs(10);
+/// Time limit of a single change that its caller waits for (changes of users and keys).
+const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Snapshots that may be waited for at one time.
+/// Maximum number of callers that wait for a snapshot.
 const MAX_SNAPSHOTS: usize = 4;
 
 /// Opens the file again after a failure.
 pub(super) type Reopen = Box<dyn Fn() -> Result<StoreFile, StoreError> + Send>;
 
-/// Told which numbers of a worker are durable (`true`) or failed.
+/// Receives the number of a worker and the numbers of its changes that are durable (`true`) or
+/// failed.
 pub type CommitSink = Arc<dyn Fn(u8, &[u64], bool) + Send + Sync>;
 
-/// What the writer counts; read by anyone at any time.
+/// Counters of the writer; any thread may read them at any time.
 #[derive(Default, Debug)]
 pub struct WriterStats {
     /// Transactions committed.
     pub commits: AtomicU64,
-    /// Changes in them.
+    /// Changes in these transactions.
     pub changes: AtomicU64,
-    /// Time spent committing, in microseconds.
+    /// Time spent in commits, in microseconds.
     pub commit_micros: AtomicU64,
-    /// The longest commit so far, in microseconds.
+    /// Duration of the longest commit so far, in microseconds.
     pub commit_micros_max: AtomicU64,
-    /// Commits, and attempts to open the file again, that failed.
+    /// Failed commits, and failed attempts to open the file again.
     pub failures: AtomicU64,
     /// Changes refused because the queue was full.
     pub refused_full: AtomicU64,
-    /// Changes refused because the disk had failed.
+    /// Changes refused because of an earlier disk failure.
     pub refused_failed: AtomicU64,
-    /// Changes waiting.
+    /// Changes in the queue.
     pub queued: AtomicU64,
-    /// Whether the disk has failed and not recovered.
+    /// Whether the disk failed and has not recovered.
     pub failed: AtomicBool,
 }
 
 #[derive(Default)]
 struct Queue {
     batch: Batch,
-    /// Who waits for a snapshot of what has been committed.
+    /// Callers that wait for a snapshot of the committed state.
     snapshots: Vec<SyncSender<Result<Snapshot, String>>>,
     stop: bool,
 }
@@ -81,11 +82,11 @@ struct Shared {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Queue> {
-        // A batch is only ever appended to: it is whole whatever happened to another thread.
+        // A batch is only appended to, so it is consistent even if another thread panicked.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(&self, table: Table, key: &[u8], value: Option<&[u8]>, tell: Tell) -> bool {
+    fn push(&self, table: Table, key: &[u8], value: Option<&[u8]>, waiter: Waiter) -> bool {
         let size = key.len() + value.map_or(0, <[u8]>::len);
         let mut queue = self.lock();
         let full = queue.batch.len() >= MAX_QUEUE
@@ -94,7 +95,7 @@ impl Shared {
         if full {
             return false;
         }
-        queue.batch.push(table, key, value, tell);
+        queue.batch.push(table, key, value, waiter);
         let first = queue.batch.len() == 1;
         self.stats.queued.store(queue.batch.len() as u64, Relaxed);
         drop(queue);
@@ -105,7 +106,7 @@ impl Shared {
     }
 }
 
-/// A handle that appends to the queue; the location table's journal.
+/// A handle that appends to the queue; the location table uses it as its journal.
 #[derive(Clone)]
 pub(super) struct Appender(Arc<Shared>);
 
@@ -118,7 +119,7 @@ impl Journal for Appender {
                 Commit::Refused
             }
             Some(tag) => {
-                if self.0.push(Table::Bindings, aor, record, Tell::Worker(tag)) {
+                if self.0.push(Table::Bindings, aor, record, Waiter::Worker(tag)) {
                     Commit::Pending
                 } else {
                     stats.refused_full.fetch_add(1, Relaxed);
@@ -126,23 +127,24 @@ impl Journal for Appender {
                 }
             }
             None => {
-                // An expiry or a closed flow. If it is lost, the file keeps a record that has expired
-                // or that loading leaves out: harmless, and removed at the next start.
-                self.0.push(Table::Bindings, aor, record, Tell::Nobody);
+                // An expiry or a closed flow. If the change is lost, the file keeps a record that
+                // has expired or that is skipped on loading. It is harmless and removed at the next
+                // start.
+                self.0.push(Table::Bindings, aor, record, Waiter::None);
                 Commit::Done
             }
         }
     }
 }
 
-/// The thread and its queue. Dropped, it commits what waits and ends.
+/// The thread and its queue. Dropping it commits the queued changes and ends the thread.
 pub(super) struct Writer {
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Writer {
-    /// A queue that nobody empties yet.
+    /// Creates a queue without a thread.
     pub(super) fn new() -> Self {
         let shared = Arc::new(Shared {
             queue: Mutex::default(),
@@ -180,12 +182,13 @@ impl Writer {
         self.shared.stats.clone()
     }
 
-    /// Names who is told of commits. Only the first call has an effect.
+    /// Sets the receiver of commit reports. Only the first call has an effect.
     pub(super) fn set_sink(&self, sink: CommitSink) {
         let _ = self.shared.sink.set(sink);
     }
 
-    /// Makes one change and waits until it is durable. For rare changes only, never on a worker.
+    /// Makes one change and waits until it is durable. For rare changes only; a worker must not
+    /// call it.
     pub(super) fn change(
         &self,
         table: Table,
@@ -202,15 +205,15 @@ impl Writer {
         }
         let index = queue.batch.replies.len();
         queue.batch.replies.push(reply);
-        queue.batch.push(table, key, value, Tell::Caller(index));
+        queue.batch.push(table, key, value, Waiter::Caller(index));
         drop(queue);
         self.shared.wake.notify_one();
         answer
-            .recv_timeout(REPLY_WITHIN)
+            .recv_timeout(REPLY_TIMEOUT)
             .unwrap_or_else(|_| Err("the disk does not answer".to_owned()))
     }
 
-    /// The store as it is once everything that waits now is committed. Never on a worker.
+    /// Returns the store as of the commit of all changes queued now. A worker must not call it.
     pub(super) fn snapshot(&self) -> Result<Snapshot, String> {
         let (reply, answer) = sync_channel(1);
         {
@@ -222,13 +225,13 @@ impl Writer {
         }
         self.shared.wake.notify_one();
         answer
-            .recv_timeout(REPLY_WITHIN)
+            .recv_timeout(REPLY_TIMEOUT)
             .unwrap_or_else(|_| Err("the disk does not answer".to_owned()))
     }
 }
 
 impl Writer {
-    /// Commits what waits and ends the thread; later changes are refused.
+    /// Commits the queued changes and ends the thread; later changes are refused.
     pub(super) fn stop(&self) {
         self.shared.lock().stop = true;
         self.shared.wake.notify_one();
@@ -248,13 +251,13 @@ struct Thread {
     shared: Arc<Shared>,
     reopen: Reopen,
     file: Option<StoreFile>,
-    /// What is in the file's journal and not in its place.
+    /// The changes that are in the file's journal but not in its tables.
     journaled: Batch,
     /// Number of the next journal entry.
     number: u64,
-    /// Reused.
+    /// Reused buffer of indices.
     order: Vec<u32>,
-    /// Reused for a journal entry.
+    /// Reused buffer of a journal entry.
     entry: Vec<u8>,
 }
 
@@ -266,8 +269,8 @@ impl Thread {
             if !batch.is_empty() {
                 let began = Instant::now();
                 if let Err(e) = self.commit(&batch) {
-                    if batch.changes.iter().all(|c| matches!(c.tell, Tell::Caller(_))) {
-                        // Whoever asked hears of it, and memory was not changed before.
+                    if batch.changes.iter().all(|c| matches!(c.waiter, Waiter::Caller(_))) {
+                        // The callers get the error, and memory was not changed before.
                         self.refuse(&mut batch, &e);
                     } else if !self.recover(&mut batch, &e) {
                         return;
@@ -287,7 +290,7 @@ impl Thread {
                     Some(file) => file.snapshot().map_err(|e| e.to_string()),
                     None => Err("the store cannot be read at present".to_owned()),
                 };
-                // The caller may have given up waiting.
+                // The caller may have stopped waiting.
                 let _ = reply.try_send(snapshot);
             }
             if stop && self.shared.lock().batch.is_empty() {
@@ -296,8 +299,8 @@ impl Thread {
         }
     }
 
-    /// Waits for changes and swaps them into `batch`, which is empty. Returns whether to stop, and who
-    /// waits for a snapshot.
+    /// Waits for changes and swaps them into `batch`, which is empty. Returns whether to stop, and
+    /// the callers that wait for a snapshot.
     fn take(&self, batch: &mut Batch) -> (bool, Vec<SyncSender<Result<Snapshot, String>>>) {
         let mut queue = self.shared.lock();
         while queue.batch.is_empty() && queue.snapshots.is_empty() && !queue.stop {
@@ -308,14 +311,15 @@ impl Thread {
         (queue.stop, std::mem::take(&mut queue.snapshots))
     }
 
-    /// Brings a batch to the disk. A group goes to the journal as one run of bytes: its records lie
-    /// all over the tree, and writing a page for each would cost far more. When the journal has
-    /// enough, all of it goes to its places at once, ordered, what was changed again only once.
+    /// Writes a batch to disk. A group is appended to the journal as one entry: its records are
+    /// spread over the whole tree, and writing one page for each would cost far more. When the
+    /// journal is full, all its changes are applied to the tables at once, in key order, with only
+    /// the last change of each record.
     fn commit(&mut self, batch: &Batch) -> Result<(), StoreError> {
         let file = match &self.file {
             Some(file) => file,
             None => {
-                // Opening the file has emptied its journal.
+                // Opening the file emptied its journal.
                 self.journaled.clear(MAX_JOURNAL_BYTES);
                 self.file.insert((self.reopen)()?)
             }
@@ -330,13 +334,13 @@ impl Thread {
             self.journaled.order(&mut all);
             let others = self.order.iter().copied().filter(others).map(|i| batch.get(i));
             let bindings = all.iter().map(|&i| self.journaled.get(i));
-            let result = file.apply(file::Journal::Empty, others.chain(bindings));
+            let result = file.apply(file::Journal::Clear, others.chain(bindings));
             self.journaled.clear(MAX_JOURNAL_BYTES);
             result
         } else {
             batch.encode(&self.order, &mut self.entry);
             let journal = match self.entry.is_empty() {
-                true => file::Journal::Keep,
+                true => file::Journal::Unchanged,
                 false => file::Journal::Append(self.number, &self.entry),
             };
             let others = self.order.iter().map(|&i| batch.get(i));
@@ -347,7 +351,7 @@ impl Thread {
             result
         };
         if result.is_err() {
-            // redb takes nothing more after a failed write until it is opened again.
+            // After a failed write, redb accepts nothing until the file is opened again.
             self.file = None;
         }
         result
@@ -362,15 +366,15 @@ impl Thread {
         stats.commit_micros_max.fetch_max(micros, Relaxed);
     }
 
-    /// Tells everyone who waits for a change of the batch.
+    /// Reports the result to every party that waits for a change of the batch.
     fn report(&self, batch: &Batch, result: Result<(), &str>) {
         let mut tags: Vec<CommitTag> = Vec::with_capacity(batch.len());
         for change in &batch.changes {
-            match change.tell {
-                Tell::Nobody => {}
-                Tell::Worker(tag) => tags.push(tag),
-                Tell::Caller(index) => {
-                    // The caller may have given up waiting.
+            match change.waiter {
+                Waiter::None => {}
+                Waiter::Worker(tag) => tags.push(tag),
+                Waiter::Caller(index) => {
+                    // The caller may have stopped waiting.
                     let _ = batch.replies[index].try_send(result.map_err(str::to_owned));
                 }
             }
@@ -385,8 +389,9 @@ impl Thread {
         }
     }
 
-    /// The disk has failed. Memory already holds what `batch` says, so it is tried again until it is
-    /// on the disk; meanwhile no registration is accepted. Returns false if the process stops first.
+    /// Handles a disk failure. Memory already holds the changes of `batch`, so they are tried again
+    /// until they are durable; meanwhile no registration is accepted. Returns false if the process
+    /// stops first.
     fn recover(&mut self, batch: &mut Batch, first: &StoreError) -> bool {
         let stats = self.shared.stats.clone();
         stats.failed.store(true, Relaxed);
@@ -397,7 +402,7 @@ impl Thread {
         self.refuse(batch, first);
         let mut pause = RETRY.0;
         loop {
-            // What came in before everyone had seen the failure must not wait for the recovery.
+            // Changes queued before all callers noticed the failure must not wait for the recovery.
             self.refuse(&mut self.shared.lock().batch, first);
             if !self.sleep(pause) {
                 warn!("{first}: stopping with {} changes not written", batch.len());
@@ -420,16 +425,17 @@ impl Thread {
         }
     }
 
-    /// Tells everyone in a batch that it failed. Changes of registrations stay, because memory has
-    /// them; a change that its caller was told has failed must not come true later.
+    /// Reports a failure to every party that waits for the batch. Changes of registrations stay in
+    /// it, because memory has them; a change that was reported as failed to its caller must not be
+    /// applied later.
     fn refuse(&self, batch: &mut Batch, why: &StoreError) {
         self.report(batch, Err(&why.to_string()));
-        batch.changes.retain(|c| !matches!(c.tell, Tell::Caller(_)));
-        batch.changes.iter_mut().for_each(|c| c.tell = Tell::Nobody);
+        batch.changes.retain(|c| !matches!(c.waiter, Waiter::Caller(_)));
+        batch.changes.iter_mut().for_each(|c| c.waiter = Waiter::None);
         batch.replies.clear();
     }
 
-    /// Sleeps; false if told to stop.
+    /// Sleeps for `pause`; returns false if the thread must stop.
     fn sleep(&self, pause: Duration) -> bool {
         let until = Instant::now() + pause;
         let mut queue = self.shared.lock();

@@ -1,25 +1,25 @@
-//! Figures 3.7 and 3.8 (of Rajamani et al. 2002): one file without loss, and eight with it.
+//! Figures 3.7 and 3.8 (of Rajamani et al. 2002): one file without loss, and eight files with loss.
 
-use super::{Part, Side, Study, difference, known, of_each, row, side};
+use super::{Side, Study, StudyResult, difference, or_no_estimate, row, side, values_of};
 use crate::output::{AxisSheet, ChartSheet, SeriesSheet, Style};
-use crate::papers::{Claim, Measured, MeasuredTable};
+use crate::papers::{Claim, MeasuredFigure, MeasuredTable};
 use crate::run::{Outcome, RunError};
 use ringway_figures::statistics::{mean, paired};
 
-/// Kilobytes of the one file, and of each of the eight.
+/// Sizes of the single file, and of each of the eight, in kilobytes.
 const SIZES: [u32; 4] = [10, 50, 200, 1000];
 const EACH: u32 = 100;
-/// Runs of the eight files for each replication of the paper's other experiments: they are short, and
-/// what tells them apart at 5 % is small beside the time of a retransmission timer.
+/// Runs of the eight files per replication of the paper's other experiments. The runs are short,
+/// and at 5 % loss the differences are small compared with a retransmission timeout.
 const TIMES: u64 = 10;
 /// Loss in each direction, in per cent.
 const LOSSES: [f64; 4] = [0.0, 1.0, 2.0, 5.0];
 
-/// TCP as RFC 2581, 2582 and 2988 had it, without selective acknowledgements. Which of the two the
-/// paper's TCP was is not said, so both are run.
+/// TCP of RFC 2581, 2582 and 2988, without selective acknowledgements. The paper does not state
+/// which TCP it used, so both are run.
 const TCP_2002: &str = "tcp = { algorithm = \"new-reno\", detection = \"sack\", sack = false, \
                         timestamps = false, initial_window = 2, delayed_ack = \"200 ms\", min_rto = \"1 s\" }";
-/// The same with those of RFC 2018, which many had by then.
+/// The same with the selective acknowledgements of RFC 2018, which were common by then.
 const TCP_2002_SACK: &str = "tcp = { algorithm = \"new-reno\", detection = \"sack\", timestamps = false, \
                              initial_window = 2, delayed_ack = \"200 ms\", min_rto = \"1 s\" }";
 const KINDS: [(&str, &str, &str); 5] = [
@@ -34,7 +34,8 @@ const KINDS: [(&str, &str, &str); 5] = [
     ),
 ];
 
-/// Files of so many bytes in all, one after another over TCP, each on a stream of its own over SCTP.
+/// Returns a scenario of files with a total size: one after another over TCP, each on its own
+/// stream over SCTP.
 fn scenario((_, transport, settings): (&str, &str, &str), kilobytes: u32, loss: f64) -> String {
     format!(
         "[scenario]\ntitle = \"Figures 3.7 and 3.8\"\nnodes = [\"a\", \"b\"]\nstop = \"flows done\"\n\
@@ -47,17 +48,17 @@ fn scenario((_, transport, settings): (&str, &str, &str), kilobytes: u32, loss: 
 }
 
 fn completions(runs: &[Outcome]) -> Vec<f64> {
-    of_each(runs, |o| o.flows.first()?.completion)
+    values_of(runs, |o| o.flows.first()?.completion)
 }
 
-pub(super) fn run(study: &Study) -> Result<Part, RunError> {
+pub(super) fn run(study: &Study) -> Result<StudyResult, RunError> {
     let mut one = Vec::new();
     for size in SIZES {
         let mut figures = Vec::new();
         for kind in KINDS {
             let outcome = study.once(&super::read(&scenario(kind, size, 0.0))?, 1)?;
             let time = completions(&[outcome]).first().copied().unwrap_or(f64::NAN);
-            figures.push(Measured::certain(kind.0, "s", time));
+            figures.push(MeasuredFigure::exact(kind.0, "s", time));
         }
         one.push(row(format!("{size} kB"), figures));
     }
@@ -68,14 +69,18 @@ pub(super) fn run(study: &Study) -> Result<Part, RunError> {
         let mut figures = Vec::new();
         for kind in KINDS {
             let outcomes = many.scenario(&scenario(kind, 8 * EACH, loss))?;
-            figures.push(Measured::new(kind.0, "s", known(mean(&completions(&outcomes)))));
+            figures.push(MeasuredFigure::new(
+                kind.0,
+                "s",
+                or_no_estimate(mean(&completions(&outcomes))),
+            ));
             runs.push((loss, kind.0, completions(&outcomes)));
         }
         eight.push(row(format!("{loss} %"), figures));
     }
     let one = MeasuredTable {
         source: "Figure 3.7",
-        what: "seconds for one file without loss, over 10 Mbit/s and 10 ms, connecting included."
+        what: "seconds for one file without loss, over 10 Mbit/s and 10 ms, including connecting."
             .into(),
         replications: 1,
         rows: one,
@@ -101,7 +106,7 @@ pub(super) fn run(study: &Study) -> Result<Part, RunError> {
             "%",
         ),
     ];
-    Ok(Part { tables: vec![one, eight], claims, charts, findings: Vec::new() })
+    Ok(StudyResult { tables: vec![one, eight], claims, charts, findings: Vec::new() })
 }
 
 fn claims(one: &MeasuredTable, runs: &[(f64, &str, Vec<f64>)]) -> Vec<Claim> {
@@ -113,10 +118,11 @@ fn claims(one: &MeasuredTable, runs: &[(f64, &str, Vec<f64>)]) -> Vec<Claim> {
         let found = runs.iter().find(|r| r.0 == loss && r.1 == transport);
         found.map_or(&[][..], |r| &r.2)
     };
-    // By how much SCTP is quicker, in runs that met the same random numbers.
-    let less = |than: &str, what: &str, loss: f64| known(paired(of(than, loss), of(what, loss)));
+    // How much faster SCTP is, in runs with the same random numbers.
+    let less =
+        |than: &str, what: &str, loss: f64| or_no_estimate(paired(of(than, loss), of(what, loss)));
     let quicker = |than: &str, loss: f64| less(than, "SCTP", loss);
-    let told = |than: &str| {
+    let list = |than: &str| {
         let losses = LOSSES.iter().filter(|l| **l > 0.0);
         losses
             .map(|l| format!("{l} %: {} s", difference(&quicker(than, *l), 2)))
@@ -132,15 +138,15 @@ fn claims(one: &MeasuredTable, runs: &[(f64, &str, Vec<f64>)]) -> Vec<Claim> {
             source: "Figure 3.7",
             says: "one file without loss: TCP is better".into(),
             ours: format!(
-                "TCP is quicker at {} of {sizes} sizes, TCP of 2002 at {}",
+                "TCP is faster at {} of {sizes} sizes, TCP of 2002 at {}",
                 better(one, "TCP", "SCTP"),
                 better(one, "TCP of 2002", "SCTP")
             ),
             holds: better(one, "TCP", "SCTP") == sizes,
             expected: true,
             sure: true,
-            why: "Four messages open an association and three a connection, and TCP begins with ten segments \
-                  (RFC 6928) where SCTP begins with three."
+            why: "An association needs four messages to open and a connection three. TCP begins with ten segments \
+                  (RFC 6928), SCTP with three."
                 .into(),
         },
         Claim {
@@ -148,18 +154,18 @@ fn claims(one: &MeasuredTable, runs: &[(f64, &str, Vec<f64>)]) -> Vec<Claim> {
             says: "eight files at 5 % loss: SCTP is better than the TCP of its day".into(),
             ours: format!(
                 "SCTP takes less by {}; less than one with SACK by {}",
-                told("TCP of 2002"),
-                told("TCP of 2002, SACK")
+                list("TCP of 2002"),
+                list("TCP of 2002, SACK")
             ),
             holds: then.value > 0.0,
             expected: true,
             sure: side(&then) != Side::Level,
             why: format!(
-                "SCTP has always had selective acknowledgements, the second column's TCP has none, the third's \
-                 has. At 5 % SCTP is better than {}.",
+                "SCTP has selective acknowledgements, like the TCP of the third column; that of the second has none. \
+                 At 5 % SCTP is better than {}.",
                 match side(&quicker("TCP of 2002, SACK", 5.0)) {
                     Side::Above => "both",
-                    _ => "the first; of the second these runs cannot tell it",
+                    _ => "the TCP without them; the difference to the other is not significant",
                 }
             ),
         },
@@ -168,19 +174,19 @@ fn claims(one: &MeasuredTable, runs: &[(f64, &str, Vec<f64>)]) -> Vec<Claim> {
             says: "eight files at 5 % loss: SCTP is better than TCP as it is today".into(),
             ours: format!(
                 "SCTP takes less by {}; with RACK and CUBIC, at 5 %: {} s",
-                told("TCP"),
+                list("TCP"),
                 difference(&both, 2)
             ),
             holds: now.value > 0.0,
             expected: false,
             sure: side(&now) != Side::Level,
             why: format!(
-                "TCP has learned since: RACK and TLP find losses without waiting for a timer, and CUBIC grows \
-                 faster; SCTP can have both here, and with them {} at 5 %. Streams spare the wait for what was \
-                 lost, not the time it takes to send it again.",
+                "TCP has improved since: RACK and TLP detect losses without waiting for a timer, and CUBIC grows \
+                 faster. Here SCTP can use both, and with them it {} at 5 %. Streams avoid waiting for lost data of \
+                 other files, but not the time to retransmit it.",
                 match side(&both) {
                     Side::Above => "is better than TCP",
-                    Side::Level => "cannot be told from TCP",
+                    Side::Level => "cannot be distinguished from TCP",
                     Side::Below => "is still worse than TCP",
                 }
             ),
@@ -196,16 +202,16 @@ fn chart(
     x: &str,
     unit: &str,
 ) -> ChartSheet {
-    let places = table.rows.iter().map(|r| {
+    let positions = table.rows.iter().map(|r| {
         let number = r.name.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(f64::NAN);
         if unit == "B" { number * 1e3 } else { number }
     });
     let series = KINDS.map(|(kind, ..)| {
         let mut series =
             SeriesSheet { name: kind.into(), style: Style::Ribbon, ..Default::default() };
-        for (row, place) in table.rows.iter().zip(places.clone()) {
+        for (row, x_value) in table.rows.iter().zip(positions.clone()) {
             if let Some(f) = row.figures.iter().find(|f| f.column == kind) {
-                series.points.push([place, f.ours]);
+                series.points.push([x_value, f.ours]);
                 series.bounds.push((f.low.zip(f.high).map(|(low, high)| [low, high]), f.n));
             }
         }
@@ -218,7 +224,7 @@ fn chart(
         caption: "Time until everything has arrived, over 10 Mbit/s and 10 ms.".into(),
         seed: study.seed,
         rests_on: Some(match table.replications {
-            1 => (1, "run; nothing is left to chance".into()),
+            1 => (1, "run without random elements".into()),
             n => (n, "replications".into()),
         }),
         x: AxisSheet::new(x, unit),

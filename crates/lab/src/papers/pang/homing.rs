@@ -1,30 +1,30 @@
 //! Figures 3.10 and 3.11: a loss of 15 % with one path and with two. Section 5.5: the cable of the
-//! primary path is pulled.
+//! primary path is unplugged.
 
-use super::{Part, Side, Study, difference, known, of_each, read, row, side};
+use super::{Side, Study, StudyResult, difference, or_no_estimate, read, row, side, values_of};
 use crate::builtin;
 use crate::output::{AxisSheet, ChartSheet, SeriesSheet, Style};
-use crate::papers::{Claim, Measured, MeasuredTable};
+use crate::papers::{Claim, MeasuredFigure, MeasuredTable};
 use crate::run::{FlowMeasures, Outcome, RunError};
-use crate::scenario::What;
+use crate::scenario::ProbeKind;
 use ringway_figures::statistics::{Estimate, mean, paired};
 
-/// How long the transfers of Figures 3.10 and 3.11 last, in seconds.
+/// Duration of the transfers of Figures 3.10 and 3.11, in seconds.
 const LENGTH: u32 = 30;
-/// Links of the figures, which bound the transfer's rate, as theirs did.
+/// Links of these figures, which bound the rate of the transfer, as in the paper.
 const LINK: &str = "rate = \"1 Mbit/s\"\ndelay = \"20 ms\"\n\
                     queue = { discipline = \"drop-tail\", limit = 20 }\n";
 const LOSS: &str = "loss = { model = \"random\", chance = \"15 %\" }\nloss_at = \"after-link\"\n";
-/// The first path is silent for so long that a packet is lost, and what is sent again for it a
-/// second later as well.
+/// The first path is down for so long that a packet is lost, and its retransmission a second later
+/// as well.
 const SILENT: &str = "schedule = [{ at = \"1.5 s\", up = false }, { at = \"2.8 s\", up = true }]\n";
 
-/// A transfer over one link or two, with what befalls each.
-fn transfer(name: &str, befalls: &[&str], settings: &str) -> String {
+/// Returns a transfer over one link or two, with the impairments of each.
+fn transfer(name: &str, impairments: &[&str], settings: &str) -> String {
     let mut text =
         format!("[scenario]\ntitle = \"{name}\"\nnodes = [\"a\", \"b\"]\nstop = \"{LENGTH} s\"\n");
     let mut paths = Vec::new();
-    for (n, what) in befalls.iter().enumerate() {
+    for (n, what) in impairments.iter().enumerate() {
         text += &format!("[[link]]\nname = \"path-{n}\"\nbetween = [\"a\", \"b\"]\n{LINK}{what}");
         paths.push(format!("\"path-{n}\""));
     }
@@ -45,12 +45,12 @@ const FIGURE_5_9: &str = "[scenario]\ntitle = \"Figure 5.9\"\nnodes = [\"a\", \"
     [[flow]]\nname = \"f\"\nfrom = \"a\"\nto = \"b\"\ntransport = \"sctp\"\ntraffic = \"poisson\"\n\
     rate = \"400 kbit/s\"\npacket = \"500 B\"\npackets = 1000\nsctp = { paths = [\"first\", \"second\"] }\n";
 
-/// The longest halts; the whole run where nothing came at all.
+/// Returns the longest stall of each run; the whole run where nothing arrived.
 fn stalls(runs: &[Outcome], flow: usize) -> Vec<f64> {
-    of_each(runs, |o| Some(o.flows.get(flow)?.stall.unwrap_or(o.ended)))
+    values_of(runs, |o| Some(o.flows.get(flow)?.stall.unwrap_or(o.ended)))
 }
 
-pub(super) fn run(study: &Study) -> Result<Part, RunError> {
+pub(super) fn run(study: &Study) -> Result<StudyResult, RunError> {
     let mut part = losses(study)?;
     let cable = cable(study)?;
     part.tables.extend(cable.tables);
@@ -60,7 +60,7 @@ pub(super) fn run(study: &Study) -> Result<Part, RunError> {
     Ok(part)
 }
 
-fn losses(study: &Study) -> Result<Part, RunError> {
+fn losses(study: &Study) -> Result<StudyResult, RunError> {
     const RFC_2960: &str = ", initial_rto = \"3 s\"";
     const SS7: &str = ", profile = \"ss7\"";
     const HALF: &str = ", min_rto = \"500 ms\"";
@@ -72,11 +72,14 @@ fn losses(study: &Study) -> Result<Part, RunError> {
     ];
     let mut once = Vec::new();
     let mut shown = Vec::new();
-    for (name, befalls, settings, printed) in event {
-        let outcome = study.once(&read(&transfer(name, &befalls, settings))?, 0)?;
+    for (name, impairments, settings, printed) in event {
+        let outcome = study.once(&read(&transfer(name, &impairments, settings))?, 0)?;
         let halt = stalls(std::slice::from_ref(&outcome), 0)[0];
-        let halt = Measured::certain("halt", "s", halt);
-        once.push(row(name, vec![if let Some(p) = printed { halt.beside(p) } else { halt }]));
+        let halt = MeasuredFigure::exact("halt", "s", halt);
+        once.push(row(
+            name,
+            vec![if let Some(p) = printed { halt.with_paper_value(p) } else { halt }],
+        ));
         shown.push(outcome);
     }
     let kinds = [
@@ -87,21 +90,24 @@ fn losses(study: &Study) -> Result<Part, RunError> {
     ];
     let mut rows = Vec::new();
     let mut halts = Vec::new();
-    for (name, befalls, settings) in kinds {
-        let outcomes = study.scenario(&transfer(name, &befalls, settings))?;
-        let bytes = of_each(&outcomes, |o| Some(o.flows.first()?.goodput / 1e3));
+    for (name, impairments, settings) in kinds {
+        let outcomes = study.scenario(&transfer(name, &impairments, settings))?;
+        let bytes = values_of(&outcomes, |o| Some(o.flows.first()?.goodput / 1e3));
         let stalls = stalls(&outcomes, 0);
-        let stall = Measured::new("longest halt", "s", known(mean(&stalls)));
-        rows.push(row(name, vec![stall, Measured::new("goodput", "kbit/s", known(mean(&bytes)))]));
+        let stall = MeasuredFigure::new("longest halt", "s", or_no_estimate(mean(&stalls)));
+        rows.push(row(
+            name,
+            vec![stall, MeasuredFigure::new("goodput", "kbit/s", or_no_estimate(mean(&bytes)))],
+        ));
         halts.push((name, stalls));
     }
     let halts_of = |name: &str| halts.iter().find(|h| h.0 == name).map_or(&[][..], |h| &h.1);
     let once = MeasuredTable {
         source: "Figures 3.10 and 3.11",
-        what: "how long a transfer over 1 Mbit/s and 20 ms halts when a packet is lost at 1.5 s on the first \
-               path, and what is sent again for it too; two paths are those of hosts with two addresses each \
-               (Figure 3.9). Both losses are placed by hand; the paper's condition, 15 % at random, is in the \
-               next table. The paper: more than 3 s, about 0.5 s."
+        what: "duration of the halt of a transfer over 1 Mbit/s and 20 ms when a packet on the first path is lost at \
+               1.5 s, and its retransmission too. Two paths are those of hosts with two addresses each (Figure 3.9). \
+               Both losses are placed by hand; the paper's condition, 15 % random loss, is in the next table. The \
+               paper: more than 3 s, about 0.5 s."
             .into(),
         replications: 1,
         rows: once,
@@ -109,8 +115,7 @@ fn losses(study: &Study) -> Result<Part, RunError> {
     let random = MeasuredTable {
         source: "Figures 3.10 and 3.11, at random",
         what: format!(
-            "the longest halt in {LENGTH} s of the same transfer where every path loses 15 % at random, in \
-             each direction."
+            "longest halt in {LENGTH} s of the same transfer if every path has 15 % random loss in each direction."
         ),
         replications: study.replications as usize,
         rows,
@@ -149,8 +154,8 @@ fn losses(study: &Study) -> Result<Part, RunError> {
             holds: two < 0.75,
             expected: false,
             sure: true,
-            why: "RTO.Min of 1 s is waited for first; it is an advice of RFC 9260 for the open Internet, and \
-                  the ss7 profile has 100 ms."
+            why: "The transfer first waits for RTO.Min, 1 s, which RFC 9260 recommends for the Internet; the ss7 \
+                  profile has 100 ms."
                 .into(),
         },
     ];
@@ -159,19 +164,19 @@ fn losses(study: &Study) -> Result<Part, RunError> {
         shaded: vec![[1.5, 2.8]],
         name: name.into(),
         title: title.into(),
-        caption: "When each packet arrived, by its number in the order of sending; the first path is silent \
-                  from 1.5 s to 2.8 s."
+        caption: "Time of arrival of each packet, by its number in the order of sending; the first path is down from \
+                  1.5 s to 2.8 s."
             .into(),
         seed: study.seed,
-        rests_on: Some((1, "run; nothing is left to chance".into())),
+        rests_on: Some((1, "run without random elements".into())),
         x: AxisSheet::new("time", "s"),
         y: AxisSheet::new("packet", "number"),
         series: outcome
             .series
             .iter()
-            .find(|s| s.what == What::Sequence)
+            .find(|s| s.what == ProbeKind::Sequence)
             .map(|s| {
-                // What follows looks alike.
+                // The curves after this time look alike.
                 let early = s.arrived.iter().copied().filter(|p| p[0] <= 8.0);
                 SeriesSheet::new("arrived", Style::Scatter, &early.collect::<Vec<_>>())
             })
@@ -183,23 +188,23 @@ fn losses(study: &Study) -> Result<Part, RunError> {
         chart("figure-3-10-one-path", "Figure 3.10, one path", &shown[0]),
         chart("figure-3-11-two-paths", "Figure 3.11, two paths", &shown[1]),
     ];
-    Ok(Part { tables: vec![once, random], claims, charts, findings: Vec::new() })
+    Ok(StudyResult { tables: vec![once, random], claims, charts, findings: Vec::new() })
 }
 
-/// The paper's own condition: every path loses 15 %. Given the longest halts of the same replications
-/// with one path, with two, and with two and short timers.
+/// The paper's own condition: every path loses 15 %. The arguments are the longest stalls of the
+/// same replications with one path, with two, and with two and short timers.
 fn at_random(one: &[f64], two: &[f64], short: &[f64]) -> Claim {
-    let less = |than: &[f64], what: &[f64]| known(paired(than, what));
-    // From more than 3 s to 0.5 s is a sixth; what is not even a half is not that.
+    let less = |than: &[f64], what: &[f64]| or_no_estimate(paired(than, what));
+    // From more than 3 s to 0.5 s is a factor of six; less than a factor of two contradicts it.
     let halves: Vec<f64> = one.iter().map(|halt| halt / 2.0).collect();
     let halved = less(&halves, two);
     let gain = less(one, two);
     let gains = |d: &Estimate, how: &str| match side(d) {
         Side::Above => format!("{how} shorten the halt"),
-        Side::Level => format!("{how} gain nothing that these replications can show"),
+        Side::Level => format!("{how} gain nothing significant in these replications"),
         Side::Below => format!("{how} lengthen the halt"),
     };
-    let average = |halts: &[f64]| known(mean(halts)).value;
+    let average = |halts: &[f64]| or_no_estimate(mean(halts)).value;
     Claim {
         source: "Figure 3.11, 15 % loss",
         says:
@@ -218,44 +223,44 @@ fn at_random(one: &[f64], two: &[f64], short: &[f64]) -> Claim {
         expected: false,
         sure: side(&halved) != Side::Level,
         why: format!(
-            "What is sent again is lost as often on the other path, and each time-out doubles the timer of the \
-             path it was sent on. With the short timers of the ss7 profile {}.",
+            "Retransmissions on the other path are lost as often, and each timeout doubles the timer of its path. \
+             With the short timers of the ss7 profile {}.",
             gains(&less(one, short), "two paths")
         ),
     }
 }
 
-/// Every message came, once.
-fn all_came(flow: &FlowMeasures) -> bool {
+/// Returns whether every message was delivered once.
+fn all_delivered(flow: &FlowMeasures) -> bool {
     flow.failed.is_none() && flow.messages.is_some_and(|m| m.delivered == m.written)
 }
 
-fn cable(study: &Study) -> Result<Part, RunError> {
+fn cable(study: &Study) -> Result<StudyResult, RunError> {
     const LAYOUT: &str = "Figure 5.9: two at A, one at B";
     let text = builtin::find("two-cables").map_or("", |b| b.text);
     let two = study.scenario(text)?;
     let one = study.scenario(FIGURE_5_9)?;
     let gap = |flow: usize| -> Vec<f64> { stalls(&two, flow).iter().map(|s| s * 1e3).collect() };
     let share = |runs: &[Outcome], flow: usize| {
-        let came = |o: &Outcome| {
+        let delivered = |o: &Outcome| {
             let m = o.flows.get(flow)?.messages?;
             Some(m.delivered as f64 / m.written as f64 * 100.0)
         };
-        known(mean(&of_each(runs, came)))
+        or_no_estimate(mean(&values_of(runs, delivered)))
     };
     let moved = |name: &str, flow: usize| {
-        let gap = Measured::new("gap", "ms", known(mean(&gap(flow))));
-        row(name, vec![gap, Measured::new("delivered", "%", share(&two, flow))])
+        let gap = MeasuredFigure::new("gap", "ms", or_no_estimate(mean(&gap(flow))));
+        row(name, vec![gap, MeasuredFigure::new("delivered", "%", share(&two, flow))])
     };
     let shown = |name: &str, runs: &[Outcome]| {
         let gap: Vec<f64> = stalls(runs, 0).iter().map(|s| s * 1e3).collect();
-        let gap = Measured::new("gap", "ms", known(mean(&gap)));
-        row(name, vec![gap, Measured::new("delivered", "%", share(runs, 0))])
+        let gap = MeasuredFigure::new("gap", "ms", or_no_estimate(mean(&gap)));
+        row(name, vec![gap, MeasuredFigure::new("delivered", "%", share(runs, 0))])
     };
     let table = MeasuredTable {
         source: "Section 5.5",
-        what: "the longest time without a message when the cable of the primary path is pulled for good at \
-               5 s, of a hundred messages a second; 1 ms one way. The paper's transfer paused for ever."
+        what: "longest time without a message when the cable of the primary path is unplugged permanently at 5 s, \
+               with a hundred messages per second and a delay of 1 ms. The paper's transfer did not continue."
             .into(),
         replications: study.replications as usize,
         rows: vec![
@@ -268,14 +273,14 @@ fn cable(study: &Study) -> Result<Part, RunError> {
     let (default, ss7) = (get("two cables at both, default"), get("two cables at both, ss7"));
     let high = |flow: usize| gap(flow).iter().fold(0.0, |a: f64, b| a.max(*b));
     let complete =
-        |flow: usize| two.iter().filter(|o| o.flows.get(flow).is_some_and(all_came)).count();
+        |flow: usize| two.iter().filter(|o| o.flows.get(flow).is_some_and(all_delivered)).count();
     let n = two.len();
     let claims = vec![
         Claim {
             source: "Section 5.5",
             says: "data should go on over the second path, and did not in the paper".into(),
             ours: format!(
-                "all messages came, each once, in {} of {n} runs by default and {} with ss7",
+                "all messages arrived once in {} of {n} runs by default and in {} with ss7",
                 complete(0),
                 complete(1)
             ),
@@ -305,15 +310,15 @@ fn cable(study: &Study) -> Result<Part, RunError> {
             expected: true,
             sure: true,
             why: "Machine B had one address there, and a path is an address of the peer (RFC 9260 section 1.3), so \
-                  there is one path. What times out leaves from A's other address (section 6.4.1: the most \
-                  divergent pair of source and destination)."
+                  there is one path. Retransmissions after a timeout are sent from A's other address (section 6.4.1: \
+                  the most divergent pair of source and destination)."
                 .into(),
         },
     ];
     let bars = [("default", 0), ("ss7", 1)];
     let mut series = SeriesSheet { name: "gap".into(), style: Style::Bars, ..Default::default() };
     for (name, flow) in bars {
-        let estimate = known(mean(&stalls(&two, flow)));
+        let estimate = or_no_estimate(mean(&stalls(&two, flow)));
         series.points.push([flow as f64, estimate.value]);
         series.names.push(name.into());
         series.bounds.push((estimate.interval.map(|i| [i.low, i.high]), estimate.n));
@@ -321,8 +326,8 @@ fn cable(study: &Study) -> Result<Part, RunError> {
     let chart = ChartSheet {
         shaded: Vec::new(),
         name: "section-5-5-gap".into(),
-        title: "Section 5.5, the gap when the primary cable is pulled".into(),
-        caption: "The longest time without a message, by profile.".into(),
+        title: "Section 5.5, the gap when the primary cable is unplugged".into(),
+        caption: "Longest time without a message, by profile.".into(),
         seed: study.seed,
         rests_on: Some((n, "replications".into())),
         x: AxisSheet::new("profile", ""),
@@ -332,21 +337,21 @@ fn cable(study: &Study) -> Result<Part, RunError> {
     // SS7: available 99.9988 % of a year (Hung and Khanh 2010, section II.2).
     let silence = 365.25 * 86_400.0 * (1.0 - 0.999_988);
     let finding = format!(
-        "The availability that SS7 asks for, 99.9988 %, leaves {silence:.0} s of silence a year: {:.0} changes \
-         of path with the gap of the ss7 profile, {:.0} with the default one. (Hung and Khanh add \"10 min/yr\", \
+        "The availability of SS7, 99.9988 %, allows {silence:.0} s of outage per year: {:.0} changes of path with \
+         the gap of the ss7 profile, {:.0} with the default one. (Hung and Khanh add \"10 min/yr\", \
          which is 99.9981 %.)",
         (silence / (ss7 / 1e3)).floor(),
         (silence / (default / 1e3)).floor()
     );
-    Ok(Part { tables: vec![table], claims, charts: vec![chart], findings: vec![finding] })
+    Ok(StudyResult { tables: vec![table], claims, charts: vec![chart], findings: vec![finding] })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The verdict on Figure 3.11 is that of the paper's condition, and says so where two paths gain
-    /// nothing.
+    /// The result for Figure 3.11 is that of the paper's condition, and reports where two paths
+    /// give no gain.
     #[test]
     fn figure_3_11_is_judged_under_its_own_condition() {
         let one = [5.0, 6.0, 5.5, 6.5, 5.2, 5.8];

@@ -1,13 +1,14 @@
 //! Pang 2003, "SCTP support in SIP proxy server": its experiments in the virtual world.
 //!
-//! The paper had three machines of 2002, a person who answered the telephone, and an SCTP that was
-//! not finished. So milliseconds are not compared, but for those that are a matter of round trips:
-//! what is held against the paper is which transport is ahead and by what factor. A [`Claim`] says
-//! for each sentence of the paper whether it comes out here and whether it should; where it should
-//! not, the reason stands beside it, and another experiment shows it where one can.
+//! The paper used three machines of 2002, a person who answered the telephone, and an unfinished
+//! SCTP implementation. So absolute times are not compared, except those determined by round trips.
+//! The comparison is which transport is ahead and by what factor. A [`Claim`] states for each
+//! sentence of the paper whether it holds here and whether it is expected to. If it is not, the
+//! claim has the reason, and where possible another experiment that demonstrates it.
 //!
-//! [`throughput`] is section 5.2, [`single`] 5.3, [`multi`] 5.4, [`homing`] 5.5 and Figures 3.10 and
-//! 3.11, [`files`] Figures 3.7 and 3.8, [`setup`] what Gangurde et al. announce and do not print.
+//! [`throughput`] is section 5.2, [`single`] 5.3, [`multi`] 5.4, [`homing`] 5.5 and Figures 3.10
+//! and 3.11, [`files`] Figures 3.7 and 3.8. [`setup`] is the call set-up that Gangurde et al.
+//! announce and do not print.
 
 mod files;
 mod homing;
@@ -16,29 +17,29 @@ mod setup;
 mod single;
 mod throughput;
 
-use super::{Claim, Measured, MeasuredRow, MeasuredTable, Reproduction};
+use super::{Claim, MeasuredFigure, MeasuredRow, MeasuredTable, Reproduction};
 use crate::output::ChartSheet;
 use crate::run::{Options, Outcome, RunError, run as run_once};
 use crate::scenario::Scenario;
-use crate::sip::{Bed, Calls};
+use crate::sip::{Calls, TestBed};
 use rayon::prelude::*;
 use ringway_figures::statistics::{Estimate, SampleError};
 use ringway_link::{LinkConfig, Rate, Span, Streams};
 use ringway_sim::flows::TransportConfig;
 
-/// Replications unless told otherwise.
+/// Default number of replications.
 pub(super) const REPLICATIONS: u64 = 30;
 
-/// What is the same for all experiments.
+/// Parameters shared by all experiments.
 #[derive(Clone, Copy, Debug)]
 struct Study {
     seed: u64,
     replications: u64,
 }
 
-/// What an experiment gives.
+/// Results of one experiment.
 #[derive(Default)]
-struct Part {
+struct StudyResult {
     tables: Vec<MeasuredTable>,
     claims: Vec<Claim>,
     charts: Vec<ChartSheet>,
@@ -49,7 +50,7 @@ pub(super) fn run(seed: u64, replications: u64) -> Result<Reproduction, RunError
     let study = Study { seed, replications };
     let experiments =
         [throughput::run, single::run, multi::run, files::run, homing::run, setup::run];
-    let mut all = Part::default();
+    let mut all = StudyResult::default();
     for experiment in experiments {
         let part = experiment(&study)?;
         all.tables.extend(part.tables);
@@ -74,7 +75,7 @@ pub(super) fn run(seed: u64, replications: u64) -> Result<Reproduction, RunError
 }
 
 impl Study {
-    /// Runs something once for each replication, on all cores.
+    /// Calls a function once for each replication, on all cores.
     fn each<T: Send>(
         &self,
         run: impl Fn(u64) -> Result<T, RunError> + Sync + Send,
@@ -82,18 +83,18 @@ impl Study {
         (0..self.replications).into_par_iter().map(run).collect()
     }
 
-    /// Runs a test bed; replication r of every bed meets the same random numbers.
-    fn beds(&self, bed: &Bed) -> Result<Vec<Calls>, RunError> {
+    /// Runs a test bed; replication r of every bed uses the same random numbers.
+    fn beds(&self, bed: &TestBed) -> Result<Vec<Calls>, RunError> {
         self.each(|replication| Ok(bed.run(Streams::new(self.seed, replication))?))
     }
 
-    /// Runs the scenario of a text.
+    /// Runs the scenario in a text.
     fn scenario(&self, text: &str) -> Result<Vec<Outcome>, RunError> {
         let scenario = read(text)?;
         self.each(|replication| self.once(&scenario, replication))
     }
 
-    /// Runs a scenario once; the first replication looks at its probes.
+    /// Runs a scenario once; the first replication records its probes.
     fn once(&self, scenario: &Scenario, replication: u64) -> Result<Outcome, RunError> {
         let probes = replication == 0;
         let seed = Some(self.seed);
@@ -101,23 +102,23 @@ impl Study {
     }
 }
 
-/// A scenario of this program's own; a mistake in it is told as it would be in a file.
+/// Parses a scenario of this program; a mistake in it is reported like one in a file.
 fn read(text: &str) -> Result<Scenario, RunError> {
     let read = Scenario::read("pang", text);
     read.map_err(|what| RunError::World(ringway_sim::Error::Settings { what: what.to_string() }))
 }
 
-/// Nothing was seen: a value that is none.
-const NOTHING: Estimate = Estimate { value: f64::NAN, n: 0, interval: None, equal: false };
+/// The estimate of a quantity without observations.
+const NO_ESTIMATE: Estimate = Estimate { value: f64::NAN, n: 0, interval: None, equal: false };
 
-/// What the interval of a difference tells.
+/// The position of a difference's interval relative to 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
-    /// More than 0.
+    /// The interval is above 0.
     Above,
-    /// Less.
+    /// The interval is below 0.
     Below,
-    /// 0 is in the interval, or there is none.
+    /// The interval contains 0, or there is none.
     Level,
 }
 
@@ -129,18 +130,18 @@ fn side(difference: &Estimate) -> Side {
     }
 }
 
-/// Whether all differences are more than 0, and whether their intervals tell.
+/// Returns whether all differences are above 0, and whether their intervals decide it.
 fn all_above(differences: &[Estimate]) -> (bool, bool) {
     let sides = || differences.iter().map(side);
     let holds = sides().all(|s| s == Side::Above);
     (holds, holds || sides().any(|s| s == Side::Below))
 }
 
-/// The percentages at which differences lie on each side, in words: `more at 5 %, 10 %; level at
-/// 20 %`.
+/// Lists in words the loss percentages at which differences are on each side: `more at 5 %, 10 %;
+/// level at 20 %`.
 fn by_side(differences: &[(f64, Estimate)], words: [&str; 3]) -> String {
-    let of = |(word, wanted): (&str, Side)| {
-        let here = differences.iter().filter(|d| side(&d.1) == wanted);
+    let of = |(word, expected): (&str, Side)| {
+        let here = differences.iter().filter(|d| side(&d.1) == expected);
         let here: Vec<String> = here.map(|d| format!("{} %", d.0)).collect();
         (!here.is_empty()).then(|| format!("{word} at {}", here.join(", ")))
     };
@@ -148,7 +149,7 @@ fn by_side(differences: &[(f64, Estimate)], words: [&str; 3]) -> String {
     words.into_iter().zip(sides).filter_map(of).collect::<Vec<_>>().join("; ")
 }
 
-/// A difference with its interval, in so many decimals.
+/// Formats a difference with its interval.
 fn difference(of: &Estimate, decimals: usize) -> String {
     match of.interval {
         Some(i) => {
@@ -158,17 +159,17 @@ fn difference(of: &Estimate, decimals: usize) -> String {
     }
 }
 
-/// An estimate, or none of nothing.
-fn known(estimate: Result<Estimate, SampleError>) -> Estimate {
-    estimate.unwrap_or(NOTHING)
+/// Returns the estimate, or [`NO_ESTIMATE`] without observations.
+fn or_no_estimate(estimate: Result<Estimate, SampleError>) -> Estimate {
+    estimate.unwrap_or(NO_ESTIMATE)
 }
 
-/// TCP as a SIP server of today uses it.
+/// TCP with the settings of a present-day SIP server.
 fn tcp() -> TransportConfig {
     TransportConfig::Tcp(ringway_tcp::Settings { nagle: false, ..Default::default() })
 }
 
-/// SCTP with a stream for each call.
+/// SCTP with one stream per call.
 fn sctp(settings: ringway_sctp::Settings) -> TransportConfig {
     TransportConfig::Sctp(settings, settings.outbound_streams)
 }
@@ -178,22 +179,22 @@ fn ethernet(delay: Span) -> LinkConfig {
     LinkConfig { rate: Rate(100_000_000), delay, ..LinkConfig::default() }
 }
 
-/// The three transports by their names.
+/// The three transports by name.
 fn transports() -> [(&'static str, TransportConfig); 3] {
     [("UDP", TransportConfig::Udp), ("TCP", tcp()), ("SCTP", sctp(Default::default()))]
 }
 
-/// SCTP that finds losses by time and probes a silent tail.
+/// SCTP that detects losses by time (RACK) and probes the tail.
 fn rack() -> (&'static str, TransportConfig) {
     ("SCTP, RACK", sctp(ringway_sctp::Settings { rack: true, ..Default::default() }))
 }
 
-/// A row of figures.
-fn row(name: impl Into<String>, figures: Vec<Measured>) -> MeasuredRow {
+/// Creates a row of figures.
+fn row(name: impl Into<String>, figures: Vec<MeasuredFigure>) -> MeasuredRow {
     MeasuredRow { name: name.into(), figures }
 }
 
-/// What `of` gives of each.
-fn of_each<T>(all: &[T], of: impl Fn(&T) -> Option<f64>) -> Vec<f64> {
+/// Returns the values that `of` returns for each element.
+fn values_of<T>(all: &[T], of: impl Fn(&T) -> Option<f64>) -> Vec<f64> {
     all.iter().filter_map(of).collect()
 }

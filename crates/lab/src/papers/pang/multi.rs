@@ -1,13 +1,13 @@
-//! Table 5.3: how many calls a minute eight phones get through, against loss.
+//! Table 5.3: calls per minute of eight phones, against loss.
 
 use super::{
-    Part, Side, Study, all_above, by_side, difference, ethernet, known, of_each, rack, row, sctp,
-    side, transports,
+    Side, Study, StudyResult, all_above, by_side, difference, ethernet, or_no_estimate, rack, row,
+    sctp, side, transports, values_of,
 };
 use crate::output::{AxisSheet, ChartSheet, SeriesSheet, Style};
-use crate::papers::{Claim, Measured, MeasuredRow, MeasuredTable};
+use crate::papers::{Claim, MeasuredFigure, MeasuredRow, MeasuredTable};
 use crate::run::RunError;
-use crate::sip::{Bed, Calls};
+use crate::sip::{Calls, TestBed};
 use ringway_figures::statistics::{
     Estimate, mean, paired, percentile_of_replications, ratio_of_replications,
 };
@@ -16,26 +16,26 @@ use ringway_link::{Chance, Change, LinkConfig, Loss, Span};
 use ringway_sansio::{Duration, Time};
 use ringway_sim::flows::TransportConfig;
 
-/// Loss in per cent, and calls printed over UDP and SCTP.
+/// Loss in per cent, and the printed number of calls over UDP and SCTP.
 const LOSSES: [(f64, f64, f64); 4] =
     [(5.0, 70.0, 60.0), (10.0, 40.0, 43.0), (20.0, 32.0, 37.0), (30.0, 20.0, 26.0)];
-/// Phones on each of two machines.
+/// Number of phones on each of two machines.
 const PHONES: u8 = 8;
 const NAMES: [&str; 5] = ["UDP", "TCP", "SCTP", "SCTP, RACK", "SCTP, short timers"];
-/// SCTP with one thing changed at a time, to see what it loses by; both stand in the way of phones
-/// that wait for each other.
+/// SCTP with one timer changed at a time, to show which of them costs calls. The first two make
+/// phones that wait for each other slower.
 const TIMERS: [&str; 3] = ["RTO.Min 0.5 s", "RTO.Max 1 s", "0.5 s, never doubled"];
-/// When losses begin, and how long calls are counted. The paper does not say how long it counted.
+/// Time at which losses begin, and duration of the count. The paper does not state its duration.
 const FROM: Time = Time::from_secs(30);
 const COUNTED: Duration = Duration::from_secs(60);
-/// How long an INVITE may wait for its answer: timer B of RFC 3261, the 64*T1 of every transaction.
+/// Time limit of an INVITE: timer B of RFC 3261, 64*T1.
 const LIMIT: Duration = Duration::from_secs(32);
-/// A phone rings as long as the paper's call set-up took, and a call ends after its termination's
-/// time, so that without loss the eight phones make the calls that its tables let expect.
+/// A phone rings for the paper's call set-up time, and a call lasts for the paper's termination
+/// time. Without loss the eight phones then make the number of calls that the paper's tables imply.
 const RINGING: Duration = Duration::from_millis(4600);
 const TALK: Duration = Duration::from_millis(1700);
 
-/// A link to the router that begins to lose at [`FROM`], in both directions.
+/// A link to the router that begins to lose packets at [`FROM`], in both directions.
 fn line(loss: f64) -> LinkConfig {
     let chance = Chance::percent(loss).unwrap_or_default();
     let loss = Loss::Random(RandomLoss { chance, ..RandomLoss::default() });
@@ -44,33 +44,43 @@ fn line(loss: f64) -> LinkConfig {
     LinkConfig { schedule: vec![change], ..ethernet(Span::from_millis(1)) }
 }
 
-/// Which packets between phones and proxy are lost. NIST Net is told a loss for each source and
-/// destination (Table 5.1 of the paper), and it is not said for which.
+/// Direction of the lost packets between phones and proxy. NIST Net is configured with a loss for
+/// each source and destination (Table 5.1 of the paper), and the paper does not state for which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lost {
-    /// Those of both directions.
+enum LossDirection {
+    /// Both directions.
     Both,
-    /// Those from the phones' machines to the proxy.
+    /// From the phones' machines to the proxy.
     ToProxy,
 }
 
-/// How long calls of phones without people are counted: the first is in the table, the second
-/// besides in the reason, for who is ahead depends on it.
-const DIALLED: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(20)];
+/// Counting periods of automatic phones: the first one is in the table, both are in the reason,
+/// because the order of the transports depends on it.
+const AUTOMATIC: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(20)];
 
-/// Phones without people: they answer at once, hang up at once and call again.
-fn dialling(carried: TransportConfig, loss: f64, lost: Lost) -> Bed {
-    let until = FROM + DIALLED[1];
+/// Automatic phones: they answer at once, hang up at once and call again.
+fn automatic_bed(
+    transport_config: TransportConfig,
+    loss: f64,
+    direction: LossDirection,
+) -> TestBed {
+    let until = FROM + AUTOMATIC[1];
     let end = until + LIMIT * 2;
-    Bed { answer: Duration::ZERO, talk: Duration::ZERO, until, end, ..bed(carried, loss, lost) }
+    TestBed {
+        answer: Duration::ZERO,
+        talk: Duration::ZERO,
+        until,
+        end,
+        ..bed(transport_config, loss, direction)
+    }
 }
 
-fn bed(carried: TransportConfig, loss: f64, lost: Lost) -> Bed {
+fn bed(transport_config: TransportConfig, loss: f64, direction: LossDirection) -> TestBed {
     let clean = ethernet(Span::from_millis(1));
-    let back = if lost == Lost::Both { line(loss) } else { clean.clone() };
+    let back = if direction == LossDirection::Both { line(loss) } else { clean.clone() };
     let phones = [line(loss), back];
-    Bed {
-        carried,
+    TestBed {
+        transport: transport_config,
         links: [phones.clone(), phones, [clean.clone(), clean]],
         pairs: PHONES,
         callers_register: true,
@@ -83,7 +93,7 @@ fn bed(carried: TransportConfig, loss: f64, lost: Lost) -> Bed {
     }
 }
 
-/// Set-up times in seconds, without the ringing.
+/// Returns the set-up times in seconds, without the ringing.
 fn setups(calls: &Calls) -> Vec<f64> {
     let took = |call: &crate::sip::Call| {
         let took = call.answered?.since(call.invited);
@@ -92,7 +102,7 @@ fn setups(calls: &Calls) -> Vec<f64> {
     calls.calls.iter().filter_map(took).collect()
 }
 
-/// INVITE transactions answered 200 within so long.
+/// Returns the number of INVITE transactions that got a 200 within a period.
 fn completed(calls: &Calls, within: Duration) -> f64 {
     let end = FROM + within;
     calls.calls.iter().filter(|c| c.answered.is_some_and(|at| at <= end)).count() as f64
@@ -101,25 +111,25 @@ fn completed(calls: &Calls, within: Duration) -> f64 {
 struct Cell {
     transport: &'static str,
     loss: f64,
-    lost: Lost,
+    direction: LossDirection,
     runs: Vec<Calls>,
 }
 
 impl Cell {
     fn completed(&self) -> Vec<f64> {
-        of_each(&self.runs, |calls| Some(completed(calls, COUNTED)))
+        values_of(&self.runs, |calls| Some(completed(calls, COUNTED)))
     }
 
-    /// The share of the INVITEs that were answered 200 within timer B.
+    /// Estimates the share of the INVITEs that got a 200 within timer B.
     fn ratio(&self) -> Estimate {
         let counts = |calls: &Calls| (setups(calls).len() as u64, calls.calls.len() as u64);
-        known(ratio_of_replications(&self.runs.iter().map(counts).collect::<Vec<_>>()))
+        or_no_estimate(ratio_of_replications(&self.runs.iter().map(counts).collect::<Vec<_>>()))
     }
 
     fn percentile(&self, p: f64) -> Estimate {
         let times = self.runs.iter().map(setups).filter(|times| !times.is_empty());
         let times: Vec<Vec<f64>> = times.collect();
-        known(percentile_of_replications(&times, p))
+        or_no_estimate(percentile_of_replications(&times, p))
     }
 }
 
@@ -138,41 +148,41 @@ fn timers() -> [(&'static str, TransportConfig); 3] {
     ]
 }
 
-pub(super) fn run(study: &Study) -> Result<Part, RunError> {
+pub(super) fn run(study: &Study) -> Result<StudyResult, RunError> {
     let ss7 = ("SCTP, short timers", sctp(ringway_sctp::Settings::ss7()));
     let mut cells = Vec::new();
-    for lost in [Lost::Both, Lost::ToProxy] {
-        for (transport, carried) in transports().into_iter().chain([rack(), ss7]) {
+    for direction in [LossDirection::Both, LossDirection::ToProxy] {
+        for (transport, transport_config) in transports().into_iter().chain([rack(), ss7]) {
             for (loss, ..) in LOSSES {
-                let runs = study.beds(&bed(carried, loss, lost))?;
-                cells.push(Cell { transport, loss, lost, runs });
+                let runs = study.beds(&bed(transport_config, loss, direction))?;
+                cells.push(Cell { transport, loss, direction, runs });
             }
         }
     }
-    for (transport, carried) in timers() {
+    for (transport, transport_config) in timers() {
         for (loss, ..) in LOSSES {
-            let runs = study.beds(&bed(carried, loss, Lost::Both))?;
-            cells.push(Cell { transport, loss, lost: Lost::Both, runs });
+            let runs = study.beds(&bed(transport_config, loss, LossDirection::Both))?;
+            cells.push(Cell { transport, loss, direction: LossDirection::Both, runs });
         }
     }
-    let find = |transport: &str, loss: f64, lost: Lost| {
-        cells.iter().find(|c| (c.transport, c.loss, c.lost) == (transport, loss, lost))
+    let find = |transport: &str, loss: f64, direction: LossDirection| {
+        cells.iter().find(|c| (c.transport, c.loss, c.direction) == (transport, loss, direction))
     };
     let n = study.replications as usize;
     let table = |source, what: String, rows| MeasuredTable { source, what, replications: n, rows };
     let mut tables = Vec::new();
-    for lost in [Lost::Both, Lost::ToProxy] {
-        let [counts, ratios, times] = rows(&|transport, loss| find(transport, loss, lost));
-        let of = match lost {
-            Lost::Both => "between the phones and the proxy, in each direction",
-            Lost::ToProxy => "from the phones to the proxy alone",
+    for direction in [LossDirection::Both, LossDirection::ToProxy] {
+        let [counts, ratios, times] = rows(&|transport, loss| find(transport, loss, direction));
+        let of = match direction {
+            LossDirection::Both => "between the phones and the proxy, in each direction",
+            LossDirection::ToProxy => "from the phones to the proxy alone",
         };
         tables.push(table(
             "Table 5.3",
             format!(
-                "INVITE transactions answered 200 in {} s by {PHONES} phones that call {PHONES} others again \
-                 and again, against the loss of packets {of}. A call takes {} s of people: the paper's \
-                 set-up and termination over UDP.",
+                "INVITE transactions answered 200 in {} s by {PHONES} phones that repeatedly call {PHONES} others, \
+                 against the loss of packets {of}. A call takes {} s of people's time: the paper's set-up and \
+                 termination over UDP.",
                 COUNTED.as_secs(),
                 (RINGING + TALK).as_secs_f64()
             ),
@@ -181,7 +191,7 @@ pub(super) fn run(study: &Study) -> Result<Part, RunError> {
         tables.push(table(
             "Table 5.3, completion",
             format!(
-                "share of the INVITEs begun in that time that were answered 200 within {} s, timer B of \
+                "share of the INVITEs sent in that time that were answered 200 within {} s, timer B of \
                  RFC 3261; packets lost {of}.",
                 LIMIT.as_secs()
             ),
@@ -195,20 +205,22 @@ pub(super) fn run(study: &Study) -> Result<Part, RunError> {
     }
     let counts_of = |(loss, ..): &(f64, f64, f64)| {
         let names = ["UDP", "SCTP"].into_iter().chain(TIMERS);
-        let cells = names.filter_map(|name| find(name, *loss, Lost::Both));
-        let count = |c: &Cell| Measured::new(c.transport, "calls", known(mean(&c.completed())));
+        let cells = names.filter_map(|name| find(name, *loss, LossDirection::Both));
+        let count = |c: &Cell| {
+            MeasuredFigure::new(c.transport, "calls", or_no_estimate(mean(&c.completed())))
+        };
         row(format!("{loss} %"), cells.map(count).collect())
     };
     tables.push(table(
-        "Table 5.3, what SCTP loses by",
-        "the same count with losses in each direction, and one timer of SCTP's changed at a time: the least \
-         timeout as long as SIP's own T1, the largest one so short that it is never doubled, and both."
+        "Table 5.3, timers of SCTP",
+        "the same count with losses in each direction, and one timer of SCTP changed at a time: the minimum timeout \
+         equal to SIP's T1, the maximum timeout so short that it is never doubled, and both."
             .into(),
         LOSSES.iter().map(counts_of).collect(),
     ));
-    let (diallers, dialled) = dialled(study)?;
+    let (diallers, automatic_calls) = automatic_calls(study)?;
     let mut claims = claims(&find);
-    claims.push(fast_retransmission(&dialled));
+    claims.push(fast_retransmission(&automatic_calls));
     let mut charts = vec![
         counts(study, "", "in each direction", &tables[0]),
         counts(study, "-to-proxy", "from the phones alone", &tables[3]),
@@ -216,32 +228,34 @@ pub(super) fn run(study: &Study) -> Result<Part, RunError> {
     charts.extend(LOSSES.map(|(loss, ..)| ecdf(study, &cells, loss)));
     tables.push(diallers);
     let findings = vec![
-        "Table 5.3 cannot be had again to the number: the paper says neither how long it counted nor how \
-         its people dialled, nor for which direction its router was told to lose packets. Both readings \
-         are run, and the same minute is given to all transports. What is compared is which is ahead."
+        "The numbers of Table 5.3 cannot be reproduced exactly: the paper states neither the counting time nor how \
+         its people dialled, nor the direction in which its router lost packets. Both directions are run, and all \
+         transports have the same minute. The order of the transports is compared."
             .into(),
     ];
-    Ok(Part { tables, claims, charts, findings })
+    Ok(StudyResult { tables, claims, charts, findings })
 }
 
-/// Completed calls of phones without people, by transport, loss and direction, counted for each
-/// time of [`DIALLED`].
-type Dialled = Vec<(&'static str, f64, Lost, [Vec<f64>; 2])>;
+/// Completed calls of automatic phones, by transport, loss and direction, for each period of
+/// [`AUTOMATIC`].
+type AutomaticCalls = Vec<(&'static str, f64, LossDirection, [Vec<f64>; 2])>;
 
-/// The paper lays it to fast retransmission that SCTP completes more calls. Phones of people send
-/// too little for it; these send enough.
-fn dialled(study: &Study) -> Result<(MeasuredTable, Dialled), RunError> {
-    let mut all = Dialled::new();
+/// The paper attributes SCTP's larger number of calls to fast retransmission. Phones with people
+/// send too little for it; automatic phones send enough.
+fn automatic_calls(study: &Study) -> Result<(MeasuredTable, AutomaticCalls), RunError> {
+    let mut all = AutomaticCalls::new();
     let mut rows = Vec::new();
-    for (lost, way) in [(Lost::Both, "in each direction"), (Lost::ToProxy, "to the proxy")] {
+    for (direction, way) in
+        [(LossDirection::Both, "in each direction"), (LossDirection::ToProxy, "to the proxy")]
+    {
         for (loss, ..) in LOSSES {
             let mut figures = Vec::new();
-            for (name, carried) in transports().into_iter().chain([rack()]) {
-                let runs = study.beds(&dialling(carried, loss, lost))?;
-                let count = |within| of_each(&runs, |calls| Some(completed(calls, within)));
-                let counts = DIALLED.map(count);
-                figures.push(Measured::new(name, "calls", known(mean(&counts[0]))));
-                all.push((name, loss, lost, counts));
+            for (name, transport_config) in transports().into_iter().chain([rack()]) {
+                let runs = study.beds(&automatic_bed(transport_config, loss, direction))?;
+                let count = |within| values_of(&runs, |calls| Some(completed(calls, within)));
+                let counts = AUTOMATIC.map(count);
+                figures.push(MeasuredFigure::new(name, "calls", or_no_estimate(mean(&counts[0]))));
+                all.push((name, loss, direction, counts));
             }
             rows.push(row(format!("{loss} % {way}"), figures));
         }
@@ -249,9 +263,9 @@ fn dialled(study: &Study) -> Result<(MeasuredTable, Dialled), RunError> {
     let table = MeasuredTable {
         source: "Table 5.3, without people",
         what: format!(
-            "INVITE transactions answered 200 in {} s where the same phones answer and hang up at once and call \
-             again 0.1 s later.",
-            DIALLED[0].as_secs()
+            "INVITE transactions answered 200 in {} s if the same phones answer and hang up at once and call again \
+             0.1 s later.",
+            AUTOMATIC[0].as_secs()
         ),
         replications: study.replications as usize,
         rows,
@@ -259,56 +273,67 @@ fn dialled(study: &Study) -> Result<(MeasuredTable, Dialled), RunError> {
     Ok((table, all))
 }
 
-/// How many calls more than over UDP, counted for the time of that index of [`DIALLED`].
-fn dialled_more(all: &Dialled, transport: &str, loss: f64, lost: Lost, counted: usize) -> Estimate {
+/// Returns the number of calls over a transport less those over UDP, for the period of that index
+/// in [`AUTOMATIC`].
+fn automatic_difference(
+    all: &AutomaticCalls,
+    transport: &str,
+    loss: f64,
+    direction: LossDirection,
+    counted: usize,
+) -> Estimate {
     let of = |transport: &str| {
-        let found = all.iter().find(|d| (d.0, d.1, d.2) == (transport, loss, lost));
+        let found = all.iter().find(|d| (d.0, d.1, d.2) == (transport, loss, direction));
         found.map_or(&[][..], |d| &d.3[counted])
     };
-    known(paired(of(transport), of("UDP")))
+    or_no_estimate(paired(of(transport), of("UDP")))
 }
 
-/// The losses at which more, as many or fewer calls are completed than over UDP.
+/// Lists the losses at which more, as many or fewer calls are completed than over UDP.
 fn ahead_at(differences: &[(f64, Estimate)]) -> String {
-    by_side(differences, ["more", "not told apart", "fewer"])
+    by_side(differences, ["more", "no significant difference", "fewer"])
 }
 
-fn fast_retransmission(all: &Dialled) -> Claim {
-    let more = |transport, lost, counted| -> Vec<(f64, Estimate)> {
-        let one = |loss: f64| (loss, dialled_more(all, transport, loss, lost, counted));
+fn fast_retransmission(all: &AutomaticCalls) -> Claim {
+    let more = |transport, direction, counted| -> Vec<(f64, Estimate)> {
+        let one =
+            |loss: f64| (loss, automatic_difference(all, transport, loss, direction, counted));
         LOSSES.iter().map(|l| one(l.0)).collect()
     };
-    let told = |differences: &[(f64, Estimate)]| {
+    let list = |differences: &[(f64, Estimate)]| {
         let one = |(loss, d): &(f64, Estimate)| format!("{loss} %: {}", difference(d, 0));
         differences.iter().map(one).collect::<Vec<_>>().join(", ")
     };
-    let [both, one_way, rack] =
-        [("SCTP", Lost::Both), ("SCTP", Lost::ToProxy), ("SCTP, RACK", Lost::Both)]
-            .map(|(transport, lost)| more(transport, lost, 0));
-    let long = more("SCTP", Lost::Both, 1);
+    let [both, one_way, rack] = [
+        ("SCTP", LossDirection::Both),
+        ("SCTP", LossDirection::ToProxy),
+        ("SCTP, RACK", LossDirection::Both),
+    ]
+    .map(|(transport, direction)| more(transport, direction, 0));
+    let long = more("SCTP", LossDirection::Both, 1);
     let high: Vec<Estimate> = both.iter().filter(|d| d.0 >= 10.0).map(|d| d.1).collect();
     let (holds, sure) = all_above(&high);
-    let [short_count, long_count] = DIALLED.map(|d| d.as_secs());
+    let [short_count, long_count] = AUTOMATIC.map(|d| d.as_secs());
     Claim {
         source: "Section 5.4",
         says: "it is fast retransmission that brings SCTP ahead of UDP at 10 % loss and above"
             .into(),
         ours: format!(
-            "calls over SCTP less those over UDP where phones have no people, counted for {short_count} s: {}; \
+            "calls over SCTP less those over UDP with automatic phones, counted for {short_count} s: {}; \
              with losses one way {}; with RACK {}; counted for {long_count} s: {}",
-            told(&both),
-            told(&one_way),
-            told(&rack),
-            told(&long)
+            list(&both),
+            list(&one_way),
+            list(&rack),
+            list(&long)
         ),
         holds,
         expected: false,
         sure,
         why: format!(
-            "Phones that call without a rest send enough for three packets to follow a lost one. Counted for \
+            "Automatic phones send enough for three packets to follow a lost one. Counted for \
              {short_count} s, SCTP then completes {}; counted for {long_count} s, {}. Where \
-             more is lost, what is sent again is lost as well, and that only a timer finds: SCTP's, of 1 s and more, \
-             is the longer one. With RACK, which finds a lost retransmission too, SCTP completes {}.",
+             more is lost, retransmissions are lost as well, which only a timer detects, and SCTP's timer of at \
+             least 1 s is the longer one. With RACK, which also detects lost retransmissions, SCTP completes {}.",
             ahead_at(&both),
             ahead_at(&long),
             ahead_at(&rack)
@@ -316,21 +341,25 @@ fn fast_retransmission(all: &Dialled) -> Claim {
     }
 }
 
-/// The rows of counts, of completion ratios and of set-up times.
+/// Returns the rows of call counts, completion ratios and set-up times.
 fn rows<'a>(find: &dyn Fn(&str, f64) -> Option<&'a Cell>) -> [Vec<MeasuredRow>; 3] {
     let [mut counts, mut ratios, mut times] = [const { Vec::new() }; 3];
     for (loss, udp, sctp) in LOSSES {
         let mut row_counts = Vec::new();
         let mut row_ratios = Vec::new();
         for cell in NAMES.iter().filter_map(|name| find(name, loss)) {
-            let count = Measured::new(cell.transport, "calls", known(mean(&cell.completed())));
+            let count = MeasuredFigure::new(
+                cell.transport,
+                "calls",
+                or_no_estimate(mean(&cell.completed())),
+            );
             row_counts.push(match cell.transport {
-                "UDP" => count.beside(udp),
-                "SCTP" => count.beside(sctp),
+                "UDP" => count.with_paper_value(udp),
+                "SCTP" => count.with_paper_value(sctp),
                 _ => count,
             });
-            row_ratios.push(Measured::new(cell.transport, "share", cell.ratio()));
-            let quantile = |name: &str, p| Measured::new(name, "s", cell.percentile(p));
+            row_ratios.push(MeasuredFigure::new(cell.transport, "share", cell.ratio()));
+            let quantile = |name: &str, p| MeasuredFigure::new(name, "s", cell.percentile(p));
             times.push(row(
                 format!("{loss} %, {}", cell.transport),
                 vec![quantile("p50", 0.5), quantile("p90", 0.9), quantile("p99", 0.99)],
@@ -342,21 +371,22 @@ fn rows<'a>(find: &dyn Fn(&str, f64) -> Option<&'a Cell>) -> [Vec<MeasuredRow>; 
     [counts, ratios, times]
 }
 
-/// Who completes more calls at a loss.
-fn claims<'a>(find: &impl Fn(&str, f64, Lost) -> Option<&'a Cell>) -> Vec<Claim> {
+/// Returns the claims about the transport that completes more calls at a loss.
+fn claims<'a>(find: &impl Fn(&str, f64, LossDirection) -> Option<&'a Cell>) -> Vec<Claim> {
     let mut claims = Vec::new();
-    // How many calls more than UDP.
-    let more = |transport: &str, loss, lost| {
-        let of = |transport: &str| find(transport, loss, lost).map_or(Vec::new(), Cell::completed);
-        known(paired(&of(transport), &of("UDP")))
+    // The number of calls less that over UDP.
+    let more = |transport: &str, loss, direction| {
+        let of =
+            |transport: &str| find(transport, loss, direction).map_or(Vec::new(), Cell::completed);
+        or_no_estimate(paired(&of(transport), &of("UDP")))
     };
     for (loss, udp, sctp) in LOSSES {
-        let both = more("SCTP", loss, Lost::Both);
-        let rack = more("SCTP, RACK", loss, Lost::Both);
-        let short = more("SCTP, short timers", loss, Lost::Both);
-        let one_way = more("SCTP", loss, Lost::ToProxy);
+        let both = more("SCTP", loss, LossDirection::Both);
+        let rack = more("SCTP, RACK", loss, LossDirection::Both);
+        let short = more("SCTP, short timers", loss, LossDirection::Both);
+        let one_way = more("SCTP", loss, LossDirection::ToProxy);
         let shown = |e: &Estimate| difference(e, 1);
-        let [min, max, fixed] = TIMERS.map(|name| more(name, loss, Lost::Both));
+        let [min, max, fixed] = TIMERS.map(|name| more(name, loss, LossDirection::Both));
         let [min, max] = [min, max].map(|e| shown(&e));
         let sctp_ahead = sctp > udp;
         claims.push(Claim {
@@ -383,26 +413,26 @@ fn claims<'a>(find: &impl Fn(&str, f64, Lost) -> Option<&'a Cell>) -> Vec<Claim>
     claims
 }
 
-/// Why SCTP completes fewer calls than UDP, as far as these differences to UDP show it: with SCTP
-/// as it is, with timers as short as SIP's, with RACK, and with the short timers of SS7.
+/// Explains why SCTP completes fewer calls than UDP, from the differences to UDP: of unchanged
+/// SCTP, with timers as short as SIP's, with RACK, and with the short timers of SS7.
 fn timers_explain(plain: &Estimate, fixed: &Estimate, rack: &Estimate, short: &Estimate) -> String {
     let how = |d: &Estimate| match side(d) {
         Side::Above => "completes more calls than UDP",
-        Side::Level => "cannot be told from UDP",
+        Side::Level => "cannot be distinguished from UDP",
         Side::Below => "still completes fewer calls than UDP",
     };
     let explained = match side(fixed) {
         Side::Below => format!(
-            "the timers account for {:.0} % of the difference, and these runs do not show what the rest is",
+            "the timers account for {:.0} % of the difference, and these runs do not explain the remainder",
             (1.0 - fixed.value / plain.value) * 100.0
         ),
         _ => "the timers account for the whole difference".into(),
     };
     format!(
-        "What is lost is sent again after T1 = 0.5 s by SIP over UDP, and after RTO.Min = 1 s at least by \
-         SCTP, whose timer doubles with each loss until a round trip is measured again; phones that wait \
-         for people send too little for a fast retransmission, which needs three later packets. With RTO.Min \
-         as long as T1 and never doubled SCTP {}: {explained}. With a tail loss probe (RACK) it {}; with the \
+        "SIP over UDP retransmits after T1 = 0.5 s, and SCTP after at least RTO.Min = 1 s; its timer doubles with \
+         each loss until a round trip is measured again. Phones that wait for people send too little for a fast \
+         retransmission, which needs three later packets. With RTO.Min equal to T1 and never doubled SCTP {}: \
+         {explained}. With a tail loss probe (RACK) it {}; with the \
          short timers of the ss7 profile it {}.",
         how(fixed),
         how(rack),
@@ -410,7 +440,7 @@ fn timers_explain(plain: &Estimate, fixed: &Estimate, rack: &Estimate, short: &E
     )
 }
 
-fn counts(study: &Study, name: &str, lost: &str, table: &MeasuredTable) -> ChartSheet {
+fn counts(study: &Study, name: &str, direction: &str, table: &MeasuredTable) -> ChartSheet {
     let series = NAMES.map(|transport| {
         let mut series =
             SeriesSheet { name: transport.into(), style: Style::Ribbon, ..Default::default() };
@@ -429,7 +459,7 @@ fn counts(study: &Study, name: &str, lost: &str, table: &MeasuredTable) -> Chart
     ChartSheet {
         shaded: Vec::new(),
         name: format!("table-5-3-calls{name}"),
-        title: format!("Table 5.3, calls completed in a minute; losses {lost}"),
+        title: format!("Table 5.3, calls completed in a minute; losses {direction}"),
         caption: "INVITE transactions answered 200 by eight phones, against loss.".into(),
         seed: study.seed,
         rests_on: Some((study.replications as usize, "replications".into())),
@@ -439,10 +469,11 @@ fn counts(study: &Study, name: &str, lost: &str, table: &MeasuredTable) -> Chart
     }
 }
 
-/// The distribution of set-up times at a loss.
+/// Returns the distribution of set-up times at one loss.
 fn ecdf(study: &Study, cells: &[Cell], loss: f64) -> ChartSheet {
-    let is_shown =
-        |c: &Cell| c.loss == loss && c.lost == Lost::Both && NAMES.contains(&c.transport);
+    let is_shown = |c: &Cell| {
+        c.loss == loss && c.direction == LossDirection::Both && NAMES.contains(&c.transport)
+    };
     let of = |cell: &Cell| {
         let times = cell.runs.iter().flat_map(setups);
         let points: Vec<[f64; 2]> = times.enumerate().map(|(i, t)| [i as f64, t]).collect();
@@ -453,7 +484,7 @@ fn ecdf(study: &Study, cells: &[Cell], loss: f64) -> ChartSheet {
         name: format!("table-5-3-setup-ecdf-{loss}"),
         title: format!("Table 5.3, set-up time at {loss} % loss in each direction"),
         caption:
-            "The share of answered calls that took no longer from INVITE to 200, less the ringing."
+            "Share of answered calls whose time from INVITE to 200, without the ringing, was at most this."
                 .into(),
         seed: study.seed,
         rests_on: Some((study.replications as usize, "replications".into())),
@@ -473,30 +504,30 @@ mod tests {
         Estimate { value: (low + high) / 2.0, n: 30, interval: Some(interval), equal: false }
     }
 
-    /// The reason beside a row says of each remedy what its own figures say, and how much of the
-    /// difference the timers are.
+    /// The reason of a row names for each change what its own figures show, and which part of the
+    /// difference is due to the timers.
     #[test]
     fn the_reason_follows_the_figures_of_its_row() {
         let plain = estimate(-40.0, -36.0);
         let behind = estimate(-14.0, -8.0);
         let [level, ahead] = [estimate(-1.0, 1.0), estimate(1.0, 9.0)];
-        let said = timers_explain(&plain, &behind, &behind, &behind);
-        assert!(said.contains("71 % of the difference"), "{said}");
-        assert_eq!(said.matches("still completes fewer calls than UDP").count(), 3, "{said}");
-        assert!(!said.contains("more calls than UDP"), "{said}");
-        let said = timers_explain(&plain, &level, &ahead, &behind);
+        let reason = timers_explain(&plain, &behind, &behind, &behind);
+        assert!(reason.contains("71 % of the difference"), "{reason}");
+        assert_eq!(reason.matches("still completes fewer calls than UDP").count(), 3, "{reason}");
+        assert!(!reason.contains("more calls than UDP"), "{reason}");
+        let reason = timers_explain(&plain, &level, &ahead, &behind);
         assert!(
-            said.contains(
-                "never doubled SCTP cannot be told from UDP: the timers account for the whole"
+            reason.contains(
+                "never doubled SCTP cannot be distinguished from UDP: the timers account for the whole"
             ),
-            "{said}"
+            "{reason}"
         );
-        assert!(said.contains("(RACK) it completes more calls than UDP;"), "{said}");
-        assert!(said.contains("profile it still completes fewer calls than UDP."), "{said}");
+        assert!(reason.contains("(RACK) it completes more calls than UDP;"), "{reason}");
+        assert!(reason.contains("profile it still completes fewer calls than UDP."), "{reason}");
         let one = Estimate { value: -3.0, n: 1, interval: None, equal: false };
         assert_eq!(
             ahead_at(&[(5.0, ahead), (10.0, one), (20.0, behind), (30.0, behind)]),
-            "more at 5 %; not told apart at 10 %; fewer at 20 %, 30 %"
+            "more at 5 %; no significant difference at 10 %; fewer at 20 %, 30 %"
         );
     }
 }

@@ -2,12 +2,13 @@
 //! print.
 
 use super::{
-    Part, Side, Study, all_above, by_side, difference, known, of_each, rack, row, side, transports,
+    Side, Study, StudyResult, all_above, by_side, difference, or_no_estimate, rack, row, side,
+    transports, values_of,
 };
 use crate::output::{AxisSheet, ChartSheet, SeriesSheet, Style};
-use crate::papers::{Claim, Measured, MeasuredTable};
+use crate::papers::{Claim, MeasuredFigure, MeasuredTable};
 use crate::run::RunError;
-use crate::sip::{Bed, Calls};
+use crate::sip::{Calls, TestBed};
 use ringway_figures::statistics::{
     mean, paired, percentile_of_replications, ratio_of_replications,
 };
@@ -18,7 +19,7 @@ use ringway_sim::flows::TransportConfig;
 
 /// Loss of each link in each direction, in per cent.
 const LOSSES: [f64; 6] = [0.0, 0.2, 1.0, 2.0, 5.0, 10.0];
-/// When losses begin and calls are made, and how long.
+/// Time at which losses and calls begin, and duration of the experiment.
 const FROM: Time = Time::from_secs(40);
 const LENGTH: Duration = Duration::from_secs(300);
 const TRANSPORTS: [&str; 4] = ["UDP", "TCP", "SCTP", "SCTP, RACK"];
@@ -36,10 +37,10 @@ fn line(loss: f64) -> LinkConfig {
     }
 }
 
-fn bed(carried: TransportConfig, loss: f64) -> Bed {
-    Bed {
-        carried,
-        // The proxy is on the node in the middle.
+fn bed(transport_config: TransportConfig, loss: f64) -> TestBed {
+    TestBed {
+        transport: transport_config,
+        // The proxy is on the middle node.
         links: [line(loss), line(loss), LinkConfig::default()].map(|link| [link.clone(), link]),
         pairs: 1,
         callers_register: true,
@@ -62,30 +63,31 @@ fn average(calls: &Calls) -> Option<f64> {
     (!times.is_empty()).then(|| times.iter().sum::<f64>() / times.len() as f64 * 1e3)
 }
 
-pub(super) fn run(study: &Study) -> Result<Part, RunError> {
+pub(super) fn run(study: &Study) -> Result<StudyResult, RunError> {
     let mut cells = Vec::new();
     for loss in LOSSES {
-        for (name, carried) in transports().into_iter().chain([rack()]) {
-            cells.push((loss, name, study.beds(&bed(carried, loss))?));
+        for (name, transport_config) in transports().into_iter().chain([rack()]) {
+            cells.push((loss, name, study.beds(&bed(transport_config, loss))?));
         }
     }
     let (mut means, mut tails, mut shares) = (Vec::new(), Vec::new(), Vec::new());
     for loss in LOSSES {
         let of = cells.iter().filter(|c| c.0 == loss);
         let each = |unit, estimate: &dyn Fn(&[Calls]) -> ringway_figures::statistics::Estimate| {
-            let figure = |c: &(f64, &str, Vec<Calls>)| Measured::new(c.1, unit, estimate(&c.2));
+            let figure =
+                |c: &(f64, &str, Vec<Calls>)| MeasuredFigure::new(c.1, unit, estimate(&c.2));
             row(format!("{loss} %"), of.clone().map(figure).collect())
         };
-        means.push(each("ms", &|runs| known(mean(&of_each(runs, average)))));
+        means.push(each("ms", &|runs| or_no_estimate(mean(&values_of(runs, average)))));
         tails.push(each("ms", &|runs| {
             let times: Vec<Vec<f64>> =
                 runs.iter().map(|c| setups(c).iter().map(|t| t * 1e3).collect()).collect();
-            known(percentile_of_replications(&times, 0.9))
+            or_no_estimate(percentile_of_replications(&times, 0.9))
         }));
         shares.push(each("share", &|runs| {
             let counts: Vec<(u64, u64)> =
                 runs.iter().map(|c| (setups(c).len() as u64, c.calls.len() as u64)).collect();
-            known(ratio_of_replications(&counts))
+            or_no_estimate(ratio_of_replications(&counts))
         }));
     }
     let n = study.replications as usize;
@@ -97,24 +99,25 @@ pub(super) fn run(study: &Study) -> Result<Part, RunError> {
     };
     let tables = vec![
         table(
-            "mean call set-up, INVITE to 200, over the two links of 0.2 Mbit/s and 10 ms with the proxy \
-             between them, against the loss of each link in each direction. The paper prints no figure.",
+            "mean call set-up time, INVITE to 200, over the two links of 0.2 Mbit/s and 10 ms with the proxy between \
+             them, against the loss of each link in each direction. The paper prints no figures.",
             means,
         ),
-        table("90 % of call set-ups take no longer.", tails),
-        table("share of the calls that were set up.", shares),
+        table("90th percentile of the call set-up time.", tails),
+        table("share of the calls that were answered.", shares),
     ];
     let runs = |transport: &str, loss: f64| {
         let cell = cells.iter().find(|c| c.1 == transport && c.0 == loss);
-        cell.map_or(Vec::new(), |c| of_each(&c.2, average))
+        cell.map_or(Vec::new(), |c| values_of(&c.2, average))
     };
-    // What loss adds to the set-up of each run.
+    // The set-up time that loss adds in each run.
     let added = |transport: &str, loss: f64| -> Vec<f64> {
         let without = runs(transport, 0.0);
         runs(transport, loss).iter().zip(without).map(|(with, without)| with - without).collect()
     };
-    let more =
-        |transport: &str, loss: f64| known(paired(&added(transport, loss), &added("UDP", loss)));
+    let more = |transport: &str, loss: f64| {
+        or_no_estimate(paired(&added(transport, loss), &added("UDP", loss)))
+    };
     let shown = |transport: &str, losses: &[f64]| {
         let one = |l: &f64| format!("{l} %: {} ms", difference(&more(transport, *l), 0));
         losses.iter().map(one).collect::<Vec<_>>().join(", ")
@@ -123,14 +126,14 @@ pub(super) fn run(study: &Study) -> Result<Part, RunError> {
     let [least] = [0.2];
     let each = |transport: &str| losses.map(|loss| (loss, more(transport, loss)));
     let (degrades, tells) = all_above(&each("SCTP").map(|d| d.1));
-    let with_rack = by_side(&each("SCTP, RACK"), ["more", "nothing that can be told", "less"]);
+    let with_rack = by_side(&each("SCTP, RACK"), ["more", "nothing significant", "less"]);
     let at_least = more("SCTP", least);
     let claims = vec![
         Claim {
             source: "Gangurde et al., section 4",
             says: "with packet loss the performance of SCTP degrades more than that of UDP".into(),
             ours: format!(
-                "what loss adds to the mean set-up over SCTP less what it adds over UDP, at {}; with RACK, {}",
+                "additional mean set-up time due to loss over SCTP less that over UDP, at {}; with RACK, {}",
                 shown("SCTP", &losses),
                 shown("SCTP, RACK", &losses)
             ),
@@ -138,37 +141,38 @@ pub(super) fn run(study: &Study) -> Result<Part, RunError> {
             expected: true,
             sure: tells,
             why: format!(
-                "Not for the paper's reason: SIP over UDP sends a lost request again after 0.5 s, and SCTP after \
-                 RTO.Min, 1 s. With a tail loss probe (RACK), which does not wait for that timer, loss adds to \
-                 SCTP's set-up over UDP's: {with_rack}."
+                "The reason is not that of the paper: SIP over UDP retransmits a lost request after 0.5 s, and SCTP \
+                 after RTO.Min, 1 s. With a tail loss probe (RACK), which does not wait for that timer, loss adds to \
+                 the set-up time over SCTP compared to UDP: {with_rack}."
             ),
         },
         Claim {
             source: "Gangurde et al., section 4",
             says: "a loss of 0.2 % degrades SCTP significantly compared to UDP".into(),
             ours: format!(
-                "what it adds to the mean set-up over SCTP less what it adds over UDP, at {}",
+                "additional mean set-up time over SCTP less that over UDP, at {}",
                 shown("SCTP", &[least])
             ),
             holds: at_least.value > 0.0,
             expected: true,
             sure: side(&at_least) != Side::Level,
-            why: "It is more; whether so many milliseconds of a call set-up are significant is for the reader to \
-                  say."
+            why: "The set-up time increases more; whether this number of milliseconds matters for a call is not \
+                  decided here."
                 .into(),
         },
     ];
     let charts = vec![lines(study, &tables[0]), ecdf(study, &cells)];
-    Ok(Part { tables, claims, charts, findings: vec![bundled(study)?] })
+    Ok(StudyResult { tables, claims, charts, findings: vec![bundled(study)?] })
 }
 
-/// Why calls are set up later over SCTP and TCP also where nothing is lost.
+/// Explains why call set-up takes longer over SCTP and TCP even without loss.
 fn bundled(study: &Study) -> Result<String, RunError> {
-    // Mean set-up over UDP and over SCTP, and bytes of a call.
+    // Mean set-up times over UDP and over SCTP, and bytes of a call.
     let both = |answer: Duration| -> Result<[[f64; 2]; 2], RunError> {
         let mut of = [[0.0; 2]; 2];
-        for (of, (_, carried)) in of.iter_mut().zip(transports().into_iter().step_by(2)) {
-            let calls = Bed { answer, ..bed(carried, 0.0) }.run(Streams::new(study.seed, 0))?;
+        for (of, (_, transport_config)) in of.iter_mut().zip(transports().into_iter().step_by(2)) {
+            let calls = TestBed { answer, ..bed(transport_config, 0.0) }
+                .run(Streams::new(study.seed, 0))?;
             let bytes = calls.bytes as f64 / calls.calls.len() as f64;
             *of = [average(&calls).unwrap_or(f64::NAN), bytes];
         }
@@ -178,14 +182,14 @@ fn bundled(study: &Study) -> Result<String, RunError> {
     let ringing = Duration::from_millis(100);
     let [udp_rings, sctp_rings] = both(ringing)?;
     Ok(format!(
-        "Without loss a call is set up {} over SCTP than over UDP here. A phone that answers at \
-         once gives 180 and 200 together, which share a packet over SCTP (and a segment over TCP); where it \
-         rings for {} ms first the difference is {:.0} ms. That is bytes on slow links: {:.0} a call over UDP, \
-         {:.0} over SCTP, for the proxy writes a flow token for each side into Record-Route (RFC 5626), and \
-         headers and SACKs are larger.",
+        "Without loss a call is set up {} over SCTP than over UDP here. A phone that answers at once sends 180 and \
+         200 together, and they share a packet over SCTP (and a segment over TCP); if it rings for {} ms first, the \
+         difference is {:.0} ms. The cause is the number of bytes on slow links: {:.0} per call over UDP, {:.0} over \
+         SCTP, because the proxy writes a flow token for each side into Record-Route (RFC 5626), and headers and \
+         SACKs are larger.",
         match sctp[0] - udp[0] {
             later if later >= 0.0 => format!("{later:.0} ms later"),
-            sooner => format!("{:.0} ms sooner", -sooner),
+            sooner => format!("{:.0} ms earlier", -sooner),
         },
         ringing.as_millis(),
         sctp_rings[0] - udp_rings[0],
@@ -231,7 +235,7 @@ fn ecdf(study: &Study, cells: &[(f64, &str, Vec<Calls>)]) -> ChartSheet {
         shaded: Vec::new(),
         name: "call-setup-ecdf".into(),
         title: format!("Call set-up at {AT} % loss"),
-        caption: "The share of calls whose set-up took no longer.".into(),
+        caption: "Share of calls whose set-up time was at most this.".into(),
         seed: study.seed,
         rests_on: Some((study.replications as usize, "replications".into())),
         x: AxisSheet::new("set-up time", "s").log(),

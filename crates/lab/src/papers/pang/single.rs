@@ -1,24 +1,24 @@
-//! Table 5.5: one REGISTER, one call's set-up and its end, without loss.
+//! Table 5.5: one REGISTER, the set-up of one call and its end, without loss.
 
-use super::{Part, Study, ethernet, row, transports};
-use crate::papers::{Claim, Measured, MeasuredTable};
+use super::{Study, StudyResult, ethernet, row, transports};
+use crate::papers::{Claim, MeasuredFigure, MeasuredTable};
 use crate::run::RunError;
-use crate::sip::{Bed, Calls};
+use crate::sip::{Calls, TestBed};
 use ringway_link::{Span, Streams};
 use ringway_sansio::{Duration, Time};
 use ringway_sim::flows::TransportConfig;
 
-/// One way over each of the two links to the proxy. Chosen so that REGISTER over UDP, one round
-/// trip, takes the 7 ms the paper measured; everything else follows.
+/// One-way delay of each of the two links to the proxy. It is chosen so that a REGISTER over UDP,
+/// one round trip, takes the 7 ms of the paper; all other times follow from it.
 const DELAY: Span = Span(1_700_000);
-/// How long a phone rings; taken off, as the paper took off the time a person needed.
+/// Ringing time of a phone; it is subtracted, as the paper subtracted the time of the person.
 const RINGING: Duration = Duration::from_secs(2);
 
-/// A bed on which one call is made, if any.
-fn bed(carried: TransportConfig, callers_register: bool, calls: bool) -> Bed {
+/// A test bed with one call or none.
+fn bed(transport_config: TransportConfig, callers_register: bool, calls: bool) -> TestBed {
     let from = Time::from_secs(5);
-    Bed {
-        carried,
+    TestBed {
+        transport: transport_config,
         links: [0, 1, 2].map(|_| [ethernet(DELAY), ethernet(DELAY)]),
         pairs: 1,
         callers_register,
@@ -31,23 +31,24 @@ fn bed(carried: TransportConfig, callers_register: bool, calls: bool) -> Bed {
     }
 }
 
-/// Times in milliseconds of one transport.
+/// Times in milliseconds over one transport.
 struct Times {
     register: f64,
     ringing: f64,
     setup: f64,
     first_setup: f64,
     end: f64,
-    /// Packets of a call, whoever sends them, and their bytes with IP headers.
+    /// Packets of a call from all hosts, and their bytes with IP headers.
     packets: f64,
     bytes: f64,
 }
 
-fn times(study: &Study, carried: TransportConfig) -> Result<Times, RunError> {
-    let run = |bed: Bed| -> Result<Calls, RunError> { Ok(bed.run(Streams::new(study.seed, 0))?) };
-    let open = run(bed(carried, true, true))?;
-    let closed = run(bed(carried, false, true))?;
-    let none = run(bed(carried, true, false))?;
+fn times(study: &Study, transport_config: TransportConfig) -> Result<Times, RunError> {
+    let run =
+        |bed: TestBed| -> Result<Calls, RunError> { Ok(bed.run(Streams::new(study.seed, 0))?) };
+    let open = run(bed(transport_config, true, true))?;
+    let closed = run(bed(transport_config, false, true))?;
+    let none = run(bed(transport_config, true, false))?;
     let ms = |d: Duration| d.as_secs_f64() * 1e3;
     let call = |calls: &Calls| calls.calls.first().copied().unwrap_or_default();
     let since = |at: Option<Time>, from: Time| at.map_or(f64::NAN, |at| ms(at.since(from)));
@@ -64,25 +65,30 @@ fn times(study: &Study, carried: TransportConfig) -> Result<Times, RunError> {
     })
 }
 
-pub(super) fn run(study: &Study) -> Result<Part, RunError> {
+pub(super) fn run(study: &Study) -> Result<StudyResult, RunError> {
     let mut of = Vec::new();
-    for (name, carried) in transports() {
-        of.push((name, times(study, carried)?));
+    for (name, transport_config) in transports() {
+        of.push((name, times(study, transport_config)?));
     }
     let line = |name: &str, unit, value: fn(&Times) -> f64, printed: Option<[f64; 2]>| {
-        let mut figures: Vec<Measured> =
-            of.iter().map(|(name, times)| Measured::certain(name, unit, value(times))).collect();
+        let mut figures: Vec<MeasuredFigure> = of
+            .iter()
+            .map(|(name, times)| MeasuredFigure::exact(name, unit, value(times)))
+            .collect();
         let ratio = figures[2].ours / figures[0].ours;
-        let mut ratio = Measured::certain("SCTP/UDP", "", ratio);
+        let mut ratio = MeasuredFigure::exact("SCTP/UDP", "", ratio);
         if let Some([udp, sctp]) = printed {
-            // Seconds are people's.
+            // The durations in seconds are due to people.
             let is_ours = udp < 1000.0;
             for (column, paper) in [(0, udp), (2, sctp)] {
                 let figure = figures[column].clone();
-                figures[column] =
-                    if is_ours { figure.beside(paper) } else { figure.apart_from(paper) };
+                figures[column] = if is_ours {
+                    figure.with_paper_value(paper)
+                } else {
+                    figure.with_other_quantity(paper)
+                };
             }
-            ratio = ratio.beside_derived(sctp / udp);
+            ratio = ratio.with_derived_value(sctp / udp);
         }
         figures.push(ratio);
         row(name, figures)
@@ -91,8 +97,8 @@ pub(super) fn run(study: &Study) -> Result<Part, RunError> {
         source: "Table 5.5",
         what: format!(
             "milliseconds of a registration and a call through the proxy; links of {} ms, so that REGISTER \
-             over UDP takes the paper's 7 ms. The ringing is taken off; the paper's seconds are those of people, so \
-             only their factor is compared.",
+             over UDP takes the paper's 7 ms. The ringing is subtracted; the paper's seconds are those of people, so \
+             only their ratio is compared.",
             DELAY.as_nanos() as f64 / 1e6
         ),
         replications: 1,
@@ -121,8 +127,8 @@ pub(super) fn run(study: &Study) -> Result<Part, RunError> {
     let over_udp = of.first().map_or(f64::NAN, |udp| udp.1.packets);
     let at_once_factor = at_once.packets / over_udp;
     let name = "SCTP, SACK at once";
-    packets.rows[0].figures.push(Measured::certain(name, "packets", at_once.packets));
-    packets.rows[1].figures.push(Measured::certain(name, "bytes", at_once.bytes));
+    packets.rows[0].figures.push(MeasuredFigure::exact(name, "packets", at_once.packets));
+    packets.rows[1].figures.push(MeasuredFigure::exact(name, "bytes", at_once.bytes));
     let ratio = |row: &str| table.get(row, "SCTP/UDP").map_or(f64::NAN, |m| m.ours);
     let register = ratio("REGISTER, with the flow to be opened");
     let (setup, first) =
@@ -137,20 +143,20 @@ pub(super) fn run(study: &Study) -> Result<Part, RunError> {
             holds: (register / 2.0 - 1.0).abs() <= 0.05,
             expected: true,
             sure: true,
-            why: "INIT and its answer are a round trip; REGISTER goes with COOKIE ECHO, the 200 comes with \
-                  what follows. The paper's proxy opened a second association to answer, and that cost it \
-                  no round trip.".into(),
+            why: "INIT and INIT ACK take a round trip; REGISTER is sent with COOKIE ECHO, and the 200 returns in the \
+                  second round trip. The paper's proxy opened a second association for its response, which took no \
+                  additional round trip.".into(),
         },
         Claim {
             source: "Table 5.5",
             says: "call set-up takes longer over SCTP: 6 s for 4.6 s, a factor of 1.30".into(),
-            ours: format!("the factor is {setup:.2}, and {first:.2} where INVITE opens the association"),
+            ours: format!("the factor is {setup:.2}, and {first:.2} if INVITE opens the association"),
             holds: setup > 1.2,
             expected: false,
             sure: true,
-            why: "Associations are open after REGISTER and stay open, so a message takes one way over \
-                  either; its SACK goes beside it and holds nothing up. A person answered the paper's \
-                  telephone, and seconds were taken off from seconds: the factor is that person's.".into(),
+            why: "Associations are open after REGISTER and stay open, so a message takes one one-way delay over \
+                  either transport; its SACK delays nothing. A person answered the paper's telephone, and that time, \
+                  also seconds, was subtracted: the ratio is due to the person.".into(),
         },
         Claim {
             source: "Table 5.5",
@@ -159,22 +165,23 @@ pub(super) fn run(study: &Study) -> Result<Part, RunError> {
             holds: end > 1.2,
             expected: false,
             sure: true,
-            why: "As for set-up. Besides, the text of section 5.3.3 has it the other way round: 1.7 s over \
-                  SCTP and 2.4 s over UDP.".into(),
+            why: "As for set-up. Moreover, the text of section 5.3.3 has the opposite values: 1.7 s over SCTP and \
+                  2.4 s over UDP.".into(),
         },
         Claim {
             source: "Section 5.3.2",
             says: "a call takes at least twice as many packets over SCTP, for each message is acknowledged"
                 .into(),
             ours: format!(
-                "the factor is {more:.2}, and {at_once_factor:.2} where no SACK waits (SACK.Delay of 0)"
+                "the factor is {more:.2}, and {at_once_factor:.2} without delayed SACKs (SACK.Delay of 0)"
             ),
             holds: more >= 2.0,
             expected: false,
             sure: true,
-            why: "A SACK may wait for the next message (RFC 9260 section 6.2) and then travels with it or \
-                  stands for two; and where none waits, an answer that comes at once still takes it along.".into(),
+            why: "A SACK may wait for the next message (RFC 9260 section 6.2), and is then sent with it or \
+                  acknowledges two packets. Without delayed SACKs, a response that is sent at once still carries \
+                  it.".into(),
         },
     ];
-    Ok(Part { tables: vec![table, packets], claims, ..Part::default() })
+    Ok(StudyResult { tables: vec![table, packets], claims, ..StudyResult::default() })
 }

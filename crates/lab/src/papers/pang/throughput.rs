@@ -1,29 +1,29 @@
-//! Figure 5.2: throughput of UDP, TCP and SCTP against the size of a message.
+//! Figure 5.2: throughput of UDP, TCP and SCTP against the message size.
 
-use super::{Part, Study, read, row};
+use super::{Study, StudyResult, read, row};
 use crate::output::{AxisSheet, ChartSheet, SeriesSheet, Style};
-use crate::papers::{Claim, Measured, MeasuredTable};
+use crate::papers::{Claim, MeasuredFigure, MeasuredTable};
 use crate::run::RunError;
 
-/// Sizes of a message in bytes; SCTP of 2002 could not be measured above 1024.
+/// Message sizes in bytes; SCTP of 2002 could not be measured above 1024.
 const SIZES: [u64; 5] = [64, 128, 256, 512, 1024];
-/// Messages sent, as many as the paper's test program was told to.
+/// Number of messages, as configured in the paper's test program.
 const MESSAGES: u64 = 10_000;
 const TRANSPORTS: [&str; 3] = ["UDP", "TCP", "SCTP"];
-/// TCP with the headers that Figure 5.3 draws, without the 12 bytes of timestamps.
+/// TCP with the headers in Figure 5.3, without the 12 bytes of timestamps.
 const BARE_TCP: &str = "TCP, no timestamps";
 
-/// When messages are due.
+/// Times at which messages are due.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Due {
-    /// All at once: they go as fast as the link and the transport let them, and may share packets.
+    /// All at once: link and transport decide how fast they are sent, and they may share packets.
     AtOnce,
-    /// One a millisecond: each has a packet of its own.
+    /// One per millisecond, so that each has its own packet.
     Alone,
 }
 
 fn scenario(transport: &str, size: u64, due: Due) -> String {
-    // Over UDP a packet is counted with its headers of 28 bytes.
+    // Over UDP the packet size includes headers of 28 bytes.
     let packet = if transport == "UDP" { size + 28 } else { size };
     let (transport, settings) = match transport {
         "TCP" => ("tcp", "tcp = { nagle = false }"),
@@ -44,8 +44,8 @@ fn scenario(transport: &str, size: u64, due: Due) -> String {
     )
 }
 
-/// Data in Mbit for each second that the link there was sending; where all is ready at once it never
-/// pauses, but for connecting.
+/// Returns the data in Mbit per second in which the link was sending. When all messages are ready
+/// at once, it pauses only while connecting.
 fn throughput(study: &Study, transport: &str, size: u64, due: Due) -> Result<f64, RunError> {
     let outcome = study.once(&read(&scenario(transport, size, due))?, 1)?;
     let Some(flow) = outcome.flows.first() else { return Ok(f64::NAN) };
@@ -67,41 +67,41 @@ fn table(study: &Study, due: Due) -> Result<MeasuredTable, RunError> {
         let mut figures = Vec::new();
         for transport in transports {
             let value = throughput(study, transport, size, due)?;
-            figures.push(Measured::certain(transport, "Mbit/s", value));
+            figures.push(MeasuredFigure::exact(transport, "Mbit/s", value));
         }
         rows.push(row(format!("{size} B"), figures));
     }
     let what = match due {
         Due::AtOnce => format!(
-            "data that {MESSAGES} messages of a size bring, all ready at once, over Ethernet of 100 Mbit/s \
-             with its 38 bytes a packet and 50 us; messages that wait may share a packet. The paper's figure \
-             has no numbers."
+            "data rate of {MESSAGES} messages of one size, all ready at once, over Ethernet of 100 Mbit/s with 38 \
+             bytes of overhead per packet and a delay of 50 us; waiting messages may share a packet. The paper's \
+             figure has no numbers."
         ),
-        Due::Alone => "data for each second that the same link is sending where every message has a packet of its \
-                       own, as from a machine that is slower than its link: one message a millisecond."
+        Due::Alone => "data per second of sending on the same link if every message has its own packet, as with a \
+                       machine slower than its link: one message per millisecond."
             .into(),
     };
     Ok(MeasuredTable { source: "Figure 5.2", what, replications: 1, rows })
 }
 
-/// A column.
+/// Returns the values of a column.
 fn of(table: &MeasuredTable, transport: &str) -> Vec<f64> {
     let figures = table.rows.iter().flat_map(|r| &r.figures);
     figures.filter(|f| f.column == transport).map(|f| f.ours).collect()
 }
 
-pub(super) fn run(study: &Study) -> Result<Part, RunError> {
+pub(super) fn run(study: &Study) -> Result<StudyResult, RunError> {
     let tables = vec![table(study, Due::Alone)?, table(study, Due::AtOnce)?];
     let (alone, at_once) = (&tables[0], &tables[1]);
     let claims = claims(alone, at_once);
     let charts = vec![
-        chart(study, alone, "-alone", "a packet for each message"),
-        chart(study, at_once, "", "messages that wait share packets"),
+        chart(study, alone, "-alone", "one packet per message"),
+        chart(study, at_once, "", "waiting messages share packets"),
     ];
-    let finding = "Two of the four lines of Figure 5.2 are implementations of SCTP as they were in 2002, one in user \
-                   space, which was ahead, and one in the kernel; the paper lays both distances to what was unfinished in \
-                   them, and neither is run here.";
-    Ok(Part { claims, charts, findings: vec![finding.into()], tables })
+    let finding = "Two of the four lines of Figure 5.2 are SCTP implementations of 2002, one in user space, which \
+                   was faster, and one in the kernel. The paper attributes their differences to unfinished parts; \
+                   neither is run here.";
+    Ok(StudyResult { claims, charts, findings: vec![finding.into()], tables })
 }
 
 fn claims(alone: &MeasuredTable, at_once: &MeasuredTable) -> Vec<Claim> {
@@ -124,8 +124,8 @@ fn claims(alone: &MeasuredTable, at_once: &MeasuredTable) -> Vec<Claim> {
             holds: above(&udp_alone, &bare) == sizes && above(&udp_alone, &sctp_alone) == sizes,
             expected: true,
             sure: true,
-            why: "Headers above Ethernet: 28 bytes over UDP, 40 over TCP (52 with timestamps, which Figure 5.3 \
-                  does not draw), 48 over SCTP.".into(),
+            why: "Headers above Ethernet: 28 bytes over UDP, 40 over TCP (52 with timestamps, which Figure 5.3 does \
+                  not show), 48 over SCTP.".into(),
         },
         Claim {
             source: "Figure 5.2",
@@ -138,16 +138,16 @@ fn claims(alone: &MeasuredTable, at_once: &MeasuredTable) -> Vec<Claim> {
             holds: above(&udp, &tcp) == sizes && above(&udp, &sctp) == sizes,
             expected: false,
             sure: true,
-            why: "Where the link is slower than the machine, messages wait for it. UDP sends a packet for each; \
-                  TCP puts many small ones into a segment and SCTP into a packet, which saves more headers than \
-                  theirs are longer.".into(),
+            why: "If the link is slower than the machine, messages wait. UDP sends one packet per message; TCP puts \
+                  many small messages into a segment and SCTP into a packet, which saves more bytes than their \
+                  longer headers cost.".into(),
         },
         Claim {
             source: "Figure 5.2",
             says: "TCP is above SCTP at every size".into(),
             ours: format!(
-                "TCP is above SCTP at {} of {sizes} sizes where messages share packets; with a packet for each \
-                 at {}, and at {} without timestamps",
+                "TCP is above SCTP at {} of {sizes} sizes if messages share packets; with one packet per message at \
+                 {}, and at {} without timestamps",
                 above(&tcp, &sctp),
                 above(&tcp_alone, &sctp_alone),
                 above(&bare, &sctp_alone)
@@ -156,8 +156,9 @@ fn claims(alone: &MeasuredTable, at_once: &MeasuredTable) -> Vec<Claim> {
             expected: true,
             sure: true,
             why: format!(
-                "Here by {} bytes of the line for each message where they share packets, and by {} where each \
-                 has its own, not by the factor of the paper's figure, which it lays to unfinished implementations.",
+                "The difference here is {} bytes per message on the link if messages share packets, and {} if each \
+                 has its own packet. It is not the factor of the paper's figure, which the paper attributes to \
+                 unfinished implementations.",
                 bytes_more(&sctp, &tcp),
                 bytes_more(&sctp_alone, &bare)
             ),
@@ -165,7 +166,8 @@ fn claims(alone: &MeasuredTable, at_once: &MeasuredTable) -> Vec<Claim> {
     ]
 }
 
-/// How many bytes of the line a message takes more where less comes through, over all sizes.
+/// Returns the range of additional bytes per message on the link where throughput is lower, over
+/// all sizes.
 fn bytes_more(less: &[f64], more: &[f64]) -> String {
     let of = |((size, less), more): ((&u64, &f64), &f64)| {
         *size as f64 * 100.0 * (1.0 / less - 1.0 / more)
@@ -186,9 +188,9 @@ fn chart(study: &Study, table: &MeasuredTable, name: &str, what: &str) -> ChartS
         shaded: Vec::new(),
         name: format!("figure-5-2-throughput{name}"),
         title: format!("Figure 5.2, throughput against message size; {what}"),
-        caption: "Data a second over Ethernet of 100 Mbit/s.".into(),
+        caption: "Data per second over Ethernet of 100 Mbit/s.".into(),
         seed: study.seed,
-        rests_on: Some((1, "run; nothing is left to chance".into())),
+        rests_on: Some((1, "run without random elements".into())),
         x: AxisSheet::new("message size", "B"),
         y: AxisSheet::new("throughput", "bit/s"),
         series: series.collect(),
@@ -199,18 +201,18 @@ fn chart(study: &Study, table: &MeasuredTable, name: &str, what: &str) -> ChartS
 mod tests {
     use super::*;
 
-    /// With a packet for each message the order of Figure 5.2 is that of the headers, to the byte.
+    /// With one packet per message the order in Figure 5.2 follows exactly from the headers.
     #[test]
     fn framing_decides_where_messages_go_alone() {
         let study = Study { seed: 1, replications: 1 };
         for (transport, headers) in [("UDP", 28), ("TCP", 52), (BARE_TCP, 40), ("SCTP", 48)] {
             for size in [64, 1024] {
-                let carried = throughput(&study, transport, size, Due::Alone).unwrap();
-                // What connects and is acknowledged counts, too.
+                let measured = throughput(&study, transport, size, Due::Alone).unwrap();
+                // The packets for connecting and acknowledging count too.
                 let expected = 100.0 * size as f64 / (size + headers + 38) as f64;
                 assert!(
-                    (carried / expected - 1.0).abs() < 0.002,
-                    "{transport} {size} {carried} {expected}"
+                    (measured / expected - 1.0).abs() < 0.002,
+                    "{transport} {size} {measured} {expected}"
                 );
             }
         }

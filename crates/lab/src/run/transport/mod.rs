@@ -1,8 +1,8 @@
-//! How flows are carried: a file for each transport.
+//! The transports of flows: one file each.
 //!
-//! A transport puts its endpoints on the two nodes of a flow and gives a [`Carried`], by which the
-//! run asks how it goes. To add one: a line in [`Transport`], a file here, and a line in
-//! [`attach`].
+//! A transport attaches its endpoints to the two nodes of a flow and returns a [`RunningFlow`], by
+//! which the run queries its state. A new transport needs a variant of [`Transport`], a file here,
+//! and a match arm in [`attach`].
 
 mod ns2;
 mod sctp;
@@ -10,7 +10,7 @@ mod stream;
 mod tcp;
 mod udp;
 
-use super::thinned::Spread;
+use super::statistics::TimeStatistics;
 use crate::scenario::{Flow, Pattern, Traffic, Transport};
 use ringway_link::{Rate, Size, Streams};
 use ringway_sansio::{Duration, Endpoint, Time};
@@ -18,50 +18,50 @@ use ringway_sim::traffic::{self, Source, SourceConfig};
 use ringway_sim::{EndpointId, Error, NodeId, World};
 use std::net::{IpAddr, SocketAddr};
 
-/// Messages that wait to be written; more are refused and counted.
+/// Maximum number of messages that wait to be written; more are refused and counted.
 const MAX_BACKLOG: usize = 1 << 20;
 
 /// The two ends of a flow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ends<'a> {
     pub(crate) nodes: [NodeId; 2],
-    /// Of the primary path.
+    /// Addresses of the primary path.
     pub(crate) addresses: [SocketAddr; 2],
-    /// Of every path, the primary one first.
+    /// Addresses of every path, the primary one first.
     pub(crate) paths: &'a [[IpAddr; 2]],
 }
 
-/// What a sender looks like now. Sizes are in bytes.
+/// State of a sender. Sizes are in bytes.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Look {
+pub(crate) struct SenderState {
     pub(crate) cwnd: f64,
     pub(crate) retransmits: u64,
     pub(crate) timeouts: u64,
-    /// Times new data was held back by the transport's bound on segments in flight.
+    /// Number of times new data was held back by the transport's limit of segments in flight.
     pub(crate) window_full: u64,
 }
 
-/// What the programs at both ends have seen.
+/// Counters of the programs at both ends.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Seen {
-    /// Data bytes the receiver got, in order where the transport keeps order.
+pub(crate) struct ProgramStats {
+    /// Data bytes received, in order if the transport keeps order.
     pub(crate) bytes: u64,
-    /// Packets that brought nothing new.
+    /// Packets without new data.
     pub(crate) duplicates: u64,
     pub(crate) damaged: u64,
     pub(crate) messages: bool,
     pub(crate) written: u64,
     pub(crate) delivered: u64,
     pub(crate) refused: u64,
-    pub(crate) delay: Spread,
-    /// When data came to the program.
+    pub(crate) delay: TimeStatistics,
+    /// Times at which data arrived at the program.
     pub(crate) progress: Progress,
-    /// When the flow came to its end.
+    /// Time at which the flow ended.
     pub(crate) completed: Option<Time>,
     pub(crate) failed: Option<&'static str>,
 }
 
-/// How evenly data comes to a program.
+/// Tracks the intervals between arrivals of data at a program.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Progress {
     last: Option<Time>,
@@ -69,34 +69,34 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// New data has come.
+    /// Records an arrival of new data.
     pub(crate) fn push(&mut self, now: Time) {
         self.longest = self.stall(Some(now)).unwrap_or_default();
         self.last = Some(now);
     }
 
-    /// When data came last.
+    /// Returns the time of the last arrival.
     pub(crate) fn last(&self) -> Option<Time> {
         self.last
     }
 
-    /// The longest time between two arrivals, and from the last to `end` if more was to come; `None`
-    /// before the first.
+    /// Returns the longest interval between two arrivals, or from the last one to `end` if more was
+    /// expected; `None` before the first.
     pub(crate) fn stall(&self, end: Option<Time>) -> Option<Duration> {
         let last = self.last?;
         Some(self.longest.max(end.map_or(Duration::ZERO, |end| end.since(last))))
     }
 }
 
-/// Highest number of a message whose coming again is noticed.
+/// Maximum number of a message for which duplicates are detected.
 const MAX_NUMBER: u64 = 1 << 30;
 
-/// Which numbered messages have come.
+/// Set of the message numbers that have arrived.
 #[derive(Clone, Debug, Default)]
 struct Numbers(Vec<u64>);
 
 impl Numbers {
-    /// Whether this number is a new one.
+    /// Adds a number; returns whether it is new.
     fn is_new(&mut self, number: u64) -> bool {
         if number >= MAX_NUMBER {
             return true;
@@ -111,23 +111,23 @@ impl Numbers {
     }
 }
 
-/// A flow that runs.
-pub(crate) trait Carried {
-    /// What the programs have seen.
-    fn seen(&self, world: &World) -> Seen;
-    /// What the sender looks like.
-    fn look(&self, world: &World) -> Option<Look>;
-    /// Whether it has ended, well or not, as far as its ends know.
+/// A flow in a running world.
+pub(crate) trait RunningFlow {
+    /// Returns the counters of the programs.
+    fn stats(&self, world: &World) -> ProgramStats;
+    /// Returns the state of the sender.
+    fn sender_state(&self, world: &World) -> Option<SenderState>;
+    /// Returns whether the flow has ended, successfully or not, according to its ends.
     fn is_done(&self, world: &World) -> bool;
 }
 
-/// Plugs a flow into a world.
+/// Attaches a flow to a world.
 pub(crate) fn attach(
     world: &mut World,
     flow: &Flow,
     ends: Ends<'_>,
     streams: &Streams,
-) -> Result<Box<dyn Carried>, Error> {
+) -> Result<Box<dyn RunningFlow>, Error> {
     match flow.transport {
         Transport::Udp => udp::attach(world, flow, ends, streams),
         Transport::Tcp => tcp::attach(world, flow, ends, streams),
@@ -137,17 +137,19 @@ pub(crate) fn attach(
     }
 }
 
-/// What drives the sources of messages over UDP: the very times of those over other transports.
+/// Returns the configuration of a UDP message source; other transports use the same times.
 fn source_config(flow: &Flow, ends: Ends<'_>) -> SourceConfig {
-    let (packet, pattern, most) = match flow.traffic {
-        Traffic::Messages { packet, rate, pattern, most } => (packet, times(pattern, rate), most),
+    let (packet, pattern, max_packets) = match flow.traffic {
+        Traffic::Messages { packet, rate, pattern, max_packets } => {
+            (packet, times(pattern, rate), max_packets)
+        }
         _ => (Size(1000), traffic::Pattern::Constant(Rate(1)), 0),
     };
     let start = Time::ZERO + Duration::from(flow.start);
     SourceConfig {
         packet,
         pattern,
-        max_packets: most,
+        max_packets,
         start,
         stop: stop(flow),
         ecn: if flow.ecn { ringway_sansio::Ecn::Ect0 } else { ringway_sansio::Ecn::NotEct },
@@ -171,7 +173,7 @@ fn stop(flow: &Flow) -> Time {
     flow.stop.map_or(Time::from_nanos(u64::MAX), |stop| Time::ZERO + Duration::from(stop))
 }
 
-/// Tells when messages are due, by a source whose packets nobody sends.
+/// Returns the times at which messages are due, from a source whose packets are not sent.
 struct Clock {
     source: Source,
     scratch: Vec<u8>,
@@ -187,7 +189,7 @@ impl Clock {
         self.source.poll_timeout()
     }
 
-    /// Messages that are due.
+    /// Returns the number of messages that are due.
     fn due(&mut self, now: Time) -> u64 {
         let mut due = 0;
         while self.source.poll_timeout().is_some_and(|at| at <= now) {
@@ -199,13 +201,13 @@ impl Clock {
     }
 }
 
-/// The name of the random stream of a flow's source: the flow's, so that another transport or
-/// another link sees the same times (common random numbers).
+/// Returns the name of the random stream of a flow's source. It depends on the flow only, so that
+/// another transport or another link gets the same times (common random numbers).
 fn source_name(flow: &Flow) -> String {
     format!("{}/source", flow.name)
 }
 
-/// An endpoint of a world by its type.
+/// Returns an endpoint of a world by its type.
 fn endpoint<T: ringway_sim::Plug>(world: &World, id: EndpointId) -> Option<&T> {
     world.endpoint::<T>(id)
 }

@@ -1,6 +1,6 @@
 //! Flows over ns-2's one-way TCP and SCTP.
 
-use super::{Carried, Clock, Ends, Look, Progress, Seen, endpoint, start, stop};
+use super::{Clock, Ends, ProgramStats, Progress, RunningFlow, SenderState, endpoint, start, stop};
 use crate::scenario::{Flow, Traffic};
 use ringway_link::Streams;
 use ringway_sansio::{Addressing, Endpoint, Time};
@@ -9,14 +9,14 @@ use ringway_sim::{Bind, EndpointId, Error, World};
 use ringway_tcp::{self as tcp, ns2 as tcp_ns2};
 use std::marker::PhantomData;
 
-/// The half of a model that sends.
+/// The sending side of a model.
 trait Model: Endpoint + 'static {
-    /// Hands over packets to be sent.
+    /// Offers packets to be sent.
     fn offer(&mut self, now: Time, packets: u64);
-    /// Packets acknowledged without a gap.
+    /// Returns the number of packets acknowledged without a gap.
     fn acknowledged(&self) -> u64;
-    /// What it looks like, with packets of so many bytes.
-    fn look(&self, packet: u64) -> Look;
+    /// Returns the state of the sender, with packets of `packet` bytes.
+    fn sender_state(&self, packet: u64) -> SenderState;
 }
 
 impl Model for tcp_ns2::Sender {
@@ -28,9 +28,9 @@ impl Model for tcp_ns2::Sender {
         self.snapshot().acknowledged
     }
 
-    fn look(&self, packet: u64) -> Look {
+    fn sender_state(&self, packet: u64) -> SenderState {
         let snapshot = self.snapshot();
-        Look {
+        SenderState {
             cwnd: snapshot.cwnd * packet as f64,
             retransmits: snapshot.retransmits,
             timeouts: snapshot.timeouts,
@@ -48,9 +48,9 @@ impl Model for sctp_ns2::Sender {
         self.snapshot().acknowledged
     }
 
-    fn look(&self, _: u64) -> Look {
+    fn sender_state(&self, _: u64) -> SenderState {
         let snapshot = self.snapshot();
-        Look {
+        SenderState {
             cwnd: snapshot.cwnd.into(),
             retransmits: snapshot.retransmits,
             timeouts: snapshot.timeouts,
@@ -59,42 +59,42 @@ impl Model for sctp_ns2::Sender {
     }
 }
 
-/// The half that receives: packets that came, and those of them in order.
-trait Taker: Endpoint + 'static {
+/// The receiving side of a model: numbers of packets received, and received in order.
+trait Receiver: Endpoint + 'static {
     fn counts(&self, packet: u64) -> (u64, u64);
 }
 
-impl Taker for tcp_ns2::Sink {
+impl Receiver for tcp_ns2::Sink {
     fn counts(&self, packet: u64) -> (u64, u64) {
         (self.received(), self.delivered() / packet)
     }
 }
 
-impl Taker for sctp_ns2::Sink {
+impl Receiver for sctp_ns2::Sink {
     fn counts(&self, _: u64) -> (u64, u64) {
         (self.received(), self.delivered())
     }
 }
 
-/// Puts a flow over ns-2's TCP into a world.
+/// Attaches a flow over ns-2's TCP to a world.
 pub(super) fn attach_tcp(
     world: &mut World,
     flow: &Flow,
     ends: Ends<'_>,
     streams: &Streams,
-) -> Result<Box<dyn Carried>, Error> {
+) -> Result<Box<dyn RunningFlow>, Error> {
     let [local, remote] = ends.addresses;
     let halves = (tcp_ns2::Sender::new(flow.ns2, local, remote), tcp_ns2::Sink::new(remote, local));
     attach(world, flow, ends, streams, (tcp::PROTOCOL, flow.ns2.packet), halves)
 }
 
-/// Puts a flow over ns-2's SCTP into a world.
+/// Attaches a flow over ns-2's SCTP to a world.
 pub(super) fn attach_sctp(
     world: &mut World,
     flow: &Flow,
     ends: Ends<'_>,
     streams: &Streams,
-) -> Result<Box<dyn Carried>, Error> {
+) -> Result<Box<dyn RunningFlow>, Error> {
     let [local, remote] = ends.addresses;
     let halves = (
         sctp_ns2::Sender::new(flow.sctp_ns2, local, remote),
@@ -103,16 +103,16 @@ pub(super) fn attach_sctp(
     attach(world, flow, ends, streams, (sctp::PROTOCOL, flow.sctp_ns2.message), halves)
 }
 
-fn attach<S: Model, R: Taker>(
+fn attach<S: Model, R: Receiver>(
     world: &mut World,
     flow: &Flow,
     ends: Ends<'_>,
     streams: &Streams,
     (protocol, packet): (u8, u16),
     (sender, sink): (S, R),
-) -> Result<Box<dyn Carried>, Error> {
+) -> Result<Box<dyn RunningFlow>, Error> {
     let packet = u64::from(packet);
-    let (task, wanted) = match flow.traffic {
+    let (task, expected) = match flow.traffic {
         Traffic::Messages { .. } => (Task::Messages(Clock::new(flow, ends, streams)), None),
         Traffic::File { size } => {
             let packets = size.0.div_ceil(packet);
@@ -121,18 +121,18 @@ fn attach<S: Model, R: Taker>(
         _ => (Task::At(start(flow), u64::MAX), None),
     };
     let sender = Sender { inner: sender, task, stop: stop(flow), offered: 0 };
-    let sink = Sink { inner: sink, packet, wanted, ended: None, progress: Progress::default() };
+    let sink = Sink { inner: sink, packet, expected, ended: None, progress: Progress::default() };
     let bind = |port| Bind { protocol, port: Some(port) };
     let [local, remote] = ends.addresses;
     let sender = world.attach(ends.nodes[0], bind(local.port()), sender)?;
     let sink = world.attach(ends.nodes[1], bind(remote.port()), sink)?;
     let messages = matches!(flow.traffic, Traffic::Messages { .. });
-    Ok(Box::new(Ns2::<S, R> { sender, sink, packet, messages, models: PhantomData }))
+    Ok(Box::new(Ns2Flow::<S, R> { sender, sink, packet, messages, models: PhantomData }))
 }
 
 enum Task {
     Messages(Clock),
-    /// So many packets at a time.
+    /// Offers a number of packets at one time.
     At(Time, u64),
     Done,
 }
@@ -141,7 +141,7 @@ enum Task {
 struct Sender<S> {
     inner: S,
     task: Task,
-    /// After this time the program hands over nothing; what it has handed over is still sent.
+    /// After this time the program offers no more packets; those already offered are still sent.
     stop: Time,
     offered: u64,
 }
@@ -193,16 +193,16 @@ impl<S: Model> Endpoint for Sender<S> {
     }
 }
 
-/// ns-2's sink, which notes when it has all.
+/// ns-2's sink, which records when it has received all packets.
 struct Sink<R> {
     inner: R,
     packet: u64,
-    wanted: Option<u64>,
+    expected: Option<u64>,
     ended: Option<Time>,
     progress: Progress,
 }
 
-impl<R: Taker> Endpoint for Sink<R> {
+impl<R: Receiver> Endpoint for Sink<R> {
     fn handle_packet(&mut self, now: Time, addressing: Addressing, payload: &[u8]) {
         let before = self.inner.counts(self.packet).1;
         self.inner.handle_packet(now, addressing, payload);
@@ -210,7 +210,7 @@ impl<R: Taker> Endpoint for Sink<R> {
         if delivered > before {
             self.progress.push(now);
         }
-        if self.wanted.is_some_and(|w| delivered >= w) {
+        if self.expected.is_some_and(|w| delivered >= w) {
             self.ended.get_or_insert(now);
         }
     }
@@ -228,7 +228,7 @@ impl<R: Taker> Endpoint for Sink<R> {
     }
 }
 
-struct Ns2<S, R> {
+struct Ns2Flow<S, R> {
     sender: EndpointId,
     sink: EndpointId,
     packet: u64,
@@ -236,34 +236,34 @@ struct Ns2<S, R> {
     models: PhantomData<(S, R)>,
 }
 
-impl<S: Model, R: Taker> Carried for Ns2<S, R> {
-    fn seen(&self, world: &World) -> Seen {
+impl<S: Model, R: Receiver> RunningFlow for Ns2Flow<S, R> {
+    fn stats(&self, world: &World) -> ProgramStats {
         let sender = endpoint::<Sender<S>>(world, self.sender);
         let Some((sender, sink)) = sender.zip(endpoint::<Sink<R>>(world, self.sink)) else {
-            return Seen::default();
+            return ProgramStats::default();
         };
         let (received, in_order) = sink.inner.counts(self.packet);
-        Seen {
+        ProgramStats {
             bytes: in_order * self.packet,
-            // Those that wait for an earlier one are not told apart from those that came again.
+            // Packets that wait for an earlier one cannot be distinguished from duplicates.
             duplicates: received.saturating_sub(in_order),
             messages: self.messages,
             written: sender.offered,
             delivered: in_order,
             completed: sink.ended,
             progress: sink.progress,
-            ..Seen::default()
+            ..ProgramStats::default()
         }
     }
 
-    fn look(&self, world: &World) -> Option<Look> {
-        Some(endpoint::<Sender<S>>(world, self.sender)?.inner.look(self.packet))
+    fn sender_state(&self, world: &World) -> Option<SenderState> {
+        Some(endpoint::<Sender<S>>(world, self.sender)?.inner.sender_state(self.packet))
     }
 
     fn is_done(&self, world: &World) -> bool {
         let done = |s: &Sender<S>| s.due().is_none() && s.inner.acknowledged() >= s.offered;
         let sent = endpoint::<Sender<S>>(world, self.sender).is_none_or(done);
         sent && endpoint::<Sink<R>>(world, self.sink)
-            .is_none_or(|s| s.wanted.is_none() || s.ended.is_some())
+            .is_none_or(|s| s.expected.is_none() || s.ended.is_some())
     }
 }

@@ -1,7 +1,10 @@
-//! Flows over SCTP: a host's whole SCTP at each end of each flow, on a port of its own; messages on
-//! as many streams and paths as the flow has.
+//! Flows over SCTP: a complete SCTP endpoint at each end of each flow, on its own port; messages
+//! use the streams and paths of the flow.
 
-use super::{Carried, Clock, Ends, Look, MAX_BACKLOG, Numbers, Seen, endpoint, start, stop};
+use super::{
+    Clock, Ends, MAX_BACKLOG, Numbers, ProgramStats, RunningFlow, SenderState, endpoint, start,
+    stop,
+};
 use crate::scenario::{Deal, Flow, MIN_MESSAGE, Sctp as Use, Traffic};
 use bytes::Bytes;
 use ringway_link::Streams;
@@ -20,9 +23,9 @@ pub(super) fn attach(
     flow: &Flow,
     ends: Ends<'_>,
     streams: &Streams,
-) -> Result<Box<dyn Carried>, Error> {
+) -> Result<Box<dyn RunningFlow>, Error> {
     let ports = ends.addresses.map(|a| a.port());
-    // Two paths may end at one address.
+    // Two paths may end at the same address.
     let lists = [0, 1].map(|end| {
         let mut list: Vec<IpAddr> = Vec::new();
         for path in ends.paths {
@@ -34,24 +37,24 @@ pub(super) fn attach(
     });
     let host = |end: &str, task| {
         let random = Box::new(streams.stream(&format!("{}/{end}", flow.name)));
-        // Settings were checked when the scenario was read, so each end has an SCTP.
+        // Settings were checked when the scenario was read, so each end has an endpoint.
         let sctp = Sctp::new(Limits::default(), flow.sctp.settings, random).ok();
-        let dice = streams.stream(&format!("{}/streams", flow.name));
-        Program { sctp, ..Program::new(flow.sctp.clone(), task, dice) }
+        let stream_choice = streams.stream(&format!("{}/streams", flow.name));
+        Program { sctp, ..Program::new(flow.sctp.clone(), task, stream_choice) }
     };
-    let (task, wanted) = match flow.traffic {
+    let (task, expected) = match flow.traffic {
         Traffic::Messages { packet, .. } => {
             (Task::Messages(Clock::new(flow, ends, streams), packet.0 as usize), None)
         }
         Traffic::File { size } => (Task::File(size.0), Some(size.0)),
-        // Questions are not asked over SCTP: the scenario was refused.
+        // Requests and responses are not supported over SCTP: the scenario was refused.
         Traffic::Bulk | Traffic::RequestResponse { .. } => (Task::Bulk(stop(flow)), None),
     };
     let messages = matches!(task, Task::Messages(..));
-    let mut server = host("server", Task::Take(wanted));
-    server.seen.messages = messages;
+    let mut server = host("server", Task::Receive(expected));
+    server.stats.messages = messages;
     if let Some(sctp) = &mut server.sctp {
-        // The only listener of a host of its own: nothing can be in its way.
+        // It is the only listener of this endpoint, so its port is free.
         let _ = sctp.listen(&lists[1], ports[1], None);
     }
     let mut client = host("client", task);
@@ -59,63 +62,63 @@ pub(super) fn attach(
     let bind = |port| Bind { protocol: PROTOCOL, port: Some(port) };
     let client = world.attach(ends.nodes[0], bind(ports[0]), client)?;
     let server = world.attach(ends.nodes[1], bind(ports[1]), server)?;
-    Ok(Box::new(Ended { client, server }))
+    Ok(Box::new(SctpFlow { client, server }))
 }
 
-/// What an end does.
+/// Task of an end.
 enum Task {
-    /// Sends messages of a size as they are due.
+    /// Sends messages of one size when they are due.
     Messages(Clock, usize),
-    /// Sends as much as goes, until a time.
+    /// Sends as much as possible, until a time.
     Bulk(Time),
-    /// Sends so many bytes more and shuts down.
+    /// Sends a number of further bytes and shuts down.
     File(u64),
-    /// Takes in what comes, of a file so many bytes.
-    Take(Option<u64>),
+    /// Receives data; the number of bytes of a file, if it is one.
+    Receive(Option<u64>),
 }
 
-/// When and from where to where to connect.
+/// Time, local and remote addresses, local and remote port of a connection.
 type Connect = (Time, [Vec<IpAddr>; 2], [u16; 2]);
 
 struct Program {
     sctp: Option<Sctp>,
     association: Option<AssocId>,
     connect: Option<Connect>,
-    manner: Use,
+    usage: Use,
     task: Task,
-    /// Messages that wait for room, by number and the time they were due.
+    /// Messages that wait for buffer space, by number and the time they were due.
     backlog: VecDeque<(u64, Time)>,
-    /// Messages given to the association.
-    given: u64,
-    /// What is being read.
+    /// Number of messages submitted to the association.
+    submitted: u64,
+    /// Buffer of the message being read.
     part: Vec<u8>,
-    /// Messages of which parts came, by stream, order and number: parts of several may come in turn.
+    /// Partial messages by stream, order and number: parts of several messages may interleave.
     parts: BTreeMap<(u16, bool, u16), Vec<u8>>,
-    /// Which stream the next message goes on, where that is left to chance.
-    dice: Stream,
-    came: Numbers,
-    look: Look,
+    /// Random stream that selects the SCTP stream of the next message, where that is random.
+    stream_choice: Stream,
+    numbers: Numbers,
+    sender_state: SenderState,
     finished: bool,
-    seen: Seen,
+    stats: ProgramStats,
 }
 
 impl Program {
-    fn new(manner: Use, task: Task, dice: Stream) -> Self {
+    fn new(usage: Use, task: Task, stream_choice: Stream) -> Self {
         Program {
             sctp: None,
             association: None,
             connect: None,
-            manner,
+            usage,
             task,
             backlog: VecDeque::new(),
-            given: 0,
+            submitted: 0,
             part: Vec::new(),
             parts: BTreeMap::new(),
-            dice,
-            came: Numbers::default(),
-            look: Look::default(),
+            stream_choice,
+            numbers: Numbers::default(),
+            sender_state: SenderState::default(),
             finished: false,
-            seen: Seen::default(),
+            stats: ProgramStats::default(),
         }
     }
 
@@ -128,11 +131,11 @@ impl Program {
     }
 
     fn is_done(&self) -> bool {
-        self.seen.failed.is_some()
+        self.stats.failed.is_some()
             || match &self.task {
                 Task::Messages(clock, _) => clock.next().is_none() && self.backlog.is_empty(),
                 Task::File(left) => *left == 0,
-                Task::Take(wanted) => wanted.is_none() || self.seen.completed.is_some(),
+                Task::Receive(expected) => expected.is_none() || self.stats.completed.is_some(),
                 Task::Bulk(_) => true,
             }
     }
@@ -148,16 +151,16 @@ impl Program {
         {
             self.association = sctp.connect(now, &locals, local, &remotes, remote, None).ok();
             if self.association.is_none() {
-                self.seen.failed = Some("cannot connect");
+                self.stats.failed = Some("cannot connect");
             }
         }
         while let Some(event) = sctp.poll_event() {
             match event {
                 Event::Up { id, .. } => {
                     self.association = Some(id);
-                    self.value_streams(&mut sctp, id);
+                    self.set_stream_values(&mut sctp, id);
                 }
-                Event::Closed(_, why) => self.seen.failed = self.seen.failed.or(reason(&why)),
+                Event::Closed(_, why) => self.stats.failed = self.stats.failed.or(reason(&why)),
                 _ => {}
             }
         }
@@ -167,15 +170,15 @@ impl Program {
         }
         self.sctp = Some(sctp);
         if let Some(snapshot) = self.snapshot() {
-            self.look = look(&snapshot);
-            self.seen.duplicates = snapshot.totals.duplicates;
+            self.sender_state = sender_state(&snapshot);
+            self.stats.duplicates = snapshot.totals.duplicates;
         }
     }
 
-    /// Tells the scheduler what it goes by.
-    fn value_streams(&self, sctp: &mut Sctp, id: AssocId) {
-        for (stream, value) in self.manner.values.iter().enumerate() {
-            // Streams that the peer does not take have no turn.
+    /// Sets the priorities or weights of the scheduler.
+    fn set_stream_values(&self, sctp: &mut Sctp, id: AssocId) {
+        for (stream, value) in self.usage.values.iter().enumerate() {
+            // Streams that the peer does not accept are skipped.
             let _ = sctp.set_stream_value(id, stream as u16, *value);
         }
     }
@@ -184,44 +187,44 @@ impl Program {
         if let Task::Messages(clock, _) = &mut self.task {
             for _ in 0..clock.due(now) {
                 if self.backlog.len() < MAX_BACKLOG {
-                    self.backlog.push_back((self.seen.written, now));
-                    self.seen.written += 1;
+                    self.backlog.push_back((self.stats.written, now));
+                    self.stats.written += 1;
                 } else {
-                    self.seen.refused += 1;
+                    self.stats.refused += 1;
                 }
             }
         }
-        let most = u64::from(self.manner.message);
+        let max = u64::from(self.usage.message);
         loop {
             let (size, number, at) = match &self.task {
                 Task::Messages(_, size) => match self.backlog.front() {
                     Some((number, at)) => (*size, *number, *at),
                     None => return,
                 },
-                Task::Bulk(stop) if now <= *stop => (most as usize, self.given, now),
-                Task::File(left) if *left > 0 => ((*left).min(most) as usize, self.given, now),
+                Task::Bulk(stop) if now <= *stop => (max as usize, self.submitted, now),
+                Task::File(left) if *left > 0 => ((*left).min(max) as usize, self.submitted, now),
                 Task::File(_) if !self.finished => {
                     self.finished = true;
-                    // It is refused only to an association that is over.
+                    // A message is refused only by an association that has ended.
                     let _ = sctp.shutdown(now, id);
                     return;
                 }
                 _ => return,
             };
-            let streams = u64::from(self.manner.streams);
-            // The choice stays the same until the message is taken.
-            let mut dice = self.dice.clone();
-            let stream = match self.manner.deal {
+            let streams = u64::from(self.usage.streams);
+            // The selection stays until the message is accepted.
+            let mut stream_choice = self.stream_choice.clone();
+            let stream = match self.usage.deal {
                 Deal::InTurn => number % streams,
-                Deal::AtRandom => dice.next_u64() % streams,
+                Deal::AtRandom => stream_choice.next_u64() % streams,
             } as u16;
-            let (unordered, reliability) = (self.manner.unordered, self.manner.reliability);
+            let (unordered, reliability) = (self.usage.unordered, self.usage.reliability);
             let options = SendOptions { stream, unordered, reliability, ..SendOptions::default() };
             if sctp.send(now, id, &options, message(number, at, size)).is_err() {
                 return;
             }
-            self.dice = dice;
-            self.given += 1;
+            self.stream_choice = stream_choice;
+            self.submitted += 1;
             match &mut self.task {
                 Task::Messages(..) => drop(self.backlog.pop_front()),
                 Task::File(left) => *left -= size as u64,
@@ -232,56 +235,56 @@ impl Program {
 
     fn read(&mut self, now: Time, sctp: &mut Sctp, id: AssocId) {
         while let Ok(Some(received)) = sctp.recv(id, &mut self.part) {
-            self.seen.bytes += received.len as u64;
-            self.seen.progress.push(now);
-            if let Task::Take(Some(wanted)) = self.task
-                && self.seen.bytes >= wanted
+            self.stats.bytes += received.len as u64;
+            self.stats.progress.push(now);
+            if let Task::Receive(Some(expected)) = self.task
+                && self.stats.bytes >= expected
             {
-                self.seen.completed.get_or_insert(now);
+                self.stats.completed.get_or_insert(now);
             }
             self.join(now, &received);
             self.part.clear();
         }
     }
 
-    /// Puts parts of a message together.
+    /// Reassembles the parts of a message.
     fn join(&mut self, now: Time, received: &Received) {
         if received.begin && received.end {
-            let whole = std::mem::take(&mut self.part);
-            self.take(now, &whole);
-            self.part = whole;
+            let complete = std::mem::take(&mut self.part);
+            self.receive_message(now, &complete);
+            self.part = complete;
             return;
         }
-        // Unordered parts that are not interleaved come one message after another.
+        // Unordered parts that are not interleaved arrive one message after another.
         let key = (received.stream, received.unordered, received.ssn.raw());
         let parts = self.parts.entry(key).or_default();
         parts.extend_from_slice(&self.part);
         if received.end || received.cut {
-            let whole = self.parts.remove(&key).unwrap_or_default();
+            let complete = self.parts.remove(&key).unwrap_or_default();
             if received.end {
-                self.take(now, &whole);
+                self.receive_message(now, &complete);
             }
         }
     }
 
-    /// A message is whole.
-    fn take(&mut self, now: Time, message: &[u8]) {
+    /// Records a complete message.
+    fn receive_message(&mut self, now: Time, message: &[u8]) {
         let Some(stamp) = message.first_chunk::<{ MIN_MESSAGE as usize }>() else { return };
         let (number, at) = stamp.split_at(8);
         let word = |bytes: &[u8]| bytes.iter().fold(0, |n: u64, b| n << 8 | u64::from(*b));
-        if !self.seen.messages {
+        if !self.stats.messages {
             return;
         }
-        if self.came.is_new(word(number)) {
-            self.seen.delivered += 1;
-            self.seen.delay.push(now.since(Time::from_nanos(word(at))).as_nanos() as u64);
+        if self.numbers.is_new(word(number)) {
+            self.stats.delivered += 1;
+            self.stats.delay.push(now.since(Time::from_nanos(word(at))).as_nanos() as u64);
         } else {
-            self.seen.failed = Some("a message came twice");
+            self.stats.failed = Some("a message came twice");
         }
     }
 }
 
-/// A message with its number and the time it was due.
+/// Builds a message with its number and the time it was due.
 fn message(number: u64, at: Time, size: usize) -> Bytes {
     let mut bytes = Vec::with_capacity(size.max(MIN_MESSAGE as usize));
     bytes.extend_from_slice(&number.to_be_bytes());
@@ -290,10 +293,10 @@ fn message(number: u64, at: Time, size: usize) -> Bytes {
     bytes.into()
 }
 
-fn look(snapshot: &Snapshot) -> Look {
+fn sender_state(snapshot: &Snapshot) -> SenderState {
     let in_use = |p: &&ringway_sctp::PathSnapshot| p.primary && p.state == PathState::Active;
     let used = snapshot.paths.iter().find(in_use).or(snapshot.paths.first());
-    Look {
+    SenderState {
         cwnd: used.map_or(0.0, |path| path.cwnd.into()),
         retransmits: snapshot.totals.retransmits,
         timeouts: snapshot.totals.timeouts,
@@ -337,41 +340,41 @@ impl Endpoint for Program {
     }
 }
 
-struct Ended {
+struct SctpFlow {
     client: EndpointId,
     server: EndpointId,
 }
 
-impl Ended {
-    /// Every message came, or those that did not were given up.
-    fn all_came(&self, world: &World) -> bool {
+impl SctpFlow {
+    /// Returns whether every message was delivered or abandoned.
+    fn all_delivered(&self, world: &World) -> bool {
         let client = endpoint::<Program>(world, self.client);
         let Some((client, server)) = client.zip(endpoint::<Program>(world, self.server)) else {
             return true;
         };
         let settled = || client.snapshot().is_some_and(|s| s.unacknowledged == 0);
-        server.seen.delivered >= client.seen.written
-            || client.manner.reliability != Reliability::Full && settled()
+        server.stats.delivered >= client.stats.written
+            || client.usage.reliability != Reliability::Full && settled()
     }
 }
 
-impl Carried for Ended {
-    fn seen(&self, world: &World) -> Seen {
+impl RunningFlow for SctpFlow {
+    fn stats(&self, world: &World) -> ProgramStats {
         let client = endpoint::<Program>(world, self.client);
         let server = endpoint::<Program>(world, self.server);
-        let Some((client, server)) = client.zip(server) else { return Seen::default() };
-        let all = client.is_done() && server.seen.messages && self.all_came(world);
-        Seen {
-            completed: server.seen.completed.or(server.seen.progress.last().filter(|_| all)),
-            written: client.seen.written,
-            refused: client.seen.refused,
-            failed: client.seen.failed.or(server.seen.failed),
-            ..server.seen.clone()
+        let Some((client, server)) = client.zip(server) else { return ProgramStats::default() };
+        let all = client.is_done() && server.stats.messages && self.all_delivered(world);
+        ProgramStats {
+            completed: server.stats.completed.or(server.stats.progress.last().filter(|_| all)),
+            written: client.stats.written,
+            refused: client.stats.refused,
+            failed: client.stats.failed.or(server.stats.failed),
+            ..server.stats.clone()
         }
     }
 
-    fn look(&self, world: &World) -> Option<Look> {
-        Some(endpoint::<Program>(world, self.client)?.look)
+    fn sender_state(&self, world: &World) -> Option<SenderState> {
+        Some(endpoint::<Program>(world, self.client)?.sender_state)
     }
 
     fn is_done(&self, world: &World) -> bool {
@@ -379,8 +382,8 @@ impl Carried for Ended {
         let Some((client, server)) = client.zip(endpoint::<Program>(world, self.server)) else {
             return true;
         };
-        let failed = client.seen.failed.is_some() || server.seen.failed.is_some();
-        let all = !server.seen.messages || self.all_came(world);
+        let failed = client.stats.failed.is_some() || server.stats.failed.is_some();
+        let all = !server.stats.messages || self.all_delivered(world);
         failed || client.is_done() && server.is_done() && all
     }
 }

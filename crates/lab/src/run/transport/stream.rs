@@ -1,86 +1,86 @@
-//! Programs above a reliable stream of bytes: they send messages, files or all they can, ask
-//! questions and answer them. Which protocol carries the stream is a [`Conduit`].
+//! Programs above a reliable byte stream: they send messages, files or bulk data, or exchange
+//! requests and responses. A [`Conduit`] is the protocol that carries the stream.
 
-use super::{Clock, Ends, Look, MAX_BACKLOG, Seen, start, stop};
+use super::{Clock, Ends, MAX_BACKLOG, ProgramStats, SenderState, start, stop};
 use crate::scenario::{Flow, MIN_MESSAGE, Traffic};
 use ringway_link::Streams;
 use ringway_sansio::{Addressing, Duration, Endpoint, Time};
 use std::collections::VecDeque;
 
-/// Bytes written or read at a time.
+/// Number of bytes written or read at a time.
 const CHUNK: usize = 64 << 10;
 static ZEROS: [u8; CHUNK] = [0; CHUNK];
 
-/// What happened to a connection.
-pub(super) enum Happening {
-    /// It is open, or there is more to read, or room to write.
+/// Event of a connection.
+pub(super) enum ConduitEvent {
+    /// It opened, has more to read, or has room to write.
     Progress,
-    /// The other end has sent all it will.
+    /// The peer has sent all its data.
     PeerClosed,
-    /// It is over; why, if something went wrong.
+    /// It ended; with the reason, if it failed.
     Closed(Option<&'static str>),
 }
 
-/// One end of a reliable stream of bytes.
+/// One end of a reliable byte stream.
 pub(super) trait Conduit: Endpoint + 'static {
-    /// Begins to connect.
+    /// Starts connecting.
     fn open(&mut self, now: Time) -> Result<(), &'static str>;
-    /// What happened next.
-    fn happening(&mut self) -> Option<Happening>;
-    /// Whether there is a connection to write to and read from.
+    /// Returns the next event.
+    fn next_event(&mut self) -> Option<ConduitEvent>;
+    /// Returns whether the connection can be written to and read from.
     fn is_open(&self) -> bool;
-    /// Writes what fits; gives how many bytes.
+    /// Writes as many bytes as fit and returns their number.
     fn write(&mut self, now: Time, data: &[u8]) -> usize;
-    /// Reads what is there; gives how many bytes.
+    /// Reads the available bytes and returns their number.
     fn read(&mut self, now: Time, out: &mut [u8]) -> usize;
-    /// Nothing more will be written.
+    /// Ends the direction of sending.
     fn finish(&mut self, now: Time);
-    /// What the sender looks like.
-    fn look(&self) -> Look;
-    /// Packets that brought nothing new, as far as this end has heard.
+    /// Returns the state of the sender.
+    fn sender_state(&self) -> SenderState;
+    /// Returns the number of packets without new data, as far as this end knows.
     fn duplicates(&self) -> u64;
 }
 
-/// What an end of a stream does.
+/// Task of an end of a stream.
 enum Task {
-    /// Writes messages as they are due.
+    /// Writes messages when they are due.
     Messages { clock: Clock, size: usize },
-    /// Writes as much as goes, until a time.
+    /// Writes as much as possible, until a time.
     Bulk { stop: Time },
-    /// Writes so many bytes more and ends the stream.
+    /// Writes a number of further bytes and ends the stream.
     File { left: u64 },
-    /// Asks one question after another.
-    Ask { size: usize, answer: u64, left: u64, stop: Time, think: Duration, next: Option<Time> },
-    /// Takes in messages of that size.
-    TakeMessages { size: u64 },
-    /// Takes in bytes until so many are there.
-    TakeBytes { wanted: Option<u64> },
-    /// Answers questions.
-    Answer { question: u64, size: u64, owed: u64 },
+    /// Sends one request after another.
+    Request { size: usize, answer: u64, left: u64, stop: Time, think: Duration, next: Option<Time> },
+    /// Receives messages of one size.
+    ReceiveMessages { size: u64 },
+    /// Receives a number of bytes.
+    ReceiveBytes { expected: Option<u64> },
+    /// Responds to requests.
+    Respond { request: u64, size: u64, pending: u64 },
 }
 
-/// A program at one end of a stream, with what it has seen.
+/// A program at one end of a stream, with its counters.
 pub(super) struct Program<C> {
     pub(super) conduit: C,
     task: Task,
-    /// When to connect; `None` once that is done, or for the other end.
+    /// Time to connect; `None` once connected, or for the listening end.
     start: Option<Time>,
     /// Messages whose first bytes are not written yet, by the time they were due.
     backlog: VecDeque<(u64, Time)>,
-    /// The head of the message being written that is left, and how many bytes follow it.
+    /// Unwritten part of the head of the current message, and number of bytes after it.
     head: VecDeque<u8>,
     body: u64,
-    /// Questions: when the present one was asked.
-    asked_at: Option<Time>,
-    /// Bytes of the message or answer being read, and its head.
+    /// Time of the current request.
+    requested_at: Option<Time>,
+    /// Received bytes of the current message or response, and its head.
     got: u64,
     stamp: [u8; MIN_MESSAGE as usize],
     buffer: Vec<u8>,
     ended: bool,
-    pub(super) seen: Seen,
+    pub(super) stats: ProgramStats,
 }
 
-/// The two programs of a flow, each over an end of its own.
+/// Returns the two programs of a flow, each with its own end of the stream.
 pub(super) fn programs<C: Conduit>(
     flow: &Flow,
     ends: Ends<'_>,
@@ -90,14 +90,14 @@ pub(super) fn programs<C: Conduit>(
     let (task, other) = match flow.traffic {
         Traffic::Messages { packet, .. } => (
             Task::Messages { clock: Clock::new(flow, ends, streams), size: packet.0 as usize },
-            Task::TakeMessages { size: packet.0 },
+            Task::ReceiveMessages { size: packet.0 },
         ),
-        Traffic::Bulk => (Task::Bulk { stop: stop(flow) }, Task::TakeBytes { wanted: None }),
+        Traffic::Bulk => (Task::Bulk { stop: stop(flow) }, Task::ReceiveBytes { expected: None }),
         Traffic::File { size } => {
-            (Task::File { left: size.0 }, Task::TakeBytes { wanted: Some(size.0) })
+            (Task::File { left: size.0 }, Task::ReceiveBytes { expected: Some(size.0) })
         }
         Traffic::RequestResponse { request, response, requests, think, .. } => (
-            Task::Ask {
+            Task::Request {
                 size: request.0 as usize,
                 answer: response.0,
                 left: requests,
@@ -105,7 +105,7 @@ pub(super) fn programs<C: Conduit>(
                 think: think.into(),
                 next: None,
             },
-            Task::Answer { question: request.0, size: response.0, owed: 0 },
+            Task::Respond { request: request.0, size: response.0, pending: 0 },
         ),
     };
     [Program::new(client, task, Some(start(flow))), Program::new(server, other, None)]
@@ -113,8 +113,10 @@ pub(super) fn programs<C: Conduit>(
 
 impl<C: Conduit> Program<C> {
     fn new(conduit: C, task: Task, start: Option<Time>) -> Self {
-        let messages =
-            matches!(task, Task::Messages { .. } | Task::Ask { .. } | Task::TakeMessages { .. });
+        let messages = matches!(
+            task,
+            Task::Messages { .. } | Task::Request { .. } | Task::ReceiveMessages { .. }
+        );
         Program {
             conduit,
             task,
@@ -122,36 +124,38 @@ impl<C: Conduit> Program<C> {
             backlog: VecDeque::new(),
             head: VecDeque::new(),
             body: 0,
-            asked_at: None,
+            requested_at: None,
             got: 0,
             stamp: [0; MIN_MESSAGE as usize],
             buffer: vec![0; CHUNK],
             ended: false,
-            seen: Seen { messages, ..Seen::default() },
+            stats: ProgramStats { messages, ..ProgramStats::default() },
         }
     }
 
-    /// When the program wants to be woken.
+    /// Returns the time of the next wake-up.
     fn due(&self) -> Option<Time> {
         let task = match &self.task {
             Task::Messages { clock, .. } => clock.next(),
-            Task::Ask { next, .. } => *next,
+            Task::Request { next, .. } => *next,
             _ => None,
         };
         [self.start, task].into_iter().flatten().min()
     }
 
-    /// Whether there is nothing left to do at this end.
+    /// Returns whether this end has nothing left to do.
     pub(super) fn is_done(&self) -> bool {
         let idle = self.start.is_none() && self.head.is_empty() && self.body == 0;
-        self.seen.failed.is_some()
+        self.stats.failed.is_some()
             || match &self.task {
                 Task::Messages { clock, .. } => {
                     idle && clock.next().is_none() && self.backlog.is_empty()
                 }
                 Task::File { left } => idle && *left == 0,
-                Task::Ask { .. } => self.seen.completed.is_some(),
-                Task::TakeBytes { wanted } => wanted.is_none() || self.seen.completed.is_some(),
+                Task::Request { .. } => self.stats.completed.is_some(),
+                Task::ReceiveBytes { expected } => {
+                    expected.is_none() || self.stats.completed.is_some()
+                }
                 _ => true,
             }
     }
@@ -160,18 +164,18 @@ impl<C: Conduit> Program<C> {
         if self.start.is_some_and(|at| at <= now) {
             self.start = None;
             if let Err(why) = self.conduit.open(now) {
-                self.seen.failed = Some(why);
+                self.stats.failed = Some(why);
             }
-            if let Task::Ask { left, next, .. } = &mut self.task {
+            if let Task::Request { left, next, .. } = &mut self.task {
                 *next = (*left > 0).then_some(now);
             }
         }
-        while let Some(happening) = self.conduit.happening() {
-            match happening {
-                Happening::Progress => {}
-                Happening::PeerClosed => self.ended = true,
-                Happening::Closed(why) => {
-                    self.seen.failed = self.seen.failed.or(why);
+        while let Some(event) = self.conduit.next_event() {
+            match event {
+                ConduitEvent::Progress => {}
+                ConduitEvent::PeerClosed => self.ended = true,
+                ConduitEvent::Closed(why) => {
+                    self.stats.failed = self.stats.failed.or(why);
                 }
             }
         }
@@ -180,34 +184,34 @@ impl<C: Conduit> Program<C> {
             self.read(now);
             self.write(now);
             if self.ended {
-                // What was read to its end is ended from here too.
+                // The peer ended its direction; this end does so too.
                 self.conduit.finish(now);
             }
         }
     }
 
-    /// Takes in what has become due to be written.
+    /// Queues the messages that have become due.
     fn fill(&mut self, now: Time) {
         match &mut self.task {
             Task::Messages { clock, .. } => {
                 for _ in 0..clock.due(now) {
                     if self.backlog.len() < MAX_BACKLOG {
-                        self.backlog.push_back((self.seen.written, now));
-                        self.seen.written += 1;
+                        self.backlog.push_back((self.stats.written, now));
+                        self.stats.written += 1;
                     } else {
-                        self.seen.refused += 1;
+                        self.stats.refused += 1;
                     }
                 }
             }
-            Task::Ask { left, stop, next, .. } if next.is_some_and(|at| at <= now) => {
+            Task::Request { left, stop, next, .. } if next.is_some_and(|at| at <= now) => {
                 *next = None;
                 if now > *stop {
-                    self.seen.completed.get_or_insert(now);
+                    self.stats.completed.get_or_insert(now);
                 } else {
                     *left -= 1;
-                    self.backlog.push_back((self.seen.written, now));
-                    self.asked_at = Some(now);
-                    self.seen.written += 1;
+                    self.backlog.push_back((self.stats.written, now));
+                    self.requested_at = Some(now);
+                    self.stats.written += 1;
                 }
             }
             _ => {}
@@ -236,7 +240,7 @@ impl<C: Conduit> Program<C> {
                 continue;
             }
             match &mut self.task {
-                Task::Messages { size, .. } | Task::Ask { size, .. } => {
+                Task::Messages { size, .. } | Task::Request { size, .. } => {
                     let Some((number, at)) = self.backlog.pop_front() else { return };
                     self.head.extend(number.to_be_bytes());
                     self.head.extend(at.as_nanos().to_be_bytes());
@@ -249,8 +253,8 @@ impl<C: Conduit> Program<C> {
                     self.body = (*left).min(CHUNK as u64);
                     *left -= self.body;
                 }
-                Task::Answer { size, owed, .. } if *owed > 0 => {
-                    *owed -= 1;
+                Task::Respond { size, pending, .. } if *pending > 0 => {
+                    *pending -= 1;
                     self.body = *size;
                 }
                 _ => return,
@@ -270,49 +274,49 @@ impl<C: Conduit> Program<C> {
         }
     }
 
-    /// Takes in bytes of the stream.
+    /// Processes bytes received from the stream.
     fn take(&mut self, now: Time, bytes: &[u8]) {
         if bytes.is_empty() {
             return;
         }
-        self.seen.bytes += bytes.len() as u64;
-        if !matches!(self.task, Task::TakeMessages { .. }) {
-            self.seen.progress.push(now);
+        self.stats.bytes += bytes.len() as u64;
+        if !matches!(self.task, Task::ReceiveMessages { .. }) {
+            self.stats.progress.push(now);
         }
         match &mut self.task {
-            Task::TakeBytes { wanted: Some(wanted) } if self.seen.bytes >= *wanted => {
-                self.seen.completed.get_or_insert(now);
+            Task::ReceiveBytes { expected: Some(expected) } if self.stats.bytes >= *expected => {
+                self.stats.completed.get_or_insert(now);
             }
-            Task::TakeMessages { size } => {
+            Task::ReceiveMessages { size } => {
                 let size = *size;
                 self.split(now, bytes, size);
             }
-            Task::Ask { answer, left, think, next, .. } => {
+            Task::Request { answer, left, think, next, .. } => {
                 self.got += bytes.len() as u64;
                 if self.got >= *answer {
                     self.got -= *answer;
-                    self.seen.delivered += 1;
-                    if let Some(at) = self.asked_at.take() {
-                        self.seen.delay.push(now.since(at).as_nanos() as u64);
+                    self.stats.delivered += 1;
+                    if let Some(at) = self.requested_at.take() {
+                        self.stats.delay.push(now.since(at).as_nanos() as u64);
                     }
                     if *left > 0 {
                         *next = Some(now + *think);
                     } else {
-                        self.seen.completed.get_or_insert(now);
+                        self.stats.completed.get_or_insert(now);
                         self.ended = true;
                     }
                 }
             }
-            Task::Answer { question, owed, .. } => {
+            Task::Respond { request, pending, .. } => {
                 self.got += bytes.len() as u64;
-                *owed += self.got / *question;
-                self.got %= *question;
+                *pending += self.got / *request;
+                self.got %= *request;
             }
             _ => {}
         }
     }
 
-    /// Finds the ends of messages, and when each was due.
+    /// Finds the ends of messages, and the times at which they were due.
     fn split(&mut self, now: Time, mut bytes: &[u8], size: u64) {
         while !bytes.is_empty() {
             let part = ((size - self.got) as usize).min(bytes.len());
@@ -325,10 +329,10 @@ impl<C: Conduit> Program<C> {
             bytes = &bytes[part..];
             if self.got == size {
                 self.got = 0;
-                self.seen.delivered += 1;
-                self.seen.progress.push(now);
+                self.stats.delivered += 1;
+                self.stats.progress.push(now);
                 let at = self.stamp.last_chunk::<8>().map_or(0, |at| u64::from_be_bytes(*at));
-                self.seen.delay.push(now.since(Time::from_nanos(at)).as_nanos() as u64);
+                self.stats.delay.push(now.since(Time::from_nanos(at)).as_nanos() as u64);
             }
         }
     }

@@ -1,7 +1,7 @@
-//! Flows over TCP: a host's whole TCP at each end of each flow, on a port of its own.
+//! Flows over TCP: a complete TCP endpoint at each end of each flow, on its own port.
 
-use super::stream::{Conduit, Happening, Program, programs};
-use super::{Carried, Ends, Look, Seen, endpoint};
+use super::stream::{Conduit, ConduitEvent, Program, programs};
+use super::{Ends, ProgramStats, RunningFlow, SenderState, endpoint};
 use crate::scenario::Flow;
 use ringway_link::Streams;
 use ringway_sansio::{Addressing, Endpoint, Time};
@@ -14,25 +14,33 @@ pub(super) fn attach(
     flow: &Flow,
     ends: Ends<'_>,
     streams: &Streams,
-) -> Result<Box<dyn Carried>, Error> {
+) -> Result<Box<dyn RunningFlow>, Error> {
     let [local, remote] = ends.addresses;
     let host = |end: &str| {
         let mut random = streams.stream(&format!("{}/{end}", flow.name));
-        // Settings were checked when the scenario was read, so each end has a TCP.
+        // Settings were checked when the scenario was read, so each end has an endpoint.
         let tcp = Tcp::new(Limits::default(), flow.tcp, &mut random).ok();
-        Stream { tcp, local, remote, connection: None, look: Look::default(), duplicates: 0 }
+        Stream {
+            tcp,
+            local,
+            remote,
+            connection: None,
+            sender_state: SenderState::default(),
+            duplicates: 0,
+        }
     };
     let (client, mut server) = (host("client"), host("server"));
     if let Some(tcp) = &mut server.tcp {
-        // The only listener of a host of its own: nothing can be in its way.
+        // It is the only listener of this endpoint, so its port is free.
         let _ = tcp.listen(remote, 1, None);
     }
     let [client, server] = programs(flow, ends, streams, [client, server]);
     let bind = |port| Bind { protocol: PROTOCOL, port: Some(port) };
     let client = world.attach(ends.nodes[0], bind(local.port()), client)?;
     let server = world.attach(ends.nodes[1], bind(remote.port()), server)?;
-    let asks = matches!(flow.traffic, crate::scenario::Traffic::RequestResponse { .. });
-    Ok(Box::new(Tcps { client, server, asks }))
+    let is_request_response =
+        matches!(flow.traffic, crate::scenario::Traffic::RequestResponse { .. });
+    Ok(Box::new(TcpFlow { client, server, is_request_response }))
 }
 
 /// One end of a connection.
@@ -41,8 +49,8 @@ struct Stream {
     local: SocketAddr,
     remote: SocketAddr,
     connection: Option<ConnId>,
-    /// What was last seen of the connection, which is gone once it is over.
-    look: Look,
+    /// The last known state of the connection, which is removed when it ends.
+    sender_state: SenderState,
     duplicates: u64,
 }
 
@@ -52,8 +60,8 @@ impl Stream {
     }
 }
 
-fn look(snapshot: &Snapshot) -> Look {
-    Look {
+fn sender_state(snapshot: &Snapshot) -> SenderState {
+    SenderState {
         cwnd: f64::from(snapshot.cwnd),
         retransmits: snapshot.totals.retransmits,
         timeouts: snapshot.totals.timeouts,
@@ -69,26 +77,26 @@ impl Conduit for Stream {
         self.connection.map(|_| ()).ok_or("cannot connect")
     }
 
-    fn happening(&mut self) -> Option<Happening> {
+    fn next_event(&mut self) -> Option<ConduitEvent> {
         if let Some(snapshot) = self.snapshot() {
-            self.look = look(&snapshot);
+            self.sender_state = sender_state(&snapshot);
             self.duplicates = snapshot.totals.duplicates_reported;
         }
         let tcp = self.tcp.as_mut()?;
         Some(match tcp.poll_event()? {
             Event::Incoming(listener) => {
                 self.connection = tcp.accept(listener);
-                Happening::Progress
+                ConduitEvent::Progress
             }
-            Event::PeerClosed(_) => Happening::PeerClosed,
-            Event::Closed(_, why) => Happening::Closed(match why {
+            Event::PeerClosed(_) => ConduitEvent::PeerClosed,
+            Event::Closed(_, why) => ConduitEvent::Closed(match why {
                 Close::Finished => None,
                 Close::Reset => Some("reset by the peer"),
                 Close::Refused => Some("refused"),
                 Close::TimedOut => Some("timed out"),
                 _ => Some("closed"),
             }),
-            _ => Happening::Progress,
+            _ => ConduitEvent::Progress,
         })
     }
 
@@ -107,19 +115,20 @@ impl Conduit for Stream {
     }
 
     fn finish(&mut self, now: Time) {
-        // Before the peer has answered, TCP forgets a connection that is shut down, with all that was
-        // written (RFC 9293 section 3.10.4); it is asked again once it is open.
+        // Before the peer has answered, TCP deletes a connection that is shut down, with all data
+        // written (RFC 9293 section 3.10.4). The shutdown is requested again once the connection is
+        // open.
         if !self.snapshot().is_some_and(|s| s.state.is_synchronised()) {
             return;
         }
         if let Some((tcp, id)) = self.tcp.as_mut().zip(self.connection) {
-            // Refused only where it was done before.
+            // It is refused only if the direction is already closed.
             let _ = tcp.shutdown(now, id);
         }
     }
 
-    fn look(&self) -> Look {
-        self.snapshot().map_or(self.look, |s| look(&s))
+    fn sender_state(&self) -> SenderState {
+        self.snapshot().map_or(self.sender_state, |s| sender_state(&s))
     }
 
     fn duplicates(&self) -> u64 {
@@ -149,43 +158,47 @@ impl Endpoint for Stream {
     }
 }
 
-struct Tcps {
+struct TcpFlow {
     client: EndpointId,
     server: EndpointId,
-    /// Whether it is the client that has the answers.
-    asks: bool,
+    /// Whether the client receives the data, as responses.
+    is_request_response: bool,
 }
 
 type End = Program<Stream>;
 
-impl Carried for Tcps {
-    fn seen(&self, world: &World) -> Seen {
-        let Some(client) = endpoint::<End>(world, self.client) else { return Seen::default() };
-        let Some(server) = endpoint::<End>(world, self.server) else { return Seen::default() };
-        let taker = if self.asks { client } else { server };
-        let all = client.is_done() && server.seen.messages;
-        let all = all && server.seen.delivered >= client.seen.written;
-        Seen {
-            completed: taker.seen.completed.or(server.seen.progress.last().filter(|_| all)),
+impl RunningFlow for TcpFlow {
+    fn stats(&self, world: &World) -> ProgramStats {
+        let Some(client) = endpoint::<End>(world, self.client) else {
+            return ProgramStats::default();
+        };
+        let Some(server) = endpoint::<End>(world, self.server) else {
+            return ProgramStats::default();
+        };
+        let receiver = if self.is_request_response { client } else { server };
+        let all = client.is_done() && server.stats.messages;
+        let all = all && server.stats.delivered >= client.stats.written;
+        ProgramStats {
+            completed: receiver.stats.completed.or(server.stats.progress.last().filter(|_| all)),
             duplicates: client.conduit.duplicates(),
-            messages: client.seen.messages,
-            written: client.seen.written,
-            refused: client.seen.refused,
-            failed: client.seen.failed.or(server.seen.failed),
-            ..taker.seen.clone()
+            messages: client.stats.messages,
+            written: client.stats.written,
+            refused: client.stats.refused,
+            failed: client.stats.failed.or(server.stats.failed),
+            ..receiver.stats.clone()
         }
     }
 
-    fn look(&self, world: &World) -> Option<Look> {
-        Some(endpoint::<End>(world, self.client)?.conduit.look())
+    fn sender_state(&self, world: &World) -> Option<SenderState> {
+        Some(endpoint::<End>(world, self.client)?.conduit.sender_state())
     }
 
     fn is_done(&self, world: &World) -> bool {
         let client = endpoint::<End>(world, self.client);
         let server = endpoint::<End>(world, self.server);
         let Some((client, server)) = client.zip(server) else { return true };
-        let delivered = server.seen.delivered >= client.seen.written || self.asks;
-        let failed = client.seen.failed.is_some() || server.seen.failed.is_some();
-        failed || client.is_done() && server.is_done() && (delivered || !server.seen.messages)
+        let delivered = server.stats.delivered >= client.stats.written || self.is_request_response;
+        let failed = client.stats.failed.is_some() || server.stats.failed.is_some();
+        failed || client.is_done() && server.is_done() && (delivered || !server.stats.messages)
     }
 }

@@ -1,9 +1,10 @@
-//! Flows over UDP: messages, and questions with answers.
+//! Flows over UDP: messages, and requests with responses.
 
 use super::{
-    Carried, Ends, Look, Numbers, Progress, Seen, endpoint, source_config, source_name, start, stop,
+    Ends, Numbers, ProgramStats, Progress, RunningFlow, SenderState, endpoint, source_config,
+    source_name, start, stop,
 };
-use crate::run::thinned::Spread;
+use crate::run::statistics::TimeStatistics;
 use crate::scenario::{Flow, Traffic};
 use ringway_link::Streams;
 use ringway_sansio::{Addressing, Duration, Endpoint, Time};
@@ -13,50 +14,50 @@ use ringway_sim::{Bind, EndpointId, Error, World};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-/// Answers that wait to be sent; more are dropped.
-const MAX_ANSWERS: usize = 65_536;
+/// Maximum number of responses that wait to be sent; more are dropped.
+const MAX_RESPONSES: usize = 65_536;
 
 pub(super) fn attach(
     world: &mut World,
     flow: &Flow,
     ends: Ends<'_>,
     streams: &Streams,
-) -> Result<Box<dyn Carried>, Error> {
+) -> Result<Box<dyn RunningFlow>, Error> {
     let [local, remote] = ends.addresses;
     let binds = [Bind::udp(local.port()), Bind::udp(remote.port())];
     if let Traffic::RequestResponse { request, response, requests, think, timeout } = flow.traffic {
-        let asker = Asker {
+        let requester = Requester {
             local,
             remote,
             size: request.0 as usize,
             left: requests,
             stop: stop(flow),
             think: think.into(),
-            patience: timeout.into(),
+            timeout_after: timeout.into(),
             next: (requests > 0).then(|| start(flow)),
-            asked: 0,
+            requested: 0,
             due: false,
             waits_since: None,
-            answered: 0,
+            responded: 0,
             bytes: 0,
-            delay: Spread::default(),
+            delay: TimeStatistics::default(),
             ended: None,
         };
-        let answerer =
-            Answerer { local: remote, size: response.0 as usize, answers: VecDeque::new() };
-        let asker = world.attach(ends.nodes[0], binds[0], asker)?;
-        world.attach(ends.nodes[1], binds[1], answerer)?;
-        return Ok(Box::new(Asked(asker)));
+        let responder =
+            Responder { local: remote, size: response.0 as usize, responses: VecDeque::new() };
+        let requester = world.attach(ends.nodes[0], binds[0], requester)?;
+        world.attach(ends.nodes[1], binds[1], responder)?;
+        return Ok(Box::new(RequestFlow(requester)));
     }
     let source = Source::new(source_config(flow, ends), streams.stream(&source_name(flow)));
     let source = world.attach(ends.nodes[0], binds[0], source)?;
     let sink = world.attach(ends.nodes[1], binds[1], Sink::default())?;
-    Ok(Box::new(Sent { source, sink }))
+    Ok(Box::new(MessageFlow { source, sink }))
 }
 
-/// The number and the time of sending in a whole datagram whose checksum is right, or absent.
+/// Returns number and time of sending from a complete datagram whose checksum is correct or absent.
 fn stamp(addressing: &Addressing, payload: &[u8]) -> Option<(u64, Time)> {
-    // RFC 768: zero says that there is no checksum.
+    // RFC 768: zero means that there is no checksum.
     if payload.get(6..8)? != [0, 0] {
         let sum = headers::pseudo_sum(addressing, payload.len()) + headers::sum(payload);
         if headers::fold(sum) != 0 {
@@ -69,7 +70,7 @@ fn stamp(addressing: &Addressing, payload: &[u8]) -> Option<(u64, Time)> {
     Some((u64::from_be_bytes(*number), Time::from_nanos(sent)))
 }
 
-/// Writes a datagram of `size` bytes with its IP header.
+/// Writes a datagram of `size` bytes, which include its IP header.
 fn write(
     payload: &mut Vec<u8>,
     [from, to]: [SocketAddr; 2],
@@ -91,15 +92,15 @@ fn write(
     addressing
 }
 
-/// Takes messages in.
+/// Receives messages.
 #[derive(Default)]
 struct Sink {
     bytes: u64,
     delivered: u64,
     duplicates: u64,
     damaged: u64,
-    delay: Spread,
-    came: Numbers,
+    delay: TimeStatistics,
+    numbers: Numbers,
     last: Option<Time>,
     progress: Progress,
 }
@@ -110,7 +111,7 @@ impl Endpoint for Sink {
             self.damaged += 1;
             return;
         };
-        if !self.came.is_new(number) {
+        if !self.numbers.is_new(number) {
             self.duplicates += 1;
             return;
         }
@@ -133,16 +134,18 @@ impl Endpoint for Sink {
 }
 
 /// A flow of messages.
-struct Sent {
+struct MessageFlow {
     source: EndpointId,
     sink: EndpointId,
 }
 
-impl Carried for Sent {
-    fn seen(&self, world: &World) -> Seen {
-        let Some(source) = endpoint::<Source>(world, self.source) else { return Seen::default() };
-        let Some(sink) = endpoint::<Sink>(world, self.sink) else { return Seen::default() };
-        Seen {
+impl RunningFlow for MessageFlow {
+    fn stats(&self, world: &World) -> ProgramStats {
+        let Some(source) = endpoint::<Source>(world, self.source) else {
+            return ProgramStats::default();
+        };
+        let Some(sink) = endpoint::<Sink>(world, self.sink) else { return ProgramStats::default() };
+        ProgramStats {
             bytes: sink.bytes,
             duplicates: sink.duplicates,
             damaged: sink.damaged,
@@ -152,11 +155,11 @@ impl Carried for Sent {
             delay: sink.delay.clone(),
             completed: sink.last.filter(|_| source.poll_timeout().is_none()),
             progress: sink.progress,
-            ..Seen::default()
+            ..ProgramStats::default()
         }
     }
 
-    fn look(&self, _: &World) -> Option<Look> {
+    fn sender_state(&self, _: &World) -> Option<SenderState> {
         None
     }
 
@@ -165,28 +168,28 @@ impl Carried for Sent {
     }
 }
 
-/// Asks one question after another; one without an answer is given up.
-struct Asker {
+/// Sends one request after another; a request without a response is abandoned.
+struct Requester {
     local: SocketAddr,
     remote: SocketAddr,
     size: usize,
     left: u64,
     stop: Time,
     think: Duration,
-    patience: Duration,
-    /// When the next question is due, or the answer to this one is late.
+    timeout_after: Duration,
+    /// Time at which the next request is due, or the current one times out.
     next: Option<Time>,
-    asked: u64,
+    requested: u64,
     due: bool,
     waits_since: Option<Time>,
-    answered: u64,
+    responded: u64,
     bytes: u64,
-    delay: Spread,
+    delay: TimeStatistics,
     ended: Option<Time>,
 }
 
-impl Asker {
-    /// Sets the time of the next question.
+impl Requester {
+    /// Sets the time of the next request.
     fn plan(&mut self, now: Time, wait: Duration) {
         self.waits_since = None;
         let at = now + wait;
@@ -197,11 +200,11 @@ impl Asker {
     }
 }
 
-impl Endpoint for Asker {
+impl Endpoint for Requester {
     fn handle_packet(&mut self, now: Time, addressing: Addressing, payload: &[u8]) {
         let Some((number, _)) = stamp(&addressing, payload) else { return };
-        let Some(since) = self.waits_since.filter(|_| number + 1 == self.asked) else { return };
-        self.answered += 1;
+        let Some(since) = self.waits_since.filter(|_| number + 1 == self.requested) else { return };
+        self.responded += 1;
         self.bytes += (payload.len() - UDP_HEADER) as u64;
         self.delay.push(now.since(since).as_nanos() as u64);
         self.plan(now, self.think);
@@ -219,9 +222,9 @@ impl Endpoint for Asker {
         }
         self.due = true;
         self.left -= 1;
-        self.asked += 1;
+        self.requested += 1;
         self.waits_since = Some(now);
-        self.next = Some(now + self.patience);
+        self.next = Some(now + self.timeout_after);
     }
 
     fn poll_timeout(&self) -> Option<Time> {
@@ -232,23 +235,23 @@ impl Endpoint for Asker {
         if !std::mem::take(&mut self.due) {
             return None;
         }
-        Some(write(payload, [self.local, self.remote], self.size, self.asked - 1, now))
+        Some(write(payload, [self.local, self.remote], self.size, self.requested - 1, now))
     }
 }
 
-/// Answers every question.
-struct Answerer {
+/// Responds to every request.
+struct Responder {
     local: SocketAddr,
     size: usize,
-    answers: VecDeque<(SocketAddr, u64)>,
+    responses: VecDeque<(SocketAddr, u64)>,
 }
 
-impl Endpoint for Answerer {
+impl Endpoint for Responder {
     fn handle_packet(&mut self, _: Time, addressing: Addressing, payload: &[u8]) {
         let Some((number, _)) = stamp(&addressing, payload) else { return };
         let port = payload.first_chunk::<2>().map_or(0, |p| u16::from_be_bytes(*p));
-        if self.answers.len() < MAX_ANSWERS {
-            self.answers.push_back((SocketAddr::new(addressing.source, port), number));
+        if self.responses.len() < MAX_RESPONSES {
+            self.responses.push_back((SocketAddr::new(addressing.source, port), number));
         }
     }
 
@@ -259,33 +262,35 @@ impl Endpoint for Answerer {
     }
 
     fn poll_transmit(&mut self, now: Time, payload: &mut Vec<u8>) -> Option<Addressing> {
-        let (to, number) = self.answers.pop_front()?;
+        let (to, number) = self.responses.pop_front()?;
         Some(write(payload, [self.local, to], self.size, number, now))
     }
 }
 
-/// A flow of questions.
-struct Asked(EndpointId);
+/// A flow of requests.
+struct RequestFlow(EndpointId);
 
-impl Carried for Asked {
-    fn seen(&self, world: &World) -> Seen {
-        let Some(asker) = endpoint::<Asker>(world, self.0) else { return Seen::default() };
-        Seen {
-            bytes: asker.bytes,
+impl RunningFlow for RequestFlow {
+    fn stats(&self, world: &World) -> ProgramStats {
+        let Some(requester) = endpoint::<Requester>(world, self.0) else {
+            return ProgramStats::default();
+        };
+        ProgramStats {
+            bytes: requester.bytes,
             messages: true,
-            written: asker.asked,
-            delivered: asker.answered,
-            delay: asker.delay.clone(),
-            completed: asker.ended,
-            ..Seen::default()
+            written: requester.requested,
+            delivered: requester.responded,
+            delay: requester.delay.clone(),
+            completed: requester.ended,
+            ..ProgramStats::default()
         }
     }
 
-    fn look(&self, _: &World) -> Option<Look> {
+    fn sender_state(&self, _: &World) -> Option<SenderState> {
         None
     }
 
     fn is_done(&self, world: &World) -> bool {
-        endpoint::<Asker>(world, self.0).is_none_or(|a| a.ended.is_some())
+        endpoint::<Requester>(world, self.0).is_none_or(|a| a.ended.is_some())
     }
 }

@@ -1,8 +1,8 @@
-//! `GET /backup`: the whole store while the server goes on.
+//! `GET /backup`: the whole store while the server runs.
 //!
-//! The store's writer opens a read transaction between two commits; a thread reads it and hands
-//! chunks to the connection as fast as it takes them. Registrations go on meanwhile; the file grows by
-//! what they change until the backup ends.
+//! The store's writer opens a read transaction between two commits. A thread reads it and passes
+//! chunks to the connection as fast as it accepts them. Registrations continue; until the backup
+//! ends, the file grows by the data that they replace.
 
 use super::{Context, Shared, blocking, error};
 use axum::body::{Body, Bytes};
@@ -14,12 +14,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use tokio::sync::mpsc::{Sender, channel};
 
-/// Octets handed over at a time.
+/// Size of a chunk in octets.
 const CHUNK: usize = 64 << 10;
-/// Chunks that may wait for the connection.
+/// Maximum number of chunks that wait for the connection.
 const CHUNKS: usize = 4;
 
-/// Collects chunks; fails once the connection is gone.
+/// Collects octets into chunks; fails once the connection is closed.
 struct Chunks {
     to: Sender<io::Result<Bytes>>,
     buffer: Vec<u8>,
@@ -40,27 +40,27 @@ impl Write for Chunks {
     }
 }
 
-/// Lets the next backup begin when dropped.
-struct Turn(Arc<Context>);
+/// Marks a backup as running. Dropping it allows the next one.
+struct BackupGuard(Arc<Context>);
 
-impl Turn {
+impl BackupGuard {
     fn take(context: &Arc<Context>) -> Option<Self> {
         let taken: &AtomicBool = &context.backing_up;
-        (!taken.swap(true, Relaxed)).then(|| Turn(context.clone()))
+        (!taken.swap(true, Relaxed)).then(|| BackupGuard(context.clone()))
     }
 }
 
-impl Drop for Turn {
+impl Drop for BackupGuard {
     fn drop(&mut self) {
         self.0.backing_up.store(false, Relaxed);
     }
 }
 
 pub(super) async fn backup(State(context): Shared) -> Response {
-    let Some(turn) = Turn::take(&context) else {
-        return error(StatusCode::CONFLICT, "a backup is under way");
+    let Some(turn) = BackupGuard::take(&context) else {
+        return error(StatusCode::CONFLICT, "a backup is already running");
     };
-    let store = context.observed.store.clone();
+    let store = context.monitor.store.clone();
     let snapshot = match blocking(move || store.snapshot()).await {
         Ok(snapshot) => snapshot,
         Err(response) => return response,
@@ -70,7 +70,7 @@ pub(super) async fn backup(State(context): Shared) -> Response {
         let _turn = turn;
         let mut out = Chunks { to: to.clone(), buffer: Vec::with_capacity(CHUNK + 1024) };
         if let Err(e) = snapshot.write(&mut out) {
-            // Ends the connection before the backup's end.
+            // Closes the connection before the end of the backup.
             let _ = to.blocking_send(Err(e));
         }
     });

@@ -1,10 +1,10 @@
-//! Connections to management: how many there may be, how long each may take.
+//! Connections to management: how many may be open, and how long each may take.
 //!
-//! A peer that opens connections and says nothing, or says it a byte at a time, must not keep others
-//! out: one connection carries one request, its head has to come within [`HEAD_WITHIN`], and when
-//! there are too many, the oldest that has asked nothing yet is closed in favour of the next. Some
-//! file descriptors are set aside, so that management can be reached when connections of phones have
-//! used up the rest.
+//! A peer that opens connections and sends nothing, or sends one byte at a time, must not exclude
+//! others. One connection carries one request, and its head must arrive within [`HEAD_TIMEOUT`].
+//! When there are too many connections, the oldest without a request is closed in favour of the
+//! next. Some file descriptors are reserved, so that management can be reached when connections of
+//! phones have used up the rest.
 
 use axum::Router;
 use axum::http::Request;
@@ -23,29 +23,29 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::task::AbortHandle;
 
-/// Connections at one time by HTTP on TCP, and as many by the control socket.
+/// Maximum number of connections at one time to HTTP on TCP, and separately to the control socket.
 pub const MAX_CONNECTIONS: usize = 32;
-/// How long the head of a request may take to come.
-pub const HEAD_WITHIN: Duration = Duration::from_secs(5);
-/// File descriptors that are set aside for connections by TCP, and as many for the control socket.
-pub const SET_ASIDE: usize = 4;
-/// Pause after the system has refused a connection for another reason than the peer's.
+/// Time limit for the arrival of a request's head.
+pub const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+/// File descriptors reserved for connections on TCP, and as many for the control socket.
+pub const RESERVED_FILES: usize = 4;
+/// Pause after `accept` failed for a reason that lies with the system.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What is counted; read by anyone at any time.
+/// Counters; any thread may read them at any time.
 #[derive(Default, Debug)]
 pub struct ConnectionCounters {
     /// Connections closed in favour of newer ones.
     pub displaced: AtomicU64,
-    /// Connections to the control socket by users that may not manage the server.
+    /// Connections to the control socket from users that may not manage the server.
     pub refused: AtomicU64,
 }
 
-/// Where connections come in.
+/// A listener of connections.
 pub(super) trait Accept {
     /// One connection.
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
-    /// Waits for the next one; `None` for one that may not speak to us.
+    /// Waits for the next connection; `None` for one whose peer is not allowed.
     fn accept(&self) -> impl Future<Output = io::Result<Option<Self::Stream>>> + Send;
 }
 
@@ -57,13 +57,13 @@ impl Accept for TcpListener {
     }
 }
 
-/// The control socket: connections of the same user and of root.
-pub(super) struct Own {
+/// The control socket: accepts connections of the same user and of root.
+pub(super) struct ControlListener {
     pub(super) listener: UnixListener,
     pub(super) counters: Arc<ConnectionCounters>,
 }
 
-impl Accept for Own {
+impl Accept for ControlListener {
     type Stream = UnixStream;
 
     async fn accept(&self) -> io::Result<Option<UnixStream>> {
@@ -79,31 +79,31 @@ impl Accept for Own {
 
 struct Connection {
     task: AbortHandle,
-    /// Whether its request has come.
-    asked: Arc<AtomicBool>,
+    /// Whether its request has arrived.
+    has_request: Arc<AtomicBool>,
 }
 
-/// Placeholders that are closed to make room for connections.
+/// File descriptors that are closed to make room for connections.
 struct Reserve(Vec<File>);
 
 impl Reserve {
-    /// Opens what is missing, beside `open` connections.
+    /// Opens missing descriptors; each of the `open` connections uses one.
     fn fill(&mut self, open: usize) {
-        while self.0.len() + open < SET_ASIDE {
+        while self.0.len() + open < RESERVED_FILES {
             match File::open("/dev/null") {
                 Ok(file) => self.0.push(file),
                 Err(_) => return,
             }
         }
-        self.0.truncate(SET_ASIDE.saturating_sub(open));
+        self.0.truncate(RESERVED_FILES.saturating_sub(open));
     }
 }
 
-/// Serves connections for ever. `within` bounds the whole life of each.
+/// Serves connections until the process ends. `timeout` bounds the lifetime of each.
 pub(super) async fn serve(
     listener: impl Accept,
     router: Router,
-    within: Duration,
+    timeout: Duration,
     counters: Arc<ConnectionCounters>,
 ) {
     let mut open: VecDeque<Connection> = VecDeque::new();
@@ -117,20 +117,21 @@ pub(super) async fn serve(
                 if open.len() >= MAX_CONNECTIONS {
                     displace(&mut open, &counters);
                 }
-                let asked = Arc::<AtomicBool>::default();
-                let task = tokio::spawn(one(stream, router.clone(), within, asked.clone()));
-                open.push_back(Connection { task: task.abort_handle(), asked });
+                let has_request = Arc::<AtomicBool>::default();
+                let task = tokio::spawn(one(stream, router.clone(), timeout, has_request.clone()));
+                open.push_back(Connection { task: task.abort_handle(), has_request });
                 reserve.fill(open.len());
             }
             Ok(None) => {}
             Err(e) if is_out_of_files(&e) => {
-                // Each round frees one: a placeholder, then the oldest connection.
+                // Each iteration frees one descriptor: a reserved one, then the oldest connection.
                 if reserve.0.pop().is_none() {
                     displace(&mut open, &counters);
                     tokio::time::sleep(PAUSE).await;
                 }
             }
-            // The peer has gone before it was accepted, or the system is short of memory.
+            // The peer closed the connection before it was accepted, or the system is short of
+            // memory.
             Err(_) => tokio::time::sleep(PAUSE).await,
         }
     }
@@ -141,9 +142,9 @@ fn is_out_of_files(e: &io::Error) -> bool {
     matches!(e.raw_os_error(), Some(EMFILE | ENFILE))
 }
 
-/// Closes the oldest connection that has asked nothing, or else the oldest.
+/// Closes the oldest connection without a request, or else the oldest.
 fn displace(open: &mut VecDeque<Connection>, counters: &ConnectionCounters) {
-    let silent = open.iter().position(|connection| !connection.asked.load(Relaxed));
+    let silent = open.iter().position(|connection| !connection.has_request.load(Relaxed));
     if let Some(connection) = open.remove(silent.unwrap_or(0)) {
         connection.task.abort();
         counters.displaced.fetch_add(1, Relaxed);
@@ -153,19 +154,19 @@ fn displace(open: &mut VecDeque<Connection>, counters: &ConnectionCounters) {
 async fn one(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     router: Router,
-    within: Duration,
-    asked: Arc<AtomicBool>,
+    timeout: Duration,
+    has_request: Arc<AtomicBool>,
 ) {
     let router = TowerToHyperService::new(router);
     let service = service_fn(|request: Request<Incoming>| {
-        asked.store(true, Relaxed);
+        has_request.store(true, Relaxed);
         hyper::service::Service::call(&router, request)
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_WITHIN)
+        .header_read_timeout(HEAD_TIMEOUT)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service);
-    // A peer's mistake ends its connection; nobody else needs to know.
-    let _ = tokio::time::timeout(within, connection).await;
+    // An error of the peer ends its connection and concerns no other.
+    let _ = tokio::time::timeout(timeout, connection).await;
 }

@@ -1,4 +1,4 @@
-//! What is going on: registrations and calls, page by page.
+//! Registrations and calls in progress, page by page.
 
 use super::{Context, Shared, error};
 use crate::calendar::timestamp;
@@ -12,43 +12,43 @@ use ringway_proxy::location::{BindingView, ListCursor, LocationStore};
 use ringway_sansio::Time;
 use serde::{Deserialize, Serialize};
 
-/// Largest page, in addresses-of-record or calls.
+/// Maximum number of addresses-of-record or calls on one page.
 pub const MAX_PAGE: usize = 1000;
 
-/// Which page is wanted.
+/// A request for a page.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PageRequest {
-    /// One user, as `NAME` or `NAME@DOMAIN`; only of registrations.
+    /// Name of one user, as `NAME` or `NAME@DOMAIN`; for registrations only.
     pub user: Option<String>,
-    /// What the page before named as the next.
+    /// The value of `next` on the previous page.
     pub after: Option<String>,
 }
 
-/// One contact, as `ringway registrations --json` prints it. Keys are added, not changed.
+/// One contact, as `ringway registrations --json` prints it. Keys may be added but are not changed.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Registration {
     /// The address-of-record without its scheme: `101@example.org`.
     pub user: String,
     /// The Contact URI.
     pub contact: String,
-    /// Preference, 0 to 1.
+    /// Preference (q value), from 0 to 1.
     pub q: f64,
-    /// When it ends (RFC 3339, UTC).
+    /// Time of expiry (RFC 3339, UTC).
     pub expires: String,
-    /// Seconds until then.
+    /// Seconds until expiry.
     pub expires_seconds: u64,
-    /// Where the REGISTER came from, if that is a way to the phone: `udp:192.0.2.1:5060`.
+    /// Source of the REGISTER, if requests can be sent there: `udp:192.0.2.1:5060`.
     pub flow: Option<String>,
-    /// Path, if proxies stand between (RFC 3327).
+    /// Path header field, if there are proxies on the way (RFC 3327).
     pub path: Option<String>,
     /// Instance (RFC 5626 section 4.1).
     pub instance: Option<String>,
     /// Number of the flow of that instance (RFC 5626 section 4.2).
     pub reg_id: Option<u32>,
-    /// Whether the phone believes in another address than it was seen at.
+    /// Whether the phone's Contact has another address than the REGISTER was received from.
     pub behind_nat: bool,
-    /// Whether its flow is the only way to it (RFC 5626).
+    /// Whether the phone can be reached over this flow only (RFC 5626).
     pub outbound: bool,
 }
 
@@ -73,18 +73,18 @@ impl Registration {
     }
 }
 
-/// A page.
+/// A page of a list.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Page<T> {
-    /// What is on it.
+    /// Items of the page.
     pub items: Vec<T>,
-    /// What to ask next with; `None` behind the end.
+    /// The value of `after` for the next page; `None` on the last page.
     pub next: Option<String>,
 }
 
-type Asked = Result<Json<PageRequest>, JsonRejection>;
+type PageBody = Result<Json<PageRequest>, JsonRejection>;
 
-pub(super) async fn registrations(State(context): Shared, body: Asked) -> Response {
+pub(super) async fn registrations(State(context): Shared, body: PageBody) -> Response {
     let request = match body {
         Ok(Json(request)) => request,
         Err(e) => return error(StatusCode::BAD_REQUEST, &e.body_text()),
@@ -93,38 +93,39 @@ pub(super) async fn registrations(State(context): Shared, body: Asked) -> Respon
     let mut items = Vec::new();
     if let Some(user) = &request.user {
         for aor in addresses(&context, user) {
-            context.observed.store.location().lookup(aor.as_bytes(), now, &mut |binding| {
+            context.monitor.store.location().lookup(aor.as_bytes(), now, &mut |binding| {
                 items.push(Registration::new(aor.as_bytes(), binding, now));
             });
         }
         return Json(Page { items, next: None }).into_response();
     }
-    let after = match request.after.as_deref().map(cursor_of) {
+    let after = match request.after.as_deref().map(parse_cursor) {
         None => None,
         Some(Some(cursor)) => Some(cursor),
         Some(None) => return error(StatusCode::BAD_REQUEST, "after: expected what a page named"),
     };
-    let location = context.observed.store.location();
+    let location = context.monitor.store.location();
     let next = location.list(after.as_ref(), MAX_PAGE, now, &mut |aor, binding| {
         items.push(Registration::new(aor, binding, now));
     });
-    Json(Page { items, next: next.as_ref().map(text_of) }).into_response()
+    Json(Page { items, next: next.as_ref().map(format_cursor) }).into_response()
 }
 
-/// The addresses-of-record that a user's name may stand for: one in each domain, unless it names one.
+/// Returns the addresses-of-record that a user name may stand for: one per domain, unless it names
+/// a domain.
 fn addresses(context: &Context, user: &str) -> Vec<String> {
     let user = user.strip_prefix("sip:").unwrap_or(user);
     match user.rsplit_once('@') {
         Some((name, realm)) => vec![format!("sip:{name}@{}", realm.to_ascii_lowercase())],
         None => {
-            let facts = context.observed.facts.load();
+            let facts = context.monitor.facts.load();
             facts.domains.iter().map(|(realm, _)| format!("sip:{user}@{realm}")).collect()
         }
     }
 }
 
-/// A cursor as text: the part of the table, and the address-of-record in hexadecimal.
-fn text_of(cursor: &ListCursor) -> String {
+/// Formats a cursor: the shard of the table, and the address-of-record in hexadecimal.
+fn format_cursor(cursor: &ListCursor) -> String {
     let aor = cursor
         .aor
         .as_deref()
@@ -132,7 +133,7 @@ fn text_of(cursor: &ListCursor) -> String {
     format!("{}.{aor}", cursor.shard)
 }
 
-fn cursor_of(text: &str) -> Option<ListCursor> {
+fn parse_cursor(text: &str) -> Option<ListCursor> {
     let (shard, aor) = text.split_once('.')?;
     let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
     let aor = match aor.len().is_multiple_of(2) {
@@ -143,7 +144,7 @@ fn cursor_of(text: &str) -> Option<ListCursor> {
     Some(ListCursor { shard: shard.parse().ok()?, aor })
 }
 
-pub(super) async fn calls(State(context): Shared, body: Asked) -> Response {
+pub(super) async fn calls(State(context): Shared, body: PageBody) -> Response {
     let request = match body {
         Ok(Json(request)) => request,
         Err(e) => return error(StatusCode::BAD_REQUEST, &e.body_text()),
@@ -154,6 +155,6 @@ pub(super) async fn calls(State(context): Shared, body: Asked) -> Response {
         Some(Err(_)) => return error(StatusCode::BAD_REQUEST, "after: expected a number"),
     };
     let (items, next): (Vec<Call>, _) =
-        context.observed.calls.page(after, MAX_PAGE, (context.now)());
+        context.monitor.calls.page(after, MAX_PAGE, (context.now)());
     Json(Page { items, next: next.map(|next| next.to_string()) }).into_response()
 }

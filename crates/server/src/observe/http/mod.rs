@@ -1,4 +1,4 @@
-//! Management: pages to read on loopback, and everything on the control socket.
+//! Management: read-only pages on loopback, and all functions on the control socket.
 //!
 //! ```text
 //! GET    /healthz          200 ok, 503 with the reason
@@ -10,10 +10,10 @@
 //! DELETE /users            {user, realm} -> {removed}
 //! GET    /registrations    {user?, after?} -> {items, next}
 //! GET    /calls            {after?} -> {items, next}
-//! GET    /backup           the store, as `store::backup` describes it
+//! GET    /backup           the store, in the format of `store::backup`
 //! ```
-//! On TCP a request must name the loopback interface as its host, so that no web page can reach it
-//! by a name of its own, and it can change nothing. Whoever reaches the control socket
+//! A request on TCP must name the loopback interface as its host, so that a web page cannot reach
+//! it under a name of its own. It cannot change anything. A peer on the control socket
 //! ([`super::control`]) is the server's own user or root.
 
 mod backup;
@@ -24,7 +24,7 @@ mod users;
 pub use live::{MAX_PAGE, Page, PageRequest, Registration};
 pub use users::{NewUser, UserName};
 
-use super::{Observed, Phase, Status, metrics};
+use super::{Monitor, Phase, Status, metrics};
 use axum::Json;
 use axum::Router;
 use axum::body::Body;
@@ -33,7 +33,7 @@ use axum::http::{StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use connections::Own;
+use connections::ControlListener;
 use ringway_sansio::Time;
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
@@ -41,34 +41,34 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Largest request body.
+/// Maximum size of a request body.
 pub const MAX_BODY: usize = 16 << 10;
-/// Longest time a request may take.
-const WITHIN: Duration = Duration::from_secs(12);
-/// Longest time a connection to the pages may take, whatever it does.
-const PAGE_WITHIN: Duration = Duration::from_secs(30);
-/// Longest time a connection to the control socket may take.
-const CONTROL_WITHIN: Duration = Duration::from_secs(15 * 60);
+/// Time limit of a request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(12);
+/// Time limit of a connection to the pages.
+const PAGE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time limit of a connection to the control socket.
+const CONTROL_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
-/// What every handler needs.
+/// State that every handler needs.
 struct Context {
-    observed: Arc<Observed>,
+    monitor: Arc<Monitor>,
     now: Box<dyn Fn() -> Time + Send + Sync>,
-    /// One backup at a time.
+    /// Whether a backup is running; only one runs at a time.
     backing_up: AtomicBool,
 }
 
 type Shared = State<Arc<Context>>;
 
-/// Serves until the process ends: pages on `pages`, if there are any, everything on `control`.
-/// Blocks; run it on a thread of its own.
+/// Serves until the process ends: the pages on `pages`, if configured, and all functions on
+/// `control`. Blocks, so it needs a thread of its own.
 ///
 /// # Errors
-/// When a listener cannot be used.
+/// Fails when a listener cannot be used.
 pub fn serve(
     pages: Option<TcpListener>,
     control: Option<UnixListener>,
-    observed: Arc<Observed>,
+    monitor: Arc<Monitor>,
     now: Box<dyn Fn() -> Time + Send + Sync>,
 ) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -77,21 +77,21 @@ pub fn serve(
         .thread_name("management")
         .build()?;
     runtime.block_on(async {
-        let counters = observed.connections.clone();
-        let context = Arc::new(Context { observed, now, backing_up: AtomicBool::new(false) });
+        let counters = monitor.connections.clone();
+        let context = Arc::new(Context { monitor, now, backing_up: AtomicBool::new(false) });
         let mut tasks = tokio::task::JoinSet::new();
         if let Some(listener) = pages {
             listener.set_nonblocking(true)?;
             let listener = tokio::net::TcpListener::from_std(listener)?;
             let router = on_loopback(context.clone());
-            tasks.spawn(connections::serve(listener, router, PAGE_WITHIN, counters.clone()));
+            tasks.spawn(connections::serve(listener, router, PAGE_TIMEOUT, counters.clone()));
         }
         if let Some(listener) = control {
             listener.set_nonblocking(true)?;
             let listener = tokio::net::UnixListener::from_std(listener)?;
-            let listener = Own { listener, counters: counters.clone() };
+            let listener = ControlListener { listener, counters: counters.clone() };
             let router = on_control_socket(context);
-            tasks.spawn(connections::serve(listener, router, CONTROL_WITHIN, counters));
+            tasks.spawn(connections::serve(listener, router, CONTROL_TIMEOUT, counters));
         }
         while let Some(ended) = tasks.join_next().await {
             ended.map_err(std::io::Error::other)?;
@@ -110,7 +110,7 @@ fn pages() -> Router<Arc<Context>> {
 fn on_loopback(context: Arc<Context>) -> Router {
     pages()
         .layer(DefaultBodyLimit::max(MAX_BODY))
-        .layer(middleware::from_fn(in_time))
+        .layer(middleware::from_fn(with_timeout))
         .layer(middleware::from_fn(host_is_loopback))
         .with_state(context)
 }
@@ -122,14 +122,14 @@ fn on_control_socket(context: Arc<Context>) -> Router {
         .route("/calls", get(live::calls))
         .route("/backup", get(backup::backup))
         .layer(DefaultBodyLimit::max(MAX_BODY))
-        .layer(middleware::from_fn(in_time))
+        .layer(middleware::from_fn(with_timeout))
         .with_state(context)
 }
 
-async fn in_time(request: Request<Body>, next: Next) -> Response {
-    match tokio::time::timeout(WITHIN, next.run(request)).await {
+async fn with_timeout(request: Request<Body>, next: Next) -> Response {
+    match tokio::time::timeout(REQUEST_TIMEOUT, next.run(request)).await {
         Ok(response) => response,
-        Err(_) => error(StatusCode::SERVICE_UNAVAILABLE, "took too long"),
+        Err(_) => error(StatusCode::SERVICE_UNAVAILABLE, "the request timed out"),
     }
 }
 
@@ -156,7 +156,7 @@ fn error(status: StatusCode, what: &str) -> Response {
 }
 
 async fn health(State(context): Shared) -> Response {
-    let o = &context.observed;
+    let o = &context.monitor;
     if o.phase() == Phase::Draining {
         return (StatusCode::SERVICE_UNAVAILABLE, "draining\n").into_response();
     }
@@ -167,8 +167,8 @@ async fn health(State(context): Shared) -> Response {
 }
 
 async fn prometheus(State(context): Shared) -> Response {
-    let o = &context.observed;
-    let snapshots = o.board.refresh(|| (o.ask)()).await;
+    let o = &context.monitor;
+    let snapshots = o.board.refresh(|| (o.request_publish)()).await;
     match metrics::render(o, snapshots) {
         Ok(text) => {
             const FORM: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -179,12 +179,12 @@ async fn prometheus(State(context): Shared) -> Response {
 }
 
 async fn status(State(context): Shared) -> Response {
-    let o = &context.observed;
-    let snapshots = o.board.refresh(|| (o.ask)()).await;
+    let o = &context.monitor;
+    let snapshots = o.board.refresh(|| (o.request_publish)()).await;
     Json(Status::new(o, &snapshots)).into_response()
 }
 
-/// Runs what waits for the disk off the runtime's thread.
+/// Runs work that waits for the disk outside of the runtime's thread.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, String> + Send + 'static,
 ) -> Result<T, Response> {

@@ -1,4 +1,4 @@
-//! What may be asked, by whom, and what the answers look like.
+//! Tests of the requests, of who may send them, and of the responses.
 
 use super::*;
 use crate::calls::{Calls, Cdr};
@@ -12,22 +12,27 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::AtomicBool;
 
 struct Server {
-    observed: Arc<Observed>,
+    monitor: Arc<Monitor>,
     /// The control socket.
     control: Control,
-    /// Where pages are.
+    /// Address of the pages.
     pages: SocketAddr,
     _socket: (ControlSocket, tempfile::TempDir),
 }
 
 impl Server {
-    fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
-        self.control.ask(method, path, body).unwrap().unwrap()
+    fn request(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+        self.control.request(method, path, body).unwrap().unwrap()
     }
 }
 
-/// Asks by TCP; the status and everything behind the head.
-fn ask_page(server: SocketAddr, method: &str, path: &str, host: &str) -> io::Result<(u16, String)> {
+/// Sends a request over TCP; returns the status and everything after the head.
+fn request_page(
+    server: SocketAddr,
+    method: &str,
+    path: &str,
+    host: &str,
+) -> io::Result<(u16, String)> {
     let mut stream = TcpStream::connect(server)?;
     stream.set_read_timeout(Some(Duration::from_secs(60)))?;
     write!(stream, "{method} {path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 2\r\n\r\n{{}}")?;
@@ -37,7 +42,7 @@ fn ask_page(server: SocketAddr, method: &str, path: &str, host: &str) -> io::Res
     Ok((head[9..12].parse().unwrap(), body.to_owned()))
 }
 
-/// A management server without workers: the board is filled when it asks.
+/// Starts a management server without workers; the board is filled when it asks.
 fn start(kind: &StoreKind) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr: SocketAddr = listener.local_addr().unwrap();
@@ -46,7 +51,7 @@ fn start(kind: &StoreKind) -> Server {
         Store::open(kind, Time::from_secs(1), Duration::from_secs(3600), &mut |_| None).unwrap(),
     );
     let filled = board.clone();
-    let ask = move || {
+    let request = move || {
         for worker in 0..2 {
             let mut s = Snapshot::default();
             s.stats.requests = 5 + worker as u64;
@@ -69,9 +74,9 @@ fn start(kind: &StoreKind) -> Server {
         store: kind.to_string(),
         auth: "digest",
     };
-    let observed = Arc::new(Observed::new(
+    let monitor = Arc::new(Monitor::new(
         board,
-        Box::new(ask),
+        Box::new(request),
         Box::new(net),
         Box::new(|| (1, 2, 3)),
         store,
@@ -83,12 +88,12 @@ fn start(kind: &StoreKind) -> Server {
     let file = dir.path().join("ringway.redb");
     let directory = ControlDirectory::open(&directory_for(&file)).unwrap();
     let (control, socket) = directory.listen().unwrap();
-    let o = observed.clone();
+    let o = monitor.clone();
     std::thread::spawn(move || {
         serve(Some(listener), Some(control), o, Box::new(|| Time::from_secs(2)))
     });
     let control = Control::of(&StoreKind::Redb(file)).unwrap();
-    Server { observed, control, pages: addr, _socket: (socket, dir) }
+    Server { monitor, control, pages: addr, _socket: (socket, dir) }
 }
 
 fn binding() -> ringway_proxy::location::BindingView<'static> {
@@ -111,31 +116,31 @@ fn binding() -> ringway_proxy::location::BindingView<'static> {
 }
 
 #[test]
-fn users_are_made_changed_listed_and_removed() {
+fn users_are_added_changed_listed_and_removed() {
     let dir = tempfile::tempdir().unwrap();
     let s = start(&StoreKind::Redb(dir.path().join("x.redb")));
     let put = |user: &str, realm: &str, new: bool| {
         let body = serde_json::json!({"user": user, "realm": realm, "password": "p", "new": new});
-        s.ask("PUT", "/users", &body.to_string())
+        s.request("PUT", "/users", &body.to_string())
     };
     assert_eq!(put("101", "a.org", true), (200, r#"{"new":true}"#.into()));
     assert_eq!(put("101", "a.org", true).0, 409);
     assert_eq!(put("101", "a.org", false), (200, r#"{"new":false}"#.into()));
     assert_eq!(put("9", "a.org", false).0, 404);
     let (status, what) = put("101", "b.org", true);
-    assert_eq!((status, &what[..]), (400, r#"{"error":"\"b.org\" is not a domain of ours"}"#));
+    assert_eq!((status, &what[..]), (400, r#"{"error":"\"b.org\" is not a local domain"}"#));
     assert_eq!(put("a b", "a.org", true).0, 400);
-    let list = s.ask("GET", "/users", "");
+    let list = s.request("GET", "/users", "");
     assert_eq!(list, (200, r#"[{"user":"101","realm":"a.org"}]"#.into()));
     let name = r#"{"user":"101","realm":"a.org"}"#;
-    assert_eq!(s.ask("DELETE", "/users", name).0, 200);
-    assert_eq!(s.ask("DELETE", "/users", name).0, 404);
+    assert_eq!(s.request("DELETE", "/users", name).0, 200);
+    assert_eq!(s.request("DELETE", "/users", name).0, 404);
 }
 
 #[test]
 fn a_removed_user_is_no_longer_called() {
     let s = start(&StoreKind::Memory);
-    let store = &s.observed.store;
+    let store = &s.monitor.store;
     store.set_user("101", "a.org", Hashes::new("101", "a.org", "p")).unwrap();
     let tag = CommitTag { worker: 0, id: 0 };
     store.location().update(b"sip:101@a.org", Time::from_secs(1), tag, &mut |edit| {
@@ -143,15 +148,15 @@ fn a_removed_user_is_no_longer_called() {
         edit.commit();
     });
     assert_eq!(store.location().records(), 1);
-    s.ask("DELETE", "/users", r#"{"user":"101","realm":"a.org"}"#);
+    s.request("DELETE", "/users", r#"{"user":"101","realm":"a.org"}"#);
     assert_eq!(store.location().records(), 0);
 }
 
-/// Every registration once, over several pages, or one user's.
+/// Every registration is listed once, over several pages, or those of one user.
 #[test]
-fn registrations_and_calls_come_page_by_page() {
+fn registrations_and_calls_are_listed_in_pages() {
     let s = start(&StoreKind::Memory);
-    let location = s.observed.store.location();
+    let location = s.monitor.store.location();
     for i in 0..MAX_PAGE * 5 / 2 {
         let aor = format!("sip:{i}@a.org");
         let tag = CommitTag { worker: 0, id: 0 };
@@ -164,7 +169,7 @@ fn registrations_and_calls_come_page_by_page() {
     let (mut request, mut pages) = (PageRequest::default(), 0);
     loop {
         let body = serde_json::to_string(&request).unwrap();
-        let (status, text) = s.ask("GET", "/registrations", &body);
+        let (status, text) = s.request("GET", "/registrations", &body);
         assert_eq!(status, 200, "{text}");
         let page: Page<Registration> = serde_json::from_str(&text).unwrap();
         assert!(page.items.len() <= MAX_PAGE);
@@ -179,7 +184,7 @@ fn registrations_and_calls_come_page_by_page() {
     users.dedup();
     assert_eq!((users.len(), pages), (MAX_PAGE * 5 / 2, 3));
     for user in ["7", "7@a.org", "sip:7@A.org"] {
-        let (_, text) = s.ask("GET", "/registrations", &format!(r#"{{"user":"{user}"}}"#));
+        let (_, text) = s.request("GET", "/registrations", &format!(r#"{{"user":"{user}"}}"#));
         let page: Page<Registration> = serde_json::from_str(&text).unwrap();
         assert_eq!(page.items.len(), 1, "{user}");
         let item = &page.items[0];
@@ -187,45 +192,45 @@ fn registrations_and_calls_come_page_by_page() {
         assert_eq!(item.contact, "sip:101@192.0.2.9");
     }
     for body in [r#"{"after":"x"}"#, r#"{"after":"1.zz"}"#, r#"{"other":1}"#, "{"] {
-        let (status, _) = s.ask("GET", "/registrations", body);
+        let (status, _) = s.request("GET", "/registrations", body);
         assert!((400..500).contains(&status), "{body}");
     }
-    let (status, text) = s.ask("GET", "/calls", "{}");
+    let (status, text) = s.request("GET", "/calls", "{}");
     assert_eq!((status, text.as_str()), (200, r#"{"items":[],"next":null}"#));
-    assert_eq!(ask_page(s.pages, "GET", "/registrations", "localhost").unwrap().0, 404);
-    assert_eq!(ask_page(s.pages, "GET", "/calls", "localhost").unwrap().0, 404);
+    assert_eq!(request_page(s.pages, "GET", "/registrations", "localhost").unwrap().0, 404);
+    assert_eq!(request_page(s.pages, "GET", "/calls", "localhost").unwrap().0, 404);
 }
 
 #[test]
-fn by_tcp_nothing_can_be_changed() {
+fn management_over_tcp_is_read_only() {
     let s = start(&StoreKind::Memory);
     for method in ["GET", "PUT", "DELETE"] {
-        let (status, _) = ask_page(s.pages, method, "/users", "127.0.0.1").unwrap();
+        let (status, _) = request_page(s.pages, method, "/users", "127.0.0.1").unwrap();
         assert_eq!(status, 404, "{method}");
     }
     assert_eq!(
-        ask_page(s.pages, "GET", "/healthz", "localhost:8060").unwrap(),
+        request_page(s.pages, "GET", "/healthz", "localhost:8060").unwrap(),
         (200, "ok\n".into())
     );
-    assert_eq!(ask_page(s.pages, "GET", "/healthz", "evil.example").unwrap().0, 421);
+    assert_eq!(request_page(s.pages, "GET", "/healthz", "evil.example").unwrap().0, 421);
     assert!(is_loopback("127.0.0.1:8060") && is_loopback("[::1]:8060") && is_loopback("localhost"));
     assert!(!is_loopback("evil.example:8060") && !is_loopback("192.0.2.1") && !is_loopback(""));
 }
 
 #[test]
-fn what_cannot_be_understood_is_refused() {
+fn malformed_requests_are_refused() {
     let s = start(&StoreKind::Memory);
     let big = format!(r#"{{"user":"{}"}}"#, "x".repeat(MAX_BODY));
-    let (status, _) = s.ask("PUT", "/users", &big);
+    let (status, _) = s.request("PUT", "/users", &big);
     assert!((400..500).contains(&status), "{status}");
-    assert_eq!(s.ask("PUT", "/users", "{not json").0, 400);
-    assert_eq!(s.ask("GET", "/nothing", "").0, 404);
+    assert_eq!(s.request("PUT", "/users", "{not json").0, 400);
+    assert_eq!(s.request("GET", "/nothing", "").0, 404);
 }
 
-/// Connections that say nothing, and some that say it byte by byte, keep nobody out: by TCP the
-/// oldest of them makes room, and the control socket has room of its own.
+/// Connections that send nothing, and some that send byte by byte, exclude nobody: on TCP the
+/// oldest of them is closed, and the control socket has its own limit.
 #[test]
-fn slow_connections_keep_nobody_out() {
+fn slow_connections_do_not_block_others() {
     let s = start(&StoreKind::Memory);
     let slow: Vec<TcpStream> = (0..4 * connections::MAX_CONNECTIONS)
         .map(|i| {
@@ -237,36 +242,36 @@ fn slow_connections_keep_nobody_out() {
         })
         .collect();
     let began = std::time::Instant::now();
-    assert_eq!(ask_page(s.pages, "GET", "/healthz", "localhost").unwrap().0, 200);
-    assert_eq!(s.ask("GET", "/status", "").0, 200);
-    assert!(began.elapsed() < connections::HEAD_WITHIN, "{:?}", began.elapsed());
-    let displaced = s.observed.connections.displaced.load(Relaxed);
+    assert_eq!(request_page(s.pages, "GET", "/healthz", "localhost").unwrap().0, 200);
+    assert_eq!(s.request("GET", "/status", "").0, 200);
+    assert!(began.elapsed() < connections::HEAD_TIMEOUT, "{:?}", began.elapsed());
+    let displaced = s.monitor.connections.displaced.load(Relaxed);
     assert!(displaced >= 3 * connections::MAX_CONNECTIONS as u64, "{displaced}");
-    // The rest is closed once the head is overdue.
+    // The others are closed when their head is overdue.
     let mut last = &slow[slow.len() - 1];
     last.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let mut text = String::new();
     last.read_to_string(&mut text).unwrap();
-    assert!(began.elapsed() >= connections::HEAD_WITHIN / 2, "{:?}: {text}", began.elapsed());
+    assert!(began.elapsed() >= connections::HEAD_TIMEOUT / 2, "{:?}: {text}", began.elapsed());
 }
 
 #[test]
-fn health_tells_why_not() {
+fn health_reports_the_reason() {
     let s = start(&StoreKind::Memory);
-    assert_eq!(s.ask("GET", "/healthz", ""), (200, "ok\n".into()));
-    s.observed.set_phase(Phase::Draining);
-    assert_eq!(s.ask("GET", "/healthz", ""), (503, "draining\n".into()));
+    assert_eq!(s.request("GET", "/healthz", ""), (200, "ok\n".into()));
+    s.monitor.set_phase(Phase::Draining);
+    assert_eq!(s.request("GET", "/healthz", ""), (503, "draining\n".into()));
     let dir = tempfile::tempdir().unwrap();
     let s = start(&StoreKind::Redb(dir.path().join("x.redb")));
-    let failed: &AtomicBool = &s.observed.store.writer_stats().unwrap().failed;
+    let failed: &AtomicBool = &s.monitor.store.writer_stats().unwrap().failed;
     failed.store(true, Relaxed);
-    assert_eq!(s.ask("GET", "/healthz", "").0, 503);
+    assert_eq!(s.request("GET", "/healthz", "").0, 503);
 }
 
 #[test]
-fn status_adds_up() {
+fn status_sums_all_workers() {
     let s = start(&StoreKind::Memory);
-    let (code, text) = s.ask("GET", "/status", "");
+    let (code, text) = s.request("GET", "/status", "");
     assert_eq!(code, 200);
     let status: Status = serde_json::from_str(&text).unwrap();
     assert_eq!(status.counters["requests"], 11);
@@ -284,7 +289,7 @@ fn status_adds_up() {
     );
 }
 
-/// One sample of the text format: name, labels, value.
+/// Parses one sample of the text format: name, labels, value.
 fn parse(line: &str) -> (String, String, f64) {
     let (series, value) = line.rsplit_once(' ').unwrap();
     let (name, labels) = match series.split_once('{') {
@@ -296,14 +301,14 @@ fn parse(line: &str) -> (String, String, f64) {
     (name.to_owned(), labels.to_owned(), value.parse().unwrap())
 }
 
-/// A small checker of the text format: every sample belongs to a described metric of its kind, no
-/// series appears twice, histograms rise to their count, and the text is ended.
+/// Checks the text format: every sample belongs to a described metric of its type, no series
+/// appears twice, histograms rise to their count, and the text ends with `# EOF`.
 #[test]
 fn metrics_are_well_formed() {
     use std::collections::{HashMap, HashSet};
     let dir = tempfile::tempdir().unwrap();
     let s = start(&StoreKind::Redb(dir.path().join("x.redb")));
-    let (code, text) = s.ask("GET", "/metrics", "");
+    let (code, text) = s.request("GET", "/metrics", "");
     assert_eq!(code, 200);
     assert!(text.ends_with("# EOF\n"));
     let mut kinds: HashMap<String, String> = HashMap::new();

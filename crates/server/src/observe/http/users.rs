@@ -1,4 +1,4 @@
-//! Users by the control socket: listed, added, given new passwords, removed.
+//! Users on the control socket: list, add, change the password, remove.
 
 use super::{Context, Shared, blocking, error};
 use crate::store::{Hashes, UserStore, check_name, check_password};
@@ -15,26 +15,26 @@ use serde::{Deserialize, Serialize};
 pub struct UserName {
     /// Name.
     pub user: String,
-    /// Domain it belongs to.
+    /// Domain of the user.
     pub realm: String,
 }
 
-/// A user to be made, or given a new password.
+/// A user to be added, or whose password is changed.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewUser {
     /// Name.
     pub user: String,
-    /// Domain it belongs to.
+    /// Domain of the user.
     pub realm: String,
-    /// Hashed at once, not kept.
+    /// Password; hashed at once and not stored.
     pub password: String,
-    /// Whether the user must be new (`true`), or must exist already (`false`).
+    /// Whether the user must be new (`true`) or must already exist (`false`).
     pub new: bool,
 }
 
 pub(super) async fn list(State(context): Shared) -> Response {
-    let store = context.observed.store.clone();
+    let store = context.monitor.store.clone();
     match blocking(move || store.list_users()).await {
         Ok(users) => Json(
             users.into_iter().map(|(user, realm)| UserName { user, realm }).collect::<Vec<_>>(),
@@ -56,9 +56,9 @@ pub(super) async fn put(
         return error(StatusCode::BAD_REQUEST, &e.to_string());
     }
     if !has_realm(&context, &new.realm) {
-        return error(StatusCode::BAD_REQUEST, &format!("{:?} is not a domain of ours", new.realm));
+        return error(StatusCode::BAD_REQUEST, &format!("{:?} is not a local domain", new.realm));
     }
-    let store = context.observed.store.clone();
+    let store = context.monitor.store.clone();
     let exists = {
         use ringway_proxy::auth::Users;
         store.users().exists(new.user.as_bytes(), new.realm.as_bytes())
@@ -79,7 +79,7 @@ pub(super) async fn put(
 }
 
 fn has_realm(context: &Context, realm: &str) -> bool {
-    context.observed.facts.load().domains.iter().any(|(name, _)| name == realm)
+    context.monitor.facts.load().domains.iter().any(|(name, _)| name == realm)
 }
 
 pub(super) async fn remove(
@@ -90,14 +90,14 @@ pub(super) async fn remove(
         Ok(Json(name)) => name,
         Err(e) => return error(StatusCode::BAD_REQUEST, &e.body_text()),
     };
-    let store = context.observed.store.clone();
+    let store = context.monitor.store.clone();
     let now = (context.now)();
     let missing = format!("user {}@{} does not exist", name.user, name.realm);
     let work = move || {
         let removed = store.remove_user(&name.user, &name.realm)?;
         if removed {
-            // Whoever may no longer register is no longer called. The tag's worker does not exist:
-            // nobody waits for this change to be durable.
+            // A removed user may no longer be called. The worker of this tag does not exist: no
+            // worker waits for the change to be durable.
             let aor = format!("sip:{}@{}", name.user, name.realm);
             let tag = CommitTag { worker: u8::MAX, id: 0 };
             store.location().update(aor.as_bytes(), now, tag, &mut |edit| edit.commit());

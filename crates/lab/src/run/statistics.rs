@@ -1,60 +1,60 @@
-//! Samples with a bound on how many are kept, and moments that miss none.
+//! Samples of bounded number, and exact moments.
 
-/// Most samples kept of anything; beyond that every second one is let go, again and again.
+/// Maximum number of samples; beyond it every second one is dropped, repeatedly.
 pub const MAX_SAMPLES: usize = 1 << 21;
 
-/// An even selection of what was pushed: all of it up to [`MAX_SAMPLES`].
+/// An evenly spaced selection of the values pushed: all of them up to [`MAX_SAMPLES`].
 #[derive(Clone, Debug)]
-pub(crate) struct Thinned<T> {
-    kept: Vec<T>,
-    /// Each so-many-th is kept.
+pub(crate) struct BoundedSamples<T> {
+    samples: Vec<T>,
+    /// Interval between two stored values.
     every: u64,
-    seen: u64,
+    pushed: u64,
 }
 
-impl<T> Default for Thinned<T> {
+impl<T> Default for BoundedSamples<T> {
     fn default() -> Self {
-        Thinned { kept: Vec::new(), every: 1, seen: 0 }
+        BoundedSamples { samples: Vec::new(), every: 1, pushed: 0 }
     }
 }
 
-impl<T> Thinned<T> {
+impl<T> BoundedSamples<T> {
     pub(crate) fn push(&mut self, value: T) {
-        if self.seen.is_multiple_of(self.every) {
-            if self.kept.len() == MAX_SAMPLES {
-                let mut place = 0;
-                self.kept.retain(|_| {
-                    place += 1;
-                    place % 2 == 1
+        if self.pushed.is_multiple_of(self.every) {
+            if self.samples.len() == MAX_SAMPLES {
+                let mut position = 0;
+                self.samples.retain(|_| {
+                    position += 1;
+                    position % 2 == 1
                 });
                 self.every *= 2;
             }
-            if self.seen.is_multiple_of(self.every) {
-                self.kept.push(value);
+            if self.pushed.is_multiple_of(self.every) {
+                self.samples.push(value);
             }
         }
-        self.seen += 1;
+        self.pushed += 1;
     }
 
-    pub(crate) fn kept(&self) -> &[T] {
-        &self.kept
+    pub(crate) fn samples(&self) -> &[T] {
+        &self.samples
     }
 
-    pub(crate) fn into_kept(self) -> Vec<T> {
-        self.kept
+    pub(crate) fn into_samples(self) -> Vec<T> {
+        self.samples
     }
 }
 
-/// Times in nanoseconds: their moments exactly, their percentiles from samples.
+/// Statistics of times in nanoseconds: exact moments, percentiles from samples.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Spread {
+pub(crate) struct TimeStatistics {
     count: u64,
     sum: u128,
     squares: u128,
-    samples: Thinned<u64>,
+    samples: BoundedSamples<u64>,
 }
 
-impl Spread {
+impl TimeStatistics {
     pub(crate) fn push(&mut self, nanos: u64) {
         self.count += 1;
         self.sum += u128::from(nanos);
@@ -62,25 +62,25 @@ impl Spread {
         self.samples.push(nanos);
     }
 
-    /// What was pushed, in order, or an even selection of it.
-    pub(crate) fn kept(&self) -> &[u64] {
-        self.samples.kept()
+    /// Returns the values pushed, in order, or an evenly spaced selection of them.
+    pub(crate) fn samples(&self) -> &[u64] {
+        self.samples.samples()
     }
 
-    /// Mean, variance and percentiles in seconds; `None` of nothing.
+    /// Returns mean, variance and percentiles in seconds; `None` without values.
     pub(crate) fn summary(&self) -> Option<super::measures::Delay> {
         if self.count == 0 {
             return None;
         }
         let n = u128::from(self.count);
         let mean = self.sum as f64 / self.count as f64;
-        // Whole numbers lose nothing; sums that do not fit are taken as floats.
+        // Integers are exact; sums that do not fit are computed in floating point.
         let exact = self.squares.checked_mul(n).zip(self.sum.checked_mul(self.sum));
         let variance = match exact {
             Some((squares, square)) => squares.saturating_sub(square) as f64 / (n * n) as f64,
             None => (self.squares as f64 / self.count as f64 - mean * mean).max(0.0),
         };
-        let mut sorted = self.samples.kept().to_vec();
+        let mut sorted = self.samples.samples().to_vec();
         sorted.sort_unstable();
         let percentile = |p: f64| {
             let rank = (p * sorted.len() as f64).ceil() as usize;
@@ -103,20 +103,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bound_is_kept_evenly() {
-        let mut thinned = Thinned::default();
+    fn a_bounded_sample_is_evenly_spaced() {
+        let mut samples = BoundedSamples::default();
         let n = MAX_SAMPLES as u64 * 2 + 10;
-        (0..n).for_each(|i| thinned.push(i));
-        assert!(thinned.kept().len() <= MAX_SAMPLES);
-        let step = thinned.kept()[1];
-        assert!(thinned.kept().windows(2).all(|w| w[1] - w[0] == step), "{step}");
-        assert!(n - thinned.kept()[thinned.kept().len() - 1] <= step);
+        (0..n).for_each(|i| samples.push(i));
+        assert!(samples.samples().len() <= MAX_SAMPLES);
+        let step = samples.samples()[1];
+        assert!(samples.samples().windows(2).all(|w| w[1] - w[0] == step), "{step}");
+        assert!(n - samples.samples()[samples.samples().len() - 1] <= step);
     }
 
     /// Variance by its definition, percentiles by the nearest rank.
     #[test]
-    fn a_spread_is_summed_up() {
-        let mut spread = Spread::default();
+    fn moments_and_percentiles_are_computed() {
+        let mut spread = TimeStatistics::default();
         assert_eq!(spread.summary(), None);
         [1_500_000_000, 2_000_000_000, 250_000_000].into_iter().for_each(|n| spread.push(n));
         let summary = spread.summary().unwrap();

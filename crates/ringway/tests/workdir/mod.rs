@@ -1,22 +1,22 @@
-//! A folder of a test's own, in which the program runs.
+//! A working directory of one test, in which the program runs.
 
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-pub(crate) struct Place {
+pub(crate) struct Workdir {
     dir: tempfile::TempDir,
 }
 
-impl Place {
+impl Workdir {
     pub(crate) fn new() -> Self {
-        Place { dir: tempfile::tempdir().unwrap() }
+        Workdir { dir: tempfile::tempdir().unwrap() }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    /// The program, which knows nothing of the environment and keeps its state in the folder.
+    /// Returns the program without environment variables, with its state in the directory.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ringway"));
         command
@@ -30,7 +30,8 @@ impl Place {
         command
     }
 
-    /// Runs what must end with that status; standard output and standard error.
+    /// Runs the program, which must end with that status; returns standard output and standard
+    /// error.
     pub(crate) fn ends(&self, status: i32, args: &[&str]) -> (String, String) {
         let Output { status: got, stdout, stderr } = self.command(args).output().unwrap();
         let (out, err) = (String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap());

@@ -1,21 +1,21 @@
-//! Where a server is: addresses, a port, and the UDP port that SCTP is carried over.
+//! The location of a server: addresses, a port, and the UDP port that carries SCTP.
 
-use super::{Transport, Trouble};
+use super::{PerfError, Transport};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 
-/// Port of a server that was given none.
+/// Default port of a server.
 pub(crate) const PORT: u16 = 7109;
-/// RFC 6951 section 1: the port for SCTP over UDP.
+/// UDP port of SCTP over UDP (RFC 6951 section 1).
 pub(crate) const ENCAP: u16 = 9899;
-/// Most addresses of one side, as SCTP takes.
+/// Maximum number of addresses of one side, the limit of SCTP.
 const MAX_ADDRESSES: usize = 16;
 
-/// Longest host name (RFC 1035 section 2.3.4), in characters.
+/// Maximum length of a host name (RFC 1035 section 2.3.4), in characters.
 const MAX_NAME: usize = 253;
 
-/// An address or a name that the system's resolver knows.
+/// An address, or a name for the system's resolver.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Host {
     Address(IpAddr),
@@ -23,7 +23,7 @@ enum Host {
 }
 
 impl Host {
-    /// An IPv4 address, an IPv6 address in brackets, or a name.
+    /// Parses an IPv4 address, an IPv6 address in brackets, or a name.
     fn parse(text: &str) -> Option<Host> {
         if let Some(rest) = text.strip_prefix('[') {
             return rest.strip_suffix(']')?.parse().map(|ip| Host::Address(IpAddr::V6(ip))).ok();
@@ -31,15 +31,15 @@ impl Host {
         if let Ok(ip) = text.parse() {
             return Some(Host::Address(IpAddr::V4(ip)));
         }
-        let named = (1..=MAX_NAME).contains(&text.len())
+        let is_name = (1..=MAX_NAME).contains(&text.len())
             && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
-            // Digits alone are a mistyped address, which some resolvers read as another one.
+            // Digits alone are a mistyped address, which some resolvers interpret as another one.
             && text.bytes().any(|b| b.is_ascii_alphabetic());
-        named.then(|| Host::Name(text.to_owned()))
+        is_name.then(|| Host::Name(text.to_owned()))
     }
 }
 
-/// Where a server is, as it is written: `HOST[,HOST..]:PORT[?encap=PORT]`, IPv6 addresses in brackets.
+/// A location as text: `HOST[,HOST..]:PORT[?encap=PORT]`, IPv6 addresses in brackets.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Location {
     hosts: Vec<Host>,
@@ -92,61 +92,61 @@ impl fmt::Display for Location {
 }
 
 impl Location {
-    /// Looks its names up. A name stands for its first IPv4 address, or the first IPv6 address where it
-    /// has no other; with `from`, for the first address of that family.
-    pub(crate) async fn resolve(&self, from: &[IpAddr]) -> Result<Place, Trouble> {
+    /// Resolves the names. A name stands for its first IPv4 address, or for its first IPv6 address
+    /// if it has no other; with `from`, for the first address of the same family.
+    pub(crate) async fn resolve(&self, from: &[IpAddr]) -> Result<ResolvedLocation, PerfError> {
         let mut addresses = Vec::with_capacity(self.hosts.len());
         for host in &self.hosts {
             addresses.push(match host {
                 Host::Address(address) => *address,
-                Host::Name(name) => look_up(name, from.first()).await?,
+                Host::Name(name) => resolve_name(name, from.first()).await?,
             });
         }
-        Ok(Place { addresses, port: self.port, encap: self.encap })
+        Ok(ResolvedLocation { addresses, port: self.port, encap: self.encap })
     }
 }
 
 /// Returns the address that a name stands for; see [`Location::resolve`].
-async fn look_up(name: &str, from: Option<&IpAddr>) -> Result<IpAddr, Trouble> {
+async fn resolve_name(name: &str, from: Option<&IpAddr>) -> Result<IpAddr, PerfError> {
     let found = tokio::net::lookup_host((name, 0)).await;
-    let found: Vec<IpAddr> = found.map_err(|e| Trouble::at(name, e))?.map(|a| a.ip()).collect();
-    let wanted = |ip: &&IpAddr| from.is_none_or(|from| from.is_ipv4() == ip.is_ipv4());
-    let of_family = found.iter().filter(wanted);
+    let found: Vec<IpAddr> = found.map_err(|e| PerfError::at(name, e))?.map(|a| a.ip()).collect();
+    let same_family = |ip: &&IpAddr| from.is_none_or(|from| from.is_ipv4() == ip.is_ipv4());
+    let of_family = found.iter().filter(same_family);
     match of_family.min_by_key(|ip| ip.is_ipv6()) {
         Some(ip) => Ok(*ip),
-        None => Err(Trouble::Failed(format!("{name} has no address of the family of --from"))),
+        None => Err(PerfError::Failed(format!("{name} has no address of the family of --from"))),
     }
 }
 
-/// Where a server is: addresses, a port, and with SCTP over UDP the port of that.
+/// A location with resolved addresses: addresses, a port, and for SCTP over UDP the UDP port.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Place {
+pub(crate) struct ResolvedLocation {
     pub(crate) addresses: Vec<IpAddr>,
     pub(crate) port: u16,
     pub(crate) encap: Option<u16>,
 }
 
-impl Place {
-    /// The one address of a transport that knows of one only.
-    pub(crate) fn single(&self, transport: Transport) -> Result<SocketAddr, Trouble> {
+impl ResolvedLocation {
+    /// Returns the address for a transport that supports only one.
+    pub(crate) fn single(&self, transport: Transport) -> Result<SocketAddr, PerfError> {
         match (&self.addresses[..], self.encap) {
             ([address], None) => Ok(SocketAddr::new(*address, self.port)),
-            _ => Err(Trouble::Usage(format!("{transport} takes ADDR:PORT, got {self}"))),
+            _ => Err(PerfError::Usage(format!("{transport} takes ADDR:PORT, got {self}"))),
         }
     }
 
-    /// The same as SCTP over the transport needs it.
-    pub(crate) fn for_sctp(mut self, transport: Transport) -> Result<Place, Trouble> {
+    /// Sets the UDP port that SCTP over this transport needs.
+    pub(crate) fn for_sctp(mut self, transport: Transport) -> Result<ResolvedLocation, PerfError> {
         match (transport, self.encap) {
             (Transport::SctpUdp, _) => self.encap = Some(self.encap.unwrap_or(ENCAP)),
             (_, None) => {}
-            _ => return Err(Trouble::Usage(format!("{transport} has no UDP port, got {self}"))),
+            _ => return Err(PerfError::Usage(format!("{transport} has no UDP port, got {self}"))),
         }
         Ok(self)
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ResolvedLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hosts = self.addresses.iter().map(|&address| Host::Address(address)).collect();
         Location { hosts, port: self.port, encap: self.encap }.fmt(f)
