@@ -9,7 +9,8 @@
 
 use crate::header::HeaderId;
 use crate::limits::{MAX_BODY, MAX_HEAD, MAX_MESSAGE};
-use crate::message::{Got, Line, Malformed, line_end, start_line};
+use crate::malformed::{Got, Malformed};
+use crate::message::{Line, line_end, start_line};
 use crate::syntax::{DIGIT, all, find_near, number, trim};
 
 /// Octets of buffer kept when nothing is in it.

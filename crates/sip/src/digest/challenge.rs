@@ -4,7 +4,7 @@ use super::algorithm::Hex;
 use super::credentials::request_digest;
 use super::params::{each, unquote};
 use super::{Algorithm, Credentials, Ha1, Qop};
-use crate::message::{Got, Malformed};
+use crate::malformed::{Got, Malformed};
 use crate::write;
 
 /// Appends one header field for each algorithm, in the order given, which is that of preference

@@ -3,7 +3,7 @@
 use super::algorithm::{Hex, octets_from_hex};
 use super::params::{each, unquote};
 use super::{Algorithm, Ha1};
-use crate::message::{Got, Malformed};
+use crate::malformed::{Got, Malformed};
 use crate::syntax::hex;
 use std::borrow::Cow;
 use subtle::ConstantTimeEq;

@@ -1,7 +1,7 @@
 //! `auth-param`: names and values with commas between them, after the name of a scheme.
 
 use crate::limits::MAX_PARAMS;
-use crate::message::{Got, Malformed};
+use crate::malformed::{Got, Malformed};
 use crate::syntax::{TOKEN, WS, is, quoted_end, span};
 use std::borrow::Cow;
 

@@ -1,6 +1,7 @@
 //! CSeq (RFC 3261 section 20.16).
 
-use crate::message::{Got, Malformed, Method};
+use crate::malformed::{Got, Malformed};
+use crate::method::Method;
 use crate::syntax::{TOKEN, digits, number, spaces, span};
 
 /// The value of a CSeq header field.

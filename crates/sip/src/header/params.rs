@@ -1,6 +1,6 @@
 //! Header field parameters: `generic-param` of RFC 3261 section 25.1.
 
-use crate::message::Malformed;
+use crate::malformed::Malformed;
 use crate::syntax::{TOKEN, VALUE, quoted_end, spaces, span};
 
 /// Name, and value where there is one.

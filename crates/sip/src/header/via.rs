@@ -2,7 +2,7 @@
 
 use super::params::{known_param, next_param};
 use crate::limits::{MAX_PARAMS, MAX_TAG};
-use crate::message::{Got, Malformed};
+use crate::malformed::{Got, Malformed};
 use crate::syntax::{TOKEN, number, spaces, span};
 use crate::uri::{host_end, port};
 use ringway_sansio::Transport;

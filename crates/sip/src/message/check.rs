@@ -1,8 +1,10 @@
 //! The strict judgement: what passes it, a server may rely on.
 
-use super::{Got, Malformed, Message, Method, Start, fields};
+use super::{Message, Start, fields};
 use crate::header::{CSeq, HeaderId};
 use crate::limits::{MAX_METHOD, MAX_REQUEST_URI};
+use crate::malformed::{Got, Malformed};
+use crate::method::Method;
 use crate::syntax::offset;
 use crate::uri::Uri;
 

@@ -1,10 +1,10 @@
 //! The strict check of single header fields.
 
-use super::{Got, Malformed};
 use crate::header::{HeaderId, Items, NameAddr, Via};
 use crate::limits::{
     MAX_CALL_ID, MAX_CONTACTS, MAX_NESTING, MAX_ROUTES, MAX_TAG, MAX_TOKENS, MAX_VIAS,
 };
+use crate::malformed::{Got, Malformed};
 use crate::syntax::{DIGIT, TOKEN, WORD, all, find_near, number, spaces, span};
 use crate::uri::Uri;
 

@@ -7,13 +7,11 @@
 
 mod check;
 mod fields;
-mod malformed;
-mod method;
 mod parse;
 mod views;
 
-pub use malformed::{Got, Malformed};
-pub use method::Method;
+pub use crate::malformed::{Got, Malformed};
+pub use crate::method::Method;
 pub use parse::parse;
 
 pub(crate) use parse::{Line, line_end, start_line};

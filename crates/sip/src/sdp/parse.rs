@@ -4,7 +4,7 @@ use super::{
     Attribute, Bandwidth, Connection, MAX_FORMATS, MAX_MEDIA, MAX_SDP_LINE, MAX_SECTION, Media,
     Origin, Session, Text, Timing,
 };
-use crate::message::{Got, Malformed};
+use crate::malformed::{Got, Malformed};
 use crate::syntax::{DIGIT, all, number};
 use std::borrow::Cow;
 

@@ -1,7 +1,7 @@
 //! Hosts and ports.
 
 use crate::limits::MAX_HOST;
-use crate::message::{Got, Malformed};
+use crate::malformed::{Got, Malformed};
 use crate::syntax::{DIGIT, LABEL, digits, is, span};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

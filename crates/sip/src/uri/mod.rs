@@ -17,7 +17,7 @@ use host::host_port;
 pub(crate) use host::{host_end, port};
 
 use crate::limits::{MAX_PARAMS, MAX_URI};
-use crate::message::{Got, Malformed};
+use crate::malformed::{Got, Malformed};
 use crate::syntax::{
     ALPHA, DIGIT, HASH, HEADER, PARAM, PASSWORD, URIC, USER, find_near, is, span_escaped,
 };

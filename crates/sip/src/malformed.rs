@@ -45,7 +45,7 @@ pub struct Malformed {
     /// What was there instead.
     pub got: Got,
     /// Octets from the start of what was parsed: of the message from
-    /// [`parse`](super::parse) and [`check`](super::Message::check), of the element from the
+    /// [`parse`](crate::message::parse) and [`check`](crate::Message::check), of the element from the
     /// parsers of single elements.
     pub at: usize,
 }
