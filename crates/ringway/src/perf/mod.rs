@@ -6,6 +6,7 @@
 //! things; `udp`, `tcp` and `sctp` carry messages, `report` shows the result.
 
 mod client;
+mod output;
 mod place;
 mod protocol;
 mod report;

@@ -1,8 +1,8 @@
 //! Messages over SCTP, on the streams of one association.
 
+use super::output::Shown;
 use super::place::Place;
 use super::protocol::{DATA, Reply, Session, echoed};
-use super::server::Shown;
 use super::{MAX_SIZE, SILENCE, Transport, Trouble, silent};
 use bytes::Bytes;
 use ringway_net::sctp::{

@@ -1,8 +1,8 @@
 //! Messages over TCP: each behind its length in four bytes. What is at hand leaves together, and is
 //! read together, as a program would that cares for speed.
 
+use super::output::Shown;
 use super::protocol::{DATA, Reply, Session, echoed};
-use super::server::Shown;
 use super::{MAX_SIZE, SILENCE, Trouble, silent};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};

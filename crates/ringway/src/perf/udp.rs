@@ -1,8 +1,8 @@
 //! Messages over UDP: each a datagram. Many leave with one call where the kernel cuts them (UDP
 //! segmentation offload), and come with one where it joins them.
 
+use super::output::Shown;
 use super::protocol::{Control, DATA, Reply, Session, echoed};
-use super::server::Shown;
 use super::{MAX_SIZE, Trouble};
 use nix::cmsg_space;
 use nix::sys::socket::{
