@@ -23,6 +23,7 @@ pub mod numbers;
 mod outgoing;
 mod path;
 mod pmtu;
+mod rack;
 mod ring;
 mod rto;
 pub mod scheduler;

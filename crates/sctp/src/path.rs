@@ -2,8 +2,8 @@
 //! between (RFC 9260 sections 5.4, 6.3, 7.2 and 8; RFC 7829).
 
 use crate::congestion::{Acked, Congestion, Window};
-use crate::outgoing::Rack;
 use crate::pmtu::{BASE, Pmtu};
+use crate::rack::Rack;
 use crate::rto::Rto;
 use crate::settings::{MIN_MTU, Settings};
 use crate::wire::COMMON_HEADER;
@@ -265,6 +265,13 @@ impl Path {
         self.timed = None;
         self.earliest = 0;
         self.reset_rack();
+    }
+
+    /// Resets the detection of losses by time.
+    pub(crate) fn reset_rack(&mut self) {
+        if let Some(rack) = &mut self.rack {
+            rack.reset();
+        }
     }
 
     /// Sends packets in UDP to a port, or directly over IP (RFC 6951 sections 5.4 and 5.6).

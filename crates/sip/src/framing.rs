@@ -9,8 +9,9 @@
 
 use crate::header::HeaderId;
 use crate::limits::{MAX_BODY, MAX_HEAD, MAX_MESSAGE};
-use crate::message::{Got, Line, Malformed, line_end, start_line};
+use crate::message::{Line, line_end, start_line};
 use crate::syntax::{DIGIT, all, find_near, number, trim};
+use ringway_sansio::{Got, Malformed};
 
 /// Octets of the largest body that is skipped to find the message behind it. A Content-Length above this
 /// is not trusted to be one.

@@ -13,6 +13,7 @@ pub mod framing;
 pub mod header;
 pub mod limits;
 pub mod message;
+mod method;
 pub mod sdp;
 pub mod stun;
 mod syntax;

@@ -1,7 +1,7 @@
 //! What SIP over UDP needs of STUN (RFC 8489): the Binding request that keeps a flow open, and its
 //! answer (RFC 5626 section 4.4.2 and section 8). No authentication, no retransmission, no ICE.
 
-use crate::message::{Got, Malformed};
+use ringway_sansio::{Got, Malformed};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 const HEADER: usize = 20;

@@ -5,8 +5,13 @@
 //! in seconds, the axis says ms. Numbers without such a unit are grouped by thousands, and counted
 //! in millions where they reach that.
 
-use super::MIN_MAGNITUDE;
 use super::text::grouped;
+
+/// Values beyond this are treated as not finite: nothing that is measured reaches it, and differences
+/// and ratios of what remains do not overflow.
+pub const MAX_MAGNITUDE: f64 = 1e120;
+/// Values nearer to zero than this count as zero.
+pub const MIN_MAGNITUDE: f64 = 1e-120;
 
 /// How positions follow values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

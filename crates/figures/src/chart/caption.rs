@@ -1,9 +1,10 @@
 //! The sentences below a figure that say what its numbers rest on and what is not drawn.
 
-use super::layout::Thinned;
+use super::axis::Scale;
+use super::figure::{Data, Figure, MAX_TEXT};
 use super::prepare::{Drawn, Prepared, Shape};
 use super::text::{bounded, grouped};
-use super::{Data, Figure, MAX_TEXT};
+use super::thin::Thinned;
 
 /// The caption: what the figure was given, then n, the intervals and the seed, then what is missing.
 pub(super) fn write(figure: &Figure, prepared: &Prepared<'_>, thinned: Thinned) -> String {
@@ -25,7 +26,7 @@ pub(super) fn write(figure: &Figure, prepared: &Prepared<'_>, thinned: Thinned) 
         ));
     }
     if prepared.skipped > 0 {
-        let log = figure.x.scale == super::Scale::Log || figure.y.scale == super::Scale::Log;
+        let log = figure.x.scale == Scale::Log || figure.y.scale == Scale::Log;
         let why =
             if log { "not finite, or not positive on a logarithmic axis" } else { "not finite" };
         let noun = if prepared.skipped == 1 { "point is" } else { "points are" };

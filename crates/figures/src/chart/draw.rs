@@ -2,15 +2,15 @@
 
 use std::fmt::Write as _;
 
+use super::figure::{ChartError, Figure, MAX_TEXT};
 use super::layout::{
-    LABEL, Layout, Line, SAMPLE_GAP, SLANT, SMALL, TICK, TICK_GAP, TITLE, lay_out, sample,
+    Dress, LABEL, LEADING, Layout, Line, SAMPLE_GAP, SLANT, SMALL, TICK, TICK_GAP, TITLE, lay_out,
+    sample,
 };
 use super::look::{Look, Marker};
 use super::prepare::{Bar, Drawn, Shape, prepare};
-use super::text::FAMILY;
-use super::text::bounded;
+use super::text::{FAMILY, bounded, number};
 use super::thin::{Bounds, Place};
-use super::{ChartError, Figure, MAX_TEXT};
 use crate::markup::escape;
 
 /// Radius of a mark, and of one among very many.
@@ -31,25 +31,25 @@ const STEP_MARK_EVERY: f64 = 30.0;
 const BARS: f64 = 0.72;
 const WIDEST_BAR: f64 = 26.0;
 
-/// Where the SVG will stand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dress {
-    /// A file of its own, on white.
-    Document,
-    /// Within a page that shows title and caption itself and chooses the colours.
-    Inline,
-}
+impl Figure {
+    /// The figure as a document of its own, on white, with title and caption.
+    ///
+    /// # Errors
+    /// Too many series or bars, or bars beside series that are none.
+    pub fn svg(&self) -> Result<String, ChartError> {
+        Ok(draw(self, Dress::Document)?.0)
+    }
 
-/// A coordinate with two decimals at most, in the fewest characters.
-pub(super) fn number(x: f64) -> String {
-    let mut text = format!("{x:.2}");
-    let keep = text.trim_end_matches('0').trim_end_matches('.').len();
-    text.truncate(keep);
-    if text == "-0" { "0".to_owned() } else { text }
+    /// The figure as an element for an HTML page that shows title and caption itself: without them,
+    /// without ground, and with text in the page's own colour. Beside it the whole caption: what was
+    /// said, then n, the intervals, the seed and what is not drawn.
+    pub(crate) fn inline(&self) -> Result<(String, String), ChartError> {
+        draw(self, Dress::Inline)
+    }
 }
 
 /// The SVG, and the whole caption.
-pub(super) fn draw(figure: &Figure, dress: Dress) -> Result<(String, String), ChartError> {
+fn draw(figure: &Figure, dress: Dress) -> Result<(String, String), ChartError> {
     let layout = lay_out(figure, prepare(figure)?, dress);
     let mut svg = Svg(String::with_capacity(16 << 10));
     let (width, height) = (number(layout.width), number(layout.height));
@@ -179,7 +179,7 @@ impl Svg {
         for (i, lines) in layout.names.lines.iter().enumerate() {
             let centre = layout.plot.left + slot * (i as f64 + 0.5);
             for (j, line) in lines.iter().enumerate() {
-                let y = below + j as f64 * SMALL * super::layout::LEADING;
+                let y = below + j as f64 * SMALL * LEADING;
                 if layout.names.slanted {
                     self.text(centre + SMALL * 0.3, y, SMALL, "end", -SLANT, line);
                 } else {

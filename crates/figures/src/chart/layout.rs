@@ -4,12 +4,12 @@
 //! plot's height is fixed, so the ticks of y are chosen first; their labels fix its width, and then
 //! come the ticks of x.
 
-use super::axis::{Domain, Room, Ticks, ticks};
-use super::draw::Dress;
+use super::axis::{Domain, Room, Scale, Ticks, ticks};
+use super::caption;
+use super::figure::{Data, Figure, MAX_TEXT, Size};
 use super::prepare::{Point, Prepared, Shape};
 use super::text::{bounded, cut, width, wrap};
-use super::thin::{self, Bounds, Place};
-use super::{Data, Figure, MAX_TEXT, Size, caption};
+use super::thin::{self, Bounds, Place, Thinned};
 
 /// Size of the title.
 pub(super) const TITLE: f64 = 8.5;
@@ -48,8 +48,14 @@ const Y_LABELS: usize = 7;
 /// Points of a page in a millimetre.
 const PT_PER_MM: f64 = 72.0 / 25.4;
 
-/// Marks that are left, of how many, and the side of a cell; none if all are.
-pub(super) type Thinned = Option<(usize, usize, f64)>;
+/// Where the SVG will stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dress {
+    /// A file of its own, on white.
+    Document,
+    /// Within a page that shows title and caption itself and chooses the colours.
+    Inline,
+}
 
 impl Size {
     pub(super) fn millimetres(self) -> f64 {
@@ -326,7 +332,7 @@ fn is_distribution(figure: &Figure) -> bool {
 
 /// What y has to show: for distribution functions all of 0 to 1.
 fn span_of_y(figure: &Figure, prepared: &Prepared<'_>) -> Option<Point> {
-    let log = figure.y.scale == super::Scale::Log;
+    let log = figure.y.scale == Scale::Log;
     if is_distribution(figure) && !log { Some((0.0, 1.0)) } else { prepared.y }
 }
 

@@ -1,5 +1,7 @@
 //! Colours and markers.
 
+use super::text::number;
+
 /// The colours of Okabe and Ito (2008) that show on white as well as on black; their yellow does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Colour {
@@ -72,7 +74,7 @@ impl Marker {
     /// The outline around the origin of a mark of radius `r`, as SVG path commands that begin with
     /// a relative move: they follow `M x y`. The areas of all marks are about the same.
     pub(super) fn outline(self, r: f64) -> String {
-        let n = super::draw::number;
+        let n = number;
         match self {
             // A round end of a line of no length is a circle, in the fewest bytes.
             Self::Circle => "h0".to_owned(),

@@ -5,9 +5,11 @@ use std::sync::{Arc, LazyLock};
 use resvg::tiny_skia::{Pixmap, Transform};
 use resvg::usvg::{Options, Tree, fontdb};
 
+use super::figure::{ChartError, Figure};
 use super::text::FONT;
-use super::{ChartError, DPI};
 
+/// Pixels of a PNG for each inch of print.
+pub const DPI: f64 = 300.0;
 /// Most pixels of an image; a figure over two columns has about a seventh of that.
 const MAX_PIXELS: f32 = 50e6;
 /// The resolution that CSS, and so SVG, means by a millimetre.
@@ -20,7 +22,17 @@ static FONTS: LazyLock<Arc<fontdb::Database>> = LazyLock::new(|| {
     Arc::new(fonts)
 });
 
-pub(super) fn render(svg: &str) -> Result<Vec<u8>, ChartError> {
+impl Figure {
+    /// The figure as PNG, rendered from [`Figure::svg`] at [`DPI`].
+    ///
+    /// # Errors
+    /// As for [`Figure::svg`].
+    pub fn png(&self) -> Result<Vec<u8>, ChartError> {
+        render(&self.svg()?)
+    }
+}
+
+fn render(svg: &str) -> Result<Vec<u8>, ChartError> {
     let options = Options { fontdb: FONTS.clone(), ..Options::default() };
     let tree = Tree::from_str(svg, &options).map_err(|error| ChartError::Png(error.to_string()))?;
     let scale = (DPI / CSS_DPI) as f32;

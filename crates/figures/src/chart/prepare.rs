@@ -1,9 +1,9 @@
 //! From what a figure describes to what can be drawn: points that are numbers, in order, and the
 //! ranges they span.
 
-use super::{
-    Axis, ChartError, Data, Figure, Look, MAX_BARS, MAX_MAGNITUDE, MAX_SERIES, MIN_MAGNITUDE, Scale,
-};
+use super::axis::{Axis, MAX_MAGNITUDE, MIN_MAGNITUDE, Scale};
+use super::figure::{ChartError, Data, Figure, MAX_BARS, MAX_SERIES};
+use super::look::Look;
 use crate::statistics::{Estimate, Interval};
 
 /// A point in the units of the axes.

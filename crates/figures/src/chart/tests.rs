@@ -5,7 +5,7 @@ use resvg::tiny_skia::Pixmap;
 use resvg::usvg::roxmltree::{Document, Node};
 
 use super::*;
-use crate::statistics::{Interval, Kind, mean, ratio};
+use crate::statistics::{Estimate, Interval, Kind, mean, ratio};
 
 /// Largest file that a figure may become.
 const LARGEST: usize = 500 << 10;
@@ -109,7 +109,7 @@ fn the_legend_stands_above_the_plot() {
     let svg = check(&figure).unwrap();
     let document = Document::parse(&svg).unwrap();
     let prepared = prepare::prepare(&figure).unwrap();
-    let top = layout::lay_out(&figure, prepared, draw::Dress::Document).plot.top;
+    let top = layout::lay_out(&figure, prepared, layout::Dress::Document).plot.top;
     let names: Vec<f64> = texts(&document)
         .iter()
         .filter(|node| node.text().is_some_and(|text| text.starts_with("series ")))

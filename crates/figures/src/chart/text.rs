@@ -1,4 +1,4 @@
-//! Text: how wide it is, and how it is broken and cut.
+//! Text: how wide it is, how it is broken and cut, and how numbers are written.
 
 use std::sync::LazyLock;
 
@@ -97,6 +97,14 @@ fn fitting(text: &str, size: f64, room: f64) -> usize {
         }
     }
     text.len()
+}
+
+/// A coordinate with two decimals at most, in the fewest characters.
+pub(super) fn number(x: f64) -> String {
+    let mut text = format!("{x:.2}");
+    let keep = text.trim_end_matches('0').trim_end_matches('.').len();
+    text.truncate(keep);
+    if text == "-0" { "0".to_owned() } else { text }
 }
 
 /// The digits of a whole number in groups of three, by thin spaces, from five digits on.

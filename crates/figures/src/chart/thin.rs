@@ -28,6 +28,9 @@ pub const FINEST_CELL: f64 = 0.5;
 /// A position on the page, in points from the plot's lower left corner.
 pub(super) type Place = (f64, f64);
 
+/// Marks that are left, of how many, and the side of a cell; none if all are.
+pub(super) type Thinned = Option<(usize, usize, f64)>;
+
 /// Marks of several series that are left, and the side of the cell if any was taken away.
 pub(super) fn marks(
     series: &[Vec<Place>],

@@ -7,6 +7,7 @@
 
 mod client;
 mod location;
+mod output;
 mod protocol;
 mod report;
 mod sctp;

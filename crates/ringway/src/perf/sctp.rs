@@ -1,8 +1,8 @@
 //! Messages over SCTP, on the streams of one association.
 
 use super::location::ResolvedLocation;
+use super::output::Output;
 use super::protocol::{DATA, Reply, Session, echoed};
-use super::server::Output;
 use super::{MAX_SIZE, PerfError, SILENCE_TIMEOUT, Transport, silence_error};
 use bytes::Bytes;
 use ringway_net::sctp::{

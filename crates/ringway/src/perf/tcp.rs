@@ -1,8 +1,8 @@
 //! Messages over TCP: each after its length in four bytes. Available data is written and read in
 //! large blocks, as a program optimised for throughput would do.
 
+use super::output::Output;
 use super::protocol::{DATA, Reply, Session, echoed};
-use super::server::Output;
 use super::{MAX_SIZE, PerfError, SILENCE_TIMEOUT, silence_error};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};

@@ -1,8 +1,8 @@
 //! Messages over UDP: one datagram each. Many are sent per call if the kernel segments them (UDP
 //! segmentation offload), and received per call if it coalesces them.
 
+use super::output::Output;
 use super::protocol::{Control, DATA, Reply, Session, echoed};
-use super::server::Output;
 use super::{MAX_SIZE, PerfError};
 use nix::cmsg_space;
 use nix::sys::socket::{

@@ -1,10 +1,6 @@
 //! When to acknowledge (RFC 9260 section 6.2).
 
-use super::Association;
-use crate::features::Features;
-use crate::settings::{Multipath, Settings};
-use crate::wire::sack::{self, NR_SACK_HEADER, SACK_ENTRY, SACK_HEADER};
-use crate::wire::{Gap, Writer};
+use crate::settings::Settings;
 use ringway_sansio::Time;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -58,6 +54,11 @@ impl Acks {
         self.due != Due::No
     }
 
+    /// Returns the number of packets with DATA since the last SACK.
+    pub(super) fn packets(&self) -> u8 {
+        self.packets
+    }
+
     pub(super) fn now(&mut self) {
         self.due = Due::Now;
         self.timer = None;
@@ -88,60 +89,5 @@ impl Acks {
             self.due = Due::Later;
             self.timer = Some(now + settings.sack_delay);
         }
-    }
-}
-
-impl Association {
-    /// Writes a SACK, with as many gap blocks as fit beside `reserve` bytes (RFC 9260 section 6.7).
-    pub(super) fn put_sack(&mut self, packet: &mut Writer<'_>) -> bool {
-        let space = packet.space();
-        let header = self.sack_header();
-        if space < header {
-            return false;
-        }
-        let max = (space - header) / SACK_ENTRY;
-        let window = self.inn.window(usize::from(self.settings.mtu));
-        let inn = &self.inn;
-        let tracker = &inn.tracker;
-        let gaps = max.min(tracker.range_count());
-        let cumulative = tracker.cumulative();
-        let blocks = tracker.ranges().take(gaps).map(|(start, end)| Gap {
-            start: (start - cumulative) as u16,
-            end: (end - cumulative) as u16,
-        });
-        let duplicates = tracker.duplicates().iter().take(max - gaps).map(|&p| inn.tsn(p));
-        let start = packet.chunks().len();
-        let (cumulative, a_rwnd) = (inn.cumulative(), window as u32);
-        if self.features.has(Features::NR_SACK) {
-            // Acknowledged data is never dropped here.
-            sack::emit_final(packet.chunks(), cumulative, a_rwnd, blocks, duplicates);
-        } else {
-            sack::emit(packet.chunks(), cumulative, a_rwnd, blocks, duplicates);
-        }
-        if self.settings.multipath != Multipath::Off {
-            sack::set_packets(packet.chunks(), start, self.acks.packets);
-        }
-        self.inn.advertise(window);
-        self.inn.tracker.clear_duplicates();
-        self.acks.clear();
-        self.totals.sacks_sent += 1;
-        true
-    }
-
-    fn sack_header(&self) -> usize {
-        if self.features.has(Features::NR_SACK) { NR_SACK_HEADER } else { SACK_HEADER }
-    }
-
-    /// Returns whether data arrives over several paths, so that a chunk out of order is not a sign of
-    /// loss (DAC).
-    pub(super) fn is_patient(&self) -> bool {
-        self.settings.multipath != Multipath::Off
-            && self.paths.iter().filter(|path| path.active()).count() > 1
-    }
-
-    /// Returns the number of bytes that a SACK would need now.
-    pub(super) fn sack_len(&self) -> usize {
-        let tracker = &self.inn.tracker;
-        self.sack_header() + SACK_ENTRY * (tracker.range_count() + tracker.duplicates().len())
     }
 }

@@ -3,7 +3,14 @@
 //!
 //! Each request is a separate ASCONF in a separate packet, and one is outstanding at a time.
 
-use super::{Association, Change, Cx, State};
+mod requests;
+
+pub(super) use requests::Asconf;
+pub use requests::MAX_ADDRESS_REQUESTS;
+
+use super::addresses::is_unicast;
+use super::change::Change;
+use super::{Association, Close, Cx, State};
 use crate::auth::AUTH_CHUNK;
 use crate::features::Features;
 use crate::settings::Error;
@@ -12,74 +19,14 @@ use crate::wire::cause::{Cause, code};
 use crate::wire::chunk::{Chunk, T_BIT, kind};
 use crate::wire::init::MAX_ADDRESSES;
 use crate::wire::{COMMON_HEADER, Parameter, Writer};
+use requests::PendingRequest;
 use ringway_sansio::{Addressing, Time};
-use std::collections::VecDeque;
 use std::net::IpAddr;
-
-/// Maximum number of address requests that wait for their turn.
-pub const MAX_ADDRESS_REQUESTS: usize = 8;
-/// Maximum number of answers that wait to be sent. The peer repeats its request for the others.
-const MAX_ANSWERS: usize = 4;
-
-/// An outstanding request.
-#[derive(Debug)]
-struct PendingRequest {
-    serial: u32,
-    change: AddressChange,
-    send: bool,
-    path: usize,
-    /// Number of times that it was sent.
-    sent: u32,
-}
-
-/// State of the requests in both directions. It is created with the first request.
-#[derive(Debug)]
-pub(super) struct Asconf {
-    next_serial: u32,
-    /// The serial number of the peer's next request.
-    pub(super) expected: u32,
-    queued: VecDeque<AddressChange>,
-    pending: Option<PendingRequest>,
-    /// The last answer and its serial number, in case the request is repeated.
-    pub(super) answered: Option<(u32, Vec<u8>)>,
-    /// Answers that wait to be sent, and their addressing.
-    unsent: VecDeque<(Addressing, u32, Vec<u8>)>,
-    /// The peer's address that becomes the primary path once it is verified, as the peer requested.
-    pub(super) primary_requested: Option<IpAddr>,
-    pub(super) timer: Option<Time>,
-}
-
-impl Asconf {
-    /// Moves what was to go on a removed path to another path.
-    pub(super) fn leave(&mut self, path: usize, other: usize) {
-        if let Some(pending) = self.pending.as_mut().filter(|pending| pending.path == path) {
-            pending.path = other;
-        }
-    }
-
-    /// Queues an answer to the address that the request came from (section 5.2 E6).
-    pub(super) fn answer(&mut self, way: Addressing, serial: u32, value: Vec<u8>) {
-        if self.unsent.len() < MAX_ANSWERS {
-            self.unsent.push_back((way, serial, value));
-        }
-    }
-}
 
 impl Association {
     pub(super) fn asconf_mut(&mut self) -> &mut Asconf {
         let (next_serial, expected) = (self.initial_tsn.raw(), self.peer_initial_tsn.raw());
-        self.asconf.get_or_insert_with(|| {
-            Box::new(Asconf {
-                next_serial,
-                expected,
-                queued: VecDeque::new(),
-                pending: None,
-                answered: None,
-                unsent: VecDeque::new(),
-                primary_requested: None,
-                timer: None,
-            })
-        })
+        self.asconf.get_or_insert_with(|| Box::new(Asconf::new(next_serial, expected)))
     }
 
     /// Returns whether packets may be sent from a local address.
@@ -107,7 +54,7 @@ impl Association {
         let left = others.filter(|local| !self.ends.resting.contains(local)).count();
         let right = match change {
             AddressChange::Add(_) => {
-                super::is_unicast(address) && !known && self.ends.locals.len() < MAX_ADDRESSES
+                is_unicast(address) && !known && self.ends.locals.len() < MAX_ADDRESSES
             }
             AddressChange::Delete(_) => {
                 known && !resting && left > 0 && self.reaches_without(address)
@@ -247,7 +194,7 @@ impl Association {
             // Section 5.3, F0.
             if asconf.pending.is_none() && (serial.wrapping_sub(asconf.next_serial) as i32) >= 0 {
                 let cause = Cause::Other(code::ILLEGAL_ASCONF_ACK, &[]);
-                self.fail(cause, super::Close::Violation("an ASCONF-ACK answers nothing"));
+                self.fail(cause, Close::Violation("an ASCONF-ACK answers nothing"));
             }
             return;
         };

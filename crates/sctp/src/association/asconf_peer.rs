@@ -1,6 +1,8 @@
 //! Addresses that the peer changes (RFC 5061 sections 5.2 and 5.3).
 
-use super::{Association, Change, Cx, MAX_CHANGES, State};
+use super::addresses::is_unicast;
+use super::change::{Change, MAX_CHANGES};
+use super::{Association, Cx, State};
 use crate::wire::asconf::{AddressChange, Outcome, Request, requests};
 use crate::wire::cause::code;
 use ringway_sansio::Addressing;
@@ -124,7 +126,7 @@ impl Association {
         if self.path_to(address).is_some() {
             return None;
         }
-        if !super::is_unicast(address) {
+        if !is_unicast(address) {
             return Some(code::UNRESOLVABLE_ADDRESS);
         }
         // F14: a new address is verified before it is used.

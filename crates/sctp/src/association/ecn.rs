@@ -1,6 +1,10 @@
 //! Explicit congestion notification (RFC 4960 appendix A, whose chunk types RFC 9260 keeps; RFC 3168).
 //! ECNE reports routers' marks to the sender and is repeated until CWR confirms that it arrived.
 
+mod marks;
+
+pub(super) use marks::Marks;
+
 use super::Association;
 use crate::Tsn;
 use crate::features::Features;
@@ -10,19 +14,6 @@ use ringway_sansio::{Ecn, Time};
 
 /// Length in bytes of ECNE and of CWR.
 const CHUNK: usize = 8;
-
-/// State of the marks in both directions.
-#[derive(Debug, Default)]
-pub(super) struct Marks {
-    /// The highest TSN that arrived marked and that CWR has not covered.
-    seen: Option<Tsn>,
-    /// The TSN of a CWR that is due because the window was reduced.
-    answer: Option<Tsn>,
-    /// Marks up to this position belong to the last reduction of the window.
-    exit: u64,
-    /// Whether the packet being written contains data.
-    pub(super) data: bool,
-}
 
 impl Association {
     /// Returns the codepoint of the packet just written.

@@ -3,16 +3,20 @@
 //! This file holds the state of an association and the calls of its user. `opening` is the handshake,
 //! `input` and `output` are the two directions of packets, `acks` decides when to acknowledge, `paths`
 //! chooses the destination, `beats` sends heartbeats, `timers` handles time, and `closing` is the
-//! graceful shutdown.
+//! graceful shutdown. The state that `opening`, `asconf`, `reconfig` and `ecn` work on is in a folder of
+//! each, below this file.
 
 mod acks;
+mod addresses;
 mod asconf;
 mod asconf_peer;
 mod beats;
+mod change;
 mod closing;
 mod ecn;
 mod icmp;
 mod input;
+mod offer;
 mod opening;
 mod output;
 mod paths;
@@ -20,10 +24,11 @@ mod probing;
 mod reconfig;
 mod timers;
 
+pub(crate) use addresses::{families_match, is_unicast};
 pub use asconf::MAX_ADDRESS_REQUESTS;
-pub(crate) use opening::{Offer, families_match, local_parameters};
-pub(crate) use paths::is_unicast;
-pub use reconfig::{Change, MAX_REQUESTS, MAX_RESET_STREAMS, Reset};
+pub use change::Change;
+pub(crate) use offer::{Offer, local_parameters};
+pub use reconfig::{MAX_REQUESTS, MAX_RESET_STREAMS, Reset};
 
 use crate::PROTOCOL;
 use crate::auth::Agreed;
@@ -50,8 +55,6 @@ use std::sync::Arc;
 const MAX_BEATS: usize = 4;
 /// Maximum number of bytes of error causes that wait to be sent. More are left out.
 const MAX_ERRORS: usize = 512;
-/// Maximum number of changes that the user has not read. At this limit the peer's requests are refused.
-pub(crate) const MAX_CHANGES: usize = 32;
 /// Maximum number of bytes of a peer's reason for an ABORT that are stored.
 pub const MAX_REASON: usize = 1024;
 

@@ -1,12 +1,16 @@
 //! The handshake (RFC 9260 sections 5.1 and 5.2).
 
+mod handshake;
+
+pub(super) use handshake::Opening;
+
 use super::acks::Acks;
 use super::ecn::Marks;
-use super::paths::beside;
+use super::offer::{Offer, local_parameters};
 use super::{Association, Auth, Close, Control, Cx, Ends, Pending, State, Totals};
 use crate::Tsn;
 use crate::auth::{self, Agreed};
-use crate::features::{Features, OVER_DTLS};
+use crate::features::Features;
 use crate::incoming::Incoming;
 use crate::outgoing::Outgoing;
 use crate::settings::Settings;
@@ -23,50 +27,6 @@ const MAX_COOKIE: usize = 4096;
 /// Milliseconds requested beyond the round trip when a cookie was stale (RFC 9260 section 5.2.6: at
 /// most a second).
 const MORE_LIFE: u32 = 1000;
-
-/// State of a handshake in progress.
-#[derive(Debug)]
-pub(super) struct Opening {
-    /// Number of times that INIT or COOKIE ECHO was sent again.
-    retransmits: u32,
-    /// The path it is sent on.
-    path: usize,
-    /// Whether it is due now.
-    send: bool,
-    /// The time when it was sent, if only once.
-    timed: Option<Time>,
-    cookie: Vec<u8>,
-    /// Longer life requested for the next cookie, in milliseconds.
-    preservative: Option<u32>,
-    /// Number of stale cookies.
-    stale: u32,
-    /// The a_rwnd of an INIT ACK since the last INIT that was too small.
-    small_window: Option<u32>,
-}
-
-/// The negotiated properties of an association, which a State Cookie holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Offer {
-    pub(crate) local_tag: u32,
-    pub(crate) peer_tag: u32,
-    pub(crate) local_tsn: Tsn,
-    pub(crate) peer_tsn: Tsn,
-    pub(crate) peer_rwnd: u32,
-    /// Maximum number of streams of the local endpoint and of the peer.
-    pub(crate) streams: (u16, u16),
-    pub(crate) ties: (u32, u32),
-    /// The extensions that both endpoints support.
-    pub(crate) features: Features,
-    /// How chunks are authenticated.
-    pub(crate) auth: Option<Agreed>,
-    /// The destination and the source address of the INIT.
-    pub(crate) local: IpAddr,
-    pub(crate) source: IpAddr,
-    /// The addresses listed in the INIT.
-    pub(crate) addresses: Vec<IpAddr>,
-    /// Whether the INIT ACK listed no local address, so that the association has `local` alone.
-    pub(crate) alone: bool,
-}
 
 impl Association {
     fn empty(
@@ -572,24 +532,4 @@ impl Association {
             self.paths[path].beat_now = true;
         }
     }
-}
-
-/// Returns the local parameters of INIT and INIT ACK. A single address is that of the packet itself.
-pub(crate) fn local_parameters(locals: &[IpAddr], settings: &Settings) -> InitParameters {
-    InitParameters {
-        addresses: if locals.len() > 1 { locals.to_vec() } else { Vec::new() },
-        // With one address, the packet shows the family, and some peers refuse the parameter.
-        address_types: (locals.len() > 1)
-            .then(|| (locals.iter().any(IpAddr::is_ipv4), locals.iter().any(IpAddr::is_ipv6))),
-        ecn: settings.ecn,
-        zero_checksum: settings.over_dtls.then_some(OVER_DTLS),
-        forward_tsn: settings.partial_reliability,
-        extensions: Features::offered(settings).chunk_types(),
-        ..InitParameters::default()
-    }
-}
-
-/// Returns whether every remote address has a local one of its family.
-pub(crate) fn families_match(locals: &[IpAddr], remotes: &[IpAddr]) -> bool {
-    remotes.iter().all(|&remote| beside(locals, remote, 0).is_some())
 }

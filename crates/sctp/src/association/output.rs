@@ -2,8 +2,10 @@
 
 use super::{Association, Cx, SentForwardTsn, State};
 use crate::features::Features;
+use crate::settings::Multipath;
 use crate::wire::chunk::Chunk;
-use crate::wire::{COMMON_HEADER, TLV_HEADER, Writer, padded};
+use crate::wire::sack::{self, NR_SACK_HEADER, SACK_ENTRY, SACK_HEADER};
+use crate::wire::{COMMON_HEADER, Gap, TLV_HEADER, Writer, padded};
 use ringway_sansio::{Addressing, Time};
 
 impl Association {
@@ -217,6 +219,52 @@ impl Association {
             self.put_ecne(packet);
             self.put_sack(packet);
         }
+    }
+
+    /// Writes a SACK, with as many gap blocks as fit (RFC 9260 section 6.7).
+    fn put_sack(&mut self, packet: &mut Writer<'_>) -> bool {
+        let space = packet.space();
+        let header = self.sack_header();
+        if space < header {
+            return false;
+        }
+        let max = (space - header) / SACK_ENTRY;
+        let window = self.inn.window(usize::from(self.settings.mtu));
+        let inn = &self.inn;
+        let tracker = &inn.tracker;
+        let gaps = max.min(tracker.range_count());
+        let cumulative = tracker.cumulative();
+        let blocks = tracker.ranges().take(gaps).map(|(start, end)| Gap {
+            start: (start - cumulative) as u16,
+            end: (end - cumulative) as u16,
+        });
+        let duplicates = tracker.duplicates().iter().take(max - gaps).map(|&p| inn.tsn(p));
+        let start = packet.chunks().len();
+        let (cumulative, a_rwnd) = (inn.cumulative(), window as u32);
+        if self.features.has(Features::NR_SACK) {
+            // Acknowledged data is never dropped here.
+            sack::emit_final(packet.chunks(), cumulative, a_rwnd, blocks, duplicates);
+        } else {
+            sack::emit(packet.chunks(), cumulative, a_rwnd, blocks, duplicates);
+        }
+        if self.settings.multipath != Multipath::Off {
+            sack::set_packets(packet.chunks(), start, self.acks.packets());
+        }
+        self.inn.advertise(window);
+        self.inn.tracker.clear_duplicates();
+        self.acks.clear();
+        self.totals.sacks_sent += 1;
+        true
+    }
+
+    fn sack_header(&self) -> usize {
+        if self.features.has(Features::NR_SACK) { NR_SACK_HEADER } else { SACK_HEADER }
+    }
+
+    /// Returns the number of bytes that a SACK would need now.
+    fn sack_len(&self) -> usize {
+        let tracker = &self.inn.tracker;
+        self.sack_header() + SACK_ENTRY * (tracker.range_count() + tracker.duplicates().len())
     }
 
     fn put_shutdown(&mut self, packet: &mut Writer<'_>) {

@@ -1,25 +1,12 @@
 //! Choice of the path (RFC 9260 sections 6.4 and 8.2; RFC 7829 section 4).
 
+use super::addresses::{beside, is_unicast};
 use super::{Association, State};
 use crate::path::{Path, PathState};
 use crate::settings::Multipath;
 use crate::wire::init::MAX_ADDRESSES;
 use ringway_sansio::{Addressing, Time};
 use std::net::IpAddr;
-
-/// Returns whether an address can be an endpoint of an association.
-pub(crate) fn is_unicast(address: IpAddr) -> bool {
-    let broadcast = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());
-    !(address.is_multicast() || address.is_unspecified() || broadcast)
-}
-
-/// Returns the local address for the `nth` address of the peer of its family. The lists are matched
-/// index by index, so that two links make two paths and not four.
-pub(super) fn beside(locals: &[IpAddr], remote: IpAddr, nth: usize) -> Option<IpAddr> {
-    let same = || locals.iter().filter(|local| local.is_ipv4() == remote.is_ipv4());
-    let count = same().count();
-    same().nth(nth.checked_rem(count)?).copied()
-}
 
 impl Association {
     /// Adds a path to an address if there is none and a local address has its family.
@@ -249,6 +236,13 @@ impl Association {
         let turns = slow_trip / fast.round_trip().as_nanos().max(1) as f64;
         let meanwhile = (f64::from(fast.window.cwnd) * turns) as u64;
         meanwhile + u64::from(slow.flight) + u64::from(slow.window.pmdcs) <= window
+    }
+
+    /// Returns whether data arrives over several paths, so that a chunk out of order is not a sign of
+    /// loss (DAC).
+    pub(super) fn is_patient(&self) -> bool {
+        self.settings.multipath != Multipath::Off
+            && self.paths.iter().filter(|path| path.active()).count() > 1
     }
 
     /// Returns whether new data may be sent on a path.

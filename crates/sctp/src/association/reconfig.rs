@@ -3,25 +3,24 @@
 //! One local request is outstanding at a time. A stream accepts no messages while it is being reset,
 //! and what was accepted before is sent first.
 
+mod requests;
+
+pub use requests::{MAX_REQUESTS, MAX_RESET_STREAMS, Reset};
+pub(super) use requests::{PendingRequest, Reconfig};
+
 use super::acks::PacketData;
-use super::{Association, Cx, MAX_CHANGES, State};
+use super::change::{Change, MAX_CHANGES};
+use super::{Association, Cx, State};
 use crate::Tsn;
 use crate::features::Features;
 use crate::numbers::{Mid, Ssn};
 use crate::settings::Error;
 use crate::wire::data::IData;
 use crate::wire::reconfig::{Reconfig as Wire, Streams, result};
-use crate::wire::{COMMON_HEADER, Data, DataFlags, Parameters, TLV_HEADER, Writer};
+use crate::wire::{COMMON_HEADER, Data, Parameters, TLV_HEADER, Writer};
+use requests::{Answer, DeferredReset, HeldChunk, QueuedRequest};
 use ringway_sansio::{Duration, Time};
-use std::collections::VecDeque;
-use std::net::IpAddr;
 
-/// Maximum number of streams named in one request. To reset more, reset all.
-pub const MAX_RESET_STREAMS: usize = 200;
-/// Maximum number of requests that wait for their turn.
-pub const MAX_REQUESTS: usize = 8;
-/// Maximum number of answers that wait to be sent. The peer repeats its request for the others.
-const MAX_ANSWERS: usize = 4;
 /// Maximum number of parameters processed in one RE-CONFIG (RFC 6525 section 3.1).
 const MAX_PARAMETERS: usize = 2;
 /// Time for which nothing new is sent, so that a peer's reset of everything finds nothing in flight.
@@ -35,70 +34,6 @@ const MAX_DELAYS: u16 = 1000;
 pub(crate) const MAX_HELD: usize = 64;
 /// Number of answers stored in case a request is repeated, which is as many as one chunk can request.
 const RETAINED_ANSWERS: usize = 2;
-
-/// The streams that are reset (RFC 6525). An empty list stands for all.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Reset<'a> {
-    /// Streams of the local endpoint.
-    Outgoing(&'a [u16]),
-    /// Streams of the peer, which is asked to reset them.
-    Incoming(&'a [u16]),
-    /// All streams in both directions, and the TSNs (section 5.1.4).
-    Everything,
-}
-
-/// A request that waits for its turn.
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum QueuedRequest {
-    /// The streams, and the peer's request that it answers.
-    Outgoing(Box<[u16]>, Option<u32>),
-    Incoming(Box<[u16]>),
-    Everything,
-    AddOutgoing(u16),
-    AddIncoming(u16),
-}
-
-/// An outstanding request.
-#[derive(Debug)]
-pub(super) struct PendingRequest {
-    request: u32,
-    kind: QueuedRequest,
-    value: Vec<u8>,
-    send: bool,
-    path: usize,
-    /// Whether the peer has answered that the request is in progress.
-    in_progress: bool,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Answer {
-    request: u32,
-    result: u32,
-    next: Option<(Tsn, Tsn)>,
-}
-
-/// An outgoing reset of the peer that waits for data sent before it (section 5.2.2, E2).
-#[derive(Debug)]
-struct DeferredReset {
-    request: u32,
-    last_tsn: Tsn,
-    streams: Box<[u16]>,
-    /// Chunks that arrived too early.
-    held: Vec<HeldChunk>,
-}
-
-/// A chunk of data of a stream whose reset waits. Its TSN is after the last one assigned before the
-/// reset.
-#[derive(Debug)]
-struct HeldChunk {
-    flags: DataFlags,
-    tsn: Tsn,
-    stream: u16,
-    /// SSN or MID.
-    number: Mid,
-    ppid_or_fsn: u32,
-    user: Box<[u8]>,
-}
 
 /// DATA or I-DATA.
 pub(super) trait Numbered {
@@ -120,82 +55,6 @@ impl Numbered for IData<'_> {
     }
 }
 
-/// State of the requests in both directions. It is created with the first request.
-#[derive(Debug)]
-pub(super) struct Reconfig {
-    next_request: u32,
-    /// The number of the peer's next request.
-    expected: u32,
-    queued: VecDeque<QueuedRequest>,
-    pending: Option<PendingRequest>,
-    answers: VecDeque<Answer>,
-    unsent: VecDeque<Answer>,
-    deferred: Option<DeferredReset>,
-    /// The time until which nothing new is sent, and whether that protects an answer that new data
-    /// would overtake.
-    pub(super) quiet: Option<Time>,
-    answering: bool,
-    /// Number of times that a reset of everything was postponed.
-    delays: u16,
-    pub(super) timer: Option<Time>,
-}
-
-impl Reconfig {
-    fn answer(&mut self, answer: Answer) {
-        if self.unsent.len() < MAX_ANSWERS {
-            self.unsent.push_back(answer);
-        }
-    }
-
-    pub(super) fn wants_to_send(&self) -> bool {
-        !self.unsent.is_empty() || self.pending.as_ref().is_some_and(|pending| pending.send)
-    }
-}
-
-/// A change of an association's streams or addresses.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum Change {
-    /// Streams were reset (RFC 6525): the next ordered message of each has number 0. Messages from
-    /// before are read first. An empty list stands for all.
-    StreamsReset {
-        /// Whether they are the peer's streams and not the local ones.
-        incoming: bool,
-        /// Numbers of the streams.
-        streams: Box<[u16]>,
-    },
-    /// All streams of both endpoints and their TSNs were reset (RFC 6525).
-    EverythingReset,
-    /// The number of streams has changed (RFC 6525).
-    Streams {
-        /// Number of streams that the local endpoint may send on.
-        outbound: u16,
-        /// Number of streams that the peer may send on.
-        inbound: u16,
-    },
-    /// The peer accepts packets from an added local address (RFC 5061).
-    AddressAdded(IpAddr),
-    /// A local address is deleted.
-    AddressDeleted(IpAddr),
-    /// The peer was requested to send to a local address.
-    PrimaryRequested(IpAddr),
-    /// The peer refuses to add, delete or prefer a local address.
-    AddressRefused {
-        /// The address.
-        address: IpAddr,
-        /// The code of an error cause (RFC 5061 section 4.3).
-        code: u16,
-    },
-    /// The peer has added an address, which is verified before it is used.
-    PeerAddressAdded(IpAddr),
-    /// The peer has deleted an address.
-    PeerAddressDeleted(IpAddr),
-    /// The peer prefers a path to one of its addresses.
-    PeerPrimary(IpAddr),
-    /// The peer refuses to reset or add streams, with a result of RFC 6525 table 3.
-    ReconfigRefused(u32),
-}
-
 fn bytes(streams: &[u16]) -> Vec<u8> {
     streams.iter().flat_map(|stream| stream.to_be_bytes()).collect()
 }
@@ -203,21 +62,7 @@ fn bytes(streams: &[u16]) -> Vec<u8> {
 impl Association {
     fn reconfig_mut(&mut self) -> &mut Reconfig {
         let (next_request, expected) = (self.initial_tsn.raw(), self.inn.initial_tsn().raw());
-        self.reconfig.get_or_insert_with(|| {
-            Box::new(Reconfig {
-                next_request,
-                expected,
-                queued: VecDeque::new(),
-                pending: None,
-                answers: VecDeque::new(),
-                unsent: VecDeque::new(),
-                deferred: None,
-                quiet: None,
-                answering: false,
-                delays: 0,
-                timer: None,
-            })
-        })
+        self.reconfig.get_or_insert_with(|| Box::new(Reconfig::new(next_request, expected)))
     }
 
     fn queue_request(&mut self, kind: QueuedRequest) -> Result<(), Error> {

@@ -1,10 +1,12 @@
 //! A message, the chunks cut from it, and the queue of a stream.
 
-use super::NONE;
 use crate::numbers::Mid;
 use crate::wire::DataFlags;
 use bytes::Bytes;
 use ringway_sansio::{Duration, Time};
+
+/// The key of no message.
+pub(super) const NONE: u32 = u32::MAX;
 
 /// A message that is not fully acknowledged.
 #[derive(Debug)]

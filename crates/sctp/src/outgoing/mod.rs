@@ -13,9 +13,8 @@ mod sack;
 mod streams;
 mod values;
 
-use message::{Fate, Message, Queue, SentChunk};
+use message::{Fate, Message, NONE, Queue, SentChunk};
 pub use message::{Reliability, SendOptions};
-pub(crate) use rack::Rack;
 pub use returned::UndeliveredMessage;
 pub(crate) use sack::SackError;
 
@@ -36,8 +35,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub const MAX_IN_FLIGHT: usize = 32_767;
 /// Minimum number of bytes that a waiting message counts in the send buffer.
 pub const MESSAGE_COST: usize = 64;
-
-const NONE: u32 = u32::MAX;
 
 #[derive(Debug)]
 pub(crate) struct Outgoing {

@@ -379,7 +379,6 @@ impl Outgoing {
         for (index, path) in paths.iter_mut().enumerate() {
             if hit & (1 << index) != 0 && !(several && path.recovery.is_some()) {
                 path.fall(now);
-                path.reordered_less();
                 path.recovery = several.then_some(exit);
                 outcome.fast = true;
             }

@@ -1,8 +1,9 @@
 //! INIT and INIT ACK (RFC 9260 sections 3.3.2 and 3.3.3).
 
 use super::auth::{AuthParameters, MAX_CHUNK_TYPES};
+use super::chunk::kind as chunks;
 use super::parameter::{Parameter, Parameters, kind};
-use super::{TLV_HEADER, WireError, at_least, chunk, pad, u16_at, u32_at};
+use super::{TLV_HEADER, WireError, at_least, pad, u16_at, u32_at};
 use crate::numbers::Tsn;
 use std::net::IpAddr;
 
@@ -194,14 +195,14 @@ impl InitParameters {
     /// Returns the length in bytes of an INIT or INIT ACK with these parameters, with its padding.
     pub(crate) fn len(&self) -> usize {
         let mut out = Vec::new();
-        self.emit(&mut out, chunk::kind::INIT_ACK, &Init::fixed(0, 0, (0, 0), Tsn::new(0)));
+        self.emit(&mut out, chunks::INIT_ACK, &Init::fixed(0, 0, (0, 0), Tsn::new(0)));
         out.len().next_multiple_of(4)
     }
 
     /// Returns whether the parameters list a chunk type as supported.
     pub fn takes(&self, chunk_kind: u8) -> bool {
         self.extensions.contains(&chunk_kind)
-            || (chunk_kind == chunk::kind::FORWARD_TSN && self.forward_tsn)
+            || (chunk_kind == chunks::FORWARD_TSN && self.forward_tsn)
     }
 
     /// Returns the error for an INIT ACK without a cookie.
@@ -232,7 +233,7 @@ impl Init<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::chunk::{Chunk, kind as chunks};
+    use super::super::chunk::Chunk;
     use super::super::packet::Packet;
     use super::*;
     use proptest::prelude::*;

@@ -12,8 +12,10 @@ pub use fork::{Dialogs, Effect, MAX_FORKS};
 pub use request::Outgoing;
 
 use crate::header::{HeaderId, NameAddr};
-use crate::message::{Malformed, Message, Method};
+use crate::message::Message;
+use crate::method::Method;
 use crate::uri::{Scheme, Uri};
+use ringway_sansio::{Got, Malformed};
 use std::fmt;
 
 /// Where a dialog stands.
@@ -122,7 +124,7 @@ impl Dialog {
         let (from, to) = (request.from()?, request.to()?);
         let target = contact(request)?.ok_or(Malformed::bad(
             "Contact: expected one in a request that makes a dialog",
-            crate::message::Got::Missing,
+            Got::Missing,
             0,
         ))?;
         Ok(Dialog {

@@ -2,7 +2,7 @@
 
 use super::{Dialog, DialogError, State};
 use crate::header::NameAddr;
-use crate::message::Method;
+use crate::method::Method;
 use crate::uri::Uri;
 use crate::write;
 

@@ -4,8 +4,8 @@ use super::algorithm::Hex;
 use super::credentials::request_digest;
 use super::params::{each, unquote};
 use super::{Algorithm, Credentials, Ha1, Qop};
-use crate::message::{Got, Malformed};
 use crate::write;
+use ringway_sansio::{Got, Malformed};
 
 /// Appends one header field for each algorithm, in the order given, which is that of preference
 /// (RFC 8760 section 2.3). `name` is `WWW-Authenticate` or `Proxy-Authenticate`; `qop` is what is

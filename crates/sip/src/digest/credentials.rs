@@ -3,8 +3,8 @@
 use super::algorithm::{Hex, octets_from_hex};
 use super::params::{each, unquote};
 use super::{Algorithm, Ha1};
-use crate::message::{Got, Malformed};
 use crate::syntax::hex;
+use ringway_sansio::{Got, Malformed};
 use std::borrow::Cow;
 use subtle::ConstantTimeEq;
 

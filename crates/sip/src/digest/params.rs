@@ -1,8 +1,8 @@
 //! `auth-param`: names and values with commas between them, after the name of a scheme.
 
 use crate::limits::MAX_PARAMS;
-use crate::message::{Got, Malformed};
 use crate::syntax::{TOKEN, WS, is, quoted_end, span};
+use ringway_sansio::{Got, Malformed};
 use std::borrow::Cow;
 
 /// A name and its value. A quoted value is given without its quotes, its escapes kept.

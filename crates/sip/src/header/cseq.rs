@@ -1,7 +1,8 @@
 //! CSeq (RFC 3261 section 20.16).
 
-use crate::message::{Got, Malformed, Method};
+use crate::method::Method;
 use crate::syntax::{TOKEN, digits, number, spaces, span};
+use ringway_sansio::{Got, Malformed};
 
 /// The value of a CSeq header field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

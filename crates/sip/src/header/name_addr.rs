@@ -3,8 +3,8 @@
 
 use super::params::{Params, known_param, next_param};
 use crate::limits::{MAX_PARAMS, MAX_URI};
-use crate::message::{Got, Malformed};
 use crate::syntax::{DISPLAY, WS, find_near, is, quoted_end, spaces, span, trim};
+use ringway_sansio::{Got, Malformed};
 
 /// An address with its display name and the header field parameters that follow it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,7 +1,7 @@
 //! Header field parameters: `generic-param` of RFC 3261 section 25.1.
 
-use crate::message::Malformed;
 use crate::syntax::{TOKEN, VALUE, quoted_end, spaces, span};
+use ringway_sansio::Malformed;
 
 /// Name, and value where there is one.
 pub(crate) type Param<'a> = (&'a [u8], Option<&'a [u8]>);

@@ -2,10 +2,9 @@
 
 use super::params::{known_param, next_param};
 use crate::limits::{MAX_PARAMS, MAX_TAG};
-use crate::message::{Got, Malformed};
 use crate::syntax::{TOKEN, number, spaces, span};
 use crate::uri::{host_end, port};
-use ringway_sansio::Transport;
+use ringway_sansio::{Got, Malformed, Transport};
 
 /// The token a branch begins with that is unique in space and time (RFC 3261 section 8.1.1.7).
 pub const MAGIC_COOKIE: &[u8] = b"z9hG4bK";

@@ -1,10 +1,12 @@
 //! The strict judgement: what passes it, a server may rely on.
 
-use super::{Got, Malformed, Message, Method, Start, fields};
+use super::{Message, Start, fields};
 use crate::header::{CSeq, HeaderId};
 use crate::limits::{MAX_METHOD, MAX_REQUEST_URI};
+use crate::method::Method;
 use crate::syntax::offset;
 use crate::uri::Uri;
+use ringway_sansio::{Got, Malformed};
 
 impl Message<'_> {
     /// Checks everything a server must be able to rely on; the first fault found decides.

@@ -1,12 +1,12 @@
 //! The strict check of single header fields.
 
-use super::{Got, Malformed};
 use crate::header::{HeaderId, Items, NameAddr, Via};
 use crate::limits::{
     MAX_CALL_ID, MAX_CONTACTS, MAX_NESTING, MAX_ROUTES, MAX_TAG, MAX_TOKENS, MAX_VIAS,
 };
 use crate::syntax::{DIGIT, TOKEN, WORD, all, find_near, number, spaces, span};
 use crate::uri::Uri;
+use ringway_sansio::{Got, Malformed};
 
 /// Elements seen so far of what is bounded over a whole message.
 #[derive(Default)]

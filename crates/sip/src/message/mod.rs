@@ -7,11 +7,10 @@
 
 mod check;
 mod fields;
-mod method;
 mod parse;
 mod views;
 
-pub use method::Method;
+pub use crate::method::Method;
 pub use parse::parse;
 pub use ringway_sansio::{Got, Malformed};
 

@@ -1,10 +1,12 @@
 //! One pass over the bytes: start line, header fields, body.
 
 use super::views::Views;
-use super::{Got, Malformed, Message, Method, Slot, Start};
+use super::{Message, Slot, Start};
 use crate::header::HeaderId;
 use crate::limits::{MAX_BODY, MAX_HEAD, MAX_HEADERS, MAX_LINE, MAX_MESSAGE};
+use crate::method::Method;
 use crate::syntax::{TOKEN, all, find_control, find_near, marks_of, number, offset, span, trim};
+use ringway_sansio::{Got, Malformed};
 use smallvec::SmallVec;
 
 /// A line with what the next one says about it.

@@ -4,8 +4,8 @@ use super::{
     Attribute, Bandwidth, Connection, MAX_FORMATS, MAX_MEDIA, MAX_SDP_LINE, MAX_SECTION, Media,
     Origin, Session, Text, Timing,
 };
-use crate::message::{Got, Malformed};
 use crate::syntax::{DIGIT, all, number};
+use ringway_sansio::{Got, Malformed};
 use std::borrow::Cow;
 
 impl<'a> Session<'a> {

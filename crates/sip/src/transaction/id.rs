@@ -6,7 +6,8 @@
 //! transaction is found by a keyed 128-bit hash over the fields of RFC 3261 section 17.2.3.
 
 use crate::header::Via;
-use crate::message::{Message, Method};
+use crate::message::Message;
+use crate::method::Method;
 use siphasher::sip128::{Hasher128, SipHasher13};
 use std::hash::Hasher;
 

@@ -10,7 +10,8 @@ use super::machine::{
 };
 use super::request;
 use crate::header::Via;
-use crate::message::{self, Message, Method};
+use crate::message::{self, Message};
+use crate::method::Method;
 use fnv::FnvHasher;
 use hashbrown::HashMap;
 use ringway_sansio::{Flow, Outbox, Random, Target, Time, TimerId, TimerWheel, Transport};

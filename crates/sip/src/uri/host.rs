@@ -1,8 +1,8 @@
 //! Hosts and ports.
 
 use crate::limits::MAX_HOST;
-use crate::message::{Got, Malformed};
 use crate::syntax::{DIGIT, LABEL, is, span};
+use ringway_sansio::{Got, Malformed};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The host as an address, where it is one; an IPv6 address with or without brackets.

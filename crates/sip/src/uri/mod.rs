@@ -17,11 +17,10 @@ use host::host_port;
 pub(crate) use host::{host_end, port};
 
 use crate::limits::{MAX_PARAMS, MAX_URI};
-use crate::message::{Got, Malformed};
 use crate::syntax::{
     ALPHA, DIGIT, HASH, HEADER, PARAM, PASSWORD, URIC, USER, find_near, is, span_escaped,
 };
-use ringway_sansio::Transport;
+use ringway_sansio::{Got, Malformed, Transport};
 use std::net::IpAddr;
 
 /// The scheme of a URI. Schemes are case-insensitive.
