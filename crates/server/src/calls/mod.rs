@@ -25,7 +25,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use table::{Outcome, Table};
-use tracing::{info, warn};
+use tracing::{Level, enabled, info, warn};
 
 /// Maximum number of steps that wait for the thread.
 pub const MAX_QUEUED_STEPS: usize = 65_536;
@@ -217,8 +217,9 @@ impl Tracker {
             let mut table = lock(&self.shared.table);
             let (budget, counters) = (&mut self.budget, &self.shared.counters);
             let outcome = table.step(&step, || {
-                let logged = budget.take(step.at);
-                counters.unlogged.fetch_add(u64::from(!logged), Relaxed);
+                let wanted = enabled!(Level::INFO);
+                let logged = wanted && budget.take(step.at);
+                counters.unlogged.fetch_add(u64::from(wanted && !logged), Relaxed);
                 logged
             });
             match outcome {
