@@ -502,3 +502,89 @@ fn a_stop_lets_what_is_queued_be_written_and_begins_nothing_anew() {
          1.5 write c1 all              => c1 wrote 1, c1 closed Stopped",
     );
 }
+
+/// Pieces of what a peer may send.
+const PIECES: [&[u8]; 8] = [
+    b"MESSAGE sip:a SIP/2.0\r\nCall-ID: r\r\nl: 3\r\n\r\nabc",
+    b"MESSAGE sip:a SIP/2.0\r\nCall-",
+    b"ID: r\r\nl: 0\r\n\r\n",
+    b"\r\n\r\n",
+    b"\r",
+    b"garbage\r\nl: 2\r\n\r\n",
+    b"BYE sip:a SIP/2.0\r\nl: 1\r\nl: 2\r\n\r\n",
+    b"\0\xff",
+];
+
+impl Bed {
+    /// Returns the name of a connection that is in a table, if there is one.
+    fn live(&self, number: u8) -> Option<String> {
+        let log = self.log.borrow();
+        let is_live = |id: &FlowId| self.workers[usize::from(id.worker())].flow(*id).is_some();
+        let live: Vec<_> = log.names.iter().filter(|(id, _)| is_live(id)).collect();
+        let index = usize::from(number).checked_rem(live.len())?;
+        Some(live[index].1.clone())
+    }
+
+    /// Does something that three numbers choose. Returns the report number of a request that was sent.
+    fn random(&mut self, step: u64, (what, which, size): (u8, u8, u8)) -> Option<(usize, u64)> {
+        self.now = self.now + Duration::from_millis(u64::from(size));
+        let name = self.live(which);
+        let worker = usize::from(which % 2);
+        match (what % 8, name) {
+            (0, _) => self.input(&["accept", &format!("r{step}"), &(which % 4 + 1).to_string()]),
+            (1, _) => {
+                let host = (which % 4 + 1).to_string();
+                self.send(worker, &host, step, &message("INVITE", "r", usize::from(size)));
+                return Some((worker, step));
+            }
+            (2, Some(name)) => {
+                let id = self.id(&name);
+                let to =
+                    Flow { id, transport: Transport::Tcp, local: address(0), remote: address(9) };
+                let (now, bytes) = (self.now, message("INVITE", "r", usize::from(size)));
+                self.workers[worker].with_program(now, |_, _, out| {
+                    out.push(Target::Flow(to), step, |b| b.extend_from_slice(&bytes));
+                });
+                return Some((worker, step));
+            }
+            (3, Some(name)) => self.receive(&name, PIECES[usize::from(size) % PIECES.len()]),
+            (4, Some(name)) => self.write(&name, usize::from(size) * 4),
+            (5, Some(name)) if size % 4 == 0 => self.input(&["close", &name, "broken"]),
+            (6, Some(name)) => self.input(&["connected", &name]),
+            _ => self.input(&["tick"]),
+        }
+        None
+    }
+}
+
+proptest::proptest! {
+    /// Whatever peers and programs do, each request is reported exactly once when all connections have ended,
+    /// and a program learns of each end once.
+    #[test]
+    fn nothing_is_lost_and_nothing_reported_twice(
+        steps in proptest::collection::vec(proptest::prelude::any::<(u8, u8, u8)>(), 1..120),
+    ) {
+        let limits = Limits { half_open: 3, write_queue: 1_500, ..Limits::default() };
+        let mut bed = Bed::new(limits);
+        let mut sent = Vec::new();
+        for (step, numbers) in steps.into_iter().enumerate() {
+            sent.extend(bed.random(step as u64 + 1, numbers));
+            bed.settle();
+        }
+        while let Some(name) = bed.live(0) {
+            bed.input(&["close", &name, "broken"]);
+            bed.settle();
+        }
+        let lines = std::mem::take(&mut bed.log.borrow_mut().lines);
+        let count = |wanted: &str| lines.iter().filter(|line| *line == wanted).count();
+        for (worker, report) in sent {
+            let reports = count(&format!("not sent {report} of {worker}"))
+                + count(&format!("cut off {report} of {worker}"));
+            proptest::prop_assert_eq!(reports, 1, "{} of {}: {:#?}", report, worker, lines);
+        }
+        for name in bed.log.borrow().names.values() {
+            let ends = lines.iter().filter(|line| line.starts_with(&format!("{name} closed"))).count();
+            proptest::prop_assert!(ends <= 1, "{}: {:#?}", name, lines);
+        }
+    }
+}
