@@ -575,6 +575,8 @@ proptest::proptest! {
             bed.input(&["close", &name, "broken"]);
             bed.settle();
         }
+        // What the last one left for another worker.
+        bed.settle();
         let lines = std::mem::take(&mut bed.log.borrow_mut().lines);
         let count = |wanted: &str| lines.iter().filter(|line| *line == wanted).count();
         for (worker, report) in sent {
