@@ -81,6 +81,11 @@ impl<T> Driver<T> {
         Driver { id, carrier, closed: false }
     }
 
+    /// Returns the connection that it drives.
+    pub fn id(&self) -> FlowId {
+        self.id
+    }
+
     /// Returns the carrier.
     pub fn carrier(&self) -> &T {
         &self.carrier

@@ -5,35 +5,37 @@ use crate::handler::Handler;
 use crate::sockets::{SharedWorker, Worker, listen, now};
 use ringway_flow::{Carrier, Driver, Turn};
 use ringway_sansio::{CloseReason, FlowId, Time};
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// A turn shorter than this leaves nothing worth asking for.
 const LONG_TURN: Duration = Duration::from_micros(100);
 
-/// Moves messages both ways until the connection ends. Returns the reason.
-pub(super) async fn drive<H: Handler, T>(
+/// Moves messages both ways until the connection ends. Returns the reason. In a box of its own, so that a task has
+/// the size of what it does, not of all that it might.
+pub(super) fn drive<H: Handler, T>(
     worker: &SharedWorker<H>,
     id: FlowId,
     carrier: T,
-) -> CloseReason
+) -> Pin<Box<impl Future<Output = CloseReason>>>
 where
     T: for<'c> Carrier<Context<'c>> + Unread,
 {
-    run(worker, id, &mut Driver::new(id, carrier)).await
+    run(worker, Driver::new(id, carrier))
 }
 
 /// The same with a driver that has begun.
-pub(super) async fn run<H: Handler, T>(
+pub(super) fn run<H: Handler, T>(
     worker: &SharedWorker<H>,
-    id: FlowId,
-    driver: &mut Driver<T>,
-) -> CloseReason
+    mut driver: Driver<T>,
+) -> Pin<Box<impl Future<Output = CloseReason>>>
 where
     T: for<'c> Carrier<Context<'c>> + Unread,
 {
-    poll_fn(|cx| {
+    let id = driver.id();
+    Box::pin(poll_fn(move |cx| {
         let flows = &mut *worker.borrow_mut();
         if !listen(flows, id, cx) {
             return Poll::Ready(CloseReason::Broken);
@@ -46,8 +48,7 @@ where
         }
         note_unread(began, id, flows, driver.carrier());
         Poll::Pending
-    })
-    .await
+    }))
 }
 
 /// Notes after a turn what was received since it was read, if the turn was long enough for that to matter.

@@ -22,7 +22,7 @@ use ringway_sansio::{CloseReason, FlowId, Peer, Time, Transport};
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -125,7 +125,7 @@ async fn serve_open<H: Handler>(
     let allow = |origin: &[u8]| allow_origin(worker, id, origin);
     if !transport.is_secure() {
         if transport == Transport::Ws {
-            let ws = guarded(worker, id, upgrade::upgrade(tcp, allow)).await?;
+            let ws = boxed(guarded(worker, id, upgrade::upgrade(tcp, allow))).await?;
             opened(worker, id, None, &peer);
             return Ok(drive(worker, id, Socket::new(ws)).await);
         }
@@ -134,10 +134,10 @@ async fn serve_open<H: Handler>(
     }
     let server = worker.borrow().pipes().shared().tls_server.clone();
     let acceptor = server.ok_or_else(|| io::Error::other("no certificate"))?.acceptor();
-    let tls = guarded(worker, id, acceptor.accept(tcp)).await?;
+    let tls = boxed(guarded(worker, id, acceptor.accept(tcp))).await?;
     peer.domains = peer_domains(tls.get_ref().1.peer_certificates());
     if transport == Transport::Wss {
-        let ws = guarded(worker, id, upgrade::upgrade(tls, allow)).await?;
+        let ws = boxed(guarded(worker, id, upgrade::upgrade(tls, allow))).await?;
         opened(worker, id, None, &peer);
         return Ok(drive(worker, id, Socket::new(ws)).await);
     }
@@ -215,7 +215,7 @@ async fn dial_open<H: Handler>(
     };
     let name = server_name(dial.name.as_deref(), dial.remote.ip())
         .ok_or_else(|| io::Error::other("not a name a certificate can carry"))?;
-    let tls = guarded(worker, id, client.connector().connect(name, tcp)).await?;
+    let tls = boxed(guarded(worker, id, client.connector().connect(name, tcp))).await?;
     peer.domains = peer_domains(tls.get_ref().1.peer_certificates());
     opened(worker, id, local, &peer);
     Ok(drive(worker, id, Framed::new(tls)).await)
@@ -238,6 +238,11 @@ fn tune(tcp: &TcpStream) {
     // A socket that refuses these options still carries messages.
     let _ = socket.set_tcp_nodelay(true);
     let _ = socket.set_tcp_user_timeout(Some(USER_TIMEOUT));
+}
+
+/// Puts a handshake into a box of its own, which is freed when it is over: the task stays small.
+fn boxed<T>(work: impl Future<Output = T>) -> Pin<Box<impl Future<Output = T>>> {
+    Box::pin(work)
 }
 
 /// Does `work` unless the connection is to end before it is done.

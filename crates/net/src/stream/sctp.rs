@@ -271,14 +271,14 @@ impl Acknowledged {
 async fn run<H: Handler>(
     worker: &SharedWorker<H>,
     id: FlowId,
-    mut driver: Driver<Messages>,
+    driver: Driver<Messages>,
 ) -> CloseReason {
     let association = driver.carrier().association.clone();
     for path in association.paths().unwrap_or_default() {
         let flows = &mut *worker.borrow_mut();
         driver.carrier().note_path(id, flows, path.remote, path.state);
     }
-    let reason = drive::run(worker, id, &mut driver).await;
+    let reason = drive::run(worker, driver).await;
     cut(&association, reason);
     reason
 }
