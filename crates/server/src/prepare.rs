@@ -158,7 +158,7 @@ impl Sockets {
         let connections = limits.connections;
         let endpoints = ringway_net::bind::<Post>(ringway_net::Config {
             workers,
-            listen: listen.iter().cloned().map(setup::bind).collect(),
+            listen: listen.iter().cloned().map(Into::into).collect(),
             limits,
             clock,
             tls_server: tls.server.clone(),

@@ -168,12 +168,6 @@ pub fn default_domain(settings: &Settings) -> Option<Host> {
     (settings.names.is_empty() && settings.domains.is_empty()).then(host::name)
 }
 
-/// Converts a listener into the transports' form.
-pub fn bind(listen: Listen) -> ringway_net::Bind {
-    let Listen { transport, addr, more, encapsulation } = listen;
-    ringway_net::Bind { transport, addr, more, encapsulation }
-}
-
 /// Logs a warning for each routing rule that unauthenticated callers may use.
 pub fn warn_of_open_rules(settings: &Settings) {
     for (i, _) in settings.routes.iter().enumerate().filter(|(_, rule)| rule.open) {

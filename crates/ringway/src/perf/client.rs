@@ -1,8 +1,11 @@
 //! The client: the sequence of a measurement.
 
+use super::args::Client;
+use super::error::{PerfError, SILENCE_TIMEOUT, silence_error};
 use super::protocol::{Begin, Control, Counts, ECHO, ECHOED, End, cpu};
 use super::report::{Latency, Report, Row, Throughput};
-use super::{Client, PerfError, SILENCE_TIMEOUT, Transport, sctp, silence_error, tcp, udp};
+use super::transport::Transport;
+use super::{sctp, tcp, udp};
 use crate::out;
 use futures_util::future::try_join_all;
 use hdrhistogram::Histogram;

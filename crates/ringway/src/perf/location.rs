@@ -1,6 +1,7 @@
 //! The location of a server: addresses, a port, and the UDP port that carries SCTP.
 
-use super::{PerfError, Transport};
+use super::error::PerfError;
+use super::transport::Transport;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;

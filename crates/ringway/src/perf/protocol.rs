@@ -7,6 +7,8 @@
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
+/// Maximum size of a message, in bytes.
+pub(crate) const MAX_SIZE: usize = 4 << 20;
 /// First byte of a message that is only counted.
 pub(crate) const DATA: u8 = 0;
 /// First byte of a message that is returned as [`ECHOED`].

@@ -1,6 +1,6 @@
 //! The results of a client, as JSON and as a table.
 
-use super::Transport;
+use super::transport::Transport;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 

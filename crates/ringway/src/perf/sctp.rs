@@ -1,9 +1,10 @@
 //! Messages over SCTP, on the streams of one association.
 
+use super::error::{PerfError, SILENCE_TIMEOUT, silence_error};
 use super::location::ResolvedLocation;
 use super::output::Output;
-use super::protocol::{DATA, Reply, Session, echoed};
-use super::{MAX_SIZE, PerfError, SILENCE_TIMEOUT, Transport, silence_error};
+use super::protocol::{DATA, MAX_SIZE, Reply, Session, echoed};
+use super::transport::Transport;
 use bytes::Bytes;
 use ringway_net::sctp::{
     Association, Config, Connect, Error, Over, Received, SendOptions, Settings, Stack,

@@ -1,7 +1,10 @@
 //! The server: its listeners, and its end.
 
+use super::args::Server;
+use super::error::PerfError;
 use super::output::Output;
-use super::{PerfError, Server, Transport, sctp, tcp, udp};
+use super::transport::Transport;
+use super::{sctp, tcp, udp};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Answers clients until the program is stopped.

@@ -1,9 +1,9 @@
 //! Messages over TCP: each after its length in four bytes. Available data is written and read in
 //! large blocks, as a program optimised for throughput would do.
 
+use super::error::{PerfError, SILENCE_TIMEOUT, silence_error};
 use super::output::Output;
-use super::protocol::{DATA, Reply, Session, echoed};
-use super::{MAX_SIZE, PerfError, SILENCE_TIMEOUT, silence_error};
+use super::protocol::{DATA, MAX_SIZE, Reply, Session, echoed};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -1,9 +1,11 @@
 //! Tests of the protocol between client and server, and of the report.
 
+use super::args::size;
+use super::error::PerfError;
 use super::location::{Location, ResolvedLocation};
 use super::protocol::{Begin, Control, DATA, ECHO, End, Reply, Session};
 use super::report::{Latency, Report, Row, Throughput};
-use super::{PerfError, Transport, size};
+use super::transport::Transport;
 use hdrhistogram::Histogram;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};

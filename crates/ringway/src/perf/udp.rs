@@ -1,9 +1,9 @@
 //! Messages over UDP: one datagram each. Many are sent per call if the kernel segments them (UDP
 //! segmentation offload), and received per call if it coalesces them.
 
+use super::error::PerfError;
 use super::output::Output;
-use super::protocol::{Control, DATA, Reply, Session, echoed};
-use super::{MAX_SIZE, PerfError};
+use super::protocol::{Control, DATA, MAX_SIZE, Reply, Session, echoed};
 use nix::cmsg_space;
 use nix::sys::socket::{
     ControlMessage, ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, sendmsg, setsockopt,

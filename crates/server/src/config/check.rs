@@ -2,11 +2,13 @@
 
 use super::reach::{self, Names};
 use super::sections::{
-    AuthSettings, Certificate, Domain, DomainSettings, File, Hop, RegistrarSettings, Route, Tls,
-    TlsSettings, WebSocket, WebSocketSettings,
+    AuthSettings, Certificate, Domain, DomainSettings, File, Hop, MAX_DOMAINS, MAX_LISTEN,
+    MAX_ORIGINS, MAX_ROUTES, MAX_TRUSTED, RegistrarSettings, Route, Tls, TlsSettings, WebSocket,
+    WebSocketSettings,
 };
-use super::shape::{Host, Span};
-use super::{MAX_DOMAINS, MAX_LISTEN, MAX_ORIGINS, MAX_ROUTES, MAX_TRUSTED, Settings};
+use super::settings::Settings;
+use super::shape::Host;
+use super::span::Span;
 use ringway_document::{Document, Problem};
 use ringway_proxy::routes::{DomainMatch, MAX_NEXT_HOPS, NextHop, Rewrite, Rule, UserMatch};
 

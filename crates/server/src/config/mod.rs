@@ -9,82 +9,26 @@ mod check;
 mod reach;
 mod read;
 mod sections;
+mod settings;
 mod shape;
+mod span;
 
 pub use ringway_document::{MAX_PROBLEMS, Problem};
 pub use sections::{
     AuthMode, AuthSettings, Certificate, DomainSettings, HashName, LimitSettings, LogFormat,
-    LogLevel, LogSettings, RegistrarSettings, SctpProfile, SctpSettings, TimerSettings,
-    TlsSettings, WebSocketSettings,
+    LogLevel, LogSettings, MAX_DOMAINS, MAX_LISTEN, MAX_ORIGINS, MAX_ROUTES, MAX_TRUSTED,
+    MAX_WORKERS, RegistrarSettings, SctpProfile, SctpSettings, TimerSettings, TlsSettings,
+    WebSocketSettings,
 };
+pub use settings::Settings;
 pub use shape::{Host, HttpAddr, Listen, Network, StoreKind};
 
 use check::Check;
 use ringway_document::{Document, Problems};
-use ringway_proxy::config::Mode;
-use ringway_proxy::routes::Rule;
 use std::path::{Path, PathBuf};
 
 /// Maximum size of a configuration file, in bytes.
 pub const MAX_FILE: u64 = 1 << 20;
-/// Maximum number of workers; a flow id has 8 bits for its worker.
-pub const MAX_WORKERS: u8 = 64;
-/// Maximum number of listen URIs.
-pub const MAX_LISTEN: usize = 64;
-/// Maximum number of domains, and of names per domain.
-pub const MAX_DOMAINS: usize = 1000;
-/// Maximum number of trusted networks.
-pub const MAX_TRUSTED: usize = 1000;
-/// Maximum number of origins of web pages.
-pub const MAX_ORIGINS: usize = 1000;
-/// Maximum number of routing rules; they are tried one after another.
-pub const MAX_ROUTES: usize = 1000;
-
-/// A configuration file as data.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// Whether the file has no key at all.
-    pub is_empty: bool,
-    /// URIs to listen on; empty for the defaults.
-    pub listen: Vec<Listen>,
-    /// Names of the main domain, the first of which is used in addresses-of-record; empty for the
-    /// host's name and addresses.
-    pub names: Vec<Host>,
-    /// Mode of the main domain: how requests for it are treated.
-    pub mode: Mode,
-    /// Further domains, each with its own users.
-    pub domains: Vec<DomainSettings>,
-    /// Store of users and registrations; `None` for a file in the state directory.
-    pub store: Option<StoreKind>,
-    /// Number of worker threads; `None` for one per core.
-    pub workers: Option<u8>,
-    /// Address on which management is served.
-    pub http: HttpAddr,
-    /// Networks of peers that need not authenticate.
-    pub trusted: Vec<Network>,
-    /// Whether the proxy stays in the path of dialogs.
-    pub record_route: bool,
-    /// Digest authentication.
-    pub auth: AuthSettings,
-    /// Certificates.
-    pub tls: TlsSettings,
-    /// Logs.
-    pub log: LogSettings,
-    /// File to which call records are appended, if any.
-    pub cdr: Option<PathBuf>,
-    /// Limits of rates and sizes.
-    pub limits: LimitSettings,
-    /// The registrar's rules.
-    pub registrar: RegistrarSettings,
-    /// SIP timers.
-    pub timers: TimerSettings,
-    /// SCTP.
-    pub sctp: SctpSettings,
-    /// WebSockets.
-    pub websocket: WebSocketSettings,
-    /// The routing table.
-    pub routes: Vec<Rule>,
-}
 
 impl Default for Settings {
     fn default() -> Self {

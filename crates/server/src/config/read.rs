@@ -1,7 +1,7 @@
 //! Deserializers for values that serde does not know: with a unit, with bounds, or one of a few
 //! words.
 
-use super::shape::Span;
+use super::span::Span;
 use serde::de::{self, Unexpected};
 use serde::{Deserialize, Deserializer};
 use std::fmt;

@@ -1,13 +1,26 @@
 //! The sections of the file: keys, types, defaults and limits.
 
-use super::MAX_WORKERS;
 use super::read::{Word, duration, find_word, integer, tables, word};
-use super::shape::{FileName, Host, HttpAddr, Listen, Network, OriginText, Span, StoreKind};
+use super::shape::{FileName, Host, HttpAddr, Listen, Network, OriginText, StoreKind};
+use super::span::Span;
 use ringway_net::Origin;
 use ringway_proxy::config::Mode;
 use serde::{Deserialize, Deserializer};
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// Maximum number of workers; a flow id has 8 bits for its worker.
+pub const MAX_WORKERS: u8 = 64;
+/// Maximum number of listen URIs.
+pub const MAX_LISTEN: usize = 64;
+/// Maximum number of domains, and of names per domain.
+pub const MAX_DOMAINS: usize = 1000;
+/// Maximum number of trusted networks.
+pub const MAX_TRUSTED: usize = 1000;
+/// Maximum number of origins of web pages.
+pub const MAX_ORIGINS: usize = 1000;
+/// Maximum number of routing rules; they are tried one after another.
+pub const MAX_ROUTES: usize = 1000;
 
 /// A domain with its own users.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -251,6 +264,18 @@ impl Word for LogFormat {
     const WORDS: &'static [(&'static str, Self)] =
         &[("text", LogFormat::Text), ("json", LogFormat::Json)];
 }
+
+macro_rules! from_word {
+    ($($type:ty),+) => { $(
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                word(from)
+            }
+        }
+    )+ };
+}
+
+from_word!(AuthMode, HashName, LogLevel, LogFormat, SctpProfile);
 
 impl Default for AuthSettings {
     fn default() -> Self {

@@ -1,59 +1,13 @@
-//! Value types of the configuration: durations, listen URIs, networks, stores, hosts.
+//! Value types of the configuration: listen URIs, networks, stores, hosts.
 
-use super::read::{text, word};
-use super::sections::{AuthMode, HashName, LogFormat, LogLevel, SctpProfile};
-use ringway_net::Origin;
+use super::read::text;
+use ringway_net::{Bind, Origin};
 use ringway_sansio::Transport;
 use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::time::Duration;
-
-/// A duration as text: `"500ms"`, `"32s"`, `"5m"`, `"1h"`, `"7d"`.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Span(pub(crate) Duration);
-
-impl Span {
-    pub(crate) const fn ms(n: u64) -> Self {
-        Span(Duration::from_millis(n))
-    }
-
-    pub(crate) const fn secs(n: u64) -> Self {
-        Span(Duration::from_secs(n))
-    }
-}
-
-impl fmt::Display for Span {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ms = self.0.as_millis();
-        let (n, unit) = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s")]
-            .into_iter()
-            .find(|(size, _)| ms >= *size && ms.is_multiple_of(*size))
-            .map_or((ms, "ms"), |(size, unit)| (ms / size, unit));
-        write!(f, "{n}{unit}")
-    }
-}
-
-impl FromStr for Span {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-        let (number, unit) = text.split_at(digits);
-        let scale = match unit.trim() {
-            "ms" => 1,
-            "s" => 1_000,
-            "m" => 60_000,
-            "h" => 3_600_000,
-            "d" => 86_400_000u64,
-            _ => return Err(()),
-        };
-        let number = number.parse::<u64>().ok().and_then(|n| n.checked_mul(scale));
-        number.map(Span::ms).ok_or(())
-    }
-}
 
 macro_rules! from_text {
     ($($type:ty: $expected:literal;)+) => { $(
@@ -130,7 +84,15 @@ impl Listen {
 
 impl fmt::Display for Listen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        crate::setup::bind(self.clone()).fmt(f)
+        Bind::from(self.clone()).fmt(f)
+    }
+}
+
+/// Converts a listener into the transports' form.
+impl From<Listen> for Bind {
+    fn from(listen: Listen) -> Self {
+        let Listen { transport, addr, more, encapsulation } = listen;
+        Bind { transport, addr, more, encapsulation }
     }
 }
 
@@ -372,18 +334,6 @@ impl FromStr for Host {
     }
 }
 
-macro_rules! from_word {
-    ($($type:ty),+) => { $(
-        impl<'de> Deserialize<'de> for $type {
-            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                word(from)
-            }
-        }
-    )+ };
-}
-
-from_word!(AuthMode, HashName, LogLevel, LogFormat, SctpProfile);
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -455,15 +405,5 @@ mod tests {
         assert_eq!("::1".parse::<Host>().unwrap().0, "[::1]");
         assert!("a b".parse::<Host>().is_err());
         assert!("sip:a@b".parse::<Host>().is_err());
-    }
-
-    #[test]
-    fn spans_round_trip_as_text() {
-        for text in ["500ms", "32s", "5m", "1h", "7d"] {
-            assert_eq!(text.parse::<Span>().unwrap().to_string(), text);
-        }
-        for text in ["", "5", "s", "-1s", "1.5s", "1w", "99999999999999999999s"] {
-            assert!(text.parse::<Span>().is_err(), "{text}");
-        }
     }
 }

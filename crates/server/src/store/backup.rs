@@ -9,11 +9,8 @@
 //! bindings that are not in `b` yet, by number, in 8 octets). Numbers are little-endian. A backup
 //! that is truncated or damaged is refused as a whole.
 
-use super::StoreError;
-use super::file::{Row, StoreFile};
 use sha2::{Digest, Sha256};
 use std::io::{self, Read, Write};
-use std::path::Path;
 
 const MAGIC: &[u8] = b"ringway backup 1\n";
 const END: u8 = b'e';
@@ -21,11 +18,8 @@ const END: u8 = b'e';
 const MAX_KEY: usize = 2048;
 /// Maximum length of a value: an entry of the journal.
 const MAX_VALUE: usize = 64 << 20;
-/// A row that waits for its transaction.
-type OwnedRow = (u8, Box<[u8]>, Box<[u8]>);
-
-/// Maximum number of rows, and of their octets, in one transaction of a restore.
-const GROUP: (usize, usize) = (10_000, 16 << 20);
+/// A row of any table in a backup: the table's letter, key, value.
+pub(super) type Row<'a> = (u8, &'a [u8], &'a [u8]);
 
 /// Contents of a backup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -131,7 +125,7 @@ pub(super) fn write(
 /// # Errors
 /// Fails when the input is not a backup, or is damaged or truncated. The visited rows must then be
 /// discarded.
-fn read(
+pub(super) fn read(
     from: &mut dyn Read,
     visit: &mut dyn FnMut(Row<'_>) -> io::Result<()>,
 ) -> io::Result<BackupSummary> {
@@ -179,38 +173,6 @@ pub fn copy_backup(from: &mut dyn Read, to: &mut dyn Write) -> io::Result<Backup
     }
     let summary = read(&mut Tee(from, to), &mut |_| Ok(()))?;
     to.flush()?;
-    Ok(summary)
-}
-
-/// Creates a store file from a backup; the file must not exist.
-///
-/// # Errors
-/// Fails when the backup is damaged or the file cannot be written. The file must then be discarded.
-pub(super) fn restore(from: &mut dyn Read, path: &Path) -> Result<BackupSummary, StoreError> {
-    let io = |e: io::Error| StoreError::Io(path.to_owned(), e);
-    let file = StoreFile::create_empty(path)?;
-    let mut rows: Vec<OwnedRow> = Vec::new();
-    let mut octets = 0;
-    let put = |rows: &mut Vec<OwnedRow>| {
-        let result =
-            file.put_rows(rows.iter().map(|(table, key, value)| (*table, &**key, &**value)));
-        rows.clear();
-        result
-    };
-    let summary = read(from, &mut |(table, key, value)| {
-        octets += key.len() + value.len();
-        rows.push((table, key.into(), value.into()));
-        if rows.len() >= GROUP.0 || octets >= GROUP.1 {
-            octets = 0;
-            put(&mut rows).map_err(io::Error::other)?;
-        }
-        Ok(())
-    });
-    let summary = summary.map_err(io)?;
-    put(&mut rows)?;
-    drop(file);
-    // Checks the format, and applies the entries of the journal to the tables.
-    StoreFile::open_existing(path, true)?;
     Ok(summary)
 }
 

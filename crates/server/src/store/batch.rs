@@ -7,7 +7,7 @@
 //! ```
 //! Numbers are little-endian.
 
-use super::file::Table;
+use super::table::Table;
 use ringway_proxy::location::CommitTag;
 use std::ops::Range;
 use std::sync::mpsc::SyncSender;

@@ -1,14 +1,15 @@
-//! The redb file: its tables, how it is opened, loaded and changed in groups.
+//! The redb file: how it is opened, loaded and changed in groups.
 //!
 //! Keys and values are opaque bytes here.
 
-use super::backup::{self, BackupSummary};
+use super::backup::{self, BackupSummary, Row};
 use super::batch::Batch;
+use super::table::{BINDINGS, Bytes, FORMAT, JOURNAL, META, Table, USERS};
 use crate::host;
 use redb::backends::FileBackend;
 use redb::{
     Database, DatabaseError, Durability, ReadTransaction, ReadableDatabase, ReadableTable,
-    ReadableTableMetadata, StorageError, TableDefinition, TableError,
+    ReadableTableMetadata, StorageError, TableError,
 };
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -19,37 +20,6 @@ use std::path::{Path, PathBuf};
 /// Size of redb's page cache in bytes. Calls use the tables in memory; the cache only has to hold
 /// the inner pages of the tree and the pages that one group of changes touches.
 pub const CACHE_BYTES: usize = 16 << 20;
-/// Version of the table format described here.
-const FORMAT: &[u8] = b"1";
-
-type Bytes = TableDefinition<'static, &'static [u8], &'static [u8]>;
-
-/// Maps `realm NUL user` to hashed passwords.
-const USERS: Bytes = TableDefinition::new("users");
-/// Maps an address-of-record to its location record.
-const BINDINGS: Bytes = TableDefinition::new("bindings");
-/// Groups of changes that are not yet in `bindings`, in the order they were made.
-const JOURNAL: TableDefinition<'static, u64, &'static [u8]> = TableDefinition::new("journal");
-/// Format version, main domain and keys.
-const META: Bytes = TableDefinition::new("meta");
-
-/// One of the tables.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Table {
-    Users,
-    Bindings,
-    Meta,
-}
-
-impl Table {
-    const fn definition(self) -> Bytes {
-        match self {
-            Table::Users => USERS,
-            Table::Bindings => BINDINGS,
-            Table::Meta => META,
-        }
-    }
-}
 
 /// Reason why the store file cannot be used.
 #[derive(Debug)]
@@ -92,9 +62,6 @@ pub(super) enum Journal<'j> {
     /// Removes all entries: their changes are in this transaction, or are older than it.
     Clear,
 }
-
-/// A row of any table in a backup: the table's letter, key, value.
-pub(super) type Row<'a> = (u8, &'a [u8], &'a [u8]);
 
 /// The store as of one commit, while other transactions continue.
 pub(crate) struct Snapshot {

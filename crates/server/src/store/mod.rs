@@ -2,17 +2,20 @@
 //!
 //! Reads never touch the file. Everything is loaded into tables in memory at start. A change is
 //! applied in memory at once and written to disk by `writer`. `docs/durability.md` describes the
-//! consequences for a REGISTER. Read [`file`] for the tables on disk and `users` for the users.
+//! consequences for a REGISTER. Read `table` for the tables on disk and `users` for the users.
 
 mod backup;
 mod batch;
 mod file;
+mod restore;
+mod table;
 mod users;
 mod writer;
 
 pub use backup::{BackupSummary, copy_backup};
 pub use file::{CACHE_BYTES, StoreError};
 pub(crate) use file::{Snapshot, StoreFile, check_creatable};
+pub use restore::restore;
 pub use users::{
     BadUser, Hashes, MAX_REALM, MAX_USER, MAX_USERS, PASSWORD_BYTES, UserTable, check_name,
     check_password,
@@ -23,17 +26,16 @@ pub use writer::{
 };
 
 use crate::config::StoreKind;
-use crate::host;
 use crate::random;
-use file::{Journal, Table};
+use file::Journal;
 use ringway_proxy::auth::Users;
 use ringway_proxy::location::{BindingView, Bindings, MemoryStore, RecordEdit};
 use ringway_sansio::{Flow, Time};
-use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use table::Table;
 use writer::{Reopen, Writer};
 
 /// Counts of what was loaded at start.
@@ -334,55 +336,6 @@ impl UserStore for OfflineStore {
             .map_err(|e| e.to_string())?;
         Ok(out)
     }
-}
-
-/// Creates a store from a backup. If `replace` is set, it replaces an existing one at `path`. The
-/// new store appears complete or not at all.
-///
-/// # Errors
-/// Fails when the backup is damaged, when a server has the store open, or when a store exists and
-/// `replace` is not set.
-pub fn restore(
-    from: &mut dyn Read,
-    path: &Path,
-    replace: bool,
-) -> Result<BackupSummary, StoreError> {
-    let io = |e: std::io::Error| StoreError::Io(path.to_owned(), e);
-    // The lock is held until the new store is in place. A damaged store may be replaced.
-    let _old = match replace && path.exists() {
-        true => match StoreFile::open_existing(path, false) {
-            Err(e @ StoreError::Locked(_)) => return Err(e),
-            opened => opened.ok(),
-        },
-        false => None,
-    };
-    if !replace && path.exists() {
-        return Err(io(std::io::ErrorKind::AlreadyExists.into()));
-    }
-    let directory = file::directory_of(path);
-    host::create_private_directory(directory).map_err(io)?;
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".restoring");
-    let new = path.with_file_name(name);
-    // A file left by a restore that was killed.
-    match std::fs::remove_file(&new) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(io(e)),
-        _ => {}
-    }
-    let placed = backup::restore(from, &new).and_then(|summary| {
-        match replace {
-            true => std::fs::rename(&new, path),
-            // Unlike a rename, a link does not replace a file that was created meanwhile.
-            false => std::fs::hard_link(&new, path),
-        }
-        .map_err(io)?;
-        Ok(summary)
-    });
-    // After a rename the file is gone already.
-    let _ = std::fs::remove_file(&new);
-    let summary = placed?;
-    File::open(directory).and_then(|d| d.sync_all()).map_err(io)?;
-    Ok(summary)
 }
 
 fn domain(file: &StoreFile) -> Result<Option<String>, StoreError> {

@@ -6,7 +6,8 @@
 //! hundred at a time, and neither waits for the disk.
 
 use super::batch::{Batch, Waiter};
-use super::file::{self, Snapshot, StoreError, StoreFile, Table};
+use super::file::{self, Snapshot, StoreError, StoreFile};
+use super::table::Table;
 use ringway_proxy::location::{Commit, CommitTag, Journal};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{SyncSender, sync_channel};

@@ -4,7 +4,7 @@
 //! chunks to the connection as fast as it accepts them. Registrations continue; until the backup
 //! ends, the file grows by the data that they replace.
 
-use super::{Context, Shared, blocking, error};
+use super::context::{Context, Shared, blocking, error};
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{StatusCode, header};

@@ -1,6 +1,6 @@
 //! Registrations and calls in progress, page by page.
 
-use super::{Context, Shared, error};
+use super::context::{Context, Shared, error};
 use crate::calendar::timestamp;
 use crate::calls::Call;
 use crate::calls::record::flow;

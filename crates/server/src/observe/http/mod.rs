@@ -18,6 +18,7 @@
 
 mod backup;
 pub mod connections;
+mod context;
 mod live;
 mod users;
 
@@ -34,6 +35,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use connections::ControlListener;
+use context::{Context, Shared, error};
 use ringway_sansio::Time;
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
@@ -49,16 +51,6 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(12);
 const PAGE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time limit of a connection to the control socket.
 const CONTROL_TIMEOUT: Duration = Duration::from_secs(15 * 60);
-
-/// State that every handler needs.
-struct Context {
-    monitor: Arc<Monitor>,
-    now: Box<dyn Fn() -> Time + Send + Sync>,
-    /// Whether a backup is running; only one runs at a time.
-    backing_up: AtomicBool,
-}
-
-type Shared = State<Arc<Context>>;
 
 /// Serves until the process ends: the pages on `pages`, if configured, and all functions on
 /// `control`. Blocks, so it needs a thread of its own.
@@ -151,10 +143,6 @@ fn is_loopback(host: &str) -> bool {
         || bare.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-fn error(status: StatusCode, what: &str) -> Response {
-    (status, Json(serde_json::json!({ "error": what }))).into_response()
-}
-
 async fn health(State(context): Shared) -> Response {
     let o = &context.monitor;
     if o.phase() == Phase::Draining {
@@ -182,17 +170,6 @@ async fn status(State(context): Shared) -> Response {
     let o = &context.monitor;
     let snapshots = o.board.refresh(|| (o.request_publish)()).await;
     Json(Status::new(o, &snapshots)).into_response()
-}
-
-/// Runs work that waits for the disk outside of the runtime's thread.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, String> + Send + 'static,
-) -> Result<T, Response> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(Ok(value)) => Ok(value),
-        Ok(Err(what)) => Err(error(StatusCode::SERVICE_UNAVAILABLE, &what)),
-        Err(_) => Err(error(StatusCode::INTERNAL_SERVER_ERROR, "failed")),
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Users on the control socket: list, add, change the password, remove.
 
-use super::{Context, Shared, blocking, error};
+use super::context::{Context, Shared, blocking, error};
 use crate::store::{Hashes, UserStore, check_name, check_password};
 use axum::Json;
 use axum::extract::{State, rejection::JsonRejection};
