@@ -527,7 +527,7 @@ impl Bed {
 
     /// Does something that three numbers choose. Returns the report number of a request that was sent.
     fn random(&mut self, step: u64, (what, which, size): (u8, u8, u8)) -> Option<(usize, u64)> {
-        self.now = self.now + Duration::from_millis(u64::from(size));
+        self.now += Duration::from_millis(u64::from(size));
         let name = self.live(which);
         let worker = usize::from(which % 2);
         match (what % 8, name) {
