@@ -1,7 +1,7 @@
 //! What receiving with pauses needs: a timer finer than the runtime's, and a descriptor that becomes
 //! readable with a socket's errors and not with its packets.
 
-use super::watch;
+use super::watch::watch;
 use socket2::Socket;
 use std::io;
 use std::mem::MaybeUninit;

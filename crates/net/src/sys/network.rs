@@ -1,6 +1,7 @@
 //! News of the host's addresses and links, from the kernel by netlink (rtnetlink(7)).
 
-use super::set_option;
+use super::options::set_option;
+use super::watch::watch;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
@@ -80,7 +81,7 @@ impl NetworkNews {
         // A burst of changes larger than this is told by ENOBUFS, and asked for again.
         let _ = set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, 1 << 18);
         let mut news = NetworkNews {
-            io: super::watch(socket, Interest::READABLE)?,
+            io: watch(socket, Interest::READABLE)?,
             buffer: vec![0; BUFFER],
             addresses: HashMap::new(),
             down: Vec::new(),

@@ -3,7 +3,7 @@
 //! The headers are filled once; before each call only what the kernel wrote into those it used is put
 //! back, so that a call that brings one datagram costs the work of one.
 
-use super::{Name, decode_name};
+use super::name::{Name, decode_name};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io;
 use std::mem::size_of;

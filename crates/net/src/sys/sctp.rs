@@ -1,7 +1,7 @@
 //! What the kernel's SCTP is asked by: socket options with lists of addresses, and messages with
 //! control data (RFC 6458, as in linux/sctp.h).
 
-use super::{Name, decode_name, encode_name};
+use super::name::{Name, decode_name, encode_name};
 use socket2::{Domain, Socket, Type};
 use std::io;
 use std::mem::{MaybeUninit, size_of};

@@ -1,7 +1,7 @@
 //! Sending many datagrams in one system call, each alone or as a train that the system or the card
 //! cuts into datagrams of equal size.
 
-use super::{Name, encode_name};
+use super::name::{Name, encode_name};
 use std::io;
 use std::mem::{MaybeUninit, size_of};
 use std::net::{IpAddr, SocketAddr};
