@@ -1,6 +1,6 @@
 //! What can go wrong before the first message moves.
 
-use crate::bind::Bind;
+use crate::listen::Bind;
 use crate::sctp::Error;
 use ringway_sansio::Transport;
 use std::fmt;

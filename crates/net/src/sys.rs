@@ -18,7 +18,7 @@ mod watch;
 pub(crate) use icmp::{Cause, Refusal, next_refusal};
 pub(crate) use moderation::{ErrorQueue, Timer, watch_errors, watch_packets, watch_timer};
 pub(crate) use network::NetworkNews;
-pub(crate) use options::{Memory, memory, path_mtu, set_option, unread};
+pub(crate) use options::{Memory, enlarge_buffers, memory, path_mtu, set_option, unread};
 pub(crate) use process::max_files;
 pub use process::{give_memory_back, keep_memory_small};
 pub(crate) use receive::{RECEIVE_BATCH, ReceiveBatch, Reception};

@@ -1,6 +1,6 @@
 //! What carries SCTP's packets, as the driver sees it.
 
-use super::locals::Bound;
+use super::opening::Bound;
 use crate::sys::ErrorQueue;
 use arc_swap::ArcSwap;
 use ringway_sansio::{Addressing, Icmp};

@@ -9,7 +9,8 @@
 use super::carrier::{Carrier, Outgoing, Traffic};
 use super::core::{Core, Shared};
 use super::hearing::hear;
-use super::locals::{Bound, Locals};
+use super::locals::Locals;
+use super::opening::Bound;
 use crate::clock::Clock;
 use ringway_sansio::{Endpoint, Time};
 use std::future::Future;

@@ -1,6 +1,6 @@
 //! What can go wrong between a program and its SCTP.
 
-use super::locals::MAX_UDP_ADDRESSES;
+use super::limits::MAX_UDP_ADDRESSES;
 use ringway_sctp::Close;
 use ringway_sctp::wire::MIN_A_RWND;
 use std::fmt;

@@ -1,15 +1,9 @@
 //! The addresses that a stack in UDP has sockets at, and how it gets one more while it runs.
 
 use super::error::Error;
-use super::sockets::open;
-use socket2::Socket;
+use super::limits::MAX_UDP_ADDRESSES;
+use super::opening::{self, Bound};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-
-/// Most addresses that one stack in UDP has a socket at.
-pub const MAX_UDP_ADDRESSES: usize = 64;
-
-/// A socket and the address it is bound to.
-pub(super) type Bound = (Socket, SocketAddr);
 
 /// Refuses addresses that say nothing without the interface they are meant on (RFC 4007 section 6):
 /// neither SCTP's parameters nor this API tell one. And those of many hosts.
@@ -62,7 +56,7 @@ impl Locals {
         }
         let addr = SocketAddr::new(ip, self.port);
         let failed = |error| Error::system(format!("sctp over udp at {addr}"), error);
-        open(addr).map(|socket| Some((socket, addr))).map_err(failed)
+        opening::udp(addr).map(|socket| Some((socket, addr))).map_err(failed)
     }
 
     /// Keeps a socket that was opened.

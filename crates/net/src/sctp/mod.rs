@@ -30,10 +30,12 @@ mod error;
 mod fragments;
 mod hearing;
 mod kernel;
+mod limits;
 mod listener;
 mod locals;
 mod message;
 mod moderation;
+mod opening;
 mod own;
 mod ports;
 mod sockets;
@@ -44,11 +46,10 @@ pub use self::core::{ACCEPT_QUEUE, EVENT_QUEUE, LINGER};
 pub use association::Association;
 pub use carrier::Traffic;
 pub use error::Error;
+pub use limits::{MAX_PORTS, MAX_UDP_ADDRESSES};
 pub use listener::Listener;
-pub use locals::MAX_UDP_ADDRESSES;
 pub(crate) use locals::check_scope;
 pub use message::{Event, Message};
-pub use ports::MAX_PORTS;
 pub use ringway_sctp::{
     Algorithm, Change, Close, Counters, Error as Refusal, Limits, Multipath, PathSnapshot,
     PathState, Received, Reliability, Reset, Scheduling, SendOptions, Settings, Snapshot, State,

@@ -10,7 +10,7 @@
 //! Any user of the namespace can take such a name and thereby a port, as with the ports of UDP
 //! above 1023. Ephemeral ports are held in blocks, so that a filter stays short.
 
-use crate::sys::set_option;
+use super::limits::MAX_PORTS;
 use libc::{
     BPF_ABS, BPF_ALU, BPF_AND, BPF_B, BPF_H, BPF_IND, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_LDX,
     BPF_MSH, BPF_RET,
@@ -28,10 +28,6 @@ const EPHEMERAL: u16 = 49_152;
 
 /// Ports held together above that.
 const BLOCK: u16 = 256;
-
-/// Most ports below the ephemeral ones that one stack may hold: a filter has room for no more than
-/// 4096 instructions, of which each port takes two.
-pub const MAX_PORTS: usize = 1024;
 
 /// Which ports are held here: a bit for each, read for every packet.
 pub(super) struct Held(Box<[AtomicU64]>);
@@ -205,31 +201,4 @@ pub(super) const DESTINATION: u32 = 2;
 /// So many ephemeral ports on, coming round at the end.
 fn after(port: u16, count: u16) -> u16 {
     port.checked_add(count).unwrap_or(EPHEMERAL)
-}
-
-/// A raw socket for SCTP of one family. What comes before [`Ports`] sets its filter is not for us.
-pub(super) fn raw(ipv4: bool) -> io::Result<Socket> {
-    use libc::{IPPROTO_IP, IPPROTO_IPV6};
-    use std::os::fd::AsFd;
-    let domain = if ipv4 { Domain::IPV4 } else { Domain::IPV6 };
-    let protocol = socket2::Protocol::from(i32::from(ringway_sctp::PROTOCOL));
-    let socket = Socket::new(domain, socket2::Type::RAW, Some(protocol))?;
-    socket.attach_filter(&[SockFilter::new((BPF_RET | BPF_K) as u16, 0, 0, 0)])?;
-    socket.set_nonblocking(true)?;
-    let fd = socket.as_fd();
-    if ipv4 {
-        // The kernel writes the IP header: identification, fragments and routes are its affair.
-        set_option(fd, IPPROTO_IP, libc::IP_PKTINFO, 1)?;
-        set_option(fd, IPPROTO_IP, libc::IP_RECVERR, 1)?;
-        set_option(fd, IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)?;
-    } else {
-        set_option(fd, IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
-        set_option(fd, IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
-        set_option(fd, IPPROTO_IPV6, libc::IPV6_RECVERR, 1)?;
-        set_option(fd, IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)?;
-        // SCTP has a checksum of its own (RFC 3542 section 3.1).
-        set_option(fd, IPPROTO_IPV6, libc::IPV6_CHECKSUM, -1)?;
-    }
-    crate::bind::enlarge_buffers(&socket, super::sockets::BUFFER)?;
-    Ok(socket)
 }

@@ -4,10 +4,11 @@
 use super::carrier::{Carrier, Ear, Errors, Gone, Outgoing, Traffic};
 use super::error::Error;
 use super::fragments::{Cut, Fragmenter};
-use super::locals::{Bound, Locals, MAX_UDP_ADDRESSES, check_scope};
+use super::limits::MAX_UDP_ADDRESSES;
+use super::locals::{Locals, check_scope};
 use super::moderation::Moderated;
-use super::ports::{DESTINATION, Held, Ports, raw};
-use crate::bind::enlarge_buffers;
+use super::opening::{self, Bound};
+use super::ports::{DESTINATION, Held, Ports};
 use crate::sys::{
     After, Datagram, RECEIVE_BATCH, ReceiveBatch, Reception, SEND_BATCH, SendBatch, path_mtu,
     set_option, watch_errors, watch_reading,
@@ -15,7 +16,7 @@ use crate::sys::{
 use ringway_sansio::{Addressing, Ecn, Icmp};
 use ringway_sctp::PROTOCOL;
 use smallvec::SmallVec;
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Socket};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
@@ -26,10 +27,6 @@ use tokio::io::unix::AsyncFd;
 
 /// The port that SCTP in UDP is expected at (RFC 6951 section 3).
 pub const UDP_PORT: u16 = 9899;
-
-/// Buffers asked for each way for each socket, in bytes; the system cuts it to
-/// `net.core.rmem_max` and `wmem_max` unless privileged.
-pub(super) const BUFFER: usize = 8 << 20;
 
 /// Times a packet is tried again because the error may have been an older one of the socket.
 const SEND_RETRIES: u8 = 2;
@@ -170,7 +167,7 @@ impl Opened {
         for &local in locals {
             let addr = SocketAddr::new(local, port);
             let failed = |error| Error::system(format!("sctp over udp at {addr}"), error);
-            let socket = open(addr).map_err(failed)?;
+            let socket = opening::udp(addr).map_err(failed)?;
             if port == 0 {
                 let bound = socket.local_addr().map_err(failed)?;
                 port = bound.as_socket().map_or(0, |a| a.port());
@@ -196,7 +193,7 @@ impl Opened {
         }
         let mut sockets = Vec::new();
         for wild in [IpAddr::from([0; 4]), IpAddr::from([0; 16])] {
-            match raw(wild.is_ipv4()) {
+            match opening::raw(wild.is_ipv4()) {
                 Ok(socket) => sockets.push((socket, SocketAddr::new(wild, 0))),
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                     let what = "sctp over ip needs CAP_NET_RAW (or sctp over udp, which does not)";
@@ -305,34 +302,6 @@ impl Sockets {
         let addressing = Addressing { ecn, udp_port, ..Addressing::new(remote.ip(), to, PROTOCOL) };
         Some((addressing, 0))
     }
-}
-
-/// Opens a socket that tells what a packet of SCTP needs to be told of. Paths are probed by SCTP
-/// itself, so the system neither fragments nor goes by what it thinks of a path's MTU.
-pub(super) fn open(addr: SocketAddr) -> io::Result<Socket> {
-    use libc::{IPPROTO_IP, IPPROTO_IPV6, SOL_UDP};
-    let socket = Socket::new(Domain::for_address(addr), Type::DGRAM, Some(Protocol::UDP))?;
-    socket.set_nonblocking(true)?;
-    let wildcard = addr.ip().is_unspecified().into();
-    if addr.is_ipv6() {
-        socket.set_only_v6(true)?;
-        let fd = socket.as_fd();
-        set_option(fd, IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, wildcard)?;
-        set_option(fd, IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
-        set_option(fd, IPPROTO_IPV6, libc::IPV6_RECVERR, 1)?;
-        set_option(fd, IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)?;
-    } else {
-        let fd = socket.as_fd();
-        set_option(fd, IPPROTO_IP, libc::IP_PKTINFO, wildcard)?;
-        set_option(fd, IPPROTO_IP, libc::IP_RECVTOS, 1)?;
-        set_option(fd, IPPROTO_IP, libc::IP_RECVERR, 1)?;
-        set_option(fd, IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)?;
-    }
-    // Systems older than Linux 5.0 take no trains, and need none.
-    let _ = set_option(socket.as_fd(), SOL_UDP, libc::UDP_GRO, 1);
-    enlarge_buffers(&socket, BUFFER)?;
-    socket.bind(&addr.into())?;
-    Ok(socket)
 }
 
 impl Carrier for Sockets {

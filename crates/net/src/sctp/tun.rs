@@ -2,7 +2,7 @@
 
 use super::carrier::{Carrier, Ear, Outgoing, Traffic};
 use super::fragments::{HOPS, IPV4_HEADER, IPV6_HEADER, checksum, cut, first_identification};
-use super::locals::Bound;
+use super::opening::Bound;
 use crate::sys::watch_tun;
 use crate::tun::Tun;
 use ringway_sansio::{Addressing, Ecn, Icmp};

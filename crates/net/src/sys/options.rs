@@ -1,9 +1,10 @@
 //! Socket options, and what the system tells of a socket or of the way to an address.
 
+use socket2::Socket;
 use std::io;
 use std::mem::size_of;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 /// Sets a socket option whose value is an integer.
 pub(crate) fn set_option(
@@ -23,6 +24,20 @@ pub(crate) fn set_option(
         )
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Asks for socket buffers of `bytes` each way, past the system's limit where the process may. Gives
+/// the size of the receive buffer that was granted.
+pub(crate) fn enlarge_buffers(socket: &Socket, bytes: usize) -> io::Result<usize> {
+    let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX / 2);
+    if set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, value).is_err() {
+        socket.set_recv_buffer_size(bytes)?;
+    }
+    if set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, value).is_err() {
+        socket.set_send_buffer_size(bytes)?;
+    }
+    // Linux tells twice what may be used for data (socket(7)).
+    Ok(socket.recv_buffer_size()? / 2)
 }
 
 /// What the system takes for the largest IP packet on the way to `to`, in bytes.
@@ -92,9 +107,16 @@ pub(crate) fn unread(fd: BorrowedFd<'_>) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use socket2::{Domain, Type};
     use std::net::UdpSocket;
-    use std::os::fd::AsFd;
     use std::time::{Duration, Instant};
+
+    #[test]
+    fn buffers_are_granted_or_cut_never_refused() {
+        let socket = Socket::new(Domain::IPV4, Type::DGRAM, None).unwrap();
+        let got = enlarge_buffers(&socket, 8 << 20).unwrap();
+        assert!(got >= 100_000, "{got}");
+    }
 
     #[test]
     fn a_socket_tells_what_it_keeps_and_has_dropped() {

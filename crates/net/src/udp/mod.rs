@@ -15,11 +15,10 @@ use outstanding::Outstanding;
 pub(crate) use outstanding::{Ledger, QUOTE};
 pub(crate) use ports::{Refused, UdpPorts};
 
-use crate::bind::enlarge_buffers;
 use crate::route::source_for;
 use crate::sys::{
     After, Datagram, RECEIVE_BATCH, ReceiveBatch, Reception, Refusal, SEND_BATCH, SendBatch,
-    memory, next_refusal, set_option, watch_reading,
+    enlarge_buffers, memory, next_refusal, set_option, watch_reading,
 };
 use backlog::Gauge;
 use fragment::Fragment;
