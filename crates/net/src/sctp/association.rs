@@ -2,6 +2,7 @@
 
 use super::error::Error;
 use super::message::{Event, Message};
+use super::waiters::Wait;
 use super::{kernel, own};
 use bytes::Bytes;
 use ringway_sctp::{PathSnapshot, Received, Reset, SendOptions, Snapshot};
@@ -40,17 +41,6 @@ impl fmt::Debug for Association {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Association").field(&self.ports().ok()).finish()
     }
-}
-
-/// What is waited for on an association.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Wait {
-    /// Something to read.
-    Read,
-    /// Room to send, or that it is established, or its end.
-    Write,
-    /// An event.
-    Event,
 }
 
 /// Somebody waits who may give up, as in a `select!` or by a time-out; then nobody need be woken.

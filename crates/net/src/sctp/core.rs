@@ -2,15 +2,17 @@
 //! the moment of a call or of one train of packets, never while anybody waits; those who are to be
 //! woken are woken after the lock is given back.
 
-use super::association::Wait;
 use super::carrier::{Gone, Traffic};
 use super::error::Error;
+use super::limits::{ACCEPT_QUEUE, EVENT_QUEUE, LINGER};
 use super::locals::Locals;
 use super::message::Event;
 use super::ports::Ports;
+use super::waiters::{Wait, Waiters};
 use crate::clock::Clock;
 use bytes::Bytes;
-use ringway_sansio::{Duration, Endpoint, Time};
+use ringway_sansio::{Endpoint, Time};
+use ringway_sctp::wire::cause::code::USER_ABORT;
 use ringway_sctp::{AssocId, Close, ListenerId, Sctp};
 use slab::Slab;
 use smallvec::SmallVec;
@@ -19,40 +21,11 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// Associations of one listener that wait to be accepted; a peer that opens one more is refused.
-pub const ACCEPT_QUEUE: usize = 4096;
-
-/// Events of one association that wait to be taken; of more the oldest are lost, and counted.
-pub const EVENT_QUEUE: usize = 64;
-
-/// Longest time that an association nobody holds any more may take to end in order.
-pub const LINGER: Duration = Duration::from_secs(60);
-
 /// What is told to the peer of an association that nobody accepts.
 const NOT_TAKEN: &[u8] = b"nobody takes associations here now";
 
 /// What is told to the peer of an association that was let go and does not come to its end.
 const LET_GO: &[u8] = b"let go";
-
-/// The cause code of an abort by the user (RFC 9260 section 3.3.10.12).
-pub(super) const USER_ABORT: u16 = 12;
-
-/// Tasks that wait for the same thing; mostly none or one.
-#[derive(Default)]
-pub(super) struct Waiters(SmallVec<[Waker; 1]>);
-
-impl Waiters {
-    pub(super) fn add(&mut self, cx: &Context<'_>) {
-        if !self.0.iter().any(|waker| waker.will_wake(cx.waker())) {
-            self.0.push(cx.waker().clone());
-        }
-    }
-
-    /// Those who waited.
-    pub(super) fn take(&mut self) -> impl Iterator<Item = Waker> {
-        std::mem::take(&mut self.0).into_iter()
-    }
-}
 
 /// An association, as its users see it.
 pub(super) struct Entry {
@@ -213,8 +186,23 @@ impl Shared {
     }
 }
 
+/// What all users of a stack share. When the last is gone the stack ends as soon as all its
+/// associations have.
+pub(super) struct Handle {
+    pub(super) shared: Arc<Shared>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.shared.with(|core| {
+            core.deserted = true;
+            core.kick();
+        });
+    }
+}
+
 fn wake(wakes: &mut SmallVec<[Waker; 4]>, waiters: &mut Waiters) {
-    wakes.extend(waiters.0.drain(..));
+    wakes.extend(waiters.drain());
 }
 
 impl Core {
@@ -226,9 +214,7 @@ impl Core {
             Wait::Write => &mut entry.writers,
             Wait::Event => &mut entry.watchers,
         };
-        if let Some(place) = waiters.0.iter().position(|other| other.will_wake(waker)) {
-            self.wakes.push(waiters.0.swap_remove(place));
-        }
+        self.wakes.extend(waiters.remove(waker));
     }
 
     /// Wakes those who wait to send on an association, or for its end.

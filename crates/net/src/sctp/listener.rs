@@ -1,8 +1,8 @@
 //! A place where associations are taken.
 
 use super::association::Association;
+use super::core::Handle;
 use super::error::Error;
-use super::stack::Handle;
 use super::{kernel, own};
 use ringway_sctp::ListenerId;
 use std::fmt;

@@ -24,6 +24,7 @@
 
 pub mod association;
 mod carrier;
+mod config;
 mod core;
 mod driver;
 mod error;
@@ -41,20 +42,22 @@ mod ports;
 mod sockets;
 pub mod stack;
 mod tun;
+mod waiters;
 
-pub use self::core::{ACCEPT_QUEUE, EVENT_QUEUE, LINGER};
 pub use association::Association;
 pub use carrier::Traffic;
+pub use config::{Config, Connect, Over};
 pub use error::Error;
-pub use limits::{MAX_PORTS, MAX_UDP_ADDRESSES};
+pub use limits::{ACCEPT_QUEUE, EVENT_QUEUE, LINGER, MAX_PORTS, MAX_UDP_ADDRESSES};
 pub use listener::Listener;
 pub(crate) use locals::check_scope;
 pub use message::{Event, Message};
+pub use opening::UDP_PORT;
 pub use ringway_sctp::{
     Algorithm, Change, Close, Counters, Error as Refusal, Limits, Multipath, PathSnapshot,
     PathState, Received, Reliability, Reset, Scheduling, SendOptions, Settings, Snapshot, State,
     Totals,
 };
 pub(crate) use sockets::Opened;
-pub use sockets::{UDP_PORT, permitted};
-pub use stack::{Config, Connect, Over, Stack};
+pub use sockets::permitted;
+pub use stack::Stack;

@@ -8,6 +8,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
+/// The port that SCTP in UDP is expected at (RFC 6951 section 3).
+pub const UDP_PORT: u16 = 9899;
+
 /// Buffers asked for each way for each socket, in bytes; the system cuts it to
 /// `net.core.rmem_max` and `wmem_max` unless privileged.
 const BUFFER: usize = 8 << 20;

@@ -1,11 +1,10 @@
 //! An association of our own protocol.
 
-use super::association::Wait;
-use super::core::{Core, Entry, Waiters};
+use super::core::{Core, Entry, Handle};
 use super::error::Error;
 use super::locals::check_scope;
 use super::message::{Event, Message};
-use super::stack::Handle;
+use super::waiters::{Wait, Waiters};
 use bytes::Bytes;
 use ringway_sansio::Time;
 use ringway_sctp::{AssocId, Close, Received, Reset, SendOptions, Snapshot};

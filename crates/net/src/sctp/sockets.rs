@@ -7,7 +7,7 @@ use super::fragments::{Cut, Fragmenter};
 use super::limits::MAX_UDP_ADDRESSES;
 use super::locals::{Locals, check_scope};
 use super::moderation::Moderated;
-use super::opening::{self, Bound};
+use super::opening::{self, Bound, UDP_PORT};
 use super::ports::{DESTINATION, Held, Ports};
 use crate::sys::{
     After, Datagram, RECEIVE_BATCH, ReceiveBatch, Reception, SEND_BATCH, SendBatch, path_mtu,
@@ -24,9 +24,6 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::io::unix::AsyncFd;
-
-/// The port that SCTP in UDP is expected at (RFC 6951 section 3).
-pub const UDP_PORT: u16 = 9899;
 
 /// Times a packet is tried again because the error may have been an older one of the socket.
 const SEND_RETRIES: u8 = 2;

@@ -4,14 +4,15 @@
 //! message: it is kept, one at most, until a reader takes it, and events behind it wait.
 
 use super::notice::parse;
-use super::state_of;
-use crate::sctp::core::{EVENT_QUEUE, Waiters};
 use crate::sctp::error::Error;
+use crate::sctp::limits::EVENT_QUEUE;
 use crate::sctp::locals::check_scope;
 use crate::sctp::message::Event;
+use crate::sctp::waiters::Waiters;
 use crate::sys::sctp as sys;
 use crate::sys::watch_both;
 use bytes::Bytes;
+use ringway_sctp::wire::cause::code::USER_ABORT;
 use ringway_sctp::{
     Close, PathSnapshot, PathState, Received, Reliability, Reset, SendOptions, Snapshot, Ssn,
     Totals,
@@ -561,9 +562,23 @@ impl Association {
         sys::abort(self.shared.io.get_ref())
             .map_err(|error| Error::system("aborting an sctp association", error))?;
         let reason = Bytes::copy_from_slice(reason);
-        state.hear(Event::Closed(Close::Aborted { code: super::super::core::USER_ABORT, reason }));
+        state.hear(Event::Closed(Close::Aborted { code: USER_ABORT, reason }));
         self.wake(state);
         Ok(())
+    }
+}
+
+/// States as the kernel numbers them (`sctp_sstat_state`).
+fn state_of(number: u32) -> ringway_sctp::State {
+    match number {
+        2 => ringway_sctp::State::CookieWait,
+        3 => ringway_sctp::State::CookieEchoed,
+        4 => ringway_sctp::State::Established,
+        5 => ringway_sctp::State::ShutdownPending,
+        6 => ringway_sctp::State::ShutdownSent,
+        7 => ringway_sctp::State::ShutdownReceived,
+        8 => ringway_sctp::State::ShutdownAckSent,
+        _ => ringway_sctp::State::Closed,
     }
 }
 

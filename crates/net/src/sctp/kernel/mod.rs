@@ -6,11 +6,11 @@ mod notice;
 
 pub(super) use association::Association;
 
+use super::config::Connect;
 use super::error::Error;
-use super::stack::Connect;
 use crate::sys::sctp as sys;
 use crate::sys::watch_both;
-use ringway_sctp::{Settings, State};
+use ringway_sctp::Settings;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -149,19 +149,5 @@ pub(super) fn connect(connect: &Connect, settings: &Settings) -> Result<Associat
     match sys::set(socket.as_fd(), sys::CONNECTX, &remotes) {
         Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(failed(error)),
         _ => Association::new(socket, false),
-    }
-}
-
-/// States as the kernel numbers them (`sctp_sstat_state`).
-fn state_of(number: u32) -> State {
-    match number {
-        2 => State::CookieWait,
-        3 => State::CookieEchoed,
-        4 => State::Established,
-        5 => State::ShutdownPending,
-        6 => State::ShutdownSent,
-        7 => State::ShutdownReceived,
-        8 => State::ShutdownAckSent,
-        _ => State::Closed,
     }
 }
