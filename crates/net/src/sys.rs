@@ -1,7 +1,7 @@
-//! The system calls no safe crate offers in the shape needed here: receiving and sending many
-//! datagrams in one call, reading which of them an ICMP message refused, and asking what a socket
-//! keeps. With the files below it and `tun`, the only place of the project's servers with `unsafe` in it. Sockets are
-//! borrowed; nothing is remembered but buffers.
+//! The system calls that no safe crate offers in the form needed here: receiving and sending many
+//! datagrams in one call, reading ICMP messages about them, and querying a socket's buffers. This
+//! module, the files below it and `tun` are the only code of the servers with `unsafe`. Sockets are
+//! borrowed; the only state is buffers.
 #![allow(unsafe_code)]
 
 mod icmp;
@@ -15,9 +15,9 @@ pub(crate) mod sctp;
 mod send;
 mod watch;
 
-pub(crate) use icmp::{Cause, Refusal, next_refusal};
+pub(crate) use icmp::{Cause, IcmpError, next_icmp_error};
 pub(crate) use moderation::{ErrorQueue, Timer, watch_errors, watch_packets, watch_timer};
-pub(crate) use network::NetworkNews;
+pub(crate) use network::NetworkMonitor;
 pub(crate) use options::{Memory, enlarge_buffers, memory, path_mtu, set_option, unread};
 pub(crate) use process::max_files;
 pub use process::{give_memory_back, keep_memory_small};

@@ -2,7 +2,7 @@
 
 use super::carrier::Ear;
 use super::core::{Core, Shared};
-use crate::sys::{Cause, NetworkNews, Refusal, next_refusal};
+use crate::sys::{Cause, IcmpError, NetworkMonitor, next_icmp_error};
 use ringway_sansio::{Addressing, Icmp};
 use ringway_sctp::PROTOCOL;
 use std::net::IpAddr;
@@ -24,7 +24,7 @@ pub(super) async fn hear(shared: Arc<Shared>, (errors, bound): Ear) {
     // From then on a new message ends the next wait.
     while errors.wait().await.is_ok() {
         let mut heard = 0;
-        while let Some(refusal) = next_refusal(errors.socket(), &mut quote) {
+        while let Some(refusal) = next_icmp_error(errors.socket(), &mut quote) {
             if let Some((sent, icmp, quoted)) = understand(&refusal, bound, &quote) {
                 shared.with(|core| core.refused(&sent, icmp, quoted));
             }
@@ -38,15 +38,17 @@ pub(super) async fn hear(shared: Arc<Shared>, (errors, bound): Ear) {
 
 /// What an ICMP message says in the protocol's words, and of which packet.
 fn understand<'a>(
-    refusal: &Refusal,
+    refusal: &IcmpError,
     bound: Option<IpAddr>,
     quote: &'a [u8],
 ) -> Option<(Addressing, Icmp, &'a [u8])> {
     let to = refusal.to?;
     let icmp = match refusal.cause {
-        Cause::Nobody if to.port() != 0 => Icmp::ProtocolUnreachable,
-        Cause::NoProtocol if to.port() == 0 => Icmp::ProtocolUnreachable,
-        Cause::Nobody | Cause::NoProtocol | Cause::Unreachable => Icmp::Unreachable,
+        Cause::PortUnreachable if to.port() != 0 => Icmp::ProtocolUnreachable,
+        Cause::ProtocolUnreachable if to.port() == 0 => Icmp::ProtocolUnreachable,
+        Cause::PortUnreachable | Cause::ProtocolUnreachable | Cause::Unreachable => {
+            Icmp::Unreachable
+        }
         Cause::TooBig(mtu) => Icmp::TooBig(mtu),
         Cause::Other => return None,
     };
@@ -63,7 +65,7 @@ fn understand<'a>(
 }
 
 /// Listens for addresses and links that come and go.
-pub(super) async fn watch(shared: Arc<Shared>, mut news: NetworkNews) {
+pub(super) async fn watch(shared: Arc<Shared>, mut news: NetworkMonitor) {
     while let Some((address, there)) = news.next().await {
         shared.with(|core| core.address_changed(address, there));
     }

@@ -16,7 +16,7 @@ use super::waiters::Waiters;
 use super::{kernel, own};
 use crate::clock::Clock;
 use crate::random::ChaCha;
-use crate::sys::NetworkNews;
+use crate::sys::NetworkMonitor;
 use crate::tun::Tun;
 use ringway_sctp::{AssocId, Counters, Limits, Sctp, Settings};
 use std::collections::VecDeque;
@@ -91,7 +91,7 @@ impl Stack {
             tasks.push(runtime.spawn(hear(shared.clone(), ear)).abort_handle());
         }
         // Where the system tells no news, the heartbeats find out.
-        if let Ok(news) = NetworkNews::open() {
+        if let Ok(news) = NetworkMonitor::open() {
             tasks.push(runtime.spawn(watch(shared.clone(), news)).abort_handle());
         }
         Ok(Stack::run(shared, sockets, tasks, udp_port, settings))

@@ -5,43 +5,45 @@ use std::mem::{MaybeUninit, size_of};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// What an entry of a socket's error queue says of what was sent (RFC 792, RFC 4443).
+/// The cause of an ICMP message, from a socket's error queue (RFC 792, RFC 4443).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Cause {
-    /// Nobody is at the port.
-    Nobody,
-    /// The host does not speak the protocol.
-    NoProtocol,
-    /// Another kind of destination unreachable that will not pass by sending again.
+    /// Port unreachable.
+    PortUnreachable,
+    /// Protocol unreachable.
+    ProtocolUnreachable,
+    /// Another kind of destination unreachable that a retransmission does not cure.
     Unreachable,
-    /// It does not fit a link of the way, which takes so many bytes; 0 where that is not said.
+    /// The packet is larger than the MTU of a link on the path, in bytes; 0 where it is not reported.
     TooBig(u32),
     /// Anything else.
     Other,
 }
 
 impl Cause {
-    /// Whether nobody is there. Time exceeded and the like do not say so (RFC 3261 section 18.4).
+    /// Returns whether the destination is unreachable. Time exceeded and the like do not mean that
+    /// (RFC 3261 section 18.4).
     pub(crate) fn is_unreachable(self) -> bool {
-        matches!(self, Cause::Nobody | Cause::NoProtocol | Cause::Unreachable)
+        matches!(self, Cause::PortUnreachable | Cause::ProtocolUnreachable | Cause::Unreachable)
     }
 }
 
 /// An ICMP message about a datagram that was sent from a socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Refusal {
-    /// Where the datagram was going, if the entry says.
+pub(crate) struct IcmpError {
+    /// The datagram's destination, where it is reported.
     pub(crate) to: Option<SocketAddr>,
-    /// Our address that the message came to, where the socket was asked to tell.
+    /// The local address that the message came to, where the socket reports it.
     pub(crate) local: Option<IpAddr>,
-    /// What it says.
+    /// The cause.
     pub(crate) cause: Cause,
-    /// How many bytes of the datagram the message quoted, now in the caller's buffer.
+    /// The number of quoted bytes of the datagram, which are in the caller's buffer.
     pub(crate) quoted: usize,
 }
 
-/// Takes one entry from the socket's error queue, which `IP_RECVERR` fills. `None` when it is empty.
-pub(crate) fn next_refusal(fd: BorrowedFd<'_>, quote: &mut [u8]) -> Option<Refusal> {
+/// Removes one entry from the socket's error queue, which `IP_RECVERR` fills. Returns `None` when the
+/// queue is empty.
+pub(crate) fn next_icmp_error(fd: BorrowedFd<'_>, quote: &mut [u8]) -> Option<IcmpError> {
     #[repr(C, align(8))]
     struct ErrorControl([u8; 256]);
     let mut name = MaybeUninit::<Name>::zeroed();
@@ -93,15 +95,19 @@ pub(crate) fn next_refusal(fd: BorrowedFd<'_>, quote: &mut [u8]) -> Option<Refus
             at = libc::CMSG_NXTHDR(&header, at);
         }
     }
-    Some(Refusal { to, local, cause, quoted: quoted.min(quote.len()) })
+    Some(IcmpError { to, local, cause, quoted: quoted.min(quote.len()) })
 }
 
 fn cause_of(origin: u8, kind: u8, code: u8, info: u32) -> Cause {
     match (origin, kind, code) {
-        (libc::SO_EE_ORIGIN_ICMP, 3, 2) | (libc::SO_EE_ORIGIN_ICMP6, 4, 1) => Cause::NoProtocol,
-        (libc::SO_EE_ORIGIN_ICMP, 3, 3) | (libc::SO_EE_ORIGIN_ICMP6, 1, 4) => Cause::Nobody,
+        (libc::SO_EE_ORIGIN_ICMP, 3, 2) | (libc::SO_EE_ORIGIN_ICMP6, 4, 1) => {
+            Cause::ProtocolUnreachable
+        }
+        (libc::SO_EE_ORIGIN_ICMP, 3, 3) | (libc::SO_EE_ORIGIN_ICMP6, 1, 4) => {
+            Cause::PortUnreachable
+        }
         (libc::SO_EE_ORIGIN_ICMP, 3, 4) | (libc::SO_EE_ORIGIN_ICMP6, 2, _) => Cause::TooBig(info),
-        // Source route failed: the route may be another next time.
+        // Source route failed: the route may differ next time.
         (libc::SO_EE_ORIGIN_ICMP, 3, 5) => Cause::Other,
         (libc::SO_EE_ORIGIN_ICMP, 3, _) | (libc::SO_EE_ORIGIN_ICMP6, 1, _) => Cause::Unreachable,
         _ => Cause::Other,

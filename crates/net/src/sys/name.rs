@@ -11,6 +11,7 @@ pub(super) union Name {
     v6: libc::sockaddr_in6,
 }
 
+/// Writes an address. Returns the length of the structure in bytes.
 pub(super) fn encode_name(addr: SocketAddr, name: &mut Name) -> libc::socklen_t {
     match addr {
         SocketAddr::V4(addr) => {
@@ -35,9 +36,10 @@ pub(super) fn encode_name(addr: SocketAddr, name: &mut Name) -> libc::socklen_t 
     }
 }
 
+/// Reads an address. Returns `None` for a family other than IPv4 and IPv6.
 pub(super) fn decode_name(name: &Name) -> Option<SocketAddr> {
     // SAFETY: the storage began zeroed, and a structure of integers has no invalid values; the family
-    // stands at the same place in both.
+    // stands at the same offset in both.
     match libc::c_int::from(unsafe { name.v4.sin_family }) {
         libc::AF_INET => {
             // SAFETY: as above, and the family says that it is one of these.

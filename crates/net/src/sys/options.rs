@@ -1,4 +1,4 @@
-//! Socket options, and what the system tells of a socket or of the way to an address.
+//! Socket options, and queries of a socket's buffers and of the path to an address.
 
 use socket2::Socket;
 use std::io;
@@ -13,7 +13,7 @@ pub(crate) fn set_option(
     option: libc::c_int,
     value: libc::c_int,
 ) -> io::Result<()> {
-    // SAFETY: the pointer is to a live integer and its length is given truly.
+    // SAFETY: the pointer is to a live integer and its length is its own.
     let result = unsafe {
         libc::setsockopt(
             fd.as_raw_fd(),
@@ -26,8 +26,8 @@ pub(crate) fn set_option(
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Asks for socket buffers of `bytes` each way, past the system's limit where the process may. Gives
-/// the size of the receive buffer that was granted.
+/// Requests socket buffers of `bytes` in each direction, above the system's limit where the process may.
+/// Returns the size of the receive buffer that was granted.
 pub(crate) fn enlarge_buffers(socket: &Socket, bytes: usize) -> io::Result<usize> {
     let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX / 2);
     if set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, value).is_err() {
@@ -36,11 +36,11 @@ pub(crate) fn enlarge_buffers(socket: &Socket, bytes: usize) -> io::Result<usize
     if set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, value).is_err() {
         socket.set_send_buffer_size(bytes)?;
     }
-    // Linux tells twice what may be used for data (socket(7)).
+    // Linux reports twice what may be used for data (socket(7)).
     Ok(socket.recv_buffer_size()? / 2)
 }
 
-/// What the system takes for the largest IP packet on the way to `to`, in bytes.
+/// Returns the size of the largest IP packet on the path to `to` that the system knows, in bytes.
 pub(crate) fn path_mtu(to: IpAddr) -> Option<u32> {
     let any: IpAddr =
         if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
@@ -60,20 +60,20 @@ pub(crate) fn path_mtu(to: IpAddr) -> Option<u32> {
     if result == 0 { u32::try_from(mtu).ok() } else { None }
 }
 
-/// What a socket keeps for its reader (linux/sock_diag.h).
+/// The state of a socket's receive buffer (linux/sock_diag.h).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Memory {
-    /// Octets held for what was received. A UDP socket goes on counting what was taken from it, up to
-    /// a quarter of its capacity, and then lets go of that at once.
+    /// Octets allocated for received data. A UDP socket goes on counting what was read, up to a quarter
+    /// of its capacity, and then releases that at once.
     pub(crate) allocated: usize,
-    /// Octets there may be.
+    /// The capacity, in octets.
     pub(crate) capacity: usize,
-    /// Datagrams dropped since the socket was opened, a number that comes round: for want of room,
-    /// or for a wrong checksum.
+    /// Datagrams dropped since the socket was opened, for want of room or for a wrong checksum. The
+    /// number wraps.
     pub(crate) dropped: u32,
 }
 
-/// Asks a socket what it keeps. `None` where the system does not tell.
+/// Returns the state of a socket's receive buffer. `None` where the system does not report it.
 pub(crate) fn memory(fd: BorrowedFd<'_>) -> Option<Memory> {
     const VALUES: usize = libc::SK_MEMINFO_DROPS as usize + 1;
     let mut values = [0u32; VALUES];
@@ -96,7 +96,8 @@ pub(crate) fn memory(fd: BorrowedFd<'_>) -> Option<Memory> {
     })
 }
 
-/// Octets that have come over a connection and are not read yet; 0 where the system does not tell.
+/// Returns the number of octets that a connection has received and that are not read yet; 0 where the
+/// system does not report it.
 pub(crate) fn unread(fd: BorrowedFd<'_>) -> usize {
     let mut octets: libc::c_int = 0;
     // SAFETY: FIONREAD writes one integer, to a live one.
@@ -112,14 +113,14 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
-    fn buffers_are_granted_or_cut_never_refused() {
+    fn buffers_are_granted_or_reduced_never_refused() {
         let socket = Socket::new(Domain::IPV4, Type::DGRAM, None).unwrap();
         let got = enlarge_buffers(&socket, 8 << 20).unwrap();
         assert!(got >= 100_000, "{got}");
     }
 
     #[test]
-    fn a_socket_tells_what_it_keeps_and_has_dropped() {
+    fn a_socket_reports_what_it_holds_and_has_dropped() {
         let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
         let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
         let empty = memory(receiver.as_fd()).unwrap();

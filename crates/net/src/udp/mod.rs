@@ -17,8 +17,8 @@ pub(crate) use ports::{Refused, UdpPorts};
 
 use crate::route::source_for;
 use crate::sys::{
-    After, Datagram, RECEIVE_BATCH, ReceiveBatch, Reception, Refusal, SEND_BATCH, SendBatch,
-    enlarge_buffers, memory, next_refusal, set_option, watch_reading,
+    After, Datagram, IcmpError, RECEIVE_BATCH, ReceiveBatch, Reception, SEND_BATCH, SendBatch,
+    enlarge_buffers, memory, next_icmp_error, set_option, watch_reading,
 };
 use backlog::Gauge;
 use fragment::Fragment;
@@ -212,8 +212,8 @@ impl UdpPort {
     }
 
     /// Takes one ICMP message; the datagram it quotes is in `quote`.
-    pub(crate) fn next_refusal(&self, quote: &mut [u8]) -> Option<Refusal> {
-        next_refusal(self.io.get_ref().as_fd(), quote)
+    pub(crate) fn next_refusal(&self, quote: &mut [u8]) -> Option<IcmpError> {
+        next_icmp_error(self.io.get_ref().as_fd(), quote)
     }
 }
 

@@ -391,7 +391,7 @@ impl Association {
         let mut rest = &bytes[8..length.clamp(8, ADDRESSES)];
         let mut addresses = Vec::new();
         while addresses.len() < count
-            && let Some((addr, length)) = sys::unpack(rest)
+            && let Some((addr, length)) = sys::decode_address(rest)
         {
             addresses.push(addr);
             rest = &rest[length..];
@@ -407,7 +407,7 @@ impl Association {
         let status = self.status().map_err(failed)?;
         let ours = self.addresses(sys::LOCAL_ADDRS).map_err(failed)?;
         let theirs = self.addresses(sys::PEER_ADDRS).map_err(failed)?;
-        let primary = sys::unpack(&status[28..]).map(|(addr, _)| addr.ip());
+        let primary = sys::decode_address(&status[28..]).map(|(addr, _)| addr.ip());
         let paths = theirs.iter().map(|remote| self.path(&ours, *remote, primary)).collect();
         Ok(Snapshot {
             state: state_of(u32_at(&status, 4)),
@@ -450,7 +450,7 @@ impl Association {
         remote: SocketAddr,
         primary: Option<IpAddr>,
     ) -> PathSnapshot {
-        let mut info = sys::of_address(remote, PATH_INFO);
+        let mut info = sys::encode_address(remote, PATH_INFO);
         let known = sys::get(self.shared.io.get_ref().as_fd(), sys::PEER_ADDR_INFO, &mut info);
         let number = |at| if known.is_ok() { u32_at(&info, at) } else { 0 };
         let like = ours.iter().find(|ip| ip.is_ipv4() == remote.is_ipv4());
@@ -502,29 +502,29 @@ impl Association {
     }
 
     pub(in crate::sctp) fn set_primary(&self, remote: IpAddr) -> Result<(), Error> {
-        let value = sys::of_address(self.theirs(remote)?, 0);
+        let value = sys::encode_address(self.theirs(remote)?, 0);
         self.set("choosing a primary path", sys::PRIMARY_ADDR, &value)
     }
 
     pub(in crate::sctp) fn request_heartbeat(&self, remote: IpAddr) -> Result<(), Error> {
-        let mut value = sys::of_address(self.theirs(remote)?, PARAMETERS);
+        let mut value = sys::encode_address(self.theirs(remote)?, PARAMETERS);
         value[PARAMETERS_FLAGS..PARAMETERS_FLAGS + 4].copy_from_slice(&HEARTBEAT.to_ne_bytes());
         self.set("asking for a heartbeat", sys::PEER_ADDR_PARAMS, &value)
     }
 
     pub(in crate::sctp) fn add_address(&self, local: IpAddr) -> Result<(), Error> {
         check_scope(&[local])?;
-        let value = sys::packed(&[self.ours(local)?]);
+        let value = sys::encode_addresses(&[self.ours(local)?]);
         self.set("adding an address", sys::BINDX_ADD, &value)
     }
 
     pub(in crate::sctp) fn delete_address(&self, local: IpAddr) -> Result<(), Error> {
-        let value = sys::packed(&[self.ours(local)?]);
+        let value = sys::encode_addresses(&[self.ours(local)?]);
         self.set("deleting an address", sys::BINDX_REMOVE, &value)
     }
 
     pub(in crate::sctp) fn ask_primary(&self, local: IpAddr) -> Result<(), Error> {
-        let value = sys::of_address(self.ours(local)?, 0);
+        let value = sys::encode_address(self.ours(local)?, 0);
         self.set("asking for a primary path", sys::SET_PEER_PRIMARY_ADDR, &value)
     }
 

@@ -92,7 +92,7 @@ fn bind(socket: &Socket, addresses: &[IpAddr], port: u16) -> io::Result<u16> {
     socket.bind(&SocketAddr::new(*first, port).into())?;
     let port = socket.local_addr()?.as_socket().map_or(port, |a| a.port());
     if !others.is_empty() {
-        sys::set(socket.as_fd(), sys::BINDX_ADD, &sys::packed(&with_port(others, port)))?;
+        sys::set(socket.as_fd(), sys::BINDX_ADD, &sys::encode_addresses(&with_port(others, port)))?;
     }
     Ok(port)
 }
@@ -145,7 +145,7 @@ pub(super) fn connect(connect: &Connect, settings: &Settings) -> Result<Associat
     let ipv6 = any_ipv6(&connect.locals) || any_ipv6(&connect.remotes);
     let socket = open(ipv6, settings).map_err(failed)?;
     bind(&socket, &connect.locals, connect.local_port).map_err(failed)?;
-    let remotes = sys::packed(&with_port(&connect.remotes, connect.remote_port));
+    let remotes = sys::encode_addresses(&with_port(&connect.remotes, connect.remote_port));
     match sys::set(socket.as_fd(), sys::CONNECTX, &remotes) {
         Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(failed(error)),
         _ => Association::new(socket, false),

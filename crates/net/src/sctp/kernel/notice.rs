@@ -1,7 +1,7 @@
 //! The kernel's notifications (RFC 6458 section 6.1, as in linux/sctp.h).
 
 use crate::sctp::message::Event;
-use crate::sys::sctp::unpack;
+use crate::sys::sctp::decode_address;
 use bytes::Bytes;
 use ringway_sctp::{Change, Close, PathState};
 
@@ -47,7 +47,7 @@ pub(super) fn parse(bytes: &[u8]) -> Option<Event> {
             })
         }
         PEER_ADDR_CHANGE => {
-            let remote = unpack(bytes.get(8..136)?)?.0.ip();
+            let remote = decode_address(bytes.get(8..136)?)?.0.ip();
             let path = |state| Event::Path { remote, state };
             Some(match u32_at(bytes, 136)? {
                 0 | 5 => path(PathState::Active),
@@ -98,7 +98,7 @@ fn aborted(code: u16, quoted: &[u8]) -> Close {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::sctp::packed;
+    use crate::sys::sctp::encode_addresses;
     use std::net::SocketAddr;
 
     fn notice(kind: u16, flags: u16, rest: &[u8]) -> Vec<u8> {
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn paths_and_streams_change() {
         let remote: SocketAddr = "10.0.0.2:5060".parse().unwrap();
-        let mut rest = packed(&[remote]);
+        let mut rest = encode_addresses(&[remote]);
         rest.resize(128, 0);
         rest.extend(1u32.to_ne_bytes());
         let path = Event::Path { remote: remote.ip(), state: PathState::Inactive };
