@@ -2,7 +2,7 @@
 //! the moment of a call or of one train of packets, never while anybody waits; those who are to be
 //! woken are woken after the lock is given back.
 
-use super::carrier::{Gone, Traffic};
+use super::carrier::{DownAddresses, Traffic};
 use super::error::Error;
 use super::limits::{ACCEPT_QUEUE, EVENT_QUEUE, LINGER};
 use super::locals::Locals;
@@ -127,7 +127,7 @@ pub(super) struct Core {
     /// In UDP: the addresses that packets can leave from.
     pub(super) locals: Option<Locals>,
     /// Our addresses that cannot be used now.
-    pub(super) gone: Gone,
+    pub(super) down_addresses: DownAddresses,
     /// ICMP messages heard.
     pub(super) icmp: u64,
     /// What the carrier counted, as of the driver's last turn.
@@ -143,7 +143,7 @@ impl Shared {
         clock: Clock,
         ports: Option<Ports>,
         locals: Option<Locals>,
-        gone: Gone,
+        down_addresses: DownAddresses,
     ) -> Arc<Shared> {
         Arc::new(Shared(Mutex::new(Core {
             sctp,
@@ -165,7 +165,7 @@ impl Shared {
             refused: 0,
             ports,
             locals,
-            gone,
+            down_addresses,
             icmp: 0,
             traffic: Traffic::default(),
         })))
@@ -186,7 +186,7 @@ impl Shared {
     }
 }
 
-/// What all users of a stack share. When the last is gone the stack ends as soon as all its
+/// What all users of a stack share. When the last is down_addresses the stack ends as soon as all its
 /// associations have.
 pub(super) struct Handle {
     pub(super) shared: Arc<Shared>,

@@ -10,7 +10,7 @@ use super::carrier::{Carrier, Outgoing, Traffic};
 use super::core::{Core, Shared};
 use super::hearing::hear;
 use super::locals::Locals;
-use super::opening::Bound;
+use super::opening::BoundSocket;
 use crate::clock::Clock;
 use ringway_sansio::{Endpoint, Time};
 use std::future::Future;
@@ -79,7 +79,7 @@ impl<C: Carrier> Driver<C> {
     }
 
     /// Takes one more socket, opened for an address that came later.
-    fn admit(&mut self, bound: Bound) {
+    fn admit(&mut self, bound: BoundSocket) {
         if let Some(ear) = self.carrier.admit(bound) {
             self.tasks.push(tokio::spawn(hear(self.shared.clone(), ear)).abort_handle());
         }

@@ -197,7 +197,7 @@ impl Fragmenter {
         udp_ports: Option<(u16, u16)>,
         buffers: &mut SendBatch,
     ) -> Cut {
-        let Some((addressing, range)) = outgoing.left().first() else { return Cut::Sent };
+        let Some((addressing, range)) = outgoing.remaining().first() else { return Cut::Sent };
         let Some(mtu) = addressing.fragment else { return Cut::NotPermitted };
         let ipv4 = addressing.destination.is_ipv4();
         let socket = self.sockets[usize::from(ipv4)].get_or_insert_with(|| open(ipv4).ok());

@@ -1,6 +1,6 @@
 //! What the system says besides packets: ICMP messages, and addresses that come and go.
 
-use super::carrier::Ear;
+use super::carrier::ErrorSource;
 use super::core::{Core, Shared};
 use crate::sys::{Cause, IcmpError, NetworkMonitor, next_icmp_error};
 use ringway_sansio::{Addressing, Icmp};
@@ -19,7 +19,7 @@ const IPV6_HEADER: usize = 40;
 const A_TURN: usize = 64;
 
 /// Listens for ICMP messages about what was sent from a socket.
-pub(super) async fn hear(shared: Arc<Shared>, (errors, bound): Ear) {
+pub(super) async fn hear(shared: Arc<Shared>, (errors, bound): ErrorSource) {
     let mut quote = [0; QUOTE];
     // From then on a new message ends the next wait.
     while errors.wait().await.is_ok() {
@@ -83,12 +83,12 @@ impl Core {
     /// One of the host's addresses cannot be used any more, or can again: the paths from it are
     /// asked at once. From an address that is not there nothing can be sent, which fails the path.
     pub(super) fn address_changed(&mut self, address: IpAddr, there: bool) {
-        let mut gone = self.gone.load().as_ref().clone();
-        gone.retain(|ip| *ip != address);
+        let mut down = self.down_addresses.load().as_ref().clone();
+        down.retain(|ip| *ip != address);
         if !there {
-            gone.push(address);
+            down.push(address);
         }
-        self.gone.store(Arc::new(gone));
+        self.down_addresses.store(Arc::new(down));
         for (_, entry) in &self.entries {
             let ours = self.sctp.addresses(entry.id).is_ok_and(|(ours, _)| ours.contains(&address));
             let Some(snapshot) = ours.then(|| self.sctp.snapshot(entry.id).ok()).flatten() else {

@@ -1,4 +1,4 @@
-//! Opening sockets for SCTP's packets: in UDP, or right above IP as protocol 132.
+//! Opening sockets for SCTP packets: in UDP, or directly over IP as protocol 132.
 
 use crate::sys::{enlarge_buffers, set_option};
 use libc::{BPF_K, BPF_RET};
@@ -8,18 +8,18 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
-/// The port that SCTP in UDP is expected at (RFC 6951 section 3).
+/// The default UDP port of SCTP in UDP (RFC 6951 section 3).
 pub const UDP_PORT: u16 = 9899;
 
-/// Buffers asked for each way for each socket, in bytes; the system cuts it to
-/// `net.core.rmem_max` and `wmem_max` unless privileged.
+/// Size of each socket's buffers in either direction, in bytes. The system reduces it to
+/// `net.core.rmem_max` and `wmem_max` unless the process is privileged.
 const BUFFER: usize = 8 << 20;
 
 /// A socket and the address it is bound to.
-pub(super) type Bound = (Socket, SocketAddr);
+pub(super) type BoundSocket = (Socket, SocketAddr);
 
-/// Opens a socket that tells what a packet of SCTP needs to be told of. Paths are probed by SCTP
-/// itself, so the system neither fragments nor goes by what it thinks of a path's MTU.
+/// Opens a UDP socket that reports the destination address, the ECN bits and ICMP messages. SCTP probes
+/// paths itself, so the system neither fragments nor applies its own path MTU.
 pub(super) fn udp(addr: SocketAddr) -> io::Result<Socket> {
     use libc::{IPPROTO_IP, IPPROTO_IPV6, SOL_UDP};
     let socket = Socket::new(Domain::for_address(addr), Type::DGRAM, Some(Protocol::UDP))?;
@@ -39,14 +39,15 @@ pub(super) fn udp(addr: SocketAddr) -> io::Result<Socket> {
         set_option(fd, IPPROTO_IP, libc::IP_RECVERR, 1)?;
         set_option(fd, IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)?;
     }
-    // Systems older than Linux 5.0 take no trains, and need none.
+    // Systems older than Linux 5.0 do not coalesce, and work without it.
     let _ = set_option(socket.as_fd(), SOL_UDP, libc::UDP_GRO, 1);
     enlarge_buffers(&socket, BUFFER)?;
     socket.bind(&addr.into())?;
     Ok(socket)
 }
 
-/// A raw socket for SCTP of one family. What comes before [`Ports`](super::ports::Ports) sets its filter is not for us.
+/// Opens a raw socket for SCTP of one family. It drops everything until [`Ports`](super::ports::Ports)
+/// sets its filter.
 pub(super) fn raw(ipv4: bool) -> io::Result<Socket> {
     use libc::{IPPROTO_IP, IPPROTO_IPV6};
     let domain = if ipv4 { Domain::IPV4 } else { Domain::IPV6 };
@@ -56,7 +57,7 @@ pub(super) fn raw(ipv4: bool) -> io::Result<Socket> {
     socket.set_nonblocking(true)?;
     let fd = socket.as_fd();
     if ipv4 {
-        // The kernel writes the IP header: identification, fragments and routes are its affair.
+        // The kernel writes the IP header and is in charge of identification, fragments and routes.
         set_option(fd, IPPROTO_IP, libc::IP_PKTINFO, 1)?;
         set_option(fd, IPPROTO_IP, libc::IP_RECVERR, 1)?;
         set_option(fd, IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)?;

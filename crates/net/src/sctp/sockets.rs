@@ -1,13 +1,13 @@
 //! SCTP's packets on sockets: in UDP (RFC 6951), a socket for each of our addresses, with trains both
 //! ways; or right above IP as protocol 132, a raw socket for each family.
 
-use super::carrier::{Carrier, Ear, Errors, Gone, Outgoing, Traffic};
+use super::carrier::{Carrier, DownAddresses, ErrorSource, ErrorWatch, Outgoing, Traffic};
 use super::error::Error;
 use super::fragments::{Cut, Fragmenter};
 use super::limits::MAX_UDP_ADDRESSES;
 use super::locals::{Locals, check_scope};
 use super::moderation::Moderated;
-use super::opening::{self, Bound, UDP_PORT};
+use super::opening::{self, BoundSocket, UDP_PORT};
 use super::ports::{DESTINATION, Held, Ports};
 use crate::sys::{
     After, Datagram, RECEIVE_BATCH, ReceiveBatch, Reception, SEND_BATCH, SendBatch, path_mtu,
@@ -54,7 +54,7 @@ enum Io {
 
 impl Port {
     /// To be called within a runtime.
-    fn new((socket, local): Bound) -> io::Result<Port> {
+    fn new((socket, local): BoundSocket) -> io::Result<Port> {
         let io = match local.port() {
             0 => Io::Ip(Moderated::new(socket)?),
             _ => Io::Udp(Arc::new(watch_reading(socket)?)),
@@ -70,11 +70,11 @@ impl Port {
     }
 
     /// To be called within a runtime.
-    fn ear(&self) -> io::Result<Ear> {
+    fn error_source(&self) -> io::Result<ErrorSource> {
         let ip = self.local.ip();
         let errors = match &self.io {
-            Io::Udp(io) => Errors::Shared(io.clone()),
-            Io::Ip(moderated) => Errors::Alone(watch_errors(moderated.socket().clone())?),
+            Io::Udp(io) => ErrorWatch::Shared(io.clone()),
+            Io::Ip(moderated) => ErrorWatch::Separate(watch_errors(moderated.socket().clone())?),
         };
         Ok((errors, Some(ip).filter(|ip| !ip.is_unspecified())))
     }
@@ -122,14 +122,14 @@ pub(super) struct Sockets {
     singly: usize,
     fragmenter: Fragmenter,
     /// Our addresses that cannot be used now.
-    gone: Gone,
+    down: DownAddresses,
     refused: Vec<(Addressing, Icmp, Vec<u8>)>,
     traffic: Traffic,
 }
 
 /// Sockets that are open and not yet used, so that what cannot be had is known before anything runs.
 pub(crate) struct Opened {
-    sockets: Vec<Bound>,
+    sockets: Vec<BoundSocket>,
     /// Right above IP: who holds which port.
     pub(super) ports: Option<Ports>,
     /// Our UDP port, in UDP.
@@ -146,11 +146,14 @@ const KERNELS_OWN: &str = "/proc/net/sctp";
 
 impl Opened {
     /// Takes the sockets into the runtime.
-    pub(super) fn watch(self, gone: Gone) -> io::Result<(Sockets, Option<Ports>, Option<Locals>)> {
+    pub(super) fn watch(
+        self,
+        down: DownAddresses,
+    ) -> io::Result<(Sockets, Option<Ports>, Option<Locals>)> {
         let held = self.ports.as_ref().map(Ports::held);
         let addresses = || self.sockets.iter().map(|(_, addr)| addr.ip()).collect();
         let locals = self.udp_port.map(|port| Locals::new(addresses(), port));
-        Ok((Sockets::new(self.sockets, held, gone)?, self.ports, locals))
+        Ok((Sockets::new(self.sockets, held, down)?, self.ports, locals))
     }
 
     /// Binds the UDP port `port` at each of `locals`, among them perhaps a wildcard of either
@@ -230,7 +233,11 @@ impl Opened {
 }
 
 impl Sockets {
-    fn new(sockets: Vec<Bound>, held: Option<Arc<Held>>, gone: Gone) -> io::Result<Sockets> {
+    fn new(
+        sockets: Vec<BoundSocket>,
+        held: Option<Arc<Held>>,
+        down: DownAddresses,
+    ) -> io::Result<Sockets> {
         Ok(Sockets {
             trains: held.is_none(),
             ports: sockets.into_iter().map(Port::new).collect::<io::Result<_>>()?,
@@ -240,15 +247,15 @@ impl Sockets {
             held,
             singly: 0,
             fragmenter: Fragmenter::new(),
-            gone,
+            down,
             refused: Vec::new(),
             traffic: Traffic::default(),
         })
     }
 
     /// The sockets, for who listens for ICMP messages.
-    pub(super) fn ears(&self) -> io::Result<Vec<Ear>> {
-        self.ports.iter().map(Port::ear).collect()
+    pub(super) fn error_sources(&self) -> io::Result<Vec<ErrorSource>> {
+        self.ports.iter().map(Port::error_source).collect()
     }
 
     /// The socket to send from `source` by, and the address to give it besides.
@@ -333,7 +340,7 @@ impl Carrier for Sockets {
     fn send(&mut self, outgoing: &mut Outgoing) -> bool {
         while !outgoing.is_empty() {
             let attempt = self.attempt(outgoing);
-            outgoing.done(attempt.dealt);
+            outgoing.advance(attempt.dealt);
             if !attempt.room {
                 self.traffic.no_room += 1;
                 return false;
@@ -354,12 +361,12 @@ impl Carrier for Sockets {
         Traffic { pauses: self.ports.iter().map(pauses).sum(), ..self.traffic }
     }
 
-    fn admit(&mut self, bound: Bound) -> Option<Ear> {
+    fn admit(&mut self, bound: BoundSocket) -> Option<ErrorSource> {
         // Without it packets from its address are refused, and their path fails.
         let port = Port::new(bound).ok()?;
-        let ear = port.ear().ok()?;
+        let error_source = port.error_source().ok()?;
         self.ports.push(port);
-        Some(ear)
+        Some(error_source)
     }
 }
 
@@ -377,8 +384,8 @@ impl Sockets {
         let batch = gather(outgoing, self.trains && self.singly == 0, self.held.is_none());
         let Some(first) = batch.first() else { return Attempt { dealt: 0, room: true } };
         let source = first.addressing.source;
-        let gone = self.gone.load().contains(&source);
-        let Some((place, from)) = self.port_of(source).filter(|_| !gone) else {
+        let down = self.down.load().contains(&source);
+        let Some((place, from)) = self.port_of(source).filter(|_| !down) else {
             // Nothing can be sent from an address that is not there.
             self.traffic.not_sent += first.packets as u64;
             let quote = first.datagram.bytes[..first.datagram.bytes.len().min(QUOTE)].to_vec();
@@ -409,7 +416,7 @@ impl Sockets {
                 return After::Stop;
             }
             // With IP_RECVERR a send may tell of an ICMP message about an earlier packet; that
-            // error is gone once told.
+            // error is down once told.
             if tried.0 != index {
                 tried = (index, 0);
             }
@@ -512,7 +519,7 @@ struct Train<'a> {
 /// but for a shorter last, with the same addressing.
 fn gather(outgoing: &Outgoing, trains: bool, udp: bool) -> SmallVec<[Train<'_>; SEND_BATCH]> {
     let mut batch = SmallVec::new();
-    let mut left = outgoing.left();
+    let mut left = outgoing.remaining();
     while let Some((addressing, range)) = left.first()
         && batch.len() < SEND_BATCH
     {

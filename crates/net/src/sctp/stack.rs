@@ -1,7 +1,7 @@
 //! The SCTP of a process or of a worker.
 
 use super::association::Association;
-use super::carrier::{Carrier, Gone, Traffic};
+use super::carrier::{Carrier, DownAddresses, Traffic};
 use super::config::{Config, Connect, Over};
 use super::core::{Accepting, Core, Handle, Shared};
 use super::driver::Driver;
@@ -66,7 +66,8 @@ impl Stack {
             Over::Tun { ref name } => {
                 let failed = |error| Error::system(format!("sctp over the device {name}"), error);
                 let carrier = Packets::new(Tun::open(name).map_err(failed)?).map_err(failed)?;
-                let shared = share(config.limits, config.settings, None, None, Gone::default())?;
+                let shared =
+                    share(config.limits, config.settings, None, None, DownAddresses::default())?;
                 return Ok(Stack::run(shared, carrier, Vec::new(), None, config.settings));
             }
         };
@@ -82,12 +83,12 @@ impl Stack {
         let failed = |error| Error::system("sctp", error);
         let runtime =
             Runtime::try_current().map_err(|e| failed(io::Error::other(e.to_string())))?;
-        let gone = Gone::default();
+        let down = DownAddresses::default();
         let udp_port = opened.udp_port;
-        let (sockets, ports, locals) = opened.watch(gone.clone()).map_err(failed)?;
-        let shared = share(limits, settings, ports, locals, gone)?;
+        let (sockets, ports, locals) = opened.watch(down.clone()).map_err(failed)?;
+        let shared = share(limits, settings, ports, locals, down)?;
         let mut tasks = Vec::new();
-        for ear in sockets.ears().map_err(failed)? {
+        for ear in sockets.error_sources().map_err(failed)? {
             tasks.push(runtime.spawn(hear(shared.clone(), ear)).abort_handle());
         }
         // Where the system tells no news, the heartbeats find out.
@@ -226,11 +227,11 @@ fn share(
     settings: Settings,
     ports: Option<Ports>,
     locals: Option<Locals>,
-    gone: Gone,
+    down: DownAddresses,
 ) -> Result<Arc<Shared>, Error> {
     let random = ChaCha::from_os().map_err(|error| Error::system("sctp", error))?;
     let sctp = Sctp::new(limits, settings, Box::new(random))?;
-    Ok(Shared::new(sctp, Clock::new(), ports, locals, gone))
+    Ok(Shared::new(sctp, Clock::new(), ports, locals, down))
 }
 
 /// Opens an association from a port, which is held then until the association is entered and holds it

@@ -1,8 +1,8 @@
 //! SCTP's packets over a TUN device: with IP headers of our own making, beyond the kernel's IP.
 
-use super::carrier::{Carrier, Ear, Outgoing, Traffic};
+use super::carrier::{Carrier, ErrorSource, Outgoing, Traffic};
 use super::fragments::{HOPS, IPV4_HEADER, IPV6_HEADER, checksum, cut, first_identification};
-use super::opening::Bound;
+use super::opening::BoundSocket;
 use crate::sys::watch_tun;
 use crate::tun::Tun;
 use ringway_sansio::{Addressing, Ecn, Icmp};
@@ -86,7 +86,7 @@ impl Carrier for Packets {
     }
 
     fn send(&mut self, outgoing: &mut Outgoing) -> bool {
-        while let Some((addressing, range)) = outgoing.left().first() {
+        while let Some((addressing, range)) = outgoing.remaining().first() {
             self.packet.clear();
             let payload = &outgoing.bytes[range.clone()];
             let pieces = match addressing.fragment {
@@ -114,7 +114,7 @@ impl Carrier for Packets {
             self.traffic.sent += u64::from(sent);
             self.traffic.not_sent += u64::from(!sent);
             self.traffic.fragmented += u64::from(sent && addressing.fragment.is_some());
-            outgoing.done(1);
+            outgoing.advance(1);
         }
         true
     }
@@ -128,7 +128,7 @@ impl Carrier for Packets {
     }
 
     /// There are no sockets in a device.
-    fn admit(&mut self, _: Bound) -> Option<Ear> {
+    fn admit(&mut self, _: BoundSocket) -> Option<ErrorSource> {
         None
     }
 }

@@ -3,18 +3,18 @@
 use smallvec::SmallVec;
 use std::task::{Context, Waker};
 
-/// What is waited for on an association.
+/// The condition that a task waits for on an association.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Wait {
-    /// Something to read.
+    /// A message to read.
     Read,
-    /// Room to send, or that it is established, or its end.
+    /// Room to send, the establishment of the association, or its end.
     Write,
     /// An event.
     Event,
 }
 
-/// Tasks that wait for the same thing; mostly none or one.
+/// Tasks that wait for the same condition; mostly none or one.
 #[derive(Default)]
 pub(super) struct Waiters(SmallVec<[Waker; 1]>);
 
@@ -25,18 +25,18 @@ impl Waiters {
         }
     }
 
-    /// Takes one out, where it waits.
+    /// Removes and returns the waker of a task, if it waits.
     pub(super) fn remove(&mut self, waker: &Waker) -> Option<Waker> {
         let index = self.0.iter().position(|other| other.will_wake(waker))?;
         Some(self.0.swap_remove(index))
     }
 
-    /// As [`Waiters::take`], and keeps the memory.
+    /// Removes and returns all wakers, and keeps the allocation.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = Waker> {
         self.0.drain(..)
     }
 
-    /// Those who waited.
+    /// Removes and returns all wakers.
     pub(super) fn take(&mut self) -> impl Iterator<Item = Waker> {
         std::mem::take(&mut self.0).into_iter()
     }
