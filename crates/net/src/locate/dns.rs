@@ -1,7 +1,7 @@
 //! Asking DNS, by hickory. It only fetches; what to fetch is decided in [`order`](super::order).
 
 use super::order::{
-    Found, Naptr, Query, Server, Service, Srv, Step, after_naptr, first_step, usable_srv,
+    Fetched, Found, Naptr, Query, Server, Service, Srv, Step, after_naptr, first_step, usable_srv,
 };
 use super::table::MAX_LIFETIME;
 use crate::route::source_for;
@@ -37,16 +37,6 @@ pub(crate) struct Fetcher {
     ours: Vec<Transport>,
     ipv4: bool,
     ipv6: bool,
-}
-
-/// What came of one query.
-#[derive(Debug)]
-pub(crate) struct Fetched {
-    pub(crate) found: Found,
-    /// How long DNS says that it holds.
-    pub(crate) lifetime: Duration,
-    /// Whether a name server failed to answer something, so that there may be more.
-    pub(crate) failed: bool,
 }
 
 impl Fetcher {

@@ -17,9 +17,9 @@ mod table;
 
 use crate::clock::Clock;
 use crate::sys::max_files;
-use dns::{Fetched, Fetcher};
+use dns::Fetcher;
 pub use order::Query;
-use order::{Found, Step, failed_last, first_step};
+use order::{Fetched, Found, Step, failed_last, first_step};
 pub use queue::{
     MAX_ASKED, MAX_ASKED_OF_SOURCE, MAX_QUEUED, MAX_QUEUED_OF_SOURCE, MAX_WAITING,
     MAX_WAITING_OF_SOURCE,

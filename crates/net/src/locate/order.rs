@@ -5,6 +5,7 @@ use ringway_sansio::{Hop, Random, Transport};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Services looked up for one domain: one for each transport, and some doubles.
 pub const MAX_SERVICES: usize = 8;
@@ -247,6 +248,16 @@ impl Found {
         }
         hops
     }
+}
+
+/// What came of one query.
+#[derive(Debug)]
+pub(crate) struct Fetched {
+    pub(crate) found: Found,
+    /// How long DNS says that it holds.
+    pub(crate) lifetime: Duration,
+    /// Whether a name server failed to answer something, so that there may be more.
+    pub(crate) failed: bool,
 }
 
 /// What is left of a service's SRV records: none where it says that it is not offered (RFC 2782, a

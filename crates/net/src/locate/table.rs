@@ -1,7 +1,6 @@
 //! What is remembered between queries: what DNS said, and what failed lately. All of it bounded.
 
-use super::dns::Fetched;
-use super::order::{Found, Query};
+use super::order::{Fetched, Found, Query};
 use ringway_sansio::{Duration, Time, Transport};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};

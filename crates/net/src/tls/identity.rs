@@ -1,6 +1,6 @@
 //! Which SIP domains a certificate stands for (RFC 5922).
 
-use super::store::provider;
+use super::provider::provider;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
 use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};

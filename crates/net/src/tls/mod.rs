@@ -4,10 +4,12 @@
 //! [`identity`] says which domains a certificate stands for, [`store`] reads files.
 
 pub mod identity;
+mod provider;
 pub mod store;
 
 use arc_swap::ArcSwap;
 use identity::{SipVerifier, sip_domains};
+use provider::provider;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
@@ -103,7 +105,7 @@ fn server_config(
     identities: &[Identity],
     clients: &ClientCertificates,
 ) -> Result<ServerConfig, TlsError> {
-    let provider = store::provider();
+    let provider = provider();
     let verifier = |roots: &Roots| {
         let roots = Arc::new(RootCertStore::clone(roots.store()));
         WebPkiClientVerifier::builder_with_provider(roots, provider.clone())
@@ -129,7 +131,7 @@ fn server_config(
 }
 
 fn client_config(roots: &Roots, identity: Option<&Identity>) -> Result<ClientConfig, TlsError> {
-    let builder = ClientConfig::builder_with_provider(store::provider())
+    let builder = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(|error| TlsError::new("TLS versions", &error))?
         .dangerous()

@@ -1,8 +1,8 @@
 //! Certificates, keys and roots, read from PEM.
 
 use super::identity::all_names;
+use super::provider::provider;
 use rustls::RootCertStore;
-use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
@@ -34,10 +34,6 @@ impl fmt::Display for TlsError {
 }
 
 impl std::error::Error for TlsError {}
-
-pub(crate) fn provider() -> Arc<CryptoProvider> {
-    Arc::new(rustls::crypto::ring::default_provider())
-}
 
 fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
     fs::read(path).map_err(|error| {

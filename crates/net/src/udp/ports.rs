@@ -1,6 +1,7 @@
 //! The UDP sockets of one worker, and what it sent by them of late.
 
-use super::{Ledger, Outstanding, UdpPort};
+use super::outstanding::{Ledger, Outstanding};
+use super::port::UdpPort;
 use crate::route::LocalAddresses;
 use crate::sys::{Datagram, SEND_BATCH, SendBatch};
 use ringway_flow::Counters;

@@ -1,0 +1,8 @@
+//! The cryptography of TLS: rustls with ring.
+
+use rustls::crypto::CryptoProvider;
+use std::sync::Arc;
+
+pub(super) fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
