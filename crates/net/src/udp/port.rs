@@ -18,8 +18,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use tokio::io::unix::AsyncFd;
 
-/// Times a datagram is tried again because the error may have been an older one of the socket. Somebody
-/// who forges ICMP messages can leave such an error between any two tries; not between so many.
+/// Maximum number of retries of a datagram, because an error may be an older one of the socket. A forger of
+/// ICMP messages can cause such an error between any two attempts, but not between so many.
 const SEND_RETRIES: u8 = 16;
 
 /// One worker's socket of one UDP listener.
@@ -31,11 +31,11 @@ pub(crate) struct UdpPort {
     fragment: Fragment,
     waiting: Waiting,
     gauge: Gauge,
-    /// The share of new requests the kernel discards now, of [`SHED_ALL`](ringway_sansio::SHED_ALL).
+    /// The share of new requests that the kernel discards now, of [`SHED_ALL`](ringway_sansio::SHED_ALL).
     shed: u32,
 }
 
-/// What became of a batch of datagrams.
+/// The result of sending a batch of datagrams.
 #[derive(Default, Debug, PartialEq, Eq)]
 pub(crate) struct Sent {
     pub(crate) sent: u64,
@@ -43,7 +43,7 @@ pub(crate) struct Sent {
 }
 
 impl UdpPort {
-    /// Takes a bound socket into the runtime. Gives also the receive buffer granted, in bytes.
+    /// Registers a bound socket with the runtime. Returns also the size of the granted receive buffer, in bytes.
     pub(crate) fn new(
         socket: Socket,
         listener: Listener,
@@ -62,8 +62,8 @@ impl UdpPort {
         Ok((UdpPort { io, id, local, wildcard, fragment, waiting, gauge, shed }, granted))
     }
 
-    /// Receives one batch: the number of receptions now in `buffers`. After a batch that is not
-    /// full the socket is known to be empty and is not asked again until it wakes us.
+    /// Receives one batch. Returns the number of receptions now in `buffers`. After a batch that is not full
+    /// the socket is empty, and is not read again until it wakes the task.
     pub(crate) fn poll_receive(
         &mut self,
         cx: &mut Context<'_>,
@@ -73,8 +73,8 @@ impl UdpPort {
             let mut ready = ready!(self.io.poll_read_ready(cx))?;
             match buffers.receive(self.io.as_fd()) {
                 Ok(got) => {
-                    // recvmmsg stops early only when the queue is empty. Noting that saves a system
-                    // call that would find nothing.
+                    // recvmmsg stops early only when the queue is empty. Recording that saves a system
+                    // call that would return nothing.
                     if got < RECEIVE_BATCH {
                         ready.clear_ready();
                     }
@@ -91,8 +91,8 @@ impl UdpPort {
         }
     }
 
-    /// How far behind the worker is, now that a batch of `count` receptions has come; and how many
-    /// datagrams the system dropped in the meantime.
+    /// Returns the worker's backlog after a batch of `count` receptions, and the number of datagrams that the
+    /// system has dropped since the last call.
     pub(crate) fn backlog(
         &mut self,
         now: Time,
@@ -109,38 +109,40 @@ impl UdpPort {
         }
     }
 
-    /// Has the kernel discard that share of new requests, of [`SHED_ALL`](ringway_sansio::SHED_ALL), from now on.
+    /// Makes the kernel discard a share of new requests, of [`SHED_ALL`](ringway_sansio::SHED_ALL).
     pub(crate) fn shed(&mut self, share: u32) {
-        // Where the system has no filters, the share stays what it is: nothing is discarded.
+        // Where the system has no filters, the share stays zero and nothing is discarded.
         if share != self.shed && shed::shed(self.io.get_ref(), share).is_ok() {
             self.shed = share;
         }
     }
 
-    /// Whether new requests are being discarded.
+    /// Returns whether new requests are being discarded.
     pub(crate) fn is_shedding(&self) -> bool {
         self.shed > 0
     }
 
-    /// The flow a datagram came on.
+    /// Returns the flow of a datagram.
     pub(crate) fn flow(&self, reception: &Reception<'_>) -> Flow {
         let Reception { remote, local: to, .. } = *reception;
         let mut local = self.local;
         if self.wildcard {
-            // A group's address is not one to answer from.
-            let own = |ip: &IpAddr| !ip.is_multicast() && !ip.is_unspecified();
-            local.set_ip(to.filter(own).or_else(|| source_for(remote.ip())).unwrap_or(remote.ip()));
+            // A multicast address cannot be the source of a response.
+            let unicast = |ip: &IpAddr| !ip.is_multicast() && !ip.is_unspecified();
+            local.set_ip(
+                to.filter(unicast).or_else(|| source_for(remote.ip())).unwrap_or(remote.ip()),
+            );
         }
         Flow { id: self.id, transport: Transport::Udp, local, remote }
     }
 
-    /// The source address a datagram must be given so that it leaves from `local`.
+    /// Returns the source address that a datagram needs in order to be sent from `local`.
     pub(crate) fn source(&self, local: SocketAddr) -> Option<IpAddr> {
         (self.wildcard && !local.ip().is_unspecified()).then(|| local.ip())
     }
 
-    /// Sends datagrams, in order; `reports` go with them. Those the socket has no room for wait
-    /// here; the reports of those that cannot be sent are put into `failed`, zeroes too.
+    /// Sends datagrams in order; `reports` are their report numbers. Datagrams that the socket has no room
+    /// for wait here. Appends to `failed` the report numbers of those that cannot be sent, zeros included.
     pub(crate) fn send(
         &mut self,
         buffers: &mut SendBatch,
@@ -154,10 +156,10 @@ impl UdpPort {
         while room && done < batch.len() {
             let (batch, reports) = (&batch[done..], &reports[done..]);
             let (socket, fragment) = (self.io.get_ref(), &mut self.fragment);
-            let (dealt, skipped) = attempt(socket, fragment, buffers, batch, reports, failed);
-            done += dealt;
-            result.sent += (dealt - skipped) as u64;
-            room = dealt == batch.len().min(SEND_BATCH);
+            let (handled, skipped) = attempt(socket, fragment, buffers, batch, reports, failed);
+            done += handled;
+            result.sent += (handled - skipped) as u64;
+            room = handled == batch.len().min(SEND_BATCH);
         }
         for (datagram, report) in batch.iter().zip(reports).skip(done) {
             if self.waiting.push(datagram, *report) {
@@ -169,41 +171,40 @@ impl UdpPort {
         result
     }
 
-    /// Whether datagrams wait for room in the socket; they are tried again by
-    /// [`UdpPort::send_waiting`].
+    /// Returns whether datagrams wait for room in the socket. [`UdpPort::send_waiting`] sends them.
     pub(crate) fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Sends what waits, as far as there is room. Gives how many were sent.
+    /// Sends the waiting datagrams, as far as there is room. Returns the number sent.
     pub(crate) fn send_waiting(&mut self, buffers: &mut SendBatch, failed: &mut Vec<u64>) -> u64 {
         let mut sent = 0;
         while !self.waiting.is_empty() {
             let (socket, fragment) = (self.io.get_ref(), &mut self.fragment);
-            let (dealt, skipped) = self.waiting.with_front(|batch, reports| {
+            let (handled, skipped) = self.waiting.with_front(|batch, reports| {
                 attempt(socket, fragment, buffers, batch, reports, failed)
             });
-            sent += (dealt - skipped) as u64;
-            if dealt == 0 {
+            sent += (handled - skipped) as u64;
+            if handled == 0 {
                 break;
             }
-            self.waiting.pop(dealt);
+            self.waiting.pop(handled);
         }
         sent
     }
 
-    /// The socket, for a task that waits for ICMP messages.
+    /// Returns the socket, for a task that waits for ICMP messages.
     pub(crate) fn io(&self) -> Rc<AsyncFd<Socket>> {
         self.io.clone()
     }
 
-    /// Takes one ICMP message; the datagram it quotes is in `quote`.
+    /// Reads one ICMP message; the quoted datagram is in `quote`.
     pub(crate) fn next_refusal(&self, quote: &mut [u8]) -> Option<IcmpError> {
         next_icmp_error(self.io.get_ref().as_fd(), quote)
     }
 }
 
-/// One round of sending. Gives how many datagrams are dealt with, and how many of those failed.
+/// Sends once. Returns the number of datagrams sent or skipped, and the number skipped.
 fn attempt(
     socket: &Socket,
     fragment: &mut Fragment,
@@ -213,35 +214,35 @@ fn attempt(
     failed: &mut Vec<u64>,
 ) -> (usize, usize) {
     let mut skipped = 0;
-    let mut tried = (usize::MAX, 0);
+    let mut retries = (usize::MAX, 0);
     fragment.prepare(socket, &batch[..batch.len().min(SEND_BATCH)]);
-    let dealt = buffers.send(socket.as_fd(), batch, |index, code| {
+    let handled = buffers.send(socket.as_fd(), batch, |index, code| {
         if code == libc::EAGAIN || code == libc::EWOULDBLOCK {
             return After::Stop;
         }
-        // The path is narrower than any should be.
+        // The path's MTU is smaller than any should be.
         if code == libc::EMSGSIZE && fragment.allow(socket) {
             return After::Retry;
         }
-        // With IP_RECVERR a send may tell of an ICMP message about an earlier datagram; that error
-        // is gone once told. An error that stays is this datagram's own.
-        if tried.0 != index {
-            tried = (index, 0);
+        // With IP_RECVERR a send may report an ICMP message about an earlier datagram. That error is
+        // cleared once it is reported. An error that remains is this datagram's own.
+        if retries.0 != index {
+            retries = (index, 0);
         }
-        if tried.1 < SEND_RETRIES {
-            tried.1 += 1;
+        if retries.1 < SEND_RETRIES {
+            retries.1 += 1;
             return After::Retry;
         }
         failed.push(reports[index]);
         skipped += 1;
         After::Skip
     });
-    (dealt, skipped)
+    (handled, skipped)
 }
 
-/// SIP wants large datagrams fragmented, not refused ([`Fragment`] sees to small ones), and to hear of
-/// refusals. Control messages come only with a datagram to a wildcard address, to tell which address
-/// it was, and with a train the system coalesced.
+/// Sets the options of a socket. Large datagrams are fragmented, not refused ([`Fragment`] handles small
+/// ones), and ICMP errors are reported. Control messages are received only on a wildcard address, for the
+/// destination address, and with a train that the system coalesced.
 fn set_options(socket: &Socket, addr: SocketAddr) -> io::Result<()> {
     use libc::{IPPROTO_IP, IPPROTO_IPV6, SOL_UDP};
     let fd = socket.as_fd();
@@ -255,7 +256,7 @@ fn set_options(socket: &Socket, addr: SocketAddr) -> io::Result<()> {
         set_option(fd, IPPROTO_IPV6, libc::IPV6_RECVERR, 1)?;
         set_option(fd, IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, wildcard)?;
     }
-    // Systems older than Linux 5.0 take no trains, and need none.
+    // Systems older than Linux 5.0 do not coalesce, and work without it.
     let _ = set_option(fd, SOL_UDP, libc::UDP_GRO, 1);
     Ok(())
 }
@@ -266,7 +267,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn what_waits_goes_first_and_in_order() {
+    fn waiting_datagrams_are_sent_first_and_in_order() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let _entered = runtime.enter();
         let addr = "127.0.0.1:0".parse().unwrap();
