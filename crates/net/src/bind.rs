@@ -1,8 +1,8 @@
 //! Opening the sockets of all workers at once, before any of them runs.
 //!
 //! The first worker's socket is bound without `SO_REUSEPORT`, so that an address already in use is
-//! an error even when another process of ours uses it; the option is set right after, and the other
-//! workers join. A port the system chose for the first is thereby the port of all.
+//! an error even when another process of the same user uses it; the option is set right after, and the other
+//! workers join. A port that the system chose for the first is thereby the port of all.
 
 use crate::error::BindError;
 use ringway_sansio::{Listener, Transport};
@@ -10,14 +10,14 @@ use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::SocketAddr;
 
-/// Connections the kernel completes and keeps for us until they are accepted; the system may cut it
-/// to `net.core.somaxconn`.
+/// Maximum number of connections that the kernel queues until they are accepted; the system may reduce it to
+/// `net.core.somaxconn`.
 const ACCEPT_BACKLOG: i32 = 4096;
 
 /// One listener with a socket for every worker.
 pub(crate) struct Bound {
     pub(crate) listener: Listener,
-    /// By worker.
+    /// Indexed by worker.
     pub(crate) sockets: Vec<Socket>,
 }
 
@@ -56,7 +56,7 @@ fn open(transport: Transport, addr: SocketAddr, shared: bool) -> io::Result<Sock
     let socket = Socket::new(Domain::for_address(addr), kind, Some(protocol))?;
     socket.set_nonblocking(true)?;
     if addr.is_ipv6() {
-        // IPv4 has listeners of its own; a mapped address never appears as a peer's.
+        // IPv4 has separate listeners, so that no peer has a mapped address.
         socket.set_only_v6(true)?;
     }
     if !transport.is_datagram() {
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_is_not_ours_is_told() {
+    fn a_foreign_address_is_an_error() {
         let error = bind(Transport::Udp, "192.0.2.77:5060".parse().unwrap(), 1).err().unwrap();
         assert_eq!(error.to_string(), "udp://192.0.2.77:5060: no such address on this host");
     }

@@ -1,30 +1,30 @@
-//! What a program asks to listen on.
+//! The listeners that a program requests.
 
 use ringway_sansio::Transport;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-/// What is to be listened on.
+/// A listener to open.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Bind {
-    /// What is carried.
+    /// The transport.
     pub transport: Transport,
-    /// Where; port 0 lets the system choose one, the same for all workers.
+    /// The address; port 0 means one that the system chooses, the same for all workers.
     pub addr: SocketAddr,
-    /// SCTP only: further addresses of every association (RFC 4168). None beside a wildcard.
+    /// SCTP only: further addresses of every association (RFC 4168). Empty with a wildcard.
     pub more: Vec<IpAddr>,
-    /// SCTP only: our UDP port that carries it (RFC 6951); `None` for straight over IP.
+    /// SCTP only: the local UDP port that carries it (RFC 6951); `None` for directly over IP.
     pub encapsulation: Option<u16>,
 }
 
 impl Bind {
-    /// At one address.
+    /// Creates a listener at one address.
     pub const fn at(transport: Transport, addr: SocketAddr) -> Bind {
         Bind { transport, addr, more: Vec::new(), encapsulation: None }
     }
 }
 
-/// As a URI: `sctp+udp://192.0.2.1,198.51.100.1:5060?encap=9899`.
+/// Prints a URI: `sctp+udp://192.0.2.1,198.51.100.1:5060?encap=9899`.
 impl fmt::Display for Bind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bracketed = |f: &mut fmt::Formatter<'_>, ip: IpAddr| match ip {
