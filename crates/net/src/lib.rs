@@ -3,7 +3,7 @@
 //! One [`Endpoint`] a worker thread owns that worker's sockets and runs its [`Handler`]: UDP received and sent
 //! in batches, TCP, TLS, WebSockets (RFC 7118). These are the pipes of [`ringway_flow`], which makes messages
 //! of their bytes. Everything a peer can make grow is bounded by [`Limits`] and counted in [`Counters`].
-//! Server location (RFC 3263) is in [`locate`], beside the road: it never makes a worker wait.
+//! Server location (RFC 3263) is in [`locate`], in the background: it never makes a worker wait.
 //!
 //! [`sctp`] runs SCTP, for any program and as one more carrier of SIP.
 //!

@@ -176,7 +176,7 @@ impl Association {
         call!(self.poll_recv_into(cx, out))
     }
 
-    /// Receives the available messages, at least one and at max_messages `max_messages`, and appends them to
+    /// Receives the available messages, at least one and at most `max_messages`, and appends them to
     /// `messages`. They may share one allocation. Returns their number, which is zero once the association
     /// was shut down gracefully and everything is read.
     pub async fn recv_many(
@@ -208,7 +208,7 @@ impl Association {
         }
     }
 
-    /// Receives the available messages or parts of messages, at least one and at max_messages `max_messages`: for
+    /// Receives the available messages or parts of messages, at least one and at most `max_messages`: for
     /// readers of many small ones. Their bytes are appended to `out`, one after the other, and `received`
     /// holds the length of each. Returns their number, which is zero once the association was shut down
     /// gracefully and everything is read.
