@@ -114,7 +114,7 @@ pub struct Traffic {
     pub no_room: u64,
     /// Packets sent in fragments written by the carrier.
     pub fragmented: u64,
-    /// Pauses in which packets directly over IP were remaining to queue.
+    /// Pauses in which packets directly over IP were left to queue.
     pub pauses: u64,
     /// ICMP messages about packets sent.
     pub icmp: u64,
