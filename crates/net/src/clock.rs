@@ -3,8 +3,8 @@
 use ringway_sansio::Time;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Tells the [`Time`] of the real world. It never goes backwards, whatever is done to the wall
-/// clock. Copies agree with each other, so one clock is made at start and lent to every worker.
+/// The clock of the real world. It never goes backwards, whatever happens to the wall clock. Copies agree
+/// with each other, so one clock is created at start and copied to every worker.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     anchor: Time,
@@ -12,19 +12,19 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock anchored to the wall clock as it stands now.
+    /// Creates a clock anchored to the current wall clock.
     pub fn new() -> Self {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let nanos = u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX);
         Clock { anchor: Time::from_nanos(nanos), start: Instant::now() }
     }
 
-    /// The present.
+    /// Returns the current time.
     pub fn now(&self) -> Time {
         self.anchor + self.start.elapsed()
     }
 
-    /// The monotonic instant at which this clock will show `time`, for sleeping until then.
+    /// Returns the monotonic instant of `time`, for sleeping until then.
     pub fn instant(&self, time: Time) -> Instant {
         self.start + time.since(self.anchor)
     }

@@ -1,10 +1,11 @@
 //! A worker's connection to the world: its listeners, and the loop that runs its handler.
 
-use crate::bind::{self, Bind, Bound};
+use crate::bind::{self, Bound};
 use crate::clock::Clock;
 use crate::error::BindError;
 use crate::handler::Handler;
 use crate::limits::UDP_RECEIVE_BUFFER;
+use crate::listen::Bind;
 use crate::mailbox::{Inbox, Mail, mailbox};
 use crate::origin::Origins;
 use crate::sctp::Settings;

@@ -1,44 +1,44 @@
-//! What can go wrong before the first message moves.
+//! Errors of opening listeners.
 
-use crate::bind::Bind;
+use crate::listen::Bind;
 use crate::sctp::Error;
 use ringway_sansio::Transport;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
-/// A listener could not be set up. Prints as one line: what, where, why.
+/// A listener could not be opened. Prints as one line: transport, address, reason.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BindError {
     /// The system refused the address.
     Address {
-        /// The transport asked for.
+        /// The requested transport.
         transport: Transport,
-        /// The address asked for.
+        /// The requested address.
         addr: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
     /// A secure listener needs a certificate and none is configured.
     NoCertificate {
-        /// The transport asked for.
+        /// The requested transport.
         transport: Transport,
-        /// The address asked for.
+        /// The requested address.
         addr: SocketAddr,
     },
-    /// SCTP cannot be had there.
+    /// SCTP cannot be used there.
     Sctp {
-        /// What was asked for.
+        /// The requested listener.
         bind: Box<Bind>,
-        /// Why.
+        /// The reason.
         error: Error,
     },
-    /// The number of workers cannot be served.
+    /// The number of workers is out of range.
     Workers {
-        /// How many were asked for.
+        /// The requested number.
         asked: usize,
-        /// The most there can be.
+        /// The maximum.
         most: usize,
     },
 }
@@ -53,7 +53,7 @@ impl fmt::Display for BindError {
                 write!(f, "{}://{addr}: no certificate is configured", transport.uri())
             }
             BindError::Sctp { bind, error } => match error {
-                // In UDP it may be another port than the one in front.
+                // In UDP the error may concern another port than the one of the URI.
                 Error::System { what, error } if bind.encapsulation.is_some() => {
                     write!(f, "{bind}: {what}: {}", plain(error))
                 }
@@ -79,7 +79,7 @@ impl std::error::Error for BindError {
     }
 }
 
-/// The words of an I/O error without the number behind them.
+/// Returns the text of an I/O error without its number.
 fn plain(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => "address in use".into(),
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_line_says_what_where_and_why() {
+    fn one_line_has_transport_address_and_reason() {
         let error = BindError::Address {
             transport: Transport::Udp,
             addr: "0.0.0.0:5060".parse().unwrap(),

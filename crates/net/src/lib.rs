@@ -3,7 +3,7 @@
 //! One [`Endpoint`] a worker thread owns that worker's sockets and runs its [`Handler`]: UDP received and sent
 //! in batches, TCP, TLS, WebSockets (RFC 7118). These are the pipes of [`ringway_flow`], which makes messages
 //! of their bytes. Everything a peer can make grow is bounded by [`Limits`] and counted in [`Counters`].
-//! Server location (RFC 3263) is in [`locate`], beside the road: it never makes a worker wait.
+//! Server location (RFC 3263) is in [`locate`], in the background: it never makes a worker wait.
 //!
 //! [`sctp`] runs SCTP, for any program and as one more carrier of SIP.
 //!
@@ -15,6 +15,7 @@ pub mod endpoint;
 pub mod error;
 pub mod handler;
 pub mod limits;
+mod listen;
 pub mod locate;
 pub mod mailbox;
 mod origin;
@@ -31,11 +32,11 @@ pub mod tls;
 pub mod tun;
 mod udp;
 
-pub use bind::Bind;
 pub use clock::Clock;
 pub use endpoint::{Config, Endpoint, bind};
 pub use error::BindError;
 pub use handler::Handler;
+pub use listen::Bind;
 pub use mailbox::Mailbox;
 pub use origin::{Origin, Origins};
 pub use random::ChaCha;

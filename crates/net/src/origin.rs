@@ -1,16 +1,16 @@
-//! Which web pages may open a WebSocket (RFC 6455 section 10.2).
+//! The origins of web pages that may open a WebSocket (RFC 6455 section 10.2).
 //!
 //! A browser opens a WebSocket to any server for any page that its user looks at, from inside the user's
-//! network and with the user's address, and says in `Origin` whose page it is. What is no browser sends no
-//! `Origin`, and could send any: it is none of this module's business.
+//! network and with the user's address, and sends the page's origin in `Origin`. Other programs send no
+//! `Origin`, and could send any, so this module does not concern them.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// Where a page comes from, as `Origin` names it (RFC 6454 section 6.2): `https://phone.example.com`,
-/// with a port where it is not the usual one. `null` is a page from a file, or one of anybody that hides
-/// where it comes from; `*` is every page.
+/// The origin of a page, as in `Origin` (RFC 6454 section 6.2): `https://phone.example.com`, with a port where
+/// it is not the default. `null` is the origin of a page from a file, or of one that hides its origin; `*`
+/// matches every page.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Origin(Box<str>);
 
@@ -18,7 +18,7 @@ impl FromStr for Origin {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let whole = || match text.split_once("://") {
+        let valid = || match text.split_once("://") {
             Some((scheme, host)) => {
                 scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
                     && scheme.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -27,7 +27,7 @@ impl FromStr for Origin {
             }
             None => matches!(text, "null" | "*"),
         };
-        if whole() {
+        if valid() {
             return Ok(Origin(text.to_ascii_lowercase().into()));
         }
         Err(format!(
@@ -42,14 +42,14 @@ impl fmt::Display for Origin {
     }
 }
 
-/// The pages that may open a WebSocket. What has no `Origin` always may.
+/// The origins that may open a WebSocket. A request without `Origin` always may.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Origins {
-    /// Pages served at one of these hosts or below it, by the host itself, which is the address that the
-    /// connection came to, or from loopback, where only the user's own machine can serve one. The scheme
+    /// Pages served at one of these hosts or below it, at the address that the connection was opened to, or
+    /// from loopback, where only the user's own machine can serve one. The scheme
     /// and the port do not matter; `null` is refused, because every page can have a frame of that origin.
     OfHosts(Vec<Box<str>>),
-    /// These and no others.
+    /// Only these origins.
     Listed(Vec<Origin>),
 }
 
@@ -60,7 +60,7 @@ impl Default for Origins {
 }
 
 impl Origins {
-    /// Whether a page of this origin may open a WebSocket to our address `local`.
+    /// Returns whether a page of this origin may open a WebSocket to the local address `local`.
     pub(crate) fn allow(&self, origin: &[u8], local: IpAddr) -> bool {
         let Ok(origin) = std::str::from_utf8(origin) else { return false };
         match self {
@@ -77,7 +77,7 @@ impl Origins {
     }
 }
 
-/// The host of an origin, without its port.
+/// Returns the host of an origin, without its port.
 fn host_of(origin: &str) -> Option<&str> {
     let (_, authority) = origin.split_once("://")?;
     match authority.rsplit_once(':') {
@@ -91,14 +91,15 @@ fn has(hosts: &[Box<str>], host: &str) -> bool {
 }
 
 fn is_below_any(hosts: &[Box<str>], host: &str) -> bool {
-    hosts.iter().any(|ours| is_at_or_below(host, ours))
+    hosts.iter().any(|parent| is_at_or_below(host, parent))
 }
 
-fn is_at_or_below(host: &str, ours: &str) -> bool {
+fn is_at_or_below(host: &str, parent: &str) -> bool {
     let host = host.strip_suffix('.').unwrap_or(host);
-    let Some(above) = host.len().checked_sub(ours.len()) else { return false };
+    let Some(above) = host.len().checked_sub(parent.len()) else { return false };
     let tail = host.as_bytes().get(above..).unwrap_or_default();
-    tail.eq_ignore_ascii_case(ours.as_bytes()) && (above == 0 || host.as_bytes()[above - 1] == b'.')
+    tail.eq_ignore_ascii_case(parent.as_bytes())
+        && (above == 0 || host.as_bytes()[above - 1] == b'.')
 }
 
 #[cfg(test)]
@@ -112,7 +113,7 @@ mod tests {
 
     /// RFC 6455 section 10.2.
     #[test]
-    fn pages_of_our_hosts_and_of_this_machine_are_allowed() {
+    fn pages_of_configured_hosts_and_of_loopback_are_allowed() {
         let ours = ["example.com", "[2001:db8::1]", "198.51.100.1"].map(Box::from);
         let origins = Origins::OfHosts(ours.into());
         let good = [
@@ -146,13 +147,13 @@ mod tests {
             "https://",
             "https://:443",
         ];
-        // A browser writes a host and a port there, nothing else.
+        // A browser sends a host and a port there, nothing else.
         assert_eq!(allowed(&origins, &bad), Vec::<&str>::new());
         assert!(!origins.allow(b"https://\xff.example.com", IpAddr::from([127, 0, 0, 1])));
     }
 
     #[test]
-    fn a_list_allows_what_it_names() {
+    fn a_list_allows_its_origins() {
         let list = |all: &[&str]| Origins::Listed(all.iter().map(|o| o.parse().unwrap()).collect());
         let all = ["https://a.example", "https://a.example:8443", "http://a.example", "null"];
         assert_eq!(allowed(&list(&["https://A.example"]), &all), all[..1]);

@@ -1,4 +1,4 @@
-//! The randomness the real world lends to the protocols.
+//! The random numbers of the real world, for the protocols.
 
 use chacha20::ChaCha12Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
@@ -12,14 +12,14 @@ use std::io;
 pub struct ChaCha(ChaCha12Rng);
 
 impl ChaCha {
-    /// A generator with a fresh seed of 256 bits.
+    /// Creates a generator with a new seed of 256 bits.
     ///
     /// # Errors
     /// When the operating system returns no randomness.
     pub fn from_os() -> io::Result<Self> {
         let mut seed = [0; 32];
         getrandom::fill(&mut seed)
-            .map_err(|e| io::Error::other(format!("the system gives no random numbers: {e}")))?;
+            .map_err(|e| io::Error::other(format!("the system returned no random numbers: {e}")))?;
         Ok(ChaCha(ChaCha12Rng::from_seed(seed)))
     }
 }

@@ -1,16 +1,16 @@
-//! Which of our own addresses the system would use to reach a peer.
+//! The local address that the system uses to reach a peer.
 
 use ringway_sansio::{Duration, Listener, Time, Transport};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
-/// How many peers' source addresses are remembered; beyond it everything is forgotten.
+/// Maximum number of cached source addresses, after which the cache is cleared.
 pub const SOURCES_REMEMBERED: usize = 4096;
-/// For how long, so that a change of routes is noticed.
+/// Lifetime of the cached source addresses, so that a change of routes is noticed.
 pub const SOURCE_LIFETIME: Duration = Duration::from_secs(30);
 
-/// The source address the system's routes give towards `remote`, or `None` when there is no route.
-/// Sends nothing.
+/// Returns the source address of the system's route to `remote`, or `None` when there is no route. Sends
+/// nothing.
 pub fn source_for(remote: IpAddr) -> Option<IpAddr> {
     let any: IpAddr = match remote {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -22,27 +22,27 @@ pub fn source_for(remote: IpAddr) -> Option<IpAddr> {
     Some(socket.local_addr().ok()?.ip()).filter(|ip| !ip.is_unspecified())
 }
 
-/// Our own addresses as seen from a peer: which listener would be used towards it, and the real
-/// address to write for it where it listens on a wildcard. Remembers what the system said.
+/// The local addresses as seen by a peer: the listener to use for it, and the address to write where that
+/// listens on a wildcard. Caches the source addresses of routes.
 #[derive(Clone, Debug)]
 pub struct LocalAddresses {
     listeners: Vec<Listener>,
     sources: HashMap<IpAddr, Option<IpAddr>>,
-    forget_at: Time,
+    clear_at: Time,
 }
 
 impl LocalAddresses {
-    /// For these listeners.
+    /// Creates the addresses of these listeners.
     pub fn new(listeners: &[Listener]) -> Self {
         LocalAddresses {
             listeners: listeners.to_vec(),
             sources: HashMap::new(),
-            forget_at: Time::ZERO,
+            clear_at: Time::ZERO,
         }
     }
 
-    /// The address a peer at `remote` would reach us at over `transport`: never a wildcard. `None`
-    /// when nothing listens for that transport and address family, or there is no route.
+    /// Returns the local address that a peer at `remote` can reach over `transport`, never a wildcard. `None`
+    /// when there is no listener of that transport and address family, or no route.
     pub fn local_addr_for(
         &mut self,
         now: Time,
@@ -58,9 +58,9 @@ impl LocalAddresses {
         Some(listener)
     }
 
-    /// The index of the listener to send from towards `remote`: the only one of that transport and
-    /// family, else the one bound to the address the routes give, else a wildcard, else one that is
-    /// a loopback address just when the peer is, else the first.
+    /// Returns the index of the listener to send from to `remote`: the only one of that transport and family,
+    /// else the one bound to the route's source address, else a wildcard, else one that is a loopback address
+    /// exactly when the peer's is, else the first.
     pub(crate) fn choose(
         &mut self,
         now: Time,
@@ -84,9 +84,9 @@ impl LocalAddresses {
     }
 
     fn source(&mut self, now: Time, remote: IpAddr) -> Option<IpAddr> {
-        if now >= self.forget_at || self.sources.len() >= SOURCES_REMEMBERED {
+        if now >= self.clear_at || self.sources.len() >= SOURCES_REMEMBERED {
             self.sources.clear();
-            self.forget_at = now + SOURCE_LIFETIME;
+            self.clear_at = now + SOURCE_LIFETIME;
         }
         *self.sources.entry(remote).or_insert_with(|| source_for(remote))
     }
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wildcard_is_told_as_a_real_address() {
+    fn a_wildcard_is_written_as_a_real_address() {
         let mut local = LocalAddresses::new(&[udp("0.0.0.0:5060")]);
         let addr = local.local_addr_for(Time::ZERO, Transport::Udp, [127, 0, 0, 1].into());
         assert_eq!(addr, Some("127.0.0.1:5060".parse().unwrap()));

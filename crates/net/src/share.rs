@@ -1,13 +1,13 @@
-//! A bounded number of something, of which each source has a share.
+//! A bounded number of units, of which each source has a share.
 //!
-//! A source may have at most a fixed number; a 64th of all once half is taken; and one once only a quarter is
-//! left. So a few sources cannot shut out others, however much each of them takes.
+//! A source may hold at most a fixed number of units; a 64th of all once half are in use; and one once only a
+//! quarter are free. So a few sources cannot shut out others, however much each of them takes.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::net::IpAddr;
 
-/// Counts what each source holds.
+/// Counts the units that each source holds.
 #[derive(Debug)]
 pub(crate) struct Shares {
     max: usize,
@@ -17,28 +17,28 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// `max` in all, of which one source has at most `max_of_source`.
+    /// Creates `max` units, of which one source has at most `max_of_source`.
     pub(crate) fn new(max: usize, max_of_source: usize) -> Self {
         Shares { max, max_of_source, used: 0, sources: HashMap::new() }
     }
 
-    /// What nobody holds.
+    /// Returns the number of free units.
     pub(crate) fn left(&self) -> usize {
         self.max.saturating_sub(self.used)
     }
 
-    /// What all hold.
+    /// Returns the number of units in use.
     #[cfg(test)]
     pub(crate) fn used(&self) -> usize {
         self.used
     }
 
-    /// What a source holds.
+    /// Returns the number of units that a source holds.
     pub(crate) fn of(&self, source: IpAddr) -> usize {
         self.sources.get(&source).copied().unwrap_or(0)
     }
 
-    /// Takes one for a source; `false` when its share is used up.
+    /// Takes a unit for a source. Returns `false` when its share is used up.
     pub(crate) fn take(&mut self, source: IpAddr) -> bool {
         let held = self.of(source);
         let share = if self.used < self.max / 2 {
@@ -56,7 +56,7 @@ impl Shares {
         true
     }
 
-    /// Gives one back.
+    /// Releases a unit of a source.
     pub(crate) fn release(&mut self, source: IpAddr) {
         if let Entry::Occupied(mut held) = self.sources.entry(source) {
             self.used = self.used.saturating_sub(1);
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn the_more_is_taken_the_smaller_the_shares() {
+    fn shares_shrink_as_units_are_taken() {
         let mut shares = Shares::new(640, 100);
         let held: Vec<usize> = (0..4).map(|n| takes_all(&mut shares, ip(n))).collect();
         assert_eq!(held, [100, 100, 100, 20]);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_hold_nothing_find_room_for_long() {
+    fn sources_without_units_find_free_ones_for_long() {
         let mut shares = Shares::new(100, 20);
         let held: Vec<usize> = (0..4).map(|n| takes_all(&mut shares, ip(n))).collect();
         assert_eq!(held, [20, 20, 10, 1]);

@@ -1,8 +1,8 @@
-//! A TUN device: whole IP packets to and from the kernel, for a protocol that stands above IP.
+//! A TUN device: whole IP packets to and from the kernel, for a protocol above IP.
 //!
-//! Opening one needs CAP_NET_ADMIN. The device carries no link header and no packet information;
-//! addresses and routes are given to it from outside, with `ip`. Reading and writing never wait:
-//! the descriptor is for whoever waits for it.
+//! Opening one needs CAP_NET_ADMIN. The device carries no link header and no packet information. Its
+//! addresses and routes are configured elsewhere, with `ip`. Reading and writing never block; the
+//! descriptor serves to wait for readiness.
 #![allow(unsafe_code)]
 
 use std::fs::{File, OpenOptions};
@@ -10,19 +10,19 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 
-/// An open TUN device; it goes with the value, unless it was made persistent.
+/// An open TUN device. Dropping it removes the device, unless that is persistent.
 #[derive(Debug)]
 pub struct Tun {
     file: File,
 }
 
 impl Tun {
-    /// Opens the device `name` in the network namespace of the thread, and makes it if there is
-    /// none. The name has 1 to 15 bytes.
+    /// Opens the device `name` in the network namespace of the thread, and creates it if it does not exist.
+    /// The name has 1 to 15 bytes.
     pub fn open(name: &str) -> io::Result<Tun> {
-        const MOST: usize = libc::IFNAMSIZ - 1;
-        if name.is_empty() || name.len() > MOST || name.bytes().any(|b| b == 0 || b == b'/') {
-            let text = format!("expected a device name of 1 to {MOST} bytes, got {name:?}");
+        const MAX_NAME: usize = libc::IFNAMSIZ - 1;
+        if name.is_empty() || name.len() > MAX_NAME || name.bytes().any(|b| b == 0 || b == b'/') {
+            let text = format!("expected a device name of 1 to {MAX_NAME} bytes, got {name:?}");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let file = OpenOptions::new()
@@ -37,7 +37,7 @@ impl Tun {
         }
         request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;
         // SAFETY: TUNSETIFF reads and writes one `ifreq`, which lives until the call returns, and
-        // the name in it ends with a zero because it is shorter than its place.
+        // the name in it ends with a zero because it is shorter than its field.
         let status = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) };
         if status < 0 {
             return Err(io::Error::last_os_error());
@@ -45,13 +45,12 @@ impl Tun {
         Ok(Tun { file })
     }
 
-    /// Reads one packet; gives its length. What does not fit `out` is lost. `WouldBlock` when
-    /// there is none.
+    /// Reads one packet. Returns its length; what does not fit `out` is lost. `WouldBlock` when there is none.
     pub fn read(&self, out: &mut [u8]) -> io::Result<usize> {
         (&self.file).read(out)
     }
 
-    /// Hands one packet to the kernel. `WouldBlock` when its queue is full.
+    /// Passes one packet to the kernel. `WouldBlock` when its queue is full.
     pub fn write(&self, packet: &[u8]) -> io::Result<()> {
         let written = (&self.file).write(packet)?;
         if written == packet.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
@@ -75,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_cannot_be_is_refused() {
+    fn an_invalid_name_is_refused() {
         for name in ["", "sixteen-bytes-xx", "a/b", "a\0b"] {
             let error = Tun::open(name).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{name:?}");

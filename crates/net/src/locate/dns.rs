@@ -1,7 +1,8 @@
-//! Asking DNS, by hickory. It only fetches; what to fetch is decided in [`order`](super::order).
+//! Querying DNS, by hickory. Which records to fetch is decided in [`order`](super::order).
 
 use super::order::{
-    Found, Naptr, Query, Server, Service, Srv, Step, after_naptr, first_step, usable_srv,
+    FetchResult, Naptr, Query, Records, Server, Service, Srv, Step, after_naptr, first_step,
+    usable_srv,
 };
 use super::table::MAX_LIFETIME;
 use crate::route::source_for;
@@ -17,43 +18,33 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// Longest wait for one answer of the name servers, and how often they are asked again.
+/// Maximum wait for one answer of the name servers, and the number of retries.
 const TIMEOUT: Duration = Duration::from_millis(1_500);
 const RETRIES: usize = 1;
 
-/// Hosts whose addresses are looked up for one query.
+/// Maximum number of hosts whose addresses are looked up for one query.
 const MAX_HOSTS: usize = 32;
 
-/// Addresses used of one host.
+/// Maximum number of addresses used of one host.
 const MAX_ADDRESSES: usize = 16;
 
-/// How long a negative answer holds that comes without a lifetime of its own (RFC 2308 section 5).
+/// Lifetime of a negative answer without a TTL (RFC 2308 section 5).
 const NEGATIVE: Duration = Duration::from_secs(30);
 
 /// Fetches records.
 pub(crate) struct Fetcher {
     resolver: TokioResolver,
     hosts: Hosts,
-    ours: Vec<Transport>,
+    transports: Vec<Transport>,
     ipv4: bool,
     ipv6: bool,
 }
 
-/// What came of one query.
-#[derive(Debug)]
-pub(crate) struct Fetched {
-    pub(crate) found: Found,
-    /// How long DNS says that it holds.
-    pub(crate) lifetime: Duration,
-    /// Whether a name server failed to answer something, so that there may be more.
-    pub(crate) failed: bool,
-}
-
 impl Fetcher {
-    /// Asks these servers, or the system's where none are given.
+    /// Creates a fetcher that asks these servers, or the system's if there are none.
     pub(crate) fn new(
         servers: &[SocketAddr],
-        ours: Vec<Transport>,
+        transports: Vec<Transport>,
         ipv4: bool,
         ipv6: bool,
     ) -> Result<Self, NetError> {
@@ -67,79 +58,78 @@ impl Fetcher {
         let options: &mut ResolverOpts = builder.options_mut();
         options.timeout = TIMEOUT;
         options.attempts = RETRIES;
-        // What is worth remembering is remembered here, as hops.
+        // Answers are cached as hops, by `table`.
         options.cache_size = 0;
         // A host without the file has no hosts in it.
         let hosts = Hosts::from_system().unwrap_or_default();
-        Ok(Fetcher { resolver: builder.build()?, hosts, ours, ipv4, ipv6 })
+        Ok(Fetcher { resolver: builder.build()?, hosts, transports, ipv4, ipv6 })
     }
 
-    /// The transports we can send on, the best first.
+    /// Returns the transports that can be sent on, the best first.
     pub(crate) fn transports(&self) -> &[Transport] {
-        &self.ours
+        &self.transports
     }
 
-    /// All that the hosts file or else DNS has to say about a query.
-    pub(crate) async fn fetch(&self, query: &Query) -> Fetched {
-        let mut asked = Asked::default();
-        let mut step = first_step(query, &self.ours);
-        let hosts = self.hosts_say(&query.host);
+    /// Fetches what the hosts file, or else DNS, has about a query.
+    pub(crate) async fn fetch(&self, query: &Query) -> FetchResult {
+        let mut status = LookupStatus::default();
+        let mut step = first_step(query, &self.transports);
+        let hosts = self.hosts_file(&query.host);
         if !hosts.is_empty() {
-            // Whoever administers this host has said where that one is.
+            // The hosts file of this host overrides DNS.
             if step == Step::Naptr {
-                step = after_naptr(query, &self.ours, &[]);
+                step = after_naptr(query, &self.transports, &[]);
             }
-            let mut found = Found { server: step.server(), ..Found::default() };
+            let mut found = Records { server: step.server(), ..Records::default() };
             found.addresses.insert(query.host.clone(), hosts);
-            return Fetched { found, lifetime: MAX_LIFETIME, failed: false };
+            return FetchResult { found, lifetime: MAX_LIFETIME, failed: false };
         }
         if step == Step::Naptr {
-            let records = self.records(&query.host, RecordType::NAPTR, &mut asked).await;
+            let records = self.records(&query.host, RecordType::NAPTR, &mut status).await;
             let records: Vec<Naptr> = records.into_iter().filter_map(naptr).collect();
-            step = after_naptr(query, &self.ours, &records);
+            step = after_naptr(query, &self.transports, &records);
         }
-        let mut found = Found::default();
+        let mut found = Records::default();
         match step {
             Step::Known(_) | Step::Nowhere | Step::Naptr => {}
             Step::Addresses(server) => {
-                found.addresses = self.addresses(&[&*server.host], &mut asked).await;
+                found.addresses = self.addresses(&[&*server.host], &mut status).await;
                 found.server = Some(server);
             }
             Step::Services(services, server) => {
-                self.services(services, server, &mut found, &mut asked).await;
+                self.services(services, server, &mut found, &mut status).await;
             }
         }
-        Fetched { found, lifetime: asked.lifetime, failed: asked.failed }
+        FetchResult { found, lifetime: status.lifetime, failed: status.failed }
     }
 
-    /// The SRV records of all services and the addresses they lead to. The addresses of the host
-    /// itself are asked for at the same time: where there are no SRV records, or the name servers
-    /// are slow to say so, they are what is needed next.
+    /// Fetches the SRV records of all services and the addresses of their targets. The addresses of the host
+    /// itself are fetched at the same time: they are needed next where there are no SRV records.
     async fn services(
         &self,
         services: Vec<Service>,
         server: Server,
-        found: &mut Found,
-        asked: &mut Asked,
+        found: &mut Records,
+        status: &mut LookupStatus,
     ) {
         let lookups = services.iter().map(|service| async {
-            let mut asked = Asked::default();
-            let records = self.records(&service.name, RecordType::SRV, &mut asked).await;
-            (service.transport, records, asked)
+            let mut status = LookupStatus::default();
+            let records = self.records(&service.name, RecordType::SRV, &mut status).await;
+            (service.transport, records, status)
         });
-        let mut plain_asked = Asked::default();
+        let mut plain_status = LookupStatus::default();
         let host = [&*server.host];
         let (answers, plain) =
-            join(join_all(lookups), self.addresses(&host, &mut plain_asked)).await;
+            join(join_all(lookups), self.addresses(&host, &mut plain_status)).await;
         for (transport, records, one) in answers {
-            asked.join(&one);
+            status.join(&one);
             let records = usable_srv(records.into_iter().filter_map(srv).collect());
             if !records.is_empty() {
                 found.services.push((transport, records));
             }
         }
         if found.services.is_empty() {
-            asked.join(&plain_asked);
+            status.join(&plain_status);
             found.addresses = plain;
             found.server = Some(server);
             return;
@@ -150,31 +140,35 @@ impl Fetcher {
                 targets.push(&record.target);
             }
         }
-        found.addresses = self.addresses(&targets, asked).await;
+        found.addresses = self.addresses(&targets, status).await;
     }
 
-    /// The addresses of hosts, IPv6 first where there is a route (RFC 6724 section 2.1, as far as it
-    /// matters here), and those without a route only where no other is left.
-    async fn addresses(&self, hosts: &[&str], asked: &mut Asked) -> HashMap<Box<str>, Vec<IpAddr>> {
+    /// Fetches the addresses of hosts, IPv6 first where there is a route (RFC 6724 section 2.1, as far as it
+    /// matters here). Addresses without a route are used only where no other is left.
+    async fn addresses(
+        &self,
+        hosts: &[&str],
+        status: &mut LookupStatus,
+    ) -> HashMap<Box<str>, Vec<IpAddr>> {
         let lookups = hosts.iter().map(|host| async move {
-            let known = self.hosts_say(host);
-            if !known.is_empty() {
-                return (Box::from(*host), known, Asked::default());
+            let listed = self.hosts_file(host);
+            if !listed.is_empty() {
+                return (Box::from(*host), listed, LookupStatus::default());
             }
-            let (mut asked, mut asked4) = (Asked::default(), Asked::default());
-            let v6 = self.records_if(self.ipv6, host, RecordType::AAAA, &mut asked);
-            let v4 = self.records_if(self.ipv4, host, RecordType::A, &mut asked4);
+            let (mut status, mut status4) = (LookupStatus::default(), LookupStatus::default());
+            let v6 = self.records_if(self.ipv6, host, RecordType::AAAA, &mut status);
+            let v4 = self.records_if(self.ipv4, host, RecordType::A, &mut status4);
             let (v6, v4) = join(v6, v4).await;
-            asked.join(&asked4);
+            status.join(&status4);
             let mut addresses: Vec<IpAddr> = v6.iter().chain(&v4).filter_map(address).collect();
             addresses.truncate(MAX_ADDRESSES);
             let (near, far): (Vec<_>, Vec<_>) =
                 addresses.into_iter().partition(|ip| source_for(*ip).is_some());
-            (Box::from(*host), if near.is_empty() { far } else { near }, asked)
+            (Box::from(*host), if near.is_empty() { far } else { near }, status)
         });
         let mut all = HashMap::new();
         for (host, addresses, one) in join_all(lookups).await {
-            asked.join(&one);
+            status.join(&one);
             if !addresses.is_empty() {
                 all.insert(host, addresses);
             }
@@ -182,12 +176,12 @@ impl Fetcher {
         all
     }
 
-    /// What the hosts file, as it was at the start, says of a host.
-    fn hosts_say(&self, host: &str) -> Vec<IpAddr> {
+    /// Returns the addresses of a host in the hosts file, as read at the start.
+    fn hosts_file(&self, host: &str) -> Vec<IpAddr> {
         let Some(name) = absolute(host) else { return Vec::new() };
         [(self.ipv6, RecordType::AAAA), (self.ipv4, RecordType::A)]
             .into_iter()
-            .filter(|(wanted, _)| *wanted)
+            .filter(|(enabled, _)| *enabled)
             .filter_map(|(_, kind)| {
                 self.hosts.lookup_static_host(&DnsQuery::query(name.clone(), kind))
             })
@@ -200,54 +194,54 @@ impl Fetcher {
 
     async fn records_if(
         &self,
-        wanted: bool,
+        enabled: bool,
         name: &str,
         kind: RecordType,
-        asked: &mut Asked,
+        status: &mut LookupStatus,
     ) -> Vec<RData> {
-        if wanted { self.records(name, kind, asked).await } else { Vec::new() }
+        if enabled { self.records(name, kind, status).await } else { Vec::new() }
     }
 
-    /// The records of one kind at a name. None where there are none, and none where the name servers
-    /// failed, which is noted.
-    async fn records(&self, name: &str, kind: RecordType, asked: &mut Asked) -> Vec<RData> {
+    /// Fetches the records of one kind at a name. Returns none where there are none, or where the name servers
+    /// failed, which is recorded in `status`.
+    async fn records(&self, name: &str, kind: RecordType, status: &mut LookupStatus) -> Vec<RData> {
         let Some(name) = absolute(name) else { return Vec::new() };
         match self.resolver.lookup(name, kind).await {
             Ok(lookup) => {
                 let fitting = lookup.answers().iter().filter(|r| r.record_type() == kind);
                 let ttl = lookup.answers().iter().map(|r| r.ttl).min().unwrap_or(0);
-                asked.lifetime = asked.lifetime.min(Duration::from_secs(ttl.into()));
+                status.lifetime = status.lifetime.min(Duration::from_secs(ttl.into()));
                 fitting.map(|r| r.data.clone()).collect()
             }
             Err(NetError::Dns(DnsError::NoRecordsFound(none))) => {
                 let lifetime =
                     none.negative_ttl.map_or(NEGATIVE, |ttl| Duration::from_secs(ttl.into()));
-                asked.lifetime = asked.lifetime.min(lifetime);
+                status.lifetime = status.lifetime.min(lifetime);
                 Vec::new()
             }
             Err(error) => {
                 tracing::debug!(%error, "name servers failed");
-                asked.failed = true;
+                status.failed = true;
                 Vec::new()
             }
         }
     }
 }
 
-/// What was learned by the way.
-struct Asked {
+/// The lifetime and the failures of the lookups of a query.
+struct LookupStatus {
     lifetime: Duration,
     failed: bool,
 }
 
-impl Default for Asked {
+impl Default for LookupStatus {
     fn default() -> Self {
-        Asked { lifetime: Duration::MAX, failed: false }
+        LookupStatus { lifetime: Duration::MAX, failed: false }
     }
 }
 
-impl Asked {
-    fn join(&mut self, other: &Asked) {
+impl LookupStatus {
+    fn join(&mut self, other: &LookupStatus) {
         self.lifetime = self.lifetime.min(other.lifetime);
         self.failed |= other.failed;
     }
@@ -261,8 +255,8 @@ fn name_server(addr: SocketAddr) -> NameServerConfig {
     NameServerConfig::new(addr.ip(), true, connections.into())
 }
 
-/// A name of several labels is a whole one; a single label may be completed by the system's search
-/// list, as other programs on the host do it.
+/// Parses a name. A name of several labels is absolute; a single label may be completed by the system's
+/// search list, as in other programs on the host.
 fn absolute(name: &str) -> Option<Name> {
     let mut parsed = Name::from_ascii(name).ok()?;
     if parsed.num_labels() > 1 {

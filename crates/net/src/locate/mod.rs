@@ -1,12 +1,12 @@
 //! Locating SIP servers (RFC 3263): from the host of a URI to transports, addresses and ports, in
 //! the order to try them.
 //!
-//! [`Locator::locate`] never waits: it answers at once what needs no query or is remembered, and
-//! else asks in the background and answers by a callback. Each question is charged to the source on whose
-//! behalf it is asked (`queue`), so slow names hold up only those who ask for them. What DNS said is
-//! remembered for as long as it holds, within bounds, and longer where DNS itself fails or is slow
-//! (RFC 8767); a hop that failed is tried last for a while, never for ever. [`order`] has the decisions,
-//! as pure functions.
+//! [`Locator::locate`] never waits: it returns at once a result that needs no query or is cached, and
+//! otherwise queries DNS in the background and returns the result by a callback. Each query is charged to
+//! the source on whose behalf it is made (`queue`), so slow names delay only the sources that ask for
+//! them. Answers are cached for their lifetime, within bounds, and longer where DNS itself fails or is
+//! slow (RFC 8767). A hop that failed is tried last for a limited time. [`order`] has the decisions, as
+//! pure functions.
 
 mod dns;
 pub mod order;
@@ -17,9 +17,9 @@ mod table;
 
 use crate::clock::Clock;
 use crate::sys::max_files;
-use dns::{Fetched, Fetcher};
+use dns::Fetcher;
 pub use order::Query;
-use order::{Found, Step, failed_last, first_step};
+use order::{FetchResult, Records, Step, failed_last, first_step};
 pub use queue::{
     MAX_ASKED, MAX_ASKED_OF_SOURCE, MAX_QUEUED, MAX_QUEUED_OF_SOURCE, MAX_WAITING,
     MAX_WAITING_OF_SOURCE,
@@ -32,43 +32,43 @@ use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use table::{CacheLookup, Table};
 pub use table::{
     FAILED_FOR, MAX_FAILED, MAX_LIFETIME, MAX_NEGATIVE_LIFETIME, MAX_REMEMBERED, MIN_LIFETIME,
     STALE_FOR, STALE_RECHECK,
 };
-use table::{Known, Table};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-/// Longest time one query may take, all its lookups together: well within the 32 s of a transaction
-/// (RFC 3261 section 17.1.1.2, timer B).
+/// Maximum time of one query with all its lookups: well within the 32 s of a transaction (RFC 3261 section
+/// 17.1.1.2, timer B).
 pub const LOCATE_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// Longest wait of a question for its turn.
+/// Maximum wait of a question for its turn.
 pub const MAX_TURN_WAIT: Duration = Duration::from_secs(4);
 
-/// How long a caller waits for DNS where an expired answer is remembered, which is used then (RFC 8767
-/// section 5, the client response timer; 1.8 s there). As long as a SIP client waits before it sends a
-/// request again (RFC 3261 section 17.1.1.1, T1).
+/// Wait for DNS after which an expired cached answer is used (RFC 8767 section 5, the client response timer;
+/// 1.8 s there). Equals the wait of a SIP client before it retransmits a request (RFC 3261 section 17.1.1.1,
+/// T1).
 pub const STALE_AFTER: Duration = Duration::from_millis(500);
 
-/// Files that the process may open for each question asked at once.
+/// Number of files that the process may open for each concurrent question.
 const FILES_A_QUESTION: usize = 32;
 
-/// How server location is done.
+/// The configuration of server location.
 #[derive(Clone, Debug)]
 pub struct LocatorConfig {
-    /// Name servers to ask; those of the system where there are none.
+    /// The name servers; the system's if empty.
     pub servers: Vec<SocketAddr>,
-    /// The transports we can send on, the best first.
+    /// The transports that can be sent on, the best first.
     pub transports: Vec<Transport>,
-    /// Whether we can send over IPv4.
+    /// Whether IPv4 can be sent.
     pub ipv4: bool,
-    /// Whether we can send over IPv6.
+    /// Whether IPv6 can be sent.
     pub ipv6: bool,
-    /// Questions asked at once, at most [`MAX_ASKED`]: each takes some sockets. Defaults to one for every
-    /// 32 files that the process may open.
+    /// Maximum number of concurrent questions, at most [`MAX_ASKED`], because each uses some sockets. Defaults
+    /// to one for every 32 files that the process may open.
     pub asked: usize,
 }
 
@@ -80,24 +80,24 @@ impl Default for LocatorConfig {
     }
 }
 
-/// What a [`Locator`] has counted.
+/// The counters of a [`Locator`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LocateCounts {
-    /// Questions put to DNS.
+    /// Questions sent to DNS.
     pub asked: u64,
     /// Questions that DNS did not answer in time.
     pub timed_out: u64,
-    /// Queries answered by an expired answer, because DNS failed, was slow, or could not be asked.
+    /// Queries answered by an expired answer, because DNS failed, was slow, or was not asked.
     pub stale: u64,
-    /// Queries for which DNS was not asked: a share of their source was used up, or their turn did not
-    /// come in time.
+    /// Queries for which DNS was not asked, because a share of their source was used up, or their turn did
+    /// not come in time.
     pub refused: u64,
-    /// Remembered answers that made room for others.
+    /// Cached answers that were evicted.
     pub evicted: u64,
 }
 
 impl LocateCounts {
-    /// Visits every count by its name, with what it counts, in a fixed order.
+    /// Visits every counter in a fixed order, with its name and description.
     pub fn visit(&self, visit: &mut dyn FnMut(&'static str, &'static str, u64)) {
         visit("dns_asked", "Questions put to DNS.", self.asked);
         visit("dns_timed_out", "Questions that DNS did not answer in time.", self.timed_out);
@@ -126,13 +126,13 @@ struct State {
 }
 
 impl State {
-    fn hops(&self, now: Time, found: &Found, query: &Query, seed: u64) -> Vec<Hop> {
+    fn hops(&self, now: Time, found: &Records, query: &Query, seed: u64) -> Vec<Hop> {
         let mut hops = found.hops(query, &mut SplitMix::new(seed));
         failed_last(&mut hops, |hop| self.table.has_failed(now, hop.transport, hop.addr));
         hops
     }
 
-    /// What is answered where DNS cannot be asked or does not answer: an expired answer, or none.
+    /// Returns the hops of an expired answer, if there is one, where DNS cannot be asked or does not answer.
     fn stale_hops(&mut self, now: Time, query: &Query, seed: u64) -> Option<Vec<Hop>> {
         let found = self.table.stale(now, query)?;
         self.counts.stale += 1;
@@ -140,7 +140,7 @@ impl State {
     }
 }
 
-/// Answers for those who wait.
+/// Results for waiting callers.
 type Answers = Vec<(Vec<Hop>, Waiter)>;
 
 /// The system's configuration of name servers cannot be used.
@@ -156,7 +156,7 @@ impl fmt::Display for LocateError {
 impl std::error::Error for LocateError {}
 
 impl Locator {
-    /// Queries run on `runtime`, which must be another than the workers' own.
+    /// Creates a locator whose queries run on `runtime`, which must not be a worker's.
     pub fn new(
         config: LocatorConfig,
         clock: Clock,
@@ -173,15 +173,15 @@ impl Locator {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A thread that panicked left nothing half done in the tables.
+        // A panic leaves the tables in a valid state.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where to send. `Some` is the answer, in the order to try; empty where nothing serves the
-    /// query, or the share of `source` is used up and nothing is remembered. `None` means that DNS must
-    /// be asked: `done` is called later, from the runtime's thread, with the answer, and must not wait.
-    /// `source` is the address on whose behalf the query is made, to which it is charged. `seed` decides
-    /// between servers of equal standing by their weights; with the same seed the order is the same.
+    /// Returns the hops of a query in the order to try them. They are empty where nothing serves the query,
+    /// or the share of `source` is used up and nothing is cached. `None` means that DNS must be asked: `done`
+    /// is called later with the hops, from the runtime's thread, and must not block. `source` is the address
+    /// on whose behalf the query is made, to which it is charged. `seed` decides between servers of equal
+    /// priority by their weights; the same seed gives the same order.
     pub fn locate(
         self: &Arc<Self>,
         query: Query,
@@ -199,12 +199,12 @@ impl Locator {
         let now = self.clock.now();
         let mut state = self.state();
         match state.table.look_up(now, &query) {
-            Known::Fresh(found) => return Some(state.hops(now, &found, &query, seed)),
-            Known::Stale(found) => {
+            CacheLookup::Fresh(found) => return Some(state.hops(now, &found, &query, seed)),
+            CacheLookup::Stale(found) => {
                 state.counts.stale += 1;
                 return Some(state.hops(now, &found, &query, seed));
             }
-            Known::Unknown => {}
+            CacheLookup::Unknown => {}
         }
         let waiter = Waiter { source, seed, done: Box::new(done) };
         let refused = if state.queue.contains(&query) {
@@ -225,26 +225,26 @@ impl Locator {
         Some(state.stale_hops(now, &query, seed).unwrap_or_default())
     }
 
-    /// Remembers that a hop failed (RFC 3263 section 4.3: a transport error, a timeout without any
-    /// answer, or a 503): for `period`, such as a Retry-After tells, or [`FAILED_FOR`].
+    /// Records that a hop failed (RFC 3263 section 4.3: a transport error, a timeout without any response, or
+    /// a 503) for `period`, such as that of a Retry-After, or [`FAILED_FOR`].
     pub fn failed(&self, transport: Transport, addr: SocketAddr, period: Option<Duration>) {
         let now = self.clock.now();
         self.state().table.fail(now, transport, addr, period.unwrap_or(FAILED_FOR));
     }
 
-    /// Forgets that a hop failed, because it answered.
+    /// Clears the failure of a hop, because it answered.
     pub fn answered(&self, transport: Transport, addr: SocketAddr) {
         self.state().table.recover(transport, addr);
     }
 
-    /// How many queries are remembered, under way, and how many hops count as failed.
+    /// Returns the number of cached queries, of queries in progress, and of failed hops.
     pub fn sizes(&self) -> (usize, usize, usize) {
         let state = self.state();
         let (remembered, failed) = state.table.sizes();
         (remembered, state.queue.len(), failed)
     }
 
-    /// What has been counted since the start.
+    /// Returns the counters since the start.
     pub fn counts(&self) -> LocateCounts {
         let state = self.state();
         LocateCounts { evicted: state.table.evicted(), ..state.counts }
@@ -271,8 +271,8 @@ impl Locator {
         });
     }
 
-    /// DNS is slow: those who wait are answered by what is remembered, if anything is, and the question
-    /// goes on (RFC 8767 section 5).
+    /// Answers the waiting callers with an expired answer, if there is one, because DNS is slow. The question
+    /// continues (RFC 8767 section 5).
     fn late(&self, query: &Query) -> Answers {
         let now = self.clock.now();
         let mut state = self.state();
@@ -283,7 +283,8 @@ impl Locator {
         waiters.into_iter().map(|waiter| (hops(&waiter), waiter)).collect()
     }
 
-    fn finish(&self, query: &Query, source: IpAddr, fetched: Option<Fetched>) -> Answers {
+    /// Stores the result of a question and answers the waiting callers.
+    fn finish(&self, query: &Query, source: IpAddr, fetched: Option<FetchResult>) -> Answers {
         let now = self.clock.now();
         let mut state = self.state();
         state.counts.timed_out += u64::from(fetched.is_none());
@@ -296,7 +297,7 @@ impl Locator {
         waiters.into_iter().map(|waiter| (hops(&waiter), waiter)).collect()
     }
 
-    /// It was never this question's turn. That says nothing of the name, so nothing is remembered.
+    /// Ends a question whose turn did not come. That reveals nothing about the name, so nothing is cached.
     fn pass_over(&self, query: &Query) -> Answers {
         let now = self.clock.now();
         let mut state = self.state();

@@ -1,19 +1,20 @@
-//! The decisions of RFC 3263, as functions of what DNS said. Nothing here asks DNS, reads a clock or
-//! draws a random number.
+//! The decisions of RFC 3263, as functions of DNS answers. Nothing here queries DNS, reads a clock or draws
+//! random numbers of its own.
 
 use ringway_sansio::{Hop, Random, Transport};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
-/// Services looked up for one domain: one for each transport, and some doubles.
+/// Maximum number of services looked up for one domain: one for each transport, and some duplicates.
 pub const MAX_SERVICES: usize = 8;
-/// SRV records used of one service; those of the worst priority go first.
+/// Maximum number of SRV records used of one service; those of the lowest priority are dropped.
 pub const MAX_SRV: usize = 32;
-/// Hops given for one query.
+/// Maximum number of hops returned for one query.
 pub const MAX_HOPS: usize = 32;
 
-/// What a request is to be sent to: what its next-hop URI says.
+/// The destination of a request, from its next-hop URI.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Query {
     /// The host part (or the `maddr` parameter), a name or a literal address, IPv6 with or without
@@ -62,24 +63,23 @@ pub(crate) struct Srv {
     pub(crate) target: Box<str>,
 }
 
-/// What to ask DNS next.
+/// The next step of a query.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
-    /// Nothing: this is it.
+    /// The hop is known.
     Known(Hop),
-    /// Nothing: no transport of ours serves the URI.
+    /// No transport serves the URI.
     Nowhere,
-    /// The addresses of this server's host.
+    /// Fetch the addresses of this server's host.
     Addresses(Server),
-    /// The SRV records of each of these, in our order; where none has any, the addresses of the
-    /// server behind them.
+    /// Fetch the SRV records of each service, in this order; where none has any, the addresses of the server.
     Services(Vec<Service>, Server),
-    /// The NAPTR records of the host.
+    /// Fetch the NAPTR records of the host.
     Naptr,
 }
 
 impl Step {
-    /// The server whose addresses are to be tried without any SRV record.
+    /// Returns the server whose addresses are tried where there is no SRV record.
     pub(crate) fn server(self) -> Option<Server> {
         match self {
             Step::Addresses(server) | Step::Services(_, server) => Some(server),
@@ -88,7 +88,7 @@ impl Step {
     }
 }
 
-/// What a `sips` URI makes of a transport (RFC 3261 section 26.2.2).
+/// Returns the secure form of a transport, for a `sips` URI (RFC 3261 section 26.2.2).
 fn secured(transport: Transport) -> Option<Transport> {
     match transport {
         Transport::Tcp | Transport::Tls => Some(Transport::Tls),
@@ -98,21 +98,21 @@ fn secured(transport: Transport) -> Option<Transport> {
     }
 }
 
-/// RFC 3263 sections 4.1 and 4.2, as far as they go without DNS. `ours` are the transports we can
-/// send on, the best first.
-pub(crate) fn first_step(query: &Query, ours: &[Transport]) -> Step {
+/// Returns the first step of a query (RFC 3263 sections 4.1 and 4.2). `available` are the transports that can
+/// be sent on, the best first.
+pub(crate) fn first_step(query: &Query, available: &[Transport]) -> Step {
     let literal = literal(&query.host);
     // An explicit transport is used; a literal address or a port without one means UDP or TLS.
     let default = if query.secure { Transport::Tls } else { Transport::Udp };
-    let given = match query.transport {
+    let explicit = match query.transport {
         Some(transport) if query.secure => match secured(transport) {
             Some(transport) => Some(transport),
             None => return Step::Nowhere,
         },
         other => other,
     };
-    let fallback = given.or_else(|| fallback(query.secure, ours)).unwrap_or(default);
-    if !ours.contains(&fallback) {
+    let fallback = explicit.or_else(|| fallback(query.secure, available)).unwrap_or(default);
+    if !available.contains(&fallback) {
         return Step::Nowhere;
     }
     let port = query.port.unwrap_or_else(|| fallback.default_port());
@@ -121,7 +121,7 @@ pub(crate) fn first_step(query: &Query, ours: &[Transport]) -> Step {
         return Step::Known(Hop { transport: fallback, addr, name: None });
     }
     let server = Server { transport: fallback, host: query.host.clone(), port };
-    match (query.port, given) {
+    match (query.port, explicit) {
         (Some(_), _) => Step::Addresses(server),
         (None, Some(transport)) => match service_name(transport, &query.host) {
             Some(name) => Step::Services(vec![Service { transport, name }], server),
@@ -131,21 +131,25 @@ pub(crate) fn first_step(query: &Query, ours: &[Transport]) -> Step {
     }
 }
 
-/// The transport where nothing names one: UDP, or TLS for `sips`; the best of ours where we have no
-/// UDP (section 4.1 leaves us the choice).
-fn fallback(secure: bool, ours: &[Transport]) -> Option<Transport> {
+/// Returns the transport where nothing names one: UDP, or TLS for `sips`; the best available one where those
+/// are not (section 4.1 leaves the choice).
+fn fallback(secure: bool, available: &[Transport]) -> Option<Transport> {
     let default = if secure { Transport::Tls } else { Transport::Udp };
     let fits = |t: &Transport| !secure || t.is_secure();
-    ours.iter().copied().find(|t| *t == default).or_else(|| ours.iter().copied().find(fits))
+    available
+        .iter()
+        .copied()
+        .find(|t| *t == default)
+        .or_else(|| available.iter().copied().find(fits))
 }
 
-/// A host that is an address already.
+/// Parses a host that is an address.
 fn literal(host: &str) -> Option<IpAddr> {
     let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
     bare.parse().ok()
 }
 
-/// Where the SRV records of a transport stand (RFC 3263 section 4.2, RFC 4168 section 5.1).
+/// Returns the name of a transport's SRV records (RFC 3263 section 4.2, RFC 4168 section 5.1).
 fn service_name(transport: Transport, host: &str) -> Option<Box<str>> {
     let prefix = match transport {
         Transport::Udp => "_sip._udp.",
@@ -159,7 +163,7 @@ fn service_name(transport: Transport, host: &str) -> Option<Box<str>> {
     Some([prefix, host].concat().into())
 }
 
-/// RFC 3263 section 4.1: what a NAPTR service field stands for.
+/// Returns the transport of a NAPTR service field (RFC 3263 section 4.1).
 fn naptr_transport(services: &[u8]) -> Option<Transport> {
     const NAMES: [(&[u8], Transport); 5] = [
         (b"SIP+D2U", Transport::Udp),
@@ -171,15 +175,15 @@ fn naptr_transport(services: &[u8]) -> Option<Transport> {
     NAMES.iter().find(|(name, _)| name.eq_ignore_ascii_case(services)).map(|(_, t)| *t)
 }
 
-/// RFC 3263 section 4.1: the services NAPTR records lead to, or without usable ones those we would
-/// look for ourselves.
-pub(crate) fn after_naptr(query: &Query, ours: &[Transport], records: &[Naptr]) -> Step {
+/// Returns the step after the NAPTR records (RFC 3263 section 4.1): their services, or without usable
+/// records those of the available transports.
+pub(crate) fn after_naptr(query: &Query, available: &[Transport], records: &[Naptr]) -> Step {
     let mut usable: Vec<(&Naptr, Transport)> = records
         .iter()
         .filter(|r| r.flags.eq_ignore_ascii_case(b"s") && r.regexp.is_empty())
         .filter(|r| !r.replacement.is_empty())
         .filter_map(|r| naptr_transport(&r.services).map(|t| (r, t)))
-        .filter(|(_, t)| ours.contains(t) && (!query.secure || t.is_secure()))
+        .filter(|(_, t)| available.contains(t) && (!query.secure || t.is_secure()))
         .collect();
     // RFC 3403 section 4.1: once a record of one order fits, those of other orders do not count.
     let order = usable.iter().map(|(r, _)| r.order).min();
@@ -190,8 +194,8 @@ pub(crate) fn after_naptr(query: &Query, ours: &[Transport], records: &[Naptr]) 
         .map(|(r, transport)| Service { transport, name: r.replacement.clone() })
         .collect();
     if services.is_empty() {
-        // "_sip" for SIP URIs and "_sips" for SIPS URIs, for each transport we have.
-        services = ours
+        // "_sip" for SIP URIs and "_sips" for SIPS URIs, for each available transport.
+        services = available
             .iter()
             .filter(|t| t.is_secure() == query.secure)
             .filter_map(|t| Some(Service { transport: *t, name: service_name(*t, &query.host)? }))
@@ -201,7 +205,7 @@ pub(crate) fn after_naptr(query: &Query, ours: &[Transport], records: &[Naptr]) 
     let transport = match services.first() {
         // Section 4.2: without SRV records, the transport NAPTR chose at its default port.
         Some(service) if order.is_some() => service.transport,
-        _ => match fallback(query.secure, ours) {
+        _ => match fallback(query.secure, available) {
             Some(transport) => transport,
             None => return Step::Nowhere,
         },
@@ -211,19 +215,19 @@ pub(crate) fn after_naptr(query: &Query, ours: &[Transport], records: &[Naptr]) 
     if services.is_empty() { Step::Addresses(server) } else { Step::Services(services, server) }
 }
 
-/// All DNS said about one query.
+/// The DNS records of one query.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Found {
-    /// The SRV records of each service that has some, in the order to try them.
+pub(crate) struct Records {
+    /// The SRV records of each service that has some, in the order to try the services.
     pub(crate) services: Vec<(Transport, Vec<Srv>)>,
-    /// What to try where there are none.
+    /// The server to try where there are none.
     pub(crate) server: Option<Server>,
     /// The addresses of each host, the best first.
     pub(crate) addresses: HashMap<Box<str>, Vec<IpAddr>>,
 }
 
-impl Found {
-    /// The hops in the order to try them: services in turn, within each the order of RFC 2782, and
+impl Records {
+    /// Returns the hops in the order to try them: services in turn, within each the order of RFC 2782, and
     /// each target's addresses in turn (RFC 3263 sections 4.2 and 4.3).
     pub(crate) fn hops(&self, query: &Query, random: &mut dyn Random) -> Vec<Hop> {
         let name: Arc<str> = query.host.trim_end_matches('.').into();
@@ -249,8 +253,18 @@ impl Found {
     }
 }
 
-/// What is left of a service's SRV records: none where it says that it is not offered (RFC 2782, a
-/// target of "."), and no more than [`MAX_SRV`].
+/// The result of fetching the records of one query.
+#[derive(Debug)]
+pub(crate) struct FetchResult {
+    pub(crate) found: Records,
+    /// The lifetime of the records, by their TTLs.
+    pub(crate) lifetime: Duration,
+    /// Whether a name server failed to answer a lookup, so that there may be more records.
+    pub(crate) failed: bool,
+}
+
+/// Returns a service's usable SRV records: none where the service is not offered (RFC 2782, a target of
+/// "."), and at most [`MAX_SRV`].
 pub(crate) fn usable_srv(mut records: Vec<Srv>) -> Vec<Srv> {
     records.retain(|r| !r.target.is_empty() && r.port != 0);
     records.sort_by_key(|r| r.priority);
@@ -258,28 +272,28 @@ pub(crate) fn usable_srv(mut records: Vec<Srv>) -> Vec<Srv> {
     records
 }
 
-/// RFC 2782: the lower priority first; among equals, each next one drawn by weight.
+/// Orders SRV records (RFC 2782): the lower priority value first; among equals, each next one drawn by weight.
 fn order_srv<'a>(records: &'a [Srv], random: &mut dyn Random) -> Vec<&'a Srv> {
-    let mut left: Vec<&Srv> = records.iter().collect();
-    // Those of weight zero first, so that they have their small chance.
-    left.sort_by_key(|r| (r.priority, r.weight != 0));
-    let mut ordered = Vec::with_capacity(left.len());
-    while let Some(first) = left.first() {
+    let mut remaining: Vec<&Srv> = records.iter().collect();
+    // Records of weight zero first, so that they have a small chance.
+    remaining.sort_by_key(|r| (r.priority, r.weight != 0));
+    let mut ordered = Vec::with_capacity(remaining.len());
+    while let Some(first) = remaining.first() {
         let priority = first.priority;
-        let rivals = left.iter().take_while(|r| r.priority == priority).count();
-        let total: u64 = left[..rivals].iter().map(|r| u64::from(r.weight)).sum();
+        let rivals = remaining.iter().take_while(|r| r.priority == priority).count();
+        let total: u64 = remaining[..rivals].iter().map(|r| u64::from(r.weight)).sum();
         let draw = random.next_u64() % (total + 1);
         let mut sum = 0;
-        let chosen = left[..rivals].iter().position(|r| {
+        let chosen = remaining[..rivals].iter().position(|r| {
             sum += u64::from(r.weight);
             sum >= draw
         });
-        ordered.push(left.remove(chosen.unwrap_or(0)));
+        ordered.push(remaining.remove(chosen.unwrap_or(0)));
     }
     ordered
 }
 
-/// Moves the hops that failed lately behind the others. They are not dropped: where all failed, all
+/// Moves the hops that failed recently behind the others. They are not dropped: where all failed, all
 /// are tried.
 pub(crate) fn failed_last(hops: &mut [Hop], mut failed: impl FnMut(&Hop) -> bool) {
     hops.sort_by_cached_key(|hop| failed(hop));

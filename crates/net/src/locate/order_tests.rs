@@ -112,7 +112,7 @@ fn a_bare_name_asks_naptr() {
 
 /// The example of section 4.1: a client with TCP and UDP takes TCP.
 #[test]
-fn the_lowest_order_we_support_decides() {
+fn the_lowest_supported_order_decides() {
     let records = [
         naptr(50, 50, "SIPS+D2T", "_sips._tcp.example.com"),
         naptr(90, 50, "SIP+D2T", "_sip._tcp.example.com"),
@@ -157,7 +157,7 @@ fn equal_orders_are_tried_by_preference() {
     );
 }
 
-/// Section 4.1, sixth paragraph: SIPS discards what is not SIPS; what we cannot use is discarded.
+/// Section 4.1, sixth paragraph: SIPS discards records of other services; unusable ones are discarded.
 #[test]
 fn records_that_do_not_apply_are_discarded() {
     let mut broken = naptr(1, 1, "SIP+D2T", "_sip._tcp.example.com");
@@ -183,7 +183,7 @@ fn records_that_do_not_apply_are_discarded() {
 
 /// Section 4.1, ninth and last paragraphs.
 #[test]
-fn without_naptr_the_usual_services_are_asked() {
+fn without_naptr_the_default_services_are_queried() {
     assert_eq!(
         after_naptr(&query("example.com"), &OURS, &[]),
         Step::Services(
@@ -203,13 +203,13 @@ fn without_naptr_the_usual_services_are_asked() {
     );
 }
 
-fn found(records: Vec<Srv>) -> Found {
+fn found(records: Vec<Srv>) -> Records {
     let addresses = records
         .iter()
         .enumerate()
         .map(|(n, r)| (r.target.clone(), vec![[192, 0, 2, n as u8].into()]))
         .collect();
-    Found { services: vec![(Transport::Udp, records)], server: None, addresses }
+    Records { services: vec![(Transport::Udp, records)], server: None, addresses }
 }
 
 /// RFC 2782: priorities in order whatever the weights.
@@ -241,7 +241,7 @@ fn weights_share_the_load() {
     assert!((1..200).contains(&first[2]), "{first:?}");
 }
 
-/// RFC 2782: a target of "." says that the service is not there.
+/// RFC 2782: a target of "." means that the service is not offered.
 #[test]
 fn a_service_that_is_not_offered_has_no_servers() {
     assert_eq!(usable_srv(vec![srv(0, 0, "")]), []);
@@ -251,9 +251,9 @@ fn a_service_that_is_not_offered_has_no_servers() {
 }
 
 /// Section 4.2: each address in turn, a host's own before the next host's; RFC 5922 section 7.3: the
-/// certificate is for the domain asked for, not for where DNS led.
+/// certificate is for the queried domain, not for the target of its records.
 #[test]
-fn every_address_is_a_hop_and_carries_the_name_asked_for() {
+fn every_address_is_a_hop_with_the_queried_name() {
     let mut found = found(vec![srv(1, 0, "a"), srv(2, 0, "b")]);
     found.services[0].0 = Transport::Tls;
     found.addresses.insert("a".into(), vec![[192, 0, 2, 8].into(), [192, 0, 2, 9].into()]);
@@ -264,7 +264,7 @@ fn every_address_is_a_hop_and_carries_the_name_asked_for() {
 }
 
 #[test]
-fn hops_are_bounded_and_no_hop_comes_twice() {
+fn hops_are_bounded_and_distinct() {
     let mut found = found(vec![srv(1, 0, "a"), srv(2, 0, "a")]);
     assert_eq!(found.hops(&query("x"), &mut SplitMix::new(1)).len(), 1);
     let many = (0..=255).map(|n| [192, 0, 2, n].into()).collect();
@@ -272,9 +272,9 @@ fn hops_are_bounded_and_no_hop_comes_twice() {
     assert_eq!(found.hops(&query("x"), &mut SplitMix::new(1)).len(), MAX_HOPS);
 }
 
-/// Section 4.3: what failed is tried again only after the others, but it is tried.
+/// Section 4.3: a failed hop is tried again only after the others, but it is tried.
 #[test]
-fn failed_hops_come_last() {
+fn failed_hops_are_last() {
     let found = found(vec![srv(1, 0, "a"), srv(2, 0, "b"), srv(3, 0, "c")]);
     let mut hops = found.hops(&query("x"), &mut SplitMix::new(1));
     let all = hops.clone();
@@ -290,7 +290,7 @@ const ALL: [Transport; 5] =
     [Transport::Udp, Transport::Tcp, Transport::Tls, Transport::Sctp, Transport::TlsSctp];
 
 /// RFC 3263 section 4.1 and RFC 4168 section 6: SIP+D2S and SIPS+D2S are transports like others, and the
-/// domain says which it likes best.
+/// domain sets their preference.
 #[test]
 fn sctp_is_chosen_where_the_domain_prefers_it() {
     let records = [
@@ -313,15 +313,15 @@ fn sctp_is_chosen_where_the_domain_prefers_it() {
         after_naptr(&sips("example.com"), &ALL, &records),
         Step::Services(vec![secure], server(Transport::TlsSctp, "example.com", 5061))
     );
-    // Without SCTP of our own those records are as if they were not there.
+    // Where SCTP is not available those records are ignored.
     let step = after_naptr(&query("example.com"), &OURS, &records);
     assert_eq!(step.server(), Some(server(Transport::Udp, "example.com", 5060)));
 }
 
-/// RFC 3263 section 4.1: without NAPTR records the services of all our transports are asked; section 4.2:
+/// RFC 3263 section 4.1: without NAPTR records the services of all transports are queried; section 4.2:
 /// of one alone where the URI names it, over TLS for `sips` (RFC 3261 section 26.2.2).
 #[test]
-fn services_over_sctp_are_asked_for() {
+fn services_over_sctp_are_queried() {
     let names = |step: Step| match step {
         Step::Services(services, _) => services.into_iter().map(|s| s.name).collect::<Vec<_>>(),
         other => panic!("{other:?}"),
@@ -344,7 +344,7 @@ fn services_over_sctp_are_asked_for() {
         let port = if chosen.is_secure() { 5061 } else { 5060 };
         let expected = Step::Services(vec![service(chosen, name)], server(chosen, "a.b", port));
         assert_eq!(first_step(&q, &ALL), expected);
-        // A port means no SRV records, a literal address no question at all.
+        // A port means no SRV records, a literal address no query at all.
         let q = Query { port: Some(5070), ..q };
         assert_eq!(first_step(&q, &ALL), Step::Addresses(server(chosen, "a.b", 5070)));
         let q = Query { host: "192.0.2.9".into(), port: None, ..q };

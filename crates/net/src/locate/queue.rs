@@ -1,8 +1,8 @@
-//! Questions to the DNS that are under way, and whose turn is next.
+//! Questions to DNS in progress, and the order of those that wait.
 //!
-//! Each question is charged to the source on whose behalf it is asked. Sources take turns; each has a share
-//! of the questions asked at once, of those that wait for their turn, and of the callers that wait for
-//! answers ([`Shares`]). So names that are slow to resolve hold up only those who ask for them.
+//! Each question is charged to the source on whose behalf it is asked. Sources take turns. Each has a share
+//! of the concurrent questions, of the questions that wait for their turn, and of the callers that wait for
+//! answers ([`Shares`]). So names that are slow to resolve delay only the sources that ask for them.
 
 use super::order::Query;
 use crate::share::Shares;
@@ -11,58 +11,58 @@ use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use tokio::sync::oneshot;
 
-/// Questions asked at once, and those of one source.
+/// Maximum number of concurrent questions.
 pub const MAX_ASKED: usize = 512;
-/// See [`MAX_ASKED`].
+/// Maximum number of concurrent questions of one source.
 pub const MAX_ASKED_OF_SOURCE: usize = 32;
-/// Questions that wait for their turn, and those of one source.
+/// Maximum number of questions that wait for their turn.
 pub const MAX_QUEUED: usize = 4_096;
-/// See [`MAX_QUEUED`].
+/// Maximum number of questions of one source that wait for their turn.
 pub const MAX_QUEUED_OF_SOURCE: usize = 64;
-/// Callers that wait for answers, and those of one source.
+/// Maximum number of callers that wait for answers.
 pub const MAX_WAITING: usize = 16_384;
-/// See [`MAX_WAITING`].
+/// Maximum number of callers of one source that wait for answers.
 pub const MAX_WAITING_OF_SOURCE: usize = 1_024;
 
-/// Who waits for an answer.
+/// A caller that waits for an answer.
 pub(crate) struct Waiter {
-    /// As [`source_of`](ringway_flow::source_of) has it.
+    /// As returned by [`source_of`](ringway_flow::source_of).
     pub(crate) source: IpAddr,
-    /// Decides the order of servers of equal standing.
+    /// Decides the order of servers of equal priority.
     pub(crate) seed: u64,
     pub(crate) done: Box<dyn FnOnce(Vec<Hop>) + Send>,
 }
 
-/// A share is used up.
+/// The error of a share that is used up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Refused;
+pub(crate) struct ShareExhausted;
 
 enum Stage {
-    /// Waits for its turn, which is granted by this.
+    /// Waits for its turn, which this grants.
     Queued(oneshot::Sender<()>),
     Asked,
 }
 
 struct Question {
-    /// Whom it is charged to.
+    /// The source that it is charged to.
     source: IpAddr,
     stage: Stage,
     waiters: Vec<Waiter>,
 }
 
-/// The questions under way.
+/// The questions in progress.
 pub(crate) struct Queue {
     questions: HashMap<Query, Question>,
     asked: Shares,
     queued: Shares,
     waiting: Shares,
-    /// What waits for its turn, by source, and the sources in the order of their turns.
+    /// The questions that wait for their turn, by source, and the sources in the order of their turns.
     queues: HashMap<IpAddr, VecDeque<Query>>,
     turns: VecDeque<IpAddr>,
 }
 
 impl Queue {
-    /// Asks at most `asked` questions at once.
+    /// Creates a queue with at most `asked` concurrent questions.
     pub(crate) fn new(asked: usize) -> Self {
         Queue {
             questions: HashMap::new(),
@@ -78,21 +78,21 @@ impl Queue {
         self.questions.contains_key(query)
     }
 
-    /// How many questions are under way.
+    /// Returns the number of questions in progress.
     pub(crate) fn len(&self) -> usize {
         self.questions.len()
     }
 
-    /// Enters a new question; `turn` is sent to when it may be asked.
+    /// Adds a new question; `turn` is notified when it may be asked.
     pub(crate) fn begin(
         &mut self,
         query: &Query,
         waiter: Option<Waiter>,
         source: IpAddr,
         turn: oneshot::Sender<()>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), ShareExhausted> {
         if waiter.as_ref().is_some_and(|w| !self.waiting.take(w.source)) {
-            return Err(Refused);
+            return Err(ShareExhausted);
         }
         let stage = if !self.queues.contains_key(&source) && self.asked.take(source) {
             grant(turn)
@@ -101,20 +101,20 @@ impl Queue {
             Stage::Queued(turn)
         } else {
             waiter.iter().for_each(|w| self.waiting.release(w.source));
-            return Err(Refused);
+            return Err(ShareExhausted);
         };
         let waiters = Vec::from_iter(waiter);
         self.questions.insert(query.clone(), Question { source, stage, waiters });
         Ok(())
     }
 
-    /// Waits for a question that is under way. If that waits for the turn of a source that asks more than
-    /// this one, it is charged to this one from now on.
-    pub(crate) fn join(&mut self, query: &Query, waiter: Waiter) -> Result<(), Refused> {
+    /// Adds a caller to a question in progress. If the question waits for the turn of a source that asks more
+    /// than the caller's, it is charged to the caller's from now on.
+    pub(crate) fn join(&mut self, query: &Query, waiter: Waiter) -> Result<(), ShareExhausted> {
         let source = waiter.source;
-        let Some(question) = self.questions.get_mut(query) else { return Err(Refused) };
+        let Some(question) = self.questions.get_mut(query) else { return Err(ShareExhausted) };
         if !self.waiting.take(source) {
-            return Err(Refused);
+            return Err(ShareExhausted);
         }
         question.waiters.push(waiter);
         if matches!(question.stage, Stage::Queued(_)) {
@@ -123,7 +123,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Charges a question that waits for its turn to another source, if it is sooner asked then.
+    /// Charges a question that waits for its turn to another source, if its turn comes sooner then.
     fn charge(&mut self, query: &Query, to: IpAddr) {
         let Some(question) = self.questions.get_mut(query) else { return };
         let from = question.source;
@@ -142,7 +142,7 @@ impl Queue {
         }
     }
 
-    /// Takes those who wait for a question, which goes on.
+    /// Removes and returns the callers of a question, which continues.
     pub(crate) fn take_waiters(&mut self, query: &Query) -> Vec<Waiter> {
         let Some(question) = self.questions.get_mut(query) else { return Vec::new() };
         let waiters = std::mem::take(&mut question.waiters);
@@ -150,7 +150,7 @@ impl Queue {
         waiters
     }
 
-    /// A question has ended, asked or not: returns who waits for it, and lets others have their turn.
+    /// Removes a question that has ended, asked or not. Returns its callers, and grants the next turns.
     pub(crate) fn finish(&mut self, query: &Query) -> Vec<Waiter> {
         let waiters = self.take_waiters(query);
         if let Some(question) = self.questions.remove(query) {
@@ -163,7 +163,7 @@ impl Queue {
         waiters
     }
 
-    /// Gives turns for as long as there is a source that may have one.
+    /// Grants turns for as long as there is a source that may have one.
     fn advance(&mut self) {
         let mut passed = 0;
         while passed < self.turns.len() && self.asked.left() > 0 {
@@ -194,7 +194,7 @@ impl Queue {
         queue.push_back(query.clone());
     }
 
-    /// Takes a question out of the queue of its source.
+    /// Removes a question from the queue of its source.
     fn pull(&mut self, source: IpAddr, query: &Query) {
         let Some(queue) = self.queues.get_mut(&source) else { return };
         let Some(index) = queue.iter().position(|q| q == query) else { return };
@@ -208,7 +208,7 @@ impl Queue {
 }
 
 fn grant(turn: oneshot::Sender<()>) -> Stage {
-    // Whoever waited for it has ended otherwise, and says so by `finish`.
+    // If the receiver is dropped, the question has ended otherwise, and `finish` follows.
     let _ = turn.send(());
     Stage::Asked
 }
@@ -253,7 +253,7 @@ mod tests {
             begun
         }
 
-        /// Those that may be asked since this was called last.
+        /// The questions that were granted a turn since the last call.
         fn granted(&mut self) -> Vec<String> {
             let mut granted = Vec::new();
             self.1.retain_mut(|(query, turn)| {
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_asks_its_share_queues_its_share_and_holds_up_nobody() {
+    fn a_source_asks_and_queues_its_share_and_delays_no_other() {
         let mut w = World::new();
         let taken = (0..1_500).filter(|n| w.ask(ip(1), &format!("slow{n}"))).count();
         assert_eq!(taken, MAX_ASKED_OF_SOURCE + MAX_QUEUED_OF_SOURCE);
@@ -301,9 +301,9 @@ mod tests {
         assert_eq!((w.0.asked.used(), w.0.queued.used(), w.0.waiting.used()), (0, 0, 0));
     }
 
-    /// Somebody who puts a name behind many slow ones keeps it from nobody else.
+    /// A source that queues a name behind many slow ones does not delay it for others.
     #[test]
-    fn a_name_is_asked_in_the_turn_of_whoever_waits_least_for_it() {
+    fn a_name_is_asked_in_the_earliest_turn_of_its_sources() {
         let mut w = World::new();
         for n in 0..60 {
             assert!(w.ask(ip(1), &format!("slow{n}")));

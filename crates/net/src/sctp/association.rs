@@ -1,8 +1,9 @@
-//! An association in the hands of a program.
+//! An association, as programs use it.
 
 use super::error::Error;
 use super::message::{Event, Message};
-use super::{kernel, own};
+use super::waiters::Wait;
+use super::{kernel, userspace};
 use bytes::Bytes;
 use ringway_sctp::{PathSnapshot, Received, Reset, SendOptions, Snapshot};
 use std::collections::VecDeque;
@@ -12,25 +13,25 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
-/// An association. Clones are handles of the same one, for tasks that send and tasks that receive;
-/// when the last is dropped it is shut down in order, and what still comes is dropped.
+/// An association. Clones are handles of the same one, for tasks that send and tasks that receive. When
+/// the last is dropped, it is shut down gracefully, and messages that still arrive are dropped.
 ///
-/// Nothing is received ahead of the reader: what is not read stays in the protocol's receive
-/// buffer, and once that is full the peer's window is closed.
+/// Messages stay in the protocol's receive buffer until they are read. Once that is full the peer's
+/// window is closed.
 #[derive(Clone)]
 pub struct Association(Kind);
 
 #[derive(Clone)]
 enum Kind {
-    Own(Arc<own::Association>),
+    Userspace(Arc<userspace::Association>),
     Kernel(Arc<kernel::Association>),
 }
 
-/// The same call of whichever it is.
+/// Calls the method of the same name of either kind.
 macro_rules! call {
     ($self:ident.$name:ident($($argument:expr),*)) => {
         match &$self.0 {
-            Kind::Own(association) => association.$name($($argument),*),
+            Kind::Userspace(association) => association.$name($($argument),*),
             Kind::Kernel(association) => association.$name($($argument),*),
         }
     };
@@ -42,37 +43,26 @@ impl fmt::Debug for Association {
     }
 }
 
-/// What is waited for on an association.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Wait {
-    /// Something to read.
-    Read,
-    /// Room to send, or that it is established, or its end.
-    Write,
-    /// An event.
-    Event,
-}
-
-/// Somebody waits who may give up, as in a `select!` or by a time-out; then nobody need be woken.
-struct Waiting<'a> {
-    association: &'a own::Association,
+/// A wait that may be cancelled, as in a `select!` or by a timeout; then the task need not be woken.
+struct CancellableWait<'a> {
+    association: &'a userspace::Association,
     wait: Wait,
     waker: Option<Waker>,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for CancellableWait<'_> {
     fn drop(&mut self) {
         if let Some(waker) = &self.waker {
-            self.association.give_up(self.wait, waker);
+            self.association.cancel_wait(self.wait, waker);
         }
     }
 }
 
 impl Association {
-    /// Polls until it is ready, and is forgotten when it is dropped before.
+    /// Polls until the result is ready. Dropping the future cancels the wait.
     async fn wait<T>(&self, wait: Wait, mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T {
-        let Kind::Own(association) = &self.0 else { return poll_fn(poll).await };
-        let mut waiting = Waiting { association, wait, waker: None };
+        let Kind::Userspace(association) = &self.0 else { return poll_fn(poll).await };
+        let mut waiting = CancellableWait { association, wait, waker: None };
         poll_fn(move |cx| {
             let result = poll(cx);
             match (&result, &mut waiting.waker) {
@@ -85,8 +75,8 @@ impl Association {
         .await
     }
 
-    pub(super) fn own(association: own::Association) -> Association {
-        Association(Kind::Own(Arc::new(association)))
+    pub(super) fn userspace(association: userspace::Association) -> Association {
+        Association(Kind::Userspace(Arc::new(association)))
     }
 
     pub(super) fn kernel(association: kernel::Association) -> Association {
@@ -103,14 +93,14 @@ impl Association {
         call!(self.poll_established(cx))
     }
 
-    /// Gives a message to send, and waits until there is room for it in the send buffer. Our own
-    /// protocol keeps its bytes until they are acknowledged, and does not copy them.
+    /// Sends a message, and waits until there is room for it in the send buffer. The protocol in user space
+    /// keeps the bytes until they are acknowledged and does not copy them; the kernel copies them.
     pub async fn send(&self, data: impl Into<Bytes>, options: &SendOptions) -> Result<(), Error> {
         let mut data = data.into();
         self.wait(Wait::Write, |cx| self.poll_send(cx, &mut data, options)).await
     }
 
-    /// As [`Association::send`]. Takes the bytes out of `data` when it is ready without an error.
+    /// As [`Association::send`]. Leaves `data` empty when it succeeds.
     pub fn poll_send(
         &self,
         cx: &mut Context<'_>,
@@ -120,18 +110,18 @@ impl Association {
         call!(self.poll_send(cx, data, options))
     }
 
-    /// Gives a message to send if there is room for it now; if not, the error is
+    /// Sends a message if there is room for it now. Otherwise the error is
     /// [`Refusal::NoRoom`](super::Refusal::NoRoom).
     pub fn try_send(&self, data: impl Into<Bytes>, options: &SendOptions) -> Result<(), Error> {
         let mut data = data.into();
         match &self.0 {
-            Kind::Own(association) => association.try_send(data, options),
-            Kind::Kernel(association) => association.give(&mut data, options),
+            Kind::Userspace(association) => association.try_send(data, options),
+            Kind::Kernel(association) => association.queue(&mut data, options),
         }
     }
 
-    /// Gives messages from the front of `messages`, as many as there is room for, and waits until
-    /// that is at least one. Gives how many. An error is of the message that is then in front.
+    /// Sends messages from the front of `messages`, as many as there is room for, and waits until that is at
+    /// least one. Returns the number. An error concerns the message that is then at the front.
     pub async fn send_many(
         &self,
         messages: &mut VecDeque<(SendOptions, Bytes)>,
@@ -146,33 +136,33 @@ impl Association {
         messages: &mut VecDeque<(SendOptions, Bytes)>,
     ) -> Poll<Result<usize, Error>> {
         let association = match &self.0 {
-            Kind::Own(association) => return association.poll_send_many(cx, messages),
+            Kind::Userspace(association) => return association.poll_send_many(cx, messages),
             Kind::Kernel(association) => association,
         };
-        let mut given = 0;
+        let mut sent = 0;
         while let Some((options, data)) = messages.front_mut() {
             match association.poll_send(cx, data, options) {
                 Poll::Ready(Ok(())) => {}
-                Poll::Pending if given == 0 => return Poll::Pending,
-                Poll::Ready(Err(error)) if given == 0 => return Poll::Ready(Err(error)),
+                Poll::Pending if sent == 0 => return Poll::Pending,
+                Poll::Ready(Err(error)) if sent == 0 => return Poll::Ready(Err(error)),
                 _ => break,
             }
             messages.pop_front();
-            given += 1;
+            sent += 1;
         }
-        Poll::Ready(Ok(given))
+        Poll::Ready(Ok(sent))
     }
 
-    /// Receives the next message, or part of a very large one. `None` once the association has
-    /// ended in order and all is read.
+    /// Receives the next message, or part of a very large one. Returns `None` once the association was shut
+    /// down gracefully and everything is read.
     pub async fn recv(&self) -> Result<Option<Message>, Error> {
         let mut bytes = Vec::new();
         let received = self.wait(Wait::Read, |cx| self.poll_recv_into(cx, &mut bytes)).await?;
         Ok(received.map(|received| Message::new(&received, bytes.into())))
     }
 
-    /// Receives the next message, or part of one, appending its bytes to `out`: for readers that
-    /// use one buffer again and again.
+    /// Receives the next message, or part of one, and appends its bytes to `out`: for readers that reuse a
+    /// buffer.
     pub async fn recv_into(&self, out: &mut Vec<u8>) -> Result<Option<Received>, Error> {
         self.wait(Wait::Read, |cx| self.poll_recv_into(cx, out)).await
     }
@@ -186,15 +176,15 @@ impl Association {
         call!(self.poll_recv_into(cx, out))
     }
 
-    /// Receives at least one message and at most `most`, as far as they are there; they are
-    /// appended to `messages` and may share one allocation. Gives how many: none once the
-    /// association has ended in order and all is read.
+    /// Receives the available messages, at least one and at most `max_messages`, and appends them to
+    /// `messages`. They may share one allocation. Returns their number, which is zero once the association
+    /// was shut down gracefully and everything is read.
     pub async fn recv_many(
         &self,
         messages: &mut Vec<Message>,
-        most: usize,
+        max_messages: usize,
     ) -> Result<usize, Error> {
-        self.wait(Wait::Read, |cx| self.poll_recv_many(cx, messages, most)).await
+        self.wait(Wait::Read, |cx| self.poll_recv_many(cx, messages, max_messages)).await
     }
 
     /// As [`Association::recv_many`].
@@ -202,11 +192,11 @@ impl Association {
         &self,
         cx: &mut Context<'_>,
         messages: &mut Vec<Message>,
-        most: usize,
+        max_messages: usize,
     ) -> Poll<Result<usize, Error>> {
         match &self.0 {
-            Kind::Own(association) => association.poll_recv_many(cx, messages, most),
-            Kind::Kernel(_) if most == 0 => Poll::Ready(Ok(0)),
+            Kind::Userspace(association) => association.poll_recv_many(cx, messages, max_messages),
+            Kind::Kernel(_) if max_messages == 0 => Poll::Ready(Ok(0)),
             Kind::Kernel(association) => {
                 let mut bytes = Vec::new();
                 let Some(received) = ready!(association.poll_recv_into(cx, &mut bytes))? else {
@@ -218,17 +208,17 @@ impl Association {
         }
     }
 
-    /// Receives at least one message, or part of one, and at most `most`, as far as they are there: for
+    /// Receives the available messages or parts of messages, at least one and at most `max_messages`: for
     /// readers of many small ones. Their bytes are appended to `out`, one after the other, and `received`
-    /// tells how long each is. Gives how many: none once the association has ended in order and all is
-    /// read.
+    /// holds the length of each. Returns their number, which is zero once the association was shut down
+    /// gracefully and everything is read.
     pub async fn recv_many_into(
         &self,
         out: &mut Vec<u8>,
         received: &mut Vec<Received>,
-        most: usize,
+        max_messages: usize,
     ) -> Result<usize, Error> {
-        self.wait(Wait::Read, |cx| self.poll_recv_many_into(cx, out, received, most)).await
+        self.wait(Wait::Read, |cx| self.poll_recv_many_into(cx, out, received, max_messages)).await
     }
 
     /// As [`Association::recv_many_into`].
@@ -237,11 +227,13 @@ impl Association {
         cx: &mut Context<'_>,
         out: &mut Vec<u8>,
         received: &mut Vec<Received>,
-        most: usize,
+        max_messages: usize,
     ) -> Poll<Result<usize, Error>> {
         match &self.0 {
-            _ if most == 0 => Poll::Ready(Ok(0)),
-            Kind::Own(association) => association.poll_recv_many_into(cx, out, received, most),
+            _ if max_messages == 0 => Poll::Ready(Ok(0)),
+            Kind::Userspace(association) => {
+                association.poll_recv_many_into(cx, out, received, max_messages)
+            }
             Kind::Kernel(association) => {
                 let Some(one) = ready!(association.poll_recv_into(cx, out))? else {
                     return Poll::Ready(Ok(0));
@@ -252,8 +244,8 @@ impl Association {
         }
     }
 
-    /// The next event. `None` after [`Event::Closed`]. With the kernel's SCTP, events behind a
-    /// message are told once it is read.
+    /// Waits for the next event. Returns `None` after [`Event::Closed`]. With the kernel's SCTP, events
+    /// behind a message are reported once it is read.
     pub async fn event(&self) -> Option<Event> {
         self.wait(Wait::Event, |cx| self.poll_event(cx)).await
     }
@@ -263,18 +255,18 @@ impl Association {
         call!(self.poll_event(cx))
     }
 
-    /// How it stands: state, paths, windows, and what was counted. The kernel tells less than our
-    /// own protocol: what it does not tell is zero.
+    /// Returns the state, the paths, the windows and the counters. Values that the kernel does not report
+    /// are zero.
     pub fn statistics(&self) -> Result<Snapshot, Error> {
         call!(self.statistics())
     }
 
-    /// Its paths: the peer's addresses with ours, and how each stands.
+    /// Returns the paths, each with its local address, the peer's address and its state.
     pub fn paths(&self) -> Result<Vec<PathSnapshot>, Error> {
         Ok(self.statistics()?.paths)
     }
 
-    /// The ports: ours and the peer's.
+    /// Returns the local port and the peer's.
     pub fn ports(&self) -> Result<(u16, u16), Error> {
         call!(self.ports())
     }
@@ -284,57 +276,57 @@ impl Association {
         call!(self.set_primary(remote))
     }
 
-    /// Has an address of the peer asked now whether it is there.
+    /// Sends a HEARTBEAT to an address of the peer now.
     pub fn request_heartbeat(&self, remote: IpAddr) -> Result<(), Error> {
         call!(self.request_heartbeat(remote))
     }
 
-    /// Asks the peer to know us by one more address (RFC 5061); [`Event::Changed`] tells when it
-    /// does. The host must have the address. A stack in UDP opens a socket at it, at the stack's UDP
-    /// port, and keeps it for as long as it runs.
+    /// Asks the peer to add a local address (RFC 5061); [`Event::Changed`] reports when it has. The host must
+    /// have the address. A stack in UDP opens a socket at it, at the stack's UDP port, and keeps it for as
+    /// long as the stack runs.
     pub fn add_address(&self, local: IpAddr) -> Result<(), Error> {
         call!(self.add_address(local))
     }
 
-    /// Asks the peer to forget one of our addresses (RFC 5061).
+    /// Asks the peer to delete a local address (RFC 5061).
     pub fn delete_address(&self, local: IpAddr) -> Result<(), Error> {
         call!(self.delete_address(local))
     }
 
-    /// Asks the peer to make the path to one of our addresses its primary one (RFC 5061).
+    /// Asks the peer to make the path to a local address its primary one (RFC 5061).
     pub fn ask_primary(&self, local: IpAddr) -> Result<(), Error> {
         call!(self.ask_primary(local))
     }
 
-    /// Begins streams anew (RFC 6525); [`Event::Changed`] tells when that is done.
+    /// Resets streams (RFC 6525); [`Event::Changed`] reports when that is done.
     pub fn reset_streams(&self, reset: Reset<'_>) -> Result<(), Error> {
         call!(self.reset_streams(reset))
     }
 
-    /// Asks for more streams, ours and the peer's (RFC 6525).
+    /// Requests more streams, outgoing and incoming (RFC 6525).
     pub fn add_streams(&self, outgoing: u16, incoming: u16) -> Result<(), Error> {
         call!(self.add_streams(outgoing, incoming))
     }
 
-    /// Ends the association in order: everything given is delivered first. Waits for the end.
+    /// Shuts the association down gracefully: all messages sent are delivered first. Waits for the end.
     pub async fn shutdown(&self) -> Result<(), Error> {
         self.begin_shutdown();
         self.wait(Wait::Write, |cx| self.poll_closed(cx)).await
     }
 
-    /// Begins to end the association in order, without waiting for it.
+    /// Begins a graceful shutdown without waiting for its end.
     pub fn begin_shutdown(&self) {
         call!(self.begin_shutdown());
     }
 
-    /// Waits until the association is over; an error unless it ended in order.
+    /// Waits for the end of the association. Returns an error unless it was shut down gracefully.
     pub fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         call!(self.poll_closed(cx))
     }
 
-    /// Ends the association at once; what was not delivered is lost. The peer is told `reason`, except
-    /// by the kernel's SCTP, which tells none (its sockets are one-to-one). A program that ends right
-    /// after it waits for [`Stack::flush`](super::Stack::flush), or the peer is not told at all.
+    /// Aborts the association; undelivered data is lost. The ABORT carries `reason`, except with the kernel's
+    /// SCTP, whose one-to-one sockets send none. A program that exits right after it waits for
+    /// [`Stack::flush`](super::Stack::flush), or no ABORT is sent at all.
     pub fn abort(&self, reason: &[u8]) -> Result<(), Error> {
         call!(self.abort(reason))
     }

@@ -1,6 +1,6 @@
-//! What carries SCTP's packets, as the driver sees it.
+//! The transport of SCTP packets, as the driver uses it.
 
-use super::locals::Bound;
+use super::opening::BoundSocket;
 use crate::sys::ErrorQueue;
 use arc_swap::ArcSwap;
 use ringway_sansio::{Addressing, Icmp};
@@ -14,34 +14,33 @@ use std::task::{Context, Poll};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// Bytes gathered before they are handed to the system: about three trains of 64 KiB, enough that
-/// a system call costs little for each packet and few enough that acknowledgements are not kept
-/// waiting.
+/// Bytes collected before they are sent: about three trains of 64 KiB, enough that a system call costs
+/// little for each packet and few enough that acknowledgements are not delayed.
 const GATHER: usize = 192 << 10;
 
-/// Packets gathered before they are handed to the system.
+/// Packets collected before they are sent.
 const GATHER_PACKETS: usize = 512;
 
-/// Our addresses that cannot be used now: they, or their links, are gone.
-pub(super) type Gone = Arc<ArcSwap<Vec<IpAddr>>>;
+/// Local addresses that cannot be used now, because they or their links are down.
+pub(super) type DownAddresses = Arc<ArcSwap<Vec<IpAddr>>>;
 
-/// Where a socket's ICMP messages are read, and the address it sends from where that is one.
-pub(super) type Ear = (Errors, Option<IpAddr>);
+/// A socket whose ICMP messages are read, and the address it sends from unless that is a wildcard.
+pub(super) type ErrorSource = (ErrorWatch, Option<IpAddr>);
 
-/// What is watched for ICMP messages.
-pub(super) enum Errors {
-    /// A socket that is watched for packets too.
+/// A descriptor that becomes ready when a socket has ICMP messages.
+pub(super) enum ErrorWatch {
+    /// A socket that is registered for packets too.
     Shared(Arc<AsyncFd<Socket>>),
     /// The error queue of a socket whose packets are received with pauses.
-    Alone(AsyncFd<ErrorQueue>),
+    Separate(AsyncFd<ErrorQueue>),
 }
 
-impl Errors {
-    /// Waits for some.
+impl ErrorWatch {
+    /// Waits for ICMP messages.
     pub(super) async fn wait(&self) -> io::Result<()> {
         match self {
-            Errors::Shared(io) => io.ready(Interest::ERROR).await?.clear_ready(),
-            Errors::Alone(io) => {
+            ErrorWatch::Shared(io) => io.ready(Interest::ERROR).await?.clear_ready(),
+            ErrorWatch::Separate(io) => {
                 io.readable().await?.clear_ready();
                 io.get_ref().clear();
             }
@@ -49,26 +48,26 @@ impl Errors {
         Ok(())
     }
 
-    /// The socket.
+    /// Returns the socket.
     pub(super) fn socket(&self) -> BorrowedFd<'_> {
         match self {
-            Errors::Shared(io) => io.get_ref().as_fd(),
-            Errors::Alone(io) => io.get_ref().as_fd(),
+            ErrorWatch::Shared(io) => io.get_ref().as_fd(),
+            ErrorWatch::Separate(io) => io.get_ref().as_fd(),
         }
     }
 }
 
-/// Packets that wait to be sent, one after the other in one buffer.
+/// Packets to send, one after the other in one buffer.
 #[derive(Default)]
 pub(super) struct Outgoing {
     pub(super) bytes: Vec<u8>,
     pub(super) packets: Vec<(Addressing, Range<usize>)>,
-    /// How many of them the carrier has dealt with.
+    /// The number of them that the carrier has sent or dropped.
     pub(super) sent: usize,
 }
 
 impl Outgoing {
-    /// Whether more should not be put in before some is sent.
+    /// Returns whether packets should be sent before more are added.
     pub(super) fn is_full(&self) -> bool {
         self.bytes.len() >= GATHER || self.packets.len() >= GATHER_PACKETS
     }
@@ -77,13 +76,13 @@ impl Outgoing {
         self.sent >= self.packets.len()
     }
 
-    /// The packets not dealt with yet.
-    pub(super) fn left(&self) -> &[(Addressing, Range<usize>)] {
+    /// Returns the packets that remain to send.
+    pub(super) fn remaining(&self) -> &[(Addressing, Range<usize>)] {
         &self.packets[self.sent..]
     }
 
-    /// So many more packets are dealt with.
-    pub(super) fn done(&mut self, count: usize) {
+    /// Marks the next `count` packets as sent or dropped.
+    pub(super) fn advance(&mut self, count: usize) {
         self.sent += count;
         if self.is_empty() {
             self.bytes.clear();
@@ -93,53 +92,52 @@ impl Outgoing {
     }
 }
 
-/// What was counted of a carrier's work.
+/// Counters of a carrier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Traffic {
-    /// Packets taken in.
+    /// Packets received.
     pub received: u64,
-    /// Calls to the system that brought packets.
+    /// System calls that received packets.
     pub receive_calls: u64,
-    /// Packets that came in trains of more than one.
+    /// Packets received in trains of more than one.
     pub received_in_trains: u64,
     /// Packets sent.
     pub sent: u64,
-    /// Calls to the system to send.
+    /// System calls to send.
     pub send_calls: u64,
-    /// Packets that left in trains of more than one.
+    /// Packets sent in trains of more than one.
     pub sent_in_trains: u64,
-    /// Packets that the system would not take.
+    /// Packets that the system refused.
     pub not_sent: u64,
-    /// Times that the system had no room for more.
+    /// Times that the system had no room for more packets.
     pub no_room: u64,
-    /// Packets sent in fragments that were written here.
+    /// Packets sent in fragments written by the carrier.
     pub fragmented: u64,
-    /// Pauses in which packets right above IP were left to gather.
+    /// Pauses in which packets directly over IP were left to queue.
     pub pauses: u64,
-    /// ICMP messages about what was sent.
+    /// ICMP messages about packets sent.
     pub icmp: u64,
 }
 
 /// Moves packets between the protocol and the system.
 pub(super) trait Carrier: Send {
-    /// Takes what has come, at most one batch: the number of trains.
+    /// Receives at most one batch. Returns the number of trains.
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>>;
 
-    /// Gives the packets of the `train`-th train of the last batch.
+    /// Calls `each` with every packet of train number `train` of the last batch.
     fn packets(&self, train: usize, each: &mut dyn FnMut(Addressing, &[u8]));
 
-    /// Sends what is left in `outgoing`, in order, as far as the system takes it; what it refuses
-    /// for good is dropped. Gives whether all is dealt with.
+    /// Sends the rest of `outgoing` in order, as far as the system has room. Packets that it refuses are
+    /// dropped. Returns whether nothing remains.
     fn send(&mut self, outgoing: &mut Outgoing) -> bool;
 
-    /// What became clear of paths because packets could not be sent, each with its beginning.
+    /// Returns what errors of sending revealed about paths, each with the start of the packet.
     fn refused(&mut self) -> Vec<(Addressing, Icmp, Vec<u8>)>;
 
-    /// What was counted.
+    /// Returns the counters.
     fn traffic(&self) -> Traffic;
 
-    /// Takes one more socket in UDP; gives where ICMP messages about it are heard. To be called
-    /// within a runtime.
-    fn admit(&mut self, bound: Bound) -> Option<Ear>;
+    /// Adds a socket in UDP. Returns the source of its ICMP messages. To be called within a runtime.
+    fn admit(&mut self, bound: BoundSocket) -> Option<ErrorSource>;
 }

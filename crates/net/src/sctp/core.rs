@@ -1,16 +1,18 @@
-//! What a stack's users and its driver share: the protocol, and who waits for what. It is locked for
-//! the moment of a call or of one train of packets, never while anybody waits; those who are to be
-//! woken are woken after the lock is given back.
+//! The state that a stack's users and its driver share: the protocol, and the tasks that wait. It is
+//! locked for the duration of one call or of one train of packets, never while a task waits. Tasks are
+//! woken after the lock is released.
 
-use super::association::Wait;
-use super::carrier::{Gone, Traffic};
+use super::carrier::{DownAddresses, Traffic};
 use super::error::Error;
+use super::limits::{ACCEPT_QUEUE, EVENT_QUEUE, LINGER};
 use super::locals::Locals;
 use super::message::Event;
 use super::ports::Ports;
+use super::waiters::{Wait, Waiters};
 use crate::clock::Clock;
 use bytes::Bytes;
-use ringway_sansio::{Duration, Endpoint, Time};
+use ringway_sansio::{Endpoint, Time};
+use ringway_sctp::wire::cause::code::USER_ABORT;
 use ringway_sctp::{AssocId, Close, ListenerId, Sctp};
 use slab::Slab;
 use smallvec::SmallVec;
@@ -19,53 +21,24 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// Associations of one listener that wait to be accepted; a peer that opens one more is refused.
-pub const ACCEPT_QUEUE: usize = 4096;
+/// The abort reason of an association that no program accepts.
+const NOT_ACCEPTED: &[u8] = b"no program accepts associations here now";
 
-/// Events of one association that wait to be taken; of more the oldest are lost, and counted.
-pub const EVENT_QUEUE: usize = 64;
+/// The abort reason of an association whose handles were dropped and whose shutdown does not complete.
+const RELEASED: &[u8] = b"released by the program";
 
-/// Longest time that an association nobody holds any more may take to end in order.
-pub const LINGER: Duration = Duration::from_secs(60);
-
-/// What is told to the peer of an association that nobody accepts.
-const NOT_TAKEN: &[u8] = b"nobody takes associations here now";
-
-/// What is told to the peer of an association that was let go and does not come to its end.
-const LET_GO: &[u8] = b"let go";
-
-/// The cause code of an abort by the user (RFC 9260 section 3.3.10.12).
-pub(super) const USER_ABORT: u16 = 12;
-
-/// Tasks that wait for the same thing; mostly none or one.
-#[derive(Default)]
-pub(super) struct Waiters(SmallVec<[Waker; 1]>);
-
-impl Waiters {
-    pub(super) fn add(&mut self, cx: &Context<'_>) {
-        if !self.0.iter().any(|waker| waker.will_wake(cx.waker())) {
-            self.0.push(cx.waker().clone());
-        }
-    }
-
-    /// Those who waited.
-    pub(super) fn take(&mut self) -> impl Iterator<Item = Waker> {
-        std::mem::take(&mut self.0).into_iter()
-    }
-}
-
-/// An association, as its users see it.
+/// The users' view of an association.
 pub(super) struct Entry {
     pub(super) id: AssocId,
-    /// Our port.
+    /// The local port.
     port: u16,
     pub(super) up: bool,
     pub(super) closed: Option<Close>,
-    /// Nobody holds it any more.
+    /// The last handle was dropped.
     pub(super) orphan: bool,
-    /// That it is up is not told yet: of all events the one that most associations ever have, and that
-    /// many users never take, so it takes no memory.
-    untold: bool,
+    /// [`Event::Up`] is not read yet. Most associations have no other event, and many users never read it,
+    /// so it needs no queue.
+    unread_up: bool,
     pub(super) events: VecDeque<Event>,
     missed: u32,
     pub(super) readers: Waiters,
@@ -81,7 +54,7 @@ impl Entry {
             up: false,
             closed: None,
             orphan: false,
-            untold: false,
+            unread_up: false,
             events: VecDeque::new(),
             missed: 0,
             readers: Waiters::default(),
@@ -90,7 +63,7 @@ impl Entry {
         }
     }
 
-    fn tell(&mut self, event: Event) {
+    fn push_event(&mut self, event: Event) {
         if self.events.len() >= EVENT_QUEUE {
             self.events.pop_front();
             self.missed += 1;
@@ -98,9 +71,9 @@ impl Entry {
         self.events.push_back(event);
     }
 
-    /// The next event; first of all that it is up, and that some were lost.
+    /// Removes and returns the next event; first [`Event::Up`], then [`Event::Missed`].
     pub(super) fn take_event(&mut self) -> Option<Event> {
-        if std::mem::take(&mut self.untold) {
+        if std::mem::take(&mut self.unread_up) {
             return Some(Event::Up);
         }
         if self.missed > 0 {
@@ -114,8 +87,8 @@ impl Entry {
     }
 }
 
-/// A listener, as its user sees it.
-pub(super) struct Accepting {
+/// The users' view of a listener.
+pub(super) struct AcceptQueue {
     pub(super) port: u16,
     pub(super) queue: VecDeque<usize>,
     pub(super) waiters: Waiters,
@@ -126,38 +99,38 @@ pub(super) struct Core {
     pub(super) clock: Clock,
     pub(super) entries: Slab<Entry>,
     pub(super) by_id: HashMap<AssocId, usize>,
-    pub(super) listeners: HashMap<ListenerId, Accepting>,
-    /// Associations let go, in the order of when their time is up.
+    pub(super) listeners: HashMap<ListenerId, AcceptQueue>,
+    /// Associations whose handles were dropped, ordered by the end of [`LINGER`].
     orphans: VecDeque<(Time, AssocId)>,
-    /// Where what nobody wants to read goes.
+    /// Buffer for discarded messages.
     scratch: Vec<u8>,
     pub(super) driver: Option<Waker>,
-    /// The driver has been woken and has not begun its turn.
+    /// The driver was woken and has not begun its turn.
     kicked: bool,
-    /// Times that somebody had something for the driver to do; how many of them were before its turn
-    /// began; and before the last turn that left nothing to send.
+    /// The number of calls of [`Core::kick`]; their number when the driver's turn began; and when the last
+    /// turn began that sent everything.
     kicks: u64,
     seen: u64,
     emptied: u64,
-    /// Who waits for that.
+    /// Tasks that wait until everything is sent.
     flushers: Waiters,
-    /// No user has a hold on the stack any more.
-    pub(super) deserted: bool,
+    /// The last handle of the stack was dropped.
+    pub(super) released: bool,
     /// The driver has ended.
     pub(super) stopped: bool,
-    /// Who is to be woken once the lock is given back.
+    /// Tasks to wake once the lock is released.
     wakes: SmallVec<[Waker; 4]>,
-    /// Associations refused because too many waited to be accepted.
+    /// Associations refused because the accept queue was full.
     pub(super) refused: u64,
-    /// Where processes share protocol 132: the ports held here.
+    /// Directly over IP: the ports that this stack holds.
     pub(super) ports: Option<Ports>,
-    /// In UDP: the addresses that packets can leave from.
+    /// In UDP: the local addresses.
     pub(super) locals: Option<Locals>,
-    /// Our addresses that cannot be used now.
-    pub(super) gone: Gone,
-    /// ICMP messages heard.
+    /// Local addresses that cannot be used now.
+    pub(super) down_addresses: DownAddresses,
+    /// ICMP messages received.
     pub(super) icmp: u64,
-    /// What the carrier counted, as of the driver's last turn.
+    /// The carrier's counters as of the driver's last turn.
     pub(super) traffic: Traffic,
 }
 
@@ -170,7 +143,7 @@ impl Shared {
         clock: Clock,
         ports: Option<Ports>,
         locals: Option<Locals>,
-        gone: Gone,
+        down_addresses: DownAddresses,
     ) -> Arc<Shared> {
         Arc::new(Shared(Mutex::new(Core {
             sctp,
@@ -186,21 +159,21 @@ impl Shared {
             seen: 0,
             emptied: 0,
             flushers: Waiters::default(),
-            deserted: false,
+            released: false,
             stopped: false,
             wakes: SmallVec::new(),
             refused: 0,
             ports,
             locals,
-            gone,
+            down_addresses,
             icmp: 0,
             traffic: Traffic::default(),
         })))
     }
 
-    /// Calls `f` under the lock, then wakes whom it told to wake.
+    /// Calls `f` under the lock, then wakes the tasks that it put into [`Core::wakes`].
     pub(super) fn with<R>(&self, f: impl FnOnce(&mut Core) -> R) -> R {
-        // A user that panicked under the lock left the protocol between two of its calls.
+        // A panic under the lock leaves the protocol between two calls, which is a valid state.
         let mut core: MutexGuard<'_, Core> = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let result = f(&mut core);
         if core.wakes.is_empty() {
@@ -213,32 +186,45 @@ impl Shared {
     }
 }
 
+/// The handle that all users of a stack share. When the last is dropped, the stack ends as soon as all its
+/// associations have ended.
+pub(super) struct Handle {
+    pub(super) shared: Arc<Shared>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.shared.with(|core| {
+            core.released = true;
+            core.kick();
+        });
+    }
+}
+
 fn wake(wakes: &mut SmallVec<[Waker; 4]>, waiters: &mut Waiters) {
-    wakes.extend(waiters.0.drain(..));
+    wakes.extend(waiters.drain());
 }
 
 impl Core {
-    /// Forgets a task among those that wait, and wakes it.
-    pub(super) fn give_up(&mut self, key: usize, wait: Wait, waker: &Waker) {
+    /// Removes a task from those that wait, and wakes it.
+    pub(super) fn cancel_wait(&mut self, key: usize, wait: Wait, waker: &Waker) {
         let Some(entry) = self.entries.get_mut(key) else { return };
         let waiters = match wait {
             Wait::Read => &mut entry.readers,
             Wait::Write => &mut entry.writers,
             Wait::Event => &mut entry.watchers,
         };
-        if let Some(place) = waiters.0.iter().position(|other| other.will_wake(waker)) {
-            self.wakes.push(waiters.0.swap_remove(place));
-        }
+        self.wakes.extend(waiters.remove(waker));
     }
 
-    /// Wakes those who wait to send on an association, or for its end.
+    /// Wakes the tasks that wait to send on an association, or for its end.
     pub(super) fn wake_writers(&mut self, key: usize) {
         if let Some(entry) = self.entries.get_mut(key) {
             wake(&mut self.wakes, &mut entry.writers);
         }
     }
 
-    /// Has the driver take a turn: there may be something to send.
+    /// Wakes the driver, because there may be something to send.
     pub(super) fn kick(&mut self) {
         self.kicks += 1;
         if !std::mem::replace(&mut self.kicked, true)
@@ -248,8 +234,8 @@ impl Core {
         }
     }
 
-    /// The driver begins a turn.
-    pub(super) fn turn(&mut self, cx: &Context<'_>) {
+    /// Begins a turn of the driver.
+    pub(super) fn begin_turn(&mut self, cx: &Context<'_>) {
         self.kicked = false;
         self.seen = self.kicks;
         match &mut self.driver {
@@ -258,13 +244,13 @@ impl Core {
         }
     }
 
-    /// The driver ends a turn, and all there was to send is with the system.
+    /// Ends a turn of the driver in which everything was passed to the system.
     pub(super) fn emptied(&mut self) {
         self.emptied = self.seen;
         wake(&mut self.wakes, &mut self.flushers);
     }
 
-    /// Whether all is sent that was there at a moment: the first time asked, with `moment` empty.
+    /// Waits until everything is sent that was to be sent at the first call, for which `moment` is `None`.
     pub(super) fn poll_emptied(&mut self, moment: &mut Option<u64>, cx: &Context<'_>) -> Poll<()> {
         let moment = *moment.get_or_insert_with(|| {
             self.kick();
@@ -277,54 +263,54 @@ impl Core {
         Poll::Pending
     }
 
-    /// Enters an association; gives its place.
-    pub(super) fn enter(&mut self, id: AssocId) -> usize {
-        let port = self.sctp.ports(id).map_or(0, |(ours, _)| ours);
+    /// Inserts an association. Returns its key.
+    pub(super) fn insert(&mut self, id: AssocId) -> usize {
+        let port = self.sctp.ports(id).map_or(0, |(local, _)| local);
         let key = self.entries.insert(Entry::new(id, port));
         self.by_id.insert(id, key);
         if let Some(ports) = &mut self.ports {
-            // It is held already: by the listener, or by who opened the association.
+            // It is held already, by the listener or by the call that opened the association.
             let _ = ports.hold(port);
         }
         key
     }
 
-    /// Passes on what the protocol tells.
-    pub(super) fn hear(&mut self) {
+    /// Dispatches the protocol's events to the users.
+    pub(super) fn dispatch(&mut self) {
         use ringway_sctp::Event as E;
         while let Some(event) = self.sctp.poll_event() {
             match event {
-                E::Up { id, listener } => self.hear_up(id, listener),
-                E::Readable(id) => self.hear_readable(id),
+                E::Up { id, listener } => self.on_up(id, listener),
+                E::Readable(id) => self.on_readable(id),
                 E::Writable(id) => {
                     if let Some(entry) = by_id(&self.by_id, &mut self.entries, id) {
                         wake(&mut self.wakes, &mut entry.writers);
                     }
                 }
-                E::Restarted(id) => self.tell(id, Event::Restarted),
-                E::PeerShutdown(id) => self.tell(id, Event::PeerShutdown),
-                E::Path { id, remote, state } => self.tell(id, Event::Path { remote, state }),
-                E::PeerError { id, code } => self.tell(id, Event::PeerError { code }),
-                E::SendFailed { id, messages } => self.tell(id, Event::SendFailed { messages }),
-                E::Changed { id, change } => self.tell(id, Event::Changed(change)),
-                E::Closed(id, why) => self.hear_closed(id, why),
+                E::Restarted(id) => self.report(id, Event::Restarted),
+                E::PeerShutdown(id) => self.report(id, Event::PeerShutdown),
+                E::Path { id, remote, state } => self.report(id, Event::Path { remote, state }),
+                E::PeerError { id, code } => self.report(id, Event::PeerError { code }),
+                E::SendFailed { id, messages } => self.report(id, Event::SendFailed { messages }),
+                E::Changed { id, change } => self.report(id, Event::Changed(change)),
+                E::Closed(id, why) => self.on_closed(id, why),
                 _ => {}
             }
         }
     }
 
-    fn tell(&mut self, id: AssocId, event: Event) {
+    fn report(&mut self, id: AssocId, event: Event) {
         if let Some(entry) = by_id(&self.by_id, &mut self.entries, id) {
-            entry.tell(event);
+            entry.push_event(event);
             wake(&mut self.wakes, &mut entry.watchers);
         }
     }
 
-    fn hear_up(&mut self, id: AssocId, listener: Option<ListenerId>) {
+    fn on_up(&mut self, id: AssocId, listener: Option<ListenerId>) {
         if let Some(&key) = self.by_id.get(&id) {
             let Some(entry) = self.entries.get_mut(key) else { return };
             entry.up = true;
-            entry.untold = true;
+            entry.unread_up = true;
             wake(&mut self.wakes, &mut entry.watchers);
             wake(&mut self.wakes, &mut entry.writers);
             return;
@@ -334,11 +320,11 @@ impl Core {
             .is_some_and(|accepting| accepting.queue.len() < ACCEPT_QUEUE);
         if !room {
             self.refused += 1;
-            // It is there: it was told just now.
-            let _ = self.sctp.abort(id, NOT_TAKEN);
+            // It exists: its event has just been read.
+            let _ = self.sctp.abort(id, NOT_ACCEPTED);
             return;
         }
-        let key = self.enter(id);
+        let key = self.insert(id);
         self.entries[key].up = true;
         if let Some(accepting) = listener.and_then(|l| self.listeners.get_mut(&l)) {
             accepting.queue.push_back(key);
@@ -346,7 +332,7 @@ impl Core {
         }
     }
 
-    fn hear_readable(&mut self, id: AssocId) {
+    fn on_readable(&mut self, id: AssocId) {
         let Some(entry) = by_id(&self.by_id, &mut self.entries, id) else { return };
         if entry.orphan {
             self.discard(id);
@@ -355,37 +341,37 @@ impl Core {
         }
     }
 
-    fn hear_closed(&mut self, id: AssocId, why: Close) {
+    fn on_closed(&mut self, id: AssocId, why: Close) {
         let Some(&key) = self.by_id.get(&id) else { return };
         let entry = &mut self.entries[key];
-        entry.tell(Event::Closed(why.clone()));
+        entry.push_event(Event::Closed(why.clone()));
         entry.closed = Some(why);
         for waiters in [&mut entry.readers, &mut entry.writers, &mut entry.watchers] {
             wake(&mut self.wakes, waiters);
         }
         let port = entry.port;
-        if entry.orphan || self.is_nothing_to_accept(port, key, id) {
-            self.forget(key);
+        if entry.orphan || self.remove_unaccepted(port, key, id) {
+            self.remove(key);
         }
     }
 
-    /// Takes what is over, and brought nothing, out of those that wait to be accepted: it would keep
-    /// living ones out.
-    fn is_nothing_to_accept(&mut self, port: u16, key: usize, id: AssocId) -> bool {
+    /// Removes an association that has ended without unread data from the accept queue, where it would
+    /// take the slot of a live one. Returns whether it did.
+    fn remove_unaccepted(&mut self, port: u16, key: usize, id: AssocId) -> bool {
         let Some(accepting) = self.listeners.values_mut().find(|l| l.port == port) else {
             return false;
         };
-        let Some(place) = accepting.queue.iter().position(|&waiting| waiting == key) else {
+        let Some(index) = accepting.queue.iter().position(|&waiting| waiting == key) else {
             return false;
         };
         let empty = self.sctp.snapshot(id).map_or(true, |now| now.unread == 0);
         if empty {
-            accepting.queue.remove(place);
+            accepting.queue.remove(index);
         }
         empty
     }
 
-    /// Reads what nobody wants.
+    /// Reads and drops the messages of an association.
     fn discard(&mut self, id: AssocId) {
         while let Ok(Some(_)) = self.sctp.recv(id, &mut self.scratch) {
             self.scratch.clear();
@@ -393,12 +379,12 @@ impl Core {
         self.scratch = Vec::new();
     }
 
-    /// Takes an association out of the tables.
-    fn forget(&mut self, key: usize) {
+    /// Removes an association from the tables.
+    fn remove(&mut self, key: usize) {
         let Some(entry) = self.entries.try_remove(key) else { return };
         self.by_id.remove(&entry.id);
         self.release_port(entry.port);
-        // Read to its end, so that the protocol forgets it too.
+        // Once everything is read, the protocol removes it too.
         self.discard(entry.id);
     }
 
@@ -408,58 +394,58 @@ impl Core {
         }
     }
 
-    /// Nobody holds the association any more: it ends in order, or at once if it has not even begun and
-    /// there is nothing to deliver.
-    pub(super) fn let_go(&mut self, key: usize) {
+    /// Handles the drop of an association's last handle: shuts it down, or aborts it if it is not
+    /// established and has nothing to deliver.
+    pub(super) fn release(&mut self, key: usize) {
         let Some(entry) = self.entries.get_mut(key) else { return };
         entry.orphan = true;
         entry.events = VecDeque::new();
         let (id, closed, up) = (entry.id, entry.closed.is_some(), entry.up);
         if closed {
-            self.forget(key);
+            self.remove(key);
             return;
         }
         if !up && self.sctp.snapshot(id).is_ok_and(|now| now.unacknowledged == 0) {
-            let _ = self.sctp.abort(id, LET_GO);
-            self.forget(key);
-            self.hear();
+            let _ = self.sctp.abort(id, RELEASED);
+            self.remove(key);
+            self.dispatch();
             self.kick();
             return;
         }
         let now = self.clock.now();
         self.discard(id);
         if self.sctp.shutdown(now, id).is_err() {
-            self.forget(key);
+            self.remove(key);
         }
-        // Those that are over already need no watch.
+        // Associations that have ended need no timer.
         if self.orphans.len() > 2 * self.entries.len() + ACCEPT_QUEUE {
             self.orphans.retain(|(_, id)| self.by_id.contains_key(id));
         }
         self.orphans.push_back((now + LINGER, id));
-        self.hear();
+        self.dispatch();
         self.kick();
     }
 
-    /// Ends associations that were let go and did not come to their end.
+    /// Aborts associations whose handles were dropped and whose shutdown takes longer than [`LINGER`].
     pub(super) fn end_orphans(&mut self, now: Time) {
         while let Some(&(at, id)) = self.orphans.front()
             && at <= now
         {
             self.orphans.pop_front();
             if let Some(&key) = self.by_id.get(&id) {
-                let _ = self.sctp.abort(id, LET_GO);
-                self.forget(key);
+                let _ = self.sctp.abort(id, RELEASED);
+                self.remove(key);
             }
         }
     }
 
-    /// When the driver must be awake next.
+    /// Returns the driver's next deadline.
     pub(super) fn next_timeout(&self) -> Option<Time> {
         let orphan = self.orphans.front().map(|(at, _)| *at);
         ringway_sansio::time::sooner(self.sctp.poll_timeout(), orphan)
     }
 
-    /// Ends an association at once.
+    /// Aborts an association.
     pub(super) fn abort(&mut self, key: usize, reason: &[u8]) -> Result<(), Error> {
         self.check()?;
         let Some(entry) = self.entries.get(key) else { return Ok(()) };
@@ -469,33 +455,33 @@ impl Core {
         let id = entry.id;
         self.sctp.abort(id, reason)?;
         let why = Close::Aborted { code: USER_ABORT, reason: Bytes::copy_from_slice(reason) };
-        self.hear_closed(id, why);
+        self.on_closed(id, why);
         self.kick();
         Ok(())
     }
 
-    /// Takes no more associations; those that wait to be accepted are refused.
+    /// Closes a listener; the associations in its queue are aborted.
     pub(super) fn unlisten(&mut self, listener: ListenerId) {
         let _ = self.sctp.unlisten(listener);
         let Some(accepting) = self.listeners.remove(&listener) else { return };
         for key in accepting.queue {
-            let _ = self.abort(key, NOT_TAKEN);
-            self.let_go(key);
+            let _ = self.abort(key, NOT_ACCEPTED);
+            self.release(key);
         }
         self.release_port(accepting.port);
     }
 
-    /// Whether the stack still runs.
+    /// Returns an error if the stack has stopped.
     pub(super) fn check(&self) -> Result<(), Error> {
         if self.stopped { Err(Error::Stopped) } else { Ok(()) }
     }
 
-    /// Refuses addresses of ours that no packet can leave from.
+    /// Refuses local addresses from which no packet can be sent.
     pub(super) fn check_locals(&self, addresses: &[IpAddr]) -> Result<(), Error> {
         self.locals.as_ref().map_or(Ok(()), |locals| locals.check(addresses))
     }
 
-    /// The driver has ended: nothing moves any more.
+    /// Marks the stack as stopped, because the driver has ended, and wakes all tasks.
     pub(super) fn stop(&mut self) {
         self.stopped = true;
         self.driver = None;

@@ -1,15 +1,16 @@
-//! The task that runs a stack: packets in, time, packets out.
+//! The task that runs a stack: it receives packets, handles timeouts and sends packets.
 //!
 //! It is a task of the runtime and not a thread of its own: on a runtime of one thread a message
 //! then goes from its sender's task into a packet, and from a packet to its reader's task, without a
-//! switch of threads; and who wants a thread for it makes a runtime in one. Users put messages
-//! straight into the protocol and wake this task once for all of them, so what was given in one turn
-//! leaves in one batch.
+//! switch of threads. A program that wants a thread for it creates a runtime in one. Users put messages
+//! directly into the protocol and wake this task once for all of them, so the messages of one turn are
+//! sent in one batch.
 
 use super::carrier::{Carrier, Outgoing, Traffic};
 use super::core::{Core, Shared};
-use super::hearing::hear;
-use super::locals::{Bound, Locals};
+use super::host_events::read_icmp;
+use super::locals::Locals;
+use super::opening::BoundSocket;
 use crate::clock::Clock;
 use ringway_sansio::{Endpoint, Time};
 use std::future::Future;
@@ -20,13 +21,13 @@ use std::time::Duration;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, Sleep, sleep};
 
-/// Receive batches taken before the users' tasks get their turn.
+/// Receive batches handled before the users' tasks get their turn.
 const BATCHES_A_TURN: usize = 4;
 
-/// How soon packets are tried again for which the system had no room.
+/// Delay before packets are sent again for which the system had no room.
 const RETRY: Duration = Duration::from_millis(1);
 
-/// How soon packets are looked for again where there is an error instead.
+/// Delay before receiving again after an error.
 const PAUSE: Duration = Duration::from_millis(10);
 
 pub(super) struct Driver<C> {
@@ -35,11 +36,11 @@ pub(super) struct Driver<C> {
     clock: Clock,
     outgoing: Outgoing,
     sleep: Pin<Box<Sleep>>,
-    /// When `sleep` ends.
+    /// The time at which `sleep` ends.
     armed: Option<Time>,
-    /// The system had no room: packets wait in `outgoing`.
+    /// The system had no room, and packets wait in `outgoing`.
     blocked: bool,
-    /// Tasks that listen for what the system says besides; they end with this one.
+    /// Tasks that read events from the host; they end with this one.
     tasks: Vec<AbortHandle>,
 }
 
@@ -52,39 +53,39 @@ impl<C: Carrier> Driver<C> {
         Driver { shared, carrier, clock, outgoing, sleep, armed: None, blocked: false, tasks }
     }
 
-    /// Takes in what has come. Gives whether there may be more.
+    /// Receives packets. Returns whether there may be more.
     fn receive(&mut self, cx: &mut Context<'_>) -> bool {
         let mut errors = 0;
         for _ in 0..BATCHES_A_TURN {
             match self.carrier.poll_receive(cx) {
                 Poll::Pending => return false,
-                // Of a socket: an ICMP message came for an earlier packet, which is heard elsewhere.
+                // On a socket: an ICMP message about an earlier packet, which is read elsewhere.
                 Poll::Ready(Err(_)) => errors += 1,
                 Poll::Ready(Ok(trains)) => {
                     let now = self.clock.now();
                     for train in 0..trains {
-                        self.take_train(now, train);
+                        self.handle_train(now, train);
                     }
                     self.flush();
                 }
             }
         }
         if errors == BATCHES_A_TURN {
-            // It stays: a device that is down, and may come up again.
+            // A lasting error: a device that is down, and may come up again.
             self.pause(cx);
             return false;
         }
         true
     }
 
-    /// Takes one more socket, opened for an address that came later.
-    fn admit(&mut self, bound: Bound) {
+    /// Adds a socket that was opened for an address added later.
+    fn admit(&mut self, bound: BoundSocket) {
         if let Some(ear) = self.carrier.admit(bound) {
-            self.tasks.push(tokio::spawn(hear(self.shared.clone(), ear)).abort_handle());
+            self.tasks.push(tokio::spawn(read_icmp(self.shared.clone(), ear)).abort_handle());
         }
     }
 
-    /// Looks for packets again after a while.
+    /// Wakes the task to receive again after [`PAUSE`].
     fn pause(&self, cx: &Context<'_>) {
         let waker = cx.waker().clone();
         tokio::spawn(async move {
@@ -93,9 +94,9 @@ impl<C: Carrier> Driver<C> {
         });
     }
 
-    /// One train, and what is to be sent because of it: so that a batch of trains is not answered
-    /// by a single acknowledgement.
-    fn take_train(&mut self, now: Time, train: usize) {
+    /// Handles one train and collects the packets to send because of it, so that a batch of trains is not
+    /// answered by a single acknowledgement.
+    fn handle_train(&mut self, now: Time, train: usize) {
         let Driver { shared, carrier, outgoing, blocked, .. } = self;
         shared.with(|core| {
             carrier.packets(train, &mut |addressing, packet| {
@@ -104,25 +105,25 @@ impl<C: Carrier> Driver<C> {
             if !*blocked {
                 fill(core, now, outgoing);
             }
-            core.hear();
+            core.dispatch();
         });
         if outgoing.is_full() {
             self.flush();
         }
     }
 
-    /// Sends what was gathered.
+    /// Sends the collected packets.
     fn flush(&mut self) {
         if self.outgoing.is_empty() {
             return;
         }
         self.blocked = !self.carrier.send(&mut self.outgoing);
         for (sent, icmp, quoted) in self.carrier.refused() {
-            self.shared.with(|core| core.refused(&sent, icmp, &quoted));
+            self.shared.with(|core| core.handle_icmp(&sent, icmp, &quoted));
         }
     }
 
-    /// Sends all there is to send.
+    /// Sends until nothing is left to send.
     fn transmit(&mut self, now: Time) {
         loop {
             self.flush();
@@ -132,7 +133,7 @@ impl<C: Carrier> Driver<C> {
             let outgoing = &mut self.outgoing;
             self.shared.with(|core| {
                 fill(core, now, outgoing);
-                core.hear();
+                core.dispatch();
             });
             if self.outgoing.is_empty() {
                 return;
@@ -140,7 +141,7 @@ impl<C: Carrier> Driver<C> {
         }
     }
 
-    /// Sees to it that we are woken for the next deadline. Tells when it has come already.
+    /// Arms the timer for the next deadline. Returns whether that has passed already.
     fn arm(&mut self, now: Time, next: Option<Time>, cx: &mut Context<'_>) -> bool {
         if self.sleep.is_elapsed() {
             self.armed = None;
@@ -156,7 +157,7 @@ impl<C: Carrier> Driver<C> {
     }
 }
 
-/// Gathers packets until there are enough or no more.
+/// Collects packets until there are enough or no more.
 fn fill(core: &mut Core, now: Time, outgoing: &mut Outgoing) {
     while !outgoing.is_full() {
         let start = outgoing.bytes.len();
@@ -170,11 +171,11 @@ impl<C: Carrier + Unpin> Future for Driver<C> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let driver = self.get_mut();
-        let fresh = driver.shared.with(|core| {
-            core.turn(cx);
+        let new = driver.shared.with(|core| {
+            core.begin_turn(cx);
             core.locals.as_mut().map(Locals::take).unwrap_or_default()
         });
-        for bound in fresh {
+        for bound in new {
             driver.admit(bound);
         }
         let more = driver.receive(cx);
@@ -182,7 +183,7 @@ impl<C: Carrier + Unpin> Future for Driver<C> {
         driver.shared.with(|core| {
             if core.next_timeout().is_some_and(|at| at <= now) {
                 core.sctp.handle_timeout(now);
-                core.hear();
+                core.dispatch();
                 core.end_orphans(now);
             }
         });
@@ -193,7 +194,7 @@ impl<C: Carrier + Unpin> Future for Driver<C> {
             if sent {
                 core.emptied();
             }
-            (core.next_timeout(), core.deserted && core.sctp.is_empty())
+            (core.next_timeout(), core.released && core.sctp.is_empty())
         });
         if over && driver.outgoing.is_empty() {
             return Poll::Ready(());

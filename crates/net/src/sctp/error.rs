@@ -1,6 +1,6 @@
-//! What can go wrong between a program and its SCTP.
+//! Errors of the asynchronous SCTP API.
 
-use super::locals::MAX_UDP_ADDRESSES;
+use super::limits::MAX_UDP_ADDRESSES;
 use ringway_sctp::Close;
 use ringway_sctp::wire::MIN_A_RWND;
 use std::fmt;
@@ -8,40 +8,40 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Why a call of the asynchronous SCTP did not do what was asked.
+/// An error of a call to the asynchronous SCTP.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The protocol refuses it: the caller's doing, or the state of things.
+    /// The protocol refuses the call, because of its arguments or of the association's state.
     #[error(transparent)]
     Refused(#[from] ringway_sctp::Error),
-    /// The association is over.
-    #[error("the association is over: {}", Words(.0))]
+    /// The association has ended.
+    #[error("the association is over: {}", CloseText(.0))]
     Closed(Close),
     /// The stack no longer runs: it was closed, or its runtime ended.
     #[error("the SCTP stack has stopped")]
     Stopped,
-    /// An IPv6 address of one link (RFC 4291 section 2.5.6): it says nothing without an interface.
+    /// A link-local IPv6 address (RFC 4291 section 2.5.6), which means nothing without an interface.
     #[error("{0}: expected an address that means the same on each link, got a link-local one")]
     LinkLocal(IpAddr),
     /// A multicast or broadcast address: an association is between two hosts (RFC 9260 section 1.2).
     #[error("{0}: expected an address of one host")]
     NotOneHost(IpAddr),
-    /// In UDP a listener's port is not chosen for it.
+    /// In UDP a listener needs an explicit port.
     #[error("expected an SCTP port of 1 to 65535, got 0")]
     Port,
-    /// In UDP: no packet can leave from there, because the stack has no socket there.
+    /// In UDP: the stack has no socket at the local address.
     #[error("{0}: expected an address that the stack in UDP was made with, got another")]
     NotOurs(IpAddr),
-    /// In UDP: no room for a socket at one more address.
+    /// In UDP: the stack has sockets at the maximum number of addresses.
     #[error("expected at most {MAX_UDP_ADDRESSES} addresses of a stack in UDP, got one more")]
     Addresses,
-    /// The system refused what a stack needs.
+    /// The system refused an operation.
     #[error("{what}: {error}")]
     System {
-        /// What was being done, in words.
+        /// The operation, in words.
         what: Arc<str>,
-        /// What the system said.
+        /// The system's error.
         error: Arc<io::Error>,
     },
 }
@@ -51,13 +51,13 @@ impl Error {
         Error::System { what: what.into(), error: Arc::new(error) }
     }
 
-    /// Somebody has this port of SCTP already.
+    /// Returns the error for an SCTP port that is already in use.
     pub(crate) fn in_use(port: u16) -> Error {
         Error::system(format!("sctp port {port}"), io::ErrorKind::AddrInUse.into())
     }
 
-    /// The kind of the system's error, where it is one; `AddrInUse` also for a port that this stack
-    /// has given away itself.
+    /// Returns the kind of the system's error, or the kind that fits another error best; `AddrInUse` also
+    /// for a port that is in use in this stack.
     pub fn kind(&self) -> io::ErrorKind {
         match self {
             Error::System { error, .. } => error.kind(),
@@ -76,10 +76,10 @@ impl Error {
     }
 }
 
-/// How an association ended, in words.
-struct Words<'a>(&'a Close);
+/// Prints how an association ended.
+struct CloseText<'a>(&'a Close);
 
-impl fmt::Display for Words<'_> {
+impl fmt::Display for CloseText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Close::Finished => f.write_str("shut down in order"),
@@ -88,7 +88,7 @@ impl fmt::Display for Words<'_> {
                 f,
                 "the peer is busy: expected a receive window of {MIN_A_RWND} bytes or more, got {a_rwnd}"
             ),
-            // An ICMP message, or an ABORT out of the blue (RFC 9260 section 8.4).
+            // An ICMP message, or an ABORT for an OOTB packet (RFC 9260 section 8.4).
             Close::Aborted { code: 0, reason } if reason.is_empty() => {
                 f.write_str("refused, or aborted without a cause")
             }

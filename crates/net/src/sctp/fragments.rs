@@ -1,9 +1,9 @@
-//! IP packets in fragments, for SCTP packets that are larger than what their path takes.
+//! IP fragmentation of SCTP packets that are larger than their path's MTU.
 //!
-//! A chunk that has a TSN cannot be cut anew, so when a path takes less than when it was cut, IP must
-//! fragment it (RFC 9260 section 6.9). The system does that only as far as it knows of the path: it
-//! fragments to what the first link or a router's ICMP message says, and where packets vanish without a
-//! word it sends them whole for ever. SCTP knows better, so the fragments are written here.
+//! A chunk that has a TSN cannot be split again, so when the path's MTU has become smaller since, IP must
+//! fragment it (RFC 9260 section 6.9). The system does that only as far as it knows the path: it
+//! fragments to the MTU of the first link or of a router's ICMP message, and where packets are dropped
+//! silently it sends them whole for ever. SCTP knows the MTU, so the fragments are written here.
 
 use super::carrier::Outgoing;
 use crate::sys::{After, Datagram, SendBatch};
@@ -16,29 +16,29 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::os::fd::AsFd;
 
-/// Bytes of an IPv4 header without options, of an IPv6 header, of a Fragment header (RFC 8200 section
-/// 4.5), and of a UDP header.
+/// Sizes in bytes: an IPv4 header without options, an IPv6 header, a Fragment header (RFC 8200 section
+/// 4.5), and a UDP header.
 pub(super) const IPV4_HEADER: usize = 20;
 pub(super) const IPV6_HEADER: usize = 40;
 const FRAGMENT_HEADER: usize = 8;
 const UDP_HEADER: usize = 8;
 
-/// Every link carries that much of IPv6 (RFC 8200 section 5).
-const IPV6_LEAST_MTU: usize = 1280;
+/// The minimum MTU of IPv6 links (RFC 8200 section 5).
+const IPV6_MIN_MTU: usize = 1280;
 
-/// Hops that our packets may take.
+/// TTL or hop limit of packets sent.
 pub(super) const HOPS: u8 = 64;
 
 /// Protocol numbers of IP.
 const UDP: u8 = 17;
 const FRAGMENT: u8 = 44;
 
-/// Fragments of one packet: the largest in pieces of what is the least MTU of SCTP.
+/// Maximum number of fragments of one packet: the largest packet at the smallest MTU of SCTP.
 const MAX_FRAGMENTS: usize = 160;
 
-/// Writes the packets of IP that carry `payload` in fragments of at most `mtu` bytes each into `out`, and
-/// where each stands. Nothing for addresses of two families, or for more than [`MAX_FRAGMENTS`].
-pub(super) fn cut(
+/// Writes the IP packets that carry `payload` in fragments of at most `mtu` bytes each to `out`. Returns
+/// their ranges; none for addresses of two families, or for more than [`MAX_FRAGMENTS`].
+pub(super) fn fragment(
     addressing: &Addressing,
     protocol: u8,
     identification: u32,
@@ -49,7 +49,7 @@ pub(super) fn cut(
     let ipv4 = addressing.destination.is_ipv4();
     let (headers, mtu) = match ipv4 {
         true => (IPV4_HEADER, usize::from(mtu)),
-        false => (IPV6_HEADER + FRAGMENT_HEADER, usize::from(mtu).max(IPV6_LEAST_MTU)),
+        false => (IPV6_HEADER + FRAGMENT_HEADER, usize::from(mtu).max(IPV6_MIN_MTU)),
     };
     // Offsets count in units of eight bytes.
     let piece = mtu.saturating_sub(headers) & !7;
@@ -89,7 +89,7 @@ impl Fragment {
                 (header[0], header[1], header[8], header[9]) = (0x45, tos, HOPS, self.protocol);
                 let length = (IPV4_HEADER + part.len()) as u16;
                 header[2..4].copy_from_slice(&length.to_be_bytes());
-                // Zero would be replaced, by another for each fragment.
+                // The kernel would replace zero, by a different one for each fragment.
                 let identification = (self.identification as u16).max(1);
                 header[4..6].copy_from_slice(&identification.to_be_bytes());
                 header[6..8].copy_from_slice(&flags.to_be_bytes());
@@ -117,7 +117,7 @@ impl Fragment {
     }
 }
 
-/// The Internet checksum (RFC 1071) of parts one after the other, each but the last of an even length.
+/// Returns the Internet checksum (RFC 1071) of consecutive parts, each but the last of an even length.
 pub(super) fn checksum(parts: &[&[u8]]) -> u16 {
     let mut sum = 0u32;
     for part in parts {
@@ -146,34 +146,34 @@ fn encapsulate(addressing: &Addressing, ports: (u16, u16), payload: &[u8], out: 
     }
     let length = length.to_be_bytes();
     let sum = checksum(&[&from, &to, &[0, UDP], &length, &out[out.len() - 6..], payload]);
-    // Zero says that there is none.
+    // Zero means that there is none.
     let sum = if sum == 0 { 0xffff } else { sum };
     out.extend_from_slice(&sum.to_be_bytes());
     out.extend_from_slice(payload);
 }
 
-/// RFC 7739 section 5: one that nobody guesses. Without randomness any will do: nothing but fragments of
-/// others that are mixed with ours comes of it, and SCTP has a checksum.
+/// Returns an identification that cannot be guessed (RFC 7739 section 5). Without randomness any will do:
+/// the worst result is that foreign fragments mix with these, and SCTP has a checksum.
 pub(super) fn first_identification() -> u32 {
     let mut start = [0; 4];
     let _ = getrandom::fill(&mut start);
     u32::from_ne_bytes(start)
 }
 
-/// What became of a packet.
-pub(super) enum Cut {
+/// The result of sending a packet in fragments.
+pub(super) enum FragmentResult {
     Sent,
     /// The socket has no room now.
     NoRoom,
     /// The system refused it, with this code.
     Refused(i32),
-    /// This process may not write IP headers: the system must fragment it, as far as it does.
+    /// This process may not write IP headers, so the system must fragment the packet.
     NotPermitted,
 }
 
-/// Sends packets in fragments, through sockets that are opened for the first.
+/// Sends packets in fragments. Its sockets are opened for the first packet.
 pub(super) struct Fragmenter {
-    /// For IPv4 and for IPv6; `Some(None)` where there is none to be had.
+    /// For IPv6 and IPv4; `Some(None)` where the socket could not be opened.
     sockets: [Option<Option<Socket>>; 2],
     identification: u32,
     packet: Vec<u8>,
@@ -190,18 +190,20 @@ impl Fragmenter {
         }
     }
 
-    /// Sends the first packet of `outgoing`, in UDP from a port where one is given.
+    /// Sends the first packet of `outgoing`; in UDP if `udp_ports` has the local and the remote port.
     pub(super) fn send(
         &mut self,
         outgoing: &Outgoing,
         udp_ports: Option<(u16, u16)>,
         buffers: &mut SendBatch,
-    ) -> Cut {
-        let Some((addressing, range)) = outgoing.left().first() else { return Cut::Sent };
-        let Some(mtu) = addressing.fragment else { return Cut::NotPermitted };
+    ) -> FragmentResult {
+        let Some((addressing, range)) = outgoing.remaining().first() else {
+            return FragmentResult::Sent;
+        };
+        let Some(mtu) = addressing.fragment else { return FragmentResult::NotPermitted };
         let ipv4 = addressing.destination.is_ipv4();
         let socket = self.sockets[usize::from(ipv4)].get_or_insert_with(|| open(ipv4).ok());
-        let Some(socket) = socket else { return Cut::NotPermitted };
+        let Some(socket) = socket else { return FragmentResult::NotPermitted };
         let payload = &outgoing.bytes[range.clone()];
         self.packet.clear();
         self.bytes.clear();
@@ -213,11 +215,14 @@ impl Fragmenter {
             None => (PROTOCOL, payload),
         };
         self.identification = self.identification.wrapping_add(1);
-        let cut = cut(addressing, protocol, self.identification, payload, mtu, &mut self.bytes);
+        let fragments =
+            fragment(addressing, protocol, self.identification, payload, mtu, &mut self.bytes);
         let to = SocketAddr::new(addressing.destination, 0);
         let from = Some(addressing.source);
-        let pieces: Vec<_> =
-            cut.into_iter().map(|piece| Datagram::new(&self.bytes[piece], to, from)).collect();
+        let pieces: Vec<_> = fragments
+            .into_iter()
+            .map(|piece| Datagram::new(&self.bytes[piece], to, from))
+            .collect();
         let mut failed = None;
         for batch in pieces.chunks(crate::sys::SEND_BATCH) {
             buffers.send(socket.as_fd(), batch, |_, code| {
@@ -226,14 +231,14 @@ impl Fragmenter {
             });
         }
         match failed {
-            None => Cut::Sent,
-            Some(libc::EAGAIN) => Cut::NoRoom,
-            Some(code) => Cut::Refused(code),
+            None => FragmentResult::Sent,
+            Some(libc::EAGAIN) => FragmentResult::NoRoom,
+            Some(code) => FragmentResult::Refused(code),
         }
     }
 }
 
-/// A socket whose packets begin with their IP header, and that receives nothing. Needs CAP_NET_RAW.
+/// Opens a socket whose packets begin with their IP header, and that receives nothing. Needs CAP_NET_RAW.
 fn open(ipv4: bool) -> io::Result<Socket> {
     let domain = if ipv4 { Domain::IPV4 } else { Domain::IPV6 };
     let socket = Socket::new(domain, Type::RAW, Some(Protocol::from(libc::IPPROTO_RAW)))?;
@@ -258,7 +263,7 @@ mod tests {
         let payload: Vec<u8> = (0..4000u32).map(|n| (n * 7) as u8).collect();
         for (ipv4, mtu, size) in [(true, 576, 4000), (true, 1200, 1480), (false, 1300, 1452)] {
             let mut out = Vec::new();
-            let pieces = cut(&way(ipv4), PROTOCOL, 77, &payload[..size], mtu, &mut out);
+            let pieces = fragment(&way(ipv4), PROTOCOL, 77, &payload[..size], mtu, &mut out);
             assert!(pieces.len() > 1);
             let mut whole = Vec::new();
             for (index, piece) in pieces.iter().enumerate() {
@@ -278,12 +283,12 @@ mod tests {
             }
             assert_eq!(whole, &payload[..size]);
         }
-        assert!(cut(&way(true), PROTOCOL, 1, &payload, 20, &mut Vec::new()).is_empty());
+        assert!(fragment(&way(true), PROTOCOL, 1, &payload, 20, &mut Vec::new()).is_empty());
     }
 
     /// RFC 768: the sum over pseudo header, header and payload is all ones.
     #[test]
-    fn a_udp_header_sums_up() {
+    fn a_udp_header_has_the_right_checksum() {
         for (ipv4, payload) in [(true, &b"odd"[..]), (false, b"even")] {
             let mut out = Vec::new();
             encapsulate(&way(ipv4), (9899, 9900), payload, &mut out);

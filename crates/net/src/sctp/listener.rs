@@ -1,42 +1,41 @@
-//! A place where associations are taken.
+//! Accepting associations.
 
 use super::association::Association;
+use super::core::Handle;
 use super::error::Error;
-use super::stack::Handle;
-use super::{kernel, own};
+use super::{kernel, userspace};
 use ringway_sctp::ListenerId;
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// Takes the associations that peers open. Dropped, it takes no more; those that were accepted
-/// stay.
+/// Accepts the associations that peers open. Dropping it closes the port; accepted associations remain.
 pub struct Listener {
     kind: Kind,
     port: u16,
 }
 
 enum Kind {
-    Own { stack: Arc<Handle>, id: ListenerId },
+    Userspace { stack: Arc<Handle>, id: ListenerId },
     Kernel(kernel::Listener),
 }
 
 impl Listener {
     pub(super) fn new(stack: Arc<Handle>, id: ListenerId, port: u16) -> Listener {
-        Listener { kind: Kind::Own { stack, id }, port }
+        Listener { kind: Kind::Userspace { stack, id }, port }
     }
 
     pub(super) fn kernel(listener: kernel::Listener, port: u16) -> Listener {
         Listener { kind: Kind::Kernel(listener), port }
     }
 
-    /// The SCTP port.
+    /// Returns the SCTP port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The next association, established.
+    /// Waits for the next established association.
     pub async fn accept(&self) -> Result<Association, Error> {
         poll_fn(|cx| self.poll_accept(cx)).await
     }
@@ -44,7 +43,7 @@ impl Listener {
     /// As [`Listener::accept`].
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<Result<Association, Error>> {
         let (stack, id) = match &self.kind {
-            Kind::Own { stack, id } => (stack, id),
+            Kind::Userspace { stack, id } => (stack, id),
             Kind::Kernel(listener) => {
                 return listener.poll_accept(cx).map_ok(Association::kernel);
             }
@@ -62,8 +61,8 @@ impl Listener {
         });
         match found {
             Ok(Some((key, id))) => {
-                let association = own::Association::new(stack.clone(), key, id);
-                Poll::Ready(Ok(Association::own(association)))
+                let association = userspace::Association::new(stack.clone(), key, id);
+                Poll::Ready(Ok(Association::userspace(association)))
             }
             Ok(None) => Poll::Pending,
             Err(error) => Poll::Ready(Err(error)),
@@ -79,7 +78,7 @@ impl fmt::Debug for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Kind::Own { stack, id } = &self.kind {
+        if let Kind::Userspace { stack, id } = &self.kind {
             stack.shared.with(|core| core.unlisten(*id));
         }
     }

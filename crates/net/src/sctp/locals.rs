@@ -1,25 +1,19 @@
-//! The addresses that a stack in UDP has sockets at, and how it gets one more while it runs.
+//! The local addresses of a stack in UDP, and opening a socket at another one while it runs.
 
 use super::error::Error;
-use super::sockets::open;
-use socket2::Socket;
+use super::limits::MAX_UDP_ADDRESSES;
+use super::opening::{self, BoundSocket};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// Most addresses that one stack in UDP has a socket at.
-pub const MAX_UDP_ADDRESSES: usize = 64;
-
-/// A socket and the address it is bound to.
-pub(super) type Bound = (Socket, SocketAddr);
-
-/// Refuses addresses that say nothing without the interface they are meant on (RFC 4007 section 6):
-/// neither SCTP's parameters nor this API tell one. And those of many hosts.
+/// Refuses addresses that need an interface to be unambiguous (RFC 4007 section 6), which neither SCTP's
+/// parameters nor this API carry, and multicast and broadcast addresses.
 pub(crate) fn check_scope(addresses: &[IpAddr]) -> Result<(), Error> {
     let link_local = |ip: &&IpAddr| match ip {
         IpAddr::V6(ip) => ip.is_unicast_link_local(),
         IpAddr::V4(_) => false,
     };
-    let of_many = |ip: &&IpAddr| ip.is_multicast() || **ip == IpAddr::V4(Ipv4Addr::BROADCAST);
-    match (addresses.iter().find(link_local), addresses.iter().find(of_many)) {
+    let multi_host = |ip: &&IpAddr| ip.is_multicast() || **ip == IpAddr::V4(Ipv4Addr::BROADCAST);
+    match (addresses.iter().find(link_local), addresses.iter().find(multi_host)) {
         (Some(ip), _) => Err(Error::LinkLocal(*ip)),
         (None, Some(ip)) => Err(Error::NotOneHost(*ip)),
         (None, None) => Ok(()),
@@ -30,30 +24,31 @@ pub(crate) fn check_scope(addresses: &[IpAddr]) -> Result<(), Error> {
 pub(super) struct Locals {
     port: u16,
     addresses: Vec<IpAddr>,
-    /// Opened, and not yet with the driver.
-    fresh: Vec<Bound>,
+    /// Open sockets that the driver has not taken yet.
+    new: Vec<BoundSocket>,
 }
 
 impl Locals {
-    /// Those it begins with.
+    /// Creates the table with its first addresses.
     pub(super) fn new(addresses: Vec<IpAddr>, port: u16) -> Locals {
-        Locals { port, addresses, fresh: Vec::new() }
+        Locals { port, addresses, new: Vec::new() }
     }
 
-    /// Whether packets can leave from an address: it has a socket, or the wildcard of its family has.
+    /// Returns whether packets can be sent from an address: it has a socket, or the wildcard of its family
+    /// has one.
     pub(super) fn has(&self, ip: IpAddr) -> bool {
-        let wild = |own: &IpAddr| own.is_unspecified() && own.is_ipv4() == ip.is_ipv4();
-        self.addresses.iter().any(|own| *own == ip || wild(own))
+        let wild = |local: &IpAddr| local.is_unspecified() && local.is_ipv4() == ip.is_ipv4();
+        self.addresses.iter().any(|local| *local == ip || wild(local))
     }
 
-    /// Refuses addresses that packets cannot leave from.
+    /// Refuses addresses from which no packet can be sent.
     pub(super) fn check(&self, addresses: &[IpAddr]) -> Result<(), Error> {
         let absent = addresses.iter().find(|ip| !self.has(**ip));
         absent.map_or(Ok(()), |ip| Err(Error::NotOurs(*ip)))
     }
 
-    /// Opens a socket at an address that has none. `None` for one that has.
-    pub(super) fn open(&self, ip: IpAddr) -> Result<Option<Bound>, Error> {
+    /// Opens a socket at an address. Returns `None` if it has one already.
+    pub(super) fn open(&self, ip: IpAddr) -> Result<Option<BoundSocket>, Error> {
         if self.has(ip) {
             return Ok(None);
         }
@@ -62,18 +57,18 @@ impl Locals {
         }
         let addr = SocketAddr::new(ip, self.port);
         let failed = |error| Error::system(format!("sctp over udp at {addr}"), error);
-        open(addr).map(|socket| Some((socket, addr))).map_err(failed)
+        opening::udp(addr).map(|socket| Some((socket, addr))).map_err(failed)
     }
 
-    /// Keeps a socket that was opened.
-    pub(super) fn keep(&mut self, bound: Bound) {
+    /// Adds an open socket.
+    pub(super) fn keep(&mut self, bound: BoundSocket) {
         self.addresses.push(bound.1.ip());
-        self.fresh.push(bound);
+        self.new.push(bound);
     }
 
-    /// The sockets for the driver.
-    pub(super) fn take(&mut self) -> Vec<Bound> {
-        std::mem::take(&mut self.fresh)
+    /// Removes and returns the sockets that the driver has not taken yet.
+    pub(super) fn take(&mut self) -> Vec<BoundSocket> {
+        std::mem::take(&mut self.new)
     }
 }
 
@@ -86,14 +81,14 @@ mod tests {
     }
 
     #[test]
-    fn link_local_addresses_are_refused_with_words() {
+    fn link_local_addresses_are_refused() {
         let error = check_scope(&[ip("127.0.0.1"), ip("fe80::1")]).unwrap_err().to_string();
         assert!(error.starts_with("fe80::1: "), "{error}");
         assert!(check_scope(&[ip("169.254.0.1"), ip("::1"), ip("fec0::1")]).is_ok());
     }
 
     #[test]
-    fn a_wildcard_has_all_of_its_family() {
+    fn a_wildcard_covers_its_family() {
         let locals = Locals::new(vec![ip("0.0.0.0"), ip("::1")], 9899);
         assert!(locals.check(&[ip("127.0.0.9"), ip("::1")]).is_ok());
         let error = locals.check(&[ip("::2")]).unwrap_err().to_string();

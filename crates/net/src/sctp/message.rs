@@ -1,4 +1,4 @@
-//! What a program gives and gets: messages and news.
+//! Received messages, and events of an association.
 
 use bytes::Bytes;
 use ringway_sctp::{Change, Close, PathState, Received};
@@ -9,18 +9,18 @@ use std::net::IpAddr;
 pub struct Message {
     /// The stream it came on.
     pub stream: u16,
-    /// Payload protocol identifier, as it came.
+    /// Payload protocol identifier, as received.
     pub ppid: u32,
     /// Delivered without regard to the order of the stream.
     pub unordered: bool,
-    /// Begins the message. Not so for what follows a part.
+    /// Whether it is the start of the message. False for a part after the first.
     pub begin: bool,
-    /// Ends the message. Not so for a part of one larger than half the receive buffer; its next
-    /// part is the next message read.
+    /// Whether it is the end of the message. False for a part of a message larger than half the receive
+    /// buffer, whose next part is the next message read.
     pub end: bool,
-    /// What is missing of the message was given up by its sender.
+    /// The sender abandoned the rest of the message.
     pub cut: bool,
-    /// The bytes. Those of messages read together share one allocation.
+    /// The bytes. Messages read together share one allocation.
     pub bytes: Bytes,
 }
 
@@ -30,43 +30,43 @@ impl Message {
         Message { stream, ppid, unordered, begin, end, cut, bytes }
     }
 
-    /// Whether it is a message as it was sent, from its first byte to its last.
+    /// Returns whether it is a complete message, from its first byte to its last.
     pub fn is_whole(&self) -> bool {
         self.begin && self.end && !self.cut
     }
 }
 
-/// What happened to an association (RFC 6458 section 6.1).
+/// An event of an association (RFC 6458 section 6.1).
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// It is established.
+    /// The association is established.
     Up,
-    /// The peer began anew: what it had not acknowledged is lost, streams begin at zero.
+    /// The peer restarted the association: unacknowledged data is lost, streams begin at zero.
     Restarted,
-    /// A path now stands otherwise.
+    /// A path's state has changed.
     Path {
-        /// The address of the peer that names the path.
+        /// The peer's address of the path.
         remote: IpAddr,
-        /// How it stands.
+        /// The new state.
         state: PathState,
     },
-    /// The peer reports an error that ends nothing, by its cause code.
+    /// The peer reports an error that does not end the association.
     PeerError {
         /// The cause code (RFC 9260 section 3.3.10).
         code: u16,
     },
-    /// Messages that were given will not arrive.
+    /// Messages will not be delivered.
     SendFailed {
-        /// How many.
+        /// The number of messages.
         messages: u32,
     },
     /// Streams or addresses have changed (RFC 6525, RFC 5061).
     Changed(Change),
-    /// The peer has begun to shut down; it takes nothing more than what was given.
+    /// The peer has begun to shut down. It accepts no more messages than those already sent.
     PeerShutdown,
-    /// So many events were lost here, because they were not taken in time.
+    /// The number of events that were dropped, because they were not read in time.
     Missed(u32),
-    /// It is over. The last event.
+    /// The association has ended. The last event.
     Closed(Close),
 }

@@ -1,12 +1,12 @@
-//! SCTP for programs: the pure protocol of `ringway-sctp` run on real sockets, behind an
-//! asynchronous face with the ideas of RFC 6458.
+//! SCTP for programs: the pure protocol of `ringway-sctp` on real sockets, with an asynchronous API
+//! that follows the ideas of RFC 6458.
 //!
-//! A [`Stack`] carries packets in UDP (RFC 6951), right above IP or over
-//! a TUN device, or leaves all to the kernel's SCTP. It listens and connects; an [`Association`]
-//! sends and receives messages, each on a stream, in order or not, for as long as it is worth, and
-//! tells what happens to it by events. Nothing here parses or answers a packet: that is the
-//! protocol's. Read [`stack`] first, then `core` for what is shared and `driver` for what moves;
-//! `examples/messages.rs` is a sender and a receiver with several addresses.
+//! A [`Stack`] carries packets in UDP (RFC 6951), directly over IP or over a TUN device, or uses the
+//! kernel's SCTP. It listens and connects. An [`Association`] sends and receives messages, each on a
+//! stream, ordered or not, with a chosen reliability, and reports its state by events. No packet is
+//! parsed or answered here: that is the protocol's task. Read [`stack`] first, then `core` for the
+//! shared state and `driver` for the task that moves packets. `examples/messages.rs` is a sender and a
+//! receiver with several addresses.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), ringway_net::sctp::Error> {
@@ -24,36 +24,40 @@
 
 pub mod association;
 mod carrier;
+mod config;
 mod core;
 mod driver;
 mod error;
 mod fragments;
-mod hearing;
+mod host_events;
 mod kernel;
+mod limits;
 mod listener;
 mod locals;
 mod message;
 mod moderation;
-mod own;
+mod opening;
 mod ports;
 mod sockets;
 pub mod stack;
 mod tun;
+mod userspace;
+mod waiters;
 
-pub use self::core::{ACCEPT_QUEUE, EVENT_QUEUE, LINGER};
 pub use association::Association;
 pub use carrier::Traffic;
+pub use config::{Config, Connect, Over};
 pub use error::Error;
+pub use limits::{ACCEPT_QUEUE, EVENT_QUEUE, LINGER, MAX_PORTS, MAX_UDP_ADDRESSES};
 pub use listener::Listener;
-pub use locals::MAX_UDP_ADDRESSES;
 pub(crate) use locals::check_scope;
 pub use message::{Event, Message};
-pub use ports::MAX_PORTS;
+pub use opening::UDP_PORT;
 pub use ringway_sctp::{
     Algorithm, Change, Close, Counters, Error as Refusal, Limits, Multipath, PathSnapshot,
     PathState, Received, Reliability, Reset, Scheduling, SendOptions, Settings, Snapshot, State,
     Totals,
 };
 pub(crate) use sockets::Opened;
-pub use sockets::{UDP_PORT, permitted};
-pub use stack::{Config, Connect, Over, Stack};
+pub use sockets::permitted;
+pub use stack::Stack;

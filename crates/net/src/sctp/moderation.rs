@@ -1,12 +1,12 @@
-//! Receiving right above IP without being woken for each packet.
+//! Receiving directly over IP without a wake-up for each packet.
 //!
-//! The system coalesces what comes in UDP, and not what comes as SCTP: each packet is queued by itself, and
-//! wakes who waits. A receiver that is faster than its sender then wakes for two or three packets at a time,
-//! which costs the sender's processor more than to send them, and acknowledges as often. So while packets
-//! come by the hundred thousand a second the socket is not watched, but read every [`PAUSE`], as network
-//! cards moderate their interrupts. It is watched again as soon as a pause brings little; and where pauses
-//! were not worth it, as with large requests of which each waits for its answer, they are tried more and
-//! more seldom.
+//! The system coalesces UDP datagrams but not SCTP packets: each is queued separately, and wakes the
+//! reader. A receiver that is faster than its sender then wakes for two or three packets at a time, which
+//! costs the sender's processor more than sending them, and acknowledges as often. So while hundreds of
+//! thousands of packets a second arrive, the socket is not registered with the runtime but read every
+//! [`PAUSE`], as network cards moderate their interrupts. It is registered again as soon as a pause brings
+//! few packets. Where pauses do not pay, as with large requests that each wait for a response, they are
+//! tried less and less often.
 
 use crate::sys::{RECEIVE_BATCH, ReceiveBatch, Timer, watch_packets, watch_timer};
 use socket2::Socket;
@@ -17,52 +17,52 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 use tokio::io::unix::AsyncFd;
 
-/// How long packets wait at most to be read while there are many.
+/// Maximum time that packets wait to be read while there are many.
 const PAUSE: Duration = Duration::from_micros(100);
 
-/// Packets that make a pause worth it.
-const WORTH: usize = 16;
+/// Minimum number of packets for which a pause pays.
+const MIN_PAUSE_PACKETS: usize = 16;
 
-/// Packets within a [`WINDOW`] from which pauses are tried.
+/// Number of packets within a [`WINDOW`] from which pauses are tried.
 const MANY: usize = 64;
 
 /// See [`MANY`].
 const WINDOW: Duration = Duration::from_millis(1);
 
-/// Windows with many packets in which no pause is tried after pauses that brought little, at most.
+/// Maximum number of windows with many packets in which no pause is tried, after pauses that did not pay.
 const MAX_SKIPPED: u32 = 1024;
 
-/// A socket whose packets are received with pauses or without.
-pub(super) struct Moderated {
+/// A socket whose packets are received with or without pauses.
+pub(super) struct ModeratedSocket {
     socket: Arc<Socket>,
     /// `None` during pauses.
-    watched: Option<AsyncFd<Arc<Socket>>>,
+    registered: Option<AsyncFd<Arc<Socket>>>,
     timer: AsyncFd<Timer>,
-    /// The pause is over, and what it brought is being read.
+    /// The pause has ended, and its packets are being read.
     reading: bool,
     /// Packets of the last pause, or of the window.
     packets: usize,
     window: Instant,
-    /// Windows until the next try, and how many there will be after the next that is not worth it.
+    /// Windows until the next pause is tried, and their number after the next pause that does not pay.
     skipped: u32,
-    patience: u32,
-    /// Pauses made.
+    skip: u32,
+    /// The number of pauses.
     pub(super) pauses: u64,
 }
 
-impl Moderated {
+impl ModeratedSocket {
     /// To be called within a runtime.
-    pub(super) fn new(socket: Socket) -> io::Result<Moderated> {
+    pub(super) fn new(socket: Socket) -> io::Result<ModeratedSocket> {
         let socket = Arc::new(socket);
-        Ok(Moderated {
-            watched: Some(watch_packets(socket.clone())?),
+        Ok(ModeratedSocket {
+            registered: Some(watch_packets(socket.clone())?),
             socket,
             timer: watch_timer(Timer::new()?)?,
             reading: false,
             packets: 0,
             window: Instant::now(),
             skipped: 0,
-            patience: 1,
+            skip: 1,
             pauses: 0,
         })
     }
@@ -71,14 +71,14 @@ impl Moderated {
         &self.socket
     }
 
-    /// Takes what has come, at most one batch.
+    /// Receives at most one batch.
     pub(super) fn poll_receive(
         &mut self,
         cx: &mut Context<'_>,
         batch: &mut ReceiveBatch,
     ) -> Poll<io::Result<usize>> {
         loop {
-            let got = match &self.watched {
+            let got = match &self.registered {
                 Some(io) => {
                     let mut ready = ready!(io.poll_read_ready(cx))?;
                     let got = batch.receive(self.socket.as_fd());
@@ -98,7 +98,7 @@ impl Moderated {
             };
             self.packets += got.as_ref().copied().unwrap_or(0);
             if is_last(&got) {
-                self.emptied()?;
+                self.on_empty()?;
             }
             match got {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -107,16 +107,16 @@ impl Moderated {
         }
     }
 
-    /// Nothing is queued any more.
-    fn emptied(&mut self) -> io::Result<()> {
-        if self.watched.is_none() {
+    /// Handles the end of the queue: pauses or registers the socket.
+    fn on_empty(&mut self) -> io::Result<()> {
+        if self.registered.is_none() {
             self.reading = false;
-            if self.packets >= WORTH {
-                self.patience = 1;
+            if self.packets >= MIN_PAUSE_PACKETS {
+                self.skip = 1;
                 return self.pause();
             }
-            (self.skipped, self.patience) = (self.patience, (self.patience * 2).min(MAX_SKIPPED));
-            self.watched = Some(watch_packets(self.socket.clone())?);
+            (self.skipped, self.skip) = (self.skip, (self.skip * 2).min(MAX_SKIPPED));
+            self.registered = Some(watch_packets(self.socket.clone())?);
             return Ok(());
         }
         if self.packets < MANY {
@@ -126,7 +126,7 @@ impl Moderated {
         let many = now.duration_since(self.window) <= WINDOW;
         (self.window, self.packets) = (now, 0);
         if many && self.skipped == 0 {
-            self.watched = None;
+            self.registered = None;
             return self.pause();
         }
         self.skipped -= u32::from(many);
@@ -139,7 +139,7 @@ impl Moderated {
     }
 }
 
-/// Whether nothing more is queued. recvmmsg stops early only when the queue is empty.
+/// Returns whether the queue is empty. recvmmsg stops early only then.
 fn is_last(got: &io::Result<usize>) -> bool {
     match got {
         Ok(got) => *got < RECEIVE_BATCH,

@@ -1,16 +1,16 @@
-//! Who holds which SCTP port, where processes share protocol 132.
+//! Ownership of SCTP ports, where processes share protocol 132.
 //!
-//! A raw socket is given every packet of its protocol, so each process of a network namespace sees
-//! the packets of all. What keeps them apart: a port is held by one process at a time, by a name in
-//! the namespace's abstract unix sockets, which goes with the process however it ends; a filter
-//! makes the kernel drop what is for ports not held here, before it is queued; and what was queued
-//! under an earlier filter is left alone here. So a process answers only packets to ports that no
-//! other process can hold, among them those out of the blue.
+//! A raw socket receives every packet of its protocol, so each process of a network namespace receives
+//! the packets of all. Three things separate them. A port is held by one process at a time, by a name in
+//! the namespace's abstract unix sockets, which vanishes with the process however it ends. A filter makes
+//! the kernel drop packets for ports not held here before it queues them. Packets that were queued under
+//! an earlier filter are ignored here. So a process answers only packets to ports that no other process
+//! can hold, OOTB packets among them.
 //!
 //! Any user of the namespace can take such a name and thereby a port, as with the ports of UDP
 //! above 1023. Ephemeral ports are held in blocks, so that a filter stays short.
 
-use crate::sys::set_option;
+use super::limits::MAX_PORTS;
 use libc::{
     BPF_ABS, BPF_ALU, BPF_AND, BPF_B, BPF_H, BPF_IND, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_LDX,
     BPF_MSH, BPF_RET,
@@ -23,25 +23,21 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// First of the ports that are given to associations which ask for none (RFC 6335 section 6).
+/// The first ephemeral port (RFC 6335 section 6).
 const EPHEMERAL: u16 = 49_152;
 
-/// Ports held together above that.
+/// Number of ephemeral ports that are held together.
 const BLOCK: u16 = 256;
 
-/// Most ports below the ephemeral ones that one stack may hold: a filter has room for no more than
-/// 4096 instructions, of which each port takes two.
-pub const MAX_PORTS: usize = 1024;
+/// The set of ports held here: a bit for each, read for every packet.
+pub(super) struct PortSet(Box<[AtomicU64]>);
 
-/// Which ports are held here: a bit for each, read for every packet.
-pub(super) struct Held(Box<[AtomicU64]>);
-
-impl Held {
-    fn new() -> Held {
-        Held((0..65_536 / 64).map(|_| AtomicU64::new(0)).collect())
+impl PortSet {
+    fn new() -> PortSet {
+        PortSet((0..65_536 / 64).map(|_| AtomicU64::new(0)).collect())
     }
 
-    pub(super) fn has(&self, port: u16) -> bool {
+    pub(super) fn contains(&self, port: u16) -> bool {
         let (word, bit) = (usize::from(port) / 64, port % 64);
         self.0[word].load(Ordering::Acquire) >> bit & 1 == 1
     }
@@ -56,7 +52,7 @@ impl Held {
     }
 }
 
-/// A name held in the network namespace.
+/// A name in the network namespace, released when dropped.
 struct Name(#[allow(dead_code)] UnixDatagram);
 
 impl Name {
@@ -68,24 +64,24 @@ impl Name {
 
 /// The ports of one stack.
 pub(super) struct Ports {
-    held: Arc<Held>,
-    /// The raw sockets, by descriptors of our own.
+    held: Arc<PortSet>,
+    /// The raw sockets, by duplicated descriptors.
     sockets: Vec<Socket>,
-    /// Ports below the ephemeral ones, and how many listeners and associations use each.
+    /// Ports below the ephemeral ones, each with the number of its listeners and associations.
     single: BTreeMap<u16, (Name, usize)>,
-    /// Blocks of ephemeral ports, by their first port; kept for as long as the stack lives.
+    /// Blocks of ephemeral ports, by their first port; held for as long as the stack lives.
     blocks: BTreeMap<u16, Name>,
-    /// Where the search for an ephemeral port goes on.
+    /// The ephemeral port from which the search continues.
     next: u16,
 }
 
 impl Ports {
-    /// None yet.
+    /// Creates an empty table.
     pub(super) fn new(sockets: Vec<Socket>) -> io::Result<Ports> {
-        // At random, so that processes seldom try for the same block.
+        // At random, so that processes seldom try the same block.
         let mut start = [0; 2];
         getrandom::fill(&mut start)?;
-        let held = Arc::new(Held::new());
+        let held = Arc::new(PortSet::new());
         let (single, blocks, next) =
             (BTreeMap::new(), BTreeMap::new(), EPHEMERAL | u16::from_ne_bytes(start));
         let ports = Ports { held, sockets, single, blocks, next };
@@ -93,11 +89,11 @@ impl Ports {
         Ok(ports)
     }
 
-    pub(super) fn held(&self) -> Arc<Held> {
+    pub(super) fn held(&self) -> Arc<PortSet> {
         self.held.clone()
     }
 
-    /// Holds `port` for one more listener or association. `AddrInUse` when another process has it.
+    /// Holds `port` for one more listener or association. Returns `AddrInUse` when another process holds it.
     pub(super) fn hold(&mut self, port: u16) -> io::Result<()> {
         if port >= EPHEMERAL {
             return self.hold_block(port - port % BLOCK);
@@ -115,14 +111,14 @@ impl Ports {
         self.filter()
     }
 
-    /// One listener or association of `port` is gone.
+    /// Releases `port` for one listener or association.
     pub(super) fn release(&mut self, port: u16) {
         let Some((_, users)) = self.single.get_mut(&port) else { return };
         *users -= 1;
         if *users == 0 {
-            // Nothing for this port is answered any more by the time its name is free.
+            // Packets for this port are ignored before its name is free.
             self.held.set(port, false);
-            // A filter that lets too much through does no harm.
+            // A filter that passes too much does no harm.
             let name = self.single.remove(&port);
             let _ = self.filter();
             drop(name);
@@ -138,16 +134,16 @@ impl Ports {
         self.filter()
     }
 
-    /// The next ephemeral port to try; holds it. `None` when no block is to be had.
+    /// Returns the next ephemeral port to try, and holds it. `None` when no block is free.
     pub(super) fn ephemeral(&mut self, try_another_block: bool) -> Option<u16> {
         if self.blocks.is_empty() || try_another_block {
-            let most = (u16::MAX - EPHEMERAL) / BLOCK + 1;
+            let max_blocks = (u16::MAX - EPHEMERAL) / BLOCK + 1;
             let mut first = self.next - self.next % BLOCK;
-            let mut tries = 0;
+            let mut attempts = 0;
             while self.blocks.contains_key(&first) || self.hold_block(first).is_err() {
                 first = after(first, BLOCK);
-                tries += 1;
-                if tries > most {
+                attempts += 1;
+                if attempts > max_blocks {
                     return None;
                 }
             }
@@ -161,12 +157,12 @@ impl Ports {
         Some(self.next)
     }
 
-    /// How many ephemeral ports are held.
+    /// Returns the number of ephemeral ports held.
     pub(super) fn ephemeral_held(&self) -> usize {
         self.blocks.len() * usize::from(BLOCK)
     }
 
-    /// Has the kernel drop what is for others.
+    /// Makes the kernel drop packets for other ports.
     fn filter(&self) -> io::Result<()> {
         for socket in &self.sockets {
             let ipv4 = socket.domain()? == Domain::IPV4;
@@ -175,11 +171,11 @@ impl Ports {
         Ok(())
     }
 
-    /// "If the destination port is one of these, all of it; else nothing." Over IPv4 a raw socket's
-    /// filter sees the IP header first.
+    /// Returns the filter: the whole packet if its destination port is held, else nothing. Over IPv4 a raw
+    /// socket's filter sees the IP header first.
     fn program(&self, ipv4: bool) -> Vec<SockFilter> {
         let statement = |code: u32, k| SockFilter::new(code as u16, 0, 0, k);
-        // Skips one statement unless equal.
+        // Skips the next statement unless equal.
         let equal = |k: u16| SockFilter::new((BPF_JMP | BPF_JEQ | BPF_K) as u16, 0, 1, k.into());
         let accept = || statement(BPF_RET | BPF_K, u32::MAX);
         let mut program = if ipv4 {
@@ -199,37 +195,10 @@ impl Ports {
     }
 }
 
-/// Where the destination port stands in SCTP's header (RFC 9260 section 3.1).
+/// Offset of the destination port in SCTP's header (RFC 9260 section 3.1).
 pub(super) const DESTINATION: u32 = 2;
 
-/// So many ephemeral ports on, coming round at the end.
+/// Returns the ephemeral port `count` after `port`, wrapping at the end.
 fn after(port: u16, count: u16) -> u16 {
     port.checked_add(count).unwrap_or(EPHEMERAL)
-}
-
-/// A raw socket for SCTP of one family. What comes before [`Ports`] sets its filter is not for us.
-pub(super) fn raw(ipv4: bool) -> io::Result<Socket> {
-    use libc::{IPPROTO_IP, IPPROTO_IPV6};
-    use std::os::fd::AsFd;
-    let domain = if ipv4 { Domain::IPV4 } else { Domain::IPV6 };
-    let protocol = socket2::Protocol::from(i32::from(ringway_sctp::PROTOCOL));
-    let socket = Socket::new(domain, socket2::Type::RAW, Some(protocol))?;
-    socket.attach_filter(&[SockFilter::new((BPF_RET | BPF_K) as u16, 0, 0, 0)])?;
-    socket.set_nonblocking(true)?;
-    let fd = socket.as_fd();
-    if ipv4 {
-        // The kernel writes the IP header: identification, fragments and routes are its affair.
-        set_option(fd, IPPROTO_IP, libc::IP_PKTINFO, 1)?;
-        set_option(fd, IPPROTO_IP, libc::IP_RECVERR, 1)?;
-        set_option(fd, IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)?;
-    } else {
-        set_option(fd, IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
-        set_option(fd, IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
-        set_option(fd, IPPROTO_IPV6, libc::IPV6_RECVERR, 1)?;
-        set_option(fd, IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)?;
-        // SCTP has a checksum of its own (RFC 3542 section 3.1).
-        set_option(fd, IPPROTO_IPV6, libc::IPV6_CHECKSUM, -1)?;
-    }
-    crate::bind::enlarge_buffers(&socket, super::sockets::BUFFER)?;
-    Ok(socket)
 }

@@ -1,13 +1,14 @@
-//! SCTP's packets on sockets: in UDP (RFC 6951), a socket for each of our addresses, with trains both
-//! ways; or right above IP as protocol 132, a raw socket for each family.
+//! SCTP packets on sockets: in UDP (RFC 6951), a socket for each local address, with trains in both
+//! directions; or directly over IP as protocol 132, a raw socket for each family.
 
-use super::carrier::{Carrier, Ear, Errors, Gone, Outgoing, Traffic};
+use super::carrier::{Carrier, DownAddresses, ErrorSource, ErrorWatch, Outgoing, Traffic};
 use super::error::Error;
-use super::fragments::{Cut, Fragmenter};
-use super::locals::{Bound, Locals, MAX_UDP_ADDRESSES, check_scope};
-use super::moderation::Moderated;
-use super::ports::{DESTINATION, Held, Ports, raw};
-use crate::bind::enlarge_buffers;
+use super::fragments::{FragmentResult, Fragmenter};
+use super::limits::MAX_UDP_ADDRESSES;
+use super::locals::{Locals, check_scope};
+use super::moderation::ModeratedSocket;
+use super::opening::{self, BoundSocket, UDP_PORT};
+use super::ports::{DESTINATION, PortSet, Ports};
 use crate::sys::{
     After, Datagram, RECEIVE_BATCH, ReceiveBatch, Reception, SEND_BATCH, SendBatch, path_mtu,
     set_option, watch_errors, watch_reading,
@@ -15,7 +16,7 @@ use crate::sys::{
 use ringway_sansio::{Addressing, Ecn, Icmp};
 use ringway_sctp::PROTOCOL;
 use smallvec::SmallVec;
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Socket};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
@@ -24,48 +25,41 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::io::unix::AsyncFd;
 
-/// The port that SCTP in UDP is expected at (RFC 6951 section 3).
-pub const UDP_PORT: u16 = 9899;
-
-/// Buffers asked for each way for each socket, in bytes; the system cuts it to
-/// `net.core.rmem_max` and `wmem_max` unless privileged.
-pub(super) const BUFFER: usize = 8 << 20;
-
-/// Times a packet is tried again because the error may have been an older one of the socket.
+/// Maximum number of retries of a packet, because an error may be an older one of the socket.
 const SEND_RETRIES: u8 = 2;
 
-/// How much of a packet that could not be sent is told: its header and the beginning of an INIT.
+/// Bytes that are reported of a packet that could not be sent: its header and the start of an INIT.
 const QUOTE: usize = 64;
 
-/// Where the destination port stands in a packet.
+/// The range of the destination port in a packet.
 const PORT_FIELD: Range<usize> = DESTINATION as usize..DESTINATION as usize + 2;
 
-/// Most datagrams of one train (UDP_MAX_SEGMENTS of linux/udp.h).
+/// Maximum number of datagrams of one train (UDP_MAX_SEGMENTS of linux/udp.h).
 const TRAIN_PACKETS: usize = 64;
 
-/// Most bytes of one train: the largest UDP payload over IPv4.
+/// Maximum size of one train in bytes: the largest UDP payload over IPv4.
 const TRAIN_BYTES: usize = 65_507;
 
 /// One socket.
-struct Port {
+struct PacketSocket {
     io: Io,
-    /// The address bound to, which may be a wildcard; port 0 right above IP.
+    /// The bound address, which may be a wildcard; port 0 directly over IP.
     local: SocketAddr,
 }
 
 enum Io {
     Udp(Arc<AsyncFd<Socket>>),
-    Ip(Moderated),
+    Ip(ModeratedSocket),
 }
 
-impl Port {
+impl PacketSocket {
     /// To be called within a runtime.
-    fn new((socket, local): Bound) -> io::Result<Port> {
+    fn new((socket, local): BoundSocket) -> io::Result<PacketSocket> {
         let io = match local.port() {
-            0 => Io::Ip(Moderated::new(socket)?),
+            0 => Io::Ip(ModeratedSocket::new(socket)?),
             _ => Io::Udp(Arc::new(watch_reading(socket)?)),
         };
-        Ok(Port { io, local })
+        Ok(PacketSocket { io, local })
     }
 
     fn socket(&self) -> &Socket {
@@ -76,16 +70,16 @@ impl Port {
     }
 
     /// To be called within a runtime.
-    fn ear(&self) -> io::Result<Ear> {
+    fn error_source(&self) -> io::Result<ErrorSource> {
         let ip = self.local.ip();
         let errors = match &self.io {
-            Io::Udp(io) => Errors::Shared(io.clone()),
-            Io::Ip(moderated) => Errors::Alone(watch_errors(moderated.socket().clone())?),
+            Io::Udp(io) => ErrorWatch::Shared(io.clone()),
+            Io::Ip(moderated) => ErrorWatch::Separate(watch_errors(moderated.socket().clone())?),
         };
         Ok((errors, Some(ip).filter(|ip| !ip.is_unspecified())))
     }
 
-    /// Takes what has come, at most one batch.
+    /// Receives at most one batch.
     fn poll_receive(
         &mut self,
         cx: &mut Context<'_>,
@@ -113,54 +107,57 @@ impl Port {
     }
 }
 
-/// The sockets of a stack, in UDP or right above IP.
+/// The sockets of a stack, in UDP or directly over IP.
 pub(super) struct Sockets {
-    ports: Vec<Port>,
-    /// The socket that the packets in `received` came by, and the one to ask next.
+    sockets: Vec<PacketSocket>,
+    /// The socket of the packets in `received`, after which the next one is read.
     current: usize,
     received: ReceiveBatch,
     buffers: SendBatch,
-    /// Right above IP: the SCTP ports whose packets are ours.
-    held: Option<Arc<Held>>,
-    /// Whether the system takes trains.
+    /// Directly over IP: the SCTP ports that this stack holds.
+    held: Option<Arc<PortSet>>,
+    /// Whether the system accepts trains.
     trains: bool,
-    /// So many packets more are sent one by one, because the train they made was refused.
+    /// The number of packets that remain to be sent one by one, because their train was refused.
     singly: usize,
     fragmenter: Fragmenter,
-    /// Our addresses that cannot be used now.
-    gone: Gone,
+    /// Local addresses that cannot be used now.
+    down: DownAddresses,
     refused: Vec<(Addressing, Icmp, Vec<u8>)>,
     traffic: Traffic,
 }
 
-/// Sockets that are open and not yet used, so that what cannot be had is known before anything runs.
+/// Open sockets of a stack that does not run yet, so that errors are known before anything runs.
 pub(crate) struct Opened {
-    sockets: Vec<Bound>,
-    /// Right above IP: who holds which port.
+    sockets: Vec<BoundSocket>,
+    /// Directly over IP: the ports.
     pub(super) ports: Option<Ports>,
-    /// Our UDP port, in UDP.
+    /// The local UDP port, in UDP.
     pub(crate) udp_port: Option<u16>,
 }
 
-/// Whether this process may use SCTP right above IP, and nobody would answer in its place.
+/// Returns whether this process may use SCTP directly over IP, and the kernel would not answer instead.
 pub fn permitted() -> bool {
     Opened::raw().is_ok()
 }
 
-/// Where a kernel whose own SCTP is loaded tells of it. Asking for a socket would load it.
+/// Exists when the kernel's own SCTP is loaded. Opening a socket to find out would load it.
 const KERNELS_OWN: &str = "/proc/net/sctp";
 
 impl Opened {
-    /// Takes the sockets into the runtime.
-    pub(super) fn watch(self, gone: Gone) -> io::Result<(Sockets, Option<Ports>, Option<Locals>)> {
+    /// Registers the sockets with the runtime.
+    pub(super) fn register(
+        self,
+        down: DownAddresses,
+    ) -> io::Result<(Sockets, Option<Ports>, Option<Locals>)> {
         let held = self.ports.as_ref().map(Ports::held);
         let addresses = || self.sockets.iter().map(|(_, addr)| addr.ip()).collect();
         let locals = self.udp_port.map(|port| Locals::new(addresses(), port));
-        Ok((Sockets::new(self.sockets, held, gone)?, self.ports, locals))
+        Ok((Sockets::new(self.sockets, held, down)?, self.ports, locals))
     }
 
-    /// Binds the UDP port `port` at each of `locals`, among them perhaps a wildcard of either
-    /// family; port 0 is for one that the system chooses, the same at each.
+    /// Binds the UDP port `port` at each of `locals`, which may contain the wildcards. Port 0 means one that
+    /// the system chooses, the same at each address.
     pub(crate) fn udp(locals: &[IpAddr], mut port: u16) -> Result<Opened, Error> {
         check_scope(locals)?;
         if locals.len() > MAX_UDP_ADDRESSES {
@@ -170,7 +167,7 @@ impl Opened {
         for &local in locals {
             let addr = SocketAddr::new(local, port);
             let failed = |error| Error::system(format!("sctp over udp at {addr}"), error);
-            let socket = open(addr).map_err(failed)?;
+            let socket = opening::udp(addr).map_err(failed)?;
             if port == 0 {
                 let bound = socket.local_addr().map_err(failed)?;
                 port = bound.as_socket().map_or(0, |a| a.port());
@@ -180,13 +177,13 @@ impl Opened {
         Ok(Opened { sockets, ports: None, udp_port: Some(port) })
     }
 
-    /// Whether packets from and to all of `locals` go by this UDP port already.
+    /// Returns whether these sockets carry packets of all of `locals` at this UDP port.
     pub(crate) fn carries(&self, locals: &[IpAddr], port: u16) -> bool {
         let has = |ip: &IpAddr| self.sockets.iter().any(|(_, addr)| addr.ip() == *ip);
         port != 0 && self.udp_port == Some(port) && locals.iter().all(has)
     }
 
-    /// Opens raw sockets of the families that the host has.
+    /// Opens a raw socket for each family that the host has.
     pub(crate) fn raw() -> Result<Opened, Error> {
         let failed = |error| Error::system("sctp over ip", error);
         if std::path::Path::new(KERNELS_OWN).exists() {
@@ -196,13 +193,13 @@ impl Opened {
         }
         let mut sockets = Vec::new();
         for wild in [IpAddr::from([0; 4]), IpAddr::from([0; 16])] {
-            match raw(wild.is_ipv4()) {
+            match opening::raw(wild.is_ipv4()) {
                 Ok(socket) => sockets.push((socket, SocketAddr::new(wild, 0))),
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                     let what = "sctp over ip needs CAP_NET_RAW (or sctp over udp, which does not)";
                     return Err(Error::system(what, error));
                 }
-                // A host without the family has none of its addresses.
+                // A host without the family needs no socket for it.
                 Err(error) if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => {}
                 Err(error) => return Err(failed(error)),
             }
@@ -212,7 +209,7 @@ impl Opened {
         Ok(Opened { sockets, ports: Some(ports), udp_port: None })
     }
 
-    /// Holds an SCTP port for as long as the stack lives; 0 for any. Gives which.
+    /// Holds an SCTP port for as long as the stack lives; 0 for any. Returns the port.
     pub(crate) fn hold(&mut self, port: u16) -> Result<u16, Error> {
         let failed = |error| Error::system(format!("sctp port {port}"), error);
         match &mut self.ports {
@@ -236,48 +233,54 @@ impl Opened {
 }
 
 impl Sockets {
-    fn new(sockets: Vec<Bound>, held: Option<Arc<Held>>, gone: Gone) -> io::Result<Sockets> {
+    fn new(
+        sockets: Vec<BoundSocket>,
+        held: Option<Arc<PortSet>>,
+        down: DownAddresses,
+    ) -> io::Result<Sockets> {
         Ok(Sockets {
             trains: held.is_none(),
-            ports: sockets.into_iter().map(Port::new).collect::<io::Result<_>>()?,
+            sockets: sockets.into_iter().map(PacketSocket::new).collect::<io::Result<_>>()?,
             current: 0,
             received: ReceiveBatch::new(),
             buffers: SendBatch::new(),
             held,
             singly: 0,
             fragmenter: Fragmenter::new(),
-            gone,
+            down,
             refused: Vec::new(),
             traffic: Traffic::default(),
         })
     }
 
-    /// The sockets, for who listens for ICMP messages.
-    pub(super) fn ears(&self) -> io::Result<Vec<Ear>> {
-        self.ports.iter().map(Port::ear).collect()
+    /// Returns the sources of ICMP messages.
+    pub(super) fn error_sources(&self) -> io::Result<Vec<ErrorSource>> {
+        self.sockets.iter().map(PacketSocket::error_source).collect()
     }
 
-    /// The socket to send from `source` by, and the address to give it besides.
-    fn port_of(&self, source: IpAddr) -> Option<(usize, Option<IpAddr>)> {
-        let exact = self.ports.iter().position(|p| p.local.ip() == source);
-        let wild =
-            |p: &Port| p.local.ip().is_unspecified() && p.local.is_ipv4() == source.is_ipv4();
+    /// Returns the index of the socket that sends from `source`, and the source address to pass to it if it
+    /// is bound to a wildcard.
+    fn socket_of(&self, source: IpAddr) -> Option<(usize, Option<IpAddr>)> {
+        let exact = self.sockets.iter().position(|p| p.local.ip() == source);
+        let wild = |p: &PacketSocket| {
+            p.local.ip().is_unspecified() && p.local.is_ipv4() == source.is_ipv4()
+        };
         match exact {
-            Some(place) => Some((place, None)),
-            None => self.ports.iter().position(wild).map(|place| (place, Some(source))),
+            Some(index) => Some((index, None)),
+            None => self.sockets.iter().position(wild).map(|index| (index, Some(source))),
         }
     }
 
-    /// The packets of a reception.
+    /// Calls `each` with the packets of a reception.
     fn train(&self, index: usize, each: &mut dyn FnMut(Addressing, &[u8])) {
         let Some(reception) = self.received.get(index) else { return };
         let Some((addressing, skip)) = self.addressing(&reception) else { return };
         for packet in reception.datagrams() {
             let Some(packet) = packet.get(skip..) else { return };
             if let Some(held) = &self.held {
-                // It may have been queued before the port went to another process.
+                // It may have been queued before another process took the port.
                 let Some(&[high, low]) = packet.get(PORT_FIELD) else { return };
-                if !held.has(u16::from_be_bytes([high, low])) {
+                if !held.contains(u16::from_be_bytes([high, low])) {
                     return;
                 }
             }
@@ -285,11 +288,11 @@ impl Sockets {
         }
     }
 
-    /// The addressing of a reception, and how many bytes stand before the first packet in it.
+    /// Returns the addressing of a reception, and the number of bytes before its first packet.
     fn addressing(&self, reception: &Reception<'_>) -> Option<(Addressing, usize)> {
-        let (remote, bound) = (reception.remote, self.ports[self.current].local.ip());
+        let (remote, bound) = (reception.remote, self.sockets[self.current].local.ip());
         if self.held.is_some() && bound.is_ipv4() {
-            // The IP header comes with it (RFC 791 section 3.1).
+            // It includes the IP header (RFC 791 section 3.1).
             let header = reception.bytes();
             let length = usize::from(header.first()? & 0x0f) * 4;
             let to: [u8; 4] = header.get(16..20)?.try_into().ok()?;
@@ -307,40 +310,12 @@ impl Sockets {
     }
 }
 
-/// Opens a socket that tells what a packet of SCTP needs to be told of. Paths are probed by SCTP
-/// itself, so the system neither fragments nor goes by what it thinks of a path's MTU.
-pub(super) fn open(addr: SocketAddr) -> io::Result<Socket> {
-    use libc::{IPPROTO_IP, IPPROTO_IPV6, SOL_UDP};
-    let socket = Socket::new(Domain::for_address(addr), Type::DGRAM, Some(Protocol::UDP))?;
-    socket.set_nonblocking(true)?;
-    let wildcard = addr.ip().is_unspecified().into();
-    if addr.is_ipv6() {
-        socket.set_only_v6(true)?;
-        let fd = socket.as_fd();
-        set_option(fd, IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, wildcard)?;
-        set_option(fd, IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
-        set_option(fd, IPPROTO_IPV6, libc::IPV6_RECVERR, 1)?;
-        set_option(fd, IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)?;
-    } else {
-        let fd = socket.as_fd();
-        set_option(fd, IPPROTO_IP, libc::IP_PKTINFO, wildcard)?;
-        set_option(fd, IPPROTO_IP, libc::IP_RECVTOS, 1)?;
-        set_option(fd, IPPROTO_IP, libc::IP_RECVERR, 1)?;
-        set_option(fd, IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)?;
-    }
-    // Systems older than Linux 5.0 take no trains, and need none.
-    let _ = set_option(socket.as_fd(), SOL_UDP, libc::UDP_GRO, 1);
-    enlarge_buffers(&socket, BUFFER)?;
-    socket.bind(&addr.into())?;
-    Ok(socket)
-}
-
 impl Carrier for Sockets {
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        for _ in 0..self.ports.len() {
-            self.current = (self.current + 1) % self.ports.len();
-            let port = &mut self.ports[self.current];
-            let Poll::Ready(got) = port.poll_receive(cx, &mut self.received) else { continue };
+        for _ in 0..self.sockets.len() {
+            self.current = (self.current + 1) % self.sockets.len();
+            let socket = &mut self.sockets[self.current];
+            let Poll::Ready(got) = socket.poll_receive(cx, &mut self.received) else { continue };
             let got = got?;
             self.traffic.receive_calls += 1;
             for train in (0..got).filter_map(|i| self.received.get(i)) {
@@ -348,8 +323,8 @@ impl Carrier for Sockets {
                 self.traffic.received += packets;
                 self.traffic.received_in_trains += if packets > 1 { packets } else { 0 };
             }
-            // Right above IP the system coalesces nothing: what came by one call is taken as one train,
-            // or each second packet would be acknowledged, at the price of a packet.
+            // Directly over IP the system coalesces nothing. The packets of one call are handled as one
+            // train, or each second packet would cause an acknowledgement.
             return Poll::Ready(Ok(if self.held.is_some() { got.min(1) } else { got }));
         }
         Poll::Pending
@@ -367,7 +342,7 @@ impl Carrier for Sockets {
     fn send(&mut self, outgoing: &mut Outgoing) -> bool {
         while !outgoing.is_empty() {
             let attempt = self.attempt(outgoing);
-            outgoing.done(attempt.dealt);
+            outgoing.advance(attempt.handled);
             if !attempt.room {
                 self.traffic.no_room += 1;
                 return false;
@@ -381,46 +356,46 @@ impl Carrier for Sockets {
     }
 
     fn traffic(&self) -> Traffic {
-        let pauses = |port: &Port| match &port.io {
+        let pauses = |socket: &PacketSocket| match &socket.io {
             Io::Udp(_) => 0,
             Io::Ip(moderated) => moderated.pauses,
         };
-        Traffic { pauses: self.ports.iter().map(pauses).sum(), ..self.traffic }
+        Traffic { pauses: self.sockets.iter().map(pauses).sum(), ..self.traffic }
     }
 
-    fn admit(&mut self, bound: Bound) -> Option<Ear> {
-        // Without it packets from its address are refused, and their path fails.
-        let port = Port::new(bound).ok()?;
-        let ear = port.ear().ok()?;
-        self.ports.push(port);
-        Some(ear)
+    fn admit(&mut self, bound: BoundSocket) -> Option<ErrorSource> {
+        // If this fails, packets from its address are refused, and their path fails.
+        let socket = PacketSocket::new(bound).ok()?;
+        let error_source = socket.error_source().ok()?;
+        self.sockets.push(socket);
+        Some(error_source)
     }
 }
 
-/// What became of one call to send.
+/// The result of one call to send.
 struct Attempt {
-    /// Packets dealt with.
-    dealt: usize,
+    /// The number of packets sent or dropped.
+    handled: usize,
     /// Whether the socket has room for more.
     room: bool,
 }
 
 impl Sockets {
-    /// Sends what goes by the same socket as the first packet, in one call.
+    /// Sends the first packets that use the same socket, in one call.
     fn attempt(&mut self, outgoing: &Outgoing) -> Attempt {
         let batch = gather(outgoing, self.trains && self.singly == 0, self.held.is_none());
-        let Some(first) = batch.first() else { return Attempt { dealt: 0, room: true } };
+        let Some(first) = batch.first() else { return Attempt { handled: 0, room: true } };
         let source = first.addressing.source;
-        let gone = self.gone.load().contains(&source);
-        let Some((place, from)) = self.port_of(source).filter(|_| !gone) else {
-            // Nothing can be sent from an address that is not there.
+        let down = self.down.load().contains(&source);
+        let Some((index, from)) = self.socket_of(source).filter(|_| !down) else {
+            // Nothing can be sent from an address that the host does not have.
             self.traffic.not_sent += first.packets as u64;
             let quote = first.datagram.bytes[..first.datagram.bytes.len().min(QUOTE)].to_vec();
             self.refused.push((first.addressing, Icmp::Unreachable, quote));
-            return Attempt { dealt: first.packets, room: true };
+            return Attempt { handled: first.packets, room: true };
         };
         if first.addressing.fragment.is_some()
-            && let Some(attempt) = self.send_in_fragments(place, outgoing, first)
+            && let Some(attempt) = self.send_in_fragments(index, outgoing, first)
         {
             return attempt;
         }
@@ -429,30 +404,30 @@ impl Sockets {
         };
         let datagrams: SmallVec<[Datagram<'_>; SEND_BATCH]> =
             batch.iter().take_while(like).map(|t| Datagram { from, ..t.datagram }).collect();
-        let Sockets { ports, buffers, traffic, trains, singly, refused, .. } = self;
-        let socket = ports[place].socket();
-        let (mut lost, mut room, mut dealt) = (0, true, 0);
-        let mut tried = (usize::MAX, 0);
+        let Sockets { sockets, buffers, traffic, trains, singly, refused, .. } = self;
+        let socket = sockets[index].socket();
+        let (mut lost, mut room, mut handled) = (0, true, 0);
+        let mut retries = (usize::MAX, 0);
         traffic.send_calls += 1;
         if first.addressing.fragment.is_some() {
             let _ = may_fragment(socket, true);
         }
-        let trains_dealt = buffers.send(socket.as_fd(), &datagrams, |index, code| {
+        let handled_trains = buffers.send(socket.as_fd(), &datagrams, |index, code| {
             if code == libc::EAGAIN {
                 room = false;
                 return After::Stop;
             }
-            // With IP_RECVERR a send may tell of an ICMP message about an earlier packet; that
-            // error is gone once told.
-            if tried.0 != index {
-                tried = (index, 0);
+            // With IP_RECVERR a send may report an ICMP message about an earlier packet. That error is
+            // cleared once it is reported.
+            if retries.0 != index {
+                retries = (index, 0);
             }
-            if tried.1 < SEND_RETRIES && code != libc::ENOBUFS {
-                tried.1 += 1;
+            if retries.1 < SEND_RETRIES && code != libc::ENOBUFS {
+                retries.1 += 1;
                 return After::Retry;
             }
             if batch[index].packets > 1 && code != libc::ENOBUFS {
-                // A path too narrow for the pieces of this train, or a card that cuts none.
+                // The segments exceed the path's MTU, or the network card does not segment.
                 *singly = batch[index].packets;
                 *trains &= code != libc::EIO;
                 return After::Stop;
@@ -464,8 +439,8 @@ impl Sockets {
         if first.addressing.fragment.is_some() {
             let _ = may_fragment(socket, false);
         }
-        for train in &batch[..trains_dealt] {
-            dealt += train.packets;
+        for train in &batch[..handled_trains] {
+            handled += train.packets;
             if train.packets > 1 {
                 traffic.sent_in_trains += train.packets as u64;
             } else {
@@ -473,45 +448,45 @@ impl Sockets {
             }
         }
         traffic.not_sent += lost;
-        traffic.sent += dealt as u64 - lost;
-        Attempt { dealt, room }
+        traffic.sent += handled as u64 - lost;
+        Attempt { handled, room }
     }
 }
 
 impl Sockets {
-    /// Sends the first packet in fragments of our own. `None` where this process may not, which leaves it
-    /// to the system to fragment it.
+    /// Sends the first packet in fragments written here. Returns `None` where this process may not, so that
+    /// the system must fragment it.
     fn send_in_fragments(
         &mut self,
-        place: usize,
+        index: usize,
         outgoing: &Outgoing,
         first: &Train<'_>,
     ) -> Option<Attempt> {
-        let (ours, theirs) = (self.ports[place].local.port(), first.datagram.to.port());
-        let udp_ports = self.held.is_none().then_some((ours, theirs));
-        let cut = self.fragmenter.send(outgoing, udp_ports, &mut self.buffers);
-        if matches!(cut, Cut::NotPermitted) {
+        let (local, remote) = (self.sockets[index].local.port(), first.datagram.to.port());
+        let udp_ports = self.held.is_none().then_some((local, remote));
+        let result = self.fragmenter.send(outgoing, udp_ports, &mut self.buffers);
+        if matches!(result, FragmentResult::NotPermitted) {
             return None;
         }
         self.traffic.send_calls += 1;
-        let room = !matches!(cut, Cut::NoRoom);
-        match cut {
-            Cut::Sent => {
+        let room = !matches!(result, FragmentResult::NoRoom);
+        match result {
+            FragmentResult::Sent => {
                 (self.traffic.sent, self.traffic.fragmented) =
                     (self.traffic.sent + 1, self.traffic.fragmented + 1)
             }
-            Cut::Refused(code) => {
+            FragmentResult::Refused(code) => {
                 self.traffic.not_sent += 1;
                 self.refused.extend(fault(first, code));
             }
-            Cut::NoRoom | Cut::NotPermitted => {}
+            FragmentResult::NoRoom | FragmentResult::NotPermitted => {}
         }
-        Some(Attempt { dealt: usize::from(room), room })
+        Some(Attempt { handled: usize::from(room), room })
     }
 }
 
-/// What the system's refusal to send a packet says of its path. A full queue says nothing: that is
-/// a packet lost as any other.
+/// Returns what an error of sending means for the packet's path. A full queue means nothing: the packet is
+/// lost like any other.
 fn fault(train: &Train<'_>, code: i32) -> Option<(Addressing, Icmp, Vec<u8>)> {
     let icmp = match code {
         libc::ENOBUFS => return None,
@@ -522,7 +497,7 @@ fn fault(train: &Train<'_>, code: i32) -> Option<(Addressing, Icmp, Vec<u8>)> {
     Some((train.addressing, icmp, bytes[..bytes.len().min(QUOTE)].to_vec()))
 }
 
-/// Says whether what is sent from now on may be fragmented on its way.
+/// Sets whether packets sent from now on may be fragmented.
 fn may_fragment(socket: &Socket, may: bool) -> io::Result<()> {
     use libc::{IPPROTO_IP, IPPROTO_IPV6};
     let ipv4 = socket.domain()? == Domain::IPV4;
@@ -535,24 +510,24 @@ fn may_fragment(socket: &Socket, may: bool) -> io::Result<()> {
     set_option(socket.as_fd(), level, option, value)
 }
 
-/// Packets that go together.
+/// Packets that are sent together.
 struct Train<'a> {
     datagram: Datagram<'a>,
     addressing: Addressing,
     packets: usize,
 }
 
-/// What is left to send, as trains where `trains` says so: packets one after the other, of one size
-/// but for a shorter last, with the same addressing.
+/// Groups the packets that remain to send, into trains if `trains`: consecutive packets of one size, except
+/// a shorter last one, with the same addressing.
 fn gather(outgoing: &Outgoing, trains: bool, udp: bool) -> SmallVec<[Train<'_>; SEND_BATCH]> {
     let mut batch = SmallVec::new();
-    let mut left = outgoing.left();
-    while let Some((addressing, range)) = left.first()
+    let mut remaining = outgoing.remaining();
+    while let Some((addressing, range)) = remaining.first()
         && batch.len() < SEND_BATCH
     {
         let size = range.len();
         let (mut end, mut packets) = (range.end, 1);
-        for (next, piece) in &left[1..] {
+        for (next, piece) in &remaining[1..] {
             let longest = piece.end - range.start;
             if !trains
                 || addressing.fragment.is_some()
@@ -567,7 +542,7 @@ fn gather(outgoing: &Outgoing, trains: bool, udp: bool) -> SmallVec<[Train<'_>; 
                 break;
             }
         }
-        // Where a peer's port is not known it is the usual one.
+        // Where the peer's port is not known, it is the default.
         let port = match addressing.udp_port {
             _ if !udp => 0,
             0 => UDP_PORT,
@@ -581,7 +556,7 @@ fn gather(outgoing: &Outgoing, trains: bool, udp: bool) -> SmallVec<[Train<'_>; 
             segment: if packets > 1 { size as u16 } else { 0 },
         };
         batch.push(Train { datagram, addressing: *addressing, packets });
-        left = &left[packets..];
+        remaining = &remaining[packets..];
     }
     batch
 }

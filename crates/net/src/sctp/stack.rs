@@ -1,20 +1,22 @@
-//! The SCTP of a process or of a worker.
+//! The SCTP stack of a process or of a worker.
 
 use super::association::Association;
-use super::carrier::{Carrier, Gone, Traffic};
-use super::core::{Accepting, Core, Shared, Waiters};
+use super::carrier::{Carrier, DownAddresses, Traffic};
+use super::config::{Config, Connect, Over};
+use super::core::{AcceptQueue, Core, Handle, Shared};
 use super::driver::Driver;
 use super::error::Error;
-use super::hearing::{hear, watch};
+use super::host_events::{read_icmp, watch_addresses};
 use super::listener::Listener;
 use super::locals::{Locals, check_scope};
 use super::ports::Ports;
-use super::sockets::{Opened, UDP_PORT};
+use super::sockets::Opened;
 use super::tun::Packets;
-use super::{kernel, own};
+use super::waiters::Waiters;
+use super::{kernel, userspace};
 use crate::clock::Clock;
 use crate::random::ChaCha;
-use crate::sys::NetworkNews;
+use crate::sys::NetworkMonitor;
 use crate::tun::Tun;
 use ringway_sctp::{AssocId, Counters, Limits, Sctp, Settings};
 use std::collections::VecDeque;
@@ -26,116 +28,14 @@ use std::sync::Arc;
 use tokio::runtime::Handle as Runtime;
 use tokio::task::AbortHandle;
 
-/// What carries SCTP's packets.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum Over {
-    /// UDP (RFC 6951).
-    Udp {
-        /// Our addresses, each with a socket of its own, to which [`Association::add_address`] adds;
-        /// or the wildcard of a family, which stands for all of that family, with one socket that
-        /// is told for each packet which address to send from.
-        locals: Vec<IpAddr>,
-        /// Our UDP port, the same at each address; 0 for one that the system chooses.
-        port: u16,
-    },
-    /// A TUN device of this name, beyond which the stack stands as a host of its own, with whatever
-    /// addresses who listens and connects says. Needs CAP_NET_ADMIN, or a device made for the user;
-    /// addresses and routes are given to it from outside. For one process, which has all its ports.
-    Tun {
-        /// The device's name, 1 to 15 bytes.
-        name: String,
-    },
-    /// The kernel's SCTP, where it is loaded: the kernel then is the protocol, and limits, the
-    /// counters of the stack and what of the settings it has no words for do not apply. In UDP it is
-    /// not to be had.
-    Kernel,
-    /// IP itself, as protocol 132: needs CAP_NET_RAW, and a kernel whose own SCTP is not loaded.
-    /// Which of the host's addresses are used is said by who listens and connects. Any number of
-    /// processes share the protocol; each port is one process's at a time, in its whole network
-    /// namespace.
-    Ip,
-}
-
-impl Over {
-    /// UDP at these addresses and the usual port.
-    pub fn udp(locals: &[IpAddr]) -> Over {
-        Over::Udp { locals: locals.to_vec(), port: UDP_PORT }
-    }
-}
-
-/// How a stack is made.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Config {
-    /// What carries its packets.
-    pub over: Over,
-    /// How much it holds.
-    pub limits: Limits,
-    /// How associations behave where nothing else is said.
-    pub settings: Settings,
-}
-
-impl Config {
-    /// With the usual limits and settings.
-    pub fn new(over: Over) -> Config {
-        Config { over, limits: Limits::default(), settings: Settings::default() }
-    }
-}
-
-/// What to connect to, and from where.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Connect {
-    /// Our addresses, which the peer is told.
-    pub locals: Vec<IpAddr>,
-    /// Our port; 0 for any that is free.
-    pub local_port: u16,
-    /// The peer's addresses; the first is the primary path.
-    pub remotes: Vec<IpAddr>,
-    /// The peer's port.
-    pub remote_port: u16,
-    /// Over UDP: the peer's UDP port.
-    pub encapsulation: u16,
-    /// How the association behaves; `None` as the stack says.
-    pub settings: Option<Settings>,
-}
-
-impl Connect {
-    /// From one list of addresses to another, with the usual UDP port.
-    pub fn new(locals: &[IpAddr], remotes: &[IpAddr], remote_port: u16) -> Connect {
-        Connect {
-            locals: locals.to_vec(),
-            local_port: 0,
-            remotes: remotes.to_vec(),
-            remote_port,
-            encapsulation: UDP_PORT,
-            settings: None,
-        }
-    }
-}
-
-/// What all users of a stack share. When the last is gone the stack ends as soon as all its
-/// associations have.
-pub(super) struct Handle {
-    pub(super) shared: Arc<Shared>,
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        self.shared.with(|core| {
-            core.deserted = true;
-            core.kick();
-        });
-    }
-}
-
-/// An SCTP that runs: a task of the runtime it was made in, and what it is asked by. Clones are
-/// handles of the same one. It ends when all handles, listeners and associations are dropped and
-/// the last association has come to its end.
+/// A running SCTP stack: a handle of its task, which runs in the runtime it was created in. Clones are
+/// handles of the same stack. It ends when all handles, listeners and associations are dropped and the
+/// last association has ended.
 #[derive(Clone)]
 pub struct Stack {
-    /// `None` for the kernel's.
+    /// `None` for the kernel's SCTP.
     handle: Option<Arc<Handle>>,
-    /// Our UDP port, over UDP.
+    /// The local UDP port, over UDP.
     udp_port: Option<u16>,
     over_ip: bool,
     settings: Settings,
@@ -166,14 +66,15 @@ impl Stack {
             Over::Tun { ref name } => {
                 let failed = |error| Error::system(format!("sctp over the device {name}"), error);
                 let carrier = Packets::new(Tun::open(name).map_err(failed)?).map_err(failed)?;
-                let shared = share(config.limits, config.settings, None, None, Gone::default())?;
+                let shared =
+                    share(config.limits, config.settings, None, None, DownAddresses::default())?;
                 return Ok(Stack::run(shared, carrier, Vec::new(), None, config.settings));
             }
         };
         Stack::start(opened, config.limits, config.settings)
     }
 
-    /// Starts the task over sockets that are open. To be called within a runtime.
+    /// Starts the task with open sockets. To be called within a runtime.
     pub(crate) fn start(
         opened: Opened,
         limits: Limits,
@@ -182,17 +83,17 @@ impl Stack {
         let failed = |error| Error::system("sctp", error);
         let runtime =
             Runtime::try_current().map_err(|e| failed(io::Error::other(e.to_string())))?;
-        let gone = Gone::default();
+        let down = DownAddresses::default();
         let udp_port = opened.udp_port;
-        let (sockets, ports, locals) = opened.watch(gone.clone()).map_err(failed)?;
-        let shared = share(limits, settings, ports, locals, gone)?;
+        let (sockets, ports, locals) = opened.register(down.clone()).map_err(failed)?;
+        let shared = share(limits, settings, ports, locals, down)?;
         let mut tasks = Vec::new();
-        for ear in sockets.ears().map_err(failed)? {
-            tasks.push(runtime.spawn(hear(shared.clone(), ear)).abort_handle());
+        for ear in sockets.error_sources().map_err(failed)? {
+            tasks.push(runtime.spawn(read_icmp(shared.clone(), ear)).abort_handle());
         }
-        // Where the system tells no news, the heartbeats find out.
-        if let Ok(news) = NetworkNews::open() {
-            tasks.push(runtime.spawn(watch(shared.clone(), news)).abort_handle());
+        // Where the system reports no changes of addresses, the heartbeats find them.
+        if let Ok(monitor) = NetworkMonitor::open() {
+            tasks.push(runtime.spawn(watch_addresses(shared.clone(), monitor)).abort_handle());
         }
         Ok(Stack::run(shared, sockets, tasks, udp_port, settings))
     }
@@ -209,8 +110,8 @@ impl Stack {
         Stack { handle: Some(Arc::new(Handle { shared })), udp_port, over_ip, settings }
     }
 
-    /// Takes associations to any of `addresses` at `port`; all the addresses belong to each of them.
-    /// One wildcard stands for the address that a peer writes to, and that one alone.
+    /// Listens for associations at `port` of any of `addresses`; each association uses all of them. With a
+    /// wildcard, each association uses only the address that the peer sends its INIT to.
     pub fn listen(
         &self,
         addresses: &[IpAddr],
@@ -240,7 +141,7 @@ impl Stack {
                 }
             };
             let (queue, waiters) = (VecDeque::new(), Waiters::default());
-            core.listeners.insert(id, Accepting { port, queue, waiters });
+            core.listeners.insert(id, AcceptQueue { port, queue, waiters });
             Ok::<_, Error>(id)
         })?;
         Ok(Listener::new(handle.clone(), id, port))
@@ -253,8 +154,8 @@ impl Stack {
         Ok(association)
     }
 
-    /// Begins to open an association. Messages can be given at once; the first of them travel with
-    /// the handshake.
+    /// Begins to open an association. Messages can be sent at once; the first of them travel with the
+    /// handshake.
     pub fn open(&self, connect: &Connect) -> Result<Association, Error> {
         check_scope(&connect.locals)?;
         check_scope(&connect.remotes)?;
@@ -271,70 +172,69 @@ impl Stack {
                 0 if core.ports.is_some() => from_any_port(core, connect, settings)?,
                 port => from_port(core, connect, port, settings)?,
             };
-            let key = core.enter(id);
-            let port = core.sctp.ports(id).map_or(0, |(ours, _)| ours);
+            let key = core.insert(id);
+            let port = core.sctp.ports(id).map_or(0, |(local, _)| local);
             core.release_port(port);
             core.kick();
             Ok::<_, Error>((key, id))
         })?;
-        Ok(Association::own(own::Association::new(handle.clone(), key, id)))
+        Ok(Association::userspace(userspace::Association::new(handle.clone(), key, id)))
     }
 
-    /// Waits until all that is to be sent now is with the system. What is given to an association,
-    /// an abort too, leaves with the next turn of the stack's task; a runtime that ends before has
-    /// not sent it.
+    /// Waits until all packets that are due now have been passed to the system. Messages and aborts are sent
+    /// in the next turn of the stack's task; a runtime that ends before has not sent them.
     pub async fn flush(&self) {
         let Some(handle) = &self.handle else { return };
         let mut moment = None;
         poll_fn(|cx| handle.shared.with(|core| core.poll_emptied(&mut moment, cx))).await;
     }
 
-    /// Our UDP port, over UDP.
+    /// Returns the local UDP port, over UDP.
     pub fn udp_port(&self) -> Option<u16> {
         self.udp_port
     }
 
-    /// What our own protocol says; of the kernel's nothing is known here.
-    fn ask<R: Default>(&self, what: impl FnOnce(&mut Core) -> R) -> R {
-        self.handle.as_ref().map(|handle| handle.shared.with(what)).unwrap_or_default()
+    /// Queries the protocol in user space. Returns the default for the kernel's SCTP.
+    fn query<R: Default>(&self, query: impl FnOnce(&mut Core) -> R) -> R {
+        self.handle.as_ref().map(|handle| handle.shared.with(query)).unwrap_or_default()
     }
 
-    /// Associations there are.
+    /// Returns the number of associations.
     pub fn associations(&self) -> usize {
-        self.ask(|core| core.sctp.len())
+        self.query(|core| core.sctp.len())
     }
 
-    /// What the protocol counted.
+    /// Returns the protocol's counters.
     pub fn counters(&self) -> Counters {
-        self.ask(|core| core.sctp.counters())
+        self.query(|core| core.sctp.counters())
     }
 
-    /// What was counted of packets and calls to the system.
+    /// Returns the counters of packets and system calls.
     pub fn traffic(&self) -> Traffic {
-        self.ask(|core| core.traffic)
+        self.query(|core| core.traffic)
     }
 
-    /// Associations refused because too many waited to be accepted.
+    /// Returns the number of associations refused because the accept queue was full.
     pub fn refused(&self) -> u64 {
-        self.ask(|core| core.refused)
+        self.query(|core| core.refused)
     }
 }
 
-/// A protocol of its own randomness, to be shared by users and driver.
+/// Creates the protocol, with random numbers of its own, for users and driver to share.
 fn share(
     limits: Limits,
     settings: Settings,
     ports: Option<Ports>,
     locals: Option<Locals>,
-    gone: Gone,
+    down: DownAddresses,
 ) -> Result<Arc<Shared>, Error> {
     let random = ChaCha::from_os().map_err(|error| Error::system("sctp", error))?;
     let sctp = Sctp::new(limits, settings, Box::new(random))?;
-    Ok(Shared::new(sctp, Clock::new(), ports, locals, gone))
+    Ok(Shared::new(sctp, Clock::new(), ports, locals, down))
 }
 
-/// Opens an association from a port, which is held then until the association is entered and holds it
-/// too; 0 for any, where no others need be heeded.
+/// Opens an association from a port, which is then held until the association is inserted and holds it
+/// too; 0 for any, where no other process has ports.
 fn from_port(
     core: &mut Core,
     connect: &Connect,
@@ -353,17 +253,17 @@ fn from_port(
     Ok(opened?)
 }
 
-/// Opens an association from one of the ephemeral ports that no other process has.
+/// Opens an association from an ephemeral port that no other process holds.
 fn from_any_port(core: &mut Core, connect: &Connect, settings: Settings) -> Result<AssocId, Error> {
-    let mut tries = 0;
+    let mut attempts = 0;
     loop {
         let Some(ports) = &mut core.ports else { return Err(Error::Stopped) };
-        let another = tries > 0 && tries >= ports.ephemeral_held();
+        let another = attempts > 0 && attempts >= ports.ephemeral_held();
         let Some(port) = ports.ephemeral(another) else {
             return Err(ringway_sctp::Error::NoPort.into());
         };
         match from_port(core, connect, port, settings) {
-            Err(Error::Refused(ringway_sctp::Error::InUse)) => tries += 1,
+            Err(Error::Refused(ringway_sctp::Error::InUse)) => attempts += 1,
             result => return result,
         }
     }

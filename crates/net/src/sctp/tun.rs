@@ -1,8 +1,8 @@
-//! SCTP's packets over a TUN device: with IP headers of our own making, beyond the kernel's IP.
+//! SCTP packets over a TUN device, with IP headers written and parsed here.
 
-use super::carrier::{Carrier, Ear, Outgoing, Traffic};
-use super::fragments::{HOPS, IPV4_HEADER, IPV6_HEADER, checksum, cut, first_identification};
-use super::locals::Bound;
+use super::carrier::{Carrier, ErrorSource, Outgoing, Traffic};
+use super::fragments::{HOPS, IPV4_HEADER, IPV6_HEADER, checksum, first_identification, fragment};
+use super::opening::BoundSocket;
 use crate::sys::watch_tun;
 use crate::tun::Tun;
 use ringway_sansio::{Addressing, Ecn, Icmp};
@@ -20,7 +20,7 @@ const BATCH: usize = 64;
 /// Largest packet that IP can carry, in bytes.
 const LARGEST: usize = 65_535;
 
-/// A TUN device, and the packets read from it last.
+/// A TUN device, and the packets of the last read.
 pub(super) struct Packets {
     io: AsyncFd<Tun>,
     bytes: Vec<u8>,
@@ -86,13 +86,20 @@ impl Carrier for Packets {
     }
 
     fn send(&mut self, outgoing: &mut Outgoing) -> bool {
-        while let Some((addressing, range)) = outgoing.left().first() {
+        while let Some((addressing, range)) = outgoing.remaining().first() {
             self.packet.clear();
             let payload = &outgoing.bytes[range.clone()];
             let pieces = match addressing.fragment {
                 Some(mtu) => {
                     self.identification = self.identification.wrapping_add(1);
-                    cut(addressing, PROTOCOL, self.identification, payload, mtu, &mut self.packet)
+                    fragment(
+                        addressing,
+                        PROTOCOL,
+                        self.identification,
+                        payload,
+                        mtu,
+                        &mut self.packet,
+                    )
                 }
                 None if emit(addressing, payload, &mut self.packet) => {
                     std::iter::once(0..self.packet.len()).collect()
@@ -114,7 +121,7 @@ impl Carrier for Packets {
             self.traffic.sent += u64::from(sent);
             self.traffic.not_sent += u64::from(!sent);
             self.traffic.fragmented += u64::from(sent && addressing.fragment.is_some());
-            outgoing.done(1);
+            outgoing.advance(1);
         }
         true
     }
@@ -127,8 +134,8 @@ impl Carrier for Packets {
         self.traffic
     }
 
-    /// There are no sockets in a device.
-    fn admit(&mut self, _: Bound) -> Option<Ear> {
+    /// A device has no sockets to add.
+    fn admit(&mut self, _: BoundSocket) -> Option<ErrorSource> {
         None
     }
 }
@@ -137,8 +144,8 @@ fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..at + 2).map(|b| u16::from_be_bytes([b[0], b[1]]))
 }
 
-/// The addressing of an IP packet that carries SCTP, and where that stands. `None` for any other, for
-/// a part of one, and for one with IPv6 extension headers.
+/// Parses an IP packet that carries SCTP. Returns its addressing and the range of the SCTP packet. `None`
+/// for any other packet, for a fragment, and for one with IPv6 extension headers.
 fn parse(packet: &[u8]) -> Option<(Addressing, Range<usize>)> {
     match packet.first()? >> 4 {
         4 => {
@@ -176,13 +183,13 @@ fn parse(packet: &[u8]) -> Option<(Addressing, Range<usize>)> {
     }
 }
 
-/// Writes an IP packet. `false` when there is none that carries so much, or between such addresses.
+/// Writes an IP packet. Returns `false` for a payload that is too large, or addresses of two families.
 fn emit(addressing: &Addressing, payload: &[u8], out: &mut Vec<u8>) -> bool {
     let tos = addressing.ecn.bits();
     match (addressing.source, addressing.destination) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
             let Ok(length) = u16::try_from(IPV4_HEADER + payload.len()) else { return false };
-            // RFC 6864 section 4.1: what is never fragmented needs no identification. DF is set.
+            // RFC 6864 section 4.1: a packet with DF is never fragmented and needs no identification.
             let flags = 0x4000u16;
             let mut header = [0; IPV4_HEADER];
             (header[0], header[1], header[8], header[9]) = (0x45, tos, HOPS, PROTOCOL);
@@ -213,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn a_written_packet_is_parsed() {
         for (source, destination) in [("10.0.0.1", "10.0.0.2"), ("2001:db8::1", "2001:db8::2")] {
             let (source, destination) = (source.parse().unwrap(), destination.parse().unwrap());
             for ecn in [Ecn::NotEct, Ecn::Ect0, Ecn::Ce] {

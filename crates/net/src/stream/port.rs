@@ -1,7 +1,8 @@
 //! What a worker runs of SCTP for SIP: opened, then listening.
 
-use crate::bind::{Bind, Bound};
+use crate::bind::Bound;
 use crate::error::BindError;
+use crate::listen::Bind;
 use crate::route::source_for;
 use crate::sctp::{
     Connect, Error, Limits, Listener, Opened, Scheduling, Settings, Stack, check_scope,

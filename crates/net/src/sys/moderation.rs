@@ -1,7 +1,7 @@
-//! What receiving with pauses needs: a timer finer than the runtime's, and a descriptor that becomes
+//! The descriptors of receiving with pauses: a timer finer than the runtime's, and one that becomes
 //! readable with a socket's errors and not with its packets.
 
-use super::watch;
+use super::watch::watch;
 use socket2::Socket;
 use std::io;
 use std::mem::MaybeUninit;
@@ -11,12 +11,12 @@ use std::time::Duration;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// Takes what a call gave: a fresh descriptor, or -1 and the error in `errno`.
+/// Converts the result of a call: a new descriptor, or -1 and the error in `errno`.
 fn owned(descriptor: libc::c_int) -> io::Result<OwnedFd> {
     if descriptor < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel gave it just now, and nobody else has it.
+    // SAFETY: the kernel has just returned it, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
@@ -33,12 +33,12 @@ impl Timer {
         owned(timer).map(Timer)
     }
 
-    /// Has it expire once, after a time below a second. Not readable until then.
+    /// Arms the timer to expire once, after a time below a second. It is not readable until then.
     pub(crate) fn arm(&self, after: Duration) -> io::Result<()> {
         let zero = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         let value = libc::timespec { tv_sec: 0, tv_nsec: after.subsec_nanos().max(1).into() };
         let when = libc::itimerspec { it_interval: zero, it_value: value };
-        // SAFETY: `when` is a live local, which the kernel only reads; no old value is asked for.
+        // SAFETY: `when` is a live local, which the kernel only reads; no old value is requested.
         let result = unsafe {
             libc::timerfd_settime(self.0.as_raw_fd(), 0, &raw const when, std::ptr::null_mut())
         };
@@ -64,7 +64,7 @@ impl ErrorQueue {
     fn new(socket: Arc<Socket>) -> io::Result<ErrorQueue> {
         // SAFETY: the call takes no pointers.
         let epoll = owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
-        // Errors are reported whatever is asked for.
+        // Errors are reported whatever events are requested.
         let mut event = libc::epoll_event { events: libc::EPOLLET as u32, u64: 0 };
         let (set, member) = (epoll.as_raw_fd(), socket.as_raw_fd());
         // SAFETY: both descriptors are open, and `event` is a live local that the kernel only reads.
@@ -75,10 +75,10 @@ impl ErrorQueue {
         Ok(ErrorQueue { epoll, socket })
     }
 
-    /// Makes it unreadable until the next error. To be called before the queue is read.
+    /// Makes the descriptor unreadable until the next error. To be called before the queue is read.
     pub(crate) fn clear(&self) {
         let mut event = MaybeUninit::<libc::epoll_event>::uninit();
-        // SAFETY: there is room for the one event asked for, which nobody reads.
+        // SAFETY: there is room for the one event requested, which is not read.
         let _ = unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), event.as_mut_ptr(), 1, 0) };
     }
 }
@@ -97,17 +97,17 @@ impl AsRawFd for ErrorQueue {
     }
 }
 
-/// Has the runtime watch a timer.
+/// Registers a timer.
 pub(crate) fn watch_timer(timer: Timer) -> io::Result<AsyncFd<Timer>> {
     watch(timer, Interest::READABLE)
 }
 
-/// Has the runtime watch a socket for errors alone.
+/// Registers a socket for errors alone.
 pub(crate) fn watch_errors(socket: Arc<Socket>) -> io::Result<AsyncFd<ErrorQueue>> {
     watch(ErrorQueue::new(socket)?, Interest::READABLE)
 }
 
-/// Has the runtime watch a socket for packets; dropped, packets wake nobody any more.
+/// Registers a socket for packets. Once the registration is dropped, packets wake no task.
 pub(crate) fn watch_packets(socket: Arc<Socket>) -> io::Result<AsyncFd<Arc<Socket>>> {
     watch(socket, Interest::READABLE)
 }

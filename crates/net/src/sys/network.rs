@@ -1,6 +1,7 @@
-//! News of the host's addresses and links, from the kernel by netlink (rtnetlink(7)).
+//! Changes of the host's addresses and links, reported by the kernel over netlink (rtnetlink(7)).
 
-use super::set_option;
+use super::options::set_option;
+use super::watch::watch;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
@@ -13,50 +14,51 @@ use tokio::io::unix::AsyncFd;
 /// Bytes read at once; the kernel sends no larger messages.
 const BUFFER: usize = 32 << 10;
 
-/// Bytes of a message's header, of what follows it in address and link messages, and of an
-/// attribute's header.
+/// Sizes in bytes: a message's header, the fixed part of address and link messages, and an attribute's
+/// header.
 const HEADER: usize = size_of::<libc::nlmsghdr>();
 const ADDRESS: usize = 8;
 const LINK: usize = 16;
 const ATTRIBUTE: usize = 4;
 
-/// An attribute of an address message: the interface's own address, where that is not the only one.
+/// Attributes of an address message. `IFA_LOCAL` is the interface's own address where the link is a
+/// point-to-point one.
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
 
-/// Of an address: whether it is its host's alone is not known yet, or known to be false.
+/// Flags of an address whose duplicate address detection is not complete, or failed.
 const TENTATIVE: u8 = (libc::IFA_F_TENTATIVE | libc::IFA_F_DADFAILED) as u8;
 
-/// Tells when addresses of the host come and go, or their links do.
-pub(crate) struct NetworkNews {
+/// Reports addresses of the host that are added or removed, or whose links go up or down.
+pub(crate) struct NetworkMonitor {
     io: AsyncFd<Socket>,
     buffer: Vec<u8>,
     /// The addresses of each interface.
     addresses: HashMap<u32, Vec<IpAddr>>,
-    /// Which interfaces can carry nothing now.
+    /// Interfaces that cannot carry packets now.
     down: Vec<u32>,
-    /// What was heard and is not told yet.
-    news: VecDeque<(IpAddr, bool)>,
-    asking: Asking,
-    /// News were lost: all is asked for once more.
+    /// Changes that are not reported yet.
+    changes: VecDeque<(IpAddr, bool)>,
+    request: Request,
+    /// Notifications were lost: everything is requested once more.
     lost: bool,
 }
 
-/// A question to the system whose answer is not complete.
+/// A request to the kernel whose answer is not complete.
 #[derive(PartialEq, Eq)]
-enum Asking {
-    Nothing,
-    /// The first: what its answer says is no news.
+enum Request {
+    None,
+    /// The first request: its answer is the initial state and reports no change.
     First,
-    /// Once more for all addresses, because news were lost. What the answer does not name is gone.
+    /// All addresses once more, because notifications were lost. Those absent from the answer are removed.
     Addresses(HashSet<(u32, IpAddr)>),
-    /// Then for all links.
+    /// Then all links.
     Links,
 }
 
-impl NetworkNews {
+impl NetworkMonitor {
     /// To be called within a runtime.
-    pub(crate) fn open() -> io::Result<NetworkNews> {
+    pub(crate) fn open() -> io::Result<NetworkMonitor> {
         const GROUPS: libc::c_int =
             libc::RTMGRP_LINK | libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_IPV6_IFADDR;
         let protocol = Protocol::from(libc::NETLINK_ROUTE);
@@ -66,7 +68,7 @@ impl NetworkNews {
         let mut name: libc::sockaddr_nl = unsafe { MaybeUninit::zeroed().assume_init() };
         name.nl_family = libc::AF_NETLINK as libc::sa_family_t;
         name.nl_groups = GROUPS as u32;
-        // SAFETY: the pointer is to a live structure and its length is given truly.
+        // SAFETY: the pointer is to a live structure and the length is its own.
         let bound = unsafe {
             libc::bind(
                 socket.as_raw_fd(),
@@ -77,50 +79,50 @@ impl NetworkNews {
         if bound != 0 {
             return Err(io::Error::last_os_error());
         }
-        // A burst of changes larger than this is told by ENOBUFS, and asked for again.
+        // A burst of changes larger than this is reported by ENOBUFS, and requested again.
         let _ = set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, 1 << 18);
-        let mut news = NetworkNews {
-            io: super::watch(socket, Interest::READABLE)?,
+        let mut monitor = NetworkMonitor {
+            io: watch(socket, Interest::READABLE)?,
             buffer: vec![0; BUFFER],
             addresses: HashMap::new(),
             down: Vec::new(),
-            news: VecDeque::new(),
-            asking: Asking::First,
+            changes: VecDeque::new(),
+            request: Request::First,
             lost: false,
         };
-        news.ask(libc::RTM_GETADDR)?;
-        Ok(news)
+        monitor.send_request(libc::RTM_GETADDR)?;
+        Ok(monitor)
     }
 
-    /// Asks for all addresses or links there are.
-    fn ask(&mut self, what: u16) -> io::Result<()> {
-        // A link's is longer than an address's, whose rest is then taken for attributes: none.
+    /// Requests all addresses or all links of the host.
+    fn send_request(&mut self, kind: u16) -> io::Result<()> {
+        // A link request is longer than an address request, whose rest is then read as no attributes.
         let mut request = [0u8; HEADER + LINK];
         let flags = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
         request[..4].copy_from_slice(&((HEADER + LINK) as u32).to_ne_bytes());
-        request[4..6].copy_from_slice(&what.to_ne_bytes());
+        request[4..6].copy_from_slice(&kind.to_ne_bytes());
         request[6..8].copy_from_slice(&flags.to_ne_bytes());
         self.io.get_ref().send(&request).map(|_| ())
     }
 
-    /// The next address that can be used now (`true`), or cannot any more. `None` when the system
-    /// tells no more.
+    /// Returns the next address that became usable (`true`) or unusable. `None` when the kernel reports
+    /// no more changes.
     pub(crate) async fn next(&mut self) -> Option<(IpAddr, bool)> {
         loop {
-            if let Some(news) = self.news.pop_front() {
-                return Some(news);
+            if let Some(changes) = self.changes.pop_front() {
+                return Some(changes);
             }
             let mut ready = self.io.readable().await.ok()?;
             let mut buffer = std::mem::take(&mut self.buffer);
             let mut reader: &Socket = self.io.get_ref();
             match io::Read::read(&mut reader, &mut buffer) {
                 Ok(0) => return None,
-                Ok(got) => self.take(&buffer[..got]),
+                Ok(got) => self.handle(&buffer[..got]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
                     self.lost = true;
-                    if self.asking == Asking::Nothing {
-                        self.ask_again();
+                    if self.request == Request::None {
+                        self.request_again();
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -130,37 +132,37 @@ impl NetworkNews {
         }
     }
 
-    /// Some news were lost: asks how things are.
-    fn ask_again(&mut self) {
+    /// Requests the present state, because notifications were lost.
+    fn request_again(&mut self) {
         self.lost = false;
-        self.asking = match self.ask(libc::RTM_GETADDR) {
-            Ok(()) => Asking::Addresses(HashSet::new()),
-            Err(_) => Asking::Nothing,
+        self.request = match self.send_request(libc::RTM_GETADDR) {
+            Ok(()) => Request::Addresses(HashSet::new()),
+            Err(_) => Request::None,
         };
     }
 
-    /// The answer to what was asked is complete.
-    fn answered(&mut self) {
-        if let Asking::Addresses(seen) = std::mem::replace(&mut self.asking, Asking::Nothing) {
+    /// Handles the end of a request's answer.
+    fn complete_request(&mut self) {
+        if let Request::Addresses(seen) = std::mem::replace(&mut self.request, Request::None) {
             for (index, known) in &mut self.addresses {
-                let there = |ip: &IpAddr| seen.contains(&(*index, *ip));
+                let present = |ip: &IpAddr| seen.contains(&(*index, *ip));
                 if !self.down.contains(index) {
-                    let gone = known.iter().filter(|ip| !there(ip));
-                    self.news.extend(gone.map(|ip| (*ip, false)));
+                    let gone = known.iter().filter(|ip| !present(ip));
+                    self.changes.extend(gone.map(|ip| (*ip, false)));
                 }
-                known.retain(there);
+                known.retain(present);
             }
-            if self.ask(libc::RTM_GETLINK).is_ok() {
-                self.asking = Asking::Links;
+            if self.send_request(libc::RTM_GETLINK).is_ok() {
+                self.request = Request::Links;
             }
         }
-        if self.lost && self.asking == Asking::Nothing {
-            self.ask_again();
+        if self.lost && self.request == Request::None {
+            self.request_again();
         }
     }
 
-    /// Takes the messages of one reading.
-    fn take(&mut self, mut bytes: &[u8]) {
+    /// Handles the messages of one read.
+    fn handle(&mut self, mut bytes: &[u8]) {
         while bytes.len() >= HEADER {
             let length = number(bytes, 0) as usize;
             let kind = u16::from_ne_bytes([bytes[4], bytes[5]]);
@@ -169,14 +171,14 @@ impl NetworkNews {
                 libc::RTM_NEWADDR => self.address(message, true),
                 libc::RTM_DELADDR => self.address(message, false),
                 libc::RTM_NEWLINK | libc::RTM_DELLINK => self.link(message, kind),
-                _ if i32::from(kind) == libc::NLMSG_DONE => self.answered(),
+                _ if i32::from(kind) == libc::NLMSG_DONE => self.complete_request(),
                 _ => {}
             }
             bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or(&[]);
         }
     }
 
-    fn address(&mut self, message: &[u8], there: bool) {
+    fn address(&mut self, message: &[u8], present: bool) {
         let Some(attributes) = message.get(ADDRESS..) else { return };
         let index = number(message, 4);
         let mut found = None;
@@ -188,28 +190,28 @@ impl NetworkNews {
                     Err(_) => continue,
                 },
             };
-            // IFA_LOCAL is ours where IFA_ADDRESS is the other end of a point-to-point link.
+            // On a point-to-point link IFA_ADDRESS is the remote end and IFA_LOCAL the local one.
             if kind == IFA_LOCAL || (kind == IFA_ADDRESS && found.is_none()) {
                 found = Some(ip);
             }
         }
         let Some(ip) = found else { return };
-        // Nothing may be sent from one that another host may have.
-        let there = there && message[2] & TENTATIVE == 0;
+        // Nothing may be sent from an address that another host may have.
+        let present = present && message[2] & TENTATIVE == 0;
         let known = self.addresses.entry(index).or_default();
         let was = known.contains(&ip);
         known.retain(|other| *other != ip);
-        if there {
+        if present {
             known.push(ip);
         }
-        match &mut self.asking {
-            Asking::First => return,
-            Asking::Addresses(seen) if there => drop(seen.insert((index, ip))),
-            Asking::Addresses(seen) => drop(seen.remove(&(index, ip))),
-            Asking::Links | Asking::Nothing => {}
+        match &mut self.request {
+            Request::First => return,
+            Request::Addresses(seen) if present => drop(seen.insert((index, ip))),
+            Request::Addresses(seen) => drop(seen.remove(&(index, ip))),
+            Request::Links | Request::None => {}
         }
-        if was != there && !self.down.contains(&index) {
-            self.news.push_back((ip, there));
+        if was != present && !self.down.contains(&index) {
+            self.changes.push_back((ip, present));
         }
     }
 
@@ -229,7 +231,7 @@ impl NetworkNews {
             self.down.push(index);
         }
         let addresses = self.addresses.get(&index).into_iter().flatten();
-        self.news.extend(addresses.map(|ip| (*ip, up)));
+        self.changes.extend(addresses.map(|ip| (*ip, up)));
     }
 }
 
@@ -237,7 +239,7 @@ fn number(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_ne_bytes)
 }
 
-/// Walks over attributes: kind and value.
+/// Iterates over attributes: kind and value.
 struct Attributes<'a>(&'a [u8]);
 
 impl<'a> Iterator for Attributes<'a> {

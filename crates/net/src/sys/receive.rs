@@ -1,9 +1,9 @@
-//! Receiving many datagrams in one system call, into memory that stays where it is.
+//! Receiving many datagrams in one system call, into memory that does not move.
 //!
-//! The headers are filled once; before each call only what the kernel wrote into those it used is put
-//! back, so that a call that brings one datagram costs the work of one.
+//! The headers are filled once. Before each call only the fields that the kernel wrote in the last one
+//! are reset, so that a call that returns one datagram costs the work of one.
 
-use super::{Name, decode_name};
+use super::name::{Name, decode_name};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io;
 use std::mem::size_of;
@@ -11,18 +11,18 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 
-/// Most receptions one call gives: each a datagram, or more that the system coalesced.
+/// Maximum number of receptions of one call. Each is a datagram, or several that the system coalesced.
 pub(crate) const RECEIVE_BATCH: usize = 32;
 
-/// Room for the largest datagram, or a train of coalesced ones: 65,535 bytes and enough more that
-/// the buffers' beginnings do not fall on the same cache lines.
+/// Size of a buffer for the largest datagram, or a train of coalesced ones: 65,535 bytes and enough more
+/// that the buffers do not start on the same cache lines.
 const BUFFER: usize = 65_536 + 9 * 64;
 
-/// Room for the control messages a datagram may come with: the address it was sent to, of either
-/// family, the bits for congestion notification, and the length of the pieces of a train.
+/// Size of a buffer for the control messages of a datagram: its destination address, of either family,
+/// the ECN bits, and the segment size of a train.
 const CONTROL: usize = 88;
 
-/// Of the traffic class, the bits for congestion notification (RFC 3168 section 5).
+/// The ECN bits of the traffic class (RFC 3168 section 5).
 const ECN_BITS: u8 = 0b11;
 
 #[repr(C, align(8))]
@@ -37,44 +37,44 @@ struct Arrays {
     buffers: [[u8; BUFFER]; RECEIVE_BATCH],
 }
 
-/// What a reception brought.
+/// A datagram, or a train of datagrams that the system coalesced.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reception<'a> {
     /// The peer's address.
     pub(crate) remote: SocketAddr,
-    /// The address it was sent to, where the socket was asked to tell.
+    /// The destination address, where the socket reports it.
     pub(crate) local: Option<IpAddr>,
-    /// The bits for congestion notification, where the socket was asked to tell.
+    /// The ECN bits, where the socket reports them.
     pub(crate) ecn: u8,
     bytes: &'a [u8],
-    /// Bytes of every datagram but the last, which may be shorter.
+    /// The size of every datagram but the last, which may be shorter.
     stride: usize,
 }
 
 impl<'a> Reception<'a> {
-    /// The datagrams. An empty one is given as no bytes.
+    /// Returns the datagrams. An empty one is a slice of no bytes.
     pub(crate) fn datagrams(self) -> impl Iterator<Item = &'a [u8]> {
         let Reception { bytes, stride, .. } = self;
         let pieces = if bytes.len() <= stride { 1 } else { bytes.len().div_ceil(stride) };
         (0..pieces).map(move |i| &bytes[i * stride..((i + 1) * stride).min(bytes.len())])
     }
 
-    /// All the bytes.
+    /// Returns all the bytes.
     pub(crate) fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// Bytes of all the datagrams.
+    /// Returns the number of bytes of all the datagrams.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }
 }
 
-/// Buffers for `recvmmsg`, used again and again.
+/// Reusable buffers for `recvmmsg`.
 pub(crate) struct ReceiveBatch {
     /// Owned. A pointer, because the headers in it point into it.
     arrays: NonNull<Arrays>,
-    /// How many headers the last call used.
+    /// The number of headers that the last call used.
     used: usize,
 }
 
@@ -82,14 +82,14 @@ impl ReceiveBatch {
     pub(crate) fn new() -> Self {
         let layout = Layout::new::<Arrays>();
         // SAFETY: the layout is not of size zero. All zeroes is a value of `Arrays`: plain C
-        // structures of integers and null pointers, and bytes. Memory that is not written to costs
-        // nothing yet.
+        // structures of integers and null pointers, and bytes. Memory that is not written to is
+        // not yet allocated by the system.
         let Some(arrays) = NonNull::new(unsafe { alloc_zeroed(layout) }.cast::<Arrays>()) else {
             handle_alloc_error(layout)
         };
-        // SAFETY: `arrays` was allocated just now, initialised by zeroes, and nobody else has it.
-        // The pointers stored are made from `arrays` itself and stay good until it is freed; no
-        // reference to the whole is made ever after.
+        // SAFETY: `arrays` has just been allocated and zeroed, and nothing else owns it.
+        // The pointers stored are made from `arrays` itself and stay valid until it is freed; no
+        // reference to the whole is created afterwards.
         unsafe {
             let a = arrays.as_ptr();
             for i in 0..RECEIVE_BATCH {
@@ -106,12 +106,12 @@ impl ReceiveBatch {
         ReceiveBatch { arrays, used: RECEIVE_BATCH }
     }
 
-    /// Takes what is queued: the number of receptions. `WouldBlock` when nothing is.
+    /// Receives what is queued. Returns the number of receptions, or `WouldBlock` when the queue is empty.
     pub(crate) fn receive(&mut self, fd: BorrowedFd<'_>) -> io::Result<usize> {
         let a = self.arrays.as_ptr();
         loop {
             for i in 0..self.used {
-                // SAFETY: `a` is valid and ours alone while `self` is borrowed mutably, and i is
+                // SAFETY: `a` is valid and not shared while `self` is borrowed mutably, and i is
                 // below RECEIVE_BATCH.
                 unsafe {
                     let header = &raw mut (*a).headers[i].msg_hdr;
@@ -121,7 +121,7 @@ impl ReceiveBatch {
             }
             self.used = 0;
             // SAFETY: every header points at a buffer, a name and a control buffer in `*a`, with
-            // their true lengths; the kernel writes within them.
+            // their own lengths; the kernel writes within them.
             let got = unsafe {
                 libc::recvmmsg(
                     fd.as_raw_fd(),
@@ -142,8 +142,8 @@ impl ReceiveBatch {
         }
     }
 
-    /// The `i`-th reception of the last call. `None` when there were not so many, or it came from no
-    /// internet address.
+    /// Returns the reception `i` of the last call. `None` when the call returned fewer, or when the
+    /// sender has no internet address.
     pub(crate) fn get(&self, i: usize) -> Option<Reception<'_>> {
         if i >= self.used {
             return None;
@@ -169,7 +169,7 @@ impl ReceiveBatch {
     }
 }
 
-// SAFETY: what it points at is its own alone, as a box's contents are.
+// SAFETY: it owns what it points at, as a box does.
 unsafe impl Send for ReceiveBatch {}
 
 impl Drop for ReceiveBatch {
@@ -222,7 +222,7 @@ mod tests {
     use std::net::UdpSocket;
     use std::os::fd::AsFd;
 
-    /// Sends datagrams and takes them, one call each time.
+    /// Sends datagrams and receives them, one call each time.
     fn exchange(options: &[(i32, i32)], addr: &str) -> (ReceiveBatch, UdpSocket) {
         let receiver = UdpSocket::bind(addr).unwrap();
         for (level, option) in options {
@@ -250,9 +250,9 @@ mod tests {
         (batch, receiver)
     }
 
-    /// What the kernel was not asked to tell is not paid for with each datagram.
+    /// Control messages that were not requested cost nothing with each datagram.
     #[test]
-    fn a_bound_socket_brings_no_control_messages() {
+    fn a_bound_socket_returns_no_control_messages() {
         for addr in ["127.0.0.1:0", "[::1]:0"] {
             let (batch, _socket) = exchange(&[(libc::SOL_UDP, libc::UDP_GRO)], addr);
             assert_eq!(batch.get(1).unwrap().local, None);
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn the_address_a_datagram_was_sent_to_is_told() {
+    fn the_destination_of_a_datagram_is_reported() {
         for (level, option, addr) in [
             (libc::IPPROTO_IP, libc::IP_PKTINFO, "127.0.0.1:0"),
             (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, "[::1]:0"),
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn the_control_buffer_has_room_for_all_there_may_be() {
+    fn the_control_buffer_has_room_for_all_control_messages() {
         // SAFETY: CMSG_SPACE only computes.
         let (v4, v6, train) = unsafe {
             (
@@ -283,7 +283,7 @@ mod tests {
                 libc::CMSG_SPACE(size_of::<libc::c_int>() as u32) as usize,
             )
         };
-        // The marks come as an integer of the same size.
+        // The ECN bits are an integer of the same size.
         assert!(v4.max(v6) + 2 * train <= CONTROL);
     }
 }

@@ -1,7 +1,7 @@
-//! What the kernel's SCTP is asked by: socket options with lists of addresses, and messages with
-//! control data (RFC 6458, as in linux/sctp.h).
+//! The interface of the kernel's SCTP: socket options with lists of addresses, and messages with control
+//! data (RFC 6458, as in linux/sctp.h).
 
-use super::{Name, decode_name, encode_name};
+use super::name::{Name, decode_name, encode_name};
 use socket2::{Domain, Socket, Type};
 use std::io;
 use std::mem::{MaybeUninit, size_of};
@@ -31,23 +31,23 @@ pub(crate) const RESET_STREAMS: i32 = 119;
 pub(crate) const RESET_ASSOC: i32 = 120;
 pub(crate) const ADD_STREAMS: i32 = 121;
 
-/// Where an address begins in the structures that have one, and where it ends.
+/// Start and end offsets of the address in the structures that have one.
 pub(crate) const ADDRESS: usize = 4;
 pub(crate) const ADDRESS_END: usize = ADDRESS + size_of::<libc::sockaddr_storage>();
 
-/// What the kernel counts of an association (`sctp_assoc_stats`), and where its numbers of eight bytes
-/// begin: after an association and an address, which here are aligned as usual.
+/// The number of counters of an association (`sctp_assoc_stats`), and their offset: they follow an
+/// association and an address, with the usual alignment.
 pub(crate) const COUNTS: usize = 15;
-const COUNTS_AT: usize = std::mem::offset_of!(Counted, counts);
+const COUNTS_AT: usize = std::mem::offset_of!(AssociationStats, counts);
 
 #[repr(C)]
-struct Counted {
+struct AssociationStats {
     association: i32,
     address: libc::sockaddr_storage,
     counts: [u64; COUNTS],
 }
 
-/// Flags of what is sent and received.
+/// Flags of a message.
 pub(crate) const UNORDERED: u16 = 1;
 pub(crate) const SACK_IMMEDIATELY: u16 = 8;
 /// Policies of partial reliability.
@@ -62,22 +62,22 @@ const SNDINFO: i32 = 2;
 const RCVINFO: i32 = 3;
 const PRINFO: i32 = 5;
 
-/// Bytes received at once; of a longer message the rest comes next.
-const PORTION: usize = 64 << 10;
+/// Maximum number of bytes of one receive call; the rest of a longer message follows.
+const MAX_RECEIVE: usize = 64 << 10;
 
-/// How a message is sent.
+/// The attributes of a message to send (`sctp_sndinfo`).
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub(crate) struct SendInfo {
     pub(crate) stream: u16,
     pub(crate) flags: u16,
-    /// As it goes on the wire, in network order.
+    /// As on the wire, in network order.
     pub(crate) ppid: u32,
     pub(crate) context: u32,
     pub(crate) association: i32,
 }
 
-/// When a message is given up.
+/// When a message is abandoned (`sctp_prinfo`).
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Partial {
@@ -85,7 +85,7 @@ pub(crate) struct Partial {
     pub(crate) value: u32,
 }
 
-/// How a message came.
+/// The attributes of a received message (`sctp_rcvinfo`).
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct ReceiveInfo {
@@ -99,8 +99,8 @@ pub(crate) struct ReceiveInfo {
     pub(crate) association: i32,
 }
 
-/// An address as bytes of C, and how many.
-fn encoded(addr: SocketAddr) -> ([u8; size_of::<Name>()], usize) {
+/// Encodes an address as a C structure. Returns its bytes and their number.
+fn encode(addr: SocketAddr) -> ([u8; size_of::<Name>()], usize) {
     // SAFETY: a union of plain C structures, for which all zeroes is a value.
     let mut name: Name = unsafe { MaybeUninit::zeroed().assume_init() };
     let length = encode_name(addr, &mut name) as usize;
@@ -108,27 +108,27 @@ fn encoded(addr: SocketAddr) -> ([u8; size_of::<Name>()], usize) {
     (unsafe { std::mem::transmute::<Name, [u8; size_of::<Name>()]>(name) }, length)
 }
 
-/// Addresses one after the other, as the options take a list of them.
-pub(crate) fn packed(addresses: &[SocketAddr]) -> Vec<u8> {
+/// Encodes a list of addresses as the options take it: one after the other.
+pub(crate) fn encode_addresses(addresses: &[SocketAddr]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for &addr in addresses {
-        let (name, length) = encoded(addr);
+        let (name, length) = encode(addr);
         bytes.extend_from_slice(&name[..length]);
     }
     bytes
 }
 
-/// An address of association 0, which on a socket of one association is that one, as the options take
-/// it; then zeroes up to `size` bytes.
-pub(crate) fn of_address(addr: SocketAddr, size: usize) -> Vec<u8> {
+/// Encodes association 0, which is the only one of a one-to-one socket, and an address, padded with zeroes
+/// to `size` bytes.
+pub(crate) fn encode_address(addr: SocketAddr, size: usize) -> Vec<u8> {
     let mut bytes = vec![0; 4];
-    bytes.extend(packed(&[addr]));
+    bytes.extend(encode_addresses(&[addr]));
     bytes.resize(size.max(ADDRESS_END), 0);
     bytes
 }
 
-/// The first address in such a list, and the bytes that it takes.
-pub(crate) fn unpack(bytes: &[u8]) -> Option<(SocketAddr, usize)> {
+/// Decodes the first address of a list. Returns it and its size in bytes.
+pub(crate) fn decode_address(bytes: &[u8]) -> Option<(SocketAddr, usize)> {
     let family = libc::c_int::from(u16::from_ne_bytes([*bytes.first()?, *bytes.get(1)?]));
     let length = match family {
         libc::AF_INET => size_of::<libc::sockaddr_in>(),
@@ -142,9 +142,9 @@ pub(crate) fn unpack(bytes: &[u8]) -> Option<(SocketAddr, usize)> {
     Some((decode_name(&name)?, length))
 }
 
-/// Sets an option of SCTP whose value is these bytes.
+/// Sets an SCTP option to `value`.
 pub(crate) fn set(fd: BorrowedFd<'_>, option: i32, value: &[u8]) -> io::Result<()> {
-    // SAFETY: the pointer is to live bytes and their number is given truly.
+    // SAFETY: the pointer is to live bytes and the length is their own.
     let result = unsafe {
         libc::setsockopt(
             fd.as_raw_fd(),
@@ -157,7 +157,8 @@ pub(crate) fn set(fd: BorrowedFd<'_>, option: i32, value: &[u8]) -> io::Result<(
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Reads an option of SCTP into `value`, whose bytes are read first; gives how many were written.
+/// Reads an SCTP option into `value`, whose bytes select what is read. Returns the number of bytes
+/// written.
 pub(crate) fn get(fd: BorrowedFd<'_>, option: i32, value: &mut [u8]) -> io::Result<usize> {
     let mut length = value.len() as libc::socklen_t;
     // SAFETY: the kernel reads and writes at most `length` bytes of `value`, which has so many, and
@@ -174,10 +175,10 @@ pub(crate) fn get(fd: BorrowedFd<'_>, option: i32, value: &mut [u8]) -> io::Resu
     if result == 0 { Ok(length as usize) } else { Err(io::Error::last_os_error()) }
 }
 
-/// What the kernel counted of an association on a socket of one, in the order of
-/// `sctp_assoc_stats`, from the longest RTO on.
+/// Reads the counters of a one-to-one socket's association, in the order of `sctp_assoc_stats`, from the
+/// longest RTO on.
 pub(crate) fn counts(fd: BorrowedFd<'_>) -> io::Result<[u64; COUNTS]> {
-    let mut value = [0; size_of::<Counted>()];
+    let mut value = [0; size_of::<AssociationStats>()];
     get(fd, ASSOC_STATS, &mut value)?;
     let mut counts = [0; COUNTS];
     for (count, bytes) in counts.iter_mut().zip(value[COUNTS_AT..].as_chunks().0) {
@@ -189,7 +190,7 @@ pub(crate) fn counts(fd: BorrowedFd<'_>) -> io::Result<[u64; COUNTS]> {
 #[repr(C, align(8))]
 struct Control([u8; 128]);
 
-/// Sends a message whole.
+/// Sends a whole message.
 pub(crate) fn send(
     fd: BorrowedFd<'_>,
     bytes: &[u8],
@@ -205,7 +206,7 @@ pub(crate) fn send(
             (libc::CMSG_SPACE(size) as usize, libc::CMSG_LEN(size))
         };
         assert!(used + space <= control.0.len(), "room for both control messages");
-        // SAFETY: the message lies within the buffer, as was just made sure of, and is aligned as
+        // SAFETY: the message lies within the buffer, as was just checked, and is aligned as
         // `cmsghdr` requires, because the buffer is and CMSG_SPACE keeps it so.
         unsafe {
             let at = control.0.as_mut_ptr().add(used).cast::<libc::cmsghdr>();
@@ -238,30 +239,33 @@ pub(crate) fn send(
     header.msg_iovlen = 1 as _;
     header.msg_control = control.0.as_mut_ptr().cast();
     header.msg_controllen = used as _;
-    // SAFETY: every pointer in `header` points at a live local or at `bytes`, with their true lengths;
+    // SAFETY: every pointer in `header` points at a live local or at `bytes`, with their own lengths;
     // the kernel only reads through them.
     let sent =
         unsafe { libc::sendmsg(fd.as_raw_fd(), &header, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) };
     if sent >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// What was received.
+/// The result of a receive call.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Got {
+pub(crate) struct Received {
     pub(crate) length: usize,
-    /// The end of a message, or of a notification.
+    /// Whether it ends a message or a notification.
     pub(crate) end: bool,
     pub(crate) notification: bool,
     pub(crate) info: ReceiveInfo,
 }
 
-/// Appends a message, part of one, or a notification to `out`. Nothing and no end: it is over.
-pub(crate) fn receive(fd: BorrowedFd<'_>, out: &mut Vec<u8>) -> io::Result<Got> {
-    out.reserve(PORTION);
+/// Receives a message, part of one, or a notification, and appends it to `out`. A length of zero without
+/// `end` means that the association has ended.
+pub(crate) fn receive(fd: BorrowedFd<'_>, out: &mut Vec<u8>) -> io::Result<Received> {
+    out.reserve(MAX_RECEIVE);
     let start = out.len();
     let mut control = Control([0; 128]);
-    let mut vector =
-        libc::iovec { iov_base: out.spare_capacity_mut().as_mut_ptr().cast(), iov_len: PORTION };
+    let mut vector = libc::iovec {
+        iov_base: out.spare_capacity_mut().as_mut_ptr().cast(),
+        iov_len: MAX_RECEIVE,
+    };
     // SAFETY: `msghdr` is a plain C structure for which all zeroes is a value.
     let mut header = unsafe { MaybeUninit::<libc::msghdr>::zeroed().assume_init() };
     header.msg_iov = &mut vector;
@@ -269,21 +273,21 @@ pub(crate) fn receive(fd: BorrowedFd<'_>, out: &mut Vec<u8>) -> io::Result<Got> 
     header.msg_control = control.0.as_mut_ptr().cast();
     header.msg_controllen = control.0.len() as _;
     // SAFETY: every pointer in `header` points at a live local or at the spare capacity of `out`, of
-    // which at least PORTION bytes were reserved.
+    // which at least MAX_RECEIVE bytes were reserved.
     let got = unsafe { libc::recvmsg(fd.as_raw_fd(), &mut header, libc::MSG_DONTWAIT) };
     let Ok(length) = usize::try_from(got) else { return Err(io::Error::last_os_error()) };
-    // SAFETY: the kernel wrote so many bytes after the first `start`, at most PORTION.
-    unsafe { out.set_len(start + length.min(PORTION)) };
+    // SAFETY: the kernel wrote so many bytes after the first `start`, at most MAX_RECEIVE.
+    unsafe { out.set_len(start + length.min(MAX_RECEIVE)) };
     let mut info = ReceiveInfo::default();
     // SAFETY: the kernel filled `control` and set its length, so the macros walk valid headers
     // inside it; the payload is read, unaligned, only after its length was checked.
     unsafe {
         let mut at = libc::CMSG_FIRSTHDR(&header);
         while !at.is_null() {
-            let wanted = libc::CMSG_LEN(size_of::<ReceiveInfo>() as u32) as usize;
+            let expected = libc::CMSG_LEN(size_of::<ReceiveInfo>() as u32) as usize;
             if (*at).cmsg_level == libc::IPPROTO_SCTP
                 && (*at).cmsg_type == RCVINFO
-                && (*at).cmsg_len as usize >= wanted
+                && (*at).cmsg_len as usize >= expected
             {
                 info = libc::CMSG_DATA(at).cast::<ReceiveInfo>().read_unaligned();
             }
@@ -292,17 +296,17 @@ pub(crate) fn receive(fd: BorrowedFd<'_>, out: &mut Vec<u8>) -> io::Result<Got> 
     }
     let has = |flag| header.msg_flags & flag != 0;
     let (end, notification) = (has(libc::MSG_EOR), has(MSG_NOTIFICATION));
-    Ok(Got { length: out.len() - start, end, notification, info })
+    Ok(Received { length: out.len() - start, end, notification, info })
 }
 
-/// Ends the association of a socket at once, which only closing it does: its descriptor is made to
-/// stand for another socket, that is connected to nothing.
+/// Aborts the association of a socket, which only closing it does: its descriptor is replaced by that of
+/// another, unconnected socket.
 pub(crate) fn abort(socket: &Socket) -> io::Result<()> {
     socket.set_linger(Some(Duration::ZERO))?;
-    let nothing = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
-    // SAFETY: both descriptors are open and owned by live sockets. What owns the second goes on owning
-    // a socket; nobody has been promised which.
-    let done = unsafe { libc::dup3(nothing.as_raw_fd(), socket.as_raw_fd(), libc::O_CLOEXEC) };
+    let unconnected = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
+    // SAFETY: both descriptors are open and owned by live sockets. The owner of the second still
+    // owns a socket, and nothing relies on which one.
+    let done = unsafe { libc::dup3(unconnected.as_raw_fd(), socket.as_raw_fd(), libc::O_CLOEXEC) };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
@@ -311,25 +315,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_go_there_and_back() {
+    fn encoded_addresses_are_decoded() {
         let addresses: Vec<SocketAddr> =
             ["10.0.0.1:5060", "[2001:db8::1]:5061"].map(|a| a.parse().unwrap()).into();
-        let bytes = packed(&addresses);
+        let bytes = encode_addresses(&addresses);
         assert_eq!(bytes.len(), 16 + 28);
-        assert_eq!(unpack(&bytes), Some((addresses[0], 16)));
-        assert_eq!(unpack(&bytes[16..]), Some((addresses[1], 28)));
-        assert_eq!(unpack(&bytes[..15]), None);
-        assert_eq!(unpack(&[]), None);
+        assert_eq!(decode_address(&bytes), Some((addresses[0], 16)));
+        assert_eq!(decode_address(&bytes[16..]), Some((addresses[1], 28)));
+        assert_eq!(decode_address(&bytes[..15]), None);
+        assert_eq!(decode_address(&[]), None);
     }
 
     /// As in linux/sctp.h.
     #[test]
-    fn structures_have_the_kernels_sizes() {
+    fn structures_have_the_sizes_of_the_kernel() {
         assert_eq!(size_of::<SendInfo>(), 16);
         assert_eq!(size_of::<ReceiveInfo>(), 28);
         assert_eq!(size_of::<Partial>(), 8);
         assert_eq!(ADDRESS_END, 132);
         #[cfg(target_pointer_width = "64")]
-        assert_eq!((COUNTS_AT, size_of::<Counted>()), (136, 256));
+        assert_eq!((COUNTS_AT, size_of::<AssociationStats>()), (136, 256));
     }
 }

@@ -1,13 +1,13 @@
 //! Sending many datagrams in one system call, each alone or as a train that the system or the card
-//! cuts into datagrams of equal size.
+//! splits into datagrams of equal size.
 
-use super::{Name, encode_name};
+use super::name::{Name, encode_name};
 use std::io;
 use std::mem::{MaybeUninit, size_of};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Most datagrams handed to the kernel in one call.
+/// Maximum number of datagrams passed to the kernel in one call.
 pub(crate) const SEND_BATCH: usize = 64;
 
 /// One datagram to send, or a train of them.
@@ -15,11 +15,11 @@ pub(crate) const SEND_BATCH: usize = 64;
 pub(crate) struct Datagram<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) to: SocketAddr,
-    /// The source address to send from, where the socket is bound to a wildcard.
+    /// The source address, where the socket is bound to a wildcard.
     pub(crate) from: Option<IpAddr>,
-    /// The two bits for congestion notification; 0 leaves the socket's own.
+    /// The two ECN bits; 0 keeps the socket's own.
     pub(crate) ecn: u8,
-    /// Bytes of each datagram of a train but the last, which may be shorter; 0 for a single one.
+    /// The size of each datagram of a train but the last, which may be shorter; 0 for a single datagram.
     pub(crate) segment: u16,
 }
 
@@ -30,10 +30,10 @@ impl<'a> Datagram<'a> {
     }
 }
 
-/// What to do about a datagram that the kernel did not take.
+/// The action after an error for a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum After {
-    /// Leave it and go on with the next.
+    /// Skip it and continue with the next.
     Skip,
     /// The error was an older one of the socket: send it again.
     Retry,
@@ -41,8 +41,8 @@ pub(crate) enum After {
     Stop,
 }
 
-/// Room for the control messages of one datagram: a source address of either family, the bits for
-/// congestion notification, the length of a train's pieces.
+/// Size of a buffer for the control messages of one datagram: a source address of either family, the
+/// ECN bits, and the segment size of a train.
 const CONTROL: usize = 88;
 
 #[repr(C, align(8))]
@@ -56,11 +56,11 @@ struct Arrays {
     controls: [Control; SEND_BATCH],
 }
 
-/// Buffers for `sendmmsg`, used again and again.
+/// Reusable buffers for `sendmmsg`.
 pub(crate) struct SendBatch(Box<Arrays>);
 
-// SAFETY: the pointers in the headers are only read by `send`, which writes them anew first; between
-// calls they are nothing but numbers.
+// SAFETY: the pointers in the headers are only read by `send`, which writes them first; between
+// calls they are not dereferenced.
 unsafe impl Send for SendBatch {}
 
 impl SendBatch {
@@ -70,9 +70,9 @@ impl SendBatch {
         SendBatch(Box::new(unsafe { MaybeUninit::<Arrays>::zeroed().assume_init() }))
     }
 
-    /// Sends `batch` in as few calls as the kernel allows; at most [`SEND_BATCH`] of it. Asks
-    /// `on_error` with the index and error code for each datagram not taken. Gives how many
-    /// datagrams are dealt with, sent or skipped: less than all only after [`After::Stop`].
+    /// Sends `batch` in as few calls as the kernel allows, at most [`SEND_BATCH`] datagrams of it. Calls
+    /// `on_error` with the index and error code of each datagram that the kernel refuses. Returns the
+    /// number of datagrams sent or skipped, which is less than all only after [`After::Stop`].
     pub(crate) fn send(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -122,7 +122,7 @@ impl SendBatch {
     }
 }
 
-/// Fills one message header so that it points at the other parts.
+/// Fills a message header with pointers to the other parts.
 fn prepare(
     datagram: &Datagram<'_>,
     header: &mut libc::msghdr,
@@ -146,7 +146,7 @@ fn prepare(
     header.msg_flags = 0;
 }
 
-/// Writes the control messages that a datagram asks for; gives their length.
+/// Writes the control messages of a datagram. Returns their length.
 fn encode_control(datagram: &Datagram<'_>, control: &mut Control) -> usize {
     let mut used = 0;
     match datagram.from {
@@ -182,7 +182,7 @@ fn encode_control(datagram: &Datagram<'_>, control: &mut Control) -> usize {
     used
 }
 
-/// Writes one control message after `used` bytes; gives the bytes used with it.
+/// Writes one control message after `used` bytes. Returns the bytes used including it.
 fn append<T: Copy>(
     control: &mut Control,
     used: usize,
@@ -195,8 +195,8 @@ fn append<T: Copy>(
         let size = size_of::<T>() as u32;
         (libc::CMSG_SPACE(size) as usize, libc::CMSG_LEN(size))
     };
-    assert!(used + space <= CONTROL, "room for every control message there may be");
-    // SAFETY: the message with its header lies within the buffer, as was just made sure of. `used` is
+    assert!(used + space <= CONTROL, "room for every control message");
+    // SAFETY: the message with its header lies within the buffer, as was just checked. `used` is
     // a sum of CMSG_SPACEs and the buffer is aligned to 8, so the header is aligned as `cmsghdr`
     // requires; the payload is written unaligned.
     unsafe {
@@ -218,7 +218,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn the_control_buffer_has_room_for_all_there_may_be() {
+    fn the_control_buffer_has_room_for_all_control_messages() {
         let mut control = Control([0; CONTROL]);
         for address in ["127.0.0.1:1", "[::1]:1"] {
             let to: SocketAddr = address.parse().unwrap();
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn the_source_address_is_the_one_asked_for() {
+    fn the_source_address_is_the_requested_one() {
         let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
         receiver.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let sender = UdpSocket::bind("0.0.0.0:0").unwrap();
@@ -258,7 +258,7 @@ mod tests {
         assert_eq!(receiver.recv_from(&mut [0; 4]).unwrap().1.ip(), from);
     }
 
-    /// A train arrives as one reception, with its marks, and is cut up again.
+    /// A train arrives as one reception, with its ECN bits, and is split again.
     #[test]
     fn a_train_is_one_message_both_ways() {
         use libc::{IP_RECVTOS, IPPROTO_IP, IPPROTO_IPV6, IPV6_RECVTCLASS, SOL_UDP, UDP_GRO};
@@ -278,8 +278,8 @@ mod tests {
             assert_eq!(batch.receive(receiver.as_fd()).unwrap(), 1);
             let reception = batch.get(0).unwrap();
             assert_eq!(reception.ecn, 2);
-            let pieces: Vec<_> = reception.datagrams().collect();
-            assert_eq!(pieces, [&bytes[..100], &bytes[100..200], &bytes[200..]]);
+            let segments: Vec<_> = reception.datagrams().collect();
+            assert_eq!(segments, [&bytes[..100], &bytes[100..200], &bytes[200..]]);
         }
     }
 }

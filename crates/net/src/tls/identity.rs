@@ -1,6 +1,6 @@
-//! Which SIP domains a certificate stands for (RFC 5922).
+//! The SIP domains of a certificate, and its verification (RFC 5922).
 
-use super::store::provider;
+use super::provider::provider;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
 use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
@@ -12,8 +12,8 @@ use rustls::{
 use std::fmt;
 use std::sync::Arc;
 
-/// The SIP domain identities of a certificate that was found valid, lower case (RFC 5922
-/// section 7.1): the hosts of its `sip` URIs without a user, or else its DNS names.
+/// Returns the SIP domain identities of a valid certificate in lower case (RFC 5922 section 7.1): the hosts
+/// of its `sip` URIs without a user, or else its DNS names.
 pub fn sip_domains(certificate: &CertificateDer<'_>) -> Vec<Box<str>> {
     let Ok(parsed) = webpki::EndEntityCert::try_from(certificate) else { return Vec::new() };
     let uris: Vec<Box<str>> = parsed.valid_uri_names().filter_map(uri_domain).collect();
@@ -23,7 +23,7 @@ pub fn sip_domains(certificate: &CertificateDer<'_>) -> Vec<Box<str>> {
     parsed.valid_dns_names().map(lower).collect()
 }
 
-/// The host of a `sip` URI that names a domain.
+/// Returns the host of a `sip` URI that names a domain.
 fn uri_domain(uri: &str) -> Option<Box<str>> {
     let (scheme, rest) = uri.split_once(':')?;
     if !scheme.eq_ignore_ascii_case("sip") || rest.contains('@') {
@@ -33,7 +33,7 @@ fn uri_domain(uri: &str) -> Option<Box<str>> {
     (!host.is_empty()).then(|| lower(host))
 }
 
-/// The names by which a certificate may be asked for in a handshake.
+/// Returns the names by which a certificate may be requested in a handshake.
 pub(crate) fn all_names(certificate: &CertificateDer<'_>) -> Vec<Box<str>> {
     let Ok(parsed) = webpki::EndEntityCert::try_from(certificate) else { return Vec::new() };
     parsed
@@ -47,7 +47,7 @@ fn lower(name: &str) -> Box<str> {
     name.trim_end_matches('.').to_ascii_lowercase().into()
 }
 
-/// Believes a server whose certificate chains to the roots and stands for the domain looked for.
+/// Accepts a server whose certificate chains to the roots and is for the expected domain.
 #[derive(Debug)]
 pub(crate) struct SipVerifier {
     roots: Arc<RootCertStore>,
@@ -81,9 +81,9 @@ impl ServerCertVerifier for SipVerifier {
             ServerName::DnsName(name) => {
                 // RFC 5922 section 7.2: whole names, any case, no wildcards.
                 let domains = sip_domains(end_entity);
-                let wanted = name.as_ref().trim_end_matches('.');
-                if !domains.iter().any(|d| d.eq_ignore_ascii_case(wanted)) {
-                    let fault = Arc::new(OtherDomain { wanted: wanted.into(), domains });
+                let expected = name.as_ref().trim_end_matches('.');
+                if !domains.iter().any(|d| d.eq_ignore_ascii_case(expected)) {
+                    let fault = Arc::new(WrongDomain { expected: expected.into(), domains });
                     return Err(CertificateError::Other(OtherError(fault)).into());
                 }
             }
@@ -115,22 +115,22 @@ impl ServerCertVerifier for SipVerifier {
     }
 }
 
-/// A valid certificate, of somebody else.
-struct OtherDomain {
-    wanted: Box<str>,
+/// The error of a valid certificate for another domain.
+struct WrongDomain {
+    expected: Box<str>,
     domains: Vec<Box<str>>,
 }
 
-impl fmt::Debug for OtherDomain {
-    /// The same words: rustls shows errors of verifiers so.
+impl fmt::Debug for WrongDomain {
+    /// As `Display`, because rustls prints the errors of verifiers with `Debug`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-impl fmt::Display for OtherDomain {
+impl fmt::Display for WrongDomain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "expected a certificate for {}, got one for ", self.wanted)?;
+        write!(f, "expected a certificate for {}, got one for ", self.expected)?;
         match self.domains.as_slice() {
             [] => f.write_str("no SIP domain"),
             domains => f.write_str(&domains.join(", ")),
@@ -138,7 +138,7 @@ impl fmt::Display for OtherDomain {
     }
 }
 
-impl std::error::Error for OtherDomain {}
+impl std::error::Error for WrongDomain {}
 
 #[cfg(test)]
 mod tests {
@@ -188,7 +188,7 @@ mod tests {
 
     /// RFC 5922 sections 7.1 and 7.2.
     #[test]
-    fn a_server_is_believed_for_its_own_domain_only() {
+    fn a_server_is_accepted_for_its_own_domain_only() {
         assert!(check(vec![dns("example.com")], "EXAMPLE.com").is_ok());
         assert!(check(vec![dns("example.com")], "sip.example.com").is_err());
         assert!(check(vec![dns("*.example.com")], "sip.example.com").is_err());
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_authority_is_not_believed() {
+    fn an_unknown_authority_is_not_trusted() {
         let (cert, _) = signed(vec![dns("example.com")]);
         let (_, others) = signed(vec![dns("example.com")]);
         let name = ServerName::try_from("example.com").unwrap();

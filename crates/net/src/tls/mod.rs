@@ -1,13 +1,15 @@
-//! TLS for SIP (RFC 3261 section 26, RFC 5922): what we show, whom we believe, exchangeable while
-//! running. The cryptography is rustls with ring.
+//! TLS for SIP (RFC 3261 section 26, RFC 5922): the local certificates and the trusted authorities, which
+//! can be replaced while running. The cryptography is rustls with ring.
 //!
-//! [`identity`] says which domains a certificate stands for, [`store`] reads files.
+//! [`identity`] has the domains of a certificate and its verification, [`store`] reads files.
 
 pub mod identity;
+mod provider;
 pub mod store;
 
 use arc_swap::ArcSwap;
 use identity::{SipVerifier, sip_domains};
+use provider::provider;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
@@ -18,15 +20,15 @@ use std::sync::Arc;
 pub use store::{Identity, Roots, TlsError};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-/// Whether peers that connect to us show a certificate.
+/// Whether clients authenticate with a certificate.
 #[derive(Clone, Debug, Default)]
 pub enum ClientCertificates {
-    /// They are not asked.
+    /// No certificate is requested.
     #[default]
     NotAsked,
-    /// They are asked and may decline. One that is shown must chain to these roots.
+    /// A certificate is requested and may be omitted. One that is sent must chain to these roots.
     Optional(Roots),
-    /// Nobody gets in without one that chains to these roots.
+    /// A certificate that chains to these roots is required.
     Required(Roots),
 }
 
@@ -34,12 +36,13 @@ pub enum ClientCertificates {
 pub struct TlsServer(ArcSwap<ServerConfig>);
 
 impl TlsServer {
-    /// With these certificates. The first is shown where no server name is asked for or none fits.
+    /// Creates a server with these certificates. The first is sent where the client names no server or no
+    /// certificate fits.
     pub fn new(identities: &[Identity], clients: &ClientCertificates) -> Result<Self, TlsError> {
         Ok(TlsServer(ArcSwap::new(Arc::new(server_config(identities, clients)?))))
     }
 
-    /// Other certificates for all connections from now on. On an error nothing changes.
+    /// Replaces the certificates for new connections. On an error nothing changes.
     pub fn replace(
         &self,
         identities: &[Identity],
@@ -49,7 +52,7 @@ impl TlsServer {
         Ok(())
     }
 
-    /// As it stands now.
+    /// Returns the current configuration.
     pub(crate) fn config(&self) -> Arc<ServerConfig> {
         self.0.load_full()
     }
@@ -63,19 +66,19 @@ impl TlsServer {
 pub struct TlsClient(ArcSwap<ClientConfig>);
 
 impl TlsClient {
-    /// Believes servers whose certificate chains to `roots` and carries the name we look for
-    /// (RFC 5922 section 7.3). Shows `identity` to a server that asks.
+    /// Creates a client that trusts servers whose certificate chains to `roots` and has the expected name
+    /// (RFC 5922 section 7.3). It sends `identity` to a server that requests a certificate.
     pub fn new(roots: &Roots, identity: Option<&Identity>) -> Result<Self, TlsError> {
         Ok(TlsClient(ArcSwap::new(Arc::new(client_config(roots, identity)?))))
     }
 
-    /// Other roots and certificate for all connections from now on. On an error nothing changes.
+    /// Replaces roots and certificate for new connections. On an error nothing changes.
     pub fn replace(&self, roots: &Roots, identity: Option<&Identity>) -> Result<(), TlsError> {
         self.0.store(Arc::new(client_config(roots, identity)?));
         Ok(())
     }
 
-    /// As it stands now.
+    /// Returns the current configuration.
     pub(crate) fn config(&self) -> Arc<ClientConfig> {
         self.0.load_full()
     }
@@ -85,7 +88,7 @@ impl TlsClient {
     }
 }
 
-/// The name to look for in a server's certificate: the domain the message is for, or the address
+/// Returns the name expected in a server's certificate: the domain that the message is for, or the address
 /// where it is sent to an address.
 pub(crate) fn server_name(name: Option<&str>, ip: IpAddr) -> Option<ServerName<'static>> {
     match name {
@@ -94,7 +97,7 @@ pub(crate) fn server_name(name: Option<&str>, ip: IpAddr) -> Option<ServerName<'
     }
 }
 
-/// The SIP domains that the certificate shown and verified in a handshake stands for.
+/// Returns the SIP domains of the certificate that was verified in a handshake.
 pub(crate) fn peer_domains(chain: Option<&[CertificateDer<'_>]>) -> Vec<Box<str>> {
     chain.and_then(<[_]>::first).map(sip_domains).unwrap_or_default()
 }
@@ -103,7 +106,7 @@ fn server_config(
     identities: &[Identity],
     clients: &ClientCertificates,
 ) -> Result<ServerConfig, TlsError> {
-    let provider = store::provider();
+    let provider = provider();
     let verifier = |roots: &Roots| {
         let roots = Arc::new(RootCertStore::clone(roots.store()));
         WebPkiClientVerifier::builder_with_provider(roots, provider.clone())
@@ -129,7 +132,7 @@ fn server_config(
 }
 
 fn client_config(roots: &Roots, identity: Option<&Identity>) -> Result<ClientConfig, TlsError> {
-    let builder = ClientConfig::builder_with_provider(store::provider())
+    let builder = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(|error| TlsError::new("TLS versions", &error))?
         .dangerous()
@@ -142,7 +145,7 @@ fn client_config(roots: &Roots, identity: Option<&Identity>) -> Result<ClientCon
     }
 }
 
-/// Chooses the certificate by the server name the client asks for (RFC 6066 section 3).
+/// Chooses the certificate by the server name that the client sends (RFC 6066 section 3).
 #[derive(Debug)]
 struct Certificates {
     by_name: HashMap<Box<str>, Arc<CertifiedKey>>,
@@ -166,8 +169,8 @@ impl Certificates {
 
     fn choose(&self, name: &str) -> &Arc<CertifiedKey> {
         let name = name.to_ascii_lowercase();
-        // A wildcard proves nothing between SIP domains (RFC 5922 section 7.2), but browsers accept
-        // one for secure WebSockets.
+        // A wildcard is not valid between SIP domains (RFC 5922 section 7.2), but browsers accept one for
+        // secure WebSockets.
         let wild = || name.split_once('.').map(|(_, parent)| format!("*.{parent}"));
         self.by_name
             .get(name.as_str())
@@ -195,14 +198,14 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_certificate_follows_the_name_asked_for() {
+    fn the_certificate_follows_the_server_name() {
         let (a, b) = (identity(&["a.example", "*.w.example"]), identity(&["b.example"]));
         let certificates = Certificates::new(&[a.clone(), b.clone()]).unwrap();
-        let shown = |name| certificates.choose(name).cert[0].clone();
-        assert_eq!(shown("B.example"), b.chain()[0]);
-        assert_eq!(shown("a.example"), a.chain()[0]);
-        assert_eq!(shown("x.w.example"), a.chain()[0]);
-        assert_eq!(shown("other.example"), a.chain()[0]);
+        let chosen = |name| certificates.choose(name).cert[0].clone();
+        assert_eq!(chosen("B.example"), b.chain()[0]);
+        assert_eq!(chosen("a.example"), a.chain()[0]);
+        assert_eq!(chosen("x.w.example"), a.chain()[0]);
+        assert_eq!(chosen("other.example"), a.chain()[0]);
     }
 
     #[test]

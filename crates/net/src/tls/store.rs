@@ -1,8 +1,8 @@
 //! Certificates, keys and roots, read from PEM.
 
 use super::identity::all_names;
+use super::provider::provider;
 use rustls::RootCertStore;
-use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
@@ -11,56 +11,52 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Where the system keeps the certificate authorities it believes.
+/// The file of the certificate authorities that the system trusts.
 pub const SYSTEM_ROOTS: &str = "/etc/ssl/certs/ca-certificates.crt";
 
-/// A certificate, key or root that cannot be used. Prints as one line: where and what.
+/// A certificate, key or root that cannot be used. Prints as one line: location and fault.
 #[derive(Debug)]
 pub struct TlsError {
-    place: String,
+    location: String,
     fault: String,
 }
 
 impl TlsError {
-    pub(crate) fn new(place: &str, fault: &dyn fmt::Display) -> Self {
-        TlsError { place: place.to_owned(), fault: fault.to_string() }
+    pub(crate) fn new(location: &str, fault: &dyn fmt::Display) -> Self {
+        TlsError { location: location.to_owned(), fault: fault.to_string() }
     }
 }
 
 impl fmt::Display for TlsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, self.fault)
+        write!(f, "{}: {}", self.location, self.fault)
     }
 }
 
 impl std::error::Error for TlsError {}
 
-pub(crate) fn provider() -> Arc<CryptoProvider> {
-    Arc::new(rustls::crypto::ring::default_provider())
-}
-
 fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
     fs::read(path).map_err(|error| {
-        let place = path.display().to_string();
+        let location = path.display().to_string();
         match error.kind() {
-            std::io::ErrorKind::NotFound => TlsError::new(&place, &"no such file"),
-            std::io::ErrorKind::PermissionDenied => TlsError::new(&place, &"permission denied"),
-            _ => TlsError::new(&place, &error),
+            std::io::ErrorKind::NotFound => TlsError::new(&location, &"no such file"),
+            std::io::ErrorKind::PermissionDenied => TlsError::new(&location, &"permission denied"),
+            _ => TlsError::new(&location, &error),
         }
     })
 }
 
-fn certificates(pem: &[u8], place: &str) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+fn certificates(pem: &[u8], location: &str) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let chain: Vec<_> = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<_, _>>()
-        .map_err(|error| TlsError::new(place, &error))?;
+        .map_err(|error| TlsError::new(location, &error))?;
     if chain.is_empty() {
-        return Err(TlsError::new(place, &"expected a certificate in PEM, got none"));
+        return Err(TlsError::new(location, &"expected a certificate in PEM, got none"));
     }
     Ok(chain)
 }
 
-/// A certificate chain with its private key: who we are.
+/// A certificate chain with its private key: the identity of this server.
 pub struct Identity {
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
@@ -78,26 +74,26 @@ impl Clone for Identity {
 }
 
 impl fmt::Debug for Identity {
-    /// Never shows the key.
+    /// Omits the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Identity").field("origin", &self.origin).finish_non_exhaustive()
     }
 }
 
 impl Identity {
-    /// Reads a chain, the own certificate first, and its key.
+    /// Reads a chain, the end-entity certificate first, and its key.
     pub fn load(chain: &Path, key: &Path) -> Result<Self, TlsError> {
         let (chain_pem, key_pem) = (read(chain)?, read(key)?);
-        let place = chain.display().to_string();
-        let chain_der = certificates(&chain_pem, &place)?;
+        let location = chain.display().to_string();
+        let chain_der = certificates(&chain_pem, &location)?;
         let key_der = PrivateKeyDer::from_pem_slice(&key_pem)
             .map_err(|_| no_key(&key.display().to_string()))?;
-        let identity = Identity { chain: chain_der, key: key_der, origin: place };
+        let identity = Identity { chain: chain_der, key: key_der, origin: location };
         identity.certified()?;
         Ok(identity)
     }
 
-    /// The same from bytes; `origin` names them in errors.
+    /// Parses a chain and its key; `origin` names them in errors.
     pub fn from_pem(chain: &[u8], key: &[u8], origin: &str) -> Result<Self, TlsError> {
         let chain = certificates(chain, origin)?;
         let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| no_key(origin))?;
@@ -106,7 +102,7 @@ impl Identity {
         Ok(identity)
     }
 
-    /// Every name in the certificate, lower case, wildcards as they stand.
+    /// Returns every name in the certificate in lower case, wildcards unchanged.
     pub fn names(&self) -> Vec<Box<str>> {
         self.chain.first().map(all_names).unwrap_or_default()
     }
@@ -123,28 +119,28 @@ impl Identity {
         &self.origin
     }
 
-    /// Fails when the key is not the certificate's.
+    /// Returns an error when the key does not belong to the certificate.
     pub(crate) fn certified(&self) -> Result<CertifiedKey, TlsError> {
         CertifiedKey::from_der(self.chain.clone(), self.key(), &provider())
             .map_err(|error| TlsError::new(&self.origin, &error))
     }
 }
 
-fn no_key(place: &str) -> TlsError {
-    TlsError::new(place, &"expected a private key in PEM, got none")
+fn no_key(location: &str) -> TlsError {
+    TlsError::new(location, &"expected a private key in PEM, got none")
 }
 
-/// Certificate authorities that are believed.
+/// Trusted certificate authorities.
 #[derive(Clone, Debug)]
 pub struct Roots(Arc<RootCertStore>);
 
 impl Roots {
-    /// Those the system believes, from [`SYSTEM_ROOTS`].
+    /// Reads those that the system trusts, from [`SYSTEM_ROOTS`].
     pub fn system() -> Result<Self, TlsError> {
         Self::load(&[Path::new(SYSTEM_ROOTS)])
     }
 
-    /// Those in these PEM files.
+    /// Reads PEM files.
     pub fn load(files: &[&Path]) -> Result<Self, TlsError> {
         let mut store = RootCertStore::empty();
         for file in files {
@@ -153,7 +149,7 @@ impl Roots {
         Ok(Roots(Arc::new(store)))
     }
 
-    /// Those in this PEM text; `origin` names it in errors.
+    /// Parses PEM text; `origin` names it in errors.
     pub fn from_pem(pem: &[u8], origin: &str) -> Result<Self, TlsError> {
         let mut store = RootCertStore::empty();
         add(&mut store, pem, origin)?;
@@ -165,12 +161,12 @@ impl Roots {
     }
 }
 
-fn add(store: &mut RootCertStore, pem: &[u8], place: &str) -> Result<(), TlsError> {
-    // A system's store may hold an odd certificate that rustls cannot read; the others still count.
-    let (added, ignored) = store.add_parsable_certificates(certificates(pem, place)?);
+fn add(store: &mut RootCertStore, pem: &[u8], location: &str) -> Result<(), TlsError> {
+    // A system's store may contain a certificate that rustls cannot read; the others are still used.
+    let (added, ignored) = store.add_parsable_certificates(certificates(pem, location)?);
     if added == 0 {
         let fault = format!("expected a certificate authority, got {ignored} unusable ones");
-        return Err(TlsError::new(place, &fault));
+        return Err(TlsError::new(location, &fault));
     }
     Ok(())
 }
@@ -180,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_say_where_and_what() {
+    fn errors_name_location_and_fault() {
         let error = Roots::load(&[Path::new("/nonexistent/ca.pem")]).unwrap_err();
         assert_eq!(error.to_string(), "/nonexistent/ca.pem: no such file");
         let error = Roots::from_pem(b"no pem here", "ca.pem").unwrap_err();
@@ -188,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_not_the_certificates_is_refused() {
+    fn a_key_of_another_certificate_is_refused() {
         let make = || rcgen::generate_simple_self_signed(vec!["a.example".to_owned()]).unwrap();
         let (a, b) = (make(), make());
         let (chain, key) = (a.cert.pem(), b.signing_key.serialize_pem());

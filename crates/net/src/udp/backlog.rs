@@ -1,53 +1,53 @@
-//! How far behind a worker is with one socket: what the kernel still keeps for it, and an estimate of
-//! how long that will take.
+//! The backlog of a worker at one socket: the octets that the kernel still holds, and an estimate of the
+//! time they will take.
 //!
-//! A batch that is not full has emptied the socket, so there is something to ask only after full ones.
-//! What the kernel tells is memory, not datagrams, and it counts what was taken until it gives it
-//! back in one lot; how long the handler will take nobody can know. So the numbers are good for
-//! deciding that there is too much to do, not for more.
+//! A batch that is not full has emptied the socket, so the kernel is queried only after full ones. It
+//! reports memory, not datagrams, and goes on counting what was read until it releases that all at once.
+//! The handler's time for a datagram varies. So the numbers serve to detect overload and nothing more.
 
 use crate::sys::Memory;
 use ringway_sansio::{Backlog, Time};
 use std::time::Duration;
 
-/// Memory the kernel needs for a datagram on top of its bytes, in octets: its own records of it, and
-/// on average a half of the bytes again because room comes in powers of two. Network cards that lend
-/// a page a datagram take more; then fewer are queued than reckoned.
+/// Memory that the kernel needs for a datagram besides its bytes, in octets: its metadata, and on average
+/// half the bytes again because allocations are powers of two. Network cards that use a page for each
+/// datagram need more; then fewer are queued than estimated.
 const OVERHEAD: usize = 768;
 
-/// Of how many batches the time a datagram takes is roughly the average.
+/// The number of batches over which the time of a datagram is averaged, roughly.
 const MEMORY: u32 = 8;
 
-/// The share of its receive buffer that a UDP socket may keep without giving it back.
-const LOT: usize = 4;
+/// The divisor of the share of its receive buffer that a UDP socket may retain after reads.
+const RETAINED: usize = 4;
 
-/// One socket's.
+/// The backlog of one socket.
 #[derive(Default, Debug)]
 pub(crate) struct Gauge {
-    /// Datagrams of the full batches in a row before the present one.
+    /// The number of datagrams in the consecutive full batches before the present one.
     behind: usize,
-    /// When the last batch came and how many datagrams were in it, if it was full.
+    /// The time of the last batch and the number of its datagrams, if it was full.
     last: Option<(Time, usize)>,
-    /// What a datagram takes: nanoseconds times [`MEMORY`].
+    /// The time of a datagram, in nanoseconds times [`MEMORY`].
     pace: u64,
-    /// What the kernel told last, in octets.
-    told: usize,
-    /// What was taken of that and perhaps not yet given back.
-    taken: usize,
-    /// Datagrams the kernel had dropped by then, a number that comes round.
+    /// The memory that the kernel last reported, in octets.
+    reported: usize,
+    /// The memory of what was read since, which the kernel may still count.
+    read: usize,
+    /// Datagrams that the kernel had dropped by then. The number wraps.
     dropped: u32,
 }
 
 impl Gauge {
-    /// After a batch that has emptied the socket.
+    /// Returns the backlog after a batch that has emptied the socket.
     pub(crate) fn emptied(&mut self, datagrams: usize) -> Backlog {
         let backlog = Backlog { messages: self.behind + datagrams, ..Backlog::default() };
-        (self.behind, self.last, self.told, self.taken) = (0, None, 0, 0);
+        (self.behind, self.last, self.reported, self.read) = (0, None, 0, 0);
         backlog
     }
 
-    /// After a full batch of `datagrams` with so many `octets` in all, at `now`, when the kernel told
-    /// `memory`. Gives also how many more datagrams the kernel dropped than it had told before.
+    /// Returns the backlog after a full batch of `datagrams` with `octets` in total, at `now`, when the kernel
+    /// reported `memory`. Returns also the number of datagrams that the kernel has dropped since its last
+    /// report.
     pub(crate) fn full(
         &mut self,
         now: Time,
@@ -66,12 +66,12 @@ impl Gauge {
         self.last = Some((now, datagrams));
         self.behind += datagrams;
         let each = octets / datagrams.max(1) + OVERHEAD;
-        self.taken += each * datagrams;
-        if memory.allocated < self.told || self.taken > memory.capacity / LOT {
-            self.taken = 0;
+        self.read += each * datagrams;
+        if memory.allocated < self.reported || self.read > memory.capacity / RETAINED {
+            self.read = 0;
         }
-        self.told = memory.allocated;
-        let queued = memory.allocated.saturating_sub(self.taken);
+        self.reported = memory.allocated;
+        let queued = memory.allocated.saturating_sub(self.read);
         let pace = self.pace / u64::from(MEMORY);
         let delay = Duration::from_nanos(pace.saturating_mul((queued / each) as u64));
         let dropped = memory.dropped.wrapping_sub(self.dropped);
@@ -98,14 +98,14 @@ mod tests {
     #[test]
     fn the_estimate_is_what_is_queued_times_the_pace() {
         let mut gauge = Gauge::default();
-        // Nothing is known of the pace yet. The kernel still counts what was taken.
+        // The pace is not known yet. The kernel still counts what was read.
         let (first, _) = gauge.full(at(0), 32, 32 * 500, memory(132));
         assert_eq!((first.messages, first.queued, first.delay), (32, 100 * EACH, Duration::ZERO));
-        // 10 us a datagram, and as many come as are taken.
+        // 10 us a datagram, and as many arrive as are read.
         let (second, _) = gauge.full(at(320), 32, 32 * 500, memory(164));
         assert_eq!((second.messages, second.queued), (64, 100 * EACH));
         assert_eq!((second.delay, second.capacity), (Duration::from_millis(1), 16 << 20));
-        // Now it has given all back.
+        // Now it has released everything that was read.
         let (third, _) = gauge.full(at(640), 32, 32 * 500, memory(100));
         assert_eq!((third.queued, third.delay), (100 * EACH, Duration::from_millis(1)));
         // One slow batch counts for an eighth: (7 * 10 + 90) / 8 = 20 us.
@@ -113,13 +113,13 @@ mod tests {
         assert_eq!(fourth.delay, Duration::from_millis(2));
         let last = gauge.emptied(5);
         assert_eq!(last, Backlog { messages: 133, ..Backlog::default() });
-        // The pace is remembered; the time in which nothing came is no part of it.
+        // The pace is kept; idle time is not part of it.
         let (next, _) = gauge.full(at(9_000_000), 32, 32 * 500, memory(132));
         assert_eq!((next.messages, next.delay), (32, Duration::from_millis(2)));
     }
 
     #[test]
-    fn what_is_kept_back_is_bounded() {
+    fn retained_memory_is_bounded() {
         let mut gauge = Gauge::default();
         for n in 1..1_000 {
             let memory = Memory { allocated: 400_000, capacity: 400_000, dropped: 0 };
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn drops_are_told_once_and_their_count_may_come_round() {
+    fn drops_are_reported_once_and_their_count_may_wrap() {
         let mut gauge = Gauge::default();
         for (dropped, more) in [(0, 0), (7, 7), (7, 0), (u32::MAX, u32::MAX - 7), (2, 3)] {
             let memory = Memory { dropped, ..memory(1) };
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn absurd_numbers_do_no_harm() {
+    fn extreme_numbers_do_no_harm() {
         let mut gauge = Gauge::default();
         let memory = Memory { allocated: usize::MAX, capacity: 0, dropped: 0 };
         gauge.full(at(0), 0, 0, memory);

@@ -1,59 +1,59 @@
-//! When a datagram may be fragmented on its way.
+//! Setting DF on IPv4 datagrams.
 //!
-//! Without DF the kernel draws an identification for every IPv4 datagram, in case a router must take
-//! it apart; with DF (and nothing that may take it apart here either) it does not (RFC 6864 section
-//! 4.1), and that is a few hundredths of all it does for a datagram. So what every path carries whole
-//! leaves with DF, and what is larger without it, so that it is fragmented here or on the way: a
-//! path whose routers do not tell its MTU would swallow it otherwise, each time it is sent again.
+//! Without DF the kernel generates an identification for every IPv4 datagram, in case a router must
+//! fragment it. With DF it does not (RFC 6864 section 4.1), which saves a few hundredths of its work for
+//! a datagram. So datagrams that every path carries whole are sent with DF, and larger ones without it, so
+//! that they are fragmented here or on the path. A path whose routers do not report its MTU would
+//! otherwise drop them, and all their retransmissions.
 //!
-//! IPv6 has no identification in a datagram that is whole, and no router takes one apart: its sockets
-//! stay as they are.
+//! IPv6 has no identification in a whole datagram, and routers do not fragment: its sockets are left
+//! unchanged.
 
 use crate::sys::{Datagram, set_option};
 use libc::{IP_MTU_DISCOVER, IP_PMTUDISC_DO, IP_PMTUDISC_DONT, IPPROTO_IP};
 use socket2::Socket;
 use std::os::fd::AsFd;
 
-/// Bytes of the largest datagram sent with DF. RFC 9000 section 14 has all of QUIC rest on paths that
-/// carry as much with DF.
-const WHOLE: usize = 1_200;
+/// Size of the largest datagram sent with DF, in bytes. QUIC requires paths that carry as much with DF
+/// (RFC 9000 section 14).
+const MAX_WITH_DF: usize = 1_200;
 
-/// Datagrams small enough for DF that go before it is set again: a change is a system call.
-const CALM: usize = 32;
+/// Number of small datagrams before DF is set again, because a change is a system call.
+const SMALL_BEFORE_DF: usize = 32;
 
 /// Whether a socket sets DF.
 #[derive(Debug)]
 pub(crate) struct Fragment {
     df: bool,
-    /// Datagrams since the last one that went, or had to go, without DF. `None` if the socket is left
-    /// alone.
+    /// The number of small datagrams since the last one that had to be sent without DF. `None` if the socket
+    /// is left unchanged.
     small: Option<usize>,
 }
 
 impl Fragment {
-    /// Of a socket that does not set DF. `ipv4`: whether it may.
+    /// Creates the state of a socket that does not set DF yet, and never does unless `ipv4`.
     pub(crate) fn new(ipv4: bool) -> Self {
-        Fragment { df: false, small: ipv4.then_some(CALM) }
+        Fragment { df: false, small: ipv4.then_some(SMALL_BEFORE_DF) }
     }
 
-    /// To be called before these are sent.
+    /// Sets or clears DF. To be called before `batch` is sent.
     pub(crate) fn prepare(&mut self, socket: &Socket, batch: &[Datagram<'_>]) {
         let Some(small) = self.small else { return };
-        if batch.iter().any(|datagram| datagram.bytes.len() > WHOLE) {
+        if batch.iter().any(|datagram| datagram.bytes.len() > MAX_WITH_DF) {
             self.allow(socket);
             return;
         }
         if !self.df {
             self.small = Some(small.saturating_add(batch.len()));
-            if small >= CALM {
+            if small >= SMALL_BEFORE_DF {
                 self.df =
                     set_option(socket.as_fd(), IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO).is_ok();
             }
         }
     }
 
-    /// Lets datagrams be fragmented, as when one has been refused for the path's MTU. Gives whether
-    /// they were not allowed to be: then the refused one is worth another try.
+    /// Clears DF, as when a datagram has been refused because of the path's MTU. Returns whether DF was set:
+    /// then sending that datagram again may succeed.
     pub(crate) fn allow(&mut self, socket: &Socket) -> bool {
         if self.small.is_some() {
             self.small = Some(0);
@@ -77,16 +77,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_large_goes_without_df_and_a_calm_brings_it_back() {
+    fn large_datagrams_clear_df_and_small_ones_set_it_again() {
         let socket = Socket::new(Domain::IPV4, Type::DGRAM, None).unwrap();
         let mut fragment = Fragment::new(true);
-        fragment.prepare(&socket, &datagrams(1, WHOLE));
+        fragment.prepare(&socket, &datagrams(1, MAX_WITH_DF));
         assert!(fragment.df);
         let mut mixed = datagrams(3, 10);
-        mixed.extend(datagrams(1, WHOLE + 1));
+        mixed.extend(datagrams(1, MAX_WITH_DF + 1));
         fragment.prepare(&socket, &mixed);
         assert!(!fragment.df);
-        fragment.prepare(&socket, &datagrams(CALM, 10));
+        fragment.prepare(&socket, &datagrams(SMALL_BEFORE_DF, 10));
         assert!(!fragment.df);
         fragment.prepare(&socket, &datagrams(1, 10));
         assert!(fragment.df);
@@ -95,10 +95,10 @@ mod tests {
     }
 
     #[test]
-    fn other_sockets_are_left_alone() {
+    fn ipv6_sockets_are_left_unchanged() {
         let socket = Socket::new(Domain::IPV6, Type::DGRAM, None).unwrap();
         let mut fragment = Fragment::new(false);
-        fragment.prepare(&socket, &datagrams(2 * CALM, 10));
+        fragment.prepare(&socket, &datagrams(2 * SMALL_BEFORE_DF, 10));
         assert!(!fragment.df && !fragment.allow(&socket));
     }
 }

@@ -1,30 +1,30 @@
-//! Which datagrams sent lately would someone like to know refused.
+//! Recently sent datagrams whose delivery failures are reported.
 //!
-//! An ICMP message names the address a datagram went to and quotes its beginning. An address alone
-//! proves nothing: anybody can send us such a message, and SIP's ports are well known. A SIP
-//! request's first bytes carry the random branch of our Via (RFC 3261 section 8.1.1.7), so the quote
-//! does: it must match what was really sent.
+//! An ICMP message names the destination of a datagram and quotes its start. An address alone proves
+//! nothing: anyone can send such a message, and SIP's ports are well known. The first bytes of a SIP
+//! request contain the random branch of the topmost Via (RFC 3261 section 8.1.1.7), so the quote does
+//! prove something: it must match a datagram that was sent.
 //!
 //! The sockets of all workers share a port, and the kernel queues an ICMP message at any one of them.
-//! So each worker publishes a tag of every datagram it remembers in the [`Ledger`], where the worker
-//! that reads the message finds whose it is. A message that quotes nothing that was sent reaches no
-//! other worker: a forger cannot fill their mailboxes.
+//! So each worker publishes a tag of every datagram it remembers in the [`Ledger`], where the worker that
+//! reads the message finds the sender. A message whose quote matches no datagram is passed to no other
+//! worker, so a forger cannot fill their mailboxes.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Datagrams remembered; each new one takes the place of the oldest.
+/// Number of datagrams remembered; each new one replaces the oldest.
 pub(crate) const OUTSTANDING: usize = 512;
 
-/// How much of a datagram is compared. Hosts quote at least this much (RFC 1812 section 4.3.2.3,
-/// RFC 4443 section 3.1), and the first Via of a request lies within it or begins there.
+/// Maximum number of bytes compared. Hosts quote at least this much (RFC 1812 section 4.3.2.3, RFC 4443
+/// section 3.1), and the first Via of a request lies within it or begins there.
 pub(crate) const QUOTE: usize = 256;
 
-/// A datagram shorter than this is not remembered: no SIP request is, and a quote of so little would
+/// Minimum size of a remembered datagram, in bytes: every SIP request is longer, and a shorter quote would
 /// prove little.
-const LEAST: usize = 64;
+const MIN_SIZE: usize = 64;
 
 #[derive(Clone, Copy)]
 struct Entry {
@@ -37,9 +37,8 @@ struct Entry {
 /// Bytes hashed at a time: two words.
 const BLOCK: usize = 16;
 
-/// The hash NH of UMAC (RFC 4418 section 5.2.2 has the one of 32-bit words): whoever knows neither the
-/// keys nor what was sent finds another quote with the same hash with a probability of 2^-64, and it
-/// costs a multiplication for each 16 bytes.
+/// The keys of UMAC's hash NH (RFC 4418 section 5.2.2 has the one of 32-bit words). Without the keys, another
+/// quote has the same hash with a probability of 2^-64. It costs a multiplication for each 16 bytes.
 struct Keys([u64; QUOTE / 8]);
 
 impl Keys {
@@ -48,7 +47,7 @@ impl Keys {
         Keys(std::array::from_fn(|i| random.hash_one(i)))
     }
 
-    /// Of at most [`QUOTE`] bytes. Differs only between quotes of the same length.
+    /// Returns the hash of at most [`QUOTE`] bytes. It distinguishes only quotes of the same length.
     fn hash(&self, quote: &[u8]) -> u128 {
         let (blocks, rest) = quote.as_chunks::<BLOCK>();
         let (keys, _) = self.0.as_chunks::<2>();
@@ -74,40 +73,40 @@ fn product(block: &[u8; BLOCK], key: &[u64; 2]) -> u128 {
 /// The tag of an empty slot.
 const NO_TAG: u64 = 0;
 
-/// A hash in a word that another thread can read whole.
+/// Returns a hash as one word, which other threads can read atomically.
 fn tag(hash: u128) -> u64 {
     ((hash >> 64) as u64 ^ hash as u64).max(NO_TAG + 1)
 }
 
-/// Tags of what each worker remembers: written by that worker, read by all.
+/// Tags of the datagrams that each worker remembers: written by that worker, read by all.
 pub(crate) struct Ledger {
     keys: Keys,
-    /// By worker and slot of its ring.
+    /// Indexed by worker and slot of its ring.
     tags: Vec<Box<[AtomicU64]>>,
 }
 
 impl Ledger {
-    /// For so many workers.
+    /// Creates a ledger for a number of workers.
     pub(crate) fn new(workers: usize) -> Self {
         let slots = || (0..OUTSTANDING).map(|_| AtomicU64::new(NO_TAG)).collect();
         Ledger { keys: Keys::new(), tags: (0..workers).map(|_| slots()).collect() }
     }
 
-    /// The worker that sent a datagram which begins with `quote`. A tag only says where to ask:
+    /// Returns the worker that has probably sent a datagram which begins with `quote`;
     /// [`Outstanding::take`] of that worker decides.
     pub(crate) fn owner(&self, quote: &[u8]) -> Option<u8> {
         let quote = &quote[..quote.len().min(QUOTE)];
-        if quote.len() < LEAST {
+        if quote.len() < MIN_SIZE {
             return None;
         }
-        let wanted = tag(self.keys.hash(quote));
-        let has = |slots: &[AtomicU64]| slots.iter().any(|t| t.load(Ordering::Acquire) == wanted);
+        let expected = tag(self.keys.hash(quote));
+        let has = |slots: &[AtomicU64]| slots.iter().any(|t| t.load(Ordering::Acquire) == expected);
         let owner = self.tags.iter().position(|slots| has(slots))?;
         u8::try_from(owner).ok()
     }
 }
 
-/// The datagrams a worker sent lately with a report number.
+/// The datagrams that a worker has sent recently with a report number.
 pub(crate) struct Outstanding {
     ring: Vec<Option<Entry>>,
     next: usize,
@@ -129,7 +128,7 @@ impl Outstanding {
 
     /// Remembers a datagram sent to `to`.
     pub(crate) fn insert(&mut self, to: SocketAddr, bytes: &[u8], report: u64) {
-        if bytes.len() < LEAST {
+        if bytes.len() < MIN_SIZE {
             return;
         }
         let compared = bytes.len().min(QUOTE);
@@ -139,7 +138,7 @@ impl Outstanding {
         self.next = (self.next + 1) % OUTSTANDING;
     }
 
-    /// The report number of the datagram to `to` that began with `quote`; it is removed.
+    /// Removes the datagram to `to` that began with `quote`, and returns its report number.
     pub(crate) fn take(&mut self, to: SocketAddr, quote: &[u8]) -> Option<u64> {
         let Outstanding { ring, ledger, .. } = self;
         let found = ring.iter().position(|slot| {
@@ -162,7 +161,7 @@ mod tests {
     #[test]
     fn every_byte_of_a_quote_counts() {
         let keys = Keys::new();
-        for length in [LEAST, LEAST + 1, QUOTE - 1, QUOTE] {
+        for length in [MIN_SIZE, MIN_SIZE + 1, QUOTE - 1, QUOTE] {
             let mut quote: Vec<u8> = (0..length).map(|n| n as u8).collect();
             let hash = keys.hash(&quote);
             for i in 0..length {
@@ -176,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_true_quote_is_believed() {
+    fn only_a_true_quote_is_accepted() {
         let to = "192.0.2.1:5060".parse().unwrap();
         let sent = [7u8; 300];
         let mut o = Outstanding::new(Arc::new(Ledger::new(1)), 0);
@@ -189,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_makes_room() {
+    fn the_oldest_datagram_is_replaced() {
         let to = "192.0.2.1:5060".parse().unwrap();
         let mut o = Outstanding::new(Arc::new(Ledger::new(1)), 0);
         o.insert(to, &[0; 100], 1);
@@ -201,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ledger_names_the_worker_that_sent_it() {
+    fn the_ledger_finds_the_worker_that_sent_a_datagram() {
         let to = "192.0.2.1:5060".parse().unwrap();
         let ledger = Arc::new(Ledger::new(3));
         let mut workers = [0, 1, 2].map(|n| Outstanding::new(ledger.clone(), n));

@@ -1,6 +1,7 @@
-//! The UDP sockets of one worker, and what it sent by them of late.
+//! The UDP sockets of one worker, and the datagrams it has sent recently.
 
-use super::{Ledger, Outstanding, UdpPort};
+use super::outstanding::{Ledger, Outstanding};
+use super::port::UdpPort;
 use crate::route::LocalAddresses;
 use crate::sys::{Datagram, SEND_BATCH, SendBatch};
 use ringway_flow::Counters;
@@ -10,20 +11,20 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// After what time datagrams are tried again for which the socket had no room.
+/// Delay before datagrams are sent again for which the socket had no room.
 const WAITING_RETRY: Duration = Duration::from_millis(1);
 
-/// A message that leaves by no UDP socket.
+/// The route of a message that is not sent by a UDP socket.
 const ELSEWHERE: u16 = u16::MAX;
 
-/// What an ICMP message about a datagram means.
+/// The sender of a datagram that an ICMP message quotes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Refused {
     /// This message of the worker was not delivered.
     Ours(u64),
     /// The datagram was another worker's.
     Other(u8),
-    /// It quotes nothing that was sent of late: it is late, too short, or forged.
+    /// The quote matches no recent datagram: it is late, too short, or forged.
     Unknown,
 }
 
@@ -35,7 +36,7 @@ pub(crate) struct UdpPorts {
     counters: Arc<Counters>,
     outstanding: Outstanding,
     ledger: Arc<Ledger>,
-    /// By message of the outbox: the index of its listener, or [`ELSEWHERE`].
+    /// For each message of the outbox the index of its listener, or [`ELSEWHERE`].
     routes: Vec<u16>,
     send_buffers: SendBatch,
 }
@@ -65,17 +66,17 @@ impl UdpPorts {
         self.ports.get_mut(index)?.as_mut()
     }
 
-    /// Whether datagrams wait for room in a socket.
+    /// Returns whether datagrams wait for room in a socket.
     pub(crate) fn has_waiting(&self) -> bool {
         self.ports.iter().flatten().any(UdpPort::has_waiting)
     }
 
-    /// Returns when datagrams that wait are to be tried again.
+    /// Returns the time at which waiting datagrams are sent again.
     pub(crate) fn retry_at(&self, now: Time) -> Option<Time> {
         self.has_waiting().then(|| now + WAITING_RETRY)
     }
 
-    /// Tries again the datagrams that wait for room. Appends the report numbers of those that failed.
+    /// Sends the datagrams that wait for room. Appends the report numbers of those that failed.
     pub(crate) fn send_waiting(&mut self, failed: &mut Vec<u64>) {
         for port in self.ports.iter_mut().flatten() {
             let sent = port.send_waiting(&mut self.send_buffers, failed);
@@ -119,7 +120,7 @@ impl UdpPorts {
         self.routes = routes;
     }
 
-    /// Sends the datagrams of an outbox that leave by one socket.
+    /// Sends the datagrams of an outbox that use one socket.
     fn send_by(&mut self, outbox: &Outbox, routes: &[u16], route: u16, failed: &mut Vec<u64>) {
         let Some(Some(port)) = self.ports.get_mut(usize::from(route)) else { return };
         let mut batch: SmallVec<[Datagram<'_>; SEND_BATCH]> = SmallVec::new();
@@ -155,7 +156,7 @@ impl UdpPorts {
     }
 
     /// Returns the index of a datagram flow's listener. All workers have the same listeners in the same
-    /// order, so a flow of another worker is as good as one of ours.
+    /// order, so a flow of another worker can be used here too.
     fn port_of(&self, id: FlowId) -> u16 {
         let serial = FlowId::new(0, id.to_u64()).to_u64();
         let index = usize::try_from(serial).unwrap_or(usize::MAX);
@@ -163,7 +164,7 @@ impl UdpPorts {
         self.get(index).map_or(ELSEWHERE, |_| index as u16)
     }
 
-    /// Returns what is known of a datagram to `to` that ICMP reports as undeliverable, and that begins with
+    /// Returns the sender of a datagram to `to` that ICMP reports as undeliverable and that begins with
     /// `quote`.
     pub(crate) fn refused(&mut self, to: SocketAddr, quote: &[u8]) -> Refused {
         if let Some(report) = self.outstanding.take(to, quote) {
@@ -173,7 +174,7 @@ impl UdpPorts {
         owner.map_or(Refused::Unknown, Refused::Other)
     }
 
-    /// Returns the report number of the worker's datagram that another worker found refused.
+    /// Returns the report number of this worker's datagram whose ICMP message another worker read.
     pub(crate) fn refused_elsewhere(&mut self, to: SocketAddr, quote: &[u8]) -> Option<u64> {
         self.outstanding.take(to, quote)
     }

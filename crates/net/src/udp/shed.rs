@@ -1,10 +1,9 @@
-//! Discarding new requests before anyone has to look at them.
+//! Discarding new requests in the kernel.
 //!
-//! Under heavy overload even a refusal is dear: two datagrams to take in and one to send, a seventh
-//! of what a whole call costs. So the handler may ask that a share of what would begin something be
-//! discarded by the kernel, unseen and unanswered, as a full receive buffer would, but without losing
-//! what belongs to calls that have begun. Who sent it will send it again half a second later
-//! (RFC 3261 section 17.1.1.2, Timer A).
+//! Under heavy overload even a refusal is expensive: two datagrams to receive and one to send, a seventh
+//! of the cost of a call. So the handler may have the kernel discard a share of the requests that begin
+//! something, without a response, as a full receive buffer would, but without losing messages of calls
+//! that have begun. The sender retransmits half a second later (RFC 3261 section 17.1.1.2, Timer A).
 
 use libc::{
     BPF_ABS, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_K, BPF_LD, BPF_LEN, BPF_RET, BPF_W, SKF_AD_OFF,
@@ -15,25 +14,25 @@ use ringway_sansio::SHED_ALL;
 use socket2::{SockFilter, Socket};
 use std::io;
 
-/// Octets of the UDP header, which the filter sees before the payload.
+/// Size of the UDP header, which the filter sees before the payload, in octets.
 const HEADER: u32 = 8;
 
-/// Where filters find a random number.
+/// The offset at which filters load a random number.
 const RANDOM: u32 = (SKF_AD_OFF + SKF_AD_RANDOM) as u32;
 
-/// Has `socket` discard so many of [`SHED_ALL`] new requests; 0 for none.
+/// Makes `socket` discard a share of new requests, of [`SHED_ALL`]; 0 for none.
 pub(super) fn shed(socket: &Socket, share: u32) -> io::Result<()> {
     if share == 0 { socket.detach_filter() } else { socket.attach_filter(&program(share)) }
 }
 
-/// "If it is long enough to begin with one of the methods, and does, and a random number is above the
-/// bound: nothing of it; else all of it."
+/// Returns the filter: nothing of a datagram that begins with one of the methods, if a random number is
+/// above the bound; else all of it.
 fn program(share: u32) -> Vec<SockFilter> {
     let statement = |code: u32, k| SockFilter::new(code as u16, 0, 0, k);
     let jump =
         |code: u32, k, then, or| SockFilter::new((BPF_JMP | code | BPF_K) as u16, then, or, k);
     let bound = ((u64::from(SHED_ALL.saturating_sub(share)) << 32) / u64::from(SHED_ALL)) as u32;
-    // Jumps count the statements between: methods yet to be tried, then the dice, then the end.
+    // Jumps count the statements between: methods yet to be tried, then the random number, then the end.
     let methods = METHODS.len() as u8;
     let mut program = vec![
         statement(BPF_LD | BPF_W | BPF_LEN, 0),
@@ -67,7 +66,7 @@ mod tests {
         let mut counts = vec![0; texts.len()];
         for (text, count) in texts.iter().zip(&mut counts) {
             for _ in 0..1_000 {
-                // What is not discarded comes before the last, which never is.
+                // Datagrams that are not discarded precede the last one, which never is.
                 for text in [text.as_bytes(), b"ACK last"] {
                     sender.send_to(text, receiver.local_addr().unwrap()).unwrap();
                 }
@@ -85,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_would_begin_something_is_discarded() {
+    fn only_requests_that_begin_something_are_discarded() {
         let new =
             ["INVITE sip:a", "REGISTER sip:a", "OPTIONS sip:a", "SUBSCRIBE", "MESSAGE", "PUBLISH"];
         assert_eq!(received(SHED_ALL, &new), [0; 6]);
@@ -96,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn the_share_is_kept() {
+    fn the_share_is_respected() {
         // A quarter: of 6000, 1500 with a deviation of 34.
         let left: usize = received(SHED_ALL / 4 * 3, &["INVITE sip:a"; 6]).iter().sum();
         assert!((1_300..1_700).contains(&left), "{left}");

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 
-/// Most bytes that wait for one socket; what comes on top is reported as not sent.
+/// Maximum number of bytes that wait for one socket. Further datagrams are reported as not sent.
 pub(crate) const WAITING_BYTES: usize = 1 << 20;
 
 struct Item {
@@ -16,7 +16,7 @@ struct Item {
     report: u64,
 }
 
-/// A queue of datagrams in one buffer, which is given back when it runs empty.
+/// A queue of datagrams in one buffer, which is freed when the queue is empty.
 #[derive(Default)]
 pub(crate) struct Waiting {
     bytes: Vec<u8>,
@@ -28,7 +28,7 @@ impl Waiting {
         self.items.is_empty()
     }
 
-    /// Takes a copy of the datagram; `false` when there is no room.
+    /// Appends a copy of the datagram. Returns `false` when there is no room.
     pub(crate) fn push(&mut self, datagram: &Datagram<'_>, report: u64) -> bool {
         if self.bytes.len() + datagram.bytes.len() > WAITING_BYTES {
             return false;
@@ -44,7 +44,7 @@ impl Waiting {
         true
     }
 
-    /// Lends the first batch.
+    /// Calls `f` with the first batch.
     pub(crate) fn with_front<R>(&self, f: impl FnOnce(&[Datagram<'_>], &[u64]) -> R) -> R {
         let front = || self.items.iter().take(SEND_BATCH);
         let batch: SmallVec<[Datagram<'_>; SEND_BATCH]> =
@@ -53,7 +53,7 @@ impl Waiting {
         f(&batch, &reports)
     }
 
-    /// Forgets the first `n`.
+    /// Removes the first `n`.
     pub(crate) fn pop(&mut self, n: usize) {
         self.items.drain(..n.min(self.items.len()));
         if self.items.is_empty() {
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keeps_order_and_bound() {
+    fn order_and_bound_are_kept() {
         let mut w = Waiting::default();
         let to = "127.0.0.1:1".parse().unwrap();
         let bytes = vec![1u8; WAITING_BYTES / 2];

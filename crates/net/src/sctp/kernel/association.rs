@@ -1,17 +1,18 @@
-//! An association of the kernel's.
+//! An association of the kernel's SCTP.
 //!
-//! Messages and notifications come by one queue, in order. Who asks for an event may thus meet a
-//! message: it is kept, one at most, until a reader takes it, and events behind it wait.
+//! Messages and notifications arrive in one queue, in order. A task that waits for an event may thus
+//! receive a message. At most one is held until a reader takes it, and events behind it wait.
 
 use super::notice::parse;
-use super::state_of;
-use crate::sctp::core::{EVENT_QUEUE, Waiters};
 use crate::sctp::error::Error;
+use crate::sctp::limits::EVENT_QUEUE;
 use crate::sctp::locals::check_scope;
 use crate::sctp::message::Event;
+use crate::sctp::waiters::Waiters;
 use crate::sys::sctp as sys;
 use crate::sys::watch_both;
 use bytes::Bytes;
+use ringway_sctp::wire::cause::code::USER_ABORT;
 use ringway_sctp::{
     Close, PathSnapshot, PathState, Received, Reliability, Reset, SendOptions, Snapshot, Ssn,
     Totals,
@@ -28,27 +29,27 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-/// Bytes of structures that the kernel reads or fills (linux/sctp.h): paths' parameters and where
-/// their flags stand, what is known of a path, the association's status.
+/// Sizes in bytes of structures that the kernel reads or fills (linux/sctp.h): a path's parameters, with the
+/// offset of their flags, a path's state, the association's status.
 const PARAMETERS: usize = 156;
 const PARAMETERS_FLAGS: usize = 146;
 const PATH_INFO: usize = 152;
 const STATUS: usize = 176;
 
-/// Of a path's parameters: send a heartbeat now (SPP_HB_DEMAND).
+/// The flag of a path's parameters that sends a heartbeat now (SPP_HB_DEMAND).
 const HEARTBEAT: u32 = 4;
 
-/// Room for the addresses of one end: sixteen, and as many as a peer may add.
+/// Size of a buffer for 64 addresses of one end, in bytes.
 const ADDRESSES: usize = 8 + 64 * 28;
 
 #[derive(Default)]
 struct State {
     up: bool,
     closed: Option<Close>,
-    /// Within a message of which a part was read.
+    /// Part of a message was read, and the rest follows.
     within: bool,
-    /// A message met on the way to an event.
-    kept: Option<(Received, Vec<u8>)>,
+    /// A message that was received while waiting for an event.
+    pending: Option<(Received, Vec<u8>)>,
     events: VecDeque<Event>,
     missed: u32,
     readers: Waiters,
@@ -57,7 +58,7 @@ struct State {
 }
 
 impl State {
-    fn hear(&mut self, event: Event) {
+    fn handle_event(&mut self, event: Event) {
         match &event {
             Event::Up => self.up = true,
             Event::Closed(why) => {
@@ -76,16 +77,16 @@ impl State {
     }
 }
 
-/// What tasks and the association share.
+/// The state that the association and its tasks share.
 struct Shared {
     io: AsyncFd<Socket>,
     state: Mutex<State>,
-    /// Somebody waits for something to read; for room to write.
+    /// Notified when a task waits for something to read, and for room to write.
     reading: Notify,
     writing: Notify,
 }
 
-/// An association on a socket of its own. Closed with the last handle: in order, in the background.
+/// An association on its own socket. Dropping it shuts it down gracefully, in the background.
 pub(in crate::sctp) struct Association {
     shared: Arc<Shared>,
     tasks: [AbortHandle; 2],
@@ -97,10 +98,10 @@ impl Drop for Association {
     }
 }
 
-/// Why reading met no message.
-enum Nothing {
+/// The reason why no message was read.
+enum NoMessage {
     Yet,
-    Over,
+    Ended,
 }
 
 impl Shared {
@@ -108,35 +109,35 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads the next message, or part of one, and hears what is told before it.
-    fn read(&self, state: &mut State, out: &mut Vec<u8>) -> Result<Received, Nothing> {
+    /// Reads the next message, or part of one, and handles the notifications before it.
+    fn read(&self, state: &mut State, out: &mut Vec<u8>) -> Result<Received, NoMessage> {
         loop {
             let start = out.len();
             let got = match sys::receive(self.io.get_ref().as_fd(), out) {
                 Ok(got) => got,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Err(Nothing::Yet);
+                    return Err(NoMessage::Yet);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => {
-                    state.hear(Event::Closed(why(&error)));
-                    return Err(Nothing::Over);
+                    state.handle_event(Event::Closed(close_of(&error)));
+                    return Err(NoMessage::Ended);
                 }
             };
             if got.notification {
                 if let Some(event) = parse(&out[start..]) {
-                    state.hear(event);
+                    state.handle_event(event);
                 }
                 out.truncate(start);
             } else if got.length == 0 {
-                state.hear(Event::Closed(Close::Finished));
-                return Err(Nothing::Over);
+                state.handle_event(Event::Closed(Close::Finished));
+                return Err(NoMessage::Ended);
             } else {
                 let begin = !std::mem::replace(&mut state.within, !got.end);
                 return Ok(Received {
                     stream: got.info.stream,
                     ssn: Ssn::new(got.info.ssn),
-                    // The kernel leaves it as it came.
+                    // The kernel reports it in network order.
                     ppid: u32::from_be(got.info.ppid),
                     unordered: got.info.flags & sys::UNORDERED != 0,
                     begin,
@@ -148,19 +149,19 @@ impl Shared {
         }
     }
 
-    /// Hears what is told, up to the next message.
-    fn listen(&self, state: &mut State) {
-        if state.kept.is_none() && state.closed.is_none() {
+    /// Handles notifications up to the next message.
+    fn read_events(&self, state: &mut State) {
+        if state.pending.is_none() && state.closed.is_none() {
             let mut bytes = Vec::new();
             if let Ok(received) = self.read(state, &mut bytes) {
-                state.kept = Some((received, bytes));
+                state.pending = Some((received, bytes));
             }
         }
     }
 }
 
-/// How an association ended, by what the socket says.
-fn why(error: &io::Error) -> Close {
+/// Returns how an association ended, from the socket's error.
+fn close_of(error: &io::Error) -> Close {
     match error.raw_os_error() {
         Some(libc::ECONNRESET | libc::ECONNREFUSED) => {
             Close::Aborted { code: 0, reason: Bytes::new() }
@@ -169,14 +170,14 @@ fn why(error: &io::Error) -> Close {
     }
 }
 
-/// Wakes those who wait to read, or to write, whenever it is time to look again.
-async fn pump(shared: Arc<Shared>, reading: bool) {
-    let wanted = if reading { &shared.reading } else { &shared.writing };
+/// Wakes the tasks that wait to read, or to write, whenever the socket is ready.
+async fn wake_when_ready(shared: Arc<Shared>, reading: bool) {
+    let requests = if reading { &shared.reading } else { &shared.writing };
     loop {
-        wanted.notified().await;
+        requests.notified().await;
         let ready = if reading { shared.io.readable().await } else { shared.io.writable().await };
         let Ok(mut ready) = ready else { return };
-        // From here on something new makes it ready again.
+        // From here on a new message or more room makes it ready again.
         ready.clear_ready();
         let wakes: Vec<Waker> = {
             let mut state = shared.state();
@@ -192,17 +193,18 @@ async fn pump(shared: Arc<Shared>, reading: bool) {
 }
 
 impl Association {
-    /// Of a connected socket, or one that connects. To be called within a runtime.
+    /// Creates an association from a socket that is connected or connecting. To be called within a runtime.
     pub(super) fn new(socket: Socket, up: bool) -> Result<Association, Error> {
         let io = watch_both(socket).map_err(|e| Error::system("an sctp association", e))?;
         let state = Mutex::new(State { up, ..State::default() });
         let (reading, writing) = (Notify::new(), Notify::new());
         let shared = Arc::new(Shared { io, state, reading, writing });
-        let tasks = [true, false].map(|way| tokio::spawn(pump(shared.clone(), way)).abort_handle());
+        let tasks = [true, false]
+            .map(|way| tokio::spawn(wake_when_ready(shared.clone(), way)).abort_handle());
         Ok(Association { shared, tasks })
     }
 
-    /// Wakes all: something was heard.
+    /// Wakes all tasks.
     fn wake(&self, state: MutexGuard<'_, State>) {
         let mut state = state;
         let State { readers, writers, watchers, .. } = &mut *state;
@@ -212,25 +214,25 @@ impl Association {
         wakes.into_iter().for_each(Waker::wake);
     }
 
-    /// Waits for what the kernel tells: ready when `done` says so.
-    fn poll_heard<T>(
+    /// Handles notifications until `done` returns a result.
+    fn poll_events<T>(
         &self,
         cx: &mut Context<'_>,
         mut done: impl FnMut(&mut State) -> Option<T>,
     ) -> Poll<T> {
         let mut state = self.shared.state();
-        let known =
-            |state: &State| (state.events.len(), state.kept.is_some(), state.closed.is_some());
-        let before = known(&state);
-        self.shared.listen(&mut state);
-        let news = known(&state) != before;
+        let summary =
+            |state: &State| (state.events.len(), state.pending.is_some(), state.closed.is_some());
+        let before = summary(&state);
+        self.shared.read_events(&mut state);
+        let changed = summary(&state) != before;
         let result = done(&mut state);
         if result.is_none() {
             state.watchers.add(cx);
             self.shared.reading.notify_one();
         }
-        if news {
-            // Others wait for what was heard here.
+        if changed {
+            // Other tasks wait for the same events.
             self.wake(state);
         }
         result.map_or(Poll::Pending, Poll::Ready)
@@ -240,7 +242,7 @@ impl Association {
         &self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), Error>> {
-        self.poll_heard(cx, |state| match &state.closed {
+        self.poll_events(cx, |state| match &state.closed {
             _ if state.up => Some(Ok(())),
             Some(why) => Some(Err(Error::Closed(why.clone()))),
             None => None,
@@ -248,7 +250,7 @@ impl Association {
     }
 
     pub(in crate::sctp) fn poll_event(&self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
-        self.poll_heard(cx, |state| {
+        self.poll_events(cx, |state| {
             if state.missed > 0 {
                 return Some(Some(Event::Missed(std::mem::take(&mut state.missed))));
             }
@@ -260,7 +262,7 @@ impl Association {
     }
 
     pub(in crate::sctp) fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        self.poll_heard(cx, |state| match &state.closed {
+        self.poll_events(cx, |state| match &state.closed {
             Some(Close::Finished) => Some(Ok(())),
             Some(why) => Some(Err(Error::Closed(why.clone()))),
             None => None,
@@ -273,7 +275,7 @@ impl Association {
         out: &mut Vec<u8>,
     ) -> Poll<Result<Option<Received>, Error>> {
         let mut state = self.shared.state();
-        if let Some((received, bytes)) = state.kept.take() {
+        if let Some((received, bytes)) = state.pending.take() {
             out.extend_from_slice(&bytes);
             self.wake(state);
             return Poll::Ready(Ok(Some(received)));
@@ -281,7 +283,7 @@ impl Association {
         let before = state.events.len();
         let result = match self.shared.read(&mut state, out) {
             Ok(received) => Poll::Ready(Ok(Some(received))),
-            Err(Nothing::Yet) if state.closed.is_none() => {
+            Err(NoMessage::Yet) if state.closed.is_none() => {
                 state.readers.add(cx);
                 self.shared.reading.notify_one();
                 Poll::Pending
@@ -301,8 +303,8 @@ impl Association {
         result
     }
 
-    /// Gives a message to the kernel, which copies it.
-    pub(in crate::sctp) fn give(
+    /// Passes a message to the kernel, which copies it.
+    pub(in crate::sctp) fn queue(
         &self,
         data: &mut Bytes,
         options: &SendOptions,
@@ -352,7 +354,7 @@ impl Association {
                 E::Stream { streams, got: options.stream }.into()
             }
             Some(libc::EPIPE | libc::ESHUTDOWN | libc::ENOTCONN) => E::Closing.into(),
-            Some(libc::ECONNRESET | libc::ETIMEDOUT) => Error::Closed(why(error)),
+            Some(libc::ECONNRESET | libc::ETIMEDOUT) => Error::Closed(close_of(error)),
             code => {
                 let error = code.map_or_else(|| error.kind().into(), io::Error::from_raw_os_error);
                 Error::system("sending over sctp", error)
@@ -366,7 +368,7 @@ impl Association {
         data: &mut Bytes,
         options: &SendOptions,
     ) -> Poll<Result<(), Error>> {
-        match self.give(data, options) {
+        match self.queue(data, options) {
             Err(Error::Refused(ringway_sctp::Error::NoRoom { .. })) => {
                 self.shared.state().writers.add(cx);
                 self.shared.writing.notify_one();
@@ -382,7 +384,7 @@ impl Association {
         Ok(status)
     }
 
-    /// The addresses of one end, with its port.
+    /// Returns the addresses of one end, with its port.
     fn addresses(&self, option: i32) -> io::Result<Vec<SocketAddr>> {
         let mut bytes = vec![0; ADDRESSES];
         let length = sys::get(self.shared.io.get_ref().as_fd(), option, &mut bytes)?;
@@ -390,7 +392,7 @@ impl Association {
         let mut rest = &bytes[8..length.clamp(8, ADDRESSES)];
         let mut addresses = Vec::new();
         while addresses.len() < count
-            && let Some((addr, length)) = sys::unpack(rest)
+            && let Some((addr, length)) = sys::decode_address(rest)
         {
             addresses.push(addr);
             rest = &rest[length..];
@@ -404,10 +406,10 @@ impl Association {
             None => Error::system("the status of an sctp association", error),
         };
         let status = self.status().map_err(failed)?;
-        let ours = self.addresses(sys::LOCAL_ADDRS).map_err(failed)?;
-        let theirs = self.addresses(sys::PEER_ADDRS).map_err(failed)?;
-        let primary = sys::unpack(&status[28..]).map(|(addr, _)| addr.ip());
-        let paths = theirs.iter().map(|remote| self.path(&ours, *remote, primary)).collect();
+        let locals = self.addresses(sys::LOCAL_ADDRS).map_err(failed)?;
+        let remotes = self.addresses(sys::PEER_ADDRS).map_err(failed)?;
+        let primary = sys::decode_address(&status[28..]).map(|(addr, _)| addr.ip());
+        let paths = remotes.iter().map(|remote| self.path(&locals, *remote, primary)).collect();
         Ok(Snapshot {
             state: state_of(u32_at(&status, 4)),
             streams: (u16_at(&status, 18), u16_at(&status, 16)),
@@ -422,9 +424,9 @@ impl Association {
         })
     }
 
-    /// What the kernel counted; zero for what it does not tell.
+    /// Returns the kernel's counters; zero for those that it does not report.
     fn totals(&self) -> Totals {
-        // Kernels older than Linux 3.8 tell nothing.
+        // Kernels older than Linux 3.8 report none.
         let counts = sys::counts(self.shared.io.get_ref().as_fd()).unwrap_or_default();
         let [_, sacks_received, sacks_sent, packets_sent, packets_received, retransmits, ..] =
             counts;
@@ -441,21 +443,21 @@ impl Association {
         }
     }
 
-    /// What is known of a path; the kernel does not say which of our addresses it is used from, so
-    /// the first of its family stands for it.
+    /// Returns the state of a path. The kernel does not report its local address, so the first one of the
+    /// family is returned.
     fn path(
         &self,
-        ours: &[SocketAddr],
+        locals: &[SocketAddr],
         remote: SocketAddr,
         primary: Option<IpAddr>,
     ) -> PathSnapshot {
-        let mut info = sys::of_address(remote, PATH_INFO);
-        let known = sys::get(self.shared.io.get_ref().as_fd(), sys::PEER_ADDR_INFO, &mut info);
-        let number = |at| if known.is_ok() { u32_at(&info, at) } else { 0 };
-        let like = ours.iter().find(|ip| ip.is_ipv4() == remote.is_ipv4());
+        let mut info = sys::encode_address(remote, PATH_INFO);
+        let reported = sys::get(self.shared.io.get_ref().as_fd(), sys::PEER_ADDR_INFO, &mut info);
+        let number = |at| if reported.is_ok() { u32_at(&info, at) } else { 0 };
+        let like = locals.iter().find(|ip| ip.is_ipv4() == remote.is_ipv4());
         let millis = |at| Duration::from_millis(number(at).into());
         PathSnapshot {
-            local: like.or(ours.first()).map_or(remote.ip(), SocketAddr::ip),
+            local: like.or(locals.first()).map_or(remote.ip(), SocketAddr::ip),
             remote: remote.ip(),
             udp_port: 0,
             mtu: number(148) as usize,
@@ -492,38 +494,38 @@ impl Association {
         })
     }
 
-    fn theirs(&self, ip: IpAddr) -> Result<SocketAddr, Error> {
+    fn peer_addr(&self, ip: IpAddr) -> Result<SocketAddr, Error> {
         Ok(SocketAddr::new(ip, self.ports()?.1))
     }
 
-    fn ours(&self, ip: IpAddr) -> Result<SocketAddr, Error> {
+    fn local_addr(&self, ip: IpAddr) -> Result<SocketAddr, Error> {
         Ok(SocketAddr::new(ip, self.ports()?.0))
     }
 
     pub(in crate::sctp) fn set_primary(&self, remote: IpAddr) -> Result<(), Error> {
-        let value = sys::of_address(self.theirs(remote)?, 0);
+        let value = sys::encode_address(self.peer_addr(remote)?, 0);
         self.set("choosing a primary path", sys::PRIMARY_ADDR, &value)
     }
 
     pub(in crate::sctp) fn request_heartbeat(&self, remote: IpAddr) -> Result<(), Error> {
-        let mut value = sys::of_address(self.theirs(remote)?, PARAMETERS);
+        let mut value = sys::encode_address(self.peer_addr(remote)?, PARAMETERS);
         value[PARAMETERS_FLAGS..PARAMETERS_FLAGS + 4].copy_from_slice(&HEARTBEAT.to_ne_bytes());
         self.set("asking for a heartbeat", sys::PEER_ADDR_PARAMS, &value)
     }
 
     pub(in crate::sctp) fn add_address(&self, local: IpAddr) -> Result<(), Error> {
         check_scope(&[local])?;
-        let value = sys::packed(&[self.ours(local)?]);
+        let value = sys::encode_addresses(&[self.local_addr(local)?]);
         self.set("adding an address", sys::BINDX_ADD, &value)
     }
 
     pub(in crate::sctp) fn delete_address(&self, local: IpAddr) -> Result<(), Error> {
-        let value = sys::packed(&[self.ours(local)?]);
+        let value = sys::encode_addresses(&[self.local_addr(local)?]);
         self.set("deleting an address", sys::BINDX_REMOVE, &value)
     }
 
     pub(in crate::sctp) fn ask_primary(&self, local: IpAddr) -> Result<(), Error> {
-        let value = sys::of_address(self.ours(local)?, 0);
+        let value = sys::encode_address(self.local_addr(local)?, 0);
         self.set("asking for a primary path", sys::SET_PEER_PRIMARY_ADDR, &value)
     }
 
@@ -549,7 +551,7 @@ impl Association {
     }
 
     pub(in crate::sctp) fn begin_shutdown(&self) {
-        // Refused only if it is over, or not begun.
+        // Refused only if it has ended, or is not established.
         let _ = self.shared.io.get_ref().shutdown(std::net::Shutdown::Write);
     }
 
@@ -561,9 +563,23 @@ impl Association {
         sys::abort(self.shared.io.get_ref())
             .map_err(|error| Error::system("aborting an sctp association", error))?;
         let reason = Bytes::copy_from_slice(reason);
-        state.hear(Event::Closed(Close::Aborted { code: super::super::core::USER_ABORT, reason }));
+        state.handle_event(Event::Closed(Close::Aborted { code: USER_ABORT, reason }));
         self.wake(state);
         Ok(())
+    }
+}
+
+/// Translates a state of the kernel (`sctp_sstat_state`).
+fn state_of(number: u32) -> ringway_sctp::State {
+    match number {
+        2 => ringway_sctp::State::CookieWait,
+        3 => ringway_sctp::State::CookieEchoed,
+        4 => ringway_sctp::State::Established,
+        5 => ringway_sctp::State::ShutdownPending,
+        6 => ringway_sctp::State::ShutdownSent,
+        7 => ringway_sctp::State::ShutdownReceived,
+        8 => ringway_sctp::State::ShutdownAckSent,
+        _ => ringway_sctp::State::Closed,
     }
 }
 

@@ -1,16 +1,16 @@
-//! The kernel's SCTP, behind the same face as our own: a socket for each association (RFC 6458
-//! section 4, one-to-one style).
+//! The kernel's SCTP, behind the same API as the protocol in user space: a socket for each association
+//! (RFC 6458 section 4, one-to-one style).
 
 mod association;
 mod notice;
 
 pub(super) use association::Association;
 
+use super::config::Connect;
 use super::error::Error;
-use super::stack::Connect;
 use crate::sys::sctp as sys;
 use crate::sys::watch_both;
-use ringway_sctp::{Settings, State};
+use ringway_sctp::Settings;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -18,21 +18,21 @@ use std::os::fd::AsFd;
 use std::task::{Context, Poll, ready};
 use tokio::io::unix::AsyncFd;
 
-/// Associations that the kernel completes and keeps until they are accepted.
+/// Maximum number of associations that the kernel queues until they are accepted.
 const BACKLOG: i32 = 4096;
 
-/// Kinds of notification asked for, by their place in `sctp_event_subscribe`: associations,
-/// addresses, the peer's errors, its shutdown, streams reset, all reset, streams added, messages that
-/// were not sent.
-const WANTED: [usize; 8] = [1, 2, 4, 5, 10, 11, 12, 13];
+/// Offsets in `sctp_event_subscribe` of the notifications to receive: associations, addresses, the peer's
+/// errors, its shutdown, streams reset, all reset, streams added, messages that were not sent.
+const SUBSCRIPTIONS: [usize; 8] = [1, 2, 4, 5, 10, 11, 12, 13];
 
-/// Bytes of that structure.
-const SUBSCRIBE: usize = 14;
+/// Size of that structure in bytes.
+const SUBSCRIBE_SIZE: usize = 14;
 
-/// Requests that a peer may make (SCTP_ENABLE_STRRESET_MASK): to reset streams, all, to add some.
+/// Requests that a peer may make (SCTP_ENABLE_STRRESET_MASK): resetting streams, resetting the association,
+/// adding streams.
 const REQUESTS: u32 = 7;
 
-/// Says what is wrong when the kernel has no SCTP.
+/// Converts an error of the system, and explains the one of a kernel without SCTP.
 fn fault(what: impl Into<String>, error: io::Error) -> Error {
     if matches!(error.raw_os_error(), Some(libc::EPROTONOSUPPORT | libc::ESOCKTNOSUPPORT)) {
         let what = "the kernel has no SCTP (its module sctp is not loaded, or not there)";
@@ -41,12 +41,12 @@ fn fault(what: impl Into<String>, error: io::Error) -> Error {
     Error::system(what.into(), error)
 }
 
-/// Whether the kernel has SCTP.
+/// Returns an error unless the kernel has SCTP.
 pub(super) fn check() -> Result<(), Error> {
     open(false, &Settings::default()).map(|_| ()).map_err(|e| fault("the kernel's sctp", e))
 }
 
-/// A socket that behaves as `settings` say, as far as the kernel lets that be said.
+/// Opens a socket with `settings`, as far as the kernel has options for them.
 fn open(ipv6: bool, settings: &Settings) -> io::Result<Socket> {
     let domain = if ipv6 { Domain::IPV6 } else { Domain::IPV4 };
     let socket = Socket::new(domain, Type::STREAM, Some(Protocol::from(libc::IPPROTO_SCTP)))?;
@@ -68,9 +68,9 @@ fn open(ipv6: bool, settings: &Settings) -> io::Result<Socket> {
         sys::set(fd, option, &1i32.to_ne_bytes())?;
     }
     sys::set(fd, sys::MAPPED_V4, &0i32.to_ne_bytes())?;
-    let mut events = [0; SUBSCRIBE];
-    WANTED.iter().for_each(|place| events[*place] = 1);
-    // Older kernels have fewer kinds, and take the shorter list of them.
+    let mut events = [0; SUBSCRIBE_SIZE];
+    SUBSCRIPTIONS.iter().for_each(|offset| events[*offset] = 1);
+    // Older kernels have fewer kinds, and accept only the shorter list.
     sys::set(fd, sys::EVENTS, &events).or_else(|_| sys::set(fd, sys::EVENTS, &events[..11]))?;
     if settings.reconfiguration {
         // Association 0, then the mask; refused where the system forbids it for all.
@@ -84,7 +84,7 @@ fn with_port(addresses: &[IpAddr], port: u16) -> Vec<SocketAddr> {
     addresses.iter().map(|ip| SocketAddr::new(*ip, port)).collect()
 }
 
-/// Binds all of `addresses`; of several the first first, so that the others get its port.
+/// Binds all of `addresses`. The first is bound first, so that the others get its port.
 fn bind(socket: &Socket, addresses: &[IpAddr], port: u16) -> io::Result<u16> {
     let Some((first, others)) = addresses.split_first() else {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "expected an address, got none"));
@@ -92,7 +92,7 @@ fn bind(socket: &Socket, addresses: &[IpAddr], port: u16) -> io::Result<u16> {
     socket.bind(&SocketAddr::new(*first, port).into())?;
     let port = socket.local_addr()?.as_socket().map_or(port, |a| a.port());
     if !others.is_empty() {
-        sys::set(socket.as_fd(), sys::BINDX_ADD, &sys::packed(&with_port(others, port)))?;
+        sys::set(socket.as_fd(), sys::BINDX_ADD, &sys::encode_addresses(&with_port(others, port)))?;
     }
     Ok(port)
 }
@@ -101,7 +101,7 @@ fn any_ipv6(addresses: &[IpAddr]) -> bool {
     addresses.iter().any(IpAddr::is_ipv6)
 }
 
-/// A place where the kernel takes associations.
+/// A listening socket of the kernel's SCTP.
 #[derive(Debug)]
 pub(super) struct Listener {
     io: AsyncFd<Socket>,
@@ -145,23 +145,9 @@ pub(super) fn connect(connect: &Connect, settings: &Settings) -> Result<Associat
     let ipv6 = any_ipv6(&connect.locals) || any_ipv6(&connect.remotes);
     let socket = open(ipv6, settings).map_err(failed)?;
     bind(&socket, &connect.locals, connect.local_port).map_err(failed)?;
-    let remotes = sys::packed(&with_port(&connect.remotes, connect.remote_port));
+    let remotes = sys::encode_addresses(&with_port(&connect.remotes, connect.remote_port));
     match sys::set(socket.as_fd(), sys::CONNECTX, &remotes) {
         Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(failed(error)),
         _ => Association::new(socket, false),
-    }
-}
-
-/// States as the kernel numbers them (`sctp_sstat_state`).
-fn state_of(number: u32) -> State {
-    match number {
-        2 => State::CookieWait,
-        3 => State::CookieEchoed,
-        4 => State::Established,
-        5 => State::ShutdownPending,
-        6 => State::ShutdownSent,
-        7 => State::ShutdownReceived,
-        8 => State::ShutdownAckSent,
-        _ => State::Closed,
     }
 }

@@ -1,7 +1,7 @@
 //! The kernel's notifications (RFC 6458 section 6.1, as in linux/sctp.h).
 
 use crate::sctp::message::Event;
-use crate::sys::sctp::unpack;
+use crate::sys::sctp::decode_address;
 use bytes::Bytes;
 use ringway_sctp::{Change, Close, PathState};
 
@@ -15,7 +15,7 @@ const ASSOC_RESET: u16 = 0x800b;
 const STREAM_CHANGE: u16 = 0x800c;
 const SEND_FAILED_EVENT: u16 = 0x800d;
 
-/// Flags of what became of a reset: the incoming streams, refused, failed.
+/// Flags of a reset's result: it concerns incoming streams, was refused, or failed.
 const INCOMING: u16 = 1;
 const REFUSED: u16 = 4;
 const FAILED: u16 = 8;
@@ -30,7 +30,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map(u32::from_ne_bytes)
 }
 
-/// What a notification tells. `None` for one that says nothing of use, or is not known.
+/// Parses a notification. Returns `None` for one that is of no use here, or unknown.
 pub(super) fn parse(bytes: &[u8]) -> Option<Event> {
     let flags = u16_at(bytes, 2)?;
     match u16_at(bytes, 0)? {
@@ -40,14 +40,14 @@ pub(super) fn parse(bytes: &[u8]) -> Option<Event> {
                 0 => Event::Up,
                 2 => Event::Restarted,
                 3 => Event::Closed(Close::Finished),
-                // Lost for want of an answer, or by an ABORT, which has a cause or is quoted.
+                // Lost without an answer, or by an ABORT, which has a cause or is quoted.
                 1 if code == 0 && bytes.len() <= 20 => Event::Closed(Close::Unreachable),
                 1 => Event::Closed(aborted(code, bytes.get(20..).unwrap_or(&[]))),
                 _ => Event::Closed(Close::Unreachable),
             })
         }
         PEER_ADDR_CHANGE => {
-            let remote = unpack(bytes.get(8..136)?)?.0.ip();
+            let remote = decode_address(bytes.get(8..136)?)?.0.ip();
             let path = |state| Event::Path { remote, state };
             Some(match u32_at(bytes, 136)? {
                 0 | 5 => path(PathState::Active),
@@ -83,9 +83,10 @@ pub(super) fn parse(bytes: &[u8]) -> Option<Event> {
     }
 }
 
-/// An ABORT, whose chunk or causes the kernel quotes: its first cause (RFC 9260 section 3.3.10).
+/// Returns the first cause of an ABORT, whose chunk or causes the kernel quotes (RFC 9260 section
+/// 3.3.10).
 fn aborted(code: u16, quoted: &[u8]) -> Close {
-    // The kernel gives the code in the order of the network.
+    // The kernel reports the code in network order.
     let code = u16::from_be(code);
     let cause = quoted.windows(4).position(|w| w[..2] == code.to_be_bytes() && code != 0);
     let reason = cause.and_then(|at| {
@@ -98,7 +99,7 @@ fn aborted(code: u16, quoted: &[u8]) -> Close {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::sctp::packed;
+    use crate::sys::sctp::encode_addresses;
     use std::net::SocketAddr;
 
     fn notice(kind: u16, flags: u16, rest: &[u8]) -> Vec<u8> {
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn associations_come_and_go() {
+    fn changes_of_the_association_are_parsed() {
         let change = |state: u16, error: u16, quoted: &[u8]| {
             let rest = [state, error, 1, 1, 0, 0].map(u16::to_ne_bytes).concat();
             parse(&notice(ASSOC_CHANGE, 0, &[&rest[..], quoted].concat()))
@@ -125,9 +126,9 @@ mod tests {
     }
 
     #[test]
-    fn paths_and_streams_change() {
+    fn changes_of_paths_and_streams_are_parsed() {
         let remote: SocketAddr = "10.0.0.2:5060".parse().unwrap();
-        let mut rest = packed(&[remote]);
+        let mut rest = encode_addresses(&[remote]);
         rest.resize(128, 0);
         rest.extend(1u32.to_ne_bytes());
         let path = Event::Path { remote: remote.ip(), state: PathState::Inactive };

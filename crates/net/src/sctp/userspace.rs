@@ -1,11 +1,10 @@
-//! An association of our own protocol.
+//! An association of the protocol in user space, `ringway-sctp`.
 
-use super::association::Wait;
-use super::core::{Core, Entry, Waiters};
+use super::core::{Core, Entry, Handle};
 use super::error::Error;
 use super::locals::check_scope;
 use super::message::{Event, Message};
-use super::stack::Handle;
+use super::waiters::{Wait, Waiters};
 use bytes::Bytes;
 use ringway_sansio::Time;
 use ringway_sctp::{AssocId, Close, Received, Reset, SendOptions, Snapshot};
@@ -14,10 +13,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
-/// Bytes read at once by `recv_many` before it is content.
+/// Bytes after which `recv_many` reads no further message.
 const READ_AT_ONCE: usize = 64 << 10;
 
-/// An association of our own protocol; dropped, it is shut down in order.
+/// An association of the protocol in user space. Dropping it shuts it down gracefully.
 pub(super) struct Association {
     stack: Arc<Handle>,
     key: usize,
@@ -26,7 +25,7 @@ pub(super) struct Association {
 
 impl Drop for Association {
     fn drop(&mut self) {
-        self.stack.shared.with(|core| core.let_go(self.key));
+        self.stack.shared.with(|core| core.release(self.key));
     }
 }
 
@@ -44,17 +43,17 @@ impl Association {
         core.entries.get_mut(self.key).ok_or(Error::Stopped)
     }
 
-    /// Why it is over, if it is.
-    fn over(&self, core: &mut Core) -> Result<(), Error> {
+    /// Returns an error if the association has ended.
+    fn check_open(&self, core: &mut Core) -> Result<(), Error> {
         match &self.entry(core)?.closed {
             Some(why) => Err(Error::Closed(why.clone())),
             None => Ok(()),
         }
     }
 
-    /// Somebody waits no more. Another may wait in the same task, which is woken to say so again.
-    pub(super) fn give_up(&self, wait: Wait, waker: &Waker) {
-        self.with(|core| core.give_up(self.key, wait, waker));
+    /// Cancels a wait. The task is woken, because another of its futures may wait for the same condition.
+    pub(super) fn cancel_wait(&self, wait: Wait, waker: &Waker) {
+        self.with(|core| core.cancel_wait(self.key, wait, waker));
     }
 
     pub(super) fn poll_established(&self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
@@ -80,7 +79,7 @@ impl Association {
         data: &mut Bytes,
         options: &SendOptions,
     ) -> Poll<Result<(), Error>> {
-        self.with(|core| match self.give(core, core.clock.now(), data, options) {
+        self.with(|core| match self.queue(core, core.clock.now(), data, options) {
             Err(Error::Refused(ringway_sctp::Error::NoRoom { .. })) => {
                 match self.entry(core) {
                     Ok(entry) => entry.writers.add(cx),
@@ -92,10 +91,10 @@ impl Association {
         })
     }
 
-    /// Gives a message to send if there is room for it now; if not, the error is
+    /// Queues a message if there is room for it now. Otherwise the error is
     /// [`ringway_sctp::Error::NoRoom`].
     pub(super) fn try_send(&self, mut data: Bytes, options: &SendOptions) -> Result<(), Error> {
-        self.with(|core| self.give(core, core.clock.now(), &mut data, options))
+        self.with(|core| self.queue(core, core.clock.now(), &mut data, options))
     }
 
     pub(super) fn poll_send_many(
@@ -104,13 +103,13 @@ impl Association {
         messages: &mut VecDeque<(SendOptions, Bytes)>,
     ) -> Poll<Result<usize, Error>> {
         self.with(|core| {
-            let mut given = 0;
-            // Read once: it costs as much as to give a small message.
+            let mut queued = 0;
+            // Read once: it costs as much as queuing a small message.
             let now = core.clock.now();
             while let Some((options, data)) = messages.front_mut() {
-                match self.give(core, now, data, options) {
+                match self.queue(core, now, data, options) {
                     Ok(()) => {}
-                    Err(_) if given > 0 => break,
+                    Err(_) if queued > 0 => break,
                     Err(Error::Refused(ringway_sctp::Error::NoRoom { .. })) => {
                         match self.entry(core) {
                             Ok(entry) => entry.writers.add(cx),
@@ -121,13 +120,13 @@ impl Association {
                     Err(error) => return Poll::Ready(Err(error)),
                 }
                 messages.pop_front();
-                given += 1;
+                queued += 1;
             }
-            Poll::Ready(Ok(given))
+            Poll::Ready(Ok(queued))
         })
     }
 
-    fn give(
+    fn queue(
         &self,
         core: &mut Core,
         now: Time,
@@ -140,8 +139,8 @@ impl Association {
                 core.kick();
                 Ok(())
             }
-            // Closed ones are known by why they are.
-            Err(error) => self.over(core).and(Err(error.into())),
+            // The reason of its end is more precise.
+            Err(error) => self.check_open(core).and(Err(error.into())),
         }
     }
 
@@ -152,7 +151,7 @@ impl Association {
     ) -> Poll<Result<Option<Received>, Error>> {
         self.with(|core| match self.take(core, out) {
             Ok(Some(received)) => Poll::Ready(Ok(Some(received))),
-            Ok(None) => self.poll_over(core, cx, |entry| &mut entry.readers).map_ok(|()| None),
+            Ok(None) => self.poll_end(core, cx, |entry| &mut entry.readers).map_ok(|()| None),
             Err(error) => Poll::Ready(Err(error)),
         })
     }
@@ -161,39 +160,39 @@ impl Association {
         &self,
         cx: &mut Context<'_>,
         messages: &mut Vec<Message>,
-        most: usize,
+        max_messages: usize,
     ) -> Poll<Result<usize, Error>> {
-        if most == 0 {
+        if max_messages == 0 {
             return Poll::Ready(Ok(0));
         }
-        let (mut bytes, mut taken) = (Vec::new(), Vec::new());
-        ready!(self.poll_recv_many_into(cx, &mut bytes, &mut taken, most))?;
+        let (mut bytes, mut received) = (Vec::new(), Vec::new());
+        ready!(self.poll_recv_many_into(cx, &mut bytes, &mut received, max_messages))?;
         let mut bytes = Bytes::from(bytes);
         let cut = |received: &Received| Message::new(received, bytes.split_to(received.len));
-        messages.extend(taken.iter().map(cut));
-        Poll::Ready(Ok(taken.len()))
+        messages.extend(received.iter().map(cut));
+        Poll::Ready(Ok(received.len()))
     }
 
     pub(super) fn poll_recv_many_into(
         &self,
         cx: &mut Context<'_>,
         out: &mut Vec<u8>,
-        taken: &mut Vec<Received>,
-        most: usize,
+        received: &mut Vec<Received>,
+        max_messages: usize,
     ) -> Poll<Result<usize, Error>> {
-        let (start, before) = (out.len(), taken.len());
+        let (start, before) = (out.len(), received.len());
         self.with(|core| {
-            while taken.len() - before < most && out.len() - start < READ_AT_ONCE {
+            while received.len() - before < max_messages && out.len() - start < READ_AT_ONCE {
                 match self.take(core, out) {
-                    Ok(Some(received)) => taken.push(received),
+                    Ok(Some(one)) => received.push(one),
                     Ok(None) => break,
                     Err(error) => return Poll::Ready(Err(error)),
                 }
             }
-            if taken.len() == before {
-                return self.poll_over(core, cx, |entry| &mut entry.readers).map_ok(|()| 0);
+            if received.len() == before {
+                return self.poll_end(core, cx, |entry| &mut entry.readers).map_ok(|()| 0);
             }
-            Poll::Ready(Ok(taken.len() - before))
+            Poll::Ready(Ok(received.len() - before))
         })
     }
 
@@ -207,14 +206,15 @@ impl Association {
                 }
                 Ok(received)
             }
-            // Over and read to its end.
+            // It has ended and everything is read.
             Err(ringway_sctp::Error::NoAssociation) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Whether it is over, which is an error unless it ended in order; if not, `waiters` hear of it.
-    fn poll_over(
+    /// Waits for the end of the association, among `waiters`. Returns an error unless it was shut down
+    /// gracefully.
+    fn poll_end(
         &self,
         core: &mut Core,
         cx: &mut Context<'_>,
@@ -248,18 +248,18 @@ impl Association {
         })
     }
 
-    /// How it stands: state, paths, windows, and what was counted.
+    /// Returns the state, the paths, the windows and the counters.
     pub(super) fn statistics(&self) -> Result<Snapshot, Error> {
         self.with(|core| {
             core.check()?;
             match core.sctp.snapshot(self.id) {
                 Ok(snapshot) => Ok(snapshot),
-                Err(error) => self.over(core).and(Err(error.into())),
+                Err(error) => self.check_open(core).and(Err(error.into())),
             }
         })
     }
 
-    /// The ports: ours and the peer's.
+    /// Returns the local port and the peer's.
     pub(super) fn ports(&self) -> Result<(u16, u16), Error> {
         self.call(|core| core.sctp.ports(self.id))
     }
@@ -269,13 +269,13 @@ impl Association {
         self.call(|core| core.sctp.set_primary(self.id, remote))
     }
 
-    /// Has an address of the peer asked now whether it is there.
+    /// Sends a HEARTBEAT to an address of the peer now.
     pub(super) fn request_heartbeat(&self, remote: IpAddr) -> Result<(), Error> {
         self.call(|core| core.sctp.request_heartbeat(self.id, remote))
     }
 
-    /// Asks the peer to know us by one more address (RFC 5061); [`Event::Changed`] tells when it does.
-    /// In UDP a socket is opened at it, unless there is one.
+    /// Asks the peer to add a local address (RFC 5061); [`Event::Changed`] reports when it has. In UDP a
+    /// socket is opened at the address unless there is one.
     pub(super) fn add_address(&self, local: IpAddr) -> Result<(), Error> {
         check_scope(&[local])?;
         self.with(|core| {
@@ -291,22 +291,22 @@ impl Association {
         })
     }
 
-    /// Asks the peer to forget one of our addresses (RFC 5061).
+    /// Asks the peer to delete a local address (RFC 5061).
     pub(super) fn delete_address(&self, local: IpAddr) -> Result<(), Error> {
         self.call(|core| core.sctp.delete_address(core.clock.now(), self.id, local))
     }
 
-    /// Asks the peer to make the path to one of our addresses its primary one (RFC 5061).
+    /// Asks the peer to make the path to a local address its primary one (RFC 5061).
     pub(super) fn ask_primary(&self, local: IpAddr) -> Result<(), Error> {
         self.call(|core| core.sctp.request_primary(core.clock.now(), self.id, local))
     }
 
-    /// Begins streams anew (RFC 6525); [`Event::Changed`] tells when that is done.
+    /// Resets streams (RFC 6525); [`Event::Changed`] reports when that is done.
     pub(super) fn reset_streams(&self, reset: Reset<'_>) -> Result<(), Error> {
         self.call(|core| core.sctp.reset_streams(self.id, reset))
     }
 
-    /// Asks for more streams, ours and the peer's (RFC 6525).
+    /// Requests more streams, outgoing and incoming (RFC 6525).
     pub(super) fn add_streams(&self, outgoing: u16, incoming: u16) -> Result<(), Error> {
         self.call(|core| core.sctp.add_streams(self.id, outgoing, incoming))
     }
@@ -326,34 +326,34 @@ impl Association {
         core.check()?;
         match f(core) {
             Ok(result) => {
-                core.hear();
+                core.dispatch();
                 core.kick();
                 Ok(result)
             }
-            Err(error) => self.over(core).and(Err(error.into())),
+            Err(error) => self.check_open(core).and(Err(error.into())),
         }
     }
 
-    /// Begins to end the association in order, without waiting for it.
+    /// Begins a graceful shutdown without waiting for its end.
     pub(super) fn begin_shutdown(&self) {
         self.with(|core| {
             if core.check().is_ok() {
-                // Refused only if it is over, or nearly.
+                // Refused only if it has ended or is shutting down.
                 let _ = core.sctp.shutdown(core.clock.now(), self.id);
-                // Nothing more is taken, so nobody need wait for room.
+                // No more messages are accepted, so no task needs to wait for room.
                 core.wake_writers(self.key);
-                core.hear();
+                core.dispatch();
                 core.kick();
             }
         });
     }
 
-    /// Waits until the association is over; an error unless it ended in order.
+    /// Waits for the end of the association. Returns an error unless it was shut down gracefully.
     pub(super) fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        self.with(|core| self.poll_over(core, cx, |entry| &mut entry.writers))
+        self.with(|core| self.poll_end(core, cx, |entry| &mut entry.writers))
     }
 
-    /// Ends the association at once; what was not delivered is lost. The peer is told `reason`.
+    /// Aborts the association; undelivered data is lost. The ABORT carries `reason`.
     pub(super) fn abort(&self, reason: &[u8]) -> Result<(), Error> {
         self.with(|core| core.abort(self.key, reason))
     }

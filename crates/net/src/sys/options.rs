@@ -1,0 +1,142 @@
+//! Socket options, and queries of a socket's buffers and of the path to an address.
+
+use socket2::Socket;
+use std::io;
+use std::mem::size_of;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+/// Sets a socket option whose value is an integer.
+pub(crate) fn set_option(
+    fd: BorrowedFd<'_>,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
+    // SAFETY: the pointer is to a live integer and its length is its own.
+    let result = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            level,
+            option,
+            (&raw const value).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Requests socket buffers of `bytes` in each direction, above the system's limit where the process may.
+/// Returns the size of the receive buffer that was granted.
+pub(crate) fn enlarge_buffers(socket: &Socket, bytes: usize) -> io::Result<usize> {
+    let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX / 2);
+    if set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, value).is_err() {
+        socket.set_recv_buffer_size(bytes)?;
+    }
+    if set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, value).is_err() {
+        socket.set_send_buffer_size(bytes)?;
+    }
+    // Linux reports twice what may be used for data (socket(7)).
+    Ok(socket.recv_buffer_size()? / 2)
+}
+
+/// Returns the size of the largest IP packet on the path to `to` that the system knows, in bytes.
+pub(crate) fn path_mtu(to: IpAddr) -> Option<u32> {
+    let any: IpAddr =
+        if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = std::net::UdpSocket::bind((any, 0)).ok()?;
+    // Connecting a datagram socket only looks up the route.
+    socket.connect((to, 9)).ok()?;
+    let (level, option) = match to {
+        IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MTU),
+        IpAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_MTU),
+    };
+    let mut mtu: libc::c_int = 0;
+    let mut length = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the kernel writes one integer, to a live one, and the number written into `length`.
+    let result = unsafe {
+        libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut mtu).cast(), &raw mut length)
+    };
+    if result == 0 { u32::try_from(mtu).ok() } else { None }
+}
+
+/// The state of a socket's receive buffer (linux/sock_diag.h).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Memory {
+    /// Octets allocated for received data. A UDP socket goes on counting what was read, up to a quarter
+    /// of its capacity, and then releases that at once.
+    pub(crate) allocated: usize,
+    /// The capacity, in octets.
+    pub(crate) capacity: usize,
+    /// Datagrams dropped since the socket was opened, for want of room or for a wrong checksum. The
+    /// number wraps.
+    pub(crate) dropped: u32,
+}
+
+/// Returns the state of a socket's receive buffer. `None` where the system does not report it.
+pub(crate) fn memory(fd: BorrowedFd<'_>) -> Option<Memory> {
+    const VALUES: usize = libc::SK_MEMINFO_DROPS as usize + 1;
+    let mut values = [0u32; VALUES];
+    let mut length = size_of::<[u32; VALUES]>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes into `values`, which has so many, and the
+    // number written into `length`.
+    let result = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            values.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    (result == 0).then(|| Memory {
+        allocated: values[libc::SK_MEMINFO_RMEM_ALLOC as usize] as usize,
+        capacity: values[libc::SK_MEMINFO_RCVBUF as usize] as usize,
+        dropped: values[libc::SK_MEMINFO_DROPS as usize],
+    })
+}
+
+/// Returns the number of octets that a connection has received and that are not read yet; 0 where the
+/// system does not report it.
+pub(crate) fn unread(fd: BorrowedFd<'_>) -> usize {
+    let mut octets: libc::c_int = 0;
+    // SAFETY: FIONREAD writes one integer, to a live one.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::FIONREAD, &raw mut octets) };
+    if result == 0 { usize::try_from(octets).unwrap_or(0) } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use socket2::{Domain, Type};
+    use std::net::UdpSocket;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn buffers_are_granted_or_reduced_never_refused() {
+        let socket = Socket::new(Domain::IPV4, Type::DGRAM, None).unwrap();
+        let got = enlarge_buffers(&socket, 8 << 20).unwrap();
+        assert!(got >= 100_000, "{got}");
+    }
+
+    #[test]
+    fn a_socket_reports_what_it_holds_and_has_dropped() {
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let empty = memory(receiver.as_fd()).unwrap();
+        assert_eq!((empty.allocated, empty.dropped), (0, 0));
+        assert!(empty.capacity >= 4_096);
+        for _ in 0..empty.capacity / 1_000 {
+            sender.send_to(&[0; 1_000], receiver.local_addr().unwrap()).unwrap();
+        }
+        // On a busy machine they may come a moment later.
+        let end = Instant::now() + Duration::from_secs(60);
+        loop {
+            let full = memory(receiver.as_fd()).unwrap();
+            if full.allocated > full.capacity / 2 && full.dropped > 0 {
+                break;
+            }
+            assert!(Instant::now() < end, "{full:?}");
+        }
+    }
+}
