@@ -55,7 +55,7 @@ class Crate:
         above = len(names) - len(rest := names[next((i for i, n in enumerate(names) if n != "super"), len(names)):])
         if above:
             return module[:len(module) - above] + tuple(rest)
-        return module + tuple(names) if module + (names[0],) in self.code else None
+        return module + tuple(names) if (*module, names[0]) in self.code else None
 
     def file_of(self, path, depth=8):
         """The module whose file defines what a path names."""
