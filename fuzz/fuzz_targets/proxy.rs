@@ -8,12 +8,14 @@
 
 use libfuzzer_sys::fuzz_target;
 use ringway_proxy::auth::Users;
-use ringway_proxy::config::{Auth, Config, Domain, Limits, Listener, Mode, Network};
+use ringway_proxy::config::{Auth, Config, Domain, Limits, Mode, Network};
 use ringway_proxy::location::{BindingView, CommitTag, LocationStore, MemoryStore};
 use ringway_proxy::routes::{DomainMatch, NextHop, Rewrite, RouteTable, Rule, UserMatch};
 use ringway_proxy::shared::Shared;
-use ringway_proxy::{Core, Event, Hop, Path, Paths, World};
-use ringway_sansio::{Duration, Flow, FlowId, Outbox, SplitMix, Time, Transport};
+use ringway_proxy::{Core, Event, Paths, World};
+use ringway_sansio::{
+    Duration, Flow, FlowId, Hop, Listener, Outbox, SplitMix, Time, Transport,
+};
 use ringway_sip::digest::{Algorithm, Ha1};
 use ringway_sip::{message, write};
 use std::net::SocketAddr;

@@ -16,8 +16,11 @@ pub(super) const MAX_UPGRADE: usize = 8_192;
 /// The subprotocol (RFC 7118 section 4.1).
 const SUBPROTOCOL: &str = "sip";
 
-/// Buffer sizes of one WebSocket: a message of usual size fits, and an idle connection costs little.
-const BUFFER: usize = 4_096;
+/// Read buffer of a WebSocket, in bytes; it grows with each message. Larger portions are read below it.
+const READ_BUFFER: usize = 256;
+
+/// Bytes that may wait to be written together.
+const WRITE_BUFFER: usize = 4_096;
 
 /// The longest message read from a WebSocket: one that is too long for SIP, but not longer than this, can be
 /// answered, and the connection goes on.
@@ -77,8 +80,8 @@ pub(super) async fn upgrade<S: AsyncRead + AsyncWrite + Unpin>(
     stream.flush().await?;
     let rest = head.split_off(length);
     let config = WebSocketConfig::default()
-        .read_buffer_size(BUFFER)
-        .write_buffer_size(BUFFER)
+        .read_buffer_size(READ_BUFFER)
+        .write_buffer_size(WRITE_BUFFER)
         .max_write_buffer_size(4 * MAX_MESSAGE)
         .max_message_size(Some(MAX_READ))
         .max_frame_size(Some(MAX_READ));

@@ -6,21 +6,41 @@ use futures_util::{Sink, Stream};
 use ringway_flow::{Broken, Carrier, Flows, Pipes, WriteQueue};
 use ringway_sansio::{CloseReason, FlowId, Program, Time};
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::{Bytes, Error, Message, Utf8Bytes};
 
-/// A stream that counts what is read from it.
+/// Bytes read from a connection at once.
+const PORTION: usize = 4_096;
+
+/// A stream that counts what is read from it, and reads ahead. What is ahead has memory only while there is
+/// some, so that the WebSocket above it needs no buffer to speak of.
 pub(super) struct Metered<S> {
     stream: S,
+    /// Number of bytes passed up.
     read: u64,
+    /// Bytes that were read and not passed up, from `at` on.
+    ahead: Vec<u8>,
+    at: usize,
 }
 
 impl<S> Metered<S> {
     pub(super) fn new(stream: S) -> Self {
-        Metered { stream, read: 0 }
+        Metered { stream, read: 0, ahead: Vec::new(), at: 0 }
+    }
+
+    /// Passes up as much as fits of what is ahead.
+    fn pass_up(&mut self, buffer: &mut ReadBuf<'_>) {
+        let rest = &self.ahead[self.at..];
+        let count = rest.len().min(buffer.remaining());
+        buffer.put_slice(&rest[..count]);
+        self.at += count;
+        if self.at == self.ahead.len() {
+            (self.ahead, self.at) = (Vec::new(), 0);
+        }
     }
 }
 
@@ -31,9 +51,19 @@ impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        let result = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        if self.ahead.is_empty() {
+            let mut room = [MaybeUninit::uninit(); PORTION];
+            let mut portion = ReadBuf::uninit(&mut room);
+            ready!(Pin::new(&mut self.stream).poll_read(cx, &mut portion))?;
+            let bytes = portion.filled();
+            let (first, rest) = bytes.split_at(bytes.len().min(buffer.remaining()));
+            buffer.put_slice(first);
+            self.ahead = rest.to_vec();
+        } else {
+            self.pass_up(buffer);
+        }
         self.read += (buffer.filled().len() - before) as u64;
-        result
+        Poll::Ready(Ok(()))
     }
 }
 
