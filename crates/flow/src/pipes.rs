@@ -43,9 +43,9 @@ pub trait Pipes {
         None
     }
 
-    /// Notes when [`Flows::timeout`](crate::Flows::timeout) is to be called: what
-    /// [`Flows::poll_timeout`](crate::Flows::poll_timeout) returns may have become earlier.
-    fn rearm(&mut self, next: Option<Time>) {
+    /// Notes that what [`Flows::poll_timeout`](crate::Flows::poll_timeout) returns may have become earlier.
+    /// `next` computes it, for a world that is not about to ask anyway.
+    fn rearm(&mut self, next: impl FnOnce() -> Option<Time>) {
         let _ = next;
     }
 }

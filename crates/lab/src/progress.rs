@@ -84,7 +84,7 @@ fn show(shared: &Shared) {
         };
         let text = shared.text.lock().map_or(String::new(), |t| t.clone());
         let mut out = std::io::stderr().lock();
-        // There is no other place to report an error.
+        // An error cannot be reported anywhere else.
         let _ = write!(out, "\r\x1b[K{:3.0} %  {left} left  {text}", done.min(1.0) * 100.0);
         let _ = out.flush();
         shown = true;

@@ -47,7 +47,7 @@ impl<H: Handler> Pipes for Sockets<H> {
         self.listening().owner(listener)
     }
 
-    fn rearm(&mut self, next: Option<Time>) {
+    fn rearm(&mut self, next: impl FnOnce() -> Option<Time>) {
         Sockets::rearm(self, next);
     }
 }

@@ -71,10 +71,13 @@ impl Alarm {
         }
     }
 
+    fn is_awake(&self) -> bool {
+        self.armed == Some(Time::ZERO)
+    }
+
     /// Wakes the main task if it would sleep past `next`.
     fn rearm(&self, next: Option<Time>) {
-        let sleeps_past = |next: Time| self.armed.is_none_or(|armed| next < armed);
-        if self.armed != Some(Time::ZERO) && next.is_some_and(sleeps_past) {
+        if next.is_some_and(|next| self.armed.is_none_or(|armed| next < armed)) {
             self.ring();
         }
     }
@@ -167,11 +170,15 @@ impl<H: Handler> Sockets<H> {
         sooner(next, self.udp.retry_at(now))
     }
 
-    /// Wakes the main task if it would sleep past `next`.
-    pub(crate) fn rearm(&self, next: Option<Time>) {
+    /// Wakes the main task if it sleeps, and would sleep past `next`. While it is awake nothing is computed: it
+    /// asks before it sleeps.
+    pub(crate) fn rearm(&self, next: impl FnOnce() -> Option<Time>) {
+        if self.alarm.is_awake() {
+            return;
+        }
         let next = match self.udp.has_waiting() {
-            true => self.next_timeout(self.shared.clock.now(), next),
-            false => next,
+            true => self.next_timeout(self.shared.clock.now(), next()),
+            false => next(),
         };
         self.alarm.rearm(next);
     }

@@ -40,13 +40,13 @@ pub(crate) fn errors(lines: &[String]) {
     let (on, off) = if colour { ("\x1b[31m", "\x1b[0m") } else { ("", "") };
     let mut out = io::stderr().lock();
     for line in lines {
-        // There is no other place to report this error.
+        // This error cannot be reported anywhere else.
         let _ = writeln!(out, "{on}ringway:{off} {line}");
     }
 }
 
 /// Prints a note to standard error.
 pub(crate) fn note(line: &str) {
-    // There is no other place to report this error.
+    // This error cannot be reported anywhere else.
     let _ = writeln!(io::stderr().lock(), "ringway: {line}");
 }

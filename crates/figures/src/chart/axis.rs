@@ -140,7 +140,7 @@ impl Domain {
     }
 
     /// Where `value` stands: 0 at the low end, 1 at the high one.
-    pub(super) fn place(&self, value: f64) -> f64 {
+    pub(super) fn position(&self, value: f64) -> f64 {
         if self.log {
             (value / self.low).ln() / (self.high / self.low).ln()
         } else {
@@ -150,7 +150,7 @@ impl Domain {
 
     /// Where `value` stands, or the low end for what a logarithmic axis cannot show.
     pub(super) fn place_or_foot(&self, value: f64) -> f64 {
-        if self.log && value < MIN_MAGNITUDE { 0.0 } else { self.place(value) }
+        if self.log && value < MIN_MAGNITUDE { 0.0 } else { self.position(value) }
     }
 
     pub(super) fn contains(&self, value: f64) -> bool {
@@ -176,7 +176,7 @@ pub(super) struct Room<'a> {
     /// The room that a label takes along the axis, the gap to the next one included.
     pub(super) takes: &'a dyn Fn(&str) -> f64,
     /// Most labels, however many fit.
-    pub(super) most: usize,
+    pub(super) max: usize,
     /// Whether all values are whole numbers, so that halves make no sense.
     pub(super) whole: bool,
     /// Whether the axis may grow to the next tick beyond its ends.
@@ -198,8 +198,8 @@ fn linear_ticks(axis: &Axis, domain: &mut Domain, room: &Room<'_>) -> Ticks {
     let span = domain.high - domain.low;
     let largest = domain.low.abs().max(domain.high.abs());
     let mut counting = Counting::common(axis, largest);
-    // The finest step of which no more than `most` fit is the first to try.
-    let mut step = Step::at_least(span / room.most.max(1) as f64);
+    // The finest step of which no more than `max` fit is the first to try.
+    let mut step = Step::at_least(span / room.max.max(1) as f64);
     if room.whole && !matches!(axis.unit, Unit::Si(_)) && step.size() < 1.0 && span >= 1.0 {
         step = Step { digit: 1, power: 0 };
     }
@@ -216,7 +216,7 @@ fn linear_ticks(axis: &Axis, domain: &mut Domain, room: &Room<'_>) -> Ticks {
         }
         (major, counting) = (tried, next);
         let widest = major.iter().map(|(_, l)| (room.takes)(l)).fold(0.0, f64::max);
-        if major.len() <= room.most + 1 && step.size() / span * room.length >= widest {
+        if major.len() <= room.max + 1 && step.size() / span * room.length >= widest {
             break;
         }
         step = step.next();
@@ -244,9 +244,9 @@ fn log_ticks(axis: &Axis, domain: &Domain, room: &Room<'_>) -> Ticks {
             .collect()
     };
     let fits = |steps: &[Step]| {
-        steps.len() <= room.most.max(2)
+        steps.len() <= room.max.max(2)
             && steps.windows(2).all(|pair| {
-                let apart = domain.place(pair[1].size()) - domain.place(pair[0].size());
+                let apart = domain.position(pair[1].size()) - domain.position(pair[0].size());
                 let takes = |step: &Step| (room.takes)(&counting.spell(step.size(), step));
                 apart * room.length >= (takes(&pair[0]) + takes(&pair[1])) / 2.0
             })
@@ -409,7 +409,7 @@ mod tests {
     fn labels(axis: &Axis, low: f64, high: f64, length: f64) -> (Vec<String>, String) {
         let mut domain = Domain::of(axis, Some((low, high)), false);
         let takes = |label: &str| label.chars().count() as f64 * 4.0 + 6.0;
-        let room = Room { length, takes: &takes, most: 7, whole: false, grow: false };
+        let room = Room { length, takes: &takes, max: 7, whole: false, grow: false };
         let ticks = ticks(axis, &mut domain, &room);
         (ticks.major.into_iter().map(|(_, label)| label).collect(), ticks.title)
     }
@@ -470,7 +470,7 @@ mod tests {
             let axis = Axis { scale: if log { Scale::Log } else { Scale::Linear }, ..Axis::si("x", "s") };
             let mut domain = Domain::of(&axis, Some((low, high)), false);
             let takes = |label: &str| label.chars().count() as f64 * 3.9 + 5.0;
-            let room = Room { length, takes: &takes, most: 7, whole: false, grow: false };
+            let room = Room { length, takes: &takes, max: 7, whole: false, grow: false };
             let ticks = ticks(&axis, &mut domain, &room);
             prop_assert!(!ticks.major.is_empty(), "{domain:?}");
             for pair in ticks.major.windows(2) {
@@ -478,8 +478,8 @@ mod tests {
                 prop_assert_ne!(&pair[0].1, &pair[1].1);
             }
             for (value, _) in &ticks.major {
-                let place = domain.place(*value);
-                prop_assert!((-1e-3..=1.001).contains(&place), "{value} at {place}");
+                let position = domain.position(*value);
+                prop_assert!((-1e-3..=1.001).contains(&position), "{value} at {position}");
             }
         }
     }

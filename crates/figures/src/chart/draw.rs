@@ -10,7 +10,7 @@ use super::layout::{
 use super::look::{Look, Marker};
 use super::prepare::{Bar, Drawn, Shape, prepare};
 use super::text::{FAMILY, bounded, number};
-use super::thin::{Bounds, Place};
+use super::thin::{Bounds, Position};
 use crate::markup::escape;
 
 /// Radius of a mark, and of one among very many.
@@ -27,7 +27,7 @@ const GRID: f64 = 0.35;
 /// only tell it from others.
 const MARK_EVERY: f64 = 7.0;
 const STEP_MARK_EVERY: f64 = 30.0;
-/// Part of its place that a group of bars takes, and the widest bar.
+/// Part of its position that a group of bars takes, and the widest bar.
 const BARS: f64 = 0.72;
 const WIDEST_BAR: f64 = 26.0;
 
@@ -237,7 +237,7 @@ impl Svg {
     }
 
     /// Marks at places of the page, all in one path.
-    fn marks(&mut self, places: &[Place], look: Look, radius: f64) {
+    fn marks(&mut self, places: &[Position], look: Look, radius: f64) {
         if look.marker == Marker::None {
             return;
         }
@@ -330,7 +330,7 @@ impl Svg {
 }
 
 /// Adds a run to the path of a curve.
-fn trace(data: &mut String, run: &[Place], step: bool) {
+fn trace(data: &mut String, run: &[Position], step: bool) {
     for (i, &(x, y)) in run.iter().enumerate() {
         let (x, y) = (number(x), number(y));
         let _ = match (i, step) {
@@ -361,7 +361,7 @@ fn band(run: &[Bounds]) -> String {
 
 /// Points of a curve that get a mark: not closer than can be told apart.
 /// Series begin at different distances, so that curves on one another do not hide their marks.
-fn curve_marks(layout: &Layout<'_>, i: usize, series: &Drawn<'_>) -> Vec<Place> {
+fn curve_marks(layout: &Layout<'_>, i: usize, series: &Drawn<'_>) -> Vec<Position> {
     let Shape::Curve { step, distribution, .. } = series.shape else { return Vec::new() };
     let (plot, count) = (&layout.plot, layout.prepared.series.len() as f64);
     let every = if step { STEP_MARK_EVERY } else { MARK_EVERY };

@@ -38,7 +38,7 @@ pub enum Data {
     /// Estimates over x with their intervals as a ribbon.
     Ribbon(Vec<(f64, Estimate)>),
     /// One bar for each category with its interval as an error bar. Categories of one name share a
-    /// place on the axis; the scale and range of x are not used.
+    /// position on the axis; the scale and range of x are not used.
     Bars(Vec<(String, Estimate)>),
 }
 

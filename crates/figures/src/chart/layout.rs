@@ -9,7 +9,7 @@ use super::caption;
 use super::figure::{Data, Figure, MAX_TEXT, Size};
 use super::prepare::{Point, Prepared, Shape};
 use super::text::{bounded, cut, width, wrap};
-use super::thin::{self, Bounds, Place, Thinned};
+use super::thin::{self, Bounds, Position, Thinned};
 
 /// Size of the title.
 pub(super) const TITLE: f64 = 8.5;
@@ -100,7 +100,7 @@ impl Plot {
     }
 
     /// What is given from the plot's lower left corner, on the page.
-    fn on_page(&self, (x, y): Place) -> Place {
+    fn on_page(&self, (x, y): Position) -> Position {
         (self.left + x, self.bottom() - y)
     }
 }
@@ -128,7 +128,7 @@ impl Names {
     }
 }
 
-/// Everything that a figure draws, with its place.
+/// Everything that a figure draws, with its position.
 #[derive(Debug)]
 pub(super) struct Layout<'a> {
     pub(super) prepared: Prepared<'a>,
@@ -149,9 +149,9 @@ pub(super) struct Layout<'a> {
     /// The caption in one piece.
     pub(super) caption_text: String,
     /// For each series, its marks or none, on the page.
-    pub(super) marks: Vec<Vec<Place>>,
+    pub(super) marks: Vec<Vec<Position>>,
     /// For each series, its runs or none, on the page.
-    pub(super) curves: Vec<Vec<Vec<Place>>>,
+    pub(super) curves: Vec<Vec<Vec<Position>>>,
     /// For each series, the runs of its ribbon or none, likewise.
     pub(super) bands: Vec<Vec<Vec<Bounds>>>,
 }
@@ -159,7 +159,7 @@ pub(super) struct Layout<'a> {
 impl Layout<'_> {
     /// Where a value of x stands on the page.
     pub(super) fn x_at(&self, value: f64) -> f64 {
-        self.plot.left + self.x.place(value) * self.plot.width
+        self.plot.left + self.x.position(value) * self.plot.width
     }
 
     /// Where a value of y stands on the page; zero and below at the foot of a logarithmic axis.
@@ -242,7 +242,7 @@ fn fit_y(figure: &Figure, prepared: &Prepared<'_>, length: f64) -> (Domain, Tick
     let grow = !is_distribution(figure);
     let mut y = Domain::of(&figure.y, span_of_y(figure, prepared), grow);
     let takes = |_: &str| SMALL * 1.7;
-    let room = Room { length, takes: &takes, most: Y_LABELS, whole: prepared.whole.1, grow };
+    let room = Room { length, takes: &takes, max: Y_LABELS, whole: prepared.whole.1, grow };
     let ticks = ticks(&figure.y, &mut y, &room);
     (y, ticks)
 }
@@ -257,16 +257,16 @@ fn fit_x(
 ) -> Ticks {
     let takes = |label: &str| width(label, SMALL) + SMALL;
     let whole = prepared.whole.0;
-    let room = |length| Room { length, takes: &takes, most: X_LABELS, whole, grow: false };
+    let room = |length| Room { length, takes: &takes, max: X_LABELS, whole, grow: false };
     let tried = ticks(&figure.x, x, &room(plot.width));
     let beyond = tried
         .major
         .iter()
-        .map(|(value, label)| width(label, SMALL) / 2.0 - (1.0 - x.place(*value)) * plot.width);
+        .map(|(value, label)| width(label, SMALL) / 2.0 - (1.0 - x.position(*value)) * plot.width);
     plot.width -= (beyond.fold(0.0, f64::max) - EDGE + 1.0).max(1.0);
     let mut ticks = ticks(&figure.x, x, &room(plot.width));
     for (value, label) in &mut ticks.major {
-        let (at, half) = (plot.left + x.place(*value) * plot.width, width(label, SMALL) / 2.0);
+        let (at, half) = (plot.left + x.position(*value) * plot.width, width(label, SMALL) / 2.0);
         // Other ticks than those that were tried: a label without room is left out.
         if at - half < 0.0 || at + half > page {
             label.clear();
@@ -276,13 +276,13 @@ fn fit_x(
 }
 
 /// Broken text whose first line begins below `top`, which moves below the last one.
-fn block(text: &str, size: f64, x: f64, room: f64, top: &mut f64, most: usize) -> Vec<Line> {
-    let lines = wrap(&bounded(text, 2 * MAX_TEXT), size, room, most);
-    let place = |text| {
+fn block(text: &str, size: f64, x: f64, room: f64, top: &mut f64, max: usize) -> Vec<Line> {
+    let lines = wrap(&bounded(text, 2 * MAX_TEXT), size, room, max);
+    let position = |text| {
         *top += size * LEADING;
         Line { x, y: *top - size * (LEADING - 1.0), text }
     };
-    lines.into_iter().map(place).collect()
+    lines.into_iter().map(position).collect()
 }
 
 fn centred(title: &str, plot: &Plot, below: &mut f64) -> Vec<Line> {
@@ -293,9 +293,9 @@ fn centred(title: &str, plot: &Plot, below: &mut f64) -> Vec<Line> {
 /// The title of y, read from below: x and y are those of the page before it is turned.
 fn turned(lines: Vec<String>, pushed: f64, plot: &Plot) -> Vec<Line> {
     let y = plot.top + plot.height / 2.0;
-    let place =
+    let position =
         |(i, text)| Line { x: EDGE + pushed + LABEL * (0.85 + LEADING * i as f64), y, text };
-    lines.into_iter().enumerate().map(place).collect()
+    lines.into_iter().enumerate().map(position).collect()
 }
 
 /// Names in rows, each behind its sample. A single series needs none: the title names it.
@@ -358,8 +358,8 @@ fn names(categories: &[&str], plot_width: f64) -> Names {
     Names { lines: cut.into_iter().map(|name| vec![name]).collect(), slanted: true, height }
 }
 
-fn place(point: &Point, x: &Domain, y: &Domain, plot: &Plot) -> Place {
-    (x.place(point.0) * plot.width, y.place(point.1) * plot.height)
+fn position(point: &Point, x: &Domain, y: &Domain, plot: &Plot) -> Position {
+    (x.position(point.0) * plot.width, y.position(point.1) * plot.height)
 }
 
 /// Marks, thinned.
@@ -368,19 +368,21 @@ fn place_marks(
     x: &Domain,
     y: &Domain,
     plot: &Plot,
-) -> (Vec<Vec<Place>>, Thinned) {
-    let all: Vec<Vec<Place>> = prepared
+) -> (Vec<Vec<Position>>, Thinned) {
+    let all: Vec<Vec<Position>> = prepared
         .series
         .iter()
         .map(|series| match &series.shape {
-            Shape::Marks(points) => points.iter().map(|point| place(point, x, y, plot)).collect(),
+            Shape::Marks(points) => {
+                points.iter().map(|point| position(point, x, y, plot)).collect()
+            }
             _ => Vec::new(),
         })
         .collect();
-    let count = |marks: &[Vec<Place>]| marks.iter().map(Vec::len).sum::<usize>();
+    let count = |marks: &[Vec<Position>]| marks.iter().map(Vec::len).sum::<usize>();
     let (mut left, side) = thin::marks(&all, (plot.width, plot.height));
     let thinned = side.map(|side| (count(&left), count(&all), side));
-    left.iter_mut().flatten().for_each(|place| *place = plot.on_page(*place));
+    left.iter_mut().flatten().for_each(|position| *position = plot.on_page(*position));
     (left, thinned)
 }
 
@@ -391,7 +393,7 @@ fn place_band(shape: &Shape, x: &Domain, y: &Domain, plot: &Plot) -> Vec<Vec<Bou
         run.iter()
             .map(|&(at, low, high)| {
                 let up = |value: f64| y.place_or_foot(value) * plot.height;
-                (x.place(at) * plot.width, up(low), up(high))
+                (x.position(at) * plot.width, up(low), up(high))
             })
             .collect()
     };
@@ -408,15 +410,15 @@ fn place_curves(
     x: &Domain,
     y: &Domain,
     plot: &Plot,
-) -> Vec<Vec<Vec<Place>>> {
-    let all: Vec<Vec<Vec<Place>>> = prepared
+) -> Vec<Vec<Vec<Position>>> {
+    let all: Vec<Vec<Vec<Position>>> = prepared
         .series
         .iter()
         .map(|series| match &series.shape {
             Shape::Curve { runs, distribution, .. } => {
-                let mut runs: Vec<Vec<Place>> = runs
+                let mut runs: Vec<Vec<Position>> = runs
                     .iter()
-                    .map(|run| run.iter().map(|point| place(point, x, y, plot)).collect())
+                    .map(|run| run.iter().map(|point| position(point, x, y, plot)).collect())
                     .collect();
                 if let (true, Some(run)) = (distribution, runs.last_mut()) {
                     // Above the largest observation a distribution function stays at 1.
@@ -429,6 +431,6 @@ fn place_curves(
         })
         .collect();
     let mut left = thin::curves(&all);
-    left.iter_mut().flatten().flatten().for_each(|place| *place = plot.on_page(*place));
+    left.iter_mut().flatten().flatten().for_each(|position| *position = plot.on_page(*position));
     left
 }

@@ -41,7 +41,7 @@ pub(super) struct Drawn<'a> {
 /// One bar.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bar {
-    /// Its place, from 0.
+    /// Its position, from 0.
     pub(super) category: usize,
     pub(super) value: f64,
     /// The bounds of its interval.
@@ -238,7 +238,7 @@ impl<'a> Sieve<'a> {
 
     fn bar(&mut self, name: &'a str, estimate: &Estimate, drawn: &mut Drawn<'_>) -> Option<Bar> {
         let known = self.prepared.categories.iter().position(|&other| other == name);
-        let place = known.unwrap_or_else(|| {
+        let position = known.unwrap_or_else(|| {
             self.prepared.categories.push(name);
             self.prepared.categories.len() - 1
         });
@@ -247,7 +247,7 @@ impl<'a> Sieve<'a> {
             if !self.log.1 {
                 grow(&mut self.prepared.y, 0.0);
             }
-            Bar { category: place, value: estimate.value, bounds: self.bounds(estimate, drawn) }
+            Bar { category: position, value: estimate.value, bounds: self.bounds(estimate, drawn) }
         })
     }
 

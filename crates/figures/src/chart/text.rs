@@ -42,8 +42,8 @@ fn advance(c: char) -> f32 {
 
 /// Breaks `text` into lines no wider than `room`, at white space of ASCII (the others
 /// hold numbers together), or within a word that is wider
-/// on its own. What exceeds `most` lines is cut, with an ellipsis.
-pub(super) fn wrap(text: &str, size: f64, room: f64, most: usize) -> Vec<String> {
+/// on its own. What exceeds `max` lines is cut, with an ellipsis.
+pub(super) fn wrap(text: &str, size: f64, room: f64, max: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut line = String::new();
     for word in text.split_ascii_whitespace() {
@@ -66,8 +66,8 @@ pub(super) fn wrap(text: &str, size: f64, room: f64, most: usize) -> Vec<String>
     if !line.is_empty() {
         lines.push(line);
     }
-    if lines.len() > most {
-        lines.truncate(most);
+    if lines.len() > max {
+        lines.truncate(max);
         if let Some(last) = lines.last_mut() {
             *last = cut(&format!("{last} …"), size, room);
             if !last.ends_with('…') {
@@ -119,10 +119,10 @@ pub(super) fn grouped(digits: &str) -> String {
     out
 }
 
-/// At most `most` characters of `text`, in one line.
-pub(crate) fn bounded(text: &str, most: usize) -> String {
+/// At most `max` characters of `text`, in one line.
+pub(crate) fn bounded(text: &str, max: usize) -> String {
     let mut chars = text.chars();
-    let mut kept: String = chars.by_ref().take(most).collect();
+    let mut kept: String = chars.by_ref().take(max).collect();
     if chars.next().is_some() {
         kept.pop();
         kept.push('…');

@@ -26,23 +26,23 @@ pub const BAND_COLUMN: f64 = 1.0;
 pub const FINEST_CELL: f64 = 0.5;
 
 /// A position on the page, in points from the plot's lower left corner.
-pub(super) type Place = (f64, f64);
+pub(super) type Position = (f64, f64);
 
 /// Marks that are left, of how many, and the side of a cell; none if all are.
 pub(super) type Thinned = Option<(usize, usize, f64)>;
 
 /// Marks of several series that are left, and the side of the cell if any was taken away.
 pub(super) fn marks(
-    series: &[Vec<Place>],
+    series: &[Vec<Position>],
     (width, height): (f64, f64),
-) -> (Vec<Vec<Place>>, Option<f64>) {
+) -> (Vec<Vec<Position>>, Option<f64>) {
     let total: usize = series.iter().map(Vec::len).sum();
     if total <= FREE_MARKS {
         return (series.to_vec(), None);
     }
     let mut side = FINEST_CELL;
     loop {
-        let left: Vec<Vec<Place>> =
+        let left: Vec<Vec<Position>> =
             series.iter().map(|marks| one_a_cell(marks, width, height, side)).collect();
         let kept: usize = left.iter().map(Vec::len).sum();
         if kept <= MAX_MARKS {
@@ -52,12 +52,12 @@ pub(super) fn marks(
     }
 }
 
-fn one_a_cell(marks: &[Place], width: f64, height: f64, side: f64) -> Vec<Place> {
+fn one_a_cell(marks: &[Position], width: f64, height: f64, side: f64) -> Vec<Position> {
     let columns = (width / side).ceil().max(1.0) as usize + 1;
     let rows = (height / side).ceil().max(1.0) as usize + 1;
     let mut taken = vec![false; columns * rows];
-    let cell = |at: f64, most: usize| ((at / side).max(0.0) as usize).min(most - 1);
-    let is_first = |&&(x, y): &&Place| {
+    let cell = |at: f64, max: usize| ((at / side).max(0.0) as usize).min(max - 1);
+    let is_first = |&&(x, y): &&Position| {
         let seen = &mut taken[cell(y, rows) * columns + cell(x, columns)];
         !std::mem::replace(seen, true)
     };
@@ -65,10 +65,10 @@ fn one_a_cell(marks: &[Place], width: f64, height: f64, side: f64) -> Vec<Place>
 }
 
 /// Curves that are left of `curves`, each in runs between its gaps, ascending in x.
-pub(super) fn curves(curves: &[Vec<Vec<Place>>]) -> Vec<Vec<Vec<Place>>> {
+pub(super) fn curves(curves: &[Vec<Vec<Position>>]) -> Vec<Vec<Vec<Position>>> {
     let mut column = FINEST_COLUMN;
     loop {
-        let left: Vec<Vec<Vec<Place>>> =
+        let left: Vec<Vec<Vec<Position>>> =
             curves.iter().map(|runs| by_column(runs, column)).collect();
         if left.iter().flatten().map(Vec::len).sum::<usize>() <= MAX_VERTICES {
             return left;
@@ -77,7 +77,7 @@ pub(super) fn curves(curves: &[Vec<Vec<Place>>]) -> Vec<Vec<Vec<Place>>> {
     }
 }
 
-/// A place of a ribbon: x, low, high.
+/// A position of a ribbon: x, low, high.
 pub(super) type Bounds = (f64, f64, f64);
 
 /// What is left of a ribbon, in runs between its gaps, ascending in x.
@@ -101,10 +101,10 @@ pub(super) fn band(runs: &[Vec<Bounds>]) -> Vec<Vec<Bounds>> {
     left
 }
 
-fn by_column(runs: &[Vec<Place>], column: f64) -> Vec<Vec<Place>> {
-    let mut thinned: Vec<Vec<Place>> = Vec::new();
-    let mut group: Vec<Place> = Vec::new();
-    let at = |place: &Place| (place.0 / column).floor();
+fn by_column(runs: &[Vec<Position>], column: f64) -> Vec<Vec<Position>> {
+    let mut thinned: Vec<Vec<Position>> = Vec::new();
+    let mut group: Vec<Position> = Vec::new();
+    let at = |position: &Position| (position.0 / column).floor();
     for run in runs.iter().filter(|run| !run.is_empty()) {
         // A gap within a column cannot be seen, and without this there could be too many.
         let gap = group.last().is_none_or(|last| at(last) != at(&run[0]));
@@ -112,14 +112,14 @@ fn by_column(runs: &[Vec<Place>], column: f64) -> Vec<Vec<Place>> {
             close(&mut group, &mut thinned);
             thinned.push(Vec::new());
         }
-        for place in run {
-            if group.last().is_some_and(|last| at(last) != at(place)) {
+        for position in run {
+            if group.last().is_some_and(|last| at(last) != at(position)) {
                 close(&mut group, &mut thinned);
             }
             if group.len() == 4 {
-                absorb(&mut group, *place);
+                absorb(&mut group, *position);
             } else {
-                group.push(*place);
+                group.push(*position);
             }
         }
     }
@@ -128,17 +128,17 @@ fn by_column(runs: &[Vec<Place>], column: f64) -> Vec<Vec<Place>> {
 }
 
 /// Takes a fifth point into a group of four: first, two extremes in their order, and last remain.
-fn absorb(group: &mut Vec<Place>, place: Place) {
+fn absorb(group: &mut Vec<Position>, position: Position) {
     let mut all = [group[1], group[2], group[3]];
     all.sort_by(|a, b| a.1.total_cmp(&b.1));
     let (low, high) = (all[0], all[2]);
     let low_first = group.iter().skip(1).find(|&&p| p == low || p == high) == Some(&low);
     let (second, third) = if low_first { (low, high) } else { (high, low) };
     group.truncate(1);
-    group.extend([second, third, place]);
+    group.extend([second, third, position]);
 }
 
-fn close(group: &mut Vec<Place>, thinned: &mut [Vec<Place>]) {
+fn close(group: &mut Vec<Position>, thinned: &mut [Vec<Position>]) {
     if let Some(run) = thinned.last_mut() {
         run.append(group);
     }
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn saw(n: usize) -> Vec<Place> {
+    fn saw(n: usize) -> Vec<Position> {
         (0..n).map(|i| (i as f64 * 200.0 / n as f64, (i * 7_919 % 1_000) as f64 / 10.0)).collect()
     }
 
@@ -168,7 +168,7 @@ mod tests {
         points[123_456].1 = 5_000.0;
         points[654_321].1 = -5_000.0;
         let left = curves(&[vec![points]]);
-        let left: Vec<Place> = left.into_iter().flatten().flatten().collect();
+        let left: Vec<Position> = left.into_iter().flatten().flatten().collect();
         assert!(left.len() <= MAX_VERTICES);
         assert!(left.iter().any(|p| p.1 == 5_000.0) && left.iter().any(|p| p.1 == -5_000.0));
         assert!(left.windows(2).all(|pair| pair[0].0 <= pair[1].0));
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn gaps_in_every_second_place_are_bounded() {
-        let runs: Vec<Vec<Place>> = saw(500_000).into_iter().map(|p| vec![p]).collect();
+        let runs: Vec<Vec<Position>> = saw(500_000).into_iter().map(|p| vec![p]).collect();
         let left = curves(&[runs]);
         assert!(left[0].iter().map(Vec::len).sum::<usize>() <= MAX_VERTICES);
         assert!(left[0].len() <= 401);
@@ -198,14 +198,14 @@ mod tests {
         /// Every point has a mark of its own series within a cell, and every mark is a point.
         #[test]
         fn marks_stand_for_all_points(n in 2_000usize..30_000, seed in 1usize..997) {
-            let all: Vec<Place> = (0..n)
+            let all: Vec<Position> = (0..n)
                 .map(|i| ((i * seed % 2_003) as f64 / 10.0, (i * i % 1_009) as f64 / 10.0))
                 .collect();
             let (left, side) = marks(std::slice::from_ref(&all), (200.3, 100.9));
             prop_assert!(left[0].len() <= MAX_MARKS);
             let side = side.unwrap_or(FINEST_CELL) * 1.001;
-            for place in all.iter().step_by(97) {
-                let near = |m: &Place| (m.0 - place.0).abs() <= side && (m.1 - place.1).abs() <= side;
+            for position in all.iter().step_by(97) {
+                let near = |m: &Position| (m.0 - position.0).abs() <= side && (m.1 - position.1).abs() <= side;
                 prop_assert!(left[0].iter().any(near));
             }
             prop_assert!(left[0].iter().step_by(61).all(|m| all.contains(m)));
@@ -217,12 +217,12 @@ mod tests {
         /// Of the points in one column the lowest and the highest remain.
         #[test]
         fn a_column_keeps_its_extremes(ys in prop::collection::vec(-1e3f64..1e3, 1..60)) {
-            let points: Vec<Place> =
+            let points: Vec<Position> =
                 ys.iter().enumerate().map(|(i, &y)| (i as f64 / 200.0, y)).collect();
             let left = curves(&[vec![points.clone()]]);
             let left = &left[0][0];
             prop_assert!(left.len() <= 4);
-            let extreme = |f: fn(f64, f64) -> f64, p: &[Place]| {
+            let extreme = |f: fn(f64, f64) -> f64, p: &[Position]| {
                 p.iter().map(|p| p.1).reduce(f).unwrap()
             };
             prop_assert_eq!(extreme(f64::min, left), extreme(f64::min, &points));

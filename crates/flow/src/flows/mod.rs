@@ -1,7 +1,7 @@
 //! The flows of one worker: the program above them, the pipes below them, and what is between.
 //!
-//! [`life`](self) of a connection: accepted or opened, watched, closed; `receive`: from bytes to messages;
-//! `send`: from messages to queues, datagrams and other workers.
+//! `life` has a connection accepted or opened, watched and closed; `receive` leads from bytes to messages, `send`
+//! from messages to queues, datagrams and other workers.
 
 mod life;
 mod receive;
@@ -244,11 +244,8 @@ impl<P: Program, W: Pipes> Flows<P, W> {
 
     /// Returns when [`Flows::timeout`] is to be called.
     pub fn poll_timeout(&self) -> Option<Time> {
-        if !self.outbox.is_empty() || !self.failed.is_empty() {
-            return Some(self.now);
-        }
-        let next = self.program.poll_timeout();
-        if self.wheel.is_empty() { next } else { sooner(next, self.wheel.next()) }
+        let unsent = !self.outbox.is_empty() || !self.failed.is_empty();
+        if unsent { Some(self.now) } else { next_deadline(&self.program, &self.wheel) }
     }
 
     /// Handles the time that [`Flows::poll_timeout`] returned, or any other.
@@ -262,8 +259,9 @@ impl<P: Program, W: Pipes> Flows<P, W> {
     }
 
     fn rearm(&mut self) {
-        let next = self.poll_timeout();
-        self.pipes.rearm(next);
+        let Flows { pipes, program, wheel, outbox, failed, now, .. } = self;
+        let unsent = !outbox.is_empty() || !failed.is_empty();
+        pipes.rearm(|| if unsent { Some(*now) } else { next_deadline(program, wheel) });
     }
 
     /// Reports a message as not sent, with the next flush, to the worker that sent it.
@@ -299,4 +297,9 @@ impl<P: Program, W: Pipes> Flows<P, W> {
             self.end(id, reason, flush_until);
         }
     }
+}
+
+fn next_deadline(program: &impl Program, wheel: &TimerWheel<FlowId>) -> Option<Time> {
+    let next = program.poll_timeout();
+    if wheel.is_empty() { next } else { sooner(next, wheel.next()) }
 }

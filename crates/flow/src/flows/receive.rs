@@ -21,7 +21,7 @@ pub struct Received {
     pub broken: bool,
 }
 
-/// A keep-alive in the place of a message (RFC 5626 section 4.4.1).
+/// A keep-alive instead of a message (RFC 5626 section 4.4.1).
 enum KeepAlive {
     /// A double CRLF, to be answered by one.
     Ping,

@@ -9,6 +9,7 @@
 
 mod pipes;
 mod sctp;
+mod table;
 mod tcp;
 mod udp;
 

@@ -1,11 +1,10 @@
 //! One SCTP message per message, and a stream for each call.
 
+use super::table::{Connection, Table};
 use super::{Stack, Worker};
 use bytes::Bytes;
 use ringway_flow::call::stream_of;
-use ringway_flow::{
-    Broken, CallStreams, Carrier, Driver, EarlyCalls, Flows, Open, Pipes, Turn, WriteQueue,
-};
+use ringway_flow::{Broken, CallStreams, Carrier, EarlyCalls, Flows, Open, Pipes, WriteQueue};
 use ringway_sansio::{
     Addressing, CloseReason, Endpoint, FlowId, Peer, Program, Random, Time, Transport,
 };
@@ -14,20 +13,13 @@ use ringway_sip::limits::MAX_MESSAGE;
 use std::net::{IpAddr, SocketAddr};
 use std::task::Poll;
 
-/// An association and the flow that it carries.
-struct Pipe {
-    flow: FlowId,
-    driver: Driver<Messages>,
-    open: bool,
-}
-
 pub(super) struct Sctp {
     sctp: ringway_sctp::Sctp,
     locals: Vec<IpAddr>,
     port: u16,
     streams: u16,
     calls: CallStreams,
-    pipes: Vec<Pipe>,
+    associations: Table<Messages>,
     /// Retransmissions of closed associations.
     retransmits: u64,
 }
@@ -42,18 +34,14 @@ impl Sctp {
     ) -> Result<Self, Error> {
         let mut sctp = ringway_sctp::Sctp::new(Limits::default(), settings, Box::new(random))?;
         sctp.listen(locals, port, None)?;
-        let (locals, pipes) = (locals.to_vec(), Vec::new());
-        Ok(Sctp { sctp, locals, port, streams, calls, pipes, retransmits: 0 })
+        let (locals, associations) = (locals.to_vec(), Table::new());
+        Ok(Sctp { sctp, locals, port, streams, calls, associations, retransmits: 0 })
     }
 
     fn add(&mut self, flow: FlowId, id: AssocId, open: bool) {
         let (streams, calls, early) = (self.streams, self.calls, EarlyCalls::default());
         let messages = Messages { id, streams, calls, early, open, buffer: Vec::new(), end: None };
-        self.pipes.push(Pipe { flow, driver: Driver::new(flow, messages), open });
-    }
-
-    fn find(&mut self, id: AssocId) -> Option<&mut Pipe> {
-        self.pipes.iter_mut().find(|pipe| pipe.driver.carrier().id == id)
+        self.associations.add(flow, messages, open);
     }
 
     /// Returns our address and the peer's on the primary path.
@@ -72,8 +60,9 @@ impl Sctp {
         worker: &mut Worker<P>,
     ) {
         let Ok((_, port)) = self.sctp.ports(id) else { return };
-        if let Some(pipe) = self.find(id).filter(|_| state == PathState::Active) {
-            worker.reaches(pipe.flow, SocketAddr::new(remote, port));
+        let found = self.associations.get(id).filter(|_| state == PathState::Active);
+        if let Some((flow, _)) = found {
+            worker.reaches(flow, SocketAddr::new(remote, port));
         }
     }
 
@@ -100,20 +89,17 @@ impl Sctp {
 
     /// The association continues as another connection, which counts as opened by the peer.
     fn restart<P: Program>(&mut self, now: Time, id: AssocId, worker: &mut Worker<P>) {
-        let position = self.pipes.iter().position(|pipe| pipe.driver.carrier().id == id);
-        let Some(position) = position else { return };
-        let pipe = self.pipes.swap_remove(position);
-        worker.closed(now, pipe.flow, CloseReason::Restarted);
+        let Some(flow) = self.associations.remove(id) else { return };
+        worker.closed(now, flow, CloseReason::Restarted);
         self.accept(now, id, worker);
     }
 
     fn handle_event<P: Program>(&mut self, now: Time, event: Event, worker: &mut Worker<P>) {
         let (id, end) = match event {
-            Event::Up { id, .. } => match self.find(id) {
-                Some(pipe) => {
-                    pipe.open = true;
-                    pipe.driver.carrier_mut().open = true;
-                    let flow = pipe.flow;
+            Event::Up { id, .. } => match self.associations.get(id) {
+                Some((flow, messages)) => {
+                    messages.open = true;
+                    self.associations.open(id);
                     worker.opened(now, flow, None, &Peer::default());
                     self.note_paths(id, worker);
                     (id, None)
@@ -134,11 +120,10 @@ impl Sctp {
         if matches!(event, Event::Closed(..)) {
             self.retransmits += self.sctp.snapshot(id).map_or(0, |s| s.totals.retransmits);
         }
-        let Some(pipe) = self.find(id) else { return };
+        let Some((flow, messages)) = self.associations.get(id) else { return };
         if end.is_some() {
-            pipe.driver.carrier_mut().end = end;
+            messages.end = end;
         }
-        let flow = pipe.flow;
         self.turn(now, flow, worker);
     }
 }
@@ -162,39 +147,15 @@ impl Stack for Sctp {
     }
 
     fn turn<P: Program>(&mut self, now: Time, flow: FlowId, worker: &mut Worker<P>) {
-        let Some(index) = self.pipes.iter().position(|pipe| pipe.flow == flow) else { return };
-        let pipe = &mut self.pipes[index];
-        let end = pipe.driver.carrier().end;
-        let reason = match (pipe.open, worker.ending(flow)) {
-            (true, _) => loop {
-                match pipe.driver.turn(now, worker, &mut self.sctp) {
-                    Turn::More => {}
-                    Turn::Wait => return,
-                    Turn::Over(reason) => break reason,
-                }
-            },
-            // It never came to carry messages.
-            (false, Some(ending)) => ending.reason,
-            (false, None) if end.is_some() => CloseReason::Broken,
-            // RFC 9260 section 5.1: data may go with the COOKIE ECHO.
-            (false, None) => match pipe.driver.write_early(now, worker, &mut self.sctp) {
-                Ok(()) => return,
-                Err(Broken) => CloseReason::Broken,
-            },
-        };
-        let pipe = self.pipes.swap_remove(index);
-        let messages = pipe.driver.carrier();
+        let over = self.associations.turn(now, flow, worker, &mut self.sctp);
+        let Some((id, ended, reason)) = over else { return };
         // Both fail only for an association that has ended.
-        let _ = match messages.end {
-            Some(_) => self.sctp.shutdown(now, messages.id),
-            None => self.sctp.abort(messages.id, b""),
-        };
+        let _ = if ended { self.sctp.shutdown(now, id) } else { self.sctp.abort(id, b"") };
         worker.closed(now, flow, reason);
     }
 
     fn retransmits(&self) -> u64 {
-        let ids = self.pipes.iter().map(|pipe| pipe.driver.carrier().id);
-        let live = ids.filter_map(|id| self.sctp.snapshot(id).ok());
+        let live = self.associations.ids().filter_map(|id| self.sctp.snapshot(id).ok());
         self.retransmits + live.map(|s| s.totals.retransmits).sum::<u64>()
     }
 }
@@ -229,6 +190,20 @@ struct Messages {
     buffer: Vec<u8>,
     /// The reason for which nothing more is received.
     end: Option<CloseReason>,
+}
+
+impl Connection for Messages {
+    type Id = AssocId;
+    /// RFC 9260 section 5.1: data may go with the COOKIE ECHO.
+    const EARLY: bool = true;
+
+    fn id(&self) -> AssocId {
+        self.id
+    }
+
+    fn end(&self) -> Option<CloseReason> {
+        self.end
+    }
 }
 
 impl Carrier<ringway_sctp::Sctp> for Messages {

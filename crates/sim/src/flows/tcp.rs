@@ -1,7 +1,8 @@
 //! Consecutive messages on a byte stream, separated by Content-Length.
 
+use super::table::{Connection, Table};
 use super::{Stack, Worker};
-use ringway_flow::{Broken, ByteStream, Carrier, Driver, Flows, Open, Pipes, Turn, WriteQueue};
+use ringway_flow::{Broken, ByteStream, Carrier, Flows, Open, Pipes, WriteQueue};
 use ringway_sansio::{
     Addressing, CloseReason, Endpoint, FlowId, Peer, Program, Random, Time, Transport,
 };
@@ -14,17 +15,10 @@ const BACKLOG: usize = 64;
 /// Bytes read at a time.
 const CHUNK: usize = 16 << 10;
 
-/// A connection and the flow that it carries.
-struct Pipe {
-    flow: FlowId,
-    driver: Driver<Stream>,
-    open: bool,
-}
-
 pub(super) struct Tcp {
     tcp: ringway_tcp::Tcp,
     local: SocketAddr,
-    pipes: Vec<Pipe>,
+    streams: Table<Stream>,
     /// The worker that the next connection is accepted by.
     next: usize,
     /// Retransmissions of closed connections.
@@ -39,16 +33,11 @@ impl Tcp {
     ) -> Result<Self, Error> {
         let mut tcp = ringway_tcp::Tcp::new(Limits::default(), settings, &mut random)?;
         tcp.listen(local, BACKLOG, None)?;
-        Ok(Tcp { tcp, local, pipes: Vec::new(), next: 0, retransmits: 0 })
+        Ok(Tcp { tcp, local, streams: Table::new(), next: 0, retransmits: 0 })
     }
 
     fn add(&mut self, flow: FlowId, id: ConnId, open: bool) {
-        let stream = Stream { id, messages: ByteStream::new(), end: None };
-        self.pipes.push(Pipe { flow, driver: Driver::new(flow, stream), open });
-    }
-
-    fn find(&mut self, id: ConnId) -> Option<&mut Pipe> {
-        self.pipes.iter_mut().find(|pipe| pipe.driver.carrier().id == id)
+        self.streams.add(flow, Stream { id, messages: ByteStream::new(), end: None }, open);
     }
 
     /// Accepts a connection, by the workers in turn.
@@ -84,13 +73,11 @@ impl Tcp {
         if matches!(event, Event::Closed(..)) {
             self.retransmits += self.tcp.snapshot(id).map_or(0, |s| s.totals.retransmits);
         }
-        let Some(pipe) = self.find(id) else { return };
-        let flow = pipe.flow;
+        let Some((flow, stream)) = self.streams.get(id) else { return };
         let worker = &mut workers[usize::from(flow.worker())];
-        if let Some(end) = end {
-            pipe.driver.carrier_mut().end = Some(end);
-        } else if !pipe.open {
-            pipe.open = true;
+        if end.is_some() {
+            stream.end = end;
+        } else if self.streams.open(id) {
             worker.opened(now, flow, None, &Peer::default());
         }
         self.turn(now, flow, worker);
@@ -115,35 +102,15 @@ impl Stack for Tcp {
     }
 
     fn turn<P: Program>(&mut self, now: Time, flow: FlowId, worker: &mut Worker<P>) {
-        let Some(index) = self.pipes.iter().position(|pipe| pipe.flow == flow) else { return };
-        let pipe = &mut self.pipes[index];
-        let end = pipe.driver.carrier().end;
-        let reason = match (pipe.open, worker.ending(flow)) {
-            (true, _) => loop {
-                match pipe.driver.turn(now, worker, &mut self.tcp) {
-                    Turn::More => {}
-                    Turn::Wait => return,
-                    Turn::Over(reason) => break reason,
-                }
-            },
-            // It never came to carry messages.
-            (false, Some(ending)) => ending.reason,
-            (false, None) if end.is_some() => CloseReason::Broken,
-            (false, None) => return,
-        };
-        let pipe = self.pipes.swap_remove(index);
-        let stream = pipe.driver.carrier();
+        let over = self.streams.turn(now, flow, worker, &mut self.tcp);
+        let Some((id, ended, reason)) = over else { return };
         // Both fail only for a connection that has ended.
-        let _ = match stream.end {
-            Some(_) => self.tcp.shutdown(now, stream.id),
-            None => self.tcp.abort(now, stream.id),
-        };
+        let _ = if ended { self.tcp.shutdown(now, id) } else { self.tcp.abort(now, id) };
         worker.closed(now, flow, reason);
     }
 
     fn retransmits(&self) -> u64 {
-        let ids = self.pipes.iter().map(|pipe| pipe.driver.carrier().id);
-        let live = ids.filter_map(|id| self.tcp.snapshot(id).ok());
+        let live = self.streams.ids().filter_map(|id| self.tcp.snapshot(id).ok());
         self.retransmits + live.map(|s| s.totals.retransmits).sum::<u64>()
     }
 }
@@ -172,6 +139,19 @@ struct Stream {
     messages: ByteStream,
     /// The reason for which nothing more is received.
     end: Option<CloseReason>,
+}
+
+impl Connection for Stream {
+    type Id = ConnId;
+    const EARLY: bool = false;
+
+    fn id(&self) -> ConnId {
+        self.id
+    }
+
+    fn end(&self) -> Option<CloseReason> {
+        self.end
+    }
 }
 
 impl Carrier<ringway_tcp::Tcp> for Stream {
