@@ -9,10 +9,11 @@
 use libfuzzer_sys::fuzz_target;
 use ringway_proxy::auth::Users;
 use ringway_proxy::config::{Auth, Config, Domain, Limits, Mode, Network};
+use ringway_proxy::keys::Secret;
 use ringway_proxy::location::{BindingView, CommitTag, LocationStore, MemoryStore};
 use ringway_proxy::routes::{DomainMatch, NextHop, Rewrite, RouteTable, Rule, UserMatch};
 use ringway_proxy::shared::Shared;
-use ringway_proxy::{Core, Event, Paths, World};
+use ringway_proxy::{Core, Event, Paths, ResolveId, World};
 use ringway_sansio::{
     Duration, Flow, FlowId, Hop, Listener, Outbox, SplitMix, Time, Transport,
 };
@@ -103,7 +104,7 @@ fn config() -> Config {
         timer_c: Duration::from_secs(185),
         registrar: Default::default(),
         limits: Limits { requests_per_source: 0, requests: 0, max_forks: 4 },
-        secret: [7; 32],
+        secret: Secret::new(&[7; 32]),
     }
 }
 
@@ -165,7 +166,7 @@ struct Run {
     out: Outbox,
     /// What was sent last: to which flow's peer, under which number, and the message.
     sent: Vec<(Flow, u64, Vec<u8>)>,
-    open: Vec<u64>,
+    open: Vec<ResolveId>,
 }
 
 impl Run {
@@ -209,7 +210,7 @@ impl Run {
         self.core.handle_message(self.now, &flow, &buf, &mut self.out);
     }
 
-    fn resolve(&mut self, id: u64, count: usize) {
+    fn resolve(&mut self, id: ResolveId, count: usize) {
         let hop =
             |transport, port| Hop { transport, addr: ([203, 0, 113, 9], port).into(), name: None };
         let hops = [hop(Transport::Udp, 5060), hop(Transport::Tcp, 5070)];
@@ -265,7 +266,7 @@ fuzz_target!(|data: &[u8]| {
         random: Box::new(SplitMix::new(1)),
         paths: Box::new(Ways),
         workers: 2,
-        shared: Arc::new(Shared::new(&[7; 32])),
+        shared: Arc::new(Shared::new(&Secret::new(&[7; 32]))),
     };
     let core = Core::new(Arc::new(config()), 0, world, now);
     let mut run = Run { core, now, out: Outbox::new(), sent: Vec::new(), open: Vec::new() };

@@ -7,6 +7,7 @@ import re
 
 USE = re.compile(r"\b(pub(?:\([^)]*\))?\s+)?use\s+([^;]+);")
 INLINE = re.compile(r"\b(?:crate|super)(?:::\w+)+")
+VISIBILITY = re.compile(r"\bpub\(in [^)]*\)")
 TESTS = re.compile(r"#\[cfg\(test\)\]\s*(?:pub(?:\([^)]*\))?\s+)?mod\s+\w+\s*\{")
 
 
@@ -38,7 +39,8 @@ class Crate:
             if "tests" in module or (module and module[-1].endswith("_tests")):
                 continue
             tests = TESTS.search(code)
-            self.code[module] = code[:tests.start()] if tests else code
+            # Who may see an item says nothing of what the file imports.
+            self.code[module] = VISIBILITY.sub("pub", code[:tests.start()] if tests else code)
         self.exports = {module: {} for module in self.code}
         for module, code in self.code.items():
             for public, tree in USE.findall(code):

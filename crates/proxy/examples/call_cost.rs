@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use ringway_proxy::config::{Auth, Config, Domain, Limits, Mode};
+use ringway_proxy::keys::Secret;
 use ringway_proxy::location::{BindingView, CommitTag, LocationStore, MemoryStore};
 use ringway_proxy::shared::Shared;
 use ringway_proxy::{Core, Paths, World};
@@ -51,7 +52,7 @@ fn config(local: SocketAddr) -> Config {
         timer_c: Duration::from_secs(185),
         registrar: Default::default(),
         limits: Limits { requests_per_source: 0, requests: 0, max_forks: 10 },
-        secret: [7; 32],
+        secret: Secret::new(&[7; 32]),
     }
 }
 
@@ -104,7 +105,7 @@ fn main() {
         random: Box::new(random),
         paths: Box::new(OneSocket(local)),
         workers: 1,
-        shared: Arc::new(Shared::new(&[7; 32])),
+        shared: Arc::new(Shared::new(&Secret::new(&[7; 32]))),
     };
     let mut core = Core::new(Arc::new(config(local)), 0, world, now);
     let mut out = Outbox::new();

@@ -4,6 +4,7 @@
 use crate::backoff::BackOff;
 use crate::config::Config;
 use crate::core::AuthFailureReason;
+use crate::keys::Purpose;
 use crate::shared::Shared;
 use ringway_sansio::{Random, Time};
 use ringway_sip::digest::{self, Algorithm, Credentials, Ha1, NonceVerdict, Nonces, Qop};
@@ -67,10 +68,11 @@ impl Authenticator {
         shared: Arc<Shared>,
         now: Time,
     ) -> Self {
+        let key = config.secret.key(Purpose::Nonces);
         let mut auth = Authenticator {
             users,
-            nonces: Nonces::new(&config.secret, worker, config.auth.nonce_lifetime).since(now),
-            key: config.secret,
+            nonces: Nonces::new(&key, worker, config.auth.nonce_lifetime).since(now),
+            key,
             worker,
             started: now,
             algorithms: Vec::new(),

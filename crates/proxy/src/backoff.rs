@@ -123,6 +123,7 @@ pub(crate) fn network(ip: IpAddr) -> IpAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::keys::Secret;
 
     const NOW: Time = Time::from_secs(1_700_000_000);
 
@@ -131,7 +132,7 @@ mod tests {
     }
 
     fn back_off() -> BackOff {
-        BackOff::new(Arc::new(Shared::new(&[7; 32])))
+        BackOff::new(Arc::new(Shared::new(&Secret::new(&[7; 32]))))
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What an operator decides, as plain data. Reading it from a file is the server's affair.
 
+use crate::keys::Secret;
 use crate::routes::RouteTable;
 use ringway_sansio::{Duration, Listener};
 use ringway_sip::digest::Algorithm;
@@ -109,9 +110,8 @@ pub struct Config {
     pub registrar: crate::registrar::RegistrarConfig,
     /// Rates and sizes.
     pub limits: Limits,
-    /// Keys of nonces, flow tokens and temporary GRUUs are derived from this. All workers have the
-    /// same; kept over restarts so that tokens stay good.
-    pub secret: [u8; 32],
+    /// What all keys are derived from.
+    pub secret: Secret,
 }
 
 impl Config {

@@ -10,6 +10,9 @@ use ringway_sip::message::Message;
 use ringway_sip::write;
 use std::net::SocketAddr;
 
+/// Octets that a request usually grows by: Via, two Record-Route values, Max-Breadth.
+const ADDED: usize = 512;
+
 /// What changes in a request on its way through (RFC 3261 section 16.6).
 pub(crate) struct Plan<'a> {
     /// The new Request-URI.
@@ -18,8 +21,6 @@ pub(crate) struct Plan<'a> {
     pub(crate) transport: Transport,
     /// The sent-by of our Via.
     pub(crate) sent_by: SocketAddr,
-    /// Header lines of ours to go on top: Record-Route and Route.
-    pub(crate) on_top: &'a [u8],
     /// How many Route elements have served their purpose, counted from the first.
     pub(crate) routes_used: usize,
     /// Whether the last Route element goes too, because it became the Request-URI (section 16.4).
@@ -37,18 +38,19 @@ pub(crate) struct Plan<'a> {
     pub(crate) realm: Option<&'a str>,
 }
 
-/// Appends `request`, which came in on `flow`, as it goes on. `branch` writes our branch. The Via that
-/// was topmost gets `received` and `rport` (RFC 3261 section 18.2.1, RFC 3581 section 4).
+/// Appends `request`, which came in on `flow`, as it goes on. `on_top` writes header lines of ours that go
+/// before its own, Record-Route and Route, and `branch` our branch. The Via that was topmost gets `received` and `rport` (RFC 3261 section 18.2.1, RFC 3581 section 4).
 pub(crate) fn request(
     buf: &mut Vec<u8>,
     request: &Message<'_>,
     via: &Via<'_>,
     flow: &Flow,
     plan: &Plan<'_>,
+    on_top: impl FnOnce(&mut Vec<u8>),
     branch: impl FnOnce(&mut Vec<u8>),
 ) {
     let bytes = request.bytes();
-    buf.reserve(bytes.len() + plan.on_top.len() + plan.uri.len() + 160);
+    buf.reserve(bytes.len() + plan.uri.len() + ADDED);
     buf.extend_from_slice(request.method().as_bytes());
     buf.push(b' ');
     buf.extend_from_slice(plan.uri);
@@ -65,7 +67,7 @@ pub(crate) fn request(
         buf.extend_from_slice(b";alias");
     }
     buf.extend_from_slice(b"\r\n");
-    buf.extend_from_slice(plan.on_top);
+    on_top(buf);
 
     let mut run = Run::after_start_line(request);
     let mut routes = RouteEdit::new(request, plan);

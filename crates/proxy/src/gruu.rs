@@ -9,6 +9,7 @@
 //! [`Gruus::resolve`] says what a Request-URI is; which bindings it means is then for
 //! [`Gruu::matches`] to decide while the location service is read.
 
+use crate::keys::{Purpose, Secret};
 use crate::location::BindingView;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -85,9 +86,10 @@ impl Gruu<'_> {
 }
 
 impl Gruus {
-    /// GRUUs under `key`, which must be random and secret.
-    pub fn new(key: &[u8; 32]) -> Self {
-        Gruus { mac: keyed(&derive(key, b"gruu mac")), cipher: keyed(&derive(key, b"gruu cipher")) }
+    /// GRUUs under the keys for them.
+    pub fn new(secret: &Secret) -> Self {
+        let keyed = |purpose| keyed(&secret.key(purpose));
+        Gruus { mac: keyed(Purpose::GruuMac), cipher: keyed(Purpose::GruuCipher) }
     }
 
     /// Appends the public GRUU of an instance. Says whether there is one: only a canonical SIP
@@ -227,12 +229,6 @@ fn keyed(key: &[u8; 32]) -> Hmac<Sha256> {
     Hmac::new_from_slice(key).expect("HMAC takes any key")
 }
 
-fn derive(key: &[u8; 32], purpose: &[u8]) -> [u8; 32] {
-    let mut mac = keyed(key);
-    mac.update(purpose);
-    mac.finalize().into_bytes().into()
-}
-
 /// User and host of a canonical SIP address-of-record.
 fn split(aor: &[u8]) -> Option<(&[u8], &[u8])> {
     let rest = aor.strip_prefix(b"sip:")?;
@@ -273,7 +269,7 @@ mod tests {
     const INSTANCE: &[u8] = b"urn:uuid:f81d4fae-7dec-11d0-a765-00a0c91e6bf6";
 
     fn gruus() -> Gruus {
-        Gruus::new(&[5; 32])
+        Gruus::new(&Secret::new(&[5; 32]))
     }
 
     fn temporary(aor: &[u8], epoch: u64, expires: u64) -> Vec<u8> {

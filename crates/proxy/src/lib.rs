@@ -13,6 +13,7 @@ pub mod config;
 pub mod core;
 mod forward;
 pub mod gruu;
+pub mod keys;
 pub mod location;
 pub mod mark;
 pub mod outbound;
@@ -28,5 +29,5 @@ mod testing;
 
 pub use core::{
     AuthFailure, AuthFailureReason, CallEvent, CallInfo, CallStep, Core, Event, LogLine, Paths,
-    ResolveTarget, World,
+    ResolveId, ResolveTarget, World,
 };

@@ -8,7 +8,7 @@
 //! lets a proxy change its own Record-Route value).
 //!
 //! A target stands in it as a hash of its own, so that a party that moves by a target refresh (RFC 3261
-//! section 12.2) can be followed: see [`Core::refresh_target`](crate::core::Core).
+//! section 12.2) can be followed: see `refresh_target` in `core/dialogs.rs`.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -1,6 +1,7 @@
 //! What is ours: domains, addresses, and the To tags of answers without a transaction.
 
 use crate::config::{Config, Domain};
+use crate::keys::Purpose;
 use hashbrown::HashMap;
 use siphasher::sip::SipHasher13;
 use std::hash::Hasher;
@@ -37,9 +38,7 @@ impl Own {
         let mut ports: Vec<u16> = config.listeners.iter().map(|l| l.addr.port()).collect();
         ports.sort_unstable();
         ports.dedup();
-        let mut tag_key = [0; 16];
-        tag_key.copy_from_slice(&config.secret[..16]);
-        Own { names, ports, ips, tag_key }
+        Own { names, ports, ips, tag_key: config.secret.key(Purpose::Tags) }
     }
 
     /// The index in `Config::domains` of the domain that `host` names. A literal address of ours

@@ -6,6 +6,7 @@
 //! so a lost entry costs what it cost before there was a memory: a retransmission taken for a new
 //! request, a failed hop tried once more.
 
+use crate::keys::{Purpose, Secret};
 use ringway_sansio::{Duration, Time};
 use siphasher::sip::SipHasher13;
 use std::hash::Hasher;
@@ -181,15 +182,15 @@ pub struct Shared {
 
 impl Shared {
     /// Empty memories under keys derived from `secret`.
-    pub fn new(secret: &[u8; 32]) -> Shared {
-        let memory = |entries, purpose| Memory::new(entries, crate::core::derive(secret, purpose));
+    pub fn new(secret: &Secret) -> Shared {
+        let memory = |entries, purpose| Memory::new(entries, secret.key(purpose));
         Shared {
-            requests: memory(MAX_REQUESTS, b"requests"),
-            failed: memory(MAX_FAILED_HOPS, b"failed hops"),
-            revoked: memory(MAX_REVOKED_MARKS, b"revoked marks"),
-            moved: memory(MAX_MOVED_TARGETS, b"moved targets"),
-            gateways: memory(MAX_GATEWAYS, b"gateways"),
-            guesses: memory(MAX_GUESSES, b"guesses"),
+            requests: memory(MAX_REQUESTS, Purpose::Requests),
+            failed: memory(MAX_FAILED_HOPS, Purpose::FailedHops),
+            revoked: memory(MAX_REVOKED_MARKS, Purpose::RevokedMarks),
+            moved: memory(MAX_MOVED_TARGETS, Purpose::MovedTargets),
+            gateways: memory(MAX_GATEWAYS, Purpose::Gateways),
+            guesses: memory(MAX_GUESSES, Purpose::Guesses),
         }
     }
 }

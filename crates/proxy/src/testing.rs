@@ -1,6 +1,7 @@
 //! What the tests of this crate share.
 
 use crate::config::{Auth, Config, Domain, Limits, Mode};
+use crate::keys::Secret;
 use ringway_sansio::{Duration, Flow, FlowId, Listener, Transport};
 
 /// A configuration: one domain, example.org, without digest.
@@ -24,7 +25,7 @@ pub(crate) fn config() -> Config {
         timer_c: Duration::from_secs(185),
         registrar: Default::default(),
         limits: Limits { requests_per_source: 0, requests: 0, max_forks: 10 },
-        secret: [7; 32],
+        secret: Secret::new(&[7; 32]),
     }
 }
 

@@ -4,7 +4,7 @@
 use crate::worker::{Post, post_with_retry_async};
 use ringway_net::locate::{self, LocateCounts, LocatorConfig, Query};
 use ringway_net::{Clock, Control};
-use ringway_proxy::ResolveTarget;
+use ringway_proxy::{ResolveId, ResolveTarget};
 use ringway_sansio::{Hop, Transport};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -56,7 +56,7 @@ impl Locator {
     pub fn locate(
         &self,
         worker: u8,
-        id: u64,
+        id: ResolveId,
         target: ResolveTarget,
         source: IpAddr,
         seed: u64,

@@ -142,7 +142,7 @@ impl Server {
             store.set_domain(&name.0)?;
         }
         let config =
-            setup::proxy(&settings, store.domain(), net.listeners(), workers, store.secret());
+            setup::proxy(&settings, store.domain(), net.listeners(), workers, &store.secret());
         let config = Arc::new(config);
         let first_run = first_run::create(sources, &settings, &config, &store)?;
         net.set_origins(setup::origins(&settings, &config));
@@ -377,7 +377,7 @@ impl Server {
             self.store.domain(),
             self.control.listeners(),
             self.workers.len(),
-            self.store.secret(),
+            &self.store.secret(),
         ));
         self.tls.reload(&settings.tls).map_err(Failure)?;
         self.control.set_origins(setup::origins(&settings, &config));

@@ -13,6 +13,7 @@ use crate::observe::http::connections;
 use crate::validity;
 use ringway_net::{ClientCertificates, Identity, Origins, Roots, TlsClient, TlsServer, sctp};
 use ringway_proxy::config::{Auth, Config, Domain, Limits, Network};
+use ringway_proxy::keys::Secret;
 use ringway_proxy::registrar::RegistrarConfig;
 use ringway_proxy::routes::RouteTable;
 use ringway_sansio::{Listener, Time, Transport};
@@ -184,7 +185,7 @@ pub fn proxy(
     stored: Option<&str>,
     listeners: &[Listener],
     workers: usize,
-    secret: [u8; 32],
+    secret: &[u8; 32],
 ) -> Config {
     let r = &settings.registrar;
     let seconds = |d: Duration| d.as_secs().min(u32::MAX.into()) as u32;
@@ -228,7 +229,7 @@ pub fn proxy(
             requests: limits.requests.div_ceil(workers.max(1) as u32),
             max_forks: limits.forks,
         },
-        secret,
+        secret: Secret::new(secret),
     }
 }
 
@@ -532,7 +533,7 @@ mod tests {
             listen: vec!["sctp://192.0.2.1,198.51.100.1:5060".parse().unwrap()],
             ..Settings::default()
         };
-        let config = proxy(&settings, None, &listeners, 1, [0; 32]);
+        let config = proxy(&settings, None, &listeners, 1, &[0; 32]);
         assert!(config.addresses.contains(&[198, 51, 100, 1].into()));
     }
 

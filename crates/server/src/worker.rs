@@ -10,7 +10,9 @@ use crate::text::clean;
 use ringway_net::{ChaCha, Control, Handler, LocalAddresses, Mailbox};
 use ringway_proxy::config::Config;
 use ringway_proxy::location::Change;
-use ringway_proxy::{AuthFailure, AuthFailureReason, Core, Event, LogLine, Paths, World};
+use ringway_proxy::{
+    AuthFailure, AuthFailureReason, Core, Event, LogLine, Paths, ResolveId, World,
+};
 use ringway_sansio::{
     Backlog, CloseReason, Flow, Hop, Outbox, Peer, Program, Random, Time, Transport,
 };
@@ -29,7 +31,7 @@ pub enum Post {
     /// A watched registration has changed.
     Changed(Box<[u8]>, Change),
     /// Server location found these servers, best first, or none.
-    Resolved(u64, Vec<Hop>),
+    Resolved(ResolveId, Vec<Hop>),
     /// A new configuration of the proxy.
     Configured(Arc<Config>),
     /// Accept no new calls.
@@ -264,7 +266,7 @@ impl Program for Worker {
         out: &mut Outbox,
     ) {
         debug!(source = %flow.remote, transport = %flow.transport, %error, "malformed message");
-        self.core.handle_malformed(flow, head, error.status, error.reason, out);
+        self.core.handle_malformed(now, flow, head, error.status, error.reason, out);
         self.pump(now, out);
     }
 

@@ -10,7 +10,7 @@ use ringway_sansio::{CloseReason, Duration, Flow, Outbox, Program, Random, Targe
 use ringway_sip::dialog::{self, Dialog, Outgoing};
 use ringway_sip::message::{self, Message, Method};
 use ringway_sip::transaction::{
-    Branch, ClientEvent, Expired, Incoming, Kind, ServerId, Timers, Transactions,
+    Branch, ClientEvent, Expired, Incoming, Kind, Report, ServerId, Timers, Transactions,
 };
 use ringway_sip::uri::Uri;
 use ringway_sip::write;
@@ -78,10 +78,13 @@ struct IncomingCall {
     acknowledged: bool,
 }
 
-/// Tags of client transactions; the call's index is added.
-const REGISTER: u64 = 0;
-const INVITE: u64 = 1 << 32;
-const BYE: u64 = 2 << 32;
+/// What a client transaction is for; a call by its index.
+#[derive(Clone, Copy)]
+enum Request {
+    Register,
+    Invite(usize),
+    Bye(usize),
+}
 
 /// A phone.
 pub struct Phone<R> {
@@ -89,7 +92,7 @@ pub struct Phone<R> {
     local: SocketAddr,
     proxy: Target,
     plan: Plan,
-    tx: Transactions,
+    tx: Transactions<Request, ()>,
     random: R,
     timers: BTreeSet<(Time, Timer)>,
     /// Outgoing calls, each with its INVITE and, once answered, its dialog.
@@ -183,7 +186,7 @@ impl<R: Random + 'static> Phone<R> {
         let start = out.buffer().len();
         out.buffer().extend_from_slice(&request);
         let proxy = self.proxy.clone();
-        self.tx.send(now, client, Kind::NonInvite, proxy, REGISTER, out, start);
+        self.tx.send(now, client, Kind::NonInvite, proxy, Request::Register, out, start);
         self.registering = Some(now);
     }
 
@@ -199,7 +202,7 @@ impl<R: Random + 'static> Phone<R> {
         write::end(&mut invite, SDP.as_bytes());
         let start = out.buffer().len();
         out.buffer().extend_from_slice(&invite);
-        let (proxy, user) = (self.proxy.clone(), INVITE | self.calls.len() as u64);
+        let (proxy, user) = (self.proxy.clone(), Request::Invite(self.calls.len()));
         self.tx.send(now, client, Kind::Invite, proxy, user, out, start);
         self.calls.push((Call { invited: now, ..Call::default() }, invite, None));
     }
@@ -219,7 +222,7 @@ impl<R: Random + 'static> Phone<R> {
             return;
         }
         call.bye = Some(now);
-        let (proxy, user) = (self.proxy.clone(), BYE | index as u64);
+        let (proxy, user) = (self.proxy.clone(), Request::Bye(index));
         self.tx.send(now, client, Kind::NonInvite, proxy, user, out, start);
     }
 
@@ -227,15 +230,14 @@ impl<R: Random + 'static> Phone<R> {
     fn handle_response(
         &mut self,
         now: Time,
-        event: ClientEvent,
+        event: ClientEvent<Request>,
         status: u16,
         response: Option<&Message<'_>>,
         out: &mut Outbox,
     ) {
-        let index = (event.user & 0xffff_ffff) as usize;
-        match event.user & !0xffff_ffff {
-            INVITE => self.invite_answered(now, index, status, response, out),
-            BYE if status >= 200 => {
+        match event.user {
+            Request::Invite(index) => self.invite_answered(now, index, status, response, out),
+            Request::Bye(index) if status >= 200 => {
                 let Some((call, ..)) = self.calls.get_mut(index) else { return };
                 match status {
                     200..=299 => call.ended = Some(now),
@@ -243,7 +245,7 @@ impl<R: Random + 'static> Phone<R> {
                 }
                 self.next_call(now);
             }
-            REGISTER if status >= 200 => {
+            Request::Register if status >= 200 => {
                 let took = self.registering.take().map(|since| now.since(since));
                 self.registered =
                     took.map(|took| if status < 300 { Ok(took) } else { Err(status) });
@@ -296,8 +298,7 @@ impl<R: Random + 'static> Phone<R> {
             Method::Invite => {
                 let port = via.port.unwrap_or(flow.transport.default_port());
                 let number = self.incoming.len();
-                let user = number as u64;
-                let Some(server) = self.tx.open(key, Kind::Invite, *flow, port, user) else {
+                let Some(server) = self.tx.open(key, Kind::Invite, *flow, port, ()) else {
                     return;
                 };
                 let tag = format!("{:x}", self.random.next_u64());
@@ -319,7 +320,7 @@ impl<R: Random + 'static> Phone<R> {
             }
             _ => {
                 let port = via.port.unwrap_or(flow.transport.default_port());
-                let Some(server) = self.tx.open(key, Kind::NonInvite, *flow, port, 0) else {
+                let Some(server) = self.tx.open(key, Kind::NonInvite, *flow, port, ()) else {
                     return;
                 };
                 let known = self.by_call_id.get(request.call_id());
@@ -410,7 +411,8 @@ impl<R: Random + 'static> Phone<R> {
     }
 
     fn not_sent(&mut self, now: Time, report: u64, out: &mut Outbox) {
-        if let Some(event) = self.tx.not_sent(now, report, out) {
+        let event = Report::from_u64(report).and_then(|r| self.tx.not_sent(now, r, out));
+        if let Some(event) = event {
             // RFC 3261 section 8.1.3.1.
             self.handle_response(now, event, 503, None, out);
         }

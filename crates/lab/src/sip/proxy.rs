@@ -2,6 +2,7 @@
 
 use ringway_proxy::auth::Users;
 use ringway_proxy::config::{Auth, Config, Domain, Limits, Mode};
+use ringway_proxy::keys::Secret;
 use ringway_proxy::location::MemoryStore;
 use ringway_proxy::shared::Shared;
 use ringway_proxy::{Core, Event, Paths, World as Surroundings};
@@ -27,8 +28,9 @@ impl Proxy {
         transport: Transport,
         mut random: impl Random + Send + 'static,
     ) -> Self {
-        let mut secret = [0; 32];
-        random.fill(&mut secret);
+        let mut octets = [0; 32];
+        random.fill(&mut octets);
+        let secret = Secret::new(&octets);
         let mut key = [0; 16];
         random.fill(&mut key);
         let config = Config {
@@ -49,7 +51,7 @@ impl Proxy {
             timer_c: Duration::from_secs(185),
             registrar: Default::default(),
             limits: Limits { requests_per_source: 0, requests: 0, max_forks: 10 },
-            secret,
+            secret: secret.clone(),
         };
         let surroundings = Surroundings {
             store: Arc::new(MemoryStore::new(key)),
@@ -86,7 +88,7 @@ impl Program for Proxy {
         error: &Malformed,
         out: &mut Outbox,
     ) {
-        self.core.handle_malformed(flow, head, error.status, error.reason, out);
+        self.core.handle_malformed(now, flow, head, error.status, error.reason, out);
         self.answer(now, out);
     }
 

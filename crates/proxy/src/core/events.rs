@@ -1,9 +1,14 @@
 //! What the core asks of the world and reports to it, beside the messages it sends.
 
-use super::ResolveTarget;
+use super::ids::ResolveId;
 use ringway_sansio::{Flow, Time, Transport};
+use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+
+/// Log lines and questions to the world that may wait to be taken away; beyond it reports are
+/// dropped.
+pub const MAX_EVENTS: usize = 20_000;
 
 /// Longest text of a message that an event carries, in octets.
 pub const MAX_TEXT: usize = 256;
@@ -14,7 +19,7 @@ pub enum Event {
     /// Locate a server; answer with [`Core::handle_resolved`](super::Core::handle_resolved).
     Resolve {
         /// To be returned with the answer.
-        id: u64,
+        id: ResolveId,
         /// What to locate.
         target: ResolveTarget,
         /// The source of the request that needs it: look-ups are shared out by source.
@@ -41,6 +46,55 @@ pub enum Event {
     Call(Box<CallEvent>),
     /// Credentials were refused.
     AuthFailed(Box<AuthFailure>),
+}
+
+/// What server location is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResolveTarget {
+    /// Host part of the URI, never a literal address.
+    pub host: Box<str>,
+    /// Port, where the URI has one.
+    pub port: Option<u16>,
+    /// Transport, where the URI names one.
+    pub transport: Option<Transport>,
+    /// Whether the URI is a `sips` one.
+    pub secure: bool,
+}
+
+/// Events that wait to be taken away, in order.
+pub(super) struct Events(VecDeque<Event>);
+
+impl Events {
+    pub(super) fn new() -> Events {
+        Events(VecDeque::new())
+    }
+
+    /// Adds what must not be lost. What asks has a bound of its own.
+    pub(super) fn push(&mut self, event: Event) {
+        self.0.push_back(event);
+    }
+
+    /// Adds a report, which is dropped where too many wait; returns whether there was room.
+    pub(super) fn report(&mut self, event: impl FnOnce() -> Event) -> bool {
+        let fits = self.0.len() < MAX_EVENTS;
+        if fits {
+            self.0.push_back(event());
+        }
+        fits
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Event> {
+        let event = self.0.pop_front();
+        if event.is_none() && self.0.capacity() > 4096 {
+            self.0 = VecDeque::new();
+        }
+        event
+    }
+}
+
+/// Text from the network for an event: at most [`MAX_TEXT`] octets of it, what is no UTF-8 replaced.
+pub(super) fn short_text(bytes: &[u8]) -> Box<str> {
+    String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_TEXT)]).into()
 }
 
 /// A line for the log.

@@ -6,29 +6,34 @@
 //! leads to a trusted peer. An address counts as a gateway's if a rule names it, or if a rule has led
 //! there lately by a name that was looked up.
 
-use super::branch::Way;
-use super::context::{Attempt, Origin, RequestTarget};
-use super::validate::Refusal;
-use super::{Core, Pass};
+use super::names::next_host;
+use super::refusal::Refusal;
+use super::target::{Origin, RequestTarget};
+use super::trust::Trust;
+use super::way::Way;
 use crate::config::Config;
+use crate::own::{Own, parse_ip};
 use crate::routes::Rule;
-use crate::shared::{REMEMBER_FAILURE, REMEMBER_GATEWAY, hash_ip};
-use ringway_sansio::Time;
+use crate::shared::{REMEMBER_FAILURE, REMEMBER_GATEWAY, Shared, hash_ip};
+use ringway_sansio::{Flow, Time};
 use ringway_sip::header::{HeaderId, Items, NameAddr};
+use ringway_sip::message::Message;
 use ringway_sip::uri::Uri;
 use std::hash::Hasher;
 use std::net::IpAddr;
+use std::sync::Arc;
 
-/// The next hops that the configuration names.
+/// The next hops of routing rules: those that the configuration names, and what is remembered of them.
 pub(super) struct Gateways {
     ips: Vec<IpAddr>,
     /// In lower case.
     names: Vec<Box<[u8]>>,
+    shared: Arc<Shared>,
 }
 
 impl Gateways {
-    pub(super) fn new(config: &Config) -> Gateways {
-        let mut gateways = Gateways { ips: Vec::new(), names: Vec::new() };
+    pub(super) fn new(config: &Config, shared: Arc<Shared>) -> Gateways {
+        let mut gateways = Gateways { ips: Vec::new(), names: Vec::new(), shared };
         for rule in &config.routes.rules {
             for hop in &rule.next_hops {
                 if let Ok(uri) = Uri::parse(hop.uri.as_bytes()) {
@@ -44,23 +49,17 @@ impl Gateways {
     }
 
     fn add(&mut self, host: &[u8]) {
-        match crate::own::parse_ip(host) {
+        match parse_ip(host) {
             Some(ip) => self.ips.push(ip.to_canonical()),
             None => self.names.push(host.to_ascii_lowercase().into()),
         }
     }
-}
 
-/// The host that a URI leads to (RFC 3261 section 19.1.1).
-fn next_host<'a>(uri: &Uri<'a>) -> &'a [u8] {
-    uri.param(b"maddr").flatten().unwrap_or(uri.host)
-}
-
-impl Core {
     /// Whether a target may not be sent this way. What a rule leads to is remembered as a gateway.
-    pub(super) fn is_barred(
+    pub(super) fn bar(
         &self,
         now: Time,
+        (own, trust): (&Own, &Trust),
         target: &RequestTarget,
         privileged: bool,
         way: &Way,
@@ -71,54 +70,50 @@ impl Core {
         }
         let addr = way.target.remote();
         let ip = addr.ip();
-        if target.is_located() && self.own.is_own_ip(ip) && self.own.listens_on(addr.port()) {
+        if target.is_located() && own.is_own_ip(ip) && own.listens_on(addr.port()) {
             // A contact whose name leads back here: what is ours has been looked up already.
             return true;
         }
-        if !self.config.auth.enabled {
+        if !trust.asks_for_proof() {
             return false;
         }
         match target.origin {
             Origin::Rule => {
-                self.shared.gateways.put(self.gateway_key(ip), 1, now, REMEMBER_GATEWAY);
+                self.shared.gateways.put(self.key(ip), 1, now, REMEMBER_GATEWAY);
                 false
             }
             Origin::Request => !privileged && self.is_gateway(now, ip),
             Origin::Location(source) => {
                 let own = match source {
-                    Some(s) => s.to_canonical() == ip.to_canonical() || self.is_trusted_ip(s),
+                    Some(s) => s.to_canonical() == ip.to_canonical() || trust.is_trusted(s),
                     // What it names by its address was looked at when it was registered.
                     None => is_literal(target, ip),
                 };
-                !own && (self.is_gateway(now, ip) || self.is_trusted_ip(ip))
+                !own && (self.is_gateway(now, ip) || trust.is_trusted(ip))
             }
         }
     }
 
     /// Whether a target may not be sent to this host name, because it is a next hop's of a rule.
-    pub(super) fn is_barred_name(
+    pub(super) fn bar_name(
         &self,
+        trust: &Trust,
         target: &RequestTarget,
         privileged: bool,
         host: &str,
     ) -> bool {
-        let named = || self.gateways.names.iter().any(|n| n.eq_ignore_ascii_case(host.as_bytes()));
+        let named = || self.names.iter().any(|n| n.eq_ignore_ascii_case(host.as_bytes()));
         match target.origin {
             Origin::Rule => false,
-            Origin::Request => !privileged && self.config.auth.enabled && named(),
-            Origin::Location(_) => self.config.auth.enabled && named(),
+            Origin::Request => !privileged && trust.asks_for_proof() && named(),
+            Origin::Location(_) => trust.asks_for_proof() && named(),
         }
     }
 
-    /// A branch has failed: unless it has another address of the same next hop to try, that is tried last
-    /// for a while, by all workers and in whichever rule it stands.
-    pub(super) fn note_failed_gateway(&self, now: Time, index: usize, b: usize) {
-        let branch = &self.contexts[index].branches[b];
-        let same =
-            matches!(branch.target.attempts.last(), Some(Attempt::Hop(_) | Attempt::Datagram(_)));
-        if let Some(through) = branch.through.as_ref().filter(|_| !same) {
-            self.shared.failed.put(self.failed_key(through), 1, now, REMEMBER_FAILURE);
-        }
+    /// A next hop has failed: it is tried last for a while, by all workers and in whichever rule it
+    /// stands.
+    pub(super) fn note_failed(&self, now: Time, next_hop: &str) {
+        self.shared.failed.put(self.failed_key(next_hop), 1, now, REMEMBER_FAILURE);
     }
 
     /// Puts the next hops of a rule that have failed lately behind the others, in the order they had.
@@ -136,15 +131,20 @@ impl Core {
 
     /// 403 for a REGISTER with a contact or a Path at a gateway or a trusted peer that is not the
     /// sender's own address.
-    pub(super) fn vet_contacts(&self, pass: &Pass<'_>) -> Result<(), Refusal> {
-        let contacts = pass.msg.items(HeaderId::Contact).chain(pass.msg.items(HeaderId::Path));
-        for value in contacts {
+    pub(super) fn vet_contacts(
+        &self,
+        now: Time,
+        trust: &Trust,
+        msg: &Message<'_>,
+        flow: &Flow,
+    ) -> Result<(), Refusal> {
+        for value in msg.items(HeaderId::Contact).chain(msg.items(HeaderId::Path)) {
             let Ok(uri) = NameAddr::parse(value).and_then(|contact| Uri::parse(contact.uri)) else {
                 continue;
             };
-            let Some(ip) = crate::own::parse_ip(next_host(&uri)) else { continue };
-            let own = ip.to_canonical() == pass.flow.remote.ip().to_canonical();
-            if !own && (self.is_gateway(pass.now, ip) || self.is_trusted_ip(ip)) {
+            let Some(ip) = parse_ip(next_host(&uri)) else { continue };
+            let own = ip.to_canonical() == flow.remote.ip().to_canonical();
+            if !own && (self.is_gateway(now, ip) || trust.is_trusted(ip)) {
                 return Err(Refusal::new(403, "Forbidden: Contact is a trusted peer"));
             }
         }
@@ -152,11 +152,11 @@ impl Core {
     }
 
     fn is_gateway(&self, now: Time, ip: IpAddr) -> bool {
-        self.gateways.ips.contains(&ip.to_canonical())
-            || self.shared.gateways.get(self.gateway_key(ip), now).is_some()
+        self.ips.contains(&ip.to_canonical())
+            || self.shared.gateways.get(self.key(ip), now).is_some()
     }
 
-    fn gateway_key(&self, ip: IpAddr) -> u64 {
+    fn key(&self, ip: IpAddr) -> u64 {
         let mut hasher = self.shared.gateways.hasher();
         hash_ip(&mut hasher, ip);
         hasher.finish()
@@ -167,6 +167,6 @@ impl Core {
 fn is_literal(target: &RequestTarget, ip: IpAddr) -> bool {
     let path = Items::new(&target.path).next().and_then(|first| NameAddr::parse(first).ok());
     let uri = path.map_or(&target.uri[..], |path| path.uri);
-    let named = Uri::parse(uri).ok().and_then(|uri| crate::own::parse_ip(next_host(&uri)));
+    let named = Uri::parse(uri).ok().and_then(|uri| parse_ip(next_host(&uri)));
     named.is_some_and(|named| named.to_canonical() == ip.to_canonical())
 }

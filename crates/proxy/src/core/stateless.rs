@@ -1,26 +1,30 @@
 //! Stateless forwarding: RFC 3261 section 16.11, and the ACK for a 2xx, which is a transaction of
 //! its own without an answer (section 16.7, RFC 6026).
 
-use super::branch::{Found, Way, as_request_uri, has_lr, next_route};
-use super::context::{Attempt, Kept, RequestTarget};
-use super::validate::Proof;
-use super::{Core, Event, MAX_RESOLVING, Pass, ResolveTarget};
-use crate::config::Mode;
-use crate::forward::{self, Plan};
-use ringway_sansio::{Flow, Hop, Outbox, Target, Time};
-use ringway_sip::header::{HeaderId, Items, NameAddr, Via};
-use ringway_sip::message::{Message, Method};
+use super::events::ResolveTarget;
+use super::forwarding::{self, Forwarded};
+use super::ids::Waiting;
+use super::node::own_socket;
+use super::request::{Findings, Pass};
+use super::target::{Attempt, RequestTarget};
+use super::turn::Turn;
+use super::way::{Found, Way};
+use crate::forward;
+use ringway_sansio::{Flow, Hop, Target};
+use ringway_sip::header::{HeaderId, Via};
+use ringway_sip::message::{self, Message};
+use ringway_sip::transaction::Report;
 use ringway_sip::transaction::id::MAGIC_COOKIE;
-use ringway_sip::transaction::table::USER_REPORT;
-use ringway_sip::uri::Uri;
 use siphasher::sip::SipHasher13;
+use slab::Slab;
+use std::collections::VecDeque;
 use std::hash::Hasher;
 
-/// A request that waits for server location: the ACK of a call to a host name, say.
-pub(super) struct Parked {
+/// A request that waits for server location, or may have to go another way: the ACK of a call, say.
+struct Parked {
     request: Vec<u8>,
     flow: Flow,
-    kept: Kept,
+    findings: Findings,
     target: RequestTarget,
 }
 
@@ -30,307 +34,228 @@ const MAX_RESENDS: usize = 1024;
 /// An ACK larger than this is not kept for another way.
 const MAX_RESEND_OCTETS: usize = 4096;
 
-/// Marks the numbers of parked requests among those of branches.
-pub(super) const PARKED: u64 = 1 << 63;
-
 /// Tells branches of stateless forwarding from those of transactions.
 const STATELESS: &[u8] = b"-s";
 
-impl Core {
+/// What is forwarded without a transaction.
+pub(super) struct Stateless {
+    /// Keys the branches.
+    key: [u8; 16],
+    /// Requests that are sent as soon as their next hop has been located.
+    parked: Slab<Parked>,
+    /// ACKs that may have to go another way, by report number.
+    resends: VecDeque<(u32, Parked)>,
+    /// Number of the last of them.
+    serial: u32,
+}
+
+impl Stateless {
+    pub(super) fn new(key: [u8; 16]) -> Stateless {
+        Stateless { key, parked: Slab::new(), resends: VecDeque::new(), serial: 0 }
+    }
+
     /// Sends a request on without keeping anything: only ever to the first target, so that the same
     /// request always takes the same way (section 16.11).
-    pub(super) fn forward_statelessly(
+    pub(super) fn forward(
         &mut self,
+        t: &mut Turn<'_>,
         pass: &Pass<'_>,
-        kept: &Kept,
+        findings: &Findings,
         targets: Vec<RequestTarget>,
-        out: &mut Outbox,
     ) {
-        let Some(target) = targets.into_iter().next() else {
-            return self.refuse(pass, 480, "", &[], out);
-        };
-        self.forward_to(pass, kept, target, out);
+        match targets.into_iter().next() {
+            Some(target) => self.forward_to(t, pass, findings, target),
+            None => t.refuse(pass, 480, "", &[]),
+        }
     }
 
     fn forward_to(
         &mut self,
+        t: &mut Turn<'_>,
         pass: &Pass<'_>,
-        kept: &Kept,
+        findings: &Findings,
         target: RequestTarget,
-        out: &mut Outbox,
     ) {
-        match self.stateless_way(pass.msg, kept, &target) {
-            Found::Way(way) if self.is_barred(pass.now, &target, kept.privileged, &way) => {
-                self.stats.forbidden += 1;
-                self.refuse(pass, 403, "Forbidden", &[], out);
+        match find_way(t, pass.msg, findings, &target) {
+            Found::Way(way) => self.send_if_allowed(t, pass, findings, &target, way),
+            Found::Name(name) if t.node.bars_name(&target, findings.privileged, &name.host) => {
+                t.stats.forbidden += 1;
+                t.refuse(pass, 403, "Forbidden", &[]);
             }
-            Found::Name(name) if self.is_barred_name(&target, kept.privileged, &name.host) => {
-                self.stats.forbidden += 1;
-                self.refuse(pass, 403, "Forbidden", &[], out);
-            }
-            Found::Way(way) => self.send_statelessly(pass, kept, &target, way, out),
-            Found::Name(name) => self.park(pass, kept, target, name, out),
-            Found::Nowhere => self.refuse(pass, 503, "", &[], out),
+            Found::Name(name) => self.park(t, pass, findings, target, name),
+            Found::Nowhere => t.refuse(pass, 503, "", &[]),
         }
     }
 
     fn park(
         &mut self,
+        t: &mut Turn<'_>,
         pass: &Pass<'_>,
-        kept: &Kept,
+        findings: &Findings,
         target: RequestTarget,
         name: ResolveTarget,
-        out: &mut Outbox,
     ) {
-        if self.resolving >= MAX_RESOLVING {
-            self.stats.limits_hit += 1;
-            return self.refuse(pass, 503, "", &[], out);
+        if !t.keep(pass.msg, pass.flow, None, findings.is_known()) {
+            return t.refuse(pass, 503, "", &[]);
         }
-        if !self.keep(pass.msg, pass.flow, None, kept.is_known()) {
-            return self.refuse(pass, 503, "", &[], out);
+        let waiting = Waiting::Stateless(self.parked.vacant_key() as u32);
+        if !t.ask(waiting, name, pass.flow.remote.ip()) {
+            t.release(pass.msg.whole().len(), pass.flow, None);
+            return t.refuse(pass, 503, "", &[]);
         }
-        self.resolving += 1;
         let request = pass.msg.whole().to_vec();
-        let index = self.parked.insert(Parked { request, flow: *pass.flow, kept: *kept, target });
-        let (id, source) = (PARKED | index as u64, pass.flow.remote.ip());
-        self.events.push_back(Event::Resolve { id, target: name, source });
+        self.parked.insert(Parked { request, flow: *pass.flow, findings: *findings, target });
     }
 
-    /// The next hop of a parked request has been located.
-    pub(super) fn unpark(&mut self, now: Time, id: u64, hops: &[Hop], out: &mut Outbox) {
-        let Some(parked) = self.parked.try_remove((id & !PARKED) as usize) else { return };
-        self.release_kept(parked.request.len(), &parked.flow, None);
-        let Ok(msg) = ringway_sip::message::parse(&parked.request) else { return };
-        let Ok(via) = msg.top_via() else { return };
-        let key = self.tx.key(&msg, &via);
-        let pass = Pass { now, flow: &parked.flow, msg: &msg, via: &via, key };
-        match hops.first().cloned().and_then(|hop| self.way_to_hop(hop)) {
-            Some(way) if self.is_barred(now, &parked.target, parked.kept.privileged, &way) => {
-                self.stats.forbidden += 1;
-                self.refuse(&pass, 403, "Forbidden", &[], out);
-            }
-            Some(way) => self.send_statelessly(&pass, &parked.kept, &parked.target, way, out),
-            None => self.refuse(&pass, 503, "", &[], out),
-        }
+    /// The next hop of a parked request has been located; no hops means that there is none.
+    pub(super) fn resolved(&mut self, t: &mut Turn<'_>, index: u32, hops: &[Hop]) {
+        let Some(parked) = self.parked.try_remove(index as usize) else { return };
+        t.release(parked.request.len(), &parked.flow, None);
+        let way = hops.first().cloned().and_then(|hop| t.locator.way_to(hop));
+        parked.read(t, |t, pass| match way {
+            Some(way) => self.send_if_allowed(t, pass, &parked.findings, &parked.target, way),
+            None => t.refuse(pass, 503, "", &[]),
+        });
     }
 
-    fn send_statelessly(
+    fn send_if_allowed(
         &mut self,
+        t: &mut Turn<'_>,
         pass: &Pass<'_>,
-        kept: &Kept,
+        findings: &Findings,
         target: &RequestTarget,
         way: Way,
-        out: &mut Outbox,
     ) {
-        let msg = pass.msg;
-        let mut on_top = std::mem::take(&mut self.scratch);
-        on_top.clear();
-        if let Some(Attempt::Via(uri)) = target.attempts.last() {
-            let end: &[u8] = if has_lr(uri) { b">\r\n" } else { b";lr>\r\n" };
-            for part in [b"Route: <", uri.as_bytes(), end] {
-                on_top.extend_from_slice(part);
-            }
+        if t.node.bars(t.now, target, findings.privileged, &way) {
+            t.stats.forbidden += 1;
+            return t.refuse(pass, 403, "Forbidden", &[]);
         }
-        if !target.path.is_empty() {
-            for part in [b"Route: ", target.path.as_slice(), b"\r\n"] {
-                on_top.extend_from_slice(part);
-            }
-        }
-        let strict = strict_route(msg, kept, target, &way);
-        let uri = as_request_uri(&target.uri);
-        let config = &self.config;
-        let displaced = strict.map(|_| [b"<", &*uri, b">"].concat()).unwrap_or_default();
-        let plan = Plan {
-            uri: strict.unwrap_or(&uri),
-            transport: way.transport,
-            sent_by: way.local,
-            on_top: &on_top,
-            routes_used: kept.routes_used + usize::from(strict.is_some()),
-            last_route_used: kept.last_route_used,
-            last_route: &displaced,
-            max_forwards: kept.max_forwards,
-            max_breadth: kept.max_breadth,
-            strip_identity: self.strips_identity(pass.flow, way.target.remote().ip(), msg),
-            realm: config.realm(kept.realm),
+        let Pass { msg, via, flow, .. } = *pass;
+        let (node, max_breadth) = (t.node, findings.max_breadth);
+        let through = match target.attempts.last() {
+            Some(Attempt::Via(uri)) => Some(&**uri),
+            _ => None,
         };
-        let start = out.buffer().len();
-        forward::request(out.buffer(), msg, pass.via, pass.flow, &plan, |buf| {
-            self.write_stateless_branch(buf, pass, kept);
-        });
-        let report = self.keep_for_another_way(pass, kept, target, &way);
-        out.finish(start, way.target, report);
-        self.stats.forwarded += 1;
-        on_top.clear();
-        self.scratch = on_top;
+        let forwarded =
+            Forwarded { msg, via, flow, findings, target, through, way: &way, max_breadth };
+        let start = t.out.buffer().len();
+        let branch = |buf: &mut Vec<u8>| {
+            write_branch(buf, &self.key, pass);
+            if findings.way_back {
+                buf.push(b'.');
+                let (back, _) = node.reply_to(flow, via);
+                // Whichever worker's socket it came in at.
+                node.tokens.write(buf, &own_socket(back, 0));
+            }
+        };
+        forwarded.write(t.out.buffer(), node, |_| {}, branch);
+        let report = self.keep_for_another_way(pass, findings, target, &way);
+        t.out.finish(start, way.target, report.map_or(0, Report::to_u64));
+        t.stats.forwarded += 1;
     }
 
     /// Keeps an ACK that goes over a connection while there is another way to its target: should the
-    /// connection be gone, nobody would send it again before the 2xx is. Returns the number under which a
-    /// failure is to be reported; 0 for none.
+    /// connection be gone, nobody would send it again before the 2xx is. Returns under what a failure is to
+    /// be reported.
     fn keep_for_another_way(
         &mut self,
         pass: &Pass<'_>,
-        kept: &Kept,
+        findings: &Findings,
         target: &RequestTarget,
         way: &Way,
-    ) -> u64 {
+    ) -> Option<Report> {
         let connection = way.flow.is_some_and(|flow| !flow.transport.is_datagram());
         let request = pass.msg.whole();
         if !connection || target.attempts.len() < 2 || request.len() > MAX_RESEND_OCTETS {
-            return 0;
+            return None;
         }
-        let mut attempts = target.attempts.clone();
-        attempts.pop();
-        let target = RequestTarget {
-            uri: target.uri.clone(),
-            path: target.path.clone(),
-            attempts,
-            ..*target
-        };
+        let mut target = target.clone();
+        target.attempts.pop();
         if self.resends.len() >= MAX_RESENDS {
             self.resends.pop_front();
         }
-        self.resend_serial = self.resend_serial.wrapping_add(1);
-        let (flow, kept) = (*pass.flow, *kept);
-        let parked = Parked { request: request.to_vec(), flow, kept, target };
-        self.resends.push_back((self.resend_serial, parked));
-        USER_REPORT | u64::from(self.resend_serial)
+        self.serial = self.serial.wrapping_add(1);
+        let (request, flow, findings) = (request.to_vec(), *pass.flow, *findings);
+        self.resends.push_back((self.serial, Parked { request, flow, findings, target }));
+        Some(Report::User(self.serial))
     }
 
     /// What was sent under this number could not be: it goes the next way.
-    pub(super) fn resend(&mut self, now: Time, report: u64, out: &mut Outbox) {
-        let at =
-            self.resends.iter().position(|(serial, _)| u64::from(*serial) == report & !USER_REPORT);
+    pub(super) fn resend(&mut self, t: &mut Turn<'_>, number: u32) {
+        let at = self.resends.iter().position(|(serial, _)| *serial == number);
         let Some((_, parked)) = at.and_then(|at| self.resends.remove(at)) else { return };
-        let Ok(msg) = ringway_sip::message::parse(&parked.request) else { return };
-        let Ok(via) = msg.top_via() else { return };
-        let key = self.tx.key(&msg, &via);
-        let pass = Pass { now, flow: &parked.flow, msg: &msg, via: &via, key };
-        self.forward_to(&pass, &parked.kept, parked.target, out);
-    }
-
-    /// The branch: the same for a retransmission, and for the ACK and CANCEL of an INVITE, and
-    /// different for another transaction (section 16.11). It carries the way back under a MAC, so that
-    /// a response goes to whom the request came from, over the same connection, and nowhere else.
-    fn write_stateless_branch(&self, buf: &mut Vec<u8>, pass: &Pass<'_>, kept: &Kept) {
-        let mut h = SipHasher13::new_with_key(&self.spiral_key);
-        let mut field = |bytes: &[u8]| {
-            h.write(bytes);
-            h.write_u8(b'\n');
-        };
-        if pass.via.has_cookie() {
-            field(pass.via.branch);
-            field(pass.via.host);
-            field(&pass.via.port.unwrap_or(0).to_be_bytes());
-        } else {
-            // RFC 2543. The To tag is left out: the ACK has one where the INVITE has none.
-            field(pass.via.element);
-            field(pass.msg.request_uri());
-            field(pass.msg.from().ok().and_then(|from| from.tag()).unwrap_or_default());
-            field(pass.msg.call_id());
-            field(&pass.msg.cseq().map_or(0, |cseq| cseq.seq).to_be_bytes());
-        }
-        buf.extend_from_slice(MAGIC_COOKIE);
-        buf.extend_from_slice(STATELESS);
-        ringway_sip::write::hex(buf, &h.finish().to_be_bytes());
-        if !kept.way_back {
-            return;
-        }
-        buf.push(b'.');
-        let (back, _) = self.reply_to(pass.flow, pass.via);
-        // Whichever worker's socket it came in at.
-        self.tokens.write(buf, &super::targets::own_socket(back, 0));
-    }
-
-    fn stateless_way(&mut self, msg: &Message<'_>, kept: &Kept, target: &RequestTarget) -> Found {
-        let bytes = match target.attempts.last() {
-            Some(Attempt::Flow(flow)) => {
-                return Found::Way(Way {
-                    target: Target::Flow(*flow),
-                    transport: flow.transport,
-                    local: flow.local,
-                    flow: Some(*flow),
-                    any_size: true,
-                });
-            }
-            Some(Attempt::Hop(hop)) => {
-                return self.way_to_hop(hop.clone()).map_or(Found::Nowhere, Found::Way);
-            }
-            // These come second, after a first attempt in a transaction.
-            Some(Attempt::Datagram(_) | Attempt::Binding(_)) => return Found::Nowhere,
-            Some(Attempt::Via(uri)) => uri.as_bytes(),
-            Some(Attempt::Uri) => {
-                match Items::new(&target.path).next().or_else(|| next_route(msg, kept)) {
-                    Some(route) => NameAddr::parse(route).map_or(&[][..], |r| r.uri),
-                    None => &target.uri,
-                }
-            }
-            None => return Found::Nowhere,
-        };
-        Uri::parse(bytes).map_or(Found::Nowhere, |uri| self.locate_uri(&uri, &target.uri))
-    }
-
-    /// A response whose topmost Via is ours but names no transaction: sent on to whom its request came
-    /// from, if we forwarded that statelessly (section 16.11).
-    pub(super) fn stateless_response(
-        &mut self,
-        flow: &Flow,
-        msg: &Message<'_>,
-        via: &Via<'_>,
-        out: &mut Outbox,
-    ) {
-        let back = via
-            .branch
-            .strip_prefix(MAGIC_COOKIE)
-            .and_then(|rest| rest.strip_prefix(STATELESS))
-            .and_then(|rest| rest.get(memchr::memchr(b'.', rest)? + 1..))
-            .and_then(|token| self.tokens.read(token).ok());
-        let (Some(back), true) = (back, msg.items(HeaderId::Via).nth(1).is_some()) else {
-            self.stats.stray_responses += 1;
-            return;
-        };
-        let strip = self.strips_identity(flow, back.remote.ip(), msg);
-        let to = Target::Flow(self.own_socket(back));
-        out.push(to, 0, |buf| forward::response(buf, msg, via, strip));
-    }
-
-    /// The targets of a CANCEL whose INVITE may have been forwarded statelessly (section 16.10).
-    pub(super) fn stateless_targets(
-        &mut self,
-        pass: &Pass<'_>,
-    ) -> Option<(Kept, Vec<RequestTarget>)> {
-        let routed = self.preroute(pass).ok()?;
-        let domain = self.own_domain(&routed.uri, pass.flow, routed.is_in_dialog())?;
-        if self.config.domains[domain].mode != Mode::Stateless {
-            return None;
-        }
-        let kept = self.validate(pass, &routed, false).ok()?;
-        // It cannot be challenged, and cancels nothing but what the same sender began by the same branch.
-        let targets = self.local_targets(pass, &routed.uri, domain, &mut Proof::Trusted).ok()?;
-        (!targets.is_empty()).then_some((kept, targets))
-    }
-
-    pub(super) fn forward_cancel(
-        &mut self,
-        pass: &Pass<'_>,
-        (kept, targets): (Kept, Vec<RequestTarget>),
-        out: &mut Outbox,
-    ) {
-        debug_assert!(pass.msg.method() == Method::Cancel);
-        self.forward_statelessly(pass, &kept, targets, out);
+        parked.read(t, |t, pass| {
+            self.forward_to(t, pass, &parked.findings, parked.target.clone());
+        });
     }
 }
 
-fn strict_route<'a>(
-    msg: &Message<'a>,
-    kept: &Kept,
-    target: &RequestTarget,
-    way: &Way,
-) -> Option<&'a [u8]> {
-    if !target.path.is_empty() || way.flow.is_some() {
-        return None;
+impl Parked {
+    /// Runs `f` with the request, parsed once more.
+    fn read(&self, t: &mut Turn<'_>, f: impl FnOnce(&mut Turn<'_>, &Pass<'_>)) {
+        let Ok(msg) = message::parse(&self.request) else { return };
+        let Ok(via) = msg.top_via() else { return };
+        let key = t.tx.key(&msg, &via);
+        f(t, &Pass { flow: &self.flow, msg: &msg, via: &via, key });
     }
-    let route = NameAddr::parse(next_route(msg, kept)?).ok()?;
-    let uri = Uri::parse(route.uri).ok()?;
-    (!uri.is_loose_router()).then_some(route.uri)
+}
+
+/// The branch: the same for a retransmission, and for the ACK and CANCEL of an INVITE, and
+/// different for another transaction (section 16.11). What follows it is the way back under a MAC, so that
+/// a response goes to whom the request came from, over the same connection, and nowhere else.
+fn write_branch(buf: &mut Vec<u8>, key: &[u8; 16], pass: &Pass<'_>) {
+    let mut h = SipHasher13::new_with_key(key);
+    let mut field = |bytes: &[u8]| {
+        h.write(bytes);
+        h.write_u8(b'\n');
+    };
+    if pass.via.has_cookie() {
+        field(pass.via.branch);
+        field(pass.via.host);
+        field(&pass.via.port.unwrap_or(0).to_be_bytes());
+    } else {
+        // RFC 2543. The To tag is left out: the ACK has one where the INVITE has none.
+        field(pass.via.element);
+        field(pass.msg.request_uri());
+        field(pass.msg.from().ok().and_then(|from| from.tag()).unwrap_or_default());
+        field(pass.msg.call_id());
+        field(&pass.msg.cseq().map_or(0, |cseq| cseq.seq).to_be_bytes());
+    }
+    buf.extend_from_slice(MAGIC_COOKIE);
+    buf.extend_from_slice(STATELESS);
+    ringway_sip::write::hex(buf, &h.finish().to_be_bytes());
+}
+
+fn find_way(
+    t: &mut Turn<'_>,
+    msg: &Message<'_>,
+    findings: &Findings,
+    target: &RequestTarget,
+) -> Found {
+    match target.attempts.last() {
+        Some(Attempt::Flow(flow)) => Found::Way(Way::over(*flow)),
+        Some(Attempt::Hop(hop)) => t.locator.way_to(hop.clone()).into(),
+        // These come second, after a first attempt in a transaction.
+        Some(Attempt::Datagram(_) | Attempt::Binding(_)) | None => Found::Nowhere,
+        Some(Attempt::Via(uri)) => forwarding::locate_through(t.locator, uri, target),
+        Some(Attempt::Uri) => forwarding::locate(t.locator, msg, findings, target),
+    }
+}
+
+/// A response whose topmost Via is ours but names no transaction: sent on to whom its request came
+/// from, if we forwarded that statelessly (section 16.11).
+pub(super) fn forward_response(t: &mut Turn<'_>, flow: &Flow, msg: &Message<'_>, via: &Via<'_>) {
+    let back = via
+        .branch
+        .strip_prefix(MAGIC_COOKIE)
+        .and_then(|rest| rest.strip_prefix(STATELESS))
+        .and_then(|rest| rest.get(memchr::memchr(b'.', rest)? + 1..))
+        .and_then(|token| t.node.tokens.read(token).ok());
+    let (Some(back), true) = (back, msg.items(HeaderId::Via).nth(1).is_some()) else {
+        t.stats.stray_responses += 1;
+        return;
+    };
+    let strip = t.node.trust.strips_identity(flow, back.remote.ip(), msg);
+    let to = Target::Flow(t.node.own_socket(back));
+    t.out.push(to, 0, |buf| forward::response(buf, msg, via, strip));
 }

@@ -1,6 +1,5 @@
 //! The body of a notification: `application/reginfo+xml` (RFC 3680 section 5, RFC 5628).
 
-use super::MAX_DOCUMENT;
 use super::watch::{Contact, Event, Watch};
 use crate::gruu::Gruus;
 use crate::location::BindingView;
@@ -9,6 +8,12 @@ use crate::registrar::{same_instance, write_q};
 use ringway_sansio::Time;
 use ringway_sip::header::Params;
 use ringway_sip::write;
+
+/// Longest document, in bytes; contacts that do not fit are left out.
+pub const MAX_DOCUMENT: usize = 48 * 1024;
+
+/// Media type of the documents (RFC 3680 section 5.5).
+pub(super) const CONTENT_TYPE: &[u8] = b"application/reginfo+xml";
 
 /// A document about to be written.
 pub(super) struct Document<'d> {

@@ -15,27 +15,24 @@ mod subscription;
 mod watch;
 
 use crate::gruu::Gruus;
+use crate::keys::{Purpose, Secret};
 use crate::location::{Change, LocationStore};
 use document::Document;
+pub use document::MAX_DOCUMENT;
 use hashbrown::HashMap;
 use ringway_sansio::{Duration, Flow, Random, Time, TimerId, TimerWheel};
 use ringway_sip::Message;
 use siphasher::sip::SipHasher13;
 use slab::Slab;
 use std::collections::VecDeque;
-use std::net::IpAddr;
 use std::sync::Arc;
 use subscription::{Due, Subscription};
+pub use subscription::{Notify, NotifyId};
+pub use watch::MAX_ENDED;
 use watch::Watch;
 
 /// Longest texts of one dialog that are kept, all together, in bytes; more is answered 400.
 pub const MAX_DIALOG: usize = 8192;
-/// Longest document, in bytes; contacts that do not fit are left out.
-pub const MAX_DOCUMENT: usize = 48 * 1024;
-/// Most contacts that have ended and that some subscriber has not heard of yet, for one
-/// address-of-record. Beyond it, that subscriber is sent the full state instead.
-pub const MAX_ENDED: usize = 64;
-
 /// Seconds after which a subscriber may try again when there is room for no more.
 const RETRY_AFTER: u64 = 60;
 
@@ -78,21 +75,6 @@ pub struct Subscribed {
     pub reason: &'static str,
     /// The tag that To must carry if it has none yet: of the dialog, where one began.
     pub to_tag: Option<Vec<u8>>,
-}
-
-/// A NOTIFY to send.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Notify {
-    /// Names it in [`RegEvents::handle_notify_response`].
-    pub id: u64,
-    /// Where in the buffer Via belongs: after the request line.
-    pub via_at: usize,
-    /// The flow to send it over while it lasts, where the subscriber reached us without a proxy and
-    /// its Contact may lead nowhere. Otherwise, and if that flow is gone: topmost Route, else
-    /// Request-URI.
-    pub flow: Option<Flow>,
-    /// The subscriber's address: look-ups are charged to it.
-    pub source: IpAddr,
 }
 
 /// Keys the tables: addresses-of-record and tags come from the network.
@@ -138,10 +120,8 @@ pub struct RegEvents {
 impl RegEvents {
     /// A notifier without subscriptions for `worker`. `secret` keys GRUUs (see [`Gruus::new`]) and
     /// the ids in documents.
-    pub fn new(config: RegEventConfig, secret: &[u8; 32], worker: u8, now: Time) -> Self {
-        let mut key = [0; 16];
-        key.copy_from_slice(&secret[..16]);
-        let ids = SipHasher13::new_with_key(&key);
+    pub fn new(config: RegEventConfig, secret: &Secret, worker: u8, now: Time) -> Self {
+        let ids = SipHasher13::new_with_key(&secret.key(Purpose::RegistrationIds));
         RegEvents {
             worker,
             config,
@@ -234,7 +214,9 @@ impl RegEvents {
             }
             self.serial = self.serial.wrapping_add(1);
             let notify = subscription.write_notify(now, index, self.serial, &self.body, buf);
-            watch.forget(&self.subscriptions);
+            let seen = watch.subscriptions.iter().filter_map(|&i| self.subscriptions.get(i));
+            let seen = seen.map(|subscription| subscription.seen).min();
+            watch.forget(seen.unwrap_or(u64::MAX));
             return Some(notify);
         }
         None
@@ -244,13 +226,13 @@ impl RegEvents {
     pub fn handle_notify_response(
         &mut self,
         now: Time,
-        id: u64,
+        id: NotifyId,
         status: u16,
         store: &dyn LocationStore,
     ) {
-        let index = (id & 0xffff_ffff) as usize;
+        let index = id.index as usize;
         let Some(subscription) = self.subscriptions.get_mut(index) else { return };
-        if subscription.in_flight != Some((id >> 32) as u32) || status < 200 {
+        if subscription.in_flight != Some(id.serial) || status < 200 {
             return;
         }
         subscription.in_flight = None;

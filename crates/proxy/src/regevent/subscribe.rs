@@ -1,5 +1,6 @@
 //! SUBSCRIBE: what it must hold, and what it begins, prolongs or ends (RFC 6665 section 4.2.1).
 
+use super::document::CONTENT_TYPE;
 use super::subscription::{Dialog, Due, Subscription};
 use super::watch::Watch;
 use super::{Deadline, MAX_DIALOG, RETRY_AFTER, RegEvents};
@@ -11,9 +12,6 @@ use ringway_sip::{HeaderId, Message, NameAddr, Uri, write};
 
 /// An interval from here on is never too brief (RFC 6665 section 4.2.1.1).
 const ONE_HOUR: u32 = 3600;
-/// The body of every notification.
-pub(super) const CONTENT_TYPE: &[u8] = b"application/reginfo+xml";
-
 type Fault = (u16, &'static str);
 
 /// Who asks for what, from outside the message.

@@ -1,12 +1,35 @@
 //! One subscription: its dialog, what was reported to it, and its NOTIFY (RFC 6665 section 4.2.2).
 
-use super::Notify;
-use super::subscribe::CONTENT_TYPE;
+use super::document::CONTENT_TYPE;
 use ringway_sansio::{Flow, Time, TimerId};
 use ringway_sip::header::Items;
 use ringway_sip::{NameAddr, Uri, write};
 use std::net::IpAddr;
 use std::sync::Arc;
+
+/// Names a NOTIFY of one notifier.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NotifyId {
+    /// Index of the subscription.
+    pub(super) index: u32,
+    /// Tells one NOTIFY from another.
+    pub(super) serial: u32,
+}
+
+/// A NOTIFY to send.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Notify {
+    /// Names it in [`handle_notify_response`](super::RegEvents::handle_notify_response).
+    pub id: NotifyId,
+    /// Where in the buffer Via belongs: after the request line.
+    pub via_at: usize,
+    /// The flow to send it over while it lasts, where the subscriber reached us without a proxy and
+    /// its Contact may lead nowhere. Otherwise, and if that flow is gone: topmost Route, else
+    /// Request-URI.
+    pub flow: Option<Flow>,
+    /// The subscriber's address: look-ups are charged to it.
+    pub source: IpAddr,
+}
 
 /// What a subscriber is owed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -123,7 +146,7 @@ impl Subscription {
         self.in_flight = Some(serial);
         self.last = Some(now);
         self.ended = last;
-        let id = u64::from(serial) << 32 | index as u64;
+        let id = NotifyId { index: index as u32, serial };
         Notify { id, via_at, flow: self.dialog.flow, source: self.dialog.source }
     }
 }

@@ -74,7 +74,7 @@ impl World {
     fn with(config: RegEventConfig) -> Self {
         let now = Time::from_secs(1_700_000_000);
         World {
-            events: RegEvents::new(config, &[6; 32], 3, now),
+            events: RegEvents::new(config, &Secret::new(&[6; 32]), 3, now),
             store: MemoryStore::new([1; 16]),
             random: SplitMix::new(1),
             now,

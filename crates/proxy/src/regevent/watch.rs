@@ -1,14 +1,15 @@
 //! One address-of-record that somebody subscribes to, and what happened to its contacts: the state
 //! machines of RFC 3680 section 4.7.1, read off the location service.
 
-use super::MAX_ENDED;
-use super::subscription::Subscription;
 use crate::location::{BindingView, Bindings, Change, LocationStore, RecordEdit};
 use ringway_sansio::{Time, TimerId};
 use siphasher::sip::SipHasher13;
-use slab::Slab;
 use std::hash::Hasher;
 use std::sync::Arc;
+
+/// Most contacts that have ended and that some subscriber has not heard of yet, for one
+/// address-of-record. Beyond it, that subscriber is sent the full state instead.
+pub const MAX_ENDED: usize = 64;
 
 /// What brought a contact into its state (RFC 3680 section 4.7.1). `created`, `probation` and
 /// `rejected` are acts of an administrator that do not exist here.
@@ -133,11 +134,9 @@ impl Watch {
         active.filter_map(Contact::binding).map(|b| b.expires).min()
     }
 
-    /// Forgets contacts that have ended and of which every subscriber knows, and the oldest of those
-    /// beyond [`MAX_ENDED`].
-    pub(super) fn forget(&mut self, subscriptions: &Slab<Subscription>) {
-        let seen = self.subscriptions.iter().filter_map(|i| subscriptions.get(*i)).map(|s| s.seen);
-        let seen = seen.min().unwrap_or(u64::MAX);
+    /// Forgets contacts that have ended and of which every subscriber knows: all have seen the change of
+    /// this serial number.
+    pub(super) fn forget(&mut self, seen: u64) {
         self.contacts.retain(|c| c.event.is_active() || c.changed > seen);
     }
 

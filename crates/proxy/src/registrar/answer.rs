@@ -1,7 +1,7 @@
 //! The header fields of a 200 to REGISTER (RFC 3261 section 10.3 step 8).
 
-use super::RegistrarConfig;
 use super::bindings::same_instance;
+use super::config::RegistrarConfig;
 use super::request::Wanted;
 use crate::gruu::Gruus;
 use crate::location::{BindingView, record::DEFAULT_Q};

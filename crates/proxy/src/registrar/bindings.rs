@@ -1,8 +1,9 @@
 //! What the contacts of a REGISTER do to the bindings there are: all of it, or nothing (RFC 3261
 //! section 10.3 steps 6 and 7).
 
+use super::config::RegistrarConfig;
+use super::refusal::Refusal;
 use super::request::{Contact, Contacts, Wanted};
-use super::{Refusal, RegistrarConfig};
 use crate::location::{BindingView, RecordEdit};
 use ringway_sansio::{Duration, Random, Time};
 use ringway_sip::Uri;

@@ -11,63 +11,27 @@
 
 mod answer;
 mod bindings;
+mod config;
+mod refusal;
 mod request;
 
 use crate::gruu::Gruus;
+use crate::keys::Secret;
 use crate::location::{BindingView, Commit, CommitTag, LocationStore};
 use answer::DateLine;
 pub(crate) use answer::q as write_q;
 pub(crate) use bindings::same_instance;
+pub use config::RegistrarConfig;
+pub(crate) use refusal::unsupported;
+use refusal::{Refusal, RefusalHeader};
 use request::Wanted;
-pub(crate) use request::{is_behind_nat, seconds, unsupported};
+pub use request::{
+    MAX_CONTACT_PARAMS, MAX_CONTACT_URI, MAX_CONTACTS_PER_REQUEST, MAX_INSTANCE, MAX_PATH,
+};
+pub(crate) use request::{is_behind_nat, seconds};
 use ringway_sansio::{Flow, Random, Time};
-use ringway_sip::{Message, write};
+use ringway_sip::Message;
 use smallvec::SmallVec;
-
-/// Most contacts that one REGISTER may name.
-pub const MAX_CONTACTS_PER_REQUEST: usize = 16;
-/// Longest Contact URI, in bytes.
-pub const MAX_CONTACT_URI: usize = 1024;
-/// Longest further parameters of one Contact, together, in bytes.
-pub const MAX_CONTACT_PARAMS: usize = 1024;
-/// Longest instance, in bytes. That of RFC 5626 section 4.1 has 45.
-pub const MAX_INSTANCE: usize = 255;
-/// Longest Path, all elements together, in bytes.
-pub const MAX_PATH: usize = 2048;
-
-/// Seconds after which a client may try again when the store could take no more.
-const RETRY_AFTER: u64 = 5;
-
-/// What the operator decides.
-#[derive(Clone, Debug)]
-pub struct RegistrarConfig {
-    /// Seconds a binding lasts when the request names no time.
-    pub default_expires: u32,
-    /// Fewest seconds a binding may last; a shorter one is answered 423.
-    pub min_expires: u32,
-    /// Most seconds a binding lasts, whatever is asked for.
-    pub max_expires: u32,
-    /// Most contacts one address-of-record may have; one more is answered 403.
-    pub max_contacts: usize,
-    /// The value of Service-Route in answers, elements with their angle brackets and `;lr`; empty for
-    /// none (RFC 3608).
-    pub service_route: Vec<u8>,
-    /// Seconds for Flow-Timer in answers to direct outbound registrations (RFC 5626 section 6).
-    pub flow_timer: Option<u32>,
-}
-
-impl Default for RegistrarConfig {
-    fn default() -> Self {
-        RegistrarConfig {
-            default_expires: 3600,
-            min_expires: 60,
-            max_expires: 7200,
-            max_contacts: 10,
-            service_route: Vec::new(),
-            flow_timer: None,
-        }
-    }
-}
 
 /// What became of a REGISTER.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -82,29 +46,6 @@ pub struct Registered {
     pub changed: bool,
 }
 
-/// Why a REGISTER fails: status, reason, and what the answer must carry besides.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Refusal {
-    status: u16,
-    reason: &'static str,
-    header: Option<RefusalHeader>,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum RefusalHeader {
-    MinExpires(u32),
-    RetryAfter,
-    /// `Unsupported: path`; unknown extensions are listed from the request.
-    PathUnsupported,
-    Unsupported,
-}
-
-impl Refusal {
-    const fn new(status: u16, reason: &'static str) -> Self {
-        Refusal { status, reason, header: None }
-    }
-}
-
 /// A registrar; one a worker.
 #[derive(Debug)]
 pub struct Registrar {
@@ -117,7 +58,7 @@ pub struct Registrar {
 
 impl Registrar {
     /// A registrar; `secret` keys its GRUUs (see [`Gruus::new`]).
-    pub fn new(config: RegistrarConfig, secret: &[u8; 32]) -> Self {
+    pub fn new(config: RegistrarConfig, secret: &Secret) -> Self {
         Registrar {
             config,
             gruus: Gruus::new(secret),
@@ -159,7 +100,7 @@ impl Registrar {
             Ok((commit, changed)) => Registered { status: 200, reason: "OK", commit, changed },
             Err(refusal) => {
                 headers.truncate(start);
-                refuse(headers, request, &refusal);
+                refusal.write(headers, request);
                 let Refusal { status, reason, .. } = refusal;
                 Registered { status, reason, commit: Commit::Done, changed: false }
             }
@@ -241,24 +182,6 @@ fn fetch(
     let bindings: SmallVec<[BindingView<'_>; 4]> =
         crate::location::Bindings::new(&record, now).collect();
     run(&bindings);
-}
-
-fn refuse(headers: &mut Vec<u8>, request: &Message<'_>, refusal: &Refusal) {
-    match refusal.header {
-        None => {}
-        Some(RefusalHeader::MinExpires(seconds)) => {
-            write::header_decimal(headers, "Min-Expires", u64::from(seconds));
-        }
-        Some(RefusalHeader::RetryAfter) => {
-            write::header_decimal(headers, "Retry-After", RETRY_AFTER);
-        }
-        Some(RefusalHeader::PathUnsupported) => write::header(headers, "Unsupported", b"path"),
-        Some(RefusalHeader::Unsupported) => {
-            for option in unsupported(request) {
-                write::header(headers, "Unsupported", option);
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,7 @@
 //! A REGISTER, read: everything that can be decided without the bindings as they are.
 
-use super::{
-    MAX_CONTACT_PARAMS, MAX_CONTACT_URI, MAX_CONTACTS_PER_REQUEST, MAX_INSTANCE, MAX_PATH, Refusal,
-    RefusalHeader, RegistrarConfig,
-};
+use super::config::RegistrarConfig;
+use super::refusal::{Refusal, RefusalHeader, unsupported};
 use crate::gruu::{Gruus, Resolved};
 use crate::location::record::DEFAULT_Q;
 use ringway_sansio::Flow;
@@ -11,11 +9,19 @@ use ringway_sip::{HeaderId, Message, NameAddr, Uri, write};
 use smallvec::SmallVec;
 use std::ops::Range;
 
+/// Most contacts that one REGISTER may name.
+pub const MAX_CONTACTS_PER_REQUEST: usize = 16;
+/// Longest Contact URI, in bytes.
+pub const MAX_CONTACT_URI: usize = 1024;
+/// Longest further parameters of one Contact, together, in bytes.
+pub const MAX_CONTACT_PARAMS: usize = 1024;
+/// Longest instance, in bytes. That of RFC 5626 section 4.1 has 45.
+pub const MAX_INSTANCE: usize = 255;
+/// Longest Path, all elements together, in bytes.
+pub const MAX_PATH: usize = 2048;
+
 /// An interval from here on is never too brief (RFC 3261 section 10.3 step 7).
 const ONE_HOUR: u32 = 3600;
-
-/// Extensions a REGISTER may require of us (RFC 3261 section 10.3 step 2).
-const EXTENSIONS: [&[u8]; 3] = [b"path", b"gruu", b"outbound"];
 
 /// Extensions that the user agent says it supports.
 #[derive(Clone, Copy, Default, Debug)]
@@ -299,15 +305,6 @@ impl Reader<'_> {
         }
         Ok(())
     }
-}
-
-/// Extensions the request requires and that are not ours, in order.
-pub(crate) fn unsupported<'m, 'a>(
-    request: &'m Message<'a>,
-) -> impl Iterator<Item = &'a [u8]> + use<'m, 'a> {
-    request
-        .items(HeaderId::Require)
-        .filter(|option| !EXTENSIONS.iter().any(|known| known.eq_ignore_ascii_case(option)))
 }
 
 fn supported(request: &Message<'_>) -> Supported {

@@ -54,7 +54,7 @@ impl World {
 
     fn with(config: RegistrarConfig) -> Self {
         World {
-            registrar: Registrar::new(config, &[4; 32]),
+            registrar: Registrar::new(config, &Secret::new(&[4; 32])),
             store: MemoryStore::new([1; 16]),
             random: SplitMix::new(1),
             now: Time::from_secs(1_700_000_000),

@@ -15,9 +15,11 @@ pub use msg::Msg;
 pub use ua::*;
 
 use ringway_proxy::config::{Auth, Config, Domain, Limits, Mode};
+use ringway_proxy::keys::Secret;
 use ringway_proxy::location::MemoryStore;
 use ringway_proxy::{
-    AuthFailure, CallEvent, Core, Event, LogLine, Paths, ResolveTarget, World as Surroundings,
+    AuthFailure, CallEvent, Core, Event, LogLine, Paths, ResolveId, ResolveTarget,
+    World as Surroundings,
 };
 use ringway_sansio::{
     Duration, Flow, Hop, Listener, Outbox, Random, SplitMix, Target, Time, Transport,
@@ -83,7 +85,7 @@ pub fn config() -> Config {
         timer_c: Duration::from_secs(185),
         registrar: Default::default(),
         limits: Limits { requests_per_source: 0, requests: 0, max_forks: 10 },
-        secret: [7; 32],
+        secret: Secret::new(&[7; 32]),
     }
 }
 
@@ -124,7 +126,7 @@ pub struct Sent {
 /// A question of the proxy's that nobody has answered yet.
 pub struct Question {
     pub worker: u8,
-    pub id: u64,
+    pub id: ResolveId,
     pub target: ResolveTarget,
 }
 
@@ -407,7 +409,7 @@ impl World {
         self.pump(question.worker);
     }
 
-    fn resolve(&mut self, worker: u8, id: u64, hops: &[Hop]) {
+    fn resolve(&mut self, worker: u8, id: ResolveId, hops: &[Hop]) {
         let (now, mut out) = (self.now, std::mem::take(&mut self.out));
         self.cores[worker as usize].handle_resolved(now, id, hops, &mut out);
         self.out = out;

@@ -257,7 +257,7 @@ fn every_key_is_documented() {
 fn origins_are_local_or_configured() {
     let origins = |text: &str| {
         let settings = Settings::parse("r.toml", text).unwrap();
-        let config = crate::setup::proxy(&settings, None, &[], 1, [0; 32]);
+        let config = crate::setup::proxy(&settings, None, &[], 1, &[0; 32]);
         crate::setup::origins(&settings, &config)
     };
     let local = "domains = [\"Example.com\", \"192.0.2.1\"]\n[[domain]]\nname = \"b.org\"\naliases = [\"c.org\"]";

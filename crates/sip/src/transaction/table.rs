@@ -8,6 +8,7 @@ use super::id::{self, ClientId, ServerId, ServerKey};
 use super::machine::{
     Client, ClientState, Deadline, Kind, Server, ServerState, Step, Timers, Transmit,
 };
+use super::report::{self, Report};
 use super::request;
 use crate::header::Via;
 use crate::message::{self, Message};
@@ -46,7 +47,7 @@ impl Hasher for Identity {
     }
 }
 
-struct ServerEntry {
+struct ServerEntry<S> {
     key: ServerKey,
     generation: u32,
     machine: Server,
@@ -55,7 +56,7 @@ struct ServerEntry {
     reply: Flow,
     /// Port to open a new connection to when the flow is gone (RFC 3261 section 18.2.2).
     sent_by_port: u16,
-    user: u64,
+    user: S,
     response: Vec<u8>,
     /// Octets of responses that may still be sent again; see [`Transactions::limit_repeats`].
     credit: u32,
@@ -68,7 +69,7 @@ pub const MAX_AMPLIFICATION: u32 = 3;
 /// The credit of a server transaction whose repeats are not limited.
 const NO_LIMIT: u32 = u32::MAX;
 
-impl ServerEntry {
+impl<S> ServerEntry<S> {
     /// Whether the response may be sent again; takes its octets off the credit.
     fn may_repeat(&mut self) -> bool {
         if self.credit == NO_LIMIT {
@@ -80,17 +81,37 @@ impl ServerEntry {
     }
 }
 
-struct ClientEntry {
+struct ClientEntry<C> {
     nonce: u64,
     /// A hash of the method: the CSeq of a response must have the same.
     method: u32,
     machine: Client,
     target: Target,
-    user: u64,
+    role: Role<C>,
     request: Vec<u8>,
-    /// Place of the transaction that cancels this one.
+    /// Index of the transaction that cancels this one.
     cancel: Option<u32>,
     clock: Clocks,
+}
+
+/// What a client transaction is for.
+#[derive(Clone, Copy)]
+enum Role<C> {
+    /// A request of the user's, which gave this with it.
+    User(C),
+    /// The CANCEL of the INVITE with this nonce. No branch names its transaction and nobody hears of it.
+    Cancels(u64),
+}
+
+impl<C: Copy> ClientEntry<C> {
+    /// The event of a transaction that has a user.
+    fn event(&self, index: u32) -> Option<ClientEvent<C>> {
+        let id = ClientId { index, nonce: self.nonce };
+        match self.role {
+            Role::User(user) => Some(ClientEvent { id, user }),
+            Role::Cancels(_) => None,
+        }
+    }
 }
 
 /// The two deadlines of a transaction share one place in the wheel: that of the earlier.
@@ -158,22 +179,22 @@ pub enum Incoming {
 
 /// A response that goes up to the transaction user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClientEvent {
+pub struct ClientEvent<C> {
     /// The transaction.
     pub id: ClientId,
     /// What the user gave when it sent the request.
-    pub user: u64,
+    pub user: C,
 }
 
 /// What the passing of time brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expired {
+pub enum Expired<C, S> {
     /// Timer B or F: no final response came.
-    ClientTimeout(ClientEvent),
+    ClientTimeout(ClientEvent<C>),
     /// A client transaction has come to its end and is forgotten.
-    ClientGone(ClientEvent),
-    /// A server transaction has come to its end and is forgotten, with the user's number.
-    ServerGone(u64),
+    ClientGone(ClientEvent<C>),
+    /// A server transaction has come to its end and is forgotten; what the user gave when it opened it.
+    ServerGone(S),
     /// Something was retransmitted.
     Nothing,
 }
@@ -193,21 +214,22 @@ pub struct Counters {
     pub refused: u64,
 }
 
-/// All transactions of one worker.
-pub struct Transactions {
+/// All transactions of one worker. `C` is what the user knows a client transaction by, and `S` a server
+/// transaction: small values that are returned with what happens to it.
+pub struct Transactions<C, S> {
     worker: u8,
     secret: [u8; 16],
     timers: Timers,
-    servers: Slab<ServerEntry>,
+    servers: Slab<ServerEntry<S>>,
     keys: HashMap<u128, u32, BuildHasherDefault<Identity>>,
-    clients: Slab<ClientEntry>,
+    clients: Slab<ClientEntry<C>>,
     wheel: TimerWheel<Tick>,
     generation: u32,
     /// What has been done for the operator to see.
     pub counters: Counters,
 }
 
-impl Transactions {
+impl<C: Copy, S: Copy> Transactions<C, S> {
     /// An empty table. `random` gives the key of the look-up hash.
     pub fn new(worker: u8, timers: Timers, random: &mut dyn Random, now: Time) -> Self {
         let mut secret = [0; 16];
@@ -300,9 +322,9 @@ impl Transactions {
         id::server_key(&self.secret, request, via, request.method())
     }
 
-    /// The INVITE server transaction that a CANCEL is for, with its user's number (RFC 3261
+    /// The INVITE server transaction that a CANCEL is for, with what its user knows it by (RFC 3261
     /// section 9.2).
-    pub fn cancelled(&self, cancel: &Message<'_>, via: &Via<'_>) -> Option<(ServerId, u64)> {
+    pub fn cancelled(&self, cancel: &Message<'_>, via: &Via<'_>) -> Option<(ServerId, S)> {
         let key = id::server_key(&self.secret, cancel, via, Method::Invite);
         let index = *self.keys.get(&key.0)?;
         let entry = &self.servers[index as usize];
@@ -316,13 +338,13 @@ impl Transactions {
         kind: Kind,
         reply: Flow,
         sent_by_port: u16,
-        user: u64,
+        user: S,
     ) -> Option<ServerId> {
         if self.is_full() {
             self.counters.refused += 1;
             return None;
         }
-        self.generation = self.generation.wrapping_add(1) & CHECK as u32;
+        self.generation = self.generation.wrapping_add(1) & report::CHECK;
         let index = self.servers.insert(ServerEntry {
             key,
             generation: self.generation,
@@ -383,13 +405,13 @@ impl Transactions {
             let octets = out.buffer().len() - start;
             entry.credit = entry.credit.saturating_sub(octets as u32);
         }
-        let report = report(true, id.index, id.generation as u64);
-        out.finish(start, Target::Flow(entry.reply), report);
+        let report = Report::Server { index: id.index, check: id.generation };
+        out.finish(start, Target::Flow(entry.reply), report.to_u64());
         entry.clock.apply(now, &step, &mut self.wheel, Tick::Server(id.index));
     }
 
-    /// The user's number of a server transaction that still lives.
-    pub fn server_user(&self, id: ServerId) -> Option<u64> {
+    /// What the user knows a server transaction by that still lives.
+    pub fn server_user(&self, id: ServerId) -> Option<S> {
         self.servers
             .get(id.index as usize)
             .filter(|e| e.generation == id.generation)
@@ -426,7 +448,7 @@ impl Transactions {
         id: ClientId,
         kind: Kind,
         target: Target,
-        user: u64,
+        user: C,
         out: &mut Outbox,
         start: usize,
     ) {
@@ -443,13 +465,13 @@ impl Transactions {
             method: hash_method(method_of(&out.buffer()[start..])),
             machine,
             target: target.clone(),
-            user,
+            role: Role::User(user),
             request,
             cancel: None,
             clock: Clocks::new(),
         }) as u32;
         debug_assert_eq!(index, id.index);
-        out.finish(start, target, report(false, index, id.nonce & CHECK));
+        out.finish(start, target, client_report(index, id.nonce));
         self.clients[index as usize].clock.apply(now, &step, &mut self.wheel, Tick::Client(index));
     }
 
@@ -461,7 +483,7 @@ impl Transactions {
         id: ClientId,
         response: &Message<'_>,
         out: &mut Outbox,
-    ) -> Option<ClientEvent> {
+    ) -> Option<ClientEvent<C>> {
         // Section 17.1.3: the method in CSeq tells a CANCEL's response from its INVITE's.
         let method = response.method();
         if method == Method::Cancel {
@@ -483,9 +505,8 @@ impl Transactions {
         if entry.machine.state() == ClientState::Accepted && !entry.request.is_empty() {
             entry.request = Vec::new();
         }
-        let user = entry.user;
         entry.clock.apply(now, &step, &mut self.wheel, Tick::Client(id.index));
-        step.pass.then_some(ClientEvent { id, user })
+        if step.pass { entry.event(id.index) } else { None }
     }
 
     /// Whether a client INVITE transaction has had a provisional but no final response, so that a
@@ -529,8 +550,7 @@ impl Transactions {
             method: hash_method(b"CANCEL"),
             machine,
             target: target.clone(),
-            // Whose CANCEL it is, for what answers it.
-            user: id.nonce,
+            role: Role::Cancels(id.nonce),
             request,
             cancel: None,
             clock: Clocks::new(),
@@ -542,9 +562,9 @@ impl Transactions {
 
     fn cancel_response(&mut self, now: Time, invite: ClientId, status: u16) {
         let Some(index) = client(&mut self.clients, invite).and_then(|e| e.cancel) else { return };
-        // The place may have passed to another transaction since.
+        // The index may have passed to another transaction since.
         let Some(entry) = self.clients.get_mut(index as usize) else { return };
-        if entry.nonce != NO_NAME || entry.user != invite.nonce {
+        if !matches!(entry.role, Role::Cancels(nonce) if nonce == invite.nonce) {
             return;
         }
         let step = entry.machine.response(status, &self.timers);
@@ -554,39 +574,42 @@ impl Transactions {
     /// Tells that what was sent under `report` could not be sent. A client transaction ends
     /// (RFC 3261 section 17.1.4) and its user is told; a response is tried once over a new
     /// connection (section 18.2.2).
-    pub fn not_sent(&mut self, now: Time, number: u64, out: &mut Outbox) -> Option<ClientEvent> {
-        let (index, check) = parts(number);
-        if number & SERVER_REPORT != 0 {
+    pub fn not_sent(
+        &mut self,
+        now: Time,
+        report: Report,
+        out: &mut Outbox,
+    ) -> Option<ClientEvent<C>> {
+        if let Report::Server { index, check } = report {
             self.reply_anew(index, check, out);
             return None;
         }
-        let event = self.unanswered(number)?;
+        let index = self.unanswered(report)?;
         self.end_client(now, index);
         // A CANCEL has no user; its INVITE has a deadline of its own.
-        (event.id.nonce != NO_NAME).then_some(event)
+        self.clients[index as usize].event(index)
     }
 
-    /// Tells that the connection by which the request sent under `number` left has ended. Where nothing
+    /// Tells that the connection by which the request sent under `report` left has ended. Where nothing
     /// has answered the request, its user is told, as if it could not be sent (RFC 3261 section 17.1.4);
     /// but it may have arrived, and the answer may come over another connection (section 18.2.2). A
     /// session may stand behind a late 2xx to an INVITE, so that an INVITE is listened for to its end
     /// (timer B). What has a provisional response is left alone.
-    pub fn cut_off(&mut self, now: Time, number: u64) -> Option<ClientEvent> {
-        let event = self.unanswered(number).filter(|event| event.id.nonce != NO_NAME)?;
-        let index = event.id.index;
+    pub fn cut_off(&mut self, now: Time, report: Report) -> Option<ClientEvent<C>> {
+        let index = self.unanswered(report)?;
+        let event = self.clients[index as usize].event(index)?;
         if self.clients[index as usize].machine.kind() == Kind::NonInvite {
             self.end_client(now, index);
         }
         Some(event)
     }
 
-    /// The client transaction that sent under this number, while nothing has answered it.
-    fn unanswered(&self, number: u64) -> Option<ClientEvent> {
-        let (index, check) = parts(number);
-        let entry = self.clients.get(index as usize).filter(|_| number & SERVER_REPORT == 0)?;
+    /// The index of the client transaction that sent under this number, while nothing has answered it.
+    fn unanswered(&self, report: Report) -> Option<u32> {
+        let Report::Client { index, check } = report else { return None };
+        let entry = self.clients.get(index as usize)?;
         let waits = matches!(entry.machine.state(), ClientState::Calling | ClientState::Trying);
-        let event = ClientEvent { id: ClientId { index, nonce: entry.nonce }, user: entry.user };
-        (entry.nonce & CHECK == check && waits).then_some(event)
+        (check_of(entry.nonce) == check && waits).then_some(index)
     }
 
     /// Ends a client transaction with the next tick.
@@ -597,9 +620,9 @@ impl Transactions {
         entry.clock.apply(now, &step, &mut self.wheel, Tick::Client(index));
     }
 
-    fn reply_anew(&mut self, index: u32, check: u64, out: &mut Outbox) {
+    fn reply_anew(&mut self, index: u32, check: u32, out: &mut Outbox) {
         let Some(entry) = self.servers.get_mut(index as usize) else { return };
-        if u64::from(entry.generation) != check
+        if entry.generation != check
             || entry.response.is_empty()
             || entry.sent_by_port == 0
             || !matches!(entry.reply.transport, Transport::Tcp | Transport::Tls)
@@ -621,14 +644,14 @@ impl Transactions {
     }
 
     /// Fires one timer that is due; `None` when no more are.
-    pub fn expire(&mut self, now: Time, out: &mut Outbox) -> Option<Expired> {
+    pub fn expire(&mut self, now: Time, out: &mut Outbox) -> Option<Expired<C, S>> {
         match self.wheel.expire(now)? {
             Tick::Server(index) => Some(self.server_tick(now, index, out)),
             Tick::Client(index) => Some(self.client_tick(now, index, out)),
         }
     }
 
-    fn server_tick(&mut self, now: Time, index: u32, out: &mut Outbox) -> Expired {
+    fn server_tick(&mut self, now: Time, index: u32, out: &mut Outbox) -> Expired<C, S> {
         let entry = &mut self.servers[index as usize];
         entry.clock.timer = TimerId::NONE;
         if entry.clock.deadline.is_some_and(|d| d <= now) {
@@ -654,14 +677,13 @@ impl Transactions {
         Expired::Nothing
     }
 
-    fn client_tick(&mut self, now: Time, index: u32, out: &mut Outbox) -> Expired {
+    fn client_tick(&mut self, now: Time, index: u32, out: &mut Outbox) -> Expired<C, S> {
         let entry = &mut self.clients[index as usize];
         entry.clock.timer = TimerId::NONE;
-        let event = ClientEvent { id: ClientId { index, nonce: entry.nonce }, user: entry.user };
         if entry.clock.deadline.is_some_and(|d| d <= now) {
-            let nameless = entry.nonce == NO_NAME;
+            let event = entry.event(index);
             let timed_out = entry.machine.deadline().pass;
-            if timed_out && !nameless {
+            if let Some(event) = event.filter(|_| timed_out) {
                 // The user hears of the time-out first and of the end with the next tick.
                 entry.clock.deadline = None;
                 let step =
@@ -670,13 +692,13 @@ impl Transactions {
                 return Expired::ClientTimeout(event);
             }
             self.remove_client(index);
-            return if nameless { Expired::Nothing } else { Expired::ClientGone(event) };
+            return event.map_or(Expired::Nothing, Expired::ClientGone);
         }
         let step = entry.machine.repeat(&self.timers);
         if step.transmit == Transmit::Last {
             self.counters.retransmitted += 1;
-            let number = report(false, index, entry.nonce & CHECK);
-            out.push(entry.target.clone(), number, |buf| buf.extend_from_slice(&entry.request));
+            let report = client_report(index, entry.nonce);
+            out.push(entry.target.clone(), report, |buf| buf.extend_from_slice(&entry.request));
         }
         entry.clock.apply(now, &step, &mut self.wheel, Tick::Client(index));
         Expired::Nothing
@@ -713,23 +735,13 @@ impl Transactions {
 /// The nonce of a client transaction that no branch names. Drawn nonces have 56 bits.
 const NO_NAME: u64 = u64::MAX;
 
-/// Marks report numbers of server transactions.
-const SERVER_REPORT: u64 = 1 << 63;
-
-/// Marks report numbers that are not a transaction's, but the transaction user's own.
-pub const USER_REPORT: u64 = 1 << 62;
-
-/// The bits of a transaction's name that stand in its report numbers.
-const CHECK: u64 = 0x3fff_ffff;
-
-/// The number under which a failure to send is told: whose, which place, and 30 bits of its name.
-fn report(server: bool, index: u32, check: u64) -> u64 {
-    (if server { SERVER_REPORT } else { 0 }) | (check & CHECK) << 32 | u64::from(index)
+/// The bits of a nonce that stand in reports.
+fn check_of(nonce: u64) -> u32 {
+    nonce as u32 & report::CHECK
 }
 
-/// Place and name out of such a number.
-fn parts(number: u64) -> (u32, u64) {
-    ((number & 0xffff_ffff) as u32, number >> 32 & CHECK)
+fn client_report(index: u32, nonce: u64) -> u64 {
+    Report::Client { index, check: check_of(nonce) }.to_u64()
 }
 
 /// The method of a request that begins here.
@@ -744,10 +756,10 @@ fn hash_method(method: &[u8]) -> u32 {
     hasher.finish() as u32
 }
 
-fn server(slab: &mut Slab<ServerEntry>, id: ServerId) -> Option<&mut ServerEntry> {
+fn server<S>(slab: &mut Slab<ServerEntry<S>>, id: ServerId) -> Option<&mut ServerEntry<S>> {
     slab.get_mut(id.index as usize).filter(|e| e.generation == id.generation)
 }
 
-fn client(slab: &mut Slab<ClientEntry>, id: ClientId) -> Option<&mut ClientEntry> {
+fn client<C>(slab: &mut Slab<ClientEntry<C>>, id: ClientId) -> Option<&mut ClientEntry<C>> {
     slab.get_mut(id.index as usize).filter(|e| e.nonce == id.nonce)
 }

@@ -1,72 +1,20 @@
 //! The response context (RFC 3261 section 16.2): one proxied request, its branches and the best
 //! answer so far.
 
-use super::{CallEvent, CallInfo};
+use crate::core::events::{CallEvent, CallInfo};
+use crate::core::ids::{BranchId, ContextId};
+use crate::core::request::Findings;
+use crate::core::target::RequestTarget;
 use ringway_sansio::{Flow, Hop, Time, TimerId, Transport};
 use ringway_sip::transaction::{ClientId, Kind, ServerId};
+use slab::Slab;
 use smallvec::SmallVec;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
+use std::ops::{Index, IndexMut};
 use std::sync::Arc;
 
-/// One element of the target set.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct RequestTarget {
-    /// The Request-URI on this branch.
-    pub uri: Vec<u8>,
-    /// Value of the Route header field to put on top: the Path of a binding; empty for none.
-    pub path: Vec<u8>,
-    /// Preference in thousandths.
-    pub q: u16,
-    /// Where to try, last first.
-    pub attempts: SmallVec<[Attempt; 1]>,
-    /// Where it comes from.
-    pub origin: Origin,
-}
-
-/// What made a target, which decides where it may lead.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Origin {
-    /// The request itself: its Request-URI, Route or flow token.
-    Request,
-    /// A routing rule.
-    Rule,
-    /// A contact that a user has registered, from this address where that is still known. A flow that
-    /// is lost is then a user who is not there.
-    Location(Option<IpAddr>),
-}
-
-impl RequestTarget {
-    /// The only target of a request that is for no user of ours.
-    pub(super) fn remote(
-        uri: Vec<u8>,
-        origin: Origin,
-        attempts: SmallVec<[Attempt; 1]>,
-    ) -> RequestTarget {
-        RequestTarget { uri, path: Vec::new(), q: 1000, attempts, origin }
-    }
-
-    /// Whether it comes from the location service.
-    pub(super) fn is_located(&self) -> bool {
-        matches!(self.origin, Origin::Location(_))
-    }
-}
-
-/// One way to reach a target.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Attempt {
-    /// Over the flow a phone registered on.
-    Flow(Flow),
-    /// Another binding of the same instance (RFC 5626 section 7).
-    Binding(Box<RequestTarget>),
-    /// A located server.
-    Hop(Hop),
-    /// Over UDP, whatever the size: TCP has been refused there (RFC 3261 section 18.1.1).
-    Datagram(SocketAddr),
-    /// Whatever the topmost Route or else the Request-URI says.
-    Uri,
-    /// Through this next hop, which is put on top as a Route.
-    Via(Box<str>),
-}
+/// Tables larger than this give their memory back when they fall empty.
+const KEEP_ENTRIES: usize = 1024;
 
 /// Why a branch is cancelled (RFC 3326).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,49 +66,26 @@ pub(super) struct Branch {
 }
 
 impl Branch {
+    pub(super) fn waiting(target: RequestTarget) -> Branch {
+        Branch {
+            target,
+            state: State::Waiting,
+            client: None,
+            timer_c: TimerId::NONE,
+            cancel: None,
+            breadth: 0,
+            through: None,
+            hop: None,
+            again: false,
+            on_flow: false,
+            went: None,
+        }
+    }
+
     /// Whether this client transaction carries the present attempt, and is waited for.
     pub(super) fn is(&self, client: ClientId) -> bool {
         self.state == State::Sent && self.client == Some(client)
     }
-}
-
-/// What the first parse found out that later branches need again.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Kept {
-    pub routes_used: usize,
-    pub last_route_used: bool,
-    pub max_forwards: u8,
-    pub max_breadth: u32,
-    /// The domain for whose realm the credentials were.
-    pub realm: Option<usize>,
-    /// From a trusted peer, within a dialog of ours, or in a network without digest: it may go to a
-    /// routing rule's next hop without a rule.
-    pub privileged: bool,
-    pub spiral: u64,
-    pub record_route: bool,
-    /// Whether the branch of stateless forwarding leads back. No response comes to an ACK, but that of an
-    /// INVITE which was forwarded statelessly must have the branch of its INVITE.
-    pub way_back: bool,
-    /// The dialog of ours that it belongs to.
-    pub in_dialog: Option<InDialog>,
-}
-
-impl Kept {
-    /// Whether the sender has proved to be a user, is trusted, or belongs to a dialog of ours.
-    pub(super) fn is_known(&self) -> bool {
-        self.privileged || self.realm.is_some() || self.in_dialog.is_some()
-    }
-}
-
-/// The dialog of ours that a request belongs to.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct InDialog {
-    /// When it began.
-    pub began: Time,
-    /// Whether the caller sends.
-    pub by_caller: bool,
-    /// Its key among the dialogs whose marks are void.
-    pub key: u64,
 }
 
 /// The best final response so far.
@@ -171,9 +96,16 @@ pub(super) struct Best {
     pub bytes: Vec<u8>,
 }
 
+impl Best {
+    /// Whether it is of our own making.
+    pub(super) fn is_ours(&self) -> bool {
+        self.bytes.is_empty()
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Context {
-    pub serial: u32,
+    pub id: ContextId,
     pub kind: Kind,
     pub server: ServerId,
     /// The request as it came; freed once a final answer has gone back.
@@ -182,7 +114,7 @@ pub(super) struct Context {
     pub flow: Flow,
     /// Where answers go.
     pub reply: Flow,
-    pub kept: Kept,
+    pub findings: Findings,
     pub branches: SmallVec<[Branch; 1]>,
     pub best: Option<Best>,
     /// WWW-Authenticate and Proxy-Authenticate lines of all 401 and 407 (section 16.7 item 7).
@@ -210,10 +142,6 @@ pub(super) struct Context {
 }
 
 impl Context {
-    pub(super) fn is_answered(&self) -> bool {
-        self.answered
-    }
-
     /// Whether a branch is under way or yet to come.
     pub(super) fn is_pending(&self) -> bool {
         self.branches.iter().any(|b| b.state != State::Done)
@@ -255,14 +183,90 @@ fn rank(status: u16) -> u16 {
     }
 }
 
-/// The number under which transactions know a branch.
-pub(super) fn user(context: usize, serial: u32, branch: usize) -> u64 {
-    (context as u64 & 0xffff_ffff) << 32 | u64::from(serial & 0xffff) << 16 | branch as u64 & 0xffff
+/// The contexts of a worker.
+pub(super) struct Contexts {
+    slab: Slab<Context>,
+    /// Of the newest context.
+    serial: u32,
 }
 
-/// Back from [`user`]: index, low half of the serial, branch.
-pub(super) fn from_user(user: u64) -> (usize, u32, usize) {
-    ((user >> 32) as usize, (user >> 16 & 0xffff) as u32, (user & 0xffff) as usize)
+impl Contexts {
+    pub(super) fn new() -> Contexts {
+        Contexts { slab: Slab::new(), serial: 0 }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.slab.len()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Context> {
+        self.slab.iter().map(|(_, context)| context)
+    }
+
+    /// The id of a context to be; follow with [`Contexts::insert`].
+    pub(super) fn reserve(&mut self) -> ContextId {
+        self.serial = self.serial.wrapping_add(1);
+        ContextId { index: self.slab.vacant_key() as u32, serial: self.serial }
+    }
+
+    /// Adds the context whose id has just been reserved.
+    pub(super) fn insert(&mut self, context: Context) {
+        let id = context.id;
+        let index = self.slab.insert(context);
+        debug_assert_eq!(index as u32, id.index);
+    }
+
+    /// A context that still lives.
+    pub(super) fn get_mut(&mut self, id: ContextId) -> Option<&mut Context> {
+        self.slab.get_mut(id.index as usize).filter(|context| context.id == id)
+    }
+
+    /// Whether a context still lives.
+    pub(super) fn has(&self, id: ContextId) -> bool {
+        self.slab.get(id.index as usize).is_some_and(|context| context.id == id)
+    }
+
+    pub(super) fn remove(&mut self, id: ContextId) -> Context {
+        let context = self.slab.remove(id.index as usize);
+        if self.slab.is_empty() && self.slab.capacity() > KEEP_ENTRIES {
+            self.slab = Slab::new();
+        }
+        context
+    }
+}
+
+/// A context that is known to live.
+impl Index<ContextId> for Contexts {
+    type Output = Context;
+
+    fn index(&self, id: ContextId) -> &Context {
+        let context = &self.slab[id.index as usize];
+        debug_assert_eq!(context.id, id);
+        context
+    }
+}
+
+impl IndexMut<ContextId> for Contexts {
+    fn index_mut(&mut self, id: ContextId) -> &mut Context {
+        let context = &mut self.slab[id.index as usize];
+        debug_assert_eq!(context.id, id);
+        context
+    }
+}
+
+/// A branch of a context that is known to live.
+impl Index<BranchId> for Contexts {
+    type Output = Branch;
+
+    fn index(&self, id: BranchId) -> &Branch {
+        &self[id.context].branches[usize::from(id.branch)]
+    }
+}
+
+impl IndexMut<BranchId> for Contexts {
+    fn index_mut(&mut self, id: BranchId) -> &mut Branch {
+        &mut self[id.context].branches[usize::from(id.branch)]
+    }
 }
 
 #[cfg(test)]
@@ -275,10 +279,5 @@ mod tests {
         let mut order = [603, 503, 500, 408, 404, 486, 401, 302];
         order.sort_by_key(|&s| (rank(s), s));
         assert_eq!(order, [603, 302, 401, 404, 486, 408, 500, 503]);
-    }
-
-    #[test]
-    fn user_numbers_read_back() {
-        assert_eq!(from_user(user(70_000, 0x1_0005, 3)), (70_000, 5, 3));
     }
 }

@@ -6,16 +6,20 @@
 //! that have moved. After a restart both are forgotten; then a party that has moved must authenticate
 //! like anybody else, and a mark of a dialog that is over holds until its time has come.
 
-use super::context::InDialog;
-use super::preroute::{MARK_AFTER, Routed};
-use super::{Core, Pass};
-use crate::mark::{DialogId, MAX_DIALOG, Mark, Side, TargetHash};
+use super::request::{InDialog, Pass};
+use super::trust::Trust;
+use crate::mark::{DialogId, MARK_LEN, MAX_DIALOG, Mark, Marks, Side, TargetHash};
+use crate::shared::Shared;
 use ringway_sansio::{Duration, Flow, Time};
 use ringway_sip::header::{HeaderId, NameAddr};
 use ringway_sip::message::{Message, Method};
 use ringway_sip::uri::Uri;
 use std::hash::Hasher;
 use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Stands between a flow token and a mark; no character of either.
+pub(super) const MARK_AFTER: u8 = b'.';
 
 /// Whether the target of a request within a dialog is the other party's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,11 +78,26 @@ fn tag_of<'a>(address: Result<NameAddr<'a>, ringway_sip::message::Malformed>) ->
     address.ok().and_then(|address| address.tag()).unwrap_or_default()
 }
 
-impl Core {
+/// The dialogs that this proxy has built. It keeps nothing of them but what a mark cannot say.
+pub(super) struct Dialogs {
+    marks: Marks,
+    shared: Arc<Shared>,
+}
+
+impl Dialogs {
+    pub(super) fn new(marks: Marks, shared: Arc<Shared>) -> Dialogs {
+        Dialogs { marks, shared }
+    }
+
     /// The mark beside `token` in a Route of a request, if it holds for the request's dialog.
-    pub(super) fn read_mark(&self, pass: &Pass<'_>, token: &[u8], text: &[u8]) -> Option<Mark> {
-        let msg = pass.msg;
-        self.marks.read(text, token, pass.now, |side| {
+    pub(super) fn read_mark(
+        &self,
+        now: Time,
+        msg: &Message<'_>,
+        token: &[u8],
+        text: &[u8],
+    ) -> Option<Mark> {
+        self.marks.read(text, token, now, |side| {
             let (from, to) = (tag_of(msg.from()), tag_of(msg.to()));
             match side {
                 Side::Callee => {
@@ -89,14 +108,25 @@ impl Core {
         })
     }
 
+    /// The hash of where a request goes: to this Route, or else to its Request-URI.
+    pub(super) fn target(&self, route: Option<&[u8]>, bytes: &[u8], uri: &Uri<'_>) -> TargetHash {
+        match route {
+            Some(route) => self.marks.target(route),
+            None => self.marks.target_of(bytes, Some(uri), uri.host_ip()),
+        }
+    }
+
     /// Whether a request by a mark that holds is one of its dialog: an in-dialog method, with a To tag,
     /// to the target of the other party, of a dialog that is not over. Returns what it is not, or the dialog
     /// and whether its target is the other party's, so that it may be followed where the flow is gone.
-    pub(super) fn belongs_to_dialog(
+    /// `over_flow` says that a token beside the mark names a flow.
+    pub(super) fn recognise(
         &self,
+        now: Time,
         pass: &Pass<'_>,
-        routed: &Routed<'_>,
         mark: &Mark,
+        target: TargetHash,
+        over_flow: bool,
     ) -> Result<(InDialog, Followed), &'static str> {
         let msg = pass.msg;
         let (from, to) = (tag_of(msg.from()), tag_of(msg.to()));
@@ -104,26 +134,22 @@ impl Core {
             return Err("a dialog's Route on a request of no dialog");
         }
         let (began, by_caller) = (mark.began, mark.side != Side::Callee);
-        let dialog = InDialog { began, by_caller, key: self.dialog_key(msg.call_id(), from, to) };
-        if self.is_refused(pass.now, mark.side, msg.call_id(), from, to)
-            || self.is_ended(pass.now, dialog.key)
+        let dialog = InDialog { began, by_caller, key: self.key(msg.call_id(), from, to) };
+        if self.is_refused(now, mark.side, msg.call_id(), from, to)
+            || self.is_ended(now, dialog.key)
         {
             return Err("a dialog's Route after the dialog");
         }
-        let target = match routed.next {
-            Some(route) => self.marks.target(route.uri),
-            None => self.marks.target_of(routed.uri_bytes, Some(&routed.uri), routed.uri.host_ip()),
-        };
         let moved = || {
             let key = self.moved_key(msg.call_id(), to, &target);
-            self.shared.moved.get(key, pass.now).is_some()
+            self.shared.moved.get(key, now).is_some()
         };
         // Over a flow the request reaches the peer that the token names, whatever its Request-URI.
         let followed = if target == mark.target {
             if mark.verified { Followed::Verified } else { Followed::Claimed }
         } else if moved() {
             Followed::Verified
-        } else if routed.flow.is_some() {
+        } else if over_flow {
             Followed::No
         } else {
             return Err("a dialog's Route to another target");
@@ -139,7 +165,7 @@ impl Core {
             // It has come with a 2xx.
             Side::Caller => return false,
         };
-        self.shared.revoked.get(self.dialog_key(call_id, caller, b""), now).is_some()
+        self.shared.revoked.get(self.key(call_id, caller, b""), now).is_some()
     }
 
     /// Whether a BYE has ended the dialog of this key, and nothing of it can be under way any more.
@@ -151,7 +177,7 @@ impl Core {
     /// Notes where a party of a dialog is now: `msg` is a request of a dialog of ours, or the 2xx to
     /// one, that came from `flow`. Only the address it came from is believed; behind a NAT or another
     /// proxy, flow and Route lead there as before.
-    pub(super) fn refresh_target(&mut self, now: Time, flow: &Flow, msg: &Message<'_>) {
+    pub(super) fn refresh_target(&self, now: Time, flow: &Flow, msg: &Message<'_>) {
         let Some(Ok(contact)) = msg.items(HeaderId::Contact).next().map(NameAddr::parse) else {
             return;
         };
@@ -166,22 +192,37 @@ impl Core {
 
     /// The mark for the callee of a request that may begin a dialog: its requests go to the topmost
     /// Record-Route of the proxies before us, or else to the caller's Contact.
-    pub(super) fn callee_mark(&self, now: Time, msg: &Message<'_>, from: &Flow) -> Mark {
+    fn callee_mark(&self, now: Time, trust: &Trust, msg: &Message<'_>, from: &Flow) -> Mark {
         let next = [HeaderId::RecordRoute, HeaderId::Contact]
             .into_iter()
             .find_map(|id| NameAddr::parse(msg.items(id).next()?).ok());
         let next = next.map_or(&b""[..], |next| next.uri);
-        let (target, verified) = self.target_at(next, from.remote.ip());
+        let (target, verified) = self.target_at(trust, next, from.remote.ip());
         Mark { side: Side::Callee, began: now, target, verified }
+    }
+
+    /// Writes the marks of one request that may begin a dialog, each beside the flow token of its
+    /// Record-Route value.
+    pub(super) fn callee_marks<'a>(
+        &'a self,
+        now: Time,
+        trust: &Trust,
+        msg: &'a Message<'_>,
+        from: &Flow,
+    ) -> impl Fn(&[u8]) -> [u8; MARK_LEN] + 'a {
+        let mark = self.callee_mark(now, trust, msg, from);
+        let caller_tag = tag_of(msg.from());
+        let dialog = DialogId { call_id: msg.call_id(), caller_tag, callee_tag: b"" };
+        move |token| self.marks.text(&mark, &dialog, token)
     }
 
     /// The hash of where a party says it is, and whether it is there: it sends from there, or is trusted.
     /// What it only claims may be followed, but not to where it would have no right to send.
-    fn target_at(&self, uri: &[u8], from: IpAddr) -> (TargetHash, bool) {
+    fn target_at(&self, trust: &Trust, uri: &[u8], from: IpAddr) -> (TargetHash, bool) {
         let parsed = Uri::parse(uri).ok();
         let literal = parsed.as_ref().and_then(Uri::host_ip);
         let verified = literal.is_some_and(|ip| ip.to_canonical() == from.to_canonical())
-            || self.is_trusted_ip(from);
+            || trust.is_trusted(from);
         (self.marks.target_of(uri, parsed.as_ref(), literal), verified)
     }
 
@@ -191,6 +232,7 @@ impl Core {
     pub(super) fn mark_for_caller(
         &self,
         now: Time,
+        trust: &Trust,
         msg: &Message<'_>,
         from: &Flow,
         ruled: bool,
@@ -213,7 +255,7 @@ impl Core {
                 continue;
             };
             let side = if msg.status() >= 200 { Side::Caller } else { Side::EarlyCaller };
-            let (target, there) = self.target_at(next, from.remote.ip());
+            let (target, there) = self.target_at(trust, next, from.remote.ip());
             let mark = Mark { side, target, verified: ruled || there, ..mark };
             let text = self.marks.text(&mark, &DialogId { callee_tag, ..callee }, token);
             // A mark is the end of a user part.
@@ -225,14 +267,14 @@ impl Core {
     }
 
     /// The dialog of a request that began one never came about: its marks are void.
-    pub(super) fn revoke_refused(&mut self, now: Time, msg: &Message<'_>) {
-        let key = self.dialog_key(msg.call_id(), tag_of(msg.from()), b"");
+    pub(super) fn refused(&self, now: Time, msg: &Message<'_>) {
+        let key = self.key(msg.call_id(), tag_of(msg.from()), b"");
         self.shared.revoked.put(key, 1, now, MAX_DIALOG);
     }
 
     /// A BYE has been answered: the marks of its dialog, which has this key, become void when nothing of
     /// it can be under way any more.
-    pub(super) fn revoke_ended(&mut self, now: Time, key: u64) {
+    pub(super) fn ended(&self, now: Time, key: u64) {
         if self.shared.revoked.get(key, now).is_none() {
             self.shared.revoked.put(key, 1, now, MAX_DIALOG);
         }
@@ -240,12 +282,12 @@ impl Core {
 
     /// A request begins a dialog anew by the Call-ID and tag of one that was refused, as one with
     /// credentials does (RFC 3261 section 8.1.3.5).
-    pub(super) fn begin_dialog(&mut self, msg: &Message<'_>) {
-        self.shared.revoked.remove(self.dialog_key(msg.call_id(), tag_of(msg.from()), b""));
+    pub(super) fn begun(&self, msg: &Message<'_>) {
+        self.shared.revoked.remove(self.key(msg.call_id(), tag_of(msg.from()), b""));
     }
 
     /// The key of a dialog, whichever of its tags comes first.
-    fn dialog_key(&self, call_id: &[u8], one: &[u8], other: &[u8]) -> u64 {
+    fn key(&self, call_id: &[u8], one: &[u8], other: &[u8]) -> u64 {
         let mut h = self.shared.revoked.hasher();
         for field in [call_id, one.max(other), one.min(other)] {
             h.write(field);

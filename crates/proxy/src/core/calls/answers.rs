@@ -1,0 +1,218 @@
+//! Response processing: RFC 3261 section 16.7.
+
+use super::context::{Best, CancelReason, State};
+use super::{Calls, Tick};
+use crate::core::dialogs::refreshes_target;
+use crate::core::ids::BranchId;
+use crate::core::target::{Attempt, Origin};
+use crate::core::turn::Turn;
+use crate::forward;
+use ringway_sansio::{Flow, Target, TimerId};
+use ringway_sip::header::{HeaderId, Via};
+use ringway_sip::message::{Message, Slot};
+use ringway_sip::transaction::machine::ServerState;
+use ringway_sip::transaction::{ClientId, Kind};
+
+/// A response that came back over a branch.
+#[derive(Clone, Copy)]
+pub(in crate::core) struct Answer<'a> {
+    /// The flow it came on.
+    pub flow: &'a Flow,
+    pub msg: &'a Message<'a>,
+    /// Its topmost Via, which is ours.
+    pub via: &'a Via<'a>,
+}
+
+impl Calls {
+    /// A response that its client transaction passed up.
+    pub(in crate::core) fn answer(
+        &mut self,
+        t: &mut Turn<'_>,
+        client: ClientId,
+        id: BranchId,
+        answer: &Answer<'_>,
+    ) {
+        let Some(id) = self.find(id) else { return };
+        let msg = answer.msg;
+        if msg.items(HeaderId::Via).nth(1).is_none() {
+            // Section 16.7 item 3: with no other Via it cannot be forwarded. Whoever lost them will
+            // not do better, so the branch has failed.
+            if msg.status() >= 200 && self.contexts[id].is(client) {
+                self.contexts[id].target.attempts.clear();
+                self.branch_failed(t, client, id, 502);
+            }
+            return;
+        }
+        // An attempt that was abandoned may still speak. If it rings after all it is cancelled; if it
+        // answers after all, that is as good as any 2xx.
+        let given_up = !self.contexts[id].is(client);
+        match msg.status() {
+            100..=199 if given_up => {
+                self.cancel_client(t, id.context, client, CancelReason::Timeout);
+            }
+            100..=199 => self.provisional(t, id, answer),
+            200..=299 => {
+                if !given_up {
+                    self.branch_done(id);
+                }
+                self.success(t, id, answer);
+            }
+            _ if given_up => {}
+            _ => self.failure(t, id, answer),
+        }
+    }
+
+    fn provisional(&mut self, t: &mut Turn<'_>, id: BranchId, answer: &Answer<'_>) {
+        let branch = &mut self.contexts[id];
+        if let (Some(why), Some(client)) = (branch.cancel.take(), branch.client) {
+            // Section 9.1: now the CANCEL may go.
+            self.cancel_client(t, id.context, client, why);
+        }
+        let status = answer.msg.status();
+        // Section 16.7 item 5: a 100 is for this hop only.
+        if status == 100 {
+            return;
+        }
+        let branch = &mut self.contexts[id];
+        if branch.timer_c != TimerId::NONE {
+            // Section 16.7 item 2: ringing is a sign of life.
+            self.wheel.cancel(branch.timer_c);
+            branch.timer_c = self.wheel.set(t.now + t.node.config.timer_c, Tick::TimerC(id));
+        }
+        let ctx = &mut self.contexts[id.context];
+        // RFC 4320 section 4.1: no provisional response but 100 to a request that is no INVITE.
+        if ctx.answered || ctx.kind == Kind::NonInvite {
+            return;
+        }
+        if ctx.session && !ctx.rang {
+            ctx.rang = true;
+            t.stats.session_request_delay.add(t.now - ctx.came);
+        }
+        let server = ctx.server;
+        let start = self.write_response(t, id, answer);
+        t.tx.respond(t.now, server, status, t.out, start);
+    }
+
+    /// Writes a response as it goes back into the outbox, with the caller's mark where we record-route.
+    /// Returns where it starts.
+    fn write_response(&self, t: &mut Turn<'_>, id: BranchId, answer: &Answer<'_>) -> usize {
+        let Answer { flow, msg, via } = *answer;
+        let ctx = &self.contexts[id.context];
+        let node = t.node;
+        let strip = node.trust.strips_identity(flow, ctx.reply.remote.ip(), msg);
+        let start = t.out.buffer().len();
+        forward::response(t.out.buffer(), msg, via, strip);
+        if ctx.findings.record_route {
+            let ruled = self.contexts[id].target.origin == Origin::Rule;
+            let buf = &mut t.out.buffer()[start..];
+            node.dialogs.mark_for_caller(t.now, &node.trust, msg, flow, ruled, buf);
+        }
+        start
+    }
+
+    fn success(&mut self, t: &mut Turn<'_>, id: BranchId, answer: &Answer<'_>) {
+        let ctx = &self.contexts[id.context];
+        let (server, reply, first) = (ctx.server, ctx.reply, !ctx.answered);
+        if !first && ctx.kind == Kind::NonInvite {
+            return;
+        }
+        let (msg, status) = (answer.msg, answer.msg.status());
+        if ctx.findings.in_dialog.is_some() && refreshes_target(msg.method()) {
+            t.node.dialogs.refresh_target(t.now, answer.flow, msg);
+        }
+        let start = self.write_response(t, id, answer);
+        match t.tx.server_state(server) {
+            Some(ServerState::Trying | ServerState::Proceeding | ServerState::Accepted) => {
+                t.tx.respond(t.now, server, status, t.out, start);
+            }
+            // Section 16.7 item 5: a 2xx to an INVITE goes back even after another final response;
+            // no transaction takes it any more.
+            _ => t.out.finish(start, Target::Flow(reply), 0),
+        }
+        if first {
+            self.report_answered(t, id, msg);
+            self.close(t, id.context, status);
+            // Section 16.7 item 10.
+            self.cancel_branches(t, id.context, CancelReason::CompletedElsewhere);
+        }
+    }
+
+    fn failure(&mut self, t: &mut Turn<'_>, id: BranchId, answer: &Answer<'_>) {
+        self.branch_done(id);
+        if self.contexts[id.context].answered {
+            return;
+        }
+        let (msg, status) = (answer.msg, answer.msg.status());
+        let target = &mut self.contexts[id].target;
+        match status {
+            // RFC 3263 section 4.3: another server may serve the same request.
+            503 => target.attempts.retain(|way| matches!(way, Attempt::Hop(_) | Attempt::Via(_))),
+            // RFC 5626 section 7: another flow may lead to the same instance.
+            408 | 430 => target.attempts.retain(|way| matches!(way, Attempt::Binding(_))),
+            // Any other answer is the answer.
+            _ => target.attempts.clear(),
+        }
+        if !target.attempts.is_empty() {
+            return self.fail_over(t, id);
+        }
+        let located = target.is_located();
+        let ctx = &mut self.contexts[id.context];
+        if matches!(status, 401 | 407) {
+            for slot in msg.headers().iter().filter(|slot| is_challenge(slot)) {
+                let line = msg.line(slot);
+                if !ctx.challenges.iter().any(|known| **known == *line) {
+                    ctx.challenges.push(line.into());
+                }
+            }
+        }
+        if status == 487 && ctx.cancelled {
+            // The callee's own says more than ours.
+            ctx.best.take_if(|best| best.status == 487 && best.is_ours());
+        }
+        if status == 430 && located {
+            // RFC 5626 section 11.5: endpoints should never get one. The user is not there.
+            ctx.offer(480, Vec::new);
+        } else {
+            let strip = t.node.trust.strips_identity(answer.flow, ctx.reply.remote.ip(), msg);
+            ctx.offer(status, || {
+                let mut bytes = Vec::new();
+                forward::response(&mut bytes, msg, answer.via, strip);
+                bytes
+            });
+        }
+        if status >= 600 {
+            // Section 16.7 item 5: a 6xx ends the search; it goes back once all branches have ended.
+            ctx.end_search();
+            self.cancel_branches(t, id.context, CancelReason::Refused(status));
+        }
+        self.settle(t, id.context);
+    }
+
+    /// A branch has had its final response, or never will.
+    pub(super) fn branch_done(&mut self, id: BranchId) {
+        let branch = &mut self.contexts[id];
+        branch.state = State::Done;
+        self.wheel.cancel(std::mem::replace(&mut branch.timer_c, TimerId::NONE));
+    }
+}
+
+/// A 401 or 407 with the challenges of all others added (section 16.7 item 7). `challenges` are
+/// whole header fields, those of `best` among them.
+pub(super) fn with_challenges(buf: &mut Vec<u8>, best: &Best, challenges: &[Box<[u8]>]) {
+    let Ok(msg) = ringway_sip::message::parse(&best.bytes) else {
+        return buf.extend_from_slice(&best.bytes);
+    };
+    buf.extend_from_slice(msg.start_line());
+    for slot in msg.headers().iter().filter(|slot| !is_challenge(slot)) {
+        buf.extend_from_slice(msg.line(slot));
+    }
+    for line in challenges {
+        buf.extend_from_slice(line);
+    }
+    buf.extend_from_slice(b"\r\n");
+    buf.extend_from_slice(msg.body());
+}
+
+fn is_challenge(slot: &Slot) -> bool {
+    matches!(slot.id, HeaderId::WwwAuthenticate | HeaderId::ProxyAuthenticate)
+}

@@ -1,0 +1,75 @@
+//! CANCEL of what is proxied: RFC 3261 sections 9.2 and 16.10.
+
+use super::Calls;
+use super::context::{CancelReason, State};
+use crate::core::ids::ContextId;
+use crate::core::request::Pass;
+use crate::core::turn::Turn;
+use ringway_sip::header::HeaderId;
+use ringway_sip::transaction::{ClientId, Kind};
+
+/// Reason header fields of a CANCEL that are passed on; each names another protocol (RFC 3326
+/// section 2).
+const MAX_REASONS: usize = 4;
+
+impl Calls {
+    /// The caller cancels what is not answered yet.
+    pub(in crate::core) fn cancel(&mut self, t: &mut Turn<'_>, id: ContextId, pass: &Pass<'_>) {
+        let Some(ctx) = self.contexts.get_mut(id).filter(|c| !c.answered && !c.cancelled) else {
+            return;
+        };
+        ctx.cancelled = true;
+        // RFC 3326 section 2: a proxy that is cancelled passes the reason on.
+        let reasons = pass.msg.headers().iter().filter(|slot| slot.id == HeaderId::Reason);
+        for slot in reasons.take(MAX_REASONS) {
+            ctx.reason.extend_from_slice(pass.msg.line(slot));
+        }
+        ctx.end_search();
+        // What a branch has refused with before is no answer to a caller who gave up; a 6xx is.
+        ctx.best.take_if(|best| best.status < 600);
+        ctx.offer(487, Vec::new);
+        self.cancel_branches(t, id, CancelReason::Caller);
+        self.settle(t, id);
+    }
+
+    /// Section 16.7 item 10: whatever still runs is cancelled, at once or as soon as it may be.
+    pub(super) fn cancel_branches(&mut self, t: &mut Turn<'_>, id: ContextId, why: CancelReason) {
+        if self.contexts[id].kind != Kind::Invite {
+            return;
+        }
+        for b in 0..self.contexts[id].branches.len() {
+            let branch = &mut self.contexts[id].branches[b];
+            match (branch.state, branch.client) {
+                (State::Sent, Some(client)) if t.tx.is_proceeding(client) => {
+                    self.cancel_client(t, id, client, why);
+                }
+                (State::Sent, _) => branch.cancel = Some(why),
+                _ => {}
+            }
+        }
+    }
+
+    /// Sends a CANCEL that says why (RFC 3326), so that a phone shows a missed call only where one was
+    /// missed.
+    pub(super) fn cancel_client(
+        &self,
+        t: &mut Turn<'_>,
+        id: ContextId,
+        client: ClientId,
+        why: CancelReason,
+    ) {
+        let refused;
+        let reason: &[u8] = match why {
+            CancelReason::Caller => &self.contexts[id].reason,
+            CancelReason::CompletedElsewhere => {
+                b"Reason: SIP;cause=200;text=\"Call completed elsewhere\"\r\n"
+            }
+            CancelReason::Refused(status) => {
+                refused = format!("Reason: SIP;cause={status}\r\n");
+                refused.as_bytes()
+            }
+            CancelReason::Timeout => b"Reason: SIP;cause=408\r\n",
+        };
+        t.tx.cancel(t.now, client, reason, t.out);
+    }
+}

@@ -1,0 +1,132 @@
+//! The end of a request: the best answer goes back (RFC 3261 section 16.7 items 6 to 9), and what was kept
+//! is released.
+
+use super::Calls;
+use super::answers::with_challenges;
+use super::context::{Branch, State};
+use crate::core::ids::ContextId;
+use crate::core::turn::Turn;
+use ringway_sansio::TimerId;
+use ringway_sip::message;
+use ringway_sip::transaction::Kind;
+use ringway_sip::write;
+
+impl Calls {
+    /// If no branch is under way: starts the next q, or answers with the best there is.
+    pub(super) fn settle(&mut self, t: &mut Turn<'_>, id: ContextId) {
+        let Some(ctx) = self.contexts.get_mut(id) else { return };
+        let under_way = |b: &Branch| matches!(b.state, State::Sent | State::Resolving);
+        if ctx.answered || ctx.branches.iter().any(under_way) {
+            return;
+        }
+        if ctx.is_pending() && !ctx.cancelled {
+            return self.with_request(t, id, |calls, t, msg| calls.start_group(t, id, msg));
+        }
+        self.answer_best(t, id);
+    }
+
+    /// Section 16.7 items 6 to 9.
+    fn answer_best(&mut self, t: &mut Turn<'_>, id: ContextId) {
+        let ctx = &mut self.contexts[id];
+        let server = ctx.server;
+        let Some(best) = ctx.best.take() else { return };
+        if best.status == 408 && ctx.kind == Kind::NonInvite {
+            // RFC 4320 section 4.2: a 408 to a request that is no INVITE would come too late to
+            // be of use, and is not sent.
+            t.tx.drop_server(server);
+            self.close(t, id, best.status);
+            return self.forget_if_over(id);
+        }
+        // Section 16.7 item 6: that a server behind us is busy does not mean that we are.
+        let status = if best.status == 503 { 500 } else { best.status };
+        let start = t.out.buffer().len();
+        if best.is_ours() || status != best.status {
+            if let Some(msg) = ctx.request.as_ref().and_then(|bytes| message::parse(bytes).ok()) {
+                let (flow, tag, buf) = (Some(&ctx.flow), t.node.tag(&msg), t.out.buffer());
+                write::response(buf, &msg, flow, status, "", Some(&tag), &[], &[]);
+            }
+        } else if matches!(status, 401 | 407) {
+            with_challenges(t.out.buffer(), &best, &ctx.challenges);
+        } else {
+            t.out.buffer().extend_from_slice(&best.bytes);
+        }
+        t.tx.respond(t.now, server, status, t.out, start);
+        self.report_failed(t, id, status);
+        self.close(t, id, status);
+        self.forget_if_over(id);
+    }
+
+    /// A final response of this status has been sent back, or never will be: what it says of the dialog is
+    /// noted, and what was kept to send another one is released.
+    pub(super) fn close(&mut self, t: &mut Turn<'_>, id: ContextId, status: u16) {
+        self.end_dialog(t, id, status);
+        self.count_session(t, id, status);
+        let ctx = &mut self.contexts[id];
+        ctx.answered = true;
+        if ctx.kind == Kind::NonInvite {
+            // Once answered, the server transaction needs no context any more; that of an INVITE
+            // may still have another 2xx to carry.
+            ctx.alive = ctx.alive.saturating_sub(1);
+        }
+        ctx.end_search();
+        self.wheel.cancel(std::mem::replace(&mut ctx.trying, TimerId::NONE));
+        ctx.call = None;
+        ctx.ended = None;
+        ctx.challenges = Vec::new();
+        ctx.best = None;
+        for branch in &mut ctx.branches {
+            branch.target.uri = Vec::new();
+            branch.target.path = Vec::new();
+        }
+        if let Some(request) = ctx.request.take() {
+            t.release(request.len(), &ctx.flow, ctx.user.as_deref());
+        }
+    }
+
+    /// A final response goes back: what it says of the dialog.
+    fn end_dialog(&mut self, t: &mut Turn<'_>, id: ContextId, status: u16) {
+        let ctx = &mut self.contexts[id];
+        if let (Some(ended), Some(dialog)) = (ctx.ended.take(), ctx.findings.in_dialog) {
+            // After a challenge the BYE comes again.
+            if !matches!(status, 401 | 407) {
+                t.node.dialogs.ended(t.now, dialog.key);
+                super::report::report_ended(t, ended);
+            }
+        } else if ctx.findings.record_route && status >= 300 {
+            self.with_request(t, id, |_, t, msg| {
+                if msg.to().is_ok_and(|to| to.tag().is_none()) {
+                    t.node.dialogs.refused(t.now, msg);
+                }
+            });
+        }
+    }
+
+    /// RFC 6076 sections 4.3 and 4.6 to 4.8.
+    fn count_session(&mut self, t: &mut Turn<'_>, id: ContextId, status: u16) {
+        let ctx = &mut self.contexts[id];
+        if !ctx.session {
+            return;
+        }
+        if !ctx.rang && status < 300 {
+            ctx.rang = true;
+            t.stats.session_request_delay.add(t.now - ctx.came);
+        }
+        match status {
+            200..=299 => t.stats.sessions_established += 1,
+            300..=399 => t.stats.sessions_redirected += 1,
+            480 | 486 | 600 | 603 => t.stats.sessions_refused += 1,
+            408 | 500 | 503 | 504 => t.stats.sessions_ineffective += 1,
+            _ => {}
+        }
+    }
+
+    /// Forgets a context that nothing refers to any more.
+    pub(super) fn forget_if_over(&mut self, id: ContextId) {
+        if self.contexts[id].alive > 0 {
+            return;
+        }
+        for branch in &self.contexts.remove(id).branches {
+            self.wheel.cancel(branch.timer_c);
+        }
+    }
+}

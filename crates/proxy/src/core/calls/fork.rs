@@ -1,0 +1,145 @@
+//! Forking: which branches are tried when, and by which ways (RFC 3261 section 16.6).
+
+use super::Calls;
+use super::context::{Branch, State};
+use crate::core::forwarding;
+use crate::core::ids::{BranchId, ContextId, Waiting};
+use crate::core::target::{Attempt, RequestTarget};
+use crate::core::turn::Turn;
+use crate::core::way::{Found, Way};
+use ringway_sansio::{Hop, Transport};
+use ringway_sip::message::Message;
+
+impl Calls {
+    /// Starts the waiting branches of the best q (section 16.6: parallel within one q, serial from
+    /// one q to the next).
+    pub(super) fn start_group(&mut self, t: &mut Turn<'_>, id: ContextId, msg: &Message<'_>) {
+        let ctx = &mut self.contexts[id];
+        let waiting = |b: &&Branch| b.state == State::Waiting;
+        let Some(q) = ctx.branches.iter().filter(waiting).map(|b| b.target.q).max() else { return };
+        let count = ctx.branches.iter().filter(waiting).filter(|b| b.target.q == q).count() as u32;
+        // RFC 5393 section 5.3.3: branches share the breadth; one that would get none is not started.
+        // Those of all q share it: one after the other they would cost as much as side by side, and ten
+        // contacts that lead back here each with ten more would never end.
+        let total = ctx.branches.len() as u32;
+        let started = ctx.branches.iter().filter(|b| b.state != State::Waiting).count() as u32;
+        let breadth = ctx.findings.max_breadth;
+        if count > breadth.saturating_sub(started) {
+            for b in
+                ctx.branches.iter_mut().filter(|b| b.state == State::Waiting && b.target.q == q)
+            {
+                b.state = State::Done;
+            }
+            ctx.offer(440, Vec::new);
+            return self.settle(t, id);
+        }
+        for branch in 0..self.contexts[id].branches.len() as u16 {
+            let id = BranchId { context: id, branch };
+            let branch = &mut self.contexts[id];
+            if branch.state == State::Waiting && branch.target.q == q {
+                branch.breadth = (breadth / total).max(1);
+                self.try_next(t, id, msg);
+            }
+        }
+        self.settle(t, id);
+    }
+
+    /// Goes the next way to the target of a branch; without one left the branch is done.
+    fn try_next(&mut self, t: &mut Turn<'_>, id: BranchId, msg: &Message<'_>) {
+        loop {
+            let Some(attempt) = self.contexts[id].target.attempts.pop() else {
+                return self.nowhere_left(id);
+            };
+            let Some(found) = self.find_way(t, id, attempt, msg) else { continue };
+            let ctx = &self.contexts[id.context];
+            let (target, privileged) = (&self.contexts[id].target, ctx.findings.privileged);
+            match found {
+                Found::Way(way) if t.node.bars(t.now, target, privileged, &way) => self.bar(t, id),
+                Found::Name(name) if t.node.bars_name(target, privileged, &name.host) => {
+                    self.bar(t, id);
+                }
+                Found::Way(way) => return self.launch(t, id, way, msg),
+                Found::Name(name) => {
+                    if t.ask(Waiting::Branch(id), name, ctx.flow.remote.ip()) {
+                        self.contexts[id].state = State::Resolving;
+                        return;
+                    }
+                }
+                Found::Nowhere => {}
+            }
+        }
+    }
+
+    /// Nothing could be reached: what section 16.9 has for a transport error; of a user of ours whose
+    /// contacts no SIP leads to, that the user is not there.
+    fn nowhere_left(&mut self, id: BranchId) {
+        let branch = &mut self.contexts[id];
+        branch.state = State::Done;
+        let absent = branch.target.is_located() && branch.went.is_none();
+        self.contexts[id.context].offer(if absent { 480 } else { 503 }, Vec::new);
+    }
+
+    /// The way of an attempt; `None` where it stands for other attempts.
+    fn find_way(
+        &mut self,
+        t: &mut Turn<'_>,
+        id: BranchId,
+        attempt: Attempt,
+        msg: &Message<'_>,
+    ) -> Option<Found> {
+        let branch = &mut self.contexts[id];
+        Some(match attempt {
+            Attempt::Flow(flow) => {
+                branch.on_flow = true;
+                Found::Way(Way::over(flow))
+            }
+            Attempt::Binding(other) => {
+                let RequestTarget { uri, path, attempts, .. } = *other;
+                branch.target.uri = uri;
+                branch.target.path = path;
+                branch.target.attempts.extend(attempts);
+                return None;
+            }
+            Attempt::Hop(hop) => t.locator.way_to(hop).into(),
+            Attempt::Datagram(addr) => {
+                let hop = Hop { transport: Transport::Udp, addr, name: None };
+                t.locator.way_to(hop).map(|way| Way { any_size: true, ..way }).into()
+            }
+            Attempt::Via(uri) => {
+                let found = forwarding::locate_through(t.locator, &uri, &branch.target);
+                branch.through = Some(uri);
+                found
+            }
+            Attempt::Uri => {
+                let ctx = &self.contexts[id.context];
+                forwarding::locate(t.locator, msg, &ctx.findings, &self.contexts[id].target)
+            }
+        })
+    }
+
+    /// An attempt leads where this request may not go.
+    fn bar(&mut self, t: &mut Turn<'_>, id: BranchId) {
+        t.stats.forbidden += 1;
+        let status = if self.contexts[id].target.is_located() { 480 } else { 403 };
+        self.contexts[id.context].offer(status, Vec::new);
+    }
+
+    /// The server of a branch has been located; no hops means that there is none.
+    pub(in crate::core) fn resolved(&mut self, t: &mut Turn<'_>, id: BranchId, hops: &[Hop]) {
+        let Some(id) = self.find(id).filter(|&id| self.contexts[id].state == State::Resolving)
+        else {
+            return;
+        };
+        let attempts = &mut self.contexts[id].target.attempts;
+        attempts.extend(hops.iter().rev().cloned().map(Attempt::Hop));
+        self.retry(t, id);
+    }
+
+    /// Goes on with a branch from the request as it was kept.
+    pub(super) fn retry(&mut self, t: &mut Turn<'_>, id: BranchId) {
+        self.with_request(t, id.context, |calls, t, msg| {
+            calls.try_next(t, id, msg);
+            calls.settle(t, id.context);
+        });
+    }
+}

@@ -1,0 +1,95 @@
+//! Sending one branch (RFC 3261 section 16.6 items 8 to 11).
+
+use super::context::State;
+use super::{Calls, Tick, record_route};
+use crate::core::forwarding::Forwarded;
+use crate::core::ids::{BranchId, ClientUser};
+use crate::core::target::Attempt;
+use crate::core::turn::Turn;
+use crate::core::way::Way;
+use ringway_sansio::{Hop, Target, TimerId, Transport};
+use ringway_sip::message::Message;
+use ringway_sip::transaction::{self, ClientId, Kind};
+
+/// A request larger than this goes over TCP unless the way is given (RFC 3261 section 18.1.1).
+const MAX_DATAGRAM: usize = 1300;
+
+impl Calls {
+    /// Sends a branch this way, in a client transaction of its own.
+    pub(super) fn launch(
+        &mut self,
+        t: &mut Turn<'_>,
+        id: BranchId,
+        mut way: Way,
+        msg: &Message<'_>,
+    ) {
+        let client = t.tx.reserve(t.random);
+        let start = t.out.buffer().len();
+        self.write_request(t, id, &way, msg, client);
+        if is_too_large(&way, t.out.buffer().len() - start) {
+            let addr = way.target.remote();
+            let hop = Hop { transport: Transport::Tcp, addr, name: None };
+            if let Some(tcp) = t.locator.way_to(hop) {
+                // Should TCP be refused, UDP is tried after all (section 18.1.1).
+                self.contexts[id].target.attempts.push(Attempt::Datagram(addr));
+                way = tcp;
+                t.out.abandon(start);
+                self.write_request(t, id, &way, msg, client);
+            }
+        }
+        let kind = self.contexts[id.context].kind;
+        let (went, hop) = ((way.transport, way.target.remote()), hop_of(&way));
+        t.tx.send(t.now, client, kind, way.target, ClientUser::Branch(id), t.out, start);
+        t.stats.forwarded += 1;
+        let timer_c = match kind {
+            Kind::Invite => self.wheel.set(t.now + t.node.config.timer_c, Tick::TimerC(id)),
+            Kind::NonInvite => TimerId::NONE,
+        };
+        self.contexts[id.context].alive += 1;
+        let branch = &mut self.contexts[id];
+        branch.state = State::Sent;
+        branch.client = Some(client);
+        branch.timer_c = timer_c;
+        branch.hop = hop;
+        branch.went = Some(went);
+    }
+
+    fn write_request(
+        &self,
+        t: &mut Turn<'_>,
+        id: BranchId,
+        way: &Way,
+        msg: &Message<'_>,
+        client: ClientId,
+    ) {
+        // It has been read before, when the request came.
+        let Ok(via) = &msg.top_via() else { return };
+        let (ctx, branch) = (&self.contexts[id.context], &self.contexts[id]);
+        let (node, findings, flow) = (t.node, &ctx.findings, &ctx.flow);
+        let (target, through) = (&branch.target, branch.through.as_deref());
+        let max_breadth = branch.breadth;
+        let request = Forwarded { msg, via, flow, findings, target, through, way, max_breadth };
+        let name = transaction::Branch { worker: node.worker, client, spiral: findings.spiral };
+        let record_route = |buf: &mut Vec<u8>| {
+            if findings.record_route {
+                record_route::write(buf, node, t.now, msg, &target.uri, flow, way);
+            }
+        };
+        request.write(t.out.buffer(), node, record_route, |buf| name.write(buf));
+    }
+}
+
+/// Whether size alone asks for another transport than the UDP that was chosen.
+fn is_too_large(way: &Way, len: usize) -> bool {
+    len > MAX_DATAGRAM && way.transport == Transport::Udp && !way.any_size
+}
+
+/// The hop that a way leads to, to remember a failure.
+fn hop_of(way: &Way) -> Option<Hop> {
+    match &way.target {
+        Target::Peer { transport, remote, name } => {
+            Some(Hop { transport: *transport, addr: *remote, name: name.clone() })
+        }
+        Target::Flow(_) => None,
+    }
+}

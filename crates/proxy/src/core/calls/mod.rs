@@ -1,0 +1,185 @@
+//! Requests that are proxied in a transaction: their response contexts, from the first branch to the last
+//! answer (RFC 3261 sections 16.6 to 16.10).
+//!
+//! `fork` starts branches and chooses their ways, `launch` sends one, `answers` takes responses, `failures`
+//! what stands in for a response, `finish` sends the final answer back, `cancel` and `report` what their
+//! names say.
+
+mod answers;
+mod cancel;
+mod context;
+mod failures;
+mod finish;
+mod fork;
+mod launch;
+mod record_route;
+mod report;
+
+use super::ids::{BranchId, ContextId};
+use super::request::{Findings, Pass};
+use super::target::RequestTarget;
+use super::turn::Turn;
+use crate::shared::REMEMBER_REQUEST;
+pub(super) use answers::Answer;
+use context::{Branch, Context, Contexts};
+use report::end_of_call;
+use ringway_sansio::{Time, TimerId, TimerWheel};
+use ringway_sip::message::{self, Message, Method};
+use ringway_sip::transaction::Kind;
+use ringway_sip::write;
+
+/// What a context waits for.
+enum Tick {
+    /// Timer C of a branch (RFC 3261 section 16.8).
+    TimerC(BranchId),
+    /// A request that is no INVITE has not been answered for long (RFC 4320 section 4.1).
+    Trying(ContextId),
+}
+
+/// The proxied requests of a worker.
+pub(super) struct Calls {
+    contexts: Contexts,
+    wheel: TimerWheel<Tick>,
+    draining: bool,
+}
+
+impl Calls {
+    pub(super) fn new(now: Time) -> Calls {
+        Calls { contexts: Contexts::new(), wheel: TimerWheel::new(now), draining: false }
+    }
+
+    /// From now on no new call is taken on; what runs is finished.
+    pub(super) fn drain(&mut self) {
+        self.draining = true;
+    }
+
+    /// Number of contexts.
+    pub(super) fn len(&self) -> usize {
+        self.contexts.len()
+    }
+
+    /// Whether all that has been taken on is answered.
+    pub(super) fn are_answered(&self) -> bool {
+        self.contexts.iter().all(|context| context.answered)
+    }
+
+    /// When [`Calls::handle_timeout`] should be called next.
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
+        self.wheel.next()
+    }
+
+    /// Runs what is due.
+    pub(super) fn handle_timeout(&mut self, t: &mut Turn<'_>) {
+        while let Some(tick) = self.wheel.expire(t.now) {
+            match tick {
+                Tick::TimerC(id) => self.timer_c(t, id),
+                Tick::Trying(id) => self.still_trying(t, id),
+            }
+        }
+    }
+
+    /// Takes a request on: opens the server transaction and the response context, and starts the
+    /// branches of best q.
+    pub(super) fn begin(
+        &mut self,
+        t: &mut Turn<'_>,
+        pass: &Pass<'_>,
+        findings: Findings,
+        targets: Vec<RequestTarget>,
+        user: Option<Box<str>>,
+    ) {
+        let msg = pass.msg;
+        let kind = if msg.method() == Method::Invite { Kind::Invite } else { Kind::NonInvite };
+        let initial = msg.to().is_ok_and(|to| to.tag().is_none());
+        if self.draining && initial {
+            return t.turn_away(pass, 30);
+        }
+        if targets.is_empty() {
+            return t.refuse(pass, 480, "", &[]);
+        }
+        if !t.keep(msg, pass.flow, user.as_deref(), findings.is_known()) {
+            return t.turn_away(pass, 10);
+        }
+        let (reply, port) = t.node.reply_to(pass.flow, pass.via);
+        let id = self.contexts.reserve();
+        let Some(server) = t.tx.open(pass.key, kind, reply, port, Some(id)) else {
+            t.release(msg.whole().len(), pass.flow, user.as_deref());
+            t.stats.limits_hit += 1;
+            return t.turn_away(pass, 10);
+        };
+        if t.node.workers > 1 {
+            let (key, worker) = (pass.key.to_u64(), t.node.worker);
+            t.node.shared.requests.put(key, worker, t.now, REMEMBER_REQUEST);
+        }
+        if findings.record_route && initial {
+            t.node.dialogs.begun(msg);
+        }
+        let session = kind == Kind::Invite && initial;
+        t.stats.sessions += u64::from(session);
+        let trying = match kind {
+            Kind::Invite => TimerId::NONE,
+            Kind::NonInvite => self.wheel.set(t.now + t.tx.timers().trying(), Tick::Trying(id)),
+        };
+        let ended = match (&findings.in_dialog, msg.method()) {
+            (Some(dialog), Method::Bye) => Some(end_of_call(t.now, pass, dialog)),
+            _ => None,
+        };
+        self.contexts.insert(Context {
+            id,
+            kind,
+            server,
+            request: Some(msg.whole().into()),
+            flow: *pass.flow,
+            reply,
+            findings,
+            branches: targets.into_iter().map(Branch::waiting).collect(),
+            best: None,
+            challenges: Vec::new(),
+            came: t.now,
+            answered: false,
+            cancelled: false,
+            reason: Vec::new(),
+            user,
+            call: None,
+            ended,
+            session,
+            rang: false,
+            trying,
+            alive: 1,
+        });
+        if !findings.is_known() {
+            let credit = t.repeat_credit(pass);
+            if credit != u32::MAX {
+                t.tx.limit_repeats(server, credit);
+            }
+        }
+        if kind == Kind::Invite {
+            // Section 17.2.1: a 100 at once, so that the peer stops sending the INVITE again.
+            let start = t.out.buffer().len();
+            write::response(t.out.buffer(), msg, Some(pass.flow), 100, "Trying", None, &[], &[]);
+            t.tx.respond(t.now, server, 100, t.out, start);
+        }
+        if session {
+            self.report_began(t, id, msg);
+        }
+        self.start_group(t, id, msg);
+    }
+
+    /// The branch of an id, if it still lives.
+    fn find(&self, id: BranchId) -> Option<BranchId> {
+        self.contexts.has(id.context).then_some(id)
+    }
+
+    /// Runs `f` with the kept request of a context, parsed once more.
+    fn with_request(
+        &mut self,
+        t: &mut Turn<'_>,
+        id: ContextId,
+        f: impl FnOnce(&mut Calls, &mut Turn<'_>, &Message<'_>),
+    ) {
+        let Some(bytes) = self.contexts[id].request.clone() else { return };
+        if let Ok(msg) = message::parse(&bytes) {
+            f(self, t, &msg);
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! How a request goes on to a target: RFC 3261 section 16.6 items 1 to 8, with or without a transaction.
+
+use super::node::Node;
+use super::request::Findings;
+use super::target::RequestTarget;
+use super::way::{Found, Locator, Way};
+use crate::forward::{self, Plan};
+use ringway_sansio::Flow;
+use ringway_sip::header::{HeaderId, Items, NameAddr, Via};
+use ringway_sip::message::Message;
+use ringway_sip::uri::Uri;
+use std::borrow::Cow;
+
+/// A request that goes one way.
+pub(super) struct Forwarded<'a> {
+    pub msg: &'a Message<'a>,
+    /// Its topmost Via.
+    pub via: &'a Via<'a>,
+    /// The flow it came on.
+    pub flow: &'a Flow,
+    pub findings: &'a Findings,
+    pub target: &'a RequestTarget,
+    /// The next hop of a routing rule, which is put on top as a Route.
+    pub through: Option<&'a str>,
+    pub way: &'a Way,
+    /// Its share of Max-Breadth (RFC 5393 section 5.3.3).
+    pub max_breadth: u32,
+}
+
+impl Forwarded<'_> {
+    /// Appends the request as it goes on. `record_route` and `branch` write what their names say.
+    pub(super) fn write(
+        &self,
+        buf: &mut Vec<u8>,
+        node: &Node,
+        record_route: impl FnOnce(&mut Vec<u8>),
+        branch: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let uri = as_request_uri(&self.target.uri);
+        let strict = self.strict_route();
+        let displaced = strict.map(|_| [b"<", &*uri, b">"].concat()).unwrap_or_default();
+        let plan = Plan {
+            // Section 16.6 item 6: a strict router takes the Request-URI's place.
+            uri: strict.unwrap_or(&uri),
+            transport: self.way.transport,
+            sent_by: self.way.local,
+            routes_used: self.findings.routes_used + usize::from(strict.is_some()),
+            last_route_used: self.findings.last_route_used,
+            last_route: &displaced,
+            max_forwards: self.findings.max_forwards,
+            max_breadth: self.max_breadth,
+            strip_identity: node.trust.strips_identity(
+                self.flow,
+                self.way.target.remote().ip(),
+                self.msg,
+            ),
+            realm: node.config.realm(self.findings.realm),
+        };
+        let on_top = |buf: &mut Vec<u8>| {
+            record_route(buf);
+            self.write_routes(buf);
+        };
+        forward::request(buf, self.msg, self.via, self.flow, &plan, on_top, branch);
+    }
+
+    /// The Route values that go on top: a rule's next hop, then the Path of a binding.
+    fn write_routes(&self, buf: &mut Vec<u8>) {
+        if let Some(uri) = self.through {
+            // The next hop of a routing rule is a loose router by decree (section 16.6 item 6).
+            let end: &[u8] = if has_lr(uri) { b">\r\n" } else { b";lr>\r\n" };
+            for part in [b"Route: <", uri.as_bytes(), end] {
+                buf.extend_from_slice(part);
+            }
+        }
+        if !self.target.path.is_empty() {
+            for part in [b"Route: ", self.target.path.as_slice(), b"\r\n"] {
+                buf.extend_from_slice(part);
+            }
+        }
+    }
+
+    /// The strict router that the request goes to, if it does.
+    fn strict_route(&self) -> Option<&[u8]> {
+        if self.through.is_some() || !self.target.path.is_empty() || self.way.flow.is_some() {
+            return None;
+        }
+        let route = NameAddr::parse(next_route(self.msg, self.findings)?).ok()?;
+        let uri = Uri::parse(route.uri).ok()?;
+        (!uri.is_loose_router()).then_some(route.uri)
+    }
+}
+
+/// Where the topmost Route, or else the Request-URI, leads (section 16.6 item 7).
+pub(super) fn locate(
+    locator: &mut Locator,
+    msg: &Message<'_>,
+    findings: &Findings,
+    target: &RequestTarget,
+) -> Found {
+    let route = Items::new(&target.path).next().or_else(|| next_route(msg, findings));
+    let uri = match route.map(NameAddr::parse) {
+        Some(Ok(route)) => route.uri,
+        Some(Err(_)) => return Found::Nowhere,
+        None => &target.uri,
+    };
+    Uri::parse(uri).map_or(Found::Nowhere, |uri| locator.locate(&uri, &target.uri))
+}
+
+/// Where the next hop of a routing rule leads.
+pub(super) fn locate_through(locator: &mut Locator, uri: &str, target: &RequestTarget) -> Found {
+    let uri = Uri::parse(uri.as_bytes());
+    uri.map_or(Found::Nowhere, |uri| locator.locate(&uri, &target.uri))
+}
+
+/// The first Route element that is not ours.
+fn next_route<'a>(msg: &Message<'a>, findings: &Findings) -> Option<&'a [u8]> {
+    if !msg.has(HeaderId::Route) {
+        return None;
+    }
+    let mut rest = msg.items(HeaderId::Route).skip(findings.routes_used);
+    let next = rest.next()?;
+    // The last one has become the Request-URI, if a strict router sent this.
+    (!findings.last_route_used || rest.next().is_some()).then_some(next)
+}
+
+/// A URI without what a Request-URI may not have: header fields and the `method` parameter
+/// (section 16.6 item 2, section 19.1.1).
+fn as_request_uri(uri: &[u8]) -> Cow<'_, [u8]> {
+    const METHOD: &[u8] = b";method";
+    let suspect = memchr::memchr2_iter(b'?', b'=', uri).any(|at| {
+        let before = &uri[at.saturating_sub(METHOD.len())..at];
+        uri[at] == b'?' || before.eq_ignore_ascii_case(METHOD)
+    });
+    let parsed = match suspect {
+        true => Uri::parse(uri).ok().filter(Uri::is_sip),
+        false => None,
+    };
+    let Some(parsed) = parsed else { return Cow::Borrowed(uri) };
+    let tail =
+        parsed.params.len() + if parsed.headers.is_empty() { 0 } else { parsed.headers.len() + 1 };
+    let mut plain = uri[..uri.len() - tail].to_vec();
+    for (name, value) in parsed.params().filter(|(name, _)| !name.eq_ignore_ascii_case(b"method")) {
+        plain.push(b';');
+        plain.extend_from_slice(name);
+        if let Some(value) = value {
+            plain.push(b'=');
+            plain.extend_from_slice(value);
+        }
+    }
+    Cow::Owned(plain)
+}
+
+fn has_lr(uri: &str) -> bool {
+    Uri::parse(uri.as_bytes()).is_ok_and(|u| u.is_loose_router())
+}

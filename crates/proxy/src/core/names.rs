@@ -1,0 +1,50 @@
+//! Users and hosts as they stand in URIs.
+
+use ringway_sansio::Transport;
+use ringway_sip::uri::{self, Scheme, Uri};
+
+/// The user part, or the number of a `tel` URI.
+pub(super) fn user_of<'a>(uri: &Uri<'a>) -> Option<&'a [u8]> {
+    match uri.scheme {
+        Scheme::Tel => Some(uri.opaque.split(|&b| b == b';').next().unwrap_or_default()),
+        _ => uri.user.filter(|u| !u.is_empty()),
+    }
+}
+
+/// Compares a user part of a URI, which may be escaped, with a user name.
+pub(super) fn same_user(escaped: &[u8], name: &[u8]) -> bool {
+    if !escaped.contains(&b'%') {
+        return escaped == name;
+    }
+    plain_user(escaped) == name
+}
+
+/// A user part without its escapes.
+pub(super) fn plain_user(escaped: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(escaped.len());
+    uri::unescape_into(escaped, &mut plain);
+    plain
+}
+
+/// The default port of a SIP URI, as far as it decides whether the URI means us.
+pub(super) fn default_port(uri: &Uri<'_>) -> u16 {
+    match uri.transport() {
+        Some(t) => t.default_port(),
+        None if uri.scheme == Scheme::Sips => Transport::Tls.default_port(),
+        None => Transport::Udp.default_port(),
+    }
+}
+
+/// The host that a URI leads to (RFC 3261 section 19.1.1).
+pub(super) fn next_host<'a>(uri: &Uri<'a>) -> &'a [u8] {
+    uri.param(b"maddr").flatten().unwrap_or(uri.host)
+}
+
+pub(super) fn is_sips(uri: &[u8]) -> bool {
+    uri.get(..5).is_some_and(|s| s.eq_ignore_ascii_case(b"sips:"))
+}
+
+/// Whether a URI is of a phone that has negotiated Outbound (RFC 5626 section 4.3).
+pub(super) fn has_ob(uri: &Uri<'_>) -> bool {
+    uri.param(b"ob").is_some()
+}

@@ -1,0 +1,206 @@
+//! What this server is: its names and addresses, its rules, and the keys of what it gives out. Nothing here
+//! changes but by a new configuration.
+
+use super::dialogs::Dialogs;
+use super::gateways::Gateways;
+use super::names::{default_port, plain_user, same_user};
+use super::request::Pass;
+use super::target::RequestTarget;
+use super::trust::Trust;
+use super::way::Way;
+use crate::config::{Config, Domain};
+use crate::gruu::Gruus;
+use crate::keys::Purpose;
+use crate::mark::Marks;
+use crate::outbound::FlowTokens;
+use crate::own::{Own, TAG_LEN, parse_ip};
+use crate::shared::Shared;
+use ringway_sansio::{Flow, FlowId, Time};
+use ringway_sip::header::Via;
+use ringway_sip::message::Message;
+use ringway_sip::uri::{self, Scheme, Uri};
+use siphasher::sip::SipHasher13;
+use smallvec::SmallVec;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+/// An address-of-record.
+pub(super) type Aor = SmallVec<[u8; 96]>;
+
+/// The server as one worker sees it.
+pub(super) struct Node {
+    pub config: Arc<Config>,
+    pub own: Own,
+    pub trust: Trust,
+    pub gateways: Gateways,
+    pub dialogs: Dialogs,
+    pub tokens: FlowTokens,
+    pub gruus: Gruus,
+    pub shared: Arc<Shared>,
+    pub worker: u8,
+    pub workers: u8,
+    spirals: [u8; 16],
+}
+
+impl Node {
+    pub(super) fn new(config: Arc<Config>, worker: u8, workers: u8, shared: Arc<Shared>) -> Node {
+        let secret = &config.secret;
+        let marks = Marks::new(secret.key(Purpose::DialogMarks));
+        Node {
+            own: Own::new(&config),
+            trust: Trust::new(&config),
+            gateways: Gateways::new(&config, shared.clone()),
+            dialogs: Dialogs::new(marks, shared.clone()),
+            tokens: FlowTokens::new(secret.key(Purpose::FlowTokens)),
+            gruus: Gruus::new(secret),
+            spirals: secret.key(Purpose::Spirals),
+            shared,
+            worker,
+            workers,
+            config,
+        }
+    }
+
+    /// New rules.
+    pub(super) fn reconfigure(&mut self, config: Arc<Config>) {
+        self.own = Own::new(&config);
+        self.trust = Trust::new(&config);
+        self.gateways = Gateways::new(&config, self.shared.clone());
+        self.config = config;
+    }
+
+    /// A domain of ours by its index.
+    pub(super) fn domain(&self, index: usize) -> &Domain {
+        &self.config.domains[index]
+    }
+
+    /// The hasher for loop detection.
+    pub(super) fn spiral(&self) -> SipHasher13 {
+        SipHasher13::new_with_key(&self.spirals)
+    }
+
+    /// The domain of ours that a Request-URI names. A number without a domain (RFC 3966) belongs to
+    /// the first. A literal address counts only with a port we listen on: a phone may share our
+    /// host.
+    pub(super) fn own_domain(&self, uri: &Uri<'_>, flow: &Flow, in_dialog: bool) -> Option<usize> {
+        if uri.scheme == Scheme::Tel {
+            return Some(0);
+        }
+        if !uri.is_sip() {
+            return None;
+        }
+        let domain = self.own.domain(uri.host).or_else(|| {
+            let ip = parse_ip(uri.host)?;
+            (ip == flow.local.ip()).then_some(0)
+        })?;
+        let listens = |port| port == flow.local.port() || self.own.listens_on(port);
+        let ours = match uri.port {
+            Some(port) => listens(port),
+            // Within a dialog a literal address is some phone's Contact, and may be on our host; a
+            // name without a port is the domain, whatever port SRV records lead to.
+            None if in_dialog && parse_ip(uri.host).is_some() => listens(default_port(uri)),
+            None => true,
+        };
+        ours.then_some(domain)
+    }
+
+    /// The address-of-record of a user at a domain of ours (RFC 3261 section 10.3 item 5).
+    pub(super) fn aor(&self, user: &[u8], domain: usize) -> Aor {
+        let mut aor = Aor::from_slice(b"sip:");
+        if user.contains(&b'%') {
+            let mut escaped = Vec::with_capacity(user.len());
+            uri::escape_into(&plain_user(user), &mut escaped);
+            aor.extend_from_slice(&escaped);
+        } else {
+            aor.extend_from_slice(user);
+        }
+        aor.push(b'@');
+        aor.extend_from_slice(self.domain(domain).name.as_bytes());
+        aor
+    }
+
+    /// Whether a URI's host and port are this server's.
+    pub(super) fn is_us(&self, uri: &Uri<'_>, flow: &Flow) -> bool {
+        self.own.is_us(uri.host, uri.port, default_port(uri), flow.local)
+    }
+
+    /// Whether From names the user of this address-of-record.
+    pub(super) fn is_from(&self, msg: &Message<'_>, aor: &[u8]) -> bool {
+        let Ok(from) = msg.from() else { return false };
+        let (Ok(from), Ok(aor)) = (Uri::parse(from.uri), Uri::parse(aor)) else { return false };
+        let plain = plain_user(aor.user.unwrap_or_default());
+        self.own.domain(from.host) == self.own.domain(aor.host)
+            && from.user.is_some_and(|user| same_user(user, &plain))
+    }
+
+    /// Whether the request comes from a peer that is believed. What we have sent ourselves, and what
+    /// has come back by our own address, proves nothing: it belongs to its first sender.
+    pub(super) fn is_trusted(&self, pass: &Pass<'_>) -> bool {
+        let Via { host, port, .. } = *pass.via;
+        let default = pass.flow.transport.default_port();
+        self.trust.is_trusted(pass.flow.remote.ip())
+            && !self.own.is_us(host, port, default, pass.flow.local)
+    }
+
+    /// The To tag of answers given without a transaction.
+    pub(super) fn tag(&self, msg: &Message<'_>) -> [u8; TAG_LEN] {
+        self.own.tag(msg.call_id())
+    }
+
+    /// Whether an ACK is for an answer given without a transaction.
+    pub(super) fn is_own_tag(&self, msg: &Message<'_>) -> bool {
+        msg.to().ok().and_then(|to| to.tag()).is_some_and(|t| t == self.tag(msg))
+    }
+
+    /// Where a response goes (RFC 3261 section 18.2.2, RFC 3581 section 4), and the port to open a new
+    /// connection to should the flow be gone.
+    ///
+    /// An `maddr` sends it to a third party, so it is obeyed where it is meant for: a multicast group,
+    /// and where a trusted peer writes it.
+    pub(super) fn reply_to(&self, flow: &Flow, via: &Via<'_>) -> (Flow, u16) {
+        let port = via.port.unwrap_or(flow.transport.default_port());
+        if !flow.transport.is_datagram() {
+            return (*flow, port);
+        }
+        let obeyed = |ip: &IpAddr| ip.is_multicast() || self.trust.is_trusted(flow.remote.ip());
+        let maddr = via.maddr.and_then(parse_ip).filter(obeyed);
+        let remote = if let Some(maddr) = maddr {
+            SocketAddr::new(maddr, port)
+        } else if via.rport.is_some() {
+            flow.remote
+        } else {
+            SocketAddr::new(flow.remote.ip(), port)
+        };
+        (Flow { remote, ..*flow }, port)
+    }
+
+    /// A datagram flow of another worker, as one of this worker's own socket on the same address.
+    pub(super) fn own_socket(&self, flow: Flow) -> Flow {
+        own_socket(flow, self.worker)
+    }
+
+    /// Whether a target may not be sent this way; see [`Gateways::bar`].
+    pub(super) fn bars(
+        &self,
+        now: Time,
+        target: &RequestTarget,
+        privileged: bool,
+        way: &Way,
+    ) -> bool {
+        self.gateways.bar(now, (&self.own, &self.trust), target, privileged, way)
+    }
+
+    /// Whether a target may not be sent to this host name.
+    pub(super) fn bars_name(&self, target: &RequestTarget, privileged: bool, host: &str) -> bool {
+        self.gateways.bar_name(&self.trust, target, privileged, host)
+    }
+}
+
+/// A datagram flow as one of `worker`'s own socket on the same address.
+pub(super) fn own_socket(flow: Flow, worker: u8) -> Flow {
+    if !flow.transport.is_datagram() {
+        return flow;
+    }
+    let serial = flow.id.to_u64() & 0x00ff_ffff_ffff_ffff;
+    Flow { id: FlowId::new(worker, serial), ..flow }
+}

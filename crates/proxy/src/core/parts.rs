@@ -1,0 +1,382 @@
+//! The parts of a core, and what each request, response and report is for.
+//!
+//! Requests go the way of RFC 3261 section 16: 16.3 to 16.5 in `routing`, 16.6 to 16.10 in `calls`, 16.11 in
+//! `stateless`.
+
+use super::calls::{Answer, Calls};
+use super::dialogs::{Followed, refreshes_target};
+use super::events::{Event, short_text};
+use super::ids::{ClientUser, ResolveId, Waiting};
+use super::itself;
+use super::names::user_of;
+use super::refusal::Refusal;
+use super::registrations::Registrations;
+use super::request::{Findings, Pass};
+use super::routing::access::{Access, Proof};
+use super::routing::preroute::{Maddr, Routed, preroute};
+use super::routing::{targets, validate::validate};
+use super::stateless::{self, Stateless};
+use super::subscriptions::{self, Subscriptions};
+use super::target::RequestTarget;
+use super::turn::Turn;
+use crate::config::Mode;
+use crate::overload::Guard;
+use ringway_sansio::{Flow, Hop};
+use ringway_sip::header::Via;
+use ringway_sip::message::{Message, Method};
+use ringway_sip::transaction::{Branch, ClientEvent, Expired, Incoming, Report, ServerKey};
+use ringway_sip::uri::Uri;
+use std::net::SocketAddr;
+
+/// How a message came to this worker.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Arrival {
+    /// At a socket of its own.
+    Here,
+    /// From another worker.
+    HandedOver,
+}
+
+/// What a core is made of. Each part owns its state and changes no other's.
+pub(super) struct Parts {
+    pub guard: Guard,
+    pub access: Access,
+    pub calls: Calls,
+    pub stateless: Stateless,
+    pub registrations: Registrations,
+    pub subscriptions: Subscriptions,
+}
+
+impl Parts {
+    pub(super) fn request(
+        &mut self,
+        t: &mut Turn<'_>,
+        flow: &Flow,
+        msg: &Message<'_>,
+        arrival: Arrival,
+    ) {
+        let via = match msg.top_via() {
+            Ok(via) => via,
+            Err(fault) => return itself::refuse_without_via(t, flow, msg, fault.reason),
+        };
+        let key = match t.tx.receive(t.now, msg, &via, t.out) {
+            Incoming::Absorbed => return,
+            // The ACK of an answer that was given without a transaction. Under overload there are
+            // many, so that nothing more is asked of them.
+            Incoming::New(_) if msg.method() == Method::Ack && t.node.is_own_tag(msg) => return,
+            Incoming::New(key) => key,
+            Incoming::AckOf2xx(_) => t.tx.key(msg, &via),
+        };
+        if arrival == Arrival::Here && hand_over_request(t, flow, msg, key) {
+            return;
+        }
+        if !flow.transport.is_datagram() && via.param(b"alias").is_some() {
+            let port = via.port.unwrap_or(flow.transport.default_port());
+            let addr = SocketAddr::new(flow.remote.ip(), port);
+            t.events.push(Event::Alias(*flow, addr));
+        }
+        let pass = Pass { flow, msg, via: &via, key };
+        if let Some(retry) = self.guard.refuses(t.now, flow, msg) {
+            return t.turn_away(&pass, retry);
+        }
+        if let Err(fault) = msg.check() {
+            t.stats.malformed += 1;
+            return t.refuse(&pass, fault.status, fault.reason, &[]);
+        }
+        if msg.method() == Method::Cancel {
+            return self.cancel(t, &pass);
+        }
+        if let Err(refusal) = self.route(t, &pass)
+            && refusal.status != 0
+            && msg.method() != Method::Ack
+        {
+            // A challenge is the usual beginning, not worth a line.
+            if !matches!(refusal.status, 401 | 407) {
+                t.log(&pass, "refused", refusal.status);
+            }
+            t.refuse(&pass, refusal.status, refusal.reason, &refusal.headers);
+        }
+    }
+
+    /// Steps 16.3 to 16.6 for a request that is new and well-formed.
+    fn route(&mut self, t: &mut Turn<'_>, pass: &Pass<'_>) -> Result<(), Refusal> {
+        let method = pass.msg.method();
+        let routed = preroute(t.node, t.now, pass).map_err(|e| Refusal::new(e.status, e.reason))?;
+        if let Some(why) = routed.void {
+            t.log(pass, why, 0);
+        }
+        if routed.is_in_dialog() && refreshes_target(method) {
+            t.node.dialogs.refresh_target(t.now, pass.flow, pass.msg);
+        }
+        let domain = own_domain(t, pass, &routed);
+        let user = user_of(&routed.uri);
+        let ends_here = domain.is_some() && (method == Method::Register || user.is_none());
+        // RFC 3261 section 16.3 item 3 would let us answer an OPTIONS that has run out of hops as if it
+        // were for us; RFC 4475 section 3.3.11 expects 483 unless it is.
+        let findings = validate(t, pass, &routed, ends_here)?;
+        if method == Method::Ack && domain.is_some() && !routed.is_in_dialog() && t.pass_on(pass) {
+            // It goes where the INVITE went and by no route of ours: most likely the ACK of a refusal
+            // that another worker waits for.
+            return Ok(());
+        }
+        let Some(domain) = domain else {
+            let proof = self.access.authorise(t, pass, &routed, false)?;
+            let targets = targets::remote(t, pass, &routed)?;
+            return self.forward(t, pass, findings, &routed, proof, targets, Mode::Proxy);
+        };
+        match method {
+            Method::Subscribe if subscriptions::worker_of(pass.msg).is_some() => {
+                return self.subscribe_again(t, pass, &routed, domain);
+            }
+            Method::Register => {
+                return self.registrations.register(t, &mut self.access, pass, domain);
+            }
+            _ if user.is_none() => return itself::serve(t, pass),
+            Method::Subscribe if subscriptions::is_reg_event(pass.msg) => {
+                return self.subscribe(t, pass, &routed, domain);
+            }
+            Method::Subscribe | Method::Publish
+                if !routed.is_in_dialog() && is_to_own_address(t, pass, &routed.uri, domain) =>
+            {
+                return Err(itself::no_such_service(method));
+            }
+            _ => {}
+        }
+        let mut proof = self.access.authorise(t, pass, &routed, true)?;
+        let access = &mut self.access;
+        let targets = targets::local(access, t, pass, &routed.uri, domain, &mut proof)?;
+        let mode = t.node.domain(domain).mode;
+        self.forward(t, pass, findings, &routed, proof, targets, mode)
+    }
+
+    /// Sends a request on to its targets, or its sender to them.
+    fn forward(
+        &mut self,
+        t: &mut Turn<'_>,
+        pass: &Pass<'_>,
+        mut findings: Findings,
+        routed: &Routed<'_>,
+        proof: Proof,
+        targets: Vec<RequestTarget>,
+        mode: Mode,
+    ) -> Result<(), Refusal> {
+        let ack = pass.msg.method() == Method::Ack;
+        findings.way_back = !ack || mode == Mode::Stateless;
+        let mut user = None;
+        match proof {
+            Proof::Digest { domain, user: proven } => {
+                findings.realm = Some(domain);
+                let realm = &t.node.domain(domain).name;
+                user = Some(format!("{}@{realm}", short_text(&proven)).into());
+            }
+            Proof::Trusted => findings.privileged = true,
+            Proof::Dialog => findings.privileged = routed.followed == Followed::Verified,
+            Proof::None => {}
+        }
+        match mode {
+            _ if ack => self.stateless.forward(t, pass, &findings, targets),
+            Mode::Proxy => self.calls.begin(t, pass, findings, targets, user),
+            Mode::Stateless => self.stateless.forward(t, pass, &findings, targets),
+            Mode::Redirect => itself::redirect(t, pass, &targets),
+        }
+        Ok(())
+    }
+
+    /// A SUBSCRIBE within a dialog of the notifier; if that is another worker's, it is handed over.
+    fn subscribe_again(
+        &mut self,
+        t: &mut Turn<'_>,
+        pass: &Pass<'_>,
+        routed: &Routed<'_>,
+        domain: usize,
+    ) -> Result<(), Refusal> {
+        match subscriptions::worker_of(pass.msg) {
+            Some(worker) if worker != t.node.worker && worker < t.node.workers => {
+                t.hand_over(worker, pass.flow, pass.msg);
+                Ok(())
+            }
+            _ => self.subscribe(t, pass, routed, domain),
+        }
+    }
+
+    fn subscribe(
+        &mut self,
+        t: &mut Turn<'_>,
+        pass: &Pass<'_>,
+        routed: &Routed<'_>,
+        domain: usize,
+    ) -> Result<(), Refusal> {
+        let proof = self.access.authorise(t, pass, routed, true)?;
+        self.subscriptions.subscribe(t, pass, &routed.uri, domain, &proof)
+    }
+
+    /// CANCEL: RFC 3261 sections 9.2 and 16.10.
+    fn cancel(&mut self, t: &mut Turn<'_>, pass: &Pass<'_>) {
+        if let Some((_, context)) = t.tx.cancelled(pass.msg, pass.via) {
+            // Section 9.2: 200 whatever becomes of the INVITE, with the To tag its answers have.
+            t.refuse(pass, 200, "OK", &[]);
+            if let Some(context) = context {
+                self.calls.cancel(t, context, pass);
+            }
+        } else if !t.pass_on(pass) {
+            match self.stateless_targets(t, pass) {
+                Some((findings, targets)) => self.stateless.forward(t, pass, &findings, targets),
+                None => t.refuse(pass, 481, "Call/Transaction Does Not Exist", &[]),
+            }
+        }
+    }
+
+    /// The targets of a CANCEL whose INVITE may have been forwarded statelessly (section 16.10).
+    fn stateless_targets(
+        &mut self,
+        t: &mut Turn<'_>,
+        pass: &Pass<'_>,
+    ) -> Option<(Findings, Vec<RequestTarget>)> {
+        let routed = preroute(t.node, t.now, pass).ok()?;
+        let domain = t.node.own_domain(&routed.uri, pass.flow, routed.is_in_dialog())?;
+        if t.node.domain(domain).mode != Mode::Stateless {
+            return None;
+        }
+        let findings = validate(t, pass, &routed, false).ok()?;
+        // It cannot be challenged, and cancels nothing but what the same sender began by the same branch.
+        let (access, proof) = (&mut self.access, &mut Proof::Trusted);
+        let targets = targets::local(access, t, pass, &routed.uri, domain, proof).ok()?;
+        (!targets.is_empty()).then_some((findings, targets))
+    }
+
+    pub(super) fn response(&mut self, t: &mut Turn<'_>, flow: &Flow, msg: &Message<'_>) {
+        let Ok(via) = msg.top_via() else {
+            t.stats.garbage += 1;
+            return;
+        };
+        // RFC 3261 section 18.3: what is cut off is no response. What else user agents get wrong is
+        // for the one that asked to judge.
+        if msg.check_frame().is_err() {
+            t.stats.garbage += 1;
+            return;
+        }
+        let Some(branch) = Branch::parse(via.branch) else {
+            return stateless::forward_response(t, flow, msg, &via);
+        };
+        if branch.worker != t.node.worker {
+            if branch.worker < t.node.workers {
+                t.hand_over(branch.worker, flow, msg);
+            }
+            return;
+        }
+        match t.tx.response(t.now, branch.client, msg, t.out) {
+            Some(event) => self.answer(t, event, flow, msg, &via),
+            // RFC 6026 section 8.8: a stray response goes no further.
+            None if msg.method() == Method::Cancel => {}
+            None => t.stats.stray_responses += 1,
+        }
+    }
+
+    fn answer(
+        &mut self,
+        t: &mut Turn<'_>,
+        event: ClientEvent<ClientUser>,
+        flow: &Flow,
+        msg: &Message<'_>,
+        via: &Via<'_>,
+    ) {
+        match event.user {
+            ClientUser::Branch(id) => {
+                self.calls.answer(t, event.id, id, &Answer { flow, msg, via });
+            }
+            ClientUser::Notify(id) => self.subscriptions.answered(t, id, msg.status()),
+        }
+    }
+
+    /// What was sent under this number could not be sent.
+    pub(super) fn not_sent(&mut self, t: &mut Turn<'_>, report: Report) {
+        if let Report::User(number) = report {
+            return self.stateless.resend(t, number);
+        }
+        if let Some(ClientEvent { id: client, user }) = t.tx.not_sent(t.now, report, t.out) {
+            match user {
+                ClientUser::Branch(id) => self.calls.not_sent(t, client, id),
+                ClientUser::Notify(id) => self.subscriptions.answered(t, id, 503),
+            }
+        }
+    }
+
+    /// The connection is gone by which what was sent under this number left.
+    pub(super) fn cut_off(&mut self, t: &mut Turn<'_>, report: Report) {
+        if let Report::User(number) = report {
+            return self.stateless.resend(t, number);
+        }
+        if let Some(ClientEvent { id: client, user }) = t.tx.cut_off(t.now, report) {
+            match user {
+                ClientUser::Branch(id) => self.calls.cut_off(t, client, id),
+                ClientUser::Notify(id) => self.subscriptions.answered(t, id, 503),
+            }
+        }
+    }
+
+    /// An answer to [`Event::Resolve`].
+    pub(super) fn resolved(&mut self, t: &mut Turn<'_>, id: ResolveId, hops: &[Hop]) {
+        t.locator.answered();
+        match id.0 {
+            Waiting::Branch(id) => self.calls.resolved(t, id, hops),
+            Waiting::Stateless(index) => self.stateless.resolved(t, index, hops),
+            Waiting::Notify(index) => self.subscriptions.resolved(t, index, hops),
+        }
+    }
+
+    /// Runs everything that is due.
+    pub(super) fn timeout(&mut self, t: &mut Turn<'_>) {
+        while let Some(expired) = t.tx.expire(t.now, t.out) {
+            match expired {
+                Expired::ClientTimeout(ClientEvent { id: client, user }) => {
+                    t.stats.timeouts += 1;
+                    match user {
+                        ClientUser::Branch(id) => self.calls.timed_out(t, client, id),
+                        ClientUser::Notify(id) => self.subscriptions.answered(t, id, 408),
+                    }
+                }
+                Expired::ClientGone(ClientEvent { id: client, user: ClientUser::Branch(id) }) => {
+                    self.calls.client_gone(t, client, id);
+                }
+                Expired::ServerGone(Some(context)) => self.calls.server_gone(context),
+                Expired::ClientGone(_) | Expired::ServerGone(None) | Expired::Nothing => {}
+            }
+        }
+        self.calls.handle_timeout(t);
+        self.subscriptions.handle_timeout(t);
+    }
+}
+
+/// Hands a request over if another worker has its transaction: a retransmission, or the ACK of a
+/// refusal, that came from another source port (RFC 3261 section 17.2.3 matches without regard to it).
+fn hand_over_request(t: &mut Turn<'_>, flow: &Flow, msg: &Message<'_>, key: ServerKey) -> bool {
+    if t.node.workers < 2 || msg.method() == Method::Cancel {
+        return false;
+    }
+    let found = t.node.shared.requests.get(key.to_u64(), t.now);
+    let Some(worker) = found.filter(|&w| w != t.node.worker && w < t.node.workers) else {
+        return false;
+    };
+    t.hand_over(worker, flow, msg);
+    true
+}
+
+/// The domain of ours that a request is for; `None` if it goes on by a Route, a flow or an `maddr`.
+fn own_domain(t: &Turn<'_>, pass: &Pass<'_>, routed: &Routed<'_>) -> Option<usize> {
+    if routed.next.is_some() || routed.flow.is_some() {
+        return None;
+    }
+    let own = |uri| t.node.own_domain(uri, pass.flow, routed.is_in_dialog());
+    match routed.maddr {
+        Maddr::None => own(&routed.uri),
+        // Its port led to us, and goes with it.
+        Maddr::Ours => own(&Uri { port: None, ..routed.uri }),
+        Maddr::Other => None,
+    }
+}
+
+/// Whether a request is for the very address-of-record it comes from.
+fn is_to_own_address(t: &Turn<'_>, pass: &Pass<'_>, uri: &Uri<'_>, domain: usize) -> bool {
+    let aor = t.node.aor(user_of(uri).unwrap_or_default(), domain);
+    t.node.is_from(pass.msg, &aor)
+}

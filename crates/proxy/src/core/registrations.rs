@@ -1,0 +1,146 @@
+//! Registrations: RFC 3261 section 10.3. What a REGISTER does to the bindings is the
+//! [registrar](crate::registrar)'s; here is who may send one, and its answer, which waits until the store has
+//! made the change durable.
+
+use super::names::user_of;
+use super::refusal::Refusal;
+use super::request::Pass;
+use super::routing::access::Access;
+use super::turn::Turn;
+use crate::keys::Secret;
+use crate::location::{Commit, CommitTag};
+use crate::registrar::{Registrar, RegistrarConfig};
+use ringway_sansio::{Duration, Flow, Time};
+use ringway_sip::message;
+use ringway_sip::uri::{Scheme, Uri};
+use slab::Slab;
+
+/// Registrations that may wait for the store at one time; more are answered with 503.
+pub const MAX_PENDING_COMMITS: usize = 100_000;
+
+/// Tables larger than this give their memory back when they fall empty.
+const KEEP_ENTRIES: usize = 4096;
+
+/// A REGISTER whose answer waits until the store has it on disk.
+struct Pending {
+    request: Vec<u8>,
+    flow: Flow,
+    headers: Vec<u8>,
+    came: Time,
+}
+
+/// The registrar and what waits for its store.
+pub(super) struct Registrations {
+    registrar: Registrar,
+    pending: Slab<Pending>,
+}
+
+impl Registrations {
+    pub(super) fn new(config: RegistrarConfig, secret: &Secret) -> Registrations {
+        Registrations { registrar: Registrar::new(config, secret), pending: Slab::new() }
+    }
+
+    /// New rules.
+    pub(super) fn reconfigure(&mut self, config: RegistrarConfig) {
+        self.registrar.reconfigure(config);
+    }
+
+    /// How many wait for the store.
+    pub(super) fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// RFC 3261 section 10.3, items 2 to 5; the rest is the registrar's. `request_domain` is the domain that
+    /// the Request-URI names.
+    pub(super) fn register(
+        &mut self,
+        t: &mut Turn<'_>,
+        access: &mut Access,
+        pass: &Pass<'_>,
+        request_domain: usize,
+    ) -> Result<(), Refusal> {
+        let msg = pass.msg;
+        let to = msg.to().map_err(|e| Refusal::new(e.status, e.reason))?;
+        let to = Uri::parse(to.uri).map_err(|e| Refusal::new(e.status, e.reason))?;
+        if !to.is_sip() && to.scheme != Scheme::Tel {
+            // RFC 4475 section 3.3.4: no registrar can have such an address-of-record.
+            return Err(Refusal::new(400, "To: expected a SIP URI"));
+        }
+        // Item 5: the address-of-record must lie in a domain of ours.
+        let not_found = || Refusal::new(404, "Not Found");
+        let domain = t.node.own_domain(&to, pass.flow, false).ok_or_else(not_found)?;
+        // A literal address is the server's and of no domain in particular.
+        let named = Uri::parse(msg.request_uri()).is_ok_and(|uri| uri.host_ip().is_none());
+        if named && domain != request_domain {
+            return Err(not_found());
+        }
+        let user = user_of(&to).ok_or_else(not_found)?;
+        let aor = t.node.aor(user, domain);
+        let is_repeat =
+            |t: &Turn<'_>| self.registrar.is_repeat(t.now, pass.flow, msg, &aor, t.store);
+        access.authorise_register(t, pass, domain, user, is_repeat)?;
+        self.change(t, pass, &aor)
+    }
+
+    /// Has the registrar work on a REGISTER whose sender may send it.
+    fn change(&mut self, t: &mut Turn<'_>, pass: &Pass<'_>, aor: &[u8]) -> Result<(), Refusal> {
+        if self.pending.len() >= MAX_PENDING_COMMITS {
+            t.stats.limits_hit += 1;
+            return Err(Refusal::busy());
+        }
+        if !t.keep(pass.msg, pass.flow, None, true) {
+            return Err(Refusal::busy());
+        }
+        let tag = CommitTag { worker: t.node.worker, id: self.pending.vacant_key() as u64 };
+        let mut headers = Vec::with_capacity(256);
+        let done = self.registrar.register(
+            t.now,
+            pass.flow,
+            pass.msg,
+            aor,
+            tag,
+            t.store,
+            t.random,
+            &mut headers,
+        );
+        let (request, flow) = (pass.msg.whole(), *pass.flow);
+        if done.commit == Commit::Pending && done.status == 200 {
+            self.pending.insert(Pending { request: request.to_vec(), flow, headers, came: t.now });
+            return Ok(());
+        }
+        t.release(request.len(), pass.flow, None);
+        if done.commit == Commit::Refused {
+            return Err(Refusal::busy());
+        }
+        if done.status == 200 {
+            t.stats.registers_ok += 1;
+            t.stats.registration_request_delay.add(Duration::ZERO);
+        } else {
+            t.stats.registers_failed += 1;
+            t.log(pass, "registration refused", done.status);
+        }
+        t.reply(pass.flow, pass.msg, pass.via, (done.status, done.reason), &headers);
+        Ok(())
+    }
+
+    /// The store has made a change durable, or has failed to: the REGISTER that waited for it is
+    /// answered.
+    pub(super) fn committed(&mut self, t: &mut Turn<'_>, id: u64, ok: bool) {
+        let Some(pending) = self.pending.try_remove(id as usize) else { return };
+        t.release(pending.request.len(), &pending.flow, None);
+        if self.pending.is_empty() && self.pending.capacity() > KEEP_ENTRIES {
+            self.pending = Slab::new();
+        }
+        let Ok(msg) = message::parse(&pending.request) else { return };
+        let Ok(via) = msg.top_via() else { return };
+        let (status, headers): (u16, &[u8]) = if ok {
+            t.stats.registers_ok += 1;
+            t.stats.registration_request_delay.add(t.now - pending.came);
+            (200, &pending.headers)
+        } else {
+            t.stats.registers_failed += 1;
+            (503, b"Retry-After: 10\r\n")
+        };
+        t.reply(&pending.flow, &msg, &via, (status, ""), headers);
+    }
+}

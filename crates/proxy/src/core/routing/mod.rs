@@ -1,0 +1,7 @@
+//! Where a request may go, and whether it may: RFC 3261 sections 16.3 to 16.5.
+
+pub(super) mod access;
+mod contacts;
+pub(super) mod preroute;
+pub(super) mod targets;
+pub(super) mod validate;

@@ -1,0 +1,209 @@
+//! Determining request targets: RFC 3261 section 16.5.
+
+use super::access::{Access, Proof};
+use super::contacts;
+use super::preroute::{Maddr, Routed};
+use crate::core::dialogs::Followed;
+use crate::core::names::{default_port, has_ob, plain_user, user_of};
+use crate::core::refusal::Refusal;
+use crate::core::request::Pass;
+use crate::core::target::{Attempt, Origin, RequestTarget};
+use crate::core::turn::Turn;
+use crate::routes::{self, Rule};
+use ringway_sansio::{Flow, Transport};
+use ringway_sip::uri::{Scheme, Uri};
+use ringway_sip::write;
+use smallvec::{SmallVec, smallvec};
+
+/// A user part longer than this names nobody.
+const MAX_USER: usize = 512;
+
+/// The targets of a request for a user at a domain of ours. Where a routing rule is what leads on, its
+/// sender may have to prove more: `proof` is then what they have proved.
+pub(in super::super) fn local(
+    access: &mut Access,
+    t: &mut Turn<'_>,
+    pass: &Pass<'_>,
+    uri: &Uri<'_>,
+    domain: usize,
+    proof: &mut Proof,
+) -> Result<Vec<RequestTarget>, Refusal> {
+    let user = user_of(uri).unwrap_or_default();
+    if user.len() > MAX_USER {
+        return Err(Refusal::new(414, "Request-URI Too Long"));
+    }
+    let mut targets = match uri.param(b"gr") {
+        Some(_) => contacts::of_gruu(t, uri, domain)?,
+        None => contacts::of_user(t, pass, &t.node.aor(user, domain)),
+    };
+    if targets.is_empty() {
+        return unregistered(access, t, pass, uri, domain, proof);
+    }
+    if uri.scheme == Scheme::Sips {
+        targets.retain_mut(contacts::is_secure);
+        if targets.is_empty() {
+            return Err(sips_not_allowed(&t.node.domain(0).name));
+        }
+    }
+    Ok(targets)
+}
+
+/// RFC 5630 section 5.3: nothing that was asked for by a `sips` URI goes on in the clear.
+fn sips_not_allowed(name: &str) -> Refusal {
+    let headers = format!("Warning: 380 {name} \"SIPS Not Allowed\"\r\n").into_bytes();
+    Refusal { status: 480, reason: "Temporarily Unavailable", headers }
+}
+
+/// Where a request for a user without contacts goes: through the routing table, or nowhere.
+fn unregistered(
+    access: &mut Access,
+    t: &mut Turn<'_>,
+    pass: &Pass<'_>,
+    uri: &Uri<'_>,
+    domain: usize,
+    proof: &mut Proof,
+) -> Result<Vec<RequestTarget>, Refusal> {
+    let user = user_of(uri).unwrap_or_default();
+    let node = t.node;
+    let name = &node.domain(domain).name;
+    if let Some(rule) = node.config.routes.find(true, name.as_bytes(), user) {
+        // A rule leads to where calls cost money: who uses it must be known.
+        let unproven = matches!(proof, Proof::None | Proof::Dialog);
+        if unproven && !rule.open && rule.reject.is_none() {
+            *proof = access.demand_proof(t, pass, domain)?;
+        }
+        return by_rule(t, rule, uri, name.as_bytes());
+    }
+    if access.knows(&plain_user(user), name) {
+        // Known, but not here now.
+        Err(Refusal::new(480, "Temporarily Unavailable"))
+    } else {
+        Err(Refusal::new(404, "Not Found"))
+    }
+}
+
+/// The target of a request for none of our domains, or for a user within a dialog.
+pub(in super::super) fn remote(
+    t: &mut Turn<'_>,
+    pass: &Pass<'_>,
+    routed: &Routed<'_>,
+) -> Result<Vec<RequestTarget>, Refusal> {
+    let node = t.node;
+    if let Some(rule) = routed.foreign_rule(&node.config.routes) {
+        return by_rule(t, rule, &routed.uri, routed.uri.host);
+    }
+    let uri = match routed.maddr {
+        Maddr::Ours => without_maddr(&routed.uri, routed.uri_bytes),
+        _ => routed.uri_bytes.to_vec(),
+    };
+    let attempts = match routed.flow {
+        Some(flow) => {
+            let mut attempts = ways_without_flow(t, pass, routed, &flow);
+            attempts.push(Attempt::Flow(node.own_socket(flow)));
+            attempts
+        }
+        None => ways_to_uri(t, pass, routed),
+    };
+    Ok(vec![RequestTarget::remote(uri, Origin::Request, attempts)])
+}
+
+/// Where the Request-URI or a Route leads, and before it the connection that the user of a dialog has
+/// registered on, which is open already.
+fn ways_to_uri(t: &Turn<'_>, pass: &Pass<'_>, routed: &Routed<'_>) -> SmallVec<[Attempt; 1]> {
+    let mut attempts = smallvec![Attempt::Uri];
+    if routed.is_in_dialog()
+        && routed.next.is_none()
+        && routed.uri.transport().is_some_and(|t| !t.is_datagram())
+        && let Some(flow) = contacts::registered_flow(t, pass, &routed.uri, None)
+    {
+        attempts.push(Attempt::Flow(flow));
+    }
+    attempts
+}
+
+/// Where a request of a dialog goes once its flow is gone, last first: to the flow that the user has
+/// registered on meanwhile, and where the Request-URI leads, by a new connection (RFC 3261
+/// section 18.1.1), if a phone can be expected there. A phone that has negotiated Outbound is reached
+/// by its flows only (RFC 5626 section 5.3), and a WebSocket cannot be opened (RFC 7118 section 5).
+fn ways_without_flow(
+    t: &Turn<'_>,
+    pass: &Pass<'_>,
+    routed: &Routed<'_>,
+    gone: &Flow,
+) -> SmallVec<[Attempt; 1]> {
+    let mut attempts = SmallVec::new();
+    let bound = has_ob(&routed.uri) || contacts::is_websocket(gone);
+    if routed.followed != Followed::No && !bound && !gone.transport.is_datagram() {
+        attempts.push(Attempt::Uri);
+    }
+    if let Some(flow) = contacts::registered_flow(t, pass, &routed.uri, Some(gone)) {
+        attempts.push(Attempt::Flow(flow));
+    }
+    attempts
+}
+
+/// The target that a routing rule makes of a Request-URI at this host.
+fn by_rule(
+    t: &mut Turn<'_>,
+    rule: &Rule,
+    uri: &Uri<'_>,
+    host: &[u8],
+) -> Result<Vec<RequestTarget>, Refusal> {
+    if let Some(status) = rule.reject {
+        return Err(Refusal::new(status, write::reason_phrase(status)));
+    }
+    let mut new = Vec::with_capacity(64);
+    new.extend_from_slice(if uri.scheme == Scheme::Sips { b"sips:" } else { b"sip:" });
+    rule.rewrite.user(user_of(uri).unwrap_or_default(), &mut new);
+    if new.last() != Some(&b':') {
+        new.push(b'@');
+    }
+    match &rule.rewrite.domain {
+        Some(domain) => new.extend_from_slice(domain.as_bytes()),
+        None => {
+            new.extend_from_slice(host);
+            if let Some(port) = uri.port {
+                new.push(b':');
+                write::decimal(&mut new, u64::from(port));
+            }
+        }
+    }
+    let mut order = Vec::new();
+    routes::order(&rule.next_hops, t.random, &mut order);
+    t.node.gateways.failed_last(t.now, rule, &mut order);
+    let mut attempts: SmallVec<[Attempt; 1]> =
+        order.iter().rev().map(|&i| Attempt::Via(rule.next_hops[i].uri.clone())).collect();
+    if attempts.is_empty() {
+        attempts.push(Attempt::Uri);
+    }
+    Ok(vec![RequestTarget::remote(new, Origin::Rule, attempts)])
+}
+
+/// A URI without the maddr that led here, and the port and transport that came with it unless they
+/// are what would be meant without them (section 16.4).
+fn without_maddr(uri: &Uri<'_>, bytes: &[u8]) -> Vec<u8> {
+    let transport = uri.transport().filter(|&t| t != Transport::Udp);
+    let end = bytes.len() - uri.params.len();
+    // The port, where there is one, stands right before the parameters.
+    let port = match uri.port {
+        Some(port) if port != default_port(uri) => {
+            bytes[..end].iter().rev().take_while(|b| b.is_ascii_digit()).count() + 1
+        }
+        _ => 0,
+    };
+    let mut plain = bytes[..end - port].to_vec();
+    for (name, value) in uri.params() {
+        if name.eq_ignore_ascii_case(b"maddr")
+            || transport.is_some() && name.eq_ignore_ascii_case(b"transport")
+        {
+            continue;
+        }
+        plain.push(b';');
+        plain.extend_from_slice(name);
+        if let Some(value) = value {
+            plain.push(b'=');
+            plain.extend_from_slice(value);
+        }
+    }
+    plain
+}

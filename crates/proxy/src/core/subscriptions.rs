@@ -1,0 +1,189 @@
+//! The registration event package (RFC 3680) between the notifier and the transactions: who may
+//! subscribe, and how its NOTIFY requests are sent.
+
+use super::ids::{ClientUser, Waiting};
+use super::names::user_of;
+use super::refusal::Refusal;
+use super::request::Pass;
+use super::routing::access::Proof;
+use super::turn::Turn;
+use super::way::{Found, Locator, Way};
+use crate::keys::Secret;
+use crate::location::Change;
+use crate::regevent::{Notify, NotifyId, RegEvents};
+use ringway_sansio::{Hop, Time, Transport};
+use ringway_sip::header::{HeaderId, NameAddr};
+use ringway_sip::message::{self, Message};
+use ringway_sip::transaction::{Branch, Kind};
+use ringway_sip::uri::Uri;
+use ringway_sip::write;
+use slab::Slab;
+
+/// The notifier and its NOTIFY requests.
+pub(super) struct Subscriptions {
+    notifier: RegEvents,
+    /// NOTIFY requests that wait for server location.
+    parked: Slab<(Notify, Vec<u8>)>,
+}
+
+impl Subscriptions {
+    pub(super) fn new(secret: &Secret, worker: u8, now: Time) -> Subscriptions {
+        let notifier = RegEvents::new(Default::default(), secret, worker, now);
+        Subscriptions { notifier, parked: Slab::new() }
+    }
+
+    /// Number of subscriptions.
+    pub(super) fn len(&self) -> usize {
+        self.notifier.len()
+    }
+
+    /// When [`Subscriptions::handle_timeout`] should be called next.
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
+        self.notifier.poll_timeout()
+    }
+
+    /// Runs what is due.
+    pub(super) fn handle_timeout(&mut self, t: &mut Turn<'_>) {
+        self.notifier.handle_timeout(t.now, t.store);
+        self.send(t);
+    }
+
+    /// The registrations of `aor` have changed.
+    pub(super) fn changed(&mut self, t: &mut Turn<'_>, aor: &[u8], why: Change) {
+        self.notifier.changed(t.now, aor, why, t.store);
+        self.send(t);
+    }
+
+    /// A SUBSCRIBE to the registrations of the user of a Request-URI at a domain of ours: only that user and
+    /// trusted peers may.
+    pub(super) fn subscribe(
+        &mut self,
+        t: &mut Turn<'_>,
+        pass: &Pass<'_>,
+        uri: &Uri<'_>,
+        domain: usize,
+        proof: &Proof,
+    ) -> Result<(), Refusal> {
+        let (msg, flow) = (pass.msg, pass.flow);
+        let aor = match self.notifier.dialog_aor(msg) {
+            Some(known) => known.into(),
+            None => t.node.aor(user_of(uri).unwrap_or_default(), domain),
+        };
+        let may = match proof {
+            Proof::Trusted | Proof::Dialog => true,
+            Proof::Digest { .. } => t.node.is_from(msg, &aor),
+            Proof::None => false,
+        };
+        if !may {
+            t.stats.forbidden += 1;
+            return Err(Refusal::new(403, "Forbidden"));
+        }
+        let (reply, port) = t.node.reply_to(flow, pass.via);
+        let Some(server) = t.tx.open(pass.key, Kind::NonInvite, reply, port, None) else {
+            t.stats.limits_hit += 1;
+            return Err(Refusal::new(503, "Service Unavailable"));
+        };
+        let mut contact = b"sip:reg@".to_vec();
+        write::addr(&mut contact, flow.local);
+        if flow.transport != Transport::Udp {
+            contact.extend_from_slice(b";transport=");
+            contact.extend_from_slice(flow.transport.uri().as_bytes());
+        }
+        let mut headers = Vec::new();
+        let done = self.notifier.subscribe(
+            t.now,
+            flow,
+            msg,
+            &aor,
+            true,
+            &contact,
+            t.store,
+            t.random,
+            &mut headers,
+        );
+        let own = t.node.tag(msg);
+        let tag = Some(done.to_tag.as_deref().unwrap_or(&own));
+        let (start, buf) = (t.out.buffer().len(), t.out.buffer());
+        write::response(buf, msg, Some(flow), done.status, done.reason, tag, &headers, &[]);
+        t.tx.respond(t.now, server, done.status, t.out, start);
+        self.send(t);
+        Ok(())
+    }
+
+    /// Sends what the notifier has to say.
+    fn send(&mut self, t: &mut Turn<'_>) {
+        let mut bytes = Vec::new();
+        while let Some(notify) = self.notifier.poll_notify(t.now, &mut bytes) {
+            let bytes = std::mem::take(&mut bytes);
+            let found = match notify.flow {
+                Some(flow) => Found::Way(Way::over(flow)),
+                None => locate(t.locator, &bytes),
+            };
+            match found {
+                Found::Way(way) => send_notify(t, &notify, &bytes, way),
+                Found::Name(target) => {
+                    let waiting = Waiting::Notify(self.parked.vacant_key() as u32);
+                    if t.ask(waiting, target, notify.source) {
+                        self.parked.insert((notify, bytes));
+                    } else {
+                        self.answered(t, notify.id, 408);
+                    }
+                }
+                Found::Nowhere => self.answered(t, notify.id, 408),
+            }
+        }
+    }
+
+    /// Where a NOTIFY goes has been found out.
+    pub(super) fn resolved(&mut self, t: &mut Turn<'_>, index: u32, hops: &[Hop]) {
+        let Some((notify, bytes)) = self.parked.try_remove(index as usize) else { return };
+        match hops.first().cloned().and_then(|hop| t.locator.way_to(hop)) {
+            Some(way) => send_notify(t, &notify, &bytes, way),
+            None => self.answered(t, notify.id, 408),
+        }
+    }
+
+    /// A NOTIFY has been answered with this status, or as if it had been.
+    pub(super) fn answered(&mut self, t: &Turn<'_>, id: NotifyId, status: u16) {
+        self.notifier.handle_notify_response(t.now, id, status, t.store);
+    }
+}
+
+/// Whether a SUBSCRIBE asks for registrations.
+pub(super) fn is_reg_event(msg: &Message<'_>) -> bool {
+    msg.first(HeaderId::Event)
+        .is_some_and(|v| v.split(|&b| b == b';').next().unwrap_or_default().trim_ascii() == b"reg")
+}
+
+/// The worker whose notifier has the dialog that a SUBSCRIBE is within; `None` if it is a notifier's of no
+/// worker.
+pub(super) fn worker_of(msg: &Message<'_>) -> Option<u8> {
+    RegEvents::worker_of_tag(msg.to().ok()?.tag()?)
+}
+
+fn locate(locator: &mut Locator, bytes: &[u8]) -> Found {
+    let Ok(msg) = message::parse(bytes) else { return Found::Nowhere };
+    let next = match msg.items(HeaderId::Route).next().map(NameAddr::parse) {
+        Some(Ok(route)) => route.uri,
+        Some(Err(_)) => return Found::Nowhere,
+        None => msg.request_uri(),
+    };
+    Uri::parse(next).map_or(Found::Nowhere, |uri| locator.locate(&uri, msg.request_uri()))
+}
+
+fn send_notify(t: &mut Turn<'_>, notify: &Notify, bytes: &[u8], way: Way) {
+    let client = t.tx.reserve(t.random);
+    let start = t.out.buffer().len();
+    let buf = t.out.buffer();
+    buf.extend_from_slice(&bytes[..notify.via_at]);
+    buf.extend_from_slice(b"Via: SIP/2.0/");
+    buf.extend_from_slice(way.transport.via().as_bytes());
+    buf.push(b' ');
+    write::addr(buf, way.local);
+    buf.extend_from_slice(b";branch=");
+    Branch { worker: t.node.worker, client, spiral: 0 }.write(buf);
+    buf.extend_from_slice(b";rport\r\n");
+    buf.extend_from_slice(&bytes[notify.via_at..]);
+    let user = ClientUser::Notify(notify.id);
+    t.tx.send(t.now, client, Kind::NonInvite, way.target, user, t.out, start);
+}

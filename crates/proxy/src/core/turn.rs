@@ -1,0 +1,205 @@
+//! One turn of the core: what it was called with, and what every part answers, sends and asks by.
+
+use super::events::{Event, Events, LogLine, ResolveTarget, short_text};
+use super::ids::{ClientUser, ContextId, ResolveId, Waiting};
+use super::kept::{Kept, Purpose};
+use super::node::Node;
+use super::request::Pass;
+use super::way::Locator;
+use crate::location::LocationStore;
+use crate::stats::Stats;
+use ringway_sansio::{Flow, Outbox, Random, Target, Time};
+use ringway_sip::header::Via;
+use ringway_sip::message::{Message, Method};
+use ringway_sip::transaction::Transactions;
+use ringway_sip::write;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// The transactions of a worker. A server transaction has a context unless the server answers itself.
+pub(super) type Tx = Transactions<ClientUser, Option<ContextId>>;
+
+/// What all parts share between turns.
+pub(super) struct Common {
+    pub tx: Tx,
+    pub locator: Locator,
+    pub kept: Kept,
+    pub events: Events,
+    pub stats: Stats,
+    pub random: Box<dyn Random + Send>,
+    pub store: Arc<dyn LocationStore>,
+}
+
+impl Common {
+    pub(super) fn turn<'a>(
+        &'a mut self,
+        now: Time,
+        node: &'a Node,
+        out: &'a mut Outbox,
+    ) -> Turn<'a> {
+        let Common { tx, locator, kept, events, stats, random, store } = self;
+        Turn {
+            now,
+            node,
+            tx,
+            locator,
+            kept,
+            events,
+            stats,
+            random: &mut **random,
+            store: &**store,
+            out,
+        }
+    }
+}
+
+/// One turn.
+pub(super) struct Turn<'a> {
+    pub now: Time,
+    pub node: &'a Node,
+    pub tx: &'a mut Tx,
+    pub locator: &'a mut Locator,
+    pub kept: &'a mut Kept,
+    pub events: &'a mut Events,
+    pub stats: &'a mut Stats,
+    pub random: &'a mut dyn Random,
+    pub store: &'a dyn LocationStore,
+    pub out: &'a mut Outbox,
+}
+
+impl Turn<'_> {
+    /// Answers without a transaction: a request that is sent again gets the same answer again
+    /// (RFC 3261 section 8.2.7).
+    ///
+    /// The source of a datagram has proved nothing, not even that the address is its own. An answer of
+    /// more than [`MAX_AMPLIFICATION`](ringway_sip::transaction::table::MAX_AMPLIFICATION) times the
+    /// request is not sent there.
+    pub(super) fn refuse(&mut self, pass: &Pass<'_>, status: u16, reason: &str, headers: &[u8]) {
+        if pass.msg.method() == Method::Ack {
+            return;
+        }
+        let start = self.out.buffer().len();
+        let (reply, _) = self.node.reply_to(pass.flow, pass.via);
+        let tag = self.node.tag(pass.msg);
+        let (buf, flow) = (self.out.buffer(), Some(pass.flow));
+        write::response(buf, pass.msg, flow, status, reason, Some(&tag), headers, &[]);
+        let octets = self.out.buffer().len() - start;
+        if octets > self.repeat_credit(pass) as usize {
+            self.stats.amplification_avoided += 1;
+            return self.out.abandon(start);
+        }
+        self.out.finish(start, Target::Flow(reply), 0);
+    }
+
+    /// Octets that may be sent in answer to a request before its sender has proved anything.
+    pub(super) fn repeat_credit(&self, pass: &Pass<'_>) -> u32 {
+        self.node.trust.repeat_credit(pass.flow, pass.msg.whole().len())
+    }
+
+    /// Answers a request whose sender has proved enough, however long the answer is.
+    pub(super) fn reply(
+        &mut self,
+        flow: &Flow,
+        msg: &Message<'_>,
+        via: &Via<'_>,
+        (status, reason): (u16, &str),
+        headers: &[u8],
+    ) {
+        let (reply, _) = self.node.reply_to(flow, via);
+        let tag = self.node.tag(msg);
+        self.out.push(Target::Flow(reply), 0, |buf| {
+            write::response(buf, msg, Some(flow), status, reason, Some(&tag), headers, &[]);
+        });
+    }
+
+    /// 503 for a request that comes at a bad time, as cheaply as can be. Without seconds to wait it is
+    /// dropped: its source sends far too much.
+    pub(super) fn turn_away(&mut self, pass: &Pass<'_>, retry_after: u32) {
+        self.stats.overloaded += 1;
+        if retry_after == 0 {
+            self.stats.rate_limited += 1;
+            return;
+        }
+        let mut headers = Vec::with_capacity(24);
+        write::header_decimal(&mut headers, "Retry-After", u64::from(retry_after));
+        self.refuse(pass, 503, "Service Unavailable", &headers);
+    }
+
+    /// Hands a message over to the worker that it belongs to.
+    pub(super) fn hand_over(&mut self, worker: u8, flow: &Flow, msg: &Message<'_>) {
+        self.stats.handed_over += 1;
+        let bytes = msg.bytes().to_vec();
+        self.events.push(Event::HandOver { worker, flow: *flow, bytes });
+    }
+
+    /// A CANCEL or an ACK for nothing known here. Another worker may hold the INVITE, if the peer sent
+    /// the two from different ports: each is asked in turn. Returns whether there was one left to ask.
+    pub(super) fn pass_on(&mut self, pass: &Pass<'_>) -> bool {
+        let next = (self.node.worker + 1) % self.node.workers.max(1);
+        if self.node.workers < 2 || next == pass.flow.id.worker() {
+            return false;
+        }
+        self.hand_over(next, pass.flow, pass.msg);
+        true
+    }
+
+    /// Asks the world to locate a server, for a request from `source`. Returns whether there was room for
+    /// the question.
+    pub(super) fn ask(&mut self, waiting: Waiting, target: ResolveTarget, source: IpAddr) -> bool {
+        let fits = self.locator.ask();
+        if fits {
+            self.events.push(Event::Resolve { id: ResolveId(waiting), target, source });
+        } else {
+            self.stats.limits_hit += 1;
+        }
+        fits
+    }
+
+    /// Whether there is room to keep a request; takes it, if so. `known` says that its sender has proved
+    /// to be a user, or is trusted.
+    pub(super) fn keep(
+        &mut self,
+        msg: &Message<'_>,
+        flow: &Flow,
+        user: Option<&str>,
+        known: bool,
+    ) -> bool {
+        let begun = msg.method() == Method::Register || msg.to().is_ok_and(|to| to.tag().is_some());
+        let purpose = match begun {
+            true => Purpose::Begun,
+            false if known => Purpose::New,
+            false => Purpose::Stranger,
+        };
+        let holders = self.kept.holders(flow, user);
+        let trusted = self.node.trust.is_trusted(flow.remote.ip());
+        let fits = self.kept.take(msg.whole().len(), &holders, purpose, trusted);
+        self.stats.limits_hit += u64::from(!fits);
+        fits
+    }
+
+    /// Returns the room of a request that [`Turn::keep`] has taken for the same flow and user.
+    pub(super) fn release(&mut self, octets: usize, flow: &Flow, user: Option<&str>) {
+        let holders = self.kept.holders(flow, user);
+        self.kept.give_back(octets, &holders);
+    }
+
+    /// Reports something, unless too much waits to be taken away.
+    pub(super) fn report(&mut self, event: impl FnOnce() -> Event) {
+        let fits = self.events.report(event);
+        self.stats.limits_hit += u64::from(!fits);
+    }
+
+    /// Puts a line about this request into the log.
+    pub(super) fn log(&mut self, pass: &Pass<'_>, what: &'static str, status: u16) {
+        self.report(|| {
+            Event::Log(LogLine {
+                what,
+                status,
+                method: short_text(pass.msg.method().as_bytes()),
+                call_id: short_text(pass.msg.call_id()),
+                uri: short_text(pass.msg.request_uri()),
+                source: pass.flow.remote,
+            })
+        });
+    }
+}

@@ -1,0 +1,121 @@
+//! Where a message goes next: server location as far as it needs no question to the world.
+
+use super::events::ResolveTarget;
+use super::names::is_sips;
+use ringway_sansio::{Flow, Hop, Target, Transport};
+use ringway_sip::uri::{Scheme, Uri};
+use std::net::SocketAddr;
+
+/// Branches that may wait for server location at one time; more are answered with 503.
+pub const MAX_RESOLVING: usize = 10_000;
+
+/// What the world knows of its interfaces.
+pub trait Paths: Send {
+    /// Returns our address as a peer at `remote` can reach it over `transport`, never a wildcard. Returns
+    /// `None` where nothing listens for its answers.
+    fn local_for(&mut self, transport: Transport, remote: SocketAddr) -> Option<SocketAddr>;
+}
+
+/// Where an attempt leads.
+pub(super) struct Way {
+    pub target: Target,
+    pub transport: Transport,
+    /// Our address on it.
+    pub local: SocketAddr,
+    /// Over a flow that exists: what it is.
+    pub flow: Option<Flow>,
+    /// Over UDP however large, because TCP has been refused there.
+    pub any_size: bool,
+}
+
+impl Way {
+    /// Over a flow. Its size never changes the transport: the flow is known to work, and the TCP port of a
+    /// phone may not exist.
+    pub(super) fn over(flow: Flow) -> Way {
+        let Flow { transport, local, .. } = flow;
+        Way { target: Target::Flow(flow), transport, local, flow: Some(flow), any_size: true }
+    }
+}
+
+/// What came of looking for the next hop.
+pub(super) enum Found {
+    /// Here.
+    Way(Way),
+    /// Behind a name: the world must be asked.
+    Name(ResolveTarget),
+    /// Nothing we could reach.
+    Nowhere,
+}
+
+impl From<Option<Way>> for Found {
+    fn from(way: Option<Way>) -> Found {
+        way.map_or(Found::Nowhere, Found::Way)
+    }
+}
+
+/// Finds ways, and counts the questions that are open.
+pub(super) struct Locator {
+    paths: Box<dyn Paths>,
+    open: usize,
+}
+
+impl Locator {
+    pub(super) fn new(paths: Box<dyn Paths>) -> Locator {
+        Locator { paths, open: 0 }
+    }
+
+    /// Questions that are open.
+    pub(super) fn open(&self) -> usize {
+        self.open
+    }
+
+    /// Opens a question, if there is room for it.
+    pub(super) fn ask(&mut self) -> bool {
+        let fits = self.open < MAX_RESOLVING;
+        self.open += usize::from(fits);
+        fits
+    }
+
+    /// A question has been answered.
+    pub(super) fn answered(&mut self) {
+        self.open = self.open.saturating_sub(1);
+    }
+
+    /// The way to a server that has been located.
+    pub(super) fn way_to(&mut self, hop: Hop) -> Option<Way> {
+        // A WebSocket client cannot be connected to (RFC 7118 section 5).
+        if matches!(hop.transport, Transport::Ws | Transport::Wss) {
+            return None;
+        }
+        let Hop { transport, addr: remote, name } = hop;
+        let local = self.paths.local_for(transport, remote)?;
+        let target = Target::Peer { transport, remote, name };
+        Some(Way { target, transport, local, flow: None, any_size: false })
+    }
+
+    /// Server location (RFC 3263) as far as it needs no question to the world: literal addresses.
+    /// `request_uri` is the one of the request to be sent: if that is a `sips` one, every URI is
+    /// followed as if it were (RFC 3261 section 16.6 item 7).
+    pub(super) fn locate(&mut self, uri: &Uri<'_>, request_uri: &[u8]) -> Found {
+        if !uri.is_sip() {
+            return Found::Nowhere;
+        }
+        let host = super::names::next_host(uri);
+        let secure = uri.scheme == Scheme::Sips || is_sips(request_uri);
+        let named = match (uri.param(b"transport"), uri.transport()) {
+            (None, _) => None,
+            (Some(_), Some(Transport::Tcp)) if secure => Some(Transport::Tls),
+            (Some(_), Some(Transport::Sctp)) if secure => Some(Transport::TlsSctp),
+            (Some(_), Some(t)) if t.is_secure() || !secure => Some(t),
+            (Some(_), _) => return Found::Nowhere,
+        };
+        if let Some(ip) = crate::own::parse_ip(host) {
+            // RFC 3263 section 4.1 and 4.2: a literal address needs no look-up.
+            let transport = named.unwrap_or(if secure { Transport::Tls } else { Transport::Udp });
+            let addr = SocketAddr::new(ip, uri.port.unwrap_or(transport.default_port()));
+            return self.way_to(Hop { transport, addr, name: None }).into();
+        }
+        let Ok(host) = std::str::from_utf8(host) else { return Found::Nowhere };
+        Found::Name(ResolveTarget { host: host.into(), port: uri.port, transport: named, secure })
+    }
+}
