@@ -13,7 +13,6 @@ use std::io::{self, Write};
 /// A sent packet has the time when it left the queue. A lost packet has the time and the reason of its
 /// loss, with a comment `dropped: ...`. A packet that is lost in flight appears twice: as sent, and as
 /// dropped.
-/// its way stands twice: as sent, and as dropped.
 pub struct Capture<W> {
     writer: Writer<W>,
     /// Indices of the interfaces in the world, in the order of the file.

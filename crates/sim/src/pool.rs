@@ -1,4 +1,9 @@
 //! Packets by number, with reused buffers.
+//!
+//! A sender writes a packet into its buffer once. Queues, links and routers pass on its number, and the receiver is
+//! handed the same bytes; only a duplicate is a copy. Packets do not refer to the buffers of TCP: with reference
+//! counts instead of these two copies a bulk flow is simulated 3 % to 7 % faster, but data would pass through
+//! [`Endpoint`](ringway_sansio::Endpoint) in two ways, and a few received bytes would retain a large buffer.
 
 use ringway_sansio::{Addressing, Time};
 use std::net::{IpAddr, Ipv4Addr};

@@ -139,6 +139,24 @@ fn ipv6_and_a_host_to_itself() {
     assert_eq!(w.endpoint::<Sink>(sink).unwrap().totals().packets, 3);
 }
 
+/// A packet takes one event a link, and one more where it waits in a queue.
+#[test]
+fn only_a_packet_that_waits_takes_another_event() {
+    // Ten packets of 448 kbit/s over three links. Each also takes an event of its source, and the sink is polled once.
+    let events = |rate| {
+        let fast = LinkConfig::default();
+        let links = [fast.clone(), LinkConfig { rate: Rate(rate), ..fast.clone() }, fast];
+        let config = |a, b| SourceConfig { max_packets: 10, ..SourceConfig::ns2(a, b) };
+        let mut line = Line::new(Streams::new(1, 0), &links, config, Sink::new());
+        line.run(Time::from_secs(10));
+        assert_eq!((line.sink().totals().packets, line.world.hops()), (10, 30));
+        line.world.happened()
+    };
+    assert_eq!(events(450_000), 11 + 30);
+    // All but the first wait.
+    assert_eq!(events(440_000), 11 + 30 + 9);
+}
+
 /// The reason for every packet that is lost between links.
 #[test]
 fn drops_between_links_have_a_reason() {

@@ -4,7 +4,7 @@
 //! number of observations, and where it can be had a confidence [`Interval`] that knows its own
 //! kind. Observations must be independent (replications, or trials of one run that do not remember
 //! each other); nothing here can see whether they are. This is not a general library of statistics:
-//! it holds what the laboratory prints and the two tests by which models are checked.
+//! it holds what the laboratory prints.
 //!
 //! Samples that hold no observation, or one that is not a finite number, are refused with a
 //! [`SampleError`]. A sample of one has a value and no interval. Neither has one whose observations
@@ -14,7 +14,6 @@
 //! Read [`mean`] and [`ratio`], then [`percentile`](fn@percentile), [`ratio_of_replications`] and
 //! [`StoppingRule`].
 
-mod fit;
 mod moments;
 mod percentile;
 mod quantile;
@@ -23,9 +22,8 @@ mod stopping;
 
 use std::fmt;
 
-pub use fit::{Fit, kolmogorov_smirnov, kolmogorov_smirnov_two};
-pub use moments::Moments;
-pub use percentile::{percentile, percentile_of_replications, percentile_value};
+use moments::Moments;
+pub use percentile::{percentile, percentile_of_replications};
 pub use quantile::{normal_quantile, student_quantile};
 pub use replications::ratio_of_replications;
 pub use stopping::StoppingRule;

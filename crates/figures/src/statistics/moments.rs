@@ -6,23 +6,22 @@ use super::{Estimate, Interval, Kind};
 /// Numbers that differ by no more than this part of themselves differ by rounding.
 const ROUNDING: f64 = 1e-12;
 
-/// Count, mean, spread and extremes of numbers seen one after another, without keeping them.
+/// Count, mean, spread and extremes of finite numbers seen one after another, without keeping them.
 ///
 /// Welford's recurrence: no sum of squares grows, so nothing cancels when the mean is large beside
-/// the spread. Two halves of a run can be joined by [`Moments::merge`].
+/// the spread.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Moments {
+pub(super) struct Moments {
     n: usize,
     mean: f64,
     squares: f64,
     low: f64,
     high: f64,
-    skipped: usize,
 }
 
 impl Moments {
-    /// The moments of `sample`.
-    pub fn of(sample: &[f64]) -> Self {
+    /// The moments of `sample`, all of whose numbers are finite.
+    pub(super) fn of(sample: &[f64]) -> Self {
         let mut moments = Self::default();
         for &x in sample {
             moments.push(x);
@@ -30,12 +29,7 @@ impl Moments {
         moments
     }
 
-    /// Takes one more number. One that is not finite is counted by [`Moments::skipped`] only.
-    pub fn push(&mut self, x: f64) {
-        if !x.is_finite() {
-            self.skipped += 1;
-            return;
-        }
+    fn push(&mut self, x: f64) {
         self.n += 1;
         if self.n == 1 {
             (self.mean, self.low, self.high) = (x, x, x);
@@ -48,60 +42,13 @@ impl Moments {
         self.high = self.high.max(x);
     }
 
-    /// Adds what another has seen (Chan, Golub and LeVeque 1979).
-    pub fn merge(&mut self, other: &Self) {
-        let skipped = self.skipped + other.skipped;
-        if self.n == 0 {
-            *self = *other;
-        } else if other.n > 0 {
-            let (a, b) = (self.n as f64, other.n as f64);
-            let apart = other.mean - self.mean;
-            self.mean += apart * (b / (a + b));
-            self.squares += other.squares + apart * apart * (a * b / (a + b));
-            self.n += other.n;
-            self.low = self.low.min(other.low);
-            self.high = self.high.max(other.high);
-        }
-        self.skipped = skipped;
-    }
-
-    /// How many finite numbers were taken.
-    pub fn n(&self) -> usize {
-        self.n
-    }
-
-    /// How many numbers were left out because they were NaN or infinite.
-    pub fn skipped(&self) -> usize {
-        self.skipped
-    }
-
-    /// The mean; none before the first number.
-    pub fn mean(&self) -> Option<f64> {
-        (self.n > 0).then_some(self.mean)
-    }
-
-    /// The smallest number.
-    pub fn min(&self) -> Option<f64> {
-        (self.n > 0).then_some(self.low)
-    }
-
-    /// The largest number.
-    pub fn max(&self) -> Option<f64> {
-        (self.n > 0).then_some(self.high)
-    }
-
-    /// The variance of the numbers as a whole population (divided by n); none before the first.
-    pub fn population_variance(&self) -> Option<f64> {
-        (self.n > 0).then(|| self.squares / self.n as f64)
-    }
-
     /// The variance of what they are a sample of (divided by n - 1); none below two.
-    pub fn sample_variance(&self) -> Option<f64> {
+    fn sample_variance(&self) -> Option<f64> {
         (self.n > 1).then(|| self.squares / (self.n - 1) as f64)
     }
 
     /// Whether there are several numbers and all are the same, but for rounding.
-    pub(super) fn all_equal(&self) -> bool {
+    fn all_equal(&self) -> bool {
         self.n > 1 && self.high - self.low <= ROUNDING * self.high.abs().max(self.low.abs())
     }
 

@@ -113,15 +113,6 @@ fn ranks(n: usize, p: f64) -> Option<(usize, usize)> {
     }
 }
 
-/// The `p`-th quantile of `sample` without an interval.
-///
-/// # Errors
-/// As for [`percentile`](fn@percentile).
-pub fn percentile_value(sample: &[f64], p: f64) -> Result<f64, SampleError> {
-    let sorted = sort(sample, p)?;
-    Ok(sorted[rank(sorted.len(), p) - 1])
-}
-
 fn sort(sample: &[f64], p: f64) -> Result<Vec<f64>, SampleError> {
     check(sample)?;
     probability(p)?;
