@@ -2,6 +2,35 @@
 //!
 //! Nothing here goes through the formatting machinery, and nothing allocates but the buffer itself
 //! when it is too small.
+//!
+//! A response is written from the request it answers, by [`response`]. A new request is a value:
+//!
+//! ```
+//! use ringway_sip::message::{self, Method};
+//! use ringway_sip::write::{Party, Request};
+//!
+//! let alice = Party { uri: b"sip:alice@example.com", tag: b"1928301774", ..Party::default() };
+//! let bob = Party { display: b"Bob", uri: b"sip:bob@example.org", ..Party::default() };
+//! let request = Request {
+//!     via: b"SIP/2.0/UDP 192.0.2.17:5060;branch=z9hG4bKhjhs8ass877",
+//!     contact: b"sip:alice@192.0.2.17",
+//!     fields: &[("Content-Type", b"text/plain")],
+//!     body: b"Lunch?",
+//!     ..Request::new(Method::Message, bob.uri, alice, bob, b"a84b4c76e66710", 1)
+//! };
+//! let mut buf = Vec::new();
+//! request.emit(&mut buf);
+//!
+//! let message = message::parse(&buf)?;
+//! message.check()?;
+//! assert_eq!(message.to()?.display, b"\"Bob\"");
+//! assert_eq!(message.body(), b"Lunch?");
+//! # Ok::<(), ringway_sip::Malformed>(())
+//! ```
+
+mod request;
+
+pub use request::{Party, Request};
 
 use crate::header::{HeaderId, Param, known_param, next_param};
 use crate::message::Message;

@@ -3,6 +3,7 @@
 
 mod framing;
 mod message;
+mod request;
 mod sdp;
 mod uri;
 
