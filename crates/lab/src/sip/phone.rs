@@ -7,13 +7,13 @@
 
 use super::proxy::DOMAIN;
 use ringway_sansio::{CloseReason, Duration, Flow, Outbox, Program, Random, Target, Time};
-use ringway_sip::dialog::{self, Dialog, Outgoing};
+use ringway_sip::dialog::{self, Dialog};
 use ringway_sip::message::{self, Message, Method};
 use ringway_sip::transaction::{
-    Branch, ClientEvent, Expired, Incoming, Kind, Report, ServerId, Timers, Transactions,
+    Branch, ClientEvent, ClientId, Expired, Incoming, Kind, Report, ServerId, Timers, Transactions,
 };
 use ringway_sip::uri::Uri;
-use ringway_sip::write;
+use ringway_sip::write::{self, Party, Request};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
@@ -80,10 +80,15 @@ struct IncomingCall {
 
 /// What a client transaction is for; a call by its index.
 #[derive(Clone, Copy)]
-enum Request {
+enum Purpose {
     Register,
     Invite(usize),
     Bye(usize),
+}
+
+/// Returns the address-of-record of a user.
+fn aor(user: &str) -> String {
+    format!("sip:{user}@{DOMAIN}")
 }
 
 /// A phone.
@@ -92,7 +97,7 @@ pub struct Phone<R> {
     local: SocketAddr,
     proxy: Target,
     plan: Plan,
-    tx: Transactions<Request, ()>,
+    tx: Transactions<Purpose, ()>,
     random: R,
     timers: BTreeSet<(Time, Timer)>,
     /// Outgoing calls, each with its INVITE and, once answered, its dialog.
@@ -146,13 +151,13 @@ impl<R: Random + 'static> Phone<R> {
         self.tx.counters.retransmitted
     }
 
+    /// Returns the URI of this phone's Contact.
     fn contact(&self) -> String {
-        let transport = self.proxy.transport().uri();
-        format!("Contact: <sip:{}@{};transport={transport}>\r\n", self.user, self.local)
+        format!("sip:{}@{};transport={}", self.user, self.local, self.proxy.transport().uri())
     }
 
     /// Returns the value of a Via for a client transaction.
-    fn via(&mut self) -> (ringway_sip::transaction::ClientId, Vec<u8>) {
+    fn via(&mut self) -> (ClientId, Vec<u8>) {
         let client = self.tx.reserve(&mut self.random);
         let mut via =
             format!("SIP/2.0/{} {};rport;branch=", self.proxy.transport().via(), self.local)
@@ -161,49 +166,55 @@ impl<R: Random + 'static> Phone<R> {
         (client, via)
     }
 
-    /// Builds a request outside of a dialog, up to its body.
-    fn head(&mut self, method: &str, uri: &str, to: &str, via: &[u8]) -> Vec<u8> {
+    /// Sends a request outside of a dialog, with one further header field, and returns the index
+    /// at which it begins in the outbox.
+    fn send(
+        &mut self,
+        now: Time,
+        method: Method<'_>,
+        purpose: Purpose,
+        target: &str,
+        to: &str,
+        field: (&'static str, &[u8]),
+        body: &[u8],
+        out: &mut Outbox,
+    ) -> usize {
+        let (client, via) = self.via();
         let (tag, call) = (self.random.next_u64(), self.random.next_u64());
-        let mut head = format!("{method} {uri} SIP/2.0\r\nVia: ").into_bytes();
-        head.extend_from_slice(via);
-        let from = format!("<sip:{}@{DOMAIN}>", self.user);
-        let rest = format!(
-            "\r\nMax-Forwards: 70\r\nFrom: {from};tag={tag:x}\r\nTo: {to}\r\nCall-ID: {call:016x}@{}\r\n\
-             CSeq: 1 {method}\r\n{}",
-            self.local.ip(),
-            self.contact()
-        );
-        head.extend_from_slice(rest.as_bytes());
-        head
+        let (tag, call) = (format!("{tag:x}"), format!("{call:016x}@{}", self.local.ip()));
+        let from = aor(&self.user);
+        let from = Party { uri: from.as_bytes(), tag: tag.as_bytes(), ..Party::default() };
+        let to = Party { uri: to.as_bytes(), ..Party::default() };
+        let start = out.buffer().len();
+        Request {
+            via: &via,
+            contact: self.contact().as_bytes(),
+            fields: &[field],
+            body,
+            ..Request::new(method, target.as_bytes(), from, to, call.as_bytes(), 1)
+        }
+        .emit(out.buffer());
+        let kind = if method == Method::Invite { Kind::Invite } else { Kind::NonInvite };
+        self.tx.send(now, client, kind, self.proxy.clone(), purpose, out, start);
+        start
     }
 
     fn register(&mut self, now: Time, out: &mut Outbox) {
-        let (client, via) = self.via();
-        let to = format!("<sip:{}@{DOMAIN}>", self.user);
-        let mut request = self.head("REGISTER", &format!("sip:{DOMAIN}"), &to, &via);
-        request.extend_from_slice(b"Expires: 3600\r\n");
-        write::end(&mut request, b"");
-        let start = out.buffer().len();
-        out.buffer().extend_from_slice(&request);
-        let proxy = self.proxy.clone();
-        self.tx.send(now, client, Kind::NonInvite, proxy, Request::Register, out, start);
+        let (target, to) = (format!("sip:{DOMAIN}"), aor(&self.user));
+        let (method, field) = (Method::Register, ("Expires", &b"3600"[..]));
+        self.send(now, method, Purpose::Register, &target, &to, field, b"", out);
         self.registering = Some(now);
     }
 
     fn call(&mut self, now: Time, out: &mut Outbox) {
-        let Some((callee, _)) = self.plan.call.clone() else { return };
+        let Some((callee, _)) = &self.plan.call else { return };
         if now > self.plan.until {
             return;
         }
-        let (client, via) = self.via();
-        let uri = format!("sip:{callee}@{DOMAIN}");
-        let mut invite = self.head("INVITE", &uri, &format!("<{uri}>"), &via);
-        invite.extend_from_slice(b"Content-Type: application/sdp\r\n");
-        write::end(&mut invite, SDP.as_bytes());
-        let start = out.buffer().len();
-        out.buffer().extend_from_slice(&invite);
-        let (proxy, user) = (self.proxy.clone(), Request::Invite(self.calls.len()));
-        self.tx.send(now, client, Kind::Invite, proxy, user, out, start);
+        let (purpose, callee) = (Purpose::Invite(self.calls.len()), aor(callee));
+        let (field, body) = (("Content-Type", &b"application/sdp"[..]), SDP.as_bytes());
+        let start = self.send(now, Method::Invite, purpose, &callee, &callee, field, body, out);
+        let invite = out.buffer()[start..].to_vec();
         self.calls.push((Call { invited: now, ..Call::default() }, invite, None));
     }
 
@@ -215,14 +226,11 @@ impl<R: Random + 'static> Phone<R> {
     fn hang_up(&mut self, now: Time, index: usize, out: &mut Outbox) {
         let (client, via) = self.via();
         let Some((call, _, Some(dialog))) = self.calls.get_mut(index) else { return };
+        let Ok(bye) = dialog.request(Method::Bye) else { return };
         let start = out.buffer().len();
-        let bye = Outgoing { method: Method::Bye, via: &via, extra: b"", body: b"" };
-        if dialog.request(out.buffer(), &bye).is_err() {
-            out.abandon(start);
-            return;
-        }
+        Request { via: &via, ..bye }.emit(out.buffer());
         call.bye = Some(now);
-        let (proxy, user) = (self.proxy.clone(), Request::Bye(index));
+        let (proxy, user) = (self.proxy.clone(), Purpose::Bye(index));
         self.tx.send(now, client, Kind::NonInvite, proxy, user, out, start);
     }
 
@@ -230,14 +238,14 @@ impl<R: Random + 'static> Phone<R> {
     fn handle_response(
         &mut self,
         now: Time,
-        event: ClientEvent<Request>,
+        event: ClientEvent<Purpose>,
         status: u16,
         response: Option<&Message<'_>>,
         out: &mut Outbox,
     ) {
         match event.user {
-            Request::Invite(index) => self.invite_answered(now, index, status, response, out),
-            Request::Bye(index) if status >= 200 => {
+            Purpose::Invite(index) => self.invite_answered(now, index, status, response, out),
+            Purpose::Bye(index) if status >= 200 => {
                 let Some((call, ..)) = self.calls.get_mut(index) else { return };
                 match status {
                     200..=299 => call.ended = Some(now),
@@ -245,7 +253,7 @@ impl<R: Random + 'static> Phone<R> {
                 }
                 self.next_call(now);
             }
-            Request::Register if status >= 200 => {
+            Purpose::Register if status >= 200 => {
                 let took = self.registering.take().map(|since| now.since(since));
                 self.registered =
                     took.map(|took| if status < 300 { Ok(took) } else { Err(status) });
@@ -276,7 +284,10 @@ impl<R: Random + 'static> Phone<R> {
                 // Every 2xx gets an ACK (RFC 3261 section 13.2.2.4).
                 let (_, via) = self.via();
                 let Some((_, _, Some(dialog))) = self.calls.get(index) else { return };
-                out.push(self.proxy.clone(), 0, |buf| dialog.ack(buf, &via, 1, b"", b""));
+                let ack = Request { via: &via, ..dialog.ack(1) };
+                out.push(self.proxy.clone(), 0, |buf| {
+                    ack.emit(buf);
+                });
             }
             300.. => {
                 call.failed = Some(status);
@@ -362,7 +373,7 @@ impl<R: Random + 'static> Phone<R> {
     ) -> Vec<u8> {
         let mut extra = Vec::new();
         dialog::record_routes(&mut extra, request);
-        extra.extend_from_slice(self.contact().as_bytes());
+        write::header(&mut extra, "Contact", format!("<{}>", self.contact()).as_bytes());
         let body = if status == 200 { SDP.as_bytes() } else { b"" };
         if !body.is_empty() {
             extra.extend_from_slice(b"Content-Type: application/sdp\r\n");

@@ -9,9 +9,8 @@ mod fork;
 mod request;
 
 pub use fork::{Dialogs, Effect, MAX_FORKS};
-pub use request::Outgoing;
 
-use crate::header::{HeaderId, NameAddr};
+use crate::header::{HeaderId, Items, NameAddr};
 use crate::message::Message;
 use crate::method::Method;
 use crate::uri::{Scheme, Uri};
@@ -103,8 +102,8 @@ pub struct Dialog {
     local_uri: Box<[u8]>,
     remote_uri: Box<[u8]>,
     remote_target: Box<[u8]>,
-    /// Elements of Route as they are to be written, brackets and parameters and all.
-    route_set: Vec<Box<[u8]>>,
+    /// Elements of Route in order, separated by commas.
+    route_set: Box<[u8]>,
     secure: bool,
 }
 
@@ -138,7 +137,7 @@ impl Dialog {
             local_uri: to.uri.into(),
             remote_uri: from.uri.into(),
             remote_target: target.uri.into(),
-            route_set: request.items(HeaderId::RecordRoute).map(Box::from).collect(),
+            route_set: joined(request.items(HeaderId::RecordRoute))?,
             secure: is_secure(request, secure_flow),
         })
     }
@@ -169,7 +168,7 @@ impl Dialog {
             local_uri: from.uri.into(),
             remote_uri: to.uri.into(),
             remote_target: target.into(),
-            route_set: reversed_routes(response),
+            route_set: reversed_routes(response)?,
             secure: is_secure(request, secure_flow),
         })
     }
@@ -211,7 +210,7 @@ impl Dialog {
 
     /// The route set: elements of a Route header field.
     pub fn route_set(&self) -> impl Iterator<Item = &[u8]> {
-        self.route_set.iter().map(|r| &**r)
+        Items::new(&self.route_set)
     }
 
     /// Whether only protected hops may be used (RFC 3261 section 12.1).
@@ -291,7 +290,7 @@ impl Dialog {
             200..=299 if method == Method::Bye => self.state = State::Terminated,
             status @ 101..=299 if method.refreshes_target() || method.makes_dialog() => {
                 if status >= 200 && self.state == State::Early {
-                    self.route_set = reversed_routes(response);
+                    self.route_set = reversed_routes(response)?;
                     self.state = State::Confirmed;
                 }
                 // A provisional response moves the target of an early dialog only.
@@ -359,10 +358,22 @@ fn contact<'a>(message: &Message<'a>) -> Result<Option<NameAddr<'a>>, DialogErro
     Ok(Some(contact))
 }
 
-fn reversed_routes(response: &Message<'_>) -> Vec<Box<[u8]>> {
-    let mut routes: Vec<_> = response.items(HeaderId::RecordRoute).map(Box::from).collect();
-    routes.reverse();
-    routes
+fn reversed_routes(response: &Message<'_>) -> Result<Box<[u8]>, Malformed> {
+    let routes: Vec<_> = response.items(HeaderId::RecordRoute).collect();
+    joined(routes.into_iter().rev())
+}
+
+/// A route set as one list. An element that cannot be read would change what the next one means.
+fn joined<'a>(routes: impl Iterator<Item = &'a [u8]>) -> Result<Box<[u8]>, Malformed> {
+    let mut all = Vec::new();
+    for route in routes {
+        NameAddr::parse(route)?;
+        if !all.is_empty() {
+            all.extend_from_slice(b", ");
+        }
+        all.extend_from_slice(route);
+    }
+    Ok(all.into())
 }
 
 fn is_secure(request: &Message<'_>, secure_flow: bool) -> bool {

@@ -1,5 +1,6 @@
 use super::*;
 use crate::message::parse;
+use crate::write::Request;
 
 const INVITE: &str = "INVITE sip:bob@biloxi.com SIP/2.0\r\nVia: SIP/2.0/UDP a;branch=z9hG4bK1\r\n\
     Record-Route: <sip:p2;lr>, <sip:p1;lr;x=y>;z\r\nMax-Forwards: 70\r\n\
@@ -19,7 +20,7 @@ const ROUTES: &str = "Record-Route: <sip:p2;lr>\r\nRecord-Route: <sip:p1;lr>\r\n
 fn request(dialog: &mut Dialog, method: Method<'_>) -> String {
     let mut buf = Vec::new();
     let via = b"SIP/2.0/UDP h;branch=z9hG4bKn";
-    dialog.request(&mut buf, &Outgoing { method, via, extra: b"", body: b"" }).unwrap();
+    Request { via, ..dialog.request(method).unwrap() }.emit(&mut buf);
     parse(&buf).unwrap().check().unwrap();
     String::from_utf8(buf).unwrap()
 }
@@ -33,7 +34,7 @@ fn the_called_side() {
     dialog.answered(200);
     assert_eq!(dialog.state(), State::Confirmed);
     assert_eq!((dialog.local_cseq(), dialog.remote_cseq()), (None, Some(314159)));
-    assert_eq!(dialog.next_hop(), b"sip:p2;lr");
+    assert_eq!(dialog.ack(1).next_hop(), b"sip:p2;lr");
     assert_eq!(
         request(&mut dialog, Method::Bye),
         "BYE sip:alice@pc33.atlanta.com SIP/2.0\r\nVia: SIP/2.0/UDP h;branch=z9hG4bKn\r\n\
@@ -56,7 +57,7 @@ fn the_calling_side() {
     let mut dialog = Dialog::asking(&invite, &parse(text.as_bytes()).unwrap(), false).unwrap();
     assert_eq!((dialog.local_cseq(), dialog.remote_cseq()), (Some(314159), None));
     let mut ack = Vec::new();
-    dialog.ack(&mut ack, b"SIP/2.0/UDP h;branch=z9hG4bKa", 314159, b"", b"");
+    Request { via: b"SIP/2.0/UDP h;branch=z9hG4bKa", ..dialog.ack(314159) }.emit(&mut ack);
     assert_eq!(
         String::from_utf8(ack).unwrap(),
         "ACK sip:bob@192.0.2.4 SIP/2.0\r\nVia: SIP/2.0/UDP h;branch=z9hG4bKa\r\n\
@@ -80,7 +81,7 @@ fn strict_routing() {
     let routes = "Route: <sip:proxy2>\r\nRoute: <sip:proxy3;lr>\r\nRoute: <sip:proxy4>\r\n\
         Route: <sip:user@remoteua>\r\n";
     assert!(text.contains(routes), "{text}");
-    assert_eq!(dialog.next_hop(), b"sip:proxy1;method=BYE;x=y?a=b");
+    assert_eq!(dialog.ack(1).next_hop(), b"sip:proxy1;method=BYE;x=y?a=b");
 }
 
 /// RFC 3261 section 19.1.1, table 1: what a Contact may hold and a Request-URI may not.
@@ -203,6 +204,9 @@ fn what_makes_a_dialog() {
     assert_eq!(error, Err(DialogError::NotEstablishing));
     let bare = INVITE.replace("Contact", "X-Contact");
     let error = Dialog::answering(&parse(bare.as_bytes()).unwrap(), 200, b"t", false);
+    assert_eq!(error.unwrap_err().status(), 400);
+    let open = INVITE.replace(";z", ";z=\"");
+    let error = Dialog::answering(&parse(open.as_bytes()).unwrap(), 200, b"t", false);
     assert_eq!(error.unwrap_err().status(), 400);
     let old = INVITE.replace(";tag=at", "");
     let mut dialog = Dialog::answering(&parse(old.as_bytes()).unwrap(), 200, b"t", false).unwrap();
