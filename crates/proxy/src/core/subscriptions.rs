@@ -12,7 +12,7 @@ use crate::keys::Secret;
 use crate::location::Change;
 use crate::regevent::{Notify, NotifyId, RegEvents};
 use ringway_sansio::{Hop, Time, Transport};
-use ringway_sip::header::{HeaderId, NameAddr};
+use ringway_sip::header::HeaderId;
 use ringway_sip::message::{self, Message};
 use ringway_sip::transaction::{Branch, Kind};
 use ringway_sip::uri::Uri;
@@ -117,7 +117,7 @@ impl Subscriptions {
             let bytes = std::mem::take(&mut bytes);
             let found = match notify.flow {
                 Some(flow) => Found::Way(Way::over(flow)),
-                None => locate(t.locator, &bytes),
+                None => locate(t.locator, &notify, &bytes),
             };
             match found {
                 Found::Way(way) => send_notify(t, &notify, &bytes, way),
@@ -161,14 +161,10 @@ pub(super) fn worker_of(msg: &Message<'_>) -> Option<u8> {
     RegEvents::worker_of_tag(msg.to().ok()?.tag()?)
 }
 
-fn locate(locator: &mut Locator, bytes: &[u8]) -> Found {
+fn locate(locator: &mut Locator, notify: &Notify, bytes: &[u8]) -> Found {
     let Ok(msg) = message::parse(bytes) else { return Found::Nowhere };
-    let next = match msg.items(HeaderId::Route).next().map(NameAddr::parse) {
-        Some(Ok(route)) => route.uri,
-        Some(Err(_)) => return Found::Nowhere,
-        None => msg.request_uri(),
-    };
-    Uri::parse(next).map_or(Found::Nowhere, |uri| locator.locate(&uri, msg.request_uri()))
+    let next = Uri::parse(&notify.next_hop);
+    next.map_or(Found::Nowhere, |uri| locator.locate(&uri, msg.request_uri()))
 }
 
 fn send_notify(t: &mut Turn<'_>, notify: &Notify, bytes: &[u8], way: Way) {

@@ -181,14 +181,6 @@ impl RegEvents {
     ) -> Result<Dialog, Fault> {
         let from = request.from().map_err(|e| (e.status, e.reason))?;
         let cseq = request.cseq().map_err(|e| (e.status, e.reason))?.seq;
-        let unfolded = |id| {
-            let mut value = Vec::new();
-            write::unfolded(&mut value, request.first(id).unwrap_or_default());
-            value
-        };
-        let mut local = unfolded(HeaderId::To);
-        local.extend_from_slice(b";tag=");
-        local.extend_from_slice(tag);
         let mut route = Vec::new();
         for element in request.items(HeaderId::RecordRoute) {
             if !route.is_empty() {
@@ -200,8 +192,8 @@ impl RegEvents {
             call_id: request.call_id().into(),
             local_tag: tag.to_vec(),
             remote_tag: from.tag().unwrap_or_default().into(),
-            local: local.into(),
-            remote: unfolded(HeaderId::From).into(),
+            local: request.to().map_err(|e| (e.status, e.reason))?.uri.into(),
+            remote: from.uri.into(),
             target: target(request)?.into(),
             route: route.into(),
             event_id: event.into(),

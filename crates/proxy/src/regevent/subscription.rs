@@ -2,8 +2,8 @@
 
 use super::document::CONTENT_TYPE;
 use ringway_sansio::{Flow, Time, TimerId};
-use ringway_sip::header::Items;
-use ringway_sip::{NameAddr, Uri, write};
+use ringway_sip::message::Method;
+use ringway_sip::write::{self, Party, Request};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -21,6 +21,8 @@ pub struct NotifyId {
 pub struct Notify {
     /// Names it in [`handle_notify_response`](super::RegEvents::handle_notify_response).
     pub id: NotifyId,
+    /// URI of the next hop (RFC 3261 section 8.1.2).
+    pub next_hop: Box<[u8]>,
     /// Where in the buffer Via belongs: after the request line.
     pub via_at: usize,
     /// The flow to send it over while it lasts, where the subscriber reached us without a proxy and
@@ -48,9 +50,9 @@ pub(super) struct Dialog {
     pub(super) call_id: Box<[u8]>,
     pub(super) local_tag: Vec<u8>,
     pub(super) remote_tag: Box<[u8]>,
-    /// Value of From in our requests.
+    /// URI of From in our requests.
     pub(super) local: Box<[u8]>,
-    /// Value of To in our requests.
+    /// URI of To in our requests.
     pub(super) remote: Box<[u8]>,
     /// Remote target URI.
     pub(super) target: Box<[u8]>,
@@ -128,18 +130,40 @@ impl Subscription {
         buf: &mut Vec<u8>,
     ) -> Notify {
         let last = self.due == Due::Last;
-        self.dialog.local_cseq += 1;
-        let via_at = self.dialog.write_start(buf);
-        if last {
-            buf.extend_from_slice(b"Subscription-State: terminated;reason=timeout\r\n");
-        } else {
-            let left = self.expires.since(now).as_secs();
-            buf.extend_from_slice(b"Subscription-State: active;expires=");
-            write::decimal(buf, left);
-            buf.extend_from_slice(b"\r\n");
+        let dialog = &mut self.dialog;
+        dialog.local_cseq += 1;
+        let mut event = b"reg".to_vec();
+        if !dialog.event_id.is_empty() {
+            event.extend_from_slice(b";id=");
+            event.extend_from_slice(&dialog.event_id);
         }
-        write::header(buf, "Content-Type", CONTENT_TYPE);
-        write::end(buf, body);
+        let mut state = b"active;expires=".to_vec();
+        if last {
+            state = b"terminated;reason=timeout".to_vec();
+        } else {
+            write::decimal(&mut state, self.expires.since(now).as_secs());
+        }
+        let from = Party { display: b"", uri: &dialog.local, tag: &dialog.local_tag };
+        let to = Party { display: b"", uri: &dialog.remote, tag: &dialog.remote_tag };
+        let request = Request {
+            route: &dialog.route,
+            contact: &dialog.contact,
+            fields: &[
+                ("Event", &event),
+                ("Subscription-State", &state),
+                ("Content-Type", CONTENT_TYPE),
+            ],
+            body,
+            ..Request::new(
+                Method::Notify,
+                &dialog.target,
+                from,
+                to,
+                &dialog.call_id,
+                dialog.local_cseq,
+            )
+        };
+        let (via_at, next_hop) = (request.emit(buf), request.next_hop().into());
         self.version += 1;
         self.due = Due::Nothing;
         self.lost = false;
@@ -147,53 +171,6 @@ impl Subscription {
         self.last = Some(now);
         self.ended = last;
         let id = NotifyId { index: index as u32, serial };
-        Notify { id, via_at, flow: self.dialog.flow, source: self.dialog.source }
-    }
-}
-
-impl Dialog {
-    /// Appends request line and header fields of a request within the dialog (RFC 3261
-    /// section 12.2.1.1). Returns the index where Via belongs.
-    fn write_start(&self, buf: &mut Vec<u8>) -> usize {
-        let strict = self.strict_router();
-        buf.extend_from_slice(b"NOTIFY ");
-        buf.extend_from_slice(strict.map_or(&self.target[..], |(uri, _)| uri));
-        buf.extend_from_slice(b" SIP/2.0\r\n");
-        let via_at = buf.len();
-        if let Some((_, rest)) = strict {
-            buf.extend_from_slice(b"Route: ");
-            if !rest.is_empty() {
-                buf.extend_from_slice(rest);
-                buf.extend_from_slice(b", ");
-            }
-            buf.push(b'<');
-            buf.extend_from_slice(&self.target);
-            buf.extend_from_slice(b">\r\n");
-        } else if !self.route.is_empty() {
-            write::header(buf, "Route", &self.route);
-        }
-        buf.extend_from_slice(b"Max-Forwards: 70\r\n");
-        write::header(buf, "From", &self.local);
-        write::header(buf, "To", &self.remote);
-        write::header(buf, "Call-ID", &self.call_id);
-        buf.extend_from_slice(b"CSeq: ");
-        write::decimal(buf, u64::from(self.local_cseq));
-        buf.extend_from_slice(b" NOTIFY\r\nContact: <");
-        buf.extend_from_slice(&self.contact);
-        buf.extend_from_slice(b">\r\nEvent: reg");
-        if !self.event_id.is_empty() {
-            buf.extend_from_slice(b";id=");
-            buf.extend_from_slice(&self.event_id);
-        }
-        buf.extend_from_slice(b"\r\n");
-        via_at
-    }
-
-    /// URI of the first router and the rest of the route, where that router is a strict one.
-    fn strict_router(&self) -> Option<(&[u8], &[u8])> {
-        let mut items = Items::new(&self.route);
-        let first = NameAddr::parse(items.next()?).ok()?;
-        let loose = Uri::parse(first.uri).is_ok_and(|uri| uri.is_loose_router());
-        (!loose).then(|| (first.uri, items.rest().trim_ascii()))
+        Notify { id, via_at, next_hop, flow: dialog.flow, source: dialog.source }
     }
 }

@@ -39,6 +39,10 @@ impl Sent {
             .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
     }
 
+    fn routes(&self) -> Vec<&str> {
+        self.text.lines().filter_map(|line| line.strip_prefix("Route: ")).collect()
+    }
+
     fn body(&self) -> &str {
         self.text.split_once("\n\n").unwrap().1
     }
