@@ -32,7 +32,9 @@ impl Calls {
         id: BranchId,
         answer: &Answer<'_>,
     ) {
-        let Some(id) = self.find(id) else { return };
+        if !self.lives(id) {
+            return;
+        }
         let msg = answer.msg;
         if msg.items(HeaderId::Via).nth(1).is_none() {
             // Section 16.7 item 3: with no other Via it cannot be forwarded. Whoever lost them will

@@ -42,7 +42,9 @@ impl Calls {
     /// it goes there once more, over a new connection: of a peer that was started anew the old one tells
     /// only when it is used, and over SCTP not even at once.
     pub(in crate::core) fn cut_off(&mut self, t: &mut Turn<'_>, client: ClientId, id: BranchId) {
-        let Some(id) = self.find(id) else { return };
+        if !self.lives(id) {
+            return;
+        }
         let ctx = &self.contexts[id.context];
         let over = ctx.answered || ctx.cancelled;
         let branch = &mut self.contexts[id];
@@ -65,7 +67,9 @@ impl Calls {
         id: BranchId,
         status: u16,
     ) {
-        let Some(id) = self.find(id).filter(|&id| self.contexts[id].is(client)) else { return };
+        if !self.lives(id) || !self.contexts[id].is(client) {
+            return;
+        }
         self.branch_done(id);
         let ctx = &self.contexts[id.context];
         let cancelled = ctx.cancelled;
@@ -112,7 +116,9 @@ impl Calls {
         client: ClientId,
         id: BranchId,
     ) {
-        let Some(id) = self.find(id) else { return };
+        if !self.lives(id) {
+            return;
+        }
         // Should it end without anything having been heard (it cannot, by its machine), the branch
         // must not hang.
         if self.contexts[id].is(client) {
@@ -139,7 +145,9 @@ impl Calls {
 
     /// Timer C fired: a branch has rung long enough (section 16.8).
     pub(super) fn timer_c(&mut self, t: &mut Turn<'_>, id: BranchId) {
-        let Some(id) = self.find(id) else { return };
+        if !self.lives(id) {
+            return;
+        }
         let branch = &mut self.contexts[id];
         branch.timer_c = TimerId::NONE;
         let Some(client) = branch.client.filter(|_| branch.state == State::Sent) else { return };

@@ -126,10 +126,9 @@ impl Calls {
 
     /// The server of a branch has been located; no hops means that there is none.
     pub(in crate::core) fn resolved(&mut self, t: &mut Turn<'_>, id: BranchId, hops: &[Hop]) {
-        let Some(id) = self.find(id).filter(|&id| self.contexts[id].state == State::Resolving)
-        else {
+        if !self.lives(id) || self.contexts[id].state != State::Resolving {
             return;
-        };
+        }
         let attempts = &mut self.contexts[id].target.attempts;
         attempts.extend(hops.iter().rev().cloned().map(Attempt::Hop));
         self.retry(t, id);

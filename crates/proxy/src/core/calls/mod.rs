@@ -165,9 +165,9 @@ impl Calls {
         self.start_group(t, id, msg);
     }
 
-    /// The branch of an id, if it still lives.
-    fn find(&self, id: BranchId) -> Option<BranchId> {
-        self.contexts.has(id.context).then_some(id)
+    /// Whether the context of a branch still lives, and with it the branch.
+    fn lives(&self, id: BranchId) -> bool {
+        self.contexts.has(id.context)
     }
 
     /// Runs `f` with the kept request of a context, parsed once more.
