@@ -1,8 +1,8 @@
 //! What a worker keeps of one connection. The pipe itself belongs to the world.
 
+use crate::key::Key;
 use crate::limits::{CLOSE_LINGER, Limits, MALFORMED_PERIOD, MAX_MALFORMED};
 use crate::queue::WriteQueue;
-use crate::table::Key;
 use ringway_sansio::{CloseReason, Flow, FlowId, Time, TimerId, TimerWheel};
 use std::net::IpAddr;
 

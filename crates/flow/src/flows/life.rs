@@ -1,11 +1,11 @@
 //! The life of a connection: accepted or opened, watched, closed.
 
 use super::Flows;
-use crate::admission::Refused;
+use crate::admission::Refusal;
 use crate::connection::{Connection, Phase};
+use crate::key::Key;
 use crate::limits::CLOSE_LINGER;
 use crate::pipes::{Open, Pipes};
-use crate::table::Key;
 use ringway_sansio::{CloseReason, Flow, FlowId, Peer, Program, Time, Transport};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -28,8 +28,8 @@ impl<P: Program, W: Pipes> Flows<P, W> {
         self.now = now;
         let source = Some(remote.ip());
         match self.common.admit(transport, source) {
-            Err(Refused::Total) => self.counters.refused_full.add(1),
-            Err(Refused::Source) => self.counters.refused_source.add(1),
+            Err(Refusal::Total) => self.counters.refused_full.add(1),
+            Err(Refusal::Source) => self.counters.refused_source.add(1),
             Ok(()) => {
                 let flow = |id| Flow { id, transport, local, remote };
                 let Some(id) = self.table.insert(|id| Connection::new(flow(id), source, None, now))
