@@ -414,9 +414,9 @@ fn addresses_that_cannot_be_used_are_refused_with_words() {
         assert!(matches!(error, Error::LinkLocal(_)), "{error}");
         let stack = stack(&[ip(1)], settings);
         let error = stack.listen(&[ip(1), ip(8)], PORT, None).unwrap_err();
-        assert!(matches!(error, Error::NotOurs(got) if got == ip(8)), "{error}");
+        assert!(matches!(error, Error::NotLocal(got) if got == ip(8)), "{error}");
         let error = stack.open(&Connect::new(&[ip(8)], &[ip(2)], PORT)).unwrap_err();
-        assert!(matches!(error, Error::NotOurs(got) if got == ip(8)), "{error}");
+        assert!(matches!(error, Error::NotLocal(got) if got == ip(8)), "{error}");
         let there = "fe80::2".parse().unwrap();
         let error = stack.open(&Connect::new(&[ip(1)], &[there], PORT)).unwrap_err();
         assert!(matches!(error, Error::LinkLocal(got) if got == there), "{error}");
