@@ -154,7 +154,7 @@ fn addresses_of_many_hosts_are_refused() {
         };
         let error = ringway_net::bind::<()>(Config::new([bind])).err().expect("refused");
         let error = error.to_string();
-        assert!(error.contains("expected an unicast address"), "{error}");
+        assert!(error.contains("expected a unicast address"), "{error}");
     }
 }
 
