@@ -1,6 +1,5 @@
-"""README.md against the program: its configurations are accepted, and its commands exist."""
+"""README.md against the program: its configurations are accepted."""
 
-import os
 import re
 
 from cases import case
@@ -34,27 +33,3 @@ def configurations(c):
         path.write_text(text)
         status, output = c.run("check", [binary(), "config", "check", path], env={"XDG_STATE_HOME": str(c.folder)})
         c.expect(status == 0, f"configuration {number + 1} of README.md: {output}")
-
-
-@case("readme/commands", own=True)
-def commands(c):
-    """Every command that README.md shows is one of the program, with the flags it is given."""
-    found = 0
-    for line in re.sub("#.*", "", "\n".join(blocks(""))).splitlines():
-        if "ringway " not in line:
-            continue
-        words = line[line.index("ringway ") + len("ringway "):].split()
-        depth = next((n for n, word in enumerate(words) if word.startswith("-") or not word.isalpha()), len(words))
-        flags = [word for word in words if word.startswith("--")]
-        # A command's own help names it in its usage; an argument in place of a command does not.
-        for taken in range(depth, 0, -1):
-            status, output = c.run("help", [binary(), *words[:taken], "--help"],
-                                   env={"HOME": os.environ.get("HOME", "/")})
-            if status == 0 and f"Usage: ringway {' '.join(words[:taken])}" in output:
-                break
-        else:
-            c.expect(False, f"README.md shows {line.strip()!r}, which is no command")
-        missing = [flag for flag in flags if flag not in output]
-        c.expect(not missing, f"README.md shows {line.strip()!r}: no flag {missing}")
-        found += 1
-    c.expect(found >= 8, f"found only {found} commands in {README}")

@@ -77,9 +77,7 @@ def each_way(c, them=theirs, **options):
 def flood(c):
     """A million INITs from forged sources, as many forged cookies and packets of a stranger: no memory is taken, and
     an association goes on."""
-    program = sctp.TARGET / "quick" / "examples" / "flood"
-    c.expect(program.exists(), f"no {program}: run cargo build --profile quick -p ringway-sctp --example flood")
-    status, told = c.run("flood", [program], seconds=110)
+    status, told = c.run("flood", [sctp.ringway(), "flood"], seconds=110)
     print(told)
     c.expect(status == 0, f"flood ended with {status}: {told[-600:]}")
 
@@ -336,10 +334,9 @@ def linux_habits(c):
 @sctp.case("sctp/linux-api", limit=150)
 def linux_api(c):
     """Linux's own SCTP behind the API of our own: both are held to the same promises, within the machine."""
-    program = sctp.TARGET / "quick" / "examples" / "kernel"
-    c.expect(program.exists(), f"no {program}: run cargo build --profile quick -p ringway-net --example kernel")
+    program = sctp.ringway()
     linux = sctp.Linux(c, programs=[program])
-    status, told = linux.machine.run("kernel", 130)
+    status, told = linux.machine.run(f"{program.name} kernel", 130)
     c.expect(status == 0 and "ok: the kernel's" in told, f"kernel ended with {status}: {told[-600:]}")
 
 

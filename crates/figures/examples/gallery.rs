@@ -1,6 +1,6 @@
-//! Writes one of each chart, as SVG and PNG, and a report: `gallery DIR`.
+//! Writes one chart of each kind, as SVG and PNG, and a report: `gallery DIR`.
 //!
-//! For looking at. The numbers are made up, and the same every time.
+//! To be viewed. The numbers are invented, and the same in each run.
 
 use std::error::Error;
 use std::path::Path;
@@ -10,13 +10,13 @@ use ringway_figures::chart::{Axis, Colour, Data, Figure, Marker, Series};
 use ringway_figures::report::{Compared, Entry, Grid, Head, Report, Section};
 use ringway_figures::statistics::{Estimate, mean, percentile, ratio};
 
-/// Whatever goes wrong ends the program.
+/// Any error ends the program.
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
 /// The seed that the captions name.
 const SEED: u64 = 12_345;
 
-/// Numbers between 0 and 1 that look like chance.
+/// Pseudo-random numbers between 0 and 1.
 struct Dice(u64);
 
 impl Dice {
@@ -128,7 +128,7 @@ fn delay() -> Figure {
         )
 }
 
-/// A hundred thousand points, some of them no numbers.
+/// A hundred thousand points, some of which are NaN.
 fn dense() -> Figure {
     let mut dice = Dice(2);
     let mut points: Vec<(f64, f64)> = (0..100_000)
@@ -333,7 +333,7 @@ fn log() -> Figure {
     ))
 }
 
-/// What nobody should have to read: one point, a huge offset, names without end.
+/// Charts that are hard to read: one point, a huge offset, very long names.
 fn odd() -> Figure {
     Figure::new(
         "Odd things",

@@ -32,7 +32,7 @@ fn is_association(transport: Transport) -> bool {
 
 /// The limit for which a connection is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Refused {
+pub(crate) enum Refusal {
     /// The one on all connections.
     Total,
     /// The one on connections of a source.
@@ -52,14 +52,14 @@ impl Admission {
         limits: &Limits,
         transport: Transport,
         source: Option<IpAddr>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), Refusal> {
         let streams = !is_association(transport);
         let room = if streams { self.files } else { usize::MAX };
         let all = limits.connections.min(room);
         let used = self.total - if all < limits.connections { self.associations } else { 0 };
         let reserved = if source.is_some() { all / 8 } else { 0 };
         if self.total >= limits.connections || used >= all - reserved {
-            return Err(Refused::Total);
+            return Err(Refusal::Total);
         }
         if let Some(source) = source {
             let share = if used < all / 2 { all / 4 } else { all / 64 };
@@ -69,7 +69,7 @@ impl Admission {
                 if *count == 0 {
                     self.sources.remove(&source_of(source));
                 }
-                return Err(Refused::Source);
+                return Err(Refusal::Source);
             }
             *count += 1;
         }
@@ -107,10 +107,10 @@ mod tests {
         let mut a = Admission::new(usize::MAX);
         let ip = |s: &str| Some(s.parse::<IpAddr>().unwrap());
         assert_eq!(a.admit(&limits, TCP, ip("2001:db8::1")), Ok(()));
-        assert_eq!(a.admit(&limits, TCP, ip("2001:db8::2")), Err(Refused::Source));
+        assert_eq!(a.admit(&limits, TCP, ip("2001:db8::2")), Err(Refusal::Source));
         assert_eq!(a.admit(&limits, TCP, ip("192.0.2.1")), Ok(()));
         assert_eq!(a.admit(&limits, TCP, None), Ok(()));
-        assert_eq!(a.admit(&limits, TCP, ip("192.0.2.2")), Err(Refused::Total));
+        assert_eq!(a.admit(&limits, TCP, ip("192.0.2.2")), Err(Refusal::Total));
         a.release(TCP, ip("2001:db8::1"));
         assert_eq!(a.admit(&limits, TCP, ip("2001:db8::2")), Ok(()));
         a.release(TCP, ip("2001:db8::2"));

@@ -24,7 +24,7 @@ impl CallStreams {
 
     /// Returns the choice that both ends make alike, where a call must have the same stream in both
     /// directions. A stranger can have calls share a stream; then they wait for each other as over TCP.
-    pub fn alike() -> Self {
+    pub fn symmetric() -> Self {
         CallStreams(SipHasher13::new())
     }
 
@@ -130,7 +130,7 @@ mod tests {
                 if n.is_multiple_of(2) { format!("{n}@host.example") } else { format!("call-{n}") };
             format!("{method} sip:b SIP/2.0\r\nCall-ID: {id}\r\n\r\n").into_bytes()
         };
-        for streams in [CallStreams::alike(), CallStreams::new(&[7; 16])] {
+        for streams in [CallStreams::symmetric(), CallStreams::new(&[7; 16])] {
             let mut counts = [0; 16];
             for n in 0..1600 {
                 let stream = streams.stream(&message("INVITE", n), 16);

@@ -4,7 +4,7 @@
 //! Locks are taken when connections open and close, and to look up a peer to which the worker itself opened
 //! no connection; never for a message on a known flow.
 
-use crate::admission::{Admission, Refused};
+use crate::admission::{Admission, Refusal};
 use crate::call::CallStreams;
 use crate::directory::Directory;
 use crate::limits::Limits;
@@ -64,7 +64,7 @@ impl Common {
         &self,
         transport: Transport,
         source: Option<IpAddr>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), Refusal> {
         lock(&self.admission).admit(&self.limits, transport, source)
     }
 

@@ -1,9 +1,9 @@
 //! What a worker keeps of one connection. The pipe itself belongs to the world.
 
+use crate::key::Key;
 use crate::limits::{CLOSE_LINGER, Limits, MALFORMED_PERIOD, MAX_MALFORMED};
 use crate::queue::WriteQueue;
-use crate::table::Key;
-use ringway_sansio::{CloseReason, Flow, Time, TimerId};
+use ringway_sansio::{CloseReason, Flow, FlowId, Time, TimerId, TimerWheel};
 use std::net::IpAddr;
 
 /// The state of a connection that is not ending.
@@ -32,26 +32,26 @@ pub(crate) struct Connection<T> {
     pub(crate) phase: Phase,
     pub(crate) ending: Option<Ending>,
     /// Whether a message that is only partly received took too long, which its owner has yet to deal with.
-    pub(crate) overdue: bool,
+    overdue: bool,
     pub(crate) queue: WriteQueue,
     /// Bytes received and not read at the end of its turn.
     pub(crate) unread: usize,
     pub(crate) handle: T,
     /// When it was accepted, or connecting began.
-    pub(crate) since: Time,
+    since: Time,
     /// When something was last received.
-    pub(crate) heard: Time,
+    heard: Time,
     /// Since when part of a message is here.
-    pub(crate) partial: Option<Time>,
+    partial: Option<Time>,
     /// Since when the peer takes nothing of what waits for it.
-    pub(crate) stalled: Option<Time>,
+    stalled: Option<Time>,
     /// Whether a whole message has come.
     pub(crate) proven: bool,
     /// Number of malformed messages since a time.
     malformed: (Time, u32),
     pub(crate) timer: TimerId,
     /// When the timer fires.
-    pub(crate) due: Time,
+    due: Time,
     /// The key under which messages find it, where we opened it.
     pub(crate) key: Option<Key>,
 }
@@ -82,6 +82,88 @@ impl<T: Default> Connection<T> {
 }
 
 impl<T> Connection<T> {
+    /// Notes that it carries messages from now on.
+    pub(crate) fn opened(&mut self, now: Time) {
+        self.phase = Phase::Open;
+        self.queue.opened();
+        self.heard = now;
+    }
+
+    /// Notes that something was received.
+    pub(crate) fn note_received(&mut self, now: Time) {
+        self.heard = now;
+    }
+
+    /// Notes since when part of a message is here; `None` when none is.
+    pub(crate) fn set_partial(&mut self, since: Option<Time>) {
+        self.partial = since;
+    }
+
+    /// Notes that part of a message is here. Returns whether it is the first part.
+    pub(crate) fn begin_partial(&mut self, now: Time) -> bool {
+        let first = self.partial.is_none();
+        self.partial.get_or_insert(now);
+        first
+    }
+
+    /// Notes that a message that is only partly here took too long.
+    pub(crate) fn set_overdue(&mut self) {
+        self.partial = None;
+        self.overdue = true;
+    }
+
+    /// Returns whether a message that is only partly here took too long, once for each.
+    pub(crate) fn take_overdue(&mut self) -> bool {
+        std::mem::take(&mut self.overdue)
+    }
+
+    /// Notes the result of a write: whether there was any progress, and whether something still waits for the
+    /// peer. Returns whether a new deadline begins.
+    pub(crate) fn note_written(&mut self, now: Time, progress: bool, blocked: bool) -> bool {
+        let begins = blocked && (progress || self.stalled.is_none());
+        if begins {
+            self.stalled = Some(now);
+        } else if !blocked {
+            self.stalled = None;
+        }
+        begins
+    }
+
+    /// Notes the number of bytes received and not read. Returns the number before.
+    pub(crate) fn set_unread(&mut self, unread: usize) -> usize {
+        std::mem::replace(&mut self.unread, unread)
+    }
+
+    /// Notes that a whole message has come. Returns whether it is the first.
+    pub(crate) fn prove(&mut self) -> bool {
+        !std::mem::replace(&mut self.proven, true)
+    }
+
+    /// Returns what the world keeps with it.
+    pub(crate) fn handle_mut(&mut self) -> &mut T {
+        &mut self.handle
+    }
+
+    /// Sets the timer, if the first deadline has become earlier. Returns whether it did.
+    pub(crate) fn set_timer(&mut self, wheel: &mut TimerWheel<FlowId>, limits: &Limits) -> bool {
+        let (at, _) = self.deadline(limits);
+        if self.timer != TimerId::NONE {
+            if at >= self.due {
+                // The deadline is looked at again when the timer fires: cheaper than moving it each time.
+                return false;
+            }
+            wheel.cancel(self.timer);
+        }
+        self.timer = wheel.set(at, self.flow.id);
+        self.due = at;
+        true
+    }
+
+    /// Notes that the timer fired.
+    pub(crate) fn timer_fired(&mut self) {
+        self.timer = TimerId::NONE;
+    }
+
     /// Returns the first deadline that applies, and the reason for which the connection ends then.
     pub(crate) fn deadline(&self, limits: &Limits) -> (Time, CloseReason) {
         if let Some(ending) = &self.ending {

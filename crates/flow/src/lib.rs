@@ -21,13 +21,14 @@ pub mod flows;
 mod fresh;
 mod gauge;
 mod handover;
+mod key;
 pub mod limits;
 mod mail;
 pub mod pipes;
 mod queue;
 mod table;
 
-pub use admission::{Refused, source_of};
+pub use admission::source_of;
 pub use bytes::ByteStream;
 pub use call::{CallStreams, EarlyCalls};
 pub use common::Common;

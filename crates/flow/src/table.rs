@@ -1,11 +1,10 @@
 //! The connections of one worker, by their flow's identifier and by the peer that they were opened to.
 
 use crate::connection::Connection;
-use ringway_sansio::{FlowId, Time, Transport};
+use crate::key::Key;
+use ringway_sansio::{FlowId, Time};
 use slab::Slab;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
-use std::sync::Arc;
 
 /// Bits of a flow's serial number that index the table. The bits above count connections, so that an
 /// identifier is never used again.
@@ -16,22 +15,6 @@ pub(crate) const MAX_CONNECTIONS: usize = 1 << INDEX_BITS;
 
 /// Serial numbers below this one are those of datagram listeners.
 const FIRST_SERIAL: u64 = 1;
-
-/// What a connection that we opened is found by when a message names a peer. A secure connection was verified
-/// for one name and serves no other (RFC 5922 section 4).
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Key {
-    transport: Transport,
-    remote: SocketAddr,
-    name: Option<Arc<str>>,
-}
-
-impl Key {
-    pub(crate) fn new(transport: Transport, remote: SocketAddr, name: Option<&Arc<str>>) -> Self {
-        let name = name.filter(|_| transport.is_secure()).cloned();
-        Key { transport, remote, name }
-    }
-}
 
 /// One worker's connections.
 pub(crate) struct Table<T> {
@@ -108,7 +91,7 @@ fn index(id: FlowId) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ringway_sansio::{CloseReason, Flow};
+    use ringway_sansio::{CloseReason, Flow, Transport};
 
     fn connection(id: FlowId, key: Option<Key>) -> Connection<()> {
         let flow = Flow {
@@ -143,15 +126,5 @@ mod tests {
         let b = t.insert(|id| connection(id, Some(key.clone()))).unwrap();
         t.remove(a);
         assert_eq!(t.find(&key), Some(b));
-    }
-
-    /// RFC 5922 section 4: a certificate proves one domain.
-    #[test]
-    fn a_secure_key_is_of_one_name() {
-        let remote = "192.0.2.1:5061".parse().unwrap();
-        let (a, b): (Arc<str>, Arc<str>) = ("a.example".into(), "b.example".into());
-        let key = |t, n| Key::new(t, remote, Some(n));
-        assert_ne!(key(Transport::Tls, &a), key(Transport::Tls, &b));
-        assert_eq!(key(Transport::Tcp, &a), key(Transport::Tcp, &b));
     }
 }

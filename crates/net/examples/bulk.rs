@@ -1,6 +1,6 @@
-//! Sends messages from one SCTP to another over UDP on loopback, each with a thread of its own:
-//! `bulk SIZE SECONDS [MTU [MAX_BURST]]`. Prints what went through, and how it was batched. Or keeps
-//! idle associations, `bulk idle COUNT`, and prints what memory each end takes.
+//! Sends messages from one SCTP stack to another over UDP on loopback, each on its own thread:
+//! `bulk SIZE SECONDS [MTU [MAX_BURST]]`. Prints the throughput and the sizes of batches. Or opens
+//! idle associations, `bulk idle COUNT`, and prints the memory that each end takes.
 
 use ringway_net::sctp::{Config, Connect, Error, Over, SendOptions, Settings, Stack};
 use std::collections::VecDeque;
@@ -11,7 +11,7 @@ use tokio::runtime::{Builder, Runtime};
 
 const PORT: u16 = 5060;
 
-/// Messages read at one go.
+/// Maximum number of messages read by one call.
 const AT_ONCE: usize = 1024;
 
 fn runtime() -> Runtime {
@@ -27,14 +27,14 @@ fn stack(last: u8, settings: Settings) -> Result<(Stack, IpAddr), Error> {
     Ok((Stack::new(Config { settings, ..Config::new(over) })?, local))
 }
 
-/// Resident memory in bytes.
+/// Returns the resident memory in bytes.
 fn memory() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
     line.trim().trim_end_matches(" kB").parse::<usize>().unwrap_or(0) * 1024
 }
 
-/// Associations between two stacks of this process, all held.
+/// Opens associations between two stacks of this process, and keeps all.
 #[allow(clippy::print_stdout)]
 fn idle(count: usize) -> Result<(), Box<dyn std::error::Error>> {
     runtime().block_on(async {
@@ -47,7 +47,7 @@ fn idle(count: usize) -> Result<(), Box<dyn std::error::Error>> {
         let mut held = Vec::with_capacity(2 * count);
         let (before, began) = (memory(), Instant::now());
         for number in 0..count {
-            // More than there are ports: to several of the peer's.
+            // There are more associations than local ports, so they lead to several ports of the peer.
             let to = Connect::new(&[local], &[remote], PORT + (number / 60_000) as u16);
             let to = Connect { encapsulation, local_port: 1024 + (number % 60_000) as u16, ..to };
             let (ours, theirs) = tokio::join!(a.connect(&to), listeners[number / 60_000].accept());

@@ -1,14 +1,14 @@
-//! Sends every datagram back, and measures what that costs.
+//! Sends each datagram back, and measures the cost.
 //!
 //! ```text
 //! echo                     measure for five seconds over loopback
 //! echo measure SECONDS BYTES
-//! echo serve ADDRESS       only serve, for a generator elsewhere
+//! echo serve ADDRESS       only serve, for a generator on another machine
 //! ```
 //!
-//! The cost is that of the worker's thread, which receives, looks and sends; the generators run on
-//! threads of their own. What the kernel does for a sender on loopback, delivery to the receiver's
-//! socket included, is counted with the sender.
+//! The cost is the processor time of the worker's thread, which receives and sends; the generators run on
+//! other threads. The kernel's work for a sender on loopback, including delivery to the receiver's
+//! socket, counts as the sender's.
 #![allow(clippy::print_stdout)]
 
 use ringway_net::{Config, Handler, bind};
@@ -21,13 +21,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
-/// Datagrams under way from one generator at once.
+/// Maximum number of datagrams in flight for each generator.
 const WINDOW: usize = 128;
 
-/// Generators.
+/// Number of generators.
 const GENERATORS: usize = 2;
 
-/// Time a thread has used: nanoseconds in all, and how they divide in clock ticks.
+/// Processor time of a thread: the total in nanoseconds, and user and system time in clock ticks.
 #[derive(Clone, Copy, Debug)]
 struct Used {
     nanos: u64,
@@ -35,7 +35,7 @@ struct Used {
     system: u64,
 }
 
-/// What the calling thread has used.
+/// Returns the processor time of the calling thread.
 fn used() -> Option<Used> {
     let stat = fs::read_to_string("/proc/thread-self/stat").ok()?;
     let mut fields = stat.rsplit(')').next()?.split_whitespace().skip(11);
@@ -46,14 +46,14 @@ fn used() -> Option<Used> {
     Some(Used { nanos, user, system })
 }
 
-/// Counts, and sends back.
+/// Counts each datagram, and sends it back.
 #[derive(Default)]
 struct Echo {
     datagrams: u64,
     batches: u64,
 }
 
-/// What the worker is asked for: its counts and the time it used.
+/// A query to the worker for its counts and its processor time.
 type Question = Sender<(u64, u64, Option<Used>)>;
 
 impl Program for Echo {
@@ -82,7 +82,7 @@ impl Handler for Echo {
     type Post = Question;
 
     fn posted(&mut self, _: Time, question: Question, _: &mut Outbox) {
-        // Its sender may have ended.
+        // The thread that asked may have ended.
         let _ = question.send((self.datagrams, self.batches, used()));
     }
 }

@@ -1,11 +1,11 @@
 //! Messages between two programs over SCTP in UDP, with several addresses on each side.
 //!
 //! ```text
-//! messages receive 127.0.0.2,127.0.0.4                  waits, and prints what comes
+//! messages receive 127.0.0.2,127.0.0.4                  waits, and prints each message
 //! messages send 127.0.0.1,127.0.0.3 127.0.0.2,127.0.0.4 sends ten messages on two streams
 //! ```
 //!
-//! The receiver's UDP port is the usual 9899, the sender's any.
+//! The receiver uses the default UDP port 9899, the sender any port.
 #![allow(clippy::print_stdout)]
 
 use ringway_net::sctp::{
@@ -17,14 +17,14 @@ use std::time::Duration;
 /// The SCTP port of the receiver.
 const PORT: u16 = 7000;
 
-/// What our messages are, to who receives them.
+/// The payload protocol identifier of the messages.
 const TEXT: u32 = 1;
 
 const USAGE: &str = "expected: receive OURS | send OURS THEIRS, each ADDRESS[,ADDRESS..]";
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
-/// Prints what happens to an association, until its end.
+/// Prints the events of an association, until its end.
 async fn watch(association: Association) {
     while let Some(event) = association.event().await {
         match event {
@@ -38,7 +38,7 @@ async fn watch(association: Association) {
     }
 }
 
-/// Prints what comes on one association, until its end.
+/// Prints the messages of an association, until its end.
 async fn receive(association: Association) -> Result<(), Error> {
     tokio::spawn(watch(association.clone()));
     while let Some(message) = association.recv().await? {
@@ -71,7 +71,7 @@ async fn send(ours: &[IpAddr], theirs: &[IpAddr]) -> Outcome {
         let options = SendOptions {
             stream: number % 2,
             ppid: TEXT,
-            // Every third may overtake others, and is not worth more than a second.
+            // Every third message is unordered, and has a lifetime of one second.
             unordered: number % 3 == 0,
             reliability: match number % 3 {
                 0 => Reliability::Lifetime(Duration::from_secs(1)),
@@ -86,7 +86,7 @@ async fn send(ours: &[IpAddr], theirs: &[IpAddr]) -> Outcome {
     }
     let totals = association.statistics()?.totals;
     println!("{} packets sent, {} received", totals.packets_sent, totals.packets_received);
-    // Everything is delivered before it ends.
+    // All messages are delivered before the association ends.
     association.shutdown().await?;
     Ok(watching.await?)
 }

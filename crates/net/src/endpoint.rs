@@ -104,7 +104,7 @@ pub struct Endpoint<P> {
 /// until [`Endpoint::run`].
 pub fn bind<P: Send + 'static>(config: Config) -> Result<Vec<Endpoint<P>>, BindError> {
     if !(1..=MAX_WORKERS).contains(&config.workers) {
-        return Err(BindError::Workers { asked: config.workers, most: MAX_WORKERS });
+        return Err(BindError::Workers { requested: config.workers, max: MAX_WORKERS });
     }
     let mut bound: Vec<Bound> = Vec::new();
     let mut sctp: Vec<_> = (0..config.workers)

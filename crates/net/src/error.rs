@@ -37,9 +37,9 @@ pub enum BindError {
     /// The number of workers is out of range.
     Workers {
         /// The requested number.
-        asked: usize,
+        requested: usize,
         /// The maximum.
-        most: usize,
+        max: usize,
     },
 }
 
@@ -62,8 +62,8 @@ impl fmt::Display for BindError {
                 }
                 error => write!(f, "{bind}: {error}"),
             },
-            BindError::Workers { asked, most } => {
-                write!(f, "workers: expected 1 to {most}, got {asked}")
+            BindError::Workers { requested, max } => {
+                write!(f, "workers: expected 1 to {max}, got {requested}")
             }
         }
     }

@@ -44,6 +44,6 @@ pub use ringway_flow::{Counter, Counters, Limits};
 pub use route::{LocalAddresses, source_for};
 pub use shared::Control;
 pub use stream::port::{MAX_SCTP_MESSAGE, sctp_settings};
-pub use sys::{give_memory_back, keep_memory_small};
+pub use sys::{limit_memory_retention, trim_memory};
 pub use tls::{ClientCertificates, Identity, Roots, TlsClient, TlsError, TlsServer};
 pub use tun::Tun;

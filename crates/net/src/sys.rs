@@ -20,7 +20,7 @@ pub(crate) use moderation::{ErrorQueue, Timer, watch_errors, watch_packets, watc
 pub(crate) use network::NetworkMonitor;
 pub(crate) use options::{Memory, enlarge_buffers, memory, path_mtu, set_option, unread};
 pub(crate) use process::max_files;
-pub use process::{give_memory_back, keep_memory_small};
+pub use process::{limit_memory_retention, trim_memory};
 pub(crate) use receive::{RECEIVE_BATCH, ReceiveBatch, Reception};
 pub(crate) use send::{After, Datagram, SEND_BATCH, SendBatch};
 pub(crate) use watch::{watch_both, watch_reading, watch_tun};

@@ -27,7 +27,7 @@ const PORT: u16 = 5060;
 /// The last byte of the peer's address.
 const PEER: u8 = 200;
 
-/// A probe that a test reaches from its own thread.
+/// A probe that a test controls from its thread.
 struct Remote(Probe);
 
 type Job = Box<dyn FnOnce(&mut Outbox) + Send>;
@@ -98,7 +98,7 @@ impl Drop for Host {
 
 struct Real {
     hosts: Vec<Host>,
-    /// The UDP port that carries SCTP, held at an address of no host.
+    /// The UDP port that carries SCTP, reserved by a socket at an address that no host uses.
     encapsulation: UdpSocket,
     listener: Option<TcpListener>,
     peers: Vec<(Runtime, Stack, Association)>,
@@ -110,7 +110,7 @@ fn ip(last: u8) -> IpAddr {
 
 fn address(transport: Transport, host: usize) -> SocketAddr {
     match transport {
-        // Each test has ports of its own there, and all tests the same here.
+        // There each test has different ports; here all tests use the same.
         Transport::Tcp => SocketAddr::new(ip(host as u8 + 1), 0),
         _ => SocketAddr::new(ip(host as u8 + 1), PORT),
     }
@@ -225,7 +225,7 @@ impl Bed for Real {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.unwrap();
-        // The successor has another UDP port, as behind a NAT: the first still holds the one.
+        // The successor has another UDP port, as behind a NAT: the first peer still holds its port.
         let own = if self.peers.is_empty() { udp } else { 0 };
         let settings = Settings::default();
         let work = async {
@@ -245,7 +245,7 @@ impl Bed for Real {
         };
         let timed = async { tokio::time::timeout(PATIENCE, work).await.expect("in time") };
         let (stack, association) = runtime.block_on(timed);
-        // It falls silent without a word: its one thread is kept from everything.
+        // The peer stops without closing anything: its only thread is blocked.
         runtime.spawn(async { std::thread::sleep(2 * PATIENCE) });
         self.peers.push((runtime, stack, association));
     }

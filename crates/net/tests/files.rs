@@ -1,4 +1,4 @@
-//! A process that may open few files, and peers that would have them all.
+//! A process with a low limit of open files, and peers that open as many connections as they can.
 
 #![allow(unsafe_code, clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
@@ -19,14 +19,14 @@ const FILES: u64 = 64;
 const INSIDE: &str = "RINGWAY_TEST_FILES";
 const TEST: &str = "connections_leave_files_for_everything_else";
 
-/// The server, in a process of its own: says where it listens, and then, for each line it reads, how many
-/// files it can open and which connections it refused.
+/// The server, in a separate process. It prints its address and then, for each line it reads, the number of
+/// files it can still open and the counts of refused connections.
 fn serve() {
     let mut config = listen(&[(Transport::Tcp, "127.0.0.1:0")]);
     config.workers = 2;
     let server = Server::start_with(config, |probe| probe.tell = false);
     println!("\nat {}", server.addr(0));
-    // Failures to accept while this test itself holds all files: they are its own doing.
+    // Failures to accept while this test itself holds all files are not counted.
     let mut own = 0;
     for line in std::io::stdin().lines() {
         line.unwrap();
@@ -40,7 +40,7 @@ fn serve() {
     }
 }
 
-/// A connection from an address of the loopback network.
+/// Returns a connection from an address of the loopback network.
 fn connect(from: u8, to: SocketAddr) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.bind(&SocketAddr::from(([127, 0, 4, from], 0)).into()).unwrap();
@@ -49,7 +49,7 @@ fn connect(from: u8, to: SocketAddr) -> TcpStream {
     socket.into()
 }
 
-/// Whether a server answers, within some tries: the first ones may have to make room.
+/// Whether a server answers within several attempts: the first ones may only evict older connections.
 fn is_served(from: u8, to: SocketAddr) -> bool {
     (0..10).any(|_| {
         let mut stream = connect(from, to);
@@ -58,8 +58,8 @@ fn is_served(from: u8, to: SocketAddr) -> bool {
     })
 }
 
-/// However many connections come, silent or speaking, from few addresses or from many: descriptors are left
-/// for management, the store and the DNS, accepting never fails, and somebody new is served.
+/// A flood of connections, silent or active, from few addresses or from many, leaves file descriptors for
+/// management, the store and DNS; accept never fails, and a new peer is served.
 #[test]
 fn connections_leave_files_for_everything_else() {
     if std::env::var_os(INSIDE).is_some() {
@@ -68,7 +68,7 @@ fn connections_leave_files_for_everything_else() {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args([TEST, "--exact", "--nocapture", "--test-threads=1"]).env(INSIDE, "1");
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    // SAFETY: between fork and exec one system call is made, with memory of the stack.
+    // SAFETY: between fork and exec one system call is made, with memory on the stack.
     unsafe {
         command.pre_exec(|| {
             let limit = libc::rlimit { rlim_cur: FILES, rlim_max: FILES };
@@ -88,7 +88,7 @@ fn connections_leave_files_for_everything_else() {
         for n in 0..200 {
             let mut stream = connect(1 + n % sources, to);
             if speak {
-                // Refused ones cannot be written to.
+                // Writing to a refused connection fails.
                 let _ = stream.write_all(&sip("x", 3));
             }
             held.push(stream);

@@ -1,4 +1,4 @@
-//! Flows that have ended: what is sent on one is reported at once, so that its sender can open another
+//! Flows that have ended: a message sent on one is reported at once, so that its sender can open another
 //! (RFC 3261 sections 18.1.1 and 18.2.2).
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -14,15 +14,14 @@ use support::{Event, PATIENCE, Server, listen, peer, sip};
 
 const WORKERS: usize = 3;
 
-/// Far below the 32 s of a transaction.
+/// Much shorter than the 32 s of a transaction.
 const AT_ONCE: Duration = Duration::from_secs(5);
 
 fn quiet(config: Config) -> Server {
     Server::start_with(config, |probe| probe.echo = false)
 }
 
-/// Sends on a flow from each worker, requests and responses; all must be reported to the worker that sent
-/// them.
+/// Sends requests and responses on a flow from each worker; each must be reported to the worker that sent it.
 fn all_are_reported(server: &Server, flow: Flow) {
     let begun = Instant::now();
     let response = b"SIP/2.0 200 OK\r\nContent-Length: 0\r\n\r\n";
@@ -70,14 +69,14 @@ fn what_is_sent_on_a_connection_that_the_peer_closed_is_reported() {
 fn what_is_sent_on_a_connection_that_was_idle_is_reported() {
     let limits = Limits { idle: Duration::from_millis(100), ..Limits::default() };
     let (server, flow, reason) = tcp_flow_that_ends(limits, |mut stream| {
-        // The peer closes when it sees that we have.
+        // The peer closes when it sees the server's end of stream.
         assert_eq!(std::io::Read::read(&mut stream, &mut [0]).unwrap(), 0);
     });
     assert_eq!(reason, CloseReason::Idle);
     all_are_reported(&server, flow);
 }
 
-/// Identities that are kept beyond a connection, or a process with more workers, name nothing that is not there.
+/// A flow id that was stored by an earlier process, perhaps with more workers, names no connection.
 #[test]
 fn what_is_sent_on_a_flow_that_never_was_is_reported() {
     let (server, flow, _) = tcp_flow_that_ends(Limits::default(), drop);
@@ -98,7 +97,7 @@ fn sctp(last: u8, udp: u16) -> Config {
     Config::new([Bind { encapsulation, ..Bind::at(Transport::Sctp, at(last)) }])
 }
 
-/// RFC 4168: the same over SCTP, whose associations one worker has for all; and the next message opens another.
+/// RFC 4168: the same over SCTP, where one worker owns the associations of all; the next message opens a new one.
 #[test]
 fn what_is_sent_on_an_association_that_ended_is_reported() {
     let held = std::net::UdpSocket::bind("127.0.3.250:0").unwrap();
@@ -119,8 +118,8 @@ fn what_is_sent_on_an_association_that_ended_is_reported() {
     }
 }
 
-/// RFC 3261 section 18.2.2: while a connection of ours waits for the peer to close its side, it takes no
-/// messages; one for that peer's address goes by a new connection, from whichever worker.
+/// RFC 3261 section 18.2.2: while a connection that the server opened waits for the peer to close its side, it
+/// accepts no messages; a message for that peer's address opens a new connection, from any worker.
 #[test]
 fn a_message_for_a_peer_whose_connection_is_ending_opens_another() {
     for worker in 0..WORKERS {
@@ -128,7 +127,7 @@ fn a_message_for_a_peer_whose_connection_is_ending_opens_another() {
         let mut config = listen(&[(Transport::Tcp, "127.0.0.1:0")]);
         (config.workers, config.limits) = (WORKERS, limits);
         let server = quiet(config);
-        // A peer that connects from the port it listens on.
+        // The peer connects from the port at which it listens.
         let shared = || {
             let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
             socket.set_reuse_address(true).unwrap();
@@ -143,7 +142,7 @@ fn a_message_for_a_peer_whose_connection_is_ending_opens_another() {
         listener.listen(4).unwrap();
         first.connect(&server.addr(0).into()).unwrap();
         server.wait_opened();
-        // It has seen that we ended the connection, and does not end its side.
+        // The peer has received the end of stream, and keeps its side open.
         let mut first = TcpStream::from(first);
         first.set_read_timeout(Some(PATIENCE)).unwrap();
         assert_eq!(std::io::Read::read(&mut first, &mut [0]).unwrap(), 0);

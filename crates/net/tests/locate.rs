@@ -1,4 +1,4 @@
-//! Server location against a name server of the test's own (RFC 3263).
+//! Server location (RFC 3263) with a name server that is part of the test.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use hickory_resolver::proto::op::{Message, OpCode, ResponseCode};
@@ -19,7 +19,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// On whose behalf queries are made, where it does not matter.
+/// The source of queries, where it does not matter.
 const SOURCE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -30,7 +30,7 @@ fn name(text: &str) -> Name {
     name
 }
 
-/// How long answers hold, in seconds.
+/// The TTL of answers, in seconds.
 const TTL: u32 = 300;
 
 #[derive(Default)]
@@ -38,7 +38,7 @@ struct Zone {
     records: Mutex<HashMap<(String, RecordType), Vec<RData>>>,
     asked: AtomicUsize,
     broken: AtomicBool,
-    /// Nothing is answered about names below this one.
+    /// Queries for names below this one are not answered.
     silent: Mutex<Option<&'static str>>,
     ttl: AtomicU32,
     stop: AtomicBool,
@@ -209,7 +209,7 @@ fn naptr_leads_to_srv_and_that_to_addresses() {
     });
     let expected = ["TCP 127.0.0.1:5080", "TCP 127.0.0.2:5080", "TCP 127.0.0.3:5070"];
     assert_eq!(world.hops(query("Example.COM")), expected);
-    // Remembered: whatever the case, without another question.
+    // The cache ignores case, and needs no second query.
     let asked = world.asked();
     assert_eq!(world.hops(query("example.com")), expected);
     assert_eq!(world.asked(), asked);
@@ -239,7 +239,7 @@ fn what_is_not_there_is_nowhere_and_remembered() {
     let asked = world.asked();
     assert!(world.locate(query("nothing.example")).is_empty());
     assert_eq!(world.asked(), asked);
-    // Addresses need no name server at all, and neither do names that cannot be.
+    // Addresses and invalid names are not queried.
     assert_eq!(world.hops(query("192.0.2.1")), ["UDP 192.0.2.1:5060"]);
     assert!(world.locate(query("bad..name")).is_empty());
     assert_eq!(world.asked(), asked);
@@ -296,7 +296,7 @@ fn many_callers_share_one_question() {
     assert_eq!(world.asked(), 2 * once);
 }
 
-/// Whoever wrote the hosts file need not ask DNS, and waits for no name server that is away.
+/// Names in the hosts file are resolved without DNS, even when no name server answers.
 #[test]
 fn the_hosts_file_comes_before_dns() {
     let world = World::new(|_| {});
@@ -314,19 +314,19 @@ fn a_name_server_that_fails_is_answered_with_nothing_in_time() {
 }
 
 impl World {
-    /// Nothing is answered about names below this one any more.
+    /// From now on queries for names below this one are not answered.
     fn silence(&self, below: &'static str) {
         *self.zone.silent.lock().unwrap() = Some(below);
     }
 
-    /// Asks for many names at once; returns how many were answered at once, all with nothing.
+    /// Queries many names at once; returns how many were answered immediately, each with no addresses.
     fn flood(&self, source: IpAddr, count: usize, below: &str) -> usize {
         let ask = |n| self.locator.locate(query(&format!("h{n}.{below}")), source, 1, |_| {});
         let refused = (0..count).filter_map(ask).inspect(|hops| assert!(hops.is_empty()));
         refused.count()
     }
 
-    /// Asks on behalf of a source; returns the answer and how long it took.
+    /// Queries on behalf of a source; returns the answer and the time it took.
     fn timed(&self, source: IpAddr, query: Query) -> (Vec<Hop>, Duration) {
         let (sender, receiver) = channel();
         let begun = Instant::now();
@@ -337,10 +337,10 @@ impl World {
     }
 }
 
-/// Well below what a query may take.
+/// Much shorter than the time-out of a query.
 const SOON: Duration = Duration::from_secs(3);
 
-/// One source's slow names fail none of another's, whichever came first; and an IPv6 source is a /64.
+/// Slow names of one source do not delay those of another, in either order; an IPv6 source is a /64.
 #[test]
 fn slow_names_hold_up_only_those_who_ask_for_them() {
     let world = World::new(|z| {
@@ -358,7 +358,7 @@ fn slow_names_hold_up_only_those_who_ask_for_them() {
         assert_eq!(hops.len(), 1, "{n}");
         assert!(took < SOON, "{took:?}");
     }
-    // Many addresses of one prefix are one source; another prefix is another.
+    // All addresses of a prefix are one source; those of another prefix are a second one.
     let of_prefix = |prefix: u16, n: u16| Ipv6Addr::from([0x2001, 0xdb8, 0, prefix, 0, 0, 0, n]);
     for n in 0..200 {
         let below = format!("{n}.slow.example");
@@ -370,7 +370,7 @@ fn slow_names_hold_up_only_those_who_ask_for_them() {
     assert!(hops.len() == 1 && took < SOON, "{took:?}");
 }
 
-/// Many sources that ask for slow names leave room for one that asks for a good one.
+/// Many sources that query slow names leave room for a source that queries a name that is answered.
 #[test]
 fn many_sources_leave_room_for_another() {
     let world = World::new(|z| z.a("good.example", "127.0.0.1"));
@@ -383,7 +383,7 @@ fn many_sources_leave_room_for_another() {
     assert!(took < SOON, "{took:?}");
 }
 
-/// Somebody who has put a name behind many slow ones keeps it from nobody.
+/// A source whose queue of slow names contains a name does not delay that name for other sources.
 #[test]
 fn a_name_in_the_queue_of_a_slow_source_is_found_for_another() {
     let world = World::new(|z| z.a("good.example", "127.0.0.1"));
@@ -392,7 +392,7 @@ fn a_name_in_the_queue_of_a_slow_source_is_found_for_another() {
     assert!(world.locator.locate(query("good.example"), SOURCE, 1, |_| {}).is_none());
     let (hops, took) = world.timed([198, 51, 100, 1].into(), query("good.example"));
     assert!(hops.len() == 1 && took < SOON, "{took:?}");
-    // One that never had its turn is not taken for one that does not exist.
+    // A name that was never queried is not reported as nonexistent.
     let world = World::new(|z| z.a("good.example", "127.0.0.1"));
     world.silence("slow.example");
     world.flood(SOURCE, 80, "slow.example");
@@ -402,8 +402,8 @@ fn a_name_in_the_queue_of_a_slow_source_is_found_for_another() {
     assert_eq!(hops.len(), 1);
 }
 
-/// RFC 8767: an expired answer is used where DNS is silent, after a moment and then at once; where DNS
-/// fails; and where the share of the source is used up.
+/// RFC 8767: an expired answer is used when DNS does not answer (after a short wait, then at once), when DNS
+/// fails, and when the source's share of queries is used up.
 #[test]
 fn an_expired_answer_is_used_when_dns_is_slow_or_fails() {
     let world = World::new(|z| {
@@ -420,7 +420,7 @@ fn an_expired_answer_is_used_when_dns_is_slow_or_fails() {
     let (hops, took) = world.timed(SOURCE, query("h0.example"));
     assert_eq!(hops.len(), 1);
     assert!(took >= STALE_AFTER && took < SOON, "{took:?}");
-    // The question goes on, and nobody waits for it any more.
+    // The query continues, and no request waits for it.
     let (hops, took) = world.timed(SOURCE, query("h0.example"));
     assert!(hops.len() == 1 && took < STALE_AFTER, "{took:?}");
     world.flood(SOURCE, 200, "slow.example");

@@ -1,4 +1,4 @@
-//! UDP over an interface with a small MTU, in a network namespace of its own.
+//! UDP over an interface with a small MTU, in a network namespace of the test.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -16,7 +16,7 @@ fn receiver(addr: &str) -> UdpSocket {
     socket
 }
 
-/// Sends datagrams of these sizes at once, and takes them.
+/// Sends datagrams of these sizes in one batch, and receives them.
 fn carry(server: &Server, to: &UdpSocket, sizes: &'static [usize]) {
     let addr = to.local_addr().unwrap();
     server.post(0, move |_, _, out| {
@@ -30,13 +30,13 @@ fn carry(server: &Server, to: &UdpSocket, sizes: &'static [usize]) {
     }
 }
 
-/// RFC 3261 section 18.1.1: datagrams up to the largest there can be are carried, whatever the MTU.
+/// RFC 3261 section 18.1.1: datagrams up to the maximum size of UDP are carried at any MTU.
 #[test]
 fn any_datagram_passes_a_narrow_interface() {
     if !inside_a_namespace("any_datagram_passes_a_narrow_interface") {
         return;
     }
-    // The least an interface may have for IPv6 (RFC 8200 section 5), then less.
+    // The minimum MTU of IPv6 (RFC 8200 section 5), then less.
     for (mtu, addr) in [(1_280, "[::1]:0"), (1_280, "127.0.0.1:0"), (600, "127.0.0.1:0")] {
         loopback(mtu);
         let server = Server::start(listen(&[(Transport::Udp, addr)]));
@@ -50,7 +50,7 @@ fn any_datagram_passes_a_narrow_interface() {
     }
 }
 
-/// RFC 6864 section 4.1: what is not fragmented and never will be needs no identification.
+/// RFC 6864 section 4.1: a datagram that is not fragmented and has DF set needs no identification.
 #[test]
 fn small_datagrams_leave_with_df_and_large_ones_without() {
     if !inside_a_namespace("small_datagrams_leave_with_df_and_large_ones_without") {
@@ -68,7 +68,7 @@ fn small_datagrams_leave_with_df_and_large_ones_without() {
         server.post(0, move |_, _, out| {
             out.push(peer(Transport::Udp, to), 0, |b| b.resize(b.len() + size, 7));
         });
-        // IP header of 20 bytes and UDP header of 8.
+        // The IP header has 20 bytes, the UDP header 8.
         assert_eq!(raw.recv(&mut header).unwrap(), size + 28);
         assert_eq!(header[6] & 0x40 != 0, df, "{size}");
         assert_eq!(header[4..6] == [0, 0], df, "{size}");

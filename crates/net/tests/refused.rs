@@ -1,4 +1,4 @@
-//! ICMP messages about what several workers sent from one port.
+//! ICMP messages about datagrams that several workers sent from one port.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
@@ -16,7 +16,7 @@ use support::{Event, Server, listen, peer};
 const WORKERS: usize = 4;
 const CALLS: u64 = 20;
 
-/// Well below what a retransmission takes (RFC 3261 section 17.1.1.2: T1 is 500 ms), with room for a
+/// Shorter than the time to a retransmission (RFC 3261 section 17.1.1.2: T1 is 500 ms), with a margin for a
 /// busy machine.
 const AT_ONCE: Duration = Duration::from_secs(5);
 
@@ -24,17 +24,17 @@ fn start(addr: &str) -> Server {
     let mut config = listen(&[(Transport::Udp, addr)]);
     config.workers = WORKERS;
     let server = Server::start_with(config, |p| p.echo = false);
-    // A socket is told of ICMP messages once its worker runs.
+    // A socket receives ICMP messages once its worker runs.
     (0..WORKERS).for_each(|worker| server.settle(worker));
     server
 }
 
-/// An address where nobody listens.
+/// Returns an address at which no socket listens.
 fn closed(ip: &str) -> SocketAddr {
     UdpSocket::bind((ip, 0)).unwrap().local_addr().unwrap()
 }
 
-/// What a worker sends for the `number`-th call: every one has a branch of its own.
+/// Returns the request that a worker sends for the `number`-th call; each has a different branch.
 fn invite(worker: u8, number: u64) -> Vec<u8> {
     let mut request =
         b"INVITE sip:a@b.example SIP/2.0\r\nVia: SIP/2.0/UDP c.example;branch=".to_vec();
@@ -45,7 +45,7 @@ fn invite(worker: u8, number: u64) -> Vec<u8> {
     request
 }
 
-/// Has all workers send calls to an address; returns which reports came to which worker in time.
+/// Has all workers send requests to an address; returns the reports that each worker received in time.
 fn call(server: &Server, to: SocketAddr) -> HashSet<(u64, u8)> {
     let begun = Instant::now();
     for number in 1..=CALLS {
@@ -67,7 +67,7 @@ fn everyone() -> HashSet<(u64, u8)> {
 }
 
 /// RFC 3261 section 18.4: the sockets of all workers share a port, and the kernel queues an ICMP message
-/// at any of them; the worker that sent the request hears of it at once.
+/// at any of them; the worker that sent the request is notified at once.
 #[test]
 fn every_call_to_a_closed_port_is_reported_to_its_worker_at_once() {
     for (listener, ip) in [
@@ -86,7 +86,7 @@ fn every_call_to_a_closed_port_is_reported_to_its_worker_at_once() {
     }
 }
 
-/// Stops the forger, however the test ends.
+/// Stops the forging thread, also when the test panics.
 struct Stopping<'a>(&'a AtomicBool);
 
 impl Drop for Stopping<'_> {
@@ -95,7 +95,7 @@ impl Drop for Stopping<'_> {
     }
 }
 
-/// The checksum of RFC 1071.
+/// Returns the checksum of RFC 1071.
 fn checksum(bytes: &[u8]) -> u16 {
     let words = bytes.chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(*w.get(1).unwrap_or(&0)));
     let sum = words.sum::<u32>();
@@ -103,7 +103,7 @@ fn checksum(bytes: &[u8]) -> u16 {
     !((folded & 0xffff) + (folded >> 16)) as u16
 }
 
-/// An ICMP "port unreachable" (RFC 792) about a datagram from `from` to `to` that began with `payload`.
+/// Returns an ICMP "port unreachable" (RFC 792) about a datagram from `from` to `to` that began with `payload`.
 fn unreachable(from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Vec<u8> {
     let (SocketAddr::V4(from), SocketAddr::V4(to)) = (from, to) else { panic!("IPv4 only") };
     let length = (20 + 8 + payload.len()) as u16;
@@ -122,8 +122,8 @@ fn unreachable(from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// RFC 3261 section 18.4, RFC 5927: somebody who cannot see what is sent and forges ICMP messages about it
-/// makes no call fail, reaches no other worker, and keeps none from what is really refused.
+/// RFC 3261 section 18.4, RFC 5927: an off-path attacker who forges ICMP messages makes no call fail, reaches no
+/// other worker, and does not suppress the reports of requests that are really refused.
 #[test]
 fn forged_icmp_gains_nothing() {
     if !inside_a_namespace("forged_icmp_gains_nothing") {
@@ -140,7 +140,7 @@ fn forged_icmp_gains_nothing() {
         let _stopping = Stopping(stop);
         scope.spawn(move || {
             let raw = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::ICMPV4)).unwrap();
-            // All but the branch can be guessed.
+            // An attacker can guess everything but the branch.
             let mut guess = invite(25, 1);
             for n in 0u32.. {
                 if stop.load(Ordering::Relaxed) {
@@ -148,7 +148,7 @@ fn forged_icmp_gains_nothing() {
                 }
                 guess[70..74].copy_from_slice(&n.to_be_bytes());
                 let _ = raw.send_to(&unreachable(from, to, &guess), &from.into());
-                // Faster than they are read, and the kernel drops true ones as well.
+                // If they came faster than they are read, the kernel would drop genuine ones as well.
                 std::thread::sleep(Duration::from_micros(200));
             }
         });
@@ -174,8 +174,8 @@ fn forged_icmp_gains_nothing() {
         assert_eq!(server.count("udp_refused_handed_over"), 0);
         assert_eq!(server.count("udp_not_sent"), 0);
         assert!(!server.events.try_iter().any(|e| matches!(e, Event::NotSent(..))));
-        // What is really refused is reported while they go on; unless this machine stood still so long that
-        // the queue of the socket overflowed.
+        // Requests that are really refused are reported meanwhile, unless this machine paused for so long that
+        // the socket's error queue overflowed.
         let to = closed("127.0.0.1");
         assert!((0..5).any(|_| call(server, to) == everyone()), "not reported among forged ones");
     });

@@ -1,4 +1,4 @@
-//! The asynchronous SCTP over UDP on loopback.
+//! The asynchronous API of SCTP over UDP on loopback.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 const PORT: u16 = 5060;
 
-/// Longest a test takes, on however busy a machine.
+/// The time-out of a test, long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 fn ip(last: u8) -> IpAddr {
@@ -32,7 +32,7 @@ fn stack(locals: &[IpAddr], settings: Settings) -> Stack {
     Stack::new(Config { settings, ..Config::new(over) }).unwrap()
 }
 
-/// Two associated stacks: the one that connected and the one that listened.
+/// Two stacks with an association: the one that connected and the one that listened.
 async fn pair(locals: [&[IpAddr]; 2], settings: Settings) -> [Association; 2] {
     let (a, b) = (stack(locals[0], settings), stack(locals[1], settings));
     let listener = b.listen(locals[1], PORT, None).unwrap();
@@ -73,7 +73,7 @@ fn messages_travel_with_stream_and_ppid_and_the_end_is_told() {
     });
 }
 
-/// A writer waits for room and a reader for messages, and trains carry what they exchange.
+/// A writer waits for room and a reader for messages; their packets are sent in trains.
 #[test]
 fn a_bulk_transfer_goes_in_trains() {
     const COUNT: usize = 20_000;
@@ -112,7 +112,7 @@ fn a_bulk_transfer_goes_in_trains() {
     });
 }
 
-/// What is not read fills the association's own window and nothing else.
+/// Messages that are not read fill the window of their association and of no other.
 #[test]
 fn a_slow_reader_closes_only_its_own_window() {
     run(async {
@@ -144,7 +144,7 @@ fn a_slow_reader_closes_only_its_own_window() {
 fn several_addresses_make_several_paths() {
     run(async {
         let [a, b] = pair([&[ip(1), ip(3)], &[ip(2), ip(4)]], Settings::default()).await;
-        // Whoever is called verifies what it was told; the caller knows whom it called.
+        // The listening side verifies the addresses of the INIT; the connecting side knows its peer's.
         while !matches!(b.event().await.unwrap(), Event::Path { remote, .. } if remote == ip(3)) {}
         assert_eq!(a.paths().unwrap().len(), 2);
         a.set_primary(ip(4)).unwrap();
@@ -155,7 +155,7 @@ fn several_addresses_make_several_paths() {
     });
 }
 
-/// One socket for all addresses: packets leave from the address that the path has.
+/// With one socket for all addresses, packets are sent from the local address of their path.
 #[test]
 fn a_wildcard_sends_from_each_paths_address() {
     run(async {
@@ -183,8 +183,8 @@ fn ipv6_works_too() {
     });
 }
 
-/// RFC 9260 section 9: the last handle dropped ends the association in order; abort ends it at
-/// once and says why.
+/// RFC 9260 section 9: dropping the last handle shuts the association down; abort ends it at once and sends a
+/// reason.
 #[test]
 fn dropping_ends_in_order_and_abort_at_once() {
     run(async {
@@ -207,7 +207,7 @@ fn dropping_ends_in_order_and_abort_at_once() {
     });
 }
 
-/// What was given before it is with the system when a flush is over.
+/// When a flush completes, everything sent before it has been passed to the system.
 #[test]
 fn a_flush_sees_an_abort_off() {
     run(async {
@@ -243,7 +243,7 @@ fn nobody_listens_and_nobody_is_there() {
         let error = a.connect(&connect).await.unwrap_err();
         assert!(matches!(error, Error::Closed(Close::Aborted { .. })), "{error}");
         let nowhere = Connect { encapsulation: 9, ..connect };
-        // ICMP tells that the UDP port is nobody's (RFC 6951 section 5.5).
+        // ICMP reports that the UDP port is unreachable (RFC 6951 section 5.5).
         let error = a.connect(&nowhere).await.unwrap_err();
         assert!(matches!(error, Error::Closed(Close::Aborted { code: 0, .. })), "{error}");
         assert!(a.traffic().icmp > 0);
@@ -266,7 +266,7 @@ fn a_port_is_given_once() {
     });
 }
 
-/// RFC 3758: what is given up is told.
+/// RFC 3758: abandoned messages are reported.
 #[test]
 fn a_message_given_up_is_told() {
     run(async {
@@ -288,7 +288,7 @@ fn a_message_given_up_is_told() {
     });
 }
 
-/// The stack's task ends when nobody holds anything of it any more.
+/// The stack's task ends when all handles are dropped.
 #[test]
 fn a_stack_ends_with_its_last_user() {
     run(async {
@@ -305,7 +305,7 @@ fn a_stack_ends_with_its_last_user() {
     });
 }
 
-/// Any runtime will do: on several threads too nobody sleeps through what was for them.
+/// No wake-up is lost on a runtime with several threads.
 #[test]
 fn many_tasks_on_several_threads_lose_nothing() {
     const ASSOCIATIONS: usize = 40;
@@ -313,7 +313,7 @@ fn many_tasks_on_several_threads_lose_nothing() {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build();
     let work = async {
-        // Buffers so small that both ends wait again and again.
+        // The buffers are so small that both ends wait repeatedly.
         let settings =
             Settings { send_buffer: 8_000, receive_buffer: 8_000, ..Settings::default() };
         let (a, b) = (stack(&[ip(1)], settings), stack(&[ip(2)], settings));
@@ -367,7 +367,7 @@ fn many_tasks_on_several_threads_lose_nothing() {
     });
 }
 
-/// Waits for an event that `wanted` knows.
+/// Waits for an event for which `wanted` returns true.
 async fn event(of: &Association, wanted: impl Fn(&Event) -> bool) {
     loop {
         let event = of.event().await.expect("not over yet");
@@ -377,7 +377,7 @@ async fn event(of: &Association, wanted: impl Fn(&Event) -> bool) {
     }
 }
 
-/// RFC 5061 in UDP (RFC 6951): an address that came later has a socket, and alone carries on.
+/// RFC 5061 in UDP (RFC 6951): an added address gets a socket, and the association continues on it alone.
 #[test]
 fn an_address_is_added_and_the_first_deleted() {
     run(async {
@@ -414,17 +414,17 @@ fn addresses_that_cannot_be_used_are_refused_with_words() {
         assert!(matches!(error, Error::LinkLocal(_)), "{error}");
         let stack = stack(&[ip(1)], settings);
         let error = stack.listen(&[ip(1), ip(8)], PORT, None).unwrap_err();
-        assert!(matches!(error, Error::NotOurs(got) if got == ip(8)), "{error}");
+        assert!(matches!(error, Error::NotLocal(got) if got == ip(8)), "{error}");
         let error = stack.open(&Connect::new(&[ip(8)], &[ip(2)], PORT)).unwrap_err();
-        assert!(matches!(error, Error::NotOurs(got) if got == ip(8)), "{error}");
+        assert!(matches!(error, Error::NotLocal(got) if got == ip(8)), "{error}");
         let there = "fe80::2".parse().unwrap();
         let error = stack.open(&Connect::new(&[ip(1)], &[there], PORT)).unwrap_err();
         assert!(matches!(error, Error::LinkLocal(got) if got == there), "{error}");
     });
 }
 
-/// RFC 9260 section 11.1.5: once an association is being shut down nothing more is taken, and whoever
-/// waits for room hears so, whatever the peer reads.
+/// RFC 9260 section 11.1.5: an association that is being shut down accepts no messages; tasks that wait for room
+/// get an error, whether the peer reads or not.
 #[test]
 fn a_waiting_sender_hears_of_the_shutdown() {
     run(async {
@@ -434,7 +434,7 @@ fn a_waiting_sender_hears_of_the_shutdown() {
         while a.try_send(vec![0; 1000], &on(0)).is_ok() {}
         let sending = async { while a.send(vec![0; 1000], &on(0)).await.is_ok() {} };
         let ending = async {
-            // The other waits by then.
+            // The sender waits by then.
             tokio::task::yield_now().await;
             a.begin_shutdown();
         };
@@ -442,7 +442,7 @@ fn a_waiting_sender_hears_of_the_shutdown() {
     });
 }
 
-/// Many small messages come with one call, into one buffer, in order.
+/// One call receives many small messages, in order, into one buffer.
 #[test]
 fn small_messages_are_read_together() {
     run(async {
@@ -459,14 +459,14 @@ fn small_messages_are_read_together() {
     });
 }
 
-/// Nobody.
+/// A waker that does nothing.
 struct Sleeper;
 
 impl Wake for Sleeper {
     fn wake(self: Arc<Self>) {}
 }
 
-/// Who waited and gave up, as in a `select!` or by a time-out, is forgotten, whatever it waited for.
+/// A future that is dropped while it waits, as in `select!` or at a time-out, is no longer woken.
 #[test]
 fn who_gave_up_waiting_is_forgotten() {
     run(async {
@@ -485,11 +485,11 @@ fn who_gave_up_waiting_is_forgotten() {
     });
 }
 
-/// Who gives up connecting leaves no association behind, of which INITs would go out for a minute.
+/// Dropping a connect leaves no association, which would send INITs for a minute.
 #[test]
 fn a_connect_that_was_given_up_is_over() {
     run(async {
-        // Takes everything and says nothing.
+        // Receives everything and never answers.
         let silent = std::net::UdpSocket::bind((ip(2), 0)).unwrap();
         let stack = stack(&[ip(1)], Settings::default());
         let encapsulation = silent.local_addr().unwrap().port();
@@ -502,8 +502,8 @@ fn a_connect_that_was_given_up_is_over() {
     });
 }
 
-/// What was over before anybody accepted it, and brought nothing, keeps no others out; what did bring
-/// something is still accepted and read.
+/// An association that ended before it was accepted, without data, takes no slot of the accept queue; one with
+/// data is still accepted and read.
 #[test]
 fn only_what_lives_or_brought_something_is_accepted() {
     run(async {

@@ -1,4 +1,4 @@
-//! SCTP right above IP, in a network namespace of the test's own.
+//! SCTP directly over IP, in a network namespace of the test.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
@@ -69,7 +69,7 @@ fn messages_go_over_both_families() {
 /// Set in the second of two processes.
 const SECOND: &str = "RINGWAY_TEST_SECOND";
 
-/// The second process: a listener of its own, and a call to the first.
+/// The second process: listens, and connects to the first.
 fn second() {
     run(async {
         let stack = stack();
@@ -86,7 +86,7 @@ fn second() {
     });
 }
 
-/// What killed the user-space stacks of others: each aborts the associations of the other.
+/// Two processes with SCTP over IP on one host do not abort each other's associations.
 #[test]
 fn two_processes_share_the_protocol() {
     const NAME: &str = "two_processes_share_the_protocol";
@@ -112,7 +112,7 @@ fn two_processes_share_the_protocol() {
         let taken = stack.listen(&[ip(1)], 5061, None).unwrap_err();
         assert_eq!(taken.kind(), std::io::ErrorKind::AddrInUse);
         let ours = stack.connect(&Connect::new(&[ip(1)], &[ip(2)], 5061)).await.unwrap();
-        // What comes over one goes out over the other: the second process talks with itself.
+        // Messages of one association are sent on the other: the second process receives its own.
         for _ in 0..50 {
             let there = theirs.recv().await.unwrap().unwrap();
             let options = SendOptions { stream: there.stream, ..SendOptions::default() };
@@ -123,12 +123,12 @@ fn two_processes_share_the_protocol() {
         theirs.shutdown().await.unwrap();
         assert_eq!((stack.counters().stray, stack.counters().aborts), (0, 0));
         assert!(child.wait().unwrap().success());
-        // With the process went its port.
+        // The end of the process released its port.
         stack.listen(&[ip(1)], 5061, None).unwrap();
     });
 }
 
-/// A listener that is gone leaves its port to its associations, and then to others.
+/// A closed listener's port stays with its associations, and is free after them.
 #[test]
 fn a_port_is_free_when_its_last_user_is_gone() {
     if !inside_a_namespace("a_port_is_free_when_its_last_user_is_gone") {
@@ -146,7 +146,7 @@ fn a_port_is_free_when_its_last_user_is_gone() {
         ours.shutdown().await.unwrap();
         drop(ours);
         b.listen(&[ip(2)], 5060, None).unwrap();
-        // Nothing listens now where there is nobody: no answer, and no abort by another either.
+        // No process holds this port: there is no answer, and no abort by another process.
         let settings = Settings {
             rto_initial: Duration::from_millis(20),
             rto_min: Duration::from_millis(20),
@@ -159,7 +159,7 @@ fn a_port_is_free_when_its_last_user_is_gone() {
     });
 }
 
-/// Association after association, each from a port that nobody else has.
+/// Many associations, each from a port that no other process holds.
 #[test]
 fn ephemeral_ports_never_collide() {
     if !inside_a_namespace("ephemeral_ports_never_collide") {
@@ -188,7 +188,7 @@ fn an_address_that_vanishes_fails_its_paths_and_is_used_again() {
         return;
     }
     loopback(1_500);
-    // Each of another network, because the first of a network takes the others with it.
+    // Each of a different network: removing the first address of a network removes the others.
     let addresses = [10u8, 11, 12, 13].map(|first| Ipv4Addr::new(first, 9, 0, 1));
     for (number, ip) in (1..).zip(addresses) {
         address(&format!("lo:{number}"), Some(ip));
@@ -197,7 +197,7 @@ fn an_address_that_vanishes_fails_its_paths_and_is_used_again() {
     run(async {
         let (a, b) = (stack(), stack());
         let listener = b.listen(&[b1, b2], 5060, None).unwrap();
-        // Neither unanswered heartbeats nor data under way tell of it: there are none.
+        // Neither unanswered heartbeats nor data in flight reveal it: there are none.
         let settings = Settings { heartbeat_interval: Some(PATIENCE * 50), ..Settings::default() };
         let connect =
             Connect { settings: Some(settings), ..Connect::new(&[a1, a2], &[b1, b2], 5060) };
@@ -219,7 +219,7 @@ fn an_address_that_vanishes_fails_its_paths_and_is_used_again() {
     });
 }
 
-/// A stack beyond a TUN device is a host of its own; here it talks with one above the kernel's IP.
+/// A stack behind a TUN device is a separate host; here it talks to a stack over the kernel's IP.
 #[test]
 fn a_tun_device_leads_to_a_host_of_its_own() {
     if !inside_a_namespace("a_tun_device_leads_to_a_host_of_its_own") {
@@ -247,7 +247,7 @@ fn a_tun_device_leads_to_a_host_of_its_own() {
 
 #[test]
 fn what_is_missing_is_named() {
-    // Rights are a thread's own until it makes a process.
+    // Capabilities are per thread, and inherited by a new process.
     let thread = std::thread::spawn(|| match lose_rights() {
         Ok(()) => {
             let error = run(async { Stack::new(Config::new(Over::Ip)).unwrap_err() });
@@ -259,8 +259,8 @@ fn what_is_missing_is_named() {
     thread.join().unwrap();
 }
 
-/// An address goes and comes back while so much else happens that the system's queue of news is full:
-/// what was missed is asked for, and the address is used again.
+/// An address is removed and added again while the netlink socket's queue overflows: the addresses are read
+/// anew, and the address is used again.
 #[test]
 fn an_address_is_used_again_though_its_return_was_not_heard() {
     if !inside_a_namespace("an_address_is_used_again_though_its_return_was_not_heard") {
@@ -275,7 +275,7 @@ fn an_address_is_used_again_though_its_return_was_not_heard() {
         let near = a.connect(&Connect::new(&[ours.into()], &[ip(2)], 5060)).await.unwrap();
         let far = listener.accept().await.unwrap();
         exchange(&near, &far).await;
-        // More than the queue holds, while nobody reads it.
+        // More notifications than the queue holds, while it is not read.
         address("lo:1", None);
         for _ in 0..3_000 {
             address("lo:2", Some(Ipv4Addr::new(10, 8, 0, 1)));

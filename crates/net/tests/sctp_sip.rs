@@ -1,4 +1,4 @@
-//! SIP over SCTP (RFC 4168): endpoints against each other, and against an SCTP of the test's own.
+//! SIP over SCTP (RFC 4168): endpoints against each other, and against SCTP stacks that are part of the test.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -26,7 +26,7 @@ fn at(last: u8) -> SocketAddr {
     SocketAddr::new(ip(last), PORT)
 }
 
-/// A UDP port that all hosts of one test use, and no other test: at this address it stays taken.
+/// A UDP port that all hosts of one test use, and no other test: it is reserved at this address.
 fn udp_port() -> u16 {
     let held = std::net::UdpSocket::bind("127.0.0.250:0").unwrap();
     let port = held.local_addr().unwrap().port();
@@ -43,7 +43,7 @@ fn config(udp: u16, addresses: &[u8]) -> Config {
     }])
 }
 
-/// A server that answers nothing by itself.
+/// A server that sends no answers.
 fn quiet(config: Config) -> Server {
     Server::start_with(config, |probe| probe.echo = false)
 }
@@ -115,7 +115,7 @@ impl Other {
     }
 }
 
-/// RFC 6951 section 3: a UDP port carries SCTP whatever its ports, so SIP and SIPS of one host share it.
+/// RFC 6951 section 3: a UDP port carries all SCTP ports, so SIP and SIPS of one host share it.
 #[test]
 fn listeners_share_a_udp_port() {
     let udp = udp_port();
@@ -125,7 +125,7 @@ fn listeners_share_a_udp_port() {
         more: Vec::new(),
         encapsulation: Some(udp),
     };
-    // Whichever worker has which.
+    // The listeners may belong to any workers.
     let mut config = Config::new([at(PORT, 1), at(PORT + 1, 1)]);
     config.workers = 2;
     let server = quiet(config);
@@ -136,13 +136,13 @@ fn listeners_share_a_udp_port() {
         other.send(&association, 0, &message("call", 0));
         assert_eq!(server.wait_message().1.local.port(), port);
     }
-    // But not a port of SCTP.
+    // Two listeners cannot share an SCTP port.
     let twice = ringway_net::bind::<()>(Config::new([at(PORT, 3), at(PORT, 3)]));
     let error = twice.err().expect("in use").to_string();
     assert!(error.contains("sctp port 5060"), "{error}");
 }
 
-/// An association is between two hosts (RFC 9260 section 1.2): said before anything is served.
+/// An association is between two hosts (RFC 9260 section 1.2): other addresses are refused when listeners are bound.
 #[test]
 fn addresses_of_many_hosts_are_refused() {
     for many in ["224.0.0.1:5060", "255.255.255.255:5060", "[ff02::1]:5060"] {
@@ -154,11 +154,11 @@ fn addresses_of_many_hosts_are_refused() {
         };
         let error = ringway_net::bind::<()>(Config::new([bind])).err().expect("refused");
         let error = error.to_string();
-        assert!(error.contains("expected an address of one host"), "{error}");
+        assert!(error.contains("expected a unicast address"), "{error}");
     }
 }
 
-/// RFC 3261 section 17.1.4: what SCTP has acknowledged, and whose reader then goes away without a word.
+/// RFC 3261 section 17.1.4: a request that SCTP has acknowledged, and whose receiver then ends without an answer.
 #[test]
 fn the_end_of_an_association_is_told_of_what_was_acknowledged() {
     let udp = udp_port();
@@ -166,7 +166,7 @@ fn the_end_of_an_association_is_told_of_what_was_acknowledged() {
     server.send(0, to(2), 7, &message("call", 300));
     let association = other.run(other.listener.accept()).unwrap();
     other.recv(&association);
-    // Acknowledged at the latest with the end, which is in order.
+    // It is acknowledged at the latest by the shutdown, which is graceful.
     other.run(association.shutdown()).unwrap();
     let told = server.wait(|event| match event {
         Event::CutOff(number, _) => Some(*number),
@@ -176,7 +176,7 @@ fn the_end_of_an_association_is_told_of_what_was_acknowledged() {
     assert_eq!(told, 7);
 }
 
-/// RFC 4168 section 5: one association serves both, whoever opened it, and at each of its addresses.
+/// RFC 4168 section 5: both sides use one association, whichever opened it, at each of its addresses.
 #[test]
 fn one_association_serves_both_ways_and_all_addresses() {
     let udp = udp_port();
@@ -187,12 +187,12 @@ fn one_association_serves_both_ways_and_all_addresses() {
     assert_eq!((there.transport, there.local, there.remote), (Transport::Sctp, at(2), at(1)));
     let (opened, peer) = a.wait_opened();
     assert!(!peer.inbound && opened.remote == at(2));
-    // Back on the flow, and by address.
+    // The responses are sent on the flow, and by address.
     b.send(0, Target::Flow(there), 1, &message("two", 400));
     assert_eq!(a.wait_message().2, message("two", 400));
     b.send(0, to(1), 1, &message("three", 40_000));
     assert_eq!(a.wait_message().2, message("three", 40_000));
-    // The further address of the peer is its own once it was verified.
+    // The peer's second address is used once it is verified.
     let verified = |server: &Server, target: u8| {
         let end = std::time::Instant::now() + PATIENCE;
         loop {
@@ -215,7 +215,7 @@ fn one_association_serves_both_ways_and_all_addresses() {
     assert_eq!(b.wait_closed(), (there, CloseReason::Peer));
 }
 
-/// The worker that owns the SCTP sends for all.
+/// The worker that owns the SCTP listener sends for all workers.
 #[test]
 fn every_worker_can_send() {
     let udp = udp_port();
@@ -232,7 +232,7 @@ fn every_worker_can_send() {
     a.wait_count("connect_failed", 1);
 }
 
-/// RFC 4168 section 5.1: what is sent keeps to a stream for each call; what comes may be on any.
+/// RFC 4168 section 5.1: messages of a call are sent on one stream, and received on any.
 #[test]
 fn each_call_has_a_stream_and_any_stream_is_taken() {
     let udp = udp_port();
@@ -269,7 +269,7 @@ fn keep_alives_are_answered_and_no_messages() {
     server.wait_count("stream_received", 1);
 }
 
-/// SCTP says where each message ends, so one that is too long takes no other with it.
+/// SCTP preserves message boundaries, so a message that is too long affects no other.
 #[test]
 fn a_message_too_long_is_answered_and_the_association_goes_on() {
     let udp = udp_port();
@@ -287,7 +287,7 @@ fn a_message_too_long_is_answered_and_the_association_goes_on() {
     assert_eq!(server.count("closed_malformed"), 0);
 }
 
-/// A peer that does not read is cut off, and nobody else waits for it.
+/// A peer that does not read is disconnected, and delays no other peer.
 #[test]
 fn a_slow_peer_is_cut_off() {
     let udp = udp_port();
@@ -299,7 +299,7 @@ fn a_slow_peer_is_cut_off() {
     quick.send(&read, 0, &message("b", 100));
     let mut flows: Vec<Flow> = (0..2).map(|_| server.wait_message().1).collect();
     flows.sort_by_key(|flow| flow.remote.ip());
-    // More than both buffers and the queue: responses, of which none may be left out.
+    // More responses than both buffers and the queue hold; none may be dropped.
     let mut response = b"SIP/2.0 200 OK\r\nCall-ID: a\r\n\r\n".to_vec();
     response.resize(10_000, b'x');
     for n in 0..400 {
@@ -318,7 +318,7 @@ fn a_slow_peer_is_cut_off() {
     assert!(told > 0);
     server.send(0, Target::Flow(flows[1]), 1, &message("b", 100));
     assert_eq!(quick.recv(&read).1, message("b", 100));
-    // Aborted: an end in order would wait for its reader for ever.
+    // Aborted: a graceful shutdown would wait for the reader for ever.
     assert!(slow.run(async {
         loop {
             match held.recv().await {
@@ -331,19 +331,19 @@ fn a_slow_peer_is_cut_off() {
     server.wait_count("closed_slow_reader", 1);
 }
 
-/// The answers of a server fit the association's own buffer, and its peer never takes them.
+/// A server's responses fit the association's send buffer, and the peer never acknowledges them.
 #[test]
 fn a_window_that_stays_closed_is_not_waited_for() {
     let udp = udp_port();
-    // Far longer than an acknowledgement may be delayed (RFC 9260 section 6.2), and than a thread may wait
-    // for its turn.
+    // Much longer than the delay of an acknowledgement (RFC 9260 section 6.2), and than a thread may wait to
+    // be scheduled.
     let limits = Limits { write_stall: Duration::from_secs(1), ..Limits::default() };
     let server = Server::start(Config { limits, ..config(udp, &[1]) });
     let settings = Settings { receive_buffer: 5_000, ..Settings::default() };
     let (closed, open) = (Other::with(udp, 2, settings), Other::with(udp, 3, Settings::default()));
     let (held, read) = (closed.connect(1), open.connect(1));
     for n in 0..20 {
-        // Where this takes long, the server has had enough of it before the last.
+        // On a slow machine the server disconnects before the last message.
         let _ = closed.run(held.send(message("a", 1_000), &SendOptions::default()));
         open.send(&read, 0, &message("b", 1_000));
         assert_eq!(open.recv(&read).1, message("b", 1_000), "{n}");
@@ -351,7 +351,7 @@ fn a_window_that_stays_closed_is_not_waited_for() {
     let (flow, reason) = server.wait_closed();
     assert_eq!((flow.remote.ip(), reason), (ip(2), CloseReason::SlowReader));
     server.wait_count("closed_slow_reader", 1);
-    // Silence is not slowness.
+    // A peer that sends nothing is not a slow reader.
     open.send(&read, 0, &message("c", 100));
     assert_eq!(open.recv(&read).1, message("c", 100));
 }
@@ -373,7 +373,7 @@ fn what_cannot_be_had_is_told_in_a_line() {
     assert_eq!(sctp_settings(Settings::default()).check(), Ok(()));
 }
 
-/// When the peer's host is gone, what waits for it is told as not sent.
+/// When the peer's host disappears, queued messages are reported as not sent.
 #[test]
 fn a_peer_that_is_gone_is_told() {
     let udp = udp_port();
@@ -393,8 +393,8 @@ fn a_peer_that_is_gone_is_told() {
     assert_eq!(other.recv(&association).1, message("b", 100));
 }
 
-/// RFC 9260 section 5.2.4.1: a peer that was started anew and opens the same association again. What its
-/// predecessor was to the server, a flow, is over; the association serves on as another.
+/// RFC 9260 section 5.2.4.1: a restarted peer opens the same association again. The flow of its predecessor is
+/// closed; the association continues as a new flow.
 #[test]
 fn a_peer_that_began_anew_is_another_flow() {
     let udp = udp_port();
@@ -403,7 +403,7 @@ fn a_peer_that_began_anew_is_another_flow() {
     let association = first.connect_from(PORT, 1);
     first.send(&association, 0, &message("a", 100));
     let (_, flow, _) = server.wait_message();
-    // It falls silent without a word: its one thread waits for something else.
+    // The peer stops without closing anything: its only thread is blocked.
     let (release, wait) = std::sync::mpsc::channel::<()>();
     first.runtime.spawn(async move { wait.recv() });
     let second = Other { udp, ..Other::new(udp_port(), 2) };
@@ -414,7 +414,7 @@ fn a_peer_that_began_anew_is_another_flow() {
     assert_eq!(bytes, message("b", 100));
     assert!(other.id != flow.id && other.remote == flow.remote);
     assert_eq!(second.recv(&association).1, message("b", 100));
-    // By address it is found as before, and nothing is opened.
+    // It is found by address as before, and no association is opened.
     server.send(0, to(2), 1, &message("c", 100));
     assert_eq!(second.recv(&association).1, message("c", 100));
     assert_eq!((server.count("connected"), server.count("accepted")), (0, 2));

@@ -1,5 +1,5 @@
-//! SIP over TLS over SCTP (RFC 3436, RFC 4168 section 4): endpoints against each other, past a relay, and
-//! against TLS of the test's own.
+//! SIP over TLS over SCTP (RFC 3436, RFC 4168 section 4): endpoints against each other, through a relay, and
+//! against a TLS client that is part of the test.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -34,7 +34,7 @@ fn at(last: u8) -> SocketAddr {
     SocketAddr::new(ip(last), PORT)
 }
 
-/// A UDP port that all hosts of one test use, and no other test: at this address it stays taken.
+/// A UDP port that all hosts of one test use, and no other test: it is reserved at this address.
 fn udp_port() -> u16 {
     let held = UdpSocket::bind("127.0.0.250:0").unwrap();
     let port = held.local_addr().unwrap().port();
@@ -59,7 +59,7 @@ fn to(last: u8, name: &str) -> Target {
     Target::Peer { transport: Transport::TlsSctp, remote: at(last), name }
 }
 
-/// A message of a call.
+/// Returns a message of a call.
 fn of_call(call: &str, n: usize) -> Vec<u8> {
     let head = format!("MESSAGE sip:a@b SIP/2.0\r\nCall-ID: {call}\r\nContent-Length: {n}\r\n\r\n");
     let mut message = head.into_bytes();
@@ -67,7 +67,7 @@ fn of_call(call: &str, n: usize) -> Vec<u8> {
     message
 }
 
-/// Waits for something.
+/// Waits for a condition.
 fn until(happens: impl Fn() -> bool) {
     let end = std::time::Instant::now() + PATIENCE;
     while !happens() {
@@ -76,7 +76,7 @@ fn until(happens: impl Fn() -> bool) {
     }
 }
 
-/// The streams of the DATA chunks in a packet (RFC 9260 section 3.3.1).
+/// Returns the streams of the DATA chunks in a packet (RFC 9260 section 3.3.1).
 fn streams(packet: &[u8]) -> Vec<u16> {
     let (mut at, mut streams) = (12, Vec::new());
     while let Some(&[kind, _, a, b]) = packet.get(at..at + 4) {
@@ -88,15 +88,15 @@ fn streams(packet: &[u8]) -> Vec<u16> {
     streams
 }
 
-/// Stands between two hosts, each of which takes it for the other.
+/// A relay between two hosts; each has the relay's address as its peer's.
 struct Relay {
-    /// What is on this stream is lost, on its way from the first host.
+    /// Packets from the first host with data of this stream are dropped.
     lost: Arc<AtomicU32>,
-    /// Packets above so many bytes are lost, on their way from the first host.
+    /// Packets from the first host that are longer than this are dropped.
     largest: Arc<AtomicU32>,
-    /// Packets that were lost.
+    /// Number of packets dropped.
     count: Arc<AtomicU32>,
-    /// The streams used by packets that were not lost, by who sent.
+    /// The streams used by packets that were forwarded, by sender.
     used: Arc<Mutex<BTreeMap<u8, BTreeSet<u16>>>>,
     over: Arc<AtomicBool>,
 }
@@ -134,13 +134,13 @@ impl Relay {
         relay
     }
 
-    /// The streams a host used since this was asked last.
+    /// Returns the streams that a host used since the last call.
     fn take_used(&self, last: u8) -> BTreeSet<u16> {
         self.used.lock().unwrap().remove(&last).unwrap_or_default()
     }
 
-    /// The one stream that a host uses when it sends. Where a machine is busy, what it sent before may go
-    /// out once more in between: then again.
+    /// Returns the one stream that a host uses when it sends. On a busy machine an earlier message may be
+    /// retransmitted in between; then it is repeated.
     fn only_stream(&self, last: u8, send: impl Fn()) -> u16 {
         let found = (0..10).find_map(|_| {
             self.take_used(last);
@@ -158,8 +158,8 @@ impl Drop for Relay {
     }
 }
 
-/// RFC 3436 section 5: a TLS connection for each pair of streams, so a packet lost on one holds up
-/// nothing on another.
+/// RFC 3436 section 5: each pair of streams has a TLS connection, so the loss of a packet on one does not delay
+/// another.
 #[test]
 fn a_lost_packet_of_one_call_holds_up_no_other() {
     let (ca, udp) = (Authority::new(), udp_port());
@@ -168,7 +168,7 @@ fn a_lost_packet_of_one_call_holds_up_no_other() {
     let calling = Server::start_with(config(udp, 1, &ca, &a), |p| p.echo = false);
     let answering = Server::start_with(config(udp, 2, &ca, &b), |p| p.echo = false);
     let send = |bytes: &[u8]| calling.send(0, to(3, "b.example"), 1, bytes);
-    // Calls of which each has a pair of streams of its own.
+    // Calls that have different pairs of streams.
     let mut by_stream = BTreeMap::new();
     for n in 0.. {
         let call = format!("call-{n}");
@@ -199,8 +199,8 @@ fn a_lost_packet_of_one_call_holds_up_no_other() {
     assert_eq!(answering.wait_closed().1, CloseReason::Peer);
 }
 
-/// RFC 9260 section 9.2: what was given before the shutdown is delivered. RFC 3436 section 5 has each pair
-/// end for itself, and the end of one may overtake what another was given before.
+/// RFC 9260 section 9.2: messages sent before the shutdown are delivered. By RFC 3436 section 5 each pair of
+/// streams is closed separately, and the close of one may arrive before earlier messages of another.
 #[test]
 fn the_end_of_the_first_pair_is_not_the_end_of_all() {
     let (udp, ca) = (udp_port(), Authority::new());
@@ -225,7 +225,7 @@ fn the_end_of_the_first_pair_is_not_the_end_of_all() {
     relay.take_used(15);
     let stopped = std::thread::spawn(move || calling.stop(PATIENCE));
     until(|| relay.take_used(15).contains(&0));
-    // Enough for the end to be believed, where that is a mistake.
+    // Long enough for a premature close to take effect.
     std::thread::sleep(Duration::from_millis(100));
     relay.largest.store(u32::MAX, Ordering::Release);
     for message in messages {
@@ -235,8 +235,8 @@ fn the_end_of_the_first_pair_is_not_the_end_of_all() {
     stopped.join().unwrap();
 }
 
-/// Who accepted the association cannot begin TLS on a stream: its calls begin on the first one, and
-/// the other side sees to it that those after them need not.
+/// The side that accepted the association cannot start TLS on a stream: its calls begin on the first stream, and
+/// the other side then starts TLS on the streams of later calls.
 #[test]
 fn calls_of_the_accepting_side_come_to_streams_of_their_own() {
     let (ca, udp) = (Authority::new(), udp_port());
@@ -252,14 +252,14 @@ fn calls_of_the_accepting_side_come_to_streams_of_their_own() {
             let message = of_call(&format!("call-{round}-{n}"), 10);
             answering.send(0, Target::Flow(flow), 1, &message);
             assert_eq!(calling.wait_message().2, message);
-            // The handshake it brought about is over when the next request has been answered.
+            // The handshake that it triggered is complete when the next request has been answered.
             calling.send(0, to(3, "b.example"), 1, &message);
             assert_eq!(answering.wait_message().2, message);
         }
         used = relay.take_used(2);
     }
     assert!(used.len() > 8, "{used:?}");
-    // A call that began on the first stream goes on there.
+    // A call that began on the first stream stays on it.
     let stream = relay.only_stream(2, || {
         answering.send(0, Target::Flow(flow), 1, &of_call("call-0-0", 11));
         assert_eq!(calling.wait_message().2, of_call("call-0-0", 11));
@@ -269,7 +269,7 @@ fn calls_of_the_accepting_side_come_to_streams_of_their_own() {
     answering.wait_count("accepted", 1);
 }
 
-/// A client of the test's own: a TLS connection on any stream, with any certificate.
+/// A client that is part of the test: a TLS connection on any stream, with any certificate.
 struct Client {
     association: Association,
     lines: BTreeMap<u16, ClientConnection>,
@@ -289,7 +289,7 @@ impl Client {
         Client { association, lines: BTreeMap::new() }
     }
 
-    /// Sends what there is to send on a stream.
+    /// Sends the pending TLS records of a stream.
     async fn flush(&mut self, stream: u16) {
         let line = self.lines.get_mut(&stream).unwrap();
         while line.wants_write() {
@@ -300,7 +300,7 @@ impl Client {
         }
     }
 
-    /// Takes one message of SCTP; gives its stream, what was within, and whether that was the end.
+    /// Receives one message of SCTP. Returns its stream, the decrypted bytes, and whether the stream is closed.
     async fn take(&mut self) -> Result<Option<(u16, Vec<u8>, bool)>, Error> {
         let Some(message) = self.association.recv().await? else { return Ok(None) };
         let line = self.lines.get_mut(&message.stream).unwrap();
@@ -323,7 +323,7 @@ impl Client {
         self.flush(stream).await;
     }
 
-    /// Sends a message, which comes back, or the end of that line.
+    /// Sends a message. Returns its echo, or `None` if the peer closes the stream's connection.
     async fn exchange(&mut self, stream: u16, message: &[u8]) -> Option<Vec<u8>> {
         self.lines.get_mut(&stream).unwrap().writer().write_all(message).unwrap();
         self.flush(stream).await;
@@ -351,7 +351,7 @@ fn client_config(ca: &Authority, name: &str) -> Arc<ClientConfig> {
     Arc::new(builder.with_root_certificates(roots).with_client_auth_cert(chain, key).unwrap())
 }
 
-/// A stream on which another certificate is shown is refused, and the others go on.
+/// A stream with a different certificate is refused, and the others continue.
 #[test]
 fn another_certificate_on_another_stream_is_refused() {
     let (ca, udp) = (Authority::new(), udp_port());
@@ -373,7 +373,7 @@ fn another_certificate_on_another_stream_is_refused() {
         assert_eq!(server.wait_message().2, message);
         client.handshake(3, &other).await;
         assert_eq!(client.exchange(3, &message).await, None);
-        // Another certificate for the same name is the same peer.
+        // A different certificate for the same name is the same peer.
         client.handshake(4, &again).await;
         client
             .association
@@ -392,9 +392,9 @@ fn another_certificate_on_another_stream_is_refused() {
     assert_eq!(server.wait_closed().1, CloseReason::Peer);
 }
 
-/// RFC 3436 section 5: as many connections as there are pairs of streams, which are no more than are
-/// served. What is not TLS in order ends the connection that it came for and no other (section 6.2), and a
-/// stream without one the other way carries none (section 7).
+/// RFC 3436 section 5: there are as many connections as pairs of streams, at most the number that is served.
+/// Invalid TLS ends the connection of its stream and no other (section 6.2), and a stream without a counterpart
+/// carries none (section 7).
 #[test]
 fn a_peer_has_no_streams_but_those_that_carry_tls() {
     let (ca, udp) = (Authority::new(), udp_port());
@@ -413,7 +413,7 @@ fn a_peer_has_no_streams_but_those_that_carry_tls() {
         }
         let unordered = SendOptions { unordered: true, ..on(3) };
         client.association.send("unordered", &unordered).await?;
-        // Others may have tickets to bring.
+        // Other streams may carry session tickets.
         while !matches!(client.take().await?.unwrap(), (3, _, true)) {}
         for stream in [15, 0] {
             let message = sip("whole", 100 + usize::from(stream));

@@ -35,7 +35,7 @@ fn read(stream: &mut TcpStream, n: usize) -> Vec<u8> {
     bytes
 }
 
-/// All that comes until the peer closes, in either way of closing.
+/// Returns everything received until the peer closes, gracefully or by a reset.
 fn read_to_close(stream: &mut TcpStream) -> Vec<u8> {
     let mut bytes = Vec::new();
     match stream.read_to_end(&mut bytes) {
@@ -100,8 +100,8 @@ fn what_cannot_be_framed_is_answered_and_closed() {
     server.wait_count("closed_malformed", 1);
 }
 
-/// RFC 3261 section 18.3: a message ends where its Content-Length says, whatever else is wrong with it, so one
-/// that cannot be parsed takes neither the connection nor what is behind it.
+/// RFC 3261 section 18.3: the Content-Length determines the end of a message, even if the rest is malformed, so a
+/// message that cannot be parsed costs neither the connection nor the messages after it.
 #[test]
 fn a_malformed_message_is_answered_and_the_connection_serves_on() {
     let server = Server::start(tcp(Limits::default()));
@@ -171,11 +171,11 @@ fn a_message_that_comes_too_slowly_is_answered_408_and_closed() {
 #[test]
 fn a_connection_that_never_speaks_is_closed() {
     let server = Server::start(tcp(Limits { first_message: SHORT, ..Limits::default() }));
-    // Both are accepted with what they say already there.
+    // When both are accepted, their messages are already in the receive buffer.
     let held = server.hold(0);
     let mut quiet = connect(server.addr(0));
     let mut speaking = connect(server.addr(0));
-    // A keep-alive is no message.
+    // A keep-alive does not count as a message.
     quiet.write_all(b"\r\n\r\n").unwrap();
     speaking.write_all(&sip("s", 0)).unwrap();
     drop(held);
@@ -194,7 +194,7 @@ fn the_oldest_of_too_many_silent_connections_makes_room() {
     speaking.write_all(&sip("s", 0)).unwrap();
     read(&mut speaking, sip("s", 0).len());
     let silent: Vec<_> = (0..5).map(|_| connect(server.addr(0))).collect();
-    // In whatever order the two come to their ends.
+    // The two may end in either order.
     let mut closed = [server.wait_closed(), server.wait_closed()].map(|(flow, reason)| {
         assert_eq!(reason, CloseReason::HalfOpen);
         flow.remote
@@ -213,7 +213,7 @@ fn silence_ends_a_connection_and_keep_alives_do_not() {
     while !keep_alives_outlive_silence() {}
 }
 
-/// Tells whether that was to be seen: not when this machine stood still for as long as silence may last.
+/// Returns whether the test was meaningful: it is not if this machine paused for longer than the idle limit.
 fn keep_alives_outlive_silence() -> bool {
     let idle = Duration::from_millis(400);
     let server = Server::start(tcp(Limits { idle, ..Limits::default() }));
@@ -268,7 +268,7 @@ fn the_total_is_bounded() {
     let _first = connect(server.addr(0));
     server.wait_opened();
     assert_eq!(read_to_close(&mut connect(server.addr(0))), b"");
-    // Connections we open count too.
+    // Outbound connections count too.
     server.send(0, peer(Transport::Tcp, server.addr(0)), 3, &sip("x", 0));
     assert_eq!(server.wait_not_sent(), 3);
     server.wait_count("refused_full", 2);
@@ -299,7 +299,7 @@ fn a_slow_reader_is_cut_off_and_delays_nobody() {
     assert!(failed <= report);
     assert_eq!(server.wait_closed(), (flow, CloseReason::SlowReader));
     server.wait_count("closed_slow_reader", 1);
-    // It is gone: the next message fails at once.
+    // It is closed: the next message fails at once.
     server.send(0, Target::Flow(flow), 1_000_000, &large);
     assert_eq!(
         server.wait(|e| match e {
@@ -311,8 +311,8 @@ fn a_slow_reader_is_cut_off_and_delays_nobody() {
     drop(slow);
 }
 
-/// What would begin something is not sent any more when half of the room is taken; what belongs to
-/// something begun still is, and the connection stays.
+/// When half of the queue is used, messages that begin a transaction or dialog are not sent; those that belong to
+/// an existing one are, and the connection stays open.
 #[test]
 fn half_of_a_queue_is_kept_for_what_has_begun() {
     let server = Server::start(tcp(Limits { write_queue: 1 << 20, ..Limits::default() }));
@@ -342,7 +342,7 @@ fn half_of_a_queue_is_kept_for_what_has_begun() {
     assert_eq!(server.count("closed_slow_reader"), 0);
 }
 
-/// What a connection still holds is told, for overload decisions, and so is that it is read.
+/// The unread bytes of a connection are reported for overload control, and so is that they were read.
 #[test]
 fn what_is_not_read_yet_is_told() {
     let server = Server::start_with(tcp(Limits::default()), |p| p.echo = false);
@@ -363,7 +363,7 @@ fn what_is_not_read_yet_is_told() {
         }
     }
     writing.join().unwrap().unwrap();
-    // How much is found unread, and so the wait, depends on the window the system opens.
+    // The number of unread bytes, and so the estimated wait, depends on the receive window of the system.
     assert!(told.iter().any(|b| b.messages > 0), "{told:?}");
     assert!(told.iter().all(|b| b.delay < PATIENCE), "{told:?}");
     let last = server.wait(|e| match e {
@@ -412,7 +412,7 @@ fn messages_wait_for_a_connection_and_share_it() {
     assert_eq!(b.wait_message().2, sip("again", 1));
     a.wait_count("connected", 1);
     b.wait_count("accepted", 1);
-    // The other way the same connection is found by the address it came from.
+    // In the other direction the same connection is found by its remote address.
     let flow = a.wait_message().1;
     assert!(flow.local.port() != 0 && flow.remote == b.addr(0));
     b.send(0, peer(Transport::Tcp, flow.local), 0, &sip("back", 1));
@@ -423,7 +423,7 @@ fn messages_wait_for_a_connection_and_share_it() {
 #[test]
 fn a_refused_connection_fails_every_message_that_asked() {
     let server = Server::start(tcp(Limits::default()));
-    // Bound, so that nobody else gets the port, and not listening.
+    // Bound, which reserves the port, and not listening.
     let held = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     held.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
     let closed = held.local_addr().unwrap().as_socket().unwrap();
@@ -444,7 +444,7 @@ fn a_refused_connection_fails_every_message_that_asked() {
 #[test]
 fn connecting_takes_only_so_long() {
     let server = Server::start(tcp(Limits { connect: SHORT, ..Limits::default() }));
-    // A listener that accepts nobody, with its queue full.
+    // A listener that does not accept, with a full queue.
     let full = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     full.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
     full.listen(0).unwrap();
@@ -453,7 +453,7 @@ fn connecting_takes_only_so_long() {
         .map(|n| {
             let s = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
             let s = s.unwrap();
-            // The first is there when the others ask.
+            // The first connection is open when the others are needed.
             s.set_nonblocking(n > 0).unwrap();
             let _ = s.connect(&addr.into());
             s
@@ -476,19 +476,19 @@ fn a_message_for_another_workers_connection_is_handed_over() {
     let other = 1 - flow.id.worker() as usize;
     server.send(other, Target::Flow(flow), 1, &sip("over", 3));
     assert_eq!(read(&mut stream, sip("over", 3).len()), sip("over", 3));
-    // Found by address as well, whoever owns it.
+    // It is found by address as well, whichever worker owns it.
     server.send(other, peer(Transport::Tcp, flow.remote), 2, &sip("by", 3));
     assert_eq!(read(&mut stream, sip("by", 3).len()), sip("by", 3));
     server.wait_count("sends_handed_over", 2);
     drop(stream);
     server.wait_closed();
-    // The worker that asked hears of the failure.
+    // The failure is reported to the worker that sent the message.
     server.send(other, Target::Flow(flow), 3, &sip("late", 3));
     assert_eq!(server.wait_not_sent(), 3);
 }
 
-/// What was handed over and still waits when the connection ends is told to the worker whose it is:
-/// the numbers of two workers may be alike.
+/// A message that was handed over and still waits when the connection ends is reported to the worker that sent
+/// it: two workers may use the same report numbers.
 #[test]
 fn what_waited_on_another_workers_connection_is_told() {
     let mut config = tcp(Limits::default());
@@ -497,7 +497,7 @@ fn what_waited_on_another_workers_connection_is_told() {
     let stream = connect(server.addr(0));
     let (flow, _) = server.wait_opened();
     let other = 1 - flow.id.worker();
-    // It finds all at once: three messages, for the last of which there is no room, and the end by a reset.
+    // The worker finds all at once: three messages, the last without room, and a reset.
     let held = server.hold(flow.id.worker().into());
     let message = sip("waits", 100_000);
     for number in 1..=3 {
@@ -517,7 +517,7 @@ fn what_waited_on_another_workers_connection_is_told() {
     }
 }
 
-/// Waits until the reset has reached the server's socket: the system has it in its list no longer.
+/// Waits until the reset has reached the server's socket: the system no longer lists it.
 fn wait_reset(flow: &Flow) {
     let hex = |addr: SocketAddr| match addr {
         SocketAddr::V4(addr) => {
@@ -533,8 +533,8 @@ fn wait_reset(flow: &Flow) {
     }
 }
 
-/// RFC 3261 section 17.1.4: whoever waits for an answer hears that it cannot come by the connection that
-/// the request left by, on whichever worker. Of a response nothing is to be heard any more.
+/// RFC 3261 section 17.1.4: when a connection closes, the requests that were sent on it and not answered are
+/// reported to their worker. Responses are not reported.
 #[test]
 fn the_end_of_a_connection_is_told_of_each_request_that_left_by_it() {
     let mut config = tcp(Limits::default());
@@ -596,7 +596,7 @@ fn a_flood_on_one_connection_leaves_turns_for_others() {
     flood.join().unwrap();
 }
 
-/// Held by a test while its flood shall go on: if nobody else got a turn, that would be for ever.
+/// A test holds this while its flood continues. A worker that served nothing else would keep the test from ending.
 #[derive(Clone, Default)]
 struct Over(Arc<AtomicBool>);
 
@@ -612,7 +612,7 @@ impl Drop for Over {
     }
 }
 
-/// Floods over one transport until single messages have passed over the other.
+/// Floods one transport until single messages have been answered over the other.
 fn beside_a_flood(datagrams: bool) {
     let config = listen(&[(Transport::Tcp, "127.0.0.1:0"), (Transport::Udp, "127.0.0.1:0")]);
     let server = Server::start_with(config, |p| p.tell = false);
@@ -632,7 +632,7 @@ fn beside_a_flood(datagrams: bool) {
                     let _ = socket.send_to(&[b'x'; 600], udp);
                 }
             } else {
-                // Whatever of the block there is room for, message after message.
+                // As much of the block as there is room for.
                 at += (&stream).write(&block[at..]).unwrap_or(0);
                 at %= block.len();
                 while (&stream).read(&mut buffer).is_ok_and(|n| n > 0) {}

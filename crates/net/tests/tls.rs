@@ -87,14 +87,14 @@ fn certificates_change_while_running() {
     calling.send(0, to(remote, Some("old.example")), 1, &sip("a", 1));
     assert_eq!(answering.wait_message().2, sip("a", 1));
     tls.replace(&[ca.identity("new.example")], &ClientCertificates::NotAsked).unwrap();
-    // The open connection lives on, a new one shows the new certificate.
+    // The open connection stays; a new one presents the new certificate.
     calling.send(0, to(remote, Some("old.example")), 1, &sip("b", 1));
     assert_eq!(answering.wait_message().2, sip("b", 1));
     calling.send(0, to(remote, Some("new.example")), 1, &sip("c", 1));
     assert_eq!(answering.wait_message().2, sip("c", 1));
     calling.wait_count("connected", 2);
     assert!(tls.replace(&[], &ClientCertificates::NotAsked).is_err());
-    // Roots change the same way.
+    // Trusted roots are replaced in the same way.
     let other = Authority::new();
     tls.replace(&[other.identity("third.example")], &ClientCertificates::NotAsked).unwrap();
     calling.send(0, to(remote, Some("third.example")), 7, &sip("d", 1));
@@ -116,7 +116,7 @@ fn an_alias_turns_a_proved_connection_round() {
     let p1 = caller(ca.client(Some(&ca.identity("p1.example"))));
     p1.send(0, to(p2.addr(0), Some("p2.example")), 1, &sip("invite", 1));
     let (worker, flow, _) = p2.wait_message();
-    // What the top Via would name: the flow's address, and the port p1 listens on.
+    // As the top Via would name: the flow's address, and the port at which p1 listens.
     let advertised = SocketAddr::new(flow.remote.ip(), 5061);
     assert!(p2.control.alias(&flow, advertised));
     for worker in [worker, 1 - worker] {
@@ -124,10 +124,10 @@ fn an_alias_turns_a_proved_connection_round() {
         assert_eq!(p1.wait_message().2, sip("back", 1));
     }
     p2.wait_count("connected", 0);
-    // A name that was not proved needs a connection of its own.
+    // A name that the certificate does not prove needs a separate connection.
     p2.send(0, to(advertised, Some("p3.example")), 3, &sip("no", 1));
     assert_eq!(p2.wait_not_sent(), 3);
-    // A peer that proved nothing gets no alias.
+    // A peer without a certificate gets no alias.
     let anonymous = caller(ca.client(None));
     anonymous.send(0, to(p2.addr(0), Some("p2.example")), 1, &sip("anon", 1));
     let (_, flow, _) = p2.wait_message();
@@ -144,7 +144,7 @@ fn a_required_certificate_keeps_others_out() {
     let answering = Server::start(server(&Arc::new(tls.unwrap()), Limits::default()));
     let anonymous = caller(ca.client(None));
     anonymous.send(0, to(answering.addr(0), Some("a.example")), 1, &sip("x", 1));
-    // TLS 1.3 lets the client finish before the server has looked at its (missing) certificate.
+    // With TLS 1.3 the client finishes before the server has checked its (missing) certificate.
     let (_, reason) = anonymous.wait_closed();
     assert!(matches!(reason, CloseReason::Peer | CloseReason::Broken), "{reason:?}");
     let known = caller(ca.client(Some(&ca.identity("b.example"))));

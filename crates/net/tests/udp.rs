@@ -66,7 +66,7 @@ fn a_thousand_datagrams_in_and_out() {
     let to = server.addr(0);
     let mut seen = vec![false; 1_000];
     let mut buffer = [0; 1_000];
-    // In bursts that fit into the client's receive buffer.
+    // In bursts that fit the client's receive buffer.
     for burst in 0..10 {
         for n in burst * 100..(burst + 1) * 100 {
             client.send_to(format!("{n:0>300}").as_bytes(), to).unwrap();
@@ -103,7 +103,7 @@ fn one_outbox_reaches_many_peers_from_the_right_sockets() {
     }
 }
 
-/// RFC 3261 section 18.1.1: what is too large for a datagram is told, and the rest is sent.
+/// RFC 3261 section 18.1.1: a message that is too large for a datagram is reported, and the others are sent.
 #[test]
 fn a_message_too_large_is_reported_and_a_large_one_is_sent() {
     let server = Server::start(listen(&[(Transport::Udp, "127.0.0.1:0")]));
@@ -120,7 +120,7 @@ fn a_message_too_large_is_reported_and_a_large_one_is_sent() {
     assert_eq!(receiver.recv(&mut buffer).unwrap(), 60_000);
 }
 
-/// RFC 3261 section 18.4: a port where nobody listens is a transport error.
+/// RFC 3261 section 18.4: an unreachable port is a transport error.
 #[test]
 fn a_refused_datagram_is_reported() {
     for ip in ["127.0.0.1:0", "[::1]:0"] {
@@ -140,7 +140,7 @@ fn a_refused_datagram_is_reported() {
             assert_eq!(open.recv(&mut buffer).unwrap(), 700);
         }
         server.wait_count("udp_refused", 1);
-        // The socket is as good as before.
+        // The socket still works.
         assert_eq!(exchange(&open, server.addr(0), b"still here").0, b"still here");
     }
 }
@@ -165,14 +165,14 @@ fn keep_alives_do_not_reach_the_handler_and_garbage_does() {
     let mut binding = vec![0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42];
     binding.extend_from_slice(b"transaction.");
     let mut buffer = [0; 600];
-    // The two echoes of the garbage come first.
+    // The echoes of the two malformed datagrams arrive first.
     for _ in 0..2 {
         client.recv(&mut buffer).unwrap();
     }
     let (answer, _) = exchange(&client, server.addr(0), &binding);
     assert_eq!(answer[4..20], binding[4..20]);
     assert_eq!(answer[..2], [1, 1]);
-    // XOR-MAPPED-ADDRESS of the port we sent from (RFC 8489 section 14.2).
+    // XOR-MAPPED-ADDRESS of the source port (RFC 8489 section 14.2).
     let port = client.local_addr().unwrap().port() ^ 0x2112;
     assert!(answer.windows(2).any(|w| w == port.to_be_bytes()));
 }
@@ -183,7 +183,7 @@ fn a_coalesced_train_is_taken_apart() {
     let client = client("127.0.0.1:0");
     // UDP_SEGMENT: one send of several datagrams of 100 bytes, the last one shorter.
     let each: libc::c_int = 100;
-    // SAFETY: the pointer is to a live integer and its length is given truly.
+    // SAFETY: the pointer is to a live integer, and the length is its size.
     let set = unsafe {
         libc::setsockopt(
             client.as_raw_fd(),
@@ -223,12 +223,12 @@ fn a_timer_fires_on_time_under_a_flood() {
     assert!(fired >= Duration::from_millis(45), "{fired:?}");
 }
 
-/// The batches told until one has emptied the socket; the handler takes `each` for every datagram of
-/// the `count` it is sent.
+/// Returns the backlogs reported until a batch has emptied the socket; `count` datagrams are sent, and the handler
+/// takes `each` for one.
 fn flood(server: &Server, count: usize, each: Duration) -> Vec<Backlog> {
     let client = client("127.0.0.1:0");
     server.post(0, move |probe, _, _| probe.pause = each);
-    // The worker does nothing while they come.
+    // The worker is blocked while they arrive.
     let held = server.hold(0);
     for _ in 0..count {
         client.send_to(&[b'w'; 500], server.addr(0)).unwrap();
@@ -240,15 +240,15 @@ fn flood(server: &Server, count: usize, each: Duration) -> Vec<Backlog> {
         match server.events.recv_timeout(PATIENCE / 4) {
             Ok(Event::Batch(backlog)) => told.push(backlog),
             Ok(_) => {}
-            // The last batch was just full.
+            // The last batch was exactly full.
             Err(_) => drop(client.send_to(b"one more", server.addr(0)).unwrap()),
         }
     }
     told
 }
 
-/// Waits until what a socket has sent lies where it was sent to: one more datagram, to itself, comes
-/// after all of it.
+/// Waits until everything that a socket sent is in the receiver's buffer: a further datagram, to itself, arrives
+/// after that.
 fn arrived(socket: &UdpSocket) {
     socket.send_to(b"last", socket.local_addr().unwrap()).unwrap();
     while socket.recv(&mut [0; 100]).unwrap() != b"last".len() {}
@@ -262,19 +262,19 @@ fn the_backlog_is_told_and_falls_to_nothing() {
     assert_eq!(told.iter().map(|b| b.messages).collect::<Vec<_>>(), [32, 64, 96, 100]);
     assert!(told[0].queued > told[2].queued && told[2].queued > 0, "{told:?}");
     assert!(told[0].queued < told[0].capacity);
-    // Nothing is known of the pace before the second batch; 36 datagrams are left then.
+    // The pace is unknown before the second batch; 36 datagrams are left then.
     assert_eq!(told[0].delay, Duration::ZERO);
     assert!(told[1].delay > each * 10 && told[1].delay < PATIENCE, "{told:?}");
     assert!(told[2].delay < told[1].delay, "{told:?}");
     let nothing = Backlog { messages: 100, ..Backlog::default() };
     assert_eq!(told[3], nothing);
-    // The pace is remembered.
+    // The pace is kept.
     let again = flood(&server, 200, each);
     assert!(again[0].delay > told[1].delay, "{again:?}");
     assert_eq!(again.last().unwrap().delay, Duration::ZERO);
 }
 
-/// A small buffer overflows long before anything in it is old; that it is full is told all the same.
+/// A small buffer overflows long before its datagrams are old; the fill level is reported nevertheless.
 #[test]
 fn a_full_buffer_is_told_and_drops_are_counted() {
     let mut config = listen(&[(Transport::Udp, "127.0.0.1:0")]);
@@ -287,8 +287,8 @@ fn a_full_buffer_is_told_and_drops_are_counted() {
     assert_eq!(server.count("udp_dropped"), 1_000 - received);
 }
 
-/// While the worker is behind, the system discards what would begin something, as the handler asks; what
-/// goes on with something is let through, and once all is read, everything.
+/// While the worker is behind, the kernel discards the share of new requests that the handler asks for. Messages
+/// of existing transactions and dialogs pass, and everything passes once the socket is empty.
 #[test]
 fn what_is_new_is_discarded_while_the_worker_is_behind() {
     let server = Server::start_with(listen(&[(Transport::Udp, "127.0.0.1:0")]), |p| {
@@ -299,7 +299,7 @@ fn what_is_new_is_discarded_while_the_worker_is_behind() {
     let (word, gate) = std::sync::mpsc::channel();
     server.post(0, move |probe, _, _| probe.gate = Some(gate));
     let held = server.hold(0);
-    // Two full batches; in the middle of the first the worker stands still.
+    // Two full batches; the worker is blocked in the middle of the first.
     (0..64).for_each(|_| send(b"OPTIONS sip:a"));
     arrived(&client);
     drop(held);

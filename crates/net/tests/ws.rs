@@ -1,4 +1,4 @@
-//! WebSockets over loopback (RFC 7118), against the client of another library's half.
+//! WebSockets over loopback (RFC 7118), against the client of another library.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -57,7 +57,7 @@ fn one_message_a_frame_text_or_binary() {
         socket.send(Message::text(text.clone())).await.unwrap();
         assert_eq!(server.wait_message(), (0, flow, text.clone().into_bytes()));
         assert_eq!(socket.next().await.unwrap().unwrap(), Message::text(text));
-        // Not UTF-8: comes back as binary. RFC 7118 section 5 needs no Content-Length.
+        // Not UTF-8: returned as a binary message. RFC 7118 section 5 needs no Content-Length.
         let binary = b"MESSAGE sip:a@b SIP/2.0\r\n\r\n\xff\xfe".to_vec();
         socket.send(Message::binary(binary.clone())).await.unwrap();
         assert_eq!(server.wait_message().2, binary);
@@ -108,7 +108,7 @@ fn the_subprotocol_is_required() {
     });
 }
 
-/// RFC 6455 sections 4.2.2 and 10.2: a browser says whose page it opens a WebSocket for.
+/// RFC 6455 sections 4.2.2 and 10.2: a browser names the origin of the page that opens a WebSocket.
 #[test]
 fn a_page_of_another_origin_is_refused() {
     let mut config = listen(&[(Transport::Ws, "127.0.0.1:0")]);
@@ -125,7 +125,7 @@ fn a_page_of_another_origin_is_refused() {
         stream.read_exact(&mut answer).unwrap();
         String::from_utf8(answer[9..].to_vec()).unwrap()
     };
-    // Another page, one that has rebound its name to us, one that hides, and one that says two things.
+    // Another origin, a rebound name (DNS rebinding), an opaque origin, and two origins.
     for refused in [
         "Origin: https://other.example\r\n",
         "Origin: http://evil.example\r\n",
@@ -181,7 +181,7 @@ fn what_is_no_upgrade_gets_a_clear_answer() {
 fn a_handshake_that_does_not_come_is_ended() {
     let limits = Limits { handshake: Duration::from_millis(250), ..Limits::default() };
     let server = start(limits);
-    // Accepted with what there is of a request already there.
+    // When it is accepted, part of a request is already in the receive buffer.
     let held = server.hold(0);
     let asked = ask(server.addr(0), b"GET / HTTP/1.1\r\n");
     drop(held);
@@ -189,7 +189,7 @@ fn a_handshake_that_does_not_come_is_ended() {
     server.wait_count("closed_half_open", 1);
 }
 
-/// RFC 7118 section 5: one message a WebSocket message, so one that is malformed takes no other with it.
+/// RFC 7118 section 5: each WebSocket message is one SIP message, so a malformed one affects no other.
 #[test]
 fn a_malformed_message_is_answered_and_the_connection_serves_on() {
     let server = start(Limits::default());
@@ -214,7 +214,7 @@ fn a_message_too_large_ends_the_connection() {
     let server = start(Limits::default());
     block_on(async {
         let mut socket = connect(server.addr(0)).await;
-        // The server may cut the connection before all is written.
+        // The server may close the connection before everything is written.
         let _ = socket.send(Message::binary(vec![b'x'; 200_000])).await;
         while socket.next().await.is_some_and(|m| m.is_ok()) {}
         assert_eq!(server.wait_closed().1, CloseReason::Malformed);
@@ -229,7 +229,7 @@ fn a_frame_that_comes_too_slowly_ends_the_connection() {
         let mut socket = connect(server.addr(0)).await;
         socket.send(Message::text("whole")).await.unwrap();
         socket.next().await.unwrap().unwrap();
-        // The header of a masked text frame of 100 bytes, and a little of it.
+        // The header of a masked text frame of 100 bytes, and its first bytes.
         let stream = socket.get_mut();
         stream.write_all(&[0x81, 0x80 | 100, 1, 2, 3, 4, 0, 0, 0]).await.unwrap();
         while socket.next().await.is_some_and(|m| m.is_ok()) {}

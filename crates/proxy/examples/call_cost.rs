@@ -1,4 +1,4 @@
-//! What one proxied call costs in the core alone: no sockets, no system calls.
+//! The cost of one proxied call in the core alone: no sockets, no system calls.
 //!
 //! `cargo run --release -p ringway-proxy --example call_cost [CALLS]` prints nanoseconds a call
 //! (INVITE, 100, 180, 200, ACK, BYE, 200 with Record-Route: six messages in, seven out).
@@ -56,7 +56,7 @@ fn config(local: SocketAddr) -> Config {
     }
 }
 
-/// The value of the first header field of this name.
+/// Returns the value of the first header field with this name.
 fn header<'a>(message: &'a str, name: &str) -> &'a str {
     let at = message.find(&format!("\r\n{name}: ")).unwrap() + name.len() + 4;
     &message[at..at + message[at..].find("\r\n").unwrap()]

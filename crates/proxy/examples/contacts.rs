@@ -1,6 +1,6 @@
-//! Fills the location table with a million registrations of ordinary size and prints what one costs
-//! in memory (from `/proc/self/statm`) and how long a lookup, a refresh and a walk for expired
-//! bindings take on one thread. Run it with `cargo run --profile quick --example contacts`.
+//! Fills the location table with a million registrations of typical size and prints the memory that each
+//! takes (from `/proc/self/statm`), and the time of a lookup, a refresh and a scan for expired
+//! bindings on one thread. Run it with `cargo run --profile quick --example contacts`.
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
 use ringway_proxy::location::{BindingView, CommitTag, LocationStore, MemoryStore};
@@ -18,7 +18,7 @@ fn resident() -> f64 {
     (pages * 4096) as f64
 }
 
-/// The texts of the `i`-th user.
+/// Returns the texts of the `i`-th user.
 struct User {
     aor: Vec<u8>,
     contact: Vec<u8>,
@@ -68,7 +68,7 @@ fn each(label: &str, nanos: u128) {
     println!("{label:<28}{:>8} ns", nanos / u128::from(CONTACTS));
 }
 
-/// Lookups and refreshes of users chosen at random among the first `users`.
+/// Times lookups and refreshes of users chosen at random among the first `users`.
 fn measure(store: &MemoryStore, user: &mut User, users: u64, now: Time) {
     println!("among {users} users");
     let mut random = SplitMix::new(users);
@@ -120,8 +120,8 @@ fn main() {
     let bytes = (resident() - before) / CONTACTS as f64;
     println!("{:<28}{bytes:>8.0} bytes", "resident, each contact");
 
-    // A thousand users stay in the processor's cache: what the code costs. All of them do not: what
-    // the memory costs on top.
+    // A thousand users fit the processor's cache, which shows the cost of the code. All of them do not, which
+    // adds the cost of memory.
     let later = now + Duration::from_secs(1800);
     for users in [1000, CONTACTS] {
         measure(&store, &mut user, users, later);

@@ -1,4 +1,4 @@
-//! Times the registrar: parse, check, refresh and answer of a REGISTER, each on its own, on one
+//! Times the registrar: parse, check, refresh and answer of a REGISTER, each separately, on one
 //! thread. Run it with `cargo run --profile quick --example registers`.
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
@@ -10,9 +10,9 @@ use ringway_sip::message::parse;
 use std::hint::black_box;
 use std::time::Instant;
 
-/// Of a run, unless the command line says another number.
+/// Default number of registrations of a run.
 const ROUNDS: u32 = 50_000;
-/// The fastest of so many runs counts: on a machine that does other things too, the rest is theirs.
+/// The fastest of this number of runs counts: other processes slow down the others.
 const RUNS: usize = 20;
 const TAG: CommitTag = CommitTag { worker: 0, id: 0 };
 
@@ -59,7 +59,7 @@ fn main() {
             remote: "192.0.2.17:5060".parse().unwrap(),
         };
         let now = Time::from_secs(1_700_000_000);
-        // The CSeq is counted up in place, so that nothing but the registrar is timed.
+        // The CSeq is incremented in place, so that only the registrar is timed.
         let mut bytes = request(1, lines).into_bytes();
         let at = bytes.windows(6).position(|w| w == b"CSeq: ").unwrap() + 6;
         let count_up = |bytes: &mut Vec<u8>| {

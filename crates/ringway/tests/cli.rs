@@ -16,6 +16,8 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 use workdir::Workdir;
 
+const README: &str = include_str!("../../../README.md");
+
 fn metrics(port: u16) -> String {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n").unwrap();
@@ -278,4 +280,45 @@ fn a_store_in_use_is_locked() {
     assert!(Path::new(&workdir.path("ringway/ringway.control/socket")).exists(), "{log}");
     assert!(workdir.fails(&["status"]).contains("no server is running"));
     assert!(workdir.fine(&["user", "add", "7"]).contains("added"));
+}
+
+/// Returns the arguments of each `ringway` command in README.md: in code blocks without a language, without
+/// comments.
+fn readme_commands() -> Vec<Vec<&'static str>> {
+    let (mut found, mut block) = (Vec::new(), None);
+    for line in README.lines() {
+        match (block, line.strip_prefix("```")) {
+            (None, Some(language)) => block = Some(language),
+            (Some(_), Some(_)) => block = None,
+            (Some(""), None) => {
+                let command = line.split('#').next().and_then(|code| code.split_once("ringway "));
+                found.extend(command.map(|(_, args)| args.split_whitespace().collect()));
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Every command that README.md shows is one of the program, with the flags that it shows.
+#[test]
+fn commands_of_the_readme_exist() {
+    let workdir = Workdir::new();
+    let commands = readme_commands();
+    assert!(commands.len() >= 8, "{commands:?}");
+    for args in commands {
+        let is_name = |word: &&str| word.chars().all(char::is_alphabetic);
+        let names: Vec<&str> = args.iter().copied().take_while(is_name).collect();
+        // The help of a command has its names in its usage. The last words may be arguments.
+        let help = (1..=names.len()).rev().find_map(|depth| {
+            let output =
+                workdir.command(&[&names[..depth], &["--help"]].concat()).output().unwrap();
+            let text = String::from_utf8(output.stdout).unwrap();
+            text.contains(&format!("Usage: ringway {}", names[..depth].join(" "))).then_some(text)
+        });
+        let Some(help) = help else { panic!("README.md shows {args:?}, which is no command") };
+        for flag in args.iter().filter(|word| word.starts_with("--")) {
+            assert!(help.contains(flag), "README.md shows {args:?}: no flag {flag}");
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! Moves messages from one host to another in memory, to count instructions with callgrind:
-//! `speed SIZE COUNT [STREAMS]`. Prints the messages moved and, if asked with `idle COUNT`, nothing
-//! but keeps so many idle associations, for a look at memory.
+//! `speed SIZE COUNT [STREAMS]`. Prints the number of messages moved. `speed idle COUNT` opens idle
+//! associations instead, to measure their memory.
 
 use ringway_sansio::{Duration, Endpoint, SplitMix, Time};
 use ringway_sctp::{AssocId, Error, Event, Limits, Sctp, SendOptions, Settings};

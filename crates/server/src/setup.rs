@@ -111,7 +111,7 @@ pub fn listen(settings: &Settings) -> Vec<Listen> {
         any.push(Ipv6Addr::UNSPECIFIED.into());
     }
     let of = |transport| any.iter().map(move |ip| Listen::at(transport, SocketAddr::new(*ip, SIP)));
-    let over_ip = of(Transport::Sctp).filter(|_| sctp::permitted());
+    let over_ip = of(Transport::Sctp).filter(|_| sctp::is_permitted());
     let in_udp =
         of(Transport::Sctp).map(|listen| Listen { encapsulation: Some(sctp::UDP_PORT), ..listen });
     of(Transport::Udp).chain(of(Transport::Tcp)).chain(over_ip).chain(in_udp).collect()

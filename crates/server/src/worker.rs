@@ -306,7 +306,7 @@ impl Program for Worker {
         self.core.handle_timeout(now, out);
         self.pump(now, out);
         if self.core.take_emptied() {
-            ringway_net::give_memory_back();
+            ringway_net::trim_memory();
         }
     }
 

@@ -1,7 +1,7 @@
 //! The speed of TCP: one bulk flow over a bottleneck of 100 Mbit/s and 10 ms. The argument is the
-//! time to simulate, in milliseconds; it prints what happened.
+//! time to simulate, in milliseconds; it prints the totals.
 //!
-//! Counted under `valgrind --tool=callgrind` as `line` is; packets are those endpoints sent, data
+//! Counted under `valgrind --tool=callgrind` like `line`; packets are all that the endpoints sent, data
 //! and acknowledgments.
 
 use ringway_link::queue::DropTailPackets;

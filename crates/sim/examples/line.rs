@@ -1,6 +1,6 @@
 //! The speed of forwarding: four nodes in a line at 1 Gbit/s, one UDP flow of 1000-byte packets at
 //! 500 Mbit/s. Arguments: the time to simulate in milliseconds, and how many replications on how many
-//! threads (1 and 1); it prints what happened in all.
+//! threads (1 and 1); it prints the totals of all replications.
 //!
 //! Counted under `valgrind --tool=callgrind`, the difference between two lengths divided by the
 //! difference in packet-hops is the number of instructions a hop.
@@ -13,7 +13,7 @@ use std::error::Error;
 use std::io::Write;
 use std::net::SocketAddr;
 
-/// What happened in one replication.
+/// The counts of one replication.
 struct Ran {
     packets: u64,
     hops: u64,

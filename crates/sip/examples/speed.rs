@@ -1,8 +1,8 @@
 //! Times the hot functions on one core and prints nanoseconds a call:
 //! `cargo run --profile quick -p ringway-sip --example speed [ROUNDS [NAME]]`.
 //!
-//! It measures one message again and again in a warm cache and leaves out everything a server does
-//! besides; it is for comparing one version of this crate with the next.
+//! It measures one message repeatedly in a warm cache, without the other work of a server; it is for
+//! comparing two versions of this crate.
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
 use ringway_sansio::{Flow, FlowId, Transport};
@@ -53,7 +53,7 @@ const OK: &[u8] = b"SIP/2.0 200 OK\r\n\
     Content-Length: 0\r\n\
     \r\n";
 
-/// What the command line asks for: rounds of each function, and a part of its name.
+/// The arguments: the number of rounds of each function, and a part of its name.
 struct Asked {
     rounds: u32,
     name: String,

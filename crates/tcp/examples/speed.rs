@@ -1,7 +1,7 @@
-//! A bulk transfer between two hosts without a wire between them, for counting instructions:
+//! A bulk transfer between two hosts without a link between them, for counting instructions:
 //! `valgrind --tool=callgrind target/quick/examples/speed 20000`. The argument is the number of
-//! full segments; take the difference of two runs to leave out what is done once. A second argument
-//! drops every so many data segments.
+//! full segments; take the difference of two runs to exclude the cost of the set-up. With a second argument N,
+//! each N-th data segment is dropped.
 
 #![allow(clippy::print_stdout)]
 

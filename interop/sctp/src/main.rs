@@ -2,10 +2,12 @@
 //!
 //! `peer` is one association that sends and checks the pattern that the C peers do (`../peer.h`);
 //! `relay` is a bad link between two UDP ports; `idle` opens many associations; `talk` is one
-//! association with any program. The cases are in
-//! `../cases.py`; the checks in virtual time, against `dcsctp` and `sctp-proto`, in `../tests`.
+//! association with any program; `flood` sends forged packets to a host in virtual time; `kernel` checks
+//! the kernel's SCTP against the API of Ringway's. The cases are in `../cases.py`; the checks in virtual time, against `dcsctp` and `sctp-proto`, in `../tests`.
 
+mod flood;
 mod idle;
+mod kernel;
 mod pattern;
 mod peer;
 mod relay;
@@ -24,6 +26,10 @@ enum Command {
     Idle(idle::Options),
     /// One association with a program that knows nothing of the pattern
     Talk(talk::Options),
+    /// Forged packets against one host, in virtual time
+    Flood(flood::Options),
+    /// The kernel's SCTP behind the API of Ringway's
+    Kernel,
 }
 
 fn main() -> ExitCode {
@@ -36,6 +42,8 @@ fn main() -> ExitCode {
                 Command::Relay(options) => relay::run(options).await,
                 Command::Idle(options) => idle::run(options).await,
                 Command::Talk(options) => talk::run(options).await,
+                Command::Flood(options) => Ok(flood::run(&options)),
+                Command::Kernel => kernel::run().await,
             }
         }),
         Err(error) => Err(error.to_string()),

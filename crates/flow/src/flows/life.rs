@@ -1,12 +1,12 @@
 //! The life of a connection: accepted or opened, watched, closed.
 
 use super::Flows;
-use crate::admission::Refused;
+use crate::admission::Refusal;
 use crate::connection::{Connection, Phase};
+use crate::key::Key;
 use crate::limits::CLOSE_LINGER;
 use crate::pipes::{Open, Pipes};
-use crate::table::Key;
-use ringway_sansio::{CloseReason, Flow, FlowId, Peer, Program, Time, TimerId, Transport};
+use ringway_sansio::{CloseReason, Flow, FlowId, Peer, Program, Time, Transport};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -28,8 +28,8 @@ impl<P: Program, W: Pipes> Flows<P, W> {
         self.now = now;
         let source = Some(remote.ip());
         match self.common.admit(transport, source) {
-            Err(Refused::Total) => self.counters.refused_full.add(1),
-            Err(Refused::Source) => self.counters.refused_source.add(1),
+            Err(Refusal::Total) => self.counters.refused_full.add(1),
+            Err(Refusal::Source) => self.counters.refused_source.add(1),
             Ok(()) => {
                 let flow = |id| Flow { id, transport, local, remote };
                 let Some(id) = self.table.insert(|id| Connection::new(flow(id), source, None, now))
@@ -85,9 +85,7 @@ impl<P: Program, W: Pipes> Flows<P, W> {
     pub fn opened(&mut self, now: Time, id: FlowId, local: Option<SocketAddr>, peer: &Peer) {
         self.now = now;
         let Some(connection) = self.table.get_mut(id) else { return };
-        connection.phase = Phase::Open;
-        connection.queue.opened();
-        connection.heard = now;
+        connection.opened(now);
         if let Some(local) = local {
             connection.flow.local = local;
         }
@@ -184,7 +182,7 @@ impl<P: Program, W: Pipes> Flows<P, W> {
 
     /// Returns whether a message that is partly here took too long, which its owner now deals with.
     pub fn take_overdue(&mut self, id: FlowId) -> bool {
-        self.table.get_mut(id).is_some_and(|c| std::mem::take(&mut c.overdue))
+        self.table.get_mut(id).is_some_and(Connection::take_overdue)
     }
 
     /// Has a connection end whose message was too slow.
@@ -197,9 +195,8 @@ impl<P: Program, W: Pipes> Flows<P, W> {
     pub fn note_partial(&mut self, now: Time, id: FlowId) {
         self.now = now;
         if let Some(connection) = self.table.get_mut(id)
-            && connection.partial.is_none()
+            && connection.begin_partial(now)
         {
-            connection.partial = Some(now);
             self.watch(id);
         }
     }
@@ -217,10 +214,7 @@ impl<P: Program, W: Pipes> Flows<P, W> {
         self.now = now;
         self.counters.stream_sent.add(messages);
         let Some(connection) = self.table.get_mut(id) else { return };
-        if !blocked {
-            connection.stalled = None;
-        } else if progress || connection.stalled.is_none() {
-            connection.stalled = Some(now);
+        if connection.note_written(now, progress, blocked) {
             self.watch(id);
         }
     }
@@ -253,24 +247,16 @@ impl<P: Program, W: Pipes> Flows<P, W> {
     /// Sets a connection's timer, if its first deadline has become earlier.
     pub(super) fn watch(&mut self, id: FlowId) {
         let Some(connection) = self.table.get_mut(id) else { return };
-        let (at, _) = connection.deadline(self.common.limits());
-        if connection.timer != TimerId::NONE {
-            if at >= connection.due {
-                // The deadline is looked at again when the timer fires: cheaper than moving it each time.
-                return;
-            }
-            self.wheel.cancel(connection.timer);
+        if connection.set_timer(&mut self.wheel, self.common.limits()) {
+            self.rearm();
         }
-        connection.timer = self.wheel.set(at, id);
-        connection.due = at;
-        self.rearm();
     }
 
     /// Ends the connections whose deadline has passed.
     pub(super) fn expire(&mut self, now: Time) {
         while let Some(id) = self.wheel.expire(now) {
             let Some(connection) = self.table.get_mut(id) else { continue };
-            connection.timer = TimerId::NONE;
+            connection.timer_fired();
             let (at, reason) = connection.deadline(self.common.limits());
             let is_ending = connection.ending.is_some();
             if at > now {
@@ -284,8 +270,7 @@ impl<P: Program, W: Pipes> Flows<P, W> {
                     self.end(id, reason, None);
                 }
                 CloseReason::Slow => {
-                    connection.partial = None;
-                    connection.overdue = true;
+                    connection.set_overdue();
                     self.pipes.wake(id, &connection.handle);
                     self.watch(id);
                 }

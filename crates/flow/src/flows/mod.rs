@@ -10,7 +10,7 @@ mod send;
 mod tests;
 
 use crate::common::Common;
-use crate::connection::Ending;
+use crate::connection::{Connection, Ending};
 use crate::counters::Counters;
 use crate::gauge::Waiting;
 use crate::handover::HandOver;
@@ -144,7 +144,7 @@ impl<P: Program, W: Pipes> Flows<P, W> {
 
     /// Returns what the world keeps with a connection.
     pub fn handle_mut(&mut self, id: FlowId) -> Option<&mut W::Handle> {
-        self.table.get_mut(id).map(|c| &mut c.handle)
+        self.table.get_mut(id).map(Connection::handle_mut)
     }
 
     /// Returns what waits to be written to a connection.
@@ -196,7 +196,7 @@ impl<P: Program, W: Pipes> Flows<P, W> {
     pub fn note_unread(&mut self, now: Time, id: FlowId, unread: usize) {
         self.now = now;
         let Some(connection) = self.table.get_mut(id) else { return };
-        let before = std::mem::replace(&mut connection.unread, unread);
+        let before = connection.set_unread(unread);
         if before > 0 || unread > 0 {
             self.waiting.connections.note(now, before, unread);
             self.program.backlog(now, self.waiting.all());

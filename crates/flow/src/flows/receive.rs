@@ -78,7 +78,7 @@ impl<P: Program, W: Pipes> Flows<P, W> {
         self.now = now;
         let mut received = Received { messages: 0, broken: false };
         let Some(connection) = self.table.get_mut(id) else { return received };
-        connection.heard = now;
+        connection.note_received(now);
         let flow = connection.flow;
         stream.framer.borrow_buffer(&mut self.scratch);
         stream.framer.extend(bytes);
@@ -124,7 +124,7 @@ impl<P: Program, W: Pipes> Flows<P, W> {
     pub fn note_framing(&mut self, now: Time, id: FlowId, partial: Option<Time>, broken: bool) {
         self.now = now;
         let Some(connection) = self.table.get_mut(id) else { return };
-        connection.partial = partial.filter(|_| !broken);
+        connection.set_partial(partial.filter(|_| !broken));
         if broken {
             // The responses first: a connection that ends takes none.
             self.flush(now);
@@ -139,8 +139,8 @@ impl<P: Program, W: Pipes> Flows<P, W> {
     pub fn receive_message(&mut self, now: Time, id: FlowId, bytes: &[u8]) {
         self.now = now;
         let Some(connection) = self.table.get_mut(id) else { return };
-        connection.heard = now;
-        connection.partial = None;
+        connection.note_received(now);
+        connection.set_partial(None);
         let flow = connection.flow;
         if let Some(keep_alive) = keep_alive(bytes) {
             self.take_keep_alive(&flow, &keep_alive);
@@ -160,7 +160,7 @@ impl<P: Program, W: Pipes> Flows<P, W> {
     pub fn refuse_long(&mut self, now: Time, id: FlowId, bytes: &[u8]) {
         self.now = now;
         let Some(connection) = self.table.get_mut(id) else { return };
-        connection.heard = now;
+        connection.note_received(now);
         let flow = connection.flow;
         self.take_malformed(&flow, bytes, &too_long(bytes.len()));
     }
@@ -169,8 +169,8 @@ impl<P: Program, W: Pipes> Flows<P, W> {
     pub fn receive_keep_alive(&mut self, now: Time, id: FlowId) {
         self.now = now;
         let Some(connection) = self.table.get_mut(id) else { return };
-        connection.heard = now;
-        connection.partial = None;
+        connection.note_received(now);
+        connection.set_partial(None);
         self.counters.stream_keepalives.add(1);
     }
 
@@ -207,7 +207,7 @@ impl<P: Program, W: Pipes> Flows<P, W> {
         // The responses first: a connection that ends takes none.
         self.flush(now);
         let Some(connection) = self.table.get_mut(flow.id) else { return false };
-        connection.partial = None;
+        connection.set_partial(None);
         self.end_flushed(flow.id, CloseReason::Malformed);
         false
     }
@@ -215,11 +215,8 @@ impl<P: Program, W: Pipes> Flows<P, W> {
     /// Notes that a whole message came over a connection.
     fn prove(&mut self, id: FlowId) {
         let Some(connection) = self.table.get_mut(id) else { return };
-        if !connection.proven {
-            connection.proven = true;
-            if connection.source.is_some() {
-                self.half_open.count = self.half_open.count.saturating_sub(1);
-            }
+        if connection.prove() && connection.source.is_some() {
+            self.half_open.count = self.half_open.count.saturating_sub(1);
         }
     }
 }

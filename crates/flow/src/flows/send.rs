@@ -2,9 +2,9 @@
 
 use super::Flows;
 use crate::fresh::is_fresh;
+use crate::key::Key;
 use crate::mail::{Carry, Mail, Report};
 use crate::pipes::Pipes;
-use crate::table::Key;
 use ringway_sansio::{CloseReason, Flow, Program, Target, Transport};
 use std::net::SocketAddr;
 use std::sync::Arc;

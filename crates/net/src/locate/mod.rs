@@ -69,14 +69,14 @@ pub struct LocatorConfig {
     pub ipv6: bool,
     /// Maximum number of concurrent questions, at most [`MAX_ASKED`], because each uses some sockets. Defaults
     /// to one for every 32 files that the process may open.
-    pub asked: usize,
+    pub max_questions: usize,
 }
 
 impl Default for LocatorConfig {
     fn default() -> Self {
         let (servers, transports) = (Vec::new(), Vec::new());
-        let asked = max_files().map_or(MAX_ASKED, |files| files / FILES_A_QUESTION);
-        LocatorConfig { servers, transports, ipv4: false, ipv6: false, asked }
+        let max_questions = max_files().map_or(MAX_ASKED, |files| files / FILES_A_QUESTION);
+        LocatorConfig { servers, transports, ipv4: false, ipv6: false, max_questions }
     }
 }
 
@@ -84,7 +84,7 @@ impl Default for LocatorConfig {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LocateCounts {
     /// Questions sent to DNS.
-    pub asked: u64,
+    pub questions: u64,
     /// Questions that DNS did not answer in time.
     pub timed_out: u64,
     /// Queries answered by an expired answer, because DNS failed, was slow, or was not asked.
@@ -99,7 +99,7 @@ pub struct LocateCounts {
 impl LocateCounts {
     /// Visits every counter in a fixed order, with its name and description.
     pub fn visit(&self, visit: &mut dyn FnMut(&'static str, &'static str, u64)) {
-        visit("dns_asked", "Questions put to DNS.", self.asked);
+        visit("dns_asked", "Questions put to DNS.", self.questions);
         visit("dns_timed_out", "Questions that DNS did not answer in time.", self.timed_out);
         visit("dns_stale", "Queries answered by an expired answer.", self.stale);
         visit(
@@ -162,13 +162,13 @@ impl Locator {
         clock: Clock,
         runtime: Handle,
     ) -> Result<Arc<Self>, LocateError> {
-        let LocatorConfig { servers, transports, ipv4, ipv6, asked } = config;
+        let LocatorConfig { servers, transports, ipv4, ipv6, max_questions } = config;
         let entered = runtime.enter();
         let fetcher = Fetcher::new(&servers, transports, ipv4, ipv6)
             .map_err(|error| LocateError(error.to_string()))?;
         drop(entered);
         let (table, counts) = (Table::default(), LocateCounts::default());
-        let state = Mutex::new(State { table, queue: Queue::new(asked.max(2)), counts });
+        let state = Mutex::new(State { table, queue: Queue::new(max_questions.max(2)), counts });
         Ok(Arc::new(Locator { fetcher, clock, runtime, state }))
     }
 
@@ -254,7 +254,7 @@ impl Locator {
     async fn ask(&self, query: Query, source: IpAddr, granted: oneshot::Receiver<()>) {
         let work = async {
             timeout(MAX_TURN_WAIT, granted).await.ok()?.ok()?;
-            self.state().counts.asked += 1;
+            self.state().counts.questions += 1;
             Some(timeout(LOCATE_TIMEOUT, self.fetcher.fetch(&query)).await.ok())
         };
         let mut work = pin!(work);

@@ -7,6 +7,7 @@ use super::error::Error;
 use super::limits::{ACCEPT_QUEUE, EVENT_QUEUE, LINGER};
 use super::locals::Locals;
 use super::message::Event;
+use super::opening::BoundSocket;
 use super::ports::Ports;
 use super::waiters::{Wait, Waiters};
 use crate::clock::Clock;
@@ -41,9 +42,9 @@ pub(super) struct Entry {
     unread_up: bool,
     pub(super) events: VecDeque<Event>,
     missed: u32,
-    pub(super) readers: Waiters,
-    pub(super) writers: Waiters,
-    pub(super) watchers: Waiters,
+    readers: Waiters,
+    writers: Waiters,
+    watchers: Waiters,
 }
 
 impl Entry {
@@ -69,6 +70,19 @@ impl Entry {
             self.missed += 1;
         }
         self.events.push_back(event);
+    }
+
+    /// Adds a task to those that wait.
+    pub(super) fn add_waiter(&mut self, wait: Wait, cx: &mut Context<'_>) {
+        self.waiters(wait).add(cx);
+    }
+
+    fn waiters(&mut self, wait: Wait) -> &mut Waiters {
+        match wait {
+            Wait::Read => &mut self.readers,
+            Wait::Write => &mut self.writers,
+            Wait::Event => &mut self.watchers,
+        }
     }
 
     /// Removes and returns the next event; first [`Event::Up`], then [`Event::Missed`].
@@ -123,15 +137,15 @@ pub(super) struct Core {
     /// Associations refused because the accept queue was full.
     pub(super) refused: u64,
     /// Directly over IP: the ports that this stack holds.
-    pub(super) ports: Option<Ports>,
+    ports: Option<Ports>,
     /// In UDP: the local addresses.
-    pub(super) locals: Option<Locals>,
+    locals: Option<Locals>,
     /// Local addresses that cannot be used now.
     pub(super) down_addresses: DownAddresses,
     /// ICMP messages received.
-    pub(super) icmp: u64,
+    icmp: u64,
     /// The carrier's counters as of the driver's last turn.
-    pub(super) traffic: Traffic,
+    traffic: Traffic,
 }
 
 /// [`Core`] behind its lock.
@@ -209,12 +223,7 @@ impl Core {
     /// Removes a task from those that wait, and wakes it.
     pub(super) fn cancel_wait(&mut self, key: usize, wait: Wait, waker: &Waker) {
         let Some(entry) = self.entries.get_mut(key) else { return };
-        let waiters = match wait {
-            Wait::Read => &mut entry.readers,
-            Wait::Write => &mut entry.writers,
-            Wait::Event => &mut entry.watchers,
-        };
-        self.wakes.extend(waiters.remove(waker));
+        self.wakes.extend(entry.waiters(wait).remove(waker));
     }
 
     /// Wakes the tasks that wait to send on an association, or for its end.
@@ -388,6 +397,24 @@ impl Core {
         self.discard(entry.id);
     }
 
+    /// Whether the stack runs directly over IP, where it shares the ports with other processes.
+    pub(super) fn shares_ports(&self) -> bool {
+        self.ports.is_some()
+    }
+
+    /// Holds a port against other processes, until [`Core::release_port`] is called as often. In UDP there is none.
+    pub(super) fn hold_port(&mut self, port: u16) -> Result<(), Error> {
+        let Some(ports) = &mut self.ports else { return Ok(()) };
+        ports.hold(port).map_err(|e| Error::system(format!("sctp port {port}"), e))
+    }
+
+    /// Returns an ephemeral port to hold: one that is held already for the first `attempts`, then another.
+    pub(super) fn ephemeral_port(&mut self, attempts: usize) -> Result<u16, Error> {
+        let Some(ports) = &mut self.ports else { return Err(Error::Stopped) };
+        let another = attempts > 0 && attempts >= ports.ephemeral_held();
+        ports.ephemeral(another).ok_or(Error::Refused(ringway_sctp::Error::NoPort))
+    }
+
     pub(super) fn release_port(&mut self, port: u16) {
         if let Some(ports) = &mut self.ports {
             ports.release(port);
@@ -469,6 +496,38 @@ impl Core {
             self.release(key);
         }
         self.release_port(accepting.port);
+    }
+
+    /// Opens a socket at a local address, unless there is one or the stack is not in UDP.
+    pub(super) fn open_local(&self, local: IpAddr) -> Result<Option<BoundSocket>, Error> {
+        self.locals.as_ref().map_or(Ok(None), |locals| locals.open(local))
+    }
+
+    /// Keeps a socket for the driver's next turn.
+    pub(super) fn keep_local(&mut self, bound: Option<BoundSocket>) {
+        if let (Some(locals), Some(bound)) = (&mut self.locals, bound) {
+            locals.keep(bound);
+        }
+    }
+
+    /// Removes and returns the sockets that were opened since the last call.
+    pub(super) fn take_locals(&mut self) -> Vec<BoundSocket> {
+        self.locals.as_mut().map(Locals::take).unwrap_or_default()
+    }
+
+    /// Counts an ICMP message.
+    pub(super) fn count_icmp(&mut self) {
+        self.icmp += 1;
+    }
+
+    /// Returns the carrier's counters as of the driver's last turn.
+    pub(super) fn traffic(&self) -> Traffic {
+        self.traffic
+    }
+
+    /// Keeps the carrier's counters.
+    pub(super) fn set_traffic(&mut self, traffic: Traffic) {
+        self.traffic = Traffic { icmp: self.icmp, ..traffic };
     }
 
     /// Returns an error if the stack has stopped.

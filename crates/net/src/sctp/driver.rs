@@ -6,10 +6,9 @@
 //! directly into the protocol and wake this task once for all of them, so the messages of one turn are
 //! sent in one batch.
 
-use super::carrier::{Carrier, Outgoing, Traffic};
+use super::carrier::{Carrier, Outgoing};
 use super::core::{Core, Shared};
 use super::host_events::read_icmp;
-use super::locals::Locals;
 use super::opening::BoundSocket;
 use crate::clock::Clock;
 use ringway_sansio::{Endpoint, Time};
@@ -173,7 +172,7 @@ impl<C: Carrier + Unpin> Future for Driver<C> {
         let driver = self.get_mut();
         let new = driver.shared.with(|core| {
             core.begin_turn(cx);
-            core.locals.as_mut().map(Locals::take).unwrap_or_default()
+            core.take_locals()
         });
         for bound in new {
             driver.admit(bound);
@@ -190,7 +189,7 @@ impl<C: Carrier + Unpin> Future for Driver<C> {
         driver.transmit(now);
         let (traffic, sent) = (driver.carrier.traffic(), driver.outgoing.is_empty());
         let (next, over) = driver.shared.with(|core| {
-            core.traffic = Traffic { icmp: core.icmp, ..traffic };
+            core.set_traffic(traffic);
             if sent {
                 core.emptied();
             }

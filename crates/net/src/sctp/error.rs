@@ -16,26 +16,26 @@ pub enum Error {
     #[error(transparent)]
     Refused(#[from] ringway_sctp::Error),
     /// The association has ended.
-    #[error("the association is over: {}", CloseText(.0))]
+    #[error("the association has ended: {}", CloseText(.0))]
     Closed(Close),
     /// The stack no longer runs: it was closed, or its runtime ended.
     #[error("the SCTP stack has stopped")]
     Stopped,
     /// A link-local IPv6 address (RFC 4291 section 2.5.6), which means nothing without an interface.
-    #[error("{0}: expected an address that means the same on each link, got a link-local one")]
+    #[error("{0}: expected an address that is not link-local")]
     LinkLocal(IpAddr),
     /// A multicast or broadcast address: an association is between two hosts (RFC 9260 section 1.2).
-    #[error("{0}: expected an address of one host")]
-    NotOneHost(IpAddr),
+    #[error("{0}: expected a unicast address")]
+    NotUnicast(IpAddr),
     /// In UDP a listener needs an explicit port.
     #[error("expected an SCTP port of 1 to 65535, got 0")]
-    Port,
+    MissingPort,
     /// In UDP: the stack has no socket at the local address.
-    #[error("{0}: expected an address that the stack in UDP was made with, got another")]
-    NotOurs(IpAddr),
+    #[error("{0}: expected a local address of the stack, got another")]
+    NotLocal(IpAddr),
     /// In UDP: the stack has sockets at the maximum number of addresses.
-    #[error("expected at most {MAX_UDP_ADDRESSES} addresses of a stack in UDP, got one more")]
-    Addresses,
+    #[error("expected at most {MAX_UDP_ADDRESSES} local addresses in UDP, got one more")]
+    TooManyAddresses,
     /// The system refused an operation.
     #[error("{what}: {error}")]
     System {
@@ -68,10 +68,10 @@ impl Error {
             Error::Closed(_) | Error::Stopped => io::ErrorKind::NotConnected,
             Error::Refused(_)
             | Error::LinkLocal(_)
-            | Error::NotOneHost(_)
-            | Error::Addresses
-            | Error::Port => io::ErrorKind::InvalidInput,
-            Error::NotOurs(_) => io::ErrorKind::AddrNotAvailable,
+            | Error::NotUnicast(_)
+            | Error::TooManyAddresses
+            | Error::MissingPort => io::ErrorKind::InvalidInput,
+            Error::NotLocal(_) => io::ErrorKind::AddrNotAvailable,
         }
     }
 }
@@ -82,7 +82,7 @@ struct CloseText<'a>(&'a Close);
 impl fmt::Display for CloseText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Close::Finished => f.write_str("shut down in order"),
+            Close::Finished => f.write_str("shut down gracefully"),
             Close::Unreachable => f.write_str("the peer does not answer"),
             Close::SmallWindow { a_rwnd } => write!(
                 f,

@@ -74,7 +74,7 @@ pub(super) async fn watch_addresses(shared: Arc<Shared>, mut monitor: NetworkMon
 impl Core {
     /// Handles an ICMP message about a packet that was sent.
     pub(super) fn handle_icmp(&mut self, sent: &Addressing, icmp: Icmp, quoted: &[u8]) {
-        self.icmp += 1;
+        self.count_icmp();
         self.sctp.handle_icmp(self.clock.now(), sent, icmp, quoted);
         self.dispatch();
         self.kick();

@@ -15,7 +15,7 @@ pub(crate) fn check_scope(addresses: &[IpAddr]) -> Result<(), Error> {
     let multi_host = |ip: &&IpAddr| ip.is_multicast() || **ip == IpAddr::V4(Ipv4Addr::BROADCAST);
     match (addresses.iter().find(link_local), addresses.iter().find(multi_host)) {
         (Some(ip), _) => Err(Error::LinkLocal(*ip)),
-        (None, Some(ip)) => Err(Error::NotOneHost(*ip)),
+        (None, Some(ip)) => Err(Error::NotUnicast(*ip)),
         (None, None) => Ok(()),
     }
 }
@@ -44,7 +44,7 @@ impl Locals {
     /// Refuses addresses from which no packet can be sent.
     pub(super) fn check(&self, addresses: &[IpAddr]) -> Result<(), Error> {
         let absent = addresses.iter().find(|ip| !self.has(**ip));
-        absent.map_or(Ok(()), |ip| Err(Error::NotOurs(*ip)))
+        absent.map_or(Ok(()), |ip| Err(Error::NotLocal(*ip)))
     }
 
     /// Opens a socket at an address. Returns `None` if it has one already.
@@ -53,7 +53,7 @@ impl Locals {
             return Ok(None);
         }
         if self.addresses.len() >= MAX_UDP_ADDRESSES {
-            return Err(Error::Addresses);
+            return Err(Error::TooManyAddresses);
         }
         let addr = SocketAddr::new(ip, self.port);
         let failed = |error| Error::system(format!("sctp over udp at {addr}"), error);
@@ -101,6 +101,6 @@ mod tests {
         let many =
             (0..MAX_UDP_ADDRESSES as u32).map(|i| IpAddr::from((0x7f01_0000 + i).to_be_bytes()));
         let locals = Locals::new(many.collect(), 9899);
-        assert!(matches!(locals.open(ip("127.0.0.1")), Err(Error::Addresses)));
+        assert!(matches!(locals.open(ip("127.0.0.1")), Err(Error::TooManyAddresses)));
     }
 }

@@ -59,5 +59,5 @@ pub use ringway_sctp::{
     Totals,
 };
 pub(crate) use sockets::Opened;
-pub use sockets::permitted;
+pub use sockets::is_permitted;
 pub use stack::Stack;

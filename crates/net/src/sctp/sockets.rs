@@ -137,7 +137,7 @@ pub(crate) struct Opened {
 }
 
 /// Returns whether this process may use SCTP directly over IP, and the kernel would not answer instead.
-pub fn permitted() -> bool {
+pub fn is_permitted() -> bool {
     Opened::raw().is_ok()
 }
 
@@ -161,7 +161,7 @@ impl Opened {
     pub(crate) fn udp(locals: &[IpAddr], mut port: u16) -> Result<Opened, Error> {
         check_scope(locals)?;
         if locals.len() > MAX_UDP_ADDRESSES {
-            return Err(Error::Addresses);
+            return Err(Error::TooManyAddresses);
         }
         let mut sockets = Vec::with_capacity(locals.len());
         for &local in locals {
@@ -217,7 +217,7 @@ impl Opened {
                 ports.ephemeral(false).ok_or_else(|| ringway_sctp::Error::NoPort.into())
             }
             Some(ports) => ports.hold(port).map(|()| port).map_err(failed),
-            None if port == 0 => Err(Error::Port),
+            None if port == 0 => Err(Error::MissingPort),
             None => Ok(port),
         }
     }

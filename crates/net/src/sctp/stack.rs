@@ -106,7 +106,7 @@ impl Stack {
         settings: Settings,
     ) -> Stack {
         tokio::spawn(Driver::new(shared.clone(), carrier, tasks));
-        let over_ip = shared.with(|core| core.ports.is_some());
+        let over_ip = shared.with(|core| core.shares_ports());
         Stack { handle: Some(Arc::new(Handle { shared })), udp_port, over_ip, settings }
     }
 
@@ -130,9 +130,7 @@ impl Stack {
         let id = handle.shared.with(|core| {
             core.check()?;
             core.check_locals(addresses)?;
-            if let Some(ports) = &mut core.ports {
-                ports.hold(port).map_err(|e| Error::system(format!("sctp port {port}"), e))?;
-            }
+            core.hold_port(port)?;
             let id = match core.sctp.listen(addresses, port, settings) {
                 Ok(id) => id,
                 Err(error) => {
@@ -169,7 +167,7 @@ impl Stack {
             let udp_port = if self.udp_port.is_some() { connect.encapsulation } else { 0 };
             let settings = Settings { udp_port, ..connect.settings.unwrap_or(self.settings) };
             let id = match connect.local_port {
-                0 if core.ports.is_some() => from_any_port(core, connect, settings)?,
+                0 if core.shares_ports() => from_any_port(core, connect, settings)?,
                 port => from_port(core, connect, port, settings)?,
             };
             let key = core.insert(id);
@@ -211,7 +209,7 @@ impl Stack {
 
     /// Returns the counters of packets and system calls.
     pub fn traffic(&self) -> Traffic {
-        self.query(|core| core.traffic)
+        self.query(|core| core.traffic())
     }
 
     /// Returns the number of associations refused because the accept queue was full.
@@ -241,9 +239,7 @@ fn from_port(
     port: u16,
     settings: Settings,
 ) -> Result<AssocId, Error> {
-    if let Some(ports) = &mut core.ports {
-        ports.hold(port).map_err(|e| Error::system(format!("sctp port {port}"), e))?;
-    }
+    core.hold_port(port)?;
     let (locals, remotes) = (&connect.locals, &connect.remotes);
     let now = core.clock.now();
     let opened = core.sctp.connect(now, locals, port, remotes, connect.remote_port, Some(settings));
@@ -257,11 +253,7 @@ fn from_port(
 fn from_any_port(core: &mut Core, connect: &Connect, settings: Settings) -> Result<AssocId, Error> {
     let mut attempts = 0;
     loop {
-        let Some(ports) = &mut core.ports else { return Err(Error::Stopped) };
-        let another = attempts > 0 && attempts >= ports.ephemeral_held();
-        let Some(port) = ports.ephemeral(another) else {
-            return Err(ringway_sctp::Error::NoPort.into());
-        };
+        let port = core.ephemeral_port(attempts)?;
         match from_port(core, connect, port, settings) {
             Err(Error::Refused(ringway_sctp::Error::InUse)) => attempts += 1,
             result => return result,

@@ -4,7 +4,7 @@ use super::core::{Core, Entry, Handle};
 use super::error::Error;
 use super::locals::check_scope;
 use super::message::{Event, Message};
-use super::waiters::{Wait, Waiters};
+use super::waiters::Wait;
 use bytes::Bytes;
 use ringway_sansio::Time;
 use ringway_sctp::{AssocId, Close, Received, Reset, SendOptions, Snapshot};
@@ -68,7 +68,7 @@ impl Association {
             if let Some(why) = &entry.closed {
                 return Poll::Ready(Err(Error::Closed(why.clone())));
             }
-            entry.writers.add(cx);
+            entry.add_waiter(Wait::Write, cx);
             Poll::Pending
         })
     }
@@ -82,7 +82,7 @@ impl Association {
         self.with(|core| match self.queue(core, core.clock.now(), data, options) {
             Err(Error::Refused(ringway_sctp::Error::NoRoom { .. })) => {
                 match self.entry(core) {
-                    Ok(entry) => entry.writers.add(cx),
+                    Ok(entry) => entry.add_waiter(Wait::Write, cx),
                     Err(error) => return Poll::Ready(Err(error)),
                 }
                 Poll::Pending
@@ -112,7 +112,7 @@ impl Association {
                     Err(_) if queued > 0 => break,
                     Err(Error::Refused(ringway_sctp::Error::NoRoom { .. })) => {
                         match self.entry(core) {
-                            Ok(entry) => entry.writers.add(cx),
+                            Ok(entry) => entry.add_waiter(Wait::Write, cx),
                             Err(error) => return Poll::Ready(Err(error)),
                         }
                         return Poll::Pending;
@@ -151,7 +151,7 @@ impl Association {
     ) -> Poll<Result<Option<Received>, Error>> {
         self.with(|core| match self.take(core, out) {
             Ok(Some(received)) => Poll::Ready(Ok(Some(received))),
-            Ok(None) => self.poll_end(core, cx, |entry| &mut entry.readers).map_ok(|()| None),
+            Ok(None) => self.poll_end(core, cx, Wait::Read).map_ok(|()| None),
             Err(error) => Poll::Ready(Err(error)),
         })
     }
@@ -190,7 +190,7 @@ impl Association {
                 }
             }
             if received.len() == before {
-                return self.poll_end(core, cx, |entry| &mut entry.readers).map_ok(|()| 0);
+                return self.poll_end(core, cx, Wait::Read).map_ok(|()| 0);
             }
             Poll::Ready(Ok(received.len() - before))
         })
@@ -212,13 +212,13 @@ impl Association {
         }
     }
 
-    /// Waits for the end of the association, among `waiters`. Returns an error unless it was shut down
+    /// Waits for the end of the association, among the tasks that `wait` names. Returns an error unless it was shut down
     /// gracefully.
     fn poll_end(
         &self,
         core: &mut Core,
         cx: &mut Context<'_>,
-        waiters: impl FnOnce(&mut Entry) -> &mut Waiters,
+        wait: Wait,
     ) -> Poll<Result<(), Error>> {
         let entry = match self.entry(core) {
             Ok(entry) => entry,
@@ -228,7 +228,7 @@ impl Association {
             Some(Close::Finished) => Poll::Ready(Ok(())),
             Some(why) => Poll::Ready(Err(Error::Closed(why.clone()))),
             None => {
-                waiters(entry).add(cx);
+                entry.add_waiter(wait, cx);
                 Poll::Pending
             }
         }
@@ -241,7 +241,7 @@ impl Association {
                 Some(event) => Poll::Ready(Some(event)),
                 None if entry.closed.is_some() => Poll::Ready(None),
                 None => {
-                    entry.watchers.add(cx);
+                    entry.add_waiter(Wait::Event, cx);
                     Poll::Pending
                 }
             }
@@ -279,14 +279,9 @@ impl Association {
     pub(super) fn add_address(&self, local: IpAddr) -> Result<(), Error> {
         check_scope(&[local])?;
         self.with(|core| {
-            let bound = match &core.locals {
-                Some(locals) => locals.open(local)?,
-                None => None,
-            };
+            let bound = core.open_local(local)?;
             self.call_in(core, |core| core.sctp.add_address(core.clock.now(), self.id, local))?;
-            if let (Some(locals), Some(bound)) = (&mut core.locals, bound) {
-                locals.keep(bound);
-            }
+            core.keep_local(bound);
             Ok(())
         })
     }
@@ -350,7 +345,7 @@ impl Association {
 
     /// Waits for the end of the association. Returns an error unless it was shut down gracefully.
     pub(super) fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        self.with(|core| self.poll_end(core, cx, |entry| &mut entry.writers))
+        self.with(|core| self.poll_end(core, cx, Wait::Write))
     }
 
     /// Aborts the association; undelivered data is lost. The ABORT carries `reason`.

@@ -2,6 +2,7 @@
 //! without TLS. Each has a task that owns the socket; [`mod@drive`] runs it, [`bytes`], [`websocket`] and
 //! [`sctp`] carry its messages.
 
+mod acknowledgments;
 mod bytes;
 mod drive;
 pub(crate) mod port;

@@ -1,6 +1,7 @@
 //! SIP over SCTP (RFC 4168): one message of SIP is one message of SCTP, and each call has a stream
 //! ([`CallStreams`]). Messages are taken from any stream, as section 5.1 demands.
 
+use super::acknowledgments::{Acknowledgments, abort_after};
 use super::drive;
 use super::unread::Unread;
 use super::{closed, guarded, opened, sctp_tls};
@@ -13,14 +14,11 @@ use ringway_flow::{
     Broken, CallStreams, Carrier, Driver, EarlyCalls, Flows, Open, Pipes, WriteQueue,
 };
 use ringway_sansio::{CloseReason, FlowId, Peer, Program, Time, Transport};
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
-use tokio::time::{Instant, Sleep, sleep};
 
 /// Maximum number of messages handed up before other connections get their turn.
 const MESSAGES_A_TURN: usize = 32;
@@ -194,79 +192,6 @@ fn failed(association: &Association, error: &io::Error) -> CloseReason {
     CloseReason::Broken
 }
 
-/// Aborts an association that need not end in order.
-pub(super) fn cut(association: &Association, reason: CloseReason) {
-    if matches!(reason, CloseReason::SlowReader | CloseReason::HalfOpen | CloseReason::Broken) {
-        let _ = association.abort(b"");
-    }
-}
-
-/// How far a peer had come when that was last checked. Part of a message counts: a large one takes its time on
-/// a slow line.
-#[derive(Default)]
-struct Progress {
-    /// Messages acknowledged.
-    acknowledged: u64,
-    /// Chunks sent for the first time, of which there are no more without acknowledgements.
-    sent: u64,
-    /// The fewest bytes in flight since one of these changed.
-    least: u32,
-}
-
-impl Progress {
-    /// Whether it has come further.
-    fn moves(&mut self, acknowledged: u64, sent: u64, flying: u32) -> bool {
-        let further = (acknowledged, sent) != (self.acknowledged, self.sent);
-        // What is taken for lost flies no more either, but that ends.
-        let moves = further || flying < self.least;
-        if moves {
-            *self = Progress { acknowledged, sent, least: flying };
-        }
-        moves
-    }
-}
-
-/// Checks that a peer acknowledges what its association was given. That is in the association's buffer, not
-/// in a queue, however long the peer keeps its window closed.
-#[derive(Default)]
-pub(super) struct Acknowledged {
-    /// Messages of SCTP given.
-    pub(super) given: u64,
-    progress: Progress,
-    timer: Option<Pin<Box<Sleep>>>,
-}
-
-impl Acknowledged {
-    /// Fails if nothing was acknowledged for one `limit` to three, though something waited.
-    pub(super) fn check(
-        &mut self,
-        association: &Association,
-        limit: Duration,
-        cx: &mut Context<'_>,
-    ) -> Result<(), CloseReason> {
-        if self.given == self.progress.acknowledged {
-            return Ok(());
-        }
-        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(limit)));
-        while timer.as_mut().poll(cx).is_ready() {
-            // Over: nothing waits any more.
-            let (waiting, sent, flying) = association.statistics().map_or((0, 0, 0), |s| {
-                (s.unacknowledged as u64, s.totals.chunks_sent, s.outstanding)
-            });
-            let moves = self.progress.moves(self.given.saturating_sub(waiting), sent, flying);
-            if waiting == 0 {
-                self.timer = None;
-                break;
-            }
-            if !moves {
-                return Err(CloseReason::SlowReader);
-            }
-            timer.as_mut().reset(Instant::now() + limit);
-        }
-        Ok(())
-    }
-}
-
 /// Carries messages until the association ends. Returns the reason.
 async fn run<H: Handler>(
     worker: &SharedWorker<H>,
@@ -279,7 +204,7 @@ async fn run<H: Handler>(
         driver.carrier().note_path(id, flows, path.remote, path.state);
     }
     let reason = drive::run(worker, driver).await;
-    cut(&association, reason);
+    abort_after(&association, reason);
     reason
 }
 
@@ -290,7 +215,7 @@ struct Messages {
     streams: Option<u16>,
     calls: CallStreams,
     early: EarlyCalls,
-    acknowledged: Acknowledged,
+    acknowledged: Acknowledgments,
     /// The message being received.
     buffer: Vec<u8>,
 }
@@ -302,7 +227,7 @@ impl Messages {
             streams: None,
             calls,
             early: EarlyCalls::default(),
-            acknowledged: Acknowledged::default(),
+            acknowledged: Acknowledgments::default(),
             buffer: Vec::new(),
         }
     }
@@ -370,7 +295,7 @@ impl Carrier<Context<'_>> for Messages {
         let options = SendOptions { stream: self.stream(message), ..SendOptions::default() };
         let mut bytes = Bytes::copy_from_slice(message);
         let given = ready!(self.association.poll_send(cx, &mut bytes, &options));
-        self.acknowledged.given += 1;
+        self.acknowledged.sent += 1;
         Poll::Ready(given.map(|()| queue.written(length)).map_err(|_| Broken))
     }
 
@@ -437,25 +362,5 @@ impl Carrier<Context<'_>> for Messages {
 impl Unread for Messages {
     fn unread(&self) -> usize {
         self.association.statistics().map_or(0, |s| s.unread)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A message of many chunks over a slow line, then a peer that takes nothing more.
-    #[test]
-    fn a_chunk_is_progress_and_a_chunk_sent_again_is_none() {
-        let mut progress = Progress::default();
-        // Chunks leave as others arrive; then the last fly, fewer and fewer.
-        for (sent, flying) in [(4, 5600), (7, 5600), (10, 8400), (10, 4200), (10, 1400)] {
-            assert!(progress.moves(0, sent, flying), "{sent} {flying}");
-        }
-        assert!(progress.moves(1, 12, 2800));
-        assert!(progress.moves(1, 12, 0), "taken for lost");
-        for flying in [1400, 0, 2800, 0] {
-            assert!(!progress.moves(1, 12, flying), "sent again");
-        }
     }
 }

@@ -16,7 +16,7 @@ pub(crate) fn max_files() -> Option<usize> {
 /// they are freed, and trim free memory at the end of a heap. By default it raises both thresholds with
 /// the sizes it sees, and retains tens of megabytes after a busy hour. To be called once, before the
 /// process has threads.
-pub fn keep_memory_small() {
+pub fn limit_memory_retention() {
     #[cfg(target_env = "gnu")]
     // SAFETY: mallopt only sets parameters of the allocator; both are documented in mallopt(3).
     unsafe {
@@ -29,7 +29,7 @@ pub fn keep_memory_small() {
 /// Returns unused memory to the system. The allocator otherwise retains what a burst needed, for as long
 /// as the process runs. To be called by the thread that owns the memory, also before its first burst,
 /// so that it starts in the state that it returns to.
-pub fn give_memory_back() {
+pub fn trim_memory() {
     #[cfg(target_env = "gnu")]
     {
         gather_cached_blocks();

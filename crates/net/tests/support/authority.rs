@@ -5,7 +5,7 @@ use ringway_net::{ClientCertificates, Identity, Roots, TlsClient, TlsServer};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use std::sync::Arc;
 
-/// A certificate authority of the test's own.
+/// A certificate authority for one test.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pub roots: Roots,
@@ -30,7 +30,7 @@ impl Authority {
         Identity::from_pem(pem.as_bytes(), key.serialize_pem().as_bytes(), "test").unwrap()
     }
 
-    /// A certificate and its key, for TLS of a test's own.
+    /// Returns a certificate and its key, for a TLS endpoint that is part of a test.
     pub fn shown(&self, name: &str) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
@@ -43,7 +43,7 @@ impl Authority {
     }
 }
 
-/// Shows one certificate and asks for none.
+/// Presents one certificate and requests none.
 pub fn tls_server(identity: &Identity) -> Arc<TlsServer> {
     Arc::new(TlsServer::new(std::slice::from_ref(identity), &ClientCertificates::NotAsked).unwrap())
 }

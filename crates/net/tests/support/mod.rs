@@ -1,4 +1,4 @@
-//! A handler that tells a test what happens to it, and endpoints that run it on threads.
+//! A handler that reports its inputs to a test, and endpoints that run it on threads.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used)]
 
 pub mod authority;
@@ -14,10 +14,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Longest a test waits for something that should happen, on however busy a machine.
+/// The time-out of an expected event, long enough for a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a handler was told.
+/// An input of a handler.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     Message {
@@ -38,7 +38,7 @@ pub enum Event {
         flow: Flow,
         reason: CloseReason,
     },
-    /// The number, and the worker that was told.
+    /// The report's number, and the worker that got it.
     NotSent(u64, u8),
     /// The same.
     CutOff(u64, u8),
@@ -46,19 +46,19 @@ pub enum Event {
     Batch(Backlog),
 }
 
-/// Something to do on the worker's thread.
+/// A function to run on the worker's thread.
 pub type Job = Box<dyn FnOnce(&mut Probe, Time, &mut Outbox) + Send>;
 
 pub struct Probe {
     pub worker: u8,
     pub events: Sender<Event>,
-    /// Whether every message is sent back where it came from.
+    /// Whether each message is sent back on its flow.
     pub echo: bool,
-    /// Whether messages are told.
+    /// Whether messages are reported.
     pub tell: bool,
-    /// How long every message takes.
+    /// The time that handling a message takes.
     pub pause: Duration,
-    /// Every message waits here for a word, until nobody is left to give it.
+    /// Handling a message waits for an item of this channel, until all its senders are dropped.
     pub gate: Option<Receiver<()>>,
     /// The share of new requests to discard while behind.
     pub shed: u32,
@@ -143,7 +143,7 @@ impl Handler for Probe {
     }
 }
 
-/// Endpoints that run until this is dropped.
+/// Endpoints, which run until this is dropped.
 pub struct Server {
     pub control: Control<Job>,
     pub events: Receiver<Event>,
@@ -183,12 +183,12 @@ impl Server {
         self.control.listeners()
     }
 
-    /// The address of the `n`-th listener.
+    /// Returns the address of the `n`-th listener.
     pub fn addr(&self, n: usize) -> SocketAddr {
         self.listeners()[n].addr
     }
 
-    /// Does something on a worker's thread.
+    /// Runs a function on a worker's thread.
     pub fn post(
         &self,
         worker: usize,
@@ -197,7 +197,7 @@ impl Server {
         assert!(self.control.mailboxes()[worker].try_post(Box::new(job)));
     }
 
-    /// Keeps a worker from all it would do until what is given back is dropped.
+    /// Blocks a worker until the returned value is dropped.
     pub fn hold(&self, worker: usize) -> Sender<()> {
         let (release, wait) = channel();
         let (tell, held) = channel();
@@ -209,9 +209,9 @@ impl Server {
         release
     }
 
-    /// Waits until a worker has done what was posted to it, and has told what of that failed.
+    /// Waits until a worker has run what was posted to it, and has reported what failed.
     pub fn settle(&self, worker: usize) {
-        // What fails is told after all that was taken together: the second is taken after that.
+        // Failures are reported after a whole batch of posts; the second post is in a later batch.
         drop(self.hold(worker));
         drop(self.hold(worker));
     }
@@ -222,7 +222,7 @@ impl Server {
         self.post(worker, move |_, _, out| out.push(to, report, |b| b.extend_from_slice(&bytes)));
     }
 
-    /// The next event that `want` takes; others are passed over.
+    /// Returns the next event for which `want` returns a value; others are dropped.
     pub fn wait<T>(&self, mut want: impl FnMut(&Event) -> Option<T>) -> T {
         let end = std::time::Instant::now() + PATIENCE;
         loop {
@@ -262,7 +262,7 @@ impl Server {
         })
     }
 
-    /// The sum of one counter over all workers.
+    /// Returns the sum of one counter over all workers.
     pub fn count(&self, name: &str) -> u64 {
         let mut sum = None;
         for counters in self.control.counters() {
@@ -275,7 +275,7 @@ impl Server {
         sum.expect("a counter of that name")
     }
 
-    /// Waits until a counter stands at `value`: counting may come a moment after what is counted.
+    /// Waits until a counter is at `value`: it may be updated shortly after the event that it counts.
     pub fn wait_count(&self, name: &str, value: u64) {
         let end = std::time::Instant::now() + PATIENCE;
         while self.count(name) != value && std::time::Instant::now() < end {
@@ -284,7 +284,7 @@ impl Server {
         assert_eq!(self.count(name), value, "{name}");
     }
 
-    /// Stops, and gives the handlers back.
+    /// Stops the endpoints, and returns their handlers.
     pub fn stop(mut self, grace: Duration) -> Vec<Probe> {
         self.control.stop(grace);
         std::mem::take(&mut self.threads)
@@ -307,7 +307,7 @@ pub fn listen(specs: &[(Transport, &str)]) -> Config {
     Config::new(specs.iter().map(|(t, a)| Bind::at(*t, a.parse().unwrap())))
 }
 
-/// A message with a body of `n` bytes, framed for a stream.
+/// Returns a message with a body of `n` bytes, framed for a stream.
 pub fn sip(tag: &str, n: usize) -> Vec<u8> {
     request("MESSAGE", tag, n)
 }
@@ -323,7 +323,7 @@ pub fn request(method: &str, tag: &str, n: usize) -> Vec<u8> {
     m
 }
 
-/// A target without a name.
+/// Returns a target without a name.
 pub fn peer(transport: Transport, remote: SocketAddr) -> Target {
     Target::Peer { transport, remote, name: None }
 }

@@ -1,4 +1,4 @@
-//! A network of the test's own.
+//! A network namespace for one test.
 #![allow(unsafe_code)]
 
 use socket2::{Domain, Socket, Type};
@@ -11,8 +11,8 @@ use std::process::Command;
 /// Set in the process that runs in a namespace.
 const INSIDE: &str = "RINGWAY_TEST_INSIDE";
 
-/// Runs the named test of this file again, in a process that has a network for itself. Gives whether
-/// this is that process. Where the system lets us have no namespace there is nothing to test with.
+/// Runs the named test of this file again, in a process with its own network namespace. Returns whether this is
+/// that process. Where the system allows no namespace the test does nothing.
 pub fn inside_a_namespace(test: &str) -> bool {
     if std::env::var_os(INSIDE).is_some() {
         return true;
@@ -21,11 +21,11 @@ pub fn inside_a_namespace(test: &str) -> bool {
     command.args([test, "--exact", "--nocapture", "--test-threads=1"]).env(INSIDE, "1");
     // SAFETY: no precondition.
     let map = format!("0 {} 1", unsafe { libc::geteuid() });
-    // SAFETY: between fork and exec only system calls are made, with memory that was there before.
+    // SAFETY: between fork and exec only system calls are made, with memory allocated before.
     unsafe {
         command.pre_exec(move || {
             let done = libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNET) == 0 && {
-                // Root in there, so that exec keeps what may be done to interfaces.
+                // Root in the namespace, so that exec keeps the capability to configure interfaces.
                 let file = libc::open(c"/proc/self/uid_map".as_ptr(), libc::O_WRONLY);
                 libc::write(file, map.as_ptr().cast(), map.len()) == map.len() as isize
             };
@@ -61,7 +61,7 @@ pub fn loopback(mtu: i32) {
     }
 }
 
-/// Adds an address of a network of 256 to an interface, and brings it up; or, for an alias such as `lo:1`, takes it away.
+/// Adds an address of a /24 network to an interface, and brings it up; or removes it, for an alias such as `lo:1`.
 pub fn address(interface: &str, address: Option<Ipv4Addr>) {
     let socket = UdpSocket::from(Socket::new(Domain::IPV4, Type::DGRAM, None).unwrap());
     // SAFETY: all zeroes is a value of this plain C structure.
@@ -79,7 +79,7 @@ pub fn address(interface: &str, address: Option<Ipv4Addr>) {
     let mut value: libc::__c_anonymous_ifr_ifru = unsafe { std::mem::zeroed() };
     let mut flags = 0;
     if let Some(ip) = address {
-        // A device that leads to one host alone would be given no network by itself.
+        // A point-to-point device gets no network by default.
         let network = Ipv4Addr::new(255, 255, 255, 0);
         for (what, ip) in [(libc::SIOCSIFADDR, ip), (libc::SIOCSIFNETMASK, network)] {
             let name = libc::sockaddr_in {
@@ -95,12 +95,12 @@ pub fn address(interface: &str, address: Option<Ipv4Addr>) {
         }
         flags = libc::IFF_UP | libc::IFF_RUNNING;
     }
-    // An alias that is taken down is no more.
+    // Taking an alias down removes it.
     value.ifru_flags = flags as libc::c_short;
     set(libc::SIOCSIFFLAGS, value);
 }
 
-/// Has this thread lose every right over the network it is in.
+/// Drops every capability of this thread over its network namespace.
 pub fn lose_rights() -> io::Result<()> {
     // SAFETY: no precondition.
     if unsafe { libc::unshare(libc::CLONE_NEWUSER) } == 0 {

@@ -8,9 +8,9 @@
 
 mod session;
 
+use super::acknowledgments::{Acknowledgments, abort_after};
 use super::drive::drive;
 use super::port::{MAX_SCTP_MESSAGE, TLS_SESSIONS};
-use super::sctp::{Acknowledged, cut};
 use super::unread::Unread;
 use super::{guarded, opened};
 use crate::handler::Handler;
@@ -65,7 +65,7 @@ struct Sessions {
     patience: Duration,
     pairs: Vec<Pair>,
     early: EarlyCalls,
-    acknowledged: Acknowledged,
+    acknowledged: Acknowledgments,
     /// Messages of SCTP that dead pairs gave.
     given: u64,
     /// Whom the first pair's certificate stands for, once that is known.
@@ -108,7 +108,7 @@ impl Sessions {
             patience,
             pairs,
             early: EarlyCalls::default(),
-            acknowledged: Acknowledged::default(),
+            acknowledged: Acknowledgments::default(),
             given: 0,
             domains: None,
             buffer: Vec::new(),
@@ -258,7 +258,7 @@ impl Sessions {
 impl Sessions {
     /// The pair that a message goes by; `None` while that is in its handshake.
     fn index(&mut self, message: &[u8]) -> Option<usize> {
-        let call = CallStreams::alike().hash(message);
+        let call = CallStreams::symmetric().hash(message);
         let pair = stream_of(call, self.pairs.len() as u16);
         let open = matches!(self.pairs[usize::from(pair)], Pair::Open(_));
         if !self.is_client() {
@@ -324,7 +324,7 @@ impl Sessions {
         let received = flows.receive(now, id, &mut session.messages, &[], |message| {
             // The peer cannot begin the pair that this call asks for.
             if client && index == 0 {
-                wanted |= 1 << CallStreams::alike().stream(message, pairs);
+                wanted |= 1 << CallStreams::symmetric().stream(message, pairs);
             }
         });
         (0..pairs).filter(|pair| wanted >> pair & 1 == 1).for_each(|pair| self.ask(pair));
@@ -381,7 +381,7 @@ impl Carrier<Context<'_>> for Sessions {
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), CloseReason>> {
         let given: u64 = self.pairs.iter_mut().filter_map(|p| Some(p.session()?.given)).sum();
-        self.acknowledged.given = self.given + given;
+        self.acknowledged.sent = self.given + given;
         let limit = flows.limits().write_stall;
         if let Err(reason) = self.acknowledged.check(&self.association, limit, cx) {
             return Poll::Ready(Err(reason));
@@ -502,6 +502,6 @@ async fn run<H: Handler>(
     opened(worker, id, local, &Peer { domains, inbound });
     let association = sessions.association.clone();
     let reason = drive(worker, id, sessions).await;
-    cut(&association, reason);
+    abort_after(&association, reason);
     Ok(reason)
 }

@@ -1,4 +1,4 @@
-//! A flood of forged packets against one host: `flood [COUNT]`, by default a million.
+//! A flood of forged packets against one host, in virtual time.
 //!
 //! One association is established. Then COUNT INITs come from forged sources, each answered and none
 //! stored; COUNT forged cookies; and COUNT packets with the peer's addresses, with DATA, SACK,
@@ -6,28 +6,35 @@
 //! the process's memory, and shows that the association still works. It fails when anything was stored
 //! or accepted.
 
-#![allow(clippy::print_stdout, clippy::expect_used)]
+#![allow(clippy::expect_used)]
 
+use crate::say;
 use ringway_sansio::{Addressing, Endpoint, Random, SplitMix, Time};
 use ringway_sctp::wire::chunk::{self, Chunk, kind};
 use ringway_sctp::wire::{Init, InitParameters, Writer};
 use ringway_sctp::{AssocId, Event, Limits, PROTOCOL, Sctp, SendOptions, Settings, Tsn};
 use std::net::{IpAddr, Ipv4Addr};
-use std::process::ExitCode;
 use std::time::Instant;
 
 const A: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const B: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 const PORT: u16 = 5060;
 const PEER_PORT: u16 = 40_000;
-/// A page table, an allocator's slack: what a process may gain without having kept anything.
+/// Growth of the process's memory that is not state of the protocol: page tables, the allocator's slack.
 const SLACK: u64 = 256 << 10;
 
 /// Bytes of memory that the process uses.
 fn resident() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").ok();
     let pages = pages.as_deref().and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());
-    pages.expect("Linux tells") * 4096
+    pages.expect("Linux has statm") * 4096
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Packets of each kind
+    #[arg(default_value_t = 1_000_000)]
+    count: u64,
 }
 
 struct World {
@@ -43,7 +50,7 @@ struct World {
 
 impl World {
     fn new() -> World {
-        // No brake: every INIT is answered, which is the most work that strangers can make.
+        // No limit on INITs: each is answered, which costs more than anything else that strangers can send.
         let limits = Limits { inits_per_second: u32::MAX, ..Limits::default() };
         let settings = Settings { heartbeat_interval: None, ..Settings::default() };
         let host = |seed| Sctp::new(limits, settings, Box::new(SplitMix::new(seed))).expect("good");
@@ -89,7 +96,7 @@ impl World {
         }
     }
 
-    /// Whether a message still goes over, each way once.
+    /// Sends a message each way. Returns whether both arrived and there is one association.
     fn works(&mut self) -> bool {
         let (options, text) = (SendOptions::default(), vec![1, 2, 3]);
         let sent = self.a.send(self.now, self.from, &options, text.clone()).is_ok()
@@ -104,7 +111,7 @@ impl World {
     }
 
     /// Delivers a packet with these chunks to B. Returns the number of answers.
-    fn give(&mut self, source: IpAddr, port: u16, tag: u32, chunks: &[u8]) -> u64 {
+    fn deliver(&mut self, source: IpAddr, port: u16, tag: u32, chunks: &[u8]) -> u64 {
         self.buffer.clear();
         let mut writer = Writer::new(&mut self.buffer, 65_535, port, PORT, tag);
         writer.chunks().extend_from_slice(chunks);
@@ -119,6 +126,7 @@ impl World {
         answers
     }
 
+    /// Returns an address without an association.
     fn stranger(&mut self) -> IpAddr {
         let random = self.random.next_u64() as u32;
         // Unicast, and not a local address.
@@ -126,7 +134,7 @@ impl World {
     }
 }
 
-/// Chunks that would do harm if they were believed.
+/// Returns chunks that would do harm if they were accepted.
 fn forged(n: u64) -> Vec<u8> {
     let mut out = Vec::new();
     match n % 6 {
@@ -142,15 +150,16 @@ fn forged(n: u64) -> Vec<u8> {
     out
 }
 
-fn main() -> ExitCode {
-    let count = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(1_000_000u64);
+/// Sends the flood. Returns whether nothing was stored or accepted, and the association still works.
+pub(crate) fn run(Options { count }: &Options) -> bool {
+    let count = *count;
     let mut world = World::new();
     let mut init = Vec::new();
     let fixed = Init::fixed(0x5c1f7, 100_000, (10, 10), Tsn::new(5000));
     InitParameters::default().emit(&mut init, kind::INIT, &fixed);
     let mut good = world.works();
     for what in ["INITs", "cookies", "packets of the peer's"] {
-        // What is reused has been taken before it is measured.
+        // A first round allocates the buffers that are then reused.
         for warm in [true, false] {
             let before = resident();
             let (clock, mut answers) = (Instant::now(), 0);
@@ -160,15 +169,15 @@ fn main() -> ExitCode {
                 let port = 1024 + (n % 60_000) as u16;
                 let tag = world.random.next_u64() as u32 | 1;
                 answers += match what {
-                    "INITs" => world.give(stranger, port, 0, &init),
+                    "INITs" => world.deliver(stranger, port, 0, &init),
                     "cookies" => {
                         let mut echo = Vec::new();
                         let cookie: Vec<u8> =
                             (0..16).flat_map(|_| world.random.next_u64().to_be_bytes()).collect();
                         Chunk::CookieEcho(&cookie).emit(&mut echo);
-                        world.give(stranger, port, tag, &echo)
+                        world.deliver(stranger, port, tag, &echo)
                     }
-                    _ => world.give(A, PEER_PORT, tag, &forged(n)),
+                    _ => world.deliver(A, PEER_PORT, tag, &forged(n)),
                 };
             }
             if warm {
@@ -178,16 +187,16 @@ fn main() -> ExitCode {
             let micros = clock.elapsed().as_secs_f64() * 1e6 / rounds.max(1) as f64;
             let expected = if what == "INITs" { rounds } else { 0 };
             let works = world.works();
-            println!(
+            say(&format!(
                 "{rounds} {what}: {answers} answered, {} associations, {} KiB more memory, \
                  {micros:.2} us each, the association {}",
                 world.b.len(),
                 gained >> 10,
                 if works { "works" } else { "is broken" },
-            );
+            ));
             good &= works && answers == expected && gained <= SLACK;
         }
     }
-    println!("{} messages went over", world.messages);
-    if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    say(&format!("{} messages were delivered", world.messages));
+    good
 }

@@ -1,8 +1,8 @@
-//! Holds the kernel's SCTP to what the API promises, on a machine that has it: associations over
-//! loopback between two addresses on each side, of our own protocol in UDP and of the kernel's, to show
-//! that both look the same, and one between the two. Ends with an error that says so where the kernel
-//! has no SCTP.
+//! Checks the kernel's SCTP against the guarantees of the API, on a machine that has it: associations over
+//! loopback between two addresses on each side, first of Ringway's protocol in UDP, then of the kernel's, against
+//! the same expectations; then one between the two. Returns an error where the kernel has no SCTP.
 
+use crate::say;
 use ringway_net::sctp::{
     Association, Close, Config, Connect, Error, Event, Over, SendOptions, Settings, Stack, UDP_PORT,
 };
@@ -11,10 +11,10 @@ use std::time::Duration;
 
 const PORT: u16 = 5060;
 
-/// Where the kernel is told at which UDP port it is to take SCTP too (Linux 5.11 and later).
+/// The kernel's setting of the UDP port at which it receives SCTP too (Linux 5.11 and later).
 const UDP_PORT_OF_KERNEL: &str = "/proc/sys/net/sctp/udp_port";
 
-/// Messages of the longest exchange: an emulated machine is slow.
+/// Number of messages of the longest exchange, small enough for an emulated machine.
 const COUNT: u32 = 800;
 
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
@@ -27,7 +27,7 @@ fn on(stream: u16) -> SendOptions {
     SendOptions { stream, ppid: 7, ..SendOptions::default() }
 }
 
-/// An association of two stacks, or of one with itself.
+/// Opens an association between two stacks, or of one with itself.
 async fn pair(a: &Stack, b: &Stack) -> Outcome<[Association; 2]> {
     let listener = b.listen(&[ip(2), ip(4)], PORT, None)?;
     let encapsulation = b.udp_port().unwrap_or(UDP_PORT);
@@ -40,18 +40,18 @@ fn expect(what: &str, right: bool) -> Outcome {
     if right { Ok(()) } else { Err(format!("wrong: {what}").into()) }
 }
 
-/// Aborts an association; its other end is told why.
-async fn aborted([ours, theirs]: [Association; 2], reason_told: &str) -> Outcome {
+/// Aborts an association; the peer receives `expected_reason` as the reason.
+async fn aborted([ours, theirs]: [Association; 2], expected_reason: &str) -> Outcome {
     ours.abort(b"enough")?;
     match theirs.recv().await {
         Err(Error::Closed(Close::Aborted { code: 12, reason })) => {
-            expect("the reason", reason == reason_told)
+            expect("the reason", reason == expected_reason)
         }
         other => Err(format!("no abort: {other:?}").into()),
     }
 }
 
-async fn check(a: &Stack, b: &Stack, reason_told: &str) -> Outcome {
+async fn check(a: &Stack, b: &Stack, expected_reason: &str) -> Outcome {
     let [ours, theirs] = pair(a, b).await?;
     ours.send("hello", &SendOptions { unordered: true, ..on(3) }).await?;
     let got = theirs.recv().await?.ok_or("no message")?;
@@ -60,8 +60,8 @@ async fn check(a: &Stack, b: &Stack, reason_told: &str) -> Outcome {
     expect("port", theirs.ports()?.0 == PORT)?;
     let paths = ours.paths()?;
     expect("paths", paths.len() == 2 && paths.iter().any(|p| p.primary && p.remote == ip(2)))?;
-    // Events and messages come to different tasks.
-    let told = tokio::spawn({
+    // Events and messages are received by different tasks.
+    let watching = tokio::spawn({
         let theirs = theirs.clone();
         async move {
             let mut events = Vec::new();
@@ -78,9 +78,9 @@ async fn check(a: &Stack, b: &Stack, reason_told: &str) -> Outcome {
             while let Some(got) = theirs.recv_into(&mut bytes).await? {
                 if got.end {
                     let number = u32::from(bytes[0]) | u32::from(bytes[1]) << 8;
-                    let place = &mut next[usize::from(got.stream)];
-                    let right = number == *place && bytes.len() == 2 + 50 * number as usize;
-                    *place += 1;
+                    let expected = &mut next[usize::from(got.stream)];
+                    let right = number == *expected && bytes.len() == 2 + 50 * number as usize;
+                    *expected += 1;
                     count += u32::from(right);
                     bytes.clear();
                 }
@@ -101,11 +101,11 @@ async fn check(a: &Stack, b: &Stack, reason_told: &str) -> Outcome {
     ours.shutdown().await?;
     let count = reading.await??;
     expect(&format!("{count} of {COUNT} messages in order"), count == COUNT)?;
-    let events = told.await?;
+    let events = watching.await?;
     expect(&format!("{events:?}"), events.last() == Some(&Event::Closed(Close::Finished)))?;
     let late = ours.send("late", &on(0)).await;
     expect("sending after the end", late.is_err())?;
-    // A large message, its room, an abort with its reason.
+    // A large message, and an abort with its reason.
     let [ours, theirs] = pair(a, b).await?;
     let (large, options) = (vec![5; 100_000], on(0));
     let (sent, got) = tokio::join!(ours.send(large.clone(), &options), async {
@@ -115,8 +115,8 @@ async fn check(a: &Stack, b: &Stack, reason_told: &str) -> Outcome {
     });
     sent?;
     expect("a large message", got? == large)?;
-    aborted([ours, theirs], reason_told).await?;
-    // The last handle dropped ends it in order.
+    aborted([ours, theirs], expected_reason).await?;
+    // The drop of the last handle shuts the association down.
     let [ours, theirs] = pair(a, b).await?;
     ours.send("last", &on(0)).await?;
     drop(ours);
@@ -124,26 +124,27 @@ async fn check(a: &Stack, b: &Stack, reason_told: &str) -> Outcome {
     expect("the end", theirs.recv().await?.is_none())
 }
 
-#[allow(clippy::print_stdout)]
-fn main() -> Outcome {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let settings = Settings { send_buffer: 300_000, ..Settings::default() };
-        let udp = |last: [u8; 2]| Over::Udp { locals: last.map(ip).to_vec(), port: 0 };
-        let stack = |over| Stack::new(Config { settings, ..Config::new(over) });
-        let patience = Duration::from_secs(60);
-        let own = [stack(udp([1, 3]))?, stack(udp([2, 4]))?];
-        tokio::time::timeout(patience, check(&own[0], &own[1], "enough")).await??;
-        println!("ok: our own in UDP");
-        let kernel = stack(Over::Kernel)?;
-        tokio::time::timeout(patience, check(&kernel, &kernel, "")).await??;
-        println!("ok: the kernel's");
-        std::fs::write(UDP_PORT_OF_KERNEL, UDP_PORT.to_string())
-            .map_err(|error| format!("{UDP_PORT_OF_KERNEL}: {error}"))?;
-        // No more than single packets: Linux 6.1 falls over a train that is for its own SCTP.
-        let mixed = tokio::time::timeout(patience, pair(&own[0], &kernel)).await??;
-        tokio::time::timeout(patience, aborted(mixed, "enough")).await??;
-        println!("ok: the kernel's tells what ended it");
-        Ok(())
-    })
+async fn compare() -> Outcome {
+    let settings = Settings { send_buffer: 300_000, ..Settings::default() };
+    let udp = |last: [u8; 2]| Over::Udp { locals: last.map(ip).to_vec(), port: 0 };
+    let stack = |over| Stack::new(Config { settings, ..Config::new(over) });
+    let limit = Duration::from_secs(60);
+    let userspace = [stack(udp([1, 3]))?, stack(udp([2, 4]))?];
+    tokio::time::timeout(limit, check(&userspace[0], &userspace[1], "enough")).await??;
+    say("ok: Ringway's in UDP");
+    let kernel = stack(Over::Kernel)?;
+    tokio::time::timeout(limit, check(&kernel, &kernel, "")).await??;
+    say("ok: the kernel's");
+    std::fs::write(UDP_PORT_OF_KERNEL, UDP_PORT.to_string())
+        .map_err(|error| format!("{UDP_PORT_OF_KERNEL}: {error}"))?;
+    // Only single packets: Linux 6.1 fails on a train that is for its own SCTP.
+    let mixed = tokio::time::timeout(limit, pair(&userspace[0], &kernel)).await??;
+    tokio::time::timeout(limit, aborted(mixed, "enough")).await??;
+    say("ok: the kernel reports the reason of an abort");
+    Ok(())
+}
+
+/// Runs all checks.
+pub(crate) async fn run() -> Result<bool, String> {
+    compare().await.map(|()| true).map_err(|error| error.to_string())
 }
