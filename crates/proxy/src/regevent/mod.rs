@@ -17,7 +17,6 @@ mod watch;
 use crate::gruu::Gruus;
 use crate::keys::{Purpose, Secret};
 use crate::location::{Change, LocationStore};
-use document::Document;
 pub use document::MAX_DOCUMENT;
 use hashbrown::HashMap;
 use ringway_sansio::{Duration, Flow, Random, Time, TimerId, TimerWheel};
@@ -26,7 +25,7 @@ use siphasher::sip::SipHasher13;
 use slab::Slab;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use subscription::{Due, Subscription};
+use subscription::{Answered, Subscription};
 pub use subscription::{Notify, NotifyId};
 pub use watch::MAX_ENDED;
 use watch::Watch;
@@ -171,11 +170,7 @@ impl RegEvents {
         if watch.look(now, why, store, &self.ids) {
             let dropped = watch.bound();
             for &index in &watch.subscriptions {
-                let subscription = &mut self.subscriptions[index];
-                if !subscription.is_over() {
-                    subscription.due = subscription.due.max(Due::Changes);
-                    subscription.lost |= dropped.is_some_and(|upto| subscription.seen < upto);
-                }
+                self.subscriptions[index].note_change(dropped);
             }
             let notified: Vec<usize> = watch.subscriptions.clone();
             for index in notified {
@@ -189,33 +184,19 @@ impl RegEvents {
     pub fn poll_notify(&mut self, now: Time, buf: &mut Vec<u8>) -> Option<Notify> {
         while let Some(index) = self.ready.pop_front() {
             let Some(subscription) = self.subscriptions.get_mut(index) else { continue };
-            subscription.queued = false;
-            if subscription.due == Due::Nothing || subscription.in_flight.is_some() {
-                continue;
-            }
+            let Some(full) = subscription.take_due() else { continue };
             let Some(watch) = self.watches.get_mut(&subscription.aor) else { continue };
-            let full = subscription.due > Due::Changes || subscription.lost;
             self.body.clear();
-            let document = Document {
-                watch,
-                version: subscription.version,
-                full,
-                since: subscription.seen,
-                own: subscription.own,
-                now,
-                gruus: &self.gruus,
-            };
+            let document = subscription.document(now, watch, full, &self.gruus);
             let said = document.write(&mut self.body);
-            subscription.seen = watch.serial;
-            if !said && subscription.due == Due::Changes {
+            if !subscription.note_said(watch.serial, said) {
                 // What happened has been undone meanwhile.
-                subscription.due = Due::Nothing;
                 continue;
             }
             self.serial = self.serial.wrapping_add(1);
             let notify = subscription.write_notify(now, index, self.serial, &self.body, buf);
             let seen = watch.subscriptions.iter().filter_map(|&i| self.subscriptions.get(i));
-            let seen = seen.map(|subscription| subscription.seen).min();
+            let seen = seen.map(Subscription::seen).min();
             watch.forget(seen.unwrap_or(u64::MAX));
             return Some(notify);
         }
@@ -232,18 +213,11 @@ impl RegEvents {
     ) {
         let index = id.index as usize;
         let Some(subscription) = self.subscriptions.get_mut(index) else { return };
-        if subscription.in_flight != Some(id.serial) || status < 200 {
-            return;
+        match subscription.note_answer(id.serial, status) {
+            Answered::Nothing => {}
+            Answered::Last => self.remove(index, store),
+            Answered::Next => self.schedule(now, index),
         }
-        subscription.in_flight = None;
-        if subscription.ended || ends_subscription(status) {
-            self.remove(index, store);
-            return;
-        }
-        // RFC 6665 section 4.2.2: a failure is no reason to notify again; but what was lost is made
-        // good with the next notification.
-        subscription.lost |= status >= 300;
-        self.schedule(now, index);
     }
 
     /// When [`RegEvents::handle_timeout`] must be called next.
@@ -256,14 +230,11 @@ impl RegEvents {
         while let Some(deadline) = self.wheel.expire(now) {
             match deadline {
                 Deadline::Expiry(index) => {
-                    let subscription = &mut self.subscriptions[index];
-                    subscription.expiry = TimerId::NONE;
-                    // RFC 6665 section 4.2.1.4.
-                    subscription.due = Due::Last;
+                    self.subscriptions[index].expire();
                     self.schedule(now, index);
                 }
                 Deadline::Interval(index) => {
-                    self.subscriptions[index].interval = TimerId::NONE;
+                    self.subscriptions[index].end_interval();
                     self.schedule(now, index);
                 }
                 Deadline::Contact(aor) => {
@@ -278,26 +249,11 @@ impl RegEvents {
 
     /// Queues a subscription that has something to say, now or when it may.
     fn schedule(&mut self, now: Time, index: usize) {
-        let subscription = &mut self.subscriptions[index];
-        if subscription.due == Due::Nothing
-            || subscription.in_flight.is_some()
-            || subscription.queued
-        {
-            return;
+        let (wheel, min_interval) = (&mut self.wheel, self.config.min_interval);
+        let timer = |at| wheel.set(at, Deadline::Interval(index));
+        if self.subscriptions[index].schedule(now, min_interval, timer) {
+            self.ready.push_back(index);
         }
-        // RFC 3680 section 4.10. A SUBSCRIBE is answered at once (RFC 6665 section 4.2.1.2).
-        if subscription.due == Due::Changes
-            && let Some(last) = subscription.last
-            && last + self.config.min_interval > now
-        {
-            if subscription.interval == TimerId::NONE {
-                let at = last + self.config.min_interval;
-                subscription.interval = self.wheel.set(at, Deadline::Interval(index));
-            }
-            return;
-        }
-        subscription.queued = true;
-        self.ready.push_back(index);
     }
 
     /// Sets the timer for the next contact of `aor` that expires.
@@ -312,8 +268,9 @@ impl RegEvents {
 
     fn remove(&mut self, index: usize, store: &dyn LocationStore) {
         let subscription = self.subscriptions.remove(index);
-        self.wheel.cancel(subscription.expiry);
-        self.wheel.cancel(subscription.interval);
+        for timer in subscription.timers() {
+            self.wheel.cancel(timer);
+        }
         self.dialogs.remove(&subscription.dialog.local_tag);
         let Some(watch) = self.watches.get_mut(&subscription.aor) else { return };
         watch.subscriptions.retain(|i| *i != index);
@@ -357,11 +314,6 @@ impl RegEvents {
             Err((status, reason)) => Subscribed { status, reason, to_tag: None },
         }
     }
-}
-
-/// RFC 6665 section 4.2.2: after these, and after none at all, the subscription is removed.
-fn ends_subscription(status: u16) -> bool {
-    matches!(status, 404 | 405 | 408 | 410 | 416 | 480..=485 | 489 | 501 | 604)
 }
 
 #[cfg(test)]

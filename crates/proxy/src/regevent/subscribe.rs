@@ -1,12 +1,12 @@
 //! SUBSCRIBE: what it must hold, and what it begins, prolongs or ends (RFC 6665 section 4.2.1).
 
 use super::document::CONTENT_TYPE;
-use super::subscription::{Dialog, Due, Subscription};
+use super::subscription::{Dialog, Subscription};
 use super::watch::Watch;
 use super::{Deadline, MAX_DIALOG, RETRY_AFTER, RegEvents};
 use crate::location::LocationStore;
 use crate::registrar::{is_behind_nat, seconds, unsupported};
-use ringway_sansio::{Duration, Flow, Random, Time, TimerId};
+use ringway_sansio::{Duration, Flow, Random, Time};
 use ringway_sip::header::Params;
 use ringway_sip::{HeaderId, Message, NameAddr, Uri, write};
 
@@ -102,7 +102,7 @@ impl RegEvents {
         subscription.dialog.contact = subscriber.contact.into();
         subscription.dialog.flow = way_back(request, subscriber.flow);
         subscription.dialog.source = subscriber.flow.remote.ip();
-        subscription.own = subscriber.own;
+        subscription.set_own(subscriber.own);
         self.set_expiry(subscriber.now, index, expires);
         Ok(())
     }
@@ -128,22 +128,8 @@ impl RegEvents {
         let tag = new_tag(self.worker, random);
         let dialog = self.dialog(subscriber, request, event, &tag, random)?;
         let aor = self.watch(subscriber, store);
-        let index = self.subscriptions.insert(Subscription {
-            aor: aor.clone(),
-            own: subscriber.own,
-            dialog,
-            version: 0,
-            seen: 0,
-            expires: subscriber.now,
-            due: Due::Full,
-            lost: false,
-            in_flight: None,
-            queued: false,
-            ended: false,
-            last: None,
-            expiry: TimerId::NONE,
-            interval: TimerId::NONE,
-        });
+        let subscription = Subscription::new(subscriber.now, aor.clone(), subscriber.own, dialog);
+        let index = self.subscriptions.insert(subscription);
         self.dialogs.insert(tag.clone(), index);
         if let Some(watch) = self.watches.get_mut(&aor) {
             watch.subscriptions.push(index);
@@ -214,15 +200,11 @@ impl RegEvents {
     /// (RFC 6665 section 4.2.1.2 and section 4.4.3).
     fn set_expiry(&mut self, now: Time, index: usize, expires: u32) {
         let subscription = &mut self.subscriptions[index];
-        self.wheel.cancel(subscription.expiry);
-        subscription.expires = now + Duration::from_secs(u64::from(expires));
-        if expires > 0 {
-            subscription.due = Due::Full;
-            subscription.expiry = self.wheel.set(subscription.expires, Deadline::Expiry(index));
-        } else {
-            subscription.due = Due::Last;
-            subscription.expiry = TimerId::NONE;
-        }
+        let [expiry, _] = subscription.timers();
+        self.wheel.cancel(expiry);
+        let until = now + Duration::from_secs(u64::from(expires));
+        let timer = (expires > 0).then(|| self.wheel.set(until, Deadline::Expiry(index)));
+        subscription.prolong(until, timer);
         self.schedule(now, index);
     }
 }

@@ -1,7 +1,9 @@
 //! One subscription: its dialog, what was reported to it, and its NOTIFY (RFC 6665 section 4.2.2).
 
-use super::document::CONTENT_TYPE;
-use ringway_sansio::{Flow, Time, TimerId};
+use super::document::{CONTENT_TYPE, Document};
+use super::watch::Watch;
+use crate::gruu::Gruus;
+use ringway_sansio::{Duration, Flow, Time, TimerId};
 use ringway_sip::message::Method;
 use ringway_sip::write::{self, Party, Request};
 use std::net::IpAddr;
@@ -88,36 +90,189 @@ impl Dialog {
     }
 }
 
+/// One subscription.
 pub(super) struct Subscription {
     pub(super) aor: Arc<[u8]>,
     /// Whether the subscriber may register here.
-    pub(super) own: bool,
+    own: bool,
     pub(super) dialog: Dialog,
     /// Version of the next document.
-    pub(super) version: u64,
+    version: u64,
     /// Serial number of the last change that has been reported.
-    pub(super) seen: u64,
-    pub(super) expires: Time,
-    pub(super) due: Due,
+    seen: u64,
+    expires: Time,
+    due: Due,
     /// Whether a notification was not understood, so that the next must be full.
-    pub(super) lost: bool,
+    lost: bool,
     /// Number of the NOTIFY that is not answered yet. The next one waits for that: they must arrive
     /// in order.
-    pub(super) in_flight: Option<u32>,
+    in_flight: Option<u32>,
     /// Whether it waits in the queue of those that are ready.
-    pub(super) queued: bool,
+    queued: bool,
     /// Whether the NOTIFY that ends it has been sent.
-    pub(super) ended: bool,
+    ended: bool,
     /// When the last notification was sent.
-    pub(super) last: Option<Time>,
-    pub(super) expiry: TimerId,
-    pub(super) interval: TimerId,
+    last: Option<Time>,
+    expiry: TimerId,
+    interval: TimerId,
+}
+
+/// What follows from the answer to a NOTIFY.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Answered {
+    /// It was no answer to the one that is waited for.
+    Nothing,
+    /// The subscription is over.
+    Last,
+    /// The next one may be sent.
+    Next,
 }
 
 impl Subscription {
+    /// A subscription to `aor` that has been told nothing yet; see [`Subscription::prolong`].
+    pub(super) fn new(now: Time, aor: Arc<[u8]>, own: bool, dialog: Dialog) -> Subscription {
+        Subscription {
+            aor,
+            own,
+            dialog,
+            version: 0,
+            seen: 0,
+            expires: now,
+            due: Due::Nothing,
+            lost: false,
+            in_flight: None,
+            queued: false,
+            ended: false,
+            last: None,
+            expiry: TimerId::NONE,
+            interval: TimerId::NONE,
+        }
+    }
+
+    /// Serial number of the last change that has been reported.
+    pub(super) fn seen(&self) -> u64 {
+        self.seen
+    }
+
+    /// Whether its last NOTIFY has not been answered yet.
+    pub(super) fn waits_for_answer(&self) -> bool {
+        self.in_flight.is_some()
+    }
+
+    /// Whether the subscriber knows all there is, as far as we know.
+    #[cfg(test)]
+    pub(super) fn is_up_to_date(&self) -> bool {
+        self.due == Due::Nothing && !self.waits_for_answer() && !self.lost
+    }
+
+    /// Its timers, which end with it.
+    pub(super) fn timers(&self) -> [TimerId; 2] {
+        [self.expiry, self.interval]
+    }
+
     /// Whether it has ended, or will when its last NOTIFY is answered.
     pub(super) fn is_over(&self) -> bool {
         self.due == Due::Last || self.ended
+    }
+
+    /// It lasts until `expires`, for which `timer` is set, or ends now without one. The subscriber is owed
+    /// a NOTIFY either way (RFC 6665 section 4.2.1.2 and section 4.4.3).
+    pub(super) fn prolong(&mut self, expires: Time, timer: Option<TimerId>) {
+        self.expires = expires;
+        self.due = if timer.is_some() { Due::Full } else { Due::Last };
+        self.expiry = timer.unwrap_or(TimerId::NONE);
+    }
+
+    /// The sender of the last SUBSCRIBE may register here, or may not.
+    pub(super) fn set_own(&mut self, own: bool) {
+        self.own = own;
+    }
+
+    /// Its time is over (RFC 6665 section 4.2.1.4).
+    pub(super) fn expire(&mut self) {
+        self.expiry = TimerId::NONE;
+        self.due = Due::Last;
+    }
+
+    /// The least time between two notifications has passed.
+    pub(super) fn end_interval(&mut self) {
+        self.interval = TimerId::NONE;
+    }
+
+    /// Something has changed. `dropped` is the serial number up to which changes are forgotten.
+    pub(super) fn note_change(&mut self, dropped: Option<u64>) {
+        if !self.is_over() {
+            self.due = self.due.max(Due::Changes);
+            self.lost |= dropped.is_some_and(|upto| self.seen < upto);
+        }
+    }
+
+    /// Whether it is to be queued as ready now. If it must wait, `timer` is set for when it may be.
+    pub(super) fn schedule(
+        &mut self,
+        now: Time,
+        min_interval: Duration,
+        timer: impl FnOnce(Time) -> TimerId,
+    ) -> bool {
+        if self.due == Due::Nothing || self.waits_for_answer() || self.queued {
+            return false;
+        }
+        // RFC 3680 section 4.10. A SUBSCRIBE is answered at once (RFC 6665 section 4.2.1.2).
+        let earliest = self.last.filter(|_| self.due == Due::Changes).map(|at| at + min_interval);
+        if let Some(at) = earliest.filter(|&at| at > now) {
+            if self.interval == TimerId::NONE {
+                self.interval = timer(at);
+            }
+            return false;
+        }
+        self.queued = true;
+        true
+    }
+
+    /// It is taken out of the queue. Returns whether the subscriber is owed the full state; `None` if
+    /// nothing is to be sent.
+    pub(super) fn take_due(&mut self) -> Option<bool> {
+        self.queued = false;
+        let nothing = self.due == Due::Nothing || self.waits_for_answer();
+        (!nothing).then_some(self.due > Due::Changes || self.lost)
+    }
+
+    /// The next document for the subscriber.
+    pub(super) fn document<'d>(
+        &self,
+        now: Time,
+        watch: &'d Watch,
+        full: bool,
+        gruus: &'d Gruus,
+    ) -> Document<'d> {
+        let &Subscription { version, seen: since, own, .. } = self;
+        Document { watch, version, full, since, own, now, gruus }
+    }
+
+    /// A document up to this serial number has been written, and has said something or nothing. Returns
+    /// whether it is to be sent.
+    pub(super) fn note_said(&mut self, serial: u64, said: bool) -> bool {
+        self.seen = serial;
+        let needless = !said && self.due == Due::Changes;
+        if needless {
+            self.due = Due::Nothing;
+        }
+        !needless
+    }
+
+    /// The NOTIFY of this number has been answered.
+    pub(super) fn note_answer(&mut self, serial: u32, status: u16) -> Answered {
+        if self.in_flight != Some(serial) || status < 200 {
+            return Answered::Nothing;
+        }
+        self.in_flight = None;
+        if self.ended || ends_subscription(status) {
+            return Answered::Last;
+        }
+        // RFC 6665 section 4.2.2: a failure is no reason to notify again; but what was lost is made
+        // good with the next notification.
+        self.lost |= status >= 300;
+        Answered::Next
     }
 
     /// Appends a NOTIFY with `body` to `buf` and notes that it is on its way.
@@ -173,4 +328,9 @@ impl Subscription {
         let id = NotifyId { index: index as u32, serial };
         Notify { id, via_at, next_hop, flow: dialog.flow, source: dialog.source }
     }
+}
+
+/// RFC 6665 section 4.2.2: after these, and after none at all, the subscription is removed.
+fn ends_subscription(status: u16) -> bool {
+    matches!(status, 404 | 405 | 408 | 410 | 416 | 480..=485 | 489 | 501 | 604)
 }

@@ -283,7 +283,7 @@ proptest! {
                 deliver(&mut w, 200, &mut views);
             }
             for (_, s) in &w.events.subscriptions {
-                if s.due == Due::Nothing && s.in_flight.is_none() && !s.lost {
+                if s.is_up_to_date() {
                     let call_id = String::from_utf8(s.dialog.call_id.to_vec()).unwrap();
                     let known: Vec<_> = views[&call_id].0.values().cloned().collect();
                     let live: Vec<_> = w.events.watches[AOR]

@@ -269,7 +269,7 @@ fn a_failed_notify() {
         w.subscribe("c", 100);
         let sent = w.poll().unwrap();
         w.answer(&sent, 100);
-        assert!(w.events.subscriptions[0].in_flight.is_some());
+        assert!(w.events.subscriptions[0].waits_for_answer());
         w.answer(&sent, status);
         assert_eq!(w.events.len(), 1, "{status}");
         // It is no reason to notify again; the next change is reported in full.
