@@ -6,7 +6,7 @@ use ringway_sansio::{Flow, FlowId, Transport};
 use ringway_sip::dialog::Dialog;
 use ringway_sip::digest::{Algorithm, Challenge, Credentials, Ha1, verify};
 use ringway_sip::header::{CSeq, HeaderId, NameAddr, Params, Via};
-use ringway_sip::{Uri, message, stun, write};
+use ringway_sip::{Method, Uri, message, stun, write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 fuzz_target!(|data: &[u8]| {
@@ -49,14 +49,11 @@ fuzz_target!(|data: &[u8]| {
     }
     if let Ok(mut dialog) = Dialog::answering(&m, 200, b"tag", false) {
         let _ = dialog.receive(&m);
-        let out = ringway_sip::dialog::Outgoing {
-            method: ringway_sip::Method::Bye,
-            via: b"SIP/2.0/UDP h;branch=z9hG4bK1",
-            extra: b"",
-            body: b"",
-        };
         buf.clear();
-        if dialog.request(&mut buf, &out).is_ok() && checked.is_ok() {
+        if let Ok(bye) = dialog.request(Method::Bye)
+            && checked.is_ok()
+        {
+            write::Request { via: b"SIP/2.0/UDP h;branch=z9hG4bK1", ..bye }.emit(&mut buf);
             let bye = message::parse(&buf).expect("our request can be parsed");
             if bye.bytes().len() < 8000 {
                 bye.check().expect("a request in a good dialog is good");
