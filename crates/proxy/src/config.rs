@@ -6,6 +6,7 @@ use ringway_sansio::{Duration, Listener};
 use ringway_sip::digest::Algorithm;
 use ringway_sip::transaction::Timers;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// How requests for a domain are treated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -23,9 +24,9 @@ pub enum Mode {
 #[derive(Clone, Debug)]
 pub struct Domain {
     /// Its name in lower case; part of every address-of-record and the digest realm.
-    pub name: Box<str>,
+    pub name: Arc<str>,
     /// Other names and addresses that mean the same domain, in lower case; IPv6 in brackets.
-    pub aliases: Vec<Box<str>>,
+    pub aliases: Vec<Arc<str>>,
     /// How requests for it are treated.
     pub mode: Mode,
 }
@@ -112,13 +113,6 @@ pub struct Config {
     pub limits: Limits,
     /// What all keys are derived from.
     pub secret: Secret,
-}
-
-impl Config {
-    /// The digest realm of a domain, by its index.
-    pub(crate) fn realm(&self, domain: Option<usize>) -> Option<&str> {
-        domain.and_then(|d| self.domains.get(d)).map(|d| &*d.name)
-    }
 }
 
 #[cfg(test)]

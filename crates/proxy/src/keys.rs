@@ -35,8 +35,10 @@ pub enum Purpose {
     GruuMac,
     /// Encryption of temporary GRUUs.
     GruuCipher,
-    /// Ids in documents about registrations, and the notifier's tables.
+    /// Ids in documents about registrations.
     RegistrationIds,
+    /// The notifier's tables.
+    NotifierTables,
     /// Requests under way, in the memory that workers share.
     Requests,
     /// Next hops that failed, there.
@@ -53,7 +55,7 @@ pub enum Purpose {
 
 impl Purpose {
     #[cfg(test)]
-    const ALL: [Purpose; 17] = [
+    const ALL: [Purpose; 18] = [
         Purpose::Nonces,
         Purpose::Tags,
         Purpose::Spirals,
@@ -65,6 +67,7 @@ impl Purpose {
         Purpose::GruuMac,
         Purpose::GruuCipher,
         Purpose::RegistrationIds,
+        Purpose::NotifierTables,
         Purpose::Requests,
         Purpose::FailedHops,
         Purpose::RevokedMarks,
@@ -86,6 +89,7 @@ impl Purpose {
             Purpose::GruuMac => b"ringway gruu mac",
             Purpose::GruuCipher => b"ringway gruu cipher",
             Purpose::RegistrationIds => b"ringway registration ids",
+            Purpose::NotifierTables => b"ringway notifier tables",
             Purpose::Requests => b"ringway requests",
             Purpose::FailedHops => b"ringway failed hops",
             Purpose::RevokedMarks => b"ringway revoked marks",
@@ -103,13 +107,13 @@ impl Secret {
         Secret(Hkdf::from_prk(octets).expect("32 octets are as long as a SHA-256"))
     }
 
-    /// The key for one purpose, of 16 octets for a keyed hash or 32 for an HMAC.
+    /// The key for one purpose, of 16 octets for a keyed hash or 32 for an HMAC. A purpose has one length:
+    /// the shorter key is the beginning of the longer.
     pub fn key<const N: usize>(&self, purpose: Purpose) -> [u8; N] {
         const { assert!(N == 16 || N == 32) };
         let mut key = [0; N];
-        // It fails for more than 255 times the hash only.
-        let expanded = self.0.expand(purpose.info(), &mut key);
-        debug_assert!(expanded.is_ok());
+        #[allow(clippy::expect_used, reason = "it fails for more than 255 times the hash only")]
+        self.0.expand(purpose.info(), &mut key).expect("at most 32 octets");
         key
     }
 }

@@ -297,7 +297,7 @@ pub fn origins(settings: &Settings, config: &Config) -> Origins {
         return Origins::Listed(listed.clone());
     }
     let names = config.domains.iter().flat_map(|d| std::iter::once(&d.name).chain(&d.aliases));
-    Origins::OfHosts(names.cloned().collect())
+    Origins::OfHosts(names.map(|name| (**name).into()).collect())
 }
 
 /// Returns the settings of associations.

@@ -10,6 +10,9 @@ use std::sync::Arc;
 /// dropped.
 pub const MAX_EVENTS: usize = 20_000;
 
+/// Queues larger than this give their memory back when they fall empty.
+const KEEP_ENTRIES: usize = 4096;
+
 /// Longest text of a message that an event carries, in octets.
 pub const MAX_TEXT: usize = 256;
 
@@ -85,7 +88,7 @@ impl Events {
 
     pub(super) fn pop(&mut self) -> Option<Event> {
         let event = self.0.pop_front();
-        if event.is_none() && self.0.capacity() > 4096 {
+        if event.is_none() && self.0.capacity() > KEEP_ENTRIES {
             self.0 = VecDeque::new();
         }
         event
@@ -236,7 +239,7 @@ pub struct AuthFailure {
     /// The user name in the credentials.
     pub user: Box<str>,
     /// The realm in which they were checked.
-    pub realm: Box<str>,
+    pub realm: Arc<str>,
     /// Where the request came from.
     pub source: SocketAddr,
     /// What it was carried by.

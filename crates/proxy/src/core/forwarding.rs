@@ -2,10 +2,10 @@
 
 use super::node::Node;
 use super::request::Findings;
-use super::target::RequestTarget;
+use super::target::{Attempt, RequestTarget};
 use super::way::{Found, Locator, Way};
 use crate::forward::{self, Plan};
-use ringway_sansio::Flow;
+use ringway_sansio::{Flow, Hop, Transport};
 use ringway_sip::header::{HeaderId, Items, NameAddr, Via};
 use ringway_sip::message::Message;
 use ringway_sip::uri::Uri;
@@ -54,7 +54,7 @@ impl Forwarded<'_> {
                 self.way.target.remote().ip(),
                 self.msg,
             ),
-            realm: node.config.realm(self.findings.realm),
+            realm: self.findings.realm.as_deref(),
         };
         let on_top = |buf: &mut Vec<u8>| {
             record_route(buf);
@@ -90,8 +90,32 @@ impl Forwarded<'_> {
     }
 }
 
+/// The way of an attempt. A binding stands for other attempts and leads nowhere itself.
+pub(super) fn find_way(
+    locator: &mut Locator,
+    attempt: &Attempt,
+    msg: &Message<'_>,
+    findings: &Findings,
+    target: &RequestTarget,
+) -> Found {
+    match attempt {
+        Attempt::Flow(flow) => Found::Way(Way::over(*flow)),
+        Attempt::Hop(hop) => locator.way_to(hop.clone()).into(),
+        Attempt::Datagram(addr) => {
+            let hop = Hop { transport: Transport::Udp, addr: *addr, name: None };
+            locator.way_to(hop).map(|way| Way { any_size: true, ..way }).into()
+        }
+        Attempt::Via(uri) => {
+            let uri = Uri::parse(uri.as_bytes());
+            uri.map_or(Found::Nowhere, |uri| locator.locate(&uri, &target.uri))
+        }
+        Attempt::Uri => locate(locator, msg, findings, target),
+        Attempt::Binding(_) => Found::Nowhere,
+    }
+}
+
 /// Where the topmost Route, or else the Request-URI, leads (section 16.6 item 7).
-pub(super) fn locate(
+fn locate(
     locator: &mut Locator,
     msg: &Message<'_>,
     findings: &Findings,
@@ -104,12 +128,6 @@ pub(super) fn locate(
         None => &target.uri,
     };
     Uri::parse(uri).map_or(Found::Nowhere, |uri| locator.locate(&uri, &target.uri))
-}
-
-/// Where the next hop of a routing rule leads.
-pub(super) fn locate_through(locator: &mut Locator, uri: &str, target: &RequestTarget) -> Found {
-    let uri = Uri::parse(uri.as_bytes());
-    uri.map_or(Found::Nowhere, |uri| locator.locate(&uri, &target.uri))
 }
 
 /// The first Route element that is not ours.

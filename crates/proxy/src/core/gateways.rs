@@ -55,11 +55,12 @@ impl Gateways {
         }
     }
 
-    /// Whether a target may not be sent this way. What a rule leads to is remembered as a gateway.
-    pub(super) fn bar(
+    /// Whether a target may not be sent this way.
+    pub(super) fn bars(
         &self,
         now: Time,
-        (own, trust): (&Own, &Trust),
+        own: &Own,
+        trust: &Trust,
         target: &RequestTarget,
         privileged: bool,
         way: &Way,
@@ -78,10 +79,7 @@ impl Gateways {
             return false;
         }
         match target.origin {
-            Origin::Rule => {
-                self.shared.gateways.put(self.key(ip), 1, now, REMEMBER_GATEWAY);
-                false
-            }
+            Origin::Rule => false,
             Origin::Request => !privileged && self.is_gateway(now, ip),
             Origin::Location(source) => {
                 let own = match source {
@@ -95,7 +93,7 @@ impl Gateways {
     }
 
     /// Whether a target may not be sent to this host name, because it is a next hop's of a rule.
-    pub(super) fn bar_name(
+    pub(super) fn bars_name(
         &self,
         trust: &Trust,
         target: &RequestTarget,
@@ -107,6 +105,14 @@ impl Gateways {
             Origin::Rule => false,
             Origin::Request => !privileged && trust.asks_for_proof() && named(),
             Origin::Location(_) => trust.asks_for_proof() && named(),
+        }
+    }
+
+    /// A request goes this way: what a rule leads to is remembered as a gateway.
+    pub(super) fn note_way(&self, now: Time, trust: &Trust, target: &RequestTarget, way: &Way) {
+        if target.origin == Origin::Rule && way.flow.is_none() && trust.asks_for_proof() {
+            let key = self.key(way.target.remote().ip());
+            self.shared.gateways.put(key, 1, now, REMEMBER_GATEWAY);
         }
     }
 

@@ -22,6 +22,9 @@ pub const MAX_KEPT_OF_STRANGERS: usize = MAX_KEPT / 2;
 /// Of [`MAX_KEPT`], what may be used for all but REGISTER and requests within dialogs.
 pub const MAX_KEPT_OF_NEW: usize = MAX_KEPT / 4 * 3;
 
+/// A table larger than this gives its memory back when it falls empty.
+const KEEP_ENTRIES: usize = 1024;
+
 /// The part of what is free that one source or user may hold: one over this.
 const PART: usize = 4;
 
@@ -115,7 +118,7 @@ impl Kept {
                 }
             }
         }
-        if self.held.is_empty() && self.held.capacity() > 1024 {
+        if self.held.is_empty() && self.held.capacity() > KEEP_ENTRIES {
             self.held = HashMap::new();
         }
     }

@@ -237,7 +237,8 @@ impl Core {
         self.common.events.pop()
     }
 
-    /// New rules; calls in progress keep what they were started with.
+    /// New rules. Calls in progress keep their targets and transactions; what they come to next is judged by
+    /// the new rules.
     pub fn reconfigure(&mut self, now: Time, config: Arc<Config>) {
         self.common.tx.set_timers(config.timers);
         self.parts.access.reconfigure(&config, now);

@@ -44,6 +44,11 @@ pub(super) fn is_sips(uri: &[u8]) -> bool {
     uri.get(..5).is_some_and(|s| s.eq_ignore_ascii_case(b"sips:"))
 }
 
+/// Whether it is WebSocket, by which nobody can be connected to (RFC 7118 section 5).
+pub(super) fn is_websocket(transport: Transport) -> bool {
+    matches!(transport, Transport::Ws | Transport::Wss)
+}
+
 /// Whether a URI is of a phone that has negotiated Outbound (RFC 5626 section 4.3).
 pub(super) fn has_ob(uri: &Uri<'_>) -> bool {
     uri.param(b"ob").is_some()

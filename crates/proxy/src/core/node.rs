@@ -1,5 +1,5 @@
-//! What this server is: its names and addresses, its rules, and the keys of what it gives out. Nothing here
-//! changes but by a new configuration.
+//! What this server is: its names and addresses, its rules, and the keys of what it gives out. Nothing of its
+//! own changes but by a new configuration; by `shared` it remembers what all workers know.
 
 use super::dialogs::Dialogs;
 use super::gateways::Gateways;
@@ -179,7 +179,7 @@ impl Node {
         own_socket(flow, self.worker)
     }
 
-    /// Whether a target may not be sent this way; see [`Gateways::bar`].
+    /// Whether a target may not be sent this way; see [`Gateways::bars`].
     pub(super) fn bars(
         &self,
         now: Time,
@@ -187,12 +187,12 @@ impl Node {
         privileged: bool,
         way: &Way,
     ) -> bool {
-        self.gateways.bar(now, (&self.own, &self.trust), target, privileged, way)
+        self.gateways.bars(now, &self.own, &self.trust, target, privileged, way)
     }
 
     /// Whether a target may not be sent to this host name.
     pub(super) fn bars_name(&self, target: &RequestTarget, privileged: bool, host: &str) -> bool {
-        self.gateways.bar_name(&self.trust, target, privileged, host)
+        self.gateways.bars_name(&self.trust, target, privileged, host)
     }
 }
 

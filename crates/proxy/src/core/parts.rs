@@ -37,7 +37,7 @@ pub(super) enum Arrival {
     HandedOver,
 }
 
-/// What a core is made of. Each part owns its state and changes no other's.
+/// What a core is made of. Each part owns its state; `access` alone is lent to others, which ask it for proof.
 pub(super) struct Parts {
     pub guard: Guard,
     pub access: Access,
@@ -124,10 +124,16 @@ impl Parts {
             let targets = targets::remote(t, pass, &routed)?;
             return self.forward(t, pass, findings, &routed, proof, targets, Mode::Proxy);
         };
-        match method {
-            Method::Subscribe if subscriptions::worker_of(pass.msg).is_some() => {
-                return self.subscribe_again(t, pass, &routed, domain);
+        if method == Method::Subscribe
+            && let Some(worker) = subscriptions::worker_of(pass.msg)
+        {
+            if worker != t.node.worker && worker < t.node.workers {
+                t.hand_over(worker, pass.flow, pass.msg);
+                return Ok(());
             }
+            return self.subscribe(t, pass, &routed, domain);
+        }
+        match method {
             Method::Register => {
                 return self.registrations.register(t, &mut self.access, pass, domain);
             }
@@ -165,9 +171,9 @@ impl Parts {
         let mut user = None;
         match proof {
             Proof::Digest { domain, user: proven } => {
-                findings.realm = Some(domain);
-                let realm = &t.node.domain(domain).name;
+                let realm = t.node.domain(domain).name.clone();
                 user = Some(format!("{}@{realm}", short_text(&proven)).into());
+                findings.realm = Some(realm);
             }
             Proof::Trusted => findings.privileged = true,
             Proof::Dialog => findings.privileged = routed.followed == Followed::Verified,
@@ -180,23 +186,6 @@ impl Parts {
             Mode::Redirect => itself::redirect(t, pass, &targets),
         }
         Ok(())
-    }
-
-    /// A SUBSCRIBE within a dialog of the notifier; if that is another worker's, it is handed over.
-    fn subscribe_again(
-        &mut self,
-        t: &mut Turn<'_>,
-        pass: &Pass<'_>,
-        routed: &Routed<'_>,
-        domain: usize,
-    ) -> Result<(), Refusal> {
-        match subscriptions::worker_of(pass.msg) {
-            Some(worker) if worker != t.node.worker && worker < t.node.workers => {
-                t.hand_over(worker, pass.flow, pass.msg);
-                Ok(())
-            }
-            _ => self.subscribe(t, pass, routed, domain),
-        }
     }
 
     fn subscribe(
@@ -212,7 +201,7 @@ impl Parts {
 
     /// CANCEL: RFC 3261 sections 9.2 and 16.10.
     fn cancel(&mut self, t: &mut Turn<'_>, pass: &Pass<'_>) {
-        if let Some((_, context)) = t.tx.cancelled(pass.msg, pass.via) {
+        if let Some(context) = t.tx.cancelled(pass.msg, pass.via) {
             // Section 9.2: 200 whatever becomes of the INVITE, with the To tag its answers have.
             t.refuse(pass, 200, "OK", &[]);
             if let Some(context) = context {

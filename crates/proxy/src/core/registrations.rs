@@ -108,7 +108,7 @@ impl Registrations {
             self.pending.insert(Pending { request: request.to_vec(), flow, headers, came: t.now });
             return Ok(());
         }
-        t.release(request.len(), pass.flow, None);
+        t.give_back(request.len(), pass.flow, None);
         if done.commit == Commit::Refused {
             return Err(Refusal::busy());
         }
@@ -127,7 +127,7 @@ impl Registrations {
     /// answered.
     pub(super) fn committed(&mut self, t: &mut Turn<'_>, id: u64, ok: bool) {
         let Some(pending) = self.pending.try_remove(id as usize) else { return };
-        t.release(pending.request.len(), &pending.flow, None);
+        t.give_back(pending.request.len(), &pending.flow, None);
         if self.pending.is_empty() && self.pending.capacity() > KEEP_ENTRIES {
             self.pending = Slab::new();
         }

@@ -4,6 +4,7 @@ use ringway_sansio::{Flow, Time};
 use ringway_sip::header::Via;
 use ringway_sip::message::Message;
 use ringway_sip::transaction::ServerKey;
+use std::sync::Arc;
 
 /// One request on its way through: what every step needs to know of it.
 #[derive(Clone, Copy)]
@@ -15,14 +16,14 @@ pub(super) struct Pass<'a> {
 }
 
 /// What validation and routing have found out that later branches need again.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Findings {
     pub routes_used: usize,
     pub last_route_used: bool,
     pub max_forwards: u8,
     pub max_breadth: u32,
-    /// The domain for whose realm the credentials were.
-    pub realm: Option<usize>,
+    /// The realm that the credentials were for.
+    pub realm: Option<Arc<str>>,
     /// From a trusted peer, within a dialog of ours, or in a network without digest: it may go to a
     /// routing rule's next hop without a rule.
     pub privileged: bool,

@@ -64,7 +64,7 @@ impl Stateless {
         targets: Vec<RequestTarget>,
     ) {
         match targets.into_iter().next() {
-            Some(target) => self.forward_to(t, pass, findings, target),
+            Some(target) => self.forward_to(t, pass, findings, &target),
             None => t.refuse(pass, 480, "", &[]),
         }
     }
@@ -74,11 +74,14 @@ impl Stateless {
         t: &mut Turn<'_>,
         pass: &Pass<'_>,
         findings: &Findings,
-        target: RequestTarget,
+        target: &RequestTarget,
     ) {
-        match find_way(t, pass.msg, findings, &target) {
-            Found::Way(way) => self.send_if_allowed(t, pass, findings, &target, way),
-            Found::Name(name) if t.node.bars_name(&target, findings.privileged, &name.host) => {
+        let found = target.attempts.last().map_or(Found::Nowhere, |attempt| {
+            forwarding::find_way(t.locator, attempt, pass.msg, findings, target)
+        });
+        match found {
+            Found::Way(way) => self.send_if_allowed(t, pass, findings, target, way),
+            Found::Name(name) if t.node.bars_name(target, findings.privileged, &name.host) => {
                 t.stats.forbidden += 1;
                 t.refuse(pass, 403, "Forbidden", &[]);
             }
@@ -92,25 +95,28 @@ impl Stateless {
         t: &mut Turn<'_>,
         pass: &Pass<'_>,
         findings: &Findings,
-        target: RequestTarget,
+        target: &RequestTarget,
         name: ResolveTarget,
     ) {
+        if t.locator.is_full() {
+            t.stats.limits_hit += 1;
+            return t.refuse(pass, 503, "", &[]);
+        }
         if !t.keep(pass.msg, pass.flow, None, findings.is_known()) {
             return t.refuse(pass, 503, "", &[]);
         }
         let waiting = Waiting::Stateless(self.parked.vacant_key() as u32);
-        if !t.ask(waiting, name, pass.flow.remote.ip()) {
-            t.release(pass.msg.whole().len(), pass.flow, None);
-            return t.refuse(pass, 503, "", &[]);
-        }
-        let request = pass.msg.whole().to_vec();
-        self.parked.insert(Parked { request, flow: *pass.flow, findings: *findings, target });
+        let asked = t.ask(waiting, name, pass.flow.remote.ip());
+        debug_assert!(asked, "there is room");
+        let (request, flow) = (pass.msg.whole().to_vec(), *pass.flow);
+        let (findings, target) = (findings.clone(), target.clone());
+        self.parked.insert(Parked { request, flow, findings, target });
     }
 
     /// The next hop of a parked request has been located; no hops means that there is none.
     pub(super) fn resolved(&mut self, t: &mut Turn<'_>, index: u32, hops: &[Hop]) {
         let Some(parked) = self.parked.try_remove(index as usize) else { return };
-        t.release(parked.request.len(), &parked.flow, None);
+        t.give_back(parked.request.len(), &parked.flow, None);
         let way = hops.first().cloned().and_then(|hop| t.locator.way_to(hop));
         parked.read(t, |t, pass| match way {
             Some(way) => self.send_if_allowed(t, pass, &parked.findings, &parked.target, way),
@@ -130,6 +136,7 @@ impl Stateless {
             t.stats.forbidden += 1;
             return t.refuse(pass, 403, "Forbidden", &[]);
         }
+        t.node.gateways.note_way(t.now, &t.node.trust, target, &way);
         let Pass { msg, via, flow, .. } = *pass;
         let (node, max_breadth) = (t.node, findings.max_breadth);
         let through = match target.attempts.last() {
@@ -175,7 +182,7 @@ impl Stateless {
             self.resends.pop_front();
         }
         self.serial = self.serial.wrapping_add(1);
-        let (request, flow, findings) = (request.to_vec(), *pass.flow, *findings);
+        let (request, flow, findings) = (request.to_vec(), *pass.flow, findings.clone());
         self.resends.push_back((self.serial, Parked { request, flow, findings, target }));
         Some(Report::User(self.serial))
     }
@@ -185,7 +192,7 @@ impl Stateless {
         let at = self.resends.iter().position(|(serial, _)| *serial == number);
         let Some((_, parked)) = at.and_then(|at| self.resends.remove(at)) else { return };
         parked.read(t, |t, pass| {
-            self.forward_to(t, pass, &parked.findings, parked.target.clone());
+            self.forward_to(t, pass, &parked.findings, &parked.target);
         });
     }
 }
@@ -224,22 +231,6 @@ fn write_branch(buf: &mut Vec<u8>, key: &[u8; 16], pass: &Pass<'_>) {
     buf.extend_from_slice(MAGIC_COOKIE);
     buf.extend_from_slice(STATELESS);
     ringway_sip::write::hex(buf, &h.finish().to_be_bytes());
-}
-
-fn find_way(
-    t: &mut Turn<'_>,
-    msg: &Message<'_>,
-    findings: &Findings,
-    target: &RequestTarget,
-) -> Found {
-    match target.attempts.last() {
-        Some(Attempt::Flow(flow)) => Found::Way(Way::over(*flow)),
-        Some(Attempt::Hop(hop)) => t.locator.way_to(hop.clone()).into(),
-        // These come second, after a first attempt in a transaction.
-        Some(Attempt::Datagram(_) | Attempt::Binding(_)) | None => Found::Nowhere,
-        Some(Attempt::Via(uri)) => forwarding::locate_through(t.locator, uri, target),
-        Some(Attempt::Uri) => forwarding::locate(t.locator, msg, findings, target),
-    }
 }
 
 /// A response whose topmost Via is ours but names no transaction: sent on to whom its request came

@@ -155,8 +155,8 @@ pub(super) fn is_reg_event(msg: &Message<'_>) -> bool {
         .is_some_and(|v| v.split(|&b| b == b';').next().unwrap_or_default().trim_ascii() == b"reg")
 }
 
-/// The worker whose notifier has the dialog that a SUBSCRIBE is within; `None` if it is a notifier's of no
-/// worker.
+/// The worker whose notifier has the dialog that a SUBSCRIBE is within; `None` if it is within no notifier's
+/// dialog.
 pub(super) fn worker_of(msg: &Message<'_>) -> Option<u8> {
     RegEvents::worker_of_tag(msg.to().ok()?.tag()?)
 }

@@ -53,7 +53,7 @@ impl Common {
     }
 }
 
-/// One turn.
+/// What the core was called with, and what its parts share, for the time of one call.
 pub(super) struct Turn<'a> {
     pub now: Time,
     pub node: &'a Node,
@@ -178,20 +178,20 @@ impl Turn<'_> {
     }
 
     /// Returns the room of a request that [`Turn::keep`] has taken for the same flow and user.
-    pub(super) fn release(&mut self, octets: usize, flow: &Flow, user: Option<&str>) {
+    pub(super) fn give_back(&mut self, octets: usize, flow: &Flow, user: Option<&str>) {
         let holders = self.kept.holders(flow, user);
         self.kept.give_back(octets, &holders);
     }
 
-    /// Reports something, unless too much waits to be taken away.
-    pub(super) fn report(&mut self, event: impl FnOnce() -> Event) {
+    /// Tells the world something, unless too much waits to be taken away.
+    pub(super) fn tell(&mut self, event: impl FnOnce() -> Event) {
         let fits = self.events.report(event);
         self.stats.limits_hit += u64::from(!fits);
     }
 
     /// Puts a line about this request into the log.
     pub(super) fn log(&mut self, pass: &Pass<'_>, what: &'static str, status: u16) {
-        self.report(|| {
+        self.tell(|| {
             Event::Log(LogLine {
                 what,
                 status,

@@ -1,7 +1,7 @@
 //! Where a message goes next: server location as far as it needs no question to the world.
 
 use super::events::ResolveTarget;
-use super::names::is_sips;
+use super::names::{is_sips, is_websocket, next_host};
 use ringway_sansio::{Flow, Hop, Target, Transport};
 use ringway_sip::uri::{Scheme, Uri};
 use std::net::SocketAddr;
@@ -69,9 +69,14 @@ impl Locator {
         self.open
     }
 
+    /// Whether no more questions may be asked.
+    pub(super) fn is_full(&self) -> bool {
+        self.open >= MAX_RESOLVING
+    }
+
     /// Opens a question, if there is room for it.
     pub(super) fn ask(&mut self) -> bool {
-        let fits = self.open < MAX_RESOLVING;
+        let fits = !self.is_full();
         self.open += usize::from(fits);
         fits
     }
@@ -84,7 +89,7 @@ impl Locator {
     /// The way to a server that has been located.
     pub(super) fn way_to(&mut self, hop: Hop) -> Option<Way> {
         // A WebSocket client cannot be connected to (RFC 7118 section 5).
-        if matches!(hop.transport, Transport::Ws | Transport::Wss) {
+        if is_websocket(hop.transport) {
             return None;
         }
         let Hop { transport, addr: remote, name } = hop;
@@ -100,7 +105,7 @@ impl Locator {
         if !uri.is_sip() {
             return Found::Nowhere;
         }
-        let host = super::names::next_host(uri);
+        let host = next_host(uri);
         let secure = uri.scheme == Scheme::Sips || is_sips(request_uri);
         let named = match (uri.param(b"transport"), uri.transport()) {
             (None, _) => None,

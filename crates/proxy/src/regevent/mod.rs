@@ -121,14 +121,15 @@ impl RegEvents {
     /// the ids in documents.
     pub fn new(config: RegEventConfig, secret: &Secret, worker: u8, now: Time) -> Self {
         let ids = SipHasher13::new_with_key(&secret.key(Purpose::RegistrationIds));
+        let tables = Keyed(SipHasher13::new_with_key(&secret.key(Purpose::NotifierTables)));
         RegEvents {
             worker,
             config,
             gruus: Gruus::new(secret),
             ids,
             subscriptions: Slab::new(),
-            dialogs: HashMap::with_hasher(Keyed(ids)),
-            watches: HashMap::with_hasher(Keyed(ids)),
+            dialogs: HashMap::with_hasher(tables.clone()),
+            watches: HashMap::with_hasher(tables),
             wheel: TimerWheel::new(now),
             ready: VecDeque::new(),
             serial: 0,
@@ -203,7 +204,7 @@ impl RegEvents {
         None
     }
 
-    /// The final status of a NOTIFY, or 408 if there was none or it could not be sent.
+    /// The final status of a NOTIFY; 408 if none came, 503 if it could not be sent (RFC 3261 section 8.1.3.1).
     pub fn handle_notify_response(
         &mut self,
         now: Time,

@@ -27,9 +27,8 @@ pub struct Notify {
     pub next_hop: Box<[u8]>,
     /// Where in the buffer Via belongs: after the request line.
     pub via_at: usize,
-    /// The flow to send it over while it lasts, where the subscriber reached us without a proxy and
-    /// its Contact may lead nowhere. Otherwise, and if that flow is gone: topmost Route, else
-    /// Request-URI.
+    /// The flow to send it over, where the subscriber reached us without a proxy and its Contact may lead
+    /// nowhere. Without one it goes to the next hop.
     pub flow: Option<Flow>,
     /// The subscriber's address: look-ups are charged to it.
     pub source: IpAddr,

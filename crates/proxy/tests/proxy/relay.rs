@@ -1,8 +1,9 @@
 //! Who may send what where: no open relay.
 
 use crate::common::*;
-use ringway_proxy::config::{Config, Network};
+use ringway_proxy::config::{Config, Domain, Mode, Network};
 use ringway_sip::digest::{Answer, authorize, choose};
+use std::sync::Arc;
 
 pub fn digest(config: &mut Config) {
     config.auth.enabled = true;
@@ -188,4 +189,32 @@ fn a_mark_is_good_for_its_dialog_only() {
         w.expect(peer, "407");
         w.finish();
     }
+}
+
+/// RFC 3261 section 22.3: what proved something to us goes no further, also after domains have changed their
+/// order while the request was on its way.
+#[test]
+fn credentials_are_removed_by_the_realm_they_were_for() {
+    let mut w = World::with(digest);
+    w.bind("bob", bind(BOB2.contact()).q(500));
+    w.bind("bob", bind(BOB.contact()).q(1000));
+    let request = w.request(ALICE, "MESSAGE sip:bob@example.org");
+    w.from(ALICE, &request);
+    let challenged = w.expect(ALICE, "407");
+    let message = answered(&request, &challenged, "alice", &w.branch());
+    w.from(ALICE, &message);
+    let first = w.expect(BOB, "MESSAGE");
+    assert!(!first.has("Proxy-Authorization"));
+    let mut config = config();
+    digest(&mut config);
+    let name = "example.net".into();
+    config.domains.insert(0, Domain { name, aliases: vec![], mode: Mode::Proxy });
+    let now = w.now;
+    w.cores[0].reconfigure(now, Arc::new(config));
+    w.answer(BOB, &first, 404);
+    let second = w.expect(BOB2, "MESSAGE");
+    assert!(!second.has("Proxy-Authorization"), "{second}");
+    w.answer(BOB2, &second, 200);
+    w.expect(ALICE, "200");
+    w.finish();
 }

@@ -322,13 +322,11 @@ impl<C: Copy, S: Copy> Transactions<C, S> {
         id::server_key(&self.secret, request, via, request.method())
     }
 
-    /// The INVITE server transaction that a CANCEL is for, with what its user knows it by (RFC 3261
-    /// section 9.2).
-    pub fn cancelled(&self, cancel: &Message<'_>, via: &Via<'_>) -> Option<(ServerId, S)> {
+    /// What its user knows the INVITE server transaction by that a CANCEL is for (RFC 3261 section 9.2).
+    pub fn cancelled(&self, cancel: &Message<'_>, via: &Via<'_>) -> Option<S> {
         let key = id::server_key(&self.secret, cancel, via, Method::Invite);
         let index = *self.keys.get(&key.0)?;
-        let entry = &self.servers[index as usize];
-        Some((ServerId { index, generation: entry.generation }, entry.user))
+        Some(self.servers[index as usize].user)
     }
 
     /// Opens a server transaction; `None` when the table is full.
@@ -408,14 +406,6 @@ impl<C: Copy, S: Copy> Transactions<C, S> {
         let report = Report::Server { index: id.index, check: id.generation };
         out.finish(start, Target::Flow(entry.reply), report.to_u64());
         entry.clock.apply(now, &step, &mut self.wheel, Tick::Server(id.index));
-    }
-
-    /// What the user knows a server transaction by that still lives.
-    pub fn server_user(&self, id: ServerId) -> Option<S> {
-        self.servers
-            .get(id.index as usize)
-            .filter(|e| e.generation == id.generation)
-            .map(|e| e.user)
     }
 
     /// The state of a server transaction that still lives.
@@ -517,14 +507,6 @@ impl<C: Copy, S: Copy> Transactions<C, S> {
             .is_some_and(|e| e.nonce == id.nonce && e.machine.state() == ClientState::Proceeding)
     }
 
-    /// Whether a client transaction has had no response at all.
-    pub fn is_calling(&self, id: ClientId) -> bool {
-        self.clients.get(id.index as usize).is_some_and(|e| {
-            e.nonce == id.nonce
-                && matches!(e.machine.state(), ClientState::Calling | ClientState::Trying)
-        })
-    }
-
     /// Sends a CANCEL for a client INVITE transaction, in a transaction of its own, to where the
     /// INVITE went (RFC 3261 section 9.1). The INVITE is given 64*T1 more to end by itself. What
     /// has been cancelled already is not cancelled again (section 16.7 item 10).
@@ -586,7 +568,6 @@ impl<C: Copy, S: Copy> Transactions<C, S> {
         }
         let index = self.unanswered(report)?;
         self.end_client(now, index);
-        // A CANCEL has no user; its INVITE has a deadline of its own.
         self.clients[index as usize].event(index)
     }
 
@@ -697,7 +678,11 @@ impl<C: Copy, S: Copy> Transactions<C, S> {
         let step = entry.machine.repeat(&self.timers);
         if step.transmit == Transmit::Last {
             self.counters.retransmitted += 1;
-            let report = client_report(index, entry.nonce);
+            // A CANCEL has no user to be told; its INVITE has a deadline of its own.
+            let report = match entry.role {
+                Role::User(_) => client_report(index, entry.nonce),
+                Role::Cancels(_) => 0,
+            };
             out.push(entry.target.clone(), report, |buf| buf.extend_from_slice(&entry.request));
         }
         entry.clock.apply(now, &step, &mut self.wheel, Tick::Client(index));

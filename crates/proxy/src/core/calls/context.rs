@@ -3,7 +3,7 @@
 
 use crate::core::events::{CallEvent, CallInfo};
 use crate::core::ids::{BranchId, ContextId};
-use crate::core::request::Findings;
+use crate::core::request::{Findings, Pass};
 use crate::core::target::RequestTarget;
 use ringway_sansio::{Flow, Hop, Time, TimerId, Transport};
 use ringway_sip::transaction::{ClientId, Kind, ServerId};
@@ -142,6 +142,40 @@ pub(super) struct Context {
 }
 
 impl Context {
+    /// A context without an answer, whose branches wait for their turn.
+    pub(super) fn new(
+        now: Time,
+        (id, server, kind): (ContextId, ServerId, Kind),
+        pass: &Pass<'_>,
+        reply: Flow,
+        findings: Findings,
+        targets: Vec<RequestTarget>,
+    ) -> Context {
+        Context {
+            id,
+            kind,
+            server,
+            request: Some(pass.msg.whole().into()),
+            flow: *pass.flow,
+            reply,
+            findings,
+            branches: targets.into_iter().map(Branch::waiting).collect(),
+            best: None,
+            challenges: Vec::new(),
+            came: now,
+            answered: false,
+            cancelled: false,
+            reason: Vec::new(),
+            user: None,
+            call: None,
+            ended: None,
+            session: false,
+            rang: false,
+            trying: TimerId::NONE,
+            alive: 1,
+        }
+    }
+
     /// Whether a branch is under way or yet to come.
     pub(super) fn is_pending(&self) -> bool {
         self.branches.iter().any(|b| b.state != State::Done)
@@ -216,14 +250,14 @@ impl Contexts {
         debug_assert_eq!(index as u32, id.index);
     }
 
-    /// A context that still lives.
+    /// The same, to change it.
     pub(super) fn get_mut(&mut self, id: ContextId) -> Option<&mut Context> {
         self.slab.get_mut(id.index as usize).filter(|context| context.id == id)
     }
 
-    /// Whether a context still lives.
-    pub(super) fn has(&self, id: ContextId) -> bool {
-        self.slab.get(id.index as usize).is_some_and(|context| context.id == id)
+    /// A context that still lives.
+    pub(super) fn get(&self, id: ContextId) -> Option<&Context> {
+        self.slab.get(id.index as usize).filter(|context| context.id == id)
     }
 
     pub(super) fn remove(&mut self, id: ContextId) -> Context {

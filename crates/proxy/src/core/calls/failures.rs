@@ -138,7 +138,7 @@ impl Calls {
     }
 
     fn release(&mut self, id: ContextId) {
-        let ctx = &mut self.contexts[id];
+        let Some(ctx) = self.contexts.get_mut(id) else { return };
         ctx.alive = ctx.alive.saturating_sub(1);
         self.forget_if_over(id);
     }

@@ -14,7 +14,7 @@ use ringway_sip::write;
 impl Calls {
     /// If no branch is under way: starts the next q, or answers with the best there is.
     pub(super) fn settle(&mut self, t: &mut Turn<'_>, id: ContextId) {
-        let Some(ctx) = self.contexts.get_mut(id) else { return };
+        let Some(ctx) = self.contexts.get(id) else { return };
         let under_way = |b: &Branch| matches!(b.state, State::Sent | State::Resolving);
         if ctx.answered || ctx.branches.iter().any(under_way) {
             return;
@@ -79,7 +79,7 @@ impl Calls {
             branch.target.path = Vec::new();
         }
         if let Some(request) = ctx.request.take() {
-            t.release(request.len(), &ctx.flow, ctx.user.as_deref());
+            t.give_back(request.len(), &ctx.flow, ctx.user.as_deref());
         }
     }
 

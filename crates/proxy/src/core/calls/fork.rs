@@ -6,8 +6,8 @@ use crate::core::forwarding;
 use crate::core::ids::{BranchId, ContextId, Waiting};
 use crate::core::target::{Attempt, RequestTarget};
 use crate::core::turn::Turn;
-use crate::core::way::{Found, Way};
-use ringway_sansio::{Hop, Transport};
+use crate::core::way::Found;
+use ringway_sansio::Hop;
 use ringway_sip::message::Message;
 
 impl Calls {
@@ -72,7 +72,7 @@ impl Calls {
 
     /// Nothing could be reached: what section 16.9 has for a transport error; of a user of ours whose
     /// contacts no SIP leads to, that the user is not there.
-    fn nowhere_left(&mut self, id: BranchId) {
+    pub(super) fn nowhere_left(&mut self, id: BranchId) {
         let branch = &mut self.contexts[id];
         branch.state = State::Done;
         let absent = branch.target.is_located() && branch.went.is_none();
@@ -87,34 +87,22 @@ impl Calls {
         attempt: Attempt,
         msg: &Message<'_>,
     ) -> Option<Found> {
+        if let Attempt::Binding(other) = attempt {
+            let RequestTarget { uri, path, attempts, .. } = *other;
+            let target = &mut self.contexts[id].target;
+            (target.uri, target.path) = (uri, path);
+            target.attempts.extend(attempts);
+            return None;
+        }
+        let (findings, target) = (&self.contexts[id.context].findings, &self.contexts[id].target);
+        let found = forwarding::find_way(t.locator, &attempt, msg, findings, target);
         let branch = &mut self.contexts[id];
-        Some(match attempt {
-            Attempt::Flow(flow) => {
-                branch.on_flow = true;
-                Found::Way(Way::over(flow))
-            }
-            Attempt::Binding(other) => {
-                let RequestTarget { uri, path, attempts, .. } = *other;
-                branch.target.uri = uri;
-                branch.target.path = path;
-                branch.target.attempts.extend(attempts);
-                return None;
-            }
-            Attempt::Hop(hop) => t.locator.way_to(hop).into(),
-            Attempt::Datagram(addr) => {
-                let hop = Hop { transport: Transport::Udp, addr, name: None };
-                t.locator.way_to(hop).map(|way| Way { any_size: true, ..way }).into()
-            }
-            Attempt::Via(uri) => {
-                let found = forwarding::locate_through(t.locator, &uri, &branch.target);
-                branch.through = Some(uri);
-                found
-            }
-            Attempt::Uri => {
-                let ctx = &self.contexts[id.context];
-                forwarding::locate(t.locator, msg, &ctx.findings, &self.contexts[id].target)
-            }
-        })
+        match attempt {
+            Attempt::Flow(_) => branch.on_flow = true,
+            Attempt::Via(uri) => branch.through = Some(uri),
+            _ => {}
+        }
+        Some(found)
     }
 
     /// An attempt leads where this request may not go.

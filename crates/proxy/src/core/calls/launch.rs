@@ -8,6 +8,7 @@ use crate::core::target::Attempt;
 use crate::core::turn::Turn;
 use crate::core::way::Way;
 use ringway_sansio::{Hop, Target, TimerId, Transport};
+use ringway_sip::header::Via;
 use ringway_sip::message::Message;
 use ringway_sip::transaction::{self, ClientId, Kind};
 
@@ -23,9 +24,11 @@ impl Calls {
         mut way: Way,
         msg: &Message<'_>,
     ) {
+        // It has been read before, when the request came.
+        let Ok(via) = &msg.top_via() else { return self.nowhere_left(id) };
         let client = t.tx.reserve(t.random);
         let start = t.out.buffer().len();
-        self.write_request(t, id, &way, msg, client);
+        self.write_request(t, id, &way, (msg, via), client);
         if is_too_large(&way, t.out.buffer().len() - start) {
             let addr = way.target.remote();
             let hop = Hop { transport: Transport::Tcp, addr, name: None };
@@ -34,9 +37,10 @@ impl Calls {
                 self.contexts[id].target.attempts.push(Attempt::Datagram(addr));
                 way = tcp;
                 t.out.abandon(start);
-                self.write_request(t, id, &way, msg, client);
+                self.write_request(t, id, &way, (msg, via), client);
             }
         }
+        t.node.gateways.note_way(t.now, &t.node.trust, &self.contexts[id].target, &way);
         let kind = self.contexts[id.context].kind;
         let (went, hop) = ((way.transport, way.target.remote()), hop_of(&way));
         t.tx.send(t.now, client, kind, way.target, ClientUser::Branch(id), t.out, start);
@@ -59,11 +63,9 @@ impl Calls {
         t: &mut Turn<'_>,
         id: BranchId,
         way: &Way,
-        msg: &Message<'_>,
+        (msg, via): (&Message<'_>, &Via<'_>),
         client: ClientId,
     ) {
-        // It has been read before, when the request came.
-        let Ok(via) = &msg.top_via() else { return };
         let (ctx, branch) = (&self.contexts[id.context], &self.contexts[id]);
         let (node, findings, flow) = (t.node, &ctx.findings, &ctx.flow);
         let (target, through) = (&branch.target, branch.through.as_deref());

@@ -21,12 +21,15 @@ use super::target::RequestTarget;
 use super::turn::Turn;
 use crate::shared::REMEMBER_REQUEST;
 pub(super) use answers::Answer;
-use context::{Branch, Context, Contexts};
+use context::{Context, Contexts};
 use report::end_of_call;
-use ringway_sansio::{Time, TimerId, TimerWheel};
+use ringway_sansio::{Time, TimerWheel};
 use ringway_sip::message::{self, Message, Method};
 use ringway_sip::transaction::Kind;
 use ringway_sip::write;
+
+/// Branches of one request; an id has 16 bits for them.
+const MAX_BRANCHES: usize = u16::MAX as usize;
 
 /// What a context waits for.
 enum Tick {
@@ -85,11 +88,10 @@ impl Calls {
         t: &mut Turn<'_>,
         pass: &Pass<'_>,
         findings: Findings,
-        targets: Vec<RequestTarget>,
+        mut targets: Vec<RequestTarget>,
         user: Option<Box<str>>,
     ) {
-        let msg = pass.msg;
-        let kind = if msg.method() == Method::Invite { Kind::Invite } else { Kind::NonInvite };
+        let (msg, known) = (pass.msg, findings.is_known());
         let initial = msg.to().is_ok_and(|to| to.tag().is_none());
         if self.draining && initial {
             return t.turn_away(pass, 30);
@@ -97,69 +99,53 @@ impl Calls {
         if targets.is_empty() {
             return t.refuse(pass, 480, "", &[]);
         }
-        if !t.keep(msg, pass.flow, user.as_deref(), findings.is_known()) {
+        if !t.keep(msg, pass.flow, user.as_deref(), known) {
             return t.turn_away(pass, 10);
         }
+        targets.truncate(MAX_BRANCHES);
+        let kind = if msg.method() == Method::Invite { Kind::Invite } else { Kind::NonInvite };
         let (reply, port) = t.node.reply_to(pass.flow, pass.via);
         let id = self.contexts.reserve();
         let Some(server) = t.tx.open(pass.key, kind, reply, port, Some(id)) else {
-            t.release(msg.whole().len(), pass.flow, user.as_deref());
+            t.give_back(msg.whole().len(), pass.flow, user.as_deref());
             t.stats.limits_hit += 1;
             return t.turn_away(pass, 10);
         };
+        let mut context = Context::new(t.now, (id, server, kind), pass, reply, findings, targets);
+        context.user = user;
         if t.node.workers > 1 {
             let (key, worker) = (pass.key.to_u64(), t.node.worker);
             t.node.shared.requests.put(key, worker, t.now, REMEMBER_REQUEST);
         }
-        if findings.record_route && initial {
+        if context.findings.record_route && initial {
             t.node.dialogs.begun(msg);
         }
-        let session = kind == Kind::Invite && initial;
-        t.stats.sessions += u64::from(session);
-        let trying = match kind {
-            Kind::Invite => TimerId::NONE,
-            Kind::NonInvite => self.wheel.set(t.now + t.tx.timers().trying(), Tick::Trying(id)),
-        };
-        let ended = match (&findings.in_dialog, msg.method()) {
-            (Some(dialog), Method::Bye) => Some(end_of_call(t.now, pass, dialog)),
-            _ => None,
-        };
-        self.contexts.insert(Context {
-            id,
-            kind,
-            server,
-            request: Some(msg.whole().into()),
-            flow: *pass.flow,
-            reply,
-            findings,
-            branches: targets.into_iter().map(Branch::waiting).collect(),
-            best: None,
-            challenges: Vec::new(),
-            came: t.now,
-            answered: false,
-            cancelled: false,
-            reason: Vec::new(),
-            user,
-            call: None,
-            ended,
-            session,
-            rang: false,
-            trying,
-            alive: 1,
-        });
-        if !findings.is_known() {
+        if let (Some(dialog), Method::Bye) = (&context.findings.in_dialog, msg.method()) {
+            context.ended = Some(end_of_call(t.now, pass, dialog));
+        }
+        if !known {
             let credit = t.repeat_credit(pass);
             if credit != u32::MAX {
                 t.tx.limit_repeats(server, credit);
             }
         }
-        if kind == Kind::Invite {
-            // Section 17.2.1: a 100 at once, so that the peer stops sending the INVITE again.
-            let start = t.out.buffer().len();
-            write::response(t.out.buffer(), msg, Some(pass.flow), 100, "Trying", None, &[], &[]);
-            t.tx.respond(t.now, server, 100, t.out, start);
+        match kind {
+            Kind::Invite => {
+                // Section 17.2.1: a 100 at once, so that the peer stops sending the INVITE again.
+                let (start, buf) = (t.out.buffer().len(), t.out.buffer());
+                write::response(buf, msg, Some(pass.flow), 100, "Trying", None, &[], &[]);
+                t.tx.respond(t.now, server, 100, t.out, start);
+            }
+            Kind::NonInvite => {
+                let at = t.now + t.tx.timers().trying();
+                context.trying = self.wheel.set(at, Tick::Trying(id));
+            }
         }
+        context.session = kind == Kind::Invite && initial;
+        let session = context.session;
+        self.contexts.insert(context);
         if session {
+            t.stats.sessions += 1;
             self.report_began(t, id, msg);
         }
         self.start_group(t, id, msg);
@@ -167,7 +153,7 @@ impl Calls {
 
     /// Whether the context of a branch still lives, and with it the branch.
     fn lives(&self, id: BranchId) -> bool {
-        self.contexts.has(id.context)
+        self.contexts.get(id.context).is_some()
     }
 
     /// Runs `f` with the kept request of a context, parsed once more.

@@ -42,14 +42,14 @@ impl Calls {
         let call = Arc::new(CallInfo::new(texts, ctx.user.clone(), source, ctx.came));
         ctx.call = Some(call.clone());
         let now = t.now;
-        t.report(|| Event::Call(event(now, CallStep::Began, call)));
+        t.tell(|| Event::Call(event(now, CallStep::Began, call)));
     }
 
     /// The call is answered by this response over a branch.
     pub(super) fn report_answered(&self, t: &mut Turn<'_>, id: BranchId, answer: &Message<'_>) {
         let Some(call) = self.contexts[id.context].call.clone() else { return };
         let (now, step) = (t.now, CallStep::Answered { status: answer.status() });
-        t.report(|| {
+        t.tell(|| {
             let mut event = event(now, step, call).by(&self.contexts[id]);
             event.to_tag = short_text(parts(answer.to()).1);
             Event::Call(event)
@@ -62,7 +62,7 @@ impl Calls {
         let Some(call) = ctx.call.clone() else { return };
         let tried = ctx.branches.iter().rev().find(|branch| branch.went.is_some());
         let (now, step) = (t.now, CallStep::Failed { status });
-        t.report(|| {
+        t.tell(|| {
             let event = event(now, step, call);
             Event::Call(match tried {
                 Some(branch) => event.by(branch),
@@ -75,7 +75,7 @@ impl Calls {
 /// A BYE of a dialog of ours has been answered; see [`end_of_call`].
 pub(super) fn report_ended(t: &mut Turn<'_>, mut ended: Box<CallEvent>) {
     ended.at = t.now;
-    t.report(|| Event::Call(ended));
+    t.tell(|| Event::Call(ended));
 }
 
 /// What is to be reported once this BYE of a dialog of ours is answered. It is written while the BYE is at

@@ -16,7 +16,7 @@ use ringway_sip::uri::{Scheme, Uri};
 
 /// Whom a request comes from, as far as it has been proved.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(in super::super) enum Proof {
+pub(in crate::core) enum Proof {
     /// Nothing was asked for, and nothing was proved.
     None,
     /// A trusted peer, or a network without digest.
@@ -28,29 +28,29 @@ pub(in super::super) enum Proof {
 }
 
 /// Asks for proof and checks it.
-pub(in super::super) struct Access {
+pub(in crate::core) struct Access {
     auth: Authenticator,
 }
 
 impl Access {
-    pub(in super::super) fn new(auth: Authenticator) -> Access {
+    pub(in crate::core) fn new(auth: Authenticator) -> Access {
         Access { auth }
     }
 
     /// New rules.
-    pub(in super::super) fn reconfigure(&mut self, config: &Config, now: Time) {
+    pub(in crate::core) fn reconfigure(&mut self, config: &Config, now: Time) {
         self.auth.reconfigure(config, now);
     }
 
     /// Whether there is such a user of a realm.
-    pub(in super::super) fn knows(&self, user: &[u8], realm: &str) -> bool {
+    pub(in crate::core) fn knows(&self, user: &[u8], realm: &str) -> bool {
         self.auth.knows(user, realm)
     }
 
     /// Section 16.3 item 6, and the rule that this is no open relay: what is not for a domain of
     /// ours is sent on only for those who have proved who they are. What is for a domain of ours and
     /// turns out to need a routing rule is asked for proof there ([`Access::demand_proof`]).
-    pub(in super::super) fn authorise(
+    pub(in crate::core) fn authorise(
         &mut self,
         t: &mut Turn<'_>,
         pass: &Pass<'_>,
@@ -82,7 +82,7 @@ impl Access {
     }
 
     /// Asks for proof of a request that so far needed none.
-    pub(in super::super) fn demand_proof(
+    pub(in crate::core) fn demand_proof(
         &mut self,
         t: &mut Turn<'_>,
         pass: &Pass<'_>,
@@ -130,7 +130,7 @@ impl Access {
 
     /// RFC 3261 section 10.3 items 3 and 4: who registers, and whether the address-of-record of `user` at
     /// this domain is theirs. `is_repeat` says whether a REGISTER makes nothing but bindings that are there.
-    pub(in super::super) fn authorise_register(
+    pub(in crate::core) fn authorise_register(
         &mut self,
         t: &mut Turn<'_>,
         pass: &Pass<'_>,
@@ -232,7 +232,7 @@ fn may_write(config: &Config, from: Option<&Uri<'_>>, claims: Option<usize>, use
 /// Reports credentials that were refused.
 fn report_failure(t: &mut Turn<'_>, pass: &Pass<'_>, domain: usize, reason: AuthFailureReason) {
     let (at, realm) = (t.now, &t.node.domain(domain).name);
-    t.report(|| {
+    t.tell(|| {
         Event::AuthFailed(Box::new(AuthFailure {
             at,
             user: short_text(&claimed_user(pass.msg, realm)),

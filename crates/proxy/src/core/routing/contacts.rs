@@ -1,6 +1,6 @@
 //! The location service (RFC 3261 section 16.5): contacts and flows of users as targets.
 
-use crate::core::names::user_of;
+use crate::core::names::{is_websocket, user_of};
 use crate::core::node::{Aor, Node};
 use crate::core::refusal::Refusal;
 use crate::core::request::Pass;
@@ -181,7 +181,7 @@ fn target_of(binding: &BindingView<'_>, node: &Node) -> RequestTarget {
     };
     if let Attempt::Flow(flow) = &way
         && !binding.outbound
-        && !is_websocket(flow)
+        && !is_websocket(flow.transport)
         && !flow.transport.is_datagram()
     {
         // A connection that is gone does not mean that the phone is.
@@ -210,11 +210,6 @@ pub(super) fn is_secure(target: &mut RequestTarget) -> bool {
         _ => uri,
     });
     !target.attempts.is_empty()
-}
-
-/// Whether a flow leads to a WebSocket client, to which none can be opened (RFC 7118 section 5).
-pub(super) fn is_websocket(flow: &Flow) -> bool {
-    matches!(flow.transport, Transport::Ws | Transport::Wss)
 }
 
 fn hash_instance(instance: &[u8]) -> u64 {

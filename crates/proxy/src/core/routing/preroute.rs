@@ -13,7 +13,7 @@ use ringway_sip::message::{Got, Malformed};
 use ringway_sip::uri::Uri;
 
 /// Where a request points once our own Route elements are taken off.
-pub(in super::super) struct Routed<'a> {
+pub(in crate::core) struct Routed<'a> {
     /// The Request-URI to go by.
     pub uri_bytes: &'a [u8],
     /// The same, taken apart.
@@ -41,13 +41,13 @@ pub(in super::super) struct Routed<'a> {
 
 impl Routed<'_> {
     /// Whether it belongs to a dialog that this proxy has built.
-    pub(in super::super) fn is_in_dialog(&self) -> bool {
+    pub(in crate::core) fn is_in_dialog(&self) -> bool {
         self.in_dialog.is_some()
     }
 
     /// The rule for a request whose next hop nothing else decides: no Route, no flow, no `maddr`, no
     /// dialog.
-    pub(in super::super) fn foreign_rule<'t>(&self, routes: &'t RouteTable) -> Option<&'t Rule> {
+    pub(in crate::core) fn foreign_rule<'t>(&self, routes: &'t RouteTable) -> Option<&'t Rule> {
         let decided = self.next.is_some()
             || self.flow.is_some()
             || self.is_in_dialog()
@@ -58,7 +58,7 @@ impl Routed<'_> {
 }
 
 /// What an `maddr` in the Request-URI says (RFC 3261 sections 16.4 and 16.5).
-pub(in super::super) enum Maddr {
+pub(in crate::core) enum Maddr {
     /// There is none.
     None,
     /// It means us, and has led the request here: taken off.
@@ -68,7 +68,7 @@ pub(in super::super) enum Maddr {
 }
 
 impl<'a> Routed<'a> {
-    fn to(uri_bytes: &'a [u8], uri: Uri<'a>, maddr: Maddr) -> Routed<'a> {
+    fn new(uri_bytes: &'a [u8], uri: Uri<'a>, maddr: Maddr) -> Routed<'a> {
         Routed {
             uri_bytes,
             uri,
@@ -86,7 +86,7 @@ impl<'a> Routed<'a> {
 }
 
 /// Takes our own Route elements off, and recognises the dialog that they belong to.
-pub(in super::super) fn preroute<'a>(
+pub(in crate::core) fn preroute<'a>(
     node: &Node,
     now: Time,
     pass: &Pass<'a>,
@@ -95,7 +95,7 @@ pub(in super::super) fn preroute<'a>(
     let mut uri_bytes = msg.request_uri();
     let mut uri = Uri::parse(uri_bytes)?;
     if msg.first(HeaderId::Route).is_none() {
-        return Ok(Routed::to(uri_bytes, uri, maddr(node, &uri, pass.flow)));
+        return Ok(Routed::new(uri_bytes, uri, maddr(node, &uri, pass.flow)));
     }
     let mut ours = None;
     // A strict router put the Record-Route value we made into the Request-URI and the real one
@@ -109,7 +109,7 @@ pub(in super::super) fn preroute<'a>(
         uri_bytes = NameAddr::parse(last)?.uri;
         uri = Uri::parse(uri_bytes)?;
     }
-    let mut routed = Routed::to(uri_bytes, uri, maddr(node, &uri, pass.flow));
+    let mut routed = Routed::new(uri_bytes, uri, maddr(node, &uri, pass.flow));
     let mut left = usize::MAX;
     if let Some(ours) = ours {
         routed.last_route_used = true;

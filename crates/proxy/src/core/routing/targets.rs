@@ -4,7 +4,7 @@ use super::access::{Access, Proof};
 use super::contacts;
 use super::preroute::{Maddr, Routed};
 use crate::core::dialogs::Followed;
-use crate::core::names::{default_port, has_ob, plain_user, user_of};
+use crate::core::names::{default_port, has_ob, is_websocket, plain_user, user_of};
 use crate::core::refusal::Refusal;
 use crate::core::request::Pass;
 use crate::core::target::{Attempt, Origin, RequestTarget};
@@ -20,7 +20,7 @@ const MAX_USER: usize = 512;
 
 /// The targets of a request for a user at a domain of ours. Where a routing rule is what leads on, its
 /// sender may have to prove more: `proof` is then what they have proved.
-pub(in super::super) fn local(
+pub(in crate::core) fn local(
     access: &mut Access,
     t: &mut Turn<'_>,
     pass: &Pass<'_>,
@@ -83,7 +83,7 @@ fn unregistered(
 }
 
 /// The target of a request for none of our domains, or for a user within a dialog.
-pub(in super::super) fn remote(
+pub(in crate::core) fn remote(
     t: &mut Turn<'_>,
     pass: &Pass<'_>,
     routed: &Routed<'_>,
@@ -132,7 +132,7 @@ fn ways_without_flow(
     gone: &Flow,
 ) -> SmallVec<[Attempt; 1]> {
     let mut attempts = SmallVec::new();
-    let bound = has_ob(&routed.uri) || contacts::is_websocket(gone);
+    let bound = has_ob(&routed.uri) || is_websocket(gone.transport);
     if routed.followed != Followed::No && !bound && !gone.transport.is_datagram() {
         attempts.push(Attempt::Uri);
     }

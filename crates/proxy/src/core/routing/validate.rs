@@ -18,7 +18,7 @@ const DEFAULT_MAX_FORWARDS: u8 = 70;
 const MAX_BREADTH: u32 = 60;
 
 /// Items 2 to 5. `ends_here` says that the request is for the server itself and will not be forwarded.
-pub(in super::super) fn validate(
+pub(in crate::core) fn validate(
     t: &mut Turn<'_>,
     pass: &Pass<'_>,
     routed: &Routed<'_>,
