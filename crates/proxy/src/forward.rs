@@ -54,12 +54,8 @@ pub(crate) fn request(
     buf.extend_from_slice(request.method().as_bytes());
     buf.push(b' ');
     buf.extend_from_slice(plan.uri);
-    buf.extend_from_slice(b" SIP/2.0\r\nVia: SIP/2.0/");
-    buf.extend_from_slice(plan.transport.via().as_bytes());
-    buf.push(b' ');
-    write::addr(buf, plan.sent_by);
-    buf.extend_from_slice(b";branch=");
-    branch(buf);
+    buf.extend_from_slice(b" SIP/2.0\r\nVia: ");
+    write::via(buf, plan.transport, plan.sent_by, branch);
     // RFC 3581 section 3: ask for the source port as well.
     buf.extend_from_slice(b";rport");
     if plan.transport == Transport::Tls {

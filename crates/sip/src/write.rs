@@ -34,7 +34,7 @@ pub use request::{Party, Request};
 
 use crate::header::{HeaderId, Param, known_param, next_param};
 use crate::message::Message;
-use ringway_sansio::Flow;
+use ringway_sansio::{Flow, Transport};
 use std::net::{IpAddr, SocketAddr};
 
 /// Appends `n` in decimal.
@@ -197,6 +197,22 @@ fn unfold(text: &mut [u8]) {
             }
         }
     }
+}
+
+/// Appends the beginning of the value of a Via that we add ourselves: transport, sent-by, and the branch, which
+/// `branch` writes (RFC 3261 sections 8.1.1.7 and 18.1.1). Parameters may follow.
+pub fn via(
+    buf: &mut Vec<u8>,
+    transport: Transport,
+    sent_by: SocketAddr,
+    branch: impl FnOnce(&mut Vec<u8>),
+) {
+    buf.extend_from_slice(b"SIP/2.0/");
+    buf.extend_from_slice(transport.via().as_bytes());
+    buf.push(b' ');
+    addr(buf, sent_by);
+    buf.extend_from_slice(b";branch=");
+    branch(buf);
 }
 
 /// Appends the top Via value of a received request with what its receiver adds: `received` where

@@ -159,10 +159,10 @@ impl<R: Random + 'static> Phone<R> {
     /// Returns the value of a Via for a client transaction.
     fn via(&mut self) -> (ClientId, Vec<u8>) {
         let client = self.tx.reserve(&mut self.random);
-        let mut via =
-            format!("SIP/2.0/{} {};rport;branch=", self.proxy.transport().via(), self.local)
-                .into_bytes();
-        Branch { worker: self.tx.worker(), client, spiral: 0 }.write(&mut via);
+        let branch = Branch { worker: self.tx.worker(), client, spiral: 0 };
+        let mut via = Vec::new();
+        write::via(&mut via, self.proxy.transport(), self.local, |buf| branch.write(buf));
+        via.extend_from_slice(b";rport");
         (client, via)
     }
 

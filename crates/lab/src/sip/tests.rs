@@ -117,7 +117,7 @@ fn requests_of_a_phone_are_these_octets() {
 /// A REGISTER, an INVITE, the ACK of its 200 and the BYE.
 const REQUESTS: &[&str] = &[
     "REGISTER sip:example.org SIP/2.0\n\
-     Via: SIP/2.0/SCTP 10.0.0.1:5060;rport;branch=z9hG4bKaaaaaaaab6etulxpwmsv.aaaaaaaaaaaaa\n\
+     Via: SIP/2.0/SCTP 10.0.0.1:5060;branch=z9hG4bKaaaaaaaab6etulxpwmsv.aaaaaaaaaaaaa;rport\n\
      Max-Forwards: 70\n\
      From: <sip:caller0@example.org>;tag=71c18690ee42c90b\n\
      To: <sip:caller0@example.org>\n\
@@ -127,7 +127,7 @@ const REQUESTS: &[&str] = &[
      Expires: 3600\n\
      Content-Length: 0\n\n",
     "INVITE sip:callee0@example.org SIP/2.0\n\
-     Via: SIP/2.0/SCTP 10.0.0.1:5060;rport;branch=z9hG4bKaaaaaaaadq2nbp7zafic.aaaaaaaaaaaaa\n\
+     Via: SIP/2.0/SCTP 10.0.0.1:5060;branch=z9hG4bKaaaaaaaadq2nbp7zafic.aaaaaaaaaaaaa;rport\n\
      Max-Forwards: 70\n\
      From: <sip:caller0@example.org>;tag=e099ec6cd7363ca5\n\
      To: <sip:callee0@example.org>\n\
@@ -144,7 +144,7 @@ const REQUESTS: &[&str] = &[
      m=audio 7078 RTP/AVP 0 8 101\n\
      a=rtpmap:101 telephone-event/8000\n",
     "ACK sip:callee0@10.0.1.1 SIP/2.0\n\
-     Via: SIP/2.0/SCTP 10.0.0.1:5060;rport;branch=z9hG4bKaaaaaaaaesixddpdk7r5.aaaaaaaaaaaaa\n\
+     Via: SIP/2.0/SCTP 10.0.0.1:5060;branch=z9hG4bKaaaaaaaaesixddpdk7r5.aaaaaaaaaaaaa;rport\n\
      Route: <sip:10.0.2.1;lr>\n\
      Max-Forwards: 70\n\
      From: <sip:caller0@example.org>;tag=e099ec6cd7363ca5\n\
@@ -153,7 +153,7 @@ const REQUESTS: &[&str] = &[
      CSeq: 1 ACK\n\
      Content-Length: 0\n\n",
     "BYE sip:callee0@10.0.1.1 SIP/2.0\n\
-     Via: SIP/2.0/SCTP 10.0.0.1:5060;rport;branch=z9hG4bKaaaaaaaafs2dlshhiylh.aaaaaaaaaaaaa\n\
+     Via: SIP/2.0/SCTP 10.0.0.1:5060;branch=z9hG4bKaaaaaaaafs2dlshhiylh.aaaaaaaaaaaaa;rport\n\
      Route: <sip:10.0.2.1;lr>\n\
      Max-Forwards: 70\n\
      From: <sip:caller0@example.org>;tag=e099ec6cd7363ca5\n\

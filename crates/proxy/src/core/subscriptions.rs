@@ -172,12 +172,9 @@ fn send_notify(t: &mut Turn<'_>, notify: &Notify, bytes: &[u8], way: Way) {
     let start = t.out.buffer().len();
     let buf = t.out.buffer();
     buf.extend_from_slice(&bytes[..notify.via_at]);
-    buf.extend_from_slice(b"Via: SIP/2.0/");
-    buf.extend_from_slice(way.transport.via().as_bytes());
-    buf.push(b' ');
-    write::addr(buf, way.local);
-    buf.extend_from_slice(b";branch=");
-    Branch { worker: t.node.worker, client, spiral: 0 }.write(buf);
+    buf.extend_from_slice(b"Via: ");
+    let branch = Branch { worker: t.node.worker, client, spiral: 0 };
+    write::via(buf, way.transport, way.local, |buf| branch.write(buf));
     buf.extend_from_slice(b";rport\r\n");
     buf.extend_from_slice(&bytes[notify.via_at..]);
     let user = ClientUser::Notify(notify.id);
